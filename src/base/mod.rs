@@ -1,0 +1,141 @@
+//! The read-only lower layer.
+//!
+//! [`Base`] is all that the overlay knows of it: objects by path, their attributes, listings and
+//! content. Nothing here can write, and nothing here leaves the base directory.
+//!
+//! Implementations: [`HostDir`], a directory of this machine; [`Empty`], the base of a plain
+//! session. All methods block; they run on the worker's threads.
+
+mod empty;
+mod error;
+mod host_dir;
+mod path;
+
+use std::sync::Arc;
+
+use crate::vfs::{Device, FileId, FileKind, Name, Time};
+
+pub use empty::Empty;
+pub use error::BaseError;
+pub use host_dir::{HostDir, HostDirOptions};
+pub use path::BasePath;
+
+/// A read-only tree. Every path is relative to its root; symbolic links are never followed.
+pub trait Base: Send + Sync + 'static {
+    /// Returns an object's attributes, without following a symbolic link.
+    fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError>;
+
+    /// Lists a directory, without `.` and `..`, in no particular order.
+    ///
+    /// The entries are a snapshot, and may come from a bounded cache that is checked against the
+    /// directory's mtime and ctime. A mount point lists as empty.
+    fn list(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError>;
+
+    /// Reads a symbolic link's target.
+    fn read_link(&self, path: &BasePath) -> Result<Vec<u8>, BaseError>;
+
+    /// Reads up to `buffer.len()` bytes of the regular file `path` at byte `offset`.
+    ///
+    /// Returns how many bytes were read (fewer only at the end of the file), and the file's
+    /// attributes after the read.
+    /// `id` names the object that is meant: if the path holds another one by now, the answer is
+    /// [`BaseError::Changed`].
+    fn read(
+        &self,
+        path: &BasePath,
+        id: FileId,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(usize, BaseAttr), BaseError>;
+
+    /// Returns the next range of bytes that is not a hole, at or after byte `offset`
+    /// (start, end); `None` behind the last one. Without support by the host filesystem the
+    /// whole rest of the file is one range.
+    fn next_data(
+        &self,
+        path: &BasePath,
+        id: FileId,
+        offset: u64,
+    ) -> Result<Option<(u64, u64)>, BaseError>;
+
+    /// Returns any one path of the regular file with number `id`, by searching the whole tree.
+    ///
+    /// Only needed for a base file with several names whose handle outlived a restart, before
+    /// any of its names was looked up again. Implementations keep a bounded index of what a
+    /// search saw, so that the cost is paid once.
+    fn find_linked(&self, id: FileId) -> Result<Option<BasePath>, BaseError>;
+}
+
+/// What `stat` says about a base object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BaseAttr {
+    /// Type.
+    pub kind: FileKind,
+    /// Permission bits (12 bits).
+    pub mode: u32,
+    /// Names on the host.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes on disk.
+    pub used: u64,
+    /// Device number of a special file.
+    pub rdev: Device,
+    /// Host device number of the filesystem that the object is on.
+    pub dev: u64,
+    /// Host inode number.
+    pub ino: u64,
+    /// The number that the export shows: the host's where it is fit, else one folded into a
+    /// range of its own (see [`fold_fileid`]). The base's root has its host number here too.
+    pub fileid: FileId,
+    /// Last read.
+    pub atime: Time,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change of content or attributes.
+    pub ctime: Time,
+}
+
+/// A directory's entries at one moment.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The entries; names are unique.
+    pub entries: Vec<ListedEntry>,
+}
+
+/// One entry of a [`Listing`].
+#[derive(Debug, Clone)]
+pub struct ListedEntry {
+    /// Name in the directory.
+    pub name: Name,
+    /// The number that [`Base::stat`] shows for it.
+    pub fileid: FileId,
+    /// The type, where the host told it with the entry.
+    pub kind: Option<FileKind>,
+}
+
+/// First number of the range for base objects whose host number cannot be shown.
+pub const FOLDED_IDS: u64 = 1 << 51;
+
+/// First number of the range for objects born in the delta; host numbers never reach it.
+pub const DELTA_IDS: u64 = 1 << 52;
+
+/// The number that the export shows for the host object (`dev`, `ino`).
+///
+/// Host numbers are shown as they are, except where they are 0 or 1 (1 is the export's root),
+/// too large, or of another filesystem than the base's root (`root_dev`): these are folded into
+/// [`FOLDED_IDS`]`..`[`DELTA_IDS`] by a hash, where two of a million collide with a probability
+/// of 1 in 4,000.
+pub fn fold_fileid(root_dev: u64, dev: u64, ino: u64) -> FileId {
+    use std::hash::Hasher;
+    if dev == root_dev && (2..FOLDED_IDS).contains(&ino) {
+        return FileId(ino);
+    }
+    let mut hasher = siphasher::sip::SipHasher24::new_with_keys(dev, 0);
+    hasher.write_u64(ino);
+    FileId(FOLDED_IDS | (hasher.finish() & (FOLDED_IDS - 1)))
+}

@@ -1,0 +1,179 @@
+//! The writable upper layer: a session's rows.
+//!
+//! [`ReadTxn`] and [`WriteTxn`] are the tables of docs/SCHEMA.md as typed operations on rows;
+//! what they mean together (the merge rules) is the overlay's business.
+//! [`Store`] opens connections; `worker` owns them and decides when to commit.
+//!
+//! SQL lives in [`sqlite`] alone. This module knows nothing of the base, but that a row can
+//! name a path in it.
+
+mod error;
+mod path;
+mod row;
+pub mod sqlite;
+
+pub use error::StoreError;
+pub use path::MergedPath;
+pub use row::{AuditRow, Ino, InodeRow, Origin, Procedure};
+
+use crate::base::BasePath;
+use crate::vfs::{FileId, Name, Time};
+
+/// The result of a row operation.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// A session: a source of connections.
+pub trait Store: Send + Sync + 'static {
+    /// Opens the one writing connection.
+    fn writer(&self) -> Result<Box<dyn Writer>>;
+
+    /// Opens a reading connection.
+    fn reader(&self) -> Result<Box<dyn Reader>>;
+
+    /// The session's boot epoch (invariant M3 of docs/SCHEMA.md): persisted, and moved forward
+    /// whenever unsynced data may have been lost.
+    fn epoch(&self) -> u64;
+}
+
+/// A reading connection; each call sees one snapshot.
+pub trait Reader: Send {
+    /// Runs `f` on a snapshot of all that was committed when it began.
+    fn read(&mut self, f: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()>;
+}
+
+/// The writing connection. Order of calls: `begin`, (`savepoint`, work, `release` or
+/// `roll_back`)*, `commit` or `abort`.
+pub trait Writer: Send {
+    /// Begins a batch. With `durable`, its commit syncs it and everything before it.
+    fn begin(&mut self, durable: bool) -> Result<()>;
+
+    /// Marks the beginning of one operation in the batch.
+    fn savepoint(&mut self) -> Result<()>;
+
+    /// Keeps the operation's changes.
+    fn release(&mut self) -> Result<()>;
+
+    /// Undoes the operation's changes.
+    fn roll_back(&mut self) -> Result<()>;
+
+    /// Commits the batch. After an error nothing of it is kept.
+    fn commit(&mut self) -> Result<()>;
+
+    /// Gives the batch up.
+    fn abort(&mut self) -> Result<()>;
+
+    /// The rows, inside a batch.
+    fn txn(&mut self) -> &mut dyn WriteTxn;
+
+    /// Syncs everything that was committed before, outside a batch. Cheap if nothing was.
+    fn sync(&mut self) -> Result<()>;
+
+    /// Notes that unsynced data may have been lost: moves the epoch forward, if the file still
+    /// takes it, and returns the epoch that answers carry from now on.
+    fn advance_epoch(&mut self) -> u64;
+
+    /// Syncs, checkpoints the log into the session file and marks the session as cleanly closed.
+    fn close(&mut self) -> Result<()>;
+}
+
+/// Reads rows of one snapshot.
+pub trait ReadTxn {
+    /// Chunk size of this session, in bytes.
+    fn chunk_bytes(&self) -> u64;
+
+    /// The inode `ino`, with what our own tables say about it.
+    fn inode(&self, ino: Ino) -> Result<Option<InodeRow>>;
+
+    /// The inode that `name` in `parent` points to.
+    fn dentry(&self, parent: Ino, name: &Name) -> Result<Option<Ino>>;
+
+    /// Calls `each` for every entry of `parent` whose name is valid, with the entry's inode
+    /// number, its mode (type and permissions), and the number that a listing shows for it.
+    fn dentries(&self, parent: Ino, each: &mut dyn FnMut(Name, Ino, u32, FileId)) -> Result<()>;
+
+    /// Whether `parent` has any entry.
+    fn has_dentries(&self, parent: Ino) -> Result<bool>;
+
+    /// One (parent, name) that points to `ino`: of a directory *the* one.
+    fn name_of(&self, ino: Ino) -> Result<Option<(Ino, Name)>>;
+
+    /// Fills `buffer` with the content of `inode` from byte `offset`; holes read as zeros.
+    /// The range must lie within `inode.size`.
+    fn read_data(&self, inode: &InodeRow, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// A symbolic link's target.
+    fn symlink(&self, ino: Ino) -> Result<Option<Vec<u8>>>;
+
+    /// Whether exactly this path is whited out.
+    fn is_whited_out(&self, path: &MergedPath) -> Result<bool>;
+
+    /// The names whited out directly below the directory `parent`.
+    fn whiteouts_in(&self, parent: &MergedPath) -> Result<Vec<Name>>;
+
+    /// The delta inode that a base object was copied up to.
+    fn copied_up(&self, base: FileId) -> Result<Option<Ino>>;
+
+    /// The base directory that shows through the delta directory `ino` instead of the one at
+    /// its own place.
+    fn redirect(&self, ino: Ino) -> Result<Option<BasePath>>;
+
+    /// The delta directory that is redirected to exactly this base directory.
+    fn redirected_to(&self, base: &BasePath) -> Result<Option<Ino>>;
+
+    /// How many names of a base file with several names are hidden (removed, or replaced by a
+    /// delta entry), and when the last one was: (0, None) where none is.
+    fn hidden_links(&self, base: FileId) -> Result<(u32, Option<Time>)>;
+}
+
+/// Changes rows, in the writer's batch; reads see the batch's own changes.
+pub trait WriteTxn: ReadTxn {
+    /// A fresh inode number, from the high-water mark: never used before, even by an inode that
+    /// was rolled back in an earlier run (invariant M2).
+    fn allocate_ino(&mut self) -> Result<Ino>;
+
+    /// Inserts or replaces the inode's row and what our own tables say about it
+    /// (`subdirs`, `holes`, `create_verifier`, `origin`; fs_origin too).
+    fn put_inode(&mut self, inode: &InodeRow) -> Result<()>;
+
+    /// Deletes an inode with its data, symlink target, origin, redirect and side rows.
+    fn delete_inode(&mut self, ino: Ino) -> Result<()>;
+
+    /// Adds an entry; the caller keeps `nlink`.
+    fn insert_dentry(&mut self, parent: Ino, name: &Name, ino: Ino) -> Result<()>;
+
+    /// Removes an entry; the caller keeps `nlink`.
+    fn delete_dentry(&mut self, parent: Ino, name: &Name) -> Result<()>;
+
+    /// Writes `data` at byte `offset`, and sets `inode.size` and `inode.holes` accordingly
+    /// (in the struct; the caller stores it with [`WriteTxn::put_inode`]).
+    /// Every stored chunk i keeps the length min(chunk size, size − i × chunk size): an old last
+    /// chunk is padded with zeros where the file grows behind it.
+    fn write_data(&mut self, inode: &mut InodeRow, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// Changes the size to `size` bytes: cuts or grows (with a hole), as `write_data` does.
+    fn truncate(&mut self, inode: &mut InodeRow, size: u64) -> Result<()>;
+
+    /// Stores a symbolic link's target.
+    fn put_symlink(&mut self, ino: Ino, target: &[u8]) -> Result<()>;
+
+    /// Whites a path out.
+    fn add_whiteout(&mut self, path: &MergedPath, now: Time) -> Result<()>;
+
+    /// Removes the whiteout of exactly this path; whether there was one.
+    fn remove_whiteout(&mut self, path: &MergedPath) -> Result<bool>;
+
+    /// Removes all whiteouts below this path (not its own).
+    fn remove_whiteouts_below(&mut self, path: &MergedPath) -> Result<()>;
+
+    /// Moves all whiteouts below `from` (not its own) to below `to`.
+    fn move_whiteouts_below(&mut self, from: &MergedPath, to: &MergedPath) -> Result<()>;
+
+    /// Lets `base` show through the delta directory `ino`.
+    fn put_redirect(&mut self, ino: Ino, base: &BasePath) -> Result<()>;
+
+    /// Notes that one more name of a base file with several names is hidden since `now`.
+    fn hide_link(&mut self, base: FileId, now: Time) -> Result<()>;
+
+    /// Writes a row of the audit log (acetate_op).
+    fn record(&mut self, row: &AuditRow) -> Result<()>;
+}

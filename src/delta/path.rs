@@ -1,0 +1,59 @@
+//! A path in the merged tree, as whiteouts and the audit log are keyed.
+
+use std::fmt;
+
+use crate::vfs::Name;
+
+/// A normalized absolute path in the merged tree: `/` for the root, else `/a/b`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MergedPath(Vec<u8>);
+
+impl MergedPath {
+    /// The root.
+    pub fn root() -> Self {
+        Self(b"/".to_vec())
+    }
+
+    /// Reads a stored path; `None` if it is not normalized.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let rest = bytes.strip_prefix(b"/")?;
+        let valid = rest.is_empty() || rest.split(|&b| b == b'/').all(|c| Name::new(c).is_ok());
+        valid.then(|| Self(bytes.to_vec()))
+    }
+
+    /// The path's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The path of the entry `name` in this directory.
+    pub fn join(&self, name: &Name) -> Self {
+        let mut path = self.0.clone();
+        if path != b"/" {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name.as_bytes());
+        Self(path)
+    }
+
+    /// The directory that holds this path; the root holds itself (specification 0.4,
+    /// "Whiteouts").
+    pub fn parent(&self) -> Self {
+        match self.0.iter().rposition(|&b| b == b'/') {
+            None | Some(0) => Self::root(),
+            Some(at) => Self(self.0[..at].to_vec()),
+        }
+    }
+
+    /// The last component; `None` for the root.
+    pub fn name(&self) -> Option<Name> {
+        let at = self.0.iter().rposition(|&b| b == b'/')?;
+        Name::new(&self.0[at + 1..]).ok()
+    }
+}
+
+impl fmt::Debug for MergedPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}

@@ -1,0 +1,166 @@
+//! Rows as the overlay sees them.
+
+use std::net::SocketAddr;
+
+use crate::base::{BasePath, DELTA_IDS};
+use crate::vfs::{Device, FileId, FileKind, Time};
+
+use super::MergedPath;
+
+/// An inode number of the delta (`fs_inode.ino`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ino(pub u64);
+
+impl Ino {
+    /// The root directory (specification 0.4, "Special Inodes").
+    pub const ROOT: Self = Self(1);
+
+    /// The number that the export shows for an inode without an origin.
+    ///
+    /// Inodes that acetate makes are numbered from [`DELTA_IDS`] on and shown as they are; small
+    /// numbers, from another implementation, are moved up, out of the base's range.
+    pub fn fileid(self) -> FileId {
+        if self == Self::ROOT || self.0 >= DELTA_IDS {
+            FileId(self.0)
+        } else {
+            FileId(DELTA_IDS + self.0)
+        }
+    }
+}
+
+/// A row of `fs_inode`, with its rows in `acetate_inode` and `acetate_origin`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InodeRow {
+    /// Number.
+    pub ino: Ino,
+    /// Type.
+    pub kind: FileKind,
+    /// Permission bits (12 bits).
+    pub mode: u32,
+    /// Entries that point here (root: 1), as the specification counts: a directory has 1.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Device number of a special file.
+    pub rdev: Device,
+    /// Last read.
+    pub atime: Time,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change of content or attributes.
+    pub ctime: Time,
+    /// Visible subdirectories, base ones included (`acetate_inode.subdirs`); `None` where
+    /// another implementation made the directory and nobody counted yet.
+    pub subdirs: Option<u32>,
+    /// Chunks below the size that are not stored (`acetate_inode.holes`).
+    pub holes: u64,
+    /// The verifier of the exclusive CREATE that made this file (`acetate_inode`).
+    pub create_verifier: Option<[u8; 8]>,
+    /// Where it was copied up from (`acetate_origin`).
+    pub origin: Option<Origin>,
+}
+
+impl InodeRow {
+    /// The number that the export shows.
+    pub fn fileid(&self) -> FileId {
+        self.origin.as_ref().map_or_else(|| self.ino.fileid(), |origin| origin.fileid)
+    }
+
+    /// `st_mode`: type and permission bits.
+    pub fn st_mode(&self) -> u32 {
+        self.kind.mode_bits() | self.mode
+    }
+}
+
+/// A row of `acetate_origin`: what an object was in the base when it was copied up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The number that the export showed before, and shows since (`fs_origin.base_ino`).
+    pub fileid: FileId,
+    /// Base path.
+    pub path: BasePath,
+    /// Host device number.
+    pub dev: u64,
+    /// Host inode number.
+    pub ino: u64,
+    /// Names in the base.
+    pub nlink: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change of content or attributes.
+    pub ctime: Time,
+}
+
+/// What a change was, in `acetate_op.procedure`: the names of RFC 1813.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Procedure {
+    /// SETATTR.
+    Setattr,
+    /// WRITE.
+    Write,
+    /// CREATE.
+    Create,
+    /// MKDIR.
+    Mkdir,
+    /// SYMLINK.
+    Symlink,
+    /// MKNOD.
+    Mknod,
+    /// REMOVE.
+    Remove,
+    /// RMDIR.
+    Rmdir,
+    /// RENAME.
+    Rename,
+    /// LINK.
+    Link,
+}
+
+impl Procedure {
+    /// The name as it is stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Setattr => "SETATTR",
+            Self::Write => "WRITE",
+            Self::Create => "CREATE",
+            Self::Mkdir => "MKDIR",
+            Self::Symlink => "SYMLINK",
+            Self::Mknod => "MKNOD",
+            Self::Remove => "REMOVE",
+            Self::Rmdir => "RMDIR",
+            Self::Rename => "RENAME",
+            Self::Link => "LINK",
+        }
+    }
+}
+
+/// A row of `acetate_op`: one change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditRow {
+    /// When.
+    pub time: Time,
+    /// From where.
+    pub client: SocketAddr,
+    /// By whom.
+    pub uid: u32,
+    /// With which primary group.
+    pub gid: u32,
+    /// What.
+    pub procedure: Procedure,
+    /// To which path, as it was then.
+    pub path: MergedPath,
+    /// The other path of RENAME (target) and LINK (new name).
+    pub path2: Option<MergedPath>,
+    /// To which object.
+    pub fileid: FileId,
+    /// First byte of a WRITE; new size of a SETATTR that sets one.
+    pub offset: Option<u64>,
+    /// Bytes of a WRITE.
+    pub length: Option<u64>,
+}

@@ -1,0 +1,3 @@
+//! The `acetate` program: see [`acetate::cli`].
+
+fn main() {}

@@ -1,0 +1,196 @@
+//! The contract between the protocol and the filesystem.
+//!
+//! [`Vfs`] has one method per NFSv3 procedure that touches the filesystem, in the protocol's
+//! terms (objects, attributes, wcc data) but without its encoding.
+//! `nfs` calls it, `overlay` implements it, tests implement it with a script.
+//!
+//! This module depends on no other module of the crate, and holds no I/O.
+
+mod error;
+mod name;
+mod outcome;
+mod types;
+
+use std::future::Future;
+
+use bytes::Bytes;
+
+pub use error::FsError;
+pub use name::{Name, NameError};
+pub use outcome::{
+    Created, DirPage, Entry, FsInfo, FsStat, LookedUp, Outcome, PathConf, ReadData, Wcc, WccAttr,
+    Written,
+};
+pub use types::{
+    Access, Attr, Caller, Cookie, CreateHow, CreateVerifier, Device, FileId, FileKind, Locator,
+    NewNode, SetAttr, SetTime, Stability, Time, Trail, WriteVerifier,
+};
+
+/// A filesystem as an NFSv3 server needs it.
+///
+/// Each method is one transaction: the attributes that it returns before and after the change
+/// belong to exactly this change (RFC 1813 §2.6), on failure too.
+/// Permissions are checked here, with the mode bits, for the given [`Caller`].
+pub trait Vfs: Send + Sync + 'static {
+    /// The export's root directory (what MNT answers).
+    fn root(&self) -> impl Future<Output = Result<(Locator, Attr), FsError>> + Send;
+
+    /// Returns an object's attributes (RFC 1813 §3.3.1).
+    fn getattr(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+    ) -> impl Future<Output = Result<Attr, FsError>> + Send;
+
+    /// Changes attributes; with `guard`, only if the object's ctime equals it, else
+    /// [`FsError::NotSync`] (RFC 1813 §3.3.2).
+    fn setattr(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        set: SetAttr,
+        guard: Option<Time>,
+    ) -> impl Future<Output = Outcome<(), Wcc>> + Send;
+
+    /// Finds `name` in `dir`; `.` and `..` mean themselves (RFC 1813 §3.3.3).
+    /// The context is the directory's attributes.
+    fn lookup(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        name: &[u8],
+    ) -> impl Future<Output = Outcome<LookedUp, Option<Attr>>> + Send;
+
+    /// Returns the subset of `want` that the caller may do (RFC 1813 §3.3.4).
+    /// The context is the object's attributes.
+    fn access(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        want: Access,
+    ) -> impl Future<Output = Outcome<Access, Option<Attr>>> + Send;
+
+    /// Reads a symbolic link's target (RFC 1813 §3.3.5).
+    fn readlink(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+    ) -> impl Future<Output = Outcome<Bytes, Option<Attr>>> + Send;
+
+    /// Reads up to `count` bytes at byte `offset` (RFC 1813 §3.3.6).
+    fn read(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        offset: u64,
+        count: u32,
+    ) -> impl Future<Output = Outcome<ReadData, Option<Attr>>> + Send;
+
+    /// Writes `data` at byte `offset`; says how stable it is (RFC 1813 §3.3.7).
+    fn write(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> impl Future<Output = Outcome<Written, Wcc>> + Send;
+
+    /// Creates a regular file (RFC 1813 §3.3.8). The context is the directory's wcc data.
+    fn create(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        name: &[u8],
+        how: CreateHow,
+    ) -> impl Future<Output = Outcome<Created, Wcc>> + Send;
+
+    /// Creates a directory, symbolic link or special file
+    /// (MKDIR, SYMLINK, MKNOD: RFC 1813 §3.3.9 to §3.3.11).
+    fn make_node(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        name: &[u8],
+        node: NewNode,
+        set: SetAttr,
+    ) -> impl Future<Output = Outcome<Created, Wcc>> + Send;
+
+    /// Removes anything but a directory (RFC 1813 §3.3.12).
+    fn remove(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        name: &[u8],
+    ) -> impl Future<Output = Outcome<(), Wcc>> + Send;
+
+    /// Removes an empty directory (RFC 1813 §3.3.13).
+    fn rmdir(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        name: &[u8],
+    ) -> impl Future<Output = Outcome<(), Wcc>> + Send;
+
+    /// Renames, replacing the target where POSIX allows it (RFC 1813 §3.3.14).
+    /// The context is the wcc data of the two directories, source first.
+    fn rename(
+        &self,
+        caller: &Caller,
+        from: (&Locator, &[u8]),
+        to: (&Locator, &[u8]),
+    ) -> impl Future<Output = Outcome<(), (Wcc, Wcc)>> + Send;
+
+    /// Gives `object` another name (RFC 1813 §3.3.15).
+    /// The context is the object's attributes and the directory's wcc data.
+    fn link(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        dir: &Locator,
+        name: &[u8],
+    ) -> impl Future<Output = Outcome<(), (Option<Attr>, Wcc)>> + Send;
+
+    /// Lists the entries after `cookie` in ascending cookie order (READDIR and READDIRPLUS,
+    /// RFC 1813 §3.3.16 and §3.3.17).
+    ///
+    /// `take` is called for each entry in turn and says whether it still fits: at `false` the
+    /// entry is left out and the page ends. `with_attrs` fills in locator and attributes.
+    /// The context is the directory's attributes.
+    fn readdir(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        cookie: Cookie,
+        with_attrs: bool,
+        take: impl FnMut(&Entry) -> bool + Send + 'static,
+    ) -> impl Future<Output = Outcome<DirPage, Option<Attr>>> + Send;
+
+    /// Figures of the filesystem that holds the session (RFC 1813 §3.3.18).
+    fn fsstat(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+    ) -> impl Future<Output = Outcome<FsStat, Option<Attr>>> + Send;
+
+    /// Static limits (RFC 1813 §3.3.19).
+    fn fsinfo(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+    ) -> impl Future<Output = Outcome<FsInfo, Option<Attr>>> + Send;
+
+    /// Limits of names and links (RFC 1813 §3.3.20).
+    fn pathconf(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+    ) -> impl Future<Output = Outcome<PathConf, Option<Attr>>> + Send;
+
+    /// Returns once everything written before has reached stable storage (RFC 1813 §3.3.21).
+    fn commit(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+    ) -> impl Future<Output = Outcome<WriteVerifier, Wcc>> + Send;
+}

@@ -1,0 +1,314 @@
+//! Identities, attributes and arguments.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+
+/// A file's number: unique in the export, below 2^53, never reused (`fileid3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u64);
+
+impl FileId {
+    /// The export's root directory.
+    pub const ROOT: Self = Self(1);
+    /// Numbers are below this: JavaScript tools hold inode numbers as doubles.
+    pub const LIMIT: u64 = 1 << 53;
+}
+
+/// What a file handle says about where its object is, without saying that it is still there.
+///
+/// A pure function of the object's identity: it does not change by copy-up, rename or restart.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Locator {
+    /// Born in the delta: its number says all. The root is one of these.
+    Delta(FileId),
+    /// Came from the base: number, and a trail of bytes to find its base path again.
+    Base(FileId, Trail),
+    /// Came from the base and has several names there, so that no path is *the* path.
+    BaseLinked(FileId),
+}
+
+impl Locator {
+    /// The export's root directory.
+    pub const ROOT: Self = Self::Delta(FileId::ROOT);
+
+    /// The object's number.
+    pub fn fileid(&self) -> FileId {
+        match self {
+            Self::Delta(id) | Self::Base(id, _) | Self::BaseLinked(id) => *id,
+        }
+    }
+}
+
+impl fmt::Debug for Locator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Delta(id) => write!(f, "delta:{}", id.0),
+            Self::Base(id, trail) => write!(f, "base:{}@{}", id.0, trail.components),
+            Self::BaseLinked(id) => write!(f, "linked:{}", id.0),
+        }
+    }
+}
+
+/// A digest of a base path: one byte per component, so that walking the base with it finds the
+/// path again in O(depth).
+///
+/// Components past [`Trail::MAX_BYTES`] have no byte; `components` still counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Trail {
+    /// Components of the path.
+    pub components: u16,
+    /// The digest bytes of the first components; the rest is zero.
+    pub digest: [u8; Self::MAX_BYTES],
+}
+
+impl Trail {
+    /// Digest bytes that fit into a handle of 64 bytes.
+    pub const MAX_BYTES: usize = 40;
+
+    /// The digest bytes in use.
+    pub fn bytes(&self) -> &[u8] {
+        &self.digest[..usize::from(self.components).min(Self::MAX_BYTES)]
+    }
+}
+
+/// A point in time, as nanoseconds after a second of the Unix epoch.
+///
+/// NFSv3 carries seconds as an unsigned 32-bit number (RFC 1813 §2.6 `nfstime3`); the encoder
+/// clamps, the filesystem keeps more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time {
+    /// Seconds since 1970-01-01 00:00:00 UTC.
+    pub secs: i64,
+    /// Nanoseconds, below 1,000,000,000.
+    pub nanos: u32,
+}
+
+impl Time {
+    /// The next nanosecond.
+    pub fn next(self) -> Self {
+        if self.nanos >= 999_999_999 {
+            Self { secs: self.secs.saturating_add(1), nanos: 0 }
+        } else {
+            Self { secs: self.secs, nanos: self.nanos + 1 }
+        }
+    }
+}
+
+/// The type of an object (`ftype3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// Regular file.
+    Regular,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Block device.
+    Block,
+    /// Character device.
+    Character,
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+}
+
+impl FileKind {
+    /// The type bits of `st_mode` (specification 0.4, "Mode Encoding").
+    pub fn mode_bits(self) -> u32 {
+        match self {
+            Self::Fifo => 0o010_000,
+            Self::Character => 0o020_000,
+            Self::Directory => 0o040_000,
+            Self::Block => 0o060_000,
+            Self::Regular => 0o100_000,
+            Self::Symlink => 0o120_000,
+            Self::Socket => 0o140_000,
+        }
+    }
+
+    /// Reads the type bits of `st_mode`; `None` for a combination without meaning.
+    pub fn from_mode(mode: u32) -> Option<Self> {
+        Some(match mode & 0o170_000 {
+            0o010_000 => Self::Fifo,
+            0o020_000 => Self::Character,
+            0o040_000 => Self::Directory,
+            0o060_000 => Self::Block,
+            0o100_000 => Self::Regular,
+            0o120_000 => Self::Symlink,
+            0o140_000 => Self::Socket,
+            _ => return None,
+        })
+    }
+}
+
+/// A device number (`specdata3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Device {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+/// An object's attributes (`fattr3`, RFC 1813 §2.6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attr {
+    /// Type.
+    pub kind: FileKind,
+    /// Permission bits with setuid, setgid and sticky (12 bits).
+    pub mode: u32,
+    /// Names of the object; of a directory 2 + visible subdirectories.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes that it takes on disk.
+    pub used: u64,
+    /// Device number of a special file.
+    pub rdev: Device,
+    /// Identifies the export.
+    pub fsid: u64,
+    /// Identifies the object in the export.
+    pub fileid: FileId,
+    /// Last read.
+    pub atime: Time,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change of content or attributes.
+    pub ctime: Time,
+}
+
+/// How SETATTR and the creating procedures set a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SetTime {
+    /// Leave it.
+    #[default]
+    Keep,
+    /// The server's clock.
+    ServerNow,
+    /// The client's value.
+    To(Time),
+}
+
+/// Attributes to set (`sattr3`, RFC 1813 §2.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SetAttr {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// Last read.
+    pub atime: SetTime,
+    /// Last change of content.
+    pub mtime: SetTime,
+}
+
+/// What tells one exclusive CREATE from another (`createverf3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreateVerifier(pub [u8; 8]);
+
+/// Changes if and only if unsynced data may have been lost (`writeverf3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteVerifier(pub [u8; 8]);
+
+/// Where a listing goes on: 0 at the beginning, below 2^63 (`cookie3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cookie(pub u64);
+
+/// How CREATE treats an existing file (`createhow3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreateHow {
+    /// An existing regular file is taken as it is, but for a size in the attributes.
+    Unchecked(SetAttr),
+    /// An existing name is [`super::FsError::Exists`].
+    Guarded(SetAttr),
+    /// Exactly once per verifier, over restarts too.
+    Exclusive(CreateVerifier),
+}
+
+/// What MKDIR, SYMLINK and MKNOD make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NewNode {
+    /// A directory.
+    Directory,
+    /// A symbolic link with this target, 1 to 4096 bytes.
+    Symlink(Bytes),
+    /// A character device.
+    Character(Device),
+    /// A block device.
+    Block(Device),
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+}
+
+/// How stable written data has to be (`stable_how`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stability {
+    /// May be lost with the machine until COMMIT.
+    Unstable,
+    /// The data is synced.
+    DataSync,
+    /// Data and attributes are synced.
+    FileSync,
+}
+
+/// Bits of ACCESS (RFC 1813 §3.3.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Access(pub u32);
+
+impl Access {
+    /// Read a file, list a directory.
+    pub const READ: u32 = 0x01;
+    /// Look up a name in a directory.
+    pub const LOOKUP: u32 = 0x02;
+    /// Change what is there.
+    pub const MODIFY: u32 = 0x04;
+    /// Add to what is there.
+    pub const EXTEND: u32 = 0x08;
+    /// Delete an entry of a directory.
+    pub const DELETE: u32 = 0x10;
+    /// Execute a file.
+    pub const EXECUTE: u32 = 0x20;
+    /// All six.
+    pub const ALL: Self = Self(0x3f);
+}
+
+/// Who asks: the credentials of the call, and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The client's address.
+    pub client: SocketAddr,
+    /// User.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    /// Further groups, at most 16 (RFC 5531 appendix A).
+    pub gids: Vec<u32>,
+}
+
+impl Caller {
+    /// The number of nobody and nogroup: whoever sends AUTH_NONE.
+    pub const NOBODY: u32 = 65534;
+
+    /// Whether the caller is the superuser.
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// Whether `gid` is among the caller's groups.
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.gids.contains(&gid)
+    }
+}

@@ -1,0 +1,2 @@
+//! Hermetic tests: no root, no kernel mount, loopback only. One folder per layer.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]

@@ -41,7 +41,7 @@ impl Base for Empty {
         Err(BaseError::NotFound)
     }
 
-    fn find_linked(&self, _id: FileId) -> Result<Option<BasePath>, BaseError> {
-        Ok(None)
+    fn find_linked(&self, _id: FileId) -> Result<Vec<BasePath>, BaseError> {
+        Ok(Vec::new())
     }
 }

@@ -50,7 +50,7 @@ impl Base for HostDir {
     ) -> Result<Option<(u64, u64)>, BaseError> {
         todo!()
     }
-    fn find_linked(&self, _id: FileId) -> Result<Option<BasePath>, BaseError> {
+    fn find_linked(&self, _id: FileId) -> Result<Vec<BasePath>, BaseError> {
         todo!()
     }
 }

@@ -169,10 +169,11 @@ impl Edit<'_> {
     ) -> Result<()> {
         self.add_entry(&parent.place, parent_ino, name, row.ino)?;
         let is_dir = row.kind == FileKind::Directory;
-        if is_dir && let Some(base) = &parent.place.base {
-            if let Some(base) = self.view().base_dir_at(base.join(name))? {
-                self.mask(row.ino, path, &base)?;
-            }
+        if is_dir
+            && let Some(base) = &parent.place.base
+            && let Some(base) = self.view().base_dir_at(base.join(name))?
+        {
+            self.mask(row.ino, path, &base)?;
         }
         self.entries_changed(parent_ino, i32::from(is_dir))
     }

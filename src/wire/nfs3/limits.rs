@@ -12,6 +12,9 @@ pub const VERFSIZE: usize = 8;
 /// `GARBAGE_ARGS`; no memory depends on it, because strings are slices of the record.
 pub const MAX_STRING_BYTES: usize = 256 << 10;
 
+/// The longest symbolic link target that SYMLINK makes, in bytes (`PATH_MAX` of the clients).
+pub const MAX_TARGET_BYTES: usize = 4096;
+
 /// The most data that one READ or WRITE moves, in bytes; the same for the reply of READDIR and
 /// READDIRPLUS (`rtmax`, `wtmax`; also what we prefer).
 pub const MAX_TRANSFER_BYTES: u32 = 1 << 20;

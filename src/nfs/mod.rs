@@ -7,15 +7,15 @@
 //! This module knows nothing of sockets, RPC headers or where files come from.
 
 mod attr;
-mod attributes;
-mod fs_info;
+mod create;
+mod fsinfo;
+mod getattr_setattr;
 mod handle;
 mod lookup;
-mod make;
 mod mount;
-mod names;
 mod read_write;
 mod readdir;
+mod remove_rename;
 mod status;
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! GETATTR, READLINK, FSSTAT, FSINFO and PATHCONF take a [`FileHandle`] alone;
 //! LOOKUP, REMOVE and RMDIR a [`DirOp`].
 
-mod make;
+mod create;
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use super::limits::{MAX_STRING_BYTES, MAX_TRANSFER_BYTES};
 use super::types::{FileHandle, NfsTime, Sattr, StableHow, Verifier};
 use crate::wire::xdr::{Decode, Decoder, Result};
 
-pub use make::{Create, CreateHow, Mkdir, Mknod, MknodData, Symlink};
+pub use create::{Create, CreateHow, Mkdir, Mknod, MknodData, Symlink};
 
 /// A name in a directory (`diropargs3`).
 ///

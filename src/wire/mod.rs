@@ -4,4 +4,7 @@
 //! knowledge of any other module of the crate.
 //! Nothing here allocates what a length field merely claims.
 
+pub mod portmap;
+pub mod record;
+pub mod rpc;
 pub mod xdr;

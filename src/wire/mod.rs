@@ -4,6 +4,8 @@
 //! knowledge of any other module of the crate.
 //! Nothing here allocates what a length field merely claims.
 
+pub mod mount3;
+pub mod nfs3;
 pub mod portmap;
 pub mod record;
 pub mod rpc;

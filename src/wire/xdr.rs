@@ -54,6 +54,47 @@ pub trait Encode {
     fn encode(&self, to: &mut Encoder);
 }
 
+impl Decode for u32 {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        from.u32()
+    }
+}
+
+impl Decode for u64 {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        from.u64()
+    }
+}
+
+/// Nothing (`void`, RFC 4506 §4.16).
+impl Decode for () {
+    fn decode(_: &mut Decoder) -> Result<Self> {
+        Ok(())
+    }
+}
+
+/// Nothing (`void`, RFC 4506 §4.16).
+impl Encode for () {
+    fn encode(&self, _: &mut Encoder) {}
+}
+
+/// Optional data (RFC 4506 §4.19): a boolean, and a value where it is true.
+impl<T: Decode> Decode for Option<T> {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(if from.bool()? { Some(T::decode(from)?) } else { None })
+    }
+}
+
+/// Optional data (RFC 4506 §4.19): a boolean, and a value where it is true.
+impl<T: Encode> Encode for Option<T> {
+    fn encode(&self, to: &mut Encoder) {
+        to.put_bool(self.is_some());
+        if let Some(value) = self {
+            value.encode(to);
+        }
+    }
+}
+
 /// Reads XDR items from the front of a buffer.
 #[derive(Debug, Clone)]
 pub struct Decoder {
@@ -120,11 +161,6 @@ impl Decoder {
         let bytes = self.rest.split_to(claimed);
         self.rest.advance(padding(claimed));
         Ok(bytes)
-    }
-
-    /// Reads optional data (RFC 4506 §4.19): a boolean, and a value where it is true.
-    pub fn option<T: Decode>(&mut self) -> Result<Option<T>> {
-        Ok(if self.bool()? { Some(T::decode(self)?) } else { None })
     }
 
     /// The number of bytes that are left.
@@ -207,14 +243,6 @@ impl Encoder {
         self.close_tail();
         self.push_segment(bytes);
         self.tail.put_bytes(0, pad);
-    }
-
-    /// Appends optional data: a boolean, and the value where there is one.
-    pub fn put_option<T: Encode>(&mut self, value: Option<&T>) {
-        self.put_bool(value.is_some());
-        if let Some(value) = value {
-            value.encode(self);
-        }
     }
 
     /// Appends everything that `other` holds, without copying its segments.

@@ -1,0 +1,283 @@
+//! How clients find the port: through the rpcbind of this machine, or through ourselves in its
+//! place where none runs.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::{TcpSocket, TcpStream, UdpSocket, UnixStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::dispatch::{Dispatcher, Next, Origin};
+use super::limits::{Limits, MAX_DATAGRAM_BYTES};
+use super::rpc_client::RpcClient;
+use super::{
+    BindError, Listeners, Portmapper, Program, ReplyCache, Server, ServerOptions, Service,
+};
+use crate::wire::portmap::{
+    self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_2, VERSION_4,
+};
+use crate::wire::rpc::PROC_NULL;
+use crate::wire::xdr::{Decoder, Encode, Encoder};
+
+/// Where rpcbind takes registrations from any local user; over TCP it asks for a privileged
+/// source port.
+const LOCAL_SOCKETS: [&str; 3] =
+    ["/run/rpcbind.sock", "/var/run/rpcbind.sock", "/var/run/portmap.socket"];
+/// Source ports that count as privileged, and that no service is expected at.
+const PRIVILEGED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
+/// Time for connecting to a server on this machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Mappings of other programs that are looked at.
+const MAX_MAPPINGS: usize = 4096;
+
+/// Why clients will not find us.
+#[derive(Debug, thiserror::Error)]
+pub enum RpcbindError {
+    /// Neither an rpcbind runs, nor can we take its port.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Something is at the port that does not answer as rpcbind does.
+    #[error("cannot talk to the rpcbind at port {port}")]
+    Talk {
+        /// The port.
+        port: u16,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another server is registered, and it runs.
+    #[error("program {program} is registered already, with the running server at {address}")]
+    Taken {
+        /// Program number.
+        program: u32,
+        /// Universal address of the other server.
+        address: String,
+    },
+    /// The rpcbind does not let us register.
+    #[error("rpcbind does not let us register program {program}")]
+    Refused {
+        /// Program number.
+        program: u32,
+    },
+}
+
+/// Makes services known as long as it is held; [`Registration::end`] takes them back.
+pub struct Registration(Inner);
+
+enum Inner {
+    /// With the rpcbind of this machine.
+    Registered { entries: Vec<Rpcb>, port: u16 },
+    /// In its place.
+    Own { stop: oneshot::Sender<()>, tasks: Vec<JoinHandle<()>> },
+}
+
+impl Registration {
+    /// Makes `services` known at the port mapper's port `port` ([`portmap::PORT`]).
+    pub async fn begin(services: &[Service], port: u16) -> Result<Self, RpcbindError> {
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let runs = timeout(CONNECT_TIMEOUT, TcpStream::connect(local)).await;
+        let inner = match runs {
+            Ok(Ok(_)) => register(services, port).await?,
+            _ => stand_in(services, port).await?,
+        };
+        Ok(Self(inner))
+    }
+
+    /// Whether no rpcbind runs on this machine, so that we answer in its place.
+    pub fn is_stand_in(&self) -> bool {
+        matches!(self.0, Inner::Own { .. })
+    }
+
+    /// Takes the services back. A failure is logged: there is nobody left to handle it.
+    pub async fn end(self) {
+        match self.0 {
+            Inner::Registered { entries, port } => {
+                if let Err(error) = unregister(&entries, port).await {
+                    tracing::warn!(%error, "cannot unregister from rpcbind");
+                }
+            }
+            Inner::Own { stop, tasks } => {
+                drop(stop);
+                for task in tasks {
+                    let _ended = task.await;
+                }
+            }
+        }
+    }
+}
+
+async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError> {
+    let talk = |source| RpcbindError::Talk { port, source };
+    let mut client = connect(port).await.map_err(talk)?;
+    let present = client.call(PROC_DUMP, Encoder::new()).await.map_err(talk)?;
+    let present = decode_list(present).map_err(talk)?;
+    let entries: Vec<Rpcb> = services.iter().flat_map(entries_of).collect();
+    for entry in &entries {
+        for other in present.iter().filter(|other| is_same_service(other, entry)) {
+            if other.address == entry.address {
+                continue;
+            }
+            let taken = || RpcbindError::Taken {
+                program: entry.program,
+                address: String::from_utf8_lossy(&other.address).into_owned(),
+            };
+            // Whoever was killed could not unregister; whoever runs must not be pushed away.
+            if answers(&other.address).await {
+                return Err(taken());
+            }
+            change(&mut client, PROC_UNSET, other).await.map_err(talk)?;
+        }
+        if !change(&mut client, PROC_SET, entry).await.map_err(talk)? {
+            return Err(RpcbindError::Refused { program: entry.program });
+        }
+    }
+    Ok(Inner::Registered { entries, port })
+}
+
+async fn unregister(entries: &[Rpcb], port: u16) -> io::Result<()> {
+    let mut client = connect(port).await?;
+    for entry in entries {
+        change(&mut client, PROC_UNSET, entry).await?;
+    }
+    Ok(())
+}
+
+/// Sets or unsets; returns whether the rpcbind did it.
+async fn change(client: &mut RpcClient, procedure: u32, entry: &Rpcb) -> io::Result<bool> {
+    let mut args = Encoder::new();
+    entry.encode(&mut args);
+    let results = client.call(procedure, args).await?;
+    Decoder::new(results).bool().map_err(io::Error::other)
+}
+
+/// Connects to the rpcbind in a way that it takes registrations from.
+async fn connect(port: u16) -> io::Result<RpcClient> {
+    if port == portmap::PORT {
+        for path in LOCAL_SOCKETS {
+            if let Ok(stream) = UnixStream::connect(path).await {
+                return Ok(RpcClient::new(Box::new(stream), portmap::PROGRAM, VERSION_4));
+            }
+        }
+    }
+    let stream = connect_privileged(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
+    let mut client = RpcClient::new(Box::new(stream), portmap::PROGRAM, VERSION_4);
+    client.call(PROC_NULL, Encoder::new()).await?;
+    Ok(client)
+}
+
+async fn connect_privileged(to: SocketAddr) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for from in PRIVILEGED_PORTS.rev() {
+        let socket = TcpSocket::new_v4()?;
+        let connecting = match socket.bind((Ipv4Addr::LOCALHOST, from).into()) {
+            Ok(()) => timeout(CONNECT_TIMEOUT, socket.connect(to)).await?,
+            Err(error) => Err(error),
+        };
+        match connecting {
+            Ok(stream) => return Ok(stream),
+            Err(error) if is_taken(&error) => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
+}
+
+/// The entries that announce a service: one for each family that its socket takes.
+fn entries_of(service: &Service) -> Vec<Rpcb> {
+    let ip = service.address.ip();
+    let mut families = vec![ip];
+    if ip.is_ipv6() && ip.is_unspecified() {
+        families.push(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    }
+    let entry = |ip: IpAddr| Rpcb {
+        program: service.program,
+        version: service.version,
+        netid: Bytes::from_static(portmap::netids(ip).0.as_bytes()),
+        address: portmap::universal_address((ip, service.address.port()).into()).into(),
+        owner: Bytes::new(),
+    };
+    families.into_iter().map(entry).collect()
+}
+
+fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {
+    (a.program, a.version, &a.netid) == (b.program, b.version, &b.netid)
+}
+
+/// Whether anything accepts connections at a universal address of this machine.
+async fn answers(address: &[u8]) -> bool {
+    let Some(at) = portmap::parse_universal_address(address) else { return false };
+    matches!(timeout(CONNECT_TIMEOUT, TcpStream::connect(at)).await, Ok(Ok(_)))
+}
+
+fn decode_list(results: Bytes) -> io::Result<Vec<Rpcb>> {
+    let mut decoder = Decoder::new(results);
+    let mut entries = Vec::new();
+    while let Some(entry) = decoder.option().map_err(io::Error::other)? {
+        if entries.len() == MAX_MAPPINGS {
+            return Err(io::Error::other("too many mappings"));
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+/// Answers in place of an rpcbind, over TCP and UDP, where the services listen.
+async fn stand_in(services: &[Service], port: u16) -> Result<Inner, RpcbindError> {
+    let mut ips: Vec<IpAddr> = services.iter().map(|service| service.address.ip()).collect();
+    ips.sort_unstable();
+    ips.dedup();
+    let addresses: Vec<SocketAddr> = ips.into_iter().map(|ip| (ip, port).into()).collect();
+    let listeners = Listeners::bind(&addresses).await?;
+    let mut datagrams = Vec::new();
+    for &address in &addresses {
+        let socket = UdpSocket::bind(address).await;
+        datagrams.push(socket.map_err(|source| BindError { address, source })?);
+    }
+    let known: Arc<[Service]> = services.into();
+    let programs: Vec<Arc<dyn Program>> = (VERSION_2..=VERSION_4)
+        .map(|version| {
+            Arc::new(Portmapper::new(version, Arc::clone(&known))) as Arc<dyn Program>
+        })
+        .collect();
+    let limits = Limits::default();
+    let dispatcher = Arc::new(Dispatcher::new(programs.clone(), ReplyCache::new(&limits)));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = Server::new(listeners, programs, ServerOptions { insecure: true, limits });
+    let run = server.run(async {
+        let _told = stopped.await;
+    });
+    let mut tasks = vec![tokio::spawn(run)];
+    for socket in datagrams {
+        let answering = answer_datagrams(socket, Arc::clone(&dispatcher));
+        tasks.push(tokio::spawn(answering));
+    }
+    Ok(Inner::Own { stop, tasks })
+}
+
+async fn answer_datagrams(socket: UdpSocket, dispatcher: Arc<Dispatcher>) {
+    let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
+    loop {
+        // An error is that of an earlier answer that found nobody (ICMP): it passes.
+        let Ok((length, peer)) = socket.recv_from(&mut buffer).await else { continue };
+        let record = Bytes::copy_from_slice(&buffer[..length]);
+        let origin = Origin { peer, untrusted_port: false };
+        let reply = match dispatcher.prepare(&origin, record) {
+            Next::Run(prepared) => dispatcher.run(&origin, prepared).await,
+            Next::Reply(reply) | Next::RefusePort(reply) => Some(reply),
+            Next::Ignore | Next::HangUp => None,
+        };
+        if let Some(reply) = reply {
+            // Whoever asked over UDP asks again.
+            let _sent = socket.send_to(&reply.concat(), peer).await;
+        }
+    }
+}

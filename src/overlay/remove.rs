@@ -1,7 +1,10 @@
 //! REMOVE and RMDIR: entries go, whiteouts hide what the base has.
 
+use std::sync::Arc;
+
+use crate::base::BasePath;
 use crate::delta::{InodeRow, Procedure};
-use crate::vfs::{FileKind, FsError, Locator, Name, Outcome, Wcc};
+use crate::vfs::{FileId, FileKind, FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
 use super::edit::{Edit, Parent, moved_on};
@@ -93,22 +96,31 @@ impl Edit<'_> {
             return Ok(false);
         }
         let Some(origin) = row.origin.clone() else { return Ok(false) };
-        for path in self.core.base.find_linked(origin.fileid)? {
-            let Some((above, name)) = path.split() else { continue };
-            let view = self.view();
-            let Some(place) = view.place_of_base(&above)? else { continue };
-            let shows = view.child(&place, &name)?;
-            if !shows.is_some_and(|c| !c.has_dentry && c.node.fileid() == origin.fileid) {
-                continue;
-            }
-            let parent = self.ensure_dir(&place)?;
-            self.txn.insert_dentry(parent, &name, row.ino)?;
-            self.touch_child(place.fileid, &name);
-            self.txn.hide_link(origin.fileid, row.ctime)?;
-            row.nlink = 1;
-            return Ok(true);
-        }
-        Ok(false)
+        let base = self.core.base.clone();
+        let mut shown_in = Ok(None);
+        let path = base.find_linked(origin.fileid, &mut |path| {
+            shown_in = self.base_name_at(path, origin.fileid);
+            !matches!(shown_in, Ok(None))
+        })?;
+        let (Some(place), Some((_, name))) = (shown_in?, path.and_then(|path| path.split())) else {
+            return Ok(false);
+        };
+        let parent = self.ensure_dir(&place)?;
+        self.txn.insert_dentry(parent, &name, row.ino)?;
+        self.touch_child(place.fileid, &name);
+        self.txn.hide_link(origin.fileid, row.ctime)?;
+        row.nlink = 1;
+        Ok(true)
+    }
+
+    /// The directory of a base path, if the path still shows the file `id` and has no entry.
+    fn base_name_at(&self, path: &BasePath, id: FileId) -> Result<Option<Arc<DirPlace>>> {
+        let Some((above, name)) = path.split() else { return Ok(None) };
+        let view = self.view();
+        let Some(place) = view.place_of_base(&above)? else { return Ok(None) };
+        let shows = view.child(&place, &name)?;
+        let ours = shows.is_some_and(|c| !c.has_dentry && c.node.fileid() == id);
+        Ok(ours.then_some(place))
     }
 
     /// Takes away an empty directory, and the whiteouts below it: one at its own path hides all.

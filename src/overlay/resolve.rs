@@ -118,9 +118,8 @@ impl View<'_> {
             self.core.caches.forget_location(id);
         }
         let Some(path) = follow(&*self.core.base, id, trail)? else { return Ok(None) };
-        let Some(attr) = self.base_object(&path, id)? else { return Ok(None) };
         self.core.caches.add_location(id, &path);
-        self.if_visible(path, attr)
+        self.visible_at(&path, id)
     }
 
     /// A base file with several names, through any one that is still visible.
@@ -132,20 +131,19 @@ impl View<'_> {
             }
         }
         if let Some(path) = self.core.caches.location(id)
-            && let Some(attr) = self.base_object(&path, id)?
-            && let Some(node) = self.if_visible(path, attr)?
+            && let Some(node) = self.visible_at(&path, id)?
         {
             return Ok(Some(node));
         }
-        for path in self.core.base.find_linked(id)? {
-            if let Some(attr) = self.base_object(&path, id)?
-                && let Some(node) = self.if_visible(path.clone(), attr)?
-            {
-                self.core.caches.add_location(id, &path);
-                return Ok(Some(node));
-            }
+        let mut found = Ok(None);
+        let path = self.core.base.find_linked(id, &mut |path| {
+            found = self.visible_at(path, id);
+            !matches!(found, Ok(None))
+        })?;
+        if let Some(path) = path {
+            self.core.caches.add_location(id, &path);
         }
-        Ok(None)
+        found
     }
 
     /// The base object at `path`, if it is the one with number `id`.
@@ -154,6 +152,14 @@ impl View<'_> {
             Ok(attr) => Ok((attr.fileid == id).then_some(attr)),
             Err(BaseError::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The base object at `path` as a node, if it is the one with number `id` and visible.
+    fn visible_at(&self, path: &BasePath, id: FileId) -> Result<Option<Node>> {
+        match self.base_object(path, id)? {
+            Some(attr) => self.if_visible(path.clone(), attr),
+            None => Ok(None),
         }
     }
 

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use super::program::{CallError, CallFuture, Program};
 use crate::vfs::Caller;
 use crate::wire::portmap::{
-    self, IPPROTO_TCP, IPPROTO_UDP, Mapping, PROC_DUMP, PROC_GET, PROC_GETTIME,
-    PROC_GETVERSADDR, PROC_SET, PROC_UNSET, Rpcb, VERSION_2, VERSION_4,
+    self, IPPROTO_TCP, IPPROTO_UDP, Mapping, PROC_DUMP, PROC_GET, PROC_GETTIME, PROC_GETVERSADDR,
+    PROC_SET, PROC_UNSET, Rpcb, VERSION_2, VERSION_4,
 };
 use crate::wire::rpc::PROC_NULL;
 use crate::wire::xdr::{Decode, Encoder};
@@ -108,9 +108,8 @@ impl Portmapper {
                 port: portmap::PORT.into(),
             })
         });
-        let served = self.services.iter().filter(|service| {
-            serves_family(service.address.ip(), false)
-        });
+        let served =
+            self.services.iter().filter(|service| serves_family(service.address.ip(), false));
         own.chain(served.map(|service| Mapping {
             program: service.program,
             version: service.version,

@@ -19,8 +19,7 @@ pub enum CallError {
 }
 
 /// A call that is being worked on.
-pub type CallFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<Encoder, CallError>> + Send + 'a>>;
+pub type CallFuture<'a> = Pin<Box<dyn Future<Output = Result<Encoder, CallError>> + Send + 'a>>;
 
 /// One version of an RPC program.
 pub trait Program: Send + Sync + 'static {

@@ -19,9 +19,7 @@ use super::rpc_client::RpcClient;
 use super::{
     BindError, Listeners, Portmapper, Program, ReplyCache, Server, ServerOptions, Service,
 };
-use crate::wire::portmap::{
-    self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_2, VERSION_4,
-};
+use crate::wire::portmap::{self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_2, VERSION_4};
 use crate::wire::rpc::PROC_NULL;
 use crate::wire::xdr::{Decoder, Encode, Encoder};
 
@@ -244,9 +242,7 @@ async fn stand_in(services: &[Service], port: u16) -> Result<Inner, RpcbindError
     }
     let known: Arc<[Service]> = services.into();
     let programs: Vec<Arc<dyn Program>> = (VERSION_2..=VERSION_4)
-        .map(|version| {
-            Arc::new(Portmapper::new(version, Arc::clone(&known))) as Arc<dyn Program>
-        })
+        .map(|version| Arc::new(Portmapper::new(version, Arc::clone(&known))) as Arc<dyn Program>)
         .collect();
     let limits = Limits::default();
     let dispatcher = Arc::new(Dispatcher::new(programs.clone(), ReplyCache::new(&limits)));

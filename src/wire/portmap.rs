@@ -141,9 +141,5 @@ pub fn netids(ip: IpAddr) -> (&'static str, &'static str) {
 
 /// The wildcard address of the family that a network identifier names.
 pub fn wildcard(netid: &[u8]) -> IpAddr {
-    if netid.ends_with(b"6") {
-        Ipv6Addr::UNSPECIFIED.into()
-    } else {
-        Ipv4Addr::UNSPECIFIED.into()
-    }
+    if netid.ends_with(b"6") { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }

@@ -19,9 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::budget::{Budget, Room};
 use super::dispatch::{Next, Origin, Prepared};
-use super::limits::{
-    MAX_CONNECTION_REPLY_BYTES, MAX_CONNECTION_REQUEST_BYTES, READ_BUFFER_BYTES,
-};
+use super::limits::{MAX_CONNECTION_REPLY_BYTES, MAX_CONNECTION_REQUEST_BYTES, READ_BUFFER_BYTES};
 use super::reply_cache::Reply;
 use super::{Shared, StopSignal};
 use crate::wire::record::{self, MAX_RECORD_BYTES, RecordError, RecordReader};

@@ -6,11 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use super::program::{CallError, CallFuture, Program};
+use super::program::{CallFuture, Program};
+use crate::nfs::CallError;
 use crate::vfs::Caller;
 use crate::wire::portmap::{
-    self, IPPROTO_TCP, IPPROTO_UDP, Mapping, PROC_DUMP, PROC_GET, PROC_GETTIME,
-    PROC_GETVERSADDR, PROC_SET, PROC_UNSET, Rpcb, VERSION_2, VERSION_4,
+    self, IPPROTO_TCP, IPPROTO_UDP, Mapping, PROC_DUMP, PROC_GET, PROC_GETTIME, PROC_GETVERSADDR,
+    PROC_SET, PROC_UNSET, Rpcb, VERSION_2, VERSION_4,
 };
 use crate::wire::rpc::PROC_NULL;
 use crate::wire::xdr::{Decode, Encoder};
@@ -108,9 +109,8 @@ impl Portmapper {
                 port: portmap::PORT.into(),
             })
         });
-        let served = self.services.iter().filter(|service| {
-            serves_family(service.address.ip(), false)
-        });
+        let served =
+            self.services.iter().filter(|service| serves_family(service.address.ip(), false));
         own.chain(served.map(|service| Mapping {
             program: service.program,
             version: service.version,
@@ -152,7 +152,7 @@ fn serves_family(ip: IpAddr, ipv6: bool) -> bool {
 }
 
 fn decode<T: Decode>(args: Bytes) -> Result<T, CallError> {
-    T::decode_all(args).map_err(|_| CallError::GarbageArgs)
+    T::decode_all(args).map_err(CallError::GarbageArgs)
 }
 
 fn number(value: u32) -> Encoder {

@@ -68,8 +68,7 @@ struct Inner {
 impl ReplyCache {
     /// Makes an empty cache.
     pub fn new(limits: &Limits) -> Self {
-        let inner =
-            Inner { in_progress: HashMap::new(), done: LruCache::unbounded(), bytes: 0 };
+        let inner = Inner { in_progress: HashMap::new(), done: LruCache::unbounded(), bytes: 0 };
         Self {
             inner: Mutex::new(inner),
             max_entries: limits.reply_cache_entries,
@@ -104,9 +103,10 @@ impl ReplyCache {
         }
         while inner.done.len() > self.max_entries
             || inner.bytes > self.max_bytes
-            || inner.done.peek_lru().is_some_and(|(_, (_, made))| {
-                now.saturating_duration_since(*made) >= self.max_age
-            })
+            || inner
+                .done
+                .peek_lru()
+                .is_some_and(|(_, (_, made))| now.saturating_duration_since(*made) >= self.max_age)
         {
             let Some((_, (old, _))) = inner.done.pop_lru() else { break };
             inner.bytes -= reply_bytes(&old);

@@ -113,7 +113,8 @@ impl Encode for Rpcb {
 pub fn encode_list<T: Encode>(entries: &[T]) -> Encoder {
     let mut encoder = Encoder::new();
     for entry in entries {
-        encoder.put_option(Some(entry));
+        encoder.put_bool(true);
+        entry.encode(&mut encoder);
     }
     encoder.put_bool(false);
     encoder
@@ -141,9 +142,5 @@ pub fn netids(ip: IpAddr) -> (&'static str, &'static str) {
 
 /// The wildcard address of the family that a network identifier names.
 pub fn wildcard(netid: &[u8]) -> IpAddr {
-    if netid.ends_with(b"6") {
-        Ipv6Addr::UNSPECIFIED.into()
-    } else {
-        Ipv4Addr::UNSPECIFIED.into()
-    }
+    if netid.ends_with(b"6") { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }

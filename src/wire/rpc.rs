@@ -136,8 +136,7 @@ impl Call {
             AUTH_NONE if body.is_empty() => Credential::None,
             AUTH_NONE => return Err(Status::AuthError(AuthStatus::BadCredential)),
             AUTH_SYS => Credential::Sys(
-                AuthSys::parse(body)
-                    .map_err(|_| Status::AuthError(AuthStatus::BadCredential))?,
+                AuthSys::parse(body).map_err(|_| Status::AuthError(AuthStatus::BadCredential))?,
             ),
             _ => return Err(Status::AuthError(AuthStatus::TooWeak)),
         };

@@ -11,8 +11,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::program::{CallError, Program};
+use super::program::Program;
 use super::reply_cache::{Entered, Key, Reply, ReplyCache};
+use crate::nfs::CallError;
 use crate::vfs::Caller;
 use crate::wire::rpc::{AuthStatus, Call, Credential, PROC_NULL, Refusal, Status};
 use crate::wire::xdr::Encoder;
@@ -143,7 +144,7 @@ async fn carry_out(program: &dyn Program, origin: &Origin, call: Call) -> Encode
             reply.append(results);
             return reply;
         }
-        Ok(Err(CallError::GarbageArgs)) => Status::GarbageArgs,
+        Ok(Err(CallError::GarbageArgs(_))) => Status::GarbageArgs,
         Ok(Err(CallError::ProcedureUnavailable)) => Status::ProcedureUnavailable,
         Err(panic) => {
             let what = describe(&*panic);

@@ -5,7 +5,8 @@
 //!
 //! - [`Listeners`]: bound sockets, before anything is served from them
 //! - [`Server`]: accepts connections until it is told to stop
-//! - [`Program`]: what is served: [`Nfs`](crate::nfs) and MOUNT, or the port mapper
+//! - [`Program`]: what is served: [`Nfs`](crate::nfs::Nfs), [`Mount`](crate::nfs::Mount), or the
+//!   port mapper
 //! - [`limits`]: every limit with its unit
 //! - [`rpcbind`]: how clients find the port
 
@@ -19,6 +20,7 @@ mod program;
 mod reply_cache;
 mod rpc_client;
 pub mod rpcbind;
+mod stand_in;
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -36,7 +38,7 @@ use limits::{Limits, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, WARNED_CLIENTS};
 
 pub use listeners::{BindError, Listeners};
 pub use portmapper::{Portmapper, Service};
-pub use program::{CallError, CallFuture, Program};
+pub use program::{CallFuture, Program};
 pub use reply_cache::{Entered, Key, Reply, ReplyCache, Slot, Waiting};
 
 /// How long accepting pauses after it failed (for want of file descriptors, mostly).

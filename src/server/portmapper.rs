@@ -6,7 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use super::program::{CallError, CallFuture, Program};
+use super::program::{CallFuture, Program};
+use crate::nfs::CallError;
 use crate::vfs::Caller;
 use crate::wire::portmap::{
     self, IPPROTO_TCP, IPPROTO_UDP, Mapping, PROC_DUMP, PROC_GET, PROC_GETTIME, PROC_GETVERSADDR,
@@ -151,7 +152,7 @@ fn serves_family(ip: IpAddr, ipv6: bool) -> bool {
 }
 
 fn decode<T: Decode>(args: Bytes) -> Result<T, CallError> {
-    T::decode_all(args).map_err(|_| CallError::GarbageArgs)
+    T::decode_all(args).map_err(CallError::GarbageArgs)
 }
 
 fn number(value: u32) -> Encoder {

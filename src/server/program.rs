@@ -6,17 +6,11 @@ use std::pin::Pin;
 use bytes::Bytes;
 
 use super::limits::SMALL_REPLY_BYTES;
-use crate::vfs::Caller;
+use crate::nfs::{CallError, Mount, Nfs};
+use crate::vfs::{Caller, Vfs};
+use crate::wire::mount3;
+use crate::wire::nfs3::{self, MAX_TARGET_BYTES, MAX_TRANSFER_BYTES, Procedure};
 use crate::wire::xdr::Encoder;
-
-/// Why a procedure was not carried out at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallError {
-    /// The arguments cannot be decoded.
-    GarbageArgs,
-    /// The program has no such procedure.
-    ProcedureUnavailable,
-}
 
 /// A call that is being worked on.
 pub type CallFuture<'a> = Pin<Box<dyn Future<Output = Result<Encoder, CallError>> + Send + 'a>>;
@@ -41,5 +35,64 @@ pub trait Program: Send + Sync + 'static {
     /// The bytes of memory that the reply may come to, as far as the server has to wait for it.
     fn reply_bytes(&self, _procedure: u32, _args: &Bytes) -> usize {
         SMALL_REPLY_BYTES
+    }
+}
+
+impl<V: Vfs> Program for Nfs<V> {
+    fn number(&self) -> u32 {
+        nfs3::PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        nfs3::VERSION
+    }
+
+    fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {
+        Box::pin(self.call(caller, procedure, args))
+    }
+
+    fn is_replayed(&self, procedure: u32) -> bool {
+        use Procedure as P;
+        matches!(
+            Procedure::from_number(procedure),
+            Some(
+                P::Setattr
+                    | P::Write
+                    | P::Create
+                    | P::Mkdir
+                    | P::Symlink
+                    | P::Mknod
+                    | P::Remove
+                    | P::Rmdir
+                    | P::Rename
+                    | P::Link
+            )
+        )
+    }
+
+    fn reply_bytes(&self, procedure: u32, args: &Bytes) -> usize {
+        let data = match Procedure::from_number(procedure) {
+            // The arguments of all three end with the count of bytes that is asked for.
+            Some(Procedure::Read | Procedure::Readdir | Procedure::Readdirplus) => {
+                args.last_chunk().map_or(0, |count| u32::from_be_bytes(*count))
+            }
+            Some(Procedure::Readlink) => MAX_TARGET_BYTES as u32,
+            _ => 0,
+        };
+        SMALL_REPLY_BYTES + data.min(MAX_TRANSFER_BYTES) as usize
+    }
+}
+
+impl<V: Vfs> Program for Mount<V> {
+    fn number(&self) -> u32 {
+        mount3::PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        mount3::VERSION
+    }
+
+    fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {
+        Box::pin(self.call(caller, procedure, args))
     }
 }

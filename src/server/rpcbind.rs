@@ -1,27 +1,20 @@
 //! How clients find the port: through the rpcbind of this machine, or through ourselves in its
 //! place where none runs.
 
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::net::{TcpSocket, TcpStream, UdpSocket, UnixStream};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use super::dispatch::{Dispatcher, Next, Origin};
-use super::limits::{Limits, MAX_DATAGRAM_BYTES};
 use super::rpc_client::RpcClient;
-use super::{
-    BindError, Listeners, Portmapper, Program, ReplyCache, Server, ServerOptions, Service,
-};
-use crate::wire::portmap::{self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_2, VERSION_4};
+use super::stand_in::StandIn;
+use super::{BindError, Service};
+use crate::wire::portmap::{self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_4};
 use crate::wire::rpc::PROC_NULL;
-use crate::wire::xdr::{Decoder, Encode, Encoder};
+use crate::wire::xdr::{Decode, Decoder, Encode, Encoder};
 
 /// Where rpcbind takes registrations from any local user; over TCP it asks for a privileged
 /// source port.
@@ -71,7 +64,7 @@ enum Inner {
     /// With the rpcbind of this machine.
     Registered { entries: Vec<Rpcb>, port: u16 },
     /// In its place.
-    Own { stop: oneshot::Sender<()>, tasks: Vec<JoinHandle<()>> },
+    StandIn(StandIn),
 }
 
 impl Registration {
@@ -81,14 +74,14 @@ impl Registration {
         let runs = timeout(CONNECT_TIMEOUT, TcpStream::connect(local)).await;
         let inner = match runs {
             Ok(Ok(_)) => register(services, port).await?,
-            _ => stand_in(services, port).await?,
+            _ => Inner::StandIn(StandIn::begin(services, port).await?),
         };
         Ok(Self(inner))
     }
 
     /// Whether no rpcbind runs on this machine, so that we answer in its place.
     pub fn is_stand_in(&self) -> bool {
-        matches!(self.0, Inner::Own { .. })
+        matches!(self.0, Inner::StandIn(_))
     }
 
     /// Takes the services back. A failure is logged: there is nobody left to handle it.
@@ -99,12 +92,7 @@ impl Registration {
                     tracing::warn!(%error, "cannot unregister from rpcbind");
                 }
             }
-            Inner::Own { stop, tasks } => {
-                drop(stop);
-                for task in tasks {
-                    let _ended = task.await;
-                }
-            }
+            Inner::StandIn(stand_in) => stand_in.end().await,
         }
     }
 }
@@ -117,15 +105,15 @@ async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError
     let entries: Vec<Rpcb> = services.iter().flat_map(entries_of).collect();
     for entry in &entries {
         for other in present.iter().filter(|other| is_same_service(other, entry)) {
-            if other.address == entry.address {
-                continue;
-            }
+            let at = portmap::parse_universal_address(&other.address);
             let taken = || RpcbindError::Taken {
                 program: entry.program,
                 address: String::from_utf8_lossy(&other.address).into_owned(),
             };
             // Whoever was killed could not unregister; whoever runs must not be pushed away.
-            if answers(&other.address).await {
+            // At our own port it can only be an earlier run of ours.
+            let own = at.is_some_and(|at| services.iter().any(|s| s.address.port() == at.port()));
+            if !own && answers(at).await {
                 return Err(taken());
             }
             change(&mut client, PROC_UNSET, other).await.map_err(talk)?;
@@ -210,70 +198,20 @@ fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {
     (a.program, a.version, &a.netid) == (b.program, b.version, &b.netid)
 }
 
-/// Whether anything accepts connections at a universal address of this machine.
-async fn answers(address: &[u8]) -> bool {
-    let Some(at) = portmap::parse_universal_address(address) else { return false };
+/// Whether anything accepts connections at an address of this machine.
+async fn answers(at: Option<SocketAddr>) -> bool {
+    let Some(at) = at else { return false };
     matches!(timeout(CONNECT_TIMEOUT, TcpStream::connect(at)).await, Ok(Ok(_)))
 }
 
 fn decode_list(results: Bytes) -> io::Result<Vec<Rpcb>> {
     let mut decoder = Decoder::new(results);
     let mut entries = Vec::new();
-    while let Some(entry) = decoder.option().map_err(io::Error::other)? {
+    while let Some(entry) = Option::<Rpcb>::decode(&mut decoder).map_err(io::Error::other)? {
         if entries.len() == MAX_MAPPINGS {
             return Err(io::Error::other("too many mappings"));
         }
         entries.push(entry);
     }
     Ok(entries)
-}
-
-/// Answers in place of an rpcbind, over TCP and UDP, where the services listen.
-async fn stand_in(services: &[Service], port: u16) -> Result<Inner, RpcbindError> {
-    let mut ips: Vec<IpAddr> = services.iter().map(|service| service.address.ip()).collect();
-    ips.sort_unstable();
-    ips.dedup();
-    let addresses: Vec<SocketAddr> = ips.into_iter().map(|ip| (ip, port).into()).collect();
-    let listeners = Listeners::bind(&addresses).await?;
-    let mut datagrams = Vec::new();
-    for &address in &addresses {
-        let socket = UdpSocket::bind(address).await;
-        datagrams.push(socket.map_err(|source| BindError { address, source })?);
-    }
-    let known: Arc<[Service]> = services.into();
-    let programs: Vec<Arc<dyn Program>> = (VERSION_2..=VERSION_4)
-        .map(|version| Arc::new(Portmapper::new(version, Arc::clone(&known))) as Arc<dyn Program>)
-        .collect();
-    let limits = Limits::default();
-    let dispatcher = Arc::new(Dispatcher::new(programs.clone(), ReplyCache::new(&limits)));
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server = Server::new(listeners, programs, ServerOptions { insecure: true, limits });
-    let run = server.run(async {
-        let _told = stopped.await;
-    });
-    let mut tasks = vec![tokio::spawn(run)];
-    for socket in datagrams {
-        let answering = answer_datagrams(socket, Arc::clone(&dispatcher));
-        tasks.push(tokio::spawn(answering));
-    }
-    Ok(Inner::Own { stop, tasks })
-}
-
-async fn answer_datagrams(socket: UdpSocket, dispatcher: Arc<Dispatcher>) {
-    let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
-    loop {
-        // An error is that of an earlier answer that found nobody (ICMP): it passes.
-        let Ok((length, peer)) = socket.recv_from(&mut buffer).await else { continue };
-        let record = Bytes::copy_from_slice(&buffer[..length]);
-        let origin = Origin { peer, untrusted_port: false };
-        let reply = match dispatcher.prepare(&origin, record) {
-            Next::Run(prepared) => dispatcher.run(&origin, prepared).await,
-            Next::Reply(reply) | Next::RefusePort(reply) => Some(reply),
-            Next::Ignore | Next::HangUp => None,
-        };
-        if let Some(reply) = reply {
-            // Whoever asked over UDP asks again.
-            let _sent = socket.send_to(&reply.concat(), peer).await;
-        }
-    }
 }

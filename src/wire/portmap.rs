@@ -113,7 +113,8 @@ impl Encode for Rpcb {
 pub fn encode_list<T: Encode>(entries: &[T]) -> Encoder {
     let mut encoder = Encoder::new();
     for entry in entries {
-        encoder.put_option(Some(entry));
+        encoder.put_bool(true);
+        entry.encode(&mut encoder);
     }
     encoder.put_bool(false);
     encoder

@@ -5,14 +5,13 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Bytes of data that one READ or WRITE carries at most (rtmax and wtmax of FSINFO).
-pub const MAX_DATA_BYTES: usize = 1 << 20;
+use super::nfs3::MAX_ARGS_BYTES;
 
-/// Bytes of a record that are not data: RPC header, credentials, handle, other arguments.
-pub const MAX_OVERHEAD_BYTES: usize = 4 << 10;
+/// Bytes of an RPC header with credentials, at most, and then some.
+pub const MAX_HEADER_BYTES: usize = 4 << 10;
 
-/// Bytes of the largest legal request.
-pub const MAX_RECORD_BYTES: usize = MAX_DATA_BYTES + MAX_OVERHEAD_BYTES;
+/// Bytes of the largest legal request: a WRITE with all its data.
+pub const MAX_RECORD_BYTES: usize = MAX_HEADER_BYTES + MAX_ARGS_BYTES;
 
 /// Fragments of one record at most, empty ones included.
 pub const MAX_FRAGMENTS: usize = 8 << 10;
@@ -135,7 +134,7 @@ impl RecordReader {
 
 /// The header of a record that is sent as one fragment of `bytes` bytes.
 pub fn mark(bytes: usize) -> [u8; MARK_BYTES] {
-    // What is sent is far below 2 GiB: see `MAX_DATA_BYTES`.
+    // What is sent is far below 2 GiB: see `MAX_RECORD_BYTES`.
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     (bytes | LAST_FRAGMENT).to_be_bytes()
 }

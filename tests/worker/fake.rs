@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use acetate::delta::{Ino, Reader, Store, StoreError, WriteTxn, Writer};
 
+use acetate::vfs::FsStat;
+
 use super::fake_txn::Rows;
 use super::scripted_panic;
 
@@ -158,6 +160,10 @@ impl Store for FakeStore {
 
     fn epoch(&self) -> u64 {
         self.state().epoch
+    }
+
+    fn disk_usage(&self) -> Result<FsStat, StoreError> {
+        unimplemented!()
     }
 }
 

@@ -123,6 +123,10 @@ impl WriteTxn for Rows {
         unimplemented!()
     }
 
+    fn remove_redirect(&mut self, _: Ino) -> Result<()> {
+        unimplemented!()
+    }
+
     fn hide_link(&mut self, _: FileId, _: Time) -> Result<()> {
         unimplemented!()
     }

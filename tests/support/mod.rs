@@ -1,0 +1,5 @@
+//! What tests of several layers share.
+#![allow(dead_code)]
+
+pub mod check;
+pub mod faulty_store;

@@ -143,7 +143,8 @@ proptest! {
             new_attributes: their_sattr(&attributes),
             guard: their_option(guard.map(their_time)),
         };
-        prop_assert_eq!(decode::<args::Setattr>(&packed), args::Setattr { object, attributes, guard });
+        let expected = args::Setattr { object, attributes, guard };
+        prop_assert_eq!(decode::<args::Setattr>(&packed), expected);
     }
 
     #[test]
@@ -153,7 +154,10 @@ proptest! {
                 theirs::createhow3::UNCHECKED(their_sattr(&sattr)),
                 args::CreateHow::Unchecked(sattr),
             ),
-            1 => (theirs::createhow3::GUARDED(their_sattr(&sattr)), args::CreateHow::Guarded(sattr)),
+            1 => (
+                theirs::createhow3::GUARDED(their_sattr(&sattr)),
+                args::CreateHow::Guarded(sattr),
+            ),
             _ => (
                 theirs::createhow3::EXCLUSIVE(theirs::createverf3(verifier)),
                 args::CreateHow::Exclusive(verifier),
@@ -250,8 +254,14 @@ proptest! {
         dir_attributes in prop::option::of(fattr()),
         cookie_verifier: [u8; 8],
         entries in prop::collection::vec(
-            (any::<(u64, u64)>(), bytes(255), prop::option::of(fattr()), prop::option::of(handle())),
-            0..6),
+            (
+                any::<(u64, u64)>(),
+                bytes(255),
+                prop::option::of(fattr()),
+                prop::option::of(handle()),
+            ),
+            0..6,
+        ),
         eof: bool,
     ) {
         let plain = |(ids, name, ..): &((u64, u64), Bytes, _, _)| {

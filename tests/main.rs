@@ -1,7 +1,8 @@
 //! Hermetic tests: no root, no kernel mount, loopback only. One folder per layer.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod worker;
+mod base;
 mod nfs;
 mod support;
 mod wire;
+mod worker;

@@ -1,0 +1,119 @@
+//! What the host says, in the base's words: `stat` to [`BaseAttr`], error numbers to
+//! [`BaseError`].
+//!
+//! Pure conversions; this module opens nothing.
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+use crate::base::{BaseAttr, BaseError, fold_fileid};
+use crate::vfs::{Device, FileId, FileKind, Time};
+
+/// Bytes of one unit of `st_blocks`, whatever the filesystem's block size (POSIX `sys/stat.h`).
+const STAT_BLOCK_BYTES: u64 = 512;
+
+/// The attributes in `stat`, numbered for a base whose root is on device `root_dev`.
+///
+/// Fails with [`BaseError::Io`] for a type that POSIX does not know.
+// The fields' types differ from platform to platform.
+#[allow(clippy::unnecessary_cast)]
+pub(super) fn base_attr(root_dev: u64, stat: &Stat) -> Result<BaseAttr, BaseError> {
+    let (dev, ino) = (stat.st_dev as u64, stat.st_ino as u64);
+    let Some(kind) = FileKind::from_mode(stat.st_mode as u32) else {
+        return Err(BaseError::Io(Errno::NOTSUP.into()));
+    };
+    Ok(BaseAttr {
+        kind,
+        mode: stat.st_mode as u32 & 0o7777,
+        nlink: stat.st_nlink as u32,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        used: (stat.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES),
+        rdev: device(kind, stat),
+        dev,
+        ino,
+        fileid: fold_fileid(root_dev, dev, ino),
+        atime: Time { secs: stat.st_atime as i64, nanos: stat.st_atime_nsec as u32 },
+        mtime: Time { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
+        ctime: Time { secs: stat.st_ctime as i64, nanos: stat.st_ctime_nsec as u32 },
+    })
+}
+
+/// The device number of a special file; zero for everything else, whatever the host says.
+fn device(kind: FileKind, stat: &Stat) -> Device {
+    match kind {
+        FileKind::Block | FileKind::Character => Device {
+            major: rustix::fs::major(stat.st_rdev),
+            minor: rustix::fs::minor(stat.st_rdev),
+        },
+        _ => Device::default(),
+    }
+}
+
+/// The device that `stat` names.
+// The field's type differs from platform to platform.
+#[allow(clippy::unnecessary_cast)]
+pub(super) fn device_of(stat: &Stat) -> u64 {
+    stat.st_dev as u64
+}
+
+/// What is shown in place of a mount point: an empty directory, or an empty file where a file
+/// is mounted over.
+///
+/// It keeps the number of the covered object, which is the one that the parent's listing shows,
+/// and has nothing of what is mounted there: asking that filesystem could block for ever, when
+/// it is our own export. The times are the epoch, so that they never change.
+pub(super) fn covered(root_dev: u64, fileid: FileId, kind: FileKind) -> BaseAttr {
+    let (mode, nlink) = match kind {
+        FileKind::Directory => (0o755, 2),
+        _ => (0o444, 1),
+    };
+    BaseAttr {
+        kind,
+        mode,
+        nlink,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        used: 0,
+        rdev: Device::default(),
+        dev: root_dev,
+        ino: fileid.0,
+        fileid,
+        atime: Time::default(),
+        mtime: Time::default(),
+        ctime: Time::default(),
+    }
+}
+
+/// The type in a directory entry; `None` where the host leaves it open.
+pub(super) fn entry_kind(kind: FileType) -> Option<FileKind> {
+    Some(match kind {
+        FileType::RegularFile => FileKind::Regular,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::BlockDevice => FileKind::Block,
+        FileType::CharacterDevice => FileKind::Character,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::Socket => FileKind::Socket,
+        FileType::Unknown => return None,
+    })
+}
+
+/// What an error number means for a path that was looked up in the base.
+pub(super) fn path_error(errno: Errno) -> BaseError {
+    match errno {
+        // ELOOP: a component on the way is a symbolic link. ENAMETOOLONG: this filesystem has
+        // no name of that length. ENXIO: a socket, or a device without a driver, took the
+        // place of a file. ESTALE: the base is on NFS itself, and the object is gone there.
+        Errno::NOENT
+        | Errno::NOTDIR
+        | Errno::LOOP
+        | Errno::NAMETOOLONG
+        | Errno::NXIO
+        | Errno::STALE => BaseError::NotFound,
+        Errno::ACCESS | Errno::PERM => BaseError::Denied,
+        other => BaseError::Io(other.into()),
+    }
+}

@@ -1,0 +1,173 @@
+//! Reading regular files.
+//!
+//! A file is looked at, opened without blocking, and looked at again: what was opened has to be
+//! regular and the object that is meant, whatever a hostile process does meanwhile.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+use super::HostDir;
+use super::attr::{base_attr, path_error};
+use super::descriptors::OpenFile;
+use super::walk::{Reached, retry};
+use crate::base::{BaseAttr, BaseError, BasePath};
+use crate::vfs::{FileId, FileKind};
+
+/// Offsets from here on are behind the end of every file (`off_t` is signed).
+const END_OF_OFFSETS: u64 = i64::MAX as u64;
+
+/// What there is to read at a path.
+pub(super) enum Content {
+    /// An open file.
+    File(Arc<OpenFile>),
+    /// Something is mounted over a file: an empty one is shown.
+    Covered(BaseAttr),
+}
+
+impl HostDir {
+    /// Fills `buffer` from byte `offset` of the object `id`, as [`crate::base::Base::read`].
+    pub(super) fn read_content(
+        &self,
+        path: &BasePath,
+        id: FileId,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(usize, BaseAttr), BaseError> {
+        let file = match self.content(path, id)? {
+            Content::File(file) => file,
+            Content::Covered(attr) => return Ok((0, attr)),
+        };
+        let length = fill(&file.fd, offset, buffer).map_err(path_error)?;
+        let attr = self.attr_of(&file.fd)?;
+        self.check_still_there(path, &file, &attr)?;
+        Ok((length, attr))
+    }
+
+    /// The next range with data, as [`crate::base::Base::next_data`].
+    pub(super) fn find_data(
+        &self,
+        path: &BasePath,
+        id: FileId,
+        offset: u64,
+    ) -> Result<Option<(u64, u64)>, BaseError> {
+        let Content::File(file) = self.content(path, id)? else { return Ok(None) };
+        let size = self.attr_of(&file.fd)?.size;
+        let range = data_range(&file.fd, offset, size).map_err(path_error)?;
+        let attr = self.attr_of(&file.fd)?;
+        self.check_still_there(path, &file, &attr)?;
+        Ok(range)
+    }
+
+    /// What is to be read at `path`, which has to be the object `id`.
+    fn content(&self, path: &BasePath, id: FileId) -> Result<Content, BaseError> {
+        if let Some(file) = self.descriptors.get(path)
+            && file.fileid == id
+        {
+            return Ok(Content::File(file));
+        }
+        let (attr, covered) = self.look_at(path)?;
+        if attr.fileid != id {
+            return Err(BaseError::Changed);
+        }
+        if attr.kind != FileKind::Regular {
+            return Err(BaseError::WrongKind);
+        }
+        if covered {
+            return Ok(Content::Covered(attr));
+        }
+        let (fd, attr) = self.open_regular(path)?;
+        if attr.fileid != id {
+            return Err(BaseError::Changed);
+        }
+        let file = Arc::new(OpenFile::new(fd, &attr));
+        self.descriptors.put(path, Arc::clone(&file));
+        Ok(Content::File(file))
+    }
+
+    /// Opens `path`, which was a regular file a moment ago; [`BaseError::Changed`] if it is
+    /// none any more.
+    fn open_regular(&self, path: &BasePath) -> Result<(OwnedFd, BaseAttr), BaseError> {
+        let opened = match self.walker.open_file(path) {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.descriptors.clear();
+                self.walker.open_file(path)
+            }
+            other => other,
+        };
+        match opened {
+            Ok(Reached::Object(fd)) => {
+                let attr = self.attr_of(&fd)?;
+                match attr.kind {
+                    FileKind::Regular => Ok((fd, attr)),
+                    _ => Err(BaseError::Changed),
+                }
+            }
+            Ok(Reached::MountPoint) | Err(Errno::LOOP | Errno::NXIO) => Err(BaseError::Changed),
+            Err(error) => Err(path_error(error)),
+        }
+    }
+
+    /// Fails unless `path` leads to `file`, whose attributes after the reading are `attr`.
+    fn check_still_there(
+        &self,
+        path: &BasePath,
+        file: &Arc<OpenFile>,
+        attr: &BaseAttr,
+    ) -> Result<(), BaseError> {
+        if file.is_fresh(attr) {
+            return Ok(());
+        }
+        let found = self.look_at(path).and_then(|(now, covered)| {
+            if covered || now.fileid != file.fileid { Err(BaseError::Changed) } else { Ok(()) }
+        });
+        match found {
+            Ok(()) => file.confirm(attr),
+            Err(_) => self.descriptors.forget(path, file),
+        }
+        found
+    }
+
+    fn attr_of(&self, fd: &OwnedFd) -> Result<BaseAttr, BaseError> {
+        base_attr(self.root_dev, &rustix::fs::fstat(fd).map_err(path_error)?)
+    }
+}
+
+/// Reads until `buffer` is full or the file ends.
+fn fill(fd: &OwnedFd, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let at = offset.saturating_add(done as u64);
+        if at >= END_OF_OFFSETS {
+            break;
+        }
+        match retry(|| rustix::io::pread(fd, &mut buffer[done..], at))? {
+            0 => break,
+            length => done += length,
+        }
+    }
+    Ok(done)
+}
+
+/// The next range with data in a file of `size` bytes. Moves the descriptor's offset, which
+/// nobody uses.
+fn data_range(fd: &OwnedFd, offset: u64, size: u64) -> Result<Option<(u64, u64)>, Errno> {
+    if offset >= size {
+        return Ok(None);
+    }
+    let start = match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        // Not supported by this filesystem.
+        Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY) => return Ok(Some((offset, size))),
+        Err(error) => return Err(error),
+    };
+    match rustix::fs::seek(fd, SeekFrom::Hole(start)) {
+        Ok(end) => Ok(Some((start, end))),
+        // The file was cut meanwhile.
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

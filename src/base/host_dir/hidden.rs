@@ -1,0 +1,72 @@
+//! Paths that the export does not show: the session file and its companions.
+
+use crate::base::BasePath;
+
+/// The hidden paths of a base; what is below one is hidden too.
+#[derive(Debug)]
+pub(super) struct Hidden(Vec<BasePath>);
+
+impl Hidden {
+    pub(super) fn new(paths: Vec<BasePath>) -> Self {
+        Self(paths)
+    }
+
+    /// Whether `path` is hidden, or below something hidden.
+    pub(super) fn holds(&self, path: &BasePath) -> bool {
+        self.0.iter().any(|hidden| {
+            let (path, hidden) = (path.as_bytes(), hidden.as_bytes());
+            match path.get(..hidden.len()) {
+                Some(start) if same_name(start, hidden) => {
+                    matches!(path.get(hidden.len()), None | Some(b'/'))
+                }
+                _ => false,
+            }
+        })
+    }
+
+    /// The hidden names in the directory `dir`.
+    pub(super) fn names_in(&self, dir: &BasePath) -> Vec<&[u8]> {
+        let dir = dir.as_bytes();
+        self.0
+            .iter()
+            .filter_map(|hidden| {
+                let path = hidden.as_bytes();
+                let at = path.iter().rposition(|&b| b == b'/');
+                let (parent, name) = match at {
+                    Some(at) => (&path[..at], &path[at + 1..]),
+                    None => (&[][..], path),
+                };
+                same_name(parent, dir).then_some(name)
+            })
+            .collect()
+    }
+}
+
+/// Whether two names or paths can mean the same object: on macOS, filesystems take another
+/// case of a letter for the same letter.
+pub(super) fn same_name(a: &[u8], b: &[u8]) -> bool {
+    if cfg!(target_os = "macos") { a.eq_ignore_ascii_case(b) } else { a == b }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> BasePath {
+        BasePath::from_bytes(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn hides_the_path_and_what_is_below_it_and_nothing_else() {
+        let hidden = Hidden::new(vec![path("a/s.db"), path("top")]);
+        for shown in ["a", "a/s.db-wal", "a/s", "a/s.d", "s.db", "to", "topping", "a/top"] {
+            assert!(!hidden.holds(&path(shown)), "{shown}");
+        }
+        for gone in ["a/s.db", "a/s.db/x", "top", "top/a/b"] {
+            assert!(hidden.holds(&path(gone)), "{gone}");
+        }
+        assert!(!hidden.holds(&BasePath::root()));
+        assert_eq!(hidden.names_in(&path("a")), [b"s.db"]);
+        assert_eq!(hidden.names_in(&BasePath::root()), [b"top"]);
+    }
+}

@@ -1,0 +1,255 @@
+//! Finding a file by its number: the one search of the whole tree.
+//!
+//! The search goes breadth-first, opens directories only, stops at the first hit and goes on
+//! from there the next time. What it saw is kept as an index of numbers and directories; the
+//! names are read again, and checked, when an answer is needed.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::HostDir;
+use super::attr::{base_attr, path_error};
+use super::walk::Reached;
+use crate::base::{Base, BaseError, BasePath, ListedEntry};
+use crate::vfs::{FileId, FileKind, Name};
+
+/// Directories that a search visits; what lies in others is not found. About 32 bytes each.
+const DIRECTORIES: usize = 1 << 20;
+
+/// Files that the index holds; 16 bytes each. Directories whose files are not in it are read
+/// again by each search.
+const INDEXED_FILES: usize = 1 << 20;
+
+/// A number that a complete search did not find is not searched for again before this.
+const REPEAT_AFTER: Duration = Duration::from_secs(10);
+
+/// What searches have seen.
+pub(super) struct Links(Mutex<Search>);
+
+impl Links {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Search::new(INDEXED_FILES)))
+    }
+}
+
+/// A search, as far as it got.
+struct Search {
+    directories: Directories,
+    /// The next directory to read.
+    next: usize,
+    /// The files in the directories before `indexed`, by number, with their directory.
+    files: Vec<(FileId, u32)>,
+    indexed: usize,
+    room: usize,
+    /// When it came to its end, or to a hit.
+    rested: Instant,
+}
+
+impl Search {
+    fn new(room: usize) -> Self {
+        let (directories, files) = (Directories::new(), Vec::new());
+        Self { directories, next: 0, files, indexed: 0, room, rested: Instant::now() }
+    }
+
+    /// Whether what it saw may be out of date. Measured from the end, so that a search that
+    /// takes long is not followed by the next one at once.
+    fn is_old(&self) -> bool {
+        self.next > 0 && self.rested.elapsed() >= REPEAT_AFTER
+    }
+
+    /// The directories that held `id` when they were read.
+    fn known(&self, id: FileId) -> &[(FileId, u32)] {
+        let start = self.files.partition_point(|f| f.0 < id);
+        let length = self.files[start..].partition_point(|f| f.0 == id);
+        &self.files[start..start + length]
+    }
+
+    /// Takes in what the directory number `at` holds; whether `id` is in it.
+    fn take_in(&mut self, at: usize, entries: &[ListedEntry], id: FileId) -> bool {
+        let is_new = at == self.next;
+        let is_file = |e: &&ListedEntry| matches!(e.kind, None | Some(FileKind::Regular));
+        if is_new {
+            self.next += 1;
+            for entry in entries {
+                if matches!(entry.kind, None | Some(FileKind::Directory)) {
+                    self.directories.push(at, &entry.name);
+                }
+            }
+        }
+        if at == self.indexed {
+            let files = entries.iter().filter(is_file).map(|e| (e.fileid, at as u32));
+            let before = self.files.len();
+            self.files.extend(files);
+            if self.files.len() <= self.room {
+                self.indexed += 1;
+            } else {
+                self.files.truncate(before);
+            }
+        }
+        entries.iter().filter(is_file).any(|e| e.fileid == id)
+    }
+}
+
+impl HostDir {
+    /// One path of the regular file `id`, as [`Base::find_linked`].
+    pub(super) fn search(&self, id: FileId) -> Result<Option<BasePath>, BaseError> {
+        let mut search = self.links.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = search.is_old();
+        let known: BTreeSet<u32> = search.known(id).iter().map(|f| f.1).collect();
+        for at in known {
+            let dir = search.directories.path(at as usize);
+            if let Some(path) = self.find_in(&dir, id) {
+                return Ok(Some(path));
+            }
+        }
+        let found = self.search_on(&mut search, id)?;
+        if found.is_some() || !is_old {
+            return Ok(found);
+        }
+        // The tree may have changed since its first part was read: once more, from the start.
+        *search = Search::new(search.room);
+        self.search_on(&mut search, id)
+    }
+
+    /// Reads the directories that the index does not cover, until `id` is found.
+    fn search_on(&self, search: &mut Search, id: FileId) -> Result<Option<BasePath>, BaseError> {
+        let mut found = None;
+        let mut at = search.indexed;
+        while found.is_none() && at < search.directories.len() {
+            let dir = search.directories.path(at);
+            let entries = self.read_anew(&dir)?;
+            if search.take_in(at, &entries, id) {
+                found = self.find_in(&dir, id);
+            }
+            at += 1;
+        }
+        search.files.sort_unstable();
+        search.rested = Instant::now();
+        Ok(found)
+    }
+
+    /// The entries of a directory, past the cache of listings, which a search would sweep out.
+    /// A directory that is gone, closed to us or a mount point has none.
+    fn read_anew(&self, dir: &BasePath) -> Result<Vec<ListedEntry>, BaseError> {
+        let entries = match self.walker.open_dir(dir) {
+            Ok(Reached::Object(fd)) => self.read_entries(dir, fd),
+            Ok(Reached::MountPoint) => return Ok(Vec::new()),
+            Err(error) => Err(path_error(error)),
+        };
+        match entries {
+            Ok(entries) => Ok(entries.listing.entries),
+            Err(BaseError::NotFound | BaseError::Denied) => Ok(Vec::new()),
+            Err(BaseError::Io(error)) if is_exhaustion(&error) => Err(BaseError::Io(error)),
+            Err(error) => {
+                tracing::warn!(dir = ?dir, %error, "cannot search this base directory");
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// The name of `id` in `dir`, checked by looking at it.
+    fn find_in(&self, dir: &BasePath, id: FileId) -> Option<BasePath> {
+        let listing = self.list(dir).ok()?;
+        listing.entries.iter().filter(|e| e.fileid == id).find_map(|entry| {
+            let path = dir.join(&entry.name);
+            let Ok(Reached::Object(stat)) = self.walker.stat(&path) else { return None };
+            let attr = base_attr(self.root_dev, &stat).ok()?;
+            (attr.kind == FileKind::Regular && attr.fileid == id).then_some(path)
+        })
+    }
+}
+
+/// Whether the process, not the base, is the reason: the search has to stop, or it would take
+/// directories for empty that are not.
+fn is_exhaustion(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let code = Errno::from_io_error(error);
+    matches!(code, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+}
+
+/// A table of directories, each by its parent's number and its name. Number 0 is the root.
+struct Directories {
+    rows: Vec<Row>,
+    names: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+struct Row {
+    parent: u32,
+    name_at: u32,
+    name_bytes: u8,
+}
+
+impl Directories {
+    fn new() -> Self {
+        Self { rows: vec![Row { parent: 0, name_at: 0, name_bytes: 0 }], names: Vec::new() }
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Adds a directory, unless the table is full.
+    fn push(&mut self, parent: usize, name: &Name) {
+        let name = name.as_bytes();
+        // The table's bound keeps all three within their types (2^20 names of 255 bytes).
+        let (Ok(parent), Ok(name_at), Ok(name_bytes)) =
+            (parent.try_into(), self.names.len().try_into(), name.len().try_into())
+        else {
+            return;
+        };
+        if self.rows.len() < DIRECTORIES {
+            self.rows.push(Row { parent, name_at, name_bytes });
+            self.names.extend_from_slice(name);
+        }
+    }
+
+    /// The path of directory number `at`.
+    fn path(&self, mut at: usize) -> BasePath {
+        let mut names = Vec::new();
+        while at != 0 {
+            let row = self.rows[at];
+            let start = row.name_at as usize;
+            names.push(&self.names[start..start + usize::from(row.name_bytes)]);
+            at = row.parent as usize;
+        }
+        names.reverse();
+        BasePath::from_bytes(&names.join(&b'/')).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, id: u64, kind: FileKind) -> ListedEntry {
+        let name = Name::new(name.as_bytes()).unwrap();
+        ListedEntry { name, fileid: FileId(id), kind: Some(kind) }
+    }
+
+    #[test]
+    fn a_directory_is_found_again_by_its_number() {
+        let mut table = Directories::new();
+        table.push(0, &Name::new(b"a").unwrap());
+        table.push(1, &Name::new(b"bc").unwrap());
+        assert_eq!(table.path(0), BasePath::root());
+        assert_eq!(table.path(1).as_bytes(), b"a");
+        assert_eq!(table.path(2).as_bytes(), b"a/bc");
+    }
+
+    #[test]
+    fn an_index_that_is_full_leaves_the_rest_to_be_read_again() {
+        let mut search = Search::new(2);
+        let (file, dir) = (FileKind::Regular, FileKind::Directory);
+        let root = [entry("d", 5, dir), entry("x", 6, file), entry("y", 7, file)];
+        assert!(!search.take_in(0, &root, FileId(5)), "a directory is not a file");
+        assert_eq!((search.next, search.indexed, search.directories.len()), (1, 1, 2));
+        assert!(search.take_in(1, &[entry("z", 9, file)], FileId(9)));
+        assert_eq!((search.next, search.indexed), (2, 1));
+        assert!(search.take_in(1, &[entry("z", 9, file)], FileId(9)), "and once more");
+        assert_eq!((search.next, search.indexed, search.files.len()), (2, 1, 2));
+        assert_eq!(search.known(FileId(7)), [(FileId(7), 0)]);
+        assert!(search.known(FileId(9)).is_empty());
+    }
+}

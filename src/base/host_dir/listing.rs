@@ -1,0 +1,127 @@
+//! Reading a directory's entries.
+//!
+//! The numbers of the entries have to be those that `stat` shows. Most filesystems keep the
+//! same number in both places; where one does not, or is not known to, each entry is asked.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Dir, Stat};
+use rustix::io::Errno;
+
+use super::HostDir;
+use super::attr::{base_attr, device_of, entry_kind, path_error};
+use super::walk::Reached;
+use crate::base::{BaseError, BasePath, ListedEntry, Listing, fold_fileid};
+use crate::vfs::{FileKind, Name};
+
+/// Which entries' numbers (`d_ino`) are those of `stat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    /// All of them.
+    Agree,
+    /// Those of everything but directories (a btrfs subvolume has another one inside).
+    AgreeButOfDirectories,
+    /// None can be relied on (overlayfs, FUSE, whatever is not known).
+    MayDiffer,
+}
+
+impl Numbers {
+    #[cfg(target_os = "linux")]
+    fn of(dir: BorrowedFd<'_>) -> Self {
+        // Magic numbers of statfs(2): ext2 to ext4, XFS, tmpfs, F2FS.
+        const AGREE: [u64; 4] = [0xef53, 0x5846_5342, 0x0102_1994, 0xf2f5_2010];
+        const BTRFS: u64 = 0x9123_683e;
+        // The field's type differs between architectures; the numbers have 32 bits.
+        #[allow(clippy::unnecessary_cast)]
+        match rustix::fs::fstatfs(dir).map(|fs| fs.f_type as u64 & 0xffff_ffff) {
+            Ok(magic) if AGREE.contains(&magic) => Self::Agree,
+            Ok(BTRFS) => Self::AgreeButOfDirectories,
+            _ => Self::MayDiffer,
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn of(_dir: BorrowedFd<'_>) -> Self {
+        // APFS and HFS+ agree.
+        Self::Agree
+    }
+
+    fn agree_for(self, kind: Option<FileKind>) -> bool {
+        match self {
+            Self::Agree => true,
+            Self::AgreeButOfDirectories => kind.is_some_and(|k| k != FileKind::Directory),
+            Self::MayDiffer => false,
+        }
+    }
+}
+
+/// A directory's entries, and `stat` of the directory before and after they were read.
+pub(super) struct Entries {
+    pub listing: Listing,
+    pub before: Stat,
+    pub after: Stat,
+}
+
+impl HostDir {
+    /// Reads the entries of the directory `path`, which is open as `dir`.
+    pub(super) fn read_entries(&self, path: &BasePath, dir: OwnedFd) -> Result<Entries, BaseError> {
+        let before = rustix::fs::fstat(&dir).map_err(path_error)?;
+        let numbers = Numbers::of(dir.as_fd());
+        let hidden = self.hidden.names_in(path);
+        let mut dir = Dir::new(dir).map_err(path_error)?;
+        let mut listing = Listing::default();
+        while let Some(entry) = dir.read() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(path_error(error)),
+            };
+            // Skips `.` and `..`, and what no sound filesystem has.
+            let Ok(name) = Name::new(entry.file_name().to_bytes()) else { continue };
+            if hidden.iter().any(|&h| super::hidden::same_name(h, name.as_bytes())) {
+                continue;
+            }
+            let kind = entry_kind(entry.file_type());
+            let told = Told { kind, ino: entry.ino(), agrees: numbers.agree_for(kind) };
+            let dir = dir.fd().map_err(path_error)?;
+            listing.entries.extend(self.entry(dir, &before, entry.file_name(), name, told));
+        }
+        listing.entries.shrink_to_fit();
+        let after = dir.fd().and_then(rustix::fs::fstat).map_err(path_error)?;
+        Ok(Entries { listing, before, after })
+    }
+
+    /// The entry as it is listed; `None` if it is gone by now.
+    fn entry(
+        &self,
+        dir: BorrowedFd<'_>,
+        dir_stat: &Stat,
+        c_name: &CStr,
+        name: Name,
+        told: Told,
+    ) -> Option<ListedEntry> {
+        if !told.agrees {
+            match self.walker.stat_entry(dir, c_name) {
+                Ok(Reached::Object(stat)) => {
+                    let attr = base_attr(self.root_dev, &stat).ok()?;
+                    return Some(ListedEntry { name, fileid: attr.fileid, kind: Some(attr.kind) });
+                }
+                Err(Errno::NOENT) => return None,
+                // A mount point is shown with the number of what it covers; and without the
+                // right to search the directory nobody can `stat` the entry, so that there is
+                // no number to differ from.
+                Ok(Reached::MountPoint) | Err(_) => {}
+            }
+        }
+        let fileid = fold_fileid(self.root_dev, device_of(dir_stat), told.ino);
+        Some(ListedEntry { name, fileid, kind: told.kind })
+    }
+}
+
+/// What the host told with an entry.
+struct Told {
+    kind: Option<FileKind>,
+    ino: u64,
+    agrees: bool,
+}

@@ -1,0 +1,203 @@
+//! A bounded cache of listings.
+//!
+//! A listing is used as long as its directory is the same object with the same mtime and ctime.
+//! One that was read too soon after the directory's last change is not kept: another change in
+//! the same tick of the filesystem's clock would not move the times.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lru::LruCache;
+
+use super::listing::Entries;
+use crate::base::{BaseAttr, BasePath, ListedEntry, Listing};
+use crate::vfs::Time;
+
+/// Bytes of all listings together (one listing that is larger may be there alone).
+const CACHE_BYTES: usize = 16 << 20;
+
+/// Bytes of the largest listing that is kept: about half a million entries.
+const LISTING_BYTES: usize = 48 << 20;
+
+/// Listings, however small.
+const LISTINGS: NonZeroUsize = NonZeroUsize::new(32_768).unwrap();
+
+/// A directory that was last changed less than this before it was read may change again without
+/// moving its times: a few ticks of the kernel's coarse clock (10 ms at most).
+const TICK: Duration = Duration::from_millis(50);
+
+/// The same for times without nanoseconds, as coarse filesystems keep them (FAT: 2 s).
+const COARSE_TICK: Duration = Duration::from_secs(3);
+
+/// A directory's state; equal stamps mean equal entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    dev: u64,
+    ino: u64,
+    mtime: Time,
+    ctime: Time,
+}
+
+impl From<&BaseAttr> for Stamp {
+    fn from(attr: &BaseAttr) -> Self {
+        Self { dev: attr.dev, ino: attr.ino, mtime: attr.mtime, ctime: attr.ctime }
+    }
+}
+
+impl Stamp {
+    /// Whether a change after `now` is sure to give another stamp.
+    fn is_settled(&self, now: SystemTime) -> bool {
+        let last = self.mtime.max(self.ctime);
+        let tick = if last.nanos == 0 { COARSE_TICK } else { TICK };
+        let Ok(now) = now.duration_since(UNIX_EPOCH) else { return false };
+        let Ok(secs) = u64::try_from(last.secs) else { return true };
+        Duration::new(secs, last.nanos).saturating_add(tick) < now
+    }
+}
+
+/// The cache.
+pub(super) struct Listings(Mutex<Cached>);
+
+struct Cached {
+    by_path: LruCache<BasePath, Kept>,
+    bytes: usize,
+}
+
+struct Kept {
+    stamp: Stamp,
+    listing: Arc<Listing>,
+    bytes: usize,
+}
+
+impl Listings {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Cached { by_path: LruCache::new(LISTINGS), bytes: 0 }))
+    }
+
+    /// The entries of the directory `path`, if it is still in the state `stamp`.
+    pub(super) fn get(&self, path: &BasePath, stamp: Stamp) -> Option<Arc<Listing>> {
+        let mut cached = self.lock();
+        match cached.by_path.get(path) {
+            Some(kept) if kept.stamp == stamp => Some(Arc::clone(&kept.listing)),
+            Some(_) => {
+                cached.remove(path);
+                None
+            }
+            None => None,
+        }
+    }
+
+    /// Keeps what was read from `path` when the clock showed `began`, if it can be relied on.
+    pub(super) fn put(
+        &self,
+        path: &BasePath,
+        (before, after): (Stamp, Stamp),
+        began: SystemTime,
+        listing: &Arc<Listing>,
+    ) {
+        let bytes = cost_bytes(path, listing);
+        if before != after || !after.is_settled(began) || bytes > LISTING_BYTES {
+            return;
+        }
+        let mut cached = self.lock();
+        cached.remove(path);
+        cached.bytes += bytes;
+        let kept = Kept { stamp: after, listing: Arc::clone(listing), bytes };
+        if let Some((_, old)) = cached.by_path.push(path.clone(), kept) {
+            cached.bytes -= old.bytes;
+        }
+        while cached.bytes > CACHE_BYTES && cached.by_path.len() > 1 {
+            let Some((_, old)) = cached.by_path.pop_lru() else { break };
+            cached.bytes -= old.bytes;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Cached> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cached {
+    fn remove(&mut self, path: &BasePath) {
+        if let Some(old) = self.by_path.pop(path) {
+            self.bytes -= old.bytes;
+        }
+    }
+}
+
+/// What a listing takes in memory, roughly: an allocation costs 16 bytes more than it holds.
+fn cost_bytes(path: &BasePath, listing: &Listing) -> usize {
+    const ALLOCATION_BYTES: usize = 16;
+    const KEPT_BYTES: usize = 160;
+    let entry =
+        |e: &ListedEntry| size_of::<ListedEntry>() + ALLOCATION_BYTES + e.name.as_bytes().len();
+    KEPT_BYTES + path.as_bytes().len() + listing.entries.iter().map(entry).sum::<usize>()
+}
+
+/// The stamps around a reading, `None` if the host gave something that is no directory's.
+pub(super) fn stamps(root_dev: u64, entries: &Entries) -> Option<(Stamp, Stamp)> {
+    let stamp = |stat| super::attr::base_attr(root_dev, stat).ok().map(|a| Stamp::from(&a));
+    Some((stamp(&entries.before)?, stamp(&entries.after)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vfs::{FileId, Name};
+
+    fn stamp(secs: i64, nanos: u32) -> Stamp {
+        let time = Time { secs, nanos };
+        Stamp { dev: 1, ino: 2, mtime: time, ctime: time }
+    }
+
+    fn at(secs: u64, millis: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(secs) + Duration::from_millis(millis)
+    }
+
+    fn of(entries: usize) -> Arc<Listing> {
+        let name = Name::new(&[b'n'; 200]).unwrap();
+        let entry = ListedEntry { name, fileid: FileId(7), kind: None };
+        Arc::new(Listing { entries: vec![entry; entries] })
+    }
+
+    fn path(text: &str) -> BasePath {
+        BasePath::from_bytes(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_stamp_is_settled_once_its_tick_is_over() {
+        assert!(!stamp(100, 5_000_000).is_settled(at(100, 40)));
+        assert!(stamp(100, 5_000_000).is_settled(at(100, 60)));
+        assert!(!stamp(100, 0).is_settled(at(102, 900)), "a coarse clock");
+        assert!(stamp(100, 0).is_settled(at(103, 100)));
+        assert!(!stamp(200, 1).is_settled(at(100, 0)), "a time in the future");
+    }
+
+    #[test]
+    fn keeps_only_what_can_be_relied_on() {
+        let cache = Listings::new();
+        let (old, new) = (stamp(1, 1), stamp(2, 2));
+        cache.put(&path("torn"), (old, new), at(9, 0), &of(1));
+        assert!(cache.get(&path("torn"), new).is_none());
+        cache.put(&path("fresh"), (new, new), at(2, 0), &of(1));
+        assert!(cache.get(&path("fresh"), new).is_none());
+        cache.put(&path("d"), (new, new), at(9, 0), &of(1));
+        assert!(cache.get(&path("d"), new).is_some());
+        assert!(cache.get(&path("d"), old).is_none(), "another state");
+        assert!(cache.get(&path("d"), new).is_none(), "and it was forgotten");
+    }
+
+    #[test]
+    fn stays_within_its_bytes() {
+        let cache = Listings::new();
+        let stamp = stamp(1, 1);
+        for n in 0..100 {
+            cache.put(&path(&format!("d{n}")), (stamp, stamp), at(9, 0), &of(4096));
+        }
+        let cached = cache.lock();
+        assert!(cached.bytes <= CACHE_BYTES);
+        assert!(cached.by_path.len() > 4);
+        assert_eq!(cached.bytes, cached.by_path.iter().map(|(_, k)| k.bytes).sum::<usize>());
+    }
+}

@@ -1,0 +1,191 @@
+//! A directory of this machine, opened once and never left.
+//!
+//! Everything below the base's root goes through `walk`, from the open root: nothing follows a
+//! symbolic link, nothing enters another mount, and only regular files are opened for reading.
+//! What is kept between calls (`descriptors`, `listings`, `links`) is bounded, and checked
+//! against the host before it is used.
+//!
+//! Nothing here knows of sessions, of callers, or of the protocol.
+
+mod attr;
+mod content;
+mod descriptors;
+mod hidden;
+mod links;
+mod listing;
+mod listings;
+mod walk;
+#[cfg(target_os = "linux")]
+mod walk_beneath;
+mod walk_steps;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use self::attr::{base_attr, device_of, path_error};
+use self::descriptors::Descriptors;
+use self::hidden::Hidden;
+use self::links::Links;
+use self::listings::{Listings, Stamp};
+use self::walk::{Reached, Walker};
+use super::{Base, BaseAttr, BaseError, BasePath, Listing};
+use crate::vfs::{FileId, FileKind};
+
+/// How a [`HostDir`] is opened.
+#[derive(Debug, Clone, Default)]
+pub struct HostDirOptions {
+    /// Paths that do not exist for the export: the session file and its companions.
+    pub hidden: Vec<BasePath>,
+}
+
+/// A read-only view of a host directory.
+///
+/// Something mounted below it is not shown: a mount point is an empty directory (or, where a
+/// file is mounted over, an empty file).
+pub struct HostDir {
+    walker: Walker,
+    root_dev: u64,
+    hidden: Hidden,
+    descriptors: Descriptors,
+    listings: Listings,
+    links: Links,
+}
+
+impl HostDir {
+    /// Opens the directory `root`, which may be named through symbolic links.
+    ///
+    /// Fails with [`BaseError::NotFound`] where there is no directory, and with
+    /// [`BaseError::Denied`] where we may not enter it.
+    pub fn open(root: &Path, options: HostDirOptions) -> Result<Self, BaseError> {
+        Self::open_by(root, options, false)
+    }
+
+    /// As [`HostDir::open`], but finds every object component by component, as it is done
+    /// where the host has no `openat2`.
+    pub fn open_stepwise(root: &Path, options: HostDirOptions) -> Result<Self, BaseError> {
+        Self::open_by(root, options, true)
+    }
+
+    fn open_by(root: &Path, options: HostDirOptions, stepwise: bool) -> Result<Self, BaseError> {
+        let walker = Walker::open(root, stepwise).map_err(path_error)?;
+        let root_dev = match walker.stat(&BasePath::root()).map_err(path_error)? {
+            Reached::Object(stat) => device_of(&stat),
+            Reached::MountPoint => return Err(BaseError::NotFound),
+        };
+        Ok(Self {
+            walker,
+            root_dev,
+            hidden: Hidden::new(options.hidden),
+            descriptors: Descriptors::new(),
+            listings: Listings::new(),
+            links: Links::new(),
+        })
+    }
+
+    /// The attributes of what is shown at `path`, and whether it is a stand-in for a mount
+    /// point.
+    fn look_at(&self, path: &BasePath) -> Result<(BaseAttr, bool), BaseError> {
+        if self.hidden.holds(path) {
+            return Err(BaseError::NotFound);
+        }
+        match self.walker.stat(path).map_err(path_error)? {
+            Reached::Object(stat) => Ok((base_attr(self.root_dev, &stat)?, false)),
+            Reached::MountPoint => Ok((self.mount_point(path)?, true)),
+        }
+    }
+
+    /// What is shown for the mount point `path`: its number and type are those that its
+    /// parent's listing has for what is mounted over.
+    fn mount_point(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
+        let (parent, name) = path.split().ok_or(BaseError::NotFound)?;
+        let listing = self.list(&parent)?;
+        let entry = listing.entries.iter().find(|e| e.name == name).ok_or(BaseError::NotFound)?;
+        let kind = match entry.kind {
+            None | Some(FileKind::Directory) => FileKind::Directory,
+            Some(_) => FileKind::Regular,
+        };
+        Ok(attr::covered(self.root_dev, entry.fileid, kind))
+    }
+
+    /// Reads the directory `path`, and keeps what was read if it can be relied on later.
+    fn read_listing(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError> {
+        let began = SystemTime::now();
+        let dir = match self.walker.open_dir(path).map_err(path_error)? {
+            Reached::Object(dir) => dir,
+            Reached::MountPoint => return Ok(Arc::default()),
+        };
+        let entries = self.read_entries(path, dir)?;
+        let stamps = listings::stamps(self.root_dev, &entries);
+        let listing = Arc::new(entries.listing);
+        if let Some(stamps) = stamps {
+            self.listings.put(path, stamps, began, &listing);
+        }
+        Ok(listing)
+    }
+}
+
+impl Base for HostDir {
+    fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
+        Ok(self.look_at(path)?.0)
+    }
+
+    fn list(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError> {
+        let (attr, covered) = self.look_at(path)?;
+        if attr.kind != FileKind::Directory {
+            return Err(BaseError::WrongKind);
+        }
+        if covered {
+            return Ok(Arc::default());
+        }
+        match self.listings.get(path, Stamp::from(&attr)) {
+            Some(listing) => Ok(listing),
+            None => self.read_listing(path),
+        }
+    }
+
+    fn read_link(&self, path: &BasePath) -> Result<Vec<u8>, BaseError> {
+        use rustix::io::Errno;
+        if path.is_root() {
+            return Err(BaseError::WrongKind);
+        }
+        if self.hidden.holds(path) {
+            return Err(BaseError::NotFound);
+        }
+        match self.walker.read_link(path) {
+            Ok(Reached::Object(target)) => Ok(target),
+            Ok(Reached::MountPoint) | Err(Errno::INVAL) => Err(BaseError::WrongKind),
+            Err(error) => Err(path_error(error)),
+        }
+    }
+
+    fn read(
+        &self,
+        path: &BasePath,
+        id: FileId,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(usize, BaseAttr), BaseError> {
+        self.read_content(path, id, offset, buffer)
+    }
+
+    fn next_data(
+        &self,
+        path: &BasePath,
+        id: FileId,
+        offset: u64,
+    ) -> Result<Option<(u64, u64)>, BaseError> {
+        self.find_data(path, id, offset)
+    }
+
+    fn find_linked(&self, id: FileId) -> Result<Option<BasePath>, BaseError> {
+        self.search(id)
+    }
+}
+
+impl fmt::Debug for HostDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostDir").field("walker", &self.walker).finish_non_exhaustive()
+    }
+}

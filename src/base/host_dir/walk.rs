@@ -1,0 +1,160 @@
+//! From a path to an object, without leaving the base.
+//!
+//! [`Walker`] holds the base's directory, opened once, and is the only place that opens
+//! anything. It has two ways: the kernel walks (`openat2`, Linux), or it walks itself, one
+//! component after the other (macOS, and a Linux that has no `openat2` or forbids it).
+//! Neither follows a symbolic link, and neither enters what is mounted below the base.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::walk_steps::{self as steps, Mount};
+use crate::base::BasePath;
+
+#[cfg(target_os = "linux")]
+use super::walk_beneath as beneath;
+
+/// For opening a directory as a place to look from: only search permission is needed.
+#[cfg(target_os = "linux")]
+pub(super) const ANCHOR: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// For opening a directory as a place to look from.
+#[cfg(not(target_os = "linux"))]
+pub(super) const ANCHOR: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// For reading a directory's entries.
+const LISTING: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// For reading a regular file. A FIFO that took its place since it was looked at does not
+/// block, and a terminal does not become ours.
+const CONTENT: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// What is at the end of a path.
+#[derive(Debug)]
+pub(super) enum Reached<T> {
+    /// An object of the base's own filesystem.
+    Object(T),
+    /// An object that something is mounted over. What is mounted there was not touched.
+    MountPoint,
+}
+
+/// The base's directory, and the way to find objects below it.
+#[derive(Debug)]
+pub(super) struct Walker {
+    root: OwnedFd,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// The kernel does it, with `openat2`.
+    #[cfg(target_os = "linux")]
+    Beneath,
+    /// Component by component; everything has to be on this mount.
+    Steps(Mount),
+}
+
+impl Walker {
+    /// Opens the directory `root`, which may be named through symbolic links.
+    ///
+    /// With `stepwise`, `openat2` is not used even where there is one.
+    pub(super) fn open(root: &Path, stepwise: bool) -> Result<Self, Errno> {
+        let flags = ANCHOR.difference(OFlags::NOFOLLOW);
+        let root = rustix::fs::open(root, flags, Mode::empty())?;
+        #[cfg(target_os = "linux")]
+        if !stepwise && beneath::is_available(root.as_fd()) {
+            return Ok(Self { root, way: Way::Beneath });
+        }
+        let _ = stepwise;
+        let way = Way::Steps(Mount::of(root.as_fd())?);
+        Ok(Self { root, way })
+    }
+
+    /// `stat` of `path`, not following a symbolic link.
+    pub(super) fn stat(&self, path: &BasePath) -> Result<Reached<Stat>, Errno> {
+        if path.is_root() {
+            return rustix::fs::fstat(&self.root).map(Reached::Object);
+        }
+        self.stat_from(self.root.as_fd(), path.as_bytes())
+    }
+
+    /// `stat` of the entry `name` of the open directory `dir`.
+    pub(super) fn stat_entry(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Result<Reached<Stat>, Errno> {
+        self.stat_from(dir, name.to_bytes())
+    }
+
+    fn stat_from(&self, from: BorrowedFd<'_>, path: &[u8]) -> Result<Reached<Stat>, Errno> {
+        match &self.way {
+            #[cfg(target_os = "linux")]
+            Way::Beneath => beneath::stat(from, path),
+            Way::Steps(mount) => steps::stat(from, mount, path),
+        }
+    }
+
+    /// The target of the symbolic link `path`; EINVAL if it is none.
+    pub(super) fn read_link(&self, path: &BasePath) -> Result<Reached<Vec<u8>>, Errno> {
+        let (root, path) = (self.root.as_fd(), path.as_bytes());
+        match &self.way {
+            #[cfg(target_os = "linux")]
+            Way::Beneath => beneath::read_link(root, path),
+            Way::Steps(mount) => steps::read_link(root, mount, path),
+        }
+    }
+
+    /// Opens the directory `path` for reading its entries.
+    pub(super) fn open_dir(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
+        self.open_unnoticed(path, LISTING)
+    }
+
+    /// Opens the regular file `path` for reading; it was seen to be one, and the caller checks
+    /// once more that what was opened is one.
+    pub(super) fn open_file(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
+        self.open_unnoticed(path, CONTENT)
+    }
+
+    /// Opens without moving atime, where the host lets us (the owner, or CAP_FOWNER).
+    fn open_unnoticed(&self, path: &BasePath, flags: OFlags) -> Result<Reached<OwnedFd>, Errno> {
+        #[cfg(target_os = "linux")]
+        match self.open_with(path, flags.union(OFlags::NOATIME)) {
+            Err(Errno::PERM) => {}
+            other => return other,
+        }
+        self.open_with(path, flags)
+    }
+
+    fn open_with(&self, path: &BasePath, flags: OFlags) -> Result<Reached<OwnedFd>, Errno> {
+        if path.is_root() {
+            return retry(|| rustix::fs::openat(&self.root, c".", flags, Mode::empty()))
+                .map(Reached::Object);
+        }
+        let (root, path) = (self.root.as_fd(), path.as_bytes());
+        match &self.way {
+            #[cfg(target_os = "linux")]
+            Way::Beneath => beneath::open(root, path, flags),
+            Way::Steps(mount) => steps::open(root, mount, path, flags),
+        }
+    }
+}
+
+/// Flags of every `stat` by name: no symbolic link is followed and nothing is mounted.
+pub(super) const AS_IT_IS: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
+
+/// Calls `f` again while a signal interrupts it.
+pub(super) fn retry<T>(f: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    rustix::io::retry_on_intr(f)
+}

@@ -1,0 +1,124 @@
+//! Walking one component after the other: on macOS, and where Linux has no `openat2`.
+//!
+//! Each directory is opened with O_NOFOLLOW from the one before it, so that no step can follow
+//! a link, and has to be on the base's own mount.
+//! Unlike with `openat2`, a mount point is looked at before it is refused.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::attr::device_of;
+use super::walk::{ANCHOR, AS_IT_IS, Reached, retry};
+
+/// What tells one mounted filesystem from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mount {
+    /// The mount's number (Linux 5.8): right for bind mounts too, and for filesystems whose
+    /// objects have several device numbers.
+    #[cfg(target_os = "linux")]
+    Number(u64),
+    /// The device number.
+    Device(u64),
+}
+
+impl Mount {
+    /// The mount that the open object `fd` is on.
+    pub(super) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
+        #[cfg(target_os = "linux")]
+        if let Some(number) = mount_number(fd, b"") {
+            return Ok(Self::Number(number));
+        }
+        Ok(Self::Device(device_of(&rustix::fs::fstat(fd)?)))
+    }
+
+    /// Whether the entry `name` of `dir`, of which `stat` is known, is on this mount.
+    fn holds(&self, dir: BorrowedFd<'_>, name: &[u8], stat: &Stat) -> bool {
+        match *self {
+            #[cfg(target_os = "linux")]
+            Self::Number(number) => mount_number(dir, name) == Some(number),
+            Self::Device(device) => {
+                let _ = (dir, name);
+                device == device_of(stat)
+            }
+        }
+    }
+}
+
+/// The number of the mount that `name` in `dir` (or, for an empty name, `dir` itself) is on.
+#[cfg(target_os = "linux")]
+fn mount_number(dir: BorrowedFd<'_>, name: &[u8]) -> Option<u64> {
+    use rustix::fs::{AtFlags, StatxFlags};
+    let empty = if name.is_empty() { AtFlags::EMPTY_PATH } else { AtFlags::empty() };
+    let flags = AS_IT_IS.union(AtFlags::NO_AUTOMOUNT).union(empty);
+    let stat = rustix::fs::statx(dir, name, flags, StatxFlags::MNT_ID).ok()?;
+    StatxFlags::from_bits_retain(stat.stx_mask)
+        .contains(StatxFlags::MNT_ID)
+        .then_some(stat.stx_mnt_id)
+}
+
+/// `stat` of `path`, seen from `from`.
+pub(super) fn stat(
+    from: BorrowedFd<'_>,
+    mount: &Mount,
+    path: &[u8],
+) -> Result<Reached<Stat>, Errno> {
+    let (anchor, name) = parent(from, mount, path)?;
+    let dir = anchor.as_ref().map_or(from, AsFd::as_fd);
+    let stat = rustix::fs::statat(dir, name, AS_IT_IS)?;
+    Ok(match mount.holds(dir, name, &stat) {
+        true => Reached::Object(stat),
+        false => Reached::MountPoint,
+    })
+}
+
+/// The target of the symbolic link `path`, seen from `from`; EINVAL if it is none.
+pub(super) fn read_link(
+    from: BorrowedFd<'_>,
+    mount: &Mount,
+    path: &[u8],
+) -> Result<Reached<Vec<u8>>, Errno> {
+    let (anchor, name) = parent(from, mount, path)?;
+    let dir = anchor.as_ref().map_or(from, AsFd::as_fd);
+    // Nothing can be mounted over a symbolic link.
+    let target = rustix::fs::readlinkat(dir, name, Vec::new())?;
+    Ok(Reached::Object(target.into_bytes()))
+}
+
+/// Opens `path`, seen from `from`.
+pub(super) fn open(
+    from: BorrowedFd<'_>,
+    mount: &Mount,
+    path: &[u8],
+    flags: OFlags,
+) -> Result<Reached<OwnedFd>, Errno> {
+    let (anchor, name) = parent(from, mount, path)?;
+    let dir = anchor.as_ref().map_or(from, AsFd::as_fd);
+    let fd = retry(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
+    Ok(match Mount::of(fd.as_fd())? == *mount {
+        true => Reached::Object(fd),
+        false => Reached::MountPoint,
+    })
+}
+
+/// Opens the directory that holds `path` (`None`: it is `from`), and gives the name in it.
+/// ENOENT if it lies behind a mount point.
+fn parent<'p>(
+    from: BorrowedFd<'_>,
+    mount: &Mount,
+    path: &'p [u8],
+) -> Result<(Option<OwnedFd>, &'p [u8]), Errno> {
+    let mut anchor: Option<OwnedFd> = None;
+    let mut rest = path;
+    while let Some(at) = rest.iter().position(|&b| b == b'/') {
+        let dir = anchor.as_ref().map_or(from, AsFd::as_fd);
+        let next = retry(|| rustix::fs::openat(dir, &rest[..at], ANCHOR, Mode::empty()))?;
+        if Mount::of(next.as_fd())? != *mount {
+            return Err(Errno::NOENT);
+        }
+        anchor = Some(next);
+        rest = &rest[at + 1..];
+    }
+    Ok((anchor, rest))
+}

@@ -104,6 +104,10 @@ impl WriteTxn for Batch {
         self.change(|conn| redirect::put(conn, ino, base))
     }
 
+    fn remove_redirect(&mut self, ino: Ino) -> Result<()> {
+        self.change(|conn| redirect::delete(conn, ino))
+    }
+
     fn hide_link(&mut self, base: FileId, now: Time) -> Result<()> {
         self.change(|conn| link::hide(conn, base, now))
     }

@@ -13,6 +13,7 @@ mod config;
 mod connect;
 mod create;
 mod dentry;
+mod disk;
 mod epoch;
 mod error;
 mod host;

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 
 use crate::delta::{Reader, Result, Store, StoreError, Writer};
+use crate::vfs::FsStat;
 
 use super::config::{self, Config};
 use super::connect::{self, Role, beside};
+use super::disk;
 use super::lock::{self, SessionLock};
 use super::reader::SqliteReader;
 use super::schema;
@@ -129,6 +131,10 @@ impl Store for Session {
 
     fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
+    }
+
+    fn disk_usage(&self) -> Result<FsStat> {
+        disk::usage(&self.path)
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod base;
 mod nfs;
+mod server;
 mod support;
 mod wire;
 mod worker;

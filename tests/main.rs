@@ -1,6 +1,10 @@
 //! Hermetic tests: no root, no kernel mount, loopback only. One folder per layer.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod base;
 mod delta;
+mod nfs;
+mod server;
 mod support;
+mod wire;
 mod worker;

@@ -182,22 +182,21 @@ impl Incoming {
     /// Returns the next record, with the room that its bytes take.
     async fn next(&mut self, connection: &Connection) -> Result<(Bytes, Room), Ending> {
         let limits = &connection.shared.limits;
+        let overall = &connection.shared.budget;
         let mut room = None;
         let mut deadline = None;
         loop {
             let record = self.records.next_record(&mut self.input)?;
-            let reserved = match &record {
-                Some(record) => Some(record.len()),
-                None => self.records.reserved_bytes(),
-            };
+            let reserved = record.as_ref().map(Bytes::len).or(self.records.reserved_bytes());
             if let (None, Some(bytes)) = (&room, reserved) {
-                let overall = &connection.shared.budget;
                 room = Some(connection.budget.take_request_bytes(overall, bytes).await);
+                // The time that we made the client wait is not its own.
                 deadline = None;
             }
-            if let (Some(record), Some(room)) = (record, room.take_if(|_| true)) {
-                return Ok((record, room));
-            }
+            room = match (record, room) {
+                (Some(record), Some(room)) => return Ok((record, room)),
+                (_, room) => room,
+            };
             if self.records.is_mid_record(&self.input) {
                 let until = *deadline.get_or_insert_with(|| Instant::now() + limits.record_timeout);
                 let read = timeout_at(until, self.read()).await;
@@ -210,14 +209,14 @@ impl Incoming {
 
     /// Waits for the first bytes of a record, as long as a connection may be idle.
     async fn read_first(&mut self, connection: &Connection) -> Result<(), Ending> {
-        while let Err(_elapsed) =
-            timeout(connection.shared.limits.idle_timeout, self.stream.readable()).await
-        {
-            if connection.budget.is_idle() {
-                return Err(Ending::Idle);
+        let idle_timeout = connection.shared.limits.idle_timeout;
+        loop {
+            match timeout(idle_timeout, self.read()).await {
+                Ok(read) => return read,
+                Err(_) if connection.budget.is_idle() => return Err(Ending::Idle),
+                Err(_) => {}
             }
         }
-        self.read().await
     }
 
     /// Reads what is there, into a buffer with room for the record at hand.

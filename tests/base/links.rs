@@ -1,0 +1,78 @@
+//! `find_linked`.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use acetate::base::Base;
+use acetate::vfs::FileId;
+
+use super::{both, path, tree};
+
+fn ino(file: &Path) -> FileId {
+    FileId(std::fs::symlink_metadata(file).unwrap().ino())
+}
+
+#[test]
+fn finds_a_file_wherever_it_is() {
+    let dir = tree();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir_all(at("a/b/c")).unwrap();
+    std::fs::create_dir_all(at("z/y")).unwrap();
+    std::fs::write(at("a/b/c/one"), "1").unwrap();
+    std::fs::hard_link(at("a/b/c/one"), at("z/y/two")).unwrap();
+    std::fs::write(at("top"), "2").unwrap();
+    both(dir.path(), |base| {
+        assert_eq!(base.find_linked(ino(&at("top"))).unwrap(), Some(path("top")));
+        let linked = base.find_linked(ino(&at("a/b/c/one"))).unwrap().unwrap();
+        assert!([path("a/b/c/one"), path("z/y/two")].contains(&linked), "{linked:?}");
+        assert_eq!(base.find_linked(ino(&at("top"))).unwrap(), Some(path("top")));
+        assert_eq!(base.find_linked(ino(&at("a/b"))).unwrap(), None, "a directory");
+        assert_eq!(base.find_linked(FileId(3)).unwrap(), None);
+    });
+}
+
+#[test]
+fn an_answer_is_checked_before_it_is_given() {
+    let dir = tree();
+    let at = |name: &str| dir.path().join(name);
+    both(dir.path(), |base| {
+        std::fs::create_dir_all(at("a")).unwrap();
+        std::fs::create_dir_all(at("b")).unwrap();
+        std::fs::write(at("a/one"), "1").unwrap();
+        std::fs::hard_link(at("a/one"), at("b/two")).unwrap();
+        let id = ino(&at("a/one"));
+        // The whole tree is in the index after this.
+        assert_eq!(base.find_linked(FileId(3)).unwrap(), None);
+
+        std::fs::remove_file(at("a/one")).unwrap();
+        assert_eq!(base.find_linked(id).unwrap(), Some(path("b/two")));
+        std::fs::rename(at("b/two"), at("b/three")).unwrap();
+        assert_eq!(base.find_linked(id).unwrap(), Some(path("b/three")));
+        std::fs::remove_file(at("b/three")).unwrap();
+        assert_eq!(base.find_linked(id).unwrap(), None);
+        std::fs::remove_dir_all(at("a")).unwrap();
+        std::fs::remove_dir_all(at("b")).unwrap();
+    });
+}
+
+#[test]
+fn a_second_search_is_answered_from_the_first() {
+    let dir = tree();
+    for n in 0..200 {
+        std::fs::create_dir(dir.path().join(format!("d{n}"))).unwrap();
+        for file in 0..20 {
+            std::fs::write(dir.path().join(format!("d{n}/f{file}")), "").unwrap();
+        }
+    }
+    let wanted: Vec<_> = (0..200).map(|n| format!("d{n}/f7")).collect();
+    both(dir.path(), |base| {
+        assert_eq!(base.find_linked(FileId(3)).unwrap(), None);
+        // With 200 × 200 directories to read instead of 200, this would take minutes.
+        let began = std::time::Instant::now();
+        for name in &wanted {
+            let found = base.find_linked(ino(&dir.path().join(name))).unwrap();
+            assert_eq!(found, Some(path(name)));
+        }
+        assert!(began.elapsed().as_secs() < 10);
+    });
+}

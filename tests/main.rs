@@ -1,6 +1,6 @@
 //! Hermetic tests: no root, no kernel mount, loopback only. One folder per layer.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod server;
 mod base;
+mod server;
 mod worker;

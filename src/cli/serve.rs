@@ -91,9 +91,26 @@ pub(super) fn run(args: &Args) -> Result<(), CliError> {
 }
 
 fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
-    // First of all, so that a taken port leaves no session behind.
+    // The network first, so that a port that is taken leaves no session behind.
     let listeners =
         runtime.block_on(Listeners::bind(&args.listen)).map_err(|error| CliError::bind(&error))?;
+    let registration = match args.rpcbind {
+        true => Some(runtime.block_on(register(&listeners.addresses()))?),
+        false => None,
+    };
+    let served = serve_session(runtime, args, listeners, registration.as_ref());
+    if let Some(registration) = registration {
+        runtime.block_on(registration.end());
+    }
+    served
+}
+
+fn serve_session(
+    runtime: &Runtime,
+    args: &Args,
+    listeners: Listeners,
+    registration: Option<&Registration>,
+) -> Result<(), CliError> {
     let layers = layers::open(&Wanted {
         session: &args.session,
         base: args.base.as_deref(),
@@ -101,29 +118,25 @@ fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
         read_only: args.read_only,
         strict: args.durability == Durability::Strict,
     })?;
-    let path = layers.session.clone();
-    let worker = layers.worker.clone();
-    let served = runtime.block_on(serve_layers(args, listeners, layers));
+    let (path, worker) = (layers.session.clone(), layers.worker.clone());
+    let served = runtime.block_on(until_signal(args, listeners, layers, registration));
     let closed = runtime.block_on(worker.shut_down());
     served?;
     closed.map_err(|error| CliError::session(&path, &error))
 }
 
-async fn serve_layers(args: &Args, listeners: Listeners, layers: Layers) -> Result<(), CliError> {
+async fn until_signal(
+    args: &Args,
+    listeners: Listeners,
+    layers: Layers,
+    registration: Option<&Registration>,
+) -> Result<(), CliError> {
     let signals = Signals::new()?;
-    let addresses = listeners.addresses();
-    let registration = match args.rpcbind {
-        true => Some(register(&addresses).await?),
-        false => None,
-    };
-    announce(args, &layers, &addresses, registration.as_ref());
+    announce(args, &layers, &listeners.addresses(), registration);
     let limits = Limits { connections: max_connections(), ..Limits::default() };
     let options = ServerOptions { insecure: args.insecure, limits };
     let server = Server::new(listeners, layers.programs, options);
     server.run(signals.first()).await;
-    if let Some(registration) = registration {
-        registration.end().await;
-    }
     Ok(())
 }
 

@@ -2,5 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod base;
+mod nfs;
 mod server;
+mod support;
+mod wire;
 mod worker;

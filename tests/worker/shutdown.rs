@@ -63,6 +63,8 @@ async fn a_running_read_is_finished_first() {
     let queued = asked(worker.read(|_| 2)).await;
     soon(hold.reached(1)).await;
     let end = asked(worker.shut_down()).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(store.count(Call::Close), 0);
     drop(hold);
     assert_eq!(soon(running).await.unwrap(), 1);
     assert_eq!(soon(queued).await.unwrap(), 2);

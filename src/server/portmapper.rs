@@ -59,23 +59,18 @@ impl Portmapper {
 
     /// GETPORT: the port, or 0.
     fn port(&self, asked: Mapping) -> Result<Encoder, CallError> {
-        let found = match asked.protocol {
-            IPPROTO_TCP => self.find(asked.program, asked.version, false, false),
-            _ => None,
+        let netid: &[u8] = match asked.protocol {
+            IPPROTO_TCP => b"tcp",
+            IPPROTO_UDP => b"udp",
+            _ => return Ok(number(0)),
         };
-        let own = asked.program == portmap::PROGRAM
-            && matches!(asked.protocol, IPPROTO_TCP | IPPROTO_UDP);
-        let port = if own { Some(portmap::PORT) } else { found.map(|at| at.port()) };
-        Ok(number(port.map_or(0, u32::from)))
+        let found = self.find(asked.program, asked.version, netid, false);
+        Ok(number(found.map_or(0, |at| at.port().into())))
     }
 
     /// GETADDR and GETVERSADDR: the universal address, or an empty string.
     fn address(&self, asked: &Rpcb, exact: bool) -> Result<Encoder, CallError> {
-        let found = match &asked.netid[..] {
-            b"tcp" | b"" => self.find(asked.program, asked.version, false, exact),
-            b"tcp6" => self.find(asked.program, asked.version, true, exact),
-            _ => None,
-        };
+        let found = self.find(asked.program, asked.version, &asked.netid, exact);
         let text = found.map(|at| {
             // A wildcard is of no use to the client; it says where it reached us.
             let reached = portmap::parse_universal_address(&asked.address);
@@ -90,11 +85,21 @@ impl Portmapper {
         Ok(encoder)
     }
 
-    /// Where `program` is in the family asked for: in this version, or else (unless `exact`) in
-    /// any, since port mappers leave it to the program to refuse a version.
-    fn find(&self, program: u32, version: u32, ipv6: bool, exact: bool) -> Option<SocketAddr> {
+    /// Where `program` is for the transport asked for: in this version, or else (unless `exact`)
+    /// in any, since port mappers leave it to the program to refuse a version.
+    fn find(&self, program: u32, version: u32, netid: &[u8], exact: bool) -> Option<SocketAddr> {
+        let tcp = match netid {
+            b"tcp" | b"tcp6" | b"" => true,
+            b"udp" | b"udp6" => false,
+            _ => return None,
+        };
+        if program == portmap::PROGRAM {
+            let known = !exact || (VERSION_2..=VERSION_4).contains(&version);
+            return known.then(|| (portmap::wildcard(netid), portmap::PORT).into());
+        }
+        let ipv6 = netid.ends_with(b"6");
         let mut matching = self.services.iter().filter(|service| {
-            service.program == program && serves_family(service.address.ip(), ipv6)
+            tcp && service.program == program && serves_family(service.address.ip(), ipv6)
         });
         let any = matching.clone().next().filter(|_| !exact);
         matching.find(|service| service.version == version).or(any).map(|found| found.address)
@@ -121,14 +126,27 @@ impl Portmapper {
     }
 
     fn rpcbs(&self) -> Vec<Rpcb> {
-        let served = self.services.iter().map(|service| Rpcb {
-            program: service.program,
-            version: service.version,
-            netid: Bytes::from_static(portmap::netids(service.address.ip()).0.as_bytes()),
-            address: portmap::universal_address(service.address).into(),
-            owner: Bytes::from_static(OWNER),
+        let own = (VERSION_2..=VERSION_4).rev().flat_map(|version| {
+            ["tcp", "udp"].map(|netid| {
+                let ip = portmap::wildcard(netid.as_bytes());
+                rpcb(portmap::PROGRAM, version, netid, (ip, portmap::PORT).into())
+            })
         });
-        served.collect()
+        let served = self.services.iter().map(|service| {
+            let (netid, _) = portmap::netids(service.address.ip());
+            rpcb(service.program, service.version, netid, service.address)
+        });
+        own.chain(served).collect()
+    }
+}
+
+fn rpcb(program: u32, version: u32, netid: &'static str, address: SocketAddr) -> Rpcb {
+    Rpcb {
+        program,
+        version,
+        netid: Bytes::from_static(netid.as_bytes()),
+        address: portmap::universal_address(address).into(),
+        owner: Bytes::from_static(OWNER),
     }
 }
 

@@ -46,8 +46,8 @@ pub enum RpcbindError {
     Taken {
         /// Program number.
         program: u32,
-        /// Universal address of the other server.
-        address: String,
+        /// Address of the other server.
+        address: SocketAddr,
     },
     /// The rpcbind does not let us register.
     #[error("rpcbind does not let us register program {program}")]
@@ -100,29 +100,44 @@ impl Registration {
 async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError> {
     let talk = |source| RpcbindError::Talk { port, source };
     let mut client = connect(port).await.map_err(talk)?;
-    let present = client.call(PROC_DUMP, Encoder::new()).await.map_err(talk)?;
-    let present = decode_list(present).map_err(talk)?;
     let entries: Vec<Rpcb> = services.iter().flat_map(entries_of).collect();
-    for entry in &entries {
-        for other in present.iter().filter(|other| is_same_service(other, entry)) {
-            let at = portmap::parse_universal_address(&other.address);
-            let taken = || RpcbindError::Taken {
-                program: entry.program,
-                address: String::from_utf8_lossy(&other.address).into_owned(),
-            };
-            // Whoever was killed could not unregister; whoever runs must not be pushed away.
-            // At our own port it can only be an earlier run of ours.
-            let own = at.is_some_and(|at| services.iter().any(|s| s.address.port() == at.port()));
-            if !own && answers(at).await {
-                return Err(taken());
-            }
-            change(&mut client, PROC_UNSET, other).await.map_err(talk)?;
+    for (done, entry) in entries.iter().enumerate() {
+        let Err(error) = announce(&mut client, entry, services, port).await else { continue };
+        for entry in &entries[..done] {
+            // What counts is the first failure.
+            let _undone = change(&mut client, PROC_UNSET, entry).await;
         }
-        if !change(&mut client, PROC_SET, entry).await.map_err(talk)? {
-            return Err(RpcbindError::Refused { program: entry.program });
-        }
+        return Err(error);
     }
     Ok(Inner::Registered { entries, port })
+}
+
+/// Sets one entry, in place of one that nobody serves any more.
+async fn announce(
+    client: &mut RpcClient,
+    entry: &Rpcb,
+    services: &[Service],
+    port: u16,
+) -> Result<(), RpcbindError> {
+    let talk = |source| RpcbindError::Talk { port, source };
+    let present = client.call(PROC_DUMP, Encoder::new()).await.map_err(talk)?;
+    let present = decode_list(present).map_err(talk)?;
+    for other in present.iter().filter(|other| is_same_service(other, entry)) {
+        // Whoever was killed could not unregister; whoever runs must not be pushed away.
+        // At our own port it can only be an earlier run of ours.
+        let at = portmap::parse_universal_address(&other.address);
+        let own = at.is_some_and(|at| services.iter().any(|s| s.address.port() == at.port()));
+        if let Some(at) = at.filter(|_| !own)
+            && answers(at).await
+        {
+            return Err(RpcbindError::Taken { program: entry.program, address: at });
+        }
+        change(client, PROC_UNSET, other).await.map_err(talk)?;
+    }
+    match change(client, PROC_SET, entry).await.map_err(talk)? {
+        true => Ok(()),
+        false => Err(RpcbindError::Refused { program: entry.program }),
+    }
 }
 
 async fn unregister(entries: &[Rpcb], port: u16) -> io::Result<()> {
@@ -199,8 +214,7 @@ fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {
 }
 
 /// Whether anything accepts connections at an address of this machine.
-async fn answers(at: Option<SocketAddr>) -> bool {
-    let Some(at) = at else { return false };
+async fn answers(at: SocketAddr) -> bool {
     matches!(timeout(CONNECT_TIMEOUT, TcpStream::connect(at)).await, Ok(Ok(_)))
 }
 

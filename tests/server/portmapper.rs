@@ -66,9 +66,17 @@ async fn dump_lists_what_is_here() {
     }
     expected.extend([1, NFS, 3, 6, 2049, 1, MOUNT, 3, 6, 2049, 0]);
     assert_eq!(ask(HERE, 2, 4, vec![]).await, words(&expected));
+    let own = |version| {
+        let entry = |netid: &str| {
+            let owner = opaque(b"superuser");
+            let strings = [opaque(netid.as_bytes()), opaque(b"0.0.0.0.0.111"), owner].concat();
+            [words(&[1, 100_000, version]), strings].concat()
+        };
+        [entry("tcp"), entry("udp")].concat()
+    };
     let tail = [opaque(b"tcp"), opaque(b"127.0.0.1.8.1"), opaque(b"superuser")].concat();
     let entry = |program| [words(&[1, program, 3]), tail.clone()].concat();
-    let expected = [entry(NFS), entry(MOUNT), words(&[0])].concat();
+    let expected = [own(4), own(3), own(2), entry(NFS), entry(MOUNT), words(&[0])].concat();
     assert_eq!(ask(HERE, 3, 4, vec![]).await, expected);
 }
 
@@ -88,6 +96,13 @@ async fn getaddr_answers_for_the_family_that_is_asked_for() {
             assert_eq!(got, opaque(expected.as_bytes()), "{addresses:?} {netid}");
         }
     }
+}
+
+#[tokio::test]
+async fn getaddr_knows_the_port_mapper_itself() {
+    let got = ask(HERE, 4, 3, rpcb(100_000, 2, "udp", "127.0.0.1.0.111")).await;
+    assert_eq!(got, opaque(b"127.0.0.1.0.111"));
+    assert_eq!(ask(HERE, 4, 9, rpcb(100_000, 5, "udp", "")).await, opaque(b""));
 }
 
 #[tokio::test]

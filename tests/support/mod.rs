@@ -1,5 +1,4 @@
 //! What the tests of several layers share.
-#![allow(dead_code)]
 
 pub mod check;
 pub mod faulty_store;

@@ -4,6 +4,7 @@
 mod base;
 mod delta;
 mod nfs;
+mod overlay;
 mod server;
 mod support;
 mod wire;

@@ -9,7 +9,7 @@ use acetate::delta::{
     AuditRow, Ino, InodeRow, MergedPath, ReadTxn, Reader, Result, Store, StoreError, WriteTxn,
     Writer,
 };
-use acetate::vfs::{FileId, Name, Time};
+use acetate::vfs::{FileId, FsStat, Name, Time};
 
 /// What fails when; shared by a store's connections and the test.
 #[derive(Clone, Default)]
@@ -62,6 +62,11 @@ impl<S: Store> Store for FaultyStore<S> {
 
     fn epoch(&self) -> u64 {
         self.inner.epoch()
+    }
+
+    fn disk_usage(&self) -> Result<FsStat> {
+        self.faults.call("disk_usage")?;
+        self.inner.disk_usage()
     }
 }
 
@@ -211,6 +216,7 @@ changes! {
     remove_whiteouts_below(path: &MergedPath) -> ();
     move_whiteouts_below(from: &MergedPath, to: &MergedPath) -> ();
     put_redirect(ino: Ino, base: &BasePath) -> ();
+    remove_redirect(ino: Ino) -> ();
     hide_link(base: FileId, now: Time) -> ();
     record(row: &AuditRow) -> ();
 }

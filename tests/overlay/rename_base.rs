@@ -194,3 +194,18 @@ fn a_directory_deep_below_moves_out_while_its_parents_are_untouched() {
     );
     assert_eq!(world.cat("src/deep/er/er/leaf"), "leaf");
 }
+
+#[test]
+fn a_directory_that_moved_out_outlives_its_old_parents() {
+    let mut world = World::new(TREE);
+    let leaf = world.at("src/deep/er/leaf");
+    world.rename("src/deep/er", "er").unwrap();
+    world.rm_rf("src");
+    assert_eq!(world.cat("er/leaf"), "leaf");
+    world.reopen();
+    assert_eq!(world.read_all(&leaf).unwrap(), b"leaf");
+    assert_eq!(paths(&world), ["docs", "docs/index", "empty", "er", "er/leaf"]);
+    world.write("er/leaf", 0, b"L").unwrap();
+    world.put("src", "a file now");
+    assert_eq!(world.cat("er/leaf"), "Leaf");
+}

@@ -3,6 +3,7 @@
 mod copy_up;
 mod identity;
 mod rename_base;
+mod rename_born;
 mod rename_rules;
 mod whiteouts;
 

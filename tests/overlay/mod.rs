@@ -3,6 +3,7 @@
 mod copy_up;
 mod hard_links;
 mod identity;
+mod model;
 mod rename_base;
 mod rename_born;
 mod rename_rules;

@@ -82,7 +82,10 @@ pub enum OpenError {
         known: i64,
     },
     /// A database that is synchronised with a cloud service.
-    #[error("{}: the database is synced with a cloud service ({})", .path.display(), .info.display())]
+    #[error(
+        "{}: the database is synced with a cloud service ({})",
+        .path.display(), .info.display()
+    )]
     CloudSynced {
         /// The session file.
         path: PathBuf,

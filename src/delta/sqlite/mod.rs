@@ -19,6 +19,7 @@ mod host;
 mod inode;
 mod link;
 mod lock;
+mod log;
 mod meta;
 mod number;
 mod op;

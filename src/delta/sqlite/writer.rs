@@ -212,6 +212,10 @@ impl Writer for SqliteWriter {
             Ok(mark) => mark,
             Err(error) => {
                 self.undo();
+                if matches!(error, StoreError::Full(_)) {
+                    // Where the database has room, the log starts over: deleting must work.
+                    self.lost = self.log.checkpoint(&self.batch.conn, "PASSIVE").err();
+                }
                 return Err(error);
             }
         };

@@ -174,8 +174,8 @@ impl OpenError {
     }
 }
 
-/// Extended codes of SQLITE_IOERR that mean a full disk rather than a broken one: its rename
-/// and shared-memory size calls fail first where no block is left.
+/// The extended code of SQLITE_IOERR that means a full disk rather than a broken one: there is no
+/// room for the shared-memory file.
 const IOERR_SHMSIZE: i32 = 10 | (19 << 8);
 
 impl From<rusqlite::Error> for StoreError {

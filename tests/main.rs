@@ -6,5 +6,6 @@ mod delta;
 mod nfs;
 mod server;
 mod support;
+mod tidy;
 mod wire;
 mod worker;

@@ -9,7 +9,7 @@ use acetate::delta::{
     AuditRow, Ino, InodeRow, MergedPath, ReadTxn, Reader, Result, Store, StoreError, WriteTxn,
     Writer,
 };
-use acetate::vfs::{FileId, Name, Time};
+use acetate::vfs::{FileId, FsStat, Name, Time};
 
 /// The calls of one method that fail: how many calls away, and how.
 type Planned = Vec<(u32, StoreError)>;
@@ -65,6 +65,11 @@ impl<S: Store> Store for FaultyStore<S> {
 
     fn epoch(&self) -> u64 {
         self.inner.epoch()
+    }
+
+    fn disk_usage(&self) -> Result<FsStat> {
+        self.faults.call("disk_usage")?;
+        self.inner.disk_usage()
     }
 }
 
@@ -218,6 +223,7 @@ changes! {
     remove_whiteout(path: &MergedPath) -> bool;
     remove_whiteouts_below(path: &MergedPath) -> ();
     move_whiteouts_below(from: &MergedPath, to: &MergedPath) -> ();
+    remove_redirect(ino: Ino) -> ();
     put_redirect(ino: Ino, base: &BasePath) -> ();
     hide_link(base: FileId, now: Time) -> ();
     record(row: &AuditRow) -> ();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod base;
+mod cli;
 mod delta;
 mod nfs;
 mod server;

@@ -1,3 +1,7 @@
 //! The `acetate` program: see [`acetate::cli`].
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    acetate::cli::run()
+}

@@ -2,4 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod base;
+mod delta;
+mod nfs;
+mod server;
+mod support;
 mod tidy;
+mod wire;
+mod worker;

@@ -41,7 +41,11 @@ impl Base for Empty {
         Err(BaseError::NotFound)
     }
 
-    fn find_linked(&self, _id: FileId) -> Result<Option<BasePath>, BaseError> {
+    fn find_linked(
+        &self,
+        _id: FileId,
+        _wanted: &mut dyn FnMut(&BasePath) -> bool,
+    ) -> Result<Option<BasePath>, BaseError> {
         Ok(None)
     }
 }

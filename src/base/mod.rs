@@ -58,12 +58,18 @@ pub trait Base: Send + Sync + 'static {
         offset: u64,
     ) -> Result<Option<(u64, u64)>, BaseError>;
 
-    /// Returns any one path of the regular file with number `id`, by searching the whole tree.
+    /// Returns the first path of the file with number `id` that is `wanted`, by searching the
+    /// whole tree.
     ///
-    /// Only needed for a base file with several names whose handle outlived a restart, before
-    /// any of its names was looked up again. Implementations keep a bounded index of what a
-    /// search saw, so that the cost is paid once.
-    fn find_linked(&self, id: FileId) -> Result<Option<BasePath>, BaseError>;
+    /// Only needed for a base file with several names: when its handle outlived a restart and
+    /// none of its names was looked up again, or when the name at hand is removed.
+    /// Implementations keep a bounded index of what a search saw, so that the cost is paid once.
+    /// `wanted` must not search itself.
+    fn find_linked(
+        &self,
+        id: FileId,
+        wanted: &mut dyn FnMut(&BasePath) -> bool,
+    ) -> Result<Option<BasePath>, BaseError>;
 }
 
 /// What `stat` says about a base object.

@@ -17,7 +17,7 @@ pub use path::MergedPath;
 pub use row::{AuditRow, Ino, InodeRow, Origin, Procedure};
 
 use crate::base::BasePath;
-use crate::vfs::{FileId, Name, Time};
+use crate::vfs::{FileId, FsStat, Name, Time};
 
 /// The result of a row operation.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -33,6 +33,9 @@ pub trait Store: Send + Sync + 'static {
     /// The session's boot epoch (invariant M3 of docs/SCHEMA.md): persisted, and moved forward
     /// whenever unsynced data may have been lost.
     fn epoch(&self) -> u64;
+
+    /// Figures of the disk that holds the session.
+    fn disk_usage(&self) -> Result<FsStat>;
 }
 
 /// A reading connection; each call sees one snapshot.
@@ -170,6 +173,9 @@ pub trait WriteTxn: ReadTxn {
 
     /// Lets `base` show through the delta directory `ino`.
     fn put_redirect(&mut self, ino: Ino, base: &BasePath) -> Result<()>;
+
+    /// Lets the base directory at its own place show through the delta directory `ino` again.
+    fn remove_redirect(&mut self, ino: Ino) -> Result<()>;
 
     /// Notes that one more name of a base file with several names is hidden since `now`.
     fn hide_link(&mut self, base: FileId, now: Time) -> Result<()>;

@@ -1,1 +1,151 @@
-//! Placeholder.
+//! The NFSv3 and MOUNT procedures: decode, one call of [`Vfs`], encode.
+//!
+//! One file per family of procedures. The filesystem decides everything that is about files
+//! (names, permissions, what exists); what is decided here is what only the protocol knows:
+//! handles, reply sizes, transfer limits, status codes.
+//!
+//! This module knows nothing of sockets, RPC headers or where files come from.
+
+mod attr;
+mod create;
+mod fsinfo;
+mod getattr_setattr;
+mod handle;
+mod lookup;
+mod mount;
+mod read_write;
+mod readdir;
+mod remove_rename;
+mod status;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::vfs::{Attr, Caller, FsError, Locator, Outcome, Vfs, Wcc};
+use crate::wire::nfs3::results::Reply;
+use crate::wire::nfs3::{PostOpAttr, Procedure, WccData};
+use crate::wire::xdr::{Decode, Encode, Encoder, XdrError};
+
+pub use handle::HandleCodec;
+pub use mount::{MAX_REMEMBERED_MOUNTS, Mount};
+pub use status::{to_mount_status, to_status};
+
+/// Why a call has no result; both are answers of RPC (RFC 5531 §9, `accept_stat`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The arguments cannot be decoded (`GARBAGE_ARGS`).
+    #[error("arguments cannot be decoded: {0}")]
+    GarbageArgs(#[from] XdrError),
+    /// There is no such procedure (`PROC_UNAVAIL`).
+    #[error("no such procedure")]
+    ProcedureUnavailable,
+}
+
+/// What a handler gives: a reply, or an error from before the filesystem was asked, of which no
+/// attributes are known.
+type Answer<T, F> = Result<Reply<T, F>, FsError>;
+
+/// The NFS program, version 3.
+#[derive(Debug)]
+pub struct Nfs<V> {
+    vfs: Arc<V>,
+    handles: HandleCodec,
+}
+
+impl<V: Vfs> Nfs<V> {
+    /// Serves `vfs` with handles of `handles`.
+    pub fn new(vfs: Arc<V>, handles: HandleCodec) -> Self {
+        Self { vfs, handles }
+    }
+
+    /// Runs the procedure with this number on its encoded arguments; the reply is encoded too.
+    pub async fn call(
+        &self,
+        caller: &Caller,
+        procedure: u32,
+        args: Bytes,
+    ) -> Result<Encoder, CallError> {
+        let procedure = Procedure::from_number(procedure).ok_or(CallError::ProcedureUnavailable)?;
+        Ok(match procedure {
+            Procedure::Null => encode(&<()>::decode_all(args)?),
+            Procedure::Getattr => answer(self.getattr(caller, decode(args)?).await),
+            Procedure::Setattr => answer(self.setattr(caller, decode(args)?).await),
+            Procedure::Lookup => answer(self.lookup(caller, decode(args)?).await),
+            Procedure::Access => answer(self.access(caller, decode(args)?).await),
+            Procedure::Readlink => answer(self.readlink(caller, decode(args)?).await),
+            Procedure::Read => answer(self.read(caller, decode(args)?).await),
+            Procedure::Write => answer(self.write(caller, decode(args)?).await),
+            Procedure::Create => answer(self.create(caller, decode(args)?).await),
+            Procedure::Mkdir => answer(self.mkdir(caller, decode(args)?).await),
+            Procedure::Symlink => answer(self.symlink(caller, decode(args)?).await),
+            Procedure::Mknod => answer(self.mknod(caller, decode(args)?).await),
+            Procedure::Remove => answer(self.remove(caller, decode(args)?).await),
+            Procedure::Rmdir => answer(self.rmdir(caller, decode(args)?).await),
+            Procedure::Rename => answer(self.rename(caller, decode(args)?).await),
+            Procedure::Link => answer(self.link(caller, decode(args)?).await),
+            Procedure::Readdir => answer(self.readdir(caller, decode(args)?).await),
+            Procedure::Readdirplus => answer(self.readdirplus(caller, decode(args)?).await),
+            Procedure::Fsstat => answer(self.fsstat(caller, decode(args)?).await),
+            Procedure::Fsinfo => answer(self.fsinfo(caller, decode(args)?).await),
+            Procedure::Pathconf => answer(self.pathconf(caller, decode(args)?).await),
+            Procedure::Commit => answer(self.commit(caller, decode(args)?).await),
+        })
+    }
+
+    /// Refuses a change that makes no sense before anything is tried, with the attributes of the
+    /// object that it was about.
+    async fn refuse<T>(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        error: FsError,
+    ) -> Answer<T, WccData> {
+        let attr = self.vfs.getattr(caller, object).await.ok();
+        Ok(Reply::Fail(to_status(error), attr::wcc(Wcc::unchanged(attr))))
+    }
+}
+
+fn decode<T: Decode>(args: Bytes) -> Result<T, CallError> {
+    Ok(T::decode_all(args)?)
+}
+
+fn encode<T: Encode>(value: &T) -> Encoder {
+    let mut encoder = Encoder::new();
+    value.encode(&mut encoder);
+    encoder
+}
+
+fn answer<T: Encode, F: Encode + Default>(answer: Answer<T, F>) -> Encoder {
+    encode(&answer.unwrap_or_else(|error| Reply::Fail(to_status(error), F::default())))
+}
+
+/// Turns what the filesystem gave into a reply: `context` encodes the attributes, which `value`
+/// puts into the success.
+fn reply<T, C, R, F>(
+    outcome: Outcome<T, C>,
+    context: impl FnOnce(C) -> F,
+    value: impl FnOnce(T, F) -> R,
+) -> Reply<R, F> {
+    let context = context(outcome.context);
+    match outcome.result {
+        Ok(given) => Reply::Ok(value(given, context)),
+        Err(error) => Reply::Fail(to_status(error), context),
+    }
+}
+
+/// [`reply`] where the context is an object's attributes.
+fn reply_post_op<T, R>(
+    outcome: Outcome<T, Option<Attr>>,
+    value: impl FnOnce(T, PostOpAttr) -> R,
+) -> Reply<R, PostOpAttr> {
+    reply(outcome, attr::post_op, value)
+}
+
+/// [`reply`] where the context is the attributes around a change.
+fn reply_wcc<T, R>(
+    outcome: Outcome<T, Wcc>,
+    value: impl FnOnce(T, WccData) -> R,
+) -> Reply<R, WccData> {
+    reply(outcome, attr::wcc, value)
+}

@@ -1,1 +1,101 @@
-//! Placeholder.
+//! The merged tree: the base below, the delta above, one filesystem for the caller.
+//!
+//! The merge rules are plain synchronous functions over a transaction and the base, grouped by
+//! what they do, in overlayfs's words: `resolve` and `lookup` find objects, `attr` and `access`
+//! describe and guard them, `read` and `readdir` show them, `copy_up` brings them into the
+//! delta, and `write`, `setattr`, `create`, `link`, `remove`, `rename` change them.
+//! `service` ships these functions to the worker and so implements [`Vfs`](crate::vfs::Vfs).
+//!
+//! Nothing here knows SQL, the wire or sockets.
+//!
+//! The rules, in short (docs/SEMANTICS.md has them in full):
+//! - A delta entry wins over a base entry of the same name.
+//! - A whiteout hides the base object at exactly its merged path; a live entry never has one.
+//! - A delta directory shows the base directory at its own place, or the one of its redirect.
+//! - An object copied up keeps its number and its handle: its origin says what they were.
+
+mod access;
+mod atime;
+mod attr;
+mod cache;
+mod copy_up;
+mod create;
+mod edit;
+mod error;
+mod link;
+mod lookup;
+mod node;
+mod read;
+mod readdir;
+mod remove;
+mod rename;
+mod resolve;
+mod service;
+mod setattr;
+mod trail;
+mod write;
+
+use std::sync::Arc;
+
+use crate::base::Base;
+use crate::delta::Store;
+use crate::vfs::Time;
+use crate::worker::Worker;
+
+use atime::Atimes;
+use cache::Caches;
+
+/// Where the time comes from.
+pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
+
+/// What an overlay is made of.
+pub struct OverlayParts {
+    /// The upper layer: the session's figures that no transaction holds.
+    pub store: Arc<dyn Store>,
+    /// Runs transactions on it.
+    pub worker: Arc<Worker>,
+    /// The lower layer.
+    pub base: Arc<dyn Base>,
+    /// The clock that stamps changes.
+    pub clock: Clock,
+    /// Identifies the export in attributes (`fsid`).
+    pub fsid: u64,
+    /// Keys the cookies of listings, so that nobody can choose names whose cookies collide.
+    pub cookie_key: u64,
+    /// Refuse every change.
+    pub read_only: bool,
+}
+
+/// A copy-on-write tree of a base and a session.
+pub struct Overlay {
+    store: Arc<dyn Store>,
+    worker: Arc<Worker>,
+    core: Arc<Core>,
+}
+
+/// What the merge rules need besides a transaction.
+struct Core {
+    base: Arc<dyn Base>,
+    clock: Clock,
+    fsid: u64,
+    cookie_key: u64,
+    read_only: bool,
+    caches: Caches,
+    atimes: Atimes,
+}
+
+impl Overlay {
+    /// Joins the layers.
+    pub fn new(parts: OverlayParts) -> Self {
+        let core = Core {
+            base: parts.base,
+            clock: parts.clock,
+            fsid: parts.fsid,
+            cookie_key: parts.cookie_key,
+            read_only: parts.read_only,
+            caches: Caches::new(),
+            atimes: Atimes::default(),
+        };
+        Self { store: parts.store, worker: parts.worker, core: Arc::new(core) }
+    }
+}

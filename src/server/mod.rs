@@ -1,1 +1,194 @@
-//! Placeholder.
+//! The server at the door: sockets, limits, and the way of a record to its program and back.
+//!
+//! The only place, with `worker`, that knows tokio. It knows RPC and programs, but neither
+//! files nor sessions.
+//!
+//! - [`Listeners`]: bound sockets, before anything is served from them
+//! - [`Server`]: accepts connections until it is told to stop
+//! - [`Program`]: what is served: [`Nfs`](crate::nfs::Nfs), [`Mount`](crate::nfs::Mount), or the
+//!   port mapper
+//! - [`limits`]: every limit with its unit
+//! - [`rpcbind`]: how clients find the port
+
+mod budget;
+mod connection;
+mod dispatch;
+pub mod limits;
+mod listeners;
+mod portmapper;
+mod program;
+mod reply_cache;
+mod rpc_client;
+pub mod rpcbind;
+mod stand_in;
+
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lru::LruCache;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use budget::Budget;
+use dispatch::Dispatcher;
+use limits::{Limits, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, WARNED_CLIENTS};
+
+pub use listeners::{BindError, Listeners};
+pub use portmapper::{Portmapper, Service};
+pub use program::{CallFuture, Program};
+pub use reply_cache::{Entered, Key, Reply, ReplyCache, Slot, Waiting};
+
+/// How long accepting pauses after it failed (for want of file descriptors, mostly).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Ports below this can only be used by the superuser.
+const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
+
+/// How a [`Server`] is set up.
+#[derive(Debug, Clone, Default)]
+pub struct ServerOptions {
+    /// Clients may use any source port (exports(5) `insecure`). Without it, calls from
+    /// unprivileged ports are refused on Linux; elsewhere clients do not use privileged ones.
+    pub insecure: bool,
+    /// What clients can take at most.
+    pub limits: Limits,
+}
+
+/// Serves RPC programs on TCP.
+pub struct Server {
+    listeners: Listeners,
+    shared: Arc<Shared>,
+}
+
+/// What all connections share.
+struct Shared {
+    dispatcher: Dispatcher,
+    budget: Budget,
+    limits: Limits,
+    insecure: bool,
+    warned: Mutex<LruCache<IpAddr, ()>>,
+}
+
+/// Turns true when the server stops.
+#[derive(Clone)]
+struct StopSignal(watch::Receiver<bool>);
+
+impl StopSignal {
+    /// Returns when the server stops (or is gone).
+    async fn wait(mut self) {
+        let _gone = self.0.wait_for(|stopped| *stopped).await;
+    }
+}
+
+impl Server {
+    /// Sets up a server of `programs` at the sockets of `listeners`.
+    pub fn new(
+        listeners: Listeners,
+        programs: Vec<Arc<dyn Program>>,
+        options: ServerOptions,
+    ) -> Self {
+        let limits = options.limits;
+        let shared = Shared {
+            dispatcher: Dispatcher::new(programs, ReplyCache::new(&limits)),
+            budget: Budget::new(limits.requests, MAX_REQUEST_BYTES, MAX_REPLY_BYTES),
+            limits,
+            insecure: options.insecure,
+            warned: Mutex::new(LruCache::new(
+                NonZeroUsize::new(WARNED_CLIENTS).unwrap_or(NonZeroUsize::MIN),
+            )),
+        };
+        Self { listeners, shared: Arc::new(shared) }
+    }
+
+    /// Serves until `stop` is ready; then accepts and reads nothing more, and returns when all
+    /// requests are answered, or after [`Limits::drain_timeout`].
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let (sender, receiver) = watch::channel(false);
+        let stopped = StopSignal(receiver);
+        let places = Arc::new(Semaphore::new(self.shared.limits.connections));
+        let mut accepting = Vec::new();
+        for listener in self.listeners.into_sockets() {
+            let (shared, stopped) = (Arc::clone(&self.shared), stopped.clone());
+            accepting.push(tokio::spawn(accept(listener, shared, Arc::clone(&places), stopped)));
+        }
+        stop.await;
+        sender.send_replace(true);
+        for task in accepting {
+            // Joined, so that the sockets are closed; it ends at once.
+            let _ended = task.await;
+        }
+        let drained = self.shared.budget.drain();
+        if tokio::time::timeout(self.shared.limits.drain_timeout, drained).await.is_err() {
+            tracing::warn!("requests are still in flight; giving them up");
+        }
+    }
+}
+
+/// Accepts connections until the server stops.
+async fn accept(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    places: Arc<Semaphore>,
+    stop: StopSignal,
+) {
+    let accepting = async {
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    let (shared, stop) = (Arc::clone(&shared), stop.clone());
+                    tokio::spawn(serve_connection(stream, peer, shared, stop, place));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = accepting => {}
+        () = stop.clone().wait() => {}
+    }
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: Arc<Shared>,
+    stop: StopSignal,
+    _place: OwnedSemaphorePermit,
+) {
+    tracing::debug!(client = %peer, "connected");
+    let ending = connection::serve(stream, peer, shared, stop).await;
+    tracing::debug!(client = %peer, reason = %ending, "connection ended");
+}
+
+impl Shared {
+    /// Whether calls from the port of `peer` are refused.
+    fn refuses_port(&self, peer: SocketAddr) -> bool {
+        cfg!(target_os = "linux") && refuses_port(peer, self.insecure)
+    }
+
+    /// Logs, once per client, that it was refused for its port.
+    fn warn_of_port(&self, peer: SocketAddr) {
+        // A cache of what was logged stays right whatever happened while it was locked.
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.put(peer.ip(), ()).is_none() {
+            tracing::warn!(
+                client = %peer,
+                "refused: the client uses an unprivileged port (1024 or above); \
+                 serve with --insecure to allow it"
+            );
+        }
+    }
+}
+
+/// Whether calls from the port of `peer` are refused where ports mean anything (exports(5)
+/// `secure`).
+pub fn refuses_port(peer: SocketAddr, insecure: bool) -> bool {
+    !insecure && peer.port() >= FIRST_UNPRIVILEGED_PORT
+}

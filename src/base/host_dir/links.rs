@@ -24,6 +24,9 @@ const INDEXED_FILES: usize = 1 << 20;
 /// A number that a complete search did not find is not searched for again before this.
 const REPEAT_AFTER: Duration = Duration::from_secs(10);
 
+/// Says whether a path will do.
+type Wanted<'a> = &'a mut dyn FnMut(&BasePath) -> bool;
+
 /// What searches have seen.
 pub(super) struct Links(Mutex<Search>);
 
@@ -68,7 +71,7 @@ impl Search {
     /// Takes in what the directory number `at` holds; whether `id` is in it.
     fn take_in(&mut self, at: usize, entries: &[ListedEntry], id: FileId) -> bool {
         let is_new = at == self.next;
-        let is_file = |e: &&ListedEntry| matches!(e.kind, None | Some(FileKind::Regular));
+        let is_file = |e: &&ListedEntry| e.kind != Some(FileKind::Directory);
         if is_new {
             self.next += 1;
             for entry in entries {
@@ -92,35 +95,44 @@ impl Search {
 }
 
 impl HostDir {
-    /// One path of the regular file `id`, as [`Base::find_linked`].
-    pub(super) fn search(&self, id: FileId) -> Result<Option<BasePath>, BaseError> {
+    /// A path of the file `id` that is `wanted`, as [`Base::find_linked`].
+    pub(super) fn search(
+        &self,
+        id: FileId,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<BasePath>, BaseError> {
         let mut search = self.links.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = search.is_old();
         let known: BTreeSet<u32> = search.known(id).iter().map(|f| f.1).collect();
         for at in known {
             let dir = search.directories.path(at as usize);
-            if let Some(path) = self.find_in(&dir, id) {
+            if let Some(path) = self.find_in(&dir, id, wanted) {
                 return Ok(Some(path));
             }
         }
-        let found = self.search_on(&mut search, id)?;
+        let found = self.search_on(&mut search, id, wanted)?;
         if found.is_some() || !is_old {
             return Ok(found);
         }
         // The tree may have changed since its first part was read: once more, from the start.
         *search = Search::new(search.room);
-        self.search_on(&mut search, id)
+        self.search_on(&mut search, id, wanted)
     }
 
     /// Reads the directories that the index does not cover, until `id` is found.
-    fn search_on(&self, search: &mut Search, id: FileId) -> Result<Option<BasePath>, BaseError> {
+    fn search_on(
+        &self,
+        search: &mut Search,
+        id: FileId,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<BasePath>, BaseError> {
         let mut found = None;
         let mut at = search.indexed;
         while found.is_none() && at < search.directories.len() {
             let dir = search.directories.path(at);
             let entries = self.read_anew(&dir)?;
             if search.take_in(at, &entries, id) {
-                found = self.find_in(&dir, id);
+                found = self.find_in(&dir, id, wanted);
             }
             at += 1;
         }
@@ -148,14 +160,15 @@ impl HostDir {
         }
     }
 
-    /// The name of `id` in `dir`, checked by looking at it.
-    fn find_in(&self, dir: &BasePath, id: FileId) -> Option<BasePath> {
+    /// A name of `id` in `dir` that is wanted, checked by looking at it.
+    fn find_in(&self, dir: &BasePath, id: FileId, wanted: Wanted<'_>) -> Option<BasePath> {
         let listing = self.list(dir).ok()?;
         listing.entries.iter().filter(|e| e.fileid == id).find_map(|entry| {
             let path = dir.join(&entry.name);
             let Ok(Reached::Object(stat)) = self.walker.stat(&path) else { return None };
             let attr = base_attr(self.root_dev, &stat).ok()?;
-            (attr.kind == FileKind::Regular && attr.fileid == id).then_some(path)
+            let found = attr.kind != FileKind::Directory && attr.fileid == id;
+            (found && wanted(&path)).then_some(path)
         })
     }
 }

@@ -179,8 +179,12 @@ impl Base for HostDir {
         self.find_data(path, id, offset)
     }
 
-    fn find_linked(&self, id: FileId) -> Result<Option<BasePath>, BaseError> {
-        self.search(id)
+    fn find_linked(
+        &self,
+        id: FileId,
+        wanted: &mut dyn FnMut(&BasePath) -> bool,
+    ) -> Result<Option<BasePath>, BaseError> {
+        self.search(id, wanted)
     }
 }
 

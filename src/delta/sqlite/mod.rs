@@ -1,1 +1,42 @@
-//! The session as a SQLite file in the AgentFS 0.4 format: the only place with SQL.
+//! Sessions in SQLite files: all the SQL of the crate, one file per table.
+//!
+//! [`Session`] opens or creates the file and hands out connections; the rest turns the typed
+//! row operations of [`crate::delta`] into statements. docs/SCHEMA.md describes the tables and
+//! numbers the invariants that the comments here cite.
+//!
+//! Nothing here knows what rows mean together: merging is the overlay's business, and when to
+//! commit is the worker's.
+
+mod batch;
+mod chunk;
+mod config;
+mod connect;
+mod create;
+mod dentry;
+mod disk;
+mod epoch;
+mod error;
+mod host;
+mod inode;
+mod link;
+mod lock;
+mod meta;
+mod number;
+mod op;
+mod open;
+mod origin;
+mod probe;
+mod reader;
+mod redirect;
+mod schema;
+mod session;
+mod snapshot;
+mod symlink;
+mod value;
+mod whiteout;
+mod writer;
+
+pub use create::{ChunkSize, CreateOptions, RootAttr};
+pub use error::OpenError;
+pub use host::Host;
+pub use session::{OpenMode, Session};

@@ -1,0 +1,166 @@
+//! Failures as the user sees them: `error:` says what happened and to what, `hint:` what to do.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::base::BaseError;
+use crate::delta::StoreError;
+use crate::delta::sqlite::OpenError;
+use crate::server::BindError;
+use crate::server::rpcbind::RpcbindError;
+use crate::worker::WorkError;
+
+/// A failure, ready to be printed.
+#[derive(Debug)]
+pub(super) struct CliError {
+    what: String,
+    hint: Option<String>,
+}
+
+impl CliError {
+    /// A failure without advice.
+    pub(super) fn new(what: impl fmt::Display) -> Self {
+        Self { what: what.to_string(), hint: None }
+    }
+
+    /// A failure of the system, with all that it says.
+    pub(super) fn caused(what: impl fmt::Display, cause: &dyn std::error::Error) -> Self {
+        let mut what = what.to_string();
+        let mut cause = Some(cause);
+        while let Some(error) = cause {
+            what.push_str(": ");
+            what.push_str(&error.to_string());
+            cause = error.source();
+        }
+        Self { what, hint: None }
+    }
+
+    /// Adds advice.
+    pub(super) fn with_hint(mut self, hint: impl fmt::Display) -> Self {
+        self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// What to do about it.
+    pub(super) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// A base directory that cannot be opened.
+    pub(super) fn base(path: &Path, error: &BaseError) -> Self {
+        let path = path.display();
+        let (what, kind) = match error {
+            BaseError::Io(source) => (format!("base {path}: {source}"), Some(source.kind())),
+            BaseError::NotFound => (format!("base {path}: {error}"), Some(ErrorKind::NotFound)),
+            BaseError::Denied => {
+                (format!("base {path}: {error}"), Some(ErrorKind::PermissionDenied))
+            }
+            BaseError::WrongKind => {
+                (format!("base {path}: not a directory"), Some(ErrorKind::NotADirectory))
+            }
+            BaseError::Changed => (format!("base {path}: {error}"), None),
+        };
+        let hint = match kind {
+            Some(ErrorKind::NotFound) => "give an existing directory with --base DIR",
+            Some(ErrorKind::NotADirectory) => "the base must be a directory",
+            Some(ErrorKind::PermissionDenied) => "serve as a user who may read the directory",
+            _ => return Self::new(what),
+        };
+        Self::new(what).with_hint(hint)
+    }
+
+    /// A session that fails while it is served.
+    pub(super) fn session(path: &Path, error: &dyn std::error::Error) -> Self {
+        Self::caused(path.display(), error)
+    }
+
+    /// An address that cannot be listened at.
+    pub(super) fn bind(error: &BindError) -> Self {
+        let address = error.address;
+        let hint = match error.source.kind() {
+            ErrorKind::AddrInUse => format!(
+                "another server listens there; stop it, or choose another port: \
+                 --listen {}",
+                std::net::SocketAddr::new(address.ip(), alternative(address.port()))
+            ),
+            ErrorKind::PermissionDenied => {
+                format!("ports below 1024 need root; choose another one: --listen {}:2049", {
+                    std::net::SocketAddr::new(address.ip(), 0).ip()
+                })
+            }
+            ErrorKind::AddrNotAvailable => {
+                "this machine has no such address; 0.0.0.0 stands for all it has".to_owned()
+            }
+            _ => return Self::caused(error, &error.source),
+        };
+        Self::caused(error, &error.source).with_hint(hint)
+    }
+
+    /// Clients could not find us.
+    pub(super) fn rpcbind(error: &RpcbindError) -> Self {
+        let (what, hint) = match error {
+            RpcbindError::Bind(bind) => (
+                Self::caused(format_args!("--rpcbind: {bind}"), &bind.source),
+                match bind.source.kind() {
+                    ErrorKind::PermissionDenied => {
+                        "no rpcbind runs here, and port 111 needs root; serve as root, \
+                         or start rpcbind, or mount with port= and mountport= instead"
+                    }
+                    _ => {
+                        "another program has the port; stop it, or mount with port= and \
+                          mountport= instead of --rpcbind"
+                    }
+                },
+            ),
+            RpcbindError::Talk { source, .. } => (
+                Self::caused(format_args!("--rpcbind: {error}"), source),
+                "registering needs root, or rpcbind's socket /run/rpcbind.sock; \
+                 or mount with port= and mountport= instead",
+            ),
+            RpcbindError::Taken { .. } => (
+                Self::new(format_args!("--rpcbind: {error}")),
+                "stop that server, or mount with port= and mountport= instead of --rpcbind",
+            ),
+            RpcbindError::Refused { .. } => (
+                Self::new(format_args!("--rpcbind: {error}")),
+                "somebody else registered it; `rpcinfo` shows who, `rpcinfo -d PROGRAM 3` as \
+                 root removes it",
+            ),
+        };
+        what.with_hint(hint)
+    }
+}
+
+/// A port that is likely free where `port` isn't.
+fn alternative(port: u16) -> u16 {
+    port.checked_add(1).unwrap_or(2049)
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl From<OpenError> for CliError {
+    fn from(error: OpenError) -> Self {
+        let printed = Self::new(&error);
+        match error.hint() {
+            Some(hint) => printed.with_hint(hint),
+            None => printed,
+        }
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        Self::new(error)
+    }
+}
+
+impl From<WorkError> for CliError {
+    fn from(error: WorkError) -> Self {
+        Self::new(error)
+    }
+}

@@ -1,0 +1,35 @@
+//! `acetate init`: creates a session without serving it.
+
+use std::path::PathBuf;
+
+use super::error::CliError;
+use super::layers;
+use super::output;
+
+/// Create a session; an existing file is never overwritten.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The session file to create.
+    #[arg(value_name = "SESSION.db")]
+    session: PathBuf,
+
+    /// The directory that shows through; it is never written. Without it: an empty one.
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
+
+    /// Bytes per stored chunk of a file: a power of two [default: 65536].
+    #[arg(long, value_name = "BYTES")]
+    chunk_size: Option<u64>,
+}
+
+/// Creates the session.
+pub(super) fn run(args: &Args) -> Result<(), CliError> {
+    let session = layers::create(&args.session, args.base.as_deref(), args.chunk_size)?;
+    let base = match session.base_path() {
+        Some(base) => format!("over {}", base.display()),
+        None => "without a base".to_owned(),
+    };
+    layers::close(&session)?;
+    output::line(format_args!("created {} {base}", session.path().display()));
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! Puts the layers together: session, base, worker, overlay.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::error::CliError;
+use crate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
+use crate::delta::Store;
+use crate::delta::sqlite::{ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session};
+use crate::nfs::{HandleCodec, Mount, Nfs};
+use crate::overlay::{Overlay, OverlayParts};
+use crate::server::Program;
+use crate::vfs::Time;
+use crate::worker::{Worker, WorkerOptions};
+
+/// Threads that read the session, at least and at most.
+const READERS: std::ops::RangeInclusive<usize> = 2..=4;
+
+/// Number of the one export in file handles.
+const EXPORT: u16 = 0;
+
+/// What is asked for on the command line.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) session: &'a Path,
+    pub(super) base: Option<&'a Path>,
+    pub(super) chunk_size: Option<u64>,
+    pub(super) read_only: bool,
+    pub(super) strict: bool,
+}
+
+/// A session that is ready to be served.
+pub(super) struct Layers {
+    /// The session file.
+    pub(super) session: PathBuf,
+    /// The base directory, if there is one.
+    pub(super) base: Option<PathBuf>,
+    /// NFS and MOUNT.
+    pub(super) programs: Vec<Arc<dyn Program>>,
+    /// Runs the session; to be shut down at the end.
+    pub(super) worker: Arc<Worker>,
+}
+
+/// Opens, or creates, the session, and sets up all that serves it.
+pub(super) fn open(wanted: &Wanted<'_>) -> Result<Layers, CliError> {
+    let (session, base_path) = open_session(wanted)?;
+    let base: Arc<dyn Base> = match &base_path {
+        Some(path) => {
+            let options = HostDirOptions { hidden: hidden(&session, path) };
+            Arc::new(HostDir::open(path, options).map_err(|error| CliError::base(path, &error))?)
+        }
+        None => Arc::new(Empty),
+    };
+    let key = session.handle_key();
+    let id = session.id().to_owned();
+    let session_path = session.path().to_owned();
+    let store: Arc<dyn Store> = Arc::new(session);
+    let options = WorkerOptions { strict: wanted.strict, readers: readers() };
+    let worker = Worker::start(Arc::clone(&store), options)
+        .map_err(|error| CliError::session(&session_path, &error))?;
+    let worker = Arc::new(worker);
+    let overlay = Arc::new(Overlay::new(OverlayParts {
+        store,
+        worker: Arc::clone(&worker),
+        base,
+        clock: Arc::new(now),
+        fsid: digest(b"fsid", id.as_bytes()),
+        cookie_key: digest(b"cookies", &key),
+        read_only: wanted.read_only,
+    }));
+    let handles = HandleCodec::new(key, EXPORT);
+    let programs: Vec<Arc<dyn Program>> = vec![
+        Arc::new(Nfs::new(Arc::clone(&overlay), handles)),
+        Arc::new(Mount::new(overlay, handles)),
+    ];
+    Ok(Layers { session: session_path, base: base_path, programs, worker })
+}
+
+/// Creates a session over `base`, or without one.
+pub(super) fn create(
+    path: &Path,
+    base: Option<&Path>,
+    chunk_size: Option<u64>,
+) -> Result<Session, CliError> {
+    let host = host()?;
+    let chunk_size = chunk_size.map(ChunkSize::new).transpose()?.unwrap_or_default();
+    let base_path = base.map(real_base).transpose()?;
+    let root = base_path.as_deref().map(root_attr).transpose()?;
+    let options = CreateOptions { chunk_size, base_path, root };
+    Ok(Session::create(path, &options, &host)?)
+}
+
+/// Closes a session that was just created.
+pub(super) fn close(session: &Session) -> Result<(), CliError> {
+    let closed = session.writer().and_then(|mut writer| writer.close());
+    closed.map_err(|error| CliError::session(session.path(), &error))
+}
+
+/// The session, and its base as an absolute path.
+fn open_session(wanted: &Wanted<'_>) -> Result<(Session, Option<PathBuf>), CliError> {
+    let exists = wanted.session.symlink_metadata().is_ok();
+    if !exists && !wanted.read_only {
+        let session = create(wanted.session, wanted.base, wanted.chunk_size)?;
+        let base = session.base_path().map(Path::to_owned);
+        return Ok((session, base));
+    }
+    let given = wanted.base.map(real_base).transpose()?;
+    let mode = if wanted.read_only { OpenMode::ReadOnly } else { OpenMode::Serve };
+    let mut session = Session::open(wanted.session, mode, &host()?)?;
+    check_chunk_size(&session, wanted.chunk_size)?;
+    let recorded = session.base_path().map(Path::to_owned);
+    let Some(given) = given else {
+        let base = recorded.as_deref().map(recorded_base).transpose()?;
+        return Ok((session, base));
+    };
+    if recorded.as_deref() != Some(&given) && !wanted.read_only {
+        if let Some(recorded) = &recorded {
+            tracing::warn!(
+                session = %session.path().display(),
+                recorded = %recorded.display(),
+                given = %given.display(),
+                "the session was made over another base; it is over the given one from now on"
+            );
+        }
+        let path = session.path().to_owned();
+        session.record_base(&given).map_err(|error| CliError::session(&path, &error))?;
+    }
+    Ok((session, Some(given)))
+}
+
+fn check_chunk_size(session: &Session, wanted: Option<u64>) -> Result<(), CliError> {
+    let (path, bytes) = (session.path().display(), session.chunk_bytes());
+    match wanted {
+        Some(wanted) if wanted != bytes => {
+            let what = format!("{path}: the session has chunks of {bytes} bytes, not {wanted}");
+            Err(CliError::new(what).with_hint("leave --chunk-size out; it is for new sessions"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The absolute path, without symbolic links, of the directory `path`.
+fn real_base(path: &Path) -> Result<PathBuf, CliError> {
+    let real = fs::canonicalize(path).map_err(|error| CliError::base(path, &error.into()))?;
+    if real.is_dir() {
+        return Ok(real);
+    }
+    let error = std::io::Error::from(std::io::ErrorKind::NotADirectory);
+    Err(CliError::base(path, &error.into()))
+}
+
+/// [`real_base`] of the path that the session names.
+fn recorded_base(path: &Path) -> Result<PathBuf, CliError> {
+    real_base(path).map_err(|error| {
+        let hint = "the session names this directory; give its place now with --base DIR";
+        error.with_hint(hint)
+    })
+}
+
+/// The attributes that the export's root begins with: those of the base.
+fn root_attr(base: &Path) -> Result<RootAttr, CliError> {
+    let attr = HostDir::open(base, HostDirOptions::default())
+        .and_then(|dir| dir.stat(&BasePath::root()))
+        .map_err(|error| CliError::base(base, &error))?;
+    Ok(RootAttr {
+        mode: attr.mode,
+        uid: attr.uid,
+        gid: attr.gid,
+        atime: attr.atime,
+        mtime: attr.mtime,
+        ctime: attr.ctime,
+    })
+}
+
+/// The paths in the base that are the session's own files.
+fn hidden(session: &Session, base: &Path) -> Vec<BasePath> {
+    let inside = |file: &PathBuf| {
+        let path: &OsStr = file.strip_prefix(base).ok()?.as_os_str();
+        BasePath::from_bytes(path.as_bytes())
+    };
+    session.files().iter().filter_map(inside).collect()
+}
+
+fn host() -> Result<Host, CliError> {
+    Host::current().map_err(|error| CliError::caused("cannot get random bytes", &error))
+}
+
+fn readers() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores.clamp(*READERS.start(), *READERS.end())
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time { secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+}
+
+/// A number made of a session's secret or id, for one purpose.
+fn digest(purpose: &[u8], of: &[u8]) -> u64 {
+    use std::hash::Hasher;
+    let mut hasher = siphasher::sip::SipHasher24::new();
+    hasher.write(purpose);
+    hasher.write(of);
+    hasher.finish()
+}

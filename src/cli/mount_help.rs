@@ -1,0 +1,44 @@
+//! The commands that mount the export, ready to be copied.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The mount commands for the server at `address`, one a line.
+///
+/// Locks are the client's own (`nolock`, on macOS `locallocks`): no lock manager runs here, and
+/// all that sees the export is one machine. `hard` is the default everywhere, and right: a
+/// restart of the server is waited for instead of being an I/O error.
+pub(super) fn commands(address: SocketAddr) -> [String; 3] {
+    let port = address.port();
+    let ip = reachable(address.ip());
+    let host = host(address);
+    let proto = if ip.is_ipv4() { "tcp" } else { "proto=tcp6" };
+    let common = format!("vers=3,{proto},port={port},mountport={port}");
+    [
+        format!("  Linux   sudo mount -t nfs -o {common},nolock {host}:/ /mnt/agent"),
+        format!(
+            "  macOS   sudo mount -t nfs -o {common},locallocks,nobrowse,noresvport \
+             {host}:/ /tmp/agent"
+        ),
+        format!(
+            "  Docker  docker volume create --driver local --opt type=nfs \
+             --opt o=addr={ip},{common},nolock --opt device=:/ agent"
+        ),
+    ]
+}
+
+/// How mount commands name the host of `address`.
+pub(super) fn host(address: SocketAddr) -> String {
+    match reachable(address.ip()) {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+/// An address that this machine reaches a listening socket at.
+fn reachable(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    }
+}

@@ -1,0 +1,222 @@
+//! `acetate serve`: exports a session until it is told to stop.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tokio::runtime::{self, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::error::CliError;
+use super::layers::{self, Layers, Wanted};
+use super::mount_help;
+use super::output;
+use crate::server::limits::{Limits, MAX_CONNECTIONS};
+use crate::server::rpcbind::Registration;
+use crate::server::{Listeners, Server, ServerOptions, Service};
+use crate::wire::{mount3, nfs3, portmap};
+
+/// Where clients are waited for if nothing else is said.
+const DEFAULT_ADDRESS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 2049);
+
+/// Part of the process's file descriptors that connections may have.
+const SHARE_OF_DESCRIPTORS: u64 = 4;
+
+/// Time for tasks that were given up to end.
+const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Exit code after a second signal.
+const IMPATIENT: i32 = 1;
+
+/// Export a session over NFSv3.
+///
+/// Creates the session if there is none. Without --base, the base recorded in the session is
+/// used, or none. SIGTERM or SIGINT stops: requests are finished, everything is synced.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The session file: every change goes here.
+    #[arg(value_name = "SESSION.db")]
+    session: PathBuf,
+
+    /// The directory that shows through; it is never written.
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
+
+    /// Where to listen; may be given several times. Port 0 takes a free one.
+    #[arg(long, value_name = "ADDR:PORT", default_values_t = [DEFAULT_ADDRESS])]
+    listen: Vec<SocketAddr>,
+
+    /// Refuse every change.
+    #[arg(long)]
+    read_only: bool,
+
+    /// What a reply promises: `commit` to survive the server's death (fsync the machine's),
+    /// `strict` to survive the machine's.
+    #[arg(long, value_enum, default_value_t = Durability::Commit)]
+    durability: Durability,
+
+    /// Allow clients with source ports above 1023 (refused on Linux otherwise).
+    #[arg(long)]
+    insecure: bool,
+
+    /// Let `mount` find the port: register with rpcbind, or stand in for it on port 111.
+    #[arg(long)]
+    rpcbind: bool,
+
+    /// Bytes per stored chunk of a file in a new session: a power of two [default: 65536].
+    #[arg(long, value_name = "BYTES")]
+    chunk_size: Option<u64>,
+}
+
+/// `--durability`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Durability {
+    Commit,
+    Strict,
+}
+
+/// Serves until a signal comes.
+pub(super) fn run(args: &Args) -> Result<(), CliError> {
+    let runtime = runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("acetate-net")
+        .build()
+        .map_err(|error| CliError::caused("cannot start threads", &error))?;
+    let served = serve(&runtime, args);
+    runtime.shutdown_timeout(LEFTOVER_TIMEOUT);
+    served
+}
+
+fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
+    // The network first, so that a port that is taken leaves no session behind.
+    let listeners =
+        runtime.block_on(Listeners::bind(&args.listen)).map_err(|error| CliError::bind(&error))?;
+    let registration = match args.rpcbind {
+        true => Some(runtime.block_on(register(&listeners.addresses()))?),
+        false => None,
+    };
+    let served = serve_session(runtime, args, listeners, registration.as_ref());
+    if let Some(registration) = registration {
+        runtime.block_on(registration.end());
+    }
+    served
+}
+
+fn serve_session(
+    runtime: &Runtime,
+    args: &Args,
+    listeners: Listeners,
+    registration: Option<&Registration>,
+) -> Result<(), CliError> {
+    let layers = layers::open(&Wanted {
+        session: &args.session,
+        base: args.base.as_deref(),
+        chunk_size: args.chunk_size,
+        read_only: args.read_only,
+        strict: args.durability == Durability::Strict,
+    })?;
+    let (path, worker) = (layers.session.clone(), layers.worker.clone());
+    let served = runtime.block_on(until_signal(args, listeners, layers, registration));
+    let closed = runtime.block_on(worker.shut_down());
+    served?;
+    closed.map_err(|error| CliError::session(&path, &error))
+}
+
+async fn until_signal(
+    args: &Args,
+    listeners: Listeners,
+    layers: Layers,
+    registration: Option<&Registration>,
+) -> Result<(), CliError> {
+    let signals = Signals::new()?;
+    announce(args, &layers, &listeners.addresses(), registration);
+    let limits = Limits { connections: max_connections(), ..Limits::default() };
+    let options = ServerOptions { insecure: args.insecure, limits };
+    let server = Server::new(listeners, layers.programs, options);
+    server.run(signals.first()).await;
+    Ok(())
+}
+
+async fn register(addresses: &[SocketAddr]) -> Result<Registration, CliError> {
+    let service = |(program, version)| move |&address| Service { program, version, address };
+    let nfs = addresses.iter().map(service((nfs3::PROGRAM, nfs3::VERSION)));
+    let mount = addresses.iter().map(service((mount3::PROGRAM, mount3::VERSION)));
+    let services: Vec<Service> = nfs.chain(mount).collect();
+    let registered = Registration::begin(&services, portmap::PORT).await;
+    registered.map_err(|error| CliError::rpcbind(&error))
+}
+
+/// Says what is served, and how to mount it; the last line says that clients can come.
+fn announce(
+    args: &Args,
+    layers: &Layers,
+    addresses: &[SocketAddr],
+    registration: Option<&Registration>,
+) {
+    let session = layers.session.display();
+    let changes = if args.read_only { "read-only, changes of" } else { "changes go to" };
+    match layers.base.as_deref().map(Path::display) {
+        Some(base) => {
+            output::line(format_args!("serving {base}, never written; {changes} {session}"))
+        }
+        None => output::line(format_args!("serving {session}, without a base")),
+    }
+    if let Some(first) = addresses.first() {
+        for command in mount_help::commands(*first) {
+            output::line(format_args!("{command}"));
+        }
+        if let Some(registration) = registration {
+            let how = if registration.is_stand_in() { "in rpcbind's place" } else { "by rpcbind" };
+            let ip = mount_help::host(*first);
+            output::line(format_args!("  or just mount -t nfs {ip}:/ /mnt/agent ({how})"));
+        }
+    }
+    for address in addresses {
+        output::line(format_args!("listening on {address}"));
+    }
+}
+
+/// Connections that the process has file descriptors for.
+fn max_connections() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let share = limit.map_or(u64::MAX, |limit| (limit / SHARE_OF_DESCRIPTORS).max(1));
+    usize::try_from(share).unwrap_or(usize::MAX).min(MAX_CONNECTIONS)
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, CliError> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| CliError::caused("cannot listen for signals", &error))
+        };
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Returns at the first signal; a second one ends the process at once.
+    async fn first(mut self) {
+        self.next().await;
+        output::line(format_args!("stopping; a second signal stops at once"));
+        tokio::spawn(async move {
+            self.next().await;
+            process::exit(IMPATIENT);
+        });
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

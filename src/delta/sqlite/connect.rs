@@ -1,0 +1,111 @@
+//! Opening SQLite connections, and how they are set up.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::delta::{Result, StoreError};
+
+/// How long a connection waits for another program's write lock.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// Page cache of the writing connection, in KiB.
+const WRITER_CACHE_KIB: u32 = 16 << 10;
+
+/// Page cache of each reading connection, in KiB.
+const READER_CACHE_KIB: u32 = 4 << 10;
+
+/// Prepared statements that a connection keeps: more than there are in the row modules.
+const STATEMENTS: usize = 96;
+
+/// What a connection may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Change everything.
+    Writer,
+    /// Read, in a session that is being written. The connection could write: whichever closes
+    /// last clears the log away, which a read-only one cannot.
+    Reader,
+    /// Read a file that must not change.
+    ReadOnly,
+    /// Read a file that must not change and whose log is absent or of no interest, without
+    /// locks, and without the log and shared-memory files that reading needs otherwise.
+    Immutable,
+}
+
+/// Opens a connection to an existing file, set up but for what changes the file.
+pub(super) fn open(path: &Path, role: Role) -> Result<Connection> {
+    let access = match role {
+        Role::Writer | Role::Reader => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        Role::ReadOnly | Role::Immutable => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    };
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = if role == Role::Immutable {
+        Connection::open_with_flags(immutable_uri(path), flags | OpenFlags::SQLITE_OPEN_URI)?
+    } else {
+        Connection::open_with_flags(path, flags)?
+    };
+    conn.busy_timeout(BUSY_WAIT)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    // What a session file says must not run code: it may come from anywhere.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    let cache_kib = if role == Role::Writer { WRITER_CACHE_KIB } else { READER_CACHE_KIB };
+    conn.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
+    conn.pragma_update(None, "foreign_keys", false)?;
+    conn.pragma_update(None, "mmap_size", 0)?;
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    if role == Role::Reader {
+        conn.pragma_update(None, "query_only", true)?;
+    }
+    Ok(conn)
+}
+
+/// Sets a writing connection up to write: in WAL mode, and with the log in our own hands.
+pub(super) fn prepare_to_write(conn: &Connection) -> Result<()> {
+    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        return Err(StoreError::Io(format!("no write-ahead log here (journal mode {mode})")));
+    }
+    // macOS: fsync alone leaves data in the drive's cache; ignored elsewhere.
+    conn.pragma_update(None, "fullfsync", true)?;
+    conn.pragma_update(None, "checkpoint_fullfsync", true)?;
+    conn.pragma_update(None, "secure_delete", false)?;
+    // SQLite's own checkpoints hide their errors, and a failed sync must not be missed (see
+    // writer.rs). A log that starts over is cut, so that its length says what it holds.
+    conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    conn.pragma_update(None, "journal_size_limit", 0)?;
+    set_full(conn, true)
+}
+
+/// Chooses whether a commit syncs the log (FULL) or not (NORMAL); outside a transaction.
+pub(super) fn set_full(conn: &Connection, full: bool) -> Result<()> {
+    let level = if full { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
+    Ok(conn.execute_batch(level)?)
+}
+
+/// `path` with `suffix` at its end: how SQLite names the files beside a database.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// `path` as a URI for SQLite, which reads the percent-encoding back.
+fn immutable_uri(path: &Path) -> String {
+    use std::fmt::Write;
+    let mut uri = String::from("file:");
+    for &byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri + "?immutable=1"
+}

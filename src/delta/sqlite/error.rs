@@ -1,0 +1,194 @@
+//! Why a session cannot be created or opened, and what SQLite's codes mean to the store.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+
+use crate::delta::StoreError;
+
+/// A session that cannot be created or opened; the file is untouched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no such file.
+    #[error("{}: no such session", .path.display())]
+    Missing {
+        /// The session file.
+        path: PathBuf,
+    },
+    /// A session is created where a file is.
+    #[error("{}: file exists", .path.display())]
+    Exists {
+        /// The existing file.
+        path: PathBuf,
+    },
+    /// A directory, device or the like.
+    #[error("{}: not a regular file", .path.display())]
+    NotFile {
+        /// What was given as the session file.
+        path: PathBuf,
+    },
+    /// The header is not SQLite's.
+    #[error("{}: not a SQLite database", .path.display())]
+    NotSqlite {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The header is that of an encrypted database.
+    #[error("{}: the database is encrypted", .path.display())]
+    Encrypted {
+        /// The session file.
+        path: PathBuf,
+    },
+    /// A SQLite database without the tables of a session.
+    #[error("{}: a SQLite database, but not a session (no table {tables})", .path.display())]
+    NotSession {
+        /// The file.
+        path: PathBuf,
+        /// The missing tables, comma-separated.
+        tables: String,
+    },
+    /// An empty database whose write-ahead log is gone.
+    #[error("{}: the session is empty, and its log {} is missing", .path.display(), .log.display())]
+    LostLog {
+        /// The session file.
+        path: PathBuf,
+        /// The log that should lie beside it.
+        log: PathBuf,
+    },
+    /// A session is created where a log without its database lies.
+    #[error("{}: lies beside no session file, and may hold data", .log.display())]
+    LeftoverLog {
+        /// The log.
+        log: PathBuf,
+    },
+    /// A version of the specification before 0.4.
+    #[error("{}: a session of version {version} of the specification", .path.display())]
+    OldSpec {
+        /// The session file.
+        path: PathBuf,
+        /// The version, detected by columns.
+        version: &'static str,
+    },
+    /// A format of a later acetate.
+    #[error("{}: session format {found} is newer than {known}", .path.display())]
+    Newer {
+        /// The session file.
+        path: PathBuf,
+        /// `acetate_meta.format_version`.
+        found: i64,
+        /// The newest that this program knows.
+        known: i64,
+    },
+    /// A database that is synchronised with a cloud service.
+    #[error("{}: the database is synced with a cloud service ({})", .path.display(), .info.display())]
+    CloudSynced {
+        /// The session file.
+        path: PathBuf,
+        /// The service's file beside it.
+        info: PathBuf,
+    },
+    /// Another server has it.
+    #[error("{}: in use by another server{}", .path.display(), by(*.holder))]
+    InUse {
+        /// The session file.
+        path: PathBuf,
+        /// The server's process id, where it is known.
+        holder: Option<u32>,
+    },
+    /// A chunk size that cannot be.
+    #[error("chunk size {bytes}: must be a power of two from {} to {} bytes", .least, .most)]
+    ChunkSize {
+        /// What was asked for, in bytes.
+        bytes: u64,
+        /// The least, in bytes.
+        least: u64,
+        /// The most, in bytes.
+        most: u64,
+    },
+    /// SQLite cannot read or write it.
+    #[error("{}: {source}", .path.display())]
+    Store {
+        /// The session file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: StoreError,
+    },
+    /// The system cannot read or write it.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn by(holder: Option<u32>) -> String {
+    holder.map(|pid| format!(" (process {pid})")).unwrap_or_default()
+}
+
+impl OpenError {
+    /// What to do about it, for the `hint:` line.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Missing { .. } => "create it with `acetate init`, or check the path",
+            Self::Exists { .. } => "choose another path; existing files are never overwritten",
+            Self::NotFile { .. } => "give the path of a session file",
+            Self::NotSqlite { .. } => {
+                "give the path of a session file; encrypted databases cannot be opened"
+            }
+            Self::Encrypted { .. } => "decrypt it with the program that made it first",
+            Self::NotSession { .. } => "give the path of a session file, or a path without a file",
+            Self::LostLog { .. } => {
+                "copy the -wal file here from where the session came from; it holds the data"
+            }
+            Self::LeftoverLog { .. } => {
+                "bring its session file back, or move the log away, or choose another path"
+            }
+            Self::OldSpec { .. } => "migrate it to version 0.4 first; keep a copy",
+            Self::Newer { .. } => "open it with a newer acetate",
+            Self::CloudSynced { .. } => "export it to a plain database file first",
+            Self::InUse { .. } => "stop that server first, or serve another session",
+            Self::ChunkSize { .. } => "65536 suits most sessions",
+            Self::Store { source: StoreError::Busy(_), .. } => {
+                "another program has the session open; stop it first"
+            }
+            Self::Store { source: StoreError::Corrupt(_), .. } => {
+                "make a copy; `sqlite3 FILE .recover` may save what is there"
+            }
+            Self::Store { .. } | Self::Io { .. } => return None,
+        })
+    }
+
+    pub(super) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+
+    pub(super) fn store(path: &Path, source: impl Into<StoreError>) -> Self {
+        Self::Store { path: path.to_owned(), source: source.into() }
+    }
+}
+
+/// Extended codes of SQLITE_IOERR that mean a full disk rather than a broken one: its rename
+/// and shared-memory size calls fail first where no block is left.
+const IOERR_SHMSIZE: i32 = 10 | (19 << 8);
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        let text = error.to_string();
+        let Some(code) = error.sqlite_error() else {
+            // Conversions of our own columns: rows that we did not write.
+            return Self::Corrupt(text);
+        };
+        match code.code {
+            ErrorCode::DiskFull => Self::Full(text),
+            ErrorCode::SystemIoFailure if code.extended_code == IOERR_SHMSIZE => Self::Full(text),
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy(text),
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Self::Corrupt(text),
+            ErrorCode::ReadOnly => Self::ReadOnly(text),
+            _ => Self::Io(text),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The lock that keeps a second server away.
+//!
+//! SQLite's own locks let many programs share the file, which is what its readers want; a second
+//! *server* would keep caches of its own and answer wrongly. So a server holds `SESSION.db-lock`
+//! by flock, and writes its process id into it for whoever is refused.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::connect::beside;
+use super::error::OpenError;
+
+/// Ends the lock file's name.
+pub(super) const SUFFIX: &str = "-lock";
+
+/// Times that the lock file may vanish under our hands before we give up.
+const ATTEMPTS: u32 = 8;
+
+/// The lock on a session; dropping it lets go and removes the file.
+pub(super) struct SessionLock {
+    path: PathBuf,
+    _file: File,
+    exclusive: bool,
+}
+
+impl SessionLock {
+    /// Takes the lock: `exclusive` to write, else shared with other read-only servers.
+    pub(super) fn take(session: &Path, exclusive: bool) -> Result<Self, OpenError> {
+        let path = beside(session, SUFFIX);
+        for _ in 0..ATTEMPTS {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            let mut file = options.open(&path).map_err(|e| OpenError::io(&path, e))?;
+            let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
+            match taken {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let holder = read_pid(&mut file);
+                    return Err(OpenError::InUse { path: session.to_owned(), holder });
+                }
+                Err(TryLockError::Error(error)) => return Err(OpenError::io(&path, error)),
+            }
+            // Its last holder may have removed it between our open and our lock.
+            if same_file(&file, &path) {
+                if exclusive {
+                    write_pid(&mut file).map_err(|e| OpenError::io(&path, e))?;
+                }
+                return Ok(Self { path, _file: file, exclusive });
+            }
+        }
+        Err(OpenError::InUse { path: session.to_owned(), holder: None })
+    }
+}
+
+impl Drop for SessionLock {
+    fn drop(&mut self) {
+        // Still locked here; a shared lock may have other holders.
+        if self.exclusive {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn same_file(file: &File, path: &Path) -> bool {
+    let identity = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(open), Ok(named)) => identity(open) == identity(named),
+        _ => false,
+    }
+}
+
+fn write_pid(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn read_pid(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(16).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

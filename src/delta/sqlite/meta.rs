@@ -1,0 +1,56 @@
+//! `acetate_meta`: what the session remembers about itself.
+
+use rusqlite::types::{FromSql, ToSql};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::delta::Result;
+
+/// The format of our own tables that this program writes (invariant M1).
+pub(super) const FORMAT_VERSION: i64 = 1;
+
+/// [`FORMAT_VERSION`].
+pub(super) const FORMAT: &str = "format_version";
+/// 32 hexadecimal digits.
+pub(super) const SESSION_ID: &str = "session_id";
+/// 16 random bytes that file handles are signed with.
+pub(super) const HANDLE_KEY: &str = "handle_key";
+/// The boot epoch (invariant M3).
+pub(super) const EPOCH: &str = "boot_epoch";
+/// The machine's boot in which the session was last written.
+pub(super) const BOOT_ID: &str = "boot_id";
+/// 1 if everything that was ever acknowledged is synced, 0 while that is not certain.
+pub(super) const CLEAN: &str = "clean";
+/// Numbers from here on are fresh (invariant M2).
+pub(super) const NEXT_INO: &str = "next_ino";
+/// The largest `fs_dentry.id` at the last clean close: another one means that another program
+/// added entries.
+pub(super) const LAST_DENTRY: &str = "last_dentry";
+/// Counts the syncs that had nothing else to write.
+pub(super) const SYNCS: &str = "syncs";
+
+/// Reads a value.
+pub(super) fn get<T: FromSql>(conn: &Connection, key: &str) -> Result<Option<T>> {
+    let mut statement = conn.prepare_cached("SELECT value FROM acetate_meta WHERE key = ?1")?;
+    Ok(statement.query_row([key], |row| row.get(0)).optional()?)
+}
+
+/// Writes a value.
+pub(super) fn put(conn: &Connection, key: &str, value: impl ToSql) -> Result<()> {
+    let mut statement = conn.prepare_cached(
+        "INSERT INTO acetate_meta (key, value) VALUES (?1, ?2)
+         ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+    )?;
+    statement.execute(params![key, value])?;
+    Ok(())
+}
+
+/// Changes something, so that the transaction is not empty: SQLite syncs nothing for one that
+/// is, and does not count a row as changed that is replaced by an equal one.
+pub(super) fn count_sync(conn: &Connection) -> Result<()> {
+    let mut statement = conn.prepare_cached(
+        "INSERT INTO acetate_meta (key, value) VALUES (?1, 1)
+         ON CONFLICT(key) DO UPDATE SET value = value + 1",
+    )?;
+    statement.execute([SYNCS])?;
+    Ok(())
+}

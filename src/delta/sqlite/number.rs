@@ -1,0 +1,71 @@
+//! Fresh inode numbers (invariant M2).
+
+use rusqlite::Connection;
+
+use crate::base::DELTA_IDS;
+use crate::delta::{Ino, Result, StoreError};
+use crate::vfs::FileId;
+
+use super::{meta, value};
+
+/// First number that acetate gives out: below it, [`DELTA_IDS`] + n is what the export shows for
+/// an inode n of another implementation (see [`Ino::fileid`]), today's or tomorrow's.
+const FIRST: u64 = DELTA_IDS + (1 << 32);
+
+/// Numbers that are reserved ahead.
+const RESERVE: u64 = 1 << 16;
+
+/// Gives out numbers from a range that the file has recorded as used *before*: whatever becomes
+/// of the batch that takes a number, and of the machine, no later run gives it out again.
+pub(super) struct Numbers {
+    /// The next to give out.
+    next: u64,
+    /// `acetate_meta.next_ino`: a later run begins here.
+    mark: u64,
+}
+
+impl Numbers {
+    /// Begins at the mark, and above every number that another program has put into the file.
+    pub(super) fn load(conn: &Connection) -> Result<Self> {
+        let mark = meta::get::<i64>(conn, meta::NEXT_INO)?.unwrap_or(0).cast_unsigned();
+        let largest_below = |limit: u64| -> Result<u64> {
+            let mut statement =
+                conn.prepare("SELECT ifnull(max(ino), 0) FROM fs_inode WHERE ino < ?1")?;
+            Ok(statement.query_row([limit.cast_signed()], |row| value::unsigned(row, 0))?)
+        };
+        let small = largest_below(DELTA_IDS)?;
+        let large = largest_below(FileId::LIMIT)?;
+        let next = mark.max(FIRST).max(DELTA_IDS + small + 1).max(large + 1);
+        Ok(Self { next, mark })
+    }
+
+    /// The next number.
+    pub(super) fn allocate(&mut self) -> Result<Ino> {
+        if self.next >= FileId::LIMIT {
+            return Err(StoreError::Full("all inode numbers are used".to_owned()));
+        }
+        let ino = Ino(self.next);
+        self.next += 1;
+        Ok(ino)
+    }
+
+    /// The mark that the next commit has to write, if the reserved range runs out.
+    pub(super) fn due(&self) -> Option<u64> {
+        (self.next + RESERVE / 2 > self.mark).then_some(self.next + RESERVE)
+    }
+
+    /// The mark of a session that is closed: nothing stays reserved.
+    pub(super) fn last(&self) -> u64 {
+        self.next.max(FIRST)
+    }
+
+    /// Notes that the file holds this mark.
+    pub(super) fn marked(&mut self, mark: u64) {
+        self.mark = mark;
+    }
+
+    /// The number from which a new session counts.
+    pub(super) fn first() -> u64 {
+        FIRST
+    }
+}

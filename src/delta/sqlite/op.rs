@@ -1,0 +1,63 @@
+//! `acetate_op`: the audit log.
+
+use rusqlite::{Connection, params};
+
+use crate::delta::{AuditRow, Procedure, Result};
+
+use super::value::Bytes;
+
+/// The batch's last row, while a WRITE that goes on where it ended may share it.
+#[derive(Clone, Default)]
+pub(super) struct Tail(Option<(i64, AuditRow)>);
+
+impl Tail {
+    /// Writes `row`, or lengthens the last one.
+    pub(super) fn record(&mut self, conn: &Connection, row: &AuditRow) -> Result<()> {
+        if let Some((id, last)) = &mut self.0
+            && let Some(length) = joined(last, row)
+        {
+            let mut update =
+                conn.prepare_cached("UPDATE acetate_op SET length = ?2 WHERE id = ?1")?;
+            update.execute(params![*id, length.cast_signed()])?;
+            last.length = Some(length);
+            return Ok(());
+        }
+        self.0 = None;
+        let id = insert(conn, row)?;
+        self.0 = (row.procedure == Procedure::Write).then(|| (id, row.clone()));
+        Ok(())
+    }
+}
+
+/// The length of both WRITEs as one, if `row` goes on where `last` ended.
+fn joined(last: &AuditRow, row: &AuditRow) -> Option<u64> {
+    let same = row.procedure == Procedure::Write
+        && last.fileid == row.fileid
+        && (last.client, last.uid, last.gid) == (row.client, row.uid, row.gid)
+        && last.path == row.path
+        && last.path2 == row.path2;
+    let end = last.offset?.checked_add(last.length?)?;
+    (same && row.offset? == end).then(|| last.length?.checked_add(row.length?)).flatten()
+}
+
+fn insert(conn: &Connection, row: &AuditRow) -> Result<i64> {
+    let mut statement = conn.prepare_cached(
+        "INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure, path, path2,
+           fileid, offset, length)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?;
+    let id = statement.insert(params![
+        row.time.secs,
+        row.time.nanos,
+        row.client.to_string(),
+        row.uid,
+        row.gid,
+        row.procedure.as_str(),
+        Bytes(row.path.as_bytes()),
+        row.path2.as_ref().map(|path| Bytes(path.as_bytes())),
+        row.fileid.0.cast_signed(),
+        row.offset.map(u64::cast_signed),
+        row.length.map(u64::cast_signed),
+    ])?;
+    Ok(id)
+}

@@ -1,0 +1,135 @@
+//! Opening a session.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+use rusqlite::{Connection, params};
+
+use crate::delta::{Result, StoreError};
+
+use super::config::{self, Config};
+use super::connect::{self, Role};
+use super::error::OpenError;
+use super::host::Host;
+use super::lock::SessionLock;
+use super::session::{OpenMode, Session, open_read_only};
+use super::{dentry, epoch, inode, meta, probe, schema};
+
+impl Session {
+    /// Opens the session file `path`.
+    ///
+    /// [`OpenMode::Serve`] gives a file of another implementation, at version 0.4 of the
+    /// specification, the tables, columns and indexes that it lacks, in one transaction.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; the file is as it was, and no other lies beside it for it.
+    pub fn open(path: &Path, mode: OpenMode, host: &Host) -> std::result::Result<Self, OpenError> {
+        let path = &match path.canonicalize() {
+            Ok(path) => path,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(OpenError::Missing { path: path.to_owned() });
+            }
+            Err(error) => return Err(OpenError::io(path, error)),
+        };
+        if !path.is_file() {
+            return Err(OpenError::NotFile { path: path.to_owned() });
+        }
+        // The lock first: it keeps us from touching a file that a server of this process has.
+        let lock = lock(path, mode)?;
+        Self::open_locked(path, mode, lock, host)
+    }
+
+    /// Opens an existing file at its canonical path, under the lock that `mode` needs.
+    pub(super) fn open_locked(
+        path: &Path,
+        mode: OpenMode,
+        lock: Option<SessionLock>,
+        host: &Host,
+    ) -> std::result::Result<Self, OpenError> {
+        probe::check(path)?;
+        let (conn, epoch) = match mode {
+            OpenMode::Serve => prepare(path, host),
+            OpenMode::ReadOnly | OpenMode::Inspect => look(path),
+        }
+        .map_err(|error| OpenError::store(path, error))?;
+        let config = Config::load(&conn, host).map_err(|error| OpenError::store(path, error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            mode,
+            config,
+            epoch: Arc::new(AtomicU64::new(epoch)),
+            boot_id: host.boot_id.clone(),
+            first: Mutex::new(Some(conn)),
+            writing: Arc::new(AtomicBool::new(false)),
+            lock: lock.map(Arc::new),
+        })
+    }
+}
+
+fn lock(path: &Path, mode: OpenMode) -> std::result::Result<Option<SessionLock>, OpenError> {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match mode {
+        OpenMode::Serve => SessionLock::take(path, true).map(Some),
+        OpenMode::ReadOnly => match SessionLock::take(path, false) {
+            // Where no lock can be made, no server can write either.
+            Err(OpenError::Io { source, .. })
+                if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem) =>
+            {
+                Ok(None)
+            }
+            taken => taken.map(Some),
+        },
+        OpenMode::Inspect => Ok(None),
+    }
+}
+
+fn look(path: &Path) -> Result<(Connection, u64)> {
+    let conn = open_read_only(path)?;
+    let epoch = epoch::stored(&conn)?;
+    Ok((conn, epoch))
+}
+
+/// Opens the writing connection, and completes the file and settles its epoch; a session that
+/// was closed cleanly, and that nobody else changed, is not written to.
+fn prepare(path: &Path, host: &Host) -> Result<(Connection, u64)> {
+    let conn = connect::open(path, Role::Writer)?;
+    connect::prepare_to_write(&conn)?;
+    let transaction =
+        rusqlite::Transaction::new_unchecked(&conn, rusqlite::TransactionBehavior::Immediate)?;
+    if !schema::is_complete(&transaction)? {
+        schema::complete(&transaction)?;
+    }
+    if meta::get::<i64>(&transaction, meta::FORMAT)?.is_none() {
+        config::found(&transaction, host)?;
+        inode::recount(&transaction)?;
+    }
+    take_stock(&transaction)?;
+    require_root(&transaction)?;
+    let epoch = epoch::settle(&transaction, host)?;
+    // Synced, as prepare_to_write left it: the epoch is on disk before anyone hears of it.
+    transaction.commit()?;
+    Ok((conn, epoch))
+}
+
+/// Counts links anew if another program added entries since the last clean close.
+fn take_stock(conn: &Connection) -> Result<()> {
+    if !epoch::is_clean(conn)? {
+        return Ok(());
+    }
+    let last = dentry::last_id(conn)?;
+    if meta::get::<i64>(conn, meta::LAST_DENTRY)? != Some(last) {
+        inode::recount(conn)?;
+        meta::put(conn, meta::LAST_DENTRY, last)?;
+    }
+    Ok(())
+}
+
+/// Refuses a session without a root directory (specification 0.4, consistency rule 1).
+fn require_root(conn: &Connection) -> Result<()> {
+    let mut statement = conn.prepare("SELECT 1 FROM fs_inode WHERE ino = ?1")?;
+    if statement.exists(params![1])? {
+        return Ok(());
+    }
+    Err(StoreError::Corrupt("there is no root directory (fs_inode 1)".to_owned()))
+}

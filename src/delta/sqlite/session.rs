@@ -1,0 +1,159 @@
+//! [`Session`]: an open session file, which hands out connections.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+
+use crate::delta::{Reader, Result, Store, StoreError, Writer};
+use crate::vfs::FsStat;
+
+use super::config::{self, Config};
+use super::connect::{self, Role, beside};
+use super::disk;
+use super::lock::{self, SessionLock};
+use super::reader::SqliteReader;
+use super::schema;
+use super::writer::{SqliteWriter, Turn};
+
+/// What a session is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// To serve and change it: no other server may have it.
+    Serve,
+    /// To serve it as it is: the file is not changed, and only such servers may have it too.
+    ReadOnly,
+    /// To look into it, whoever else has it: the file is not changed.
+    Inspect,
+}
+
+/// An open session file.
+pub struct Session {
+    pub(super) path: PathBuf,
+    pub(super) mode: OpenMode,
+    pub(super) config: Config,
+    pub(super) epoch: Arc<AtomicU64>,
+    pub(super) boot_id: Option<String>,
+    /// The connection that opened the session, until the writer takes it: while one is open, no
+    /// reader that comes and goes clears the log away.
+    pub(super) first: Mutex<Option<Connection>>,
+    pub(super) writing: Arc<AtomicBool>,
+    pub(super) lock: Option<Arc<SessionLock>>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the handle key: it is a secret.
+        f.debug_struct("Session").field("path", &self.path).field("mode", &self.mode).finish()
+    }
+}
+
+impl Session {
+    /// The session file's absolute path, without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The session file and all that may lie beside it: what an export must not show.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let suffixes = ["", "-wal", "-shm", "-journal", lock::SUFFIX];
+        suffixes.iter().map(|suffix| beside(&self.path, suffix)).collect()
+    }
+
+    /// The session's id, 32 hexadecimal digits (invariant M1).
+    pub fn id(&self) -> &str {
+        &self.config.id
+    }
+
+    /// The secret that file handles are signed with.
+    pub fn handle_key(&self) -> [u8; 16] {
+        self.config.handle_key
+    }
+
+    /// The base directory recorded in the session (`fs_overlay_config.base_path`).
+    pub fn base_path(&self) -> Option<&Path> {
+        self.config.base_path.as_deref()
+    }
+
+    /// Chunk size, in bytes.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.config.chunk_bytes
+    }
+
+    /// What the session was opened for.
+    pub fn mode(&self) -> OpenMode {
+        self.mode
+    }
+
+    /// Records the base directory in the session; before the writer is opened.
+    ///
+    /// # Errors
+    /// The session is read-only, or its writer is open already.
+    pub fn record_base(&mut self, base: &Path) -> Result<()> {
+        if self.mode != OpenMode::Serve {
+            return Err(StoreError::ReadOnly("opened to be read".to_owned()));
+        }
+        let first = self.first.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let conn = first
+            .as_ref()
+            .ok_or_else(|| StoreError::Busy("the session's writer is open".to_owned()))?;
+        let transaction = conn.unchecked_transaction()?;
+        config::put_base_path(&transaction, base)?;
+        transaction.commit()?;
+        self.config.base_path = Some(base.to_owned());
+        Ok(())
+    }
+}
+
+impl Store for Session {
+    fn writer(&self) -> Result<Box<dyn Writer>> {
+        let turn = Turn::take(&self.writing)?;
+        let waiting = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let conn = match (self.mode, waiting) {
+            (OpenMode::Serve, Some(conn)) => conn,
+            (OpenMode::Serve, None) => {
+                let conn = connect::open(&self.path, Role::Writer)?;
+                connect::prepare_to_write(&conn)?;
+                conn
+            }
+            (OpenMode::ReadOnly | OpenMode::Inspect, _) => open_read_only(&self.path)?,
+        };
+        Ok(Box::new(SqliteWriter::new(self, conn, turn)?))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>> {
+        let conn = match self.mode {
+            OpenMode::Serve => connect::open(&self.path, Role::Reader)?,
+            OpenMode::ReadOnly | OpenMode::Inspect => open_read_only(&self.path)?,
+        };
+        let chunk_bytes = self.config.chunk_bytes;
+        Ok(Box::new(SqliteReader { conn, chunk_bytes, _lock: self.lock.clone() }))
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    fn disk_usage(&self) -> Result<FsStat> {
+        disk::usage(&self.path)
+    }
+}
+
+/// Opens a connection that changes nothing in the file, with stand-ins for what it lacks.
+pub(super) fn open_read_only(path: &Path) -> Result<Connection> {
+    let opened = connect::open(path, Role::ReadOnly);
+    let opened = opened.and_then(|conn| schema::stand_in(&conn).map(|()| conn));
+    match opened {
+        // No place for the shared-memory file, as on a read-only medium; where there is no log
+        // either, nobody can be writing.
+        Err(StoreError::Io(_) | StoreError::ReadOnly(_))
+            if super::probe::byte_len(&beside(path, "-wal")) == 0 =>
+        {
+            let conn = connect::open(path, Role::Immutable)?;
+            schema::stand_in(&conn)?;
+            Ok(conn)
+        }
+        opened => opened,
+    }
+}

@@ -1,0 +1,319 @@
+//! The writing connection, and why its promises hold.
+//!
+//! *A commit that returned survives the death of the process*: its frames are in the log, which
+//! is the system's to keep. With `synchronous = NORMAL` a commit syncs nothing.
+//!
+//! *A durable commit that returned survives a power loss, with everything before it*: with FULL
+//! the commit syncs the log, the whole file, so all frames before its own. Frames that are in
+//! the log no longer were checkpointed: a checkpoint syncs the log before it copies and the
+//! database after it, and the log starts over only when all of it was copied. So every earlier
+//! commit is in the synced log or in the synced database.
+//!
+//! *A failed sync is not missed*: the system reports it once, and then takes the pages for
+//! clean. SQLite's automatic checkpoints swallow errors, so they are off; we checkpoint
+//! ourselves, and a failure fails the next durable commit.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rusqlite::Connection;
+
+use crate::delta::{Result, StoreError, WriteTxn, Writer};
+
+use super::batch::Batch;
+use super::connect::{self, beside};
+use super::lock::SessionLock;
+use super::number::Numbers;
+use super::op::Tail;
+use super::probe::byte_len;
+use super::session::{OpenMode, Session};
+use super::{dentry, epoch, meta};
+
+/// Length of the log at which it is copied into the database, in bytes.
+const CHECKPOINT_BYTES: u64 = 32 << 20;
+
+/// How much longer the log gets before the next try, where readers kept it from starting over,
+/// in bytes.
+const RETRY_BYTES: u64 = 8 << 20;
+
+/// Length at which the writer waits for those readers, in bytes.
+const PATIENCE_BYTES: u64 = 256 << 20;
+
+/// The right to be the session's one writer.
+pub(super) struct Turn(Arc<AtomicBool>);
+
+impl Turn {
+    /// Takes the turn, if nobody has it.
+    pub(super) fn take(writing: &Arc<AtomicBool>) -> Result<Self> {
+        if writing.swap(true, Ordering::AcqRel) {
+            return Err(StoreError::Busy("its writer is open already".to_owned()));
+        }
+        Ok(Self(Arc::clone(writing)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// The writing connection.
+pub(super) struct SqliteWriter {
+    batch: Batch,
+    epoch: Arc<AtomicU64>,
+    boot_id: Option<String>,
+    read_only: bool,
+    /// `acetate_meta.clean`.
+    clean: bool,
+    /// Whether commits sync now (FULL).
+    full: bool,
+    /// Whether the open batch is to be synced.
+    durable: bool,
+    /// Whether commits may be in the log that were not synced.
+    unsynced: bool,
+    /// A checkpoint that failed, and maybe lost what was not synced.
+    lost: Option<StoreError>,
+    log: PathBuf,
+    /// Length of the log at which the next checkpoint is due, in bytes.
+    checkpoint_at: u64,
+    _turn: Turn,
+    _lock: Option<Arc<SessionLock>>,
+}
+
+impl SqliteWriter {
+    pub(super) fn new(session: &Session, conn: Connection, turn: Turn) -> Result<Self> {
+        let clean = epoch::is_clean(&conn)?;
+        Ok(Self {
+            epoch: Arc::clone(&session.epoch),
+            boot_id: session.boot_id.clone(),
+            read_only: session.mode != OpenMode::Serve,
+            clean,
+            full: true,
+            durable: true,
+            // An earlier process may have died with commits in the log that nobody synced.
+            unsynced: !clean,
+            lost: None,
+            log: beside(&session.path, "-wal"),
+            checkpoint_at: CHECKPOINT_BYTES,
+            batch: Batch {
+                chunk_bytes: session.config.chunk_bytes,
+                numbers: Numbers::load(&conn)?,
+                conn,
+                tail: Tail::default(),
+                tail_before: Tail::default(),
+                failure: None,
+            },
+            _turn: turn,
+            _lock: session.lock.clone(),
+        })
+    }
+
+    fn run(&self, sql: &str) -> Result<()> {
+        self.batch.conn.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    fn set_full(&mut self, full: bool) -> Result<()> {
+        if self.full != full {
+            connect::set_full(&self.batch.conn, full)?;
+            self.full = full;
+        }
+        Ok(())
+    }
+
+    /// Runs `work` in a synced transaction of its own.
+    fn in_synced(&mut self, work: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
+        self.set_full(true)?;
+        self.run("BEGIN IMMEDIATE")?;
+        let done = work(&self.batch.conn).and_then(|()| self.run("COMMIT"));
+        if done.is_err() {
+            self.undo();
+        } else {
+            self.unsynced = false;
+        }
+        done
+    }
+
+    /// Marks the session as being written, and reserves numbers, before the first change: a
+    /// session that is only read stays as it is, to the byte.
+    fn begin_writing(&mut self) -> Result<()> {
+        let mark = self.batch.numbers.due();
+        let boot_id = self.boot_id.clone().unwrap_or_default();
+        self.in_synced(|conn| {
+            meta::put(conn, meta::CLEAN, 0)?;
+            meta::put(conn, meta::BOOT_ID, boot_id)?;
+            mark.map_or(Ok(()), |mark| meta::put(conn, meta::NEXT_INO, mark.cast_signed()))
+        })?;
+        self.clean = false;
+        if let Some(mark) = mark {
+            self.batch.numbers.marked(mark);
+        }
+        Ok(())
+    }
+
+    /// Rolls the transaction back, if SQLite has not done so itself.
+    fn undo(&mut self) {
+        if !self.batch.conn.is_autocommit() {
+            // It fails only where there is nothing left to roll back.
+            let _ = self.batch.conn.execute_batch("ROLLBACK");
+        }
+    }
+
+    /// Fails if SQLite gave the transaction up, as it does when the disk is full.
+    fn require_transaction(&mut self) -> Result<()> {
+        if !self.batch.conn.is_autocommit() {
+            return Ok(());
+        }
+        let lost = || StoreError::Io("the transaction was given up".to_owned());
+        Err(self.batch.failure.clone().unwrap_or_else(lost))
+    }
+
+    /// Copies the log into the database when it is long enough.
+    fn checkpoint_if_due(&mut self) {
+        let length = byte_len(&self.log);
+        if length < CHECKPOINT_BYTES {
+            self.checkpoint_at = CHECKPOINT_BYTES;
+            return;
+        }
+        if length < self.checkpoint_at {
+            return;
+        }
+        let patient = length >= PATIENCE_BYTES;
+        self.checkpoint(if patient { "RESTART" } else { "PASSIVE" });
+        self.checkpoint_at = length + RETRY_BYTES;
+    }
+
+    /// Copies the log into the database, as far as readers let us.
+    fn checkpoint(&mut self, how: &str) {
+        let sql = format!("PRAGMA wal_checkpoint({how})");
+        match self.batch.conn.query_row(&sql, [], |_| Ok(())).map_err(StoreError::from) {
+            Ok(()) => {}
+            // Nothing is lost: it is all still in the log.
+            Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => {}
+            Err(error) => self.lost = Some(error),
+        }
+    }
+
+    /// What a commit adds to the batch.
+    fn last_words(&mut self) -> Result<Option<u64>> {
+        let mark = self.batch.numbers.due();
+        if let Some(mark) = mark {
+            meta::put(&self.batch.conn, meta::NEXT_INO, mark.cast_signed())?;
+        }
+        if self.durable && self.unsynced {
+            meta::count_sync(&self.batch.conn)?;
+        }
+        Ok(mark)
+    }
+}
+
+impl Writer for SqliteWriter {
+    fn begin(&mut self, durable: bool) -> Result<()> {
+        if self.read_only {
+            return Err(StoreError::ReadOnly("opened to be read".to_owned()));
+        }
+        if let Some(lost) = &self.lost {
+            return Err(lost.clone());
+        }
+        self.undo();
+        if self.clean {
+            self.begin_writing()?;
+        }
+        self.set_full(durable)?;
+        self.run("BEGIN IMMEDIATE")?;
+        self.durable = durable;
+        self.batch.failure = None;
+        self.batch.tail = Tail::default();
+        Ok(())
+    }
+
+    fn savepoint(&mut self) -> Result<()> {
+        self.require_transaction()?;
+        self.batch.tail_before = self.batch.tail.clone();
+        self.run("SAVEPOINT operation")
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.require_transaction()?;
+        self.run("RELEASE operation")
+    }
+
+    fn roll_back(&mut self) -> Result<()> {
+        self.require_transaction()?;
+        self.run("ROLLBACK TO operation")?;
+        self.batch.tail = self.batch.tail_before.clone();
+        self.run("RELEASE operation")
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.require_transaction()?;
+        let mark = match self.last_words().and_then(|mark| self.run("COMMIT").map(|()| mark)) {
+            Ok(mark) => mark,
+            Err(error) => {
+                self.undo();
+                return Err(error);
+            }
+        };
+        if let Some(mark) = mark {
+            self.batch.numbers.marked(mark);
+        }
+        self.unsynced = !self.durable;
+        self.checkpoint_if_due();
+        Ok(())
+    }
+
+    fn abort(&mut self) -> Result<()> {
+        self.undo();
+        Ok(())
+    }
+
+    fn txn(&mut self) -> &mut dyn WriteTxn {
+        &mut self.batch
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        if let Some(lost) = &self.lost {
+            return Err(lost.clone());
+        }
+        if self.read_only || !self.unsynced {
+            return Ok(());
+        }
+        self.in_synced(meta::count_sync)
+    }
+
+    fn advance_epoch(&mut self) -> u64 {
+        let next = self.epoch.load(Ordering::Acquire) + 1;
+        self.undo();
+        // If the file does not take it, answers carry it all the same.
+        let stored = self.in_synced(|conn| epoch::put(conn, next));
+        if stored.is_ok() {
+            self.lost = None;
+        }
+        self.epoch.store(next, Ordering::Release);
+        next
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.undo();
+        if self.read_only {
+            return Ok(());
+        }
+        if let Some(lost) = &self.lost {
+            return Err(lost.clone());
+        }
+        if !self.clean {
+            let mark = self.batch.numbers.last();
+            self.in_synced(|conn| {
+                meta::put(conn, meta::CLEAN, 1)?;
+                meta::put(conn, meta::NEXT_INO, mark.cast_signed())?;
+                meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)
+            })?;
+            self.clean = true;
+            self.batch.numbers.marked(mark);
+        }
+        self.checkpoint("TRUNCATE");
+        self.lost.clone().map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,122 @@
+//! File handles: a [`Locator`] in at most 64 bytes that nobody else can make.
+//!
+//! | Bytes | Content |
+//! |---|---|
+//! | 1 | version of this layout |
+//! | 1 | layer: delta, base, base with several names |
+//! | 2 | export |
+//! | 8 | fileid |
+//! | 2 | components of the base path (layer base only) |
+//! | 0–40 | digest of the base path (layer base only) |
+//! | 8 | SipHash-2-4 of all the above, keyed with the session's secret |
+//!
+//! Numbers are big-endian. A handle is a pure function of the locator, the export and the key,
+//! so that it stays the same across copy-up, rename and restart.
+
+use std::fmt;
+use std::hash::Hasher;
+
+use bytes::{BufMut, BytesMut};
+use siphasher::sip::SipHasher24;
+
+use crate::vfs::{FileId, FsError, Locator, Trail};
+use crate::wire::nfs3::{FHSIZE, FileHandle};
+
+const VERSION: u8 = 1;
+
+/// Tag of [`Locator::Delta`].
+const LAYER_DELTA: u8 = 0;
+/// Tag of [`Locator::Base`].
+const LAYER_BASE: u8 = 1;
+/// Tag of [`Locator::BaseLinked`].
+const LAYER_BASE_LINKED: u8 = 2;
+
+/// Version, layer, export and fileid, in bytes.
+const HEAD_BYTES: usize = 1 + 1 + 2 + 8;
+/// The authentication code at the end, in bytes.
+const MAC_BYTES: usize = 8;
+
+const _: () = assert!(HEAD_BYTES + 2 + Trail::MAX_BYTES + MAC_BYTES <= FHSIZE);
+
+/// Turns locators into handles and back.
+#[derive(Clone, Copy)]
+pub struct HandleCodec {
+    key: [u8; 16],
+    export: u16,
+}
+
+impl HandleCodec {
+    /// Makes handles of the export with this number, authenticated with the session's `key`.
+    pub fn new(key: [u8; 16], export: u16) -> Self {
+        Self { key, export }
+    }
+
+    /// The handle of an object: equal locators have byte-identical handles.
+    pub fn encode(&self, locator: &Locator) -> FileHandle {
+        let mut bytes = BytesMut::with_capacity(FHSIZE);
+        bytes.put_u8(VERSION);
+        bytes.put_u8(match locator {
+            Locator::Delta(_) => LAYER_DELTA,
+            Locator::Base(..) => LAYER_BASE,
+            Locator::BaseLinked(_) => LAYER_BASE_LINKED,
+        });
+        bytes.put_u16(self.export);
+        bytes.put_u64(locator.fileid().0);
+        if let Locator::Base(_, trail) = locator {
+            bytes.put_u16(trail.components);
+            bytes.put_slice(trail.bytes());
+        }
+        let mac = self.mac(&bytes);
+        bytes.put_u64(mac);
+        FileHandle(bytes.freeze())
+    }
+
+    /// What a handle stands for; [`FsError::BadHandle`] if this export and key did not make it.
+    pub fn decode(&self, handle: &FileHandle) -> Result<Locator, FsError> {
+        self.parse(&handle.0).ok_or(FsError::BadHandle)
+    }
+
+    fn parse(&self, handle: &[u8]) -> Option<Locator> {
+        let (body, mac) = handle.split_last_chunk::<MAC_BYTES>()?;
+        // Comparing two integers takes the same time wherever they differ.
+        if self.mac(body) != u64::from_be_bytes(*mac) {
+            return None;
+        }
+        let (&[version, layer, export_high, export_low, ref fileid @ ..], trail) =
+            body.split_first_chunk::<HEAD_BYTES>()?;
+        if version != VERSION || u16::from_be_bytes([export_high, export_low]) != self.export {
+            return None;
+        }
+        let fileid = FileId(u64::from_be_bytes(*fileid));
+        match layer {
+            LAYER_DELTA if trail.is_empty() => Some(Locator::Delta(fileid)),
+            LAYER_BASE => Some(Locator::Base(fileid, parse_trail(trail)?)),
+            LAYER_BASE_LINKED if trail.is_empty() => Some(Locator::BaseLinked(fileid)),
+            _ => None,
+        }
+    }
+
+    fn mac(&self, body: &[u8]) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(body);
+        hasher.finish()
+    }
+}
+
+impl fmt::Debug for HandleCodec {
+    /// Keeps the key to itself.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandleCodec").field("export", &self.export).finish_non_exhaustive()
+    }
+}
+
+fn parse_trail(bytes: &[u8]) -> Option<Trail> {
+    let (components, digest) = bytes.split_first_chunk::<2>()?;
+    let components = u16::from_be_bytes(*components);
+    if digest.len() != usize::from(components).min(Trail::MAX_BYTES) {
+        return None;
+    }
+    let mut trail = Trail { components, digest: [0; Trail::MAX_BYTES] };
+    trail.digest[..digest.len()].copy_from_slice(digest);
+    Some(trail)
+}

@@ -1,0 +1,70 @@
+//! READ, WRITE, COMMIT.
+
+use super::{Answer, Nfs, reply_post_op, reply_wcc};
+use crate::vfs::{Caller, FsError, Stability, Vfs};
+use crate::wire::nfs3::{MAX_TRANSFER_BYTES, PostOpAttr, StableHow, WccData, args, results};
+
+impl<V: Vfs> Nfs<V> {
+    /// READ (RFC 1813 §3.3.6); gives at most [`MAX_TRANSFER_BYTES`].
+    pub(super) async fn read(
+        &self,
+        caller: &Caller,
+        args: args::Read,
+    ) -> Answer<results::Read, PostOpAttr> {
+        let file = self.handles.decode(&args.file)?;
+        let count = args.count.min(MAX_TRANSFER_BYTES);
+        let outcome = self.vfs.read(caller, &file, args.offset, count).await;
+        Ok(reply_post_op(outcome, |read, attributes| results::Read {
+            attributes,
+            eof: read.eof,
+            data: read.data,
+        }))
+    }
+
+    /// WRITE (RFC 1813 §3.3.7); a count that is not the data's length is `NFS3ERR_INVAL`.
+    pub(super) async fn write(
+        &self,
+        caller: &Caller,
+        args: args::Write,
+    ) -> Answer<results::Write, WccData> {
+        let file = self.handles.decode(&args.file)?;
+        if args.count as usize != args.data.len() {
+            return self.refuse(caller, &file, FsError::Invalid).await;
+        }
+        let stability = stability(args.stable);
+        let outcome = self.vfs.write(caller, &file, args.offset, args.data, stability).await;
+        Ok(reply_wcc(outcome, |written, wcc| results::Write {
+            wcc,
+            count: written.count,
+            committed: stable_how(written.committed),
+            verifier: written.verifier.0,
+        }))
+    }
+
+    /// COMMIT (RFC 1813 §3.3.21); always of the whole file, whatever the range.
+    pub(super) async fn commit(
+        &self,
+        caller: &Caller,
+        args: args::Commit,
+    ) -> Answer<results::Commit, WccData> {
+        let file = self.handles.decode(&args.file)?;
+        let outcome = self.vfs.commit(caller, &file).await;
+        Ok(reply_wcc(outcome, |verifier, wcc| results::Commit { wcc, verifier: verifier.0 }))
+    }
+}
+
+fn stability(how: StableHow) -> Stability {
+    match how {
+        StableHow::Unstable => Stability::Unstable,
+        StableHow::DataSync => Stability::DataSync,
+        StableHow::FileSync => Stability::FileSync,
+    }
+}
+
+fn stable_how(stability: Stability) -> StableHow {
+    match stability {
+        Stability::Unstable => StableHow::Unstable,
+        Stability::DataSync => StableHow::DataSync,
+        Stability::FileSync => StableHow::FileSync,
+    }
+}

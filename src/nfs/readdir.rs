@@ -1,0 +1,135 @@
+//! READDIR, READDIRPLUS: pages that respect the client's limits to the byte.
+//!
+//! The cookie verifier is always zero and never looked at: cookies stay valid while the directory
+//! changes, so that nothing can invalidate a listing.
+
+use std::sync::mpsc;
+
+use super::{Answer, HandleCodec, Nfs, attr};
+use crate::vfs::{Caller, Cookie, Entry, Locator, Vfs};
+use crate::wire::nfs3::results::{DirEntry, DirEntryPlus, DirList, Reply};
+use crate::wire::nfs3::{MAX_TRANSFER_BYTES, PostOpAttr, Status, VERFSIZE, args};
+use crate::wire::xdr::Encode;
+
+/// What is left of the limits that a client gave, in bytes.
+struct Budget {
+    /// Of the reply.
+    reply: usize,
+    /// Of the entries' numbers, names and cookies.
+    info: usize,
+}
+
+impl Budget {
+    /// Takes an entry of this size, if it fits.
+    fn take(&mut self, reply: usize, info: usize) -> bool {
+        match (self.reply.checked_sub(reply), self.info.checked_sub(info)) {
+            (Some(reply), Some(info)) => {
+                *self = Self { reply, info };
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// An entry of either procedure.
+trait Listed: Encode + Send + Sized + 'static {
+    /// Whether READDIRPLUS lists these.
+    const WITH_ATTRS: bool;
+
+    fn new(entry: &Entry, handles: &HandleCodec) -> Self;
+
+    /// Counts the entry into what is left, if it fits.
+    fn fits(&self, budget: &mut Budget) -> bool;
+}
+
+impl Listed for DirEntry {
+    const WITH_ATTRS: bool = false;
+
+    fn new(entry: &Entry, _: &HandleCodec) -> Self {
+        Self { fileid: entry.fileid.0, name: entry.name.clone(), cookie: entry.cookie.0 }
+    }
+
+    fn fits(&self, budget: &mut Budget) -> bool {
+        budget.take(self.encoded_bytes(), self.info_bytes())
+    }
+}
+
+impl Listed for DirEntryPlus {
+    const WITH_ATTRS: bool = true;
+
+    fn new(entry: &Entry, handles: &HandleCodec) -> Self {
+        Self {
+            entry: DirEntry::new(entry, handles),
+            attributes: entry.object.as_ref().map(|(_, attr)| attr::fattr(attr)),
+            handle: entry.object.as_ref().map(|(locator, _)| handles.encode(locator)),
+        }
+    }
+
+    fn fits(&self, budget: &mut Budget) -> bool {
+        budget.take(self.encoded_bytes(), self.entry.info_bytes())
+    }
+}
+
+impl<V: Vfs> Nfs<V> {
+    /// READDIR (RFC 1813 §3.3.16).
+    pub(super) async fn readdir(
+        &self,
+        caller: &Caller,
+        args: args::Readdir,
+    ) -> Answer<DirList<DirEntry>, PostOpAttr> {
+        let dir = self.handles.decode(&args.dir)?;
+        Ok(self.list(caller, &dir, args.cookie, args.count, usize::MAX).await)
+    }
+
+    /// READDIRPLUS (RFC 1813 §3.3.17).
+    pub(super) async fn readdirplus(
+        &self,
+        caller: &Caller,
+        args: args::Readdirplus,
+    ) -> Answer<DirList<DirEntryPlus>, PostOpAttr> {
+        let dir = self.handles.decode(&args.dir)?;
+        Ok(self.list(caller, &dir, args.cookie, args.maxcount, args.dircount as usize).await)
+    }
+
+    /// Lists one page: `max_bytes` limits the whole success, `max_info_bytes` the entries'
+    /// numbers, names and cookies. `NFS3ERR_TOOSMALL` where not even one entry fits.
+    async fn list<E: Listed>(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        cookie: u64,
+        max_bytes: u32,
+        max_info_bytes: usize,
+    ) -> Reply<DirList<E>, PostOpAttr> {
+        let max_bytes = max_bytes.min(MAX_TRANSFER_BYTES) as usize;
+        let frame_fits = max_bytes >= DirList::<E>::FRAME_BYTES;
+        let mut budget = Budget {
+            reply: max_bytes.saturating_sub(DirList::<E>::FRAME_BYTES),
+            info: max_info_bytes,
+        };
+        let handles = self.handles;
+        // The entries come from another thread, one by one; this only ever holds one page.
+        let (sender, taken) = mpsc::channel();
+        let take = move |entry: &Entry| {
+            let entry = E::new(entry, &handles);
+            entry.fits(&mut budget) && sender.send(entry).is_ok()
+        };
+        let outcome = self.vfs.readdir(caller, dir, Cookie(cookie), E::WITH_ATTRS, take).await;
+        let dir_attributes = attr::post_op(outcome.context);
+        let page = match outcome.result {
+            Ok(page) => page,
+            Err(error) => return Reply::Fail(super::to_status(error), dir_attributes),
+        };
+        let entries: Vec<E> = taken.try_iter().collect();
+        if !frame_fits || (entries.is_empty() && !page.eof) {
+            return Reply::Fail(Status::TooSmall, dir_attributes);
+        }
+        Reply::Ok(DirList {
+            dir_attributes,
+            cookie_verifier: [0; VERFSIZE],
+            entries,
+            eof: page.eof,
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! Attributes as the export shows them.
+
+use crate::base::BaseAttr;
+use crate::delta::InodeRow;
+use crate::vfs::{Attr, FileKind, Locator};
+
+use super::error::Result;
+use super::node::{DirPlace, Node, is_linked};
+use super::resolve::View;
+
+/// What a delta directory's size is shown as, in bytes: one block, as of a small directory on a
+/// local disk.
+const DIR_BYTES: u64 = 4096;
+
+/// The unit in which space on disk is shown, in bytes (`st_blocks`).
+const BLOCK_BYTES: u64 = 512;
+
+impl View<'_> {
+    /// The attributes of a visible object.
+    pub fn attr(&self, node: &Node) -> Result<Attr> {
+        match node {
+            Node::Delta(row) => self.delta_attr(row),
+            Node::Base { attr, .. } => self.base_attr(node, attr),
+        }
+    }
+
+    /// GETATTR.
+    pub fn attr_of(&self, object: &Locator) -> Result<Attr> {
+        self.attr(&self.node(object)?)
+    }
+
+    fn delta_attr(&self, row: &InodeRow) -> Result<Attr> {
+        let (size, used) = match row.kind {
+            FileKind::Directory => (DIR_BYTES, DIR_BYTES),
+            FileKind::Regular => {
+                let holes = row.holes.saturating_mul(self.txn.chunk_bytes());
+                let stored = row.size.saturating_sub(holes);
+                (row.size, stored.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES))
+            }
+            _ => (row.size, 0),
+        };
+        Ok(Attr {
+            kind: row.kind,
+            mode: row.mode,
+            nlink: self.delta_nlink(row)?,
+            uid: row.uid,
+            gid: row.gid,
+            size,
+            used,
+            rdev: row.rdev,
+            fsid: self.core.fsid,
+            fileid: row.fileid(),
+            atime: self.core.atimes.shown(row),
+            mtime: row.mtime,
+            ctime: row.ctime,
+        })
+    }
+
+    /// Names of a file in both layers; 2 + visible subdirectories of a directory.
+    fn delta_nlink(&self, row: &InodeRow) -> Result<u32> {
+        match (row.kind, row.subdirs) {
+            (FileKind::Directory, Some(subdirs)) => Ok(subdirs.saturating_add(2)),
+            (FileKind::Directory, None) => {
+                let place = self.place_of_inode(row.ino, row.fileid())?;
+                Ok(self.count_subdirs(&place)?.saturating_add(2))
+            }
+            _ => Ok(row.nlink.saturating_add(self.base_links_left(row)?)),
+        }
+    }
+
+    /// Names that a copied-up file still has in the base alone.
+    pub fn base_links_left(&self, row: &InodeRow) -> Result<u32> {
+        let Some(origin) = &row.origin else { return Ok(0) };
+        if !is_linked(row.kind, origin.nlink) {
+            return Ok(0);
+        }
+        let (hidden, _) = self.txn.hidden_links(origin.fileid)?;
+        Ok(origin.nlink.saturating_sub(hidden))
+    }
+
+    fn base_attr(&self, node: &Node, attr: &BaseAttr) -> Result<Attr> {
+        let (mut nlink, mut ctime) = (attr.nlink, attr.ctime);
+        if is_linked(attr.kind, attr.nlink) {
+            let (hidden, since) = self.txn.hidden_links(attr.fileid)?;
+            nlink = nlink.saturating_sub(hidden).max(1);
+            ctime = ctime.max(since.unwrap_or(ctime));
+        } else if attr.kind == FileKind::Directory && nlink < 2 {
+            // Filesystems that do not count subdirectories say 1.
+            nlink = self.count_subdirs(&*self.place(node)?)?.saturating_add(2);
+        }
+        Ok(Attr {
+            kind: attr.kind,
+            mode: attr.mode,
+            nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            size: attr.size,
+            used: attr.used,
+            rdev: attr.rdev,
+            fsid: self.core.fsid,
+            fileid: node.fileid(),
+            atime: attr.atime,
+            mtime: attr.mtime,
+            ctime,
+        })
+    }
+
+    /// Counts the visible subdirectories of a directory of which nobody keeps the count:
+    /// O(entries), unless it shows just what the base has and the base's filesystem counts.
+    pub fn count_subdirs(&self, place: &DirPlace) -> Result<u32> {
+        let changed = match place.ino {
+            Some(ino) => self.txn.has_dentries(ino)?,
+            None => false,
+        };
+        if let Some(base) = &place.base
+            && !changed
+            && self.txn.whiteouts_in(&place.merged)?.is_empty()
+            && let Some(subdirs) = self.core.base.stat(base)?.nlink.checked_sub(2)
+        {
+            return Ok(subdirs);
+        }
+        let mut count: u32 = 0;
+        self.each_entry(place, &mut |entry| {
+            if entry.kind == Some(FileKind::Directory) {
+                count = count.saturating_add(1);
+            }
+        })?;
+        Ok(count)
+    }
+}

@@ -1,0 +1,181 @@
+//! What readers remember between transactions.
+//!
+//! Two kinds of facts. *Locations* (which base path has a number) never become wrong by a change
+//! in the session, only by one in the base, and whoever uses them looks again.
+//! *Places* and *children* come from the session's rows: a writer forgets them right after the
+//! commit that changes them, and a reader adds what it found only if no commit happened since
+//! before its snapshot was taken. So no answer is older than the last answered change.
+//! The writer's own thread never uses these: it must see its batch's uncommitted rows.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use lru::LruCache;
+
+use crate::base::BasePath;
+use crate::delta::Ino;
+use crate::vfs::{FileId, Name};
+
+use super::node::DirPlace;
+use super::readdir::Snapshot;
+
+/// Entries of the dentry cache ([`Caches::child`]).
+pub(super) const MAX_CHILDREN: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// Directories whose place is remembered.
+const MAX_PLACES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// Base objects whose path is remembered, so that their handles need no walk.
+const MAX_LOCATIONS: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+/// Directories whose listing is kept between the pages of a reader.
+const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+/// Entries in all kept listings together; a single larger listing is kept alone.
+const MAX_SNAPSHOT_ENTRIES: usize = 262_144;
+
+/// What the delta says about a name; the base is asked each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DeltaChild {
+    /// An entry.
+    Entry(Ino),
+    /// A whiteout: nothing, whatever the base has.
+    WhitedOut,
+    /// Neither: what the base has shows through.
+    Through,
+}
+
+/// A moment in the order of commits, taken before a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp(u64);
+
+/// What a commit makes wrong.
+#[derive(Debug, Clone)]
+pub(super) enum Touch {
+    /// What a name in a directory leads to.
+    Child(FileId, Name),
+    /// Where a directory is: its number, and the base directory that shows through it.
+    Place(FileId, Option<BasePath>),
+    /// Where directories are: one of them moved, with all below it.
+    AllPlaces,
+}
+
+/// The readers' memory; each part is bounded.
+pub(super) struct Caches {
+    commits: AtomicU64,
+    children: Mutex<LruCache<(FileId, Name), DeltaChild>>,
+    places: Mutex<LruCache<FileId, Arc<DirPlace>>>,
+    base_places: Mutex<LruCache<BasePath, Arc<DirPlace>>>,
+    locations: Mutex<LruCache<FileId, BasePath>>,
+    snapshots: Mutex<LruCache<FileId, (Instant, Arc<Snapshot>)>>,
+}
+
+/// A poisoned cache is still a cache: its entries are whole values.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Caches {
+    pub fn new() -> Self {
+        Self {
+            commits: AtomicU64::new(0),
+            children: Mutex::new(LruCache::new(MAX_CHILDREN)),
+            places: Mutex::new(LruCache::new(MAX_PLACES)),
+            base_places: Mutex::new(LruCache::new(MAX_PLACES)),
+            locations: Mutex::new(LruCache::new(MAX_LOCATIONS)),
+            snapshots: Mutex::new(LruCache::new(MAX_SNAPSHOTS)),
+        }
+    }
+
+    /// The stamp for a snapshot that is about to be taken.
+    pub fn stamp(&self) -> Stamp {
+        Stamp(self.commits.load(Ordering::Acquire))
+    }
+
+    /// Forgets what a commit changed. Called after it, before its answers leave.
+    pub fn forget(&self, touched: &[Touch]) {
+        // The stamp moves first: a reader that adds an old fact now is refused, one that added
+        // it before finds it removed below.
+        self.commits.fetch_add(1, Ordering::AcqRel);
+        for touch in touched {
+            match touch {
+                Touch::Child(dir, name) => {
+                    lock(&self.children).pop(&(*dir, name.clone()));
+                }
+                Touch::Place(dir, base) => {
+                    lock(&self.places).pop(dir);
+                    if let Some(base) = base {
+                        lock(&self.base_places).pop(base);
+                    }
+                }
+                Touch::AllPlaces => {
+                    lock(&self.places).clear();
+                    lock(&self.base_places).clear();
+                }
+            }
+        }
+    }
+
+    pub fn child(&self, dir: FileId, name: &Name) -> Option<DeltaChild> {
+        lock(&self.children).get(&(dir, name.clone())).copied()
+    }
+
+    pub fn add_child(&self, stamp: Stamp, dir: FileId, name: &Name, child: DeltaChild) {
+        let mut children = lock(&self.children);
+        if self.stamp() == stamp {
+            children.put((dir, name.clone()), child);
+        }
+    }
+
+    pub fn place(&self, dir: FileId) -> Option<Arc<DirPlace>> {
+        lock(&self.places).get(&dir).cloned()
+    }
+
+    pub fn add_place(&self, stamp: Stamp, place: &Arc<DirPlace>) {
+        let mut places = lock(&self.places);
+        if self.stamp() == stamp {
+            places.put(place.fileid, place.clone());
+        }
+    }
+
+    /// The same by the base directory that shows through.
+    pub fn base_place(&self, base: &BasePath) -> Option<Arc<DirPlace>> {
+        lock(&self.base_places).get(base).cloned()
+    }
+
+    pub fn add_base_place(&self, stamp: Stamp, base: &BasePath, place: &Arc<DirPlace>) {
+        let mut places = lock(&self.base_places);
+        if self.stamp() == stamp {
+            places.put(base.clone(), place.clone());
+        }
+    }
+
+    pub fn location(&self, id: FileId) -> Option<BasePath> {
+        lock(&self.locations).get(&id).cloned()
+    }
+
+    pub fn add_location(&self, id: FileId, path: &BasePath) {
+        let mut locations = lock(&self.locations);
+        if locations.get(&id).is_none_or(|known| known != path) {
+            locations.put(id, path.clone());
+        }
+    }
+
+    pub fn forget_location(&self, id: FileId) {
+        lock(&self.locations).pop(&id);
+    }
+
+    /// The last listing of a directory, and when it was made.
+    pub fn snapshot(&self, dir: FileId) -> Option<(Instant, Arc<Snapshot>)> {
+        lock(&self.snapshots).get(&dir).cloned()
+    }
+
+    pub fn add_snapshot(&self, dir: FileId, snapshot: &Arc<Snapshot>) {
+        let mut snapshots = lock(&self.snapshots);
+        snapshots.put(dir, (Instant::now(), snapshot.clone()));
+        let mut entries: usize = snapshots.iter().map(|(_, (_, s))| s.len()).sum();
+        while entries > MAX_SNAPSHOT_ENTRIES && snapshots.len() > 1 {
+            if let Some((_, (_, dropped))) = snapshots.pop_lru() {
+                entries -= dropped.len();
+            }
+        }
+    }
+}

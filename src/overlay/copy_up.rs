@@ -1,0 +1,197 @@
+//! Copy-up: a base object becomes a delta object with the same number, handle, owner, mode,
+//! times and content, right before its first change.
+//!
+//! Content is streamed in pieces of [`PIECE_BYTES`] and keeps its holes. If the base file
+//! changes meanwhile, the operation is undone and the client asked to try again: no mixture of
+//! two states gets into the session.
+
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::{Ino, InodeRow, MergedPath, Origin};
+use crate::vfs::{FileKind, FsError, Name};
+
+use super::edit::Edit;
+use super::error::Result;
+use super::node::{DirPlace, Node, is_linked};
+
+/// How much of a file is in memory at a time, in bytes.
+const PIECE_BYTES: usize = 1 << 20;
+
+impl Edit<'_> {
+    /// The object's delta inode, copied up if need be.
+    pub fn copy_up(&mut self, node: Node) -> Result<Box<InodeRow>> {
+        self.copy_up_head(node, u64::MAX)
+    }
+
+    /// The same, but of a file only the first `keep` bytes: the rest is about to be cut off.
+    pub fn copy_up_head(&mut self, node: Node, keep: u64) -> Result<Box<InodeRow>> {
+        let (path, attr) = match node {
+            Node::Delta(row) => return Ok(row),
+            Node::Base { path, attr } => (path, attr),
+        };
+        if attr.kind == FileKind::Directory {
+            let place = self.view().place_of_base(&path)?.ok_or(FsError::Stale)?;
+            let ino = self.ensure_dir(&place)?;
+            return Ok(Box::new(self.view().inode(ino)?));
+        }
+        let (parent, name) = path.split().ok_or(FsError::Stale)?;
+        let place = self.view().place_of_base(&parent)?.ok_or(FsError::Stale)?;
+        let parent = self.ensure_dir(&place)?;
+        let mut row = self.row_from_base(&path, &attr)?;
+        match attr.kind {
+            FileKind::Regular => self.copy_content(&path, &attr, &mut row, keep)?,
+            FileKind::Symlink => {
+                let target = self.core.base.read_link(&path)?;
+                row.size = target.len() as u64;
+                self.txn.put_symlink(row.ino, &target)?;
+            }
+            _ => {}
+        }
+        self.txn.put_inode(&row)?;
+        self.txn.insert_dentry(parent, &name, row.ino)?;
+        if is_linked(attr.kind, attr.nlink) {
+            let (_, since) = self.txn.hidden_links(attr.fileid)?;
+            self.txn.hide_link(attr.fileid, since.unwrap_or(attr.ctime))?;
+        }
+        self.touch_child(place.fileid, &name);
+        Ok(Box::new(row))
+    }
+
+    /// The delta inode of a visible directory; copies it and its parents up where they are
+    /// missing, the uppermost first.
+    pub fn ensure_dir(&mut self, place: &DirPlace) -> Result<Ino> {
+        if let Some(ino) = place.ino {
+            return Ok(ino);
+        }
+        let mut missing = vec![place.base.clone().ok_or(FsError::Stale)?];
+        let mut ino = loop {
+            let (parent, _) = missing.last().and_then(BasePath::split).ok_or(FsError::Stale)?;
+            let above = self.view().place_of_base(&parent)?.ok_or(FsError::Stale)?;
+            match above.ino {
+                Some(ino) => break ino,
+                None => missing.push(parent),
+            }
+        };
+        while let Some(path) = missing.pop() {
+            let (above, name) = path.split().ok_or(FsError::Stale)?;
+            let above = self.view().place_of_base(&above)?.ok_or(FsError::Stale)?;
+            let row = self.dir_from_base(&path)?;
+            self.txn.insert_dentry(ino, &name, row.ino)?;
+            self.touch_child(above.fileid, &name);
+            ino = row.ino;
+        }
+        Ok(ino)
+    }
+
+    /// Stores an inode for a base directory, not yet with an entry that points to it.
+    pub fn dir_from_base(&mut self, path: &BasePath) -> Result<InodeRow> {
+        let attr = self.core.base.stat(path)?;
+        if attr.kind != FileKind::Directory {
+            return Err(FsError::Stale.into());
+        }
+        let subdirs = match attr.nlink.checked_sub(2) {
+            Some(subdirs) => subdirs,
+            None => {
+                let place = self.view().place_of_base(path)?.ok_or(FsError::Stale)?;
+                self.view().count_subdirs(&place)?
+            }
+        };
+        let mut row = self.row_from_base(path, &attr)?;
+        row.subdirs = Some(subdirs);
+        self.txn.put_inode(&row)?;
+        self.touch_place(attr.fileid, Some(path.clone()));
+        Ok(row)
+    }
+
+    /// A fresh inode with a base object's attributes and origin.
+    fn row_from_base(&mut self, path: &BasePath, attr: &BaseAttr) -> Result<InodeRow> {
+        let (_, hidden_since) = match is_linked(attr.kind, attr.nlink) {
+            true => self.txn.hidden_links(attr.fileid)?,
+            false => (0, None),
+        };
+        Ok(InodeRow {
+            ino: self.txn.allocate_ino()?,
+            kind: attr.kind,
+            mode: attr.mode,
+            nlink: 1,
+            uid: attr.uid,
+            gid: attr.gid,
+            size: 0,
+            rdev: attr.rdev,
+            atime: attr.atime,
+            mtime: attr.mtime,
+            ctime: attr.ctime.max(hidden_since.unwrap_or(attr.ctime)),
+            subdirs: None,
+            holes: 0,
+            create_verifier: None,
+            origin: Some(Origin {
+                fileid: attr.fileid,
+                path: path.clone(),
+                dev: attr.dev,
+                ino: attr.ino,
+                nlink: attr.nlink,
+                size: attr.size,
+                mtime: attr.mtime,
+                ctime: attr.ctime,
+            }),
+        })
+    }
+
+    /// Streams the first `keep` bytes of a base file's content into `row`.
+    fn copy_content(
+        &mut self,
+        path: &BasePath,
+        attr: &BaseAttr,
+        row: &mut InodeRow,
+        keep: u64,
+    ) -> Result<()> {
+        let base = &self.core.base;
+        let end = attr.size.min(keep);
+        let mut buffer = vec![0; PIECE_BYTES.min(usize::try_from(end).unwrap_or(PIECE_BYTES))];
+        let mut at = 0;
+        while at < end {
+            let Some((start, stop)) = base.next_data(path, attr.fileid, at)? else { break };
+            at = start;
+            while at < stop.min(end) {
+                let piece = (stop.min(end) - at).min(buffer.len() as u64) as usize;
+                let (got, now) = base.read(path, attr.fileid, at, &mut buffer[..piece])?;
+                if got != piece || (now.size, now.mtime) != (attr.size, attr.mtime) {
+                    tracing::warn!(?path, "changed while it was copied up");
+                    return Err(FsError::TryLater.into());
+                }
+                self.txn.write_data(row, at, &buffer[..piece])?;
+                at += piece as u64;
+            }
+        }
+        Ok(self.txn.truncate(row, end)?)
+    }
+
+    /// Hides all base entries of `base` below the delta directory `ino` at `merged`, so that a directory born there shows nothing but its own entries, to readers
+    /// that know only the specification's tables too.
+    pub fn mask(&mut self, ino: Ino, merged: &MergedPath, base: &BasePath) -> Result<()> {
+        let mut open = vec![(ino, merged.clone(), base.clone())];
+        while let Some((ino, merged, base)) = open.pop() {
+            let listing = self.core.base.list(&base)?;
+            for entry in &listing.entries {
+                match self.txn.dentry(ino, &entry.name)? {
+                    None => self.txn.add_whiteout(&merged.join(&entry.name), self.now)?,
+                    Some(below) => {
+                        if let Some(base) = self.implied_base(below, &base, &entry.name)? {
+                            open.push((below, merged.join(&entry.name), base));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The base directory that the delta inode `ino`, `name` below `base`, shows for no other
+    /// reason than its place.
+    fn implied_base(&self, ino: Ino, base: &BasePath, name: &Name) -> Result<Option<BasePath>> {
+        let view = self.view();
+        if view.inode(ino)?.kind != FileKind::Directory || view.txn.redirect(ino)?.is_some() {
+            return Ok(None);
+        }
+        view.base_dir_at(base.join(name))
+    }
+}

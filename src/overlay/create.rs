@@ -1,0 +1,218 @@
+//! CREATE, MKDIR, SYMLINK and MKNOD: objects born in the delta.
+
+use bytes::Bytes;
+
+use crate::delta::{Ino, InodeRow, MergedPath, Procedure};
+use crate::vfs::{
+    CreateHow, Created, Device, FileKind, FsError, Locator, Name, NewNode, Outcome, SetAttr, Wcc,
+};
+
+use super::access::Want;
+use super::edit::{Edit, Parent};
+use super::error::Result;
+use super::node::Node;
+use super::setattr::{allowed_mode, chosen};
+use super::write::MAX_FILE_BYTES;
+
+/// The longest target of a symbolic link, in bytes (PATH_MAX).
+const MAX_TARGET_BYTES: usize = 4096;
+
+/// The setgid bit: on a directory, what is made in it gets its group.
+const SETGID: u32 = 0o2000;
+
+/// What a new object is, whatever its name.
+struct Birth {
+    kind: FileKind,
+    rdev: Device,
+    /// The mode where the caller gives none.
+    default_mode: u32,
+    procedure: Procedure,
+    verifier: Option<[u8; 8]>,
+}
+
+impl Birth {
+    fn new(kind: FileKind, default_mode: u32, procedure: Procedure) -> Self {
+        Self { kind, rdev: Device::default(), default_mode, procedure, verifier: None }
+    }
+}
+
+impl Edit<'_> {
+    /// CREATE.
+    pub fn create(&mut self, dir: &Locator, name: &[u8], how: CreateHow) -> Outcome<Created, Wcc> {
+        self.in_dir(dir, |edit, parent| edit.create_in(parent, &Name::new(name)?, how))
+    }
+
+    /// MKDIR, SYMLINK and MKNOD.
+    pub fn make_node(
+        &mut self,
+        dir: &Locator,
+        name: &[u8],
+        node: &NewNode,
+        set: &SetAttr,
+    ) -> Outcome<Created, Wcc> {
+        self.in_dir(dir, |edit, parent| edit.make_node_in(parent, &Name::new(name)?, node, set))
+    }
+
+    fn create_in(&mut self, parent: &Parent, name: &Name, how: CreateHow) -> Result<Created> {
+        let mut birth = Birth::new(FileKind::Regular, 0o644, Procedure::Create);
+        let set = match how {
+            CreateHow::Unchecked(set) | CreateHow::Guarded(set) => set,
+            CreateHow::Exclusive(verifier) => {
+                birth.verifier = Some(verifier.0);
+                // Nobody else gets at the file before its owner has set its attributes.
+                SetAttr { mode: Some(0o600), ..SetAttr::default() }
+            }
+        };
+        Want::SEARCH.check(self.caller, &parent.attr)?;
+        let Some(child) = self.view().child(&parent.place, name)? else {
+            return self.be_born(parent, name, &birth, &set, None);
+        };
+        match how {
+            CreateHow::Exclusive(verifier) => {
+                let ours = matches!(&child.node, Node::Delta(row)
+                    if row.create_verifier == Some(verifier.0));
+                if ours { self.created(&child.node) } else { Err(FsError::Exists.into()) }
+            }
+            CreateHow::Guarded(_) => Err(FsError::Exists.into()),
+            CreateHow::Unchecked(_) => self.take_existing(child.node, &set),
+        }
+    }
+
+    /// CREATE of a file that is there: only a size is taken from the attributes.
+    fn take_existing(&mut self, node: Node, set: &SetAttr) -> Result<Created> {
+        if node.kind() != FileKind::Regular {
+            return Err(FsError::Exists.into());
+        }
+        let locator = node.locator();
+        if set.size.is_some() {
+            let size_only = SetAttr { size: set.size, ..SetAttr::default() };
+            self.setattr(&locator, &size_only, None).result?;
+        }
+        let node = self.view().node(&locator)?;
+        self.created(&node)
+    }
+
+    fn make_node_in(
+        &mut self,
+        parent: &Parent,
+        name: &Name,
+        node: &NewNode,
+        set: &SetAttr,
+    ) -> Result<Created> {
+        Want::SEARCH.check(self.caller, &parent.attr)?;
+        if self.view().child(&parent.place, name)?.is_some() {
+            return Err(FsError::Exists.into());
+        }
+        let device = |kind, rdev| Birth { rdev, ..Birth::new(kind, 0o600, Procedure::Mknod) };
+        let birth = match node {
+            NewNode::Directory => Birth::new(FileKind::Directory, 0o755, Procedure::Mkdir),
+            NewNode::Symlink(_) => Birth::new(FileKind::Symlink, 0o777, Procedure::Symlink),
+            NewNode::Fifo => device(FileKind::Fifo, Device::default()),
+            NewNode::Socket => device(FileKind::Socket, Device::default()),
+            NewNode::Character(rdev) => device(FileKind::Character, *rdev),
+            NewNode::Block(rdev) => device(FileKind::Block, *rdev),
+        };
+        let is_device = matches!(birth.kind, FileKind::Character | FileKind::Block);
+        if is_device && !self.caller.is_root() {
+            return Err(FsError::NotPermitted.into());
+        }
+        let target = match node {
+            NewNode::Symlink(target) if target.is_empty() || target.contains(&0) => {
+                return Err(FsError::Invalid.into());
+            }
+            NewNode::Symlink(target) if target.len() > MAX_TARGET_BYTES => {
+                return Err(FsError::NameTooLong.into());
+            }
+            NewNode::Symlink(target) => Some(target),
+            _ => None,
+        };
+        self.be_born(parent, name, &birth, set, target)
+    }
+
+    /// Makes a new object and its entry.
+    fn be_born(
+        &mut self,
+        parent: &Parent,
+        name: &Name,
+        birth: &Birth,
+        set: &SetAttr,
+        target: Option<&Bytes>,
+    ) -> Result<Created> {
+        self.check_writable()?;
+        Want::CHANGE_ENTRIES.check(self.caller, &parent.attr)?;
+        let mut row = self.new_row(parent, birth, set)?;
+        let parent_ino = self.ensure_dir(&parent.place)?;
+        if let Some(target) = target {
+            row.size = target.len() as u64;
+            self.txn.put_symlink(row.ino, target)?;
+        } else if let (FileKind::Regular, Some(size)) = (birth.kind, set.size) {
+            if size > MAX_FILE_BYTES {
+                return Err(FsError::TooLarge.into());
+            }
+            self.txn.truncate(&mut row, size)?;
+        }
+        self.txn.put_inode(&row)?;
+        let path = parent.place.merged.join(name);
+        self.place_at(parent, parent_ino, name, &row, &path)?;
+        self.record(birth.procedure, row.fileid(), path, None, (None, None))?;
+        self.created(&Node::Delta(Box::new(row)))
+    }
+
+    /// Gives a new object its entry, and hides what the base has below a new directory.
+    fn place_at(
+        &mut self,
+        parent: &Parent,
+        parent_ino: Ino,
+        name: &Name,
+        row: &InodeRow,
+        path: &MergedPath,
+    ) -> Result<()> {
+        self.add_entry(&parent.place, parent_ino, name, row.ino)?;
+        let is_dir = row.kind == FileKind::Directory;
+        if is_dir
+            && let Some(base) = &parent.place.base
+            && let Some(base) = self.view().base_dir_at(base.join(name))?
+        {
+            self.mask(row.ino, path, &base)?;
+        }
+        self.entries_changed(parent_ino, i32::from(is_dir))
+    }
+
+    fn new_row(&mut self, parent: &Parent, birth: &Birth, set: &SetAttr) -> Result<InodeRow> {
+        let inherits = parent.attr.mode & SETGID != 0;
+        let own_gid = if inherits { parent.attr.gid } else { self.caller.gid };
+        let uid = set.uid.unwrap_or(self.caller.uid);
+        let gid = set.gid.unwrap_or(own_gid);
+        let foreign = uid != self.caller.uid || (gid != own_gid && !self.caller.in_group(gid));
+        if foreign && !self.caller.is_root() {
+            return Err(FsError::NotPermitted.into());
+        }
+        let mut mode = set.mode.unwrap_or(birth.default_mode);
+        mode = match birth.kind {
+            FileKind::Symlink => 0o777,
+            FileKind::Directory if inherits => mode & 0o7777 | SETGID,
+            _ => allowed_mode(self.caller, mode, gid),
+        };
+        Ok(InodeRow {
+            ino: self.txn.allocate_ino()?,
+            kind: birth.kind,
+            mode,
+            nlink: 1,
+            uid,
+            gid,
+            size: 0,
+            rdev: birth.rdev,
+            atime: chosen(set.atime, self.now, self.now),
+            mtime: chosen(set.mtime, self.now, self.now),
+            ctime: self.now,
+            subdirs: (birth.kind == FileKind::Directory).then_some(0),
+            holes: 0,
+            create_verifier: birth.verifier,
+            origin: None,
+        })
+    }
+
+    fn created(&self, node: &Node) -> Result<Created> {
+        Ok(Created { object: node.locator(), attr: self.view().attr(node)? })
+    }
+}

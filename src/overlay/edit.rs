@@ -1,0 +1,188 @@
+//! A change in progress: one operation in the writer's batch.
+
+use std::sync::Arc;
+
+use crate::base::BasePath;
+use crate::delta::{AuditRow, Ino, InodeRow, MergedPath, Procedure, WriteTxn};
+use crate::vfs::{Attr, Caller, FileId, FsError, Locator, Name, Outcome, Time, Wcc};
+
+use super::Core;
+use super::cache::Touch;
+use super::error::Result;
+use super::node::DirPlace;
+use super::resolve::View;
+
+/// A change in progress, for one caller at one moment.
+pub(super) struct Edit<'a> {
+    pub txn: &'a mut dyn WriteTxn,
+    pub core: &'a Core,
+    pub caller: &'a Caller,
+    /// When the change happens. Times of an object may be later: see [`moved_on`].
+    pub now: Time,
+    /// What readers must forget once this is committed.
+    pub touched: Vec<Touch>,
+}
+
+/// The directory that an operation changes, as it was when the operation began.
+pub(super) struct Parent {
+    pub place: Arc<DirPlace>,
+    pub attr: Attr,
+}
+
+/// The time of a change of an object that last changed at `before`: now, but always later, so
+/// that no client takes the object for unchanged.
+pub(super) fn moved_on(before: Time, now: Time) -> Time {
+    now.max(before.next())
+}
+
+impl Edit<'_> {
+    /// The tree as this change has left it so far.
+    pub fn view(&self) -> View<'_> {
+        View { txn: &*self.txn, core: self.core, stamp: None }
+    }
+
+    /// Runs `change` on the directory `dir` and adds the directory's wcc data.
+    pub fn in_dir<T>(
+        &mut self,
+        dir: &Locator,
+        change: impl FnOnce(&mut Self, &Parent) -> Result<T>,
+    ) -> Outcome<T, Wcc> {
+        let parent = match self.parent(dir) {
+            Ok(parent) => parent,
+            Err(error) => return error.into_fs().into(),
+        };
+        let result = change(self, &parent).map_err(|error| error.into_fs());
+        let context = self.wcc(dir, parent.attr, result.is_ok());
+        Outcome { result, context }
+    }
+
+    /// A directory with its attributes.
+    pub fn parent(&self, dir: &Locator) -> Result<Parent> {
+        let view = self.view();
+        let (node, place) = view.dir(dir)?;
+        Ok(Parent { place, attr: view.attr(&node)? })
+    }
+
+    /// The wcc data of an object that had the attributes `before`.
+    pub fn wcc(&self, object: &Locator, before: Attr, changed: bool) -> Wcc {
+        if !changed {
+            return Wcc::unchanged(Some(before));
+        }
+        let after = self.view().attr_of(object).ok();
+        Wcc { before: Some((&before).into()), after }
+    }
+
+    /// Refuses changes of a read-only export.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.core.read_only { Err(FsError::ReadOnly.into()) } else { Ok(()) }
+    }
+
+    /// Moves a directory's mtime and ctime on after a change of its entries, and its count of
+    /// subdirectories by `subdirs`. The directory must be in the delta.
+    pub fn entries_changed(&mut self, ino: Ino, subdirs: i32) -> Result<()> {
+        let mut row = self.view().inode(ino)?;
+        row.ctime = moved_on(row.ctime, self.now);
+        row.mtime = row.ctime;
+        row.subdirs = match row.subdirs {
+            Some(count) => Some(count.saturating_add_signed(subdirs)),
+            None => Some(self.first_count(&row)?),
+        };
+        Ok(self.txn.put_inode(&row)?)
+    }
+
+    /// Counts the subdirectories of a directory that nobody counted yet: the root, or one of
+    /// another implementation. The latter may be a copy of a base directory without saying so;
+    /// a redirect to the place where it is notes that before it can move away.
+    fn first_count(&mut self, row: &InodeRow) -> Result<u32> {
+        let place = self.view().place_of_inode(row.ino, row.fileid())?;
+        if row.ino != Ino::ROOT
+            && row.origin.is_none()
+            && let Some(base) = &place.base
+        {
+            self.txn.put_redirect(row.ino, base)?;
+        }
+        self.view().count_subdirs(&place)
+    }
+
+    /// Adds an entry, and takes away the whiteout of its path (specification 0.4, overlay
+    /// rule 1).
+    pub fn add_entry(&mut self, dir: &DirPlace, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
+        self.txn.insert_dentry(parent, name, ino)?;
+        self.txn.remove_whiteout(&dir.merged.join(name))?;
+        self.touch_child(dir.fileid, name);
+        Ok(())
+    }
+
+    /// Takes a name away: its delta entry, if it has one in the delta directory `dentry_in`; and
+    /// hides what the base has at its path (overlay rule 2).
+    pub fn drop_entry(
+        &mut self,
+        dir: &DirPlace,
+        dentry_in: Option<Ino>,
+        name: &Name,
+    ) -> Result<()> {
+        if let Some(parent) = dentry_in {
+            self.txn.delete_dentry(parent, name)?;
+        }
+        if self.base_has(dir, name)? {
+            self.txn.add_whiteout(&dir.merged.join(name), self.now)?;
+        }
+        self.touch_child(dir.fileid, name);
+        Ok(())
+    }
+
+    /// Whether the base has an object under this name, hidden or not.
+    pub fn base_has(&self, dir: &DirPlace, name: &Name) -> Result<bool> {
+        let Some(base) = &dir.base else { return Ok(false) };
+        match self.core.base.stat(&base.join(name)) {
+            Ok(_) => Ok(true),
+            Err(crate::base::BaseError::NotFound) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes the audit row of this change.
+    pub fn record(
+        &mut self,
+        procedure: Procedure,
+        fileid: FileId,
+        path: MergedPath,
+        path2: Option<MergedPath>,
+        span: (Option<u64>, Option<u64>),
+    ) -> Result<()> {
+        let row = AuditRow {
+            time: self.now,
+            client: self.caller.client,
+            uid: self.caller.uid,
+            gid: self.caller.gid,
+            procedure,
+            path,
+            path2,
+            fileid,
+            offset: span.0,
+            length: span.1,
+        };
+        Ok(self.txn.record(&row)?)
+    }
+
+    /// A merged path of an object: the audit's name for it.
+    pub fn path_of(&self, row: &InodeRow) -> Result<MergedPath> {
+        let view = self.view();
+        if row.ino == Ino::ROOT {
+            return Ok(MergedPath::root());
+        }
+        let (parent, name) = view.txn.name_of(row.ino)?.ok_or(FsError::Stale)?;
+        let parent_id = view.inode(parent)?.fileid();
+        Ok(view.place_of_inode(parent, parent_id)?.merged.join(&name))
+    }
+
+    /// Lets readers forget what a name leads to.
+    pub fn touch_child(&mut self, dir: FileId, name: &Name) {
+        self.touched.push(Touch::Child(dir, name.clone()));
+    }
+
+    /// Lets readers forget where a directory is.
+    pub fn touch_place(&mut self, dir: FileId, base: Option<BasePath>) {
+        self.touched.push(Touch::Place(dir, base));
+    }
+}

@@ -1,0 +1,81 @@
+//! Failures of the layers below, as the caller sees them.
+
+use crate::base::BaseError;
+use crate::delta::StoreError;
+use crate::vfs::FsError;
+use crate::worker::WorkError;
+
+/// Why an operation of the overlay failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpError {
+    /// An answer of the filesystem: the caller's business, not a fault.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// The lower layer failed.
+    #[error(transparent)]
+    Base(#[from] BaseError),
+    /// The upper layer failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The result of a step of an operation.
+pub(super) type Result<T> = std::result::Result<T, OpError>;
+
+impl OpError {
+    /// What the caller is told; what only the operator can mend goes to the log, once, here.
+    pub fn into_fs(self) -> FsError {
+        match self {
+            Self::Fs(error) => error,
+            Self::Base(error) => from_base(&error),
+            Self::Store(error) => from_store(&error),
+        }
+    }
+}
+
+impl From<crate::vfs::NameError> for OpError {
+    fn from(error: crate::vfs::NameError) -> Self {
+        Self::Fs(error.into())
+    }
+}
+
+/// An object that was just found is gone or replaced: its handle is stale.
+fn from_base(error: &BaseError) -> FsError {
+    match error {
+        BaseError::NotFound | BaseError::Changed => FsError::Stale,
+        BaseError::Denied => FsError::Access,
+        BaseError::WrongKind => FsError::Invalid,
+        BaseError::Io(_) => {
+            tracing::error!(%error, "base");
+            FsError::Io
+        }
+    }
+}
+
+pub(super) fn from_store(error: &StoreError) -> FsError {
+    match error {
+        StoreError::Full(_) => {
+            tracing::warn!(%error, "session");
+            FsError::NoSpace
+        }
+        StoreError::Busy(_) => {
+            tracing::warn!(%error, "session");
+            FsError::TryLater
+        }
+        StoreError::ReadOnly(_) => FsError::ReadOnly,
+        StoreError::Corrupt(_) | StoreError::Io(_) => {
+            tracing::error!(%error, "session");
+            FsError::Io
+        }
+    }
+}
+
+/// What a caller is told when the worker could not do, or not keep, its operation.
+pub(super) fn from_work(error: &WorkError) -> FsError {
+    match error {
+        WorkError::Store(error) => from_store(error),
+        WorkError::ReadOnly => FsError::ReadOnly,
+        WorkError::Panicked => FsError::Fault,
+        WorkError::ShuttingDown => FsError::TryLater,
+    }
+}

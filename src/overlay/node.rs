@@ -1,0 +1,91 @@
+//! What a name or a handle leads to.
+
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::{Ino, InodeRow, MergedPath};
+use crate::vfs::{FileId, FileKind, Locator};
+
+use super::trail::trail_of;
+
+/// An object of the merged tree.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    /// It is in the delta.
+    Delta(Box<InodeRow>),
+    /// It is in the base, untouched.
+    Base {
+        /// Where.
+        path: BasePath,
+        /// What it is.
+        attr: Box<BaseAttr>,
+    },
+}
+
+impl Node {
+    /// The object's type.
+    pub fn kind(&self) -> FileKind {
+        match self {
+            Self::Delta(row) => row.kind,
+            Self::Base { attr, .. } => attr.kind,
+        }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind() == FileKind::Directory
+    }
+
+    /// The number that the export shows.
+    pub fn fileid(&self) -> FileId {
+        match self {
+            Self::Delta(row) => row.fileid(),
+            Self::Base { path, .. } if path.is_root() => FileId::ROOT,
+            Self::Base { attr, .. } => attr.fileid,
+        }
+    }
+
+    /// What the object's handle says: the same before and after copy-up.
+    pub fn locator(&self) -> Locator {
+        match self {
+            Self::Delta(row) => match &row.origin {
+                None => Locator::Delta(row.fileid()),
+                Some(origin) if is_linked(row.kind, origin.nlink) => {
+                    Locator::BaseLinked(origin.fileid)
+                }
+                Some(origin) => Locator::Base(origin.fileid, trail_of(&origin.path)),
+            },
+            Self::Base { path, .. } if path.is_root() => Locator::ROOT,
+            Self::Base { attr, .. } if is_linked(attr.kind, attr.nlink) => {
+                Locator::BaseLinked(attr.fileid)
+            }
+            Self::Base { path, attr } => Locator::Base(attr.fileid, trail_of(path)),
+        }
+    }
+}
+
+/// Whether a base object of this kind and link count has names besides the one at hand.
+pub(super) fn is_linked(kind: FileKind, nlink: u32) -> bool {
+    kind != FileKind::Directory && nlink > 1
+}
+
+/// Where a visible directory is in each of the trees.
+#[derive(Debug, Clone)]
+pub(super) struct DirPlace {
+    /// The number that the export shows.
+    pub fileid: FileId,
+    /// Its inode in the delta, once it has one.
+    pub ino: Option<Ino>,
+    /// Its path in the merged tree: the key of whiteouts below it.
+    pub merged: MergedPath,
+    /// The base directory whose entries show through it.
+    pub base: Option<BasePath>,
+}
+
+/// What a name in a directory leads to.
+#[derive(Debug, Clone)]
+pub(super) struct Child {
+    /// The object.
+    pub node: Node,
+    /// Whether the name is an entry of the delta; if not, it is one of the base, though the
+    /// object may be in the delta: a base file copied up by another of its names.
+    pub has_dentry: bool,
+}

@@ -1,0 +1,256 @@
+//! READDIR and READDIRPLUS: both layers merged, in the order of cookies made from names.
+//!
+//! A cookie is a keyed hash of the name, so it stays right while entries come and go, after its
+//! own entry is gone, and over restarts. The pages of one listing share a sorted snapshot, so
+//! that n entries cost O(n log n) together; a new listing always begins with a fresh one.
+
+use std::collections::HashSet;
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use siphasher::sip::SipHasher13;
+
+use crate::base::BaseError;
+use crate::vfs::{
+    Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, Locator, Name, Outcome, Time,
+};
+
+use super::access::Want;
+use super::error::Result;
+use super::node::{DirPlace, Node};
+use super::resolve::View;
+
+/// How long the later pages of a listing may show the state of its first page. Entries that
+/// vanished since are left out all the same.
+const MAX_SNAPSHOT_AGE: Duration = Duration::from_secs(60);
+
+/// The cookies of `.` and `..`; those of names are multiples of [`COOKIE_STEP`] and up.
+const DOT: Cookie = Cookie(1);
+const DOT_DOT: Cookie = Cookie(2);
+
+/// Cookies that names with the same 55-bit hash share between them.
+const COOKIE_STEP: u64 = 1 << 8;
+
+/// An entry of a directory as the layers tell it without a closer look.
+pub(super) struct RawEntry {
+    pub name: Name,
+    pub fileid: FileId,
+    /// The type, where it came with the entry.
+    pub kind: Option<FileKind>,
+}
+
+/// A directory's entries at one moment, sorted by cookie.
+pub(super) struct Snapshot {
+    state: DirState,
+    entries: Vec<(Cookie, Name, FileId)>,
+}
+
+impl Snapshot {
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+/// What tells whether a directory's entries changed: its ctime in the delta (which every change
+/// moves), and mtime and ctime of the base directory that shows through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct DirState {
+    delta: Option<Time>,
+    base: Option<(Time, Time)>,
+}
+
+impl View<'_> {
+    /// READDIR and READDIRPLUS.
+    pub fn readdir(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        cookie: Cookie,
+        with_attrs: bool,
+        take: &mut dyn FnMut(&Entry) -> bool,
+    ) -> Outcome<DirPage, Option<Attr>> {
+        let found = self.dir(dir).and_then(|(node, place)| Ok((self.attr(&node)?, node, place)));
+        let (attr, node, place) = match found {
+            Ok(found) => found,
+            Err(error) => return error.into_fs().into(),
+        };
+        let page = Want::READ.check(caller, &attr).and_then(|()| {
+            let (snapshot, fresh) = self.snapshot(&place, &node, cookie)?;
+            let lookup = if with_attrs {
+                Lookup::Attributes
+            } else if fresh {
+                Lookup::No
+            } else {
+                Lookup::Existence
+            };
+            self.page(&place, &snapshot, cookie, lookup, take)
+        });
+        Outcome { result: page.map_err(|error| error.into_fs()), context: Some(attr) }
+    }
+
+    /// The snapshot that a page is cut from, and whether it is the directory as it is now.
+    fn snapshot(
+        &self,
+        place: &DirPlace,
+        node: &Node,
+        cookie: Cookie,
+    ) -> Result<(Arc<Snapshot>, bool)> {
+        let state = self.dir_state(place, node);
+        if let Some((made, known)) = self.core.caches.snapshot(place.fileid) {
+            let fresh = known.state == state;
+            if fresh || (cookie.0 != 0 && made.elapsed() < MAX_SNAPSHOT_AGE) {
+                return Ok((known, fresh));
+            }
+        }
+        let mut entries = Vec::new();
+        self.each_entry(place, &mut |entry| {
+            let cookie = self.hash_cookie(&entry.name);
+            entries.push((cookie, entry.name, entry.fileid));
+        })?;
+        entries.sort_unstable();
+        for i in 1..entries.len() {
+            let before = entries[i - 1].0;
+            if entries[i].0 <= before {
+                entries[i].0 = Cookie(before.0 + 1);
+            }
+        }
+        let snapshot = Arc::new(Snapshot { state, entries });
+        self.core.caches.add_snapshot(place.fileid, &snapshot);
+        Ok((snapshot, true))
+    }
+
+    fn dir_state(&self, place: &DirPlace, node: &Node) -> DirState {
+        let delta = match node {
+            Node::Delta(row) => Some(row.ctime),
+            Node::Base { .. } => None,
+        };
+        let base = place.base.as_ref().and_then(|base| self.core.base.stat(base).ok());
+        DirState { delta, base: base.map(|attr| (attr.mtime, attr.ctime)) }
+    }
+
+    /// The cookie of a name, before names with the same hash are told apart.
+    fn hash_cookie(&self, name: &Name) -> Cookie {
+        let mut hasher = SipHasher13::new_with_keys(self.core.cookie_key, 0);
+        hasher.write(name.as_bytes());
+        Cookie(((hasher.finish() >> 9) * COOKIE_STEP).max(COOKIE_STEP))
+    }
+
+    /// Hands the entries after `cookie` to `take` until it has enough.
+    fn page(
+        &self,
+        place: &DirPlace,
+        snapshot: &Snapshot,
+        cookie: Cookie,
+        lookup: Lookup,
+        take: &mut dyn FnMut(&Entry) -> bool,
+    ) -> Result<DirPage> {
+        let mut taken = 0;
+        for (dot, name) in [(DOT, &b"."[..]), (DOT_DOT, &b".."[..])] {
+            if cookie < dot {
+                if !take(&self.dot_entry(place, dot, name, lookup)?) {
+                    return Ok(DirPage { taken, eof: false });
+                }
+                taken += 1;
+            }
+        }
+        let first = snapshot.entries.partition_point(|(at, _, _)| *at <= cookie);
+        for (at, name, fileid) in &snapshot.entries[first..] {
+            let mut entry = Entry::named(name, *fileid, *at);
+            if lookup != Lookup::No {
+                match self.child(place, name) {
+                    Ok(None) => continue,
+                    Ok(Some(child)) => {
+                        entry.fileid = child.node.fileid();
+                        if lookup == Lookup::Attributes {
+                            entry.object =
+                                self.attr(&child.node).ok().map(|a| (child.node.locator(), a));
+                        }
+                    }
+                    // One object that cannot be read does not spoil the listing.
+                    Err(error) => tracing::debug!(?name, %error, "listed without attributes"),
+                }
+            }
+            if !take(&entry) {
+                return Ok(DirPage { taken, eof: false });
+            }
+            taken += 1;
+        }
+        Ok(DirPage { taken, eof: true })
+    }
+
+    fn dot_entry(
+        &self,
+        place: &DirPlace,
+        cookie: Cookie,
+        name: &'static [u8],
+        lookup: Lookup,
+    ) -> Result<Entry> {
+        let node = if cookie == DOT { self.node_at(place)? } else { self.parent_of(place)? };
+        let object = match lookup {
+            Lookup::Attributes => Some((node.locator(), self.attr(&node)?)),
+            Lookup::No | Lookup::Existence => None,
+        };
+        Ok(Entry { name: Bytes::from_static(name), fileid: node.fileid(), cookie, object })
+    }
+
+    /// Calls `each` for every visible entry of a directory, in no particular order.
+    pub fn each_entry(&self, place: &DirPlace, each: &mut dyn FnMut(RawEntry)) -> Result<()> {
+        let mut hidden: HashSet<Name> = HashSet::new();
+        if let Some(ino) = place.ino {
+            self.txn.dentries(ino, &mut |name, _, mode, fileid| {
+                if place.base.is_some() {
+                    hidden.insert(name.clone());
+                }
+                each(RawEntry { name, fileid, kind: FileKind::from_mode(mode) });
+            })?;
+        }
+        let Some(base) = &place.base else { return Ok(()) };
+        let listing = match self.core.base.list(base) {
+            Ok(listing) => listing,
+            Err(BaseError::NotFound) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        hidden.extend(self.txn.whiteouts_in(&place.merged)?);
+        for entry in listing.entries.iter().filter(|entry| !hidden.contains(&entry.name)) {
+            let kind = entry.kind.or_else(|| {
+                let attr = self.core.base.stat(&base.join(&entry.name)).ok();
+                attr.map(|attr| attr.kind)
+            });
+            each(RawEntry { name: entry.name.clone(), fileid: entry.fileid, kind });
+        }
+        Ok(())
+    }
+
+    /// Whether a directory has a visible entry.
+    pub fn has_entries(&self, place: &DirPlace) -> Result<bool> {
+        if let Some(ino) = place.ino
+            && self.txn.has_dentries(ino)?
+        {
+            return Ok(true);
+        }
+        let Some(base) = &place.base else { return Ok(false) };
+        let listing = match self.core.base.list(base) {
+            Ok(listing) => listing,
+            Err(BaseError::NotFound) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        if listing.entries.is_empty() {
+            return Ok(false);
+        }
+        let hidden: HashSet<Name> = self.txn.whiteouts_in(&place.merged)?.into_iter().collect();
+        Ok(listing.entries.iter().any(|entry| !hidden.contains(&entry.name)))
+    }
+}
+
+/// What a listing has to look up for each entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lookup {
+    /// Nothing.
+    No,
+    /// Whether it is still there.
+    Existence,
+    /// Its handle and attributes.
+    Attributes,
+}

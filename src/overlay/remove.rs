@@ -1,0 +1,141 @@
+//! REMOVE and RMDIR: entries go, whiteouts hide what the base has.
+
+use std::sync::Arc;
+
+use crate::base::BasePath;
+use crate::delta::{InodeRow, Procedure};
+use crate::vfs::{FileId, FileKind, FsError, Locator, Name, Outcome, Wcc};
+
+use super::access::{Want, check_sticky};
+use super::edit::{Edit, Parent, moved_on};
+use super::error::Result;
+use super::node::{Child, DirPlace, Node, is_linked};
+
+impl Edit<'_> {
+    /// REMOVE.
+    pub fn remove(&mut self, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
+        self.in_dir(dir, |edit, parent| {
+            let name = Name::new(name)?;
+            let child = edit.removable(parent, &name)?;
+            if child.node.is_dir() {
+                return Err(FsError::IsDirectory.into());
+            }
+            let fileid = child.node.fileid();
+            let parent_ino = edit.ensure_dir(&parent.place)?;
+            edit.unlink(&parent.place, &name, child)?;
+            edit.entries_changed(parent_ino, 0)?;
+            let path = parent.place.merged.join(&name);
+            edit.record(Procedure::Remove, fileid, path, None, (None, None))
+        })
+    }
+
+    /// RMDIR.
+    pub fn rmdir(&mut self, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
+        self.in_dir(dir, |edit, parent| {
+            let name = Name::new(name)?;
+            let child = edit.removable(parent, &name)?;
+            if !child.node.is_dir() {
+                return Err(FsError::NotDirectory.into());
+            }
+            let fileid = child.node.fileid();
+            let parent_ino = edit.ensure_dir(&parent.place)?;
+            edit.unlink_dir(&parent.place, &name, &child)?;
+            edit.entries_changed(parent_ino, -1)?;
+            let path = parent.place.merged.join(&name);
+            edit.record(Procedure::Rmdir, fileid, path, None, (None, None))
+        })
+    }
+
+    /// The entry `name`, which the caller may take out of its directory.
+    pub fn removable(&self, parent: &Parent, name: &Name) -> Result<Child> {
+        self.check_writable()?;
+        Want::SEARCH.check(self.caller, &parent.attr)?;
+        let view = self.view();
+        let child = view.child(&parent.place, name)?.ok_or(FsError::NotFound)?;
+        Want::CHANGE_ENTRIES.check(self.caller, &parent.attr)?;
+        check_sticky(self.caller, &parent.attr, &view.attr(&child.node)?)?;
+        Ok(child)
+    }
+
+    /// Takes away one name of anything but a directory, and the object with its last name.
+    pub fn unlink(&mut self, dir: &DirPlace, name: &Name, child: Child) -> Result<()> {
+        let dentry_in = dir.ino.filter(|_| child.has_dentry);
+        self.drop_entry(dir, dentry_in, name)?;
+        match child.node {
+            Node::Base { attr, .. } if is_linked(attr.kind, attr.nlink) => {
+                let since = moved_on(attr.ctime, self.now);
+                Ok(self.txn.hide_link(attr.fileid, since)?)
+            }
+            Node::Base { .. } => Ok(()),
+            Node::Delta(row) => self.drop_link(*row, child.has_dentry),
+        }
+    }
+
+    /// Takes one name from a delta file: an entry of the delta, or a name that only the base has.
+    fn drop_link(&mut self, mut row: InodeRow, had_dentry: bool) -> Result<()> {
+        if had_dentry {
+            row.nlink = row.nlink.saturating_sub(1);
+        } else if let Some(origin) = &row.origin {
+            self.txn.hide_link(origin.fileid, self.now)?;
+        }
+        row.ctime = moved_on(row.ctime, self.now);
+        let orphaned = row.nlink == 0 && !self.adopt_base_name(&mut row)?;
+        if orphaned {
+            return Ok(self.txn.delete_inode(row.ino)?);
+        }
+        Ok(self.txn.put_inode(&row)?)
+    }
+
+    /// Gives a copied-up file without an entry one at a name that it still has in the base:
+    /// every inode has an entry (specification 0.4, filesystem rule 8).
+    ///
+    /// Looks for the name in the whole base, once: only for a file that had several names in the
+    /// base, was changed, and lost the name by which it was changed.
+    fn adopt_base_name(&mut self, row: &mut InodeRow) -> Result<bool> {
+        if self.view().base_links_left(row)? == 0 {
+            return Ok(false);
+        }
+        let Some(origin) = row.origin.clone() else { return Ok(false) };
+        let base = self.core.base.clone();
+        let mut shown_in = Ok(None);
+        let path = base.find_linked(origin.fileid, &mut |path| {
+            shown_in = self.base_name_at(path, origin.fileid);
+            !matches!(shown_in, Ok(None))
+        })?;
+        let (Some(place), Some((_, name))) = (shown_in?, path.and_then(|path| path.split())) else {
+            return Ok(false);
+        };
+        let parent = self.ensure_dir(&place)?;
+        self.txn.insert_dentry(parent, &name, row.ino)?;
+        self.touch_child(place.fileid, &name);
+        self.txn.hide_link(origin.fileid, row.ctime)?;
+        row.nlink = 1;
+        Ok(true)
+    }
+
+    /// The directory of a base path, if the path still shows the file `id` and has no entry.
+    fn base_name_at(&self, path: &BasePath, id: FileId) -> Result<Option<Arc<DirPlace>>> {
+        let Some((above, name)) = path.split() else { return Ok(None) };
+        let view = self.view();
+        let Some(place) = view.place_of_base(&above)? else { return Ok(None) };
+        let shows = view.child(&place, &name)?;
+        let ours = shows.is_some_and(|c| !c.has_dentry && c.node.fileid() == id);
+        Ok(ours.then_some(place))
+    }
+
+    /// Takes away an empty directory, and the whiteouts below it: one at its own path hides all.
+    pub fn unlink_dir(&mut self, dir: &DirPlace, name: &Name, child: &Child) -> Result<()> {
+        debug_assert_eq!(child.node.kind(), FileKind::Directory);
+        let place = self.view().place(&child.node)?;
+        if self.view().has_entries(&place)? {
+            return Err(FsError::NotEmpty.into());
+        }
+        self.txn.remove_whiteouts_below(&place.merged)?;
+        self.drop_entry(dir, dir.ino.filter(|_| child.has_dentry), name)?;
+        if let Node::Delta(row) = &child.node {
+            self.txn.delete_inode(row.ino)?;
+        }
+        self.touch_place(place.fileid, place.base.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! RENAME: files move as delta entries, directories with all that shows through them.
+//!
+//! A base directory moves at once and whole: its new delta inode gets a redirect to the base
+//! directory, and the old path a whiteout. Whiteouts are keyed by merged path, so those below
+//! the directory move with it.
+
+use crate::base::BasePath;
+use crate::delta::{Ino, InodeRow, MergedPath, Procedure};
+use crate::vfs::{Attr, FsError, Locator, Name, Outcome, Wcc};
+
+use super::access::{Want, check_sticky};
+use super::cache::Touch;
+use super::edit::{Edit, Parent, moved_on};
+use super::error::Result;
+use super::node::{Child, Node};
+
+impl Edit<'_> {
+    /// RENAME.
+    pub fn rename(
+        &mut self,
+        from: (&Locator, &[u8]),
+        to: (&Locator, &[u8]),
+    ) -> Outcome<(), (Wcc, Wcc)> {
+        let (source, target) = match (self.parent(from.0), self.parent(to.0)) {
+            (Ok(source), Ok(target)) => (source, target),
+            (source, target) => return failed_parents(source, target),
+        };
+        let names = Name::new(from.1).and_then(|name| Ok((name, Name::new(to.1)?)));
+        let result = match names {
+            Ok((old, new)) => self.rename_in(&source, &old, &target, &new),
+            Err(error) => Err(error.into()),
+        };
+        let result = result.map_err(|error| error.into_fs());
+        let changed = result.is_ok();
+        let context =
+            (self.wcc(from.0, source.attr, changed), self.wcc(to.0, target.attr, changed));
+        Outcome { result, context }
+    }
+
+    fn rename_in(
+        &mut self,
+        source: &Parent,
+        old: &Name,
+        target: &Parent,
+        new: &Name,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let child = self.removable(source, old)?;
+        Want::CHANGE_ENTRIES.check(self.caller, &target.attr)?;
+        let replaced = self.view().child(&target.place, new)?;
+        if let Some(replaced) = &replaced
+            && replaced.node.fileid() == child.node.fileid()
+        {
+            // Two names of one file: POSIX has nothing happen.
+            return Ok(());
+        }
+        self.check_move(source, target, &child, replaced.as_ref())?;
+
+        let is_dir = child.node.is_dir();
+        let source_ino = self.ensure_dir(&source.place)?;
+        let target_ino = self.ensure_dir(&target.place)?;
+        let replaces = replaced.is_some();
+        match replaced {
+            Some(replaced) if is_dir => self.unlink_dir(&target.place, new, &replaced)?,
+            Some(replaced) => self.unlink(&target.place, new, replaced)?,
+            None => {}
+        }
+        let old_path = source.place.merged.join(old);
+        let new_path = target.place.merged.join(new);
+        let row = if is_dir {
+            self.move_dir(source, old, target, target_ino, new, child)?
+        } else {
+            self.move_file(source, source_ino, old, target, target_ino, new, child)?
+        };
+        let leaves = -i32::from(is_dir);
+        let arrives = i32::from(is_dir && !replaces);
+        if source_ino == target_ino {
+            self.entries_changed(source_ino, leaves + arrives)?;
+        } else {
+            self.entries_changed(source_ino, leaves)?;
+            self.entries_changed(target_ino, arrives)?;
+        }
+        self.record(Procedure::Rename, row.fileid(), old_path, Some(new_path), (None, None))
+    }
+
+    /// Whether the entry may move there, replacing what is there (rename(2)).
+    fn check_move(
+        &self,
+        source: &Parent,
+        target: &Parent,
+        child: &Child,
+        replaced: Option<&Child>,
+    ) -> Result<()> {
+        let view = self.view();
+        if child.node.is_dir() && source.place.fileid != target.place.fileid {
+            // Its `..` changes.
+            Want::WRITE.check(self.caller, &view.attr(&child.node)?)?;
+            let moved = view.place(&child.node)?.merged.clone();
+            if is_within(&target.place.merged, &moved) {
+                return Err(FsError::Invalid.into());
+            }
+        }
+        let Some(replaced) = replaced else { return Ok(()) };
+        check_sticky(self.caller, &target.attr, &view.attr(&replaced.node)?)?;
+        match (child.node.is_dir(), replaced.node.is_dir()) {
+            (true, false) => Err(FsError::NotDirectory.into()),
+            (false, true) => Err(FsError::IsDirectory.into()),
+            (true, true) if view.has_entries(&*view.place(&replaced.node)?)? => {
+                Err(FsError::NotEmpty.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "two directories with their inodes and names")]
+    fn move_file(
+        &mut self,
+        source: &Parent,
+        source_ino: Ino,
+        old: &Name,
+        target: &Parent,
+        target_ino: Ino,
+        new: &Name,
+        child: Child,
+    ) -> Result<InodeRow> {
+        let in_base = matches!(child.node, Node::Base { .. });
+        let mut row = *self.copy_up(child.node)?;
+        if in_base || child.has_dentry {
+            // Copy-up gave a base file an entry at its base name, which is the old one.
+            self.drop_entry(&source.place, Some(source_ino), old)?;
+        } else {
+            self.drop_entry(&source.place, None, old)?;
+            if let Some(origin) = &row.origin {
+                self.txn.hide_link(origin.fileid, self.now)?;
+            }
+            row.nlink += 1;
+        }
+        row.ctime = moved_on(row.ctime, self.now);
+        self.txn.put_inode(&row)?;
+        self.add_entry(&target.place, target_ino, new, row.ino)?;
+        Ok(row)
+    }
+
+    fn move_dir(
+        &mut self,
+        source: &Parent,
+        old: &Name,
+        target: &Parent,
+        target_ino: Ino,
+        new: &Name,
+        child: Child,
+    ) -> Result<InodeRow> {
+        let place = self.view().place(&child.node)?;
+        let mut row = match child.node {
+            Node::Delta(row) => *row,
+            Node::Base { path, .. } => self.dir_from_base(&path)?,
+        };
+        let old_path = source.place.merged.join(old);
+        let new_path = target.place.merged.join(new);
+        // A directory born in the delta shows no base entry anywhere: its whiteouts hide those
+        // of the directory that the base has at its path, and stay behind.
+        let redirected = self.txn.redirect(row.ino)?.is_some();
+        let born = row.origin.is_none() && !redirected && row.subdirs.is_some();
+        if born {
+            for name in self.txn.whiteouts_in(&old_path)? {
+                self.txn.remove_whiteout(&old_path.join(&name))?;
+            }
+        }
+        self.drop_entry(&source.place, source.place.ino.filter(|_| child.has_dentry), old)?;
+        self.txn.move_whiteouts_below(&old_path, &new_path)?;
+        self.add_entry(&target.place, target_ino, new, row.ino)?;
+        row.ctime = moved_on(row.ctime, self.now);
+        self.txn.put_inode(&row)?;
+        let shown = place.base.as_ref().filter(|_| !born);
+        self.show_through(row.ino, &new_path, shown, target, new)?;
+        self.touched.push(Touch::AllPlaces);
+        Ok(row)
+    }
+
+    /// Makes exactly `shown` show through a directory at its new place.
+    fn show_through(
+        &mut self,
+        ino: Ino,
+        merged: &MergedPath,
+        shown: Option<&BasePath>,
+        target: &Parent,
+        name: &Name,
+    ) -> Result<()> {
+        let implied = match &target.place.base {
+            Some(base) => self.view().base_dir_at(base.join(name))?,
+            None => None,
+        };
+        match (shown, implied) {
+            (Some(shown), Some(implied)) if *shown == implied => {
+                Ok(self.txn.remove_redirect(ino)?)
+            }
+            (Some(shown), _) => Ok(self.txn.put_redirect(ino, shown)?),
+            (None, Some(implied)) => self.mask(ino, merged, &implied),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// The answer when a directory of a rename cannot be used: the other one's attributes are known.
+fn failed_parents(source: Result<Parent>, target: Result<Parent>) -> Outcome<(), (Wcc, Wcc)> {
+    let known = |parent: &Result<Parent>| -> Wcc {
+        let attr: Option<Attr> = parent.as_ref().ok().map(|parent| parent.attr.clone());
+        Wcc::unchanged(attr)
+    };
+    let context = (known(&source), known(&target));
+    let error = match (source, target) {
+        (Err(error), _) | (_, Err(error)) => error.into_fs(),
+        (Ok(_), Ok(_)) => FsError::Fault,
+    };
+    Outcome::err(error, context)
+}
+
+/// Whether `path` is `dir` or below it.
+fn is_within(path: &MergedPath, dir: &MergedPath) -> bool {
+    path.as_bytes()
+        .strip_prefix(dir.as_bytes())
+        .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}

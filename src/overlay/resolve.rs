@@ -1,0 +1,309 @@
+//! From a handle to the object, and from a directory to its places in the three trees.
+//!
+//! The cost is O(depth) with empty caches, never O(tree): a handle of an untouched base object
+//! is found by its trail, one of a delta object by its number.
+
+use std::sync::Arc;
+
+use crate::base::{BaseAttr, BaseError, BasePath, DELTA_IDS};
+use crate::delta::{Ino, InodeRow, MergedPath, ReadTxn, StoreError};
+use crate::vfs::{FileId, FileKind, FsError, Locator, Name, Trail};
+
+use super::Core;
+use super::cache::{DeltaChild, Stamp};
+use super::error::Result;
+use super::node::{DirPlace, Node, is_linked};
+use super::trail::{follow, trail_of};
+
+/// Levels of directories at most: what is deeper cannot be named by a path of the audit log, and
+/// rows of another program that form a cycle end here too.
+const MAX_DEPTH: usize = 4096;
+
+/// The merged tree in one transaction.
+pub(super) struct View<'a> {
+    /// The rows.
+    pub txn: &'a dyn ReadTxn,
+    /// Everything else.
+    pub core: &'a Core,
+    /// The caches may be used for what the rows say, with this stamp. `None` on the writer's
+    /// thread.
+    pub stamp: Option<Stamp>,
+}
+
+impl View<'_> {
+    /// The object that a handle names; [`FsError::Stale`] if it is not visible any more.
+    pub fn node(&self, locator: &Locator) -> Result<Node> {
+        let found = match locator {
+            Locator::Delta(id) => self.delta_node(*id)?,
+            Locator::Base(id, trail) => self.base_node(*id, trail)?,
+            Locator::BaseLinked(id) => self.linked_node(*id)?,
+        };
+        Ok(found.ok_or(FsError::Stale)?)
+    }
+
+    /// A directory and its place; [`FsError::NotDirectory`] for anything else.
+    pub fn dir(&self, locator: &Locator) -> Result<(Node, Arc<DirPlace>)> {
+        let node = self.node(locator)?;
+        if !node.is_dir() {
+            return Err(FsError::NotDirectory.into());
+        }
+        let place = self.place(&node)?;
+        Ok((node, place))
+    }
+
+    /// Where a directory is.
+    pub fn place(&self, dir: &Node) -> Result<Arc<DirPlace>> {
+        match dir {
+            Node::Delta(row) => self.place_of_inode(row.ino, row.fileid()),
+            Node::Base { path, .. } => Ok(self.place_of_base(path)?.ok_or(FsError::Stale)?),
+        }
+    }
+
+    /// The directory at a place.
+    pub fn node_at(&self, place: &DirPlace) -> Result<Node> {
+        if let Some(ino) = place.ino {
+            return Ok(Node::Delta(Box::new(self.inode(ino)?)));
+        }
+        let path = place.base.clone().ok_or(FsError::Stale)?;
+        let attr = Box::new(self.core.base.stat(&path)?);
+        Ok(Node::Base { path, attr })
+    }
+
+    /// The directory that holds this one; the root holds itself.
+    pub fn parent_of(&self, place: &DirPlace) -> Result<Node> {
+        if place.fileid == FileId::ROOT {
+            return self.node_at(place);
+        }
+        if let Some(ino) = place.ino {
+            let (parent, _) = self.txn.name_of(ino)?.ok_or(FsError::Stale)?;
+            return Ok(Node::Delta(Box::new(self.inode(parent)?)));
+        }
+        let (parent, _) = place.base.as_ref().and_then(BasePath::split).ok_or(FsError::Stale)?;
+        let parent = self.place_of_base(&parent)?.ok_or(FsError::Stale)?;
+        self.node_at(&parent)
+    }
+
+    /// A row that another row says is there.
+    pub fn inode(&self, ino: Ino) -> Result<InodeRow> {
+        let row = self.txn.inode(ino)?;
+        Ok(row.ok_or_else(|| StoreError::Corrupt(format!("no row for inode {}", ino.0)))?)
+    }
+
+    fn delta_node(&self, id: FileId) -> Result<Option<Node>> {
+        // Numbers of another implementation are shown moved up: see `Ino::fileid`.
+        let moved_up = id.0.checked_sub(DELTA_IDS).map(Ino);
+        for ino in [Some(Ino(id.0)), moved_up].into_iter().flatten() {
+            if let Some(row) = self.txn.inode(ino)?
+                && row.fileid() == id
+                && row.origin.is_none()
+            {
+                return Ok(Some(Node::Delta(Box::new(row))));
+            }
+        }
+        Ok(None)
+    }
+
+    fn base_node(&self, id: FileId, trail: &Trail) -> Result<Option<Node>> {
+        if let Some(ino) = self.txn.copied_up(id)? {
+            let row = self.inode(ino)?;
+            if row.origin.as_ref().is_some_and(|origin| trail_of(&origin.path) == *trail) {
+                return Ok(Some(Node::Delta(Box::new(row))));
+            }
+        }
+        let remembered = self.core.caches.location(id).filter(|path| trail_of(path) == *trail);
+        if let Some(path) = remembered {
+            if let Some(attr) = self.base_object(&path, id)? {
+                return self.if_visible(path, attr);
+            }
+            self.core.caches.forget_location(id);
+        }
+        let Some(path) = follow(&*self.core.base, id, trail)? else { return Ok(None) };
+        self.core.caches.add_location(id, &path);
+        self.visible_at(&path, id)
+    }
+
+    /// A base file with several names, through any one that is still visible.
+    fn linked_node(&self, id: FileId) -> Result<Option<Node>> {
+        if let Some(ino) = self.txn.copied_up(id)? {
+            let row = self.inode(ino)?;
+            if row.origin.as_ref().is_some_and(|origin| is_linked(row.kind, origin.nlink)) {
+                return Ok(Some(Node::Delta(Box::new(row))));
+            }
+        }
+        if let Some(path) = self.core.caches.location(id)
+            && let Some(node) = self.visible_at(&path, id)?
+        {
+            return Ok(Some(node));
+        }
+        let mut found = Ok(None);
+        let path = self.core.base.find_linked(id, &mut |path| {
+            found = self.visible_at(path, id);
+            !matches!(found, Ok(None))
+        })?;
+        if let Some(path) = path {
+            self.core.caches.add_location(id, &path);
+        }
+        found
+    }
+
+    /// The base object at `path`, if it is the one with number `id`.
+    fn base_object(&self, path: &BasePath, id: FileId) -> Result<Option<BaseAttr>> {
+        match self.core.base.stat(path) {
+            Ok(attr) => Ok((attr.fileid == id).then_some(attr)),
+            Err(BaseError::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The base object at `path` as a node, if it is the one with number `id` and visible.
+    fn visible_at(&self, path: &BasePath, id: FileId) -> Result<Option<Node>> {
+        match self.base_object(path, id)? {
+            Some(attr) => self.if_visible(path.clone(), attr),
+            None => Ok(None),
+        }
+    }
+
+    /// The base object as a node, unless the delta hides it.
+    fn if_visible(&self, path: BasePath, attr: BaseAttr) -> Result<Option<Node>> {
+        let Some((parent, name)) = path.split() else { return Ok(None) };
+        let Some(parent) = self.place_of_base(&parent)? else { return Ok(None) };
+        let visible = self.delta_child(&parent, &name)? == DeltaChild::Through;
+        Ok(visible.then(|| Node::Base { path, attr: Box::new(attr) }))
+    }
+
+    /// What the delta alone says about a name.
+    pub fn delta_child(&self, dir: &DirPlace, name: &Name) -> Result<DeltaChild> {
+        if self.stamp.is_some()
+            && let Some(child) = self.core.caches.child(dir.fileid, name)
+        {
+            return Ok(child);
+        }
+        let entry = match dir.ino {
+            Some(ino) => self.txn.dentry(ino, name)?,
+            None => None,
+        };
+        let child = match entry {
+            Some(ino) => DeltaChild::Entry(ino),
+            None if dir.base.is_none() => DeltaChild::Through,
+            None if self.txn.is_whited_out(&dir.merged.join(name))? => DeltaChild::WhitedOut,
+            None => DeltaChild::Through,
+        };
+        if let Some(stamp) = self.stamp {
+            self.core.caches.add_child(stamp, dir.fileid, name, child);
+        }
+        Ok(child)
+    }
+
+    /// Where the delta directory `ino` is: climbs to the root, then comes down with the paths.
+    pub fn place_of_inode(&self, ino: Ino, fileid: FileId) -> Result<Arc<DirPlace>> {
+        let mut below = Vec::new();
+        let (mut at, mut at_id) = (ino, fileid);
+        let mut place = loop {
+            if let Some(known) = self.remembered(at_id) {
+                break known;
+            }
+            if at == Ino::ROOT {
+                break Arc::new(DirPlace {
+                    fileid: FileId::ROOT,
+                    ino: Some(Ino::ROOT),
+                    merged: MergedPath::root(),
+                    base: self.base_dir_at(BasePath::root())?,
+                });
+            }
+            if below.len() >= MAX_DEPTH {
+                return Err(FsError::NameTooLong.into());
+            }
+            let (parent, name) = self.txn.name_of(at)?.ok_or(FsError::Stale)?;
+            below.push((at, at_id, name));
+            at = parent;
+            at_id = self.inode(parent)?.fileid();
+        };
+        while let Some((ino, fileid, name)) = below.pop() {
+            place = Arc::new(DirPlace {
+                fileid,
+                ino: Some(ino),
+                merged: place.merged.join(&name),
+                base: self.base_below(ino, &place, &name)?,
+            });
+            self.remember(&place);
+        }
+        Ok(place)
+    }
+
+    /// The base directory that shows through the delta directory `ino`, `name` in `parent`.
+    fn base_below(&self, ino: Ino, parent: &DirPlace, name: &Name) -> Result<Option<BasePath>> {
+        if let Some(redirect) = self.txn.redirect(ino)? {
+            return Ok(Some(redirect));
+        }
+        match &parent.base {
+            Some(base) => self.base_dir_at(base.join(name)),
+            None => Ok(None),
+        }
+    }
+
+    /// `path`, if the base has a directory there.
+    pub fn base_dir_at(&self, path: BasePath) -> Result<Option<BasePath>> {
+        match self.core.base.stat(&path) {
+            Ok(attr) if attr.kind == FileKind::Directory => Ok(Some(path)),
+            Ok(_) | Err(BaseError::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Where a base directory shows; `None` if it does not.
+    pub fn place_of_base(&self, path: &BasePath) -> Result<Option<Arc<DirPlace>>> {
+        if self.stamp.is_some()
+            && let Some(known) = self.core.caches.base_place(path)
+        {
+            return Ok(Some(known));
+        }
+        let mut place = self.place_of_inode(Ino::ROOT, FileId::ROOT)?;
+        let mut prefix = BasePath::root();
+        for component in path.components() {
+            let name = Name::new(component)?;
+            prefix = prefix.join(&name);
+            place = match self.txn.redirected_to(&prefix)? {
+                Some(ino) => self.place_of_inode(ino, self.inode(ino)?.fileid())?,
+                None => match self.step_down(&place, &name, &prefix)? {
+                    Some(below) => Arc::new(below),
+                    None => return Ok(None),
+                },
+            };
+        }
+        if let Some(stamp) = self.stamp {
+            self.core.caches.add_base_place(stamp, path, &place);
+        }
+        Ok(Some(place))
+    }
+
+    /// The place of the base directory `base`, `name` in `dir`, unless the delta hides it.
+    fn step_down(&self, dir: &DirPlace, name: &Name, base: &BasePath) -> Result<Option<DirPlace>> {
+        let (fileid, ino) = match self.delta_child(dir, name)? {
+            DeltaChild::WhitedOut => return Ok(None),
+            DeltaChild::Entry(ino) => {
+                let row = self.inode(ino)?;
+                if row.kind != FileKind::Directory || self.txn.redirect(ino)?.is_some() {
+                    return Ok(None);
+                }
+                (row.fileid(), Some(ino))
+            }
+            DeltaChild::Through => match self.core.base.stat(base) {
+                Ok(attr) if attr.kind == FileKind::Directory => (attr.fileid, None),
+                Ok(_) | Err(BaseError::NotFound) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let merged = dir.merged.join(name);
+        Ok(Some(DirPlace { fileid, ino, merged, base: Some(base.clone()) }))
+    }
+
+    fn remembered(&self, id: FileId) -> Option<Arc<DirPlace>> {
+        self.stamp.and_then(|_| self.core.caches.place(id))
+    }
+
+    fn remember(&self, place: &Arc<DirPlace>) {
+        if let Some(stamp) = self.stamp {
+            self.core.caches.add_place(stamp, place);
+        }
+    }
+}

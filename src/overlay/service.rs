@@ -1,0 +1,278 @@
+//! The overlay as a [`Vfs`]: every method ships one function of the merge rules to the worker.
+//!
+//! What only reads runs on a reader's snapshot, what changes runs on the writer's thread, and
+//! the answer comes back after the commit that holds the change.
+
+use bytes::Bytes;
+
+use crate::delta::WriteTxn;
+use crate::vfs::{
+    Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, FsError, FsInfo, FsStat,
+    Locator, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr, Stability, Time, Vfs, Wcc,
+    WriteVerifier, Written,
+};
+use crate::worker::{Committed, Done};
+
+use super::Overlay;
+use super::edit::Edit;
+use super::error::from_work;
+use super::link::MAX_LINKS;
+use super::resolve::View;
+use super::write::MAX_FILE_BYTES;
+
+/// What a change weighs in the writer's queue besides its data, in bytes.
+const CHANGE_BYTES: usize = 512;
+
+impl Overlay {
+    /// Runs `f` on a snapshot.
+    async fn look<T: Send + 'static>(
+        &self,
+        f: impl FnOnce(&View<'_>) -> T + Send + 'static,
+    ) -> Result<T, FsError> {
+        let core = self.core.clone();
+        let stamp = core.caches.stamp();
+        let work = self.worker.read(move |txn| f(&View { txn, core: &core, stamp: Some(stamp) }));
+        work.await.map_err(|error| from_work(&error))
+    }
+
+    /// The same for an operation with an outcome.
+    async fn show<T: Send + 'static, C: Default + Send + 'static>(
+        &self,
+        f: impl FnOnce(&View<'_>) -> Outcome<T, C> + Send + 'static,
+    ) -> Outcome<T, C> {
+        self.look(f).await.unwrap_or_else(Outcome::from)
+    }
+
+    /// Runs `f` as one change; says whether it was synced, and the verifier at its commit.
+    async fn change<T: Send + 'static, C: Default + Send + 'static>(
+        &self,
+        caller: &Caller,
+        data_bytes: usize,
+        durable: bool,
+        f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
+    ) -> Result<Committed<Outcome<T, C>>, FsError> {
+        let core = self.core.clone();
+        let caller = caller.clone();
+        let job = move |txn: &mut dyn WriteTxn| {
+            let noted = core.atimes.write(txn);
+            let now = (core.clock)();
+            let mut edit = Edit { txn, core: &core, caller: &caller, now, touched: Vec::new() };
+            let outcome = match noted {
+                Ok(()) => f(&mut edit),
+                Err(error) => Outcome::from(error.into_fs()),
+            };
+            let touched = edit.touched;
+            let keep = outcome.result.is_ok();
+            let core = core.clone();
+            Done {
+                value: outcome,
+                keep,
+                after_commit: Some(Box::new(move || core.caches.forget(&touched))),
+            }
+        };
+        let bytes = CHANGE_BYTES + data_bytes;
+        self.worker.write(bytes, durable, job).await.map_err(|error| from_work(&error))
+    }
+
+    /// [`Overlay::change`] for procedures whose answer does not speak of stability.
+    async fn alter<T: Send + 'static, C: Default + Send + 'static>(
+        &self,
+        caller: &Caller,
+        f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
+    ) -> Outcome<T, C> {
+        match self.change(caller, 0, false, f).await {
+            Ok(committed) => committed.value,
+            Err(error) => error.into(),
+        }
+    }
+}
+
+impl Vfs for Overlay {
+    async fn root(&self) -> Result<(Locator, Attr), FsError> {
+        let attr = self.look(|view| view.attr_of(&Locator::ROOT)).await?;
+        Ok((Locator::ROOT, attr.map_err(|error| error.into_fs())?))
+    }
+
+    async fn getattr(&self, _caller: &Caller, object: &Locator) -> Result<Attr, FsError> {
+        let object = object.clone();
+        self.look(move |view| view.attr_of(&object)).await?.map_err(|error| error.into_fs())
+    }
+
+    async fn setattr(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        set: SetAttr,
+        guard: Option<Time>,
+    ) -> Outcome<(), Wcc> {
+        let object = object.clone();
+        self.alter(caller, move |edit| edit.setattr(&object, &set, guard)).await
+    }
+
+    async fn lookup(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        name: &[u8],
+    ) -> Outcome<LookedUp, Option<Attr>> {
+        let (caller, dir, name) = (caller.clone(), dir.clone(), name.to_vec());
+        self.show(move |view| view.lookup(&caller, &dir, &name)).await
+    }
+
+    async fn access(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        want: Access,
+    ) -> Outcome<Access, Option<Attr>> {
+        let (caller, object) = (caller.clone(), object.clone());
+        self.show(move |view| view.access(&caller, &object, want)).await
+    }
+
+    async fn readlink(&self, _caller: &Caller, object: &Locator) -> Outcome<Bytes, Option<Attr>> {
+        let object = object.clone();
+        self.show(move |view| view.read_link(&object)).await
+    }
+
+    async fn read(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        offset: u64,
+        count: u32,
+    ) -> Outcome<ReadData, Option<Attr>> {
+        let (caller, object) = (caller.clone(), object.clone());
+        self.show(move |view| view.read(&caller, &object, offset, count)).await
+    }
+
+    async fn write(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Outcome<Written, Wcc> {
+        let object = object.clone();
+        let (bytes, durable) = (data.len(), stability != Stability::Unstable);
+        let written =
+            self.change(caller, bytes, durable, move |e| e.write(&object, offset, &data)).await;
+        match written {
+            Err(error) => error.into(),
+            Ok(Committed { value, durable, verifier }) => {
+                let committed = if durable { Stability::FileSync } else { Stability::Unstable };
+                let count = u32::try_from(bytes).unwrap_or(u32::MAX);
+                let result = value.result.map(|()| Written { count, committed, verifier });
+                Outcome { result, context: value.context }
+            }
+        }
+    }
+
+    async fn create(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        name: &[u8],
+        how: CreateHow,
+    ) -> Outcome<Created, Wcc> {
+        let (dir, name) = (dir.clone(), name.to_vec());
+        self.alter(caller, move |edit| edit.create(&dir, &name, how)).await
+    }
+
+    async fn make_node(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        name: &[u8],
+        node: NewNode,
+        set: SetAttr,
+    ) -> Outcome<Created, Wcc> {
+        let (dir, name) = (dir.clone(), name.to_vec());
+        self.alter(caller, move |edit| edit.make_node(&dir, &name, &node, &set)).await
+    }
+
+    async fn remove(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
+        let (dir, name) = (dir.clone(), name.to_vec());
+        self.alter(caller, move |edit| edit.remove(&dir, &name)).await
+    }
+
+    async fn rmdir(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
+        let (dir, name) = (dir.clone(), name.to_vec());
+        self.alter(caller, move |edit| edit.rmdir(&dir, &name)).await
+    }
+
+    async fn rename(
+        &self,
+        caller: &Caller,
+        from: (&Locator, &[u8]),
+        to: (&Locator, &[u8]),
+    ) -> Outcome<(), (Wcc, Wcc)> {
+        let from = (from.0.clone(), from.1.to_vec());
+        let to = (to.0.clone(), to.1.to_vec());
+        self.alter(caller, move |edit| edit.rename((&from.0, &from.1), (&to.0, &to.1))).await
+    }
+
+    async fn link(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        dir: &Locator,
+        name: &[u8],
+    ) -> Outcome<(), (Option<Attr>, Wcc)> {
+        let (object, dir, name) = (object.clone(), dir.clone(), name.to_vec());
+        self.alter(caller, move |edit| edit.link(&object, &dir, &name)).await
+    }
+
+    async fn readdir(
+        &self,
+        caller: &Caller,
+        dir: &Locator,
+        cookie: Cookie,
+        with_attrs: bool,
+        mut take: impl FnMut(&Entry) -> bool + Send + 'static,
+    ) -> Outcome<DirPage, Option<Attr>> {
+        let (caller, dir) = (caller.clone(), dir.clone());
+        self.show(move |view| view.readdir(&caller, &dir, cookie, with_attrs, &mut take)).await
+    }
+
+    async fn fsstat(&self, _caller: &Caller, object: &Locator) -> Outcome<FsStat, Option<Attr>> {
+        let (object, store) = (object.clone(), self.store.clone());
+        self.show(move |view| match view.attr_of(&object) {
+            Ok(attr) => {
+                let figures = store.disk_usage().map_err(|error| super::error::from_store(&error));
+                Outcome { result: figures, context: Some(attr) }
+            }
+            Err(error) => error.into_fs().into(),
+        })
+        .await
+    }
+
+    async fn fsinfo(&self, caller: &Caller, object: &Locator) -> Outcome<FsInfo, Option<Attr>> {
+        let info =
+            FsInfo { max_file_bytes: MAX_FILE_BYTES, time_delta: Time { secs: 0, nanos: 1 } };
+        match self.getattr(caller, object).await {
+            Ok(attr) => Outcome::ok(info, Some(attr)),
+            Err(error) => error.into(),
+        }
+    }
+
+    async fn pathconf(&self, caller: &Caller, object: &Locator) -> Outcome<PathConf, Option<Attr>> {
+        let max_name_bytes = crate::vfs::Name::MAX_BYTES as u32;
+        match self.getattr(caller, object).await {
+            Ok(attr) => Outcome::ok(PathConf { max_links: MAX_LINKS, max_name_bytes }, Some(attr)),
+            Err(error) => error.into(),
+        }
+    }
+
+    async fn commit(&self, caller: &Caller, object: &Locator) -> Outcome<WriteVerifier, Wcc> {
+        let attr = match self.getattr(caller, object).await {
+            Ok(attr) => attr,
+            Err(error) => return error.into(),
+        };
+        let synced = self.worker.sync().await.map_err(|error| from_work(&error));
+        // Nothing changes by a COMMIT, but something else may have meanwhile: no "before" then.
+        let after = self.getattr(caller, object).await.ok();
+        let before = after.as_ref().filter(|after| **after == attr).map(Into::into);
+        Outcome { result: synced, context: Wcc { before, after } }
+    }
+}

@@ -1,0 +1,142 @@
+//! SETATTR: modes, owners, sizes and times, with the checks of a Linux server.
+
+use crate::delta::{InodeRow, Procedure};
+use crate::vfs::{Attr, Caller, FileKind, FsError, Locator, Outcome, SetAttr, SetTime, Time, Wcc};
+
+use super::access::Want;
+use super::edit::{Edit, moved_on};
+use super::error::Result;
+use super::node::Node;
+use super::write::MAX_FILE_BYTES;
+
+/// The setuid and setgid bits, and the bit that makes the latter mean what it says.
+const SETUID: u32 = 0o4000;
+const SETGID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o0010;
+
+/// What is left of a mode when the file's owner or content changes by other hands.
+pub(super) fn without_privileges(mode: u32) -> u32 {
+    if mode & GROUP_EXECUTE != 0 { mode & !(SETUID | SETGID) } else { mode & !SETUID }
+}
+
+impl Edit<'_> {
+    /// SETATTR.
+    pub fn setattr(
+        &mut self,
+        object: &Locator,
+        set: &SetAttr,
+        guard: Option<Time>,
+    ) -> Outcome<(), Wcc> {
+        let view = self.view();
+        let found = view.node(object).and_then(|node| Ok((view.attr(&node)?, node)));
+        let (before, node) = match found {
+            Ok(found) => found,
+            Err(error) => return error.into_fs().into(),
+        };
+        let result = self.setattr_node(node, &before, set, guard).map_err(|e| e.into_fs());
+        let context = self.wcc(object, before, result.is_ok());
+        Outcome { result, context }
+    }
+
+    fn setattr_node(
+        &mut self,
+        node: Node,
+        before: &Attr,
+        set: &SetAttr,
+        guard: Option<Time>,
+    ) -> Result<()> {
+        self.check_writable()?;
+        if guard.is_some_and(|guard| guard != as_on_the_wire(before.ctime)) {
+            return Err(FsError::NotSync.into());
+        }
+        if *set == SetAttr::default() {
+            return Ok(());
+        }
+        check(self.caller, before, set)?;
+        let mut row = self.copy_up_head(node, set.size.unwrap_or(u64::MAX))?;
+        if let Some(size) = set.size {
+            self.txn.truncate(&mut row, size)?;
+        }
+        self.apply(&mut row, set);
+        // The create verifier has done its work once the client goes on with the file.
+        row.create_verifier = None;
+        self.txn.put_inode(&row)?;
+        let path = self.path_of(&row)?;
+        self.record(Procedure::Setattr, row.fileid(), path, None, (set.size, None))
+    }
+
+    /// Puts checked attributes into a row; its size is set already.
+    fn apply(&self, row: &mut InodeRow, set: &SetAttr) {
+        row.ctime = moved_on(row.ctime, self.now);
+        if set.size.is_some() {
+            row.mtime = row.ctime;
+            if !self.caller.is_root() {
+                row.mode = without_privileges(row.mode);
+            }
+        }
+        let chown = set.uid.is_some() || set.gid.is_some();
+        if chown && row.kind != FileKind::Directory {
+            row.mode = without_privileges(row.mode);
+        }
+        row.uid = set.uid.unwrap_or(row.uid);
+        row.gid = set.gid.unwrap_or(row.gid);
+        if let Some(mode) = set.mode {
+            row.mode = allowed_mode(self.caller, mode, row.gid);
+        }
+        if set.atime != SetTime::Keep {
+            self.core.atimes.forget(row.ino);
+        }
+        row.atime = chosen(set.atime, row.atime, self.now);
+        row.mtime = chosen(set.mtime, row.mtime, self.now);
+    }
+}
+
+/// The mode that a caller may give to an object of group `gid`: setgid only for a member.
+pub(super) fn allowed_mode(caller: &Caller, mode: u32, gid: u32) -> u32 {
+    let mode = mode & 0o7777;
+    if caller.is_root() || caller.in_group(gid) { mode } else { mode & !SETGID }
+}
+
+/// The time that a request asks for.
+pub(super) fn chosen(set: SetTime, old: Time, now: Time) -> Time {
+    match set {
+        SetTime::Keep => old,
+        SetTime::ServerNow => now,
+        SetTime::To(time) => time,
+    }
+}
+
+/// A time as a client has seen it: seconds are unsigned 32-bit numbers there.
+fn as_on_the_wire(time: Time) -> Time {
+    Time { secs: time.secs.clamp(0, i64::from(u32::MAX)), ..time }
+}
+
+/// Whether the caller may set these attributes (chown(2), chmod(2), utimensat(2), truncate(2)).
+fn check(caller: &Caller, before: &Attr, set: &SetAttr) -> Result<()> {
+    let owner = caller.is_root() || caller.uid == before.uid;
+    if let Some(size) = set.size {
+        if before.kind != FileKind::Regular {
+            return Err(FsError::Invalid.into());
+        }
+        Want::WRITE.check_unless_owner(caller, before)?;
+        if size > MAX_FILE_BYTES {
+            return Err(FsError::TooLarge.into());
+        }
+    }
+    let takes_over = set.uid.is_some_and(|uid| uid != before.uid) && !caller.is_root();
+    let foreign_group =
+        set.gid.is_some_and(|gid| gid != before.gid && !caller.is_root() && !caller.in_group(gid));
+    let owners_business = set.mode.is_some()
+        || set.uid.is_some()
+        || set.gid.is_some()
+        || matches!(set.atime, SetTime::To(_))
+        || matches!(set.mtime, SetTime::To(_));
+    if takes_over || foreign_group || (owners_business && !owner) {
+        return Err(FsError::NotPermitted.into());
+    }
+    let touches = set.atime == SetTime::ServerNow || set.mtime == SetTime::ServerNow;
+    if touches && !owner {
+        Want::WRITE.check(caller, before)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! WRITE.
+
+use crate::delta::Procedure;
+use crate::vfs::{Attr, FileKind, FsError, Locator, Outcome, Wcc};
+
+use super::access::Want;
+use super::edit::{Edit, moved_on};
+use super::error::Result;
+use super::node::Node;
+use super::setattr::without_privileges;
+
+/// The largest file, in bytes: SQLite's integers are signed.
+pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+
+impl Edit<'_> {
+    /// WRITE: all of `data` at byte `offset`.
+    pub fn write(&mut self, object: &Locator, offset: u64, data: &[u8]) -> Outcome<(), Wcc> {
+        let view = self.view();
+        let found = view.node(object).and_then(|node| Ok((view.attr(&node)?, node)));
+        let (before, node) = match found {
+            Ok(found) => found,
+            Err(error) => return error.into_fs().into(),
+        };
+        let result = self.write_node(node, &before, offset, data).map_err(|e| e.into_fs());
+        let context = self.wcc(object, before, result.is_ok());
+        Outcome { result, context }
+    }
+
+    fn write_node(&mut self, node: Node, before: &Attr, offset: u64, data: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        if before.kind != FileKind::Regular {
+            return Err(FsError::Invalid.into());
+        }
+        Want::WRITE.check_unless_owner(self.caller, before)?;
+        let end = offset.checked_add(data.len() as u64);
+        if end.is_none_or(|end| end > MAX_FILE_BYTES) {
+            return Err(FsError::TooLarge.into());
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let mut row = self.copy_up(node)?;
+        self.txn.write_data(&mut row, offset, data)?;
+        row.ctime = moved_on(row.ctime, self.now);
+        row.mtime = row.ctime;
+        if !self.caller.is_root() {
+            row.mode = without_privileges(row.mode);
+        }
+        self.txn.put_inode(&row)?;
+        let path = self.path_of(&row)?;
+        let span = (Some(offset), Some(data.len() as u64));
+        self.record(Procedure::Write, row.fileid(), path, None, span)
+    }
+}

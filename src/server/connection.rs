@@ -1,0 +1,233 @@
+//! One client's connection: records in, replies out.
+//!
+//! A single task reads. Each request becomes a future, is polled once on that task (what a
+//! cache knows is answered without a hop), and goes to a task of its own if it has to wait.
+//! Requests outlive the connection: what was begun is finished, and the reply kept.
+
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Mutex, Notify};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::budget::{Budget, Room};
+use super::dispatch::{Next, Origin, Prepared};
+use super::limits::{MAX_CONNECTION_REPLY_BYTES, MAX_CONNECTION_REQUEST_BYTES, READ_BUFFER_BYTES};
+use super::reply_cache::Reply;
+use super::{Shared, StopSignal};
+use crate::wire::record::{self, MAX_RECORD_BYTES, RecordError, RecordReader};
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ending {
+    #[error("the client closed it")]
+    Closed,
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    #[error("no request for too long")]
+    Idle,
+    #[error("a record did not become whole in time")]
+    RecordTimeout,
+    #[error("a reply could not be sent")]
+    ReplyFailed,
+    #[error("what it sends makes no sense")]
+    Garbage,
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What the requests of one connection share.
+struct Connection {
+    shared: Arc<Shared>,
+    origin: Origin,
+    budget: Budget,
+    /// Replies go out whole, one after another.
+    writer: Mutex<OwnedWriteHalf>,
+    /// A reply could not be sent whole: the stream is of no more use.
+    broken: Notify,
+}
+
+/// Serves one connection until it ends.
+pub(super) async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: Arc<Shared>,
+    stop: StopSignal,
+) -> Ending {
+    if let Err(error) = stream.set_nodelay(true) {
+        return error.into();
+    }
+    let (reader, writer) = stream.into_split();
+    let connection = Arc::new(Connection {
+        origin: Origin { peer, untrusted_port: shared.refuses_port(peer) },
+        budget: Budget::new(
+            shared.limits.connection_requests,
+            MAX_CONNECTION_REQUEST_BYTES,
+            MAX_CONNECTION_REPLY_BYTES,
+        ),
+        writer: Mutex::new(writer),
+        broken: Notify::new(),
+        shared,
+    });
+    let incoming = Incoming::new(reader);
+    tokio::select! {
+        ending = read_requests(incoming, &connection) => ending,
+        () = connection.broken.notified() => Ending::ReplyFailed,
+        () = stop.wait() => Ending::ShuttingDown,
+    }
+}
+
+/// Reads requests and begins their work, until the connection ends.
+async fn read_requests(mut incoming: Incoming, connection: &Arc<Connection>) -> Ending {
+    loop {
+        let (record, bytes_room) = match incoming.next(connection).await {
+            Ok(record) => record,
+            Err(ending) => return ending,
+        };
+        let room = connection.budget.take_request(&connection.shared.budget).await;
+        let reply = match connection.shared.dispatcher.prepare(&connection.origin, record) {
+            Next::Run(prepared) => {
+                let work = Arc::clone(connection).answer(prepared, [bytes_room, room]);
+                poll_or_spawn(work).await;
+                continue;
+            }
+            Next::Ignore => continue,
+            Next::HangUp => return Ending::Garbage,
+            Next::RefusePort(reply) => {
+                connection.shared.warn_of_port(connection.origin.peer);
+                reply
+            }
+            Next::Reply(reply) => reply,
+        };
+        poll_or_spawn(Arc::clone(connection).send_refusal(reply, [bytes_room, room])).await;
+    }
+}
+
+impl Connection {
+    /// Works on a call and sends its reply, inside the room that it takes.
+    async fn answer(self: Arc<Self>, prepared: Prepared, _room: [Room; 2]) {
+        let overall = &self.shared.budget;
+        let _reply_room = self.budget.take_reply_bytes(overall, prepared.reply_bytes()).await;
+        if let Some(reply) = self.shared.dispatcher.run(&self.origin, prepared).await {
+            self.send(reply).await;
+        }
+    }
+
+    async fn send_refusal(self: Arc<Self>, reply: Reply, _room: [Room; 2]) {
+        self.send(reply).await;
+    }
+
+    async fn send(&self, reply: Reply) {
+        let sending = async { write_record(&mut *self.writer.lock().await, &reply).await };
+        match timeout(self.shared.limits.reply_timeout, sending).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::debug!(client = %self.origin.peer, %error, "cannot send a reply");
+                self.broken.notify_one();
+            }
+            Err(_) => {
+                tracing::warn!(client = %self.origin.peer, "the client takes no replies");
+                self.broken.notify_one();
+            }
+        }
+    }
+}
+
+/// Sends a record as one fragment, with as few writes as the socket takes.
+async fn write_record(writer: &mut OwnedWriteHalf, segments: &[Bytes]) -> io::Result<()> {
+    let mark = record::mark(segments.iter().map(Bytes::len).sum());
+    let mut slices = vec![IoSlice::new(&mark)];
+    slices.extend(segments.iter().map(|segment| IoSlice::new(segment)));
+    let mut rest = slices.as_mut_slice();
+    while !rest.is_empty() {
+        let written = writer.write_vectored(rest).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut rest, written);
+    }
+    Ok(())
+}
+
+/// Polls `work` once here; gives it a task of its own if it is not done by then.
+async fn poll_or_spawn(work: impl Future<Output = ()> + Send + 'static) {
+    let mut work = Box::pin(work);
+    let poll = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+    if poll.is_pending() {
+        tokio::spawn(work);
+    }
+}
+
+/// The reading half: bytes that arrived, and the record that they are becoming.
+struct Incoming {
+    stream: OwnedReadHalf,
+    input: BytesMut,
+    records: RecordReader,
+}
+
+impl Incoming {
+    fn new(stream: OwnedReadHalf) -> Self {
+        Self { stream, input: BytesMut::new(), records: RecordReader::new(MAX_RECORD_BYTES) }
+    }
+
+    /// Returns the next record, with the room that its bytes take.
+    async fn next(&mut self, connection: &Connection) -> Result<(Bytes, Room), Ending> {
+        let limits = &connection.shared.limits;
+        let overall = &connection.shared.budget;
+        let mut room = None;
+        let mut deadline = None;
+        loop {
+            let record = self.records.next_record(&mut self.input)?;
+            let reserved = record.as_ref().map(Bytes::len).or(self.records.reserved_bytes());
+            if let (None, Some(bytes)) = (&room, reserved) {
+                room = Some(connection.budget.take_request_bytes(overall, bytes).await);
+                // The time that we made the client wait is not its own.
+                deadline = None;
+            }
+            room = match (record, room) {
+                (Some(record), Some(room)) => return Ok((record, room)),
+                (_, room) => room,
+            };
+            if self.records.is_mid_record(&self.input) {
+                let until = *deadline.get_or_insert_with(|| Instant::now() + limits.record_timeout);
+                let read = timeout_at(until, self.read()).await;
+                read.map_err(|_| Ending::RecordTimeout)??;
+            } else {
+                self.read_first(connection).await?;
+            }
+        }
+    }
+
+    /// Waits for the first bytes of a record, as long as a connection may be idle.
+    async fn read_first(&mut self, connection: &Connection) -> Result<(), Ending> {
+        let idle_timeout = connection.shared.limits.idle_timeout;
+        loop {
+            match timeout(idle_timeout, self.read()).await {
+                Ok(read) => return read,
+                Err(_) if connection.budget.is_idle() => return Err(Ending::Idle),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Reads what is there, into a buffer with room for the record at hand.
+    async fn read(&mut self) -> Result<(), Ending> {
+        let missing = self.records.missing_bytes(&self.input);
+        if self.input.capacity() - self.input.len() < missing.max(record::MARK_BYTES) {
+            self.input.reserve(missing.max(READ_BUFFER_BYTES));
+        }
+        match self.stream.read_buf(&mut self.input).await? {
+            0 => Err(Ending::Closed),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! From a record to a reply: header, credentials, program, version, reply cache, procedure.
+
+use std::any::Any;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::program::Program;
+use super::reply_cache::{Entered, Key, Reply, ReplyCache};
+use crate::nfs::CallError;
+use crate::vfs::Caller;
+use crate::wire::rpc::{AuthStatus, Call, Credential, PROC_NULL, Refusal, Status};
+use crate::wire::xdr::Encoder;
+
+/// First bytes of NFS results that say "ask again later" (NFS3ERR_JUKEBOX, RFC 1813 §2.6):
+/// replaying them would keep the client from ever getting another answer.
+const STATUS_JUKEBOX: [u8; 4] = 10_008_u32.to_be_bytes();
+
+/// The programs that are served, and the replies that were given.
+pub(super) struct Dispatcher {
+    programs: Vec<Arc<dyn Program>>,
+    cache: ReplyCache,
+}
+
+/// Where a record came from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin {
+    /// The client's address.
+    pub(super) peer: SocketAddr,
+    /// Whether only NULL is answered, because the client's port is not privileged.
+    pub(super) untrusted_port: bool,
+}
+
+/// A call that found its program, ready to be carried out.
+pub(super) struct Prepared {
+    call: Call,
+    record: Bytes,
+    program: Arc<dyn Program>,
+}
+
+/// What is done with a record.
+pub(super) enum Next {
+    /// Carry the call out.
+    Run(Prepared),
+    /// Answer this.
+    Reply(Reply),
+    /// Nothing.
+    Ignore,
+    /// Close the connection: the stream makes no sense.
+    HangUp,
+    /// Answer this: the client's port is not privileged.
+    RefusePort(Reply),
+}
+
+impl Prepared {
+    /// The bytes of memory that the reply may come to.
+    pub(super) fn reply_bytes(&self) -> usize {
+        self.program.reply_bytes(self.call.procedure, &self.call.args)
+    }
+}
+
+impl Dispatcher {
+    /// Serves `programs`; several versions of one program may be among them.
+    pub(super) fn new(programs: Vec<Arc<dyn Program>>, cache: ReplyCache) -> Self {
+        Self { programs, cache }
+    }
+
+    /// Reads the header of `record` and finds the program that it calls.
+    pub(super) fn prepare(&self, origin: &Origin, record: Bytes) -> Next {
+        let call = match Call::parse(record.clone()) {
+            Ok(call) => call,
+            Err(Refusal::Garbage) => return Next::HangUp,
+            Err(Refusal::NotACall) => return Next::Ignore,
+            Err(Refusal::Answer(xid, status)) => return Next::Reply(refuse(xid, status)),
+        };
+        let program = match self.find(call.program, call.version) {
+            Ok(program) => program,
+            Err(status) => return Next::Reply(refuse(call.xid, status)),
+        };
+        if origin.untrusted_port && call.procedure != PROC_NULL {
+            let status = Status::AuthError(AuthStatus::TooWeak);
+            return Next::RefusePort(refuse(call.xid, status));
+        }
+        Next::Run(Prepared { call, record, program })
+    }
+
+    /// Carries a call out, or finds out what its first transmission got; `None` if there is
+    /// nothing to answer.
+    pub(super) async fn run(&self, origin: &Origin, prepared: Prepared) -> Option<Reply> {
+        let Prepared { call, record, program } = prepared;
+        if !program.is_replayed(call.procedure) {
+            drop(record);
+            return Some(carry_out(&*program, origin, call).await.into_segments());
+        }
+        let args_at = record.len() - call.args.len();
+        let key = Key::new(origin.peer.ip(), call.xid, call.procedure, &record, args_at);
+        // Only the arguments hold on to the record's memory from here on.
+        drop(record);
+        match self.cache.enter(key, Instant::now()) {
+            Entered::Done(reply) => {
+                tracing::debug!(client = %origin.peer, xid = call.xid, "replayed a reply");
+                Some(reply)
+            }
+            Entered::InProgress(waiting) => waiting.reply().await,
+            Entered::New(slot) => {
+                let reply = carry_out(&*program, origin, call).await.into_segments();
+                slot.finish(&reply, !says_jukebox(&reply), Instant::now());
+                Some(reply)
+            }
+        }
+    }
+
+    fn find(&self, number: u32, version: u32) -> Result<Arc<dyn Program>, Status> {
+        let mut range: Option<(u32, u32)> = None;
+        for program in self.programs.iter().filter(|program| program.number() == number) {
+            let here = program.version();
+            if here == version {
+                return Ok(Arc::clone(program));
+            }
+            let (low, high) = range.unwrap_or((here, here));
+            range = Some((low.min(here), high.max(here)));
+        }
+        Err(match range {
+            Some((low, high)) => Status::ProgramMismatch { low, high },
+            None => Status::ProgramUnavailable,
+        })
+    }
+}
+
+/// Carries a call out; a panic becomes SYSTEM_ERR.
+async fn carry_out(program: &dyn Program, origin: &Origin, call: Call) -> Encoder {
+    let caller = caller(origin, call.credential);
+    let (xid, procedure) = (call.xid, call.procedure);
+    let work = async { program.call(&caller, procedure, call.args).await };
+    let status = match Contained(pin!(work)).await {
+        Ok(Ok(results)) => {
+            let mut reply = Status::Success.encode_header(xid);
+            reply.append(results);
+            return reply;
+        }
+        Ok(Err(CallError::GarbageArgs(_))) => Status::GarbageArgs,
+        Ok(Err(CallError::ProcedureUnavailable)) => Status::ProcedureUnavailable,
+        Err(panic) => {
+            let what = describe(&*panic);
+            tracing::error!(program = program.number(), procedure, what, "a handler panicked");
+            Status::SystemError
+        }
+    };
+    status.encode_header(xid)
+}
+
+/// Who calls. AUTH_NONE is nobody, never root.
+fn caller(origin: &Origin, credential: Credential) -> Caller {
+    let client = origin.peer;
+    match credential {
+        Credential::None => {
+            Caller { client, uid: Caller::NOBODY, gid: Caller::NOBODY, gids: Vec::new() }
+        }
+        Credential::Sys(sys) => Caller { client, uid: sys.uid, gid: sys.gid, gids: sys.gids },
+    }
+}
+
+fn refuse(xid: u32, status: Status) -> Reply {
+    status.encode_header(xid).into_segments()
+}
+
+/// Whether the results, behind the 24 bytes of an accepted reply's header, begin with JUKEBOX.
+fn says_jukebox(reply: &Reply) -> bool {
+    const RESULTS_AT: usize = 24;
+    let status = reply.first().and_then(|head| head.get(RESULTS_AT..RESULTS_AT + 4));
+    status == Some(&STATUS_JUKEBOX)
+}
+
+/// A future whose panics are caught.
+struct Contained<F>(F);
+
+impl<F: Future + Unpin> Future for Contained<F> {
+    type Output = Result<F::Output, Box<dyn Any + Send>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // After a panic the future is never polled again: its caller returns.
+        match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut self.0).poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    }
+}
+
+fn describe(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
+}

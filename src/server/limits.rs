@@ -1,0 +1,84 @@
+//! Every limit of the server, with its unit. Nothing a client sends takes more than this.
+
+use std::time::Duration;
+
+use crate::wire::record::MAX_RECORD_BYTES;
+
+/// Connections at the same time; further ones wait in the listening socket's queue.
+pub const MAX_CONNECTIONS: usize = 512;
+/// Requests in flight on one connection; then it is not read from.
+pub const MAX_CONNECTION_REQUESTS: usize = 128;
+/// Requests in flight on all connections together.
+pub const MAX_REQUESTS: usize = 1024;
+/// Bytes of requests in flight on one connection.
+pub const MAX_CONNECTION_REQUEST_BYTES: usize = 16 * MAX_RECORD_BYTES;
+/// Bytes of requests in flight on all connections together.
+pub const MAX_REQUEST_BYTES: usize = 48 * MAX_RECORD_BYTES;
+/// Bytes of replies, made or in the making, on one connection.
+pub const MAX_CONNECTION_REPLY_BYTES: usize = 16 * MAX_RECORD_BYTES;
+/// Bytes of replies, made or in the making, on all connections together.
+pub const MAX_REPLY_BYTES: usize = 32 * MAX_RECORD_BYTES;
+/// Bytes that a reply without data counts for.
+pub const SMALL_REPLY_BYTES: usize = 1 << 10;
+/// Bytes by which the buffer of a connection grows.
+pub const READ_BUFFER_BYTES: usize = 16 << 10;
+/// A connection without a request for this long is closed (knfsd: 6 minutes).
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
+/// A record has to be whole this long after its first byte, the server's own waiting aside.
+pub const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
+/// A client has to take a reply within this time.
+pub const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// On shutdown, requests in flight have this long to finish.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the reply cache keeps a reply (knfsd: 2 minutes).
+pub const REPLY_CACHE_AGE: Duration = Duration::from_secs(120);
+/// Replies in the reply cache.
+pub const REPLY_CACHE_ENTRIES: usize = 8192;
+/// Bytes of replies in the reply cache.
+pub const REPLY_CACHE_BYTES: usize = 4 << 20;
+/// Bytes of a call's arguments that go into the checksum that tells retransmissions from calls
+/// with the same xid. The longest call without data is RENAME with 656 bytes.
+pub const CHECKSUM_ARGS_BYTES: usize = 1 << 10;
+/// Clients that the server remembers having warned.
+pub const WARNED_CLIENTS: usize = 256;
+/// Bytes of a datagram to the port mapper.
+pub const MAX_DATAGRAM_BYTES: usize = 8 << 10;
+
+/// The limits that a caller can set; [`Limits::default`] has the constants of this module.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// See [`MAX_CONNECTIONS`].
+    pub connections: usize,
+    /// See [`MAX_CONNECTION_REQUESTS`].
+    pub connection_requests: usize,
+    /// See [`MAX_REQUESTS`].
+    pub requests: usize,
+    /// See [`IDLE_TIMEOUT`].
+    pub idle_timeout: Duration,
+    /// See [`RECORD_TIMEOUT`].
+    pub record_timeout: Duration,
+    /// See [`REPLY_TIMEOUT`].
+    pub reply_timeout: Duration,
+    /// See [`DRAIN_TIMEOUT`].
+    pub drain_timeout: Duration,
+    /// See [`REPLY_CACHE_ENTRIES`].
+    pub reply_cache_entries: usize,
+    /// See [`REPLY_CACHE_BYTES`].
+    pub reply_cache_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: MAX_CONNECTIONS,
+            connection_requests: MAX_CONNECTION_REQUESTS,
+            requests: MAX_REQUESTS,
+            idle_timeout: IDLE_TIMEOUT,
+            record_timeout: RECORD_TIMEOUT,
+            reply_timeout: REPLY_TIMEOUT,
+            drain_timeout: DRAIN_TIMEOUT,
+            reply_cache_entries: REPLY_CACHE_ENTRIES,
+            reply_cache_bytes: REPLY_CACHE_BYTES,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Answering in the place of an rpcbind, over TCP and UDP.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::UdpSocket;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::dispatch::{Dispatcher, Next, Origin};
+use super::limits::{Limits, MAX_DATAGRAM_BYTES};
+use super::{
+    BindError, Listeners, Portmapper, Program, ReplyCache, Server, ServerOptions, Service,
+};
+use crate::wire::portmap::{VERSION_2, VERSION_4};
+
+/// Pause after a datagram could not be received.
+const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Our own port mapper at work.
+pub(super) struct StandIn {
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<()>,
+    datagrams: Vec<JoinHandle<()>>,
+}
+
+impl StandIn {
+    /// Answers at `port` of every address that `services` listen at.
+    pub(super) async fn begin(services: &[Service], port: u16) -> Result<Self, BindError> {
+        let addresses = addresses(services, port);
+        let listeners = Listeners::bind(&addresses).await?;
+        let mut sockets = Vec::new();
+        for &address in &addresses {
+            let socket = UdpSocket::bind(address).await;
+            sockets.push(socket.map_err(|source| BindError { address, source })?);
+        }
+        let programs = programs(services);
+        let limits = Limits::default();
+        let dispatcher = Arc::new(Dispatcher::new(programs.clone(), ReplyCache::new(&limits)));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let server = Server::new(listeners, programs, ServerOptions { insecure: true, limits });
+        let server = tokio::spawn(server.run(async {
+            let _told = stopped.await;
+        }));
+        let answer = |socket| tokio::spawn(answer_datagrams(socket, Arc::clone(&dispatcher)));
+        let datagrams = sockets.into_iter().map(answer).collect();
+        Ok(Self { stop, server, datagrams })
+    }
+
+    /// Closes the sockets.
+    pub(super) async fn end(self) {
+        for task in self.datagrams {
+            task.abort();
+        }
+        drop(self.stop);
+        let _ended = self.server.await;
+    }
+}
+
+fn addresses(services: &[Service], port: u16) -> Vec<SocketAddr> {
+    let mut ips: Vec<IpAddr> = services.iter().map(|service| service.address.ip()).collect();
+    ips.sort_unstable();
+    ips.dedup();
+    ips.into_iter().map(|ip| (ip, port).into()).collect()
+}
+
+fn programs(services: &[Service]) -> Vec<Arc<dyn Program>> {
+    let known: Arc<[Service]> = services.into();
+    let version =
+        |version| -> Arc<dyn Program> { Arc::new(Portmapper::new(version, Arc::clone(&known))) };
+    (VERSION_2..=VERSION_4).map(version).collect()
+}
+
+async fn answer_datagrams(socket: UdpSocket, dispatcher: Arc<Dispatcher>) {
+    let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
+    loop {
+        let (length, peer) = match socket.recv_from(&mut buffer).await {
+            Ok(received) => received,
+            Err(error) => {
+                tracing::debug!(%error, "cannot receive a datagram");
+                tokio::time::sleep(RECEIVE_PAUSE).await;
+                continue;
+            }
+        };
+        let record = Bytes::copy_from_slice(&buffer[..length]);
+        let origin = Origin { peer, untrusted_port: false };
+        let reply = match dispatcher.prepare(&origin, record) {
+            Next::Run(prepared) => dispatcher.run(&origin, prepared).await,
+            Next::Reply(reply) | Next::RefusePort(reply) => Some(reply),
+            Next::Ignore | Next::HangUp => None,
+        };
+        if let Some(reply) = reply {
+            // Whoever asked over UDP asks again.
+            let _sent = socket.send_to(&reply.concat(), peer).await;
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The MOUNT protocol, version 3 (RFC 1813 appendix I), as plain data.
+
+use bytes::Bytes;
+
+use super::nfs3::FileHandle;
+use super::xdr::{Decode, Decoder, Encode, Encoder, Result};
+
+/// RPC program number of MOUNT.
+pub const PROGRAM: u32 = 100_005;
+
+/// The version that goes with NFSv3.
+pub const VERSION: u32 = 3;
+
+/// The longest path that can be mounted, in bytes (`MNTPATHLEN`).
+pub const MAX_PATH_BYTES: usize = 1024;
+
+/// The longest path that is decoded at all, in bytes: one over [`MAX_PATH_BYTES`] is for the
+/// handler to refuse, in the protocol's own terms.
+const MAX_DECODED_PATH_BYTES: usize = super::nfs3::MAX_STRING_BYTES;
+
+/// The procedures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Procedure {
+    /// Does nothing.
+    Null,
+    /// Turns a path into a file handle.
+    Mnt,
+    /// Lists remembered mounts.
+    Dump,
+    /// Forgets a mount.
+    Umnt,
+    /// Forgets all mounts of the client.
+    UmntAll,
+    /// Lists exports.
+    Export,
+}
+
+impl Procedure {
+    /// Reads a procedure number; `None` for one that does not exist.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::Null,
+            1 => Self::Mnt,
+            2 => Self::Dump,
+            3 => Self::Umnt,
+            4 => Self::UmntAll,
+            5 => Self::Export,
+            _ => return None,
+        })
+    }
+}
+
+/// Why MNT failed (`mountstat3`, without success).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Status {
+    /// Not owner.
+    Perm = 1,
+    /// No such file or directory.
+    NoEnt = 2,
+    /// Input/output error.
+    Io = 5,
+    /// Permission denied.
+    Acces = 13,
+    /// Not a directory.
+    NotDir = 20,
+    /// Invalid argument.
+    Inval = 22,
+    /// Path too long.
+    NameTooLong = 63,
+    /// Operation not supported.
+    NotSupp = 10_004,
+    /// A failure on the server.
+    ServerFault = 10_006,
+}
+
+/// A path as a client spells it (`dirpath`): the argument of MNT and UMNT.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirPath(pub Bytes);
+
+impl Decode for DirPath {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self(from.opaque(MAX_DECODED_PATH_BYTES)?))
+    }
+}
+
+/// The result of MNT (`mountres3`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MountReply {
+    /// The root of the export.
+    Ok {
+        /// Its handle.
+        handle: FileHandle,
+        /// RPC authentication flavors that the server takes, preferred ones first.
+        flavors: Vec<u32>,
+    },
+    /// No such export.
+    Fail(Status),
+}
+
+impl Encode for MountReply {
+    fn encode(&self, to: &mut Encoder) {
+        match self {
+            Self::Ok { handle, flavors } => {
+                to.put_u32(0);
+                handle.encode(to);
+                to.put_u32(u32::try_from(flavors.len()).unwrap_or(u32::MAX));
+                for flavor in flavors {
+                    to.put_u32(*flavor);
+                }
+            }
+            Self::Fail(status) => to.put_u32(*status as u32),
+        }
+    }
+}
+
+/// An element of what DUMP lists (`mountbody`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountEntry {
+    /// The client.
+    pub host: Bytes,
+    /// What it has mounted.
+    pub path: Bytes,
+}
+
+/// The result of DUMP (`mountlist`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MountList(pub Vec<MountEntry>);
+
+impl Encode for MountList {
+    fn encode(&self, to: &mut Encoder) {
+        for entry in &self.0 {
+            to.put_bool(true);
+            to.put_opaque(&entry.host);
+            to.put_opaque(&entry.path);
+        }
+        to.put_bool(false);
+    }
+}
+
+/// The result of EXPORT (`exports`): paths that everybody may mount (without groups).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ExportList(pub Vec<Bytes>);
+
+impl Encode for ExportList {
+    fn encode(&self, to: &mut Encoder) {
+        for path in &self.0 {
+            to.put_bool(true);
+            to.put_opaque(path);
+            // The list of groups ends at once.
+            to.put_bool(false);
+        }
+        to.put_bool(false);
+    }
+}

@@ -1,0 +1,209 @@
+//! Arguments of the procedures (RFC 1813 §3.3).
+//!
+//! GETATTR, READLINK, FSSTAT, FSINFO and PATHCONF take a [`FileHandle`] alone;
+//! LOOKUP, REMOVE and RMDIR a [`DirOp`].
+
+mod create;
+
+use bytes::Bytes;
+
+use super::limits::{MAX_STRING_BYTES, MAX_TRANSFER_BYTES};
+use super::types::{FileHandle, NfsTime, Sattr, StableHow, Verifier};
+use crate::wire::xdr::{Decode, Decoder, Result};
+
+pub use create::{Create, CreateHow, Mkdir, Mknod, MknodData, Symlink};
+
+/// A name in a directory (`diropargs3`).
+///
+/// The name may be longer than any filesystem takes ([`MAX_STRING_BYTES`]), and holds any bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirOp {
+    /// The directory.
+    pub dir: FileHandle,
+    /// The name.
+    pub name: Bytes,
+}
+
+impl Decode for DirOp {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self { dir: FileHandle::decode(from)?, name: from.opaque(MAX_STRING_BYTES)? })
+    }
+}
+
+/// SETATTR (`SETATTR3args`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setattr {
+    /// The object.
+    pub object: FileHandle,
+    /// What to set.
+    pub attributes: Sattr,
+    /// The ctime that the object must have (`sattrguard3`).
+    pub guard: Option<NfsTime>,
+}
+
+impl Decode for Setattr {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self {
+            object: FileHandle::decode(from)?,
+            attributes: Sattr::decode(from)?,
+            guard: Option::decode(from)?,
+        })
+    }
+}
+
+/// ACCESS (`ACCESS3args`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// The object.
+    pub object: FileHandle,
+    /// The bits to check.
+    pub access: u32,
+}
+
+impl Decode for Access {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self { object: FileHandle::decode(from)?, access: from.u32()? })
+    }
+}
+
+/// READ (`READ3args`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// The file.
+    pub file: FileHandle,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub count: u32,
+}
+
+impl Decode for Read {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self { file: FileHandle::decode(from)?, offset: from.u64()?, count: from.u32()? })
+    }
+}
+
+/// WRITE (`WRITE3args`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// The file.
+    pub file: FileHandle,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes, as claimed; the handler compares it with the data.
+    pub count: u32,
+    /// How stable the data has to be.
+    pub stable: StableHow,
+    /// The data, as a slice of the record.
+    pub data: Bytes,
+}
+
+impl Decode for Write {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self {
+            file: FileHandle::decode(from)?,
+            offset: from.u64()?,
+            count: from.u32()?,
+            stable: StableHow::decode(from)?,
+            data: from.opaque(MAX_TRANSFER_BYTES as usize)?,
+        })
+    }
+}
+
+/// RENAME (`RENAME3args`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rename {
+    /// The old name.
+    pub from: DirOp,
+    /// The new one.
+    pub to: DirOp,
+}
+
+impl Decode for Rename {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self { from: DirOp::decode(from)?, to: DirOp::decode(from)? })
+    }
+}
+
+/// LINK (`LINK3args`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The object.
+    pub file: FileHandle,
+    /// The new name.
+    pub link: DirOp,
+}
+
+impl Decode for Link {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self { file: FileHandle::decode(from)?, link: DirOp::decode(from)? })
+    }
+}
+
+/// READDIR (`READDIR3args`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readdir {
+    /// The directory.
+    pub dir: FileHandle,
+    /// Where to go on; 0 at the beginning.
+    pub cookie: u64,
+    /// What came with the cookie.
+    pub cookie_verifier: Verifier,
+    /// The largest `READDIR3resok`, in bytes.
+    pub count: u32,
+}
+
+impl Decode for Readdir {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self {
+            dir: FileHandle::decode(from)?,
+            cookie: from.u64()?,
+            cookie_verifier: from.fixed()?,
+            count: from.u32()?,
+        })
+    }
+}
+
+/// READDIRPLUS (`READDIRPLUS3args`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readdirplus {
+    /// The directory.
+    pub dir: FileHandle,
+    /// Where to go on; 0 at the beginning.
+    pub cookie: u64,
+    /// What came with the cookie.
+    pub cookie_verifier: Verifier,
+    /// The most fileids, names and cookies, in bytes.
+    pub dircount: u32,
+    /// The largest `READDIRPLUS3resok`, in bytes.
+    pub maxcount: u32,
+}
+
+impl Decode for Readdirplus {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self {
+            dir: FileHandle::decode(from)?,
+            cookie: from.u64()?,
+            cookie_verifier: from.fixed()?,
+            dircount: from.u32()?,
+            maxcount: from.u32()?,
+        })
+    }
+}
+
+/// COMMIT (`COMMIT3args`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// The file.
+    pub file: FileHandle,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; 0 for all.
+    pub count: u32,
+}
+
+impl Decode for Commit {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self { file: FileHandle::decode(from)?, offset: from.u64()?, count: from.u32()? })
+    }
+}

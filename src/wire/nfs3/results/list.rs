@@ -1,0 +1,99 @@
+//! Results of READDIR and READDIRPLUS, with the sizes that their arguments limit.
+
+use bytes::Bytes;
+
+use crate::wire::nfs3::VERFSIZE;
+use crate::wire::nfs3::types::{Fattr, FileHandle, PostOpAttr, Verifier};
+use crate::wire::xdr::{Encode, Encoder, UNIT_BYTES, opaque_len};
+
+/// An entry of READDIR (`entry3`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The object's number.
+    pub fileid: u64,
+    /// The name.
+    pub name: Bytes,
+    /// Where to go on after it.
+    pub cookie: u64,
+}
+
+impl DirEntry {
+    /// The size of number, name and cookie, in bytes: what READDIRPLUS's `dircount` counts.
+    pub fn info_bytes(&self) -> usize {
+        8 + opaque_len(self.name.len()) + 8
+    }
+
+    /// The size in a list, in bytes: [`DirEntry::info_bytes`] and the mark that it follows.
+    pub fn encoded_bytes(&self) -> usize {
+        UNIT_BYTES + self.info_bytes()
+    }
+}
+
+impl Encode for DirEntry {
+    fn encode(&self, to: &mut Encoder) {
+        to.put_u64(self.fileid);
+        to.put_opaque(&self.name);
+        to.put_u64(self.cookie);
+    }
+}
+
+/// An entry of READDIRPLUS (`entryplus3`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntryPlus {
+    /// What READDIR tells too.
+    pub entry: DirEntry,
+    /// The object's attributes.
+    pub attributes: PostOpAttr,
+    /// The object.
+    pub handle: Option<FileHandle>,
+}
+
+impl DirEntryPlus {
+    /// The size in a list, in bytes.
+    pub fn encoded_bytes(&self) -> usize {
+        let attributes = self.attributes.as_ref().map_or(0, |_| Fattr::ENCODED_BYTES);
+        let handle = self.handle.as_ref().map_or(0, |handle| opaque_len(handle.0.len()));
+        self.entry.encoded_bytes() + UNIT_BYTES + attributes + UNIT_BYTES + handle
+    }
+}
+
+impl Encode for DirEntryPlus {
+    fn encode(&self, to: &mut Encoder) {
+        self.entry.encode(to);
+        self.attributes.encode(to);
+        self.handle.encode(to);
+    }
+}
+
+/// Success of READDIR and READDIRPLUS (`READDIR3resok`, `READDIRPLUS3resok`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirList<E> {
+    /// The directory's attributes.
+    pub dir_attributes: PostOpAttr,
+    /// To be sent with the next cookie.
+    pub cookie_verifier: Verifier,
+    /// The entries.
+    pub entries: Vec<E>,
+    /// Whether the directory ends here.
+    pub eof: bool,
+}
+
+impl<E> DirList<E> {
+    /// The size of everything but the entries, in bytes, with the directory's attributes: these,
+    /// the verifier, the mark that no entry follows, and the end of the directory.
+    pub const FRAME_BYTES: usize =
+        UNIT_BYTES + Fattr::ENCODED_BYTES + VERFSIZE + UNIT_BYTES + UNIT_BYTES;
+}
+
+impl<E: Encode> Encode for DirList<E> {
+    fn encode(&self, to: &mut Encoder) {
+        self.dir_attributes.encode(to);
+        to.put_fixed(&self.cookie_verifier);
+        for entry in &self.entries {
+            to.put_bool(true);
+            entry.encode(to);
+        }
+        to.put_bool(false);
+        to.put_bool(self.eof);
+    }
+}

@@ -1,0 +1,212 @@
+//! Results of the procedures (RFC 1813 §3.3).
+//!
+//! Each is a [`Reply`] of what success carries and what failure carries:
+//!
+//! | Procedure | Success | Failure |
+//! |---|---|---|
+//! | GETATTR | [`Fattr`](super::Fattr) | nothing |
+//! | SETATTR, REMOVE, RMDIR | [`WccData`] | [`WccData`] |
+//! | LOOKUP | [`Lookup`] | [`PostOpAttr`] |
+//! | ACCESS, READLINK, READ | [`Access`], [`Readlink`], [`Read`] | [`PostOpAttr`] |
+//! | WRITE, COMMIT | [`Write`], [`Commit`] | [`WccData`] |
+//! | CREATE, MKDIR, SYMLINK, MKNOD | [`Create`] | [`WccData`] |
+//! | RENAME | [`RenameWcc`] | [`RenameWcc`] |
+//! | LINK | [`LinkAttrs`] | [`LinkAttrs`] |
+//! | READDIR, READDIRPLUS | [`DirList`] | [`PostOpAttr`] |
+//! | FSSTAT, FSINFO, PATHCONF | [`Fsstat`], [`Fsinfo`], [`Pathconf`] | [`PostOpAttr`] |
+
+mod fs;
+mod list;
+
+use bytes::Bytes;
+
+use super::status::Status;
+use super::types::{FileHandle, PostOpAttr, StableHow, Verifier, WccData};
+use crate::wire::xdr::{Encode, Encoder};
+
+pub use fs::{Fsinfo, Fsstat, Pathconf, properties};
+pub use list::{DirEntry, DirEntryPlus, DirList};
+
+/// A procedure's result: a union over its status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply<T, F> {
+    /// `NFS3_OK` and what comes with it.
+    Ok(T),
+    /// Any other status, and what comes with that.
+    Fail(Status, F),
+}
+
+impl<T: Encode, F: Encode> Encode for Reply<T, F> {
+    fn encode(&self, to: &mut Encoder) {
+        match self {
+            Self::Ok(value) => {
+                Status::Ok.encode(to);
+                value.encode(to);
+            }
+            Self::Fail(status, value) => {
+                status.encode(to);
+                value.encode(to);
+            }
+        }
+    }
+}
+
+/// Success of LOOKUP (`LOOKUP3resok`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lookup {
+    /// What was found.
+    pub object: FileHandle,
+    /// Its attributes.
+    pub attributes: PostOpAttr,
+    /// The directory's.
+    pub dir_attributes: PostOpAttr,
+}
+
+impl Encode for Lookup {
+    fn encode(&self, to: &mut Encoder) {
+        self.object.encode(to);
+        self.attributes.encode(to);
+        self.dir_attributes.encode(to);
+    }
+}
+
+/// Success of ACCESS (`ACCESS3resok`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// The object's attributes.
+    pub attributes: PostOpAttr,
+    /// The bits that are allowed.
+    pub access: u32,
+}
+
+impl Encode for Access {
+    fn encode(&self, to: &mut Encoder) {
+        self.attributes.encode(to);
+        to.put_u32(self.access);
+    }
+}
+
+/// Success of READLINK (`READLINK3resok`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readlink {
+    /// The link's attributes.
+    pub attributes: PostOpAttr,
+    /// What it says.
+    pub target: Bytes,
+}
+
+impl Encode for Readlink {
+    fn encode(&self, to: &mut Encoder) {
+        self.attributes.encode(to);
+        to.put_opaque(&self.target);
+    }
+}
+
+/// Success of READ (`READ3resok`); its `count` is the length of the data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// The file's attributes.
+    pub attributes: PostOpAttr,
+    /// Whether the file ends with this data.
+    pub eof: bool,
+    /// The data; encoded without a copy.
+    pub data: Bytes,
+}
+
+impl Encode for Read {
+    fn encode(&self, to: &mut Encoder) {
+        self.attributes.encode(to);
+        to.put_u32(u32::try_from(self.data.len()).unwrap_or(u32::MAX));
+        to.put_bool(self.eof);
+        to.put_shared(self.data.clone());
+    }
+}
+
+/// Success of WRITE (`WRITE3resok`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// The file around the change.
+    pub wcc: WccData,
+    /// Bytes written.
+    pub count: u32,
+    /// How stable they are.
+    pub committed: StableHow,
+    /// Changes when unsynced data may have been lost.
+    pub verifier: Verifier,
+}
+
+impl Encode for Write {
+    fn encode(&self, to: &mut Encoder) {
+        self.wcc.encode(to);
+        to.put_u32(self.count);
+        to.put_u32(self.committed as u32);
+        to.put_fixed(&self.verifier);
+    }
+}
+
+/// Success of COMMIT (`COMMIT3resok`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// The file around it.
+    pub wcc: WccData,
+    /// Changes when unsynced data may have been lost.
+    pub verifier: Verifier,
+}
+
+impl Encode for Commit {
+    fn encode(&self, to: &mut Encoder) {
+        self.wcc.encode(to);
+        to.put_fixed(&self.verifier);
+    }
+}
+
+/// Success of CREATE, MKDIR, SYMLINK and MKNOD (`CREATE3resok` and its equals).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Create {
+    /// What was made (`post_op_fh3`).
+    pub object: Option<FileHandle>,
+    /// Its attributes.
+    pub attributes: PostOpAttr,
+    /// The directory around the change.
+    pub dir_wcc: WccData,
+}
+
+impl Encode for Create {
+    fn encode(&self, to: &mut Encoder) {
+        self.object.encode(to);
+        self.attributes.encode(to);
+        self.dir_wcc.encode(to);
+    }
+}
+
+/// Both results of RENAME (`RENAME3resok`, `RENAME3resfail`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RenameWcc {
+    /// The source directory.
+    pub from: WccData,
+    /// The target directory.
+    pub to: WccData,
+}
+
+impl Encode for RenameWcc {
+    fn encode(&self, to: &mut Encoder) {
+        self.from.encode(to);
+        self.to.encode(to);
+    }
+}
+
+/// Both results of LINK (`LINK3resok`, `LINK3resfail`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LinkAttrs {
+    /// The object's attributes.
+    pub attributes: PostOpAttr,
+    /// The new name's directory.
+    pub dir_wcc: WccData,
+}
+
+impl Encode for LinkAttrs {
+    fn encode(&self, to: &mut Encoder) {
+        self.attributes.encode(to);
+        self.dir_wcc.encode(to);
+    }
+}

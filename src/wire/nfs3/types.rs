@@ -1,0 +1,264 @@
+//! Data types that several procedures share (RFC 1813 §2.5, §2.6).
+
+use bytes::Bytes;
+
+use super::limits::{FHSIZE, VERFSIZE};
+use crate::wire::xdr::{Decode, Decoder, Encode, Encoder, Result, XdrError};
+
+/// A file handle as it travels (`nfs_fh3`): at most [`FHSIZE`] opaque bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileHandle(pub Bytes);
+
+impl Decode for FileHandle {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self(from.opaque(FHSIZE)?))
+    }
+}
+
+impl Encode for FileHandle {
+    fn encode(&self, to: &mut Encoder) {
+        to.put_opaque(&self.0);
+    }
+}
+
+/// A cookie, create or write verifier (`cookieverf3`, `createverf3`, `writeverf3`).
+pub type Verifier = [u8; VERFSIZE];
+
+/// A point in time (`nfstime3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NfsTime {
+    /// Seconds since 1970-01-01 00:00:00 UTC.
+    pub seconds: u32,
+    /// Nanoseconds after that; a client may send a billion or more.
+    pub nseconds: u32,
+}
+
+impl Decode for NfsTime {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self { seconds: from.u32()?, nseconds: from.u32()? })
+    }
+}
+
+impl Encode for NfsTime {
+    fn encode(&self, to: &mut Encoder) {
+        to.put_u32(self.seconds);
+        to.put_u32(self.nseconds);
+    }
+}
+
+/// The type of an object (`ftype3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum FileType {
+    /// Regular file.
+    Regular = 1,
+    /// Directory.
+    Directory = 2,
+    /// Block device.
+    Block = 3,
+    /// Character device.
+    Character = 4,
+    /// Symbolic link.
+    Symlink = 5,
+    /// Socket.
+    Socket = 6,
+    /// Named pipe.
+    Fifo = 7,
+}
+
+impl Decode for FileType {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(match from.u32()? {
+            1 => Self::Regular,
+            2 => Self::Directory,
+            3 => Self::Block,
+            4 => Self::Character,
+            5 => Self::Symlink,
+            6 => Self::Socket,
+            7 => Self::Fifo,
+            _ => return Err(XdrError::BadValue),
+        })
+    }
+}
+
+/// A device number (`specdata3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpecData {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+impl Decode for SpecData {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self { major: from.u32()?, minor: from.u32()? })
+    }
+}
+
+/// An object's attributes (`fattr3`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fattr {
+    /// Type.
+    pub kind: FileType,
+    /// Permission bits (12 bits).
+    pub mode: u32,
+    /// Hard links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes on disk.
+    pub used: u64,
+    /// Device number of a special file.
+    pub rdev: SpecData,
+    /// Filesystem.
+    pub fsid: u64,
+    /// Number in the filesystem.
+    pub fileid: u64,
+    /// Last read.
+    pub atime: NfsTime,
+    /// Last change of content.
+    pub mtime: NfsTime,
+    /// Last change of content or attributes.
+    pub ctime: NfsTime,
+}
+
+impl Fattr {
+    /// Encoded size, in bytes.
+    pub const ENCODED_BYTES: usize = 84;
+}
+
+impl Encode for Fattr {
+    fn encode(&self, to: &mut Encoder) {
+        for value in [self.kind as u32, self.mode, self.nlink, self.uid, self.gid] {
+            to.put_u32(value);
+        }
+        to.put_u64(self.size);
+        to.put_u64(self.used);
+        to.put_u32(self.rdev.major);
+        to.put_u32(self.rdev.minor);
+        to.put_u64(self.fsid);
+        to.put_u64(self.fileid);
+        for time in [self.atime, self.mtime, self.ctime] {
+            time.encode(to);
+        }
+    }
+}
+
+/// Attributes after an operation, where they are known (`post_op_attr`).
+pub type PostOpAttr = Option<Fattr>;
+
+/// What tells whether an object changed (`wcc_attr`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WccAttr {
+    /// Bytes.
+    pub size: u64,
+    /// Last change of content.
+    pub mtime: NfsTime,
+    /// Last change of content or attributes.
+    pub ctime: NfsTime,
+}
+
+impl Encode for WccAttr {
+    fn encode(&self, to: &mut Encoder) {
+        to.put_u64(self.size);
+        self.mtime.encode(to);
+        self.ctime.encode(to);
+    }
+}
+
+/// Attributes around an operation (`wcc_data`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WccData {
+    /// Before (`pre_op_attr`).
+    pub before: Option<WccAttr>,
+    /// After.
+    pub after: PostOpAttr,
+}
+
+impl Encode for WccData {
+    fn encode(&self, to: &mut Encoder) {
+        self.before.encode(to);
+        self.after.encode(to);
+    }
+}
+
+/// How to set a time (`set_atime`, `set_mtime`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SetTime {
+    /// `DONT_CHANGE`.
+    #[default]
+    DontChange,
+    /// `SET_TO_SERVER_TIME`.
+    ToServerTime,
+    /// `SET_TO_CLIENT_TIME`.
+    ToClientTime(NfsTime),
+}
+
+impl Decode for SetTime {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(match from.u32()? {
+            0 => Self::DontChange,
+            1 => Self::ToServerTime,
+            2 => Self::ToClientTime(NfsTime::decode(from)?),
+            _ => return Err(XdrError::BadValue),
+        })
+    }
+}
+
+/// Attributes to set (`sattr3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sattr {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// Last read.
+    pub atime: SetTime,
+    /// Last change of content.
+    pub mtime: SetTime,
+}
+
+impl Decode for Sattr {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(Self {
+            mode: Option::decode(from)?,
+            uid: Option::decode(from)?,
+            gid: Option::decode(from)?,
+            size: Option::decode(from)?,
+            atime: SetTime::decode(from)?,
+            mtime: SetTime::decode(from)?,
+        })
+    }
+}
+
+/// How stable written data has to be, or is (`stable_how`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum StableHow {
+    /// May be lost until COMMIT.
+    Unstable = 0,
+    /// The data is on stable storage, with what is needed to find it.
+    DataSync = 1,
+    /// Data and attributes are on stable storage.
+    FileSync = 2,
+}
+
+impl Decode for StableHow {
+    fn decode(from: &mut Decoder) -> Result<Self> {
+        Ok(match from.u32()? {
+            0 => Self::Unstable,
+            1 => Self::DataSync,
+            2 => Self::FileSync,
+            _ => return Err(XdrError::BadValue),
+        })
+    }
+}

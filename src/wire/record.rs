@@ -1,0 +1,140 @@
+//! Record marking: how RPC messages are told apart on a byte stream (RFC 5531 §11).
+//!
+//! [`RecordReader`] puts records together from whatever arrived; it does no I/O, and checks a
+//! fragment's claimed length before anybody takes memory for it.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::nfs3::MAX_ARGS_BYTES;
+
+/// Bytes of an RPC header with credentials, at most, and then some.
+pub const MAX_HEADER_BYTES: usize = 4 << 10;
+
+/// Bytes of the largest legal request: a WRITE with all its data.
+pub const MAX_RECORD_BYTES: usize = MAX_HEADER_BYTES + MAX_ARGS_BYTES;
+
+/// Fragments of one record at most, empty ones included.
+pub const MAX_FRAGMENTS: usize = 8 << 10;
+
+/// Bytes of a fragment's header.
+pub const MARK_BYTES: usize = 4;
+
+/// The bit of a fragment's header that says that the record ends with it.
+const LAST_FRAGMENT: u32 = 1 << 31;
+
+/// Why a stream cannot be read any further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// A record claims to be larger than any legal request.
+    #[error("a record claims {claimed_bytes} bytes, more than the {limit_bytes} allowed")]
+    TooLong {
+        /// What the fragment headers so far add up to.
+        claimed_bytes: usize,
+        /// What is allowed.
+        limit_bytes: usize,
+    },
+    /// A record comes in too many fragments.
+    #[error("a record comes in more than {MAX_FRAGMENTS} fragments")]
+    TooManyFragments,
+}
+
+/// Puts records together from fragments.
+#[derive(Debug)]
+pub struct RecordReader {
+    limit_bytes: usize,
+    /// The fragment whose header was read: bytes still to come, and whether it is the last one.
+    fragment: Option<(usize, bool)>,
+    /// Fragments of the record so far.
+    fragments: usize,
+    /// What earlier fragments of the record brought.
+    gathered: BytesMut,
+}
+
+impl RecordReader {
+    /// Begins at the start of a stream whose records have at most `limit_bytes` bytes.
+    pub fn new(limit_bytes: usize) -> Self {
+        Self { limit_bytes, fragment: None, fragments: 0, gathered: BytesMut::new() }
+    }
+
+    /// Takes what it can from the front of `input`; returns the next record once it is whole.
+    ///
+    /// A record of one fragment is a slice of `input`, without a copy. After an error the
+    /// stream is out of step: the connection has to be closed.
+    pub fn next_record(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, RecordError> {
+        loop {
+            let Some((left, last)) = self.fragment else {
+                if input.len() < MARK_BYTES {
+                    return Ok(None);
+                }
+                self.begin_fragment(input.get_u32())?;
+                continue;
+            };
+            if last && self.gathered.is_empty() {
+                if input.len() < left {
+                    return Ok(None);
+                }
+                self.reset();
+                return Ok(Some(input.split_to(left).freeze()));
+            }
+            let taken = left.min(input.len());
+            self.gathered.extend_from_slice(&input[..taken]);
+            input.advance(taken);
+            if taken < left {
+                self.fragment = Some((left - taken, last));
+                return Ok(None);
+            }
+            self.fragment = None;
+            if last {
+                let record = std::mem::take(&mut self.gathered).freeze();
+                self.reset();
+                return Ok(Some(record));
+            }
+        }
+    }
+
+    /// The bytes of memory that the record at hand may come to, once its first header was read:
+    /// its length if it has one fragment, else the limit.
+    pub fn reserved_bytes(&self) -> Option<usize> {
+        match self.fragment {
+            Some((left, true)) if self.fragments == 1 => Some(left),
+            None if self.fragments == 0 => None,
+            _ => Some(self.limit_bytes),
+        }
+    }
+
+    /// The bytes that have to arrive behind `input` before the fragment at hand is whole.
+    pub fn missing_bytes(&self, input: &BytesMut) -> usize {
+        self.fragment.map_or(MARK_BYTES, |(left, _)| left).saturating_sub(input.len())
+    }
+
+    /// Whether a part of a record is here, in `input` or inside.
+    pub fn is_mid_record(&self, input: &BytesMut) -> bool {
+        self.fragments > 0 || !input.is_empty()
+    }
+
+    fn begin_fragment(&mut self, mark: u32) -> Result<(), RecordError> {
+        let claimed = (mark & !LAST_FRAGMENT) as usize;
+        let claimed_bytes = self.gathered.len().saturating_add(claimed);
+        if claimed_bytes > self.limit_bytes {
+            return Err(RecordError::TooLong { claimed_bytes, limit_bytes: self.limit_bytes });
+        }
+        if self.fragments >= MAX_FRAGMENTS {
+            return Err(RecordError::TooManyFragments);
+        }
+        self.fragments += 1;
+        self.fragment = Some((claimed, mark & LAST_FRAGMENT != 0));
+        Ok(())
+    }
+
+    fn reset(&mut self) {
+        self.fragment = None;
+        self.fragments = 0;
+    }
+}
+
+/// The header of a record that is sent as one fragment of `bytes` bytes.
+pub fn mark(bytes: usize) -> [u8; MARK_BYTES] {
+    // What is sent is far below 2 GiB: see `MAX_RECORD_BYTES`.
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    (bytes | LAST_FRAGMENT).to_be_bytes()
+}

@@ -1,0 +1,248 @@
+//! ONC RPC version 2: call and reply headers, AUTH_NONE and AUTH_SYS (RFC 5531).
+
+use bytes::Bytes;
+
+use super::xdr::{Decoder, Encoder, XdrError};
+
+/// The version of the RPC protocol.
+pub const RPC_VERSION: u32 = 2;
+/// Bytes of the body of a credential or verifier (RFC 5531 §8.2).
+pub const MAX_AUTH_BYTES: usize = 400;
+/// Bytes of the machine name in AUTH_SYS (RFC 5531 appendix A).
+pub const MAX_MACHINE_NAME_BYTES: usize = 255;
+/// Further groups in AUTH_SYS (RFC 5531 appendix A).
+pub const MAX_GIDS: usize = 16;
+
+/// The procedure of every program that does nothing, for anybody.
+pub const PROC_NULL: u32 = 0;
+
+const CALL: u32 = 0;
+const REPLY: u32 = 1;
+const MSG_ACCEPTED: u32 = 0;
+const MSG_DENIED: u32 = 1;
+const AUTH_NONE: u32 = 0;
+const AUTH_SYS: u32 = 1;
+
+/// Who calls, as the caller says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// Nobody in particular.
+    None,
+    /// A user of a machine.
+    Sys(AuthSys),
+}
+
+/// The body of an AUTH_SYS credential (RFC 5531 appendix A), without stamp and machine name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthSys {
+    /// User.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    /// Further groups, at most [`MAX_GIDS`].
+    pub gids: Vec<u32>,
+}
+
+/// A call whose header is sound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// What the reply repeats.
+    pub xid: u32,
+    /// Program number.
+    pub program: u32,
+    /// Program version.
+    pub version: u32,
+    /// Procedure number.
+    pub procedure: u32,
+    /// Who calls.
+    pub credential: Credential,
+    /// The procedure's arguments.
+    pub args: Bytes,
+}
+
+/// Why a record is not a call that can be worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not an RPC message: the stream makes no sense.
+    Garbage,
+    /// A reply, which nobody here waits for.
+    NotACall,
+    /// A call that is answered without looking at its procedure.
+    Answer(u32, Status),
+}
+
+/// How a call ended (RFC 5531 §9), except for the results themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// SUCCESS: the results follow.
+    Success,
+    /// PROG_UNAVAIL: no such program here.
+    ProgramUnavailable,
+    /// PROG_MISMATCH: the program is here in these versions only.
+    ProgramMismatch {
+        /// Lowest version.
+        low: u32,
+        /// Highest version.
+        high: u32,
+    },
+    /// PROC_UNAVAIL: the program has no such procedure.
+    ProcedureUnavailable,
+    /// GARBAGE_ARGS: the arguments cannot be decoded.
+    GarbageArgs,
+    /// SYSTEM_ERR: a defect of ours, contained.
+    SystemError,
+    /// RPC_MISMATCH: RPC version 2 only.
+    RpcMismatch,
+    /// AUTH_ERROR.
+    AuthError(AuthStatus),
+}
+
+/// Why credentials are refused (`auth_stat`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum AuthStatus {
+    /// AUTH_BADCRED: the credential is malformed.
+    BadCredential = 1,
+    /// AUTH_BADVERF: the verifier is malformed.
+    BadVerifier = 3,
+    /// AUTH_TOOWEAK: not this flavour, or not from this port.
+    TooWeak = 5,
+}
+
+impl Call {
+    /// Reads the header of the call that `record` holds.
+    pub fn parse(record: Bytes) -> Result<Self, Refusal> {
+        let mut decoder = Decoder::new(record);
+        let xid = decoder.u32().map_err(|_| Refusal::Garbage)?;
+        match decoder.u32() {
+            Ok(CALL) => {}
+            Ok(REPLY) => return Err(Refusal::NotACall),
+            _ => return Err(Refusal::Garbage),
+        }
+        Self::parse_body(xid, decoder).map_err(|status| Refusal::Answer(xid, status))
+    }
+
+    fn parse_body(xid: u32, mut decoder: Decoder) -> Result<Self, Status> {
+        let truncated = |_: XdrError| Status::GarbageArgs;
+        if decoder.u32().map_err(truncated)? != RPC_VERSION {
+            return Err(Status::RpcMismatch);
+        }
+        let program = decoder.u32().map_err(truncated)?;
+        let version = decoder.u32().map_err(truncated)?;
+        let procedure = decoder.u32().map_err(truncated)?;
+        let flavor = decoder.u32().map_err(truncated)?;
+        let body = auth_body(&mut decoder, AuthStatus::BadCredential)?;
+        let credential = match flavor {
+            AUTH_NONE if body.is_empty() => Credential::None,
+            AUTH_NONE => return Err(Status::AuthError(AuthStatus::BadCredential)),
+            AUTH_SYS => Credential::Sys(
+                AuthSys::parse(body).map_err(|_| Status::AuthError(AuthStatus::BadCredential))?,
+            ),
+            _ => return Err(Status::AuthError(AuthStatus::TooWeak)),
+        };
+        // Both flavours go with an empty AUTH_NONE verifier (RFC 5531 §10.1, appendix A).
+        let flavor = decoder.u32().map_err(truncated)?;
+        let body = auth_body(&mut decoder, AuthStatus::BadVerifier)?;
+        if flavor != AUTH_NONE || !body.is_empty() {
+            return Err(Status::AuthError(AuthStatus::BadVerifier));
+        }
+        Ok(Self { xid, program, version, procedure, credential, args: decoder.rest() })
+    }
+
+    /// Writes the header of a call with AUTH_NONE; its arguments follow.
+    pub fn encode_header(xid: u32, program: u32, version: u32, procedure: u32) -> Encoder {
+        let mut encoder = Encoder::new();
+        for word in [xid, CALL, RPC_VERSION, program, version, procedure] {
+            encoder.put_u32(word);
+        }
+        for _credential_then_verifier in 0..2 {
+            encoder.put_u32(AUTH_NONE);
+            encoder.put_opaque(&[]);
+        }
+        encoder
+    }
+}
+
+impl AuthSys {
+    fn parse(body: Bytes) -> Result<Self, XdrError> {
+        let mut decoder = Decoder::new(body);
+        let _stamp = decoder.u32()?;
+        let _machine_name = decoder.opaque(MAX_MACHINE_NAME_BYTES)?;
+        let uid = decoder.u32()?;
+        let gid = decoder.u32()?;
+        let count = decoder.u32()? as usize;
+        if count > MAX_GIDS {
+            return Err(XdrError::TooLong { limit: MAX_GIDS });
+        }
+        let gids = (0..count).map(|_| decoder.u32()).collect::<Result<_, _>>()?;
+        decoder.finish()?;
+        Ok(Self { uid, gid, gids })
+    }
+}
+
+impl Status {
+    /// Writes the reply's header; after [`Status::Success`] the results follow.
+    pub fn encode_header(self, xid: u32) -> Encoder {
+        let mut encoder = Encoder::new();
+        encoder.put_u32(xid);
+        encoder.put_u32(REPLY);
+        match self {
+            Self::RpcMismatch => {
+                for word in [MSG_DENIED, 0, RPC_VERSION, RPC_VERSION] {
+                    encoder.put_u32(word);
+                }
+            }
+            Self::AuthError(why) => {
+                for word in [MSG_DENIED, 1, why as u32] {
+                    encoder.put_u32(word);
+                }
+            }
+            accepted => {
+                encoder.put_u32(MSG_ACCEPTED);
+                encoder.put_u32(AUTH_NONE);
+                encoder.put_opaque(&[]);
+                accepted.encode_accepted(&mut encoder);
+            }
+        }
+        encoder
+    }
+
+    fn encode_accepted(self, encoder: &mut Encoder) {
+        match self {
+            Self::Success => encoder.put_u32(0),
+            Self::ProgramUnavailable => encoder.put_u32(1),
+            Self::ProgramMismatch { low, high } => {
+                for word in [2, low, high] {
+                    encoder.put_u32(word);
+                }
+            }
+            Self::ProcedureUnavailable => encoder.put_u32(3),
+            Self::GarbageArgs => encoder.put_u32(4),
+            Self::SystemError | Self::RpcMismatch | Self::AuthError(_) => encoder.put_u32(5),
+        }
+    }
+}
+
+/// Returns the results in `record`, if it is a reply of success to the call `xid`.
+pub fn parse_success(record: Bytes, xid: u32) -> Result<Bytes, XdrError> {
+    let mut decoder = Decoder::new(record);
+    for expected in [xid, REPLY, MSG_ACCEPTED] {
+        if decoder.u32()? != expected {
+            return Err(XdrError::BadValue);
+        }
+    }
+    let _verifier_flavor = decoder.u32()?;
+    decoder.opaque(MAX_AUTH_BYTES)?;
+    if decoder.u32()? != 0 {
+        return Err(XdrError::BadValue);
+    }
+    Ok(decoder.rest())
+}
+
+/// Reads the body of a credential or verifier; too long is `why`, too short GARBAGE_ARGS.
+fn auth_body(decoder: &mut Decoder, why: AuthStatus) -> Result<Bytes, Status> {
+    decoder.opaque(MAX_AUTH_BYTES).map_err(|error| match error {
+        XdrError::TooLong { .. } => Status::AuthError(why),
+        _ => Status::GarbageArgs,
+    })
+}

@@ -1,0 +1,54 @@
+//! Every bound of the worker, in memory and in time.
+
+use std::time::Duration;
+
+/// Operations that may wait for the writer or run on it; further callers wait asynchronously.
+pub const WRITE_QUEUE_OPS: usize = 1024;
+
+/// Bytes that operations waiting for the writer may hold; further callers wait asynchronously.
+pub const WRITE_QUEUE_BYTES: u32 = 64 << 20;
+
+/// Operations in one commit.
+pub const BATCH_OPS: usize = 256;
+
+/// Bytes of operations in one commit (one operation may exceed it alone).
+pub const BATCH_BYTES: u32 = 16 << 20;
+
+/// Operations that may wait for a reader or run on one; further callers wait asynchronously.
+pub const READ_QUEUE_OPS: usize = 1024;
+
+/// Reader threads at most, whatever the options ask for.
+pub const MAX_READERS: usize = 64;
+
+/// Time after which a commit is synced, if nobody asked for it before.
+pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The bounds of one worker; the default is this module's constants.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// See [`WRITE_QUEUE_OPS`].
+    pub write_queue_ops: usize,
+    /// See [`WRITE_QUEUE_BYTES`].
+    pub write_queue_bytes: u32,
+    /// See [`BATCH_OPS`].
+    pub batch_ops: usize,
+    /// See [`BATCH_BYTES`].
+    pub batch_bytes: u32,
+    /// See [`READ_QUEUE_OPS`].
+    pub read_queue_ops: usize,
+    /// See [`SYNC_INTERVAL`].
+    pub sync_interval: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            write_queue_ops: WRITE_QUEUE_OPS,
+            write_queue_bytes: WRITE_QUEUE_BYTES,
+            batch_ops: BATCH_OPS,
+            batch_bytes: BATCH_BYTES,
+            read_queue_ops: READ_QUEUE_OPS,
+            sync_interval: SYNC_INTERVAL,
+        }
+    }
+}

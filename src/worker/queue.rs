@@ -1,0 +1,177 @@
+//! A bounded queue from async callers to blocking threads.
+//!
+//! Semaphores hold callers back without blocking their thread; the list behind them is an
+//! ordinary mutex and condition variable. It knows nothing of what it carries.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Semaphore;
+
+/// The queue takes nothing any more.
+#[derive(Debug)]
+pub(super) struct Closed;
+
+/// What items occupy of a queue's bounds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cost {
+    /// Items.
+    pub ops: usize,
+    /// Bytes that they hold.
+    pub bytes: u32,
+}
+
+/// What came of waiting for items.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// Items, whose cost goes back with [`Queue::release`] when they are done.
+    Items(Cost),
+    /// Nothing until the deadline.
+    TimedOut,
+    /// Nothing, and nothing will come.
+    Closed,
+}
+
+/// A first-in-first-out queue bounded in items and bytes.
+pub(super) struct Queue<T> {
+    list: Mutex<List<T>>,
+    arrived: Condvar,
+    ops: Semaphore,
+    bytes: Semaphore,
+    max_bytes: u32,
+}
+
+struct List<T> {
+    items: VecDeque<(u32, T)>,
+    /// Threads that wait for an item.
+    sleepers: usize,
+    /// How many of them were already told to wake: telling costs a system call.
+    woken: usize,
+    closed: bool,
+}
+
+impl<T> List<T> {
+    /// Moves the first item and those that fit beside it; see [`Queue::take`].
+    fn take(&mut self, batch: &mut Vec<T>, max: Cost, joins: impl Fn(&T, &T) -> bool) -> Cost {
+        let first = batch.len();
+        let mut cost = Cost::default();
+        while let Some((bytes, item)) = self.items.front() {
+            let total = cost.bytes.saturating_add(*bytes);
+            let fits = cost.ops < max.ops && total <= max.bytes;
+            if cost.ops > 0 && !(fits && joins(&batch[first], item)) {
+                break;
+            }
+            cost = Cost { ops: cost.ops + 1, bytes: total };
+            batch.extend(self.items.pop_front().map(|(_, item)| item));
+        }
+        cost
+    }
+}
+
+impl<T> Queue<T> {
+    /// An empty queue with these bounds; items that are taken count until they are released.
+    pub fn new(max: Cost) -> Self {
+        Self {
+            list: Mutex::new(List { items: VecDeque::new(), sleepers: 0, woken: 0, closed: false }),
+            arrived: Condvar::new(),
+            ops: Semaphore::new(max.ops.clamp(1, Semaphore::MAX_PERMITS)),
+            bytes: Semaphore::new(max.bytes as usize),
+            max_bytes: max.bytes,
+        }
+    }
+
+    /// Appends `item`, which holds `bytes` bytes, once there is room for it. An item larger than
+    /// the queue's bound occupies all of it.
+    ///
+    /// If the returned future is dropped, the item is either not in the queue or stays in it.
+    pub async fn push(&self, bytes: usize, item: T) -> Result<(), Closed> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.max_bytes);
+        let op_permit = self.ops.acquire().await.map_err(|_| Closed)?;
+        let byte_permits = match bytes {
+            0 => None,
+            n => Some(self.bytes.acquire_many(n).await.map_err(|_| Closed)?),
+        };
+        let wake = {
+            let mut list = self.lock();
+            if list.closed {
+                return Err(Closed);
+            }
+            list.items.push_back((bytes, item));
+            let wake = list.sleepers > list.woken;
+            list.woken += usize::from(wake);
+            wake
+        };
+        if wake {
+            self.arrived.notify_one();
+        }
+        op_permit.forget();
+        if let Some(permits) = byte_permits {
+            permits.forget();
+        }
+        Ok(())
+    }
+
+    /// Moves waiting items to the end of `batch`: at least one, and not more than `max` allows
+    /// nor than fit together according to `joins(first, next)`. Waits for the first one, until
+    /// `deadline` if there is one.
+    pub fn take(
+        &self,
+        batch: &mut Vec<T>,
+        max: Cost,
+        deadline: Option<Instant>,
+        joins: impl Fn(&T, &T) -> bool,
+    ) -> Taken {
+        let mut list = self.lock();
+        loop {
+            if !list.items.is_empty() {
+                return Taken::Items(list.take(batch, max, &joins));
+            }
+            if list.closed {
+                return Taken::Closed;
+            }
+            let wait = match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
+                Some(wait) if wait.is_zero() => return Taken::TimedOut,
+                wait => wait,
+            };
+            list.sleepers += 1;
+            list = match wait {
+                None => self.arrived.wait(list).unwrap_or_else(PoisonError::into_inner),
+                Some(wait) => {
+                    let woken = self.arrived.wait_timeout(list, wait);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+            list.sleepers -= 1;
+            list.woken = list.woken.saturating_sub(1);
+        }
+    }
+
+    /// Makes room: items of this cost are done.
+    pub fn release(&self, cost: Cost) {
+        self.ops.add_permits(cost.ops);
+        if cost.bytes > 0 {
+            self.bytes.add_permits(cost.bytes as usize);
+        }
+    }
+
+    /// Takes nothing any more; what is in the queue is still handed out.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.ops.close();
+        self.bytes.close();
+        self.arrived.notify_all();
+    }
+
+    /// Closes, and drops what is in the queue: nobody is left to take it.
+    pub fn abandon(&self) {
+        self.close();
+        let items = std::mem::take(&mut self.lock().items);
+        drop(items);
+    }
+
+    /// The list. Nothing that can panic runs under the lock but `joins`, which changes nothing.
+    fn lock(&self) -> MutexGuard<'_, List<T>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

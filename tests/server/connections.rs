@@ -1,0 +1,172 @@
+//! Many requests, many connections, and clients that behave badly.
+
+use std::time::Duration;
+
+use acetate::server::limits::Limits;
+use acetate::wire::record::MAX_RECORD_BYTES;
+use tokio::io::AsyncWriteExt;
+
+use super::fake;
+use super::peer::{Running, call, fragment_mark, one_fragment, success, words};
+
+const SOON: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn fragments_reach_the_program_as_one_call() {
+    let server = Running::start().await;
+    let record = call(1, fake::ECHO, b"some args...");
+    let mut peer = server.connect().await;
+    for middle in 0..=record.len() {
+        let (head, tail) = record.split_at(middle);
+        peer.send(&[&fragment_mark(head.len(), false)[..], head].concat()).await;
+        peer.send(&[&fragment_mark(tail.len(), true)[..], tail].concat()).await;
+        assert_eq!(peer.receive().await, success(1, b"some args..."), "cut at {middle}");
+    }
+}
+
+#[tokio::test]
+async fn requests_in_flight_do_not_wait_for_each_other() {
+    let server = Running::start().await;
+    let mut peer = server.connect().await;
+    peer.send_record(&call(1, fake::WAIT, b"slow")).await;
+    let pipelined: Vec<u8> =
+        (2..100).flat_map(|xid| one_fragment(&call(xid, fake::ECHO, b"fast"))).collect();
+    peer.send(&pipelined).await;
+    for xid in 2..100 {
+        assert_eq!(peer.receive().await, success(xid, b"fast"));
+    }
+    server.fake.open_gate();
+    assert_eq!(peer.receive().await, success(1, b"slow"));
+}
+
+#[tokio::test]
+async fn a_full_connection_is_not_read_from_while_others_go_on() {
+    let limits = Limits { connection_requests: 2, ..Limits::default() };
+    let server = Running::start_with(limits, true).await;
+    let mut peer = server.connect().await;
+    for xid in 0..3 {
+        peer.send_record(&call(xid, fake::WAIT, b"")).await;
+    }
+    server.fake.wait_begun(2).await;
+    let echo = server.connect().await.ask(&call(9, fake::ECHO, b"")).await;
+    assert_eq!(echo, success(9, b""));
+    assert!(peer.is_silent().await);
+    server.fake.open_gate();
+    let mut got = vec![peer.receive().await, peer.receive().await, peer.receive().await];
+    got.sort();
+    assert_eq!(got, [0, 1, 2].map(|xid| success(xid, b"")));
+}
+
+#[tokio::test]
+async fn a_reply_of_a_megabyte_comes_whole() {
+    let server = Running::start().await;
+    let mut peer = server.connect().await;
+    for xid in 0..4 {
+        peer.send_record(&call(xid, fake::BYTES, &words(&[1 << 20]))).await;
+    }
+    for xid in 0..4 {
+        let results = [&(1_u32 << 20).to_be_bytes()[..], &[7; 1 << 20]].concat();
+        assert!(peer.receive().await == success(xid, &results), "reply {xid}");
+    }
+}
+
+#[tokio::test]
+async fn the_largest_record_fits_and_a_larger_one_closes_the_connection() {
+    let server = Running::start().await;
+    let head = call(1, fake::ECHO, b"").len();
+    let args = vec![5; MAX_RECORD_BYTES - head];
+    let mut peer = server.connect().await;
+    assert!(peer.ask(&call(1, fake::ECHO, &args)).await == success(1, &args));
+
+    for claimed in [MAX_RECORD_BYTES + 1, 0x7fff_ffff] {
+        for last in [true, false] {
+            let mut peer = server.connect().await;
+            peer.send(&fragment_mark(claimed, last)).await;
+            assert!(peer.is_closed().await, "{claimed} bytes");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_stays_partial_closes_the_connection() {
+    let limits = Limits { record_timeout: SOON, ..Limits::default() };
+    let server = Running::start_with(limits, true).await;
+    let whole = one_fragment(&call(1, fake::ECHO, b""));
+    for length in [1, 4, 20] {
+        let mut peer = server.connect().await;
+        peer.send(&whole[..length]).await;
+        assert!(peer.is_closed().await, "after {length} bytes");
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_drip_in_do_not_extend_the_time() {
+    let limits = Limits { record_timeout: SOON, ..Limits::default() };
+    let server = Running::start_with(limits, true).await;
+    let mut peer = server.connect().await;
+    let started = std::time::Instant::now();
+    for byte in one_fragment(&call(1, fake::ECHO, &[0; 400])) {
+        if peer.0.write_all(&[byte]).await.is_err() {
+            break;
+        }
+        tokio::time::sleep(SOON / 10).await;
+    }
+    assert!(peer.is_closed().await);
+    assert!(started.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_but_not_one_with_a_request_in_flight() {
+    let limits = Limits { idle_timeout: SOON, ..Limits::default() };
+    let server = Running::start_with(limits, true).await;
+    let (mut idle, mut busy) = (server.connect().await, server.connect().await);
+    busy.send_record(&call(1, fake::WAIT, b"")).await;
+    assert!(idle.is_closed().await);
+    tokio::time::sleep(SOON * 3).await;
+    server.fake.open_gate();
+    assert_eq!(busy.receive().await, success(1, b""));
+    assert!(busy.is_closed().await);
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_replies_is_closed() {
+    let limits = Limits { reply_timeout: SOON, ..Limits::default() };
+    let server = Running::start_with(limits, true).await;
+    let mut peer = server.connect().await;
+    for xid in 0..64 {
+        let record = one_fragment(&call(xid, fake::BYTES, &words(&[1 << 20])));
+        if peer.0.write_all(&record).await.is_err() {
+            break;
+        }
+    }
+    tokio::time::sleep(SOON * 5).await;
+    // The stream breaks off inside a reply: all that is left of it is less than was asked for.
+    let mut rest = Vec::new();
+    let read = tokio::io::AsyncReadExt::read_to_end(&mut peer.0, &mut rest);
+    let ended = tokio::time::timeout(super::peer::PATIENCE, read).await;
+    assert!(ended.is_ok() && rest.len() < 64 << 20);
+}
+
+#[tokio::test]
+async fn a_client_that_sends_and_closes_its_side_gets_its_replies() {
+    let server = Running::start().await;
+    let mut peer = server.connect().await;
+    peer.send_record(&call(1, fake::WAIT, b"last words..")).await;
+    peer.0.shutdown().await.unwrap();
+    server.fake.wait_begun(1).await;
+    server.fake.open_gate();
+    assert_eq!(peer.receive().await, success(1, b"last words.."));
+}
+
+#[tokio::test]
+async fn connections_over_the_limit_wait_for_a_place() {
+    let limits = Limits { connections: 1, ..Limits::default() };
+    let server = Running::start_with(limits, true).await;
+    let mut first = server.connect().await;
+    first.ask(&call(1, 0, b"")).await;
+    let mut second = server.connect().await;
+    second.send_record(&call(2, 0, b"")).await;
+    assert!(second.is_silent().await);
+    drop(first);
+    assert_eq!(second.receive().await, success(2, b""));
+}

@@ -1,0 +1,127 @@
+//! A program whose procedures show what the server does with a call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use acetate::nfs::CallError;
+use acetate::server::{CallFuture, Program};
+use acetate::vfs::Caller;
+use acetate::wire::xdr::{Decoder, Encoder};
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+/// NFS's own number, so that version mismatches look as they do there.
+pub const PROGRAM: u32 = 100_003;
+pub const VERSION: u32 = 3;
+
+/// Answers its arguments.
+pub const ECHO: u32 = 1;
+/// Counts its calls; replayed.
+pub const COUNT: u32 = 2;
+/// Waits for [`Fake::gate`], then answers its arguments.
+pub const WAIT: u32 = 3;
+/// Panics.
+pub const PANIC: u32 = 4;
+/// Answers uid, gid and gids.
+pub const WHO: u32 = 5;
+/// Waits for [`Fake::gate`], then counts; replayed.
+pub const WAIT_COUNT: u32 = 6;
+/// Answers as many bytes as the argument says.
+pub const BYTES: u32 = 7;
+/// Counts its calls, and answers NFS3ERR_JUKEBOX; replayed.
+pub const JUKEBOX: u32 = 8;
+/// Decodes one number.
+pub const NUMBER: u32 = 9;
+
+#[derive(Clone)]
+pub struct Fake {
+    pub gate: Arc<Semaphore>,
+    pub begun: Arc<AtomicU32>,
+    pub counted: Arc<AtomicU32>,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        let number = || Arc::new(AtomicU32::new(0));
+        Self { gate: Arc::new(Semaphore::new(0)), begun: number(), counted: number() }
+    }
+}
+
+impl Fake {
+    pub fn open_gate(&self) {
+        self.gate.add_permits(1000);
+    }
+
+    pub fn counted(&self) -> u32 {
+        self.counted.load(Ordering::SeqCst)
+    }
+
+    /// Returns once `count` calls were begun.
+    pub async fn wait_begun(&self, count: u32) {
+        while self.begun.load(Ordering::SeqCst) < count {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    }
+
+    async fn run(
+        &self,
+        caller: &Caller,
+        procedure: u32,
+        args: Bytes,
+    ) -> Result<Encoder, CallError> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let mut results = Encoder::new();
+        match procedure {
+            0 => {}
+            ECHO => results.put_fixed(&args),
+            COUNT => results.put_u32(self.counted.fetch_add(1, Ordering::SeqCst)),
+            WAIT => {
+                self.gate.acquire().await.unwrap().forget();
+                results.put_fixed(&args);
+            }
+            PANIC => panic!("asked for"),
+            WHO => {
+                for number in [caller.uid, caller.gid].iter().chain(&caller.gids) {
+                    results.put_u32(*number);
+                }
+            }
+            WAIT_COUNT => {
+                self.gate.acquire().await.unwrap().forget();
+                results.put_u32(self.counted.fetch_add(1, Ordering::SeqCst));
+            }
+            BYTES => {
+                let length = Decoder::new(args).u32()? as usize;
+                results.put_shared(Bytes::from(vec![7; length]));
+            }
+            JUKEBOX => {
+                results.put_u32(10_008);
+                results.put_u32(self.counted.fetch_add(1, Ordering::SeqCst));
+            }
+            NUMBER => {
+                let mut decoder = Decoder::new(args);
+                results.put_u32(decoder.u32()?);
+                decoder.finish()?;
+            }
+            _ => return Err(CallError::ProcedureUnavailable),
+        }
+        Ok(results)
+    }
+}
+
+impl Program for Fake {
+    fn number(&self) -> u32 {
+        PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        VERSION
+    }
+
+    fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {
+        Box::pin(self.run(caller, procedure, args))
+    }
+
+    fn is_replayed(&self, procedure: u32) -> bool {
+        matches!(procedure, COUNT | WAIT_COUNT | JUKEBOX)
+    }
+}

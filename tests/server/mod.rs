@@ -1,0 +1,10 @@
+//! The server over loopback, with a scripted program; and the I/O-free parts below it.
+
+mod connections;
+mod fake;
+mod peer;
+mod portmapper;
+mod record;
+mod reply_cache;
+mod rpc;
+mod shutdown;

@@ -1,0 +1,188 @@
+//! The port mapper, as bytes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use acetate::server::rpcbind::Registration;
+use acetate::server::{Portmapper, Program, Service};
+use acetate::vfs::Caller;
+use acetate::wire::portmap::{parse_universal_address, universal_address};
+use tokio::net::{TcpStream, UdpSocket};
+
+use super::peer::{Peer, success, words};
+
+const NFS: u32 = 100_003;
+const MOUNT: u32 = 100_005;
+
+fn services(addresses: &[&str]) -> Vec<Service> {
+    let service = |program| {
+        move |address: &&str| Service { program, version: 3, address: address.parse().unwrap() }
+    };
+    let nfs = addresses.iter().map(service(NFS));
+    nfs.chain(addresses.iter().map(service(MOUNT))).collect()
+}
+
+async fn ask(addresses: &[&str], version: u32, procedure: u32, args: Vec<u8>) -> Vec<u8> {
+    let mapper = Portmapper::new(version, services(addresses).into());
+    let client: SocketAddr = "127.0.0.1:999".parse().unwrap();
+    let caller = Caller { client, uid: 0, gid: 0, gids: vec![] };
+    let results = mapper.call(&caller, procedure, args.into()).await;
+    results.map(|encoder| encoder.into_bytes().to_vec()).unwrap_or_else(|_| b"refused".to_vec())
+}
+
+fn opaque(bytes: &[u8]) -> Vec<u8> {
+    let padding = vec![0; bytes.len().wrapping_neg() % 4];
+    [&words(&[bytes.len() as u32]), bytes, &padding].concat()
+}
+
+fn rpcb(program: u32, version: u32, netid: &str, address: &str) -> Vec<u8> {
+    let strings = [netid, address, ""].map(|text| opaque(text.as_bytes())).concat();
+    [words(&[program, version]), strings].concat()
+}
+
+const HERE: &[&str] = &["127.0.0.1:2049"];
+
+#[tokio::test]
+async fn getport_knows_tcp_and_itself() {
+    for (mapping, port) in [
+        ([NFS, 3, 6, 0], 2049),
+        ([MOUNT, 3, 6, 0], 2049),
+        // The program refuses other versions itself, and names those that it has.
+        ([MOUNT, 1, 6, 0], 2049),
+        ([NFS, 3, 17, 0], 0),
+        ([100_021, 4, 6, 0], 0),
+        ([100_000, 2, 17, 0], 111),
+    ] {
+        let got = ask(HERE, 2, 3, words(&mapping)).await;
+        assert_eq!(got, words(&[port]), "{mapping:?}");
+    }
+}
+
+#[tokio::test]
+async fn dump_lists_what_is_here() {
+    let mut expected = Vec::new();
+    for version in [4, 3, 2] {
+        expected.extend([1, 100_000, version, 6, 111, 1, 100_000, version, 17, 111]);
+    }
+    expected.extend([1, NFS, 3, 6, 2049, 1, MOUNT, 3, 6, 2049, 0]);
+    assert_eq!(ask(HERE, 2, 4, vec![]).await, words(&expected));
+    let own = |version| {
+        let entry = |netid: &str| {
+            let owner = opaque(b"superuser");
+            let strings = [opaque(netid.as_bytes()), opaque(b"0.0.0.0.0.111"), owner].concat();
+            [words(&[1, 100_000, version]), strings].concat()
+        };
+        [entry("tcp"), entry("udp")].concat()
+    };
+    let tail = [opaque(b"tcp"), opaque(b"127.0.0.1.8.1"), opaque(b"superuser")].concat();
+    let entry = |program| [words(&[1, program, 3]), tail.clone()].concat();
+    let expected = [own(4), own(3), own(2), entry(NFS), entry(MOUNT), words(&[0])].concat();
+    assert_eq!(ask(HERE, 3, 4, vec![]).await, expected);
+}
+
+#[tokio::test]
+async fn getaddr_answers_for_the_family_that_is_asked_for() {
+    let both = &["127.0.0.1:2049", "[::1]:2050"];
+    for (addresses, netid, expected) in [
+        (&both[..], "tcp", "127.0.0.1.8.1"),
+        (both, "tcp6", "::1.8.2"),
+        (both, "udp", ""),
+        (HERE, "tcp6", ""),
+        (&["[::]:2049"], "tcp6", "::1.8.1"),
+    ] {
+        let hint = if netid == "tcp6" { "::1.0.111" } else { "127.0.0.1.0.111" };
+        for version in [3, 4] {
+            let got = ask(addresses, version, 3, rpcb(NFS, 3, netid, hint)).await;
+            assert_eq!(got, opaque(expected.as_bytes()), "{addresses:?} {netid}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn getaddr_knows_the_port_mapper_itself() {
+    let got = ask(HERE, 4, 3, rpcb(100_000, 2, "udp", "127.0.0.1.0.111")).await;
+    assert_eq!(got, opaque(b"127.0.0.1.0.111"));
+    assert_eq!(ask(HERE, 4, 9, rpcb(100_000, 5, "udp", "")).await, opaque(b""));
+}
+
+#[tokio::test]
+async fn only_getversaddr_insists_on_the_version() {
+    let asked = || rpcb(NFS, 4, "tcp", "");
+    assert_eq!(ask(HERE, 4, 3, asked()).await, opaque(b"127.0.0.1.8.1"));
+    assert_eq!(ask(HERE, 4, 9, asked()).await, opaque(b""));
+    assert_eq!(ask(HERE, 3, 9, asked()).await, b"refused");
+}
+
+#[tokio::test]
+async fn nobody_registers_here_and_garbage_is_refused() {
+    assert_eq!(ask(HERE, 2, 1, words(&[NFS, 3, 6, 99])).await, words(&[0]));
+    assert_eq!(ask(HERE, 2, 2, words(&[NFS, 3, 6, 99])).await, words(&[0]));
+    assert_eq!(ask(HERE, 2, 3, words(&[NFS, 3])).await, b"refused");
+    // CALLIT would let others call from here.
+    assert_eq!(ask(HERE, 2, 5, vec![]).await, b"refused");
+    assert_eq!(ask(HERE, 4, 5, vec![]).await, b"refused");
+}
+
+#[test]
+fn universal_addresses_go_both_ways() {
+    for text in ["127.0.0.1:2049", "[::1]:65535", "0.0.0.0:0"] {
+        let address: SocketAddr = text.parse().unwrap();
+        assert_eq!(parse_universal_address(universal_address(address).as_bytes()), Some(address));
+    }
+    for text in ["", "1.2", "127.0.0.1", "127.0.0.1.8.256", "host.8.1", "127.0.0.1.8."] {
+        assert_eq!(parse_universal_address(text.as_bytes()), None, "{text}");
+    }
+}
+
+/// A port that is free for TCP and UDP.
+async fn free_port() -> u16 {
+    loop {
+        let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = tcp.local_addr().unwrap();
+        if UdpSocket::bind(address).await.is_ok() {
+            return address.port();
+        }
+    }
+}
+
+#[tokio::test]
+async fn where_no_rpcbind_runs_we_answer_over_tcp_and_udp() {
+    let port = free_port().await;
+    let registration = Registration::begin(&services(HERE), port).await.unwrap();
+    assert!(registration.is_stand_in());
+    let ask = words(&[1, 0, 2, 100_000, 2, 3, 0, 0, 0, 0, NFS, 3, 6, 0]);
+    let expected = success(1, &words(&[2049]));
+
+    let mut tcp = Peer(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+    assert_eq!(tcp.ask(&ask).await, expected);
+
+    let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    udp.send_to(b"garbage", ("127.0.0.1", port)).await.unwrap();
+    udp.send_to(&ask, ("127.0.0.1", port)).await.unwrap();
+    let mut buffer = [0; 100];
+    let length = udp.recv(&mut buffer).await.unwrap();
+    assert_eq!(buffer[..length], expected);
+
+    let rpcb_1 = words(&[2, 0, 2, 100_000, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(tcp.ask(&rpcb_1).await, words(&[2, 1, 0, 0, 0, 2, 2, 4]));
+
+    registration.end().await;
+    assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err());
+    UdpSocket::bind(("127.0.0.1", port)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named() {
+    let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let taken = udp.local_addr().unwrap();
+    let error = Registration::begin(&services(HERE), taken.port()).await.err().unwrap();
+    assert_eq!(error.to_string(), format!("cannot listen at {taken}"));
+}
+
+#[test]
+fn a_portmapper_is_a_program_in_three_versions() {
+    let known: Arc<[Service]> = services(HERE).into();
+    let versions = [2, 3, 4].map(|version| Portmapper::new(version, Arc::clone(&known)));
+    let named = versions.map(|mapper| (mapper.number(), mapper.version()));
+    assert_eq!(named, [2, 3, 4].map(|version| (100_000, version)));
+}

@@ -1,0 +1,129 @@
+//! Retransmitted calls.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use acetate::server::limits::{Limits, REPLY_CACHE_AGE};
+use acetate::server::{Entered, Key, ReplyCache};
+use bytes::Bytes;
+
+use super::fake;
+use super::peer::{Running, call, success, words};
+
+#[tokio::test]
+async fn a_reply_is_replayed_over_a_reconnect() {
+    let server = Running::start().await;
+    let first = server.connect().await.ask(&call(7, fake::COUNT, b"args")).await;
+    let again = server.connect().await.ask(&call(7, fake::COUNT, b"args")).await;
+    assert_eq!((first, server.fake.counted()), (again, 1));
+}
+
+#[tokio::test]
+async fn another_xid_or_other_arguments_are_another_call() {
+    let server = Running::start().await;
+    let mut peer = server.connect().await;
+    for (expected, (xid, args)) in [(7, b"args"), (8, b"args"), (8, b"ARGS")].iter().enumerate() {
+        let got = peer.ask(&call(*xid, fake::COUNT, *args)).await;
+        assert_eq!(got, success(*xid, &words(&[expected as u32])));
+    }
+}
+
+#[tokio::test]
+async fn what_is_idempotent_is_carried_out_again() {
+    let server = Running::start().await;
+    let mut peer = server.connect().await;
+    peer.ask(&call(7, fake::ECHO, b"")).await;
+    peer.ask(&call(7, fake::ECHO, b"")).await;
+    server.fake.wait_begun(2).await;
+}
+
+#[tokio::test]
+async fn a_retransmission_in_progress_gets_the_same_reply() {
+    let server = Running::start().await;
+    let (mut one, mut two) = (server.connect().await, server.connect().await);
+    one.send_record(&call(7, fake::WAIT_COUNT, b"")).await;
+    server.fake.wait_begun(1).await;
+    two.send_record(&call(7, fake::WAIT_COUNT, b"")).await;
+    assert!(two.is_silent().await);
+    server.fake.open_gate();
+    let expected = success(7, &words(&[0]));
+    assert_eq!((one.receive().await, two.receive().await), (expected.clone(), expected));
+    assert_eq!(server.fake.counted(), 1);
+}
+
+#[tokio::test]
+async fn a_call_whose_connection_is_gone_is_finished_and_its_reply_kept() {
+    let server = Running::start().await;
+    let mut gone = server.connect().await;
+    gone.send_record(&call(7, fake::WAIT_COUNT, b"")).await;
+    server.fake.wait_begun(1).await;
+    drop(gone);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.fake.open_gate();
+    let got = server.connect().await.ask(&call(7, fake::WAIT_COUNT, b"")).await;
+    assert_eq!((got, server.fake.counted()), (success(7, &words(&[0])), 1));
+}
+
+#[tokio::test]
+async fn try_again_later_is_not_kept() {
+    let server = Running::start().await;
+    let mut peer = server.connect().await;
+    peer.ask(&call(7, fake::JUKEBOX, b"")).await;
+    peer.ask(&call(7, fake::JUKEBOX, b"")).await;
+    assert_eq!(server.fake.counted(), 2);
+}
+
+fn key(xid: u32) -> Key {
+    let client: IpAddr = "192.0.2.1".parse().unwrap();
+    Key::new(client, xid, 1, b"record", 0)
+}
+
+fn put(cache: &ReplyCache, xid: u32, bytes: usize, now: Instant) {
+    let Entered::New(slot) = cache.enter(key(xid), now) else { panic!("{xid} is known") };
+    slot.finish(&vec![Bytes::from(vec![0; bytes])], true, now);
+}
+
+fn has(cache: &ReplyCache, xid: u32, now: Instant) -> bool {
+    matches!(cache.enter(key(xid), now), Entered::Done(_))
+}
+
+#[test]
+fn the_oldest_replies_make_room() {
+    let now = Instant::now();
+    let limits = Limits { reply_cache_entries: 3, reply_cache_bytes: 100, ..Limits::default() };
+    let cache = ReplyCache::new(&limits);
+    for xid in 0..4 {
+        put(&cache, xid, 10, now);
+    }
+    assert_eq!([0, 1, 2, 3].map(|xid| has(&cache, xid, now)), [false, true, true, true]);
+    put(&cache, 4, 85, now);
+    assert_eq!([1, 2, 3, 4].map(|xid| has(&cache, xid, now)), [false, false, true, true]);
+    put(&cache, 5, 101, now);
+    assert_eq!([3, 4, 5].map(|xid| has(&cache, xid, now)), [false; 3]);
+}
+
+#[test]
+fn old_replies_are_forgotten() {
+    let now = Instant::now();
+    let cache = ReplyCache::new(&Limits::default());
+    put(&cache, 1, 10, now);
+    assert!(has(&cache, 1, now + REPLY_CACHE_AGE - Duration::from_nanos(1)));
+    assert!(!has(&cache, 1, now + REPLY_CACHE_AGE));
+}
+
+#[test]
+fn a_call_given_up_counts_as_never_seen() {
+    let now = Instant::now();
+    let cache = ReplyCache::new(&Limits::default());
+    let Entered::New(slot) = cache.enter(key(1), now) else { panic!() };
+    assert!(matches!(cache.enter(key(1), now), Entered::InProgress(_)));
+    drop(slot);
+    assert!(matches!(cache.enter(key(1), now), Entered::New(_)));
+}
+
+#[test]
+fn an_ipv4_client_is_the_same_over_an_ipv6_socket() {
+    let at = |ip: &str| Key::new(ip.parse().unwrap(), 1, 1, b"record", 0);
+    assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
+    assert_ne!(at("192.0.2.2"), at("192.0.2.1"));
+}

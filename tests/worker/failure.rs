@@ -1,0 +1,186 @@
+//! What a failing store costs: one batch, or the right to write.
+
+use acetate::delta::StoreError;
+use acetate::vfs::WriteVerifier;
+use acetate::worker::WorkError;
+
+use super::fake::{Call, FakeStore};
+use super::*;
+
+const BEGIN: Call = Call::Begin { durable: false };
+
+fn io() -> StoreError {
+    StoreError::Io("scripted".to_owned())
+}
+
+fn full() -> StoreError {
+    StoreError::Full("scripted".to_owned())
+}
+
+fn verifier(epoch: u64) -> WriteVerifier {
+    WriteVerifier(epoch.to_be_bytes())
+}
+
+async fn assert_writable(worker: &Worker) {
+    soon(worker.write(1, false, set(9, "still works"))).await.unwrap();
+}
+
+async fn assert_read_only(worker: &Worker) {
+    let answer = soon(worker.write(1, false, set(9, "x"))).await;
+    assert!(matches!(answer, Err(WorkError::ReadOnly)), "{answer:?}");
+    assert!(matches!(soon(worker.sync()).await, Err(WorkError::ReadOnly)));
+    assert_eq!(soon(worker.read(|_| 7)).await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn a_failed_commit_fails_all_of_its_batch() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let (hold, first) = busy(&store, &worker).await;
+    let a = asked(worker.write(1, false, set(1, "a"))).await;
+    let b = asked(worker.write(1, false, set_and_regret(2))).await;
+    // The held commit meets the first fault, the batch of the two the second.
+    store.fail(Call::Commit, StoreError::Busy("scripted".to_owned()));
+    store.fail(Call::Commit, full());
+    drop(hold);
+    assert!(matches!(soon(first).await, Err(WorkError::Store(StoreError::Busy(_)))));
+    for call in [a, b] {
+        assert!(matches!(soon(call).await, Err(WorkError::Store(StoreError::Full(_)))));
+    }
+    assert_eq!((store.row(0), store.row(1)), (None, None));
+    assert_eq!(worker.verifier(), verifier(0));
+    assert_writable(&worker).await;
+}
+
+#[tokio::test]
+async fn an_early_failure_costs_one_batch() {
+    for call in [BEGIN, Call::Savepoint, Call::Release, Call::RollBack] {
+        let store = FakeStore::default();
+        let worker = start(&store);
+        let (hold, first) = busy(&store, &worker).await;
+        let a = asked(worker.write(1, false, set(1, "a"))).await;
+        let b = asked(worker.write(1, false, set_and_regret(2))).await;
+        store.fail(call, io());
+        drop(hold);
+        soon(first).await.unwrap();
+        for answer in [soon(a).await, soon(b).await] {
+            assert!(matches!(answer, Err(WorkError::Store(StoreError::Io(_)))), "{call:?}");
+        }
+        assert_eq!(store.row(1), None, "{call:?}");
+        assert_writable(&worker).await;
+        assert_eq!(worker.verifier(), verifier(0));
+    }
+}
+
+#[tokio::test]
+async fn an_io_error_of_a_commit_ends_writing() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    soon(worker.write(1, false, set(1, "not synced"))).await.unwrap();
+    let (hold, first) = busy(&store, &worker).await;
+    let next = asked(worker.write(1, false, set(2, "never tried"))).await;
+    store.fail(Call::Commit, io());
+    drop(hold);
+    assert!(matches!(soon(first).await, Err(WorkError::Store(StoreError::Io(_)))));
+    assert!(matches!(soon(next).await, Err(WorkError::ReadOnly)));
+    // Row 1 was answered and not synced: its client must hear that it may be gone.
+    assert_eq!(worker.verifier(), verifier(1));
+    assert_read_only(&worker).await;
+    assert_eq!(store.count(BEGIN), 2, "nothing more reaches the store");
+    assert!(matches!(soon(worker.shut_down()).await, Err(WorkError::ReadOnly)));
+    assert_eq!(store.count(Call::Close), 0, "not a clean end");
+}
+
+#[tokio::test]
+async fn the_verifier_stays_where_nothing_unsynced_was_answered() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    soon(worker.write(1, true, set(1, "synced"))).await.unwrap();
+    store.fail(Call::Commit, io());
+    assert!(soon(worker.write(1, false, set(2, "x"))).await.is_err());
+    assert_eq!(worker.verifier(), verifier(0));
+    assert_eq!(store.count(Call::AdvanceEpoch), 0);
+    assert_read_only(&worker).await;
+}
+
+#[tokio::test]
+async fn damage_ends_writing_wherever_it_shows() {
+    for call in [BEGIN, Call::Savepoint, Call::Commit] {
+        let store = FakeStore::default();
+        let worker = start(&store);
+        store.fail(call, StoreError::Corrupt("scripted".to_owned()));
+        let answer = soon(worker.write(1, false, set(1, "x"))).await;
+        assert!(matches!(answer, Err(WorkError::Store(StoreError::Corrupt(_)))), "{call:?}");
+        assert_read_only(&worker).await;
+    }
+}
+
+#[tokio::test]
+async fn a_failed_abort_ends_writing() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    store.fail(Call::Savepoint, full());
+    store.fail(Call::Abort, io());
+    assert!(soon(worker.write(1, false, set(1, "x"))).await.is_err());
+    assert_read_only(&worker).await;
+}
+
+#[tokio::test]
+async fn a_failed_sync_moves_the_verifier_and_ends_writing() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    soon(worker.write(1, false, set(1, "x"))).await.unwrap();
+    store.fail(Call::Sync, io());
+    assert!(matches!(soon(worker.sync()).await, Err(WorkError::Store(StoreError::Io(_)))));
+    assert_eq!(worker.verifier(), verifier(1));
+    assert_read_only(&worker).await;
+}
+
+#[tokio::test]
+async fn a_full_disk_at_a_sync_loses_nothing() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    soon(worker.write(1, false, set(1, "x"))).await.unwrap();
+    store.fail(Call::Sync, full());
+    assert!(matches!(soon(worker.sync()).await, Err(WorkError::Store(StoreError::Full(_)))));
+    assert_eq!(worker.verifier(), verifier(0));
+    assert_writable(&worker).await;
+    assert_eq!(soon(worker.sync()).await.unwrap(), verifier(0));
+}
+
+#[tokio::test]
+async fn a_sync_is_tried_alone_where_its_batch_failed() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let (hold, first) = busy(&store, &worker).await;
+    let durable = asked(worker.write(1, true, set(1, "x"))).await;
+    let sync = asked(worker.sync()).await;
+    store.fail(BEGIN, full());
+    drop(hold);
+    soon(first).await.unwrap();
+    assert!(soon(durable).await.is_err());
+    assert_eq!(soon(sync).await.unwrap(), verifier(0));
+    assert_eq!(store.count(Call::Sync), 1);
+}
+
+#[tokio::test]
+async fn nobody_waits_in_vain_when_the_store_panics() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let (hold, first) = busy(&store, &worker).await;
+    let next = asked(worker.write(1, false, set(1, "x"))).await;
+    store.panic_at(Call::Commit);
+    drop(hold);
+    assert!(matches!(soon(first).await, Err(WorkError::Panicked)));
+    assert!(matches!(soon(next).await, Err(WorkError::Panicked)));
+    assert!(soon(worker.write(1, false, set(1, "x"))).await.is_err());
+    assert!(soon(worker.shut_down()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_read_only_session_serves_reads() {
+    let store = FakeStore::read_only();
+    let worker = start(&store);
+    assert_read_only(&worker).await;
+    soon(worker.shut_down()).await.unwrap();
+}

@@ -1,0 +1,261 @@
+//! A scripted store: it keeps its rows in memory, notes each call, and fails or waits where a
+//! test says so.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use acetate::delta::{Ino, Reader, Store, StoreError, WriteTxn, Writer};
+
+use acetate::vfs::FsStat;
+
+use super::fake_txn::Rows;
+use super::scripted_panic;
+
+/// What the store was asked to do, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    Begin { durable: bool },
+    Savepoint,
+    Release,
+    RollBack,
+    Commit,
+    Abort,
+    Sync,
+    AdvanceEpoch,
+    Close,
+    OpenReader,
+    CloseReader,
+    Read,
+}
+
+/// What the script does to the next call of this kind.
+enum Fault {
+    Fail(StoreError),
+    Panic,
+}
+
+#[derive(Default)]
+struct State {
+    rows: BTreeMap<Ino, Vec<u8>>,
+    calls: Vec<Call>,
+    faults: VecDeque<(Call, Fault)>,
+    held: Option<Call>,
+    /// Threads that wait in the held call.
+    waiting: usize,
+    epoch: u64,
+    read_only: bool,
+}
+
+/// The store; cheap to clone.
+#[derive(Clone, Default)]
+pub struct FakeStore(Arc<(Mutex<State>, Condvar)>);
+
+/// Keeps calls of one kind waiting until it is dropped.
+pub struct Hold(FakeStore);
+
+/// A begin is the same call, durable or not, to the script.
+fn same(a: Call, b: Call) -> bool {
+    std::mem::discriminant(&a) == std::mem::discriminant(&b)
+}
+
+impl FakeStore {
+    pub fn read_only() -> Self {
+        let store = Self::default();
+        store.state().read_only = true;
+        store
+    }
+
+    pub fn as_store(&self) -> Arc<dyn Store> {
+        Arc::new(self.clone())
+    }
+
+    /// The next call of this kind fails; several wait in line.
+    pub fn fail(&self, call: Call, error: StoreError) {
+        self.state().faults.push_back((call, Fault::Fail(error)));
+    }
+
+    /// The next call of this kind panics.
+    pub fn panic_at(&self, call: Call) {
+        self.state().faults.push_back((call, Fault::Panic));
+    }
+
+    /// Calls of this kind wait from now on.
+    pub fn hold(&self, call: Call) -> Hold {
+        self.state().held = Some(call);
+        Hold(self.clone())
+    }
+
+    pub fn calls(&self) -> Vec<Call> {
+        self.state().calls.clone()
+    }
+
+    pub fn count(&self, call: Call) -> usize {
+        self.state().calls.iter().filter(|&&c| same(c, call)).count()
+    }
+
+    /// What is committed.
+    pub fn row(&self, ino: u64) -> Option<Vec<u8>> {
+        self.state().rows.get(&Ino(ino)).cloned()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.0.lock().unwrap()
+    }
+
+    /// As [`Self::enter`], for calls that need nothing of the state.
+    fn step(&self, call: Call) -> Result<(), StoreError> {
+        self.enter(call).map(drop)
+    }
+
+    /// Notes the call, waits where it is held, fails where the script says so.
+    fn enter(&self, call: Call) -> Result<MutexGuard<'_, State>, StoreError> {
+        let mut state = self.state();
+        state.calls.push(call);
+        state.waiting += 1;
+        while state.held.is_some_and(|held| same(held, call)) {
+            state = self.0.1.wait(state).unwrap();
+        }
+        state.waiting -= 1;
+        let Some(at) = state.faults.iter().position(|(kind, _)| same(*kind, call)) else {
+            return Ok(state);
+        };
+        let fault = state.faults.remove(at);
+        drop(state);
+        match fault {
+            Some((_, Fault::Fail(error))) => Err(error),
+            _ => scripted_panic(),
+        }
+    }
+}
+
+impl Hold {
+    /// Returns once this many threads wait in the held call.
+    pub async fn reached(&self, threads: usize) {
+        while self.0.state().waiting < threads {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.state().held = None;
+        self.0.0.1.notify_all();
+    }
+}
+
+impl Store for FakeStore {
+    fn writer(&self) -> Result<Box<dyn Writer>, StoreError> {
+        if self.state().read_only {
+            return Err(StoreError::ReadOnly("scripted".to_owned()));
+        }
+        Ok(Box::new(FakeWriter { store: self.clone(), rows: None, savepoint: None }))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+        self.step(Call::OpenReader)?;
+        Ok(Box::new(FakeReader(self.clone())))
+    }
+
+    fn epoch(&self) -> u64 {
+        self.state().epoch
+    }
+
+    fn disk_usage(&self) -> Result<FsStat, StoreError> {
+        unimplemented!()
+    }
+}
+
+struct FakeReader(FakeStore);
+
+impl Reader for FakeReader {
+    fn read(&mut self, f: &mut dyn FnMut(&dyn acetate::delta::ReadTxn)) -> Result<(), StoreError> {
+        let rows = Rows(self.0.enter(Call::Read)?.rows.clone());
+        f(&rows);
+        Ok(())
+    }
+}
+
+impl Drop for FakeReader {
+    fn drop(&mut self) {
+        self.0.state().calls.push(Call::CloseReader);
+    }
+}
+
+/// The writing connection; it insists on the order of calls that the trait asks for.
+struct FakeWriter {
+    store: FakeStore,
+    rows: Option<Rows>,
+    savepoint: Option<Rows>,
+}
+
+impl FakeWriter {
+    fn rows(&mut self) -> &mut Rows {
+        self.rows.as_mut().expect("inside a batch")
+    }
+}
+
+impl Writer for FakeWriter {
+    fn begin(&mut self, durable: bool) -> Result<(), StoreError> {
+        assert!(self.rows.is_none(), "begin inside a batch");
+        let rows = self.store.enter(Call::Begin { durable })?.rows.clone();
+        self.rows = Some(Rows(rows));
+        Ok(())
+    }
+
+    fn savepoint(&mut self) -> Result<(), StoreError> {
+        self.store.step(Call::Savepoint)?;
+        let rows = self.rows().clone();
+        assert!(self.savepoint.replace(rows).is_none(), "savepoint in a savepoint");
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<(), StoreError> {
+        self.store.step(Call::Release)?;
+        self.savepoint.take().expect("release of a savepoint");
+        Ok(())
+    }
+
+    fn roll_back(&mut self) -> Result<(), StoreError> {
+        self.store.step(Call::RollBack)?;
+        *self.rows() = self.savepoint.take().expect("roll back to a savepoint");
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        assert!(self.savepoint.is_none(), "commit in a savepoint");
+        let rows = self.rows.take().expect("commit of a batch");
+        self.store.enter(Call::Commit)?.rows = rows.0;
+        Ok(())
+    }
+
+    fn abort(&mut self) -> Result<(), StoreError> {
+        self.savepoint = None;
+        self.rows.take().expect("abort of a batch");
+        self.store.step(Call::Abort)?;
+        Ok(())
+    }
+
+    fn txn(&mut self) -> &mut dyn WriteTxn {
+        assert!(self.savepoint.is_some(), "work outside a savepoint");
+        self.rows()
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        assert!(self.rows.is_none(), "sync inside a batch");
+        self.store.step(Call::Sync)
+    }
+
+    fn advance_epoch(&mut self) -> u64 {
+        let mut state = self.store.state();
+        state.calls.push(Call::AdvanceEpoch);
+        state.epoch += 1;
+        state.epoch
+    }
+
+    fn close(&mut self) -> Result<(), StoreError> {
+        assert!(self.rows.is_none(), "close inside a batch");
+        self.store.step(Call::Close)
+    }
+}

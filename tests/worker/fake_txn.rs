@@ -1,0 +1,137 @@
+//! The fake store's rows: of all tables, only symbolic link targets, as numbers to bytes.
+
+use std::collections::BTreeMap;
+
+use acetate::base::BasePath;
+use acetate::delta::{AuditRow, Ino, InodeRow, MergedPath, ReadTxn, StoreError, WriteTxn};
+use acetate::vfs::{FileId, Name, Time};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+#[derive(Clone)]
+pub struct Rows(pub BTreeMap<Ino, Vec<u8>>);
+
+impl ReadTxn for Rows {
+    fn chunk_bytes(&self) -> u64 {
+        unimplemented!()
+    }
+
+    fn inode(&self, _: Ino) -> Result<Option<InodeRow>> {
+        unimplemented!()
+    }
+
+    fn dentry(&self, _: Ino, _: &Name) -> Result<Option<Ino>> {
+        unimplemented!()
+    }
+
+    fn dentries(&self, _: Ino, _: &mut dyn FnMut(Name, Ino, u32, FileId)) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn has_dentries(&self, _: Ino) -> Result<bool> {
+        unimplemented!()
+    }
+
+    fn name_of(&self, _: Ino) -> Result<Option<(Ino, Name)>> {
+        unimplemented!()
+    }
+
+    fn read_data(&self, _: &InodeRow, _: u64, _: &mut [u8]) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn symlink(&self, ino: Ino) -> Result<Option<Vec<u8>>> {
+        Ok(self.0.get(&ino).cloned())
+    }
+
+    fn is_whited_out(&self, _: &MergedPath) -> Result<bool> {
+        unimplemented!()
+    }
+
+    fn whiteouts_in(&self, _: &MergedPath) -> Result<Vec<Name>> {
+        unimplemented!()
+    }
+
+    fn copied_up(&self, _: FileId) -> Result<Option<Ino>> {
+        unimplemented!()
+    }
+
+    fn redirect(&self, _: Ino) -> Result<Option<BasePath>> {
+        unimplemented!()
+    }
+
+    fn redirected_to(&self, _: &BasePath) -> Result<Option<Ino>> {
+        unimplemented!()
+    }
+
+    fn hidden_links(&self, _: FileId) -> Result<(u32, Option<Time>)> {
+        unimplemented!()
+    }
+}
+
+impl WriteTxn for Rows {
+    fn allocate_ino(&mut self) -> Result<Ino> {
+        unimplemented!()
+    }
+
+    fn put_inode(&mut self, _: &InodeRow) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn delete_inode(&mut self, _: Ino) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn insert_dentry(&mut self, _: Ino, _: &Name, _: Ino) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn delete_dentry(&mut self, _: Ino, _: &Name) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn write_data(&mut self, _: &mut InodeRow, _: u64, _: &[u8]) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn truncate(&mut self, _: &mut InodeRow, _: u64) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn put_symlink(&mut self, ino: Ino, target: &[u8]) -> Result<()> {
+        self.0.insert(ino, target.to_vec());
+        Ok(())
+    }
+
+    fn add_whiteout(&mut self, _: &MergedPath, _: Time) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn remove_whiteout(&mut self, _: &MergedPath) -> Result<bool> {
+        unimplemented!()
+    }
+
+    fn remove_whiteouts_below(&mut self, _: &MergedPath) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn move_whiteouts_below(&mut self, _: &MergedPath, _: &MergedPath) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn put_redirect(&mut self, _: Ino, _: &BasePath) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn remove_redirect(&mut self, _: Ino) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn hide_link(&mut self, _: FileId, _: Time) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn record(&mut self, _: &AuditRow) -> Result<()> {
+        unimplemented!()
+    }
+}

@@ -1,0 +1,80 @@
+//! Many tasks at once: nothing is lost, nothing goes backwards, nobody starves.
+
+use std::sync::Arc;
+
+use acetate::delta::ReadTxn;
+use acetate::worker::WorkError;
+
+use super::fake::{Call, FakeStore};
+use super::*;
+
+const TASKS: u64 = 32;
+const ROUNDS: u64 = 100;
+const COUNTER: Ino = Ino(1);
+
+fn counter<R: ReadTxn + ?Sized>(txn: &R) -> u64 {
+    let bytes = txn.symlink(COUNTER).unwrap();
+    bytes.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()))
+}
+
+/// Adds one; every seventh time it does so in vain, every eleventh time it panics.
+async fn add(worker: &Worker, step: u64) -> Option<u64> {
+    let answer = worker.write(step as usize % 50, step.is_multiple_of(5), move |txn| {
+        let value = counter(txn) + 1;
+        txn.put_symlink(COUNTER, &value.to_be_bytes()).unwrap();
+        if step % 11 == 3 {
+            scripted_panic();
+        }
+        let keep = step % 7 != 3;
+        Done { value: keep.then_some(value), keep, after_commit: None }
+    });
+    match answer.await {
+        Ok(answer) => answer.value,
+        Err(WorkError::Panicked) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_counter_loses_nothing_and_never_goes_back() {
+    let store = FakeStore::default();
+    let limits = Limits {
+        write_queue_ops: 16,
+        write_queue_bytes: 300,
+        batch_ops: 5,
+        batch_bytes: 100,
+        read_queue_ops: 4,
+        sync_interval: Duration::from_millis(1),
+    };
+    let options = WorkerOptions { strict: false, readers: 3 };
+    let worker = Arc::new(Worker::start_with(store.as_store(), options, limits).unwrap());
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..TASKS {
+        let worker = Arc::clone(&worker);
+        tasks.spawn(async move {
+            let (mut added, mut seen) = (0, 0);
+            for round in 0..ROUNDS {
+                if let Some(value) = add(&worker, task * ROUNDS + round).await {
+                    assert!(value > seen, "{value} after {seen}");
+                    (added, seen) = (added + 1, value);
+                }
+                let read = worker.read(|txn| counter(txn)).await.unwrap();
+                assert!(read >= seen, "{read} after {seen}");
+                seen = read;
+                if round % 16 == task % 16 {
+                    worker.sync().await.unwrap();
+                }
+            }
+            added
+        });
+    }
+    let mut added = 0;
+    while let Some(task) = soon(tasks.join_next()).await {
+        added += task.unwrap();
+    }
+    let kept = |step: &u64| step % 7 != 3 && step % 11 != 3;
+    assert_eq!(added, (0..TASKS * ROUNDS).filter(kept).count() as u64);
+    soon(worker.shut_down()).await.unwrap();
+    assert_eq!(store.row(COUNTER.0).unwrap(), added.to_be_bytes());
+    assert!(store.count(Call::Commit) < added as usize, "no commit was ever shared");
+}

@@ -165,8 +165,9 @@ impl Edit<'_> {
         Ok(self.txn.truncate(row, end)?)
     }
 
-    /// Hides all base entries of `base` below the delta directory `ino` at `merged`, so that a directory born there shows nothing but its own entries, to readers
-    /// that know only the specification's tables too.
+    /// Hides all entries of `base` below the delta directory `ino` at `merged`, so that a
+    /// directory born there shows nothing but its own entries, to readers that know only the
+    /// specification's tables too.
     pub fn mask(&mut self, ino: Ino, merged: &MergedPath, base: &BasePath) -> Result<()> {
         let mut open = vec![(ino, merged.clone(), base.clone())];
         while let Some((ino, merged, base)) = open.pop() {

@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 const EXCEPTIONS: &[Exception] = &[
     exception(Rule::CrateConfinement, "src/cli/serve.rs", "rustix: the limit of descriptors"),
     exception(Rule::CrateConfinement, "src/delta/sqlite/disk.rs", "rustix: space on the disk"),
-    exception(Rule::LineLength, "tests/delta/schema.rs", "SQL as the specification has it"),
 ];
 
 /// One exception.

@@ -5,6 +5,7 @@ mod base;
 mod cli;
 mod delta;
 mod nfs;
+mod overlay;
 mod server;
 mod support;
 mod tidy;

@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod base;
+mod cli;
 mod delta;
 mod nfs;
 mod overlay;
 mod server;
 mod support;
+mod tidy;
 mod wire;
 mod worker;

@@ -10,6 +10,7 @@ mod limits;
 mod links;
 mod listing;
 mod mounts;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,6 +50,10 @@ fn content(base: &HostDir, at: &BasePath) -> Result<Vec<u8>, BaseError> {
     let (length, _) = base.read(at, id, 0, &mut buffer)?;
     buffer.truncate(length);
     Ok(buffer)
+}
+
+fn make_fifo(at: &Path) {
+    assert!(Command::new("mkfifo").arg(at).status().expect("runs").success());
 }
 
 /// Runs the test `name` again, in `command`, which gets the program to run as its arguments.

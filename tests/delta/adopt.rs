@@ -33,7 +33,8 @@ const FOREIGN: &str = "
   INSERT INTO fs_whiteout VALUES ('/gone', 5), ('/dir/gone', 5), ('no path', 5);
   INSERT INTO fs_inode (ino, mode, nlink, size, atime, mtime, ctime, mtime_nsec) VALUES
     (1, 16877, 3, 0, 1, 1, 1, 0), (2, 16877, 2, 0, 1, 1, 1, 0), (3, 33188, 0, 5, 1, 1, 1, 9),
-    (4, 33188, -1, -7, 1, 1, 1, -1), (5, 0, 1, 0, 1, 1, 1, 2000000000), (6, 33188, 1, 0, 1, 1, 1, 0);
+    (4, 33188, -1, -7, 1, 1, 1, -1), (5, 0, 1, 0, 1, 1, 1, 2000000000),
+    (6, 33188, 1, 0, 1, 1, 1, 0);
   INSERT INTO fs_dentry (name, parent_ino, ino) VALUES ('dir', 1, 2), ('file', 1, 3),
     ('other', 2, 3), ('negative', 1, 4), ('typeless', 1, 5), ('dangling', 1, 77),
     ('', 2, 3), ('.', 2, 3), ('..', 2, 3), ('a/b', 2, 3), (CAST('blob' AS BLOB), 2, 3),
@@ -130,7 +131,8 @@ fn a_foreign_session_may_live_in_its_log() {
     let place = Place::new();
     let sql = place.sql();
     sql.execute_batch(&format!(
-        "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; {FOREIGN}"
+        "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL;
+         PRAGMA wal_autocheckpoint = 0; {FOREIGN}"
     ))
     .unwrap();
     let copy = Place::new();

@@ -54,7 +54,11 @@ fn put(model: &mut Vec<u8>, offset: u64, data: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn content_is_as_written(steps in prop::collection::vec(step(), 1..30)) {

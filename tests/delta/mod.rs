@@ -1,9 +1,11 @@
 //! The store: rows in SQLite files.
 
 mod adopt;
+mod batches;
 mod chunks;
 mod durability;
 mod faulty;
+mod overlay_rows;
 mod refusals;
 mod rows;
 mod schema;

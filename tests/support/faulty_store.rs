@@ -11,9 +11,12 @@ use acetate::delta::{
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
+/// The calls of one method that fail: how many calls away, and how.
+type Planned = Vec<(u32, StoreError)>;
+
 /// What fails when; shared by a store's connections and the test.
 #[derive(Clone, Default)]
-pub struct Faults(Arc<Mutex<BTreeMap<&'static str, Vec<(u32, StoreError)>>>>);
+pub struct Faults(Arc<Mutex<BTreeMap<&'static str, Planned>>>);
 
 impl Faults {
     /// Lets the `n`th call of the trait method `method` from now on fail, counted from 1.
@@ -26,7 +29,7 @@ impl Faults {
     fn call(&self, method: &'static str) -> Result<()> {
         let mut faults = self.0.lock().unwrap();
         let Some(planned) = faults.get_mut(method) else { return Ok(()) };
-        planned.iter_mut().for_each(|(left, _)| *left -= 1);
+        planned.iter_mut().for_each(|(left, _)| *left = left.saturating_sub(1));
         match planned.iter().position(|(left, _)| *left == 0) {
             Some(at) => Err(planned.swap_remove(at).1),
             None => Ok(()),
@@ -89,14 +92,11 @@ struct FaultyWriter {
     faults: Faults,
 }
 
-/// Passes lifecycle calls on; a failed `commit` leaves nothing behind.
+/// Passes lifecycle calls on.
 macro_rules! lifecycle {
-    ($($method:ident($($arg:ident: $type:ty)?) $(undo $undo:ident)?;)*) => {
+    ($($method:ident($($arg:ident: $type:ty)?);)*) => {
         $(fn $method(&mut self $(, $arg: $type)?) -> Result<()> {
-            if let Err(error) = self.faults.call(stringify!($method)) {
-                $(self.inner.get_mut().$undo()?;)?
-                return Err(error);
-            }
+            self.faults.call(stringify!($method))?;
             self.inner.get_mut().$method($($arg)?)
         })*
     };
@@ -108,10 +108,18 @@ impl Writer for FaultyWriter {
         savepoint();
         release();
         roll_back();
-        commit() undo abort;
         abort();
         sync();
         close();
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        if let Err(error) = self.faults.call("commit") {
+            // Nothing of the batch is kept.
+            self.inner.get_mut().abort()?;
+            return Err(error);
+        }
+        self.inner.get_mut().commit()
     }
 
     fn txn(&mut self) -> &mut dyn WriteTxn {
@@ -215,8 +223,8 @@ changes! {
     remove_whiteout(path: &MergedPath) -> bool;
     remove_whiteouts_below(path: &MergedPath) -> ();
     move_whiteouts_below(from: &MergedPath, to: &MergedPath) -> ();
-    put_redirect(ino: Ino, base: &BasePath) -> ();
     remove_redirect(ino: Ino) -> ();
+    put_redirect(ino: Ino, base: &BasePath) -> ();
     hide_link(base: FileId, now: Time) -> ();
     record(row: &AuditRow) -> ();
 }

@@ -1,0 +1,6 @@
+//! The real program: what it prints, and how it ends.
+
+mod errors;
+mod help;
+mod program;
+mod serve;

@@ -1,0 +1,85 @@
+//! Running the program.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program, to be run in `directory`.
+pub fn acetate(directory: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_acetate"));
+    command.current_dir(directory).args(args).env_remove("RUST_LOG");
+    command
+}
+
+pub fn run(directory: &Path, args: &[&str]) -> Output {
+    acetate(directory, args).output().unwrap()
+}
+
+/// What the program says on stderr before it fails with exit code 1.
+pub fn failure(directory: &Path, args: &[&str]) -> String {
+    let output = run(directory, args);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(output.stdout.is_empty(), "stdout is for data");
+    said
+}
+
+/// A server that runs; killed if it is dropped.
+pub struct Serving {
+    child: Child,
+    stderr: Lines<BufReader<ChildStderr>>,
+    /// What it said until it listened.
+    pub said: Vec<String>,
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Serving {
+    /// Serves with `args` at as many free ports of 127.0.0.1 as `ports` says.
+    pub fn start(directory: &Path, ports: usize, args: &[&str]) -> Self {
+        let mut command = acetate(directory, &["serve"]);
+        for _ in 0..ports {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        let mut child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (mut said, mut addresses) = (Vec::new(), Vec::new());
+        while addresses.len() < ports {
+            let line = stderr.next().unwrap_or_else(|| panic!("ended: {said:?}")).unwrap();
+            if let Some(address) = line.strip_prefix("listening on ") {
+                addresses.push(address.parse().unwrap());
+            }
+            said.push(line);
+        }
+        Self { child, stderr, said, addresses }
+    }
+
+    /// The next line on stderr.
+    pub fn line(&mut self) -> String {
+        self.stderr.next().expect("another line").unwrap()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits for the end; the rest of stderr comes with it.
+    pub fn end(mut self) -> (ExitStatus, Vec<String>) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let rest = self.stderr.by_ref().map(Result::unwrap).collect();
+        (self.child.wait().unwrap(), rest)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _killed = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}

@@ -1,0 +1,125 @@
+//! Serving: what is announced, who is answered, and how it ends.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use tempfile::tempdir;
+
+use super::program::Serving;
+
+/// Calls a procedure of MOUNT with AUTH_NONE; the reply without record mark and xid.
+fn mount_call(to: SocketAddr, procedure: u32, args: &[u8]) -> Vec<u8> {
+    let words = [1, 0, 2, 100_005, 3, procedure, 0, 0, 0, 0_u32];
+    let mut record: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    record.extend(args);
+    let mark = record.len() as u32 | 1 << 31;
+    let mut stream = TcpStream::connect(to).unwrap();
+    stream.write_all(&[&mark.to_be_bytes()[..], &record].concat()).unwrap();
+    let mut mark = [0; 4];
+    stream.read_exact(&mut mark).unwrap();
+    let mut reply = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
+    stream.read_exact(&mut reply).unwrap();
+    reply.split_off(4)
+}
+
+/// MNT of `/`.
+fn mount_root(to: SocketAddr) -> Vec<u8> {
+    mount_call(to, 1, b"\0\0\0\x01/\0\0\0")
+}
+
+const ACCEPTED: [u8; 20] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[test]
+fn it_says_what_is_served_and_how_to_mount_it() {
+    let dir = tempdir().unwrap();
+    let real = dir.path().canonicalize().unwrap();
+    fs::create_dir(dir.path().join("base")).unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db", "--base", "base"]);
+    let port = server.addresses[0].port();
+    assert_ne!(port, 0);
+    let real = real.display();
+    let common = format!("vers=3,tcp,port={port},mountport={port}");
+    let expected = [
+        format!("serving {real}/base, never written; changes go to {real}/s.db"),
+        format!("  Linux   sudo mount -t nfs -o {common},nolock 127.0.0.1:/ /mnt/agent"),
+        format!(
+            "  macOS   sudo mount -t nfs -o {common},locallocks,nobrowse,noresvport \
+             127.0.0.1:/ /tmp/agent"
+        ),
+        format!(
+            "  Docker  docker volume create --driver local --opt type=nfs \
+             --opt o=addr=127.0.0.1,{common},nolock --opt device=:/ agent"
+        ),
+        format!("listening on 127.0.0.1:{port}"),
+    ];
+    assert_eq!(server.said, expected);
+}
+
+#[test]
+fn the_root_can_be_mounted_at_every_address_before_and_after_a_restart() {
+    let dir = tempdir().unwrap();
+    let server = Serving::start(dir.path(), 2, &["s.db", "--insecure"]);
+    let replies: Vec<_> = server.addresses.iter().map(|to| mount_root(*to)).collect();
+    assert_eq!(replies[0][..24], [&ACCEPTED[..], &[0; 4]].concat());
+    assert_eq!(replies[0], replies[1]);
+    server.signal("KILL");
+    server.end();
+    let server = Serving::start(dir.path(), 1, &["s.db", "--insecure"]);
+    assert_eq!(mount_root(server.addresses[0]), replies[0]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_unprivileged_port_is_refused_and_told_of_once() {
+    let dir = tempdir().unwrap();
+    let mut server = Serving::start(dir.path(), 1, &["s.db"]);
+    let to = server.addresses[0];
+    assert_eq!(mount_call(to, 0, b""), ACCEPTED);
+    for _ in 0..2 {
+        let auth_too_weak = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5];
+        assert_eq!(mount_root(to), auth_too_weak);
+    }
+    let logged = server.line();
+    assert!(logged.contains("--insecure") && logged.contains("127.0.0.1"), "{logged}");
+    server.signal("TERM");
+    let (_, rest) = server.end();
+    assert!(!rest.iter().any(|line| line.contains("--insecure")), "{rest:?}");
+}
+
+#[test]
+fn both_signals_end_it_with_the_session_whole() {
+    let dir = tempdir().unwrap();
+    for signal in ["TERM", "INT"] {
+        let server = Serving::start(dir.path(), 1, &["s.db", "--insecure"]);
+        // An idle client is no reason to wait.
+        let _idle = TcpStream::connect(server.addresses[0]).unwrap();
+        mount_root(server.addresses[0]);
+        server.signal(signal);
+        let (status, rest) = server.end();
+        assert_eq!(status.code(), Some(0), "{rest:?}");
+        let log = fs::metadata(dir.path().join("s.db-wal")).map_or(0, |log| log.len());
+        assert_eq!(log, 0, "the log is not checkpointed");
+    }
+}
+
+#[test]
+fn a_session_remembers_its_base_and_another_one_is_told_of() {
+    let dir = tempdir().unwrap();
+    for base in ["one", "two"] {
+        fs::create_dir(dir.path().join(base)).unwrap();
+    }
+    let said = |args: &[&str]| {
+        let server = Serving::start(dir.path(), 1, args);
+        server.signal("TERM");
+        let said = server.said.clone();
+        assert!(server.end().0.success());
+        said
+    };
+    said(&["s.db", "--base", "one"]);
+    assert!(said(&["s.db"])[0].contains("/one, never written"));
+    let lines = said(&["s.db", "--base", "two"]);
+    assert!(lines[0].contains("another base"), "{lines:?}");
+    assert!(lines[1].contains("/two, never written"), "{lines:?}");
+    assert!(said(&["s.db"])[0].contains("/two, never written"));
+}

@@ -7,6 +7,7 @@ mod model;
 mod rename_base;
 mod rename_born;
 mod rename_rules;
+mod times;
 mod whiteouts;
 
 use crate::support::spec_reader;

@@ -170,7 +170,7 @@ fn directories_too_deep_are_an_error_and_nothing_worse() {
 
 #[test]
 fn a_cycle_in_the_rows_ends() {
-    let mut world = World::plain();
+    let world = World::plain();
     world.mkdir("a").unwrap();
     world.mkdir("a/b").unwrap();
     let (a, b) = (world.at("a"), world.at("a/b"));

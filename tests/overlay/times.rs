@@ -47,7 +47,9 @@ fn every_change_moves_ctime_forward_though_the_clock_stands_still() {
         });
         assert_moves(&world, all, &["dir/file", "other"], || world.remove("other/link").unwrap());
         assert_moves(&world, all, &["dir"], || world.remove("dir/new").unwrap());
-        assert_moves(&world, all, &["dir/sub"], || drop(world.mkdir("dir/sub/d").unwrap()));
+        assert_moves(&world, all, &["dir/sub"], || {
+            world.mkdir("dir/sub/d").unwrap();
+        });
         assert_moves(&world, all, &["dir/sub"], || world.rmdir("dir/sub/d").unwrap());
         assert_moves(&world, all, &["dir/sub", "dir", "other"], || {
             world.rename("dir/sub", "other/sub").unwrap();

@@ -19,7 +19,7 @@ use crate::delta::Ino;
 use crate::vfs::{FileId, Name};
 
 use super::node::DirPlace;
-use super::readdir::Snapshot;
+use super::snapshot::{DirChange, Snapshot};
 
 /// Entries of the dentry cache ([`Caches::child`]).
 pub(super) const MAX_CHILDREN: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
@@ -56,6 +56,8 @@ pub(super) enum Touch {
     Place(FileId, Option<BasePath>),
     /// Where directories are: one of them moved, with all below it.
     AllPlaces,
+    /// A directory's entries.
+    Entries(FileId, DirChange),
 }
 
 /// The readers' memory; each part is bounded.
@@ -106,6 +108,7 @@ impl Caches {
                         lock(&self.base_places).pop(base);
                     }
                 }
+                Touch::Entries(dir, change) => self.move_snapshot(*dir, change),
                 Touch::AllPlaces => {
                     lock(&self.places).clear();
                     lock(&self.base_places).clear();
@@ -166,6 +169,16 @@ impl Caches {
     /// The last listing of a directory, and when it was made.
     pub fn snapshot(&self, dir: FileId) -> Option<(Instant, Arc<Snapshot>)> {
         lock(&self.snapshots).get(&dir).cloned()
+    }
+
+    /// Moves a kept listing on; one of another moment is given up.
+    fn move_snapshot(&self, dir: FileId, change: &DirChange) {
+        let mut snapshots = lock(&self.snapshots);
+        if let Some((_, snapshot)) = snapshots.get_mut(&dir)
+            && !Arc::make_mut(snapshot).apply(change)
+        {
+            snapshots.pop(&dir);
+        }
     }
 
     pub fn add_snapshot(&self, dir: FileId, snapshot: &Arc<Snapshot>) {

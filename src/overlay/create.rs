@@ -167,7 +167,7 @@ impl Edit<'_> {
         row: &InodeRow,
         path: &MergedPath,
     ) -> Result<()> {
-        self.add_entry(&parent.place, parent_ino, name, row.ino)?;
+        self.add_entry(&parent.place, parent_ino, name, row)?;
         let is_dir = row.kind == FileKind::Directory;
         if is_dir
             && let Some(base) = &parent.place.base

@@ -45,7 +45,7 @@ impl Edit<'_> {
         row.nlink += 1;
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
-        self.add_entry(&parent.place, parent_ino, name, row.ino)?;
+        self.add_entry(&parent.place, parent_ino, name, &row)?;
         self.entries_changed(parent_ino, 0)?;
         let path = parent.place.merged.join(name);
         self.record(Procedure::Link, row.fileid(), old_path, Some(path), (None, None))

@@ -32,6 +32,7 @@ mod rename;
 mod resolve;
 mod service;
 mod setattr;
+mod snapshot;
 mod trail;
 mod write;
 

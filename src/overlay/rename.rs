@@ -137,7 +137,7 @@ impl Edit<'_> {
         }
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
-        self.add_entry(&target.place, target_ino, new, row.ino)?;
+        self.add_entry(&target.place, target_ino, new, &row)?;
         Ok(row)
     }
 
@@ -167,7 +167,7 @@ impl Edit<'_> {
         }
         self.drop_entry(&source.place, source.place.ino.filter(|_| child.has_dentry), old)?;
         self.txn.move_whiteouts_below(&old_path, &new_path)?;
-        self.add_entry(&target.place, target_ino, new, row.ino)?;
+        self.add_entry(&target.place, target_ino, new, &row)?;
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
         let shown = place.base.as_ref().filter(|_| !born);

@@ -56,7 +56,7 @@ impl Overlay {
         let job = move |txn: &mut dyn WriteTxn| {
             let noted = core.atimes.write(txn);
             let now = (core.clock)();
-            let mut edit = Edit { txn, core: &core, caller: &caller, now, touched: Vec::new() };
+            let mut edit = Edit::new(txn, &core, &caller, now);
             let outcome = match noted {
                 Ok(()) => f(&mut edit),
                 Err(error) => Outcome::from(error.into_fs()),

@@ -62,14 +62,17 @@ impl Edit<'_> {
         if let Some(ino) = place.ino {
             return Ok(ino);
         }
-        let mut missing = vec![place.base.clone().ok_or(FsError::Stale)?];
+        // Looks again at the directory itself: it may have come up since its place was taken, as
+        // the parent of another one that the same operation changes.
+        let mut missing = Vec::new();
+        let mut path = place.base.clone().ok_or(FsError::Stale)?;
         let mut ino = loop {
-            let (parent, _) = missing.last().and_then(BasePath::split).ok_or(FsError::Stale)?;
-            let above = self.view().place_of_base(&parent)?.ok_or(FsError::Stale)?;
-            match above.ino {
-                Some(ino) => break ino,
-                None => missing.push(parent),
+            let found = self.view().place_of_base(&path)?.ok_or(FsError::Stale)?;
+            if let Some(ino) = found.ino {
+                break ino;
             }
+            let (parent, _) = path.split().ok_or(FsError::Stale)?;
+            missing.push(std::mem::replace(&mut path, parent));
         };
         while let Some(path) = missing.pop() {
             let (above, name) = path.split().ok_or(FsError::Stale)?;

@@ -63,7 +63,9 @@ impl Edit<'_> {
         self.drop_entry(dir, dentry_in, name)?;
         match child.node {
             Node::Base { attr, .. } if is_linked(attr.kind, attr.nlink) => {
-                let since = moved_on(attr.ctime, self.now);
+                // Its ctime is the later of the base's and that of its last name that went.
+                let (_, since) = self.txn.hidden_links(attr.fileid)?;
+                let since = moved_on(attr.ctime.max(since.unwrap_or(attr.ctime)), self.now);
                 Ok(self.txn.hide_link(attr.fileid, since)?)
             }
             Node::Base { .. } => Ok(()),

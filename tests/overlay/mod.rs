@@ -1,14 +1,16 @@
 //! The overlay over a real session and a real host directory, through the `Vfs` trait.
 
 mod copy_up;
+mod hard_links;
 mod identity;
+mod model;
 mod rename_base;
 mod rename_born;
 mod rename_rules;
 mod whiteouts;
 
 use crate::support::spec_reader;
-use crate::support::tree::read_tree;
+use crate::support::tree::{assert_same, read_tree};
 use crate::support::world::World;
 
 /// Asserts that a reader which knows only the specification sees the tree that we show.
@@ -16,7 +18,8 @@ use crate::support::world::World;
 fn assert_spec_reader_agrees(world: &World) {
     let redirects: i64 = world.sql_value("SELECT count(*) FROM acetate_redirect");
     assert_eq!(redirects, 0, "the specification knows no redirects");
-    assert_eq!(spec_reader::read_tree(&world.session(), &world.base()), read_tree(world));
+    let theirs = spec_reader::read_tree(&world.session(), &world.base());
+    assert_same(&theirs, &read_tree(world), "as the specification reads it");
 }
 
 /// The paths of the whole tree, one a line.

@@ -89,6 +89,20 @@ fn a_file_comes_back_to_its_base_name() {
 }
 
 #[test]
+fn untouched_directories_come_up_once() {
+    for (from, to) in
+        [("dir/file", "dir/new"), ("dir/sub/leaf", "dir/leaf"), ("dir/file", "dir/sub/file")]
+    {
+        let mut world = World::new(TREE);
+        let file = world.at(from);
+        world.rename(from, to).unwrap();
+        world.reopen();
+        assert_eq!(world.at(to), file);
+        assert!(!world.exists(from));
+    }
+}
+
+#[test]
 fn symbolic_links_and_pipes_move_too() {
     let mut world = World::new("link -> some/where\npipe 600 fifo\ndir/");
     let (link, pipe) = (world.at("link"), world.at("pipe"));

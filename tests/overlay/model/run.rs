@@ -1,0 +1,239 @@
+//! Runs a case on both sides.
+
+use acetate::vfs::{Attr, CreateHow, FileKind, FsError, Locator, Stability};
+
+use super::reference::{Reference, join};
+use super::{Op, Pick, Place};
+use crate::support::client::{mode, size};
+use crate::support::spec_reader;
+use crate::support::tree::{Object, assert_same, read_tree};
+use crate::support::world::{Setup, World};
+
+/// The base: files with several names, and the same few names on all levels.
+const BASE: &str = r#"
+    a/a "1"
+    a/b/a "22"
+    a/b/c/a "333"
+    a/c -> b
+    a/e = a/a
+    b/a "4444"
+    b/b/b/c "55555"
+    b/e = a/a
+    c "666666"
+    d/a = c
+    e/
+"#;
+
+/// The names in it that are one object.
+const LINKED: &[&[&str]] = &[&["a/a", "a/e", "b/e"], &["c", "d/a"]];
+
+/// Names that operations choose from.
+const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"\xff\x01"];
+
+/// Small, so that small files have many chunks.
+const CHUNK_BYTES: u64 = 512;
+
+/// Both sides.
+struct Case {
+    world: World,
+    reference: Reference,
+}
+
+/// Runs the operations; panics where the sides differ.
+pub fn run(ops: &[Op]) {
+    let setup = Setup { base: Some(BASE.to_owned()), chunk_bytes: CHUNK_BYTES, ..Setup::default() };
+    let world = World::with(setup);
+    let reference = Reference::new(read_tree(&world), LINKED);
+    let mut case = Case { world, reference };
+    case.compare();
+    for op in ops {
+        case.step(op);
+    }
+    case.compare();
+    case.reopen();
+}
+
+impl Case {
+    fn existing(&self, index: u16) -> Vec<u8> {
+        let paths: Vec<_> = self.reference.names.keys().collect();
+        paths[usize::from(index) % paths.len()].clone()
+    }
+
+    fn place(&self, place: Place) -> Vec<u8> {
+        let dirs = self.reference.dirs();
+        let dir = &dirs[usize::from(place.dir) % dirs.len()];
+        join(dir, NAMES[usize::from(place.name) % NAMES.len()])
+    }
+
+    fn pick(&self, pick: Pick) -> Vec<u8> {
+        match pick {
+            Pick::Existing(index) => self.existing(index),
+            Pick::Place(place) => self.place(place),
+        }
+    }
+
+    /// The object's handle: as it was first seen, if it was, so that no lookup helps.
+    fn handle(&mut self, path: &[u8]) -> Locator {
+        match self.reference.node(path).handle.clone() {
+            Some(handle) => handle,
+            None => self.world.at(path),
+        }
+    }
+
+    fn step(&mut self, op: &Op) {
+        match op {
+            Op::Create(place) => self.make(*place, FileKind::Regular, 0o640),
+            Op::Mkdir(place) => self.make(*place, FileKind::Directory, 0o750),
+            Op::Symlink(place) => self.make(*place, FileKind::Symlink, 0o777),
+            Op::Write { .. } | Op::Truncate { .. } | Op::Chmod { .. } => self.alter(op),
+            Op::Remove(pick) => {
+                let path = self.pick(*pick);
+                if !path.is_empty() {
+                    let (ours, theirs) = (self.world.remove(&path), self.reference.remove(&path));
+                    assert_eq!(ours, theirs, "REMOVE {}", path.escape_ascii());
+                }
+            }
+            Op::Rmdir(pick) => {
+                let path = self.pick(*pick);
+                if !path.is_empty() {
+                    let (ours, theirs) = (self.world.rmdir(&path), self.reference.rmdir(&path));
+                    assert_eq!(ours, theirs, "RMDIR {}", path.escape_ascii());
+                }
+            }
+            Op::Rename(from, to) => self.rename(&self.pick(*from), &self.place(*to)),
+            Op::Replace(from, to) => self.rename(&self.pick(*from), &self.existing(*to)),
+            Op::Link(object, to) => {
+                let (object, to) = (self.existing(*object), self.place(*to));
+                let ours = self.world.link(&object, &to);
+                let (object_shown, to_shown) = (object.escape_ascii(), to.escape_ascii());
+                let theirs = self.reference.link(&object, &to);
+                assert_eq!(ours, theirs, "LINK {object_shown} {to_shown}");
+            }
+            Op::Lookup(place) => {
+                let path = self.place(*place);
+                let ours = self.world.find(&path).map(|found| found.attr.kind);
+                let theirs = self.reference.kind(&path).ok_or(FsError::NotFound);
+                assert_eq!(ours, theirs, "LOOKUP {}", path.escape_ascii());
+            }
+            Op::Read(index) => {
+                let path = self.existing(*index);
+                let handle = self.handle(&path);
+                let object = &self.reference.node(&path).object;
+                let expected = match object.kind {
+                    FileKind::Regular => Ok(object.content.clone()),
+                    _ => Err(FsError::Invalid),
+                };
+                let shown = path.escape_ascii();
+                assert_eq!(self.world.read_all(&handle), expected, "READ {shown}");
+            }
+            Op::Reopen => self.reopen(),
+            Op::Compare => self.compare(),
+        }
+    }
+
+    fn make(&mut self, place: Place, kind: FileKind, bits: u32) {
+        let path = self.place(place);
+        let content = if kind == FileKind::Symlink { b"a/b".to_vec() } else { Vec::new() };
+        let ours = match kind {
+            FileKind::Regular => self.world.create(&path, CreateHow::Guarded(mode(bits))),
+            FileKind::Directory => {
+                self.world.make(&path, acetate::vfs::NewNode::Directory, mode(bits))
+            }
+            _ => self.world.symlink(&content, &path),
+        };
+        let handle = ours.as_ref().ok().map(|made| made.object.clone());
+        let theirs = self.reference.create(&path, Object { kind, mode: bits, content });
+        assert_eq!(ours.map(|_| ()), theirs, "make {kind:?} {}", path.escape_ascii());
+        if theirs.is_ok() {
+            self.reference.node(&path).handle = handle;
+        }
+    }
+
+    fn alter(&mut self, op: &Op) {
+        let (Op::Write { object, .. } | Op::Truncate { object, .. } | Op::Chmod { object, .. }) =
+            op
+        else {
+            return;
+        };
+        let path = self.existing(*object);
+        let handle = self.handle(&path);
+        let (ours, theirs) = match *op {
+            Op::Write { offset, len, byte, .. } => {
+                let data = vec![byte; usize::from(len)];
+                let ours = self.world.write_to(&handle, offset.into(), &data, Stability::Unstable);
+                let theirs = self.reference.write(&path, offset.into(), &data);
+                (ours.result.map(|_| ()), theirs)
+            }
+            Op::Truncate { size: bytes, .. } => {
+                let ours = self.world.set(&handle, size(bytes.into()), None);
+                (ours.result, self.reference.truncate(&path, bytes.into()))
+            }
+            Op::Chmod { mode: bits, .. } => {
+                let ours = self.world.set(&handle, mode(bits.into()), None);
+                (ours.result, self.reference.chmod(&path, bits.into()))
+            }
+            _ => return,
+        };
+        assert_eq!(ours, theirs, "{op:?} of {}", path.escape_ascii());
+    }
+
+    fn rename(&mut self, from: &[u8], to: &[u8]) {
+        if from.is_empty() || to.is_empty() {
+            return;
+        }
+        let (ours, theirs) = (self.world.rename(from, to), self.reference.rename(from, to));
+        assert_eq!(ours, theirs, "RENAME {} {}", from.escape_ascii(), to.escape_ascii());
+    }
+
+    fn reopen(&mut self) {
+        self.world.reopen();
+        // The specification has no redirects, and knows a base file's other names for no more
+        // than files of their own.
+        let beyond: i64 = self.world.sql_value(
+            "SELECT (SELECT count(*) FROM acetate_redirect) +
+               (SELECT count(*) FROM acetate_origin o JOIN fs_inode i ON i.ino = o.delta_ino
+                WHERE o.nlink > 1 AND i.mode & 61440 <> 16384)",
+        );
+        if beyond == 0 {
+            let theirs = spec_reader::read_tree(&self.world.session(), &self.world.base());
+            assert_same(&theirs, &self.reference.tree(), "as the specification reads it");
+        }
+    }
+
+    /// Compares the trees, and each object with what was seen of it before.
+    fn compare(&mut self) {
+        assert_same(&read_tree(&self.world), &self.reference.tree(), "the trees");
+        for (path, id) in &self.reference.names {
+            let shown = path.escape_ascii();
+            let found = self.world.find(path).unwrap();
+            let links = self.reference.links(*id);
+            let node = self.reference.nodes.get_mut(id).unwrap();
+            let handle = node.handle.get_or_insert_with(|| found.object.clone());
+            assert_eq!(*handle, found.object, "handle of {shown}");
+            assert_eq!(found.attr.nlink, links, "links of {shown}");
+            compare_attr(node.attr.as_ref(), &found.attr, node.changed, &shown.to_string());
+        }
+        // Objects with several names are looked at by each of them before they are noted.
+        for (path, id) in &self.reference.names {
+            let node = self.reference.nodes.get_mut(id).unwrap();
+            node.attr = Some(self.world.find(path).unwrap().attr);
+            node.changed = false;
+        }
+        for handle in &self.reference.dead {
+            let ours = self.world.getattr(handle);
+            assert_eq!(ours, Err(FsError::Stale), "{handle:?} of a deleted object");
+        }
+    }
+}
+
+/// An object keeps all its attributes until it is changed, and then its ctime moves.
+fn compare_attr(before: Option<&Attr>, now: &Attr, changed: bool, shown: &str) {
+    let Some(before) = before else { return };
+    assert_eq!(before.fileid, now.fileid, "{shown}");
+    assert_eq!((before.uid, before.gid), (now.uid, now.gid), "{shown}");
+    if changed {
+        assert!(now.ctime > before.ctime, "ctime of {shown}: {before:?} {now:?}");
+    } else {
+        assert_eq!((before.mtime, before.ctime), (now.mtime, now.ctime), "times of {shown}");
+    }
+}

@@ -3,8 +3,11 @@
 
 mod base;
 mod cli;
+mod delta;
 mod nfs;
+mod overlay;
 mod server;
 mod support;
+mod tidy;
 mod wire;
 mod worker;

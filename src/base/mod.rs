@@ -61,9 +61,10 @@ pub trait Base: Send + Sync + 'static {
     /// Returns the first path of the file with number `id` that is `wanted`, by searching the
     /// whole tree.
     ///
-    /// Only needed for a base file with several names: when its handle outlived a restart and none
-    /// of its names was looked up again, or when the name at hand is removed. Implementations keep a bounded index of what a
-    /// search saw, so that the cost is paid once.
+    /// Only needed for a base file with several names: when its handle outlived a restart and
+    /// none of its names was looked up again, or when the name at hand is removed.
+    /// Implementations keep a bounded index of what a search saw, so that the cost is paid once.
+    /// `wanted` must not search itself.
     fn find_linked(
         &self,
         id: FileId,

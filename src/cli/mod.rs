@@ -3,7 +3,7 @@
 //! The only place that prints, and the only one that knows clap. Data goes to stdout, all else
 //! to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage.
 //!
-//! One file per subcommand; [`error`] is how failures look.
+//! One file per subcommand; `error` is how failures look.
 
 mod error;
 mod init;

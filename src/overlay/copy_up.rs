@@ -165,18 +165,24 @@ impl Edit<'_> {
         Ok(self.txn.truncate(row, end)?)
     }
 
-    /// Hides all base entries of `base` below the delta directory `ino` at `merged`, so that a directory born there shows nothing but its own entries, to readers
-    /// that know only the specification's tables too.
-    pub fn mask(&mut self, ino: Ino, merged: &MergedPath, base: &BasePath) -> Result<()> {
-        let mut open = vec![(ino, merged.clone(), base.clone())];
-        while let Some((ino, merged, base)) = open.pop() {
+    /// Hides all base entries of `base` below the delta directory `dir` at `merged`, so that a
+    /// directory born there shows nothing but its own entries, to readers that know only the
+    /// specification's tables too.
+    pub fn mask(&mut self, dir: &InodeRow, merged: &MergedPath, base: &BasePath) -> Result<()> {
+        let mut open = vec![(dir.ino, dir.fileid(), merged.clone(), base.clone())];
+        while let Some((ino, id, merged, base)) = open.pop() {
             let listing = self.core.base.list(&base)?;
             for entry in &listing.entries {
+                let path = merged.join(&entry.name);
                 match self.txn.dentry(ino, &entry.name)? {
-                    None => self.txn.add_whiteout(&merged.join(&entry.name), self.now)?,
+                    None => {
+                        self.txn.add_whiteout(&path, self.now)?;
+                        // A directory that moved here was remembered to have nothing to hide.
+                        self.touch_child(id, &entry.name);
+                    }
                     Some(below) => {
                         if let Some(base) = self.implied_base(below, &base, &entry.name)? {
-                            open.push((below, merged.join(&entry.name), base));
+                            open.push((below, self.view().inode(below)?.fileid(), path, base));
                         }
                     }
                 }

@@ -173,7 +173,7 @@ impl Edit<'_> {
             && let Some(base) = &parent.place.base
             && let Some(base) = self.view().base_dir_at(base.join(name))?
         {
-            self.mask(row.ino, path, &base)?;
+            self.mask(row, path, &base)?;
         }
         self.entries_changed(parent_ino, i32::from(is_dir))
     }

@@ -157,10 +157,9 @@ impl Edit<'_> {
         };
         let old_path = source.place.merged.join(old);
         let new_path = target.place.merged.join(new);
-        // A directory born in the delta shows no base entry anywhere: its whiteouts hide those
-        // of the directory that the base has at its path, and stay behind.
-        let redirected = self.txn.redirect(row.ino)?.is_some();
-        let born = row.origin.is_none() && !redirected && row.subdirs.is_some();
+        // The whiteouts of a directory born in the delta hide what the base has at its old path,
+        // and stay behind.
+        let born = self.is_born(&row)?;
         if born {
             for name in self.txn.whiteouts_in(&old_path)? {
                 self.txn.remove_whiteout(&old_path.join(&name))?;
@@ -172,7 +171,7 @@ impl Edit<'_> {
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
         let shown = place.base.as_ref().filter(|_| !born);
-        self.show_through(row.ino, &new_path, shown, target, new)?;
+        self.show_through(&row, &new_path, shown, (target, target_ino), new)?;
         self.touched.push(Touch::AllPlaces);
         Ok(row)
     }
@@ -180,10 +179,10 @@ impl Edit<'_> {
     /// Makes exactly `shown` show through a directory at its new place.
     fn show_through(
         &mut self,
-        ino: Ino,
+        row: &InodeRow,
         merged: &MergedPath,
         shown: Option<&BasePath>,
-        target: &Parent,
+        (target, target_ino): (&Parent, Ino),
         name: &Name,
     ) -> Result<()> {
         let implied = match &target.place.base {
@@ -191,13 +190,23 @@ impl Edit<'_> {
             None => None,
         };
         match (shown, implied) {
-            (Some(shown), Some(implied)) if *shown == implied => {
-                Ok(self.txn.remove_redirect(ino)?)
+            // In a directory born in the delta a place implies nothing once that moves on.
+            (Some(shown), Some(implied))
+                if *shown == implied && !self.is_born(&self.view().inode(target_ino)?)? =>
+            {
+                Ok(self.txn.remove_redirect(row.ino)?)
             }
-            (Some(shown), _) => Ok(self.txn.put_redirect(ino, shown)?),
-            (None, Some(implied)) => self.mask(ino, merged, &implied),
+            (Some(shown), _) => Ok(self.txn.put_redirect(row.ino, shown)?),
+            (None, Some(implied)) => self.mask(row, merged, &implied),
             (None, None) => Ok(()),
         }
+    }
+
+    /// Whether a directory was born in the delta, so that it shows no base entry anywhere. (One
+    /// that another implementation made may show some, until its first change tells.)
+    fn is_born(&self, row: &InodeRow) -> Result<bool> {
+        let ours = row.ino != Ino::ROOT && row.origin.is_none() && row.subdirs.is_some();
+        Ok(ours && self.txn.redirect(row.ino)?.is_none())
     }
 }
 

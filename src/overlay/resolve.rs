@@ -257,21 +257,32 @@ impl View<'_> {
         {
             return Ok(Some(known));
         }
-        let mut place = self.place_of_inode(Ino::ROOT, FileId::ROOT)?;
-        let mut prefix = BasePath::root();
-        for component in path.components() {
-            let name = Name::new(component)?;
-            prefix = prefix.join(&name);
-            place = match self.txn.redirected_to(&prefix)? {
-                Some(ino) => self.place_of_inode(ino, self.inode(ino)?.fileid())?,
-                None => match self.step_down(&place, &name, &prefix)? {
-                    Some(below) => Arc::new(below),
-                    None => return Ok(None),
-                },
-            };
-        }
+        let Some(place) = self.find_base_place(path)? else { return Ok(None) };
         if let Some(stamp) = self.stamp {
             self.core.caches.add_base_place(stamp, path, &place);
+        }
+        Ok(Some(place))
+    }
+
+    /// Goes down from the closest directory above that moved: whatever happened to those above
+    /// it, it shows all the same.
+    fn find_base_place(&self, path: &BasePath) -> Result<Option<Arc<DirPlace>>> {
+        let mut prefix = path.clone();
+        let mut below = Vec::new();
+        let mut place = loop {
+            if let Some(ino) = self.txn.redirected_to(&prefix)? {
+                break self.place_of_inode(ino, self.inode(ino)?.fileid())?;
+            }
+            let Some((above, name)) = prefix.split() else {
+                break self.place_of_inode(Ino::ROOT, FileId::ROOT)?;
+            };
+            below.push((std::mem::replace(&mut prefix, above), name));
+        };
+        while let Some((base, name)) = below.pop() {
+            match self.step_down(&place, &name, &base)? {
+                Some(next) => place = Arc::new(next),
+                None => return Ok(None),
+            }
         }
         Ok(Some(place))
     }

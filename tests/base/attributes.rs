@@ -4,9 +4,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use acetate::base::{Base, BaseError, BasePath, DELTA_IDS, FOLDED_IDS, fold_fileid};
 use acetate::vfs::{Device, FileId, FileKind, Time};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
-use super::{both, path, tree};
+use super::{both, make_fifo, path, tree};
 
 #[test]
 fn a_file_has_the_hosts_attributes_to_the_nanosecond() {
@@ -43,9 +43,9 @@ fn every_type_is_told_apart_and_none_is_followed() {
     std::fs::create_dir(at("dir")).unwrap();
     symlink("/", at("link")).unwrap();
     symlink("nowhere", at("dangling")).unwrap();
-    let mode = Mode::from_raw_mode(0o600);
-    rustix::fs::mknodat(CWD, at("fifo"), FileType::Fifo, mode, 0).unwrap();
+    make_fifo(&at("fifo"));
     let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    #[cfg_attr(not(target_os = "linux"), allow(unused_mut))]
     let mut expected = vec![
         ("dir", FileKind::Directory),
         ("link", FileKind::Symlink),
@@ -54,7 +54,10 @@ fn every_type_is_told_apart_and_none_is_followed() {
         ("socket", FileKind::Socket),
     ];
     // Only root can make devices.
+    #[cfg(target_os = "linux")]
     if rustix::process::geteuid().is_root() {
+        use rustix::fs::{FileType, Mode};
+        let mode = Mode::from_raw_mode(0o600);
         let (null, disk) = (rustix::fs::makedev(1, 3), rustix::fs::makedev(259, 70_000));
         rustix::fs::mknodat(CWD, at("null"), FileType::CharacterDevice, mode, null).unwrap();
         rustix::fs::mknodat(CWD, at("disk"), FileType::BlockDevice, mode, disk).unwrap();

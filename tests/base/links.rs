@@ -22,12 +22,12 @@ fn finds_a_file_wherever_it_is() {
     std::fs::hard_link(at("a/b/c/one"), at("z/y/two")).unwrap();
     std::fs::write(at("top"), "2").unwrap();
     both(dir.path(), |base| {
-        assert_eq!(base.find_linked(ino(&at("top"))).unwrap(), Some(path("top")));
-        let linked = base.find_linked(ino(&at("a/b/c/one"))).unwrap().unwrap();
+        assert_eq!(base.find_linked(ino(&at("top")), &mut |_| true).unwrap(), Some(path("top")));
+        let linked = base.find_linked(ino(&at("a/b/c/one")), &mut |_| true).unwrap().unwrap();
         assert!([path("a/b/c/one"), path("z/y/two")].contains(&linked), "{linked:?}");
-        assert_eq!(base.find_linked(ino(&at("top"))).unwrap(), Some(path("top")));
-        assert_eq!(base.find_linked(ino(&at("a/b"))).unwrap(), None, "a directory");
-        assert_eq!(base.find_linked(FileId(3)).unwrap(), None);
+        assert_eq!(base.find_linked(ino(&at("top")), &mut |_| true).unwrap(), Some(path("top")));
+        assert_eq!(base.find_linked(ino(&at("a/b")), &mut |_| true).unwrap(), None, "a directory");
+        assert_eq!(base.find_linked(FileId(3), &mut |_| true).unwrap(), None);
     });
 }
 
@@ -42,16 +42,34 @@ fn an_answer_is_checked_before_it_is_given() {
         std::fs::hard_link(at("a/one"), at("b/two")).unwrap();
         let id = ino(&at("a/one"));
         // The whole tree is in the index after this.
-        assert_eq!(base.find_linked(FileId(3)).unwrap(), None);
+        assert_eq!(base.find_linked(FileId(3), &mut |_| true).unwrap(), None);
 
         std::fs::remove_file(at("a/one")).unwrap();
-        assert_eq!(base.find_linked(id).unwrap(), Some(path("b/two")));
+        assert_eq!(base.find_linked(id, &mut |_| true).unwrap(), Some(path("b/two")));
         std::fs::rename(at("b/two"), at("b/three")).unwrap();
-        assert_eq!(base.find_linked(id).unwrap(), Some(path("b/three")));
+        assert_eq!(base.find_linked(id, &mut |_| true).unwrap(), Some(path("b/three")));
         std::fs::remove_file(at("b/three")).unwrap();
-        assert_eq!(base.find_linked(id).unwrap(), None);
+        assert_eq!(base.find_linked(id, &mut |_| true).unwrap(), None);
         std::fs::remove_dir_all(at("a")).unwrap();
         std::fs::remove_dir_all(at("b")).unwrap();
+    });
+}
+
+#[test]
+fn only_a_path_that_will_do_is_found() {
+    let dir = tree();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir_all(at("a")).unwrap();
+    std::fs::create_dir_all(at("b")).unwrap();
+    std::fs::write(at("a/one"), "1").unwrap();
+    std::fs::hard_link(at("a/one"), at("b/two")).unwrap();
+    let id = ino(&at("a/one"));
+    both(dir.path(), |base| {
+        for name in ["a/one", "b/two"] {
+            let found = base.find_linked(id, &mut |at| *at == path(name)).unwrap();
+            assert_eq!(found, Some(path(name)));
+        }
+        assert_eq!(base.find_linked(id, &mut |_| false).unwrap(), None);
     });
 }
 
@@ -66,11 +84,11 @@ fn a_second_search_is_answered_from_the_first() {
     }
     let wanted: Vec<_> = (0..200).map(|n| format!("d{n}/f7")).collect();
     both(dir.path(), |base| {
-        assert_eq!(base.find_linked(FileId(3)).unwrap(), None);
+        assert_eq!(base.find_linked(FileId(3), &mut |_| true).unwrap(), None);
         // With 200 × 200 directories to read instead of 200, this would take minutes.
         let began = std::time::Instant::now();
         for name in &wanted {
-            let found = base.find_linked(ino(&dir.path().join(name))).unwrap();
+            let found = base.find_linked(ino(&dir.path().join(name)), &mut |_| true).unwrap();
             assert_eq!(found, Some(path(name)));
         }
         assert!(began.elapsed().as_secs() < 10);

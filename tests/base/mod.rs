@@ -10,6 +10,7 @@ mod limits;
 mod links;
 mod listing;
 mod mounts;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,6 +52,10 @@ fn content(base: &HostDir, at: &BasePath) -> Result<Vec<u8>, BaseError> {
     Ok(buffer)
 }
 
+fn make_fifo(at: &Path) {
+    assert!(Command::new("mkfifo").arg(at).status().expect("runs").success());
+}
+
 /// Runs the test `name` again, in `command`, which gets the program to run as its arguments.
 fn again_in(command: &mut Command, name: &str) {
     let program = std::env::current_exe().expect("our own path");
@@ -73,7 +78,7 @@ fn the_empty_base_has_nothing() {
     assert!(matches!(Empty.read_link(&root), Err(BaseError::NotFound)));
     assert!(matches!(Empty.read(&root, id, 0, &mut [0]), Err(BaseError::NotFound)));
     assert!(matches!(Empty.next_data(&root, id, 0), Err(BaseError::NotFound)));
-    assert!(matches!(Empty.find_linked(id), Ok(None)));
+    assert!(matches!(Empty.find_linked(id, &mut |_| true), Ok(None)));
 }
 
 #[test]
@@ -117,7 +122,7 @@ fn a_base_that_vanishes_gives_errors_for_each_object() {
         assert!(matches!(base.list(&file), Err(BaseError::NotFound)));
         assert!(matches!(base.read(&file, id, 0, &mut [0]), Err(BaseError::NotFound)));
         assert!(matches!(base.read_link(&file), Err(BaseError::NotFound)));
-        assert!(matches!(base.find_linked(id), Ok(None)));
+        assert!(matches!(base.find_linked(id, &mut |_| true), Ok(None)));
         let listed = base.list(&BasePath::root());
         assert!(listed.is_err() || listed.unwrap().entries.iter().all(|e| e.name != name));
     }

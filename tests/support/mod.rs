@@ -1,4 +1,12 @@
 //! What the tests of several layers share.
 
+pub mod check;
+pub mod client;
+pub mod faulty_store;
+pub mod fixture;
 pub mod hex;
+pub mod host_tree;
 pub mod scripted_vfs;
+pub mod spec_reader;
+pub mod tree;
+pub mod world;

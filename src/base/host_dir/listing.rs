@@ -21,6 +21,7 @@ enum Numbers {
     /// All of them.
     Agree,
     /// Those of everything but directories (a btrfs subvolume has another one inside).
+    #[cfg(target_os = "linux")]
     AgreeButOfDirectories,
     /// None can be relied on (overlayfs, FUSE, whatever is not known).
     MayDiffer,
@@ -42,14 +43,24 @@ impl Numbers {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn of(_dir: BorrowedFd<'_>) -> Self {
-        // APFS and HFS+ agree.
-        Self::Agree
+    fn of(dir: BorrowedFd<'_>) -> Self {
+        const AGREE: [&[u8]; 2] = [b"apfs\0", b"hfs\0"];
+        let Ok(fs) = rustix::fs::fstatfs(dir) else { return Self::MayDiffer };
+        // Signed on this platform; the names are ASCII.
+        let name = fs.f_fstypename.map(|c| c as u8);
+        if AGREE.iter().any(|known| name.starts_with(known)) {
+            Self::Agree
+        } else {
+            Self::MayDiffer
+        }
     }
 
+    // Only Linux has filesystems where the type matters.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     fn agree_for(self, kind: Option<FileKind>) -> bool {
         match self {
             Self::Agree => true,
+            #[cfg(target_os = "linux")]
             Self::AgreeButOfDirectories => kind.is_some_and(|k| k != FileKind::Directory),
             Self::MayDiffer => false,
         }

@@ -39,6 +39,7 @@ impl<'c> Chunks<'c> {
         if offset >= end {
             return Ok(());
         }
+        // As fast as incremental reads, where whole chunks are read, and one statement for all.
         let mut statement = self.conn.prepare_cached(
             "SELECT chunk_index, data FROM fs_data
              WHERE ino = ?1 AND chunk_index BETWEEN ?2 AND ?3",

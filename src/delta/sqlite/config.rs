@@ -71,21 +71,18 @@ fn base_path(conn: &Connection) -> Result<Option<PathBuf>> {
     Ok(found.map(|bytes| PathBuf::from(OsStr::from_bytes(&bytes))))
 }
 
-/// Records the base directory, by which other implementations recognise an overlay.
+/// Records the base directory, by which other implementations recognise an overlay. Another base
+/// shows other subdirectories: those have to be counted anew.
 pub(super) fn put_base_path(conn: &Connection, base: &Path) -> Result<()> {
     conn.execute(
         "INSERT OR REPLACE INTO fs_overlay_config (key, value) VALUES ('base_path', ?1)",
         params![Bytes(base.as_os_str().as_bytes())],
     )?;
-    Ok(())
+    inode::forget_subdirs(conn)
 }
 
-/// Writes `acetate_meta` where a file has none (invariant M1), and takes stock of what another
-/// implementation left.
+/// Writes `acetate_meta` where a file has none (invariant M1).
 pub(super) fn found(conn: &Connection, host: &Host) -> Result<()> {
-    if meta::get::<i64>(conn, meta::FORMAT)?.is_some() {
-        return Ok(());
-    }
     let (id, key) = host.seed.split_at(16);
     meta::put(conn, meta::FORMAT, meta::FORMAT_VERSION)?;
     meta::put(conn, meta::SESSION_ID, hex(id))?;
@@ -93,6 +90,5 @@ pub(super) fn found(conn: &Connection, host: &Host) -> Result<()> {
     meta::put(conn, meta::EPOCH, 1)?;
     meta::put(conn, meta::CLEAN, 1)?;
     meta::put(conn, meta::NEXT_INO, Numbers::load(conn)?.last().cast_signed())?;
-    inode::recount(conn)?;
     meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)
 }

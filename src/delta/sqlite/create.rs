@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use crate::delta::{Ino, InodeRow, Result};
 use crate::vfs::{Device, FileKind, Time};
 
-use super::config::{self, found};
+use super::config;
 use super::connect::{self, Role, beside};
 use super::error::OpenError;
 use super::host::Host;
@@ -105,10 +105,13 @@ impl Session {
         host: &Host,
     ) -> std::result::Result<Self, OpenError> {
         let path = &absolute(path)?;
+        if path.symlink_metadata().is_ok() {
+            return Err(OpenError::Exists { path: path.to_owned() });
+        }
         // Kept until the end: nobody may serve the file while it can still go again.
         let lock = SessionLock::take(path, true)?;
         let log = beside(path, "-wal");
-        if !path.exists() && byte_len(&log) > 0 {
+        if byte_len(&log) > 0 {
             // SQLite would delete it, and it may be all that is left of somebody's session.
             return Err(OpenError::LeftoverLog { log });
         }
@@ -176,18 +179,17 @@ fn fill_tables(conn: &Connection, options: &CreateOptions, host: &Host) -> Resul
         "INSERT INTO fs_config (key, value) VALUES ('chunk_size', ?1)",
         params![options.chunk_size.bytes().to_string()],
     )?;
+    let root = options.root.clone().unwrap_or_else(|| RootAttr::new(host.now));
+    inode::put(conn, &root_row(&root))?;
     if let Some(base) = &options.base_path {
         config::put_base_path(conn, base)?;
     }
-    let root = options.root.clone().unwrap_or_else(|| RootAttr::new(host.now));
-    inode::put(conn, &root_row(&root, options.base_path.is_some()))?;
-    found(conn, host)?;
+    config::found(conn, host)?;
     meta::put(conn, meta::NEXT_INO, Numbers::first().cast_signed())
 }
 
-/// The root's row (specification 0.4, "Initialization"). The subdirectories of a plain session
-/// are counted from the start; those of a base are the overlay's to count.
-fn root_row(root: &RootAttr, with_base: bool) -> InodeRow {
+/// The root's row (specification 0.4, "Initialization").
+fn root_row(root: &RootAttr) -> InodeRow {
     InodeRow {
         ino: Ino::ROOT,
         kind: FileKind::Directory,
@@ -200,7 +202,7 @@ fn root_row(root: &RootAttr, with_base: bool) -> InodeRow {
         atime: root.atime,
         mtime: root.mtime,
         ctime: root.ctime,
-        subdirs: (!with_base).then_some(0),
+        subdirs: Some(0),
         holes: 0,
         create_verifier: None,
         origin: None,

@@ -82,7 +82,10 @@ pub enum OpenError {
         known: i64,
     },
     /// A database that is synchronised with a cloud service.
-    #[error("{}: the database is synced with a cloud service ({})", .path.display(), .info.display())]
+    #[error(
+        "{}: the database is synced with a cloud service ({})",
+        .path.display(), .info.display()
+    )]
     CloudSynced {
         /// The session file.
         path: PathBuf,
@@ -171,8 +174,8 @@ impl OpenError {
     }
 }
 
-/// Extended codes of SQLITE_IOERR that mean a full disk rather than a broken one: its rename
-/// and shared-memory size calls fail first where no block is left.
+/// The extended code of SQLITE_IOERR that means a full disk rather than a broken one: there is no
+/// room for the shared-memory file.
 const IOERR_SHMSIZE: i32 = 10 | (19 << 8);
 
 impl From<rusqlite::Error> for StoreError {

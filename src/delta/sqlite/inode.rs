@@ -147,7 +147,15 @@ pub(super) fn recount(conn: &Connection) -> Result<()> {
          SET nlink = (SELECT count(*) FROM fs_dentry d WHERE d.ino = fs_inode.ino)
          WHERE ino <> 1
            AND nlink <> (SELECT count(*) FROM fs_dentry d WHERE d.ino = fs_inode.ino);
-         UPDATE fs_inode SET nlink = 1 WHERE ino = 1 AND nlink <> 1;
+         UPDATE fs_inode SET nlink = 1 WHERE ino = 1 AND nlink <> 1;",
+    )?;
+    forget_subdirs(conn)
+}
+
+/// Forgets the counts of subdirectories; the overlay counts again when it is asked.
+pub(super) fn forget_subdirs(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "DELETE FROM acetate_inode WHERE holes = 0 AND create_verifier IS NULL;
          UPDATE acetate_inode SET subdirs = NULL WHERE subdirs IS NOT NULL;",
     )?;
     Ok(())

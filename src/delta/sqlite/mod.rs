@@ -20,6 +20,7 @@ mod host;
 mod inode;
 mod link;
 mod lock;
+mod log;
 mod meta;
 mod number;
 mod op;

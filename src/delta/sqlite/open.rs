@@ -100,7 +100,10 @@ fn prepare(path: &Path, host: &Host) -> Result<(Connection, u64)> {
     if !schema::is_complete(&transaction)? {
         schema::complete(&transaction)?;
     }
-    config::found(&transaction, host)?;
+    if meta::get::<i64>(&transaction, meta::FORMAT)?.is_none() {
+        config::found(&transaction, host)?;
+        inode::recount(&transaction)?;
+    }
     take_stock(&transaction)?;
     require_root(&transaction)?;
     let epoch = epoch::settle(&transaction, host)?;

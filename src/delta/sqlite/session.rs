@@ -98,7 +98,9 @@ impl Session {
         let conn = first
             .as_ref()
             .ok_or_else(|| StoreError::Busy("the session's writer is open".to_owned()))?;
-        config::put_base_path(conn, base)?;
+        let transaction = conn.unchecked_transaction()?;
+        config::put_base_path(&transaction, base)?;
+        transaction.commit()?;
         self.config.base_path = Some(base.to_owned());
         Ok(())
     }

@@ -13,7 +13,6 @@
 //! clean. SQLite's automatic checkpoints swallow errors, so they are off; we checkpoint
 //! ourselves, and a failure fails the next durable commit.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -22,23 +21,12 @@ use rusqlite::Connection;
 use crate::delta::{Result, StoreError, WriteTxn, Writer};
 
 use super::batch::Batch;
-use super::connect::{self, beside};
 use super::lock::SessionLock;
+use super::log::Log;
 use super::number::Numbers;
 use super::op::Tail;
-use super::probe::byte_len;
 use super::session::{OpenMode, Session};
-use super::{dentry, epoch, meta};
-
-/// Length of the log at which it is copied into the database, in bytes.
-const CHECKPOINT_BYTES: u64 = 32 << 20;
-
-/// How much longer the log gets before the next try, where readers kept it from starting over,
-/// in bytes.
-const RETRY_BYTES: u64 = 8 << 20;
-
-/// Length at which the writer waits for those readers, in bytes.
-const PATIENCE_BYTES: u64 = 256 << 20;
+use super::{connect, dentry, epoch, meta};
 
 /// The right to be the session's one writer.
 pub(super) struct Turn(Arc<AtomicBool>);
@@ -75,9 +63,7 @@ pub(super) struct SqliteWriter {
     unsynced: bool,
     /// A checkpoint that failed, and maybe lost what was not synced.
     lost: Option<StoreError>,
-    log: PathBuf,
-    /// Length of the log at which the next checkpoint is due, in bytes.
-    checkpoint_at: u64,
+    log: Log,
     _turn: Turn,
     _lock: Option<Arc<SessionLock>>,
 }
@@ -95,8 +81,7 @@ impl SqliteWriter {
             // An earlier process may have died with commits in the log that nobody synced.
             unsynced: !clean,
             lost: None,
-            log: beside(&session.path, "-wal"),
-            checkpoint_at: CHECKPOINT_BYTES,
+            log: Log::of(&session.path),
             batch: Batch {
                 chunk_bytes: session.config.chunk_bytes,
                 numbers: Numbers::load(&conn)?,
@@ -170,32 +155,6 @@ impl SqliteWriter {
         Err(self.batch.failure.clone().unwrap_or_else(lost))
     }
 
-    /// Copies the log into the database when it is long enough.
-    fn checkpoint_if_due(&mut self) {
-        let length = byte_len(&self.log);
-        if length < CHECKPOINT_BYTES {
-            self.checkpoint_at = CHECKPOINT_BYTES;
-            return;
-        }
-        if length < self.checkpoint_at {
-            return;
-        }
-        let patient = length >= PATIENCE_BYTES;
-        self.checkpoint(if patient { "RESTART" } else { "PASSIVE" });
-        self.checkpoint_at = length + RETRY_BYTES;
-    }
-
-    /// Copies the log into the database, as far as readers let us.
-    fn checkpoint(&mut self, how: &str) {
-        let sql = format!("PRAGMA wal_checkpoint({how})");
-        match self.batch.conn.query_row(&sql, [], |_| Ok(())).map_err(StoreError::from) {
-            Ok(()) => {}
-            // Nothing is lost: it is all still in the log.
-            Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => {}
-            Err(error) => self.lost = Some(error),
-        }
-    }
-
     /// What a commit adds to the batch.
     fn last_words(&mut self) -> Result<Option<u64>> {
         let mark = self.batch.numbers.due();
@@ -253,6 +212,10 @@ impl Writer for SqliteWriter {
             Ok(mark) => mark,
             Err(error) => {
                 self.undo();
+                if matches!(error, StoreError::Full(_)) {
+                    // Where the database has room, the log starts over: deleting must work.
+                    self.lost = self.log.checkpoint(&self.batch.conn, "PASSIVE").err();
+                }
                 return Err(error);
             }
         };
@@ -260,7 +223,7 @@ impl Writer for SqliteWriter {
             self.batch.numbers.marked(mark);
         }
         self.unsynced = !self.durable;
-        self.checkpoint_if_due();
+        self.lost = self.log.checkpoint_if_due(&self.batch.conn).err();
         Ok(())
     }
 
@@ -313,7 +276,6 @@ impl Writer for SqliteWriter {
             self.clean = true;
             self.batch.numbers.marked(mark);
         }
-        self.checkpoint("TRUNCATE");
-        self.lost.clone().map_or(Ok(()), Err)
+        self.log.checkpoint(&self.batch.conn, "TRUNCATE")
     }
 }

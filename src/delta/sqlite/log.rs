@@ -1,0 +1,68 @@
+//! The write-ahead log: when it is copied into the database.
+//!
+//! This is our business and not SQLite's (`wal_autocheckpoint`), because SQLite hides it when a
+//! checkpoint fails, and a failed sync must not be missed (see writer.rs).
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use crate::delta::{Result, StoreError};
+
+use super::connect::beside;
+use super::probe::byte_len;
+
+/// Length of the log at which it is copied into the database, in bytes.
+const CHECKPOINT_BYTES: u64 = 32 << 20;
+
+/// How much longer the log gets before the next try, where readers kept it from starting over,
+/// in bytes.
+const RETRY_BYTES: u64 = 8 << 20;
+
+/// Length at which the writer waits for those readers, in bytes.
+const PATIENCE_BYTES: u64 = 256 << 20;
+
+/// The log beside a session file.
+pub(super) struct Log {
+    path: PathBuf,
+    /// Length at which the next checkpoint is due, in bytes.
+    due_at: u64,
+}
+
+impl Log {
+    /// The log of the session file `session`.
+    pub(super) fn of(session: &Path) -> Self {
+        Self { path: beside(session, "-wal"), due_at: CHECKPOINT_BYTES }
+    }
+
+    /// Copies the log into the database when it is long enough; after a commit.
+    ///
+    /// # Errors
+    /// As [`Log::checkpoint`].
+    pub(super) fn checkpoint_if_due(&mut self, conn: &Connection) -> Result<()> {
+        // The file's length is what it holds: it is cut when it starts over.
+        let length = byte_len(&self.path);
+        if length < CHECKPOINT_BYTES {
+            self.due_at = CHECKPOINT_BYTES;
+            return Ok(());
+        }
+        if length < self.due_at {
+            return Ok(());
+        }
+        self.due_at = length + RETRY_BYTES;
+        self.checkpoint(conn, if length < PATIENCE_BYTES { "PASSIVE" } else { "RESTART" })
+    }
+
+    /// Copies the log into the database, as far as readers let us.
+    ///
+    /// # Errors
+    /// A sync or write failed: what was not synced before may be lost. A full disk or a lock are
+    /// no errors, since all of it is still in the log.
+    pub(super) fn checkpoint(&self, conn: &Connection, how: &str) -> Result<()> {
+        let sql = format!("PRAGMA wal_checkpoint({how})");
+        match conn.query_row(&sql, [], |_| Ok(())).map_err(StoreError::from) {
+            Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => Ok(()),
+            result => result,
+        }
+    }
+}

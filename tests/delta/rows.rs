@@ -1,0 +1,219 @@
+//! Every operation on rows, read back by the same connection, by a reader, and after reopening.
+
+use std::collections::BTreeSet;
+
+use acetate::base::{BasePath, DELTA_IDS};
+use acetate::delta::{Ino, InodeRow, Origin, Store, StoreError};
+use acetate::vfs::{Device, FileId, FileKind, Name};
+
+use super::{Place, change, host, inode, look, make, name, time};
+use crate::support::check::assert_consistent;
+
+fn base(text: &str) -> BasePath {
+    BasePath::from_bytes(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn the_root_is_there_from_the_start() {
+    let place = Place::new();
+    let session = place.create();
+    let root = look(&session, |txn| txn.inode(Ino::ROOT).unwrap().unwrap());
+    assert_eq!((root.kind, root.mode, root.nlink), (FileKind::Directory, 0o755, 1));
+    assert_eq!((root.uid, root.gid, root.subdirs), (0, 0, Some(0)));
+    assert_eq!(root.ctime, host("").now);
+    assert_consistent(&place.path);
+}
+
+#[test]
+fn an_inode_keeps_every_column() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    let full = change(&mut *writer, |txn| {
+        let ino = txn.allocate_ino().unwrap();
+        let row = InodeRow {
+            mode: 0o7777,
+            nlink: 3,
+            rdev: Device { major: 259, minor: 70_000 },
+            holes: 0,
+            create_verifier: Some(*b"\0verify\xff"),
+            origin: Some(Origin {
+                fileid: FileId(4711),
+                path: BasePath::from_bytes(b"a/\xff").unwrap(),
+                dev: u64::MAX,
+                ino: u64::MAX - 1,
+                nlink: 3,
+                size: 1 << 40,
+                mtime: time(-5),
+                ctime: time(1 << 40),
+            }),
+            ..inode(ino, FileKind::Block)
+        };
+        txn.put_inode(&row).unwrap();
+        assert_eq!(txn.inode(ino).unwrap().unwrap(), row);
+        row
+    });
+    assert_eq!(look(&session, |txn| txn.inode(full.ino).unwrap().unwrap()), full);
+    assert_eq!(full.fileid(), FileId(4711));
+    assert_eq!(look(&session, |txn| txn.copied_up(FileId(4711)).unwrap()), Some(full.ino));
+    assert_eq!(place.number("SELECT base_ino FROM fs_origin"), 4711);
+
+    let bare = InodeRow { origin: None, create_verifier: None, ..full.clone() };
+    change(&mut *writer, |txn| txn.put_inode(&bare).unwrap());
+    assert_eq!(look(&session, |txn| txn.inode(full.ino).unwrap().unwrap()), bare);
+    assert_eq!(look(&session, |txn| txn.copied_up(FileId(4711)).unwrap()), None);
+    assert_eq!(place.number("SELECT count(*) FROM fs_origin"), 0);
+    assert_eq!(place.number("SELECT count(*) FROM acetate_inode WHERE ino <> 1"), 0);
+}
+
+#[test]
+fn numbers_are_fresh_and_never_come_back() {
+    let place = Place::new();
+    drop(place.create());
+    let mut seen = BTreeSet::new();
+    for round in 0..3 {
+        let session = place.open();
+        let mut writer = session.writer().unwrap();
+        writer.begin(false).unwrap();
+        writer.savepoint().unwrap();
+        let lost = writer.txn().allocate_ino().unwrap();
+        writer.roll_back().unwrap();
+        writer.abort().unwrap();
+        assert!(seen.insert(lost), "round {round}");
+        let kept = change(&mut *writer, |txn| {
+            make(txn, Ino::ROOT, &format!("f{round}"), FileKind::Regular).ino
+        });
+        assert!(seen.insert(kept), "round {round}");
+        assert!(kept.0 > DELTA_IDS && kept.0 < FileId::LIMIT);
+        assert_eq!(kept.fileid(), FileId(kept.0));
+        // Lost again, and by a process that dies in rounds 0 and 2.
+        writer.begin(false).unwrap();
+        assert!(seen.insert(writer.txn().allocate_ino().unwrap()), "round {round}");
+        writer.abort().unwrap();
+        if round == 1 {
+            writer.close().unwrap();
+        }
+    }
+    assert_consistent(&place.path);
+}
+
+#[test]
+fn entries_come_and_go() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    let odd = Name::new(b"\xff\xfe odd").unwrap();
+    let (directory, file) = change(&mut *writer, |txn| {
+        let directory = make(txn, Ino::ROOT, "dir", FileKind::Directory);
+        let file = make(txn, directory.ino, "file", FileKind::Regular);
+        txn.insert_dentry(directory.ino, &odd, file.ino).unwrap();
+        txn.put_inode(&InodeRow { nlink: 2, ..file.clone() }).unwrap();
+        (directory.ino, file.ino)
+    });
+    assert_consistent(&place.path);
+    look(&session, |txn| {
+        assert_eq!(txn.dentry(directory, &odd).unwrap(), Some(file));
+        assert_eq!(txn.dentry(directory, &name("file")).unwrap(), Some(file));
+        assert_eq!(txn.dentry(directory, &name("FILE")).unwrap(), None);
+        assert_eq!(txn.name_of(directory).unwrap(), Some((Ino::ROOT, name("dir"))));
+        assert_eq!(txn.name_of(Ino::ROOT).unwrap(), None);
+        assert!(txn.has_dentries(directory).unwrap() && !txn.has_dentries(file).unwrap());
+        let mut listed = BTreeSet::new();
+        txn.dentries(directory, &mut |name, ino, mode, fileid| {
+            assert_eq!((ino, mode, fileid), (file, 0o100_640, FileId(file.0)));
+            listed.insert(name);
+        })
+        .unwrap();
+        assert_eq!(listed, BTreeSet::from([odd.clone(), name("file")]));
+    });
+    // One TEXT, one BLOB.
+    let types = "SELECT count(DISTINCT typeof(name)) FROM fs_dentry WHERE parent_ino > 1";
+    assert_eq!(place.number(types), 2);
+
+    change(&mut *writer, |txn| {
+        txn.delete_dentry(directory, &odd).unwrap();
+        txn.delete_dentry(directory, &name("file")).unwrap();
+        txn.delete_inode(file).unwrap();
+        assert!(!txn.has_dentries(directory).unwrap());
+        let taken = txn.insert_dentry(Ino::ROOT, &name("dir"), Ino::ROOT);
+        assert!(matches!(taken, Err(StoreError::Corrupt(_))));
+    });
+    assert_consistent(&place.path);
+}
+
+#[test]
+fn deleting_an_inode_leaves_nothing() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    let counts = "SELECT (SELECT count(*) FROM fs_inode) + (SELECT count(*) FROM fs_data)
+        + (SELECT count(*) FROM fs_symlink) + (SELECT count(*) FROM fs_origin)
+        + (SELECT count(*) FROM acetate_inode) + (SELECT count(*) FROM acetate_origin)
+        + (SELECT count(*) FROM acetate_redirect)";
+    let before = place.number(counts);
+    change(&mut *writer, |txn| {
+        let mut file = make(txn, Ino::ROOT, "f", FileKind::Regular);
+        txn.write_data(&mut file, 10_000, b"data").unwrap();
+        file.origin = Some(Origin {
+            fileid: FileId(5),
+            path: base("f"),
+            dev: 1,
+            ino: 5,
+            nlink: 1,
+            size: 0,
+            mtime: time(0),
+            ctime: time(0),
+        });
+        txn.put_inode(&file).unwrap();
+        txn.put_symlink(file.ino, b"target").unwrap();
+        txn.put_redirect(file.ino, &base("somewhere")).unwrap();
+        txn.delete_dentry(Ino::ROOT, &name("f")).unwrap();
+        txn.delete_inode(file.ino).unwrap();
+        assert_eq!(txn.inode(file.ino).unwrap(), None);
+    });
+    assert_eq!(place.number(counts), before);
+}
+
+#[test]
+fn symlinks_hold_any_bytes() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    for target in [&b"../a b"[..], b"\xff/x", b"with\0nul"] {
+        let ino = change(&mut *writer, |txn| {
+            let ino = txn.allocate_ino().unwrap();
+            txn.put_symlink(ino, target).unwrap();
+            ino
+        });
+        assert_eq!(look(&session, |txn| txn.symlink(ino).unwrap()).unwrap(), target);
+    }
+    assert_eq!(look(&session, |txn| txn.symlink(Ino(99)).unwrap()), None);
+}
+
+#[test]
+fn a_base_is_recorded_at_any_time() {
+    use acetate::delta::sqlite::{CreateOptions, RootAttr, Session};
+    use std::path::Path;
+    let place = Place::new();
+    let mut session = place.create();
+    assert_eq!(session.base_path(), None);
+    session.record_base(Path::new("/the/base")).unwrap();
+    assert_eq!(session.base_path(), Some(Path::new("/the/base")));
+    // Its subdirectories are not counted yet.
+    assert_eq!(look(&session, |txn| txn.inode(Ino::ROOT).unwrap().unwrap().subdirs), None);
+    assert_consistent(&place.path);
+    drop(session);
+    let session = place.open();
+    assert_eq!(session.base_path(), Some(Path::new("/the/base")));
+
+    let place = Place::new();
+    let root = RootAttr { mode: 0o1777, uid: 5, gid: 6, ..RootAttr::new(time(77)) };
+    let base_path = Some("/other".into());
+    let options = CreateOptions { base_path, root: Some(root), ..Default::default() };
+    let session = Session::create(&place.path, &options, &host("boot")).unwrap();
+    assert_eq!(session.base_path(), Some(Path::new("/other")));
+    let root = look(&session, |txn| txn.inode(Ino::ROOT).unwrap().unwrap());
+    assert_eq!((root.mode, root.uid, root.gid, root.ctime), (0o1777, 5, 6, time(77)));
+    assert_eq!(root.subdirs, None);
+    assert_eq!((session.id().len(), session.handle_key()), (32, [7; 16]));
+}

@@ -1,0 +1,26 @@
+//! The overlay over a real session and a real host directory, through the `Vfs` trait.
+
+mod copy_up;
+mod identity;
+mod rename_base;
+mod rename_born;
+mod rename_rules;
+mod whiteouts;
+
+use crate::support::spec_reader;
+use crate::support::tree::read_tree;
+use crate::support::world::World;
+
+/// Asserts that a reader which knows only the specification sees the tree that we show.
+#[track_caller]
+fn assert_spec_reader_agrees(world: &World) {
+    let redirects: i64 = world.sql_value("SELECT count(*) FROM acetate_redirect");
+    assert_eq!(redirects, 0, "the specification knows no redirects");
+    assert_eq!(spec_reader::read_tree(&world.session(), &world.base()), read_tree(world));
+}
+
+/// The paths of the whole tree, one a line.
+#[track_caller]
+fn paths(world: &World) -> Vec<String> {
+    read_tree(world).keys().map(|path| path.escape_ascii().to_string()).collect()
+}

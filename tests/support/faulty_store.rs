@@ -1,0 +1,230 @@
+//! A [`Store`] that passes every call on to another, but for those that it was told to fail.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use acetate::base::BasePath;
+use acetate::delta::{
+    AuditRow, Ino, InodeRow, MergedPath, ReadTxn, Reader, Result, Store, StoreError, WriteTxn,
+    Writer,
+};
+use acetate::vfs::{FileId, FsStat, Name, Time};
+
+/// The calls of one method that fail: how many calls away, and how.
+type Planned = Vec<(u32, StoreError)>;
+
+/// What fails when; shared by a store's connections and the test.
+#[derive(Clone, Default)]
+pub struct Faults(Arc<Mutex<BTreeMap<&'static str, Planned>>>);
+
+impl Faults {
+    /// Lets the `n`th call of the trait method `method` from now on fail, counted from 1.
+    /// Several may be told for one method.
+    pub fn fail(&self, method: &'static str, n: u32, error: StoreError) {
+        self.0.lock().unwrap().entry(method).or_default().push((n, error));
+    }
+
+    /// Counts one call.
+    fn call(&self, method: &'static str) -> Result<()> {
+        let mut faults = self.0.lock().unwrap();
+        let Some(planned) = faults.get_mut(method) else { return Ok(()) };
+        planned.iter_mut().for_each(|(left, _)| *left = left.saturating_sub(1));
+        match planned.iter().position(|(left, _)| *left == 0) {
+            Some(at) => Err(planned.swap_remove(at).1),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A store with faults.
+pub struct FaultyStore<S> {
+    pub inner: S,
+    pub faults: Faults,
+}
+
+impl<S: Store> FaultyStore<S> {
+    pub fn new(inner: S) -> Self {
+        Self { inner, faults: Faults::default() }
+    }
+}
+
+impl<S: Store> Store for FaultyStore<S> {
+    fn writer(&self) -> Result<Box<dyn Writer>> {
+        self.faults.call("writer")?;
+        Ok(Box::new(FaultyWriter {
+            inner: RefCell::new(self.inner.writer()?),
+            faults: self.faults.clone(),
+        }))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>> {
+        self.faults.call("reader")?;
+        Ok(Box::new(FaultyReader { inner: self.inner.reader()?, faults: self.faults.clone() }))
+    }
+
+    fn epoch(&self) -> u64 {
+        self.inner.epoch()
+    }
+
+    fn disk_usage(&self) -> Result<FsStat> {
+        self.faults.call("disk_usage")?;
+        self.inner.disk_usage()
+    }
+}
+
+struct FaultyReader {
+    inner: Box<dyn Reader>,
+    faults: Faults,
+}
+
+impl Reader for FaultyReader {
+    fn read(&mut self, f: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()> {
+        self.faults.call("read")?;
+        let faults = &self.faults;
+        self.inner.read(&mut |txn| f(&FaultyRead { inner: txn, faults }))
+    }
+}
+
+/// The writer is its own transaction, and asks the inner one for its at each call.
+struct FaultyWriter {
+    inner: RefCell<Box<dyn Writer>>,
+    faults: Faults,
+}
+
+/// Passes lifecycle calls on.
+macro_rules! lifecycle {
+    ($($method:ident($($arg:ident: $type:ty)?);)*) => {
+        $(fn $method(&mut self $(, $arg: $type)?) -> Result<()> {
+            self.faults.call(stringify!($method))?;
+            self.inner.get_mut().$method($($arg)?)
+        })*
+    };
+}
+
+impl Writer for FaultyWriter {
+    lifecycle! {
+        begin(durable: bool);
+        savepoint();
+        release();
+        roll_back();
+        abort();
+        sync();
+        close();
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        if let Err(error) = self.faults.call("commit") {
+            // Nothing of the batch is kept.
+            self.inner.get_mut().abort()?;
+            return Err(error);
+        }
+        self.inner.get_mut().commit()
+    }
+
+    fn txn(&mut self) -> &mut dyn WriteTxn {
+        self
+    }
+
+    fn advance_epoch(&mut self) -> u64 {
+        self.inner.get_mut().advance_epoch()
+    }
+}
+
+struct FaultyRead<'a> {
+    inner: &'a dyn ReadTxn,
+    faults: &'a Faults,
+}
+
+impl FaultyRead<'_> {
+    fn with<T>(&self, f: impl FnOnce(&dyn ReadTxn) -> T) -> T {
+        f(self.inner)
+    }
+}
+
+impl FaultyWriter {
+    fn with<T>(&self, f: impl FnOnce(&dyn ReadTxn) -> T) -> T {
+        f(self.inner.borrow_mut().txn())
+    }
+}
+
+/// Passes reads on.
+macro_rules! reads {
+    ($type:ty; $($method:ident($($arg:ident: $arg_type:ty),*) -> $returned:ty;)*) => {
+        impl ReadTxn for $type {
+            fn chunk_bytes(&self) -> u64 {
+                self.with(|txn| txn.chunk_bytes())
+            }
+
+            fn dentries(
+                &self,
+                parent: Ino,
+                each: &mut dyn FnMut(Name, Ino, u32, FileId),
+            ) -> Result<()> {
+                self.faults.call("dentries")?;
+                // Collected first: `each` may read on.
+                let mut all = Vec::new();
+                self.with(|txn| {
+                    txn.dentries(parent, &mut |name, ino, mode, id| all.push((name, ino, mode, id)))
+                })?;
+                all.into_iter().for_each(|(name, ino, mode, id)| each(name, ino, mode, id));
+                Ok(())
+            }
+
+            $(fn $method(&self, $($arg: $arg_type),*) -> Result<$returned> {
+                self.faults.call(stringify!($method))?;
+                self.with(|txn| txn.$method($($arg),*))
+            })*
+        }
+    };
+    ($type:ty) => {
+        reads! { $type;
+            inode(ino: Ino) -> Option<InodeRow>;
+            dentry(parent: Ino, name: &Name) -> Option<Ino>;
+            has_dentries(parent: Ino) -> bool;
+            name_of(ino: Ino) -> Option<(Ino, Name)>;
+            read_data(inode: &InodeRow, offset: u64, buffer: &mut [u8]) -> ();
+            symlink(ino: Ino) -> Option<Vec<u8>>;
+            is_whited_out(path: &MergedPath) -> bool;
+            whiteouts_in(parent: &MergedPath) -> Vec<Name>;
+            copied_up(base: FileId) -> Option<Ino>;
+            redirect(ino: Ino) -> Option<BasePath>;
+            redirected_to(base: &BasePath) -> Option<Ino>;
+            hidden_links(base: FileId) -> (u32, Option<Time>);
+        }
+    };
+}
+
+reads!(FaultyRead<'_>);
+reads!(FaultyWriter);
+
+/// Passes changes on.
+macro_rules! changes {
+    ($($method:ident($($arg:ident: $arg_type:ty),*) -> $returned:ty;)*) => {
+        impl WriteTxn for FaultyWriter {
+            $(fn $method(&mut self, $($arg: $arg_type),*) -> Result<$returned> {
+                self.faults.call(stringify!($method))?;
+                self.inner.get_mut().txn().$method($($arg),*)
+            })*
+        }
+    };
+}
+
+changes! {
+    allocate_ino() -> Ino;
+    put_inode(inode: &InodeRow) -> ();
+    delete_inode(ino: Ino) -> ();
+    insert_dentry(parent: Ino, name: &Name, ino: Ino) -> ();
+    delete_dentry(parent: Ino, name: &Name) -> ();
+    write_data(inode: &mut InodeRow, offset: u64, data: &[u8]) -> ();
+    truncate(inode: &mut InodeRow, size: u64) -> ();
+    put_symlink(ino: Ino, target: &[u8]) -> ();
+    add_whiteout(path: &MergedPath, now: Time) -> ();
+    remove_whiteout(path: &MergedPath) -> bool;
+    remove_whiteouts_below(path: &MergedPath) -> ();
+    move_whiteouts_below(from: &MergedPath, to: &MergedPath) -> ();
+    remove_redirect(ino: Ino) -> ();
+    put_redirect(ino: Ino, base: &BasePath) -> ();
+    hide_link(base: FileId, now: Time) -> ();
+    record(row: &AuditRow) -> ();
+}

@@ -1,0 +1,261 @@
+//! A base, a session and the overlay of the two: what the overlay's tests live in.
+//!
+//! The clock stands still until a test moves it. Every mutation goes through [`Client`], which
+//! checks on the way what holds for all of them (see there).
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use acetate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
+use acetate::delta::sqlite::{ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session};
+use acetate::overlay::{Overlay, OverlayParts};
+use acetate::vfs::Time;
+use acetate::worker::{Worker, WorkerOptions};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::client::Client;
+use super::fixture;
+use super::host_tree::HostTree;
+
+/// When the tests' clock stands at the beginning: after every base object's times.
+pub const START_SECS: i64 = 2_000_000_000;
+
+/// The keys of cookies: another one at each opening would break listings that go on.
+const COOKIE_KEY: u64 = 7;
+
+/// How a [`World`] is made.
+#[derive(Clone, Default)]
+pub struct Setup {
+    /// The base's objects (see [`fixture`]); `None` for a plain session.
+    pub base: Option<String>,
+    /// Chunk size of the session, in bytes; 0 for the default.
+    pub chunk_bytes: u64,
+    /// Serve without changes.
+    pub read_only: bool,
+    /// Put the session file into the base, under this name.
+    pub session_in_base: Option<String>,
+}
+
+/// A served tree on a base and a session of its own.
+pub struct World {
+    dir: TempDir,
+    setup: Setup,
+    clock: Arc<AtomicI64>,
+    runtime: Arc<Runtime>,
+    before: Option<HostTree>,
+    open: Option<Open>,
+}
+
+/// What is there between opening and closing.
+struct Open {
+    worker: Arc<Worker>,
+    root: Client,
+}
+
+/// Takes what the host gives randomly, so that a session can be made twice alike.
+fn host() -> Host {
+    Host::current().unwrap()
+}
+
+impl World {
+    /// A session over a base with the objects of `base` (see [`fixture`]).
+    #[track_caller]
+    pub fn new(base: &str) -> Self {
+        Self::with(Setup { base: Some(base.to_owned()), ..Setup::default() })
+    }
+
+    /// A session without a base.
+    #[track_caller]
+    pub fn plain() -> Self {
+        Self::with(Setup::default())
+    }
+
+    /// Any other.
+    #[track_caller]
+    pub fn with(setup: Setup) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut world = Self {
+            dir,
+            setup,
+            clock: Arc::new(AtomicI64::new(START_SECS)),
+            runtime: Arc::new(runtime),
+            before: None,
+            open: None,
+        };
+        if let Some(base) = &world.setup.base {
+            std::fs::create_dir(world.base()).unwrap();
+            fixture::build(&world.base(), base);
+            if world.setup.session_in_base.is_none() {
+                world.before = Some(HostTree::read(&world.base()));
+            }
+        }
+        let session = world.create_session();
+        world.serve(session);
+        world
+    }
+
+    fn create_session(&self) -> Session {
+        let with_base = self.setup.base.is_some();
+        let mut options = CreateOptions {
+            base_path: with_base.then(|| self.base()),
+            root: with_base.then(|| self.root_attr()),
+            ..CreateOptions::default()
+        };
+        if self.setup.chunk_bytes > 0 {
+            options.chunk_size = ChunkSize::new(self.setup.chunk_bytes).unwrap();
+        }
+        Session::create(&self.session(), &options, &host()).unwrap()
+    }
+
+    fn root_attr(&self) -> RootAttr {
+        let base = HostDir::open(&self.base(), HostDirOptions::default()).unwrap();
+        let attr = base.stat(&BasePath::root()).unwrap();
+        RootAttr {
+            mode: attr.mode,
+            uid: attr.uid,
+            gid: attr.gid,
+            atime: attr.atime,
+            mtime: attr.mtime,
+            ctime: attr.ctime,
+        }
+    }
+
+    fn serve(&mut self, session: Session) {
+        let base: Arc<dyn Base> = if self.setup.base.is_some() {
+            let hidden = self.setup.session_in_base.iter().flat_map(|name| {
+                ["", "-wal", "-shm", "-journal"].map(|suffix| format!("{name}{suffix}"))
+            });
+            let hidden = hidden.map(|name| BasePath::from_bytes(name.as_bytes()).unwrap());
+            let options = HostDirOptions { hidden: hidden.collect() };
+            Arc::new(HostDir::open(&self.base(), options).unwrap())
+        } else {
+            Arc::new(Empty)
+        };
+        let store = Arc::new(session);
+        let options = WorkerOptions { strict: false, readers: 2 };
+        let worker = Arc::new(Worker::start(store.clone(), options).unwrap());
+        let clock = self.clock.clone();
+        let overlay = Overlay::new(OverlayParts {
+            store,
+            worker: worker.clone(),
+            base,
+            clock: Arc::new(move || Time { secs: clock.load(Ordering::SeqCst), nanos: 0 }),
+            fsid: 42,
+            cookie_key: COOKIE_KEY,
+            read_only: self.setup.read_only,
+        });
+        let root = Client::new(Arc::new(overlay), self.runtime.clone());
+        self.open = Some(Open { worker, root });
+    }
+
+    /// The base directory.
+    pub fn base(&self) -> PathBuf {
+        self.dir.path().join("base")
+    }
+
+    /// The session file.
+    pub fn session(&self) -> PathBuf {
+        match &self.setup.session_in_base {
+            Some(name) => self.base().join(name),
+            None => self.dir.path().join("session.db"),
+        }
+    }
+
+    /// A directory for whatever else a test needs.
+    pub fn scratch(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Moves the clock on.
+    pub fn tick(&self, secs: i64) {
+        self.clock.fetch_add(secs, Ordering::SeqCst);
+    }
+
+    /// Shuts the server down, checks what it left behind, and opens it again with empty caches.
+    #[track_caller]
+    pub fn reopen(&mut self) {
+        self.close();
+        let session = Session::open(&self.session(), OpenMode::Serve, &host()).unwrap();
+        self.serve(session);
+    }
+
+    /// The same with the next server refusing every change.
+    #[track_caller]
+    pub fn reopen_read_only(&mut self) {
+        self.setup.read_only = true;
+        self.reopen();
+    }
+
+    /// Shuts the server down and checks what it left behind.
+    #[track_caller]
+    pub fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.runtime.block_on(open.worker.shut_down()).unwrap();
+        }
+        super::check::assert_consistent(&self.session());
+        self.assert_base_untouched();
+    }
+
+    /// Asserts that the base is what it was.
+    #[track_caller]
+    pub fn assert_base_untouched(&self) {
+        if let Some(before) = &self.before {
+            assert_eq!(*before, HostTree::read(&self.base()), "the base changed");
+        }
+    }
+
+    /// Lets the test change the base itself: it is no longer compared with its first state.
+    pub fn change_base(&mut self) -> PathBuf {
+        self.before = None;
+        self.base()
+    }
+
+    /// A connection of another program to the session.
+    pub fn sql(&self) -> rusqlite::Connection {
+        let conn = rusqlite::Connection::open(self.session()).unwrap();
+        conn.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+        conn
+    }
+
+    /// The only value of a query's only row.
+    #[track_caller]
+    pub fn sql_value<T: rusqlite::types::FromSql>(&self, query: &str) -> T {
+        self.sql().query_row(query, [], |row| row.get(0)).unwrap()
+    }
+
+    /// The first column of a query, as text.
+    #[track_caller]
+    pub fn sql_list(&self, query: &str) -> Vec<String> {
+        let conn = self.sql();
+        let mut statement = conn.prepare(query).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
+    /// The paths whited out, in order.
+    pub fn whiteouts(&self) -> Vec<String> {
+        self.sql_list("SELECT CAST(path AS TEXT) FROM fs_whiteout ORDER BY path")
+    }
+}
+
+/// A test that failed already is not told of more.
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.close();
+        }
+    }
+}
+
+/// The world as the superuser sees it.
+impl Deref for World {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.open.as_ref().expect("the world is closed").root
+    }
+}

@@ -20,13 +20,18 @@ use crate::vfs::{FileId, Name};
 
 use super::node::DirPlace;
 use super::snapshot::{DirChange, Snapshot};
+use super::weighed::Weighed;
 
 /// Entries of the dentry cache ([`Caches::child`]).
 pub(super) const MAX_CHILDREN: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-/// Directories whose place is remembered.
+/// Directories whose place is remembered, by number and by base path each.
 const MAX_PLACES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// Length of their paths together, in bytes each.
+const MAX_PLACE_BYTES: usize = 4 << 20;
 /// Base objects whose path is remembered, so that their handles need no walk.
 const MAX_LOCATIONS: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+/// Length of these paths together, in bytes.
+const MAX_LOCATION_BYTES: usize = 8 << 20;
 /// Directories whose listing is kept between the pages of a reader.
 const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 /// Entries in all kept listings together; a single larger listing is kept alone.
@@ -64,9 +69,9 @@ pub(super) enum Touch {
 pub(super) struct Caches {
     commits: AtomicU64,
     children: Mutex<LruCache<(FileId, Name), DeltaChild>>,
-    places: Mutex<LruCache<FileId, Arc<DirPlace>>>,
-    base_places: Mutex<LruCache<BasePath, Arc<DirPlace>>>,
-    locations: Mutex<LruCache<FileId, BasePath>>,
+    places: Mutex<Weighed<FileId, Arc<DirPlace>>>,
+    base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
+    locations: Mutex<Weighed<FileId, BasePath>>,
     snapshots: Mutex<LruCache<FileId, (Instant, Arc<Snapshot>)>>,
 }
 
@@ -80,9 +85,9 @@ impl Caches {
         Self {
             commits: AtomicU64::new(0),
             children: Mutex::new(LruCache::new(MAX_CHILDREN)),
-            places: Mutex::new(LruCache::new(MAX_PLACES)),
-            base_places: Mutex::new(LruCache::new(MAX_PLACES)),
-            locations: Mutex::new(LruCache::new(MAX_LOCATIONS)),
+            places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
+            base_places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
+            locations: Mutex::new(Weighed::new(MAX_LOCATIONS, MAX_LOCATION_BYTES)),
             snapshots: Mutex::new(LruCache::new(MAX_SNAPSHOTS)),
         }
     }
@@ -135,7 +140,7 @@ impl Caches {
     pub fn add_place(&self, stamp: Stamp, place: &Arc<DirPlace>) {
         let mut places = lock(&self.places);
         if self.stamp() == stamp {
-            places.put(place.fileid, place.clone());
+            places.put(place.fileid, place.clone(), place.path_bytes());
         }
     }
 
@@ -147,7 +152,7 @@ impl Caches {
     pub fn add_base_place(&self, stamp: Stamp, base: &BasePath, place: &Arc<DirPlace>) {
         let mut places = lock(&self.base_places);
         if self.stamp() == stamp {
-            places.put(base.clone(), place.clone());
+            places.put(base.clone(), place.clone(), place.path_bytes());
         }
     }
 
@@ -158,7 +163,7 @@ impl Caches {
     pub fn add_location(&self, id: FileId, path: &BasePath) {
         let mut locations = lock(&self.locations);
         if locations.get(&id).is_none_or(|known| known != path) {
-            locations.put(id, path.clone());
+            locations.put(id, path.clone(), path.as_bytes().len());
         }
     }
 

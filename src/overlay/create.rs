@@ -11,6 +11,7 @@ use super::access::Want;
 use super::edit::{Edit, Parent};
 use super::error::Result;
 use super::node::Node;
+use super::resolve::check_dir_path;
 use super::setattr::{allowed_mode, chosen};
 use super::write::MAX_FILE_BYTES;
 
@@ -141,6 +142,10 @@ impl Edit<'_> {
         self.check_writable()?;
         Want::CHANGE_ENTRIES.check(self.caller, &parent.attr)?;
         let mut row = self.new_row(parent, birth, set)?;
+        let path = parent.place.merged.join(name);
+        if birth.kind == FileKind::Directory {
+            check_dir_path(&path)?;
+        }
         let parent_ino = self.ensure_dir(&parent.place)?;
         if let Some(target) = target {
             row.size = target.len() as u64;
@@ -152,7 +157,6 @@ impl Edit<'_> {
             self.txn.truncate(&mut row, size)?;
         }
         self.txn.put_inode(&row)?;
-        let path = parent.place.merged.join(name);
         self.place_at(parent, parent_ino, name, &row, &path)?;
         self.record(birth.procedure, row.fileid(), path, None, (None, None))?;
         self.created(&Node::Delta(Box::new(row)))

@@ -34,6 +34,7 @@ mod service;
 mod setattr;
 mod snapshot;
 mod trail;
+mod weighed;
 mod write;
 
 use std::sync::Arc;

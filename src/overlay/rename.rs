@@ -13,6 +13,7 @@ use super::cache::Touch;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
 use super::node::{Child, Node};
+use super::resolve::check_dir_path;
 
 impl Edit<'_> {
     /// RENAME.
@@ -157,6 +158,7 @@ impl Edit<'_> {
         };
         let old_path = source.place.merged.join(old);
         let new_path = target.place.merged.join(new);
+        check_dir_path(&new_path)?;
         // The whiteouts of a directory born in the delta hide what the base has at its old path,
         // and stay behind.
         let born = self.is_born(&row)?;

@@ -1,12 +1,16 @@
 //! The overlay over a real session and a real host directory, through the `Vfs` trait.
 
 mod copy_up;
+mod creation;
 mod hard_links;
 mod identity;
+mod listing;
 mod model;
+mod permissions;
 mod rename_base;
 mod rename_born;
 mod rename_rules;
+mod times;
 mod whiteouts;
 
 use crate::support::spec_reader;

@@ -16,9 +16,8 @@ use crate::worker::{Committed, Done};
 use super::Overlay;
 use super::edit::Edit;
 use super::error::from_work;
-use super::link::MAX_LINKS;
+use super::limits::{MAX_FILE_BYTES, MAX_LINKS};
 use super::resolve::View;
-use super::write::MAX_FILE_BYTES;
 
 /// What a change weighs in the writer's queue besides its data, in bytes.
 const CHANGE_BYTES: usize = 512;

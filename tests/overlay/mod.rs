@@ -1,7 +1,9 @@
 //! The overlay over a real session and a real host directory, through the `Vfs` trait.
 
+mod content;
 mod copy_up;
 mod creation;
+mod drift;
 mod hard_links;
 mod identity;
 mod listing;
@@ -10,6 +12,7 @@ mod permissions;
 mod rename_base;
 mod rename_born;
 mod rename_rules;
+mod session;
 mod times;
 mod whiteouts;
 

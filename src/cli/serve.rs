@@ -170,8 +170,11 @@ fn announce(
         }
         if let Some(registration) = registration {
             let how = if registration.is_stand_in() { "in rpcbind's place" } else { "by rpcbind" };
-            let ip = mount_help::host(*first);
-            output::line(format_args!("  or just mount -t nfs {ip}:/ /mnt/agent ({how})"));
+            let host = mount_help::host(*first);
+            // Without nolock the client would wait for a lock manager, which does not run here.
+            output::line(format_args!(
+                "  or      sudo mount -t nfs -o nolock {host}:/ /mnt/agent (found {how})"
+            ));
         }
     }
     for address in addresses {

@@ -10,9 +10,7 @@ use crate::delta::{Ino, InodeRow, WriteTxn};
 use crate::vfs::Time;
 
 use super::error::Result;
-
-/// Objects whose new atime waits for a change at most; further ones are forgotten.
-const MAX_PENDING: usize = 4096;
+use super::limits::MAX_PENDING_ATIMES;
 
 /// The age at which `relatime` moves an atime without a change, in seconds.
 const STALE_AFTER_SECS: i64 = 24 * 60 * 60;
@@ -56,7 +54,7 @@ impl Atimes {
         let due = atime <= row.mtime
             || atime <= row.ctime
             || now.secs.saturating_sub(atime.secs) >= STALE_AFTER_SECS;
-        if due && now > atime && noted.pending.len() + noted.writing.len() < MAX_PENDING {
+        if due && now > atime && noted.pending.len() + noted.writing.len() < MAX_PENDING_ATIMES {
             noted.pending.insert(row.ino, now);
         }
     }

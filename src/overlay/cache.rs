@@ -7,7 +7,6 @@
 //! before its snapshot was taken. So no answer is older than the last answered change.
 //! The writer's own thread never uses these: it must see its batch's uncommitted rows.
 
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -18,19 +17,13 @@ use crate::base::BasePath;
 use crate::delta::Ino;
 use crate::vfs::{FileId, Name};
 
+use super::limits::{
+    MAX_CHILDREN, MAX_LOCATION_BYTES, MAX_LOCATIONS, MAX_PLACE_BYTES, MAX_PLACES,
+    MAX_SNAPSHOT_ENTRIES, MAX_SNAPSHOTS,
+};
 use super::node::DirPlace;
-use super::readdir::Snapshot;
-
-/// Entries of the dentry cache ([`Caches::child`]).
-pub(super) const MAX_CHILDREN: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-/// Directories whose place is remembered.
-const MAX_PLACES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-/// Base objects whose path is remembered, so that their handles need no walk.
-const MAX_LOCATIONS: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
-/// Directories whose listing is kept between the pages of a reader.
-const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
-/// Entries in all kept listings together; a single larger listing is kept alone.
-const MAX_SNAPSHOT_ENTRIES: usize = 262_144;
+use super::snapshot::{DirChange, Snapshot};
+use super::weighed::Weighed;
 
 /// What the delta says about a name; the base is asked each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,15 +49,17 @@ pub(super) enum Touch {
     Place(FileId, Option<BasePath>),
     /// Where directories are: one of them moved, with all below it.
     AllPlaces,
+    /// A directory's entries.
+    Entries(FileId, DirChange),
 }
 
 /// The readers' memory; each part is bounded.
 pub(super) struct Caches {
     commits: AtomicU64,
     children: Mutex<LruCache<(FileId, Name), DeltaChild>>,
-    places: Mutex<LruCache<FileId, Arc<DirPlace>>>,
-    base_places: Mutex<LruCache<BasePath, Arc<DirPlace>>>,
-    locations: Mutex<LruCache<FileId, BasePath>>,
+    places: Mutex<Weighed<FileId, Arc<DirPlace>>>,
+    base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
+    locations: Mutex<Weighed<FileId, BasePath>>,
     snapshots: Mutex<LruCache<FileId, (Instant, Arc<Snapshot>)>>,
 }
 
@@ -78,9 +73,9 @@ impl Caches {
         Self {
             commits: AtomicU64::new(0),
             children: Mutex::new(LruCache::new(MAX_CHILDREN)),
-            places: Mutex::new(LruCache::new(MAX_PLACES)),
-            base_places: Mutex::new(LruCache::new(MAX_PLACES)),
-            locations: Mutex::new(LruCache::new(MAX_LOCATIONS)),
+            places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
+            base_places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
+            locations: Mutex::new(Weighed::new(MAX_LOCATIONS, MAX_LOCATION_BYTES)),
             snapshots: Mutex::new(LruCache::new(MAX_SNAPSHOTS)),
         }
     }
@@ -106,6 +101,7 @@ impl Caches {
                         lock(&self.base_places).pop(base);
                     }
                 }
+                Touch::Entries(dir, change) => self.move_snapshot(*dir, change),
                 Touch::AllPlaces => {
                     lock(&self.places).clear();
                     lock(&self.base_places).clear();
@@ -132,7 +128,7 @@ impl Caches {
     pub fn add_place(&self, stamp: Stamp, place: &Arc<DirPlace>) {
         let mut places = lock(&self.places);
         if self.stamp() == stamp {
-            places.put(place.fileid, place.clone());
+            places.put(place.fileid, place.clone(), place.path_bytes());
         }
     }
 
@@ -144,7 +140,7 @@ impl Caches {
     pub fn add_base_place(&self, stamp: Stamp, base: &BasePath, place: &Arc<DirPlace>) {
         let mut places = lock(&self.base_places);
         if self.stamp() == stamp {
-            places.put(base.clone(), place.clone());
+            places.put(base.clone(), place.clone(), place.path_bytes());
         }
     }
 
@@ -155,7 +151,7 @@ impl Caches {
     pub fn add_location(&self, id: FileId, path: &BasePath) {
         let mut locations = lock(&self.locations);
         if locations.get(&id).is_none_or(|known| known != path) {
-            locations.put(id, path.clone());
+            locations.put(id, path.clone(), path.as_bytes().len());
         }
     }
 
@@ -166,6 +162,16 @@ impl Caches {
     /// The last listing of a directory, and when it was made.
     pub fn snapshot(&self, dir: FileId) -> Option<(Instant, Arc<Snapshot>)> {
         lock(&self.snapshots).get(&dir).cloned()
+    }
+
+    /// Moves a kept listing on; one of another moment is given up.
+    fn move_snapshot(&self, dir: FileId, change: &DirChange) {
+        let mut snapshots = lock(&self.snapshots);
+        if let Some((_, snapshot)) = snapshots.get_mut(&dir)
+            && !Arc::make_mut(snapshot).apply(change)
+        {
+            snapshots.pop(&dir);
+        }
     }
 
     pub fn add_snapshot(&self, dir: FileId, snapshot: &Arc<Snapshot>) {

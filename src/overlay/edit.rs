@@ -11,6 +11,7 @@ use super::cache::Touch;
 use super::error::Result;
 use super::node::DirPlace;
 use super::resolve::View;
+use super::snapshot::DirChange;
 
 /// A change in progress, for one caller at one moment.
 pub(super) struct Edit<'a> {
@@ -21,6 +22,8 @@ pub(super) struct Edit<'a> {
     pub now: Time,
     /// What readers must forget once this is committed.
     pub touched: Vec<Touch>,
+    /// Names that changed since their directory's ctime moved, with what they lead to now.
+    pub renamed: Vec<(FileId, Name, Option<FileId>)>,
 }
 
 /// The directory that an operation changes, as it was when the operation began.
@@ -35,7 +38,12 @@ pub(super) fn moved_on(before: Time, now: Time) -> Time {
     now.max(before.next())
 }
 
-impl Edit<'_> {
+impl<'a> Edit<'a> {
+    /// Begins a change.
+    pub fn new(txn: &'a mut dyn WriteTxn, core: &'a Core, caller: &'a Caller, now: Time) -> Self {
+        Self { txn, core, caller, now, touched: Vec::new(), renamed: Vec::new() }
+    }
+
     /// The tree as this change has left it so far.
     pub fn view(&self) -> View<'_> {
         View { txn: &*self.txn, core: self.core, stamp: None }
@@ -81,13 +89,25 @@ impl Edit<'_> {
     /// subdirectories by `subdirs`. The directory must be in the delta.
     pub fn entries_changed(&mut self, ino: Ino, subdirs: i32) -> Result<()> {
         let mut row = self.view().inode(ino)?;
+        let before = row.ctime;
         row.ctime = moved_on(row.ctime, self.now);
         row.mtime = row.ctime;
+        self.touch_entries(row.fileid(), before, row.ctime);
         row.subdirs = match row.subdirs {
             Some(count) => Some(count.saturating_add_signed(subdirs)),
             None => Some(self.first_count(&row)?),
         };
         Ok(self.txn.put_inode(&row)?)
+    }
+
+    /// Lets the readers' listing of a directory follow the change of its entries.
+    fn touch_entries(&mut self, dir: FileId, before: Time, after: Time) {
+        let (here, elsewhere) =
+            std::mem::take(&mut self.renamed).into_iter().partition(|r| r.0 == dir);
+        self.renamed = elsewhere;
+        let here: Vec<(FileId, Name, Option<FileId>)> = here;
+        let names = here.into_iter().map(|(_, name, leads_to)| (name, leads_to)).collect();
+        self.touched.push(Touch::Entries(dir, DirChange { before, after, names }));
     }
 
     /// Counts the subdirectories of a directory that nobody counted yet: the root, or one of
@@ -106,9 +126,16 @@ impl Edit<'_> {
 
     /// Adds an entry, and takes away the whiteout of its path (specification 0.4, overlay
     /// rule 1).
-    pub fn add_entry(&mut self, dir: &DirPlace, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
-        self.txn.insert_dentry(parent, name, ino)?;
+    pub fn add_entry(
+        &mut self,
+        dir: &DirPlace,
+        parent: Ino,
+        name: &Name,
+        row: &InodeRow,
+    ) -> Result<()> {
+        self.txn.insert_dentry(parent, name, row.ino)?;
         self.txn.remove_whiteout(&dir.merged.join(name))?;
+        self.renamed.push((dir.fileid, name.clone(), Some(row.fileid())));
         self.touch_child(dir.fileid, name);
         Ok(())
     }
@@ -127,6 +154,7 @@ impl Edit<'_> {
         if self.base_has(dir, name)? {
             self.txn.add_whiteout(&dir.merged.join(name), self.now)?;
         }
+        self.renamed.push((dir.fileid, name.clone(), None));
         self.touch_child(dir.fileid, name);
         Ok(())
     }

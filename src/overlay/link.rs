@@ -6,9 +6,7 @@ use crate::vfs::{Attr, FsError, Locator, Name, Outcome, Wcc};
 use super::access::Want;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
-
-/// Names that one file may have, as PATHCONF says.
-pub(super) const MAX_LINKS: u32 = 65_000;
+use super::limits::MAX_LINKS;
 
 impl Edit<'_> {
     /// LINK.
@@ -45,7 +43,7 @@ impl Edit<'_> {
         row.nlink += 1;
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
-        self.add_entry(&parent.place, parent_ino, name, row.ino)?;
+        self.add_entry(&parent.place, parent_ino, name, &row)?;
         self.entries_changed(parent_ino, 0)?;
         let path = parent.place.merged.join(name);
         self.record(Procedure::Link, row.fileid(), old_path, Some(path), (None, None))

@@ -22,6 +22,7 @@ mod copy_up;
 mod create;
 mod edit;
 mod error;
+mod limits;
 mod link;
 mod lookup;
 mod node;
@@ -32,7 +33,9 @@ mod rename;
 mod resolve;
 mod service;
 mod setattr;
+mod snapshot;
 mod trail;
+mod weighed;
 mod write;
 
 use std::sync::Arc;

@@ -1,37 +1,27 @@
 //! READDIR and READDIRPLUS: both layers merged, in the order of cookies made from names.
 //!
 //! A cookie is a keyed hash of the name, so it stays right while entries come and go, after its
-//! own entry is gone, and over restarts. The pages of one listing share a sorted snapshot, so
+//! own entry is gone, and over restarts. The pages of one listing share a sorted [`Snapshot`], so
 //! that n entries cost O(n log n) together; a new listing always begins with a fresh one.
 
 use std::collections::HashSet;
-use std::hash::Hasher;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use siphasher::sip::SipHasher13;
 
 use crate::base::BaseError;
-use crate::vfs::{
-    Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, Locator, Name, Outcome, Time,
-};
+use crate::vfs::{Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, Locator, Name, Outcome};
 
 use super::access::Want;
 use super::error::Result;
+use super::limits::MAX_SNAPSHOT_AGE;
 use super::node::{DirPlace, Node};
 use super::resolve::View;
+use super::snapshot::{DirState, Snapshot};
 
-/// How long the later pages of a listing may show the state of its first page. Entries that
-/// vanished since are left out all the same.
-const MAX_SNAPSHOT_AGE: Duration = Duration::from_secs(60);
-
-/// The cookies of `.` and `..`; those of names are multiples of [`COOKIE_STEP`] and up.
+/// The cookies of `.` and `..`; those of names are larger.
 const DOT: Cookie = Cookie(1);
 const DOT_DOT: Cookie = Cookie(2);
-
-/// Cookies that names with the same 55-bit hash share between them.
-const COOKIE_STEP: u64 = 1 << 8;
 
 /// An entry of a directory as the layers tell it without a closer look.
 pub(super) struct RawEntry {
@@ -39,26 +29,6 @@ pub(super) struct RawEntry {
     pub fileid: FileId,
     /// The type, where it came with the entry.
     pub kind: Option<FileKind>,
-}
-
-/// A directory's entries at one moment, sorted by cookie.
-pub(super) struct Snapshot {
-    state: DirState,
-    entries: Vec<(Cookie, Name, FileId)>,
-}
-
-impl Snapshot {
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-}
-
-/// What tells whether a directory's entries changed: its ctime in the delta (which every change
-/// moves), and mtime and ctime of the base directory that shows through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct DirState {
-    delta: Option<Time>,
-    base: Option<(Time, Time)>,
 }
 
 impl View<'_> {
@@ -99,24 +69,14 @@ impl View<'_> {
     ) -> Result<(Arc<Snapshot>, bool)> {
         let state = self.dir_state(place, node);
         if let Some((made, known)) = self.core.caches.snapshot(place.fileid) {
-            let fresh = known.state == state;
+            let fresh = known.state() == state;
             if fresh || (cookie.0 != 0 && made.elapsed() < MAX_SNAPSHOT_AGE) {
                 return Ok((known, fresh));
             }
         }
-        let mut entries = Vec::new();
-        self.each_entry(place, &mut |entry| {
-            let cookie = self.hash_cookie(&entry.name);
-            entries.push((cookie, entry.name, entry.fileid));
-        })?;
-        entries.sort_unstable();
-        for i in 1..entries.len() {
-            let before = entries[i - 1].0;
-            if entries[i].0 <= before {
-                entries[i].0 = Cookie(before.0 + 1);
-            }
-        }
-        let snapshot = Arc::new(Snapshot { state, entries });
+        let mut snapshot = Snapshot::new(state, self.core.cookie_key);
+        self.each_entry(place, &mut |entry| snapshot.insert(entry.name, entry.fileid))?;
+        let snapshot = Arc::new(snapshot);
         self.core.caches.add_snapshot(place.fileid, &snapshot);
         Ok((snapshot, true))
     }
@@ -128,13 +88,6 @@ impl View<'_> {
         };
         let base = place.base.as_ref().and_then(|base| self.core.base.stat(base).ok());
         DirState { delta, base: base.map(|attr| (attr.mtime, attr.ctime)) }
-    }
-
-    /// The cookie of a name, before names with the same hash are told apart.
-    fn hash_cookie(&self, name: &Name) -> Cookie {
-        let mut hasher = SipHasher13::new_with_keys(self.core.cookie_key, 0);
-        hasher.write(name.as_bytes());
-        Cookie(((hasher.finish() >> 9) * COOKIE_STEP).max(COOKIE_STEP))
     }
 
     /// Hands the entries after `cookie` to `take` until it has enough.
@@ -155,9 +108,8 @@ impl View<'_> {
                 taken += 1;
             }
         }
-        let first = snapshot.entries.partition_point(|(at, _, _)| *at <= cookie);
-        for (at, name, fileid) in &snapshot.entries[first..] {
-            let mut entry = Entry::named(name, *fileid, *at);
+        for (at, name, fileid) in snapshot.after(cookie) {
+            let mut entry = Entry::named(name, fileid, at);
             if lookup != Lookup::No {
                 match self.child(place, name) {
                     Ok(None) => continue,

@@ -12,6 +12,7 @@ use super::access::{Want, check_sticky};
 use super::cache::Touch;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
+use super::limits::check_dir_path;
 use super::node::{Child, Node};
 
 impl Edit<'_> {
@@ -137,7 +138,7 @@ impl Edit<'_> {
         }
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
-        self.add_entry(&target.place, target_ino, new, row.ino)?;
+        self.add_entry(&target.place, target_ino, new, &row)?;
         Ok(row)
     }
 
@@ -157,6 +158,7 @@ impl Edit<'_> {
         };
         let old_path = source.place.merged.join(old);
         let new_path = target.place.merged.join(new);
+        check_dir_path(&new_path)?;
         // The whiteouts of a directory born in the delta hide what the base has at its old path,
         // and stay behind.
         let born = self.is_born(&row)?;
@@ -167,7 +169,7 @@ impl Edit<'_> {
         }
         self.drop_entry(&source.place, source.place.ino.filter(|_| child.has_dentry), old)?;
         self.txn.move_whiteouts_below(&old_path, &new_path)?;
-        self.add_entry(&target.place, target_ino, new, row.ino)?;
+        self.add_entry(&target.place, target_ino, new, &row)?;
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
         let shown = place.base.as_ref().filter(|_| !born);

@@ -16,9 +16,8 @@ use crate::worker::{Committed, Done};
 use super::Overlay;
 use super::edit::Edit;
 use super::error::from_work;
-use super::link::MAX_LINKS;
+use super::limits::{MAX_FILE_BYTES, MAX_LINKS};
 use super::resolve::View;
-use super::write::MAX_FILE_BYTES;
 
 /// What a change weighs in the writer's queue besides its data, in bytes.
 const CHANGE_BYTES: usize = 512;
@@ -56,7 +55,7 @@ impl Overlay {
         let job = move |txn: &mut dyn WriteTxn| {
             let atimes = core.atimes.write(txn);
             let now = (core.clock)();
-            let mut edit = Edit { txn, core: &core, caller: &caller, now, touched: Vec::new() };
+            let mut edit = Edit::new(txn, &core, &caller, now);
             let (outcome, atimes) = match atimes {
                 Ok(atimes) => (f(&mut edit), Some(atimes)),
                 Err(error) => (Outcome::from(error.into_fs()), None),

@@ -41,6 +41,8 @@ pub const REPLY_CACHE_BYTES: usize = 4 << 20;
 pub const CHECKSUM_ARGS_BYTES: usize = 1 << 10;
 /// Clients that the server remembers having warned.
 pub const WARNED_CLIENTS: usize = 256;
+/// Registrations of others that our own port mapper takes.
+pub const MAX_REGISTRATIONS: usize = 256;
 /// Bytes of a datagram to the port mapper.
 pub const MAX_DATAGRAM_BYTES: usize = 8 << 10;
 

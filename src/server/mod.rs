@@ -17,6 +17,7 @@ pub mod limits;
 mod listeners;
 mod portmapper;
 mod program;
+mod registry;
 mod reply_cache;
 mod rpc_client;
 pub mod rpcbind;
@@ -37,8 +38,9 @@ use dispatch::Dispatcher;
 use limits::{Limits, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, WARNED_CLIENTS};
 
 pub use listeners::{BindError, Listeners};
-pub use portmapper::{Portmapper, Service};
+pub use portmapper::Portmapper;
 pub use program::{CallFuture, Program};
+pub use registry::{Registry, Service};
 pub use reply_cache::{Entered, Key, Reply, ReplyCache, Slot, Waiting};
 
 /// How long accepting pauses after it failed (for want of file descriptors, mostly).

@@ -1,12 +1,16 @@
-//! Our own port mapper, for machines where none runs: it knows our programs and nobody else's.
+//! Our own port mapper, for machines where none runs.
+//!
+//! It knows our programs, and takes registrations from this machine: an NFS client's status
+//! daemon and lock manager want a port mapper, and would not start without.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
 use super::program::{CallFuture, Program};
+use super::registry::Registry;
 use crate::nfs::CallError;
 use crate::vfs::Caller;
 use crate::wire::portmap::{
@@ -16,61 +20,73 @@ use crate::wire::portmap::{
 use crate::wire::rpc::PROC_NULL;
 use crate::wire::xdr::{Decode, Encoder};
 
-/// Owner of every mapping that rpcbind made for the superuser.
-const OWNER: &[u8] = b"superuser";
-
-/// A program of ours at one address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Service {
-    /// Program number.
-    pub program: u32,
-    /// Program version.
-    pub version: u32,
-    /// Where it listens, over TCP.
-    pub address: SocketAddr,
-}
+/// Whoever changes registrations uses a source port below this: only root can.
+const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
 /// One version of the port mapper, as a program.
 pub struct Portmapper {
     version: u32,
-    services: Arc<[Service]>,
+    registry: Arc<Registry>,
 }
 
 impl Portmapper {
-    /// Makes `version` (2, 3 or 4) of a port mapper that knows `services`.
-    pub fn new(version: u32, services: Arc<[Service]>) -> Self {
-        Self { version, services }
+    /// Makes `version` (2, 3 or 4) of a port mapper; all versions share the `registry`.
+    pub fn new(version: u32, registry: Arc<Registry>) -> Self {
+        Self { version, registry }
     }
 
-    fn answer(&self, procedure: u32, args: Bytes) -> Result<Encoder, CallError> {
+    fn answer(&self, caller: &Caller, procedure: u32, args: Bytes) -> Result<Encoder, CallError> {
         match (procedure, self.version) {
             (PROC_NULL, _) => Ok(Encoder::new()),
-            // Nobody else registers here: false.
-            (PROC_SET | PROC_UNSET, _) => Ok(number(0)),
-            (PROC_GET, VERSION_2) => self.port(decode(args)?),
-            (PROC_GET, _) => self.address(&decode(args)?, false),
-            (PROC_GETVERSADDR, VERSION_4) => self.address(&decode(args)?, true),
+            (PROC_SET, VERSION_2) => {
+                let entry = to_rpcb(decode(args)?);
+                Ok(number(entry.is_some_and(|entry| self.set(caller, entry)).into()))
+            }
+            (PROC_SET, _) => Ok(number(self.set(caller, decode(args)?).into())),
+            (PROC_UNSET, VERSION_2) => {
+                let Mapping { program, version, .. } = decode(args)?;
+                Ok(number(self.unset(caller, program, version, &[b"tcp", b"udp"]).into()))
+            }
+            (PROC_UNSET, _) => {
+                let entry: Rpcb = decode(args)?;
+                let all: &[&[u8]] = &[b"tcp", b"udp", b"tcp6", b"udp6"];
+                let one: &[&[u8]] = &[&entry.netid];
+                let netids = if entry.netid.is_empty() { all } else { one };
+                Ok(number(self.unset(caller, entry.program, entry.version, netids).into()))
+            }
+            (PROC_GET, VERSION_2) => Ok(number(self.port(decode(args)?))),
+            (PROC_GET, _) => Ok(self.address(&decode(args)?, false)),
+            (PROC_GETVERSADDR, VERSION_4) => Ok(self.address(&decode(args)?, true)),
             (PROC_DUMP, VERSION_2) => Ok(portmap::encode_list(&self.mappings())),
-            (PROC_DUMP, _) => Ok(portmap::encode_list(&self.rpcbs())),
+            (PROC_DUMP, _) => Ok(portmap::encode_list(&self.registry.entries())),
             (PROC_GETTIME, 3..) => Ok(number(seconds())),
             _ => Err(CallError::ProcedureUnavailable),
         }
     }
 
+    fn set(&self, caller: &Caller, entry: Rpcb) -> bool {
+        may_register(caller) && self.registry.set(entry)
+    }
+
+    fn unset(&self, caller: &Caller, program: u32, version: u32, netids: &[&[u8]]) -> bool {
+        may_register(caller) && self.registry.unset(program, version, netids)
+    }
+
     /// GETPORT: the port, or 0.
-    fn port(&self, asked: Mapping) -> Result<Encoder, CallError> {
+    fn port(&self, asked: Mapping) -> u32 {
         let netid: &[u8] = match asked.protocol {
             IPPROTO_TCP => b"tcp",
             IPPROTO_UDP => b"udp",
-            _ => return Ok(number(0)),
+            _ => return 0,
         };
-        let found = self.find(asked.program, asked.version, netid, false);
-        Ok(number(found.map_or(0, |at| at.port().into())))
+        let found = self.registry.find(asked.program, asked.version, netid, false);
+        found.map_or(0, |at| at.port().into())
     }
 
     /// GETADDR and GETVERSADDR: the universal address, or an empty string.
-    fn address(&self, asked: &Rpcb, exact: bool) -> Result<Encoder, CallError> {
-        let found = self.find(asked.program, asked.version, &asked.netid, exact);
+    fn address(&self, asked: &Rpcb, exact: bool) -> Encoder {
+        let netid: &[u8] = if asked.netid.is_empty() { b"tcp" } else { &asked.netid };
+        let found = self.registry.find(asked.program, asked.version, netid, exact);
         let text = found.map(|at| {
             // A wildcard is of no use to the client; it says where it reached us.
             let reached = portmap::parse_universal_address(&asked.address);
@@ -82,72 +98,46 @@ impl Portmapper {
         });
         let mut encoder = Encoder::new();
         encoder.put_opaque(text.unwrap_or_default().as_bytes());
-        Ok(encoder)
+        encoder
     }
 
-    /// Where `program` is for the transport asked for: in this version, or else (unless `exact`)
-    /// in any, since port mappers leave it to the program to refuse a version.
-    fn find(&self, program: u32, version: u32, netid: &[u8], exact: bool) -> Option<SocketAddr> {
-        let tcp = match netid {
-            b"tcp" | b"tcp6" | b"" => true,
-            b"udp" | b"udp6" => false,
-            _ => return None,
-        };
-        if program == portmap::PROGRAM {
-            let known = !exact || (VERSION_2..=VERSION_4).contains(&version);
-            return known.then(|| (portmap::wildcard(netid), portmap::PORT).into());
-        }
-        let ipv6 = netid.ends_with(b"6");
-        let mut matching = self.services.iter().filter(|service| {
-            tcp && service.program == program && serves_family(service.address.ip(), ipv6)
-        });
-        let any = matching.clone().next().filter(|_| !exact);
-        matching.find(|service| service.version == version).or(any).map(|found| found.address)
-    }
-
+    /// What version 2 can say of the registrations.
     fn mappings(&self) -> Vec<Mapping> {
-        let own = (VERSION_2..=VERSION_4).rev().flat_map(|version| {
-            [IPPROTO_TCP, IPPROTO_UDP].map(|protocol| Mapping {
-                program: portmap::PROGRAM,
-                version,
-                protocol,
-                port: portmap::PORT.into(),
-            })
-        });
-        let served =
-            self.services.iter().filter(|service| serves_family(service.address.ip(), false));
-        own.chain(served.map(|service| Mapping {
-            program: service.program,
-            version: service.version,
-            protocol: IPPROTO_TCP,
-            port: service.address.port().into(),
-        }))
-        .collect()
-    }
-
-    fn rpcbs(&self) -> Vec<Rpcb> {
-        let own = (VERSION_2..=VERSION_4).rev().flat_map(|version| {
-            ["tcp", "udp"].map(|netid| {
-                let ip = portmap::wildcard(netid.as_bytes());
-                rpcb(portmap::PROGRAM, version, netid, (ip, portmap::PORT).into())
-            })
-        });
-        let served = self.services.iter().map(|service| {
-            let (netid, _) = portmap::netids(service.address.ip());
-            rpcb(service.program, service.version, netid, service.address)
-        });
-        own.chain(served).collect()
+        self.registry.entries().iter().filter_map(to_mapping).collect()
     }
 }
 
-fn rpcb(program: u32, version: u32, netid: &'static str, address: SocketAddr) -> Rpcb {
-    Rpcb {
-        program,
-        version,
-        netid: Bytes::from_static(netid.as_bytes()),
-        address: portmap::universal_address(address).into(),
-        owner: Bytes::from_static(OWNER),
-    }
+/// Whether `caller` is root on this machine, as far as can be seen.
+fn may_register(caller: &Caller) -> bool {
+    let client = caller.client;
+    client.ip().to_canonical().is_loopback() && client.port() < FIRST_UNPRIVILEGED_PORT
+}
+
+fn to_rpcb(mapping: Mapping) -> Option<Rpcb> {
+    let netid: &'static [u8] = match mapping.protocol {
+        IPPROTO_TCP => b"tcp",
+        IPPROTO_UDP => b"udp",
+        _ => return None,
+    };
+    let at = SocketAddr::new(portmap::wildcard(netid), u16::try_from(mapping.port).ok()?);
+    Some(Rpcb {
+        program: mapping.program,
+        version: mapping.version,
+        netid: Bytes::from_static(netid),
+        address: portmap::universal_address(at).into(),
+        owner: Bytes::new(),
+    })
+}
+
+fn to_mapping(entry: &Rpcb) -> Option<Mapping> {
+    let protocol = match &entry.netid[..] {
+        b"tcp" => IPPROTO_TCP,
+        b"udp" => IPPROTO_UDP,
+        _ => return None,
+    };
+    let at = portmap::parse_universal_address(&entry.address)?;
+    let (program, version, port) = (entry.program, entry.version, at.port().into());
+    Some(Mapping { program, version, protocol, port })
 }
 
 impl Program for Portmapper {
@@ -159,14 +149,9 @@ impl Program for Portmapper {
         self.version
     }
 
-    fn call<'a>(&'a self, _caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {
-        Box::pin(async move { self.answer(procedure, args) })
+    fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {
+        Box::pin(async move { self.answer(caller, procedure, args) })
     }
-}
-
-/// Whether a socket at `ip` takes connections of the family: the IPv6 wildcard takes both.
-fn serves_family(ip: IpAddr, ipv6: bool) -> bool {
-    ip.is_ipv6() == ipv6 || (ip.is_ipv6() && ip.is_unspecified())
 }
 
 fn decode<T: Decode>(args: Bytes) -> Result<T, CallError> {

@@ -2,7 +2,7 @@
 //! place where none runs.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -100,7 +100,7 @@ impl Registration {
 async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError> {
     let talk = |source| RpcbindError::Talk { port, source };
     let mut client = connect(port).await.map_err(talk)?;
-    let entries: Vec<Rpcb> = services.iter().flat_map(entries_of).collect();
+    let entries: Vec<Rpcb> = services.iter().flat_map(Service::entries).collect();
     for (done, entry) in entries.iter().enumerate() {
         let Err(error) = announce(&mut client, entry, services, port).await else { continue };
         for entry in &entries[..done] {
@@ -190,23 +190,6 @@ async fn connect_privileged(to: SocketAddr) -> io::Result<TcpStream> {
 
 fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
-}
-
-/// The entries that announce a service: one for each family that its socket takes.
-fn entries_of(service: &Service) -> Vec<Rpcb> {
-    let ip = service.address.ip();
-    let mut families = vec![ip];
-    if ip.is_ipv6() && ip.is_unspecified() {
-        families.push(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-    }
-    let entry = |ip: IpAddr| Rpcb {
-        program: service.program,
-        version: service.version,
-        netid: Bytes::from_static(portmap::netids(ip).0.as_bytes()),
-        address: portmap::universal_address((ip, service.address.port()).into()).into(),
-        owner: Bytes::new(),
-    };
-    families.into_iter().map(entry).collect()
 }
 
 fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::dispatch::{Dispatcher, Next, Origin};
 use super::limits::{Limits, MAX_DATAGRAM_BYTES};
 use super::{
-    BindError, Listeners, Portmapper, Program, ReplyCache, Server, ServerOptions, Service,
+    BindError, Listeners, Portmapper, Program, Registry, ReplyCache, Server, ServerOptions, Service,
 };
 use crate::wire::portmap::{VERSION_2, VERSION_4};
 
@@ -67,9 +67,9 @@ fn addresses(services: &[Service], port: u16) -> Vec<SocketAddr> {
 }
 
 fn programs(services: &[Service]) -> Vec<Arc<dyn Program>> {
-    let known: Arc<[Service]> = services.into();
+    let registry = Arc::new(Registry::new(services));
     let version =
-        |version| -> Arc<dyn Program> { Arc::new(Portmapper::new(version, Arc::clone(&known))) };
+        |version| -> Arc<dyn Program> { Arc::new(Portmapper::new(version, Arc::clone(&registry))) };
     (VERSION_2..=VERSION_4).map(version).collect()
 }
 

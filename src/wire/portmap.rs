@@ -135,11 +135,6 @@ pub fn parse_universal_address(text: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(host.parse().ok()?, port))
 }
 
-/// The network identifiers of TCP and of UDP for the family of `ip`.
-pub fn netids(ip: IpAddr) -> (&'static str, &'static str) {
-    if ip.is_ipv4() { ("tcp", "udp") } else { ("tcp6", "udp6") }
-}
-
 /// The wildcard address of the family that a network identifier names.
 pub fn wildcard(netid: &[u8]) -> IpAddr {
     if netid.ends_with(b"6") { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use acetate::server::limits::MAX_REGISTRATIONS;
 use acetate::server::rpcbind::Registration;
-use acetate::server::{Portmapper, Program, Service};
+use acetate::server::{Portmapper, Program, Registry, Service};
 use acetate::vfs::Caller;
 use acetate::wire::portmap::{parse_universal_address, universal_address};
 use tokio::net::{TcpStream, UdpSocket};
@@ -22,12 +23,32 @@ fn services(addresses: &[&str]) -> Vec<Service> {
     nfs.chain(addresses.iter().map(service(MOUNT))).collect()
 }
 
+/// A port mapper in all versions, and a caller of it.
+struct Mapper {
+    registry: Arc<Registry>,
+    client: SocketAddr,
+}
+
+impl Mapper {
+    fn new(addresses: &[&str]) -> Self {
+        let registry = Arc::new(Registry::new(&services(addresses)));
+        Self { registry, client: "127.0.0.1:999".parse().unwrap() }
+    }
+
+    fn called_from(self, client: &str) -> Self {
+        Self { client: client.parse().unwrap(), ..self }
+    }
+
+    async fn ask(&self, version: u32, procedure: u32, args: Vec<u8>) -> Vec<u8> {
+        let mapper = Portmapper::new(version, Arc::clone(&self.registry));
+        let caller = Caller { client: self.client, uid: 0, gid: 0, gids: vec![] };
+        let results = mapper.call(&caller, procedure, args.into()).await;
+        results.map(|results| results.into_bytes().to_vec()).unwrap_or_else(|_| b"refused".to_vec())
+    }
+}
+
 async fn ask(addresses: &[&str], version: u32, procedure: u32, args: Vec<u8>) -> Vec<u8> {
-    let mapper = Portmapper::new(version, services(addresses).into());
-    let client: SocketAddr = "127.0.0.1:999".parse().unwrap();
-    let caller = Caller { client, uid: 0, gid: 0, gids: vec![] };
-    let results = mapper.call(&caller, procedure, args.into()).await;
-    results.map(|encoder| encoder.into_bytes().to_vec()).unwrap_or_else(|_| b"refused".to_vec())
+    Mapper::new(addresses).ask(version, procedure, args).await
 }
 
 fn opaque(bytes: &[u8]) -> Vec<u8> {
@@ -60,19 +81,17 @@ async fn getport_knows_tcp_and_itself() {
 
 #[tokio::test]
 async fn dump_lists_what_is_here() {
-    let mut expected = Vec::new();
-    for version in [4, 3, 2] {
-        expected.extend([1, 100_000, version, 6, 111, 1, 100_000, version, 17, 111]);
-    }
+    let own = |version| [1, 100_000, version, 6, 111, 1, 100_000, version, 17, 111];
+    let mut expected = [own(4), own(3), own(2)].concat();
     expected.extend([1, NFS, 3, 6, 2049, 1, MOUNT, 3, 6, 2049, 0]);
     assert_eq!(ask(HERE, 2, 4, vec![]).await, words(&expected));
     let own = |version| {
-        let entry = |netid: &str| {
-            let owner = opaque(b"superuser");
-            let strings = [opaque(netid.as_bytes()), opaque(b"0.0.0.0.0.111"), owner].concat();
+        let entry = |(netid, wildcard): (&str, &str)| {
+            let strings = [netid, &format!("{wildcard}.0.111"), "superuser"];
+            let strings = strings.map(|text| opaque(text.as_bytes())).concat();
             [words(&[1, 100_000, version]), strings].concat()
         };
-        [entry("tcp"), entry("udp")].concat()
+        [("tcp", "0.0.0.0"), ("udp", "0.0.0.0"), ("tcp6", "::"), ("udp6", "::")].map(entry).concat()
     };
     let tail = [opaque(b"tcp"), opaque(b"127.0.0.1.8.1"), opaque(b"superuser")].concat();
     let entry = |program| [words(&[1, program, 3]), tail.clone()].concat();
@@ -114,9 +133,60 @@ async fn only_getversaddr_insists_on_the_version() {
 }
 
 #[tokio::test]
-async fn nobody_registers_here_and_garbage_is_refused() {
-    assert_eq!(ask(HERE, 2, 1, words(&[NFS, 3, 6, 99])).await, words(&[0]));
-    assert_eq!(ask(HERE, 2, 2, words(&[NFS, 3, 6, 99])).await, words(&[0]));
+async fn this_machine_registers_and_unregisters() {
+    let mapper = Mapper::new(HERE);
+    let port = |version, protocol| words(&[100_021, version, protocol, 0]);
+    assert_eq!(mapper.ask(2, 1, words(&[100_021, 4, 17, 700])).await, words(&[1]));
+    assert_eq!(mapper.ask(4, 1, rpcb(100_021, 4, "tcp", "0.0.0.0.2.189")).await, words(&[1]));
+    assert_eq!(mapper.ask(4, 1, rpcb(100_021, 4, "tcp6", "::.2.190")).await, words(&[1]));
+    assert_eq!(mapper.ask(2, 3, port(4, 17)).await, words(&[700]));
+    assert_eq!(mapper.ask(2, 3, port(4, 6)).await, words(&[701]));
+    let tcp6 = mapper.ask(3, 3, rpcb(100_021, 4, "tcp6", "::1.0.111")).await;
+    assert_eq!(tcp6, opaque(b"::1.2.190"));
+
+    // The same again is fine, another address is not; a version goes with all its transports.
+    assert_eq!(mapper.ask(2, 1, words(&[100_021, 4, 17, 700])).await, words(&[1]));
+    assert_eq!(mapper.ask(2, 1, words(&[100_021, 4, 17, 702])).await, words(&[0]));
+    assert_eq!(mapper.ask(3, 2, rpcb(100_021, 4, "", "")).await, words(&[1]));
+    assert_eq!(mapper.ask(3, 2, rpcb(100_021, 4, "", "")).await, words(&[0]));
+    assert_eq!(mapper.ask(2, 3, port(4, 6)).await, words(&[0]));
+}
+
+#[tokio::test]
+async fn what_we_serve_stays() {
+    let mapper = Mapper::new(HERE);
+    assert_eq!(mapper.ask(2, 2, words(&[NFS, 3, 0, 0])).await, words(&[0]));
+    assert_eq!(mapper.ask(2, 1, words(&[NFS, 3, 6, 99])).await, words(&[0]));
+    assert_eq!(mapper.ask(2, 3, words(&[NFS, 3, 6, 0])).await, words(&[2049]));
+}
+
+#[tokio::test]
+async fn nobody_else_registers() {
+    for client in ["192.0.2.1:999", "127.0.0.1:1024", "[2001:db8::1]:999"] {
+        let mapper = Mapper::new(HERE).called_from(client);
+        let set = mapper.ask(2, 1, words(&[100_021, 4, 17, 700])).await;
+        assert_eq!(set, words(&[0]), "{client}");
+    }
+    let mapped = Mapper::new(HERE).called_from("[::ffff:127.0.0.1]:999");
+    assert_eq!(mapped.ask(2, 1, words(&[100_021, 4, 17, 700])).await, words(&[1]));
+}
+
+#[tokio::test]
+async fn registrations_are_bounded_and_sound() {
+    let mapper = Mapper::new(HERE);
+    for program in 0..MAX_REGISTRATIONS as u32 {
+        assert_eq!(mapper.ask(2, 1, words(&[program, 1, 6, 700])).await, words(&[1]));
+    }
+    assert_eq!(mapper.ask(2, 1, words(&[999, 1, 6, 700])).await, words(&[0]));
+    let mapper = Mapper::new(HERE);
+    assert_eq!(mapper.ask(2, 1, words(&[999, 1, 6, 65536])).await, words(&[0]));
+    assert_eq!(mapper.ask(2, 1, words(&[999, 1, 7, 700])).await, words(&[0]));
+    assert_eq!(mapper.ask(4, 1, rpcb(999, 1, "local", "/run/x")).await, words(&[0]));
+    assert_eq!(mapper.ask(4, 1, rpcb(999, 1, "tcp", "nowhere")).await, words(&[0]));
+}
+
+#[tokio::test]
+async fn garbage_is_refused() {
     assert_eq!(ask(HERE, 2, 3, words(&[NFS, 3])).await, b"refused");
     // CALLIT would let others call from here.
     assert_eq!(ask(HERE, 2, 5, vec![]).await, b"refused");
@@ -177,12 +247,4 @@ async fn a_port_that_is_taken_is_named() {
     let taken = udp.local_addr().unwrap();
     let error = Registration::begin(&services(HERE), taken.port()).await.err().unwrap();
     assert_eq!(error.to_string(), format!("cannot listen at {taken}"));
-}
-
-#[test]
-fn a_portmapper_is_a_program_in_three_versions() {
-    let known: Arc<[Service]> = services(HERE).into();
-    let versions = [2, 3, 4].map(|version| Portmapper::new(version, Arc::clone(&known)));
-    let named = versions.map(|mapper| (mapper.number(), mapper.version()));
-    assert_eq!(named, [2, 3, 4].map(|version| (100_000, version)));
 }

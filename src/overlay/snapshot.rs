@@ -1,0 +1,162 @@
+//! A directory's entries at one moment, in the order of their cookies.
+//!
+//! The snapshot that readers share is moved on by each change of the directory, entry by entry,
+//! so that a directory that is listed and changed at the same time is not collected anew for
+//! each listing.
+
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+use std::ops::Bound;
+
+use siphasher::sip::SipHasher13;
+
+use crate::vfs::{Cookie, FileId, Name, Time};
+
+/// Cookies that names with the same 55-bit hash share between them; the least of a name.
+const COOKIE_STEP: u64 = 1 << 8;
+
+/// What tells whether a directory's entries changed: its ctime in the delta (which every change
+/// moves), and mtime and ctime of the base directory that shows through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DirState {
+    pub delta: Option<Time>,
+    pub base: Option<(Time, Time)>,
+}
+
+impl DirState {
+    /// Whether the directory's ctime is `ctime`: in the delta, or in the base before copy-up.
+    fn is_at(&self, ctime: Time) -> bool {
+        match (self.delta, self.base) {
+            (Some(delta), _) => delta == ctime,
+            (None, base) => base.is_some_and(|(_, base)| base == ctime),
+        }
+    }
+}
+
+/// A change of a directory's entries by one operation.
+#[derive(Debug, Clone)]
+pub(super) struct DirChange {
+    /// The directory's ctime before.
+    pub before: Time,
+    /// The directory's ctime after.
+    pub after: Time,
+    /// Names in order of their change: what each leads to now, or that it is gone.
+    pub names: Vec<(Name, Option<FileId>)>,
+}
+
+/// The entries of a directory.
+#[derive(Debug, Clone)]
+pub(super) struct Snapshot {
+    state: DirState,
+    /// Keys the cookies.
+    key: u64,
+    entries: BTreeMap<Cookie, (Name, FileId)>,
+}
+
+impl Snapshot {
+    /// A directory without entries.
+    pub fn new(state: DirState, key: u64) -> Self {
+        Self { state, key, entries: BTreeMap::new() }
+    }
+
+    /// The state of the directory that the entries belong to.
+    pub fn state(&self) -> DirState {
+        self.state
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The entries after a cookie, in order.
+    pub fn after(&self, cookie: Cookie) -> impl Iterator<Item = (Cookie, &Name, FileId)> {
+        let range = (Bound::Excluded(cookie), Bound::Unbounded);
+        self.entries.range(range).map(|(at, (name, fileid))| (*at, name, *fileid))
+    }
+
+    /// Adds an entry that is not there yet.
+    pub fn insert(&mut self, name: Name, fileid: FileId) {
+        let mut at = self.hash(&name);
+        while self.entries.contains_key(&at) {
+            at.0 += 1;
+        }
+        self.entries.insert(at, (name, fileid));
+    }
+
+    /// Moves the snapshot on by a change; `false` if it is not of the moment before it.
+    pub fn apply(&mut self, change: &DirChange) -> bool {
+        if !self.state.is_at(change.before) {
+            return false;
+        }
+        for (name, fileid) in &change.names {
+            self.remove(name);
+            if let Some(fileid) = fileid {
+                self.insert(name.clone(), *fileid);
+            }
+        }
+        self.state.delta = Some(change.after);
+        true
+    }
+
+    fn remove(&mut self, name: &Name) {
+        let mut at = self.hash(name);
+        while let Some((found, _)) = self.entries.get(&at) {
+            if found == name {
+                self.entries.remove(&at);
+                return;
+            }
+            at.0 += 1;
+        }
+    }
+
+    /// The cookie of a name, before names with the same hash are told apart.
+    fn hash(&self, name: &Name) -> Cookie {
+        let mut hasher = SipHasher13::new_with_keys(self.key, 0);
+        hasher.write(name.as_bytes());
+        Cookie(((hasher.finish() >> 9) * COOKIE_STEP).max(COOKIE_STEP))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u32) -> Time {
+        Time { secs: 1, nanos }
+    }
+
+    fn name(name: &str) -> Name {
+        Name::new(name.as_bytes()).unwrap()
+    }
+
+    fn listed(snapshot: &Snapshot) -> Vec<(Name, u64)> {
+        let mut all: Vec<_> =
+            snapshot.after(Cookie(0)).map(|(_, name, id)| (name.clone(), id.0)).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn a_change_moves_the_snapshot_of_the_moment_before_it() {
+        let mut snapshot = Snapshot::new(DirState { delta: Some(at(1)), base: None }, 7);
+        snapshot.insert(name("a"), FileId(10));
+        snapshot.insert(name("b"), FileId(11));
+        let names = vec![(name("a"), None), (name("b"), Some(FileId(12)))];
+        assert!(snapshot.apply(&DirChange { before: at(1), after: at(2), names }));
+        assert_eq!(listed(&snapshot), [(name("b"), 12)]);
+        assert_eq!(snapshot.state(), DirState { delta: Some(at(2)), base: None });
+        let late = DirChange { before: at(1), after: at(3), names: vec![(name("b"), None)] };
+        assert!(!snapshot.apply(&late), "it has moved on since");
+        assert_eq!(snapshot.len(), 1);
+    }
+
+    #[test]
+    fn the_first_change_of_a_base_directory_follows_its_copy_up() {
+        let base = Some((at(5), at(6)));
+        let mut snapshot = Snapshot::new(DirState { delta: None, base }, 7);
+        let names = vec![(name("new"), Some(FileId(3)))];
+        assert!(snapshot.apply(&DirChange { before: at(6), after: at(9), names }));
+        assert_eq!(snapshot.state(), DirState { delta: Some(at(9)), base });
+    }
+}

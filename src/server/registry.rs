@@ -1,0 +1,129 @@
+//! What our own port mapper knows: itself, our programs, and what this machine registered.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::limits::MAX_REGISTRATIONS;
+use crate::wire::portmap::{self, Rpcb, VERSION_2, VERSION_4};
+
+/// Owner of every registration: only root registers.
+const OWNER: &[u8] = b"superuser";
+
+/// A program of ours at one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Service {
+    /// Program number.
+    pub program: u32,
+    /// Program version.
+    pub version: u32,
+    /// Where it listens, over TCP.
+    pub address: SocketAddr,
+}
+
+impl Service {
+    /// The entries that announce it: one for each family that its socket takes. That at the
+    /// IPv6 wildcard takes both.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Rpcb> {
+        let (ip, port) = (self.address.ip(), self.address.port());
+        let both = ip.is_ipv6() && ip.is_unspecified();
+        let second = both.then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let (program, version) = (self.program, self.version);
+        [Some(ip), second].into_iter().flatten().map(move |ip| {
+            let netid = if ip.is_ipv4() { "tcp" } else { "tcp6" };
+            rpcb(program, version, netid, (ip, port).into())
+        })
+    }
+}
+
+/// Registrations: ours, which stay, and those of others, which come and go.
+pub struct Registry {
+    ours: Vec<Rpcb>,
+    others: Mutex<Vec<Rpcb>>,
+}
+
+impl Registry {
+    /// Knows the port mapper itself and `services`.
+    pub fn new(services: &[Service]) -> Self {
+        let itself = (VERSION_2..=VERSION_4).rev().flat_map(|version| {
+            ["tcp", "udp", "tcp6", "udp6"].map(|netid| {
+                let ip = portmap::wildcard(netid.as_bytes());
+                rpcb(portmap::PROGRAM, version, netid, (ip, portmap::PORT).into())
+            })
+        });
+        let ours = itself.chain(services.iter().flat_map(Service::entries)).collect();
+        Self { ours, others: Mutex::default() }
+    }
+
+    /// All registrations.
+    pub(super) fn entries(&self) -> Vec<Rpcb> {
+        self.ours.iter().chain(self.others().iter()).cloned().collect()
+    }
+
+    /// Adds a registration; whether it stands now. Another one for the same program, version and
+    /// transport has to go first.
+    pub(super) fn set(&self, entry: Rpcb) -> bool {
+        let known = ["tcp", "udp", "tcp6", "udp6"].iter().any(|id| entry.netid == id.as_bytes());
+        if !known || portmap::parse_universal_address(&entry.address).is_none() {
+            return false;
+        }
+        let mut others = self.others();
+        let same = |other: &&Rpcb| is_at(other, entry.program, entry.version, &entry.netid);
+        if let Some(present) = self.ours.iter().chain(others.iter()).find(same) {
+            return present.address == entry.address;
+        }
+        let room = others.len() < MAX_REGISTRATIONS;
+        if room {
+            // Copied: what is stored must not hold on to the call that brought it.
+            let netid = Bytes::copy_from_slice(&entry.netid);
+            let address = Bytes::copy_from_slice(&entry.address);
+            others.push(Rpcb { netid, address, owner: Bytes::from_static(OWNER), ..entry });
+        }
+        room
+    }
+
+    /// Removes registrations of others; whether there was one.
+    pub(super) fn unset(&self, program: u32, version: u32, netids: &[&[u8]]) -> bool {
+        let mut others = self.others();
+        let before = others.len();
+        others.retain(|entry| !netids.iter().any(|netid| is_at(entry, program, version, netid)));
+        others.len() < before
+    }
+
+    /// Where `program` is for a transport: in this version, or else (unless `exact`) in any,
+    /// since port mappers leave it to the program to refuse a version.
+    pub(super) fn find(
+        &self,
+        program: u32,
+        version: u32,
+        netid: &[u8],
+        exact: bool,
+    ) -> Option<SocketAddr> {
+        let others = self.others();
+        let entries = self.ours.iter().chain(others.iter());
+        let mut matching = entries.filter(|entry| entry.program == program && entry.netid == netid);
+        let any = matching.clone().next().filter(|_| !exact);
+        let found = matching.find(|entry| entry.version == version).or(any)?;
+        portmap::parse_universal_address(&found.address)
+    }
+
+    fn others(&self) -> MutexGuard<'_, Vec<Rpcb>> {
+        // A list of registrations is whole whatever a panic interrupted.
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_at(entry: &Rpcb, program: u32, version: u32, netid: &[u8]) -> bool {
+    entry.program == program && entry.version == version && entry.netid == netid
+}
+
+fn rpcb(program: u32, version: u32, netid: &'static str, address: SocketAddr) -> Rpcb {
+    Rpcb {
+        program,
+        version,
+        netid: Bytes::from_static(netid.as_bytes()),
+        address: portmap::universal_address(address).into(),
+        owner: Bytes::from_static(OWNER),
+    }
+}

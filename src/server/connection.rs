@@ -50,8 +50,9 @@ struct Connection {
     shared: Arc<Shared>,
     origin: Origin,
     budget: Budget,
-    /// Replies go out whole, one after another.
-    writer: Mutex<OwnedWriteHalf>,
+    /// Replies go out whole, one after another; `None` once one did not: a client that reads on
+    /// would take the next reply for the rest of that one.
+    writer: Mutex<Option<OwnedWriteHalf>>,
     /// A reply could not be sent whole: the stream is of no more use.
     broken: Notify,
 }
@@ -74,7 +75,7 @@ pub(super) async fn serve(
             MAX_CONNECTION_REQUEST_BYTES,
             MAX_CONNECTION_REPLY_BYTES,
         ),
-        writer: Mutex::new(writer),
+        writer: Mutex::new(Some(writer)),
         broken: Notify::new(),
         shared,
     });
@@ -127,7 +128,14 @@ impl Connection {
     }
 
     async fn send(&self, reply: Reply) {
-        let sending = async { write_record(&mut *self.writer.lock().await, &reply).await };
+        let sending = async {
+            let mut place = self.writer.lock().await;
+            // Put back when all is sent; dropped, and so closed, by an error or by the timeout.
+            let Some(mut writer) = place.take() else { return Ok(()) };
+            write_record(&mut writer, &reply).await?;
+            *place = Some(writer);
+            io::Result::Ok(())
+        };
         match timeout(self.shared.limits.reply_timeout, sending).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {

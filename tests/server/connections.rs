@@ -181,6 +181,36 @@ async fn a_client_that_sends_and_closes_its_side_gets_its_replies() {
 }
 
 #[tokio::test]
+async fn clients_that_are_slow_to_send_do_not_stop_the_others() {
+    let server = Running::start().await;
+    let mut slow = Vec::new();
+    for _ in 0..64 {
+        let mut peer = server.connect().await;
+        peer.send(&fragment_mark(MAX_RECORD_BYTES, true)).await;
+        slow.push(peer);
+    }
+    tokio::time::sleep(SOON).await;
+    let echo = server.connect().await.ask(&call(9, fake::ECHO, b"")).await;
+    assert_eq!(echo, success(9, b""));
+}
+
+#[tokio::test]
+async fn clients_that_are_slow_to_receive_do_not_stop_the_others() {
+    let server = Running::start().await;
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        let mut peer = server.connect().await;
+        for xid in 0..16 {
+            peer.send_record(&call(xid, fake::BYTES, &words(&[1 << 20]))).await;
+        }
+        slow.push(peer);
+    }
+    tokio::time::sleep(SOON * 3).await;
+    let echo = server.connect().await.ask(&call(9, fake::ECHO, b"")).await;
+    assert_eq!(echo, success(9, b""));
+}
+
+#[tokio::test]
 async fn connections_over_the_limit_wait_for_a_place() {
     let limits = Limits { connections: 1, ..Limits::default() };
     let server = Running::start_with(limits, true).await;

@@ -15,6 +15,7 @@ fn mount_call(to: SocketAddr, procedure: u32, args: &[u8]) -> Vec<u8> {
     record.extend(args);
     let mark = record.len() as u32 | 1 << 31;
     let mut stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
     stream.write_all(&[&mark.to_be_bytes()[..], &record].concat()).unwrap();
     let mut mark = [0; 4];
     stream.read_exact(&mut mark).unwrap();
@@ -85,6 +86,19 @@ fn an_unprivileged_port_is_refused_and_told_of_once() {
     server.signal("TERM");
     let (_, rest) = server.end();
     assert!(!rest.iter().any(|line| line.contains("--insecure")), "{rest:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn idle_clients_leave_room_for_others() {
+    let dir = tempdir().unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db", "--insecure"]);
+    let connect = || TcpStream::connect(server.addresses[0]).unwrap();
+    // More than a quarter of the descriptors that a process has unless it asks for more.
+    let _idle: Vec<_> = (0..600).map(|_| connect()).collect();
+    mount_root(server.addresses[0]);
+    let bytes = server.resident_bytes();
+    assert!(bytes < 100 << 20, "{} MiB", bytes >> 20);
 }
 
 /// A record of one fragment: a call of WRITE with a forged handle and a megabyte of data.

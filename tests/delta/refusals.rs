@@ -171,6 +171,19 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
+fn a_link_in_the_place_of_the_lock_is_not_followed() {
+    let place = Place::new();
+    drop(place.create());
+    let precious = place.path.with_file_name("precious");
+    std::fs::write(&precious, "precious").unwrap();
+    let lock = format!("{}-lock", place.path.display());
+    std::os::unix::fs::symlink(&precious, lock).unwrap();
+    let error = Session::open(&place.path, OpenMode::Serve, &host("boot")).unwrap_err();
+    assert!(error.to_string().contains("session.db-lock"), "{error}");
+    assert_eq!(bytes(&precious), b"precious");
+}
+
+#[test]
 fn chunk_sizes() {
     for bytes in [0, 1, 256, 1000, 65537, 1 << 21, u64::MAX] {
         assert!(ChunkSize::new(bytes).is_err(), "{bytes}");

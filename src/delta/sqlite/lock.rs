@@ -6,8 +6,10 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::connect::beside;
 use super::error::OpenError;
@@ -32,6 +34,8 @@ impl SessionLock {
         for _ in 0..ATTEMPTS {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false);
+            // As SQLite opens its own files: a link put here must not name what is overwritten.
+            options.mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
             let mut file = options.open(&path).map_err(|e| OpenError::io(&path, e))?;
             let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
             match taken {

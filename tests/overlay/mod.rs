@@ -4,6 +4,7 @@ mod copy_up;
 mod hard_links;
 mod identity;
 mod model;
+mod not_a_directory;
 mod rename_base;
 mod rename_born;
 mod rename_rules;

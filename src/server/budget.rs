@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::limits::SMALL_RECORD_BYTES;
+
 /// Counts what is in flight, on one connection or on all together.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
@@ -54,8 +56,12 @@ impl Budget {
         Room { _permits: [own, all] }
     }
 
-    /// Waits for room for `bytes` bytes of a request, here and in `overall`.
+    /// Waits for room for `bytes` bytes of a request, here and in `overall`; a small one has
+    /// its room already.
     pub(super) async fn take_request_bytes(&self, overall: &Self, bytes: usize) -> Room {
+        if bytes <= SMALL_RECORD_BYTES {
+            return Room { _permits: [None, None] };
+        }
         let own = take(&self.request_bytes, bytes).await;
         let all = take(&overall.request_bytes, bytes).await;
         Room { _permits: [own, all] }

@@ -14,6 +14,10 @@ pub const MAX_REQUESTS: usize = 1024;
 pub const MAX_CONNECTION_REQUEST_BYTES: usize = 16 * MAX_RECORD_BYTES;
 /// Bytes of requests in flight on all connections together.
 pub const MAX_REQUEST_BYTES: usize = 48 * MAX_RECORD_BYTES;
+/// A record of up to this many bytes waits for nobody's bytes: clients that begin large records
+/// and never finish them cannot keep others from small ones. All connections together hold
+/// [`MAX_CONNECTIONS`] of these being read, and [`MAX_REQUESTS`] in flight.
+pub const SMALL_RECORD_BYTES: usize = 4 << 10;
 /// Bytes of replies, made or in the making, on one connection.
 pub const MAX_CONNECTION_REPLY_BYTES: usize = 16 * MAX_RECORD_BYTES;
 /// Bytes of replies, made or in the making, on all connections together.

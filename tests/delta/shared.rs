@@ -108,6 +108,7 @@ fn a_session_that_is_only_read_stays_as_it_is() {
     writer.close().unwrap();
     drop((writer, session, second));
     assert!(before == super::bytes(&place.path));
+    assert_eq!(place.names(), ["session.db"]);
 }
 
 #[test]

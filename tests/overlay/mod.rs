@@ -8,6 +8,7 @@ mod hard_links;
 mod identity;
 mod listing;
 mod model;
+mod not_a_directory;
 mod permissions;
 mod rename_base;
 mod rename_born;

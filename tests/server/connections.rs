@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acetate::server::limits::Limits;
+use acetate::server::limits::{Limits, MAX_REQUEST_BYTES};
 use acetate::wire::record::MAX_RECORD_BYTES;
 use tokio::io::AsyncWriteExt;
 
@@ -221,4 +221,19 @@ async fn connections_over_the_limit_wait_for_a_place() {
     assert!(second.is_silent().await);
     drop(first);
     assert_eq!(second.receive().await, success(2, b""));
+}
+
+#[tokio::test]
+async fn large_records_that_never_come_do_not_keep_small_ones_waiting() {
+    let server = Running::start().await;
+    let mut stalled = Vec::new();
+    for _ in 0..MAX_REQUEST_BYTES / MAX_RECORD_BYTES + 8 {
+        let mut peer = server.connect().await;
+        peer.send(&fragment_mark(MAX_RECORD_BYTES, true)).await;
+        stalled.push(peer);
+    }
+    let mut peer = server.connect().await;
+    for xid in 0..3 {
+        assert_eq!(peer.ask(&call(xid, fake::ECHO, b"tiny")).await, success(xid, b"tiny"));
+    }
 }

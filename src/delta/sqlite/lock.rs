@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 8;
 /// The lock on a session; dropping it lets go and removes the file.
 pub(super) struct SessionLock {
     path: PathBuf,
-    _file: File,
+    file: File,
     exclusive: bool,
 }
 
@@ -51,7 +51,7 @@ impl SessionLock {
                 if exclusive {
                     write_pid(&mut file).map_err(|e| OpenError::io(&path, e))?;
                 }
-                return Ok(Self { path, _file: file, exclusive });
+                return Ok(Self { path, file, exclusive });
             }
         }
         Err(OpenError::InUse { path: session.to_owned(), holder: None })
@@ -60,8 +60,8 @@ impl SessionLock {
 
 impl Drop for SessionLock {
     fn drop(&mut self) {
-        // Still locked here; a shared lock may have other holders.
-        if self.exclusive {
+        // Still locked here. A shared lock may have other holders; if not, it can be exclusive.
+        if self.exclusive || self.file.try_lock().is_ok() {
             let _ = std::fs::remove_file(&self.path);
         }
     }

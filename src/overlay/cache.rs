@@ -7,7 +7,6 @@
 //! before its snapshot was taken. So no answer is older than the last answered change.
 //! The writer's own thread never uses these: it must see its batch's uncommitted rows.
 
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -18,24 +17,13 @@ use crate::base::BasePath;
 use crate::delta::Ino;
 use crate::vfs::{FileId, Name};
 
+use super::limits::{
+    MAX_CHILDREN, MAX_LOCATION_BYTES, MAX_LOCATIONS, MAX_PLACE_BYTES, MAX_PLACES,
+    MAX_SNAPSHOT_ENTRIES, MAX_SNAPSHOTS,
+};
 use super::node::DirPlace;
 use super::snapshot::{DirChange, Snapshot};
 use super::weighed::Weighed;
-
-/// Entries of the dentry cache ([`Caches::child`]).
-pub(super) const MAX_CHILDREN: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-/// Directories whose place is remembered, by number and by base path each.
-const MAX_PLACES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-/// Length of their paths together, in bytes each.
-const MAX_PLACE_BYTES: usize = 4 << 20;
-/// Base objects whose path is remembered, so that their handles need no walk.
-const MAX_LOCATIONS: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
-/// Length of these paths together, in bytes.
-const MAX_LOCATION_BYTES: usize = 8 << 20;
-/// Directories whose listing is kept between the pages of a reader.
-const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
-/// Entries in all kept listings together; a single larger listing is kept alone.
-const MAX_SNAPSHOT_ENTRIES: usize = 262_144;
 
 /// What the delta says about a name; the base is asked each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,13 +10,9 @@ use crate::vfs::{
 use super::access::Want;
 use super::edit::{Edit, Parent};
 use super::error::Result;
+use super::limits::{MAX_FILE_BYTES, MAX_TARGET_BYTES, check_dir_path};
 use super::node::Node;
-use super::resolve::check_dir_path;
 use super::setattr::{allowed_mode, chosen};
-use super::write::MAX_FILE_BYTES;
-
-/// The longest target of a symbolic link, in bytes (PATH_MAX).
-const MAX_TARGET_BYTES: usize = 4096;
 
 /// The setgid bit: on a directory, what is made in it gets its group.
 const SETGID: u32 = 0o2000;

@@ -22,6 +22,7 @@ mod copy_up;
 mod create;
 mod edit;
 mod error;
+mod limits;
 mod link;
 mod lookup;
 mod node;

@@ -12,8 +12,8 @@ use super::access::{Want, check_sticky};
 use super::cache::Touch;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
+use super::limits::check_dir_path;
 use super::node::{Child, Node};
-use super::resolve::check_dir_path;
 
 impl Edit<'_> {
     /// RENAME.

@@ -12,25 +12,9 @@ use crate::vfs::{FileId, FileKind, FsError, Locator, Name, Trail};
 use super::Core;
 use super::cache::{DeltaChild, Stamp};
 use super::error::Result;
+use super::limits::MAX_DEPTH;
 use super::node::{DirPlace, Node, is_linked};
 use super::trail::{follow, trail_of};
-
-/// Levels of directories at most: rows of another program that form a cycle end here too.
-const MAX_DEPTH: usize = 4096;
-
-/// The longest path of a directory that is made or moved, in bytes. Every whiteout and audit row
-/// below it holds its path.
-const MAX_DIR_PATH_BYTES: usize = 64 << 10;
-
-/// Whether a directory may be made at, or moved to, this path.
-pub(super) fn check_dir_path(path: &MergedPath) -> Result<()> {
-    let bytes = path.as_bytes();
-    let levels = bytes.iter().filter(|&&byte| byte == b'/').count();
-    if levels > MAX_DEPTH || bytes.len() > MAX_DIR_PATH_BYTES {
-        return Err(FsError::NameTooLong.into());
-    }
-    Ok(())
-}
 
 /// The merged tree in one transaction.
 pub(super) struct View<'a> {

@@ -16,9 +16,8 @@ use crate::worker::{Committed, Done};
 use super::Overlay;
 use super::edit::Edit;
 use super::error::from_work;
-use super::link::MAX_LINKS;
+use super::limits::{MAX_FILE_BYTES, MAX_LINKS};
 use super::resolve::View;
-use super::write::MAX_FILE_BYTES;
 
 /// What a change weighs in the writer's queue besides its data, in bytes.
 const CHANGE_BYTES: usize = 512;
@@ -54,21 +53,23 @@ impl Overlay {
         let core = self.core.clone();
         let caller = caller.clone();
         let job = move |txn: &mut dyn WriteTxn| {
-            let noted = core.atimes.write(txn);
+            let atimes = core.atimes.write(txn);
             let now = (core.clock)();
             let mut edit = Edit::new(txn, &core, &caller, now);
-            let outcome = match noted {
-                Ok(()) => f(&mut edit),
-                Err(error) => Outcome::from(error.into_fs()),
+            let (outcome, atimes) = match atimes {
+                Ok(atimes) => (f(&mut edit), Some(atimes)),
+                Err(error) => (Outcome::from(error.into_fs()), None),
             };
             let touched = edit.touched;
             let keep = outcome.result.is_ok();
             let core = core.clone();
-            Done {
-                value: outcome,
-                keep,
-                after_commit: Some(Box::new(move || core.caches.forget(&touched))),
-            }
+            let after_commit = move || {
+                core.caches.forget(&touched);
+                if let Some(atimes) = atimes {
+                    atimes.committed();
+                }
+            };
+            Done { value: outcome, keep, after_commit: Some(Box::new(after_commit)) }
         };
         let bytes = CHANGE_BYTES + data_bytes;
         self.worker.write(bytes, durable, job).await.map_err(|error| from_work(&error))

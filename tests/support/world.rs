@@ -4,6 +4,7 @@
 //! checks on the way what holds for all of them (see there).
 
 use std::ops::Deref;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -126,10 +127,11 @@ impl World {
 
     fn serve(&mut self, session: Session) {
         let base: Arc<dyn Base> = if self.setup.base.is_some() {
-            let hidden = self.setup.session_in_base.iter().flat_map(|name| {
-                ["", "-wal", "-shm", "-journal"].map(|suffix| format!("{name}{suffix}"))
-            });
-            let hidden = hidden.map(|name| BasePath::from_bytes(name.as_bytes()).unwrap());
+            let base = self.base().canonicalize().unwrap();
+            let files = session.files();
+            let hidden = files.iter().filter_map(|file| file.strip_prefix(&base).ok());
+            let hidden =
+                hidden.filter_map(|file| BasePath::from_bytes(file.as_os_str().as_bytes()));
             let options = HostDirOptions { hidden: hidden.collect() };
             Arc::new(HostDir::open(&self.base(), options).unwrap())
         } else {

@@ -72,6 +72,18 @@ fn the_root_can_be_mounted_at_every_address_before_and_after_a_restart() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_base_can_be_served_read_only_without_a_session() {
+    let dir = tempdir().unwrap();
+    fs::create_dir(dir.path().join("base")).unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db", "--base", "base", "--read-only"]);
+    let made = fs::read(dir.path().join("s.db")).unwrap();
+    assert!(made.starts_with(b"SQLite format 3\0"));
+    server.signal("TERM");
+    assert!(server.end().0.success());
+    assert_eq!(fs::read(dir.path().join("s.db")).unwrap(), made, "it is only read");
+}
+
+#[test]
 fn an_unprivileged_port_is_refused_and_told_of_once() {
     let dir = tempdir().unwrap();
     let mut server = Serving::start(dir.path(), 1, &["s.db"]);

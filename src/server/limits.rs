@@ -15,11 +15,11 @@ pub const SMALL_REQUEST_BYTES: usize = 4 << 10;
 /// Bytes of larger requests in flight on one connection.
 pub const MAX_CONNECTION_REQUEST_BYTES: usize = 16 * MAX_RECORD_BYTES;
 /// Bytes of larger requests in flight on all connections together.
-pub const MAX_REQUEST_BYTES: usize = 48 * MAX_RECORD_BYTES;
+pub const MAX_REQUEST_BYTES: usize = 32 * MAX_RECORD_BYTES;
 /// Bytes of replies with data, made or in the making, on one connection.
 pub const MAX_CONNECTION_REPLY_BYTES: usize = 8 * MAX_RECORD_BYTES;
 /// Bytes of replies with data, made or in the making, on all connections together.
-pub const MAX_REPLY_BYTES: usize = 32 * MAX_RECORD_BYTES;
+pub const MAX_REPLY_BYTES: usize = 24 * MAX_RECORD_BYTES;
 /// Bytes of a reply without data; it is counted with its request, but its bytes are not.
 pub const SMALL_REPLY_BYTES: usize = 1 << 10;
 /// Bytes by which the buffer of a connection grows.

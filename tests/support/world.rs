@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::client::Client;
+use super::faulty_store::{Faults, FaultyStore};
 use super::fixture;
 use super::host_tree::HostTree;
 
@@ -38,6 +39,8 @@ pub struct Setup {
     pub read_only: bool,
     /// Put the session file into the base, under this name.
     pub session_in_base: Option<String>,
+    /// What the store is told to fail.
+    pub faults: Faults,
 }
 
 /// A served tree on a base and a session of its own.
@@ -137,7 +140,8 @@ impl World {
         } else {
             Arc::new(Empty)
         };
-        let store = Arc::new(session);
+        let faults = self.setup.faults.clone();
+        let store = Arc::new(FaultyStore { inner: session, faults });
         let options = WorkerOptions { strict: false, readers: 2 };
         let worker = Arc::new(Worker::start(store.clone(), options).unwrap());
         let clock = self.clock.clone();

@@ -4,6 +4,7 @@ mod content;
 mod copy_up;
 mod creation;
 mod drift;
+mod foreign;
 mod hard_links;
 mod identity;
 mod listing;

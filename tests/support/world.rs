@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::client::Client;
+use super::faulty_store::{Faults, FaultyStore};
 use super::fixture;
 use super::host_tree::HostTree;
 
@@ -48,6 +49,8 @@ pub struct World {
     runtime: Arc<Runtime>,
     before: Option<HostTree>,
     open: Option<Open>,
+    /// What the session's rows fail at.
+    pub faults: Faults,
 }
 
 /// What is there between opening and closing.
@@ -86,6 +89,7 @@ impl World {
             runtime: Arc::new(runtime),
             before: None,
             open: None,
+            faults: Faults::default(),
         };
         if let Some(base) = &world.setup.base {
             std::fs::create_dir(world.base()).unwrap();
@@ -137,7 +141,7 @@ impl World {
         } else {
             Arc::new(Empty)
         };
-        let store = Arc::new(session);
+        let store = Arc::new(FaultyStore { inner: session, faults: self.faults.clone() });
         let options = WorkerOptions { strict: false, readers: 2 };
         let worker = Arc::new(Worker::start(store.clone(), options).unwrap());
         let clock = self.clock.clone();
@@ -181,6 +185,12 @@ impl World {
     #[track_caller]
     pub fn reopen(&mut self) {
         self.close();
+        self.open_again();
+    }
+
+    /// Opens the session again after [`World::close`].
+    #[track_caller]
+    pub fn open_again(&mut self) {
         let session = Session::open(&self.session(), OpenMode::Serve, &host()).unwrap();
         self.serve(session);
     }

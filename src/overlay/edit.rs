@@ -57,7 +57,7 @@ impl<'a> Edit<'a> {
     ) -> Outcome<T, Wcc> {
         let parent = match self.parent(dir) {
             Ok(parent) => parent,
-            Err(error) => return error.into_fs().into(),
+            Err(error) => return Outcome::err(error.into_fs(), self.unchanged(dir)),
         };
         let result = change(self, &parent).map_err(|error| error.into_fs());
         let context = self.wcc(dir, parent.attr, result.is_ok());
@@ -78,6 +78,12 @@ impl<'a> Edit<'a> {
         }
         let after = self.view().attr_of(object).ok();
         Wcc { before: Some((&before).into()), after }
+    }
+
+    /// The wcc data of an object that was not changed: one that was named as a directory and is
+    /// none has attributes too.
+    pub fn unchanged(&self, object: &Locator) -> Wcc {
+        Wcc::unchanged(self.view().attr_of(object).ok())
     }
 
     /// Refuses changes of a read-only export.

@@ -44,7 +44,7 @@ impl View<'_> {
         let found = self.dir(dir).and_then(|(node, place)| Ok((self.attr(&node)?, node, place)));
         let (attr, node, place) = match found {
             Ok(found) => found,
-            Err(error) => return error.into_fs().into(),
+            Err(error) => return Outcome::err(error.into_fs(), self.attr_of(dir).ok()),
         };
         let page = Want::READ.check(caller, &attr).and_then(|()| {
             let (snapshot, fresh) = self.snapshot(&place, &node, cookie)?;

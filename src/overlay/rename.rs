@@ -6,7 +6,7 @@
 
 use crate::base::BasePath;
 use crate::delta::{Ino, InodeRow, MergedPath, Procedure};
-use crate::vfs::{Attr, FsError, Locator, Name, Outcome, Wcc};
+use crate::vfs::{FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
 use super::cache::Touch;
@@ -24,7 +24,10 @@ impl Edit<'_> {
     ) -> Outcome<(), (Wcc, Wcc)> {
         let (source, target) = match (self.parent(from.0), self.parent(to.0)) {
             (Ok(source), Ok(target)) => (source, target),
-            (source, target) => return failed_parents(source, target),
+            (Err(error), _) | (_, Err(error)) => {
+                let context = (self.unchanged(from.0), self.unchanged(to.0));
+                return Outcome::err(error.into_fs(), context);
+            }
         };
         let names = Name::new(from.1).and_then(|name| Ok((name, Name::new(to.1)?)));
         let result = match names {
@@ -232,20 +235,6 @@ impl Edit<'_> {
         let ours = row.ino != Ino::ROOT && row.origin.is_none() && row.subdirs.is_some();
         Ok(ours && self.txn.redirect(row.ino)?.is_none())
     }
-}
-
-/// The answer when a directory of a rename cannot be used: the other one's attributes are known.
-fn failed_parents(source: Result<Parent>, target: Result<Parent>) -> Outcome<(), (Wcc, Wcc)> {
-    let known = |parent: &Result<Parent>| -> Wcc {
-        let attr: Option<Attr> = parent.as_ref().ok().map(|parent| parent.attr.clone());
-        Wcc::unchanged(attr)
-    };
-    let context = (known(&source), known(&target));
-    let error = match (source, target) {
-        (Err(error), _) | (_, Err(error)) => error.into_fs(),
-        (Ok(_), Ok(_)) => FsError::Fault,
-    };
-    Outcome::err(error, context)
 }
 
 /// Whether `path` is `dir` or below it.

@@ -10,6 +10,7 @@ mod hard_links;
 mod identity;
 mod listing;
 mod model;
+mod not_a_directory;
 mod permissions;
 mod races;
 mod rename_base;

@@ -124,10 +124,18 @@ impl<'a> Edit<'a> {
         if row.ino != Ino::ROOT
             && row.origin.is_none()
             && let Some(base) = &place.base
+            && self.shows(row.ino, base)?
         {
             self.txn.put_redirect(row.ino, base)?;
         }
         self.view().count_subdirs(&place)
+    }
+
+    /// Whether a base directory shows through the delta directory `ino`, and not elsewhere: it
+    /// may have moved before another implementation made a directory at its old place.
+    pub fn shows(&self, ino: Ino, base: &BasePath) -> Result<bool> {
+        let place = self.view().place_of_base(base)?;
+        Ok(place.is_some_and(|place| place.ino == Some(ino)))
     }
 
     /// Adds an entry, and takes away the whiteout of its path (specification 0.4, overlay

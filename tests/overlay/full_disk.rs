@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::paths;
 use crate::support::faulty_store::Faults;
-use crate::support::world::{Setup, World};
+use crate::support::world::World;
 
 const TREE: &str = r#"
     dir/sub/
@@ -18,9 +18,9 @@ const TREE: &str = r#"
 "#;
 
 fn world() -> (World, Faults) {
-    let faults = Faults::default();
-    let base = Some(TREE.to_owned());
-    (World::with(Setup { base, faults: faults.clone(), ..Setup::default() }), faults)
+    let world = World::new(TREE);
+    let faults = world.faults.clone();
+    (world, faults)
 }
 
 /// Runs an operation whose commit finds the disk full.

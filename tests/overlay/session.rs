@@ -148,7 +148,7 @@ fn deep_chain(world: &mut World, depth: i64) -> Locator {
          COMMIT;"
     );
     world.sql().execute_batch(&sql).unwrap();
-    world.reopen();
+    world.open_again();
     Locator::Delta(FileId(DELTA_IDS + depth as u64 + 1))
 }
 

@@ -39,8 +39,6 @@ pub struct Setup {
     pub read_only: bool,
     /// Put the session file into the base, under this name.
     pub session_in_base: Option<String>,
-    /// What the store is told to fail.
-    pub faults: Faults,
 }
 
 /// A served tree on a base and a session of its own.
@@ -51,6 +49,8 @@ pub struct World {
     runtime: Arc<Runtime>,
     before: Option<HostTree>,
     open: Option<Open>,
+    /// What the session's rows fail at.
+    pub faults: Faults,
 }
 
 /// What is there between opening and closing.
@@ -89,6 +89,7 @@ impl World {
             runtime: Arc::new(runtime),
             before: None,
             open: None,
+            faults: Faults::default(),
         };
         if let Some(base) = &world.setup.base {
             std::fs::create_dir(world.base()).unwrap();
@@ -140,8 +141,7 @@ impl World {
         } else {
             Arc::new(Empty)
         };
-        let faults = self.setup.faults.clone();
-        let store = Arc::new(FaultyStore { inner: session, faults });
+        let store = Arc::new(FaultyStore { inner: session, faults: self.faults.clone() });
         let options = WorkerOptions { strict: false, readers: 2 };
         let worker = Arc::new(Worker::start(store.clone(), options).unwrap());
         let clock = self.clock.clone();
@@ -185,6 +185,12 @@ impl World {
     #[track_caller]
     pub fn reopen(&mut self) {
         self.close();
+        self.open_again();
+    }
+
+    /// Opens the session again after [`World::close`].
+    #[track_caller]
+    pub fn open_again(&mut self) {
         let session = Session::open(&self.session(), OpenMode::Serve, &host()).unwrap();
         self.serve(session);
     }

@@ -10,9 +10,12 @@ use super::limits::{SMALL_REPLY_BYTES, SMALL_REQUEST_BYTES};
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
     requests: Arc<Semaphore>,
+    /// Room for the first request of each connection, whatever others have in flight.
+    first_requests: Arc<Semaphore>,
     request_bytes: Arc<Semaphore>,
     reply_bytes: Arc<Semaphore>,
     max_requests: usize,
+    max_first_requests: usize,
     max_reply_bytes: usize,
 }
 
@@ -27,11 +30,19 @@ impl Budget {
     pub(super) fn new(requests: usize, request_bytes: usize, reply_bytes: usize) -> Self {
         Self {
             requests: Arc::new(Semaphore::new(requests)),
+            first_requests: Arc::new(Semaphore::new(0)),
             request_bytes: Arc::new(Semaphore::new(request_bytes)),
             reply_bytes: Arc::new(Semaphore::new(reply_bytes)),
             max_requests: requests,
+            max_first_requests: 0,
             max_reply_bytes: reply_bytes,
         }
+    }
+
+    /// Keeps room for one request of each of so many connections besides.
+    pub(super) fn with_first_requests(self, connections: usize) -> Self {
+        let first_requests = Arc::new(Semaphore::new(connections));
+        Self { first_requests, max_first_requests: connections, ..self }
     }
 
     /// Whether no request is in flight.
@@ -41,8 +52,12 @@ impl Budget {
 
     /// Returns once no request is in flight, and lets none begin afterwards.
     pub(super) async fn drain(&self) {
-        if let Ok(permits) = self.requests.acquire_many(weight(self.max_requests)).await {
-            permits.forget();
+        for (requests, max) in
+            [(&self.requests, self.max_requests), (&self.first_requests, self.max_first_requests)]
+        {
+            if let Ok(permits) = requests.acquire_many(weight(max)).await {
+                permits.forget();
+            }
         }
     }
 
@@ -51,8 +66,13 @@ impl Budget {
     /// All that a request holds of one kind it takes at once, and its own connection's room
     /// before the overall one: so nobody waits for somebody who waits for them.
     pub(super) async fn take_request(&self, overall: &Self) -> Room {
+        let kept = self.is_idle().then(|| overall.first_requests.clone().try_acquire_owned());
         let own = take(&self.requests, 1).await;
-        let all = take(&overall.requests, 1).await;
+        let all = match kept {
+            Some(Ok(kept)) => Some(kept),
+            // Not the first, or connections that are closed still have theirs in flight.
+            Some(Err(_)) | None => take(&overall.requests, 1).await,
+        };
         Room { _permits: [own, all] }
     }
 

@@ -8,7 +8,8 @@ use crate::wire::record::MAX_RECORD_BYTES;
 pub const MAX_CONNECTIONS: usize = 1024;
 /// Requests in flight on one connection; then it is not read from.
 pub const MAX_CONNECTION_REQUESTS: usize = 128;
-/// Requests in flight on all connections together.
+/// Requests in flight on all connections together, besides the first of each connection: clients
+/// that take no replies cannot keep others from being served.
 pub const MAX_REQUESTS: usize = 2048;
 /// Bytes of a request that is counted, but whose bytes are not: anything but a WRITE or a path.
 pub const SMALL_REQUEST_BYTES: usize = 4 << 10;

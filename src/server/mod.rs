@@ -95,7 +95,8 @@ impl Server {
         let limits = options.limits;
         let shared = Shared {
             dispatcher: Dispatcher::new(programs, ReplyCache::new(&limits)),
-            budget: Budget::new(limits.requests, MAX_REQUEST_BYTES, MAX_REPLY_BYTES),
+            budget: Budget::new(limits.requests, MAX_REQUEST_BYTES, MAX_REPLY_BYTES)
+                .with_first_requests(limits.connections),
             limits,
             insecure: options.insecure,
             warned: Mutex::new(LruCache::new(

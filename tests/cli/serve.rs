@@ -180,3 +180,17 @@ fn a_session_remembers_its_base_and_another_one_is_told_of() {
     assert!(lines[1].contains("/two, never written"), "{lines:?}");
     assert!(said(&["s.db"])[0].contains("/two, never written"));
 }
+
+#[test]
+fn a_log_that_nobody_takes_ends_nothing() {
+    let dir = tempdir().unwrap();
+    let args = ["s.db", "--insecure", "--log", "debug"];
+    let mut server = Serving::start(dir.path(), 1, &args);
+    server.close_stderr();
+    for _ in 0..3 {
+        // Each connection is told of in the log.
+        assert_eq!(mount_root(server.addresses[0])[..20], ACCEPTED);
+    }
+    server.signal("TERM");
+    assert_eq!(server.end().0.code(), Some(0));
+}

@@ -6,6 +6,7 @@ mod creation;
 mod drift;
 mod faults;
 mod foreign;
+mod full_disk;
 mod hard_links;
 mod identity;
 mod listing;

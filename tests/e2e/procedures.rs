@@ -171,7 +171,7 @@ async fn an_exclusive_create_and_permissions_over_the_wire() {
     assert_eq!(peer.create(&root, "new", how()).await.unwrap(), made);
     let other = createhow3::EXCLUSIVE(createverf3(*b"87654321"));
     assert_eq!(peer.create(&root, "new", other).await.err(), Some(nfsstat3::NFS3ERR_EXIST));
-    let mut user = Peer::connect(served.address(), 1000, 1000).await;
+    let mut user = Peer::connect(served.address(), 54_321, 54_321).await;
     assert_eq!(user.read(&made, 0, 1).await.err(), Some(nfsstat3::NFS3ERR_ACCES));
     assert_eq!(user.mkdir(&root, "x").await.err(), Some(nfsstat3::NFS3ERR_ACCES));
     assert_eq!(user.setattr(&made, mode(0)).await.err(), Some(nfsstat3::NFS3ERR_PERM));

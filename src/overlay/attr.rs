@@ -8,8 +8,8 @@ use super::error::Result;
 use super::node::{DirPlace, Node, is_linked};
 use super::resolve::View;
 
-/// What a delta directory's size is shown as, in bytes: one block, as of a small directory on a
-/// local disk.
+/// What the size of a directory born in the delta is shown as, in bytes: one block, as of a small
+/// directory on a local disk.
 const DIR_BYTES: u64 = 4096;
 
 /// The unit in which space on disk is shown, in bytes (`st_blocks`).
@@ -31,7 +31,11 @@ impl View<'_> {
 
     fn delta_attr(&self, row: &InodeRow) -> Result<Attr> {
         let (size, used) = match row.kind {
-            FileKind::Directory => (DIR_BYTES, DIR_BYTES),
+            FileKind::Directory => {
+                // As it was before copy-up: a size that jumps would look like a change.
+                let bytes = row.origin.as_ref().map_or(DIR_BYTES, |origin| origin.size);
+                (bytes, bytes)
+            }
             FileKind::Regular => {
                 let holes = row.holes.saturating_mul(self.txn.chunk_bytes());
                 let stored = row.size.saturating_sub(holes);

@@ -63,7 +63,7 @@ fn a_copied_file_keeps_mode_owner_times_and_content() {
 fn missing_parents_come_up_with_the_bases_attributes() {
     let mut world = World::new(TREE);
     // What a directory takes on disk is the host filesystem's affair.
-    let stat = |world: &World, path| Attr { size: 0, used: 0, ..world.stat(path) };
+    let stat = |world: &World, path| Attr { used: 0, ..world.stat(path) };
     let before = (stat(&world, "top"), stat(&world, "top/mid"));
     world.write("top/mid/file", 0, b"C").unwrap();
     assert_eq!((stat(&world, "top"), stat(&world, "top/mid")), before);
@@ -72,6 +72,18 @@ fn missing_parents_come_up_with_the_bases_attributes() {
     assert_eq!((stat(&world, "top"), stat(&world, "top/mid")), before);
     assert_eq!(world.ls("top/mid"), ["file", "sibling"]);
     assert_spec_reader_agrees(&world);
+}
+
+#[test]
+fn a_directory_keeps_its_size_over_copy_up() {
+    // So many names that no filesystem shows the size of an empty directory.
+    let tree: String = (0..2_000).map(|i| format!("wide/a-rather-long-name-{i} \"\"\n")).collect();
+    let world = World::new(&tree);
+    let before = world.stat("wide").size;
+    world.chmod("wide", 0o700).unwrap();
+    assert_eq!(world.stat("wide").size, before);
+    world.put("wide/new", "");
+    assert_eq!(world.stat("wide").size, before);
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub struct Wanted {
     pub round: u32,
     /// The time that each operation takes, where the tree does not set an end earlier.
     pub time: Duration,
+    /// Only these operations, which must include those that the others build on; none for all.
+    pub only: Vec<String>,
 }
 
 /// The served tree's handles, and the lanes.
@@ -87,7 +89,8 @@ impl Bench {
 /// Measures everything.
 pub fn run(wanted: &Wanted) -> Result<()> {
     let mut bench = Bench::open(wanted)?;
-    for operation in operations::ALL {
+    let is_wanted = |name: &str| wanted.only.is_empty() || wanted.only.iter().any(|o| o == name);
+    for operation in operations::ALL.iter().filter(|operation| is_wanted(operation.name)) {
         for lane in &mut bench.lanes {
             lane.next = 0;
         }

@@ -1,0 +1,352 @@
+//! NFSv3 and MOUNT calls (RFC 1813), each checked: status, lengths, what was promised.
+
+use std::net::SocketAddr;
+
+use super::rpc::{Call, Connection, Reply, Result};
+
+const NFS_PROGRAM: u32 = 100_003;
+const MOUNT_PROGRAM: u32 = 100_005;
+const VERSION: u32 = 3;
+
+const NULL: u32 = 0;
+const GETATTR: u32 = 1;
+const SETATTR: u32 = 2;
+const LOOKUP: u32 = 3;
+const READ: u32 = 6;
+const WRITE: u32 = 7;
+const CREATE: u32 = 8;
+const MKDIR: u32 = 9;
+const REMOVE: u32 = 12;
+const RENAME: u32 = 14;
+const READDIRPLUS: u32 = 17;
+const COMMIT: u32 = 21;
+
+const MNT: u32 = 1;
+
+const NOENT: u32 = 2;
+const REGULAR: u32 = 1;
+const DIRECTORY: u32 = 2;
+const FATTR_BYTES: usize = 84;
+const WCC_ATTR_BYTES: usize = 24;
+
+/// `dircount` and `maxcount` of READDIRPLUS, in bytes: what a Linux client asks for.
+const LISTING_BYTES: u32 = 128 << 10;
+
+/// A file handle.
+pub type Handle = Vec<u8>;
+
+/// `stable_how` (RFC 1813 §3.3.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub enum Stability {
+    /// Until COMMIT the machine may lose it.
+    Unstable = 0,
+    /// Data and attributes are synced.
+    FileSync = 2,
+}
+
+/// What WRITE answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Whether a COMMIT has to follow.
+    pub needs_commit: bool,
+    /// The write verifier.
+    pub verifier: u64,
+}
+
+/// A page of a listing.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// Entries in it, with attributes and handles.
+    pub entries: u64,
+    /// Entries whose names are `.` and `..`.
+    pub dots: u64,
+    /// Where the next page begins.
+    pub cookie: u64,
+    /// The cookie verifier.
+    pub verifier: u64,
+    /// Whether this page is the last.
+    pub eof: bool,
+}
+
+/// Asks MOUNT for the handle of the export `path`.
+pub fn mount(address: SocketAddr, path: &str) -> Result<Handle> {
+    let mut connection = Connection::open(address, MOUNT_PROGRAM, VERSION, 0)?;
+    let args = |call: Call| call.opaque(path.as_bytes());
+    connection.call(MNT, args, |reply| {
+        expect_ok(reply, "MNT")?;
+        let handle = reply.opaque()?.to_vec();
+        let flavors = reply.u32()? as usize;
+        reply.take(4 * flavors)?;
+        Ok(handle)
+    })
+}
+
+/// A connection to an NFS server.
+pub struct Client {
+    rpc: Connection,
+}
+
+impl Client {
+    /// Connects.
+    pub fn open(address: SocketAddr, index: u32) -> Result<Self> {
+        Ok(Self { rpc: Connection::open(address, NFS_PROGRAM, VERSION, index)? })
+    }
+
+    /// Calls in flight.
+    pub fn in_flight(&self) -> usize {
+        self.rpc.in_flight()
+    }
+
+    /// NULL.
+    pub fn null(&mut self) -> Result<()> {
+        self.rpc.call(NULL, |call| call, |_| Ok(()))
+    }
+
+    /// GETATTR of a regular file of `size` bytes.
+    pub fn getattr(&mut self, object: &[u8], size: u64) -> Result<()> {
+        self.rpc.call(
+            GETATTR,
+            |call| call.opaque(object),
+            |reply| {
+                expect_ok(reply, "GETATTR")?;
+                let (kind, found) = attributes(reply)?;
+                check(kind == REGULAR && found == size, "GETATTR: not the file's attributes")
+            },
+        )
+    }
+
+    /// SETATTR of the mode.
+    pub fn chmod(&mut self, object: &[u8], mode: u32) -> Result<()> {
+        self.rpc.call(
+            SETATTR,
+            |call| mode_only(call.opaque(object), mode).u32(0),
+            |reply| {
+                expect_ok(reply, "SETATTR")?;
+                wcc(reply)
+            },
+        )
+    }
+
+    /// LOOKUP of a name that is there; returns its handle and size.
+    pub fn lookup(&mut self, dir: &[u8], name: &str) -> Result<(Handle, u64)> {
+        self.rpc.call(
+            LOOKUP,
+            |call| call.opaque(dir).opaque(name.as_bytes()),
+            |reply| {
+                expect_ok(reply, "LOOKUP")?;
+                let handle = reply.opaque()?.to_vec();
+                let attributes = post_op(reply)?;
+                post_op(reply)?;
+                Ok((handle, attributes.map_or(0, |(_, size)| size)))
+            },
+        )
+    }
+
+    /// LOOKUP of a name that is not there.
+    pub fn lookup_absent(&mut self, dir: &[u8], name: &str) -> Result<()> {
+        self.rpc.call(
+            LOOKUP,
+            |call| call.opaque(dir).opaque(name.as_bytes()),
+            |reply| {
+                check(reply.u32()? == NOENT, "LOOKUP: an absent name is not NFS3ERR_NOENT")?;
+                post_op(reply).map(drop)
+            },
+        )
+    }
+
+    /// Sends a READ.
+    pub fn send_read(&mut self, file: &[u8], offset: u64, count: u32) -> Result<()> {
+        self.rpc.send(READ, offset, |call| call.opaque(file).u64(offset).u32(count))
+    }
+
+    /// Receives the answer to any READ, which must have brought `count` bytes; `look` gets their
+    /// offset.
+    pub fn receive_read(
+        &mut self,
+        count: usize,
+        look: impl FnOnce(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.rpc.receive(|offset, reply| {
+            expect_ok(reply, "READ")?;
+            post_op(reply)?;
+            let counted = reply.u32()? as usize;
+            reply.bool()?;
+            let data = reply.opaque()?;
+            check(counted == count && data.len() == count, "READ: not as many bytes as asked for")?;
+            look(offset, data)
+        })
+    }
+
+    /// Sends a WRITE.
+    pub fn send_write(
+        &mut self,
+        file: &[u8],
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<()> {
+        let count = data.len() as u32;
+        let args = |call: Call| {
+            call.opaque(file).u64(offset).u32(count).u32(stability as u32).opaque(data)
+        };
+        self.rpc.send(WRITE, offset, args)
+    }
+
+    /// Receives the answer to any WRITE, which must have taken `count` bytes and promise
+    /// `stability` at least.
+    pub fn receive_write(&mut self, count: usize, stability: Stability) -> Result<Written> {
+        self.rpc.receive(|_, reply| {
+            expect_ok(reply, "WRITE")?;
+            wcc(reply)?;
+            check(reply.u32()? as usize == count, "WRITE: a part only")?;
+            let committed = reply.u32()?;
+            check(committed >= stability as u32, "WRITE: less stable than asked for")?;
+            Ok(Written { needs_commit: committed == 0, verifier: reply.u64()? })
+        })
+    }
+
+    /// WRITE, waiting for its answer.
+    pub fn write(
+        &mut self,
+        file: &[u8],
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<Written> {
+        self.send_write(file, offset, data, stability)?;
+        self.receive_write(data.len(), stability)
+    }
+
+    /// COMMIT of the whole file after `written`, as a client does it: only where the server
+    /// has not synced by itself; the verifier must be the same.
+    pub fn commit(&mut self, file: &[u8], written: Written) -> Result<()> {
+        if !written.needs_commit {
+            return Ok(());
+        }
+        self.rpc.call(
+            COMMIT,
+            |call| call.opaque(file).u64(0).u32(0),
+            |reply| {
+                expect_ok(reply, "COMMIT")?;
+                wcc(reply)?;
+                check(reply.u64()? == written.verifier, "COMMIT: another write verifier")
+            },
+        )
+    }
+
+    /// CREATE (UNCHECKED) of a regular file.
+    pub fn create(&mut self, dir: &[u8], name: &str) -> Result<Handle> {
+        let args = |call: Call| mode_only(call.opaque(dir).opaque(name.as_bytes()).u32(0), 0o644);
+        self.rpc.call(CREATE, args, |reply| created(reply, "CREATE", REGULAR))
+    }
+
+    /// MKDIR.
+    pub fn mkdir(&mut self, dir: &[u8], name: &str) -> Result<Handle> {
+        let args = |call: Call| mode_only(call.opaque(dir).opaque(name.as_bytes()), 0o755);
+        self.rpc.call(MKDIR, args, |reply| created(reply, "MKDIR", DIRECTORY))
+    }
+
+    /// REMOVE.
+    pub fn remove(&mut self, dir: &[u8], name: &str) -> Result<()> {
+        self.rpc.call(
+            REMOVE,
+            |call| call.opaque(dir).opaque(name.as_bytes()),
+            |reply| {
+                expect_ok(reply, "REMOVE")?;
+                wcc(reply)
+            },
+        )
+    }
+
+    /// RENAME within a directory.
+    pub fn rename(&mut self, dir: &[u8], from: &str, to: &str) -> Result<()> {
+        self.rpc.call(
+            RENAME,
+            |call| call.opaque(dir).opaque(from.as_bytes()).opaque(dir).opaque(to.as_bytes()),
+            |reply| {
+                expect_ok(reply, "RENAME")?;
+                wcc(reply)?;
+                wcc(reply)
+            },
+        )
+    }
+
+    /// READDIRPLUS of one page. Each entry but `..` must come with attributes and a handle.
+    pub fn list(&mut self, dir: &[u8], cookie: u64, verifier: u64) -> Result<Page> {
+        let args = |call: Call| {
+            call.opaque(dir).u64(cookie).u64(verifier).u32(LISTING_BYTES).u32(LISTING_BYTES)
+        };
+        self.rpc.call(READDIRPLUS, args, |reply| {
+            expect_ok(reply, "READDIRPLUS")?;
+            post_op(reply)?;
+            let mut page = Page { verifier: reply.u64()?, ..Page::default() };
+            while reply.bool()? {
+                reply.u64()?;
+                let is_dots = matches!(reply.opaque()?, b"." | b"..");
+                page.cookie = reply.u64()?;
+                let has_attributes = post_op(reply)?.is_some();
+                let has_handle = reply.bool()? && !reply.opaque()?.is_empty();
+                check(
+                    is_dots || (has_attributes && has_handle),
+                    "READDIRPLUS: an entry without attributes or handle",
+                )?;
+                page.entries += 1;
+                page.dots += u64::from(is_dots);
+            }
+            page.eof = reply.bool()?;
+            Ok(page)
+        })
+    }
+}
+
+fn check(is_so: bool, complaint: &str) -> Result<()> {
+    if is_so { Ok(()) } else { Err(complaint.into()) }
+}
+
+fn expect_ok(reply: &mut Reply<'_>, procedure: &str) -> Result<()> {
+    match reply.u32()? {
+        0 => Ok(()),
+        status => Err(format!("{procedure}: nfsstat3 {status}").into()),
+    }
+}
+
+/// `sattr3` with nothing but a mode.
+fn mode_only(call: Call, mode: u32) -> Call {
+    call.u32(1).u32(mode).u32(0).u32(0).u32(0).u32(0).u32(0)
+}
+
+/// `fattr3`: type and size.
+fn attributes(reply: &mut Reply<'_>) -> Result<(u32, u64)> {
+    let kind = reply.u32()?;
+    reply.take(16)?;
+    let size = reply.u64()?;
+    reply.take(FATTR_BYTES - 28)?;
+    Ok((kind, size))
+}
+
+/// `post_op_attr`.
+fn post_op(reply: &mut Reply<'_>) -> Result<Option<(u32, u64)>> {
+    if reply.bool()? { attributes(reply).map(Some) } else { Ok(None) }
+}
+
+/// `wcc_data`.
+fn wcc(reply: &mut Reply<'_>) -> Result<()> {
+    if reply.bool()? {
+        reply.take(WCC_ATTR_BYTES)?;
+    }
+    post_op(reply).map(drop)
+}
+
+/// What CREATE and MKDIR answer; a client needs the handle.
+fn created(reply: &mut Reply<'_>, procedure: &str, kind: u32) -> Result<Handle> {
+    expect_ok(reply, procedure)?;
+    if !reply.bool()? {
+        return Err(format!("{procedure}: no handle").into());
+    }
+    let handle = reply.opaque()?.to_vec();
+    if let Some((found, _)) = post_op(reply)? {
+        check(found == kind, "the new object is of another type")?;
+    }
+    wcc(reply)?;
+    Ok(handle)
+}

@@ -1,0 +1,131 @@
+//! Changes of names and attributes, and small writes: one call in flight per connection.
+
+use std::time::Duration;
+
+use crate::fixture::{SMALL_BYTES, SMALL_FILES, SMALL_PER_DIR, content, small_name};
+use crate::load::Bench;
+use crate::measure::{Budget, Lane, Measured, Pace, run};
+use crate::nfs::Stability;
+use crate::rpc::Result;
+
+/// Units of work before those that count.
+const WARM_UP_UNITS: u64 = 64;
+/// No operation does more than this, however fast: a directory stays of an ordinary size.
+const MAX_UNITS: u64 = 8000;
+/// Small files from this one on are removed; those before it are copied up.
+const FIRST_REMOVED: usize = SMALL_FILES / 2;
+/// What a first write to a file of the base writes, and where, in bytes.
+const FIRST_WRITE_BYTES: usize = 512;
+const FIRST_WRITE_OFFSET: u64 = 1024;
+
+/// Does a little, and then as much as there is in the measured time.
+fn bounded<W>(lanes: &mut [Lane], time: Duration, work: W) -> Result<Measured>
+where
+    W: Fn(&mut Lane, &mut Pace) -> Result<()> + Sync,
+{
+    run(lanes, Budget::units(WARM_UP_UNITS), &work)?;
+    run(lanes, Budget::time(time).at_most(MAX_UNITS), &work)
+}
+
+/// CREATE, WRITE of 4 KiB UNSTABLE, COMMIT: a small file that is closed. A unit is all three.
+pub fn create_write_commit(bench: &mut Bench) -> Result<Measured> {
+    let data = content(0, 0, SMALL_BYTES);
+    // Twice the time: these files are what the next operations work on.
+    bounded(&mut bench.lanes, 2 * bench.time, |lane, pace| {
+        while pace.more() {
+            let name = format!("file-{:06}", lane.files.len());
+            let file = lane.client.create(&lane.dir, &name)?;
+            let written = lane.client.write(&file, 0, &data, Stability::Unstable)?;
+            lane.client.commit(&file, written)?;
+            lane.files.push((name, file));
+            pace.add(1);
+        }
+        Ok(())
+    })
+}
+
+/// SETATTR of the mode of files of the delta.
+pub fn setattr(bench: &mut Bench) -> Result<Measured> {
+    bounded(&mut bench.lanes, bench.time, |lane, pace| {
+        while pace.more() {
+            let (round, at) = (lane.next / lane.files.len(), lane.next % lane.files.len());
+            let mode = if round % 2 == 0 { 0o600 } else { 0o644 };
+            lane.client.chmod(&lane.files[at].1, mode)?;
+            lane.next += 1;
+            pace.add(1);
+        }
+        Ok(())
+    })
+}
+
+/// RENAME of files of the delta, in their directory, to a name that is free.
+pub fn rename(bench: &mut Bench) -> Result<Measured> {
+    bounded(&mut bench.lanes, bench.time, |lane, pace| {
+        while pace.more() {
+            let at = lane.next % lane.files.len();
+            let name = format!("name-{:06}", lane.next);
+            lane.client.rename(&lane.dir, &lane.files[at].0, &name)?;
+            lane.files[at].0 = name;
+            lane.next += 1;
+            pace.add(1);
+        }
+        Ok(())
+    })
+}
+
+/// MKDIR.
+pub fn mkdir(bench: &mut Bench) -> Result<Measured> {
+    bounded(&mut bench.lanes, bench.time, |lane, pace| {
+        while pace.more() {
+            lane.client.mkdir(&lane.dir, &format!("dir-{:06}", lane.next))?;
+            lane.next += 1;
+            pace.add(1);
+        }
+        Ok(())
+    })
+}
+
+/// REMOVE of the files that were made before, of 4 KiB each.
+pub fn remove_delta(bench: &mut Bench) -> Result<Measured> {
+    bounded(&mut bench.lanes, bench.time, |lane, pace| {
+        while !lane.files.is_empty() && pace.more() {
+            let (name, _) = lane.files.swap_remove(0);
+            lane.client.remove(&lane.dir, &name)?;
+            pace.add(1);
+        }
+        Ok(())
+    })
+}
+
+/// REMOVE of half of the small files of the base; a unit is a file.
+pub fn remove_base(bench: &mut Bench) -> Result<Measured> {
+    let dirs = &bench.small_dirs;
+    bounded(&mut bench.lanes, Duration::MAX, |lane, pace| {
+        while let Some(number) = own(lane, FIRST_REMOVED..SMALL_FILES)
+            && pace.more()
+        {
+            lane.client.remove(&dirs[number / SMALL_PER_DIR], &small_name(number).1)?;
+            lane.next += 1;
+            pace.add(1);
+        }
+        Ok(())
+    })
+}
+
+/// A WRITE of 512 bytes, UNSTABLE, into each of the other 1,000 small files of the base.
+pub fn copy_up(bench: &mut Bench) -> Result<Measured> {
+    let (small, data) = (&bench.small, content(1, 0, FIRST_WRITE_BYTES));
+    run(&mut bench.lanes, Budget::time(Duration::MAX), |lane, pace| {
+        while let Some(number) = own(lane, 0..FIRST_REMOVED) {
+            lane.client.write(&small[number], FIRST_WRITE_OFFSET, &data, Stability::Unstable)?;
+            lane.next += 1;
+            pace.add(1);
+        }
+        Ok(())
+    })
+}
+
+/// The next number of `all` that is this lane's: neighbours go to different lanes.
+fn own(lane: &Lane, mut all: std::ops::Range<usize>) -> Option<usize> {
+    all.nth(lane.next * lane.lanes + lane.index)
+}

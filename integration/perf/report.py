@@ -1,0 +1,121 @@
+"""Prints the table of a benchmark's results.
+
+Usage: report.py RESULTS [JSON]: RESULTS holds one JSON object a line, as the client prints them;
+JSON gets the table's rows in the same form.
+"""
+
+import json
+import statistics
+import sys
+
+OURS = "acetate"
+YARDSTICK = "ganesha"
+STOCK = "nfsserve"
+
+# Name in the results, title, unit, ratio to the yardstick to reach, good ratio.
+OPERATIONS = [
+    ("null", "NULL", "call/s", 1.0, 1.5),
+    ("getattr", "GETATTR", "call/s", 1.0, 1.5),
+    ("lookup", "LOOKUP", "call/s", 1.0, 1.5),
+    ("lookup-absent", "LOOKUP, absent", "call/s", 1.0, 1.5),
+    ("lookup-read", "LOOKUP + READ 4 KiB, base", "file/s", 1.0, 1.3),
+    ("read-large-base", "READ 1 MiB, base", "MiB/s", 1.0, 1.2),
+    ("read-large-delta", "READ 1 MiB, delta", "MiB/s", 0.8, 1.0),
+    ("readdirplus", "READDIRPLUS, 10,000 entries", "entry/s", 1.0, 1.5),
+    ("create-write-commit", "CREATE + WRITE 4 KiB + COMMIT", "file/s", 1.5, 3.0),
+    ("setattr", "SETATTR", "call/s", 1.0, 2.0),
+    ("rename", "RENAME", "call/s", 1.0, 2.0),
+    ("mkdir", "MKDIR", "call/s", 1.0, 2.0),
+    ("remove-delta", "REMOVE, delta", "call/s", 1.5, 3.0),
+    ("remove-base", "REMOVE, base", "call/s", 1.0, 2.0),
+    ("write-large", "WRITE 1 MiB + one COMMIT", "MiB/s", 0.6, 1.0),
+    ("write-file-sync", "WRITE 4 KiB FILE_SYNC, random", "call/s", 1.0, 2.0),
+    ("copy-up", "first WRITE to a base file", "file/s", 0.5, 1.0),
+]
+
+
+def read_results(path):
+    """The rates by (operation, connections, server), and the peaks in KiB by server."""
+    rates, peaks = {}, {}
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            one = json.loads(line)
+            server = one["server"]
+            if "peak_kib" in one:
+                peaks[server] = max(peaks.get(server, 0), one["peak_kib"])
+            else:
+                key = (one["operation"], one["connections"], server)
+                rates.setdefault(key, []).append(one["rate"])
+    unknown = {operation for operation, _, _ in rates} - {row[0] for row in OPERATIONS}
+    if unknown:
+        sys.exit(f"error: operations without a row in the table: {sorted(unknown)}")
+    return rates, peaks
+
+
+def make_rows(rates):
+    """The table's rows as objects."""
+    connections = sorted({count for _, count, _ in rates})
+    for name, title, unit, reach, good in OPERATIONS:
+        for count in connections:
+            row = {"operation": name, "title": title, "connections": count, "unit": unit}
+            for server in (OURS, YARDSTICK, STOCK):
+                found = rates.get((name, count, server))
+                row[server] = statistics.median(found) if found else None
+                # How far rounds were apart, as a part of the median.
+                spread = (max(found) - min(found)) / row[server] if found else None
+                row[f"{server}_spread"] = spread
+                row[f"{server}_rounds"] = len(found or [])
+            if not row[OURS] or not row[YARDSTICK]:
+                sys.exit(f"error: no rate of both servers for {name}, connections: {count}")
+            row["ratio"] = row[OURS] / row[YARDSTICK]
+            row |= {"ratio_to_reach": reach, "good_ratio": good}
+            yield row
+
+
+def grade(row):
+    """How a ratio stands to its targets."""
+    if row["ratio"] >= row["good_ratio"]:
+        return "good"
+    return "reached" if row["ratio"] >= row["ratio_to_reach"] else "below"
+
+
+def table(rows, peaks):
+    """The lines of the table, in Markdown."""
+    titles = ["operation", "conns", "unit", OURS, YARDSTICK, STOCK, "ratio", "reach", "good", ""]
+    lines = [titles]
+    for row in rows:
+        speeds = [f"{row[s]:,.0f}" if row[s] else "n/a" for s in (OURS, YARDSTICK, STOCK)]
+        targets = [f"{row[key]:.1f}" for key in ("ratio_to_reach", "good_ratio")]
+        ratio = f"{row['ratio']:.2f}"
+        start = [row["title"], str(row["connections"]), row["unit"]]
+        lines.append([*start, *speeds, ratio, *targets, grade(row)])
+    memory = [f"{peaks[s] / 1024:,.0f}" if s in peaks else "n/a" for s in (OURS, YARDSTICK, STOCK)]
+    lines.append(["peak memory", "", "MiB", *memory, "", "", "", ""])
+    widths = [max(len(line[at]) for line in lines) for at in range(len(titles))]
+    for at, line in enumerate(lines):
+        pad = [
+            text.ljust(width) if column in (0, 2, 9) else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths))
+        ]
+        yield f"| {' | '.join(pad)} |"
+        if at == 0:
+            rules = [
+                "-" * width if column in (0, 2, 9) else "-" * (width - 1) + ":"
+                for column, width in enumerate(widths)
+            ]
+            yield f"| {' | '.join(rules)} |"
+
+
+def main():
+    rates, peaks = read_results(sys.argv[1])
+    rows = list(make_rows(rates))
+    print("\n".join(table(rows, peaks)))
+    if len(sys.argv) > 2:
+        with open(sys.argv[2], "w", encoding="utf-8") as out:
+            for row in rows:
+                print(json.dumps(row), file=out)
+            for server, kib in sorted(peaks.items()):
+                print(json.dumps({"server": server, "peak_kib": kib}), file=out)
+
+
+main()

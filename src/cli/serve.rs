@@ -16,7 +16,7 @@ use super::output;
 use crate::server::limits::{Limits, MAX_CONNECTIONS};
 use crate::server::rpcbind::Registration;
 use crate::server::{Listeners, Server, ServerOptions, Service};
-use crate::wire::{mount3, nfs3, portmap};
+use crate::wire::{mount3, nfs3, nlm4, portmap};
 
 /// Where clients are waited for if nothing else is said.
 const DEFAULT_ADDRESS: SocketAddr =
@@ -142,9 +142,13 @@ async fn until_signal(
 
 async fn register(addresses: &[SocketAddr]) -> Result<Registration, CliError> {
     let service = |(program, version)| move |&address| Service { program, version, address };
-    let nfs = addresses.iter().map(service((nfs3::PROGRAM, nfs3::VERSION)));
-    let mount = addresses.iter().map(service((mount3::PROGRAM, mount3::VERSION)));
-    let services: Vec<Service> = nfs.chain(mount).collect();
+    let programs = [
+        (nfs3::PROGRAM, nfs3::VERSION),
+        (mount3::PROGRAM, mount3::VERSION),
+        (nlm4::PROGRAM, nlm4::VERSION),
+    ];
+    let at_each = |program| addresses.iter().map(service(program));
+    let services: Vec<Service> = programs.into_iter().flat_map(at_each).collect();
     let registered = Registration::begin(&services, portmap::PORT).await;
     registered.map_err(|error| CliError::rpcbind(&error))
 }

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::rpc_client::RpcClient;
 use super::stand_in::StandIn;
 use super::{BindError, Service};
+use crate::wire::nlm4;
 use crate::wire::portmap::{self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_4};
 use crate::wire::rpc::PROC_NULL;
 use crate::wire::xdr::{Decode, Decoder, Encode, Encoder};
@@ -101,15 +102,28 @@ async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError
     let talk = |source| RpcbindError::Talk { port, source };
     let mut client = connect(port).await.map_err(talk)?;
     let entries: Vec<Rpcb> = services.iter().flat_map(Service::entries).collect();
-    for (done, entry) in entries.iter().enumerate() {
-        let Err(error) = announce(&mut client, entry, services, port).await else { continue };
-        for entry in &entries[..done] {
-            // What counts is the first failure.
-            let _undone = change(&mut client, PROC_UNSET, entry).await;
+    let mut done: Vec<Rpcb> = Vec::new();
+    for entry in entries {
+        match announce(&mut client, &entry, services, port).await {
+            Ok(()) => done.push(entry),
+            // The one in the kernel of an NFS client that runs on this machine; files can be
+            // served without ours.
+            Err(RpcbindError::Taken { program: nlm4::PROGRAM, address }) => {
+                tracing::warn!(
+                    lock_manager = %address,
+                    "another lock manager is registered; clients need `-o nolock`"
+                );
+            }
+            Err(error) => {
+                for entry in &done {
+                    // What counts is the first failure.
+                    let _undone = change(&mut client, PROC_UNSET, entry).await;
+                }
+                return Err(error);
+            }
         }
-        return Err(error);
     }
-    Ok(Inner::Registered { entries, port })
+    Ok(Inner::Registered { entries: done, port })
 }
 
 /// Sets one entry, in place of one that nobody serves any more.
@@ -142,8 +156,13 @@ async fn announce(
 
 async fn unregister(entries: &[Rpcb], port: u16) -> io::Result<()> {
     let mut client = connect(port).await?;
+    let present = decode_list(client.call(PROC_DUMP, Encoder::new()).await?)?;
     for entry in entries {
-        change(&mut client, PROC_UNSET, entry).await?;
+        // Another program may have put itself in our place: a kernel's lock manager does.
+        let same = |other: &&Rpcb| is_same_service(other, entry);
+        if present.iter().find(same).is_some_and(|other| other.address == entry.address) {
+            change(&mut client, PROC_UNSET, entry).await?;
+        }
     }
     Ok(())
 }

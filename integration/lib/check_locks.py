@@ -216,6 +216,7 @@ def insert(folder, times):
 
 def databases():
     db = sqlite3.connect(f"{A}/db")
+    db.execute("DROP TABLE IF EXISTS t")
     db.execute("CREATE TABLE t (v TEXT)")
     db.close()
     workers = [child(insert, folder, 15) for folder in (A, A, B)]

@@ -135,7 +135,12 @@ async fn until_signal(
     announce(args, &layers, &listeners.addresses(), registration);
     let limits = Limits { connections: max_connections(), ..Limits::default() };
     let options = ServerOptions { insecure: args.insecure, limits };
-    let server = Server::new(listeners, layers.programs, options);
+    let watch = |program| match registration {
+        Some(registration) => registration.watch(program),
+        None => program,
+    };
+    let programs = layers.programs.into_iter().map(watch).collect();
+    let server = Server::new(listeners, programs, options);
     server.run(signals.first()).await;
     Ok(())
 }

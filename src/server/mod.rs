@@ -15,6 +15,7 @@ mod connection;
 mod dispatch;
 pub mod limits;
 mod listeners;
+mod lock_entries;
 mod lock_manager;
 mod portmapper;
 mod program;

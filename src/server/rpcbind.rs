@@ -3,15 +3,18 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
-use tokio::time::timeout;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
+use super::lock_entries::{LOOK_INTERVAL, LockEntries, Watched};
 use super::rpc_client::RpcClient;
 use super::stand_in::StandIn;
-use super::{BindError, Service};
+use super::{BindError, Program, Service};
 use crate::wire::nlm4;
 use crate::wire::portmap::{self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_4};
 use crate::wire::rpc::PROC_NULL;
@@ -63,7 +66,7 @@ pub struct Registration(Inner);
 
 enum Inner {
     /// With the rpcbind of this machine.
-    Registered { entries: Vec<Rpcb>, port: u16 },
+    Registered { entries: Vec<Rpcb>, port: u16, locks: Arc<LockEntries>, looking: JoinHandle<()> },
     /// In its place.
     StandIn(StandIn),
 }
@@ -85,10 +88,24 @@ impl Registration {
         matches!(self.0, Inner::StandIn(_))
     }
 
+    /// The `program` as it has to be served while this is held.
+    pub fn watch(&self, program: Arc<dyn Program>) -> Arc<dyn Program> {
+        match &self.0 {
+            Inner::Registered { locks, .. } => {
+                Arc::new(Watched { program, locks: Arc::clone(locks) })
+            }
+            Inner::StandIn(_) => program,
+        }
+    }
+
     /// Takes the services back. A failure is logged: there is nobody left to handle it.
     pub async fn end(self) {
         match self.0 {
-            Inner::Registered { entries, port } => {
+            Inner::Registered { entries, port, locks, looking } => {
+                looking.abort();
+                if let Err(error) = locks.give_back().await {
+                    tracing::warn!(%error, "cannot unregister the lock manager from rpcbind");
+                }
                 if let Err(error) = unregister(&entries, port).await {
                     tracing::warn!(%error, "cannot unregister from rpcbind");
                 }
@@ -101,29 +118,29 @@ impl Registration {
 async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError> {
     let talk = |source| RpcbindError::Talk { port, source };
     let mut client = connect(port).await.map_err(talk)?;
-    let entries: Vec<Rpcb> = services.iter().flat_map(Service::entries).collect();
-    let mut done: Vec<Rpcb> = Vec::new();
-    for entry in entries {
-        match announce(&mut client, &entry, services, port).await {
-            Ok(()) => done.push(entry),
-            // The one in the kernel of an NFS client that runs on this machine; files can be
-            // served without ours.
-            Err(RpcbindError::Taken { program: nlm4::PROGRAM, address }) => {
-                tracing::warn!(
-                    lock_manager = %address,
-                    "another lock manager is registered; clients need `-o nolock`"
-                );
-            }
-            Err(error) => {
-                for entry in &done {
-                    // What counts is the first failure.
-                    let _undone = change(&mut client, PROC_UNSET, entry).await;
-                }
-                return Err(error);
-            }
+    let all = services.iter().flat_map(Service::entries);
+    let (ours, entries): (Vec<Rpcb>, Vec<Rpcb>) =
+        all.partition(|entry| entry.program == nlm4::PROGRAM);
+    for (done, entry) in entries.iter().enumerate() {
+        let Err(error) = announce(&mut client, entry, services, port).await else { continue };
+        for entry in &entries[..done] {
+            // What counts is the first failure.
+            let _undone = change(&mut client, PROC_UNSET, entry).await;
         }
+        return Err(error);
     }
-    Ok(Inner::Registered { entries: done, port })
+    let locks = Arc::new(LockEntries::new(ours, port));
+    locks.claim().await;
+    let looking = tokio::spawn(look(Arc::clone(&locks)));
+    Ok(Inner::Registered { entries, port, locks, looking })
+}
+
+/// Looks after the lock manager's registration for ever.
+async fn look(locks: Arc<LockEntries>) {
+    loop {
+        sleep(LOOK_INTERVAL).await;
+        locks.claim().await;
+    }
 }
 
 /// Sets one entry, in place of one that nobody serves any more.
@@ -134,8 +151,7 @@ async fn announce(
     port: u16,
 ) -> Result<(), RpcbindError> {
     let talk = |source| RpcbindError::Talk { port, source };
-    let present = client.call(PROC_DUMP, Encoder::new()).await.map_err(talk)?;
-    let present = decode_list(present).map_err(talk)?;
+    let present = dump(client).await.map_err(talk)?;
     for other in present.iter().filter(|other| is_same_service(other, entry)) {
         // Whoever was killed could not unregister; whoever runs must not be pushed away.
         // At our own port it can only be an earlier run of ours.
@@ -156,19 +172,18 @@ async fn announce(
 
 async fn unregister(entries: &[Rpcb], port: u16) -> io::Result<()> {
     let mut client = connect(port).await?;
-    let present = decode_list(client.call(PROC_DUMP, Encoder::new()).await?)?;
     for entry in entries {
-        // Another program may have put itself in our place: a kernel's lock manager does.
-        let same = |other: &&Rpcb| is_same_service(other, entry);
-        if present.iter().find(same).is_some_and(|other| other.address == entry.address) {
-            change(&mut client, PROC_UNSET, entry).await?;
-        }
+        change(&mut client, PROC_UNSET, entry).await?;
     }
     Ok(())
 }
 
 /// Sets or unsets; returns whether the rpcbind did it.
-async fn change(client: &mut RpcClient, procedure: u32, entry: &Rpcb) -> io::Result<bool> {
+pub(super) async fn change(
+    client: &mut RpcClient,
+    procedure: u32,
+    entry: &Rpcb,
+) -> io::Result<bool> {
     let mut args = Encoder::new();
     entry.encode(&mut args);
     let results = client.call(procedure, args).await?;
@@ -176,7 +191,7 @@ async fn change(client: &mut RpcClient, procedure: u32, entry: &Rpcb) -> io::Res
 }
 
 /// Connects to the rpcbind in a way that it takes registrations from.
-async fn connect(port: u16) -> io::Result<RpcClient> {
+pub(super) async fn connect(port: u16) -> io::Result<RpcClient> {
     if port == portmap::PORT {
         for path in LOCAL_SOCKETS {
             if let Ok(stream) = UnixStream::connect(path).await {
@@ -211,13 +226,18 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
 }
 
-fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {
+pub(super) fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {
     (a.program, a.version, &a.netid) == (b.program, b.version, &b.netid)
 }
 
 /// Whether anything accepts connections at an address of this machine.
-async fn answers(at: SocketAddr) -> bool {
+pub(super) async fn answers(at: SocketAddr) -> bool {
     matches!(timeout(CONNECT_TIMEOUT, TcpStream::connect(at)).await, Ok(Ok(_)))
+}
+
+/// All registrations.
+pub(super) async fn dump(client: &mut RpcClient) -> io::Result<Vec<Rpcb>> {
+    decode_list(client.call(PROC_DUMP, Encoder::new()).await?)
 }
 
 fn decode_list(results: Bytes) -> io::Result<Vec<Rpcb>> {

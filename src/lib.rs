@@ -1,4 +1,33 @@
 //! acetate: a copy-on-write directory for agents, served over NFSv3.
+//!
+//! A read-only host directory (the base) and a SQLite file (the delta: the session) are merged
+//! into one tree, which any NFSv3 client mounts. docs/ARCHITECTURE.md tells more.
+//!
+//! # Layers
+//!
+//! Each module uses only what is below it; `tests/tidy` checks that.
+//!
+//! ```text
+//!         cli                    parse, print, exit code
+//!          │
+//!        server                  sockets, limits, RPC, reply cache
+//!          │
+//!         nfs                    decode → one Vfs call → encode
+//!        /   \
+//!     wire   vfs ◄── overlay     bytes ↔ types │ the contract │ the merge rules
+//!                     │   \
+//!                  worker  base  the async/blocking seam │ the read-only lower layer
+//!                     │
+//!                   delta        the writable upper layer; SQL in delta::sqlite alone
+//! ```
+//!
+//! # Life of a WRITE
+//!
+//! [`server`] reads one bounded record and looks into the reply cache. [`nfs`] decodes it (the
+//! data stays a slice of the record) and checks the handle. [`overlay`] ships the change to the
+//! writer thread of [`worker`], which runs it in a savepoint, with as many others as wait in one
+//! batch: attributes before, copy-up if need be, chunks, inode, audit row, attributes after.
+//! One commit, caches forget, and only then the answers go back up to the socket.
 
 pub mod base;
 pub mod cli;

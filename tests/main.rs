@@ -4,6 +4,7 @@
 mod base;
 mod cli;
 mod delta;
+mod e2e;
 mod nfs;
 mod overlay;
 mod server;

@@ -103,11 +103,14 @@ pub(super) fn close(session: &Session) -> Result<(), CliError> {
 
 /// The session, and its base as an absolute path.
 fn open_session(wanted: &Wanted<'_>) -> Result<(Session, Option<PathBuf>), CliError> {
-    let exists = wanted.session.symlink_metadata().is_ok();
-    if !exists && !wanted.read_only {
+    if wanted.session.symlink_metadata().is_err() {
         let session = create(wanted.session, wanted.base, wanted.chunk_size)?;
         let base = session.base_path().map(Path::to_owned);
-        return Ok((session, base));
+        if !wanted.read_only {
+            return Ok((session, base));
+        }
+        // An empty session to be read: the base as it is. It is opened again below.
+        close(&session)?;
     }
     let given = wanted.base.map(real_base).transpose()?;
     let mode = if wanted.read_only { OpenMode::ReadOnly } else { OpenMode::Serve };

@@ -83,5 +83,8 @@ fn start_logging(filter: &str) {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
+        // A log that nobody takes, or whose disk is full, must not end what is being served:
+        // these would be reported by a print that panics.
+        .log_internal_errors(false)
         .init();
 }

@@ -12,7 +12,7 @@ pub(super) fn error(error: &CliError) {
     }
 }
 
-/// Prints a line to stderr.
+/// Prints a line to stderr, in one write: whoever waits for it sees it whole.
 pub(super) fn line(text: std::fmt::Arguments<'_>) {
-    let _written = writeln!(std::io::stderr().lock(), "{text}");
+    let _written = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }

@@ -6,6 +6,7 @@ use std::process;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -91,6 +92,9 @@ pub(super) fn run(args: &Args) -> Result<(), CliError> {
 }
 
 fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
+    // From the first on, a signal lets everything that was begun be taken back.
+    let signals = runtime.block_on(async { Signals::new() })?;
+    raise_descriptor_limit();
     // The network first, so that a port that is taken leaves no session behind.
     let listeners =
         runtime.block_on(Listeners::bind(&args.listen)).map_err(|error| CliError::bind(&error))?;
@@ -98,7 +102,7 @@ fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
         true => Some(runtime.block_on(register(&listeners.addresses()))?),
         false => None,
     };
-    let served = serve_session(runtime, args, listeners, registration.as_ref());
+    let served = serve_session(runtime, args, signals, listeners, registration.as_ref());
     if let Some(registration) = registration {
         runtime.block_on(registration.end());
     }
@@ -108,6 +112,7 @@ fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
 fn serve_session(
     runtime: &Runtime,
     args: &Args,
+    signals: Signals,
     listeners: Listeners,
     registration: Option<&Registration>,
 ) -> Result<(), CliError> {
@@ -119,19 +124,18 @@ fn serve_session(
         strict: args.durability == Durability::Strict,
     })?;
     let (path, worker) = (layers.session.clone(), layers.worker.clone());
-    let served = runtime.block_on(until_signal(args, listeners, layers, registration));
+    runtime.block_on(until_signal(args, signals, listeners, layers, registration));
     let closed = runtime.block_on(worker.shut_down());
-    served?;
     closed.map_err(|error| CliError::session(&path, &error))
 }
 
 async fn until_signal(
     args: &Args,
+    signals: Signals,
     listeners: Listeners,
     layers: Layers,
     registration: Option<&Registration>,
-) -> Result<(), CliError> {
-    let signals = Signals::new()?;
+) {
     announce(args, &layers, &listeners.addresses(), registration);
     let limits = Limits { connections: max_connections(), ..Limits::default() };
     let options = ServerOptions { insecure: args.insecure, limits };
@@ -142,7 +146,6 @@ async fn until_signal(
     let programs = layers.programs.into_iter().map(watch).collect();
     let server = Server::new(listeners, programs, options);
     server.run(signals.first()).await;
-    Ok(())
 }
 
 async fn register(addresses: &[SocketAddr]) -> Result<Registration, CliError> {
@@ -191,9 +194,22 @@ fn announce(
     }
 }
 
+/// Asks for file descriptors for all connections; as few as there are do too.
+fn raise_descriptor_limit() {
+    let wanted = (MAX_CONNECTIONS as u64).saturating_mul(SHARE_OF_DESCRIPTORS);
+    let mut limit = getrlimit(Resource::Nofile);
+    let allowed = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    if limit.current.is_some_and(|current| current < allowed) {
+        limit.current = Some(allowed);
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::debug!(%error, "cannot raise the limit of open files");
+        }
+    }
+}
+
 /// Connections that the process has file descriptors for.
 fn max_connections() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = getrlimit(Resource::Nofile).current;
     let share = limit.map_or(u64::MAX, |limit| (limit / SHARE_OF_DESCRIPTORS).max(1));
     usize::try_from(share).unwrap_or(usize::MAX).min(MAX_CONNECTIONS)
 }

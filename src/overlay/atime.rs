@@ -4,63 +4,114 @@
 //! old. Nothing is written for a read alone, and nothing is lost that anyone was promised.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::delta::{Ino, InodeRow, WriteTxn};
 use crate::vfs::Time;
 
 use super::error::Result;
-
-/// Objects whose new atime waits for a change at most; further ones are forgotten.
-const MAX_PENDING: usize = 4096;
+use super::limits::MAX_PENDING_ATIMES;
 
 /// The age at which `relatime` moves an atime without a change, in seconds.
 const STALE_AFTER_SECS: i64 = 24 * 60 * 60;
 
 /// Access times that are not written yet.
 #[derive(Default)]
-pub(super) struct Atimes(Mutex<HashMap<Ino, Time>>);
+pub(super) struct Atimes(Arc<Mutex<Noted>>);
+
+#[derive(Default)]
+struct Noted {
+    /// Waiting for a change.
+    pending: HashMap<Ino, Time>,
+    /// Part of a change that is not committed yet.
+    writing: HashMap<Ino, Time>,
+}
+
+/// Access times that are part of a change. Dropped before [`Writing::committed`], it gives them
+/// back: they wait for the next change.
+pub(super) struct Writing {
+    noted: Arc<Mutex<Noted>>,
+    rows: Vec<(Ino, Time)>,
+}
+
+/// A poisoned table of times is still one.
+fn lock(noted: &Mutex<Noted>) -> MutexGuard<'_, Noted> {
+    noted.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Noted {
+    fn latest(&self, row: &InodeRow) -> Time {
+        let noted = self.pending.get(&row.ino).max(self.writing.get(&row.ino));
+        noted.copied().unwrap_or(row.atime).max(row.atime)
+    }
+}
 
 impl Atimes {
     /// Notes that an object was read.
     pub fn note(&self, row: &InodeRow, now: Time) {
-        let due = row.atime <= row.mtime
-            || row.atime <= row.ctime
-            || now.secs - row.atime.secs >= STALE_AFTER_SECS;
-        let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if due && now > row.atime && (pending.len() < MAX_PENDING) {
-            pending.insert(row.ino, now);
+        let mut noted = lock(&self.0);
+        let atime = noted.latest(row);
+        let due = atime <= row.mtime
+            || atime <= row.ctime
+            || now.secs.saturating_sub(atime.secs) >= STALE_AFTER_SECS;
+        if due && now > atime && noted.pending.len() + noted.writing.len() < MAX_PENDING_ATIMES {
+            noted.pending.insert(row.ino, now);
         }
     }
 
     /// The atime to show for a row.
     pub fn shown(&self, row: &InodeRow) -> Time {
-        let pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.get(&row.ino).copied().unwrap_or(row.atime).max(row.atime)
+        lock(&self.0).latest(row)
     }
 
     /// Forgets what was noted of an object whose atime is set explicitly.
     pub fn forget(&self, ino: Ino) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&ino);
+        let mut noted = lock(&self.0);
+        noted.pending.remove(&ino);
+        noted.writing.remove(&ino);
     }
 
     /// Writes what is pending, as part of a change.
-    pub fn write(&self, txn: &mut dyn WriteTxn) -> Result<()> {
-        let pending = {
-            let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if pending.is_empty() {
-                return Ok(());
-            }
-            std::mem::take(&mut *pending)
+    pub fn write(&self, txn: &mut dyn WriteTxn) -> Result<Writing> {
+        let rows = {
+            let mut noted = lock(&self.0);
+            let rows: Vec<_> = noted.pending.drain().collect();
+            noted.writing.extend(rows.iter().copied());
+            rows
         };
-        for (ino, atime) in pending {
-            if let Some(mut row) = txn.inode(ino)?
-                && row.atime < atime
+        let writing = Writing { noted: Arc::clone(&self.0), rows };
+        for (ino, atime) in &writing.rows {
+            if let Some(mut row) = txn.inode(*ino)?
+                && row.atime < *atime
             {
-                row.atime = atime;
+                row.atime = *atime;
                 txn.put_inode(&row)?;
             }
         }
-        Ok(())
+        Ok(writing)
+    }
+}
+
+impl Writing {
+    /// The change is committed: the rows say it all from now on.
+    pub fn committed(mut self) {
+        let mut noted = lock(&self.noted);
+        for (ino, atime) in self.rows.drain(..) {
+            if noted.writing.get(&ino) == Some(&atime) {
+                noted.writing.remove(&ino);
+            }
+        }
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let mut noted = lock(&self.noted);
+        for (ino, atime) in self.rows.drain(..) {
+            if noted.writing.get(&ino) == Some(&atime) {
+                noted.writing.remove(&ino);
+                noted.pending.entry(ino).or_insert(atime);
+            }
+        }
     }
 }

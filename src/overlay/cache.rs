@@ -7,7 +7,6 @@
 //! before its snapshot was taken. So no answer is older than the last answered change.
 //! The writer's own thread never uses these: it must see its batch's uncommitted rows.
 
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -18,19 +17,13 @@ use crate::base::BasePath;
 use crate::delta::Ino;
 use crate::vfs::{FileId, Name};
 
+use super::limits::{
+    MAX_CHILDREN, MAX_LOCATION_BYTES, MAX_LOCATIONS, MAX_PLACE_BYTES, MAX_PLACES,
+    MAX_SNAPSHOT_ENTRIES, MAX_SNAPSHOTS,
+};
 use super::node::DirPlace;
 use super::snapshot::{DirChange, Snapshot};
-
-/// Entries of the dentry cache ([`Caches::child`]).
-pub(super) const MAX_CHILDREN: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-/// Directories whose place is remembered.
-const MAX_PLACES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-/// Base objects whose path is remembered, so that their handles need no walk.
-const MAX_LOCATIONS: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
-/// Directories whose listing is kept between the pages of a reader.
-const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
-/// Entries in all kept listings together; a single larger listing is kept alone.
-const MAX_SNAPSHOT_ENTRIES: usize = 262_144;
+use super::weighed::Weighed;
 
 /// What the delta says about a name; the base is asked each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,9 +57,9 @@ pub(super) enum Touch {
 pub(super) struct Caches {
     commits: AtomicU64,
     children: Mutex<LruCache<(FileId, Name), DeltaChild>>,
-    places: Mutex<LruCache<FileId, Arc<DirPlace>>>,
-    base_places: Mutex<LruCache<BasePath, Arc<DirPlace>>>,
-    locations: Mutex<LruCache<FileId, BasePath>>,
+    places: Mutex<Weighed<FileId, Arc<DirPlace>>>,
+    base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
+    locations: Mutex<Weighed<FileId, BasePath>>,
     snapshots: Mutex<LruCache<FileId, (Instant, Arc<Snapshot>)>>,
 }
 
@@ -80,9 +73,9 @@ impl Caches {
         Self {
             commits: AtomicU64::new(0),
             children: Mutex::new(LruCache::new(MAX_CHILDREN)),
-            places: Mutex::new(LruCache::new(MAX_PLACES)),
-            base_places: Mutex::new(LruCache::new(MAX_PLACES)),
-            locations: Mutex::new(LruCache::new(MAX_LOCATIONS)),
+            places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
+            base_places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
+            locations: Mutex::new(Weighed::new(MAX_LOCATIONS, MAX_LOCATION_BYTES)),
             snapshots: Mutex::new(LruCache::new(MAX_SNAPSHOTS)),
         }
     }
@@ -135,7 +128,7 @@ impl Caches {
     pub fn add_place(&self, stamp: Stamp, place: &Arc<DirPlace>) {
         let mut places = lock(&self.places);
         if self.stamp() == stamp {
-            places.put(place.fileid, place.clone());
+            places.put(place.fileid, place.clone(), place.path_bytes());
         }
     }
 
@@ -147,7 +140,7 @@ impl Caches {
     pub fn add_base_place(&self, stamp: Stamp, base: &BasePath, place: &Arc<DirPlace>) {
         let mut places = lock(&self.base_places);
         if self.stamp() == stamp {
-            places.put(base.clone(), place.clone());
+            places.put(base.clone(), place.clone(), place.path_bytes());
         }
     }
 
@@ -158,7 +151,7 @@ impl Caches {
     pub fn add_location(&self, id: FileId, path: &BasePath) {
         let mut locations = lock(&self.locations);
         if locations.get(&id).is_none_or(|known| known != path) {
-            locations.put(id, path.clone());
+            locations.put(id, path.clone(), path.as_bytes().len());
         }
     }
 

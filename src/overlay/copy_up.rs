@@ -1,7 +1,7 @@
 //! Copy-up: a base object becomes a delta object with the same number, handle, owner, mode,
 //! times and content, right before its first change.
 //!
-//! Content is streamed in pieces of [`PIECE_BYTES`] and keeps its holes. If the base file
+//! Content is streamed in pieces of [`COPY_PIECE_BYTES`] and keeps its holes. If the base file
 //! changes meanwhile, the operation is undone and the client asked to try again: no mixture of
 //! two states gets into the session.
 
@@ -11,10 +11,8 @@ use crate::vfs::{FileKind, FsError, Name};
 
 use super::edit::Edit;
 use super::error::Result;
+use super::limits::COPY_PIECE_BYTES;
 use super::node::{DirPlace, Node, is_linked};
-
-/// How much of a file is in memory at a time, in bytes.
-const PIECE_BYTES: usize = 1 << 20;
 
 impl Edit<'_> {
     /// The object's delta inode, copied up if need be.
@@ -149,7 +147,8 @@ impl Edit<'_> {
     ) -> Result<()> {
         let base = &self.core.base;
         let end = attr.size.min(keep);
-        let mut buffer = vec![0; PIECE_BYTES.min(usize::try_from(end).unwrap_or(PIECE_BYTES))];
+        let mut buffer =
+            vec![0; COPY_PIECE_BYTES.min(usize::try_from(end).unwrap_or(COPY_PIECE_BYTES))];
         let mut at = 0;
         while at < end {
             let Some((start, stop)) = base.next_data(path, attr.fileid, at)? else { break };

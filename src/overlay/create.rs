@@ -10,12 +10,9 @@ use crate::vfs::{
 use super::access::Want;
 use super::edit::{Edit, Parent};
 use super::error::Result;
+use super::limits::{MAX_FILE_BYTES, MAX_TARGET_BYTES, check_dir_path};
 use super::node::Node;
 use super::setattr::{allowed_mode, chosen};
-use super::write::MAX_FILE_BYTES;
-
-/// The longest target of a symbolic link, in bytes (PATH_MAX).
-const MAX_TARGET_BYTES: usize = 4096;
 
 /// The setgid bit: on a directory, what is made in it gets its group.
 const SETGID: u32 = 0o2000;
@@ -141,6 +138,10 @@ impl Edit<'_> {
         self.check_writable()?;
         Want::CHANGE_ENTRIES.check(self.caller, &parent.attr)?;
         let mut row = self.new_row(parent, birth, set)?;
+        let path = parent.place.merged.join(name);
+        if birth.kind == FileKind::Directory {
+            check_dir_path(&path)?;
+        }
         let parent_ino = self.ensure_dir(&parent.place)?;
         if let Some(target) = target {
             row.size = target.len() as u64;
@@ -152,7 +153,6 @@ impl Edit<'_> {
             self.txn.truncate(&mut row, size)?;
         }
         self.txn.put_inode(&row)?;
-        let path = parent.place.merged.join(name);
         self.place_at(parent, parent_ino, name, &row, &path)?;
         self.record(birth.procedure, row.fileid(), path, None, (None, None))?;
         self.created(&Node::Delta(Box::new(row)))

@@ -57,7 +57,7 @@ impl<'a> Edit<'a> {
     ) -> Outcome<T, Wcc> {
         let parent = match self.parent(dir) {
             Ok(parent) => parent,
-            Err(error) => return error.into_fs().into(),
+            Err(error) => return Outcome::err(error.into_fs(), self.unchanged(dir)),
         };
         let result = change(self, &parent).map_err(|error| error.into_fs());
         let context = self.wcc(dir, parent.attr, result.is_ok());
@@ -78,6 +78,12 @@ impl<'a> Edit<'a> {
         }
         let after = self.view().attr_of(object).ok();
         Wcc { before: Some((&before).into()), after }
+    }
+
+    /// The wcc data of an object that was not changed: one that was named as a directory and is
+    /// none has attributes too.
+    pub fn unchanged(&self, object: &Locator) -> Wcc {
+        Wcc::unchanged(self.view().attr_of(object).ok())
     }
 
     /// Refuses changes of a read-only export.
@@ -118,10 +124,18 @@ impl<'a> Edit<'a> {
         if row.ino != Ino::ROOT
             && row.origin.is_none()
             && let Some(base) = &place.base
+            && self.shows(row.ino, base)?
         {
             self.txn.put_redirect(row.ino, base)?;
         }
         self.view().count_subdirs(&place)
+    }
+
+    /// Whether a base directory shows through the delta directory `ino`, and not elsewhere: it
+    /// may have moved before another implementation made a directory at its old place.
+    pub fn shows(&self, ino: Ino, base: &BasePath) -> Result<bool> {
+        let place = self.view().place_of_base(base)?;
+        Ok(place.is_some_and(|place| place.ino == Some(ino)))
     }
 
     /// Adds an entry, and takes away the whiteout of its path (specification 0.4, overlay

@@ -6,9 +6,7 @@ use crate::vfs::{Attr, FsError, Locator, Name, Outcome, Wcc};
 use super::access::Want;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
-
-/// Names that one file may have, as PATHCONF says.
-pub(super) const MAX_LINKS: u32 = 65_000;
+use super::limits::MAX_LINKS;
 
 impl Edit<'_> {
     /// LINK.

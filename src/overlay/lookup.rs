@@ -53,7 +53,7 @@ impl View<'_> {
         let found = self.dir(dir).and_then(|(node, place)| Ok((self.attr(&node)?, place)));
         let (dir_attr, place) = match found {
             Ok(found) => found,
-            Err(error) => return error.into_fs().into(),
+            Err(error) => return Outcome::err(error.into_fs(), self.attr_of(dir).ok()),
         };
         let result = self.lookup_in(caller, &dir_attr, &place, name);
         Outcome { result: result.map_err(|e| e.into_fs()), context: Some(dir_attr) }

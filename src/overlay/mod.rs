@@ -22,6 +22,7 @@ mod copy_up;
 mod create;
 mod edit;
 mod error;
+mod limits;
 mod link;
 mod lookup;
 mod node;
@@ -34,6 +35,7 @@ mod service;
 mod setattr;
 mod snapshot;
 mod trail;
+mod weighed;
 mod write;
 
 use std::sync::Arc;

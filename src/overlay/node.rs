@@ -80,6 +80,14 @@ pub(super) struct DirPlace {
     pub base: Option<BasePath>,
 }
 
+impl DirPlace {
+    /// What remembering it takes: the length of its paths, in bytes.
+    pub fn path_bytes(&self) -> usize {
+        let base = self.base.as_ref().map_or(0, |base| base.as_bytes().len());
+        self.merged.as_bytes().len() + base
+    }
+}
+
 /// What a name in a directory leads to.
 #[derive(Debug, Clone)]
 pub(super) struct Child {

@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -15,13 +14,10 @@ use crate::vfs::{Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, Locator
 
 use super::access::Want;
 use super::error::Result;
+use super::limits::MAX_SNAPSHOT_AGE;
 use super::node::{DirPlace, Node};
 use super::resolve::View;
 use super::snapshot::{DirState, Snapshot};
-
-/// How long the later pages of a listing may show the state of its first page. Entries that
-/// vanished since are left out all the same.
-const MAX_SNAPSHOT_AGE: Duration = Duration::from_secs(60);
 
 /// The cookies of `.` and `..`; those of names are larger.
 const DOT: Cookie = Cookie(1);
@@ -48,7 +44,7 @@ impl View<'_> {
         let found = self.dir(dir).and_then(|(node, place)| Ok((self.attr(&node)?, node, place)));
         let (attr, node, place) = match found {
             Ok(found) => found,
-            Err(error) => return error.into_fs().into(),
+            Err(error) => return Outcome::err(error.into_fs(), self.attr_of(dir).ok()),
         };
         let page = Want::READ.check(caller, &attr).and_then(|()| {
             let (snapshot, fresh) = self.snapshot(&place, &node, cookie)?;

@@ -6,13 +6,14 @@
 
 use crate::base::BasePath;
 use crate::delta::{Ino, InodeRow, MergedPath, Procedure};
-use crate::vfs::{Attr, FsError, Locator, Name, Outcome, Wcc};
+use crate::vfs::{FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
 use super::cache::Touch;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
-use super::node::{Child, Node};
+use super::limits::check_dir_path;
+use super::node::{Child, DirPlace, Node};
 
 impl Edit<'_> {
     /// RENAME.
@@ -23,7 +24,10 @@ impl Edit<'_> {
     ) -> Outcome<(), (Wcc, Wcc)> {
         let (source, target) = match (self.parent(from.0), self.parent(to.0)) {
             (Ok(source), Ok(target)) => (source, target),
-            (source, target) => return failed_parents(source, target),
+            (Err(error), _) | (_, Err(error)) => {
+                let context = (self.unchanged(from.0), self.unchanged(to.0));
+                return Outcome::err(error.into_fs(), context);
+            }
         };
         let names = Name::new(from.1).and_then(|name| Ok((name, Name::new(to.1)?)));
         let result = match names {
@@ -150,17 +154,19 @@ impl Edit<'_> {
         new: &Name,
         child: Child,
     ) -> Result<InodeRow> {
-        let place = self.view().place(&child.node)?;
-        let mut row = match child.node {
-            Node::Delta(row) => *row,
-            Node::Base { path, .. } => self.dir_from_base(&path)?,
+        let (mut row, shown) = match child.node {
+            Node::Delta(mut row) => {
+                let shown = self.shown_by(&mut row)?;
+                (*row, shown)
+            }
+            Node::Base { path, .. } => (self.dir_from_base(&path)?, Some(path)),
         };
         let old_path = source.place.merged.join(old);
         let new_path = target.place.merged.join(new);
+        check_dir_path(&new_path)?;
         // The whiteouts of a directory born in the delta hide what the base has at its old path,
         // and stay behind.
-        let born = self.is_born(&row)?;
-        if born {
+        if self.is_born(&row)? {
             for name in self.txn.whiteouts_in(&old_path)? {
                 self.txn.remove_whiteout(&old_path.join(&name))?;
             }
@@ -170,10 +176,28 @@ impl Edit<'_> {
         self.add_entry(&target.place, target_ino, new, &row)?;
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
-        let shown = place.base.as_ref().filter(|_| !born);
-        self.show_through(&row, &new_path, shown, (target, target_ino), new)?;
+        self.show_through(&row, &new_path, shown.as_ref(), (target, target_ino), new)?;
         self.touched.push(Touch::AllPlaces);
         Ok(row)
+    }
+
+    /// The base directory that a delta directory takes along when it moves. One that another
+    /// implementation made, and that takes none, counts as born in the delta from now on.
+    fn shown_by(&self, row: &mut InodeRow) -> Result<Option<BasePath>> {
+        if self.is_born(row)? {
+            return Ok(None);
+        }
+        let place = self.view().place_of_inode(row.ino, row.fileid())?;
+        if let Some(base) = &place.base
+            && self.shows(row.ino, base)?
+        {
+            return Ok(Some(base.clone()));
+        }
+        if row.subdirs.is_none() {
+            let alone = DirPlace { base: None, ..(*place).clone() };
+            row.subdirs = Some(self.view().count_subdirs(&alone)?);
+        }
+        Ok(None)
     }
 
     /// Makes exactly `shown` show through a directory at its new place.
@@ -190,9 +214,12 @@ impl Edit<'_> {
             None => None,
         };
         match (shown, implied) {
-            // In a directory born in the delta a place implies nothing once that moves on.
+            // A place implies nothing for a directory that does not say where it comes from, nor
+            // in one born in the delta, once that moves on.
             (Some(shown), Some(implied))
-                if *shown == implied && !self.is_born(&self.view().inode(target_ino)?)? =>
+                if *shown == implied
+                    && row.origin.is_some()
+                    && !self.is_born(&self.view().inode(target_ino)?)? =>
             {
                 Ok(self.txn.remove_redirect(row.ino)?)
             }
@@ -208,20 +235,6 @@ impl Edit<'_> {
         let ours = row.ino != Ino::ROOT && row.origin.is_none() && row.subdirs.is_some();
         Ok(ours && self.txn.redirect(row.ino)?.is_none())
     }
-}
-
-/// The answer when a directory of a rename cannot be used: the other one's attributes are known.
-fn failed_parents(source: Result<Parent>, target: Result<Parent>) -> Outcome<(), (Wcc, Wcc)> {
-    let known = |parent: &Result<Parent>| -> Wcc {
-        let attr: Option<Attr> = parent.as_ref().ok().map(|parent| parent.attr.clone());
-        Wcc::unchanged(attr)
-    };
-    let context = (known(&source), known(&target));
-    let error = match (source, target) {
-        (Err(error), _) | (_, Err(error)) => error.into_fs(),
-        (Ok(_), Ok(_)) => FsError::Fault,
-    };
-    Outcome::err(error, context)
 }
 
 /// Whether `path` is `dir` or below it.

@@ -12,12 +12,9 @@ use crate::vfs::{FileId, FileKind, FsError, Locator, Name, Trail};
 use super::Core;
 use super::cache::{DeltaChild, Stamp};
 use super::error::Result;
+use super::limits::MAX_DEPTH;
 use super::node::{DirPlace, Node, is_linked};
 use super::trail::{follow, trail_of};
-
-/// Levels of directories at most: what is deeper cannot be named by a path of the audit log, and
-/// rows of another program that form a cycle end here too.
-const MAX_DEPTH: usize = 4096;
 
 /// The merged tree in one transaction.
 pub(super) struct View<'a> {

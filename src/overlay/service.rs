@@ -16,9 +16,8 @@ use crate::worker::{Committed, Done};
 use super::Overlay;
 use super::edit::Edit;
 use super::error::from_work;
-use super::link::MAX_LINKS;
+use super::limits::{MAX_FILE_BYTES, MAX_LINKS};
 use super::resolve::View;
-use super::write::MAX_FILE_BYTES;
 
 /// What a change weighs in the writer's queue besides its data, in bytes.
 const CHANGE_BYTES: usize = 512;
@@ -54,21 +53,23 @@ impl Overlay {
         let core = self.core.clone();
         let caller = caller.clone();
         let job = move |txn: &mut dyn WriteTxn| {
-            let noted = core.atimes.write(txn);
+            let atimes = core.atimes.write(txn);
             let now = (core.clock)();
             let mut edit = Edit::new(txn, &core, &caller, now);
-            let outcome = match noted {
-                Ok(()) => f(&mut edit),
-                Err(error) => Outcome::from(error.into_fs()),
+            let (outcome, atimes) = match atimes {
+                Ok(atimes) => (f(&mut edit), Some(atimes)),
+                Err(error) => (Outcome::from(error.into_fs()), None),
             };
             let touched = edit.touched;
             let keep = outcome.result.is_ok();
             let core = core.clone();
-            Done {
-                value: outcome,
-                keep,
-                after_commit: Some(Box::new(move || core.caches.forget(&touched))),
-            }
+            let after_commit = move || {
+                core.caches.forget(&touched);
+                if let Some(atimes) = atimes {
+                    atimes.committed();
+                }
+            };
+            Done { value: outcome, keep, after_commit: Some(Box::new(after_commit)) }
         };
         let bytes = CHANGE_BYTES + data_bytes;
         self.worker.write(bytes, durable, job).await.map_err(|error| from_work(&error))
@@ -79,11 +80,29 @@ impl Overlay {
         &self,
         caller: &Caller,
         f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
-    ) -> Outcome<T, C> {
-        match self.change(caller, 0, false, f).await {
-            Ok(committed) => committed.value,
-            Err(error) => error.into(),
+    ) -> Result<Outcome<T, C>, FsError> {
+        self.change(caller, 0, false, f).await.map(|committed| committed.value)
+    }
+
+    /// [`Overlay::alter`] for procedures that answer with the wcc data of one object.
+    async fn alter_at<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        object: &Locator,
+        f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, Wcc> + Send + 'static,
+    ) -> Outcome<T, Wcc> {
+        match self.alter(caller, f).await {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::err(error, self.unchanged(object).await),
         }
+    }
+
+    /// The wcc data of an object whose change could not be kept: a full disk, say, shows only
+    /// when the change is committed.
+    async fn unchanged(&self, object: &Locator) -> Wcc {
+        let object = object.clone();
+        let attr = self.look(move |view| view.attr_of(&object).ok()).await;
+        Wcc::unchanged(attr.ok().flatten())
     }
 }
 
@@ -105,8 +124,8 @@ impl Vfs for Overlay {
         set: SetAttr,
         guard: Option<Time>,
     ) -> Outcome<(), Wcc> {
-        let object = object.clone();
-        self.alter(caller, move |edit| edit.setattr(&object, &set, guard)).await
+        let at = object.clone();
+        self.alter_at(caller, object, move |edit| edit.setattr(&at, &set, guard)).await
     }
 
     async fn lookup(
@@ -153,12 +172,12 @@ impl Vfs for Overlay {
         data: Bytes,
         stability: Stability,
     ) -> Outcome<Written, Wcc> {
-        let object = object.clone();
+        let at = object.clone();
         let (bytes, durable) = (data.len(), stability != Stability::Unstable);
         let written =
-            self.change(caller, bytes, durable, move |e| e.write(&object, offset, &data)).await;
+            self.change(caller, bytes, durable, move |e| e.write(&at, offset, &data)).await;
         match written {
-            Err(error) => error.into(),
+            Err(error) => Outcome::err(error, self.unchanged(object).await),
             Ok(Committed { value, durable, verifier }) => {
                 let committed = if durable { Stability::FileSync } else { Stability::Unstable };
                 let count = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -175,8 +194,8 @@ impl Vfs for Overlay {
         name: &[u8],
         how: CreateHow,
     ) -> Outcome<Created, Wcc> {
-        let (dir, name) = (dir.clone(), name.to_vec());
-        self.alter(caller, move |edit| edit.create(&dir, &name, how)).await
+        let (at, name) = (dir.clone(), name.to_vec());
+        self.alter_at(caller, dir, move |edit| edit.create(&at, &name, how)).await
     }
 
     async fn make_node(
@@ -187,18 +206,18 @@ impl Vfs for Overlay {
         node: NewNode,
         set: SetAttr,
     ) -> Outcome<Created, Wcc> {
-        let (dir, name) = (dir.clone(), name.to_vec());
-        self.alter(caller, move |edit| edit.make_node(&dir, &name, &node, &set)).await
+        let (at, name) = (dir.clone(), name.to_vec());
+        self.alter_at(caller, dir, move |edit| edit.make_node(&at, &name, &node, &set)).await
     }
 
     async fn remove(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
-        let (dir, name) = (dir.clone(), name.to_vec());
-        self.alter(caller, move |edit| edit.remove(&dir, &name)).await
+        let (at, name) = (dir.clone(), name.to_vec());
+        self.alter_at(caller, dir, move |edit| edit.remove(&at, &name)).await
     }
 
     async fn rmdir(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
-        let (dir, name) = (dir.clone(), name.to_vec());
-        self.alter(caller, move |edit| edit.rmdir(&dir, &name)).await
+        let (at, name) = (dir.clone(), name.to_vec());
+        self.alter_at(caller, dir, move |edit| edit.rmdir(&at, &name)).await
     }
 
     async fn rename(
@@ -207,9 +226,16 @@ impl Vfs for Overlay {
         from: (&Locator, &[u8]),
         to: (&Locator, &[u8]),
     ) -> Outcome<(), (Wcc, Wcc)> {
-        let from = (from.0.clone(), from.1.to_vec());
-        let to = (to.0.clone(), to.1.to_vec());
-        self.alter(caller, move |edit| edit.rename((&from.0, &from.1), (&to.0, &to.1))).await
+        let old = (from.0.clone(), from.1.to_vec());
+        let new = (to.0.clone(), to.1.to_vec());
+        let renamed =
+            self.alter(caller, move |edit| edit.rename((&old.0, &old.1), (&new.0, &new.1)));
+        match renamed.await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                Outcome::err(error, (self.unchanged(from.0).await, self.unchanged(to.0).await))
+            }
+        }
     }
 
     async fn link(
@@ -219,8 +245,14 @@ impl Vfs for Overlay {
         dir: &Locator,
         name: &[u8],
     ) -> Outcome<(), (Option<Attr>, Wcc)> {
-        let (object, dir, name) = (object.clone(), dir.clone(), name.to_vec());
-        self.alter(caller, move |edit| edit.link(&object, &dir, &name)).await
+        let (file, at, name) = (object.clone(), dir.clone(), name.to_vec());
+        match self.alter(caller, move |edit| edit.link(&file, &at, &name)).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let attr = self.getattr(caller, object).await.ok();
+                Outcome::err(error, (attr, self.unchanged(dir).await))
+            }
+        }
     }
 
     async fn readdir(

@@ -6,8 +6,8 @@ use crate::vfs::{Attr, Caller, FileKind, FsError, Locator, Outcome, SetAttr, Set
 use super::access::Want;
 use super::edit::{Edit, moved_on};
 use super::error::Result;
+use super::limits::MAX_FILE_BYTES;
 use super::node::Node;
-use super::write::MAX_FILE_BYTES;
 
 /// The setuid and setgid bits, and the bit that makes the latter mean what it says.
 const SETUID: u32 = 0o4000;

@@ -7,9 +7,7 @@ use siphasher::sip::SipHasher13;
 use crate::base::{Base, BaseError, BasePath};
 use crate::vfs::{FileId, FileKind, Trail};
 
-/// Directories that one search opens at most. Reached only where hundreds of names share a
-/// digest byte on every level, or below [`Trail::MAX_BYTES`] levels.
-const MAX_VISITED_DIRS: usize = 100_000;
+use super::limits::MAX_VISITED_DIRS;
 
 /// The digest of one component. Part of every handle: it must never change.
 fn digest(component: &[u8]) -> u8 {

@@ -6,11 +6,9 @@ use crate::vfs::{Attr, FileKind, FsError, Locator, Outcome, Wcc};
 use super::access::Want;
 use super::edit::{Edit, moved_on};
 use super::error::Result;
+use super::limits::MAX_FILE_BYTES;
 use super::node::Node;
 use super::setattr::without_privileges;
-
-/// The largest file, in bytes: SQLite's integers are signed.
-pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
 impl Edit<'_> {
     /// WRITE: all of `data` at byte `offset`.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::limits::{SMALL_REPLY_BYTES, SMALL_REQUEST_BYTES};
+
 /// Counts what is in flight, on one connection or on all together.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
@@ -15,7 +17,7 @@ pub(super) struct Budget {
 }
 
 /// Room that was taken; given back when dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Room {
     _permits: [Option<OwnedSemaphorePermit>; 2],
 }
@@ -44,7 +46,7 @@ impl Budget {
         }
     }
 
-    /// Waits for room for one request of `bytes` bytes, here and in `overall`.
+    /// Waits for room for one request, here and in `overall`.
     ///
     /// All that a request holds of one kind it takes at once, and its own connection's room
     /// before the overall one: so nobody waits for somebody who waits for them.
@@ -55,14 +57,24 @@ impl Budget {
     }
 
     /// Waits for room for `bytes` bytes of a request, here and in `overall`.
+    ///
+    /// A small one does not wait, so that no clients that are slow to send their large ones stop
+    /// everybody: connections and requests are counted, and bound what all small ones take.
     pub(super) async fn take_request_bytes(&self, overall: &Self, bytes: usize) -> Room {
+        if bytes <= SMALL_REQUEST_BYTES {
+            return Room::default();
+        }
         let own = take(&self.request_bytes, bytes).await;
         let all = take(&overall.request_bytes, bytes).await;
         Room { _permits: [own, all] }
     }
 
-    /// Waits for room for `bytes` bytes of a reply, here and in `overall`.
+    /// Waits for room for `bytes` bytes of a reply, here and in `overall`; not for a small one,
+    /// as with requests.
     pub(super) async fn take_reply_bytes(&self, overall: &Self, bytes: usize) -> Room {
+        if bytes <= SMALL_REPLY_BYTES {
+            return Room::default();
+        }
         let own = take(&self.reply_bytes, bytes.min(self.max_reply_bytes)).await;
         let all = take(&overall.reply_bytes, bytes.min(overall.max_reply_bytes)).await;
         Room { _permits: [own, all] }

@@ -50,8 +50,9 @@ struct Connection {
     shared: Arc<Shared>,
     origin: Origin,
     budget: Budget,
-    /// Replies go out whole, one after another.
-    writer: Mutex<OwnedWriteHalf>,
+    /// Replies go out whole, one after another; `None` once one did not: a client that reads on
+    /// would take the next reply for the rest of that one.
+    writer: Mutex<Option<OwnedWriteHalf>>,
     /// A reply could not be sent whole: the stream is of no more use.
     broken: Notify,
 }
@@ -74,7 +75,7 @@ pub(super) async fn serve(
             MAX_CONNECTION_REQUEST_BYTES,
             MAX_CONNECTION_REPLY_BYTES,
         ),
-        writer: Mutex::new(writer),
+        writer: Mutex::new(Some(writer)),
         broken: Notify::new(),
         shared,
     });
@@ -127,7 +128,14 @@ impl Connection {
     }
 
     async fn send(&self, reply: Reply) {
-        let sending = async { write_record(&mut *self.writer.lock().await, &reply).await };
+        let sending = async {
+            let mut place = self.writer.lock().await;
+            // Put back when all is sent; dropped, and so closed, by an error or by the timeout.
+            let Some(mut writer) = place.take() else { return Ok(()) };
+            write_record(&mut writer, &reply).await?;
+            *place = Some(writer);
+            io::Result::Ok(())
+        };
         match timeout(self.shared.limits.reply_timeout, sending).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -171,12 +179,15 @@ async fn poll_or_spawn(work: impl Future<Output = ()> + Send + 'static) {
 struct Incoming {
     stream: OwnedReadHalf,
     input: BytesMut,
+    /// Whether `input` was made for a large record.
+    is_large: bool,
     records: RecordReader,
 }
 
 impl Incoming {
     fn new(stream: OwnedReadHalf) -> Self {
-        Self { stream, input: BytesMut::new(), records: RecordReader::new(MAX_RECORD_BYTES) }
+        let records = RecordReader::new(MAX_RECORD_BYTES);
+        Self { stream, input: BytesMut::new(), is_large: false, records }
     }
 
     /// Returns the next record, with the room that its bytes take.
@@ -194,7 +205,10 @@ impl Incoming {
                 deadline = None;
             }
             room = match (record, room) {
-                (Some(record), Some(room)) => return Ok((record, room)),
+                (Some(record), Some(room)) => {
+                    self.let_go();
+                    return Ok((record, room));
+                }
                 (_, room) => room,
             };
             if self.records.is_mid_record(&self.input) {
@@ -204,6 +218,14 @@ impl Incoming {
             } else {
                 self.read_first(connection).await?;
             }
+        }
+    }
+
+    /// Lets go of the memory of a large record, which has no room any more once that is answered:
+    /// what is left of the buffer, be it nothing, would keep all of it.
+    fn let_go(&mut self) {
+        if std::mem::take(&mut self.is_large) {
+            self.input = BytesMut::from(&self.input[..]);
         }
     }
 
@@ -224,6 +246,7 @@ impl Incoming {
         let missing = self.records.missing_bytes(&self.input);
         if self.input.capacity() - self.input.len() < missing.max(record::MARK_BYTES) {
             self.input.reserve(missing.max(READ_BUFFER_BYTES));
+            self.is_large |= missing > READ_BUFFER_BYTES;
         }
         match self.stream.read_buf(&mut self.input).await? {
             0 => Err(Ending::Closed),

@@ -5,20 +5,22 @@ use std::time::Duration;
 use crate::wire::record::MAX_RECORD_BYTES;
 
 /// Connections at the same time; further ones wait in the listening socket's queue.
-pub const MAX_CONNECTIONS: usize = 512;
+pub const MAX_CONNECTIONS: usize = 1024;
 /// Requests in flight on one connection; then it is not read from.
 pub const MAX_CONNECTION_REQUESTS: usize = 128;
 /// Requests in flight on all connections together.
-pub const MAX_REQUESTS: usize = 1024;
-/// Bytes of requests in flight on one connection.
+pub const MAX_REQUESTS: usize = 2048;
+/// Bytes of a request that is counted, but whose bytes are not: anything but a WRITE or a path.
+pub const SMALL_REQUEST_BYTES: usize = 4 << 10;
+/// Bytes of larger requests in flight on one connection.
 pub const MAX_CONNECTION_REQUEST_BYTES: usize = 16 * MAX_RECORD_BYTES;
-/// Bytes of requests in flight on all connections together.
-pub const MAX_REQUEST_BYTES: usize = 48 * MAX_RECORD_BYTES;
-/// Bytes of replies, made or in the making, on one connection.
-pub const MAX_CONNECTION_REPLY_BYTES: usize = 16 * MAX_RECORD_BYTES;
-/// Bytes of replies, made or in the making, on all connections together.
-pub const MAX_REPLY_BYTES: usize = 32 * MAX_RECORD_BYTES;
-/// Bytes that a reply without data counts for.
+/// Bytes of larger requests in flight on all connections together.
+pub const MAX_REQUEST_BYTES: usize = 32 * MAX_RECORD_BYTES;
+/// Bytes of replies with data, made or in the making, on one connection.
+pub const MAX_CONNECTION_REPLY_BYTES: usize = 8 * MAX_RECORD_BYTES;
+/// Bytes of replies with data, made or in the making, on all connections together.
+pub const MAX_REPLY_BYTES: usize = 24 * MAX_RECORD_BYTES;
+/// Bytes of a reply without data; it is counted with its request, but its bytes are not.
 pub const SMALL_REPLY_BYTES: usize = 1 << 10;
 /// Bytes by which the buffer of a connection grows.
 pub const READ_BUFFER_BYTES: usize = 16 << 10;

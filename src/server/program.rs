@@ -52,22 +52,7 @@ impl<V: Vfs> Program for Nfs<V> {
     }
 
     fn is_replayed(&self, procedure: u32) -> bool {
-        use Procedure as P;
-        matches!(
-            Procedure::from_number(procedure),
-            Some(
-                P::Setattr
-                    | P::Write
-                    | P::Create
-                    | P::Mkdir
-                    | P::Symlink
-                    | P::Mknod
-                    | P::Remove
-                    | P::Rmdir
-                    | P::Rename
-                    | P::Link
-            )
-        )
+        Procedure::from_number(procedure).is_some_and(Procedure::needs_replay)
     }
 
     fn reply_bytes(&self, procedure: u32, args: &Bytes) -> usize {

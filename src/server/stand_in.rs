@@ -19,6 +19,12 @@ use crate::wire::portmap::{VERSION_2, VERSION_4};
 /// Pause after a datagram could not be received.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
+/// Connections at the same time: callers ask once, and go. The descriptors and the memory of more
+/// are NFS's.
+const CONNECTIONS: usize = 16;
+/// A connection without a question for this long makes room.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Our own port mapper at work.
 pub(super) struct StandIn {
     stop: oneshot::Sender<()>,
@@ -37,7 +43,8 @@ impl StandIn {
             sockets.push(socket.map_err(|source| BindError { address, source })?);
         }
         let programs = programs(services);
-        let limits = Limits::default();
+        let limits =
+            Limits { connections: CONNECTIONS, idle_timeout: IDLE_TIMEOUT, ..Limits::default() };
         let dispatcher = Arc::new(Dispatcher::new(programs.clone(), ReplyCache::new(&limits)));
         let (stop, stopped) = oneshot::channel::<()>();
         let server = Server::new(listeners, programs, ServerOptions { insecure: true, limits });

@@ -69,7 +69,7 @@ impl RecordReader {
                 self.begin_fragment(input.get_u32())?;
                 continue;
             };
-            if last && self.gathered.is_empty() {
+            if self.is_slice(last) {
                 if input.len() < left {
                     return Ok(None);
                 }
@@ -102,14 +102,25 @@ impl RecordReader {
         }
     }
 
-    /// The bytes that have to arrive behind `input` before the fragment at hand is whole.
+    /// The bytes that have to arrive behind `input` before the reader can go on.
     pub fn missing_bytes(&self, input: &BytesMut) -> usize {
-        self.fragment.map_or(MARK_BYTES, |(left, _)| left).saturating_sub(input.len())
+        let wanted = match self.fragment {
+            None => MARK_BYTES,
+            Some((left, last)) if self.is_slice(last) => left,
+            // Gathered as it comes: two buffers of a record's size would be one too many.
+            Some(_) => 1,
+        };
+        wanted.saturating_sub(input.len())
     }
 
     /// Whether a part of a record is here, in `input` or inside.
     pub fn is_mid_record(&self, input: &BytesMut) -> bool {
         self.fragments > 0 || !input.is_empty()
+    }
+
+    /// Whether a fragment becomes a record without a copy: it is the last one, and the first.
+    fn is_slice(&self, last: bool) -> bool {
+        last && self.gathered.is_empty()
     }
 
     fn begin_fragment(&mut self, mark: u32) -> Result<(), RecordError> {

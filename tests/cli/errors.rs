@@ -77,14 +77,6 @@ fn what_is_no_session_is_refused_untouched() {
 }
 
 #[test]
-fn read_only_creates_nothing() {
-    let dir = tempdir().unwrap();
-    let args = ["serve", "s.db", "--read-only", "--listen", "127.0.0.1:0"];
-    check(dir.path(), &args, &["s.db", "no such session"], "acetate init");
-    assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
-}
-
-#[test]
 fn a_port_in_use_is_named_and_leaves_no_session() {
     let dir = tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -29,7 +29,7 @@ pub fn failure(directory: &Path, args: &[&str]) -> String {
 /// A server that runs; killed if it is dropped.
 pub struct Serving {
     child: Child,
-    stderr: Lines<BufReader<ChildStderr>>,
+    stderr: Option<Lines<BufReader<ChildStderr>>>,
     /// What it said until it listened.
     pub said: Vec<String>,
     pub addresses: Vec<SocketAddr>,
@@ -52,12 +52,25 @@ impl Serving {
             }
             said.push(line);
         }
-        Self { child, stderr, said, addresses }
+        Self { child, stderr: Some(stderr), said, addresses }
     }
 
     /// The next line on stderr.
     pub fn line(&mut self) -> String {
-        self.stderr.next().expect("another line").unwrap()
+        self.stderr.as_mut().unwrap().next().expect("another line").unwrap()
+    }
+
+    /// From here on nobody reads what it says.
+    pub fn close_stderr(&mut self) {
+        self.stderr = None;
+    }
+
+    /// The memory that the process has in use, in bytes.
+    #[cfg(target_os = "linux")]
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
     }
 
     pub fn signal(&self, name: &str) {
@@ -72,7 +85,7 @@ impl Serving {
             assert!(Instant::now() < deadline, "does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let rest = self.stderr.by_ref().map(Result::unwrap).collect();
+        let rest = self.stderr.take().into_iter().flatten().map(Result::unwrap).collect();
         (self.child.wait().unwrap(), rest)
     }
 }

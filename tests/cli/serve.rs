@@ -15,6 +15,7 @@ fn mount_call(to: SocketAddr, procedure: u32, args: &[u8]) -> Vec<u8> {
     record.extend(args);
     let mark = record.len() as u32 | 1 << 31;
     let mut stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
     stream.write_all(&[&mark.to_be_bytes()[..], &record].concat()).unwrap();
     let mut mark = [0; 4];
     stream.read_exact(&mut mark).unwrap();
@@ -71,6 +72,18 @@ fn the_root_can_be_mounted_at_every_address_before_and_after_a_restart() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_base_can_be_served_read_only_without_a_session() {
+    let dir = tempdir().unwrap();
+    fs::create_dir(dir.path().join("base")).unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db", "--base", "base", "--read-only"]);
+    let made = fs::read(dir.path().join("s.db")).unwrap();
+    assert!(made.starts_with(b"SQLite format 3\0"));
+    server.signal("TERM");
+    assert!(server.end().0.success());
+    assert_eq!(fs::read(dir.path().join("s.db")).unwrap(), made, "it is only read");
+}
+
+#[test]
 fn an_unprivileged_port_is_refused_and_told_of_once() {
     let dir = tempdir().unwrap();
     let mut server = Serving::start(dir.path(), 1, &["s.db"]);
@@ -85,6 +98,50 @@ fn an_unprivileged_port_is_refused_and_told_of_once() {
     server.signal("TERM");
     let (_, rest) = server.end();
     assert!(!rest.iter().any(|line| line.contains("--insecure")), "{rest:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn idle_clients_leave_room_for_others() {
+    let dir = tempdir().unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db", "--insecure"]);
+    let connect = || TcpStream::connect(server.addresses[0]).unwrap();
+    // More than a quarter of the descriptors that a process has unless it asks for more.
+    let _idle: Vec<_> = (0..600).map(|_| connect()).collect();
+    mount_root(server.addresses[0]);
+    let bytes = server.resident_bytes();
+    assert!(bytes < 100 << 20, "{} MiB", bytes >> 20);
+}
+
+/// A record of one fragment: a call of WRITE with a forged handle and a megabyte of data.
+#[cfg(target_os = "linux")]
+fn forged_write() -> Vec<u8> {
+    let head = [1_u32, 0, 2, 100_003, 3, 7, 0, 0, 0, 0, 4, 0, 0, 0, 1 << 20, 0, 1 << 20];
+    let mut record: Vec<u8> = head.iter().flat_map(|word| word.to_be_bytes()).collect();
+    record.resize(record.len() + (1 << 20), 7);
+    let mark = record.len() as u32 | 1 << 31;
+    record.splice(0..0, mark.to_be_bytes());
+    record
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn connections_that_sent_much_keep_little() {
+    let dir = tempdir().unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db", "--insecure"]);
+    let record = forged_write();
+    let mut idle = Vec::new();
+    for _ in 0..240 {
+        let mut stream = TcpStream::connect(server.addresses[0]).unwrap();
+        // What follows has begun, so that the connection is not idle either.
+        stream.write_all(&[&record[..], &[0]].concat()).unwrap();
+        let mut reply = [0; 4 + 24 + 4];
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[28..], 10_001_u32.to_be_bytes(), "not BADHANDLE");
+        idle.push(stream);
+    }
+    let bytes = server.resident_bytes();
+    assert!(bytes < 100 << 20, "{} MiB", bytes >> 20);
 }
 
 #[test]
@@ -122,4 +179,18 @@ fn a_session_remembers_its_base_and_another_one_is_told_of() {
     assert!(lines[0].contains("another base"), "{lines:?}");
     assert!(lines[1].contains("/two, never written"), "{lines:?}");
     assert!(said(&["s.db"])[0].contains("/two, never written"));
+}
+
+#[test]
+fn a_log_that_nobody_takes_ends_nothing() {
+    let dir = tempdir().unwrap();
+    let args = ["s.db", "--insecure", "--log", "debug"];
+    let mut server = Serving::start(dir.path(), 1, &args);
+    server.close_stderr();
+    for _ in 0..3 {
+        // Each connection is told of in the log.
+        assert_eq!(mount_root(server.addresses[0])[..20], ACCEPTED);
+    }
+    server.signal("TERM");
+    assert_eq!(server.end().0.code(), Some(0));
 }

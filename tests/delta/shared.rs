@@ -24,6 +24,21 @@ fn another_program_writes_the_key_value_store() {
 }
 
 #[test]
+fn only_its_owner_reads_a_new_session() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    change(&mut *writer, |txn| make(txn, Ino::ROOT, "f", FileKind::Regular));
+    let names = ["session.db", "session.db-lock", "session.db-shm", "session.db-wal"];
+    assert_eq!(place.names(), names);
+    for name in names {
+        let meta = std::fs::metadata(place.path.with_file_name(name)).unwrap();
+        let mode = std::os::unix::fs::MetadataExt::mode(&meta) & 0o777;
+        assert_eq!(mode, 0o600, "{name}: {mode:o}");
+    }
+}
+
+#[test]
 fn a_batch_waits_for_another_program() {
     let place = Place::new();
     let session = place.create();
@@ -93,6 +108,8 @@ fn a_session_that_is_only_read_stays_as_it_is() {
     writer.close().unwrap();
     drop((writer, session, second));
     assert!(before == super::bytes(&place.path));
+    // SQLite's own files stay: whoever only reads cannot clear them away.
+    assert!(!place.names().iter().any(|name| name.ends_with("-lock")));
 }
 
 #[test]

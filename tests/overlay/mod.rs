@@ -1,12 +1,24 @@
 //! The overlay over a real session and a real host directory, through the `Vfs` trait.
 
+mod content;
 mod copy_up;
+mod creation;
+mod drift;
+mod faults;
+mod foreign;
+mod full_disk;
 mod hard_links;
 mod identity;
+mod listing;
 mod model;
+mod not_a_directory;
+mod permissions;
+mod races;
 mod rename_base;
 mod rename_born;
 mod rename_rules;
+mod session;
+mod times;
 mod whiteouts;
 
 use crate::support::spec_reader;

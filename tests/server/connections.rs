@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acetate::server::limits::Limits;
+use acetate::server::limits::{Limits, MAX_REQUEST_BYTES};
 use acetate::wire::record::MAX_RECORD_BYTES;
 use tokio::io::AsyncWriteExt;
 
@@ -148,6 +148,28 @@ async fn a_client_that_takes_no_replies_is_closed() {
 }
 
 #[tokio::test]
+async fn nothing_follows_a_reply_that_broke_off() {
+    let late = [0xEE; 4096];
+    let reply_timeout = SOON * 8;
+    let limits = Limits { reply_timeout, ..Limits::default() };
+    let server = Running::start_with(limits, true).await;
+    let mut peer = server.connect().await;
+    peer.send_record(&call(99, fake::WAIT, &late)).await;
+    for xid in 0..32 {
+        peer.send_record(&call(xid, fake::BYTES, &words(&[1 << 20]))).await;
+    }
+    // This reply still has time when the first one's is over.
+    tokio::time::sleep(reply_timeout / 2).await;
+    server.fake.open_gate();
+    tokio::time::sleep(reply_timeout * 3 / 4).await;
+    let mut stream = Vec::new();
+    let read = tokio::io::AsyncReadExt::read_to_end(&mut peer.0, &mut stream);
+    tokio::time::timeout(super::peer::PATIENCE, read).await.expect("an end").unwrap();
+    assert!(stream.len() < 32 << 20, "all was sent");
+    assert!(!stream.contains(&0xEE), "the client takes it for the rest of another reply");
+}
+
+#[tokio::test]
 async fn a_client_that_sends_and_closes_its_side_gets_its_replies() {
     let server = Running::start().await;
     let mut peer = server.connect().await;
@@ -156,6 +178,36 @@ async fn a_client_that_sends_and_closes_its_side_gets_its_replies() {
     server.fake.wait_begun(1).await;
     server.fake.open_gate();
     assert_eq!(peer.receive().await, success(1, b"last words.."));
+}
+
+#[tokio::test]
+async fn clients_that_are_slow_to_send_do_not_stop_the_others() {
+    let server = Running::start().await;
+    let mut slow = Vec::new();
+    for _ in 0..64 {
+        let mut peer = server.connect().await;
+        peer.send(&fragment_mark(MAX_RECORD_BYTES, true)).await;
+        slow.push(peer);
+    }
+    tokio::time::sleep(SOON).await;
+    let echo = server.connect().await.ask(&call(9, fake::ECHO, b"")).await;
+    assert_eq!(echo, success(9, b""));
+}
+
+#[tokio::test]
+async fn clients_that_are_slow_to_receive_do_not_stop_the_others() {
+    let server = Running::start().await;
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        let mut peer = server.connect().await;
+        for xid in 0..16 {
+            peer.send_record(&call(xid, fake::BYTES, &words(&[1 << 20]))).await;
+        }
+        slow.push(peer);
+    }
+    tokio::time::sleep(SOON * 3).await;
+    let echo = server.connect().await.ask(&call(9, fake::ECHO, b"")).await;
+    assert_eq!(echo, success(9, b""));
 }
 
 #[tokio::test]
@@ -169,4 +221,19 @@ async fn connections_over_the_limit_wait_for_a_place() {
     assert!(second.is_silent().await);
     drop(first);
     assert_eq!(second.receive().await, success(2, b""));
+}
+
+#[tokio::test]
+async fn large_records_that_never_come_do_not_keep_small_ones_waiting() {
+    let server = Running::start().await;
+    let mut stalled = Vec::new();
+    for _ in 0..MAX_REQUEST_BYTES / MAX_RECORD_BYTES + 8 {
+        let mut peer = server.connect().await;
+        peer.send(&fragment_mark(MAX_RECORD_BYTES, true)).await;
+        stalled.push(peer);
+    }
+    let mut peer = server.connect().await;
+    for xid in 0..3 {
+        assert_eq!(peer.ask(&call(xid, fake::ECHO, b"tiny")).await, success(xid, b"tiny"));
+    }
 }

@@ -65,7 +65,7 @@ const RULES: &[(&str, &str)] = &[
         "SELECT i.ino FROM fs_inode i LEFT JOIN acetate_inode a ON a.ino = i.ino,
            (SELECT CAST(value AS INTEGER) AS c FROM fs_config WHERE key = 'chunk_size')
          WHERE i.mode & 61440 = 32768 AND ifnull(a.holes, 0) <>
-           (i.size + c - 1) / c - (SELECT count(*) FROM fs_data d WHERE d.ino = i.ino)",
+           i.size / c + (i.size % c > 0) - (SELECT count(*) FROM fs_data d WHERE d.ino = i.ino)",
     ),
     (
         "D4 side rows belong to an inode and say something",
@@ -146,7 +146,8 @@ fn whiteouts(conn: &Connection, found: &mut Vec<String>) {
             Some(at) => &path[..at],
             None => &b"no path"[..],
         };
-        if parent != derived {
+        // Implementations that do not know the column leave it empty.
+        if parent != derived && !parent.is_empty() {
             found.push(format!("W2 parent_path is derived: {}", path.escape_ascii()));
         }
         hidden.insert(path);

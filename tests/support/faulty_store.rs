@@ -16,19 +16,37 @@ type Planned = Vec<(u32, StoreError)>;
 
 /// What fails when; shared by a store's connections and the test.
 #[derive(Clone, Default)]
-pub struct Faults(Arc<Mutex<BTreeMap<&'static str, Planned>>>);
+pub struct Faults(Arc<Mutex<Plan>>);
+
+#[derive(Default)]
+struct Plan {
+    faults: BTreeMap<&'static str, Planned>,
+    calls: BTreeMap<&'static str, u32>,
+}
 
 impl Faults {
     /// Lets the `n`th call of the trait method `method` from now on fail, counted from 1.
     /// Several may be told for one method.
     pub fn fail(&self, method: &'static str, n: u32, error: StoreError) {
-        self.0.lock().unwrap().entry(method).or_default().push((n, error));
+        self.0.lock().unwrap().faults.entry(method).or_default().push((n, error));
+    }
+
+    /// Takes back what was planned and has not happened; whether there was any.
+    pub fn clear(&self) -> bool {
+        let faults = std::mem::take(&mut self.0.lock().unwrap().faults);
+        faults.values().any(|planned| !planned.is_empty())
+    }
+
+    /// How often the method was called so far.
+    pub fn calls(&self, method: &str) -> u32 {
+        self.0.lock().unwrap().calls.get(method).copied().unwrap_or(0)
     }
 
     /// Counts one call.
     fn call(&self, method: &'static str) -> Result<()> {
-        let mut faults = self.0.lock().unwrap();
-        let Some(planned) = faults.get_mut(method) else { return Ok(()) };
+        let mut plan = self.0.lock().unwrap();
+        *plan.calls.entry(method).or_default() += 1;
+        let Some(planned) = plan.faults.get_mut(method) else { return Ok(()) };
         planned.iter_mut().for_each(|(left, _)| *left = left.saturating_sub(1));
         match planned.iter().position(|(left, _)| *left == 0) {
             Some(at) => Err(planned.swap_remove(at).1),

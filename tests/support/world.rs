@@ -4,6 +4,7 @@
 //! checks on the way what holds for all of them (see there).
 
 use std::ops::Deref;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,6 +18,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::client::Client;
+use super::faulty_store::{Faults, FaultyStore};
 use super::fixture;
 use super::host_tree::HostTree;
 
@@ -47,6 +49,8 @@ pub struct World {
     runtime: Arc<Runtime>,
     before: Option<HostTree>,
     open: Option<Open>,
+    /// What the session's rows fail at.
+    pub faults: Faults,
 }
 
 /// What is there between opening and closing.
@@ -85,6 +89,7 @@ impl World {
             runtime: Arc::new(runtime),
             before: None,
             open: None,
+            faults: Faults::default(),
         };
         if let Some(base) = &world.setup.base {
             std::fs::create_dir(world.base()).unwrap();
@@ -126,16 +131,17 @@ impl World {
 
     fn serve(&mut self, session: Session) {
         let base: Arc<dyn Base> = if self.setup.base.is_some() {
-            let hidden = self.setup.session_in_base.iter().flat_map(|name| {
-                ["", "-wal", "-shm", "-journal"].map(|suffix| format!("{name}{suffix}"))
-            });
-            let hidden = hidden.map(|name| BasePath::from_bytes(name.as_bytes()).unwrap());
+            let base = self.base().canonicalize().unwrap();
+            let files = session.files();
+            let hidden = files.iter().filter_map(|file| file.strip_prefix(&base).ok());
+            let hidden =
+                hidden.filter_map(|file| BasePath::from_bytes(file.as_os_str().as_bytes()));
             let options = HostDirOptions { hidden: hidden.collect() };
             Arc::new(HostDir::open(&self.base(), options).unwrap())
         } else {
             Arc::new(Empty)
         };
-        let store = Arc::new(session);
+        let store = Arc::new(FaultyStore { inner: session, faults: self.faults.clone() });
         let options = WorkerOptions { strict: false, readers: 2 };
         let worker = Arc::new(Worker::start(store.clone(), options).unwrap());
         let clock = self.clock.clone();
@@ -179,6 +185,12 @@ impl World {
     #[track_caller]
     pub fn reopen(&mut self) {
         self.close();
+        self.open_again();
+    }
+
+    /// Opens the session again after [`World::close`].
+    #[track_caller]
+    pub fn open_again(&mut self) {
         let session = Session::open(&self.session(), OpenMode::Serve, &host()).unwrap();
         self.serve(session);
     }

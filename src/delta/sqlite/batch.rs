@@ -9,8 +9,12 @@ use crate::vfs::{FileId, Name, Time};
 use super::chunk::Chunks;
 use super::number::Numbers;
 use super::op::Tail;
+use super::room::Room;
 use super::snapshot::Snapshot;
 use super::{dentry, inode, link, redirect, symlink, whiteout};
+
+/// What a new object takes, with its entry and its row in the audit log, in bytes.
+const ENTRY_BYTES: usize = 4 << 10;
 
 /// The writer's open batch.
 pub(super) struct Batch {
@@ -24,6 +28,8 @@ pub(super) struct Batch {
     pub tail: Tail,
     /// The audit log's last row at the last savepoint.
     pub tail_before: Tail,
+    /// Room on the disk.
+    pub room: Room,
     /// The last failure of a change: some make SQLite give the whole transaction up.
     pub failure: Option<StoreError>,
 }
@@ -63,6 +69,7 @@ impl WriteTxn for Batch {
     }
 
     fn insert_dentry(&mut self, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
+        self.room.add(&self.conn, ENTRY_BYTES)?;
         self.change(|conn| dentry::insert(conn, parent, name, ino))
     }
 
@@ -72,6 +79,7 @@ impl WriteTxn for Batch {
 
     fn write_data(&mut self, inode: &mut InodeRow, offset: u64, data: &[u8]) -> Result<()> {
         let chunk_bytes = self.chunk_bytes;
+        self.room.add(&self.conn, data.len())?;
         self.change(|conn| Chunks::of(conn, inode.ino, chunk_bytes).write(inode, offset, data))
     }
 

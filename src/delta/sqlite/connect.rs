@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::delta::{Result, StoreError};
 
 /// How long a connection waits for another program's write lock.
-const BUSY_WAIT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Page cache of the writing connection, in KiB.
 const WRITER_CACHE_KIB: u32 = 16 << 10;

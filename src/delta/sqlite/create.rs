@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
@@ -24,6 +25,10 @@ const PAGE_BYTES: u32 = 16384;
 
 /// `application_id` of a new session: "ACET".
 const APPLICATION_ID: i32 = 0x4143_4554;
+
+/// Permission bits of a new session's file, which SQLite gives its log too: they hold the key of
+/// all file handles, the content of files that not everybody may read, and who did what.
+const FILE_MODE: u32 = 0o600;
 
 /// A chunk size for a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +120,9 @@ impl Session {
             // SQLite would delete it, and it may be all that is left of somebody's session.
             return Err(OpenError::LeftoverLog { log });
         }
-        match OpenOptions::new().write(true).create_new(true).open(path) {
+        let mut file = OpenOptions::new();
+        file.write(true).create_new(true).mode(FILE_MODE);
+        match file.open(path) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return Err(OpenError::Exists { path: path.to_owned() });

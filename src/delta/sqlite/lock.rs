@@ -6,8 +6,10 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::connect::beside;
 use super::error::OpenError;
@@ -21,7 +23,7 @@ const ATTEMPTS: u32 = 8;
 /// The lock on a session; dropping it lets go and removes the file.
 pub(super) struct SessionLock {
     path: PathBuf,
-    _file: File,
+    file: File,
     exclusive: bool,
 }
 
@@ -32,6 +34,8 @@ impl SessionLock {
         for _ in 0..ATTEMPTS {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false);
+            // As SQLite opens its own files: a link put here must not name what is overwritten.
+            options.mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
             let mut file = options.open(&path).map_err(|e| OpenError::io(&path, e))?;
             let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
             match taken {
@@ -47,7 +51,7 @@ impl SessionLock {
                 if exclusive {
                     write_pid(&mut file).map_err(|e| OpenError::io(&path, e))?;
                 }
-                return Ok(Self { path, _file: file, exclusive });
+                return Ok(Self { path, file, exclusive });
             }
         }
         Err(OpenError::InUse { path: session.to_owned(), holder: None })
@@ -56,8 +60,8 @@ impl SessionLock {
 
 impl Drop for SessionLock {
     fn drop(&mut self) {
-        // Still locked here; a shared lock may have other holders.
-        if self.exclusive {
+        // Still locked here. A shared lock may have other holders; if not, it can be exclusive.
+        if self.exclusive || self.file.try_lock().is_ok() {
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -4,13 +4,15 @@
 //! checkpoint fails, and a failed sync must not be missed (see writer.rs).
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
 use crate::delta::{Result, StoreError};
 
-use super::connect::beside;
+use super::connect::{BUSY_WAIT, beside};
 use super::probe::byte_len;
+use super::room::Room;
 
 /// Length of the log at which it is copied into the database, in bytes.
 const CHECKPOINT_BYTES: u64 = 32 << 20;
@@ -21,6 +23,12 @@ const RETRY_BYTES: u64 = 8 << 20;
 
 /// Length at which the writer waits for those readers, in bytes.
 const PATIENCE_BYTES: u64 = 256 << 20;
+
+/// Length from which the log is cut to make room on a disk that is almost full, in bytes.
+const ROOM_BYTES: u64 = 1 << 20;
+
+/// How long that waits for readers.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
 
 /// The log beside a session file.
 pub(super) struct Log {
@@ -51,6 +59,21 @@ impl Log {
         }
         self.due_at = length + RETRY_BYTES;
         self.checkpoint(conn, if length < PATIENCE_BYTES { "PASSIVE" } else { "RESTART" })
+    }
+
+    /// Copies the log into the database and cuts it, where the disk is so full that its length
+    /// matters; before a batch.
+    ///
+    /// # Errors
+    /// As [`Log::checkpoint`].
+    pub(super) fn make_room(&self, conn: &Connection, room: &Room) -> Result<()> {
+        if byte_len(&self.path) < ROOM_BYTES || !room.is_low(conn)? {
+            return Ok(());
+        }
+        conn.busy_timeout(ROOM_WAIT)?;
+        let cut = self.checkpoint(conn, "TRUNCATE");
+        conn.busy_timeout(BUSY_WAIT)?;
+        cut
     }
 
     /// Copies the log into the database, as far as readers let us.

@@ -29,6 +29,7 @@ mod origin;
 mod probe;
 mod reader;
 mod redirect;
+mod room;
 mod schema;
 mod session;
 mod snapshot;

@@ -19,13 +19,16 @@ const CORE_TABLES: [&str; 5] = ["fs_config", "fs_inode", "fs_dentry", "fs_data",
 /// Beginning of a database that the engine of other AgentFS implementations encrypted.
 const ENCRYPTED_MAGIC: &[u8] = b"Turso";
 
+/// The smallest page of SQLite, in bytes: what is shorter it takes for an empty database.
+const LEAST_PAGE_BYTES: u64 = 512;
+
 /// Refuses what is not a session that this program can open.
 pub(super) fn check(path: &Path) -> std::result::Result<(), OpenError> {
     let info = beside(path, "-info");
     if info.exists() {
         return Err(OpenError::CloudSynced { path: path.to_owned(), info });
     }
-    if byte_len(path) == 0 {
+    if byte_len(path) < LEAST_PAGE_BYTES {
         return Err(OpenError::NotSqlite { path: path.to_owned() });
     }
     // Without locks and without the log: this creates no file. It says all there is to say,
@@ -35,10 +38,23 @@ pub(super) fn check(path: &Path) -> std::result::Result<(), OpenError> {
         alone,
         Err(OpenError::NotSqlite { .. } | OpenError::Encrypted { .. } | OpenError::Newer { .. })
     );
-    if decided || byte_len(&beside(path, "-wal")) == 0 {
-        return alone;
+    if decided {
+        return alone.map(|_page_bytes| ());
     }
-    check_as(path, Role::ReadOnly)
+    if byte_len(&beside(path, "-wal")) == 0 {
+        // SQLite notices missing pages, but not that the last one is cut off.
+        return alone.and_then(|page_bytes| check_length(path, page_bytes));
+    }
+    check_as(path, Role::ReadOnly).map(|_page_bytes| ())
+}
+
+fn check_length(path: &Path, page_bytes: u32) -> std::result::Result<(), OpenError> {
+    let length = byte_len(path);
+    if length.is_multiple_of(u64::from(page_bytes)) {
+        return Ok(());
+    }
+    let text = format!("{length} bytes are no whole number of pages of {page_bytes}: cut off");
+    Err(OpenError::store(path, StoreError::Corrupt(text)))
 }
 
 /// A file's length in bytes; 0 if there is none.
@@ -46,7 +62,8 @@ pub(super) fn byte_len(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |meta| meta.len())
 }
 
-fn check_as(path: &Path, role: Role) -> std::result::Result<(), OpenError> {
+/// Returns the length of a page, in bytes.
+fn check_as(path: &Path, role: Role) -> std::result::Result<u32, OpenError> {
     let columns = match connect::open(path, role).and_then(|conn| Columns::read(&conn)) {
         Ok(columns) => columns,
         Err(StoreError::Corrupt(text)) => return Err(damaged(path, text)),
@@ -68,7 +85,7 @@ fn check_as(path: &Path, role: Role) -> std::result::Result<(), OpenError> {
     let missing: Vec<_> =
         CORE_TABLES.into_iter().filter(|table| !columns.tables.contains_key(*table)).collect();
     if missing.is_empty() {
-        return Ok(());
+        return Ok(columns.page_bytes);
     }
     Err(OpenError::NotSession { path: path.to_owned(), tables: missing.join(", ") })
 }
@@ -94,6 +111,8 @@ struct Columns {
     tables: BTreeMap<String, BTreeSet<String>>,
     /// `acetate_meta.format_version`.
     format: Option<i64>,
+    /// Length of a page.
+    page_bytes: u32,
 }
 
 impl Columns {
@@ -110,7 +129,8 @@ impl Columns {
         }
         let format =
             if tables.contains_key("acetate_meta") { meta::get(conn, meta::FORMAT)? } else { None };
-        Ok(Self { tables, format })
+        let page_bytes = conn.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+        Ok(Self { tables, format, page_bytes })
     }
 
     fn has(&self, table: &str, column: &str) -> bool {

@@ -25,6 +25,7 @@ use super::lock::SessionLock;
 use super::log::Log;
 use super::number::Numbers;
 use super::op::Tail;
+use super::room::Room;
 use super::session::{OpenMode, Session};
 use super::{connect, dentry, epoch, meta};
 
@@ -88,6 +89,7 @@ impl SqliteWriter {
                 conn,
                 tail: Tail::default(),
                 tail_before: Tail::default(),
+                room: Room::of(&session.path),
                 failure: None,
             },
             _turn: turn,
@@ -177,6 +179,10 @@ impl Writer for SqliteWriter {
             return Err(lost.clone());
         }
         self.undo();
+        if let Err(error) = self.log.make_room(&self.batch.conn, &self.batch.room) {
+            self.lost = Some(error.clone());
+            return Err(error);
+        }
         if self.clean {
             self.begin_writing()?;
         }
@@ -184,6 +190,7 @@ impl Writer for SqliteWriter {
         self.run("BEGIN IMMEDIATE")?;
         self.durable = durable;
         self.batch.failure = None;
+        self.batch.room.begin();
         self.batch.tail = Tail::default();
         Ok(())
     }

@@ -1,0 +1,155 @@
+//! Room on the disk, kept so that a full one can be emptied again.
+//!
+//! What is committed lies in the log first, and takes its place in the database when the log is
+//! copied there. Were the disk filled to the last byte before that, the log could not be copied,
+//! so not start over, and even deleting, which writes to it, would fail for good. So what adds
+//! content is refused while there is still room for both.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use crate::delta::{Result, StoreError};
+use crate::vfs::FsStat;
+
+use super::disk;
+use super::probe::byte_len;
+
+/// What only deletions, syncs and the like may use, in bytes.
+const RESERVED_BYTES: u64 = 4 << 20;
+
+/// What a batch may hold in memory that is not in the log yet, in bytes.
+const MOST_UNWRITTEN_BYTES: u64 = 24 << 20;
+
+/// Less than this, in bytes, is so little that the log should give back what it can.
+const LOW_BYTES: u64 = 64 << 20;
+
+/// The disk is asked again after this much more was added, in bytes.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// How much room a session has.
+pub(super) struct Room {
+    path: PathBuf,
+    /// Figures of the disk.
+    usage: fn(&Path) -> Result<FsStat>,
+    /// What the batch added, in bytes.
+    added: u64,
+    /// `added` when the disk is asked next.
+    next_check: u64,
+}
+
+impl Room {
+    /// The room of the session file `session`.
+    pub(super) fn of(session: &Path) -> Self {
+        Self { path: session.to_owned(), usage: disk::usage, added: 0, next_check: 0 }
+    }
+
+    /// Begins a batch.
+    pub(super) fn begin(&mut self) {
+        (self.added, self.next_check) = (0, 0);
+    }
+
+    /// Counts `bytes` that a change of the batch is about to add.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`]: they would take what is reserved.
+    pub(super) fn add(&mut self, conn: &Connection, bytes: usize) -> Result<()> {
+        let added = self.added.saturating_add(bytes as u64);
+        if added < self.next_check {
+            self.added = added;
+            return Ok(());
+        }
+        // What comes until the next look grows the database, too. Pages are not filled to the
+        // last byte.
+        let coming = with_waste((bytes as u64).saturating_add(STEP_BYTES));
+        let unwritten = with_waste(added).min(MOST_UNWRITTEN_BYTES);
+        let needed = unwritten.saturating_add(coming).saturating_add(RESERVED_BYTES);
+        if self.spare(conn)?.is_some_and(|spare| spare < needed) {
+            return Err(StoreError::Full("what is left is reserved for deleting".to_owned()));
+        }
+        (self.added, self.next_check) = (added, added.saturating_add(STEP_BYTES));
+        Ok(())
+    }
+
+    /// Whether the log should give back what it can.
+    pub(super) fn is_low(&self, conn: &Connection) -> Result<bool> {
+        Ok(self.spare(conn)?.is_some_and(|spare| spare < LOW_BYTES))
+    }
+
+    /// The bytes that are left on the disk when the log is copied into the database; `None`
+    /// where the system does not tell.
+    fn spare(&self, conn: &Connection) -> Result<Option<u64>> {
+        let Ok(disk) = (self.usage)(&self.path) else { return Ok(None) };
+        if disk.total_bytes == 0 {
+            return Ok(None);
+        }
+        let mut pages = conn.prepare_cached("PRAGMA page_count")?;
+        let pages: i64 = pages.query_row([], |row| row.get(0))?;
+        let mut page = conn.prepare_cached("PRAGMA page_size")?;
+        let page: i64 = page.query_row([], |row| row.get(0))?;
+        let length = pages.cast_unsigned().saturating_mul(page.cast_unsigned());
+        let growth = length.saturating_sub(byte_len(&self.path));
+        Ok(Some(disk.available_bytes.saturating_sub(growth)))
+    }
+}
+
+/// What `bytes` of content take, at most.
+fn with_waste(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn room(usage: fn(&Path) -> Result<FsStat>) -> Room {
+        Room { usage, ..Room::of(Path::new("/nowhere")) }
+    }
+
+    fn disk(total_bytes: u64, available_bytes: u64) -> Result<FsStat> {
+        let bytes = FsStat {
+            total_bytes,
+            free_bytes: available_bytes,
+            available_bytes,
+            total_files: 0,
+            free_files: 0,
+            available_files: 0,
+        };
+        Ok(bytes)
+    }
+
+    #[test]
+    fn what_is_reserved_is_not_given_out() {
+        let conn = Connection::open_in_memory().unwrap();
+        let mut room = room(|_| disk(64 * MIB, 10 * MIB));
+        let added = (0..64).take_while(|_| room.add(&conn, 1 << 20).is_ok()).count();
+        // 4 MiB are reserved, and each takes its place in the log with half as much again.
+        assert!((1..4).contains(&added), "{added}");
+        assert!(room.add(&conn, 1 << 20).is_err());
+        room.begin();
+        assert!(room.add(&conn, 1).is_ok());
+    }
+
+    #[test]
+    fn a_database_that_has_yet_to_grow_counts() {
+        let conn = Connection::open_in_memory().unwrap();
+        let mut room = room(|_| disk(64 * MIB, 10 * MIB));
+        assert!(room.add(&conn, 1).is_ok());
+        conn.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(8 << 20))").unwrap();
+        room.begin();
+        assert!(matches!(room.add(&conn, 1), Err(StoreError::Full(_))));
+        assert!(room.is_low(&conn).unwrap());
+    }
+
+    #[test]
+    fn a_disk_that_tells_nothing_is_not_asked() {
+        let conn = Connection::open_in_memory().unwrap();
+        for usage in [|_: &Path| disk(0, 0), |_: &Path| Err(StoreError::Io("no".to_owned()))] {
+            let mut room = room(usage);
+            assert!(room.add(&conn, 64 << 20).is_ok());
+            assert!(!room.is_low(&conn).unwrap());
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What the overlay takes at most: every bound with its unit.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use crate::delta::MergedPath;
+use crate::vfs::FsError;
+
+use super::error::Result;
+
+/// The largest file, in bytes: SQLite's integers are signed.
+pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+
+/// Names that one file may have, as PATHCONF says.
+pub(super) const MAX_LINKS: u32 = 65_000;
+
+/// The longest target of a symbolic link, in bytes (PATH_MAX).
+pub(super) const MAX_TARGET_BYTES: usize = 4096;
+
+/// Levels of directories: rows of another program that form a cycle end here too.
+pub(super) const MAX_DEPTH: usize = 4096;
+
+/// The longest path of a directory that is made or moved, in bytes. Every whiteout and audit row
+/// below it holds its path.
+const MAX_DIR_PATH_BYTES: usize = 64 << 10;
+
+/// How much of a file copy-up has in memory at a time, in bytes.
+pub(super) const COPY_PIECE_BYTES: usize = 1 << 20;
+
+/// Directories that one search along a trail opens. Reached only where hundreds of names share a
+/// digest byte on every level, or below [`Trail::MAX_BYTES`](crate::vfs::Trail::MAX_BYTES)
+/// levels.
+pub(super) const MAX_VISITED_DIRS: usize = 100_000;
+
+/// Objects whose new atime waits for a change; further ones are forgotten.
+pub(super) const MAX_PENDING_ATIMES: usize = 4096;
+
+/// Entries of the dentry cache.
+pub(super) const MAX_CHILDREN: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+/// Directories whose place is remembered, by number and by base path each.
+pub(super) const MAX_PLACES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+/// Length of their paths together, in bytes each.
+pub(super) const MAX_PLACE_BYTES: usize = 4 << 20;
+
+/// Base objects whose path is remembered, so that their handles need no walk.
+pub(super) const MAX_LOCATIONS: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+
+/// Length of these paths together, in bytes.
+pub(super) const MAX_LOCATION_BYTES: usize = 8 << 20;
+
+/// Directories whose listing is kept between the pages of a reader.
+pub(super) const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+/// Entries in all kept listings together; a single larger listing is kept alone.
+pub(super) const MAX_SNAPSHOT_ENTRIES: usize = 262_144;
+
+/// How long the later pages of a listing may show the state of its first page. Entries that
+/// vanished since are left out all the same.
+pub(super) const MAX_SNAPSHOT_AGE: Duration = Duration::from_secs(60);
+
+/// Whether a directory may be made at, or moved to, this path.
+pub(super) fn check_dir_path(path: &MergedPath) -> Result<()> {
+    let bytes = path.as_bytes();
+    let levels = bytes.iter().filter(|&&byte| byte == b'/').count();
+    if levels > MAX_DEPTH || bytes.len() > MAX_DIR_PATH_BYTES {
+        return Err(FsError::NameTooLong.into());
+    }
+    Ok(())
+}

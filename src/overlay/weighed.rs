@@ -1,0 +1,85 @@
+//! A cache bounded in entries and in what they weigh together.
+
+use std::hash::Hash;
+use std::num::NonZeroUsize;
+
+use lru::LruCache;
+
+/// Forgets what was not asked for the longest, until what is left fits.
+pub(super) struct Weighed<K: Hash + Eq, V> {
+    entries: LruCache<K, (V, usize)>,
+    weight: usize,
+    max_weight: usize,
+}
+
+impl<K: Hash + Eq, V> Weighed<K, V> {
+    /// A cache of so many entries, and so much weight in all.
+    pub fn new(max_entries: NonZeroUsize, max_weight: usize) -> Self {
+        Self { entries: LruCache::new(max_entries), weight: 0, max_weight }
+    }
+
+    pub fn get(&mut self, key: &K) -> Option<&V> {
+        self.entries.get(key).map(|(value, _)| value)
+    }
+
+    /// Adds or replaces an entry. One that is too heavy by itself is not kept.
+    pub fn put(&mut self, key: K, value: V, weight: usize) {
+        self.weight += weight;
+        if let Some((_, (_, replaced))) = self.entries.push(key, (value, weight)) {
+            self.weight -= replaced;
+        }
+        while self.weight > self.max_weight {
+            let Some((_, (_, dropped))) = self.entries.pop_lru() else { return };
+            self.weight -= dropped;
+        }
+    }
+
+    pub fn pop(&mut self, key: &K) {
+        if let Some((_, dropped)) = self.entries.pop(key) {
+            self.weight -= dropped;
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.weight = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(entries: usize, weight: usize) -> Weighed<u32, char> {
+        Weighed::new(NonZeroUsize::new(entries).unwrap(), weight)
+    }
+
+    #[test]
+    fn the_oldest_go_when_the_rest_is_too_heavy() {
+        let mut cache = cache(10, 100);
+        cache.put(1, 'a', 40);
+        cache.put(2, 'b', 40);
+        assert_eq!(cache.get(&1), Some(&'a'));
+        cache.put(3, 'c', 40);
+        assert_eq!(cache.get(&1), Some(&'a'));
+        assert_eq!(cache.get(&2), None);
+        cache.put(4, 'd', 101);
+        assert!([1, 2, 3, 4].iter().all(|key| cache.get(key).is_none()));
+        assert_eq!(cache.weight, 0);
+    }
+
+    #[test]
+    fn what_leaves_any_way_weighs_nothing() {
+        let mut cache = cache(2, 100);
+        for key in 0..10 {
+            cache.put(key, 'x', 30);
+        }
+        assert_eq!(cache.weight, 60, "two entries at most");
+        cache.put(9, 'y', 10);
+        assert_eq!(cache.weight, 40, "replaced");
+        cache.pop(&9);
+        assert_eq!(cache.weight, 30);
+        cache.clear();
+        assert_eq!(cache.weight, 0);
+    }
+}

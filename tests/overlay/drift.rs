@@ -1,0 +1,167 @@
+//! A base that changes under us: only the object that changed suffers.
+
+use std::fs;
+
+use acetate::vfs::{FileKind, FsError};
+
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    dir/file "file"
+    dir/sub/leaf "leaf"
+    keep "keep"
+    one "linked"
+    two = one
+"#;
+
+/// Whether this is an answer that tells the client that its handle leads nowhere.
+fn is_lost<T: std::fmt::Debug>(result: Result<T, FsError>) -> bool {
+    matches!(result, Err(FsError::Stale | FsError::Io))
+}
+
+#[test]
+fn a_replaced_file_is_another_file() {
+    let mut world = World::new(TREE);
+    let old = world.at("dir/file");
+    let base = world.change_base();
+    fs::write(base.join("dir/new"), "replaced").unwrap();
+    fs::rename(base.join("dir/new"), base.join("dir/file")).unwrap();
+    assert!(is_lost(world.getattr(&old)));
+    assert!(is_lost(world.read_all(&old)));
+    assert!(is_lost(world.set(&old, crate::support::client::mode(0o600), None).result));
+    assert_ne!(world.at("dir/file"), old);
+    assert_eq!(world.cat("dir/file"), "replaced");
+    assert_eq!(world.cat("keep"), "keep");
+    world.reopen();
+    assert!(is_lost(world.getattr(&old)));
+    assert_eq!(world.cat("dir/file"), "replaced");
+}
+
+#[test]
+fn a_removed_file_and_a_removed_directory_are_gone() {
+    let mut world = World::new(TREE);
+    let (file, leaf, sub) = (world.at("dir/file"), world.at("dir/sub/leaf"), world.at("dir/sub"));
+    world.ls("dir/sub");
+    let base = world.change_base();
+    fs::remove_file(base.join("dir/file")).unwrap();
+    fs::remove_dir_all(base.join("dir/sub")).unwrap();
+    for handle in [&file, &leaf, &sub] {
+        assert!(is_lost(world.getattr(handle)));
+    }
+    assert_eq!(world.find("dir/file").err(), Some(FsError::NotFound));
+    assert_eq!(world.ls("dir"), Vec::<String>::new());
+    assert!(is_lost(world.page(&sub, 0, 9, true)));
+    assert_eq!(world.remove("dir/file"), Err(FsError::NotFound));
+    assert_eq!(world.cat("keep"), "keep");
+}
+
+#[test]
+fn what_was_copied_up_needs_no_base() {
+    let mut world = World::new(TREE);
+    world.write("dir/file", 0, b"F").unwrap();
+    world.write("two", 0, b"L").unwrap();
+    world.put("dir/born", "born");
+    let base = world.change_base();
+    fs::remove_dir_all(base.join("dir")).unwrap();
+    fs::remove_file(base.join("one")).unwrap();
+    assert_eq!(world.cat("dir/file"), "File");
+    assert_eq!(world.ls("dir"), ["born", "file"]);
+    assert_eq!(world.cat("two"), "Linked");
+    world.reopen();
+    assert_eq!(world.cat("dir/file"), "File");
+    assert_eq!(world.ls("dir"), ["born", "file"]);
+    world.rename("dir", "moved").unwrap();
+    assert_eq!(world.cat("moved/file"), "File");
+    world.rm_rf("moved");
+    assert!(!world.exists("dir") && !world.exists("moved"));
+}
+
+#[test]
+fn a_directory_that_became_a_file_and_the_other_way_round() {
+    let mut world = World::new(TREE);
+    let (sub, keep) = (world.at("dir/sub"), world.at("keep"));
+    world.ls("dir/sub");
+    let base = world.change_base();
+    // Made first, so that the host cannot give them the old objects' numbers.
+    fs::write(base.join("file"), "a file").unwrap();
+    fs::create_dir(base.join("new")).unwrap();
+    fs::write(base.join("new/x"), "x").unwrap();
+    fs::remove_dir_all(base.join("dir/sub")).unwrap();
+    fs::remove_file(base.join("keep")).unwrap();
+    fs::rename(base.join("file"), base.join("dir/sub")).unwrap();
+    fs::rename(base.join("new"), base.join("keep")).unwrap();
+    assert!(is_lost(world.page(&sub, 0, 9, false)));
+    assert!(is_lost(world.read_all(&keep)));
+    assert_eq!(world.stat("dir/sub").kind, FileKind::Regular);
+    assert_eq!(world.cat("keep/x"), "x");
+}
+
+#[test]
+fn new_base_objects_show_unless_the_delta_hides_them() {
+    let mut world = World::new(TREE);
+    world.remove("keep").unwrap();
+    world.put("dir/born", "born");
+    world.ls("dir");
+    let base = world.change_base();
+    fs::write(base.join("dir/late"), "late").unwrap();
+    fs::write(base.join("dir/born"), "hidden").unwrap();
+    fs::remove_file(base.join("keep")).unwrap();
+    fs::write(base.join("keep"), "back").unwrap();
+    assert_eq!(world.ls("dir"), ["born", "file", "late", "sub"]);
+    assert_eq!(world.cat("dir/late"), "late");
+    assert_eq!(world.cat("dir/born"), "born");
+    assert!(!world.exists("keep"));
+}
+
+#[test]
+fn a_base_that_vanishes_takes_nothing_else_along() {
+    let mut world = World::new(TREE);
+    world.put("born", "born");
+    let (file, born) = (world.at("dir/file"), world.at("born"));
+    let base = world.change_base();
+    fs::rename(&base, world.scratch().join("away")).unwrap();
+    fs::create_dir(&base).unwrap();
+    // The open directory is still the same one, whatever its path is now.
+    assert_eq!(world.read_all(&file).unwrap(), b"file");
+    fs::remove_dir_all(world.scratch().join("away")).unwrap();
+    assert!(is_lost(world.getattr(&file)));
+    assert_eq!(world.read_all(&born).unwrap(), b"born");
+    assert_eq!(world.ls(""), ["born"]);
+    world.put("more", "more");
+    assert_eq!(world.cat("more"), "more");
+}
+
+#[test]
+fn content_that_changes_in_place_is_shown_as_it_is() {
+    let mut world = World::new(TREE);
+    let file = world.at("dir/file");
+    assert_eq!(world.read_all(&file).unwrap(), b"file");
+    let base = world.change_base();
+    fs::write(base.join("dir/file"), "longer than before").unwrap();
+    assert_eq!(world.read_all(&file).unwrap(), b"longer than before");
+    fs::write(base.join("dir/file"), "s").unwrap();
+    assert_eq!(world.read_at(&file, 0, 100).unwrap(), (b"s".to_vec(), true));
+    world.write("dir/file", 1, b"!").unwrap();
+    assert_eq!(world.cat("dir/file"), "s!");
+}
+
+#[test]
+fn the_sessions_own_files_do_not_exist() {
+    use crate::support::world::Setup;
+    let base = Some("dir/file \"x\"\nother \"y\"".to_owned());
+    let session_in_base = Some("dir/session.db".to_owned());
+    let mut world = World::with(Setup { base, session_in_base, ..Setup::default() });
+    world.put("dir/born", "");
+    assert_eq!(world.ls("dir"), ["born", "file"]);
+    for suffix in ["", "-wal", "-shm", "-lock"] {
+        let path = format!("dir/session.db{suffix}");
+        assert_eq!(world.find(&path).err(), Some(FsError::NotFound), "{path}");
+        assert_eq!(world.remove(&path), Err(FsError::NotFound), "{path}");
+    }
+    world.reopen();
+    world.rename("dir", "moved").unwrap();
+    assert_eq!(world.ls("moved"), ["born", "file"]);
+    assert_eq!(world.find("moved/session.db").err(), Some(FsError::NotFound));
+    world.rm_rf("moved");
+    assert_eq!(world.ls(""), ["other"]);
+}

@@ -183,7 +183,7 @@ fn announce(
         if let Some(registration) = registration {
             let how = if registration.is_stand_in() { "in rpcbind's place" } else { "by rpcbind" };
             let host = mount_help::host(*first);
-            // Without nolock the client would wait for a lock manager, which does not run here.
+            // Works without nolock too, but then needs rpc.statd, and a restart forgets locks.
             output::line(format_args!(
                 "  or      sudo mount -t nfs -o nolock {host}:/ /mnt/agent (found {how})"
             ));

@@ -97,7 +97,7 @@ impl LockEntries {
     }
 }
 
-/// The NFS program, which looks after the registration when somebody mounts.
+/// A program that, if it is NFS, looks after the registration when somebody mounts.
 pub(super) struct Watched {
     pub(super) program: Arc<dyn Program>,
     pub(super) locks: Arc<LockEntries>,

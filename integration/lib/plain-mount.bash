@@ -10,11 +10,16 @@ plain_client() {
         [ ! -e "${modules[0]}/$module.ko" ] || busybox insmod "${modules[0]}/$module.ko" || true
     done
     grep -qw nfs4 /proc/filesystems || fail 'no version 4 in this kernel'
+    plain_client_files
+    rpcbind -w
+    rpc.statd --no-notify
+}
+
+# plain_client_files: where the daemons keep their files, empty.
+plain_client_files() {
     busybox mount -t tmpfs none /var/lib/nfs
     mkdir -p /var/lib/nfs/sm /var/lib/nfs/sm.bak /run/rpcbind
     chmod 777 /var/lib/nfs /var/lib/nfs/*
-    rpcbind -w
-    rpc.statd --no-notify
 }
 
 # plain_mount: the command, some work, and the version that it came to.
@@ -27,7 +32,12 @@ plain_mount() {
     echo new >/mnt/agent/new
     same 'file new' "$(echo $(ls /mnt/agent))" 'the listing'
     umount /mnt/agent
-    kill $(pidof rpc.statd) $(pidof rpcbind)
+    plain_client_end
+}
+
+# plain_client_end: stops what plain_client has started.
+plain_client_end() {
+    kill $(pidof rpc.statd) $(pidof rpcbind) 2>/dev/null || true
     sleep 0.2
     umount /var/lib/nfs
 }

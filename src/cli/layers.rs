@@ -11,9 +11,9 @@ use super::error::CliError;
 use crate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
 use crate::delta::Store;
 use crate::delta::sqlite::{ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session};
-use crate::nfs::{HandleCodec, Mount, Nfs};
+use crate::nfs::{HandleCodec, Mount, Nfs, Nlm};
 use crate::overlay::{Overlay, OverlayParts};
-use crate::server::Program;
+use crate::server::{LockManager, Program};
 use crate::vfs::Time;
 use crate::worker::{Worker, WorkerOptions};
 
@@ -39,7 +39,7 @@ pub(super) struct Layers {
     pub(super) session: PathBuf,
     /// The base directory, if there is one.
     pub(super) base: Option<PathBuf>,
-    /// NFS and MOUNT.
+    /// NFS, MOUNT and NLM.
     pub(super) programs: Vec<Arc<dyn Program>>,
     /// Runs the session; to be shut down at the end.
     pub(super) worker: Arc<Worker>,
@@ -75,7 +75,8 @@ pub(super) fn open(wanted: &Wanted<'_>) -> Result<Layers, CliError> {
     let handles = HandleCodec::new(key, EXPORT);
     let programs: Vec<Arc<dyn Program>> = vec![
         Arc::new(Nfs::new(Arc::clone(&overlay), handles)),
-        Arc::new(Mount::new(overlay, handles)),
+        Arc::new(Mount::new(Arc::clone(&overlay), handles)),
+        Arc::new(LockManager::new(Nlm::new(overlay, handles))),
     ];
     Ok(Layers { session: session_path, base: base_path, programs, worker })
 }

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The mount commands for the server at `address`, one a line.
 ///
-/// Locks are the client's own (`nolock`, on macOS `locallocks`): no lock manager runs here, and
-/// all that sees the export is one machine. `hard` is the default everywhere, and right: a
-/// restart of the server is waited for instead of being an I/O error.
+/// Locks are the client's own (`nolock`, on macOS `locallocks`): that is faster than asking the
+/// server, outlives its restart, and is all that one client needs. `hard` is the default
+/// everywhere, and right: a restart of the server is waited for instead of being an I/O error.
 pub(super) fn commands(address: SocketAddr) -> [String; 3] {
     let port = address.port();
     let ip = reachable(address.ip());

@@ -17,7 +17,7 @@ use super::output;
 use crate::server::limits::{Limits, MAX_CONNECTIONS};
 use crate::server::rpcbind::Registration;
 use crate::server::{Listeners, Server, ServerOptions, Service};
-use crate::wire::{mount3, nfs3, portmap};
+use crate::wire::{mount3, nfs3, nlm4, portmap};
 
 /// Where clients are waited for if nothing else is said.
 const DEFAULT_ADDRESS: SocketAddr =
@@ -139,15 +139,24 @@ async fn until_signal(
     announce(args, &layers, &listeners.addresses(), registration);
     let limits = Limits { connections: max_connections(), ..Limits::default() };
     let options = ServerOptions { insecure: args.insecure, limits };
-    let server = Server::new(listeners, layers.programs, options);
+    let watch = |program| match registration {
+        Some(registration) => registration.watch(program),
+        None => program,
+    };
+    let programs = layers.programs.into_iter().map(watch).collect();
+    let server = Server::new(listeners, programs, options);
     server.run(signals.first()).await;
 }
 
 async fn register(addresses: &[SocketAddr]) -> Result<Registration, CliError> {
     let service = |(program, version)| move |&address| Service { program, version, address };
-    let nfs = addresses.iter().map(service((nfs3::PROGRAM, nfs3::VERSION)));
-    let mount = addresses.iter().map(service((mount3::PROGRAM, mount3::VERSION)));
-    let services: Vec<Service> = nfs.chain(mount).collect();
+    let programs = [
+        (nfs3::PROGRAM, nfs3::VERSION),
+        (mount3::PROGRAM, mount3::VERSION),
+        (nlm4::PROGRAM, nlm4::VERSION),
+    ];
+    let at_each = |program| addresses.iter().map(service(program));
+    let services: Vec<Service> = programs.into_iter().flat_map(at_each).collect();
     let registered = Registration::begin(&services, portmap::PORT).await;
     registered.map_err(|error| CliError::rpcbind(&error))
 }
@@ -174,7 +183,7 @@ fn announce(
         if let Some(registration) = registration {
             let how = if registration.is_stand_in() { "in rpcbind's place" } else { "by rpcbind" };
             let host = mount_help::host(*first);
-            // Without nolock the client would wait for a lock manager, which does not run here.
+            // Works without nolock too, but then needs rpc.statd, and a restart forgets locks.
             output::line(format_args!(
                 "  or      sudo mount -t nfs -o nolock {host}:/ /mnt/agent (found {how})"
             ));

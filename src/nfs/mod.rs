@@ -1,4 +1,4 @@
-//! The NFSv3 and MOUNT procedures: decode, one call of [`Vfs`], encode.
+//! The NFSv3, MOUNT and NLM procedures: decode, one call of [`Vfs`], encode.
 //!
 //! One file per family of procedures. The filesystem decides everything that is about files
 //! (names, permissions, what exists); what is decided here is what only the protocol knows:
@@ -11,6 +11,7 @@ mod create;
 mod fsinfo;
 mod getattr_setattr;
 mod handle;
+pub mod lock;
 mod lookup;
 mod mount;
 mod read_write;
@@ -28,8 +29,9 @@ use crate::wire::nfs3::{PostOpAttr, Procedure, WccData};
 use crate::wire::xdr::{Decode, Encode, Encoder, XdrError};
 
 pub use handle::HandleCodec;
+pub use lock::Nlm;
 pub use mount::{MAX_REMEMBERED_MOUNTS, Mount};
-pub use status::{to_mount_status, to_status};
+pub use status::{to_lock_status, to_mount_status, to_status};
 
 /// Why a call has no result; both are answers of RPC (RFC 5531 §9, `accept_stat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

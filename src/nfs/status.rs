@@ -1,7 +1,7 @@
 //! The only place that turns a filesystem error into a status of the protocol.
 
 use crate::vfs::FsError;
-use crate::wire::{mount3, nfs3};
+use crate::wire::{mount3, nfs3, nlm4};
 
 /// The `nfsstat3` of an error (RFC 1813 §2.6).
 pub fn to_status(error: FsError) -> nfs3::Status {
@@ -56,5 +56,33 @@ pub fn to_mount_status(error: FsError) -> mount3::Status {
         | FsError::BadType
         | FsError::TryLater
         | FsError::Fault => Status::ServerFault,
+    }
+}
+
+/// The `nlm4_stats` of an error about the file that is to be locked (RFC 1813 appendix II).
+pub fn to_lock_status(error: FsError) -> nlm4::Status {
+    use nlm4::Status;
+    match error {
+        FsError::Stale | FsError::BadHandle | FsError::NotFound => Status::StaleHandle,
+        FsError::TooLarge => Status::TooLarge,
+        FsError::ReadOnly => Status::ReadOnly,
+        FsError::TryLater => Status::DeniedGracePeriod,
+        FsError::NotPermitted
+        | FsError::Io
+        | FsError::Access
+        | FsError::Exists
+        | FsError::CrossDevice
+        | FsError::NotDirectory
+        | FsError::IsDirectory
+        | FsError::Invalid
+        | FsError::NoSpace
+        | FsError::TooManyLinks
+        | FsError::NameTooLong
+        | FsError::NotEmpty
+        | FsError::Quota
+        | FsError::NotSync
+        | FsError::NotSupported
+        | FsError::BadType
+        | FsError::Fault => Status::Failed,
     }
 }

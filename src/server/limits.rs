@@ -31,6 +31,11 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 pub const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
 /// A client has to take a reply within this time.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// A LOCK that has to wait is not answered for this long; most locks are held for less.
+///
+/// A client's process can only be killed in this time, not interrupted, and the server's end
+/// waits for it. Linux sends the call again after 10 seconds.
+pub const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// On shutdown, requests in flight have this long to finish.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the reply cache keeps a reply (knfsd: 2 minutes).

@@ -5,8 +5,8 @@
 //!
 //! - [`Listeners`]: bound sockets, before anything is served from them
 //! - [`Server`]: accepts connections until it is told to stop
-//! - [`Program`]: what is served: [`Nfs`](crate::nfs::Nfs), [`Mount`](crate::nfs::Mount), or the
-//!   port mapper
+//! - [`Program`]: what is served: [`Nfs`](crate::nfs::Nfs), [`Mount`](crate::nfs::Mount),
+//!   [`LockManager`], or the port mapper
 //! - [`limits`]: every limit with its unit
 //! - [`rpcbind`]: how clients find the port
 
@@ -15,6 +15,8 @@ mod connection;
 mod dispatch;
 pub mod limits;
 mod listeners;
+mod lock_entries;
+mod lock_manager;
 mod portmapper;
 mod program;
 mod registry;
@@ -38,6 +40,7 @@ use dispatch::Dispatcher;
 use limits::{Limits, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, WARNED_CLIENTS};
 
 pub use listeners::{BindError, Listeners};
+pub use lock_manager::LockManager;
 pub use portmapper::Portmapper;
 pub use program::{CallFuture, Program};
 pub use registry::{Registry, Service};

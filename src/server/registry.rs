@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::limits::MAX_REGISTRATIONS;
+use crate::wire::nlm4;
 use crate::wire::portmap::{self, Rpcb, VERSION_2, VERSION_4};
 
 /// Owner of every registration: only root registers.
@@ -63,6 +64,10 @@ impl Registry {
 
     /// Adds a registration; whether it stands now. Another one for the same program, version and
     /// transport has to go first.
+    ///
+    /// The lock manager alone may be here twice. An NFS client on this machine has one in its
+    /// kernel, for being called back, and does not mount without registering it; but whoever asks
+    /// for one here wants to lock files of ours, and [`Registry::find`] gives ours.
     pub(super) fn set(&self, entry: Rpcb) -> bool {
         let known = ["tcp", "udp", "tcp6", "udp6"].iter().any(|id| entry.netid == id.as_bytes());
         if !known || portmap::parse_universal_address(&entry.address).is_none() {
@@ -70,7 +75,8 @@ impl Registry {
         }
         let mut others = self.others();
         let same = |other: &&Rpcb| is_at(other, entry.program, entry.version, &entry.netid);
-        if let Some(present) = self.ours.iter().chain(others.iter()).find(same) {
+        let ours = self.ours.iter().filter(|ours| ours.program != nlm4::PROGRAM);
+        if let Some(present) = ours.chain(others.iter()).find(same) {
             return present.address == entry.address;
         }
         let room = others.len() < MAX_REGISTRATIONS;

@@ -3,15 +3,19 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
-use tokio::time::timeout;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
+use super::lock_entries::{LOOK_INTERVAL, LockEntries, Watched};
 use super::rpc_client::RpcClient;
 use super::stand_in::StandIn;
-use super::{BindError, Service};
+use super::{BindError, Program, Service};
+use crate::wire::nlm4;
 use crate::wire::portmap::{self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_4};
 use crate::wire::rpc::PROC_NULL;
 use crate::wire::xdr::{Decode, Decoder, Encode, Encoder};
@@ -62,7 +66,7 @@ pub struct Registration(Inner);
 
 enum Inner {
     /// With the rpcbind of this machine.
-    Registered { entries: Vec<Rpcb>, port: u16 },
+    Registered { entries: Vec<Rpcb>, port: u16, locks: Arc<LockEntries>, looking: JoinHandle<()> },
     /// In its place.
     StandIn(StandIn),
 }
@@ -84,10 +88,24 @@ impl Registration {
         matches!(self.0, Inner::StandIn(_))
     }
 
+    /// The `program` as it has to be served while this is held.
+    pub fn watch(&self, program: Arc<dyn Program>) -> Arc<dyn Program> {
+        match &self.0 {
+            Inner::Registered { locks, .. } => {
+                Arc::new(Watched { program, locks: Arc::clone(locks) })
+            }
+            Inner::StandIn(_) => program,
+        }
+    }
+
     /// Takes the services back. A failure is logged: there is nobody left to handle it.
     pub async fn end(self) {
         match self.0 {
-            Inner::Registered { entries, port } => {
+            Inner::Registered { entries, port, locks, looking } => {
+                looking.abort();
+                if let Err(error) = locks.give_back().await {
+                    tracing::warn!(%error, "cannot unregister the lock manager from rpcbind");
+                }
                 if let Err(error) = unregister(&entries, port).await {
                     tracing::warn!(%error, "cannot unregister from rpcbind");
                 }
@@ -100,7 +118,9 @@ impl Registration {
 async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError> {
     let talk = |source| RpcbindError::Talk { port, source };
     let mut client = connect(port).await.map_err(talk)?;
-    let entries: Vec<Rpcb> = services.iter().flat_map(Service::entries).collect();
+    let all = services.iter().flat_map(Service::entries);
+    let (ours, entries): (Vec<Rpcb>, Vec<Rpcb>) =
+        all.partition(|entry| entry.program == nlm4::PROGRAM);
     for (done, entry) in entries.iter().enumerate() {
         let Err(error) = announce(&mut client, entry, services, port).await else { continue };
         for entry in &entries[..done] {
@@ -109,7 +129,18 @@ async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError
         }
         return Err(error);
     }
-    Ok(Inner::Registered { entries, port })
+    let locks = Arc::new(LockEntries::new(ours, port));
+    locks.claim().await;
+    let looking = tokio::spawn(look(Arc::clone(&locks)));
+    Ok(Inner::Registered { entries, port, locks, looking })
+}
+
+/// Looks after the lock manager's registration for ever.
+async fn look(locks: Arc<LockEntries>) {
+    loop {
+        sleep(LOOK_INTERVAL).await;
+        locks.claim().await;
+    }
 }
 
 /// Sets one entry, in place of one that nobody serves any more.
@@ -120,8 +151,7 @@ async fn announce(
     port: u16,
 ) -> Result<(), RpcbindError> {
     let talk = |source| RpcbindError::Talk { port, source };
-    let present = client.call(PROC_DUMP, Encoder::new()).await.map_err(talk)?;
-    let present = decode_list(present).map_err(talk)?;
+    let present = dump(client).await.map_err(talk)?;
     for other in present.iter().filter(|other| is_same_service(other, entry)) {
         // Whoever was killed could not unregister; whoever runs must not be pushed away.
         // At our own port it can only be an earlier run of ours.
@@ -149,7 +179,11 @@ async fn unregister(entries: &[Rpcb], port: u16) -> io::Result<()> {
 }
 
 /// Sets or unsets; returns whether the rpcbind did it.
-async fn change(client: &mut RpcClient, procedure: u32, entry: &Rpcb) -> io::Result<bool> {
+pub(super) async fn change(
+    client: &mut RpcClient,
+    procedure: u32,
+    entry: &Rpcb,
+) -> io::Result<bool> {
     let mut args = Encoder::new();
     entry.encode(&mut args);
     let results = client.call(procedure, args).await?;
@@ -157,7 +191,7 @@ async fn change(client: &mut RpcClient, procedure: u32, entry: &Rpcb) -> io::Res
 }
 
 /// Connects to the rpcbind in a way that it takes registrations from.
-async fn connect(port: u16) -> io::Result<RpcClient> {
+pub(super) async fn connect(port: u16) -> io::Result<RpcClient> {
     if port == portmap::PORT {
         for path in LOCAL_SOCKETS {
             if let Ok(stream) = UnixStream::connect(path).await {
@@ -192,13 +226,18 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
 }
 
-fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {
+pub(super) fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {
     (a.program, a.version, &a.netid) == (b.program, b.version, &b.netid)
 }
 
 /// Whether anything accepts connections at an address of this machine.
-async fn answers(at: SocketAddr) -> bool {
+pub(super) async fn answers(at: SocketAddr) -> bool {
     matches!(timeout(CONNECT_TIMEOUT, TcpStream::connect(at)).await, Ok(Ok(_)))
+}
+
+/// All registrations.
+pub(super) async fn dump(client: &mut RpcClient) -> io::Result<Vec<Rpcb>> {
+    decode_list(client.call(PROC_DUMP, Encoder::new()).await?)
 }
 
 fn decode_list(results: Bytes) -> io::Result<Vec<Rpcb>> {

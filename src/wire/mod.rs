@@ -6,6 +6,7 @@
 
 pub mod mount3;
 pub mod nfs3;
+pub mod nlm4;
 pub mod portmap;
 pub mod record;
 pub mod rpc;

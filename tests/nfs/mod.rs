@@ -2,6 +2,7 @@
 
 mod golden;
 mod handle;
+mod lock;
 mod mount;
 mod procedures;
 mod readdir;

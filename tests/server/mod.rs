@@ -2,6 +2,7 @@
 
 mod connections;
 mod fake;
+mod lock_manager;
 mod peer;
 mod portmapper;
 mod record;

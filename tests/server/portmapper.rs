@@ -161,6 +161,20 @@ async fn what_we_serve_stays() {
 }
 
 #[tokio::test]
+async fn the_lock_manager_of_a_kernel_may_register_and_is_not_found() {
+    let address = "127.0.0.1:2049".parse().unwrap();
+    let ours = Service { program: 100_021, version: 4, address };
+    let mapper = Mapper { registry: Arc::new(Registry::new(&[ours])), ..Mapper::new(HERE) };
+    let ask_port = || mapper.ask(2, 3, words(&[100_021, 4, 6, 0]));
+    assert_eq!(mapper.ask(3, 2, rpcb(100_021, 4, "", "")).await, words(&[0]));
+    assert_eq!(mapper.ask(4, 1, rpcb(100_021, 4, "tcp", "0.0.0.0.2.189")).await, words(&[1]));
+    assert_eq!(mapper.ask(4, 1, rpcb(100_021, 4, "tcp", "0.0.0.0.2.190")).await, words(&[0]));
+    assert_eq!(ask_port().await, words(&[2049]));
+    assert_eq!(mapper.ask(3, 2, rpcb(100_021, 4, "", "")).await, words(&[1]));
+    assert_eq!(ask_port().await, words(&[2049]));
+}
+
+#[tokio::test]
 async fn nobody_else_registers() {
     for client in ["192.0.2.1:999", "127.0.0.1:1024", "[2001:db8::1]:999"] {
         let mapper = Mapper::new(HERE).called_from(client);

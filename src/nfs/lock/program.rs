@@ -1,0 +1,176 @@
+//! The procedures.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::range::ByteRange;
+use super::table::{Client, Owner};
+use super::waiting::{Shared, Waiting, Wanted};
+use crate::nfs::{CallError, HandleCodec, decode, encode, to_lock_status};
+use crate::vfs::{Caller, FileId, Vfs};
+use crate::wire::nlm4::{
+    CancelArgs, FreeAllArgs, Holder, Lock, LockArgs, Procedure, Reply, ShareArgs, ShareReply,
+    Status, TestArgs, TestReply, UnlockArgs,
+};
+use crate::wire::xdr::{Decode, Encoder};
+
+/// What becomes of a call.
+#[derive(Debug)]
+pub enum Answer {
+    /// This is the encoded reply.
+    Reply(Encoder),
+    /// Somebody else's lock is in the way, and the client wants to wait.
+    Wait(Waiting),
+}
+
+/// The NLM program, version 4.
+#[derive(Debug)]
+pub struct Nlm<V> {
+    vfs: Arc<V>,
+    handles: HandleCodec,
+    shared: Shared,
+}
+
+/// What a lock is about, in our terms.
+struct Target {
+    file: FileId,
+    owner: Arc<Owner>,
+    range: ByteRange,
+}
+
+impl<V: Vfs> Nlm<V> {
+    /// Keeps locks for the files of `vfs`, known by the handles of `handles`.
+    pub fn new(vfs: Arc<V>, handles: HandleCodec) -> Self {
+        Self { vfs, handles, shared: Shared::default() }
+    }
+
+    /// Runs the procedure with this number on its encoded arguments.
+    pub async fn call(
+        &self,
+        caller: &Caller,
+        procedure: u32,
+        args: Bytes,
+    ) -> Result<Answer, CallError> {
+        let procedure = Procedure::from_number(procedure).ok_or(CallError::ProcedureUnavailable)?;
+        Ok(Answer::Reply(match procedure {
+            Procedure::Null => encode(&<()>::decode_all(args)?),
+            Procedure::Test => encode(&self.test(caller, decode(args)?).await),
+            Procedure::Lock => return Ok(self.lock(caller, decode(args)?, true).await),
+            Procedure::NmLock => return Ok(self.lock(caller, decode(args)?, false).await),
+            Procedure::Cancel => encode(&self.cancel(caller, &decode(args)?)),
+            Procedure::Unlock => encode(&self.unlock(caller, &decode(args)?)),
+            Procedure::Granted => {
+                let TestArgs { cookie, .. } = decode(args)?;
+                // We never wait for anybody's lock.
+                encode(&Reply { cookie, status: Status::Denied })
+            }
+            Procedure::Share => encode(&share(decode(args)?, Status::DeniedNoLocks)),
+            Procedure::Unshare => encode(&share(decode(args)?, Status::Granted)),
+            Procedure::FreeAll => encode(&self.free_all(caller, decode(args)?)),
+        }))
+    }
+
+    async fn test(&self, caller: &Caller, args: TestArgs) -> TestReply {
+        let TestArgs { cookie, exclusive, lock } = args;
+        let Target { file, owner, range } = match self.existing(caller, &lock).await {
+            Ok(target) => target,
+            Err(status) => return TestReply::Other(Reply { cookie, status }),
+        };
+        let locks = self.shared.locks();
+        match locks.table.conflict(file, &owner, range, exclusive) {
+            Some(held) => TestReply::Denied {
+                cookie,
+                holder: Holder {
+                    exclusive: held.exclusive,
+                    svid: held.owner.svid,
+                    owner: held.owner.handle.clone(),
+                    offset: held.range.first,
+                    length: held.range.length(),
+                },
+            },
+            None => TestReply::Other(Reply { cookie, status: Status::Granted }),
+        }
+    }
+
+    async fn lock(&self, caller: &Caller, args: LockArgs, monitored: bool) -> Answer {
+        let LockArgs { cookie, block, exclusive, lock, state, .. } = args;
+        let answer = |cookie, status| Answer::Reply(encode(&Reply { cookie, status }));
+        let Target { file, owner, range } = match self.existing(caller, &lock).await {
+            Ok(target) => target,
+            Err(status) => return answer(cookie, status),
+        };
+        let wanted = Wanted { file, owner, range, exclusive, state: monitored.then_some(state) };
+        let status = self.shared.locks().take(&wanted);
+        if status != Status::Denied || !block {
+            return answer(cookie, status);
+        }
+        match self.shared.wait(cookie.clone(), wanted) {
+            Some(waiting) => Answer::Wait(waiting),
+            None => answer(cookie, Status::DeniedGracePeriod),
+        }
+    }
+
+    /// Denies where nothing waits: the lock may have been granted in between, and a client that
+    /// is told so unlocks.
+    fn cancel(&self, caller: &Caller, args: &CancelArgs) -> Reply {
+        let status = match self.target(caller, &args.lock) {
+            Ok(Target { file, owner, range }) => {
+                match self.shared.locks().cancel(file, &owner, range) {
+                    true => Status::Granted,
+                    false => Status::Denied,
+                }
+            }
+            Err(status) => status,
+        };
+        Reply { cookie: args.cookie.clone(), status }
+    }
+
+    /// Works for files that are gone, too: their locks must not stay.
+    fn unlock(&self, caller: &Caller, args: &UnlockArgs) -> Reply {
+        let status = match self.target(caller, &args.lock) {
+            Ok(Target { file, owner, range }) => {
+                let mut locks = self.shared.locks();
+                locks.cancel(file, &owner, range);
+                match locks.table.unlock(file, &owner, range) {
+                    Ok(()) => Status::Granted,
+                    Err(_full) => Status::DeniedNoLocks,
+                }
+            }
+            Err(status) => status,
+        };
+        Reply { cookie: args.cookie.clone(), status }
+    }
+
+    fn free_all(&self, caller: &Caller, args: FreeAllArgs) {
+        self.shared.locks().free(&client(caller, &args.caller_name));
+    }
+
+    /// The target of a lock on a file that must be there.
+    async fn existing(&self, caller: &Caller, lock: &Lock) -> Result<Target, Status> {
+        let target = self.target(caller, lock)?;
+        let object = self.handles.decode(&lock.handle).map_err(to_lock_status)?;
+        self.vfs.getattr(caller, &object).await.map_err(to_lock_status)?;
+        Ok(target)
+    }
+
+    fn target(&self, caller: &Caller, lock: &Lock) -> Result<Target, Status> {
+        let object = self.handles.decode(&lock.handle).map_err(to_lock_status)?;
+        let range = ByteRange::new(lock.offset, lock.length).ok_or(Status::TooLarge)?;
+        let owner = Owner {
+            client: client(caller, &lock.caller_name),
+            svid: lock.svid,
+            handle: Bytes::copy_from_slice(&lock.owner),
+        };
+        Ok(Target { file: object.fileid(), owner: Arc::new(owner), range })
+    }
+}
+
+/// The client that `caller` is; copied, so that the call's memory is not held on to.
+fn client(caller: &Caller, name: &[u8]) -> Client {
+    Client { address: caller.client.ip().to_canonical(), name: Bytes::copy_from_slice(name) }
+}
+
+fn share(args: ShareArgs, status: Status) -> ShareReply {
+    ShareReply(Reply { cookie: args.cookie, status })
+}

@@ -1,0 +1,85 @@
+//! Serves the lock manager: lets a LOCK wait for a while.
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::limits::{LOCK_WAIT, SMALL_REPLY_BYTES};
+use super::program::{CallFuture, Program};
+use crate::nfs::lock::{Answer, Waiting};
+use crate::nfs::{CallError, Nlm};
+use crate::vfs::{Caller, Vfs};
+use crate::wire::nlm4::{self, MAX_NETOBJ_BYTES, Procedure};
+use crate::wire::xdr::Encoder;
+
+/// The lock manager, as a program.
+pub struct LockManager<V> {
+    nlm: Nlm<V>,
+    /// Told after each call: it may have given up a lock.
+    changed: Notify,
+}
+
+impl<V: Vfs> LockManager<V> {
+    /// Serves `nlm`.
+    pub fn new(nlm: Nlm<V>) -> Self {
+        Self { nlm, changed: Notify::new() }
+    }
+
+    async fn answer(
+        &self,
+        caller: &Caller,
+        procedure: u32,
+        args: Bytes,
+    ) -> Result<Encoder, CallError> {
+        let answer = self.nlm.call(caller, procedure, args).await?;
+        self.changed.notify_waiters();
+        Ok(match answer {
+            Answer::Reply(reply) => reply,
+            Answer::Wait(waiting) => self.wait(waiting).await,
+        })
+    }
+
+    async fn wait(&self, waiting: Waiting) -> Encoder {
+        let granted = async {
+            loop {
+                // Made before trying, so that nothing between the two is missed.
+                let changed = self.changed.notified();
+                if let Some(reply) = waiting.retry() {
+                    return reply;
+                }
+                changed.await;
+            }
+        };
+        match timeout(LOCK_WAIT, granted).await {
+            Ok(reply) => reply,
+            Err(_elapsed) => waiting.give_up(),
+        }
+    }
+}
+
+impl<V: Vfs> Program for LockManager<V> {
+    fn number(&self) -> u32 {
+        nlm4::PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        nlm4::VERSION
+    }
+
+    fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {
+        Box::pin(self.answer(caller, procedure, args))
+    }
+
+    fn is_replayed(&self, procedure: u32) -> bool {
+        use Procedure as P;
+        matches!(
+            Procedure::from_number(procedure),
+            Some(P::Lock | P::NmLock | P::Cancel | P::Unlock | P::FreeAll)
+        )
+    }
+
+    fn reply_bytes(&self, _procedure: u32, _args: &Bytes) -> usize {
+        // A cookie, and the owner of the lock that is in the way.
+        SMALL_REPLY_BYTES + 2 * MAX_NETOBJ_BYTES
+    }
+}

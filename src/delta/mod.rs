@@ -40,7 +40,8 @@ pub trait Store: Send + Sync + 'static {
 
 /// A reading connection; each call sees one snapshot.
 pub trait Reader: Send {
-    /// Runs `f` on a snapshot of all that was committed when it began.
+    /// Runs `f` on a snapshot of all that was committed when it began: the snapshot is taken
+    /// before `f` is called.
     fn read(&mut self, f: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()>;
 }
 

@@ -3,11 +3,11 @@
 //! Two kinds of facts. *Locations* (which base path has a number) never become wrong by a change
 //! in the session, only by one in the base, and whoever uses them looks again.
 //! *Places* and *children* come from the session's rows: a writer forgets them right after the
-//! commit that changes them, and a reader adds what it found only if no commit happened since
-//! before its snapshot was taken. So no answer is older than the last answered change.
+//! commit that changes them, and a reader uses and adds them only while no commit has begun
+//! since before its snapshot was taken ([`Commits`]). So what the caches hold is what such a
+//! snapshot says, and no answer mixes two states.
 //! The writer's own thread never uses these: it must see its batch's uncommitted rows.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -16,6 +16,7 @@ use lru::LruCache;
 use crate::base::BasePath;
 use crate::delta::Ino;
 use crate::vfs::{FileId, Name};
+use crate::worker::{Commits, Version};
 
 use super::limits::{
     MAX_CHILDREN, MAX_LOCATION_BYTES, MAX_LOCATIONS, MAX_PLACE_BYTES, MAX_PLACES,
@@ -36,10 +37,6 @@ pub(super) enum DeltaChild {
     Through,
 }
 
-/// A moment in the order of commits, taken before a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp(u64);
-
 /// What a commit makes wrong.
 #[derive(Debug, Clone)]
 pub(super) enum Touch {
@@ -55,7 +52,7 @@ pub(super) enum Touch {
 
 /// The readers' memory; each part is bounded.
 pub(super) struct Caches {
-    commits: AtomicU64,
+    commits: Arc<Commits>,
     children: Mutex<LruCache<(FileId, Name), DeltaChild>>,
     places: Mutex<Weighed<FileId, Arc<DirPlace>>>,
     base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
@@ -69,9 +66,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Caches {
-    pub fn new() -> Self {
+    pub fn new(commits: Arc<Commits>) -> Self {
         Self {
-            commits: AtomicU64::new(0),
+            commits,
             children: Mutex::new(LruCache::new(MAX_CHILDREN)),
             places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
             base_places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
@@ -80,16 +77,18 @@ impl Caches {
         }
     }
 
-    /// The stamp for a snapshot that is about to be taken.
-    pub fn stamp(&self) -> Stamp {
-        Stamp(self.commits.load(Ordering::Acquire))
+    /// The moment for a snapshot that is about to be taken.
+    pub fn version(&self) -> Option<Version> {
+        self.commits.version()
+    }
+
+    /// Whether a snapshot taken since `version` holds just what the caches do.
+    pub fn is_at(&self, version: Version) -> bool {
+        self.commits.is_at(version)
     }
 
     /// Forgets what a commit changed. Called after it, before its answers leave.
     pub fn forget(&self, touched: &[Touch]) {
-        // The stamp moves first: a reader that adds an old fact now is refused, one that added
-        // it before finds it removed below.
-        self.commits.fetch_add(1, Ordering::AcqRel);
         for touch in touched {
             match touch {
                 Touch::Child(dir, name) => {
@@ -110,36 +109,40 @@ impl Caches {
         }
     }
 
-    pub fn child(&self, dir: FileId, name: &Name) -> Option<DeltaChild> {
-        lock(&self.children).get(&(dir, name.clone())).copied()
+    pub fn child(&self, at: Version, dir: FileId, name: &Name) -> Option<DeltaChild> {
+        let mut children = lock(&self.children);
+        let known = children.get(&(dir, name.clone())).copied();
+        known.filter(|_| self.is_at(at))
     }
 
-    pub fn add_child(&self, stamp: Stamp, dir: FileId, name: &Name, child: DeltaChild) {
+    pub fn add_child(&self, at: Version, dir: FileId, name: &Name, child: DeltaChild) {
         let mut children = lock(&self.children);
-        if self.stamp() == stamp {
+        if self.is_at(at) {
             children.put((dir, name.clone()), child);
         }
     }
 
-    pub fn place(&self, dir: FileId) -> Option<Arc<DirPlace>> {
-        lock(&self.places).get(&dir).cloned()
+    pub fn place(&self, at: Version, dir: FileId) -> Option<Arc<DirPlace>> {
+        let mut places = lock(&self.places);
+        places.get(&dir).filter(|_| self.is_at(at)).cloned()
     }
 
-    pub fn add_place(&self, stamp: Stamp, place: &Arc<DirPlace>) {
+    pub fn add_place(&self, at: Version, place: &Arc<DirPlace>) {
         let mut places = lock(&self.places);
-        if self.stamp() == stamp {
+        if self.is_at(at) {
             places.put(place.fileid, place.clone(), place.path_bytes());
         }
     }
 
     /// The same by the base directory that shows through.
-    pub fn base_place(&self, base: &BasePath) -> Option<Arc<DirPlace>> {
-        lock(&self.base_places).get(base).cloned()
+    pub fn base_place(&self, at: Version, base: &BasePath) -> Option<Arc<DirPlace>> {
+        let mut places = lock(&self.base_places);
+        places.get(base).filter(|_| self.is_at(at)).cloned()
     }
 
-    pub fn add_base_place(&self, stamp: Stamp, base: &BasePath, place: &Arc<DirPlace>) {
+    pub fn add_base_place(&self, at: Version, base: &BasePath, place: &Arc<DirPlace>) {
         let mut places = lock(&self.base_places);
-        if self.stamp() == stamp {
+        if self.is_at(at) {
             places.put(base.clone(), place.clone(), place.path_bytes());
         }
     }

@@ -46,7 +46,7 @@ impl<'a> Edit<'a> {
 
     /// The tree as this change has left it so far.
     pub fn view(&self) -> View<'_> {
-        View { txn: &*self.txn, core: self.core, stamp: None }
+        View { txn: &*self.txn, core: self.core, version: None }
     }
 
     /// Runs `change` on the directory `dir` and adds the directory's wcc data.

@@ -96,7 +96,7 @@ impl Overlay {
             fsid: parts.fsid,
             cookie_key: parts.cookie_key,
             read_only: parts.read_only,
-            caches: Caches::new(),
+            caches: Caches::new(parts.worker.commits()),
             atimes: Atimes::default(),
         };
         Self { store: parts.store, worker: parts.worker, core: Arc::new(core) }

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use crate::base::{BaseAttr, BaseError, BasePath, DELTA_IDS};
 use crate::delta::{Ino, InodeRow, MergedPath, ReadTxn, StoreError};
 use crate::vfs::{FileId, FileKind, FsError, Locator, Name, Trail};
+use crate::worker::Version;
 
 use super::Core;
-use super::cache::{DeltaChild, Stamp};
+use super::cache::DeltaChild;
 use super::error::Result;
 use super::limits::MAX_DEPTH;
 use super::node::{DirPlace, Node, is_linked};
@@ -22,9 +23,9 @@ pub(super) struct View<'a> {
     pub txn: &'a dyn ReadTxn,
     /// Everything else.
     pub core: &'a Core,
-    /// The caches may be used for what the rows say, with this stamp. `None` on the writer's
-    /// thread.
-    pub stamp: Option<Stamp>,
+    /// The caches may be used for what the rows say, as of this moment. `None` on the writer's
+    /// thread, and where a commit came between.
+    pub version: Option<Version>,
 }
 
 impl View<'_> {
@@ -170,8 +171,8 @@ impl View<'_> {
 
     /// What the delta alone says about a name.
     pub fn delta_child(&self, dir: &DirPlace, name: &Name) -> Result<DeltaChild> {
-        if self.stamp.is_some()
-            && let Some(child) = self.core.caches.child(dir.fileid, name)
+        if let Some(at) = self.version
+            && let Some(child) = self.core.caches.child(at, dir.fileid, name)
         {
             return Ok(child);
         }
@@ -185,8 +186,8 @@ impl View<'_> {
             None if self.txn.is_whited_out(&dir.merged.join(name))? => DeltaChild::WhitedOut,
             None => DeltaChild::Through,
         };
-        if let Some(stamp) = self.stamp {
-            self.core.caches.add_child(stamp, dir.fileid, name, child);
+        if let Some(at) = self.version {
+            self.core.caches.add_child(at, dir.fileid, name, child);
         }
         Ok(child)
     }
@@ -249,14 +250,14 @@ impl View<'_> {
 
     /// Where a base directory shows; `None` if it does not.
     pub fn place_of_base(&self, path: &BasePath) -> Result<Option<Arc<DirPlace>>> {
-        if self.stamp.is_some()
-            && let Some(known) = self.core.caches.base_place(path)
+        if let Some(at) = self.version
+            && let Some(known) = self.core.caches.base_place(at, path)
         {
             return Ok(Some(known));
         }
         let Some(place) = self.find_base_place(path)? else { return Ok(None) };
-        if let Some(stamp) = self.stamp {
-            self.core.caches.add_base_place(stamp, path, &place);
+        if let Some(at) = self.version {
+            self.core.caches.add_base_place(at, path, &place);
         }
         Ok(Some(place))
     }
@@ -306,12 +307,12 @@ impl View<'_> {
     }
 
     fn remembered(&self, id: FileId) -> Option<Arc<DirPlace>> {
-        self.stamp.and_then(|_| self.core.caches.place(id))
+        self.version.and_then(|at| self.core.caches.place(at, id))
     }
 
     fn remember(&self, place: &Arc<DirPlace>) {
-        if let Some(stamp) = self.stamp {
-            self.core.caches.add_place(stamp, place);
+        if let Some(at) = self.version {
+            self.core.caches.add_place(at, place);
         }
     }
 }

@@ -29,8 +29,12 @@ impl Overlay {
         f: impl FnOnce(&View<'_>) -> T + Send + 'static,
     ) -> Result<T, FsError> {
         let core = self.core.clone();
-        let stamp = core.caches.stamp();
-        let work = self.worker.read(move |txn| f(&View { txn, core: &core, stamp: Some(stamp) }));
+        let before = core.caches.version();
+        let work = self.worker.read(move |txn| {
+            // The snapshot was taken meanwhile.
+            let version = before.filter(|version| core.caches.is_at(*version));
+            f(&View { txn, core: &core, version })
+        });
         work.await.map_err(|error| from_work(&error))
     }
 

@@ -14,6 +14,7 @@
 //! | `readers` | snapshots |
 //! | `limits` | every bound |
 
+mod commits;
 mod error;
 mod job;
 mod limits;
@@ -30,6 +31,7 @@ use tokio::sync::{oneshot, watch};
 use crate::delta::{ReadTxn, Store, StoreError, WriteTxn};
 use crate::vfs::WriteVerifier;
 
+pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{
     BATCH_BYTES, BATCH_OPS, Limits, MAX_READERS, READ_QUEUE_OPS, SYNC_INTERVAL, WRITE_QUEUE_BYTES,
@@ -87,6 +89,7 @@ struct Shared {
     reads: Queue<Box<dyn ReadOperation>>,
     epoch: AtomicU64,
     read_only: AtomicBool,
+    commits: Arc<Commits>,
 }
 
 impl Worker {
@@ -120,6 +123,7 @@ impl Worker {
             reads: Queue::new(Cost { ops: limits.read_queue_ops, bytes: 0 }),
             epoch: AtomicU64::new(store.epoch()),
             read_only: AtomicBool::new(writer.is_none()),
+            commits: Arc::default(),
         });
         let (ended_sender, ended) = watch::channel(None);
         // From here on, a failure drops the worker, and that ends the threads there are.
@@ -172,6 +176,11 @@ impl Worker {
         let (reply, answer) = oneshot::channel();
         self.shared.writes.push(0, Job::Sync(reply)).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
+    }
+
+    /// The order of commits, for whoever remembers what a snapshot said.
+    pub fn commits(&self) -> Arc<Commits> {
+        Arc::clone(&self.shared.commits)
     }
 
     /// The write verifier in force.

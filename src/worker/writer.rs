@@ -104,6 +104,9 @@ impl WriterThread {
                 isolate("a hook after a commit", || operation.after_commit());
             }
         }
+        if self.shared.commits.version().is_none() {
+            self.shared.commits.step();
+        }
         let committed = outcome.is_ok();
         let verifier = self.shared.verifier();
         let answer = outcome.map(|()| Committed { value: (), durable, verifier });
@@ -138,6 +141,7 @@ impl WriterThread {
                 Err(error) => Err(self.failed("abort", error, true)),
             };
         }
+        self.shared.commits.step();
         if let Err(error) = writer.commit() {
             return Err(self.failed("commit", error, true));
         }

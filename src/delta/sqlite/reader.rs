@@ -33,8 +33,9 @@ impl Reader for SqliteReader {
             // The last reading panicked.
             self.conn.execute_batch("ROLLBACK")?;
         }
-        // The snapshot is taken at the first statement inside, and kept to the end.
         self.conn.prepare_cached("BEGIN")?.execute([])?;
+        // The snapshot is taken at the first statement inside, and kept to the end.
+        self.conn.prepare_cached("SELECT 1 FROM fs_inode WHERE ino = 1")?.exists([])?;
         f(self);
         // Some failures, which `f` saw, end the transaction by themselves.
         if !self.conn.is_autocommit() {

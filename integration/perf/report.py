@@ -35,7 +35,7 @@ OPERATIONS = [
 
 
 def read_results(path):
-    """The rates by (operation, connections, server), and the peaks in KiB by server."""
+    """The results by (operation, connections, server), and the peaks in KiB by server."""
     rates, peaks = {}, {}
     with open(path, encoding="utf-8") as lines:
         for line in lines:
@@ -45,7 +45,7 @@ def read_results(path):
                 peaks[server] = max(peaks.get(server, 0), one["peak_kib"])
             else:
                 key = (one["operation"], one["connections"], server)
-                rates.setdefault(key, []).append(one["rate"])
+                rates.setdefault(key, []).append(one)
     unknown = {operation for operation, _, _ in rates} - {row[0] for row in OPERATIONS}
     if unknown:
         sys.exit(f"error: operations without a row in the table: {sorted(unknown)}")
@@ -60,16 +60,28 @@ def make_rows(rates):
             row = {"operation": name, "title": title, "connections": count, "unit": unit}
             for server in (OURS, YARDSTICK, STOCK):
                 found = rates.get((name, count, server))
-                row[server] = statistics.median(found) if found else None
-                # How far rounds were apart, as a part of the median.
-                spread = (max(found) - min(found)) / row[server] if found else None
-                row[f"{server}_spread"] = spread
-                row[f"{server}_rounds"] = len(found or [])
+                row |= summary(server, found or [])
             if not row[OURS] or not row[YARDSTICK]:
                 sys.exit(f"error: no rate of both servers for {name}, connections: {count}")
             row["ratio"] = row[OURS] / row[YARDSTICK]
             row |= {"ratio_to_reach": reach, "good_ratio": good}
             yield row
+
+
+def summary(server, results):
+    """What a row says of one server: nothing where it has no results."""
+    if not results:
+        return {server: None}
+    rates = [one["rate"] for one in results]
+    rate = statistics.median(rates)
+    return {
+        server: rate,
+        # How far rounds were apart, as a part of the median.
+        f"{server}_spread": (max(rates) - min(rates)) / rate,
+        f"{server}_rounds": len(rates),
+        # Processor time of the server, in microseconds a unit.
+        f"{server}_cpu_us": statistics.median(one["server_us"] for one in results),
+    }
 
 
 def grade(row):

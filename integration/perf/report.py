@@ -12,6 +12,9 @@ OURS = "acetate"
 YARDSTICK = "ganesha"
 STOCK = "nfsserve"
 
+# Columns of the table that are words.
+LEFT = (0, 2, 10)
+
 # Name in the results, title, unit, ratio to the yardstick to reach, good ratio.
 OPERATIONS = [
     ("null", "NULL", "call/s", 1.0, 1.5),
@@ -64,6 +67,7 @@ def make_rows(rates):
             if not row[OURS] or not row[YARDSTICK]:
                 sys.exit(f"error: no rate of both servers for {name}, connections: {count}")
             row["ratio"] = row[OURS] / row[YARDSTICK]
+            row["cpu_ratio"] = row[f"{YARDSTICK}_cpu_us"] / row[f"{OURS}_cpu_us"]
             row |= {"ratio_to_reach": reach, "good_ratio": good}
             yield row
 
@@ -93,26 +97,26 @@ def grade(row):
 
 def table(rows, peaks):
     """The lines of the table, in Markdown."""
-    titles = ["operation", "conns", "unit", OURS, YARDSTICK, STOCK, "ratio", "reach", "good", ""]
+    titles = ["operation", "conns", "unit", OURS, YARDSTICK, STOCK, "cpu", "ratio", "reach", "good", ""]
     lines = [titles]
     for row in rows:
         speeds = [f"{row[s]:,.0f}" if row[s] else "n/a" for s in (OURS, YARDSTICK, STOCK)]
         targets = [f"{row[key]:.1f}" for key in ("ratio_to_reach", "good_ratio")]
-        ratio = f"{row['ratio']:.2f}"
+        ratios = [f"{row[key]:.2f}" for key in ("cpu_ratio", "ratio")]
         start = [row["title"], str(row["connections"]), row["unit"]]
-        lines.append([*start, *speeds, ratio, *targets, grade(row)])
+        lines.append([*start, *speeds, *ratios, *targets, grade(row)])
     memory = [f"{peaks[s] / 1024:,.0f}" if s in peaks else "n/a" for s in (OURS, YARDSTICK, STOCK)]
-    lines.append(["peak memory", "", "MiB", *memory, "", "", "", ""])
+    lines.append(["peak memory", "", "MiB", *memory, "", "", "", "", ""])
     widths = [max(len(line[at]) for line in lines) for at in range(len(titles))]
     for at, line in enumerate(lines):
         pad = [
-            text.ljust(width) if column in (0, 2, 9) else text.rjust(width)
+            text.ljust(width) if column in LEFT else text.rjust(width)
             for column, (text, width) in enumerate(zip(line, widths))
         ]
         yield f"| {' | '.join(pad)} |"
         if at == 0:
             rules = [
-                "-" * width if column in (0, 2, 9) else "-" * (width - 1) + ":"
+                "-" * width if column in LEFT else "-" * (width - 1) + ":"
                 for column, width in enumerate(widths)
             ]
             yield f"| {' | '.join(rules)} |"

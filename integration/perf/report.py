@@ -12,6 +12,9 @@ OURS = "acetate"
 YARDSTICK = "ganesha"
 STOCK = "nfsserve"
 
+# Columns of the table that are words.
+LEFT = (0, 2, 10)
+
 # Name in the results, title, unit, ratio to the yardstick to reach, good ratio.
 OPERATIONS = [
     ("null", "NULL", "call/s", 1.0, 1.5),
@@ -35,7 +38,7 @@ OPERATIONS = [
 
 
 def read_results(path):
-    """The rates by (operation, connections, server), and the peaks in KiB by server."""
+    """The results by (operation, connections, server), and the peaks in KiB by server."""
     rates, peaks = {}, {}
     with open(path, encoding="utf-8") as lines:
         for line in lines:
@@ -45,7 +48,7 @@ def read_results(path):
                 peaks[server] = max(peaks.get(server, 0), one["peak_kib"])
             else:
                 key = (one["operation"], one["connections"], server)
-                rates.setdefault(key, []).append(one["rate"])
+                rates.setdefault(key, []).append(one)
     unknown = {operation for operation, _, _ in rates} - {row[0] for row in OPERATIONS}
     if unknown:
         sys.exit(f"error: operations without a row in the table: {sorted(unknown)}")
@@ -60,16 +63,29 @@ def make_rows(rates):
             row = {"operation": name, "title": title, "connections": count, "unit": unit}
             for server in (OURS, YARDSTICK, STOCK):
                 found = rates.get((name, count, server))
-                row[server] = statistics.median(found) if found else None
-                # How far rounds were apart, as a part of the median.
-                spread = (max(found) - min(found)) / row[server] if found else None
-                row[f"{server}_spread"] = spread
-                row[f"{server}_rounds"] = len(found or [])
+                row |= summary(server, found or [])
             if not row[OURS] or not row[YARDSTICK]:
                 sys.exit(f"error: no rate of both servers for {name}, connections: {count}")
             row["ratio"] = row[OURS] / row[YARDSTICK]
+            row["cpu_ratio"] = row[f"{YARDSTICK}_cpu_us"] / row[f"{OURS}_cpu_us"]
             row |= {"ratio_to_reach": reach, "good_ratio": good}
             yield row
+
+
+def summary(server, results):
+    """What a row says of one server: nothing where it has no results."""
+    if not results:
+        return {server: None}
+    rates = [one["rate"] for one in results]
+    rate = statistics.median(rates)
+    return {
+        server: rate,
+        # How far rounds were apart, as a part of the median.
+        f"{server}_spread": (max(rates) - min(rates)) / rate,
+        f"{server}_rounds": len(rates),
+        # Processor time of the server, in microseconds a unit.
+        f"{server}_cpu_us": statistics.median(one["server_us"] for one in results),
+    }
 
 
 def grade(row):
@@ -81,26 +97,26 @@ def grade(row):
 
 def table(rows, peaks):
     """The lines of the table, in Markdown."""
-    titles = ["operation", "conns", "unit", OURS, YARDSTICK, STOCK, "ratio", "reach", "good", ""]
+    titles = ["operation", "conns", "unit", OURS, YARDSTICK, STOCK, "cpu", "ratio", "reach", "good", ""]
     lines = [titles]
     for row in rows:
         speeds = [f"{row[s]:,.0f}" if row[s] else "n/a" for s in (OURS, YARDSTICK, STOCK)]
         targets = [f"{row[key]:.1f}" for key in ("ratio_to_reach", "good_ratio")]
-        ratio = f"{row['ratio']:.2f}"
+        ratios = [f"{row[key]:.2f}" for key in ("cpu_ratio", "ratio")]
         start = [row["title"], str(row["connections"]), row["unit"]]
-        lines.append([*start, *speeds, ratio, *targets, grade(row)])
+        lines.append([*start, *speeds, *ratios, *targets, grade(row)])
     memory = [f"{peaks[s] / 1024:,.0f}" if s in peaks else "n/a" for s in (OURS, YARDSTICK, STOCK)]
-    lines.append(["peak memory", "", "MiB", *memory, "", "", "", ""])
+    lines.append(["peak memory", "", "MiB", *memory, "", "", "", "", ""])
     widths = [max(len(line[at]) for line in lines) for at in range(len(titles))]
     for at, line in enumerate(lines):
         pad = [
-            text.ljust(width) if column in (0, 2, 9) else text.rjust(width)
+            text.ljust(width) if column in LEFT else text.rjust(width)
             for column, (text, width) in enumerate(zip(line, widths))
         ]
         yield f"| {' | '.join(pad)} |"
         if at == 0:
             rules = [
-                "-" * width if column in (0, 2, 9) else "-" * (width - 1) + ":"
+                "-" * width if column in LEFT else "-" * (width - 1) + ":"
                 for column, width in enumerate(widths)
             ]
             yield f"| {' | '.join(rules)} |"

@@ -114,6 +114,7 @@ fn print(wanted: &Wanted, operation: &str, measured: Measured) -> Result<()> {
         "units": measured.units,
         "seconds": seconds,
         "rate": measured.units as f64 / seconds,
+        "server_us": measured.server_time.map(|time| 1e6 * time.as_secs_f64() / measured.units as f64),
     });
     println!("{line}");
     Ok(())

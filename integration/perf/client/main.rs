@@ -23,7 +23,8 @@ const USAGE: &str = "\
 usage: load make-tree DIR
        load serve-stock SESSION BASE ADDRESS
        load run SERVER NFS-ADDRESS MOUNT-ADDRESS EXPORT CONNECTIONS ROUND MILLISECONDS
-                [OPERATION...]";
+                [OPERATION...]
+With SERVER_PID in the environment, results have the server's processor time as well.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +45,9 @@ fn start(args: &[String]) -> Result<()> {
             stock::serve(Path::new(session), Path::new(base), address)
         }
         ["run", server, nfs, mount, export, connections, round, milliseconds, ref only @ ..] => {
+            if let Ok(process) = std::env::var("SERVER_PID") {
+                measure::SERVER_PROCESS.get_or_init(|| process.parse().unwrap_or_default());
+            }
             load::run(&load::Wanted {
                 server: server.to_owned(),
                 nfs: nfs.parse()?,

@@ -1,6 +1,7 @@
 //! Lanes: connections that do the same work side by side, and how fast they get on together.
 
-use std::sync::Barrier;
+use std::fs;
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -82,6 +83,22 @@ pub struct Measured {
     pub units: u64,
     /// From the common start to the last lane's end.
     pub time: Duration,
+    /// The processor time that the server took meanwhile, where its process is known.
+    pub server_time: Option<Duration>,
+}
+
+/// The number of the server's process; set once, at the start.
+pub static SERVER_PROCESS: OnceLock<u32> = OnceLock::new();
+
+/// The processor time of all the server's threads so far. Unlike rates, it hardly depends on
+/// what else the machine does.
+fn server_time() -> Option<Duration> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", SERVER_PROCESS.get()?)).ok()?;
+    let nanos = tasks.map(|task| {
+        let times = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        times.split(' ').next()?.parse::<u64>().ok()
+    });
+    nanos.sum::<Option<u64>>().map(Duration::from_nanos)
 }
 
 /// Lets all lanes work at once, each until its pace has no more, and waits for the last.
@@ -105,11 +122,13 @@ where
             })
             .collect();
         barrier.wait();
-        let start = Instant::now();
+        let (start, server_start) = (Instant::now(), server_time());
         let mut units = 0;
         for thread in threads {
             units += thread.join().map_err(|_| "a lane panicked")??;
         }
-        Ok(Measured { units, time: start.elapsed() })
+        let time = start.elapsed();
+        let server_time = server_time().zip(server_start).map(|(end, start)| end - start);
+        Ok(Measured { units, time, server_time })
     })
 }

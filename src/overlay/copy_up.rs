@@ -1,17 +1,17 @@
 //! Copy-up: a base object becomes a delta object with the same number, handle, owner, mode,
 //! times and content, right before its first change.
 //!
-//! Content is streamed in pieces of [`COPY_PIECE_BYTES`] and keeps its holes. If the base file
-//! changes meanwhile, the operation is undone and the client asked to try again: no mixture of
-//! two states gets into the session.
+//! Content is streamed in pieces and keeps its holes. If the base file changes meanwhile, the
+//! operation is undone and the client asked to try again: no mixture of two states gets into the
+//! session. Of a large file only the rest of the change is made; its content stays
+//! [pending](super::pending).
 
 use crate::base::{BaseAttr, BasePath};
-use crate::delta::{Ino, InodeRow, MergedPath, Origin};
+use crate::delta::{CopyUp, Ino, InodeRow, MergedPath, Origin};
 use crate::vfs::{FileKind, FsError, Name};
 
 use super::edit::Edit;
 use super::error::Result;
-use super::limits::COPY_PIECE_BYTES;
 use super::node::{DirPlace, Node, is_linked};
 
 impl Edit<'_> {
@@ -124,6 +124,7 @@ impl Edit<'_> {
             subdirs: None,
             holes: 0,
             create_verifier: None,
+            copy_up: None,
             origin: Some(Origin {
                 fileid: attr.fileid,
                 path: path.clone(),
@@ -147,24 +148,53 @@ impl Edit<'_> {
     ) -> Result<()> {
         let base = &self.core.base;
         let end = attr.size.min(keep);
-        let mut buffer =
-            vec![0; COPY_PIECE_BYTES.min(usize::try_from(end).unwrap_or(COPY_PIECE_BYTES))];
+        if end > self.core.copy_up.inline_bytes {
+            return self.begin_copy(path, attr, row, end);
+        }
+        let mut buffer = vec![0; self.core.copy_up.piece_bytes.min(end) as usize];
         let mut at = 0;
         while at < end {
             let Some((start, stop)) = base.next_data(path, attr.fileid, at)? else { break };
             at = start;
             while at < stop.min(end) {
                 let piece = (stop.min(end) - at).min(buffer.len() as u64) as usize;
-                let (got, now) = base.read(path, attr.fileid, at, &mut buffer[..piece])?;
-                if got != piece || (now.size, now.mtime) != (attr.size, attr.mtime) {
-                    tracing::warn!(?path, "changed while it was copied up");
-                    return Err(FsError::TryLater.into());
-                }
+                self.read_unchanged(path, attr, at, &mut buffer[..piece])?;
                 self.txn.write_data(row, at, &buffer[..piece])?;
                 at += piece as u64;
             }
         }
         Ok(self.txn.truncate(row, end)?)
+    }
+
+    /// Leaves the first `end` bytes of a base file's content to the background.
+    fn begin_copy(
+        &mut self,
+        path: &BasePath,
+        attr: &BaseAttr,
+        row: &mut InodeRow,
+        end: u64,
+    ) -> Result<()> {
+        // What we may not read must not seem to be there.
+        self.read_unchanged(path, attr, end - 1, &mut [0])?;
+        self.txn.truncate(row, end)?;
+        row.holes = 0;
+        self.set_pending(row, CopyUp { next: 0, end })
+    }
+
+    /// Fills `buffer` from byte `offset` of a base file, if it still is what `attr` says.
+    fn read_unchanged(
+        &self,
+        path: &BasePath,
+        attr: &BaseAttr,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        let (got, now) = self.core.base.read(path, attr.fileid, offset, buffer)?;
+        if got != buffer.len() || (now.size, now.mtime) != (attr.size, attr.mtime) {
+            tracing::warn!(?path, "changed while it was copied up");
+            return Err(FsError::TryLater.into());
+        }
+        Ok(())
     }
 
     /// Hides all base entries of `base` below the delta directory `dir` at `merged`, so that a

@@ -24,6 +24,8 @@ pub(super) struct Edit<'a> {
     pub touched: Vec<Touch>,
     /// Names that changed since their directory's ctime moved, with what they lead to now.
     pub renamed: Vec<(FileId, Name, Option<FileId>)>,
+    /// Whether there is more for the background to copy, or it may get further than before.
+    pub wakes_copies: bool,
 }
 
 /// The directory that an operation changes, as it was when the operation began.
@@ -41,7 +43,8 @@ pub(super) fn moved_on(before: Time, now: Time) -> Time {
 impl<'a> Edit<'a> {
     /// Begins a change.
     pub fn new(txn: &'a mut dyn WriteTxn, core: &'a Core, caller: &'a Caller, now: Time) -> Self {
-        Self { txn, core, caller, now, touched: Vec::new(), renamed: Vec::new() }
+        let (touched, renamed) = (Vec::new(), Vec::new());
+        Self { txn, core, caller, now, touched, renamed, wakes_copies: false }
     }
 
     /// The tree as this change has left it so far.

@@ -64,11 +64,14 @@ impl Overlay {
                 Ok(atimes) => (f(&mut edit), Some(atimes)),
                 Err(error) => (Outcome::from(error.into_fs()), None),
             };
-            let touched = edit.touched;
+            let (touched, wakes_copies) = (edit.touched, edit.wakes_copies);
             let keep = outcome.result.is_ok();
             let core = core.clone();
             let after_commit = move || {
                 core.caches.forget(&touched);
+                if wakes_copies {
+                    core.copies.background.wake();
+                }
                 if let Some(atimes) = atimes {
                     atimes.committed();
                 }

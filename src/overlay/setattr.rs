@@ -55,7 +55,7 @@ impl Edit<'_> {
         check(self.caller, before, set)?;
         let mut row = self.copy_up_head(node, set.size.unwrap_or(u64::MAX))?;
         if let Some(size) = set.size {
-            self.txn.truncate(&mut row, size)?;
+            self.resize_content(&mut row, size)?;
         }
         self.apply(&mut row, set);
         // The create verifier has done its work once the client goes on with the file.

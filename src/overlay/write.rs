@@ -38,7 +38,7 @@ impl Edit<'_> {
             return Ok(());
         }
         let mut row = self.copy_up(node)?;
-        self.txn.write_data(&mut row, offset, data)?;
+        self.write_content(&mut row, offset, data)?;
         row.ctime = moved_on(row.ctime, self.now);
         row.mtime = row.ctime;
         if !self.caller.is_root() {

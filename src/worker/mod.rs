@@ -12,8 +12,10 @@
 //! | `job` | a caller's closure and the way back to it |
 //! | `writer` | batches, commits, syncs, and what an error ends |
 //! | `readers` | snapshots |
+//! | `background` | work that nobody waits for |
 //! | `limits` | every bound |
 
+mod background;
 mod commits;
 mod error;
 mod job;
@@ -31,6 +33,7 @@ use tokio::sync::{oneshot, watch};
 use crate::delta::{ReadTxn, Store, StoreError, WriteTxn};
 use crate::vfs::WriteVerifier;
 
+pub use background::{Background, Piece};
 pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{

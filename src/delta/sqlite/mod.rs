@@ -11,6 +11,7 @@ mod batch;
 mod chunk;
 mod config;
 mod connect;
+mod copy_up;
 mod create;
 mod dentry;
 mod disk;

@@ -24,6 +24,7 @@ mod create;
 mod edit;
 mod error;
 mod finish;
+mod known;
 mod limits;
 mod link;
 mod lookup;
@@ -51,6 +52,7 @@ use crate::worker::Worker;
 use atime::Atimes;
 use cache::Caches;
 use finish::Copies;
+use known::Known;
 
 pub use limits::CopyLimits;
 
@@ -94,6 +96,7 @@ struct Core {
     copy_up: CopyLimits,
     copies: Copies,
     caches: Caches,
+    known: Arc<Known>,
     atimes: Atimes,
 }
 
@@ -109,6 +112,7 @@ impl Overlay {
             copy_up: parts.copy_up,
             copies: Copies::default(),
             caches: Caches::new(parts.worker.commits()),
+            known: Arc::new(Known::new()),
             atimes: Atimes::default(),
         };
         Self { store: parts.store, worker: parts.worker, core: Arc::new(core) }

@@ -33,7 +33,7 @@ impl Overlay {
         let work = self.worker.read(move |txn| {
             // The snapshot was taken meanwhile.
             let version = before.filter(|version| core.caches.is_at(*version));
-            f(&View { txn, core: &core, version })
+            f(&View { txn, core: &core, version, known: None })
         });
         work.await.map_err(|error| from_work(&error))
     }
@@ -59,6 +59,7 @@ impl Overlay {
         let job = move |txn: &mut dyn WriteTxn| {
             let atimes = core.atimes.write(txn);
             let now = (core.clock)();
+            let mut trial = core.known.begin();
             let mut edit = Edit::new(txn, &core, &caller, now);
             let (outcome, atimes) = match atimes {
                 Ok(atimes) => (f(&mut edit), Some(atimes)),
@@ -66,9 +67,11 @@ impl Overlay {
             };
             let (touched, wakes_copies) = (edit.touched, edit.wakes_copies);
             let keep = outcome.result.is_ok();
+            trial.made(!touched.is_empty());
             let core = core.clone();
             let after_commit = move || {
                 core.caches.forget(&touched);
+                trial.committed();
                 if wakes_copies {
                     core.copies.background.wake();
                 }

@@ -32,6 +32,7 @@
 pub mod base;
 pub mod cli;
 pub mod delta;
+pub mod inspect;
 pub mod nfs;
 pub mod overlay;
 pub mod server;

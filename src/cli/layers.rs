@@ -61,7 +61,7 @@ pub(super) fn open(wanted: &Wanted<'_>) -> Result<Layers, CliError> {
     let id = session.id().to_owned();
     let session_path = session.path().to_owned();
     let store: Arc<dyn Store> = Arc::new(session);
-    let options = WorkerOptions { strict: wanted.strict, readers: readers() };
+    let options = WorkerOptions { strict: wanted.strict, readers: readers(), callers: readers() };
     let worker = Worker::start(Arc::clone(&store), options)
         .map_err(|error| CliError::session(&session_path, &error))?;
     let worker = Arc::new(worker);
@@ -197,8 +197,17 @@ fn host() -> Result<Host, CliError> {
 }
 
 fn readers() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    cores.clamp(*READERS.start(), *READERS.end())
+    cores().clamp(*READERS.start(), *READERS.end())
+}
+
+/// Threads for the connections: where a disk holds up a write and as many reads as may run on
+/// them, one is left.
+pub(super) fn network_threads() -> usize {
+    cores().max(readers() + 2)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn now() -> Time {

@@ -5,6 +5,7 @@
 //!
 //! One file per subcommand; `error` is how failures look.
 
+mod compact;
 mod error;
 mod init;
 mod layers;
@@ -44,6 +45,7 @@ struct Cli {
 enum Command {
     Serve(serve::Args),
     Init(init::Args),
+    Compact(compact::Args),
 }
 
 /// Runs the program with the arguments of the process.
@@ -60,6 +62,7 @@ pub fn run() -> ExitCode {
     let done = match cli.command {
         Command::Serve(args) => serve::run(&args),
         Command::Init(args) => init::run(&args),
+        Command::Compact(args) => compact::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

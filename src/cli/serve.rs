@@ -86,6 +86,7 @@ enum Durability {
 pub(super) fn run(args: &Args) -> Result<(), CliError> {
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
+        .worker_threads(layers::network_threads())
         .thread_name("acetate-net")
         .build()
         .map_err(|error| CliError::caused("cannot start threads", &error))?;

@@ -47,8 +47,8 @@ pub trait Reader: Send {
     fn read(&mut self, f: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()>;
 }
 
-/// The writing connection. Order of calls: `begin`, (`savepoint`, work, `release` or
-/// `roll_back`)*, `commit` or `abort`.
+/// The writing connection. Order of calls: `begin`, then work, or (`savepoint`, work, `release`
+/// or `roll_back`)*, then `commit` or `abort`.
 pub trait Writer: Send {
     /// Begins a batch. With `durable`, its commit syncs it and everything before it.
     fn begin(&mut self, durable: bool) -> Result<()>;
@@ -70,6 +70,13 @@ pub trait Writer: Send {
 
     /// The rows, inside a batch.
     fn txn(&mut self) -> &mut dyn WriteTxn;
+
+    /// Whether [`Writer::upkeep`] has something to do.
+    fn wants_upkeep(&self) -> bool;
+
+    /// Does what the file needs from time to time and what takes longer than a commit should,
+    /// outside a batch. A failure that concerns what was committed fails the next call.
+    fn upkeep(&mut self);
 
     /// Syncs everything that was committed before, outside a batch. Cheap if nothing was.
     fn sync(&mut self) -> Result<()>;

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::delta::{CopyUp, Ino, InodeRow, PendingCopies, WriteTxn};
 use crate::vfs::FsError;
-use crate::worker::{Background, Done, Piece};
+use crate::worker::{Background, Done, Piece, Weight};
 
 use super::error::{OpError, Result, from_store, from_work};
 use super::limits::{COPY_PROGRESS_INTERVAL, COPY_SYNC_BYTES, MAX_LOST_NOTED};
@@ -100,8 +100,8 @@ impl Overlay {
             let keep = matches!(value, Ok(Step::Copied));
             Done { value, keep, after_commit: None }
         };
-        let weight = PIECE_OVERHEAD_BYTES + usize::try_from(bytes).unwrap_or(usize::MAX);
-        let done = self.worker.write(weight, durable, job).await;
+        let held = PIECE_OVERHEAD_BYTES + usize::try_from(bytes).unwrap_or(usize::MAX);
+        let done = self.worker.write(Weight::Heavy, held, durable, job).await;
         let step = done.map_err(|error| from_work(&error));
         let step = step.and_then(|done| done.value.map_err(OpError::into_fs));
         if matches!(step, Ok(Step::Over) | Err(_)) {
@@ -115,7 +115,7 @@ impl Overlay {
     /// # Errors
     /// The session cannot be read.
     pub async fn pending_copies(&self) -> std::result::Result<PendingCopies, FsError> {
-        let looked = self.worker.read(|txn| txn.pending_copies()).await;
+        let looked = self.worker.read(Weight::Light, |txn| txn.pending_copies()).await;
         looked.map_err(|error| from_work(&error))?.map_err(|error| from_store(&error))
     }
 

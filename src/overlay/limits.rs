@@ -99,3 +99,6 @@ pub(super) fn check_dir_path(path: &MergedPath) -> Result<()> {
     }
     Ok(())
 }
+
+/// A READ of at most so many bytes is answered on the thread that decodes it.
+pub(super) const LIGHT_READ_BYTES: u32 = 64 << 10;

@@ -11,12 +11,12 @@ use crate::vfs::{
     Locator, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr, Stability, Time, Vfs, Wcc,
     WriteVerifier, Written,
 };
-use crate::worker::{Committed, Done};
+use crate::worker::{Committed, Done, Weight};
 
 use super::Overlay;
 use super::edit::Edit;
 use super::error::from_work;
-use super::limits::{MAX_FILE_BYTES, MAX_LINKS};
+use super::limits::{LIGHT_READ_BYTES, MAX_FILE_BYTES, MAX_LINKS};
 use super::resolve::View;
 
 /// What a change weighs in the writer's queue besides its data, in bytes.
@@ -26,11 +26,12 @@ impl Overlay {
     /// Runs `f` on a snapshot.
     async fn look<T: Send + 'static>(
         &self,
+        weight: Weight,
         f: impl FnOnce(&View<'_>) -> T + Send + 'static,
     ) -> Result<T, FsError> {
         let core = self.core.clone();
         let before = core.caches.version();
-        let work = self.worker.read(move |txn| {
+        let work = self.worker.read(weight, move |txn| {
             // The snapshot was taken meanwhile.
             let version = before.filter(|version| core.caches.is_at(*version));
             f(&View { txn, core: &core, version, known: None })
@@ -41,15 +42,17 @@ impl Overlay {
     /// The same for an operation with an outcome.
     async fn show<T: Send + 'static, C: Default + Send + 'static>(
         &self,
+        weight: Weight,
         f: impl FnOnce(&View<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Outcome<T, C> {
-        self.look(f).await.unwrap_or_else(Outcome::from)
+        self.look(weight, f).await.unwrap_or_else(Outcome::from)
     }
 
     /// Runs `f` as one change; says whether it was synced, and the verifier at its commit.
     async fn change<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         caller: &Caller,
+        weight: Weight,
         data_bytes: usize,
         durable: bool,
         f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
@@ -82,26 +85,29 @@ impl Overlay {
             Done { value: outcome, keep, after_commit: Some(Box::new(after_commit)) }
         };
         let bytes = CHANGE_BYTES + data_bytes;
-        self.worker.write(bytes, durable, job).await.map_err(|error| from_work(&error))
+        let work = self.worker.write(weight, bytes, durable, job);
+        work.await.map_err(|error| from_work(&error))
     }
 
     /// [`Overlay::change`] for procedures whose answer does not speak of stability.
     async fn alter<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         caller: &Caller,
+        weight: Weight,
         f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Result<Outcome<T, C>, FsError> {
-        self.change(caller, 0, false, f).await.map(|committed| committed.value)
+        self.change(caller, weight, 0, false, f).await.map(|committed| committed.value)
     }
 
     /// [`Overlay::alter`] for procedures that answer with the wcc data of one object.
     async fn alter_at<T: Send + 'static>(
         &self,
         caller: &Caller,
+        weight: Weight,
         object: &Locator,
         f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, Wcc> + Send + 'static,
     ) -> Outcome<T, Wcc> {
-        match self.alter(caller, f).await {
+        match self.alter(caller, weight, f).await {
             Ok(outcome) => outcome,
             Err(error) => Outcome::err(error, self.unchanged(object).await),
         }
@@ -111,20 +117,22 @@ impl Overlay {
     /// when the change is committed.
     async fn unchanged(&self, object: &Locator) -> Wcc {
         let object = object.clone();
-        let attr = self.look(move |view| view.attr_of(&object).ok()).await;
+        let weight = weight_of(&object);
+        let attr = self.look(weight, move |view| view.attr_of(&object).ok()).await;
         Wcc::unchanged(attr.ok().flatten())
     }
 }
 
 impl Vfs for Overlay {
     async fn root(&self) -> Result<(Locator, Attr), FsError> {
-        let attr = self.look(|view| view.attr_of(&Locator::ROOT)).await?;
+        let attr = self.look(Weight::Light, |view| view.attr_of(&Locator::ROOT)).await?;
         Ok((Locator::ROOT, attr.map_err(|error| error.into_fs())?))
     }
 
     async fn getattr(&self, _caller: &Caller, object: &Locator) -> Result<Attr, FsError> {
         let object = object.clone();
-        self.look(move |view| view.attr_of(&object)).await?.map_err(|error| error.into_fs())
+        let attr = self.look(weight_of(&object), move |view| view.attr_of(&object)).await?;
+        attr.map_err(|error| error.into_fs())
     }
 
     async fn setattr(
@@ -135,7 +143,9 @@ impl Vfs for Overlay {
         guard: Option<Time>,
     ) -> Outcome<(), Wcc> {
         let at = object.clone();
-        self.alter_at(caller, object, move |edit| edit.setattr(&at, &set, guard)).await
+        // A change of the size may copy, or cut off, much.
+        let weight = if set.size.is_some() { Weight::Heavy } else { weight_of(object) };
+        self.alter_at(caller, weight, object, move |edit| edit.setattr(&at, &set, guard)).await
     }
 
     async fn lookup(
@@ -145,7 +155,7 @@ impl Vfs for Overlay {
         name: &[u8],
     ) -> Outcome<LookedUp, Option<Attr>> {
         let (caller, dir, name) = (caller.clone(), dir.clone(), name.to_vec());
-        self.show(move |view| view.lookup(&caller, &dir, &name)).await
+        self.show(weight_of(&dir), move |view| view.lookup(&caller, &dir, &name)).await
     }
 
     async fn access(
@@ -155,12 +165,12 @@ impl Vfs for Overlay {
         want: Access,
     ) -> Outcome<Access, Option<Attr>> {
         let (caller, object) = (caller.clone(), object.clone());
-        self.show(move |view| view.access(&caller, &object, want)).await
+        self.show(weight_of(&object), move |view| view.access(&caller, &object, want)).await
     }
 
     async fn readlink(&self, _caller: &Caller, object: &Locator) -> Outcome<Bytes, Option<Attr>> {
         let object = object.clone();
-        self.show(move |view| view.read_link(&object)).await
+        self.show(weight_of(&object), move |view| view.read_link(&object)).await
     }
 
     async fn read(
@@ -171,7 +181,11 @@ impl Vfs for Overlay {
         count: u32,
     ) -> Outcome<ReadData, Option<Attr>> {
         let (caller, object) = (caller.clone(), object.clone());
-        self.show(move |view| view.read(&caller, &object, offset, count)).await
+        let weight = match count {
+            0..=LIGHT_READ_BYTES => weight_of(&object),
+            _ => Weight::Heavy,
+        };
+        self.show(weight, move |view| view.read(&caller, &object, offset, count)).await
     }
 
     async fn write(
@@ -184,8 +198,10 @@ impl Vfs for Overlay {
     ) -> Outcome<Written, Wcc> {
         let at = object.clone();
         let (bytes, durable) = (data.len(), stability != Stability::Unstable);
-        let written =
-            self.change(caller, bytes, durable, move |e| e.write(&at, offset, &data)).await;
+        let written = self.change(caller, weight_of(object), bytes, durable, move |edit| {
+            edit.write(&at, offset, &data)
+        });
+        let written = written.await;
         match written {
             Err(error) => Outcome::err(error, self.unchanged(object).await),
             Ok(Committed { value, durable, verifier }) => {
@@ -205,7 +221,7 @@ impl Vfs for Overlay {
         how: CreateHow,
     ) -> Outcome<Created, Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, dir, move |edit| edit.create(&at, &name, how)).await
+        self.alter_at(caller, weight_of(dir), dir, move |edit| edit.create(&at, &name, how)).await
     }
 
     async fn make_node(
@@ -217,17 +233,20 @@ impl Vfs for Overlay {
         set: SetAttr,
     ) -> Outcome<Created, Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, dir, move |edit| edit.make_node(&at, &name, &node, &set)).await
+        self.alter_at(caller, weight_of(dir), dir, move |edit| {
+            edit.make_node(&at, &name, &node, &set)
+        })
+        .await
     }
 
     async fn remove(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, dir, move |edit| edit.remove(&at, &name)).await
+        self.alter_at(caller, weight_of(dir), dir, move |edit| edit.remove(&at, &name)).await
     }
 
     async fn rmdir(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, dir, move |edit| edit.rmdir(&at, &name)).await
+        self.alter_at(caller, weight_of(dir), dir, move |edit| edit.rmdir(&at, &name)).await
     }
 
     async fn rename(
@@ -238,8 +257,9 @@ impl Vfs for Overlay {
     ) -> Outcome<(), (Wcc, Wcc)> {
         let old = (from.0.clone(), from.1.to_vec());
         let new = (to.0.clone(), to.1.to_vec());
-        let renamed =
-            self.alter(caller, move |edit| edit.rename((&old.0, &old.1), (&new.0, &new.1)));
+        let renamed = self.alter(caller, Weight::Light, move |edit| {
+            edit.rename((&old.0, &old.1), (&new.0, &new.1))
+        });
         match renamed.await {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -256,7 +276,9 @@ impl Vfs for Overlay {
         name: &[u8],
     ) -> Outcome<(), (Option<Attr>, Wcc)> {
         let (file, at, name) = (object.clone(), dir.clone(), name.to_vec());
-        match self.alter(caller, move |edit| edit.link(&file, &at, &name)).await {
+        let linked =
+            self.alter(caller, weight_of(object), move |edit| edit.link(&file, &at, &name));
+        match linked.await {
             Ok(outcome) => outcome,
             Err(error) => {
                 let attr = self.getattr(caller, object).await.ok();
@@ -274,12 +296,14 @@ impl Vfs for Overlay {
         mut take: impl FnMut(&Entry) -> bool + Send + 'static,
     ) -> Outcome<DirPage, Option<Attr>> {
         let (caller, dir) = (caller.clone(), dir.clone());
-        self.show(move |view| view.readdir(&caller, &dir, cookie, with_attrs, &mut take)).await
+        let weight = Weight::Heavy;
+        self.show(weight, move |view| view.readdir(&caller, &dir, cookie, with_attrs, &mut take))
+            .await
     }
 
     async fn fsstat(&self, _caller: &Caller, object: &Locator) -> Outcome<FsStat, Option<Attr>> {
         let (object, store) = (object.clone(), self.store.clone());
-        self.show(move |view| match view.attr_of(&object) {
+        self.show(weight_of(&object), move |view| match view.attr_of(&object) {
             Ok(attr) => {
                 let figures = store.disk_usage().map_err(|error| super::error::from_store(&error));
                 Outcome { result: figures, context: Some(attr) }
@@ -316,5 +340,14 @@ impl Vfs for Overlay {
         let after = self.getattr(caller, object).await.ok();
         let before = after.as_ref().filter(|after| **after == attr).map(Into::into);
         Outcome { result: synced, context: Wcc { before, after } }
+    }
+}
+
+/// What it takes to find an object: of a file with several names in the base that nobody looked
+/// up since the start, the whole base may have to be searched.
+fn weight_of(object: &Locator) -> Weight {
+    match object {
+        Locator::BaseLinked(_) => Weight::Heavy,
+        Locator::Delta(_) | Locator::Base(..) => Weight::Light,
     }
 }

@@ -19,7 +19,7 @@ pub(super) enum Job {
         /// Whether it is answered only after a sync.
         durable: bool,
         /// The operation.
-        operation: Box<dyn WriteOperation>,
+        operation: Box<dyn QueuedWrite>,
     },
     /// A caller that waits until everything committed before is synced.
     Sync(Reply<WriteVerifier>),
@@ -32,42 +32,66 @@ impl Job {
     }
 }
 
-/// An operation on the writer thread, whatever its type of answer.
-pub(super) trait WriteOperation: Send {
+/// A change, whatever its type of answer.
+pub(super) trait WriteOperation {
     /// Runs it and keeps its answer; whether its changes are kept. May panic.
     fn run(&mut self, txn: &mut dyn WriteTxn) -> bool;
 
     /// Runs the hook of an operation whose changes are committed. May panic.
     fn after_commit(&mut self);
 
-    /// Answers: with the error, or with the answer of the operation.
-    fn answer(self: Box<Self>, commit: Result<Committed<()>, WorkError>);
+    /// Drops that hook, because nothing is committed: before the next operation runs.
+    fn give_up(&mut self);
 }
 
-/// An operation on a reader thread, whatever its type of answer.
-pub(super) trait ReadOperation: Send {
+/// A change that waits for the writer thread.
+pub(super) trait QueuedWrite: Send {
+    /// Answers: with the error, or with the answer of the operation.
+    fn answer(self: Box<Self>, commit: Result<Committed<()>, WorkError>);
+
+    /// It as the change that it is.
+    fn operation(&mut self) -> &mut dyn WriteOperation;
+}
+
+/// A read, whatever its type of answer.
+pub(super) trait ReadOperation {
     /// Runs it (once) and keeps its answer. May panic.
     fn run(&mut self, txn: &dyn ReadTxn);
 
     /// Whether it was run, be it in vain.
     fn has_run(&self) -> bool;
-
-    /// Answers: with the error, or with the answer of the operation.
-    fn answer(self: Box<Self>, outcome: Result<(), WorkError>);
 }
 
-/// A closure for the writer.
+/// A read that waits for a reader thread.
+pub(super) trait QueuedRead: Send {
+    /// Answers: with the error, or with the answer of the operation.
+    fn answer(self: Box<Self>, outcome: Result<(), WorkError>);
+
+    /// It as the read that it is.
+    fn operation(&mut self) -> &mut dyn ReadOperation;
+}
+
+/// A closure that changes something.
 pub(super) struct Write<T, F> {
     closure: Option<F>,
     value: Option<T>,
     hook: Option<Box<dyn FnOnce() + Send>>,
-    reply: Reply<Committed<T>>,
 }
 
 impl<T, F> Write<T, F> {
-    /// An operation that answers to `reply`.
-    pub fn new(closure: F, reply: Reply<Committed<T>>) -> Self {
-        Self { closure: Some(closure), value: None, hook: None, reply }
+    /// A change by `closure`.
+    pub fn new(closure: F) -> Self {
+        Self { closure: Some(closure), value: None, hook: None }
+    }
+
+    /// The answer, after a commit or in place of one.
+    pub fn outcome(
+        self,
+        commit: Result<Committed<()>, WorkError>,
+    ) -> Result<Committed<T>, WorkError> {
+        let Committed { durable, verifier, .. } = commit?;
+        let value = self.value.ok_or(WorkError::Panicked)?;
+        Ok(Committed { value, durable, verifier })
     }
 }
 
@@ -90,31 +114,46 @@ where
         }
     }
 
-    fn answer(self: Box<Self>, commit: Result<Committed<()>, WorkError>) {
-        let Self { value, reply, .. } = *self;
-        let answer = commit.and_then(|Committed { durable, verifier, .. }| {
-            let value = value.ok_or(WorkError::Panicked)?;
-            Ok(Committed { value, durable, verifier })
-        });
-        drop(reply.send(answer));
+    fn give_up(&mut self) {
+        drop(self.hook.take());
     }
 }
 
-/// A closure for a reader.
+impl<T, F> QueuedWrite for (Write<T, F>, Reply<Committed<T>>)
+where
+    T: Send,
+    F: FnOnce(&mut dyn WriteTxn) -> Done<T> + Send,
+{
+    fn answer(self: Box<Self>, commit: Result<Committed<()>, WorkError>) {
+        let (write, reply) = *self;
+        drop(reply.send(write.outcome(commit)));
+    }
+
+    fn operation(&mut self) -> &mut dyn WriteOperation {
+        &mut self.0
+    }
+}
+
+/// A closure that reads.
 pub(super) struct Read<T, F> {
     closure: Option<F>,
     value: Option<T>,
-    reply: Reply<T>,
 }
 
 impl<T, F> Read<T, F> {
-    /// An operation that answers to `reply`.
-    pub fn new(closure: F, reply: Reply<T>) -> Self {
-        Self { closure: Some(closure), value: None, reply }
+    /// A read by `closure`.
+    pub fn new(closure: F) -> Self {
+        Self { closure: Some(closure), value: None }
+    }
+
+    /// The answer, after the read was run.
+    pub fn outcome(self, outcome: Result<(), WorkError>) -> Result<T, WorkError> {
+        outcome?;
+        self.value.ok_or(WorkError::Panicked)
     }
 }
 
-impl<T: Send, F: FnOnce(&dyn ReadTxn) -> T + Send> ReadOperation for Read<T, F> {
+impl<T, F: FnOnce(&dyn ReadTxn) -> T> ReadOperation for Read<T, F> {
     fn run(&mut self, txn: &dyn ReadTxn) {
         if let Some(closure) = self.closure.take() {
             self.value = Some(closure(txn));
@@ -124,10 +163,16 @@ impl<T: Send, F: FnOnce(&dyn ReadTxn) -> T + Send> ReadOperation for Read<T, F> 
     fn has_run(&self) -> bool {
         self.closure.is_none()
     }
+}
 
+impl<T: Send, F: FnOnce(&dyn ReadTxn) -> T + Send> QueuedRead for (Read<T, F>, Reply<T>) {
     fn answer(self: Box<Self>, outcome: Result<(), WorkError>) {
-        let Self { value, reply, .. } = *self;
-        drop(reply.send(outcome.and_then(|()| value.ok_or(WorkError::Panicked))));
+        let (read, reply) = *self;
+        drop(reply.send(read.outcome(outcome)));
+    }
+
+    fn operation(&mut self) -> &mut dyn ReadOperation {
+        &mut self.0
     }
 }
 

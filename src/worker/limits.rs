@@ -20,6 +20,10 @@ pub const READ_QUEUE_OPS: usize = 1024;
 /// Reader threads at most, whatever the options ask for.
 pub const MAX_READERS: usize = 64;
 
+/// Bytes that a change on its caller's thread may hold: what is larger leaves the caller's thread
+/// to others.
+pub const LIGHT_WRITE_BYTES: usize = 64 << 10;
+
 /// Time after which a commit is synced, if nobody asked for it before.
 pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -4,15 +4,21 @@
 //! as many operations per commit as are waiting (group commit); reader threads with their own
 //! snapshot connections. Answers leave only after the commit that holds their change.
 //!
+//! To wake a thread and to be woken by it takes longer than most operations. So what is light
+//! runs on its caller's thread, as long as few do so at a time ([`WorkerOptions::callers`]) and,
+//! for a change, while nobody else writes. The runtime has as many threads more than that.
+//!
 //! This module knows the store only as `delta`'s traits, and nothing of what operations mean.
 //!
 //! | File | What |
 //! |---|---|
 //! | `queue` | holds callers back asynchronously, hands items to blocking threads |
 //! | `job` | a caller's closure and the way back to it |
-//! | `writer` | batches, commits, syncs, and what an error ends |
-//! | `readers` | snapshots |
-//! | `background` | work that nobody waits for |
+//! | `writing` | batches, commits, syncs, and what an error ends |
+//! | `writer` | the thread that does it |
+//! | `readers` | snapshots: the threads, and what is lent to callers |
+//! | `background` | when work that nobody waits for is due |
+//! | `commits` | the order of commits, for caches |
 //! | `limits` | every bound |
 
 mod background;
@@ -23,9 +29,10 @@ mod limits;
 mod queue;
 mod readers;
 mod writer;
+mod writing;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use tokio::sync::{oneshot, watch};
@@ -37,13 +44,14 @@ pub use background::{Background, Piece};
 pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{
-    BATCH_BYTES, BATCH_OPS, Limits, MAX_READERS, READ_QUEUE_OPS, SYNC_INTERVAL, WRITE_QUEUE_BYTES,
-    WRITE_QUEUE_OPS,
+    BATCH_BYTES, BATCH_OPS, LIGHT_WRITE_BYTES, Limits, MAX_READERS, READ_QUEUE_OPS, SYNC_INTERVAL,
+    WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
 };
 
-use job::{Job, Read, ReadOperation, Write};
+use job::{Job, QueuedRead, Read, Write, WriteOperation};
 use queue::{Closed, Cost, Queue};
-use writer::WriterThread;
+use readers::Lent;
+use writing::Writing;
 
 /// How the worker is set up.
 #[derive(Debug, Clone)]
@@ -52,6 +60,18 @@ pub struct WorkerOptions {
     pub strict: bool,
     /// Reader threads, each with a connection of its own: 1 to [`MAX_READERS`].
     pub readers: usize,
+    /// Callers that may read on their own thread at a time; a further one may write. With 0,
+    /// everything runs on the worker's threads.
+    pub callers: usize,
+}
+
+/// How long an operation keeps its thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// Microseconds, where what it needs is in memory: it may run on its caller's thread.
+    Light,
+    /// Longer, or nobody knows.
+    Heavy,
 }
 
 /// What an operation on the writer thread gives back to the worker.
@@ -62,7 +82,7 @@ pub struct Done<T> {
     pub keep: bool,
     /// Runs on the writer thread after the commit that holds the changes, before the answer
     /// leaves: this is where caches forget. Does not run if the commit fails, nor without
-    /// `keep`.
+    /// `keep`; it is dropped then before the next operation runs, but for those of its batch.
     pub after_commit: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -89,7 +109,21 @@ pub struct Worker {
 /// What callers and threads share.
 struct Shared {
     writes: Queue<Job>,
-    reads: Queue<Box<dyn ReadOperation>>,
+    reads: Queue<Box<dyn QueuedRead>>,
+    writing: Mutex<Writing>,
+    /// The writer thread waits for `writing`: no caller takes it now.
+    thread_waits: AtomicBool,
+    /// Whether changes come one at a time, as far as the last one tells. Where several come at
+    /// once, one commit for all of them on the thread is cheaper than one for each.
+    one_at_a_time: AtomicBool,
+    /// Whether callers may write.
+    callers_write: bool,
+    lent: Lent,
+    status: Arc<Status>,
+}
+
+/// What is known of the session without holding anything.
+struct Status {
     epoch: AtomicU64,
     read_only: AtomicBool,
     commits: Arc<Commits>,
@@ -118,55 +152,82 @@ impl Worker {
         let connections = (0..options.readers.clamp(1, MAX_READERS))
             .map(|_| store.reader())
             .collect::<Result<_, _>>()?;
+        let status = Arc::new(Status {
+            epoch: AtomicU64::new(store.epoch()),
+            read_only: AtomicBool::new(writer.is_none()),
+            commits: Arc::default(),
+        });
+        let strict = options.strict;
+        let writing = Writing::new(writer, Arc::clone(&status), limits, strict);
         let shared = Arc::new(Shared {
             writes: Queue::new(Cost {
                 ops: limits.write_queue_ops,
                 bytes: limits.write_queue_bytes,
             }),
             reads: Queue::new(Cost { ops: limits.read_queue_ops, bytes: 0 }),
-            epoch: AtomicU64::new(store.epoch()),
-            read_only: AtomicBool::new(writer.is_none()),
-            commits: Arc::default(),
+            writing: Mutex::new(writing),
+            thread_waits: AtomicBool::new(false),
+            one_at_a_time: AtomicBool::new(true),
+            callers_write: options.callers > 0 && !strict,
+            lent: Lent::new(&store, options.callers),
+            status,
         });
         let (ended_sender, ended) = watch::channel(None);
         // From here on, a failure drops the worker, and that ends the threads there are.
         let worker = Self { shared: Arc::clone(&shared), ended };
         let readers = readers::spawn(&store, connections, &shared)?;
-        let writer_thread = WriterThread::new(writer, shared, limits, options.strict);
         thread::Builder::new()
             .name("acetate-write".to_owned())
-            .spawn(move || ended_sender.send_replace(Some(writer_thread.run(readers))))
+            .spawn(move || {
+                ended_sender.send_replace(Some(writer::run(&shared, limits, strict, readers)))
+            })
             .map_err(|e| StoreError::Io(format!("cannot start the writer thread: {e}")))?;
         Ok(worker)
     }
 
-    /// Runs `f` on a reader thread, on a snapshot taken when it starts: it sees every write
-    /// that was answered before the call.
+    /// Runs `f` on a snapshot taken when it starts: it sees every write that was answered before
+    /// the call.
     ///
     /// If the future is dropped, `f` runs to its end or not at all.
     pub async fn read<T: Send + 'static>(
         &self,
+        weight: Weight,
         f: impl FnOnce(&dyn ReadTxn) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
+        let mut read = Read::new(f);
+        if weight == Weight::Light
+            && let Some(outcome) = self.shared.lent.read(&mut read)
+        {
+            return read.outcome(outcome);
+        }
         let (reply, answer) = oneshot::channel();
-        self.shared.reads.push(0, Box::new(Read::new(f, reply))).await?;
+        self.shared.reads.push(0, Box::new((read, reply))).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
-    /// Runs `f` on the writer thread, and returns once the batch that holds it is committed;
-    /// with `durable` (or in strict mode), once it is synced.
+    /// Runs `f` as a change, and returns once the batch that holds it is committed; with
+    /// `durable` (or in strict mode), once it is synced.
     ///
     /// `bytes` is what the operation holds in memory, for the bound of the queue.
     /// If the future is dropped, `f` runs and is committed, or does not run at all.
     pub async fn write<T: Send + 'static>(
         &self,
+        weight: Weight,
         bytes: usize,
         durable: bool,
         f: impl FnOnce(&mut dyn WriteTxn) -> Done<T> + Send + 'static,
     ) -> Result<Committed<T>, WorkError> {
         self.check_writable()?;
+        let mut write = Write::new(f);
+        if weight == Weight::Light
+            && !durable
+            && bytes <= LIGHT_WRITE_BYTES
+            && let Some(outcome) = self.shared.write_here(&mut write)
+        {
+            return write.outcome(outcome);
+        }
         let (reply, answer) = oneshot::channel();
-        let operation = Box::new(Write::new(f, reply));
+        let operation = Box::new((write, reply));
         self.shared.writes.push(bytes, Job::Write { durable, operation }).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
@@ -183,12 +244,12 @@ impl Worker {
 
     /// The order of commits, for whoever remembers what a snapshot said.
     pub fn commits(&self) -> Arc<Commits> {
-        Arc::clone(&self.shared.commits)
+        Arc::clone(&self.shared.status.commits)
     }
 
     /// The write verifier in force.
     pub fn verifier(&self) -> WriteVerifier {
-        self.shared.verifier()
+        self.shared.status.verifier()
     }
 
     /// Refuses new work, finishes what is queued, syncs, checkpoints and closes the session.
@@ -204,7 +265,7 @@ impl Worker {
     }
 
     fn check_writable(&self) -> Result<(), WorkError> {
-        match self.shared.read_only.load(Ordering::Acquire) {
+        match self.shared.status.read_only.load(Ordering::Acquire) {
             false => Ok(()),
             true => Err(WorkError::ReadOnly),
         }
@@ -217,9 +278,49 @@ impl Drop for Worker {
     }
 }
 
-impl Shared {
+impl Status {
     fn verifier(&self) -> WriteVerifier {
         WriteVerifier(self.epoch.load(Ordering::Acquire).to_be_bytes())
+    }
+}
+
+impl Shared {
+    /// Commits one change on the caller's thread, if nobody else writes or waits to.
+    fn write_here(
+        &self,
+        write: &mut dyn WriteOperation,
+    ) -> Option<Result<Committed<()>, WorkError>> {
+        if !self.callers_write
+            || !self.one_at_a_time.load(Ordering::Relaxed)
+            || self.thread_waits.load(Ordering::Relaxed)
+        {
+            return None;
+        }
+        let taken_over = self.writes.take_over()?;
+        // If the store panicked under another holder, the writer thread finds out.
+        let mut writing = self.writing.try_lock().ok()?;
+        let was_due = writing.sync_due();
+        let outcome = writing.write(&mut [write], false);
+        let nudge = writing.sync_due() != was_due || writing.wants_upkeep();
+        drop(writing);
+        if nudge {
+            self.writes.nudge();
+        }
+        if taken_over.is_waited_for() {
+            self.one_at_a_time.store(false, Ordering::Relaxed);
+        }
+        Some(outcome)
+    }
+
+    /// The state of writing, for the writer thread.
+    ///
+    /// # Errors
+    /// The store panicked while a caller wrote: nobody knows what state it is in.
+    fn writing(&self) -> Result<MutexGuard<'_, Writing>, WorkError> {
+        self.thread_waits.store(true, Ordering::Relaxed);
+        let writing = self.writing.lock();
+        self.thread_waits.store(false, Ordering::Relaxed);
+        writing.map_err(|_| WorkError::Panicked)
     }
 
     fn close(&self) {

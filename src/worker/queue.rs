@@ -27,7 +27,7 @@ pub(super) struct Cost {
 pub(super) enum Taken {
     /// Items, whose cost goes back with [`Queue::release`] when they are done.
     Items(Cost),
-    /// Nothing until the deadline.
+    /// Nothing until the deadline, or until [`Queue::nudge`].
     TimedOut,
     /// Nothing, and nothing will come.
     Closed,
@@ -48,10 +48,44 @@ struct List<T> {
     sleepers: usize,
     /// How many of them were already told to wake: telling costs a system call.
     woken: usize,
+    /// Whoever waits looks up, though no item came.
+    nudged: bool,
+    /// A caller does the threads' work: what comes meanwhile wakes none of them.
+    taken_over: bool,
     closed: bool,
 }
 
+/// A caller's time in the threads' place.
+pub(super) struct TakenOver<'a, T>(&'a Queue<T>);
+
+impl<T> TakenOver<'_, T> {
+    /// Whether something came meanwhile.
+    pub fn is_waited_for(&self) -> bool {
+        !self.0.lock().items.is_empty()
+    }
+}
+
+impl<T> Drop for TakenOver<'_, T> {
+    fn drop(&mut self) {
+        let wake = {
+            let mut list = self.0.lock();
+            list.taken_over = false;
+            !list.items.is_empty() && list.wakes_one()
+        };
+        if wake {
+            self.0.arrived.notify_one();
+        }
+    }
+}
+
 impl<T> List<T> {
+    /// Whether there is a thread to be woken for an item; counts it as woken.
+    fn wakes_one(&mut self) -> bool {
+        let wakes = self.sleepers > self.woken;
+        self.woken += usize::from(wakes);
+        wakes
+    }
+
     /// Moves the first item and those that fit beside it; see [`Queue::take`].
     fn take(&mut self, batch: &mut Vec<T>, max: Cost, joins: impl Fn(&T, &T) -> bool) -> Cost {
         let first = batch.len();
@@ -73,7 +107,14 @@ impl<T> Queue<T> {
     /// An empty queue with these bounds; items that are taken count until they are released.
     pub fn new(max: Cost) -> Self {
         Self {
-            list: Mutex::new(List { items: VecDeque::new(), sleepers: 0, woken: 0, closed: false }),
+            list: Mutex::new(List {
+                items: VecDeque::new(),
+                sleepers: 0,
+                woken: 0,
+                nudged: false,
+                taken_over: false,
+                closed: false,
+            }),
             arrived: Condvar::new(),
             ops: Semaphore::new(max.ops.clamp(1, Semaphore::MAX_PERMITS)),
             bytes: Semaphore::new(max.bytes as usize),
@@ -98,9 +139,7 @@ impl<T> Queue<T> {
                 return Err(Closed);
             }
             list.items.push_back((bytes, item));
-            let wake = list.sleepers > list.woken;
-            list.woken += usize::from(wake);
-            wake
+            !list.taken_over && list.wakes_one()
         };
         if wake {
             self.arrived.notify_one();
@@ -130,6 +169,9 @@ impl<T> Queue<T> {
             if list.closed {
                 return Taken::Closed;
             }
+            if std::mem::take(&mut list.nudged) {
+                return Taken::TimedOut;
+            }
             let wait = match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
                 Some(wait) if wait.is_zero() => return Taken::TimedOut,
                 wait => wait,
@@ -145,6 +187,23 @@ impl<T> Queue<T> {
             list.sleepers -= 1;
             list.woken = list.woken.saturating_sub(1);
         }
+    }
+
+    /// Ends the wait of one thread, now or the next time that it would wait.
+    pub fn nudge(&self) {
+        self.lock().nudged = true;
+        self.arrived.notify_one();
+    }
+
+    /// Lets a caller do the threads' work, if nothing waits for it. No thread is woken until
+    /// what is returned here is dropped.
+    pub fn take_over(&self) -> Option<TakenOver<'_, T>> {
+        let mut list = self.lock();
+        if !list.items.is_empty() || list.closed || list.taken_over {
+            return None;
+        }
+        list.taken_over = true;
+        Some(TakenOver(self))
     }
 
     /// Makes room: items of this cost are done.

@@ -79,7 +79,7 @@ impl Served {
     async fn run(&mut self, session: Session) {
         let handles = HandleCodec::new(session.handle_key(), 0);
         let store: Arc<dyn Store> = Arc::new(session);
-        let options = WorkerOptions { strict: false, readers: 2 };
+        let options = WorkerOptions { strict: false, readers: 2, callers: 2 };
         let worker = Arc::new(Worker::start(store.clone(), options).unwrap());
         let overlay = Arc::new(Overlay::new(OverlayParts {
             store,

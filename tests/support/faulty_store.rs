@@ -145,6 +145,14 @@ impl Writer for FaultyWriter {
         self
     }
 
+    fn wants_upkeep(&self) -> bool {
+        self.inner.borrow().wants_upkeep()
+    }
+
+    fn upkeep(&mut self) {
+        self.inner.get_mut().upkeep();
+    }
+
     fn advance_epoch(&mut self) -> u64 {
         self.inner.get_mut().advance_epoch()
     }

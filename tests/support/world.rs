@@ -144,7 +144,7 @@ impl World {
             Arc::new(Empty)
         };
         let store = Arc::new(FaultyStore { inner: session, faults: self.faults.clone() });
-        let options = WorkerOptions { strict: false, readers: 2 };
+        let options = WorkerOptions { strict: false, readers: 2, callers: 2 };
         let worker = Arc::new(Worker::start(store.clone(), options).unwrap());
         let clock = self.clock.clone();
         let overlay = Overlay::new(OverlayParts {

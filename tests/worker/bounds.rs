@@ -10,7 +10,7 @@ async fn a_queue_full_of_operations_makes_callers_wait() {
     let (hold, first) = busy(&store, &worker).await;
     let mut calls = Vec::new();
     for ino in 1..=6 {
-        calls.push(asked(worker.write(1, false, set(ino, "x"))).await);
+        calls.push(asked(worker.write(LIGHT, 1, false, set(ino, "x"))).await);
     }
     drop(hold);
     soon(first).await.unwrap();
@@ -26,9 +26,9 @@ async fn a_queue_full_of_bytes_makes_callers_wait() {
     let store = FakeStore::default();
     let worker = start_with(&store, |limits| limits.write_queue_bytes = 100);
     let (hold, first) = busy(&store, &worker).await;
-    let fits = asked(worker.write(99, false, set(1, "x"))).await;
-    let waits = asked(worker.write(1, false, set(2, "x"))).await;
-    let larger_than_the_queue = asked(worker.write(usize::MAX, false, set(3, "x"))).await;
+    let fits = asked(worker.write(LIGHT, 99, false, set(1, "x"))).await;
+    let waits = asked(worker.write(LIGHT, 1, false, set(2, "x"))).await;
+    let larger_than_the_queue = asked(worker.write(LIGHT, usize::MAX, false, set(3, "x"))).await;
     drop(hold);
     for call in [first, fits, waits, larger_than_the_queue] {
         soon(call).await.unwrap();
@@ -43,11 +43,11 @@ async fn a_full_queue_of_reads_makes_callers_wait() {
     let store = FakeStore::default();
     let worker = start_with(&store, |limits| limits.read_queue_ops = 1);
     let hold = store.hold(Call::Read);
-    let first = asked(worker.read(|_| 1)).await;
-    let second = asked(worker.read(|_| 2)).await;
+    let first = asked(worker.read(LIGHT, |_| 1)).await;
+    let second = asked(worker.read(LIGHT, |_| 2)).await;
     soon(hold.reached(1)).await;
     drop(second);
-    let third = asked(worker.read(|_| 3)).await;
+    let third = asked(worker.read(LIGHT, |_| 3)).await;
     drop(hold);
     assert_eq!(soon(first).await.unwrap(), 1);
     assert_eq!(soon(third).await.unwrap(), 3);
@@ -59,12 +59,12 @@ async fn a_caller_that_gives_up_before_there_is_room_leaves_nothing_behind() {
     let store = FakeStore::default();
     let worker = start_with(&store, |limits| limits.write_queue_bytes = 100);
     let (hold, first) = busy(&store, &worker).await;
-    drop(asked(worker.write(100, false, set(1, "x"))).await);
-    let fits = asked(worker.write(99, false, set(2, "x"))).await;
+    drop(asked(worker.write(LIGHT, 100, false, set(1, "x"))).await);
+    let fits = asked(worker.write(LIGHT, 99, false, set(2, "x"))).await;
     drop(hold);
     soon(first).await.unwrap();
     soon(fits).await.unwrap();
-    soon(worker.write(100, false, set(3, "the whole queue"))).await.unwrap();
+    soon(worker.write(LIGHT, 100, false, set(3, "the whole queue"))).await.unwrap();
     assert_eq!(store.row(1), None);
 }
 
@@ -73,7 +73,7 @@ async fn a_queued_operation_runs_though_its_caller_gave_up() {
     let store = FakeStore::default();
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
-    drop(asked(worker.write(1, false, set(1, "x"))).await);
+    drop(asked(worker.write(LIGHT, 1, false, set(1, "x"))).await);
     drop(asked(worker.sync()).await);
     drop(hold);
     soon(first).await.unwrap();

@@ -21,15 +21,19 @@ fn verifier(epoch: u64) -> WriteVerifier {
     WriteVerifier(epoch.to_be_bytes())
 }
 
+fn damaged() -> StoreError {
+    StoreError::Corrupt("scripted".to_owned())
+}
+
 async fn assert_writable(worker: &Worker) {
-    soon(worker.write(1, false, set(9, "still works"))).await.unwrap();
+    soon(worker.write(LIGHT, 1, false, set(9, "still works"))).await.unwrap();
 }
 
 async fn assert_read_only(worker: &Worker) {
-    let answer = soon(worker.write(1, false, set(9, "x"))).await;
+    let answer = soon(worker.write(LIGHT, 1, false, set(9, "x"))).await;
     assert!(matches!(answer, Err(WorkError::ReadOnly)), "{answer:?}");
     assert!(matches!(soon(worker.sync()).await, Err(WorkError::ReadOnly)));
-    assert_eq!(soon(worker.read(|_| 7)).await.unwrap(), 7);
+    assert_eq!(soon(worker.read(LIGHT, |_| 7)).await.unwrap(), 7);
 }
 
 #[tokio::test]
@@ -37,8 +41,8 @@ async fn a_failed_commit_fails_all_of_its_batch() {
     let store = FakeStore::default();
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
-    let a = asked(worker.write(1, false, set(1, "a"))).await;
-    let b = asked(worker.write(1, false, set_and_regret(2))).await;
+    let a = asked(worker.write(LIGHT, 1, false, set(1, "a"))).await;
+    let b = asked(worker.write(LIGHT, 1, false, set_and_regret(2))).await;
     // The held commit meets the first fault, the batch of the two the second.
     store.fail(Call::Commit, StoreError::Busy("scripted".to_owned()));
     store.fail(Call::Commit, full());
@@ -58,8 +62,8 @@ async fn an_early_failure_costs_one_batch() {
         let store = FakeStore::default();
         let worker = start(&store);
         let (hold, first) = busy(&store, &worker).await;
-        let a = asked(worker.write(1, false, set(1, "a"))).await;
-        let b = asked(worker.write(1, false, set_and_regret(2))).await;
+        let a = asked(worker.write(LIGHT, 1, false, set(1, "a"))).await;
+        let b = asked(worker.write(LIGHT, 1, false, set_and_regret(2))).await;
         store.fail(call, io());
         drop(hold);
         soon(first).await.unwrap();
@@ -76,9 +80,9 @@ async fn an_early_failure_costs_one_batch() {
 async fn an_io_error_of_a_commit_ends_writing() {
     let store = FakeStore::default();
     let worker = start(&store);
-    soon(worker.write(1, false, set(1, "not synced"))).await.unwrap();
+    soon(worker.write(LIGHT, 1, false, set(1, "not synced"))).await.unwrap();
     let (hold, first) = busy(&store, &worker).await;
-    let next = asked(worker.write(1, false, set(2, "never tried"))).await;
+    let next = asked(worker.write(LIGHT, 1, false, set(2, "never tried"))).await;
     store.fail(Call::Commit, io());
     drop(hold);
     assert!(matches!(soon(first).await, Err(WorkError::Store(StoreError::Io(_)))));
@@ -95,9 +99,9 @@ async fn an_io_error_of_a_commit_ends_writing() {
 async fn the_verifier_stays_where_nothing_unsynced_was_answered() {
     let store = FakeStore::default();
     let worker = start(&store);
-    soon(worker.write(1, true, set(1, "synced"))).await.unwrap();
+    soon(worker.write(LIGHT, 1, true, set(1, "synced"))).await.unwrap();
     store.fail(Call::Commit, io());
-    assert!(soon(worker.write(1, false, set(2, "x"))).await.is_err());
+    assert!(soon(worker.write(LIGHT, 1, false, set(2, "x"))).await.is_err());
     assert_eq!(worker.verifier(), verifier(0));
     assert_eq!(store.count(Call::AdvanceEpoch), 0);
     assert_read_only(&worker).await;
@@ -105,23 +109,38 @@ async fn the_verifier_stays_where_nothing_unsynced_was_answered() {
 
 #[tokio::test]
 async fn damage_ends_writing_wherever_it_shows() {
-    for call in [BEGIN, Call::Savepoint, Call::Commit] {
+    for call in [BEGIN, Call::Commit] {
         let store = FakeStore::default();
         let worker = start(&store);
-        store.fail(call, StoreError::Corrupt("scripted".to_owned()));
-        let answer = soon(worker.write(1, false, set(1, "x"))).await;
+        store.fail(call, damaged());
+        let answer = soon(worker.write(LIGHT, 1, false, set(1, "x"))).await;
         assert!(matches!(answer, Err(WorkError::Store(StoreError::Corrupt(_)))), "{call:?}");
         assert_read_only(&worker).await;
     }
 }
 
 #[tokio::test]
+async fn damage_that_a_savepoint_finds_ends_writing() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let (hold, first) = busy(&store, &worker).await;
+    let a = asked(worker.write(LIGHT, 1, false, set(1, "x"))).await;
+    let b = asked(worker.write(LIGHT, 1, false, set(2, "x"))).await;
+    store.fail(Call::Savepoint, damaged());
+    drop(hold);
+    soon(first).await.unwrap();
+    for answer in [soon(a).await, soon(b).await] {
+        assert!(matches!(answer, Err(WorkError::Store(StoreError::Corrupt(_)))));
+    }
+    assert_read_only(&worker).await;
+}
+
+#[tokio::test]
 async fn a_failed_abort_ends_writing() {
     let store = FakeStore::default();
     let worker = start(&store);
-    store.fail(Call::Savepoint, full());
     store.fail(Call::Abort, io());
-    assert!(soon(worker.write(1, false, set(1, "x"))).await.is_err());
+    assert!(soon(worker.write(LIGHT, 1, false, set_and_regret(1))).await.is_err());
     assert_read_only(&worker).await;
 }
 
@@ -129,7 +148,7 @@ async fn a_failed_abort_ends_writing() {
 async fn a_failed_sync_moves_the_verifier_and_ends_writing() {
     let store = FakeStore::default();
     let worker = start(&store);
-    soon(worker.write(1, false, set(1, "x"))).await.unwrap();
+    soon(worker.write(LIGHT, 1, false, set(1, "x"))).await.unwrap();
     store.fail(Call::Sync, io());
     assert!(matches!(soon(worker.sync()).await, Err(WorkError::Store(StoreError::Io(_)))));
     assert_eq!(worker.verifier(), verifier(1));
@@ -140,7 +159,7 @@ async fn a_failed_sync_moves_the_verifier_and_ends_writing() {
 async fn a_full_disk_at_a_sync_loses_nothing() {
     let store = FakeStore::default();
     let worker = start(&store);
-    soon(worker.write(1, false, set(1, "x"))).await.unwrap();
+    soon(worker.write(LIGHT, 1, false, set(1, "x"))).await.unwrap();
     store.fail(Call::Sync, full());
     assert!(matches!(soon(worker.sync()).await, Err(WorkError::Store(StoreError::Full(_)))));
     assert_eq!(worker.verifier(), verifier(0));
@@ -153,7 +172,7 @@ async fn a_sync_is_tried_alone_where_its_batch_failed() {
     let store = FakeStore::default();
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
-    let durable = asked(worker.write(1, true, set(1, "x"))).await;
+    let durable = asked(worker.write(LIGHT, 1, true, set(1, "x"))).await;
     let sync = asked(worker.sync()).await;
     store.fail(BEGIN, full());
     drop(hold);
@@ -168,12 +187,12 @@ async fn nobody_waits_in_vain_when_the_store_panics() {
     let store = FakeStore::default();
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
-    let next = asked(worker.write(1, false, set(1, "x"))).await;
+    let next = asked(worker.write(LIGHT, 1, false, set(1, "x"))).await;
     store.panic_at(Call::Commit);
     drop(hold);
     assert!(matches!(soon(first).await, Err(WorkError::Panicked)));
     assert!(matches!(soon(next).await, Err(WorkError::Panicked)));
-    assert!(soon(worker.write(1, false, set(1, "x"))).await.is_err());
+    assert!(soon(worker.write(LIGHT, 1, false, set(1, "x"))).await.is_err());
     assert!(soon(worker.shut_down()).await.is_err());
 }
 

@@ -22,6 +22,7 @@ pub enum Call {
     Commit,
     Abort,
     Sync,
+    Upkeep,
     AdvanceEpoch,
     Close,
     OpenReader,
@@ -45,6 +46,7 @@ struct State {
     waiting: usize,
     epoch: u64,
     read_only: bool,
+    wants_upkeep: bool,
 }
 
 /// The store; cheap to clone.
@@ -64,6 +66,11 @@ impl FakeStore {
         let store = Self::default();
         store.state().read_only = true;
         store
+    }
+
+    /// Asks for upkeep from now on, until it is done.
+    pub fn want_upkeep(&self) {
+        self.state().wants_upkeep = true;
     }
 
     pub fn as_store(&self) -> Arc<dyn Store> {
@@ -238,8 +245,17 @@ impl Writer for FakeWriter {
     }
 
     fn txn(&mut self) -> &mut dyn WriteTxn {
-        assert!(self.savepoint.is_some(), "work outside a savepoint");
         self.rows()
+    }
+
+    fn wants_upkeep(&self) -> bool {
+        self.store.state().wants_upkeep
+    }
+
+    fn upkeep(&mut self) {
+        assert!(self.rows.is_none(), "upkeep inside a batch");
+        self.store.step(Call::Upkeep).expect("nobody hears of its failure");
+        self.store.state().wants_upkeep = false;
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 
 mod batch;
 mod bounds;
+mod callers;
 mod failure;
 mod fake;
 mod fake_txn;
@@ -16,14 +17,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use acetate::delta::{Ino, WriteTxn};
-use acetate::worker::{Committed, Done, Limits, WorkError, Worker, WorkerOptions};
+use acetate::worker::{Committed, Done, Limits, Weight, WorkError, Worker, WorkerOptions};
 
 use fake::{Call, FakeStore};
 
 type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type Answer<T> = Result<Committed<T>, WorkError>;
 
-const OPTIONS: WorkerOptions = WorkerOptions { strict: false, readers: 1 };
+/// What may run on its caller's thread; here no caller has any, unless a test says so.
+const LIGHT: Weight = Weight::Light;
+
+const OPTIONS: WorkerOptions = WorkerOptions { strict: false, readers: 1, callers: 0 };
 
 /// A worker whose timer never fires during a test.
 fn start(store: &FakeStore) -> Worker {
@@ -82,7 +86,7 @@ async fn until(condition: impl Fn() -> bool) {
 /// Keeps the writer thread in a commit, so that what is asked meanwhile piles up.
 async fn busy<'a>(store: &FakeStore, worker: &'a Worker) -> (fake::Hold, Pending<'a, Answer<u64>>) {
     let hold = store.hold(Call::Commit);
-    let first = asked(worker.write(1, false, set(0, "first"))).await;
+    let first = asked(worker.write(LIGHT, 1, false, set(0, "first"))).await;
     soon(hold.reached(1)).await;
     (hold, first)
 }

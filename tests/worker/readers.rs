@@ -19,8 +19,8 @@ async fn a_read_sees_what_was_answered_before() {
     let store = FakeStore::default();
     let worker = start(&store);
     for value in ["a", "b", "c"] {
-        soon(worker.write(1, false, set(1, value))).await.unwrap();
-        assert_eq!(soon(worker.read(get(1))).await.unwrap().unwrap(), value.as_bytes());
+        soon(worker.write(LIGHT, 1, false, set(1, value))).await.unwrap();
+        assert_eq!(soon(worker.read(LIGHT, get(1))).await.unwrap().unwrap(), value.as_bytes());
     }
 }
 
@@ -29,7 +29,7 @@ async fn reads_do_not_wait_for_a_commit() {
     let store = FakeStore::default();
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
-    assert_eq!(soon(worker.read(get(0))).await.unwrap(), None);
+    assert_eq!(soon(worker.read(LIGHT, get(0))).await.unwrap(), None);
     drop(hold);
     soon(first).await.unwrap();
 }
@@ -37,13 +37,13 @@ async fn reads_do_not_wait_for_a_commit() {
 #[tokio::test]
 async fn as_many_reads_run_at_once_as_there_are_readers() {
     let store = FakeStore::default();
-    let options = WorkerOptions { strict: false, readers: 3 };
+    let options = WorkerOptions { strict: false, readers: 3, callers: 0 };
     let worker = Worker::start(store.as_store(), options).unwrap();
     assert_eq!(store.count(Call::OpenReader), 3);
     let hold = store.hold(Call::Read);
     let mut reads = Vec::new();
     for _ in 0..4 {
-        reads.push(asked(worker.read(get(1))).await);
+        reads.push(asked(worker.read(LIGHT, get(1))).await);
     }
     soon(hold.reached(3)).await;
     assert_eq!(store.count(Call::Read), 3);
@@ -57,9 +57,9 @@ async fn as_many_reads_run_at_once_as_there_are_readers() {
 async fn a_panic_stays_its_own_reads() {
     let store = FakeStore::default();
     let worker = start(&store);
-    let read = worker.read(|_| -> () { scripted_panic() });
+    let read = worker.read(LIGHT, |_| -> () { scripted_panic() });
     assert!(matches!(soon(read).await, Err(WorkError::Panicked)));
-    assert_eq!(soon(worker.read(|_| 7)).await.unwrap(), 7);
+    assert_eq!(soon(worker.read(LIGHT, |_| 7)).await.unwrap(), 7);
     assert_eq!(store.count(Call::OpenReader), 1, "its connection is as good as before");
 }
 
@@ -68,7 +68,7 @@ async fn a_failed_connection_is_opened_again() {
     let store = FakeStore::default();
     let worker = start(&store);
     store.fail(Call::Read, io());
-    assert_eq!(soon(worker.read(|_| 7)).await.unwrap(), 7);
+    assert_eq!(soon(worker.read(LIGHT, |_| 7)).await.unwrap(), 7);
     assert_eq!(store.count(Call::OpenReader), 2);
     assert_eq!(store.count(Call::CloseReader), 1);
 }
@@ -79,9 +79,9 @@ async fn a_read_fails_where_no_connection_works_and_the_next_is_tried() {
     let worker = start(&store);
     store.fail(Call::Read, io());
     store.fail(Call::OpenReader, io());
-    let answer = soon(worker.read(|_| 7)).await;
+    let answer = soon(worker.read(LIGHT, |_| 7)).await;
     assert!(matches!(answer, Err(WorkError::Store(StoreError::Io(_)))), "{answer:?}");
-    assert_eq!(soon(worker.read(|_| 7)).await.unwrap(), 7);
+    assert_eq!(soon(worker.read(LIGHT, |_| 7)).await.unwrap(), 7);
 }
 
 #[tokio::test]
@@ -89,8 +89,8 @@ async fn a_panic_of_the_store_leaves_the_thread_alive() {
     let store = FakeStore::default();
     let worker = start(&store);
     store.panic_at(Call::Read);
-    assert!(matches!(soon(worker.read(|_| 7)).await, Err(WorkError::Panicked)));
-    assert_eq!(soon(worker.read(|_| 7)).await.unwrap(), 7);
+    assert!(matches!(soon(worker.read(LIGHT, |_| 7)).await, Err(WorkError::Panicked)));
+    assert_eq!(soon(worker.read(LIGHT, |_| 7)).await.unwrap(), 7);
     assert_eq!(store.count(Call::OpenReader), 2);
 }
 

@@ -11,11 +11,11 @@ async fn shutting_down_finishes_what_is_queued_and_closes() {
     let store = FakeStore::default();
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
-    let queued = asked(worker.write(1, false, set(1, "x"))).await;
+    let queued = asked(worker.write(LIGHT, 1, false, set(1, "x"))).await;
     let mut end = asked(worker.shut_down()).await;
-    let refused = soon(worker.write(1, false, set(2, "x"))).await;
+    let refused = soon(worker.write(LIGHT, 1, false, set(2, "x"))).await;
     assert!(matches!(refused, Err(WorkError::ShuttingDown)), "{refused:?}");
-    assert!(matches!(soon(worker.read(|_| ())).await, Err(WorkError::ShuttingDown)));
+    assert!(matches!(soon(worker.read(LIGHT, |_| ())).await, Err(WorkError::ShuttingDown)));
     assert!(matches!(soon(worker.sync()).await, Err(WorkError::ShuttingDown)));
     assert!(is_pending(&mut end).await);
     drop(hold);
@@ -45,7 +45,7 @@ async fn callers_that_wait_for_room_are_refused() {
     let store = FakeStore::default();
     let worker = start_with(&store, |limits| limits.write_queue_ops = 1);
     let (hold, first) = busy(&store, &worker).await;
-    let waits = asked(worker.write(1, false, set(1, "x"))).await;
+    let waits = asked(worker.write(LIGHT, 1, false, set(1, "x"))).await;
     let end = asked(worker.shut_down()).await;
     assert!(matches!(soon(waits).await, Err(WorkError::ShuttingDown)));
     drop(hold);
@@ -59,8 +59,8 @@ async fn a_running_read_is_finished_first() {
     let store = FakeStore::default();
     let worker = start(&store);
     let hold = store.hold(Call::Read);
-    let running = asked(worker.read(|_| 1)).await;
-    let queued = asked(worker.read(|_| 2)).await;
+    let running = asked(worker.read(LIGHT, |_| 1)).await;
+    let queued = asked(worker.read(LIGHT, |_| 2)).await;
     soon(hold.reached(1)).await;
     let end = asked(worker.shut_down()).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -77,7 +77,7 @@ async fn a_running_read_is_finished_first() {
 async fn a_sync_that_fails_at_the_end_moves_the_epoch() {
     let store = FakeStore::default();
     let worker = start(&store);
-    soon(worker.write(1, false, set(1, "x"))).await.unwrap();
+    soon(worker.write(LIGHT, 1, false, set(1, "x"))).await.unwrap();
     store.fail(Call::Sync, StoreError::Io("scripted".to_owned()));
     assert!(soon(worker.shut_down()).await.is_err());
     assert_eq!((store.count(Call::AdvanceEpoch), store.count(Call::Close)), (1, 0));
@@ -89,7 +89,7 @@ async fn dropping_the_worker_ends_its_threads_and_closes() {
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
     drop(first);
-    drop(asked(worker.write(1, false, set(1, "x"))).await);
+    drop(asked(worker.write(LIGHT, 1, false, set(1, "x"))).await);
     drop(worker);
     drop(hold);
     until(|| store.count(Call::Close) == 1).await;

@@ -19,7 +19,7 @@ fn counter<R: ReadTxn + ?Sized>(txn: &R) -> u64 {
 
 /// Adds one; every seventh time it does so in vain, every eleventh time it panics.
 async fn add(worker: &Worker, step: u64) -> Option<u64> {
-    let answer = worker.write(step as usize % 50, step.is_multiple_of(5), move |txn| {
+    let answer = worker.write(LIGHT, step as usize % 50, step.is_multiple_of(5), move |txn| {
         let value = counter(txn) + 1;
         txn.put_symlink(COUNTER, &value.to_be_bytes()).unwrap();
         if step % 11 == 3 {
@@ -46,7 +46,7 @@ async fn a_counter_loses_nothing_and_never_goes_back() {
         read_queue_ops: 4,
         sync_interval: Duration::from_millis(1),
     };
-    let options = WorkerOptions { strict: false, readers: 3 };
+    let options = WorkerOptions { strict: false, readers: 3, callers: 0 };
     let worker = Arc::new(Worker::start_with(store.as_store(), options, limits).unwrap());
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..TASKS {
@@ -58,7 +58,7 @@ async fn a_counter_loses_nothing_and_never_goes_back() {
                     assert!(value > seen, "{value} after {seen}");
                     (added, seen) = (added + 1, value);
                 }
-                let read = worker.read(|txn| counter(txn)).await.unwrap();
+                let read = worker.read(LIGHT, |txn| counter(txn)).await.unwrap();
                 assert!(read >= seen, "{read} after {seen}");
                 seen = read;
                 if round % 16 == task % 16 {

@@ -19,7 +19,7 @@ async fn a_sync_comes_after_all_that_was_asked_before_it() {
     let store = FakeStore::default();
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
-    let a = asked(worker.write(1, false, set(1, "a"))).await;
+    let a = asked(worker.write(LIGHT, 1, false, set(1, "a"))).await;
     let sync = asked(worker.sync()).await;
     drop(hold);
     soon(sync).await.unwrap();
@@ -64,8 +64,8 @@ async fn a_durable_batch_serves_the_syncs_in_it() {
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
     let sync = asked(worker.sync()).await;
-    let durable = asked(worker.write(1, true, set(1, "a"))).await;
-    let behind = asked(worker.write(1, false, set(2, "b"))).await;
+    let durable = asked(worker.write(LIGHT, 1, true, set(1, "a"))).await;
+    let behind = asked(worker.write(LIGHT, 1, false, set(2, "b"))).await;
     drop(hold);
     soon(first).await.unwrap();
     soon(sync).await.unwrap();
@@ -80,8 +80,8 @@ async fn what_stands_before_a_durable_operation_does_not_wait_for_its_sync() {
     let store = FakeStore::default();
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
-    let before = asked(worker.write(1, false, set(1, "a"))).await;
-    let durable = asked(worker.write(1, true, set(2, "b"))).await;
+    let before = asked(worker.write(LIGHT, 1, false, set(1, "a"))).await;
+    let durable = asked(worker.write(LIGHT, 1, true, set(2, "b"))).await;
     drop(hold);
     soon(first).await.unwrap();
     assert!(!soon(before).await.unwrap().durable);
@@ -92,9 +92,9 @@ async fn what_stands_before_a_durable_operation_does_not_wait_for_its_sync() {
 #[tokio::test]
 async fn strict_syncs_every_batch() {
     let store = FakeStore::default();
-    let options = WorkerOptions { strict: true, readers: 1 };
+    let options = WorkerOptions { strict: true, readers: 1, callers: 0 };
     let worker = Worker::start(store.as_store(), options).unwrap();
-    assert!(soon(worker.write(1, false, set(1, "a"))).await.unwrap().durable);
+    assert!(soon(worker.write(LIGHT, 1, false, set(1, "a"))).await.unwrap().durable);
     assert_eq!(steps(&store), [DURABLE, Call::Commit]);
 }
 
@@ -106,7 +106,7 @@ async fn the_timer_syncs_what_nobody_asked_to_sync() {
     tokio::time::sleep(2 * interval).await;
     assert_eq!(store.count(Call::Sync), 0, "nothing was committed");
     let asked_at = Instant::now();
-    soon(worker.write(1, false, set(1, "a"))).await.unwrap();
+    soon(worker.write(LIGHT, 1, false, set(1, "a"))).await.unwrap();
     until(|| store.count(Call::Sync) == 1).await;
     assert!(asked_at.elapsed() >= interval);
     tokio::time::sleep(4 * interval).await;
@@ -120,7 +120,7 @@ async fn the_timer_fires_under_steady_load_too() {
     let worker = start_with(&store, |limits| limits.sync_interval = interval);
     soon(async {
         while store.count(Call::Sync) < 3 {
-            worker.write(1, false, set(1, "a")).await.unwrap();
+            worker.write(LIGHT, 1, false, set(1, "a")).await.unwrap();
         }
     })
     .await;
@@ -131,8 +131,8 @@ async fn the_timer_has_nothing_to_do_after_a_durable_commit() {
     let interval = Duration::from_millis(20);
     let store = FakeStore::default();
     let worker = start_with(&store, |limits| limits.sync_interval = interval);
-    soon(worker.write(1, false, set(1, "a"))).await.unwrap();
-    soon(worker.write(1, true, set(2, "b"))).await.unwrap();
+    soon(worker.write(LIGHT, 1, false, set(1, "a"))).await.unwrap();
+    soon(worker.write(LIGHT, 1, true, set(2, "b"))).await.unwrap();
     tokio::time::sleep(5 * interval).await;
     assert!(steps(&store).ends_with(&[DURABLE, Call::Commit]), "{:?}", steps(&store));
 }
@@ -142,7 +142,7 @@ async fn the_timer_tries_again_after_a_full_disk() {
     let store = FakeStore::default();
     let worker = start_with(&store, |limits| limits.sync_interval = Duration::from_millis(20));
     store.fail(Call::Sync, acetate::delta::StoreError::Full("scripted".to_owned()));
-    soon(worker.write(1, false, set(1, "a"))).await.unwrap();
+    soon(worker.write(LIGHT, 1, false, set(1, "a"))).await.unwrap();
     until(|| store.count(Call::Sync) == 2).await;
-    soon(worker.write(1, false, set(2, "b"))).await.unwrap();
+    soon(worker.write(LIGHT, 1, false, set(2, "b"))).await.unwrap();
 }

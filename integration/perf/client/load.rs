@@ -1,9 +1,9 @@
 //! One run: mounts a server, goes through all operations with so many connections, and prints
 //! a JSON object for each.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::at::At;
 use super::fixture::{LARGE, SMALL, SMALL_FILES, SMALL_PER_DIR, WIDE, small_name};
 use super::measure::{Lane, Measured};
 use super::nfs::{self, Client, Handle};
@@ -12,14 +12,8 @@ use super::rpc::Result;
 
 /// What is asked for on the command line.
 pub struct Wanted {
-    /// What the results call the server.
-    pub server: String,
-    /// Where NFS listens.
-    pub nfs: SocketAddr,
-    /// Where MOUNT listens.
-    pub mount: SocketAddr,
-    /// The export's path.
-    pub export: String,
+    /// The server.
+    pub at: At,
     /// Connections.
     pub connections: usize,
     /// What the results say of the round.
@@ -52,8 +46,8 @@ pub struct Bench {
 
 impl Bench {
     fn open(wanted: &Wanted) -> Result<Self> {
-        let root = nfs::mount(wanted.mount, &wanted.export)?;
-        let mut client = Client::open(wanted.nfs, 0)?;
+        let root = nfs::mount(wanted.at.mount, &wanted.at.export)?;
+        let mut client = Client::open(wanted.at.nfs, 0)?;
         let small_root = client.lookup(&root, SMALL)?.0;
         let mut small_dirs = Vec::new();
         let mut small = Vec::new();
@@ -67,7 +61,7 @@ impl Bench {
         let wide = client.lookup(&root, WIDE)?.0;
         let large = client.lookup(&root, LARGE)?.0;
         let lanes = (0..wanted.connections).map(|index| {
-            let mut client = Client::open(wanted.nfs, index as u32 + 1)?;
+            let mut client = Client::open(wanted.at.nfs, index as u32 + 1)?;
             let dir = client.mkdir(&root, &format!("lane-{index}"))?;
             let files = Vec::new();
             Ok(Lane {
@@ -107,7 +101,8 @@ fn print(wanted: &Wanted, operation: &str, measured: Measured) -> Result<()> {
         return Err(format!("{operation}: nothing was measured").into());
     }
     let line = serde_json::json!({
-        "server": wanted.server,
+        "part": "protocol",
+        "server": wanted.at.server,
         "connections": wanted.connections,
         "round": wanted.round,
         "operation": operation,

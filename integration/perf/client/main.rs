@@ -5,28 +5,42 @@
 //! measured crate. Only `stock` uses that: it is another server over the same overlay.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod at;
 mod fixture;
+mod growth;
 mod load;
+mod many;
 mod measure;
+mod memory;
 mod nfs;
 mod operations;
 mod rpc;
+mod scale;
 mod stock;
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use at::At;
 use rpc::Result;
 
 const USAGE: &str = "\
 usage: load make-tree DIR
+       load make-files DIR COUNT
+       load make-session SESSION COUNT
        load serve-stock SESSION BASE ADDRESS
        load run SERVER NFS-ADDRESS MOUNT-ADDRESS EXPORT CONNECTIONS ROUND MILLISECONDS
                 [OPERATION...]
+       load WORK SERVER NFS-ADDRESS MOUNT-ADDRESS EXPORT ARGUMENT...
+WORK and its arguments: scale FILES ROUND MILLISECONDS; dirty FILES; start-up WHAT COMMAND...;
+       walk ENTRIES; storm CONNECTIONS MILLISECONDS; first-byte SESSION; fill SESSION BYTES
 With SERVER_PID in the environment, results have the server's processor time as well.";
 
 fn main() -> ExitCode {
+    if let Some(process) = std::env::var("SERVER_PID").ok().and_then(|text| text.parse().ok()) {
+        measure::SERVER_PROCESS.get_or_init(|| process);
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     match start(&args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -41,25 +55,42 @@ fn start(args: &[String]) -> Result<()> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["make-tree", dir] => fixture::make(Path::new(dir)),
+        ["make-files", dir, count] => many::make_files(Path::new(dir), count.parse()?),
+        ["make-session", session, count] => many::make_session(Path::new(session), count.parse()?),
         ["serve-stock", session, base, address] => {
             stock::serve(Path::new(session), Path::new(base), address)
         }
         ["run", server, nfs, mount, export, connections, round, milliseconds, ref only @ ..] => {
-            if let Ok(process) = std::env::var("SERVER_PID") {
-                measure::SERVER_PROCESS.get_or_init(|| process.parse().unwrap_or_default());
-            }
             load::run(&load::Wanted {
-                server: server.to_owned(),
-                nfs: nfs.parse()?,
-                mount: mount.parse()?,
-                export: export.to_owned(),
+                at: At::new(server, nfs, mount, export)?,
                 connections: connections.parse()?,
                 round: round.parse()?,
                 time: Duration::from_millis(milliseconds.parse()?),
                 only: only.iter().map(|&name| name.to_owned()).collect(),
             })
         }
+        [work, server, nfs, mount, export, ref args @ ..] => {
+            do_work(work, &At::new(server, nfs, mount, export)?, args)
+        }
         // `cargo bench` without arguments is not the way to run this.
+        _ => Err(USAGE.into()),
+    }
+}
+
+fn do_work(work: &str, at: &At, args: &[&str]) -> Result<()> {
+    let milliseconds = |text: &str| Ok::<_, rpc::Error>(Duration::from_millis(text.parse()?));
+    match (work, args) {
+        ("scale", [files, round, time]) => {
+            scale::run(at, files.parse()?, round.parse()?, milliseconds(time)?)
+        }
+        ("dirty", [files]) => scale::dirty(at, files.parse()?),
+        ("start-up", [what, command @ ..]) => scale::start_up(at, what, command),
+        ("walk", [entries]) => memory::walk(at, entries.parse()?),
+        ("storm", [connections, time]) => {
+            memory::storm(at, connections.parse()?, milliseconds(time)?)
+        }
+        ("first-byte", [session]) => growth::first_byte(at, Path::new(session)),
+        ("fill", [session, bytes]) => growth::fill(at, Path::new(session), bytes.parse()?),
         _ => Err(USAGE.into()),
     }
 }

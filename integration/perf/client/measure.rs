@@ -92,7 +92,7 @@ pub static SERVER_PROCESS: OnceLock<u32> = OnceLock::new();
 
 /// The processor time of all the server's threads so far. Unlike rates, it hardly depends on
 /// what else the machine does.
-fn server_time() -> Option<Duration> {
+pub fn server_time() -> Option<Duration> {
     let tasks = fs::read_dir(format!("/proc/{}/task", SERVER_PROCESS.get()?)).ok()?;
     let nanos = tasks.map(|task| {
         let times = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;

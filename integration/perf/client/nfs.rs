@@ -17,6 +17,7 @@ const WRITE: u32 = 7;
 const CREATE: u32 = 8;
 const MKDIR: u32 = 9;
 const REMOVE: u32 = 12;
+const RMDIR: u32 = 13;
 const RENAME: u32 = 14;
 const READDIRPLUS: u32 = 17;
 const COMMIT: u32 = 21;
@@ -113,6 +114,19 @@ impl Client {
                 check(kind == REGULAR && found == size, "GETATTR: not the file's attributes")
             },
         )
+    }
+
+    /// Sends a GETATTR.
+    pub fn send_getattr(&mut self, object: &[u8]) -> Result<()> {
+        self.rpc.send(GETATTR, 0, |call| call.opaque(object))
+    }
+
+    /// Receives the answer to any GETATTR; returns the size.
+    pub fn receive_getattr(&mut self) -> Result<u64> {
+        self.rpc.receive(|_, reply| {
+            expect_ok(reply, "GETATTR")?;
+            Ok(attributes(reply)?.1)
+        })
     }
 
     /// SETATTR of the mode.
@@ -258,6 +272,15 @@ impl Client {
         )
     }
 
+    /// RMDIR.
+    pub fn rmdir(&mut self, dir: &[u8], name: &str) -> Result<()> {
+        let args = |call: Call| call.opaque(dir).opaque(name.as_bytes());
+        self.rpc.call(RMDIR, args, |reply| {
+            expect_ok(reply, "RMDIR")?;
+            wcc(reply)
+        })
+    }
+
     /// RENAME within a directory.
     pub fn rename(&mut self, dir: &[u8], from: &str, to: &str) -> Result<()> {
         self.rpc.call(
@@ -273,6 +296,17 @@ impl Client {
 
     /// READDIRPLUS of one page. Each entry but `..` must come with attributes and a handle.
     pub fn list(&mut self, dir: &[u8], cookie: u64, verifier: u64) -> Result<Page> {
+        self.list_each(dir, cookie, verifier, |_, _, _| ())
+    }
+
+    /// The same; `each` gets name, handle and whether it is a directory, of all but `.` and `..`.
+    pub fn list_each(
+        &mut self,
+        dir: &[u8],
+        cookie: u64,
+        verifier: u64,
+        mut each: impl FnMut(&[u8], &[u8], bool),
+    ) -> Result<Page> {
         let args = |call: Call| {
             call.opaque(dir).u64(cookie).u64(verifier).u32(LISTING_BYTES).u32(LISTING_BYTES)
         };
@@ -282,14 +316,16 @@ impl Client {
             let mut page = Page { verifier: reply.u64()?, ..Page::default() };
             while reply.bool()? {
                 reply.u64()?;
-                let is_dots = matches!(reply.opaque()?, b"." | b"..");
+                let name = reply.opaque()?;
+                let is_dots = matches!(name, b"." | b"..");
                 page.cookie = reply.u64()?;
-                let has_attributes = post_op(reply)?.is_some();
-                let has_handle = reply.bool()? && !reply.opaque()?.is_empty();
-                check(
-                    is_dots || (has_attributes && has_handle),
-                    "READDIRPLUS: an entry without attributes or handle",
-                )?;
+                let attributes = post_op(reply)?;
+                let handle = if reply.bool()? { reply.opaque()? } else { &[] };
+                match attributes {
+                    _ if is_dots => {}
+                    Some((kind, _)) if !handle.is_empty() => each(name, handle, kind == DIRECTORY),
+                    _ => return Err("READDIRPLUS: an entry without attributes or handle".into()),
+                }
                 page.entries += 1;
                 page.dots += u64::from(is_dots);
             }

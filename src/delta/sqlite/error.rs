@@ -100,6 +100,19 @@ pub enum OpenError {
         /// The server's process id, where it is known.
         holder: Option<u32>,
     },
+    /// The disk is too full to compact the session.
+    #[error(
+        "{}: compacting needs {} MiB of free space beside it, and there are {}",
+        .path.display(), .needed.div_ceil(1 << 20), .available >> 20
+    )]
+    NoRoom {
+        /// The session file.
+        path: PathBuf,
+        /// What it takes for a while, in bytes.
+        needed: u64,
+        /// What there is, in bytes.
+        available: u64,
+    },
     /// A chunk size that cannot be.
     #[error("chunk size {bytes}: must be a power of two from {} to {} bytes", .least, .most)]
     ChunkSize {
@@ -154,6 +167,7 @@ impl OpenError {
             Self::Newer { .. } => "open it with a newer acetate",
             Self::CloudSynced { .. } => "export it to a plain database file first",
             Self::InUse { .. } => "stop that server first, or serve another session",
+            Self::NoRoom { .. } => "make room, or move the session to a larger disk",
             Self::ChunkSize { .. } => "65536 suits most sessions",
             Self::Store { source: StoreError::Busy(_), .. } => {
                 "another program has the session open; stop it first"

@@ -33,6 +33,8 @@ const ROOM_WAIT: Duration = Duration::from_millis(100);
 /// The log beside a session file.
 pub(super) struct Log {
     path: PathBuf,
+    /// Its length after the last commit, in bytes.
+    length: u64,
     /// Length at which the next checkpoint is due, in bytes.
     due_at: u64,
 }
@@ -40,25 +42,33 @@ pub(super) struct Log {
 impl Log {
     /// The log of the session file `session`.
     pub(super) fn of(session: &Path) -> Self {
-        Self { path: beside(session, "-wal"), due_at: CHECKPOINT_BYTES }
+        Self { path: beside(session, "-wal"), length: 0, due_at: CHECKPOINT_BYTES }
     }
 
-    /// Copies the log into the database when it is long enough; after a commit.
+    /// Looks how long the log is after a commit.
+    pub(super) fn note_length(&mut self) {
+        // The file's length is what it holds: it is cut when it starts over.
+        self.length = byte_len(&self.path);
+        if self.length < CHECKPOINT_BYTES {
+            self.due_at = CHECKPOINT_BYTES;
+        }
+    }
+
+    /// Whether the log is long enough to be copied into the database.
+    pub(super) fn is_due(&self) -> bool {
+        self.length >= self.due_at
+    }
+
+    /// Copies the log into the database when it is long enough.
     ///
     /// # Errors
     /// As [`Log::checkpoint`].
     pub(super) fn checkpoint_if_due(&mut self, conn: &Connection) -> Result<()> {
-        // The file's length is what it holds: it is cut when it starts over.
-        let length = byte_len(&self.path);
-        if length < CHECKPOINT_BYTES {
-            self.due_at = CHECKPOINT_BYTES;
+        if !self.is_due() {
             return Ok(());
         }
-        if length < self.due_at {
-            return Ok(());
-        }
-        self.due_at = length + RETRY_BYTES;
-        self.checkpoint(conn, if length < PATIENCE_BYTES { "PASSIVE" } else { "RESTART" })
+        self.due_at = self.length + RETRY_BYTES;
+        self.checkpoint(conn, if self.length < PATIENCE_BYTES { "PASSIVE" } else { "RESTART" })
     }
 
     /// Copies the log into the database and cuts it, where the disk is so full that its length

@@ -9,6 +9,7 @@
 
 mod batch;
 mod chunk;
+mod compact;
 mod config;
 mod connect;
 mod copy_up;
@@ -39,6 +40,7 @@ mod value;
 mod whiteout;
 mod writer;
 
+pub use compact::Compacted;
 pub use create::{ChunkSize, CreateOptions, RootAttr};
 pub use error::OpenError;
 pub use host::Host;

@@ -1,6 +1,6 @@
 //! Opening a session.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
@@ -25,19 +25,22 @@ impl Session {
     /// # Errors
     /// See [`OpenError`]; the file is as it was, and no other lies beside it for it.
     pub fn open(path: &Path, mode: OpenMode, host: &Host) -> std::result::Result<Self, OpenError> {
-        let path = &match path.canonicalize() {
+        let path = &Self::existing(path)?;
+        // The lock first: it keeps us from touching a file that a server of this process has.
+        let lock = lock(path, mode)?;
+        Self::open_locked(path, mode, lock, host)
+    }
+
+    /// The canonical path of an existing regular file.
+    pub(super) fn existing(path: &Path) -> std::result::Result<PathBuf, OpenError> {
+        let path = match path.canonicalize() {
             Ok(path) => path,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(OpenError::Missing { path: path.to_owned() });
             }
             Err(error) => return Err(OpenError::io(path, error)),
         };
-        if !path.is_file() {
-            return Err(OpenError::NotFile { path: path.to_owned() });
-        }
-        // The lock first: it keeps us from touching a file that a server of this process has.
-        let lock = lock(path, mode)?;
-        Self::open_locked(path, mode, lock, host)
+        if path.is_file() { Ok(path) } else { Err(OpenError::NotFile { path }) }
     }
 
     /// Opens an existing file at its canonical path, under the lock that `mode` needs.

@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use crate::delta::{Reader, Result, Store, StoreError, Writer};
 use crate::vfs::FsStat;
 
+use super::compact;
 use super::config::{self, Config};
 use super::connect::{self, Role, beside};
 use super::disk;
@@ -57,7 +58,7 @@ impl Session {
 
     /// The session file and all that may lie beside it: what an export must not show.
     pub fn files(&self) -> Vec<PathBuf> {
-        let suffixes = ["", "-wal", "-shm", "-journal", lock::SUFFIX];
+        let suffixes = ["", "-wal", "-shm", "-journal", lock::SUFFIX, compact::SUFFIX];
         suffixes.iter().map(|suffix| beside(&self.path, suffix)).collect()
     }
 

@@ -230,7 +230,7 @@ impl Writer for SqliteWriter {
             self.batch.numbers.marked(mark);
         }
         self.unsynced = !self.durable;
-        self.lost = self.log.checkpoint_if_due(&self.batch.conn).err();
+        self.log.note_length();
         Ok(())
     }
 
@@ -241,6 +241,14 @@ impl Writer for SqliteWriter {
 
     fn txn(&mut self) -> &mut dyn WriteTxn {
         &mut self.batch
+    }
+
+    fn wants_upkeep(&self) -> bool {
+        self.lost.is_none() && self.log.is_due()
+    }
+
+    fn upkeep(&mut self) {
+        self.lost = self.log.checkpoint_if_due(&self.batch.conn).err();
     }
 
     fn sync(&mut self) -> Result<()> {

@@ -52,7 +52,7 @@ fn overlay(session: &Path, base: &Path) -> Result<Overlay> {
         ..CreateOptions::default()
     };
     let store = Arc::new(Session::create(session, &options, &Host::current()?)?);
-    let options = WorkerOptions { strict: false, readers: READERS };
+    let options = WorkerOptions { strict: false, readers: READERS, callers: 0 };
     let worker = Arc::new(Worker::start(store.clone(), options)?);
     Ok(Overlay::new(OverlayParts {
         store,

@@ -1,0 +1,64 @@
+//! `acetate compact`: gives back the space of what was deleted.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use super::error::CliError;
+use super::output;
+use crate::delta::sqlite::OpenError;
+use crate::inspect::compact::compact;
+
+/// Give the space of deleted content back to the disk.
+///
+/// What the session holds stays the same: content, numbers, handles, the audit log. The session
+/// must not be served meanwhile. Takes free space of up to twice what is in use, for as long as
+/// it runs; may be killed at any time.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The session file.
+    #[arg(value_name = "SESSION.db")]
+    session: PathBuf,
+
+    /// Print a JSON object: session, before_bytes, after_bytes, is_delayed.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Compacts the session, and says what came of it.
+pub(super) fn run(args: &Args) -> Result<(), CliError> {
+    let mut progress = output::Progress::new("compacting", std::io::stderr().is_terminal());
+    let compacted = compact(&args.session, &mut |done, all| progress.tell(done, all));
+    progress.end();
+    let compacted = compacted.map_err(|error| {
+        let in_use = matches!(error, OpenError::InUse { .. });
+        let error = CliError::from(error);
+        let hint = "stop that server first; its mounts go on when it serves again";
+        if in_use { error.with_hint(hint) } else { error }
+    })?;
+    let session = args.session.display();
+    if args.json {
+        let object = serde_json::json!({
+            "session": session.to_string(),
+            "before_bytes": compacted.before_bytes,
+            "after_bytes": compacted.after_bytes,
+            "is_delayed": compacted.is_delayed,
+        });
+        output::data(format_args!("{object}"));
+        return Ok(());
+    }
+    let (before, after) = (mib(compacted.before_bytes), mib(compacted.after_bytes));
+    output::data(format_args!("{session}: {before} before, {after} after"));
+    if compacted.is_delayed {
+        output::line(format_args!(
+            "another program reads the session; its space comes back when that has ended and the \
+             session is opened again"
+        ));
+    }
+    Ok(())
+}
+
+/// Bytes in MiB, with one digit after the point.
+fn mib(bytes: u64) -> String {
+    let tenths = (bytes * 10).div_ceil(1 << 20);
+    format!("{}.{} MiB", tenths / 10, tenths % 10)
+}

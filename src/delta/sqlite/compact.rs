@@ -1,0 +1,236 @@
+//! Giving the pages that deletions left back to the disk (docs/decisions/0016).
+//!
+//! In two steps, both of which a death of the process may interrupt: `VACUUM INTO` writes what is
+//! in use to a new file beside the session, and SQLite's backup brings that back over the
+//! session, in *one* transaction of its log. Until this has committed, nothing of the session
+//! has changed; afterwards nothing of the new file is needed. Other programs that have the
+//! session open see the commit as any other.
+//!
+//! Rowids of `fs_data` may change. Nothing of ours remembers one beyond an operation.
+
+use std::fs::OpenOptions;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+
+use crate::delta::{Result, StoreError};
+
+use super::connect::{self, Role, beside};
+use super::error::OpenError;
+use super::lock::SessionLock;
+use super::probe::{self, byte_len};
+use super::session::Session;
+use super::{disk, log::Log};
+
+/// Ends the name of the new file.
+pub(super) const SUFFIX: &str = "-compact";
+
+/// How often progress is told.
+const TELL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Pages that are brought back between two reports.
+const STEP_PAGES: i32 = 1024;
+
+/// Times that another program may write to the session meanwhile before we give up.
+const ATTEMPTS: u32 = 3;
+
+/// Room beyond what is copied, in bytes: headers, and pages that are not filled as well.
+const MARGIN_BYTES: u64 = 4 << 20;
+
+/// What compacting came to, in bytes: the session file and its log together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compacted {
+    /// Before.
+    pub before_bytes: u64,
+    /// After.
+    pub after_bytes: u64,
+    /// Whether another program reads the session, so that its space comes back only when this
+    /// ends and the session is opened again.
+    pub is_delayed: bool,
+}
+
+impl Session {
+    /// Gives the free pages of the session file `path` back to the disk. What the session holds
+    /// stays the same, to the byte.
+    ///
+    /// `tell` hears how many bytes of how many are copied, every now and then.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; above all, a server has the session, or there is no room for a copy
+    /// of what is in use, twice. The session is as it was.
+    pub fn compact(
+        path: &Path,
+        tell: &mut dyn FnMut(u64, u64),
+    ) -> std::result::Result<Compacted, OpenError> {
+        let path = &Self::existing(path)?;
+        let _lock = SessionLock::take(path, true)?;
+        probe::check(path)?;
+        let copy = Copy { path: beside(path, SUFFIX) };
+        // One that a compaction left which was killed; none runs now.
+        copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
+        let before_bytes = whole_length(path);
+        let store = |error| OpenError::store(path, error);
+        let mut conn = connect::open(path, Role::Writer).map_err(store)?;
+        connect::prepare_to_write(&conn).map_err(store)?;
+        let used = Used::of(&conn).map_err(store)?;
+        require_room(path, used.bytes())?;
+        copy.create().map_err(|error| OpenError::io(&copy.path, error))?;
+        rewrite(&mut conn, path, &copy.path, used, tell).map_err(store)?;
+        copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
+        Log::of(path).checkpoint(&conn, "TRUNCATE").map_err(store)?;
+        let is_delayed = byte_len(&beside(path, "-wal")) > 0;
+        drop(conn);
+        Ok(Compacted { before_bytes, after_bytes: whole_length(path), is_delayed })
+    }
+}
+
+/// The length of the session file and its log.
+fn whole_length(path: &Path) -> u64 {
+    byte_len(path) + byte_len(&beside(path, "-wal"))
+}
+
+/// The new file beside the session; it goes with this.
+struct Copy {
+    path: PathBuf,
+}
+
+impl Copy {
+    /// An empty file that only its owner may read: it will hold what the session does.
+    fn create(&self) -> std::io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).open(&self.path).map(drop)
+    }
+
+    fn remove(&self) -> std::io::Result<()> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = self.remove();
+    }
+}
+
+/// The pages of a session that are in use.
+#[derive(Clone, Copy)]
+struct Used {
+    pages: u64,
+    page_bytes: u64,
+}
+
+impl Used {
+    fn of(conn: &Connection) -> Result<Self> {
+        let ask = |sql| -> Result<u64> {
+            Ok(conn.query_row(sql, [], |row| row.get::<_, i64>(0))?.cast_unsigned())
+        };
+        let (all, free) = (ask("PRAGMA page_count")?, ask("PRAGMA freelist_count")?);
+        Ok(Self { pages: all.saturating_sub(free), page_bytes: ask("PRAGMA page_size")? })
+    }
+
+    fn bytes(self) -> u64 {
+        self.pages.saturating_mul(self.page_bytes)
+    }
+}
+
+/// Refuses to begin what cannot end: the new file and the log hold all that is in use.
+fn require_room(path: &Path, used_bytes: u64) -> std::result::Result<(), OpenError> {
+    let needed = used_bytes.saturating_mul(2).saturating_add(MARGIN_BYTES);
+    match disk::usage(path) {
+        Ok(disk) if disk.total_bytes > 0 && disk.available_bytes < needed => {
+            let path = path.to_owned();
+            Err(OpenError::NoRoom { path, needed, available: disk.available_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Copies what is in use to `copy`, and that back over the session.
+fn rewrite(
+    conn: &mut Connection,
+    path: &Path,
+    copy: &Path,
+    used: Used,
+    tell: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let mut reader = connect::open(path, Role::Reader)?;
+    for _ in 0..ATTEMPTS {
+        let version = data_version(&reader)?;
+        reader = vacuum_into(reader, copy, used, tell)?;
+        let from = connect::open(copy, Role::ReadOnly)?;
+        let backup = Backup::new(&from, conn)?;
+        // The first step takes the session's write lock, and keeps it.
+        let mut step = backup.step(1)?;
+        if data_version(&reader)? != version {
+            // Another program wrote something that the copy lacks: dropping the backup undoes it.
+            drop(backup);
+            drop(from);
+            std::fs::write(copy, b"").map_err(|error| StoreError::Io(error.to_string()))?;
+            continue;
+        }
+        while step == StepResult::More {
+            step = backup.step(STEP_PAGES)?;
+            let progress = backup.progress();
+            let (all, left) = (to_u64(progress.pagecount), to_u64(progress.remaining));
+            tell((all + all - left) * used.page_bytes, 2 * all * used.page_bytes);
+        }
+        if step == StepResult::Done {
+            return Ok(());
+        }
+        return Err(StoreError::Busy("another program has the session open".to_owned()));
+    }
+    Err(StoreError::Busy("another program keeps writing to the session".to_owned()))
+}
+
+/// Changes whenever another connection commits.
+fn data_version(conn: &Connection) -> Result<i64> {
+    Ok(conn.query_row("PRAGMA data_version", [], |row| row.get(0))?)
+}
+
+/// Writes what is in use to the empty file `copy`, and gives the connection back.
+fn vacuum_into(
+    reader: Connection,
+    copy: &Path,
+    used: Used,
+    tell: &mut dyn FnMut(u64, u64),
+) -> Result<Connection> {
+    let (done, is_done) = mpsc::channel::<()>();
+    let all = 2 * used.bytes();
+    thread::scope(|scope| {
+        let vacuum = scope.spawn(move || {
+            let _done = done;
+            // It counts as a change, though not of this database.
+            reader.pragma_update(None, "query_only", false)?;
+            reader.execute("VACUUM INTO ?1", [FileName(copy)])?;
+            Ok(reader)
+        });
+        while is_done.recv_timeout(TELL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            tell(byte_len(copy).min(used.bytes()), all);
+        }
+        let ended = vacuum.join();
+        ended.unwrap_or_else(|_| Err(StoreError::Io("the copying thread panicked".to_owned())))
+    })
+}
+
+fn to_u64(pages: i32) -> u64 {
+    u64::try_from(pages).unwrap_or_default()
+}
+
+/// A path as SQLite takes it: its bytes, as TEXT, whatever they are.
+struct FileName<'p>(&'p Path);
+
+impl ToSql for FileName<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Text(self.0.as_os_str().as_bytes())))
+    }
+}

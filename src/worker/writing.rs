@@ -1,0 +1,241 @@
+//! The state of writing: batches, commits, syncs, and what an error ends.
+//!
+//! Whoever holds it is the one writer: the writer thread, or for one short change its caller.
+//!
+//! Which errors end the session's writing: damaged data anywhere, and an I/O error of a commit,
+//! abort or sync, because nobody knows then what the file holds. Any other error is its batch's
+//! own: it answers all of that batch, and the next one is tried.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::delta::{StoreError, Writer};
+use crate::vfs::WriteVerifier;
+
+use super::job::{Job, QueuedWrite, Reply, WriteOperation, isolate};
+use super::{Committed, Limits, Status, WorkError};
+
+/// The state of writing.
+pub(super) struct Writing {
+    /// `None` where the session cannot be written (any more).
+    writer: Option<Box<dyn Writer>>,
+    status: Arc<Status>,
+    limits: Limits,
+    strict: bool,
+    /// Whether all that was ever committed is known to be synced; not at the start, because an
+    /// earlier process may have been killed before its sync.
+    clean: bool,
+    /// When the oldest commit of this run that is not synced must be.
+    sync_due: Option<Instant>,
+}
+
+impl Writing {
+    /// The state before the first batch; without a writer everything answers ReadOnly.
+    pub fn new(
+        writer: Option<Box<dyn Writer>>,
+        status: Arc<Status>,
+        limits: Limits,
+        strict: bool,
+    ) -> Self {
+        Self { writer, status, limits, strict, clean: false, sync_due: None }
+    }
+
+    /// Whether there is no writer (any more).
+    pub fn is_read_only(&self) -> bool {
+        self.writer.is_none()
+    }
+
+    /// When [`Writing::tend`] has to be called at the latest, if nothing else happens.
+    pub fn sync_due(&self) -> Option<Instant> {
+        self.sync_due
+    }
+
+    /// Whether [`Writing::tend`] should be called as soon as may be.
+    pub fn wants_upkeep(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.wants_upkeep())
+    }
+
+    /// Does what is due between batches: the timer's sync, the store's upkeep.
+    pub fn tend(&mut self) {
+        if self.sync_due.is_some_and(|due| due <= Instant::now()) {
+            // A failure is logged and remembered; whoever asks next hears of it.
+            let _ = self.sync();
+        }
+        if let Some(writer) = self.writer.as_mut().filter(|writer| writer.wants_upkeep()) {
+            writer.upkeep();
+        }
+    }
+
+    /// Runs one batch and answers all of it.
+    pub fn work(&mut self, jobs: &mut Vec<Job>) {
+        let durable = self.strict || jobs.iter().any(Job::needs_sync);
+        let mut batch: Vec<Box<dyn QueuedWrite>> = Vec::with_capacity(jobs.len());
+        let mut syncs: Vec<Reply<WriteVerifier>> = Vec::new();
+        for job in jobs.drain(..) {
+            match job {
+                Job::Write { operation, .. } => batch.push(operation),
+                Job::Sync(reply) => syncs.push(reply),
+            }
+        }
+        let mut synced = false;
+        if !batch.is_empty() {
+            let mut operations: Vec<_> = batch.iter_mut().map(|write| write.operation()).collect();
+            let answer = self.write(&mut operations, durable);
+            synced = durable && answer.is_ok();
+            for write in batch {
+                isolate("answering a write", || write.answer(answer.clone()));
+            }
+        }
+        if !syncs.is_empty() {
+            // A batch that failed for want of space says nothing about what stood before it.
+            let outcome = if synced { Ok(()) } else { self.sync() };
+            let answer = outcome.map(|()| self.status.verifier());
+            for reply in syncs {
+                drop(reply.send(answer.clone()));
+            }
+        }
+    }
+
+    /// Commits a batch and runs its hooks; the answer of all of it.
+    pub fn write(
+        &mut self,
+        batch: &mut [&mut dyn WriteOperation],
+        durable: bool,
+    ) -> Result<Committed<()>, WorkError> {
+        let outcome = self.commit(batch, durable);
+        for operation in batch {
+            match outcome {
+                Ok(()) => isolate("a hook after a commit", || operation.after_commit()),
+                Err(_) => isolate("dropping a hook", || operation.give_up()),
+            };
+        }
+        if self.status.commits.version().is_none() {
+            self.status.commits.step();
+        }
+        let verifier = self.status.verifier();
+        outcome.map(|()| Committed { value: (), durable, verifier })
+    }
+
+    /// Runs the operations between begin and commit. After an error nothing of them is kept.
+    fn commit(
+        &mut self,
+        batch: &mut [&mut dyn WriteOperation],
+        durable: bool,
+    ) -> Result<(), WorkError> {
+        let writer = self.writer.as_mut().ok_or(WorkError::ReadOnly)?;
+        if let Err(error) = writer.begin(durable) {
+            return Err(self.failed("begin", error, false));
+        }
+        let kept = match run_operations(writer.as_mut(), batch) {
+            Ok(kept) => kept,
+            Err(error) => {
+                let aborted = writer.abort();
+                let error = self.failed("savepoint", error, false);
+                return Err(match aborted {
+                    Ok(()) => error,
+                    Err(cause) => self.failed("abort", cause, true),
+                });
+            }
+        };
+        if !kept {
+            // Nothing to keep, so nothing to write: the file stays as it is.
+            return match writer.abort() {
+                Ok(()) if durable => self.sync(),
+                Ok(()) => Ok(()),
+                Err(error) => Err(self.failed("abort", error, true)),
+            };
+        }
+        self.status.commits.step();
+        if let Err(error) = writer.commit() {
+            return Err(self.failed("commit", error, true));
+        }
+        self.clean = durable;
+        self.sync_due = if durable {
+            None
+        } else {
+            self.sync_due.or_else(|| Instant::now().checked_add(self.limits.sync_interval))
+        };
+        Ok(())
+    }
+
+    /// Syncs everything that was committed before.
+    pub fn sync(&mut self) -> Result<(), WorkError> {
+        let writer = self.writer.as_mut().ok_or(WorkError::ReadOnly)?;
+        match writer.sync() {
+            Ok(()) => {
+                self.clean = true;
+                self.sync_due = None;
+                Ok(())
+            }
+            Err(error) => {
+                // Where writing goes on, the timer tries again.
+                let retry = Instant::now().checked_add(self.limits.sync_interval);
+                self.sync_due = self.sync_due.and(retry);
+                Err(self.failed("sync", error, true))
+            }
+        }
+    }
+
+    /// Notes a failure of the store; `in_doubt` says that an I/O error of this step leaves open
+    /// what the file holds. Returns the answer of all that it concerns.
+    fn failed(&mut self, step: &'static str, error: StoreError, in_doubt: bool) -> WorkError {
+        let fatal = match &error {
+            StoreError::Corrupt(_) => true,
+            StoreError::Io(_) => in_doubt,
+            StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_) => false,
+        };
+        if !fatal {
+            tracing::warn!(step, %error, "the session did not take a change");
+        } else if let Some(mut writer) = self.writer.take() {
+            tracing::error!(step, %error, "the session is read-only from now on");
+            if !self.clean {
+                // What was answered before and not synced may be gone.
+                self.status.epoch.store(writer.advance_epoch(), Ordering::Release);
+            }
+            self.sync_due = None;
+            self.status.read_only.store(true, Ordering::Release);
+            // Dropped without close(): the session does not count as cleanly closed.
+        }
+        WorkError::Store(error)
+    }
+
+    /// Syncs and closes the session; lets go of it whatever comes of that.
+    pub fn close(&mut self) -> Result<(), WorkError> {
+        let synced = self.sync();
+        let writer = self.writer.take();
+        synced?;
+        let mut writer = writer.ok_or(WorkError::ReadOnly)?;
+        writer.close().inspect_err(|error| tracing::error!(%error, "cannot close the session"))?;
+        Ok(())
+    }
+}
+
+/// Runs the operations, each in a savepoint of its own; whether the changes of any are kept.
+fn run_operations(
+    writer: &mut dyn Writer,
+    batch: &mut [&mut dyn WriteOperation],
+) -> Result<bool, StoreError> {
+    if let [operation] = batch {
+        // The batch is its savepoint: if it is not kept, nothing is.
+        return Ok(run(*operation, writer));
+    }
+    let mut any_kept = false;
+    for operation in batch {
+        writer.savepoint()?;
+        let kept = run(*operation, writer);
+        if kept {
+            writer.release()?;
+        } else {
+            writer.roll_back()?;
+        }
+        any_kept |= kept;
+    }
+    Ok(any_kept)
+}
+
+/// Runs one operation; whether its changes are kept. A panic counts as "not kept"; the operation
+/// without an answer answers Panicked.
+fn run(operation: &mut dyn WriteOperation, writer: &mut dyn Writer) -> bool {
+    isolate("a write operation", || operation.run(writer.txn())).unwrap_or(false)
+}

@@ -1,0 +1,210 @@
+//! What runs on its caller's thread, and what does not.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use acetate::delta::{StoreError, WriteTxn};
+use acetate::worker::{Done, LIGHT_WRITE_BYTES, Limits, Weight, WorkError, Worker, WorkerOptions};
+
+use super::fake::{Call, FakeStore};
+use super::{LIGHT, asked, set, set_and_regret, soon, until};
+
+const HEAVY: Weight = Weight::Heavy;
+
+fn start(store: &FakeStore) -> Worker {
+    start_with(store, WorkerOptions { strict: false, readers: 1, callers: 1 }, 3600)
+}
+
+fn start_with(store: &FakeStore, options: WorkerOptions, sync_secs: u64) -> Worker {
+    let sync_interval = Duration::from_secs(sync_secs);
+    let limits = Limits { sync_interval, ..Limits::default() };
+    Worker::start_with(store.as_store(), options, limits).unwrap()
+}
+
+/// A change that tells on which thread it runs.
+fn whereabouts(_: &mut dyn WriteTxn) -> Done<ThreadId> {
+    Done { value: thread::current().id(), keep: true, after_commit: None }
+}
+
+async fn writes_here(worker: &Worker) -> bool {
+    let answer = soon(worker.write(LIGHT, 1, false, whereabouts)).await.unwrap();
+    answer.value == thread::current().id()
+}
+
+async fn reads_here(worker: &Worker) -> bool {
+    let at = soon(worker.read(LIGHT, |_| thread::current().id())).await.unwrap();
+    at == thread::current().id()
+}
+
+#[tokio::test]
+async fn a_light_change_is_committed_on_its_callers_thread() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    assert!(writes_here(&worker).await);
+    let answer = soon(worker.write(LIGHT, 1, false, set(1, "x"))).await.unwrap();
+    assert_eq!((answer.value, answer.durable), (1, false));
+    assert_eq!(store.row(1).unwrap(), b"x");
+    soon(worker.write(LIGHT, 1, false, set_and_regret(2))).await.unwrap();
+    assert_eq!(store.row(2), None);
+    assert_eq!((store.count(Call::Commit), store.count(Call::Abort)), (2, 1));
+}
+
+#[tokio::test]
+async fn what_takes_long_goes_to_the_threads() {
+    let here = thread::current().id();
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let calls = [(HEAVY, 1, false), (LIGHT, LIGHT_WRITE_BYTES + 1, false), (LIGHT, 1, true)];
+    for (weight, bytes, durable) in calls {
+        let answer = soon(worker.write(weight, bytes, durable, whereabouts)).await.unwrap();
+        assert_ne!(answer.value, here, "{weight:?} {bytes} {durable}");
+    }
+    let at = soon(worker.read(HEAVY, |_| thread::current().id())).await.unwrap();
+    assert_ne!(at, here);
+    assert!(reads_here(&worker).await);
+}
+
+#[tokio::test]
+async fn a_strict_worker_lets_nobody_else_commit() {
+    let store = FakeStore::default();
+    let worker = start_with(&store, WorkerOptions { strict: true, readers: 1, callers: 1 }, 3600);
+    assert!(!writes_here(&worker).await);
+    assert!(reads_here(&worker).await);
+}
+
+#[tokio::test]
+async fn changes_that_come_at_once_share_commits_on_the_thread() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let hold = store.hold(Call::Commit);
+    let first = asked(worker.write(HEAVY, 1, false, set(0, "first"))).await;
+    soon(hold.reached(1)).await;
+    // Nobody waits on its own thread for the writer.
+    let a = asked(worker.write(LIGHT, 1, false, set(1, "a"))).await;
+    let b = asked(worker.write(LIGHT, 1, false, whereabouts)).await;
+    drop(hold);
+    soon(first).await.unwrap();
+    soon(a).await.unwrap();
+    assert_ne!(soon(b).await.unwrap().value, thread::current().id());
+    assert_eq!(store.count(Call::Commit), 2);
+    // Others may be about to come.
+    assert!(!writes_here(&worker).await);
+    // That one came alone: the next is at home again, once the thread has turned away.
+    soon(async { while !writes_here(&worker).await {} }).await;
+}
+
+#[test]
+fn readers_beyond_those_that_are_lent_go_to_the_threads() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let (entered, inside) = mpsc::channel();
+    let (leave, left) = mpsc::channel::<()>();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let here = thread::current().id();
+            let at = runtime().block_on(worker.read(LIGHT, move |_| {
+                entered.send(()).unwrap();
+                left.recv_timeout(Duration::from_secs(30)).unwrap();
+                thread::current().id()
+            }));
+            assert_eq!(at.unwrap(), here);
+        });
+        inside.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert!(!runtime().block_on(reads_here(&worker)));
+        leave.send(()).unwrap();
+    });
+    assert!(runtime().block_on(reads_here(&worker)));
+}
+
+#[tokio::test]
+async fn the_thread_does_what_a_callers_commit_leaves_to_do() {
+    let store = FakeStore::default();
+    let worker = start_with(&store, WorkerOptions { strict: false, readers: 1, callers: 1 }, 1);
+    assert!(writes_here(&worker).await);
+    until(|| store.count(Call::Sync) > 0).await;
+    store.want_upkeep();
+    assert_eq!(store.count(Call::Upkeep), 0);
+    assert!(writes_here(&worker).await);
+    until(|| store.count(Call::Upkeep) == 1).await;
+}
+
+#[tokio::test]
+async fn a_panic_of_the_store_under_a_caller_ends_the_session() {
+    let store = FakeStore::default();
+    let worker = std::sync::Arc::new(start(&store));
+    store.panic_at(Call::Commit);
+    let writer = std::sync::Arc::clone(&worker);
+    let call = async move { writer.write(LIGHT, 1, false, set(1, "x")).await };
+    assert!(tokio::spawn(call).await.unwrap_err().is_panic());
+    let next = soon(worker.write(LIGHT, 1, false, set(2, "x"))).await;
+    assert!(matches!(next, Err(WorkError::Panicked | WorkError::ShuttingDown)), "{next:?}");
+    assert!(matches!(soon(worker.shut_down()).await, Err(WorkError::Panicked)));
+    assert_eq!(store.count(Call::Close), 0, "not a clean end");
+}
+
+#[tokio::test]
+async fn an_io_error_of_a_callers_commit_ends_writing() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    store.fail(Call::Commit, StoreError::Io("scripted".to_owned()));
+    let answer = soon(worker.write(LIGHT, 1, false, set(1, "x"))).await;
+    assert!(matches!(answer, Err(WorkError::Store(StoreError::Io(_)))));
+    let next = soon(worker.write(LIGHT, 1, false, set(2, "x"))).await;
+    assert!(matches!(next, Err(WorkError::ReadOnly)));
+    assert!(reads_here(&worker).await);
+}
+
+#[tokio::test]
+async fn lent_connections_are_closed_before_the_session() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    assert!(reads_here(&worker).await);
+    soon(worker.shut_down()).await.unwrap();
+    let calls = store.calls();
+    let closed = calls.iter().filter(|&&call| call == Call::CloseReader).count();
+    assert_eq!(closed, 2, "the thread's and the lent one");
+    assert_eq!(calls.last(), Some(&Call::Close));
+    let late = soon(worker.read(LIGHT, |_| ())).await;
+    assert!(matches!(late, Err(WorkError::ShuttingDown)));
+}
+
+/// Tells when it is being dropped, and takes its time.
+struct Slow(mpsc::Sender<()>, Arc<AtomicBool>);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.0.send(()).unwrap();
+        thread::sleep(Duration::from_millis(100));
+        self.1.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_that_does_not_run_is_gone_before_the_next_change() {
+    let store = FakeStore::default();
+    let worker = Arc::new(start(&store));
+    store.fail(Call::Commit, StoreError::Full("scripted".to_owned()));
+    let (dropping, begun) = mpsc::channel();
+    let dropped = Arc::new(AtomicBool::new(false));
+    let hook = Slow(dropping, dropped.clone());
+    let failing = tokio::spawn({
+        let worker = worker.clone();
+        async move {
+            let change = move |_: &mut dyn WriteTxn| {
+                let hook: Box<dyn FnOnce() + Send> = Box::new(move || drop(hook));
+                Done { value: (), keep: true, after_commit: Some(hook) }
+            };
+            worker.write(LIGHT, 1, false, change).await.map(|_| ())
+        }
+    });
+    tokio::task::block_in_place(|| begun.recv().unwrap());
+    let look = move |_: &mut dyn WriteTxn| {
+        let value = dropped.load(Ordering::SeqCst);
+        Done { value, keep: true, after_commit: None }
+    };
+    assert!(soon(worker.write(HEAVY, 1, false, look)).await.unwrap().value);
+    assert!(soon(failing).await.unwrap().is_err());
+}

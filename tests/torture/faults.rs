@@ -1,0 +1,1 @@
+//! What a failing disk costs.

@@ -7,20 +7,16 @@
 //! the seed that a failure names, for that one first.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use acetate::vfs::{CreateHow, FileId, Locator, Vfs};
+use acetate::vfs::FileId;
 
-use crate::disk::{Event, Files, Mark, Medium, Platter, Survival};
-use crate::ground::{Ground, SESSION};
-use crate::life::{Birth, Life, is_state};
+use crate::cut::{Cut, Progress};
+use crate::disk::{Event, Files, Medium, Platter, Survival};
+use crate::ground::Ground;
+use crate::life::{Birth, Life};
 use crate::random::Random;
 use crate::reference::Reference;
-use crate::support::check::violations;
-use crate::support::client::mode;
-use crate::support::served::runtime;
-use crate::support::tree::{Tree, read_tree};
 
 /// Images without a word from the environment.
 const CUTS: usize = 400;
@@ -36,75 +32,6 @@ const WORKED_WITH: usize = 4;
 
 const SURVIVALS: [Survival; 4] =
     [Survival::Nothing, Survival::Everything, Survival::Some, Survival::Torn];
-
-/// A moment of a life: so many events have happened.
-struct Cut<'a> {
-    ground: &'a Ground,
-    states: &'a [Reference],
-    seen: &'a [(usize, FileId)],
-    verifier: u64,
-    /// The boot after the cut.
-    boot: u64,
-    /// The last states that were promised, answered and asked for.
-    stable: usize,
-    answered: usize,
-    issued: usize,
-}
-
-impl Cut<'_> {
-    /// Opens what the cut left; which state it holds.
-    fn examine(&self, image: &Medium, works: bool) -> Result<usize, String> {
-        let runtime = runtime();
-        let path = image.path(SESSION);
-        let opened = self.ground.serve(&path, self.boot, false, &runtime);
-        let (epoch, served) = opened.map_err(|error| format!("it does not open: {error}"))?;
-        let tree = read_tree(&served.root);
-        let found = (self.stable..=self.issued).rev().find(|&at| is_state(&self.states[at], &tree));
-        let found = found.ok_or_else(|| self.complain(&tree))?;
-        if found < self.answered && epoch == self.verifier {
-            return Err(format!("of {} answered {found} survived: same verifier", self.answered));
-        }
-        for node in self.states[found].nodes.values() {
-            let Some(handle) = &node.handle else { continue };
-            let id = served.root.getattr(handle).map(|attr| attr.fileid);
-            assert_eq!(id, Ok(handle.fileid()), "{handle:?}");
-        }
-        if works {
-            let client = &served.root;
-            let made = client.create(&b"made after the cut"[..], CreateHow::Guarded(mode(0o600)));
-            let made = made.map_err(|error| format!("nothing can be made: {error}"))?;
-            let id = made.object.fileid();
-            let mut seen = self.seen.iter().filter(|(state, _)| *state <= self.answered);
-            assert!(seen.all(|(_, seen)| *seen != id), "{made:?} was given out before");
-            let synced = client.wait(client.overlay.commit(&client.caller, &Locator::ROOT));
-            assert!(synced.result.is_ok(), "{synced:?}");
-        }
-        served.stop().map_err(|error| format!("it does not close: {error}"))?;
-        let found_wrong = violations(&path);
-        if found_wrong.is_empty() { Ok(found) } else { Err(format!("{found_wrong:#?}")) }
-    }
-
-    fn complain(&self, tree: &Tree) -> String {
-        let earlier = (0..self.stable).rev().find(|&at| is_state(&self.states[at], tree));
-        let (stable, issued) = (self.stable, self.issued);
-        match earlier {
-            Some(at) => format!("state {at} is there, state {stable} was promised"),
-            None => {
-                let (ours, theirs) = (tree.len(), self.states[stable].names.len() - 1);
-                format!("no state from {stable} to {issued}: {ours} objects, once {theirs}")
-            }
-        }
-    }
-
-    /// The same; whatever is asserted on the way is a complaint too.
-    fn verdict(&self, image: &Medium, works: bool) -> Result<usize, String> {
-        let verdict = catch_unwind(AssertUnwindSafe(|| self.examine(image, works)));
-        verdict.unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().cloned();
-            Err(text.unwrap_or_else(|| "a panic without words".to_owned()))
-        })
-    }
-}
 
 /// A life that was cut off, as the disk remembers it.
 struct Record {
@@ -159,9 +86,7 @@ impl Record {
             seen: &self.seen,
             verifier: self.verifier,
             boot: self.boot + 1,
-            stable: 0,
-            answered: 0,
-            issued: 0,
+            progress: Progress::default(),
         };
         let mut done = 0;
         let mut judgement = Judgement::default();
@@ -170,19 +95,16 @@ impl Record {
                 if self.syncs || !matches!(event, Event::Sync(_)) {
                     platter.apply(event);
                 }
-                match *event {
-                    Event::Mark(Mark::Issued(state)) => cut.issued = state,
-                    Event::Mark(Mark::Answered(state)) => cut.answered = cut.answered.max(state),
-                    Event::Mark(Mark::Stable(state)) => cut.stable = cut.stable.max(state),
-                    _ => {}
-                }
+                cut.progress.apply(event);
             }
             done = at;
             let image = platter.image(survival, random);
             let works = random.below(WORKED_WITH) == 0;
             judgement.looked_at += 1;
             match cut.verdict(&Medium::new(&image), works) {
-                Ok(state) => judgement.last = Some(Last { image, state, answered: cut.answered }),
+                Ok(state) => {
+                    judgement.last = Some(Last { image, state, answered: cut.progress.answered })
+                }
                 Err(why) => judgement.wrong.push(format!(
                     "cut at event {at} of {}, {survival:?}: {why}",
                     self.events.len()

@@ -1,5 +1,7 @@
 //! The `acetate` program: see [`acetate::cli`].
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

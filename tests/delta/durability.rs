@@ -116,6 +116,33 @@ fn the_mark_of_an_unclean_session_is_in_the_file_before_the_first_change() {
     writer.abort().unwrap();
 }
 
+/// What is allocated must lie below a mark that no power loss takes back: one of a transaction
+/// before, which was synced.
+#[test]
+fn numbers_are_reserved_before_they_are_given_out() {
+    let place = Place::new();
+    let session = place.create();
+    let mark = || place.number("SELECT value FROM acetate_meta WHERE key = 'next_ino'");
+    drop({
+        let mut writer = session.writer().unwrap();
+        change(&mut *writer, |txn| make(txn, Ino::ROOT, "f", FileKind::Regular));
+        writer
+    });
+    drop(session);
+    // Neither after a death, where the session is marked as being written already ...
+    let session = place.open();
+    let mut writer = session.writer().unwrap();
+    for _ in 0..3 {
+        // ... nor where the reserve runs out.
+        writer.begin(false).unwrap();
+        let reserved = mark();
+        for _ in 0..30_000 {
+            assert!((writer.txn().allocate_ino().unwrap().0 as i64) < reserved);
+        }
+        writer.commit().unwrap();
+    }
+}
+
 #[test]
 fn a_lost_sync_moves_the_epoch_for_good() {
     let place = Place::new();

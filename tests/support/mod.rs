@@ -7,6 +7,7 @@ pub mod fixture;
 pub mod hex;
 pub mod host_tree;
 pub mod scripted_vfs;
+pub mod served;
 pub mod spec_reader;
 pub mod tree;
 pub mod world;

@@ -11,9 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use acetate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
 use acetate::delta::sqlite::{ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session};
-use acetate::overlay::{CopyLimits, Overlay, OverlayParts};
-use acetate::vfs::Time;
-use acetate::worker::{Worker, WorkerOptions};
+use acetate::overlay::CopyLimits;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -21,12 +19,10 @@ use super::client::Client;
 use super::faulty_store::{Faults, FaultyStore};
 use super::fixture;
 use super::host_tree::HostTree;
+use super::served::{self, Served, Serving};
 
 /// When the tests' clock stands at the beginning: after every base object's times.
 pub const START_SECS: i64 = 2_000_000_000;
-
-/// The keys of cookies: another one at each opening would break listings that go on.
-const COOKIE_KEY: u64 = 7;
 
 /// How a [`World`] is made.
 #[derive(Clone, Default)]
@@ -50,15 +46,9 @@ pub struct World {
     clock: Arc<AtomicI64>,
     runtime: Arc<Runtime>,
     before: Option<HostTree>,
-    open: Option<Open>,
+    open: Option<Served>,
     /// What the session's rows fail at.
     pub faults: Faults,
-}
-
-/// What is there between opening and closing.
-struct Open {
-    worker: Arc<Worker>,
-    root: Client,
 }
 
 /// Takes what the host gives randomly, so that a session can be made twice alike.
@@ -83,12 +73,11 @@ impl World {
     #[track_caller]
     pub fn with(setup: Setup) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut world = Self {
             dir,
             setup,
             clock: Arc::new(AtomicI64::new(START_SECS)),
-            runtime: Arc::new(runtime),
+            runtime: served::runtime(),
             before: None,
             open: None,
             faults: Faults::default(),
@@ -144,21 +133,14 @@ impl World {
             Arc::new(Empty)
         };
         let store = Arc::new(FaultyStore { inner: session, faults: self.faults.clone() });
-        let options = WorkerOptions { strict: false, readers: 2, callers: 2 };
-        let worker = Arc::new(Worker::start(store.clone(), options).unwrap());
-        let clock = self.clock.clone();
-        let overlay = Overlay::new(OverlayParts {
-            store,
-            worker: worker.clone(),
-            base,
-            clock: Arc::new(move || Time { secs: clock.load(Ordering::SeqCst), nanos: 0 }),
-            fsid: 42,
-            cookie_key: COOKIE_KEY,
+        let how = Serving {
+            clock: self.clock.clone(),
+            runtime: self.runtime.clone(),
+            strict: false,
             read_only: self.setup.read_only,
             copy_up: self.setup.copy_up,
-        });
-        let root = Client::new(Arc::new(overlay), self.runtime.clone());
-        self.open = Some(Open { worker, root });
+        };
+        self.open = Some(Served::start(store, base, how));
     }
 
     /// The base directory.
@@ -209,7 +191,7 @@ impl World {
     #[track_caller]
     pub fn close(&mut self) {
         if let Some(open) = self.open.take() {
-            self.runtime.block_on(open.worker.shut_down()).unwrap();
+            open.stop().unwrap();
         }
         super::check::assert_consistent(&self.session());
         self.assert_base_untouched();

@@ -49,7 +49,7 @@ impl Numbers {
         Ok(ino)
     }
 
-    /// The mark that the next commit has to write, if the reserved range runs out.
+    /// The mark that the file has to hold before the next batch, if the reserved range runs out.
     pub(super) fn due(&self) -> Option<u64> {
         (self.next + RESERVE / 2 > self.mark).then_some(self.next + RESERVE)
     }

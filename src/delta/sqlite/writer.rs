@@ -124,7 +124,9 @@ impl SqliteWriter {
     }
 
     /// Marks the session as being written, and reserves numbers, before the first change: a
-    /// session that is only read stays as it is, to the byte.
+    /// session that is only read stays as it is, to the byte. Again whenever what is reserved
+    /// runs out: were the mark in a batch that is not synced, a power loss would take it back,
+    /// and the next run would give the batch's numbers out once more.
     fn begin_writing(&mut self) -> Result<()> {
         let mark = self.batch.numbers.due();
         let boot_id = self.boot_id.clone().unwrap_or_default();
@@ -158,15 +160,11 @@ impl SqliteWriter {
     }
 
     /// What a commit adds to the batch.
-    fn last_words(&mut self) -> Result<Option<u64>> {
-        let mark = self.batch.numbers.due();
-        if let Some(mark) = mark {
-            meta::put(&self.batch.conn, meta::NEXT_INO, mark.cast_signed())?;
-        }
+    fn last_words(&mut self) -> Result<()> {
         if self.durable && self.unsynced {
             meta::count_sync(&self.batch.conn)?;
         }
-        Ok(mark)
+        Ok(())
     }
 }
 
@@ -183,7 +181,7 @@ impl Writer for SqliteWriter {
             self.lost = Some(error.clone());
             return Err(error);
         }
-        if self.clean {
+        if self.clean || self.batch.numbers.due().is_some() {
             self.begin_writing()?;
         }
         self.set_full(durable)?;
@@ -215,19 +213,13 @@ impl Writer for SqliteWriter {
 
     fn commit(&mut self) -> Result<()> {
         self.require_transaction()?;
-        let mark = match self.last_words().and_then(|mark| self.run("COMMIT").map(|()| mark)) {
-            Ok(mark) => mark,
-            Err(error) => {
-                self.undo();
-                if matches!(error, StoreError::Full(_)) {
-                    // Where the database has room, the log starts over: deleting must work.
-                    self.lost = self.log.checkpoint(&self.batch.conn, "PASSIVE").err();
-                }
-                return Err(error);
+        if let Err(error) = self.last_words().and_then(|()| self.run("COMMIT")) {
+            self.undo();
+            if matches!(error, StoreError::Full(_)) {
+                // Where the database has room, the log starts over: deleting must work.
+                self.lost = self.log.checkpoint(&self.batch.conn, "PASSIVE").err();
             }
-        };
-        if let Some(mark) = mark {
-            self.batch.numbers.marked(mark);
+            return Err(error);
         }
         self.unsynced = !self.durable;
         self.log.note_length();

@@ -20,7 +20,7 @@ pub struct Node {
 }
 
 /// Paths are without a leading slash; the root's is empty.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Reference {
     pub names: BTreeMap<Vec<u8>, Id>,
     pub nodes: BTreeMap<Id, Node>,

@@ -1,0 +1,370 @@
+//! What a failing disk costs: a script of all kinds of changes runs again and again, and each
+//! time another call below SQLite fails: the first, the second, … until there are no more.
+//!
+//! Each change is answered as it should be and is done or not, never half; the session checks
+//! clean, and opens again. What a failed sync was to put on the medium counts as lost from then
+//! on (the system reports it once, and takes the pages for clean): where the power is cut in the
+//! end, all that was promised must be there all the same, or the write verifier another.
+//!
+//! `ACETATE_FAULTS=all` looks at every call; without it, at some of them.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use acetate::vfs::{CreateHow, FsError, Locator, NewNode, Stability, Vfs, WriteVerifier};
+use bytes::Bytes;
+use rusqlite::ffi::{
+    SQLITE_BUSY, SQLITE_CANTOPEN, SQLITE_FULL, SQLITE_IOERR_FSTAT, SQLITE_IOERR_FSYNC,
+    SQLITE_IOERR_READ, SQLITE_IOERR_SHMLOCK, SQLITE_IOERR_SHMMAP, SQLITE_IOERR_SHMSIZE,
+    SQLITE_IOERR_TRUNCATE, SQLITE_IOERR_WRITE,
+};
+
+use crate::cut::{Cut, Progress};
+use crate::disk::{Call, Fault, Mark, Medium, Platter, Survival};
+use crate::ground::{Ground, SESSION};
+use crate::random::Random;
+use crate::reference::Reference;
+use crate::support::check::violations;
+use crate::support::client::{Client, mode, size};
+use crate::support::served::runtime;
+use crate::support::tree::{Object, assert_same, read_tree};
+
+/// What fails, with what, and what the client may be told then.
+const FAULTS: [(Call, c_int, &[FsError]); 13] = [
+    (Call::Write, SQLITE_FULL, &[FsError::NoSpace]),
+    (Call::Write, SQLITE_IOERR_WRITE, BROKEN),
+    (Call::Sync, SQLITE_IOERR_FSYNC, BROKEN),
+    (Call::Read, SQLITE_IOERR_READ, BROKEN),
+    (Call::Truncate, SQLITE_IOERR_TRUNCATE, BROKEN),
+    (Call::Size, SQLITE_IOERR_FSTAT, BROKEN),
+    (Call::Delete, SQLITE_IOERR_WRITE, BROKEN),
+    (Call::Open, SQLITE_CANTOPEN, BROKEN),
+    (Call::ShmMap, SQLITE_IOERR_SHMMAP, BROKEN),
+    (Call::ShmMap, SQLITE_IOERR_SHMSIZE, &[FsError::NoSpace]),
+    (Call::Lock, SQLITE_BUSY, &[FsError::TryLater]),
+    (Call::WriteLock, SQLITE_IOERR_SHMLOCK, BROKEN),
+    (Call::WriteLock, SQLITE_BUSY, &[FsError::TryLater]),
+];
+
+/// A disk that does not read, write or sync; it may end all writing.
+const BROKEN: &[FsError] = &[FsError::Io, FsError::ReadOnly];
+
+/// Without a word from the environment, of so many calls one fails, and the first few.
+const STRIDE: u32 = 5;
+
+/// The first few.
+const FIRST: u32 = 4;
+
+type Answer = Result<Option<WriteVerifier>, FsError>;
+type Theirs = fn(&mut Reference) -> Result<(), FsError>;
+
+/// One change, of objects that no other step makes or takes away.
+struct Step {
+    name: &'static str,
+    ours: fn(&Client, &Handles) -> Answer,
+    theirs: Theirs,
+}
+
+/// Handles of what the steps work on, from before anything failed.
+struct Handles {
+    root: Locator,
+    a: Locator,
+    b: Locator,
+    e: Locator,
+    linked: Locator,
+    large: Locator,
+    made: Locator,
+    file: Locator,
+}
+
+fn write(client: &Client, at: &Locator, offset: u64, count: usize, how: Stability) -> Answer {
+    let data = Bytes::from(vec![7; count]);
+    let written = client.wait(client.overlay.write(&client.caller, at, offset, data, how));
+    written.result.map(|written| Some(written.verifier))
+}
+
+fn rename(client: &Client, from: (&Locator, &[u8]), to: (&Locator, &[u8])) -> Answer {
+    client.wait(client.overlay.rename(&client.caller, from, to)).result.map(|()| None)
+}
+
+fn make(client: &Client, name: &[u8], node: NewNode) -> Answer {
+    let made = client.overlay.make_node(&client.caller, &Locator::ROOT, name, node, mode(0o750));
+    client.wait(made).result.map(|_| None)
+}
+
+fn object(kind: acetate::vfs::FileKind, mode: u32, content: &[u8]) -> Object {
+    Object { kind, mode, content: content.to_vec() }
+}
+
+const COMMIT: Step = Step {
+    name: "COMMIT",
+    ours: |client, at| {
+        client.wait(client.overlay.commit(&client.caller, &at.root)).result.map(Some)
+    },
+    theirs: |_| Ok(()),
+};
+
+/// All kinds of changes.
+const STEPS: [Step; 18] = [
+    Step {
+        name: "write to a file of several names",
+        ours: |client, at| write(client, &at.linked, 3, 5000, Stability::Unstable),
+        theirs: |r| r.write(b"a/a", 3, &[7; 5000]),
+    },
+    Step {
+        name: "write to a file of the session",
+        ours: |client, at| write(client, &at.file, 10, 30_000, Stability::Unstable),
+        theirs: |r| r.write(b"made/file", 10, &[7; 30_000]),
+    },
+    COMMIT,
+    Step {
+        name: "create",
+        ours: |client, at| {
+            let how = CreateHow::Guarded(mode(0o640));
+            let made = client.wait(client.overlay.create(&client.caller, &at.b, b"new", how));
+            made.result.map(|_| None)
+        },
+        theirs: |r| r.create(b"b/new", object(acetate::vfs::FileKind::Regular, 0o640, b"")),
+    },
+    Step {
+        name: "mkdir",
+        ours: |client, _| make(client, b"directory", NewNode::Directory),
+        theirs: |r| r.create(b"directory", object(acetate::vfs::FileKind::Directory, 0o750, b"")),
+    },
+    Step {
+        name: "symlink",
+        ours: |client, _| make(client, b"link", NewNode::Symlink(Bytes::from_static(b"x"))),
+        theirs: |r| r.create(b"link", object(acetate::vfs::FileKind::Symlink, 0o777, b"x")),
+    },
+    Step {
+        name: "rename a directory of the base",
+        ours: |client, at| rename(client, (&at.a, b"b"), (&at.e, b"moved")),
+        theirs: |r| r.rename(b"a/b", b"e/moved"),
+    },
+    Step {
+        name: "write, synced",
+        ours: |client, at| write(client, &at.large, 70_000, 9000, Stability::FileSync),
+        theirs: |r| r.write(b"large", 70_000, &[7; 9000]),
+    },
+    Step {
+        name: "link",
+        ours: |client, at| {
+            let linked = client.overlay.link(&client.caller, &at.linked, &at.made, b"linked");
+            client.wait(linked).result.map(|()| None)
+        },
+        theirs: |r| r.link(b"a/a", b"made/linked"),
+    },
+    Step {
+        name: "remove",
+        ours: |client, at| {
+            client.wait(client.overlay.remove(&client.caller, &at.b, b"a")).result.map(|()| None)
+        },
+        theirs: |r| r.remove(b"b/a"),
+    },
+    Step {
+        name: "rmdir",
+        ours: |client, at| {
+            let removed = client.overlay.rmdir(&client.caller, &at.made, b"empty");
+            client.wait(removed).result.map(|()| None)
+        },
+        theirs: |r| r.rmdir(b"made/empty"),
+    },
+    COMMIT,
+    Step {
+        name: "truncate",
+        ours: |client, at| {
+            let set = client.overlay.setattr(&client.caller, &at.large, size(100_000), None);
+            client.wait(set).result.map(|()| None)
+        },
+        theirs: |r| r.truncate(b"large", 100_000),
+    },
+    Step {
+        name: "chmod",
+        ours: |client, at| {
+            let set = client.overlay.setattr(&client.caller, &at.b, mode(0o700), None);
+            client.wait(set).result.map(|()| None)
+        },
+        theirs: |r| r.chmod(b"b", 0o700),
+    },
+    Step {
+        name: "rename over a file",
+        ours: |client, at| rename(client, (&at.made, b"one"), (&at.made, b"two")),
+        theirs: |r| r.rename(b"made/one", b"made/two"),
+    },
+    Step {
+        name: "write again",
+        ours: |client, at| write(client, &at.file, 0, 9000, Stability::Unstable),
+        theirs: |r| r.write(b"made/file", 0, &[7; 9000]),
+    },
+    COMMIT,
+    Step {
+        name: "write that nobody syncs",
+        ours: |client, at| write(client, &at.file, 40_000, 9000, Stability::Unstable),
+        theirs: |r| r.write(b"made/file", 40_000, &[7; 9000]),
+    },
+];
+
+/// What the script begins with: some of it is made by the session.
+fn prepare(client: &Client, reference: &mut Reference) -> Handles {
+    client.mkdir("made").unwrap();
+    client.mkdir("made/empty").unwrap();
+    for name in ["made/file", "made/one", "made/two"] {
+        client.put(name, name);
+    }
+    let directory = |mode| object(acetate::vfs::FileKind::Directory, mode, b"");
+    reference.create(b"made", directory(0o755)).unwrap();
+    reference.create(b"made/empty", directory(0o755)).unwrap();
+    for name in ["made/file", "made/one", "made/two"] {
+        let attr = client.stat(name);
+        let made = object(acetate::vfs::FileKind::Regular, attr.mode, name.as_bytes());
+        reference.create(name.as_bytes(), made).unwrap();
+    }
+    let at = |path: &str| client.at(path);
+    Handles {
+        root: Locator::ROOT,
+        a: at("a"),
+        b: at("b"),
+        e: at("e"),
+        linked: at("a/a"),
+        large: at("large"),
+        made: at("made"),
+        file: at("made/file"),
+    }
+}
+
+/// What the client knows.
+struct Known {
+    states: Vec<Reference>,
+    now: Reference,
+    verifier: WriteVerifier,
+    stable: usize,
+    answered: usize,
+    shown: String,
+}
+
+impl Known {
+    /// A step's answer; returns whether it was an error.
+    fn hear(&mut self, medium: &Medium, step: &Step, answer: Answer, may: &[FsError]) -> bool {
+        let mut next = self.now.clone();
+        (step.theirs)(&mut next).unwrap();
+        let number = self.states.len();
+        match answer {
+            Ok(verifier) => {
+                self.now = next.clone();
+                self.states.push(next);
+                medium.disk.mark(Mark::Issued(number));
+                self.answered = number;
+                if verifier == Some(self.verifier) && step.name.starts_with("COMMIT")
+                    || step.name == "write, synced"
+                {
+                    self.stable = number;
+                }
+                false
+            }
+            Err(error) => {
+                assert!(may.contains(&error), "{}, {}: {error}", self.shown, step.name);
+                // The commit itself may be what failed: then nobody knows.
+                self.states.push(next);
+                true
+            }
+        }
+    }
+}
+
+/// Runs the script with one fault; whether it happened.
+fn run(ground: &Ground, fault: Fault, may: &[FsError]) -> bool {
+    let shown = format!("{fault:?}");
+    let medium = Medium::new(&ground.files);
+    let path = medium.path(SESSION);
+    let runtime = runtime();
+    let (_, served) = ground.serve(&path, 1, false, &runtime).unwrap();
+    let mut now = ground.reference.clone();
+    let handles = prepare(&served.root, &mut now);
+    served.stop().unwrap();
+
+    let first = medium.disk.record();
+    let (epoch, served) = ground.serve(&path, 1, false, &runtime).unwrap();
+    let verifier = WriteVerifier(epoch.to_be_bytes());
+    let states = vec![now.clone()];
+    let mut known = Known { states, now, verifier, stable: 0, answered: 0, shown };
+    medium.disk.arm(fault);
+    for step in &STEPS {
+        let failed = known.hear(&medium, step, (step.ours)(&served.root, &handles), may);
+        if failed && !fault.lasts {
+            let what = format!("{}, after {}", known.shown, step.name);
+            assert_same(&read_tree(&served.root), &known.now.tree(), &what);
+        }
+    }
+    let hits = medium.disk.disarm();
+    assert_same(&read_tree(&served.root), &known.now.tree(), &known.shown);
+    medium.disk.kill();
+    let _ = served.stop();
+    medium.disk.revive();
+
+    // Another process, in the same boot: a client that asks for its unstable data is told the
+    // truth about it.
+    let (epoch, served) = ground.serve(&path, 1, false, &runtime).unwrap();
+    let tree = read_tree(&served.root);
+    let states = known.states.iter();
+    let is_known = states.skip(known.stable).any(|state| crate::life::is_state(state, &tree));
+    assert!(is_known, "{}: after a restart", known.shown);
+    let synced = (COMMIT.ours)(&served.root, &handles);
+    assert_eq!(synced, Ok(Some(WriteVerifier(epoch.to_be_bytes()))), "{}", known.shown);
+    if synced == Ok(Some(known.verifier)) {
+        known.stable = known.answered;
+    }
+    medium.disk.kill();
+    let _ = served.stop();
+    assert_eq!(violations(&path), Vec::<String>::new(), "{}", known.shown);
+
+    // The power is cut.
+    let mut platter = Platter::new(&first);
+    medium.disk.events().iter().for_each(|event| platter.apply(event));
+    let mut random = Random::new(u64::from(fault.nth));
+    for survival in [Survival::Nothing, Survival::Everything, Survival::Torn] {
+        let image = Medium::new(&platter.image(survival, &mut random));
+        let progress = Progress {
+            stable: known.stable,
+            answered: known.answered,
+            issued: known.states.len() - 1,
+        };
+        let (states, verifier) = (&known.states[..], u64::from_be_bytes(known.verifier.0));
+        let cut = Cut { ground, states, seen: &[], verifier, boot: 2, progress };
+        let verdict = cut.verdict(&image, false);
+        assert!(verdict.is_ok(), "{}, {survival:?}: {verdict:?}", known.shown);
+    }
+    hits > 0
+}
+
+/// Which calls fail: all, or some.
+fn chosen(nth: u32) -> bool {
+    nth <= FIRST || nth % STRIDE == 0 || std::env::var("ACETATE_FAULTS").is_ok_and(|v| v == "all")
+}
+
+#[test]
+fn whatever_call_fails_is_answered_and_undone() {
+    let ground = Ground::new();
+    let next = AtomicUsize::new(0);
+    let ran = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((call, code, may)) = FAULTS.get(at / 2) else { return };
+                    let lasts = at % 2 == 1;
+                    for nth in (1..).filter(|nth| chosen(*nth)) {
+                        let fault = Fault { call: *call, nth, code: *code, lasts };
+                        ran.fetch_add(1, Ordering::Relaxed);
+                        if !run(&ground, fault, may) {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    ground.assert_base_untouched();
+    println!("{} runs", ran.into_inner());
+}

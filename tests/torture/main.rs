@@ -1,0 +1,26 @@
+//! Torture: power cuts and failing disks below SQLite, with everything that was promised
+//! remembered. In a process of its own, because it puts a layer under SQLite (`disk/vfs`).
+//!
+//! | File | What |
+//! |---|---|
+//! | `disk` | the layer: writes down, rebuilds what a cut may leave, fails calls |
+//! | `ground` | a base and a new session, and how they are served |
+//! | `life` | random operations, and what a reference says of them |
+//! | `cut` | what is left after a power cut, looked at |
+//! | `power_cut` | what survives the machine |
+//! | `faults` | what a failing disk costs |
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod cut;
+mod disk;
+mod faults;
+mod ground;
+mod life;
+mod power_cut;
+mod random;
+#[path = "../overlay/model/reference.rs"]
+#[allow(dead_code)]
+mod reference;
+#[path = "../support/mod.rs"]
+#[allow(dead_code)]
+mod support;

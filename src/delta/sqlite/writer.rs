@@ -70,7 +70,8 @@ pub(super) struct SqliteWriter {
 }
 
 impl SqliteWriter {
-    pub(super) fn new(session: &Session, conn: Connection, turn: Turn) -> Result<Self> {
+    pub(super) fn new(session: &Session, mut conn: Connection, turn: Turn) -> Result<Self> {
+        let log = Log::of(&session.path, &mut conn)?;
         let clean = epoch::is_clean(&conn)?;
         Ok(Self {
             epoch: Arc::clone(&session.epoch),
@@ -82,7 +83,7 @@ impl SqliteWriter {
             // An earlier process may have died with commits in the log that nobody synced.
             unsynced: !clean,
             lost: None,
-            log: Log::of(&session.path),
+            log,
             batch: Batch {
                 chunk_bytes: session.config.chunk_bytes,
                 numbers: Numbers::load(&conn)?,
@@ -179,7 +180,7 @@ impl Writer for SqliteWriter {
             return Err(lost.clone());
         }
         self.undo();
-        if let Err(error) = self.log.make_room(&self.batch.conn, &self.batch.room) {
+        if let Err(error) = self.log.make_room(&self.batch.conn, &mut self.batch.room) {
             self.lost = Some(error.clone());
             return Err(error);
         }

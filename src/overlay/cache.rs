@@ -13,14 +13,14 @@ use std::time::Instant;
 
 use lru::LruCache;
 
-use crate::base::BasePath;
+use crate::base::{BasePath, Listing};
 use crate::delta::Ino;
-use crate::vfs::{FileId, Name};
+use crate::vfs::{FileId, Name, Trail};
 use crate::worker::{Commits, Version};
 
 use super::limits::{
-    MAX_CHILDREN, MAX_LOCATION_BYTES, MAX_LOCATIONS, MAX_PLACE_BYTES, MAX_PLACES,
-    MAX_SNAPSHOT_ENTRIES, MAX_SNAPSHOTS,
+    MAX_ALIKE, MAX_CHILDREN, MAX_LISTED, MAX_LISTED_BYTES, MAX_LOCATION_BYTES, MAX_LOCATIONS,
+    MAX_PLACE_BYTES, MAX_PLACES, MAX_SNAPSHOT_ENTRIES, MAX_SNAPSHOTS,
 };
 use super::node::DirPlace;
 use super::snapshot::{DirChange, Snapshot};
@@ -57,6 +57,7 @@ pub(super) struct Caches {
     places: Mutex<Weighed<FileId, Arc<DirPlace>>>,
     base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
     locations: Mutex<Weighed<FileId, BasePath>>,
+    listed: Mutex<Weighed<Trail, Vec<BasePath>>>,
     snapshots: Mutex<LruCache<FileId, (Instant, Arc<Snapshot>)>>,
 }
 
@@ -73,6 +74,7 @@ impl Caches {
             places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
             base_places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
             locations: Mutex::new(Weighed::new(MAX_LOCATIONS, MAX_LOCATION_BYTES)),
+            listed: Mutex::new(Weighed::new(MAX_LISTED, MAX_LISTED_BYTES)),
             snapshots: Mutex::new(LruCache::new(MAX_SNAPSHOTS)),
         }
     }
@@ -118,7 +120,7 @@ impl Caches {
     pub fn add_child(&self, at: Version, dir: FileId, name: &Name, child: DeltaChild) {
         let mut children = lock(&self.children);
         if self.is_at(at) {
-            children.put((dir, name.clone()), child);
+            children.put((dir, name.detached()), child);
         }
     }
 
@@ -160,6 +162,38 @@ impl Caches {
 
     pub fn forget_location(&self, id: FileId) {
         lock(&self.locations).pop(&id);
+    }
+
+    /// Remembers where all entries of a directory are, if that leaves room for others.
+    pub fn add_locations(&self, dir: &BasePath, listing: &Listing) {
+        if listing.entries.len() > MAX_LOCATIONS.get() / 4 {
+            return;
+        }
+        let mut locations = lock(&self.locations);
+        for entry in &listing.entries {
+            let path = dir.join(&entry.name);
+            let bytes = path.as_bytes().len();
+            locations.put(entry.fileid, path, bytes);
+        }
+    }
+
+    /// The base directories with this trail that were listed with attributes: whose entries'
+    /// handles clients have without having looked any of them up.
+    pub fn listed(&self, trail: &Trail) -> Vec<BasePath> {
+        lock(&self.listed).get(trail).cloned().unwrap_or_default()
+    }
+
+    pub fn add_listed(&self, trail: Trail, dir: &BasePath) {
+        let mut listed = lock(&self.listed);
+        let mut dirs = match listed.get(&trail) {
+            Some(known) if known.contains(dir) => return,
+            Some(known) => known.clone(),
+            None => Vec::new(),
+        };
+        dirs.truncate(MAX_ALIKE - 1);
+        dirs.insert(0, dir.clone());
+        let bytes = dirs.iter().map(|dir| dir.as_bytes().len()).sum();
+        listed.put(trail, dirs, bytes);
     }
 
     /// The last listing of a directory, and when it was made.

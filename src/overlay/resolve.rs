@@ -15,7 +15,7 @@ use super::cache::DeltaChild;
 use super::error::Result;
 use super::limits::MAX_DEPTH;
 use super::node::{DirPlace, Node, is_linked};
-use super::trail::{follow, trail_of};
+use super::trail::{follow, trail_above, trail_of};
 
 /// The merged tree in one transaction.
 pub(super) struct View<'a> {
@@ -115,9 +115,28 @@ impl View<'_> {
             }
             self.core.caches.forget_location(id);
         }
+        if let Some(path) = self.in_listed(id, trail)
+            && let Some(attr) = self.base_object(&path, id)?
+        {
+            self.core.caches.add_location(id, &path);
+            return self.if_visible(path, attr);
+        }
         let Some(path) = follow(&*self.core.base, id, trail)? else { return Ok(None) };
         self.core.caches.add_location(id, &path);
         self.visible_at(&path, id)
+    }
+
+    /// Where a base object is that was listed, and never looked up; others of its directory are
+    /// likely to be asked for next, and remembered too.
+    fn in_listed(&self, id: FileId, trail: &Trail) -> Option<BasePath> {
+        let dirs = self.core.caches.listed(&trail_above(trail)?);
+        dirs.iter().find_map(|dir| {
+            let listing = self.core.base.list(dir).ok()?;
+            let entry = listing.entries.iter().find(|entry| entry.fileid == id)?;
+            let path = dir.join(&entry.name);
+            (trail_of(&path) == *trail).then(|| self.core.caches.add_locations(dir, &listing))?;
+            Some(path)
+        })
     }
 
     /// A base file with several names, through any one that is still visible.

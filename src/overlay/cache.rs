@@ -50,13 +50,20 @@ pub(super) enum Touch {
     Entries(FileId, DirChange),
 }
 
+/// Where a base object is.
+struct Location {
+    path: BasePath,
+    /// When the delta said nothing of the object but that it shows: it held in this version.
+    shows: Option<Version>,
+}
+
 /// The readers' memory; each part is bounded.
 pub(super) struct Caches {
     commits: Arc<Commits>,
     children: Mutex<LruCache<(FileId, Name), DeltaChild>>,
     places: Mutex<Weighed<FileId, Arc<DirPlace>>>,
     base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
-    locations: Mutex<Weighed<FileId, BasePath>>,
+    locations: Mutex<Weighed<FileId, Location>>,
     listed: Mutex<Weighed<Trail, Vec<BasePath>>>,
     snapshots: Mutex<LruCache<FileId, (Instant, Arc<Snapshot>)>>,
 }
@@ -150,13 +157,32 @@ impl Caches {
     }
 
     pub fn location(&self, id: FileId) -> Option<BasePath> {
-        lock(&self.locations).get(&id).cloned()
+        lock(&self.locations).get(&id).map(|known| known.path.clone())
     }
 
     pub fn add_location(&self, id: FileId, path: &BasePath) {
         let mut locations = lock(&self.locations);
-        if locations.get(&id).is_none_or(|known| known != path) {
-            locations.put(id, path.clone(), path.as_bytes().len());
+        if locations.get(&id).is_none_or(|known| known.path != *path) {
+            let location = Location { path: path.clone(), shows: None };
+            locations.put(id, location, path.as_bytes().len());
+        }
+    }
+
+    /// Where a base object is of which the rows say nothing but that it shows.
+    pub fn showing(&self, at: Version, id: FileId) -> Option<BasePath> {
+        let mut locations = lock(&self.locations);
+        let known = locations.get(&id).filter(|known| known.shows == Some(at))?;
+        Some(known.path.clone())
+    }
+
+    /// Notes that the base object at its known location shows.
+    pub fn add_showing(&self, at: Version, id: FileId, path: &BasePath) {
+        let mut locations = lock(&self.locations);
+        if let Some(known) = locations.get_mut(&id)
+            && known.path == *path
+            && self.is_at(at)
+        {
+            known.shows = Some(at);
         }
     }
 
@@ -173,7 +199,7 @@ impl Caches {
         for entry in &listing.entries {
             let path = dir.join(&entry.name);
             let bytes = path.as_bytes().len();
-            locations.put(entry.fileid, path, bytes);
+            locations.put(entry.fileid, Location { path, shows: None }, bytes);
         }
     }
 

@@ -59,6 +59,9 @@ pub(super) const MAX_ALIKE: usize = 16;
 /// Length of these directories' paths together, in bytes.
 pub(super) const MAX_LISTED_BYTES: usize = 2 << 20;
 
+/// A READ of at most so many bytes may be done twice, where a commit came between.
+pub(super) const TWICE_READ_BYTES: u32 = 64 << 10;
+
 /// Directories whose listing is kept between the pages of a reader.
 pub(super) const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 

@@ -15,33 +15,56 @@ use crate::worker::{Committed, Done};
 
 use super::Overlay;
 use super::edit::Edit;
-use super::error::from_work;
-use super::limits::{MAX_FILE_BYTES, MAX_LINKS};
+use super::error::{from_store, from_work};
+use super::limits::{MAX_FILE_BYTES, MAX_LINKS, TWICE_READ_BYTES};
 use super::resolve::View;
 
 /// What a change weighs in the writer's queue besides its data, in bytes.
 const CHANGE_BYTES: usize = 512;
 
 impl Overlay {
-    /// Runs `f` on a snapshot.
+    /// Runs `f` on one state of the tree; what the caches hold of it needs no snapshot.
+    ///
+    /// Where a commit began meanwhile, the caches may have said one thing and the snapshot
+    /// another: then `f` runs once more, on the snapshot alone.
     async fn look<T: Send + 'static>(
         &self,
-        f: impl FnOnce(&View<'_>) -> T + Send + 'static,
+        f: impl Fn(&View<'_>) -> T + Send + 'static,
     ) -> Result<T, FsError> {
         let core = self.core.clone();
-        let before = core.caches.version();
         let work = self.worker.read(move |txn| {
-            // The snapshot was taken meanwhile.
-            let version = before.filter(|version| core.caches.is_at(*version));
-            f(&View { txn, core: &core, version })
+            if let Some(version) = core.caches.version() {
+                let value = f(&View { txn, core: &core, version: Some(version) });
+                if core.caches.is_at(version) {
+                    return value;
+                }
+            }
+            f(&View { txn, core: &core, version: None })
         });
         work.await.map_err(|error| from_work(&error))
     }
 
-    /// The same for an operation with an outcome.
-    async fn show<T: Send + 'static, C: Default + Send + 'static>(
+    /// Runs `f` on a snapshot, once: for what takes long, or cannot be taken back.
+    async fn look_once<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         f: impl FnOnce(&View<'_>) -> Outcome<T, C> + Send + 'static,
+    ) -> Outcome<T, C> {
+        let core = self.core.clone();
+        let work = self.worker.read(move |txn| {
+            let before = core.caches.version();
+            if let Err(error) = txn.hold() {
+                return from_store(&error).into();
+            }
+            let version = before.filter(|version| core.caches.is_at(*version));
+            f(&View { txn, core: &core, version })
+        });
+        work.await.unwrap_or_else(|error| from_work(&error).into())
+    }
+
+    /// [`Overlay::look`] for an operation with an outcome.
+    async fn show<T: Send + 'static, C: Default + Send + 'static>(
+        &self,
+        f: impl Fn(&View<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Outcome<T, C> {
         self.look(f).await.unwrap_or_else(Outcome::from)
     }
@@ -165,6 +188,9 @@ impl Vfs for Overlay {
         count: u32,
     ) -> Outcome<ReadData, Option<Attr>> {
         let (caller, object) = (caller.clone(), object.clone());
+        if count > TWICE_READ_BYTES {
+            return self.look_once(move |view| view.read(&caller, &object, offset, count)).await;
+        }
         self.show(move |view| view.read(&caller, &object, offset, count)).await
     }
 
@@ -268,14 +294,14 @@ impl Vfs for Overlay {
         mut take: impl FnMut(&Entry) -> bool + Send + 'static,
     ) -> Outcome<DirPage, Option<Attr>> {
         let (caller, dir) = (caller.clone(), dir.clone());
-        self.show(move |view| view.readdir(&caller, &dir, cookie, with_attrs, &mut take)).await
+        self.look_once(move |view| view.readdir(&caller, &dir, cookie, with_attrs, &mut take)).await
     }
 
     async fn fsstat(&self, _caller: &Caller, object: &Locator) -> Outcome<FsStat, Option<Attr>> {
         let (object, store) = (object.clone(), self.store.clone());
         self.show(move |view| match view.attr_of(&object) {
             Ok(attr) => {
-                let figures = store.disk_usage().map_err(|error| super::error::from_store(&error));
+                let figures = store.disk_usage().map_err(|error| from_store(&error));
                 Outcome { result: figures, context: Some(attr) }
             }
             Err(error) => error.into_fs().into(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, BaseAttr, BaseError, BasePath, Listing};
+use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing};
 use crate::vfs::FileId;
 
 /// A base without any object, not even a root.
@@ -15,6 +15,10 @@ impl Base for Empty {
     }
 
     fn list(&self, _path: &BasePath) -> Result<Arc<Listing>, BaseError> {
+        Err(BaseError::NotFound)
+    }
+
+    fn entries<'a>(&'a self, _path: &BasePath) -> Result<Box<dyn Entries + 'a>, BaseError> {
         Err(BaseError::NotFound)
     }
 

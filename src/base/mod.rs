@@ -31,6 +31,9 @@ pub trait Base: Send + Sync + 'static {
     /// directory's mtime and ctime. A mount point lists as empty.
     fn list(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError>;
 
+    /// Opens the directory `path` for looking at many of its entries.
+    fn entries<'a>(&'a self, path: &BasePath) -> Result<Box<dyn Entries + 'a>, BaseError>;
+
     /// Reads a symbolic link's target.
     fn read_link(&self, path: &BasePath) -> Result<Vec<u8>, BaseError>;
 
@@ -70,6 +73,14 @@ pub trait Base: Send + Sync + 'static {
         id: FileId,
         wanted: &mut dyn FnMut(&BasePath) -> bool,
     ) -> Result<Option<BasePath>, BaseError>;
+}
+
+/// A directory that is being listed with attributes.
+pub trait Entries {
+    /// Returns the attributes of the entry `name`, which [`Base::list`] has with the number `id`,
+    /// as [`Base::stat`] does; or as an implementation has seen them within the last second, if
+    /// nobody was told of newer ones since.
+    fn stat(&self, name: &Name, id: FileId) -> Result<BaseAttr, BaseError>;
 }
 
 /// What `stat` says about a base object.

@@ -1,5 +1,6 @@
 //! A path below the base's root.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use crate::vfs::Name;
@@ -43,17 +44,28 @@ impl BasePath {
 
     /// The directory that holds this path, and the name in it; `None` for the root.
     pub fn split(&self) -> Option<(Self, Name)> {
-        let at = self.0.iter().rposition(|&b| b == b'/');
-        let (parent, name) = match at {
-            Some(at) => (&self.0[..at], &self.0[at + 1..]),
-            None => (&[][..], &self.0[..]),
-        };
+        let (parent, name) = self.split_bytes();
         Some((Self(parent.to_vec()), Name::new(name).ok()?))
+    }
+
+    /// The bytes of [`BasePath::split`]: the directory's path and the name.
+    pub fn split_bytes(&self) -> (&[u8], &[u8]) {
+        match self.0.iter().rposition(|&b| b == b'/') {
+            Some(at) => (&self.0[..at], &self.0[at + 1..]),
+            None => (&[], &self.0),
+        }
     }
 
     /// The components from the root down.
     pub fn components(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|&b| b == b'/').filter(|c| !c.is_empty())
+    }
+}
+
+/// A path is found by its bytes, which have the same hash.
+impl Borrow<[u8]> for BasePath {
+    fn borrow(&self) -> &[u8] {
+        &self.0
     }
 }
 

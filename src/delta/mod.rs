@@ -42,8 +42,7 @@ pub trait Store: Send + Sync + 'static {
 
 /// A reading connection; each call sees one snapshot.
 pub trait Reader: Send {
-    /// Runs `f` on a snapshot of all that was committed when it began: the snapshot is taken
-    /// before `f` is called.
+    /// Runs `f` on a snapshot: taken when `f` reads its first row, or [`ReadTxn::hold`]s it.
     fn read(&mut self, f: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()>;
 }
 
@@ -93,6 +92,9 @@ pub trait Writer: Send {
 pub trait ReadTxn {
     /// Chunk size of this session, in bytes.
     fn chunk_bytes(&self) -> u64;
+
+    /// Takes the snapshot now, if no row was read yet.
+    fn hold(&self) -> Result<()>;
 
     /// The inode `ino`, with what our own tables say about it.
     fn inode(&self, ino: Ino) -> Result<Option<InodeRow>>;

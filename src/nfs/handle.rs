@@ -53,7 +53,13 @@ impl HandleCodec {
 
     /// The handle of an object: equal locators have byte-identical handles.
     pub fn encode(&self, locator: &Locator) -> FileHandle {
-        let mut bytes = BytesMut::with_capacity(FHSIZE);
+        self.encode_in(&mut BytesMut::with_capacity(FHSIZE), locator)
+    }
+
+    /// The same with the handle's bytes cut off `memory`, which many handles can share.
+    pub(super) fn encode_in(&self, memory: &mut BytesMut, locator: &Locator) -> FileHandle {
+        memory.reserve(FHSIZE);
+        let bytes = memory;
         bytes.put_u8(VERSION);
         bytes.put_u8(match locator {
             Locator::Delta(_) => LAYER_DELTA,
@@ -66,9 +72,9 @@ impl HandleCodec {
             bytes.put_u16(trail.components);
             bytes.put_slice(trail.bytes());
         }
-        let mac = self.mac(&bytes);
+        let mac = self.mac(bytes);
         bytes.put_u64(mac);
-        FileHandle(bytes.freeze())
+        FileHandle(bytes.split().freeze())
     }
 
     /// What a handle stands for; [`FsError::BadHandle`] if this export and key did not make it.

@@ -3,13 +3,18 @@
 //! The cookie verifier is always zero and never looked at: cookies stay valid while the directory
 //! changes, so that nothing can invalidate a listing.
 
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::BytesMut;
 
 use super::{Answer, HandleCodec, Nfs, attr};
 use crate::vfs::{Caller, Cookie, Entry, Locator, Vfs};
 use crate::wire::nfs3::results::{DirEntry, DirEntryPlus, DirList, Reply};
-use crate::wire::nfs3::{MAX_TRANSFER_BYTES, PostOpAttr, Status, VERFSIZE, args};
+use crate::wire::nfs3::{FHSIZE, MAX_TRANSFER_BYTES, PostOpAttr, Status, VERFSIZE, args};
 use crate::wire::xdr::Encode;
+
+/// Memory that is taken at a time for the handles of a page, in bytes.
+const HANDLES_BYTES: usize = 4096;
 
 /// What is left of the limits that a client gave, in bytes.
 struct Budget {
@@ -37,7 +42,8 @@ trait Listed: Encode + Send + Sized + 'static {
     /// Whether READDIRPLUS lists these.
     const WITH_ATTRS: bool;
 
-    fn new(entry: &Entry, handles: &HandleCodec) -> Self;
+    /// Its handle lies in `memory`.
+    fn new(entry: &Entry, handles: &HandleCodec, memory: &mut BytesMut) -> Self;
 
     /// Counts the entry into what is left, if it fits.
     fn fits(&self, budget: &mut Budget) -> bool;
@@ -46,7 +52,7 @@ trait Listed: Encode + Send + Sized + 'static {
 impl Listed for DirEntry {
     const WITH_ATTRS: bool = false;
 
-    fn new(entry: &Entry, _: &HandleCodec) -> Self {
+    fn new(entry: &Entry, _: &HandleCodec, _: &mut BytesMut) -> Self {
         Self { fileid: entry.fileid.0, name: entry.name.clone(), cookie: entry.cookie.0 }
     }
 
@@ -58,11 +64,12 @@ impl Listed for DirEntry {
 impl Listed for DirEntryPlus {
     const WITH_ATTRS: bool = true;
 
-    fn new(entry: &Entry, handles: &HandleCodec) -> Self {
+    fn new(entry: &Entry, handles: &HandleCodec, memory: &mut BytesMut) -> Self {
+        let object = entry.object.as_ref();
         Self {
-            entry: DirEntry::new(entry, handles),
-            attributes: entry.object.as_ref().map(|(_, attr)| attr::fattr(attr)),
-            handle: entry.object.as_ref().map(|(locator, _)| handles.encode(locator)),
+            entry: DirEntry::new(entry, handles, memory),
+            attributes: object.map(|(_, attr)| attr::fattr(attr)),
+            handle: object.map(|(locator, _)| handles.encode_in(memory, locator)),
         }
     }
 
@@ -110,10 +117,18 @@ impl<V: Vfs> Nfs<V> {
         };
         let handles = self.handles;
         // The entries come from another thread, one by one; this only ever holds one page.
-        let (sender, taken) = mpsc::channel();
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let (page, mut memory) = (Arc::clone(&taken), BytesMut::new());
         let take = move |entry: &Entry| {
-            let entry = E::new(entry, &handles);
-            entry.fits(&mut budget) && sender.send(entry).is_ok()
+            if memory.capacity() < FHSIZE {
+                memory.reserve(HANDLES_BYTES);
+            }
+            let entry = E::new(entry, &handles, &mut memory);
+            let fits = entry.fits(&mut budget);
+            if fits {
+                page.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+            }
+            fits
         };
         let outcome = self.vfs.readdir(caller, dir, Cookie(cookie), E::WITH_ATTRS, take).await;
         let dir_attributes = attr::post_op(outcome.context);
@@ -121,7 +136,9 @@ impl<V: Vfs> Nfs<V> {
             Ok(page) => page,
             Err(error) => return Reply::Fail(super::to_status(error), dir_attributes),
         };
-        let entries: Vec<E> = taken.try_iter().collect();
+        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries: Vec<E> = std::mem::take(&mut *taken);
+        drop(taken);
         if !frame_fits || (entries.is_empty() && !page.eof) {
             return Reply::Fail(Status::TooSmall, dir_attributes);
         }

@@ -2,7 +2,7 @@
 
 use crate::base::BaseAttr;
 use crate::delta::InodeRow;
-use crate::vfs::{Attr, FileKind, Locator};
+use crate::vfs::{Attr, FileId, FileKind, Locator};
 
 use super::error::Result;
 use super::node::{DirPlace, Node, is_linked};
@@ -93,21 +93,26 @@ impl View<'_> {
             // Filesystems that do not count subdirectories say 1.
             nlink = self.count_subdirs(&*self.place(node)?)?.saturating_add(2);
         }
-        Ok(Attr {
+        Ok(Attr { nlink, ctime, ..self.as_in_base(node.fileid(), attr) })
+    }
+
+    /// The attributes of a base object as the base has them.
+    pub fn as_in_base(&self, fileid: FileId, attr: &BaseAttr) -> Attr {
+        Attr {
             kind: attr.kind,
             mode: attr.mode,
-            nlink,
+            nlink: attr.nlink,
             uid: attr.uid,
             gid: attr.gid,
             size: attr.size,
             used: attr.used,
             rdev: attr.rdev,
             fsid: self.core.fsid,
-            fileid: node.fileid(),
+            fileid,
             atime: attr.atime,
             mtime: attr.mtime,
-            ctime,
-        })
+            ctime: attr.ctime,
+        }
     }
 
     /// Counts the visible subdirectories of a directory of which nobody keeps the count:

@@ -13,14 +13,14 @@ use std::time::Instant;
 
 use lru::LruCache;
 
-use crate::base::BasePath;
+use crate::base::{BasePath, Listing};
 use crate::delta::Ino;
-use crate::vfs::{FileId, Name};
+use crate::vfs::{FileId, Name, Trail};
 use crate::worker::{Commits, Version};
 
 use super::limits::{
-    MAX_CHILDREN, MAX_LOCATION_BYTES, MAX_LOCATIONS, MAX_PLACE_BYTES, MAX_PLACES,
-    MAX_SNAPSHOT_ENTRIES, MAX_SNAPSHOTS,
+    MAX_ALIKE, MAX_CHILDREN, MAX_LISTED, MAX_LISTED_BYTES, MAX_LOCATION_BYTES, MAX_LOCATIONS,
+    MAX_PLACE_BYTES, MAX_PLACES, MAX_SNAPSHOT_ENTRIES, MAX_SNAPSHOTS,
 };
 use super::node::DirPlace;
 use super::snapshot::{DirChange, Snapshot};
@@ -50,13 +50,21 @@ pub(super) enum Touch {
     Entries(FileId, DirChange),
 }
 
+/// Where a base object is.
+struct Location {
+    path: BasePath,
+    /// When the delta said nothing of the object but that it shows: it held in this version.
+    shows: Option<Version>,
+}
+
 /// The readers' memory; each part is bounded.
 pub(super) struct Caches {
     commits: Arc<Commits>,
     children: Mutex<LruCache<(FileId, Name), DeltaChild>>,
     places: Mutex<Weighed<FileId, Arc<DirPlace>>>,
     base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
-    locations: Mutex<Weighed<FileId, BasePath>>,
+    locations: Mutex<Weighed<FileId, Location>>,
+    listed: Mutex<Weighed<Trail, Vec<BasePath>>>,
     snapshots: Mutex<LruCache<FileId, (Instant, Arc<Snapshot>)>>,
 }
 
@@ -73,6 +81,7 @@ impl Caches {
             places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
             base_places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
             locations: Mutex::new(Weighed::new(MAX_LOCATIONS, MAX_LOCATION_BYTES)),
+            listed: Mutex::new(Weighed::new(MAX_LISTED, MAX_LISTED_BYTES)),
             snapshots: Mutex::new(LruCache::new(MAX_SNAPSHOTS)),
         }
     }
@@ -118,7 +127,7 @@ impl Caches {
     pub fn add_child(&self, at: Version, dir: FileId, name: &Name, child: DeltaChild) {
         let mut children = lock(&self.children);
         if self.is_at(at) {
-            children.put((dir, name.clone()), child);
+            children.put((dir, name.detached()), child);
         }
     }
 
@@ -148,18 +157,69 @@ impl Caches {
     }
 
     pub fn location(&self, id: FileId) -> Option<BasePath> {
-        lock(&self.locations).get(&id).cloned()
+        lock(&self.locations).get(&id).map(|known| known.path.clone())
     }
 
     pub fn add_location(&self, id: FileId, path: &BasePath) {
         let mut locations = lock(&self.locations);
-        if locations.get(&id).is_none_or(|known| known != path) {
-            locations.put(id, path.clone(), path.as_bytes().len());
+        if locations.get(&id).is_none_or(|known| known.path != *path) {
+            let location = Location { path: path.clone(), shows: None };
+            locations.put(id, location, path.as_bytes().len());
+        }
+    }
+
+    /// Where a base object is of which the rows say nothing but that it shows.
+    pub fn showing(&self, at: Version, id: FileId) -> Option<BasePath> {
+        let mut locations = lock(&self.locations);
+        let known = locations.get(&id).filter(|known| known.shows == Some(at))?;
+        Some(known.path.clone())
+    }
+
+    /// Notes that the base object at its known location shows.
+    pub fn add_showing(&self, at: Version, id: FileId, path: &BasePath) {
+        let mut locations = lock(&self.locations);
+        if let Some(known) = locations.get_mut(&id)
+            && known.path == *path
+            && self.is_at(at)
+        {
+            known.shows = Some(at);
         }
     }
 
     pub fn forget_location(&self, id: FileId) {
         lock(&self.locations).pop(&id);
+    }
+
+    /// Remembers where all entries of a directory are, if that leaves room for others.
+    pub fn add_locations(&self, dir: &BasePath, listing: &Listing) {
+        if listing.entries.len() > MAX_LOCATIONS.get() / 4 {
+            return;
+        }
+        let mut locations = lock(&self.locations);
+        for entry in &listing.entries {
+            let path = dir.join(&entry.name);
+            let bytes = path.as_bytes().len();
+            locations.put(entry.fileid, Location { path, shows: None }, bytes);
+        }
+    }
+
+    /// The base directories with this trail that were listed with attributes: whose entries'
+    /// handles clients have without having looked any of them up.
+    pub fn listed(&self, trail: &Trail) -> Vec<BasePath> {
+        lock(&self.listed).get(trail).cloned().unwrap_or_default()
+    }
+
+    pub fn add_listed(&self, trail: Trail, dir: &BasePath) {
+        let mut listed = lock(&self.listed);
+        let mut dirs = match listed.get(&trail) {
+            Some(known) if known.contains(dir) => return,
+            Some(known) => known.clone(),
+            None => Vec::new(),
+        };
+        dirs.truncate(MAX_ALIKE - 1);
+        dirs.insert(0, dir.clone());
+        let bytes = dirs.iter().map(|dir| dir.as_bytes().len()).sum();
+        listed.put(trail, dirs, bytes);
     }
 
     /// The last listing of a directory, and when it was made.

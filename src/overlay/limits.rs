@@ -80,6 +80,15 @@ pub(super) const MAX_LOCATIONS: NonZeroUsize = NonZeroUsize::new(65_536).unwrap(
 /// Length of these paths together, in bytes.
 pub(super) const MAX_LOCATION_BYTES: usize = 8 << 20;
 
+/// Trails of base directories that were listed with attributes.
+pub(super) const MAX_LISTED: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+
+/// Directories that are remembered for one trail: the last ones that were listed.
+pub(super) const MAX_ALIKE: usize = 16;
+
+/// Length of these directories' paths together, in bytes.
+pub(super) const MAX_LISTED_BYTES: usize = 2 << 20;
+
 /// Directories whose listing is kept between the pages of a reader.
 pub(super) const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
@@ -100,5 +109,6 @@ pub(super) fn check_dir_path(path: &MergedPath) -> Result<()> {
     Ok(())
 }
 
-/// A READ of at most so many bytes is answered on the thread that decodes it.
+/// A READ of at most so many bytes is answered on the thread that decodes it, and may be done
+/// twice, where a commit came between.
 pub(super) const LIGHT_READ_BYTES: u32 = 64 << 10;

@@ -78,6 +78,9 @@ pub(super) struct DirPlace {
     pub merged: MergedPath,
     /// The base directory whose entries show through it.
     pub base: Option<BasePath>,
+    /// The rows say nothing of any of its entries: all of them are the base's. Not known
+    /// where caches are not used.
+    pub is_plain: bool,
 }
 
 impl DirPlace {

@@ -9,15 +9,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::BaseError;
-use crate::vfs::{Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, Locator, Name, Outcome};
+use crate::base::{BaseError, Entries};
+use crate::vfs::{
+    Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, Locator, Name, Outcome, Trail,
+};
 
 use super::access::Want;
 use super::error::Result;
 use super::limits::MAX_SNAPSHOT_AGE;
-use super::node::{DirPlace, Node};
+use super::node::{DirPlace, Node, is_linked};
 use super::resolve::View;
 use super::snapshot::{DirState, Snapshot};
+use super::trail::{trail_below, trail_of};
 
 /// The cookies of `.` and `..`; those of names are larger.
 const DOT: Cookie = Cookie(1);
@@ -55,7 +58,11 @@ impl View<'_> {
             } else {
                 Lookup::Existence
             };
-            self.page(&place, &snapshot, cookie, lookup, take)
+            let untouched = match lookup {
+                Lookup::Attributes if fresh => self.untouched(&place)?,
+                _ => None,
+            };
+            self.page(&place, &snapshot, untouched.as_ref(), (cookie, lookup), take)
         });
         Outcome { result: page.map_err(|error| error.into_fs()), context: Some(attr) }
     }
@@ -95,8 +102,8 @@ impl View<'_> {
         &self,
         place: &DirPlace,
         snapshot: &Snapshot,
-        cookie: Cookie,
-        lookup: Lookup,
+        untouched: Option<&Untouched<'_>>,
+        (cookie, lookup): (Cookie, Lookup),
         take: &mut dyn FnMut(&Entry) -> bool,
     ) -> Result<DirPage> {
         let mut taken = 0;
@@ -110,19 +117,16 @@ impl View<'_> {
         }
         for (at, name, fileid) in snapshot.after(cookie) {
             let mut entry = Entry::named(name, fileid, at);
-            if lookup != Lookup::No {
-                match self.child(place, name) {
-                    Ok(None) => continue,
-                    Ok(Some(child)) => {
-                        entry.fileid = child.node.fileid();
-                        if lookup == Lookup::Attributes {
-                            entry.object =
-                                self.attr(&child.node).ok().map(|a| (child.node.locator(), a));
-                        }
-                    }
-                    // One object that cannot be read does not spoil the listing.
-                    Err(error) => tracing::debug!(?name, %error, "listed without attributes"),
-                }
+            let found = match (lookup, untouched) {
+                (Lookup::No, _) => Ok(true),
+                (_, Some(dir)) => self.look_at_untouched(place, dir, name, &mut entry),
+                (_, None) => self.look_at_child(place, name, lookup, &mut entry),
+            };
+            match found {
+                Ok(true) => {}
+                Ok(false) => continue,
+                // One object that cannot be read does not spoil the listing.
+                Err(error) => tracing::debug!(?name, %error, "listed without attributes"),
             }
             if !take(&entry) {
                 return Ok(DirPage { taken, eof: false });
@@ -130,6 +134,57 @@ impl View<'_> {
             taken += 1;
         }
         Ok(DirPage { taken, eof: true })
+    }
+
+    /// Fills in what there is to say of `name` by looking it up; whether it is there.
+    fn look_at_child(
+        &self,
+        place: &DirPlace,
+        name: &Name,
+        lookup: Lookup,
+        entry: &mut Entry,
+    ) -> Result<bool> {
+        let Some(child) = self.child(place, name)? else { return Ok(false) };
+        entry.fileid = child.node.fileid();
+        if lookup == Lookup::Attributes {
+            entry.object = self.attr(&child.node).ok().map(|attr| (child.node.locator(), attr));
+        }
+        Ok(true)
+    }
+
+    /// The directory as one of which the delta says nothing, if it is.
+    fn untouched(&self, place: &DirPlace) -> Result<Option<Untouched<'_>>> {
+        let (None, Some(base)) = (place.ino, &place.base) else { return Ok(None) };
+        self.core.caches.add_listed(trail_of(base), base);
+        match self.core.base.entries(base) {
+            Ok(entries) => Ok(Some(Untouched { entries, trail: trail_of(base) })),
+            Err(BaseError::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// [`View::look_at_child`] for an entry of a directory of which the delta says nothing, with
+    /// attributes and without any row: what has no other name is as the base has it.
+    fn look_at_untouched(
+        &self,
+        place: &DirPlace,
+        dir: &Untouched<'_>,
+        name: &Name,
+        entry: &mut Entry,
+    ) -> Result<bool> {
+        let attr = match dir.entries.stat(name, entry.fileid) {
+            Ok(attr) => attr,
+            Err(BaseError::NotFound) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let is_counted = attr.kind != FileKind::Directory || attr.nlink >= 2;
+        if is_linked(attr.kind, attr.nlink) || !is_counted {
+            return self.look_at_child(place, name, Lookup::Attributes, entry);
+        }
+        entry.fileid = attr.fileid;
+        let object = Locator::Base(attr.fileid, trail_below(&dir.trail, name.as_bytes()));
+        entry.object = Some((object, self.as_in_base(attr.fileid, &attr)));
+        Ok(true)
     }
 
     fn dot_entry(
@@ -194,6 +249,12 @@ impl View<'_> {
         let hidden: HashSet<Name> = self.txn.whiteouts_in(&place.merged)?.into_iter().collect();
         Ok(listing.entries.iter().any(|entry| !hidden.contains(&entry.name)))
     }
+}
+
+/// A base directory of which the delta says nothing, while it is listed.
+struct Untouched<'a> {
+    entries: Box<dyn Entries + 'a>,
+    trail: Trail,
 }
 
 /// What a listing has to look up for each entry.

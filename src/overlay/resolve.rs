@@ -16,7 +16,7 @@ use super::error::Result;
 use super::known::Known;
 use super::limits::MAX_DEPTH;
 use super::node::{DirPlace, Node, is_linked};
-use super::trail::{follow, trail_of};
+use super::trail::{follow, trail_above, trail_of};
 
 /// The merged tree in one transaction.
 pub(super) struct View<'a> {
@@ -117,12 +117,28 @@ impl View<'_> {
     }
 
     fn base_node(&self, id: FileId, trail: &Trail) -> Result<Option<Node>> {
+        if let Some(at) = self.version
+            && let Some(path) = self.core.caches.showing(at, id)
+            && trail_of(&path) == *trail
+            && let Some(attr) = self.base_object(&path, id)?
+        {
+            return Ok(Some(Node::Base { path, attr: Box::new(attr) }));
+        }
         if let Some(ino) = self.txn.copied_up(id)? {
             let row = self.inode(ino)?;
             if row.origin.as_ref().is_some_and(|origin| trail_of(&origin.path) == *trail) {
                 return Ok(Some(Node::Delta(Box::new(row))));
             }
         }
+        let found = self.untouched_node(id, trail)?;
+        if let (Some(at), Some(Node::Base { path, .. })) = (self.version, &found) {
+            self.core.caches.add_showing(at, id, path);
+        }
+        Ok(found)
+    }
+
+    /// A base object that was not copied up.
+    fn untouched_node(&self, id: FileId, trail: &Trail) -> Result<Option<Node>> {
         let remembered = self.core.caches.location(id).filter(|path| trail_of(path) == *trail);
         if let Some(path) = remembered {
             if let Some(attr) = self.base_object(&path, id)? {
@@ -130,9 +146,28 @@ impl View<'_> {
             }
             self.core.caches.forget_location(id);
         }
+        if let Some(path) = self.in_listed(id, trail)
+            && let Some(attr) = self.base_object(&path, id)?
+        {
+            self.core.caches.add_location(id, &path);
+            return self.if_visible(path, attr);
+        }
         let Some(path) = follow(&*self.core.base, id, trail)? else { return Ok(None) };
         self.core.caches.add_location(id, &path);
         self.visible_at(&path, id)
+    }
+
+    /// Where a base object is that was listed, and never looked up; others of its directory are
+    /// likely to be asked for next, and remembered too.
+    fn in_listed(&self, id: FileId, trail: &Trail) -> Option<BasePath> {
+        let dirs = self.core.caches.listed(&trail_above(trail)?);
+        dirs.iter().find_map(|dir| {
+            let listing = self.core.base.list(dir).ok()?;
+            let entry = listing.entries.iter().find(|entry| entry.fileid == id)?;
+            let path = dir.join(&entry.name);
+            (trail_of(&path) == *trail).then(|| self.core.caches.add_locations(dir, &listing))?;
+            Some(path)
+        })
     }
 
     /// A base file with several names, through any one that is still visible.
@@ -186,6 +221,9 @@ impl View<'_> {
 
     /// What the delta alone says about a name.
     pub fn delta_child(&self, dir: &DirPlace, name: &Name) -> Result<DeltaChild> {
+        if dir.is_plain {
+            return Ok(DeltaChild::Through);
+        }
         if let Some(at) = self.version
             && let Some(child) = self.core.caches.child(at, dir.fileid, name)
         {
@@ -221,6 +259,7 @@ impl View<'_> {
                     ino: Some(Ino::ROOT),
                     merged: MergedPath::root(),
                     base: self.base_dir_at(BasePath::root())?,
+                    is_plain: false,
                 });
             }
             if below.len() >= MAX_DEPTH {
@@ -237,6 +276,7 @@ impl View<'_> {
                 ino: Some(ino),
                 merged: place.merged.join(&name),
                 base: self.base_below(ino, &place, &name)?,
+                is_plain: false,
             });
             self.remember(&place);
         }
@@ -273,8 +313,12 @@ impl View<'_> {
         if let Some(place) = self.known.and_then(|known| known.base_place(path)) {
             return Ok(Some(place));
         }
-        let Some(place) = self.find_base_place(path)? else { return Ok(None) };
+        let Some(mut place) = self.find_base_place(path)? else { return Ok(None) };
         if let Some(at) = self.version {
+            if place.ino.is_none() {
+                let is_plain = self.txn.whiteouts_in(&place.merged)?.is_empty();
+                Arc::make_mut(&mut place).is_plain = is_plain;
+            }
             self.core.caches.add_base_place(at, path, &place);
         }
         if let Some(known) = self.known {
@@ -324,7 +368,7 @@ impl View<'_> {
             },
         };
         let merged = dir.merged.join(name);
-        Ok(Some(DirPlace { fileid, ino, merged, base: Some(base.clone()) }))
+        Ok(Some(DirPlace { fileid, ino, merged, base: Some(base.clone()), is_plain: false }))
     }
 
     fn remembered(&self, id: FileId) -> Option<Arc<DirPlace>> {

@@ -15,7 +15,7 @@ use crate::worker::{Committed, Done, Weight};
 
 use super::Overlay;
 use super::edit::Edit;
-use super::error::from_work;
+use super::error::{from_store, from_work};
 use super::limits::{LIGHT_READ_BYTES, MAX_FILE_BYTES, MAX_LINKS};
 use super::resolve::View;
 
@@ -23,27 +23,50 @@ use super::resolve::View;
 const CHANGE_BYTES: usize = 512;
 
 impl Overlay {
-    /// Runs `f` on a snapshot.
+    /// Runs `f` on one state of the tree; what the caches hold of it needs no snapshot.
+    ///
+    /// Where a commit began meanwhile, the caches may have said one thing and the snapshot
+    /// another: then `f` runs once more, on the snapshot alone.
     async fn look<T: Send + 'static>(
         &self,
         weight: Weight,
-        f: impl FnOnce(&View<'_>) -> T + Send + 'static,
+        f: impl Fn(&View<'_>) -> T + Send + 'static,
     ) -> Result<T, FsError> {
         let core = self.core.clone();
-        let before = core.caches.version();
         let work = self.worker.read(weight, move |txn| {
-            // The snapshot was taken meanwhile.
-            let version = before.filter(|version| core.caches.is_at(*version));
-            f(&View { txn, core: &core, version, known: None })
+            if let Some(version) = core.caches.version() {
+                let value = f(&View { txn, core: &core, version: Some(version), known: None });
+                if core.caches.is_at(version) {
+                    return value;
+                }
+            }
+            f(&View { txn, core: &core, version: None, known: None })
         });
         work.await.map_err(|error| from_work(&error))
     }
 
-    /// The same for an operation with an outcome.
+    /// Runs `f` on a snapshot, once: for what takes long, or cannot be taken back.
+    async fn look_once<T: Send + 'static, C: Default + Send + 'static>(
+        &self,
+        f: impl FnOnce(&View<'_>) -> Outcome<T, C> + Send + 'static,
+    ) -> Outcome<T, C> {
+        let core = self.core.clone();
+        let work = self.worker.read(Weight::Heavy, move |txn| {
+            let before = core.caches.version();
+            if let Err(error) = txn.hold() {
+                return from_store(&error).into();
+            }
+            let version = before.filter(|version| core.caches.is_at(*version));
+            f(&View { txn, core: &core, version, known: None })
+        });
+        work.await.unwrap_or_else(|error| from_work(&error).into())
+    }
+
+    /// [`Overlay::look`] for an operation with an outcome.
     async fn show<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         weight: Weight,
-        f: impl FnOnce(&View<'_>) -> Outcome<T, C> + Send + 'static,
+        f: impl Fn(&View<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Outcome<T, C> {
         self.look(weight, f).await.unwrap_or_else(Outcome::from)
     }
@@ -181,10 +204,10 @@ impl Vfs for Overlay {
         count: u32,
     ) -> Outcome<ReadData, Option<Attr>> {
         let (caller, object) = (caller.clone(), object.clone());
-        let weight = match count {
-            0..=LIGHT_READ_BYTES => weight_of(&object),
-            _ => Weight::Heavy,
-        };
+        if count > LIGHT_READ_BYTES {
+            return self.look_once(move |view| view.read(&caller, &object, offset, count)).await;
+        }
+        let weight = weight_of(&object);
         self.show(weight, move |view| view.read(&caller, &object, offset, count)).await
     }
 
@@ -296,16 +319,14 @@ impl Vfs for Overlay {
         mut take: impl FnMut(&Entry) -> bool + Send + 'static,
     ) -> Outcome<DirPage, Option<Attr>> {
         let (caller, dir) = (caller.clone(), dir.clone());
-        let weight = Weight::Heavy;
-        self.show(weight, move |view| view.readdir(&caller, &dir, cookie, with_attrs, &mut take))
-            .await
+        self.look_once(move |view| view.readdir(&caller, &dir, cookie, with_attrs, &mut take)).await
     }
 
     async fn fsstat(&self, _caller: &Caller, object: &Locator) -> Outcome<FsStat, Option<Attr>> {
         let (object, store) = (object.clone(), self.store.clone());
         self.show(weight_of(&object), move |view| match view.attr_of(&object) {
             Ok(attr) => {
-                let figures = store.disk_usage().map_err(|error| super::error::from_store(&error));
+                let figures = store.disk_usage().map_err(|error| from_store(&error));
                 Outcome { result: figures, context: Some(attr) }
             }
             Err(error) => error.into_fs().into(),

@@ -20,12 +20,28 @@ fn digest(component: &[u8]) -> u8 {
 pub(super) fn trail_of(path: &BasePath) -> Trail {
     let mut trail = Trail { components: 0, digest: [0; Trail::MAX_BYTES] };
     for component in path.components() {
-        if let Some(byte) = trail.digest.get_mut(usize::from(trail.components)) {
-            *byte = digest(component);
-        }
-        trail.components = trail.components.saturating_add(1);
+        trail = trail_below(&trail, component);
     }
     trail
+}
+
+/// The trail of the entry `name` of a directory with the trail `dir`.
+pub(super) fn trail_below(dir: &Trail, name: &[u8]) -> Trail {
+    let mut trail = *dir;
+    if let Some(byte) = trail.digest.get_mut(usize::from(trail.components)) {
+        *byte = digest(name);
+    }
+    trail.components = trail.components.saturating_add(1);
+    trail
+}
+
+/// The trail of the directory that holds an object with the trail `trail`, where that says it
+/// whole.
+pub(super) fn trail_above(trail: &Trail) -> Option<Trail> {
+    let mut above = *trail;
+    above.components = trail.components.checked_sub(1)?;
+    *above.digest.get_mut(usize::from(above.components))? = 0;
+    Some(above)
 }
 
 /// Walks the base along `trail` to the object with number `id`.
@@ -47,14 +63,16 @@ pub(super) fn follow(
             Err(_) => continue,
         };
         for entry in &listing.entries {
+            // The number tells more than a digest, and for less.
+            if level == last && entry.fileid != id {
+                continue;
+            }
             let wanted = trail.bytes().get(level);
             if wanted.is_some_and(|&byte| byte != digest(entry.name.as_bytes())) {
                 continue;
             }
             if level == last {
-                if entry.fileid == id {
-                    return Ok(Some(dir.join(&entry.name)));
-                }
+                return Ok(Some(dir.join(&entry.name)));
             } else if matches!(entry.kind, None | Some(FileKind::Directory)) {
                 open.push((dir.join(&entry.name), level + 1));
             }

@@ -22,6 +22,11 @@ impl<K: Hash + Eq, V> Weighed<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
+    /// The value, to be changed without changing its weight.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|(value, _)| value)
+    }
+
     /// Adds or replaces an entry. One that is too heavy by itself is not kept.
     pub fn put(&mut self, key: K, value: V, weight: usize) {
         self.weight += weight;

@@ -2,13 +2,17 @@
 
 use std::fmt;
 
+use bytes::Bytes;
+
 use super::FsError;
 
 /// A valid entry name: 1 to 255 bytes, no `/`, no NUL, neither `.` nor `..`.
 ///
 /// Names are bytes; nothing is normalised or required to be UTF-8.
+/// A clone shares the memory that the name lies in, which may hold other names as well: what keeps
+/// a name for long keeps a [`Name::detached`] one.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name(Box<[u8]>);
+pub struct Name(Bytes);
 
 /// Why bytes are not a [`Name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -28,8 +32,20 @@ impl Name {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = 255;
 
-    /// Checks `bytes`.
+    /// Checks and copies `bytes`.
     pub fn new(bytes: &[u8]) -> Result<Self, NameError> {
+        Self::check(bytes)?;
+        Ok(Self(Bytes::copy_from_slice(bytes)))
+    }
+
+    /// Checks `bytes`, and keeps them where they are.
+    pub fn shared(bytes: Bytes) -> Result<Self, NameError> {
+        Self::check(&bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Says whether `bytes` are a name.
+    pub fn check(bytes: &[u8]) -> Result<(), NameError> {
         if bytes.len() > Self::MAX_BYTES {
             return Err(NameError::TooLong);
         }
@@ -39,7 +55,17 @@ impl Name {
         if bytes == b"." || bytes == b".." {
             return Err(NameError::Dots);
         }
-        Ok(Self(bytes.into()))
+        Ok(())
+    }
+
+    /// The same name in memory of its own.
+    pub fn detached(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
+    /// The name's bytes, without a copy.
+    pub fn to_bytes(&self) -> Bytes {
+        self.0.clone()
     }
 
     /// The name's bytes.

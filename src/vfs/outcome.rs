@@ -120,7 +120,7 @@ pub struct Entry {
 impl Entry {
     /// Builds an entry from a checked name.
     pub fn named(name: &Name, fileid: FileId, cookie: Cookie) -> Self {
-        Self { name: Bytes::copy_from_slice(name.as_bytes()), fileid, cookie, object: None }
+        Self { name: name.to_bytes(), fileid, cookie, object: None }
     }
 }
 

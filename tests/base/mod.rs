@@ -5,6 +5,7 @@
 
 mod attributes;
 mod content;
+mod entries;
 mod escapes;
 mod limits;
 mod links;

@@ -93,6 +93,12 @@ fn whatever_is_mounted_below_the_base_is_covered() {
             assert!(base.stat(&path(format!("a/{name}/below"))).is_err());
             assert!(base.read(&path(format!("a/{name}/f")), id, 0, &mut [0]).is_err());
         }
+        let entries = base.entries(&path("a")).unwrap();
+        for (name, id) in &numbers {
+            let name = acetate::vfs::Name::new(name).unwrap();
+            let listed = entries.stat(&name, *id).unwrap();
+            assert_eq!(listed, base.stat(&path("a").join(&name)).unwrap(), "{name:?}");
+        }
         let file = base.stat(&path("a/file")).unwrap();
         check_stands_in(&file, FileKind::Regular);
         assert_eq!(file.fileid, numbers[&b"file"[..]]);

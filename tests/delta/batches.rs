@@ -109,7 +109,7 @@ fn a_reader_sees_one_snapshot() {
     let mut reader = session.reader().unwrap();
     reader
         .read(&mut |txn| {
-            assert_eq!(txn.dentry(Ino::ROOT, &name("f")).unwrap(), None);
+            txn.hold().unwrap();
             change(&mut *writer, |txn| make(txn, Ino::ROOT, "f", FileKind::Regular));
             assert_eq!(txn.dentry(Ino::ROOT, &name("f")).unwrap(), None);
         })

@@ -20,6 +20,7 @@ mod rename_born;
 mod rename_rules;
 mod session;
 mod times;
+mod untouched;
 mod whiteouts;
 
 use crate::support::spec_reader;

@@ -206,6 +206,7 @@ macro_rules! reads {
     };
     ($type:ty) => {
         reads! { $type;
+            hold() -> ();
             inode(ino: Ino) -> Option<InodeRow>;
             dentry(parent: Ino, name: &Name) -> Option<Ino>;
             has_dentries(parent: Ino) -> bool;

@@ -19,6 +19,10 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn hold(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn inode(&self, _: Ino) -> Result<Option<InodeRow>> {
         unimplemented!()
     }

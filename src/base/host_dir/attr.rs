@@ -4,6 +4,8 @@
 //! Pure conversions; this module opens nothing.
 
 use rustix::fs::{FileType, Stat};
+#[cfg(target_os = "linux")]
+use rustix::fs::{Statx, StatxTimestamp};
 use rustix::io::Errno;
 
 use crate::base::{BaseAttr, BaseError, fold_fileid};
@@ -37,6 +39,39 @@ pub(super) fn base_attr(root_dev: u64, stat: &Stat) -> Result<BaseAttr, BaseErro
         atime: Time { secs: stat.st_atime as i64, nanos: stat.st_atime_nsec as u32 },
         mtime: Time { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
         ctime: Time { secs: stat.st_ctime as i64, nanos: stat.st_ctime_nsec as u32 },
+    })
+}
+
+/// The same of what `statx` says.
+#[cfg(target_os = "linux")]
+pub(super) fn base_attr_of_statx(root_dev: u64, stat: &Statx) -> Result<BaseAttr, BaseError> {
+    let time = |at: &StatxTimestamp| Time { secs: at.tv_sec, nanos: at.tv_nsec };
+    let mode = u32::from(stat.stx_mode);
+    let Some(kind) = FileKind::from_mode(mode) else {
+        return Err(BaseError::Io(Errno::NOTSUP.into()));
+    };
+    let rdev = match kind {
+        FileKind::Block | FileKind::Character => {
+            Device { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor }
+        }
+        _ => Device::default(),
+    };
+    let dev = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+    Ok(BaseAttr {
+        kind,
+        mode: mode & 0o7777,
+        nlink: stat.stx_nlink,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        size: stat.stx_size,
+        used: stat.stx_blocks.saturating_mul(STAT_BLOCK_BYTES),
+        rdev,
+        dev,
+        ino: stat.stx_ino,
+        fileid: fold_fileid(root_dev, dev, stat.stx_ino),
+        atime: time(&stat.stx_atime),
+        mtime: time(&stat.stx_mtime),
+        ctime: time(&stat.stx_ctime),
     })
 }
 

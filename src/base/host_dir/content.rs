@@ -43,6 +43,7 @@ impl HostDir {
         let length = fill(&file.fd, offset, buffer).map_err(path_error)?;
         let attr = self.attr_of(&file.fd)?;
         self.check_still_there(path, &file, &attr)?;
+        self.seen.note(&attr);
         Ok((length, attr))
     }
 
@@ -120,7 +121,7 @@ impl HostDir {
         if file.is_fresh(attr) {
             return Ok(());
         }
-        let found = self.look_at(path).and_then(|(now, covered)| {
+        let found = self.walk_to(path).and_then(|(now, covered)| {
             if covered || now.fileid != file.fileid { Err(BaseError::Changed) } else { Ok(()) }
         });
         match found {

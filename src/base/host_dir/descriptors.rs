@@ -24,7 +24,7 @@ const OPEN_FILES: u64 = 128;
 const SHARE_OF_LIMIT: u64 = 4;
 
 /// How long a path is taken to lead where it led.
-const TRUSTED_FOR: Duration = Duration::from_millis(20);
+pub(super) const TRUSTED_FOR: Duration = Duration::from_millis(20);
 
 /// A regular file, open for reading.
 #[derive(Debug)]
@@ -68,8 +68,7 @@ pub(super) struct Descriptors(Mutex<LruCache<BasePath, Arc<OpenFile>>>);
 impl Descriptors {
     /// As many as the process's limit allows for.
     pub(super) fn new() -> Self {
-        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        Self(Mutex::new(LruCache::new(capacity(limit))))
+        Self(Mutex::new(LruCache::new(share_of_limit(SHARE_OF_LIMIT, OPEN_FILES))))
     }
 
     /// The file that was opened for `path`.
@@ -99,9 +98,14 @@ impl Descriptors {
     }
 }
 
-/// The cache's size under a limit of `limit` descriptors for the process.
-fn capacity(limit: u64) -> NonZeroUsize {
-    let files = (limit / SHARE_OF_LIMIT).min(OPEN_FILES);
+/// A part of the descriptors that the process may have, and `most` at most.
+pub(super) fn share_of_limit(divisor: u64, most: u64) -> NonZeroUsize {
+    capacity(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), divisor, most)
+}
+
+/// The size of a cache under a limit of `limit` descriptors for the process.
+pub(super) fn capacity(limit: u64, divisor: u64, most: u64) -> NonZeroUsize {
+    let files = (limit / divisor).min(most);
     usize::try_from(files).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
 }
 
@@ -115,7 +119,7 @@ mod tests {
 
     #[test]
     fn takes_a_quarter_of_the_limit_and_never_many() {
-        let of = |limit| capacity(limit).get();
+        let of = |limit| capacity(limit, SHARE_OF_LIMIT, OPEN_FILES).get();
         assert_eq!((of(0), of(3), of(256), of(1024), of(u64::MAX)), (1, 1, 64, 128, 128));
     }
 }

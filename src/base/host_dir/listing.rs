@@ -6,14 +6,16 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use bytes::Bytes;
 use rustix::fs::{Dir, Stat};
 use rustix::io::Errno;
 
 use super::HostDir;
 use super::attr::{base_attr, device_of, entry_kind, path_error};
+use super::hidden::same_name;
 use super::walk::Reached;
 use crate::base::{BaseError, BasePath, ListedEntry, Listing, fold_fileid};
-use crate::vfs::{FileKind, Name};
+use crate::vfs::{FileId, FileKind, Name};
 
 /// Which entries' numbers (`d_ino`) are those of `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,42 +83,51 @@ impl HostDir {
         let numbers = Numbers::of(dir.as_fd());
         let hidden = self.hidden.names_in(path);
         let mut dir = Dir::new(dir).map_err(path_error)?;
-        let mut listing = Listing::default();
+        // The names lie in one piece of memory, one after the other.
+        let (mut names, mut found) = (Vec::new(), Vec::new());
         while let Some(entry) = dir.read() {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(path_error(error)),
             };
+            let name = entry.file_name().to_bytes();
             // Skips `.` and `..`, and what no sound filesystem has.
-            let Ok(name) = Name::new(entry.file_name().to_bytes()) else { continue };
-            if hidden.iter().any(|&h| super::hidden::same_name(h, name.as_bytes())) {
+            if Name::check(name).is_err() || hidden.iter().any(|&h| same_name(h, name)) {
                 continue;
             }
             let kind = entry_kind(entry.file_type());
             let told = Told { kind, ino: entry.ino(), agrees: numbers.agree_for(kind) };
-            let dir = dir.fd().map_err(path_error)?;
-            listing.entries.extend(self.entry(dir, &before, entry.file_name(), name, told));
+            let fd = dir.fd().map_err(path_error)?;
+            if let Some((fileid, kind)) = self.entry(fd, &before, entry.file_name(), told) {
+                found.push((names.len()..names.len() + name.len(), fileid, kind));
+                names.extend_from_slice(name);
+            }
         }
+        names.shrink_to_fit();
+        let names = Bytes::from(names);
+        let listed = found.into_iter().filter_map(|(at, fileid, kind)| {
+            Some(ListedEntry { name: Name::shared(names.slice(at)).ok()?, fileid, kind })
+        });
+        let mut listing = Listing { entries: listed.collect() };
         listing.entries.shrink_to_fit();
         let after = dir.fd().and_then(rustix::fs::fstat).map_err(path_error)?;
         Ok(Entries { listing, before, after })
     }
 
-    /// The entry as it is listed; `None` if it is gone by now.
+    /// The number and the type of an entry; `None` if it is gone by now.
     fn entry(
         &self,
         dir: BorrowedFd<'_>,
         dir_stat: &Stat,
-        c_name: &CStr,
-        name: Name,
+        name: &CStr,
         told: Told,
-    ) -> Option<ListedEntry> {
+    ) -> Option<(FileId, Option<FileKind>)> {
         if !told.agrees {
-            match self.walker.stat_entry(dir, c_name) {
+            match self.walker.stat_entry(dir, name) {
                 Ok(Reached::Object(stat)) => {
                     let attr = base_attr(self.root_dev, &stat).ok()?;
-                    return Some(ListedEntry { name, fileid: attr.fileid, kind: Some(attr.kind) });
+                    return Some((attr.fileid, Some(attr.kind)));
                 }
                 Err(Errno::NOENT) => return None,
                 // A mount point is shown with the number of what it covers; and without the
@@ -125,8 +136,7 @@ impl HostDir {
                 Ok(Reached::MountPoint) | Err(_) => {}
             }
         }
-        let fileid = fold_fileid(self.root_dev, device_of(dir_stat), told.ino);
-        Some(ListedEntry { name, fileid, kind: told.kind })
+        Some((fold_fileid(self.root_dev, device_of(dir_stat), told.ino), told.kind))
     }
 }
 

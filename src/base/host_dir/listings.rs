@@ -47,7 +47,7 @@ impl From<&BaseAttr> for Stamp {
 
 impl Stamp {
     /// Whether a change after `now` is sure to give another stamp.
-    fn is_settled(&self, now: SystemTime) -> bool {
+    pub(super) fn is_settled(&self, now: SystemTime) -> bool {
         let last = self.mtime.max(self.ctime);
         let tick = if last.nanos == 0 { COARSE_TICK } else { TICK };
         let Ok(now) = now.duration_since(UNIX_EPOCH) else { return false };
@@ -126,12 +126,10 @@ impl Cached {
     }
 }
 
-/// What a listing takes in memory, roughly: an allocation costs 16 bytes more than it holds.
+/// What a listing takes in memory, roughly.
 fn cost_bytes(path: &BasePath, listing: &Listing) -> usize {
-    const ALLOCATION_BYTES: usize = 16;
     const KEPT_BYTES: usize = 160;
-    let entry =
-        |e: &ListedEntry| size_of::<ListedEntry>() + ALLOCATION_BYTES + e.name.as_bytes().len();
+    let entry = |e: &ListedEntry| size_of::<ListedEntry>() + e.name.as_bytes().len();
     KEPT_BYTES + path.as_bytes().len() + listing.entries.iter().map(entry).sum::<usize>()
 }
 

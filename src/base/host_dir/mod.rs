@@ -2,11 +2,12 @@
 //!
 //! Everything below the base's root goes through `walk`, from the open root: nothing follows a
 //! symbolic link, nothing enters another mount, and only regular files are opened for reading.
-//! What is kept between calls (`descriptors`, `listings`, `links`) is bounded, and checked
-//! against the host before it is used.
+//! What is kept between calls (`anchors`, `descriptors`, `listings`, `links`, `seen`) is bounded,
+//! and checked against the host before it is used, or trusted for a moment (see each).
 //!
 //! Nothing here knows of sessions, of callers, or of the protocol.
 
+mod anchors;
 mod attr;
 mod content;
 mod descriptors;
@@ -14,6 +15,9 @@ mod hidden;
 mod links;
 mod listing;
 mod listings;
+mod local;
+mod look;
+mod seen;
 mod walk;
 #[cfg(target_os = "linux")]
 mod walk_beneath;
@@ -24,13 +28,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use self::attr::{base_attr, device_of, path_error};
+use self::anchors::Anchors;
+use self::attr::{device_of, path_error};
 use self::descriptors::Descriptors;
 use self::hidden::Hidden;
 use self::links::Links;
 use self::listings::{Listings, Stamp};
+use self::seen::Seen;
 use self::walk::{Reached, Walker};
-use super::{Base, BaseAttr, BaseError, BasePath, Listing};
+use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing};
 use crate::vfs::{FileId, FileKind};
 
 /// How a [`HostDir`] is opened.
@@ -48,9 +54,11 @@ pub struct HostDir {
     walker: Walker,
     root_dev: u64,
     hidden: Hidden,
+    anchors: Anchors,
     descriptors: Descriptors,
     listings: Listings,
     links: Links,
+    seen: Seen,
 }
 
 impl HostDir {
@@ -78,35 +86,12 @@ impl HostDir {
             walker,
             root_dev,
             hidden: Hidden::new(options.hidden),
+            anchors: Anchors::new(),
             descriptors: Descriptors::new(),
             listings: Listings::new(),
             links: Links::new(),
+            seen: Seen::new(),
         })
-    }
-
-    /// The attributes of what is shown at `path`, and whether it is a stand-in for a mount
-    /// point.
-    fn look_at(&self, path: &BasePath) -> Result<(BaseAttr, bool), BaseError> {
-        if self.hidden.holds(path) {
-            return Err(BaseError::NotFound);
-        }
-        match self.walker.stat(path).map_err(path_error)? {
-            Reached::Object(stat) => Ok((base_attr(self.root_dev, &stat)?, false)),
-            Reached::MountPoint => Ok((self.mount_point(path)?, true)),
-        }
-    }
-
-    /// What is shown for the mount point `path`: its number and type are those that its
-    /// parent's listing has for what is mounted over.
-    fn mount_point(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
-        let (parent, name) = path.split().ok_or(BaseError::NotFound)?;
-        let listing = self.list(&parent)?;
-        let entry = listing.entries.iter().find(|e| e.name == name).ok_or(BaseError::NotFound)?;
-        let kind = match entry.kind {
-            None | Some(FileKind::Directory) => FileKind::Directory,
-            Some(_) => FileKind::Regular,
-        };
-        Ok(attr::covered(self.root_dev, entry.fileid, kind))
     }
 
     /// Reads the directory `path`, and keeps what was read if it can be relied on later.
@@ -143,6 +128,10 @@ impl Base for HostDir {
             Some(listing) => Ok(listing),
             None => self.read_listing(path),
         }
+    }
+
+    fn entries<'a>(&'a self, path: &BasePath) -> Result<Box<dyn Entries + 'a>, BaseError> {
+        Ok(Box::new(self.open_entries(path)?))
     }
 
     fn read_link(&self, path: &BasePath) -> Result<Vec<u8>, BaseError> {

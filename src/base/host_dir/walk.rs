@@ -12,6 +12,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::local::Local;
 use super::walk_steps::{self as steps, Mount};
 use crate::base::BasePath;
 
@@ -54,6 +55,7 @@ pub(super) enum Reached<T> {
 pub(super) struct Walker {
     root: OwnedFd,
     way: Way,
+    local: Option<Local>,
 }
 
 #[derive(Debug)]
@@ -74,11 +76,28 @@ impl Walker {
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         #[cfg(target_os = "linux")]
         if !stepwise && beneath::is_available(root.as_fd()) {
-            return Ok(Self { root, way: Way::Beneath });
+            let local = Local::of(root.as_fd());
+            return Ok(Self { root, way: Way::Beneath, local });
         }
         let _ = stepwise;
         let way = Way::Steps(Mount::of(root.as_fd())?);
-        Ok(Self { root, way })
+        Ok(Self { root, way, local: None })
+    }
+
+    /// The base's root.
+    pub(super) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// How entries of an open directory can be looked at, where there is a quicker way than
+    /// [`Walker::stat`].
+    pub(super) fn local(&self) -> Option<Local> {
+        self.local
+    }
+
+    /// Opens the directory `path` as a place to look from.
+    pub(super) fn open_anchor(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
+        self.open_with(path, ANCHOR)
     }
 
     /// `stat` of `path`, not following a symbolic link.

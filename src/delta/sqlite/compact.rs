@@ -27,7 +27,7 @@ use super::error::OpenError;
 use super::lock::SessionLock;
 use super::probe::{self, byte_len};
 use super::session::Session;
-use super::{disk, log::Log};
+use super::{disk, log};
 
 /// Ends the name of the new file.
 pub(super) const SUFFIX: &str = "-compact";
@@ -84,7 +84,7 @@ impl Session {
         copy.create().map_err(|error| OpenError::io(&copy.path, error))?;
         rewrite(&mut conn, path, &copy.path, used, tell).map_err(store)?;
         copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
-        Log::of(path).checkpoint(&conn, "TRUNCATE").map_err(store)?;
+        log::checkpoint(&conn, "TRUNCATE").map_err(store)?;
         let is_delayed = byte_len(&beside(path, "-wal")) > 0;
         drop(conn);
         Ok(Compacted { before_bytes, after_bytes: whole_length(path), is_delayed })

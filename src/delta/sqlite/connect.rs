@@ -10,6 +10,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::delta::{Result, StoreError};
 
+use super::value;
+
 /// How long a connection waits for another program's write lock.
 pub(super) const BUSY_WAIT: Duration = Duration::from_secs(5);
 
@@ -79,9 +81,8 @@ pub(super) fn prepare_to_write(conn: &Connection) -> Result<()> {
     conn.pragma_update(None, "checkpoint_fullfsync", true)?;
     conn.pragma_update(None, "secure_delete", false)?;
     // SQLite's own checkpoints hide their errors, and a failed sync must not be missed (see
-    // writer.rs). A log that starts over is cut, so that its length says what it holds.
+    // writer.rs).
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
-    conn.pragma_update(None, "journal_size_limit", 0)?;
     set_full(conn, true)
 }
 
@@ -89,6 +90,12 @@ pub(super) fn prepare_to_write(conn: &Connection) -> Result<()> {
 pub(super) fn set_full(conn: &Connection, full: bool) -> Result<()> {
     let level = if full { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
     Ok(conn.execute_batch(level)?)
+}
+
+/// Page size of the file, in bytes.
+pub(super) fn page_bytes(conn: &Connection) -> Result<u64> {
+    let mut statement = conn.prepare_cached("PRAGMA page_size")?;
+    Ok(statement.query_row([], |row| value::unsigned(row, 0))?)
 }
 
 /// `path` with `suffix` at its end: how SQLite names the files beside a database.

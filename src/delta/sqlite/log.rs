@@ -4,25 +4,39 @@
 //! checkpoint fails, and a failed sync must not be missed (see writer.rs).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
+use rusqlite::hooks::Wal;
 
 use crate::delta::{Result, StoreError};
 
-use super::connect::{BUSY_WAIT, beside};
+use super::connect::{self, BUSY_WAIT, beside};
 use super::probe::byte_len;
 use super::room::Room;
 
 /// Length of the log at which it is copied into the database, in bytes.
-const CHECKPOINT_BYTES: u64 = 32 << 20;
+const CHECKPOINT_BYTES: u64 = 24 << 20;
 
 /// How much longer the log gets before the next try, where readers kept it from starting over,
 /// in bytes.
 const RETRY_BYTES: u64 = 8 << 20;
 
-/// Length at which the writer waits for those readers, in bytes.
-const PATIENCE_BYTES: u64 = 256 << 20;
+/// Length at which the writer waits for those readers, in bytes. With the largest batch behind
+/// it, the log stays below 64 MiB.
+const PATIENCE_BYTES: u64 = 40 << 20;
+
+/// How long it waits for them. A reader of another program may take longer: the log grows on,
+/// and is tried again when it is twice as long.
+const READERS_WAIT: Duration = Duration::from_secs(2);
+
+/// What the file keeps when the log starts over, in bytes: overwriting is cheaper than growing.
+const KEPT_BYTES: u64 = CHECKPOINT_BYTES;
+
+/// What the log has before each page, in bytes.
+const FRAME_HEADER_BYTES: u64 = 24;
 
 /// Length from which the log is cut to make room on a disk that is almost full, in bytes.
 const ROOM_BYTES: u64 = 1 << 20;
@@ -33,69 +47,94 @@ const ROOM_WAIT: Duration = Duration::from_millis(100);
 /// The log beside a session file.
 pub(super) struct Log {
     path: PathBuf,
-    /// Its length after the last commit, in bytes.
-    length: u64,
+    /// Pages in the log, as of the last commit: its file may be longer than what it holds.
+    pages: Arc<AtomicU32>,
+    /// What a page takes in it, in bytes.
+    frame_bytes: u64,
     /// Length at which the next checkpoint is due, in bytes.
     due_at: u64,
 }
 
 impl Log {
-    /// The log of the session file `session`.
-    pub(super) fn of(session: &Path) -> Self {
-        Self { path: beside(session, "-wal"), length: 0, due_at: CHECKPOINT_BYTES }
+    /// The log of the session file `session`, whose writer `conn` says from now on how long it
+    /// is.
+    pub(super) fn of(session: &Path, conn: &mut Connection) -> Result<Self> {
+        conn.pragma_update(None, "journal_size_limit", KEPT_BYTES.cast_signed())?;
+        let pages = Arc::new(AtomicU32::new(0));
+        let told = Arc::clone(&pages);
+        conn.wal_hook(Some(move |_: &mut Wal, pages: i32| {
+            told.store(pages.cast_unsigned(), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        let frame_bytes = FRAME_HEADER_BYTES + connect::page_bytes(conn)?;
+        Ok(Self { path: beside(session, "-wal"), pages, frame_bytes, due_at: CHECKPOINT_BYTES })
+    }
+
+    /// What the log holds, in bytes.
+    fn length(&self) -> u64 {
+        u64::from(self.pages.load(Ordering::Relaxed)) * self.frame_bytes
     }
 
     /// Looks how long the log is after a commit.
     pub(super) fn note_length(&mut self) {
-        // The file's length is what it holds: it is cut when it starts over.
-        self.length = byte_len(&self.path);
-        if self.length < CHECKPOINT_BYTES {
+        if self.length() < CHECKPOINT_BYTES {
             self.due_at = CHECKPOINT_BYTES;
         }
     }
 
     /// Whether the log is long enough to be copied into the database.
     pub(super) fn is_due(&self) -> bool {
-        self.length >= self.due_at
+        self.length() >= self.due_at
     }
 
     /// Copies the log into the database when it is long enough.
     ///
     /// # Errors
-    /// As [`Log::checkpoint`].
+    /// As [`checkpoint`].
     pub(super) fn checkpoint_if_due(&mut self, conn: &Connection) -> Result<()> {
         if !self.is_due() {
             return Ok(());
         }
-        self.due_at = self.length + RETRY_BYTES;
-        self.checkpoint(conn, if self.length < PATIENCE_BYTES { "PASSIVE" } else { "RESTART" })
+        let length = self.length();
+        if length < PATIENCE_BYTES {
+            self.due_at = (length + RETRY_BYTES).min(PATIENCE_BYTES);
+            return checkpoint(conn, "PASSIVE");
+        }
+        self.due_at = 2 * length;
+        checkpoint_within(conn, READERS_WAIT, "RESTART")
     }
 
     /// Copies the log into the database and cuts it, where the disk is so full that its length
     /// matters; before a batch.
     ///
     /// # Errors
-    /// As [`Log::checkpoint`].
-    pub(super) fn make_room(&self, conn: &Connection, room: &Room) -> Result<()> {
-        if byte_len(&self.path) < ROOM_BYTES || !room.is_low(conn)? {
+    /// As [`checkpoint`].
+    pub(super) fn make_room(&self, conn: &Connection, room: &mut Room) -> Result<()> {
+        if !room.is_low(conn)? || byte_len(&self.path) < ROOM_BYTES {
             return Ok(());
         }
-        conn.busy_timeout(ROOM_WAIT)?;
-        let cut = self.checkpoint(conn, "TRUNCATE");
-        conn.busy_timeout(BUSY_WAIT)?;
-        cut
+        room.forget();
+        checkpoint_within(conn, ROOM_WAIT, "TRUNCATE")
     }
+}
 
-    /// Copies the log into the database, as far as readers let us.
-    ///
-    /// # Errors
-    /// A sync or write failed: what was not synced before may be lost. A full disk or a lock are
-    /// no errors, since all of it is still in the log.
-    pub(super) fn checkpoint(&self, conn: &Connection, how: &str) -> Result<()> {
-        let sql = format!("PRAGMA wal_checkpoint({how})");
-        match conn.query_row(&sql, [], |_| Ok(())).map_err(StoreError::from) {
-            Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => Ok(()),
-            result => result,
-        }
+/// The same as [`checkpoint`], where `how` waits for readers: as long as this.
+fn checkpoint_within(conn: &Connection, wait: Duration, how: &str) -> Result<()> {
+    conn.busy_timeout(wait)?;
+    let done = checkpoint(conn, how);
+    conn.busy_timeout(BUSY_WAIT)?;
+    done
+}
+
+/// Copies the log into the database, as far as readers let us.
+///
+/// # Errors
+/// A sync or write failed: what was not synced before may be lost. A full disk or a lock are
+/// no errors, since all of it is still in the log.
+pub(super) fn checkpoint(conn: &Connection, how: &str) -> Result<()> {
+    let sql = format!("PRAGMA wal_checkpoint({how})");
+    match conn.query_row(&sql, [], |_| Ok(())).map_err(StoreError::from) {
+        Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => Ok(()),
+        result => result,
     }
 }

@@ -34,8 +34,8 @@ impl Reader for SqliteReader {
             self.conn.execute_batch("ROLLBACK")?;
         }
         self.conn.prepare_cached("BEGIN")?.execute([])?;
-        // The snapshot is taken at the first statement inside, and kept to the end.
-        self.conn.prepare_cached("SELECT 1 FROM fs_inode WHERE ino = 1")?.exists([])?;
+        // The snapshot is taken at the first statement inside, and kept to the end; without one,
+        // the file is not touched.
         f(self);
         // Some failures, which `f` saw, end the transaction by themselves.
         if !self.conn.is_autocommit() {

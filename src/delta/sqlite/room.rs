@@ -6,14 +6,15 @@
 //! content is refused while there is still room for both.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
 use crate::delta::{Result, StoreError};
 use crate::vfs::FsStat;
 
-use super::disk;
 use super::probe::byte_len;
+use super::{connect, disk};
 
 /// What only deletions, syncs and the like may use, in bytes.
 const RESERVED_BYTES: u64 = 4 << 20;
@@ -27,6 +28,9 @@ const LOW_BYTES: u64 = 64 << 20;
 /// The disk is asked again after this much more was added, in bytes.
 const STEP_BYTES: u64 = 256 << 10;
 
+/// Or after this time: other programs fill the disk, too.
+const TRUSTED_FOR: Duration = Duration::from_millis(100);
+
 /// How much room a session has.
 pub(super) struct Room {
     path: PathBuf,
@@ -34,19 +38,34 @@ pub(super) struct Room {
     usage: fn(&Path) -> Result<FsStat>,
     /// What the batch added, in bytes.
     added: u64,
-    /// `added` when the disk is asked next.
-    next_check: u64,
+    /// What the disk said, if it need not be asked again yet.
+    known: Option<Known>,
+}
+
+/// What was left when the disk was asked.
+struct Known {
+    /// [`Room::spare`], in bytes.
+    spare: Option<u64>,
+    /// What was added since, in bytes.
+    added: u64,
+    /// When it was asked.
+    at: Instant,
 }
 
 impl Room {
     /// The room of the session file `session`.
     pub(super) fn of(session: &Path) -> Self {
-        Self { path: session.to_owned(), usage: disk::usage, added: 0, next_check: 0 }
+        Self { path: session.to_owned(), usage: disk::usage, added: 0, known: None }
     }
 
     /// Begins a batch.
     pub(super) fn begin(&mut self) {
-        (self.added, self.next_check) = (0, 0);
+        self.added = 0;
+    }
+
+    /// Forgets what the disk said: it has changed.
+    pub(super) fn forget(&mut self) {
+        self.known = None;
     }
 
     /// Counts `bytes` that a change of the batch is about to add.
@@ -54,26 +73,48 @@ impl Room {
     /// # Errors
     /// [`StoreError::Full`]: they would take what is reserved.
     pub(super) fn add(&mut self, conn: &Connection, bytes: usize) -> Result<()> {
-        let added = self.added.saturating_add(bytes as u64);
-        if added < self.next_check {
+        let bytes = bytes as u64;
+        let added = self.added.saturating_add(bytes);
+        if let Some(known) = self.still_known(bytes) {
+            known.added += bytes;
             self.added = added;
             return Ok(());
         }
         // What comes until the next look grows the database, too. Pages are not filled to the
         // last byte.
-        let coming = with_waste((bytes as u64).saturating_add(STEP_BYTES));
+        let coming = with_waste(bytes.saturating_add(STEP_BYTES));
         let unwritten = with_waste(added).min(MOST_UNWRITTEN_BYTES);
         let needed = unwritten.saturating_add(coming).saturating_add(RESERVED_BYTES);
-        if self.spare(conn)?.is_some_and(|spare| spare < needed) {
+        if self.ask(conn)?.is_some_and(|spare| spare < needed) {
+            self.forget();
             return Err(StoreError::Full("what is left is reserved for deleting".to_owned()));
         }
-        (self.added, self.next_check) = (added, added.saturating_add(STEP_BYTES));
+        self.added = added;
         Ok(())
     }
 
     /// Whether the log should give back what it can.
-    pub(super) fn is_low(&self, conn: &Connection) -> Result<bool> {
-        Ok(self.spare(conn)?.is_some_and(|spare| spare < LOW_BYTES))
+    pub(super) fn is_low(&mut self, conn: &Connection) -> Result<bool> {
+        let spare = match self.still_known(0) {
+            Some(known) => known.spare,
+            None => self.ask(conn)?,
+        };
+        Ok(spare.is_some_and(|spare| spare < LOW_BYTES))
+    }
+
+    /// What the disk said, if it still counts with so many bytes more.
+    fn still_known(&mut self, bytes: u64) -> Option<&mut Known> {
+        let counts = |known: &&mut Known| {
+            known.added + bytes < STEP_BYTES && known.at.elapsed() < TRUSTED_FOR
+        };
+        self.known.as_mut().filter(counts)
+    }
+
+    /// Asks the disk.
+    fn ask(&mut self, conn: &Connection) -> Result<Option<u64>> {
+        let spare = self.spare(conn)?;
+        self.known = Some(Known { spare, added: 0, at: Instant::now() });
+        Ok(spare)
     }
 
     /// The bytes that are left on the disk when the log is copied into the database; `None`
@@ -85,9 +126,7 @@ impl Room {
         }
         let mut pages = conn.prepare_cached("PRAGMA page_count")?;
         let pages: i64 = pages.query_row([], |row| row.get(0))?;
-        let mut page = conn.prepare_cached("PRAGMA page_size")?;
-        let page: i64 = page.query_row([], |row| row.get(0))?;
-        let length = pages.cast_unsigned().saturating_mul(page.cast_unsigned());
+        let length = pages.cast_unsigned().saturating_mul(connect::page_bytes(conn)?);
         let growth = length.saturating_sub(byte_len(&self.path));
         Ok(Some(disk.available_bytes.saturating_sub(growth)))
     }
@@ -139,7 +178,8 @@ mod tests {
         assert!(room.add(&conn, 1).is_ok());
         conn.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(8 << 20))").unwrap();
         room.begin();
-        assert!(matches!(room.add(&conn, 1), Err(StoreError::Full(_))));
+        assert!(matches!(room.add(&conn, STEP_BYTES as usize), Err(StoreError::Full(_))));
+        assert!(matches!(room.add(&conn, 1), Err(StoreError::Full(_))), "it is asked again");
         assert!(room.is_low(&conn).unwrap());
     }
 

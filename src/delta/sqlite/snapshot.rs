@@ -25,6 +25,11 @@ impl<T: Snapshot> ReadTxn for T {
         self.chunk_size()
     }
 
+    fn hold(&self) -> Result<()> {
+        self.conn().prepare_cached("SELECT 1 FROM fs_inode WHERE ino = 1")?.exists([])?;
+        Ok(())
+    }
+
     fn inode(&self, ino: Ino) -> Result<Option<InodeRow>> {
         inode::get(self.conn(), ino)
     }

@@ -22,7 +22,7 @@ use crate::delta::{Result, StoreError, WriteTxn, Writer};
 
 use super::batch::Batch;
 use super::lock::SessionLock;
-use super::log::Log;
+use super::log::{self, Log};
 use super::number::Numbers;
 use super::op::Tail;
 use super::room::Room;
@@ -70,7 +70,8 @@ pub(super) struct SqliteWriter {
 }
 
 impl SqliteWriter {
-    pub(super) fn new(session: &Session, conn: Connection, turn: Turn) -> Result<Self> {
+    pub(super) fn new(session: &Session, mut conn: Connection, turn: Turn) -> Result<Self> {
+        let log = Log::of(&session.path, &mut conn)?;
         let clean = epoch::is_clean(&conn)?;
         Ok(Self {
             epoch: Arc::clone(&session.epoch),
@@ -82,7 +83,7 @@ impl SqliteWriter {
             // An earlier process may have died with commits in the log that nobody synced.
             unsynced: !clean,
             lost: None,
-            log: Log::of(&session.path),
+            log,
             batch: Batch {
                 chunk_bytes: session.config.chunk_bytes,
                 numbers: Numbers::load(&conn)?,
@@ -177,7 +178,7 @@ impl Writer for SqliteWriter {
             return Err(lost.clone());
         }
         self.undo();
-        if let Err(error) = self.log.make_room(&self.batch.conn, &self.batch.room) {
+        if let Err(error) = self.log.make_room(&self.batch.conn, &mut self.batch.room) {
             self.lost = Some(error.clone());
             return Err(error);
         }
@@ -217,7 +218,7 @@ impl Writer for SqliteWriter {
             self.undo();
             if matches!(error, StoreError::Full(_)) {
                 // Where the database has room, the log starts over: deleting must work.
-                self.lost = self.log.checkpoint(&self.batch.conn, "PASSIVE").err();
+                self.lost = log::checkpoint(&self.batch.conn, "PASSIVE").err();
             }
             return Err(error);
         }
@@ -283,6 +284,6 @@ impl Writer for SqliteWriter {
             self.clean = true;
             self.batch.numbers.marked(mark);
         }
-        self.log.checkpoint(&self.batch.conn, "TRUNCATE")
+        log::checkpoint(&self.batch.conn, "TRUNCATE")
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::limits::{FHSIZE, VERFSIZE};
-use crate::wire::xdr::{Decode, Decoder, Encode, Encoder, Result, XdrError};
+use crate::wire::xdr::{Decode, Decoder, Encode, Encoder, Result, UNIT_BYTES, XdrError};
 
 /// A file handle as it travels (`nfs_fh3`): at most [`FHSIZE`] opaque bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,18 +134,37 @@ impl Fattr {
 
 impl Encode for Fattr {
     fn encode(&self, to: &mut Encoder) {
-        for value in [self.kind as u32, self.mode, self.nlink, self.uid, self.gid] {
-            to.put_u32(value);
+        let [size, used, fsid, fileid] =
+            [self.size, self.used, self.fsid, self.fileid].map(|n| [(n >> 32) as u32, n as u32]);
+        let words = [
+            self.kind as u32,
+            self.mode,
+            self.nlink,
+            self.uid,
+            self.gid,
+            size[0],
+            size[1],
+            used[0],
+            used[1],
+            self.rdev.major,
+            self.rdev.minor,
+            fsid[0],
+            fsid[1],
+            fileid[0],
+            fileid[1],
+            self.atime.seconds,
+            self.atime.nseconds,
+            self.mtime.seconds,
+            self.mtime.nseconds,
+            self.ctime.seconds,
+            self.ctime.nseconds,
+        ];
+        // Attributes are in almost every answer: written as one piece.
+        let mut bytes = [0; Self::ENCODED_BYTES];
+        for (place, word) in bytes.chunks_exact_mut(UNIT_BYTES).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
         }
-        to.put_u64(self.size);
-        to.put_u64(self.used);
-        to.put_u32(self.rdev.major);
-        to.put_u32(self.rdev.minor);
-        to.put_u64(self.fsid);
-        to.put_u64(self.fileid);
-        for time in [self.atime, self.mtime, self.ctime] {
-            time.encode(to);
-        }
+        to.put_fixed(&bytes);
     }
 }
 

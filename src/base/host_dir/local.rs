@@ -1,0 +1,93 @@
+//! Looking at the entries of an open directory, one system call each.
+//!
+//! `statx` also says which mount an entry is on, so that nothing mounted is taken for the object
+//! below. But asking may go to what is mounted, which could be our own export: so the system is
+//! told to answer with what it has. That is right only where the base's own filesystem always
+//! has everything, which is a local one's; on others, objects are walked to.
+
+#[cfg(not(target_os = "linux"))]
+use std::os::fd::BorrowedFd;
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::Local;
+
+use super::walk::Reached;
+use crate::base::{BaseAttr, BaseError};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::os::fd::BorrowedFd;
+
+    use rustix::fs::{AtFlags, Statx, StatxFlags};
+    use rustix::io::Errno;
+
+    use super::super::attr::{base_attr_of_statx, path_error};
+    use super::{BaseAttr, BaseError, Reached};
+
+    /// A mount of a local filesystem, by its number (Linux 5.8).
+    #[derive(Debug, Clone, Copy)]
+    pub struct Local(u64);
+
+    impl Local {
+        /// The mount that the open directory `root` is on, if its filesystem is a local one.
+        pub fn of(root: BorrowedFd<'_>) -> Option<Self> {
+            // Magic numbers of statfs(2): ext2 to ext4, XFS, tmpfs, F2FS, btrfs.
+            const LOCAL: [u64; 5] = [0xef53, 0x5846_5342, 0x0102_1994, 0xf2f5_2010, 0x9123_683e];
+            // The field's type differs between architectures; the numbers have 32 bits.
+            #[allow(clippy::unnecessary_cast)]
+            let magic = rustix::fs::fstatfs(root).ok()?.f_type as u64 & 0xffff_ffff;
+            let number = mount_number(&statx(root, b"", AtFlags::EMPTY_PATH).ok()?)?;
+            LOCAL.contains(&magic).then_some(Self(number))
+        }
+
+        /// The attributes of the entry `name` of `dir`, numbered for a base whose root is on
+        /// device `root_dev`.
+        pub fn stat(
+            self,
+            root_dev: u64,
+            dir: BorrowedFd<'_>,
+            name: &[u8],
+        ) -> Result<Reached<BaseAttr>, BaseError> {
+            let stat = statx(dir, name, AtFlags::empty()).map_err(path_error)?;
+            if mount_number(&stat) != Some(self.0) {
+                return Ok(Reached::MountPoint);
+            }
+            base_attr_of_statx(root_dev, &stat).map(Reached::Object)
+        }
+    }
+
+    fn statx(dir: BorrowedFd<'_>, name: &[u8], more: AtFlags) -> Result<Statx, Errno> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW
+            .union(AtFlags::NO_AUTOMOUNT)
+            .union(AtFlags::STATX_DONT_SYNC)
+            .union(more);
+        let mask = StatxFlags::BASIC_STATS.union(StatxFlags::MNT_ID);
+        rustix::fs::statx(dir, name, flags, mask)
+    }
+
+    fn mount_number(stat: &Statx) -> Option<u64> {
+        let told = StatxFlags::from_bits_retain(stat.stx_mask);
+        told.contains(StatxFlags::MNT_ID).then_some(stat.stx_mnt_id)
+    }
+}
+
+/// No other system has `statx`.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Local {}
+
+#[cfg(not(target_os = "linux"))]
+impl Local {
+    pub(super) fn of(_root: BorrowedFd<'_>) -> Option<Self> {
+        None
+    }
+
+    pub(super) fn stat(
+        self,
+        _root_dev: u64,
+        _dir: BorrowedFd<'_>,
+        _name: &[u8],
+    ) -> Result<Reached<BaseAttr>, BaseError> {
+        match self {}
+    }
+}

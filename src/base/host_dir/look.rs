@@ -1,0 +1,161 @@
+//! Looking at objects: by their open directory where that is quick, else by a walk from the root.
+//!
+//! Nothing here opens anything but directories, and these as places to look from.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::io::Errno;
+
+use super::HostDir;
+use super::anchors::Anchor;
+use super::attr::{base_attr, covered, path_error};
+use super::listings::Stamp;
+use super::local::Local;
+use super::walk::Reached;
+use crate::base::{Base, BaseAttr, BaseError, BasePath, Entries};
+use crate::vfs::{FileId, FileKind, Name};
+
+/// The attributes of what is shown, and whether it is a stand-in for a mount point.
+type Looked = Result<(BaseAttr, bool), BaseError>;
+
+impl HostDir {
+    /// Looks at `path`. It is found in its directory as that was up to
+    /// [`TRUSTED_FOR`](super::descriptors::TRUSTED_FOR) ago.
+    pub(super) fn look_at(&self, path: &BasePath) -> Looked {
+        let Some(local) = self.walker.local().filter(|_| !path.is_root()) else {
+            return self.walk_to(path);
+        };
+        if self.hidden.holds(path) {
+            return Err(BaseError::NotFound);
+        }
+        if let Some(anchor) = self.anchors.get(path.as_bytes()) {
+            let attr = self.attr_of_dir(anchor.fd.as_fd())?;
+            if anchor.is_in_place(&attr) {
+                self.seen.note(&attr);
+                return Ok((attr, false));
+            }
+        }
+        let (parent, name) = path.split_bytes();
+        let looked = match self.anchor(parent)? {
+            Some(anchor) => local.stat(self.root_dev, anchor.fd.as_fd(), name),
+            None => local.stat(self.root_dev, self.walker.root(), name),
+        };
+        match looked? {
+            Reached::Object(attr) => {
+                self.seen.note(&attr);
+                Ok((attr, false))
+            }
+            Reached::MountPoint => Ok((self.mount_point(path)?, true)),
+        }
+    }
+
+    /// Looks at `path`, walking all the way.
+    pub(super) fn walk_to(&self, path: &BasePath) -> Looked {
+        if self.hidden.holds(path) {
+            return Err(BaseError::NotFound);
+        }
+        match self.walker.stat(path).map_err(path_error)? {
+            Reached::Object(stat) => {
+                let attr = base_attr(self.root_dev, &stat)?;
+                self.seen.note(&attr);
+                Ok((attr, false))
+            }
+            Reached::MountPoint => Ok((self.mount_point(path)?, true)),
+        }
+    }
+
+    /// What is shown for the mount point `path`: its number and type are those that its
+    /// parent's listing has for what is mounted over.
+    fn mount_point(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
+        let (parent, name) = path.split().ok_or(BaseError::NotFound)?;
+        let listing = self.list(&parent)?;
+        let entry = listing.entries.iter().find(|e| e.name == name).ok_or(BaseError::NotFound)?;
+        let kind = match entry.kind {
+            None | Some(FileKind::Directory) => FileKind::Directory,
+            Some(_) => FileKind::Regular,
+        };
+        Ok(covered(self.root_dev, entry.fileid, kind))
+    }
+
+    /// The directory `path`, open; `None` for the root, which always is.
+    fn anchor(&self, path: &[u8]) -> Result<Option<Arc<Anchor>>, BaseError> {
+        if path.is_empty() {
+            return Ok(None);
+        }
+        if let Some(anchor) = self.anchors.get(path) {
+            return Ok(Some(anchor));
+        }
+        let path = BasePath::from_bytes(path).ok_or(BaseError::NotFound)?;
+        let opened = match self.walker.open_anchor(&path) {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.anchors.clear();
+                self.descriptors.clear();
+                self.walker.open_anchor(&path)
+            }
+            other => other,
+        };
+        let Reached::Object(fd) = opened.map_err(path_error)? else {
+            return Err(BaseError::NotFound);
+        };
+        let attr = self.attr_of_dir(fd.as_fd())?;
+        let anchor = Arc::new(Anchor::new(fd, &attr));
+        self.anchors.put(path, Arc::clone(&anchor));
+        Ok(Some(anchor))
+    }
+
+    fn attr_of_dir(&self, fd: BorrowedFd<'_>) -> Result<BaseAttr, BaseError> {
+        base_attr(self.root_dev, &rustix::fs::fstat(fd).map_err(path_error)?)
+    }
+
+    /// Opens the directory `path` for looking at its entries, as [`Base::entries`].
+    pub(super) fn open_entries(&self, path: &BasePath) -> Result<LookedIn<'_>, BaseError> {
+        let began = SystemTime::now();
+        self.seen.begin();
+        let (attr, covered) = self.look_at(path)?;
+        let shows_all = self.hidden.names_in(path).is_empty();
+        let local = self.walker.local().filter(|_| !covered && shows_all);
+        let anchor = match local {
+            Some(_) => self.anchor(path.as_bytes())?,
+            None => None,
+        };
+        Ok(LookedIn {
+            base: self,
+            path: path.clone(),
+            local,
+            anchor,
+            settled: Stamp::from(&attr).is_settled(began),
+        })
+    }
+}
+
+/// A directory whose entries are being looked at.
+pub(super) struct LookedIn<'a> {
+    base: &'a HostDir,
+    path: BasePath,
+    /// The quick way, where there is one.
+    local: Option<Local>,
+    /// The directory; `None` for the root.
+    anchor: Option<Arc<Anchor>>,
+    /// Whether a name that leads elsewhere now has moved the directory's times.
+    settled: bool,
+}
+
+impl Entries for LookedIn<'_> {
+    fn stat(&self, name: &Name, id: FileId) -> Result<BaseAttr, BaseError> {
+        if self.settled
+            && let Some(attr) = self.base.seen.get(id)
+        {
+            return Ok(attr);
+        }
+        if let Some(local) = self.local {
+            let dir = self.anchor.as_ref().map_or(self.base.walker.root(), |a| a.fd.as_fd());
+            if let Reached::Object(attr) = local.stat(self.base.root_dev, dir, name.as_bytes())? {
+                self.base.seen.note(&attr);
+                return Ok(attr);
+            }
+        }
+        Ok(self.base.look_at(&self.path.join(name))?.0)
+    }
+}

@@ -212,6 +212,21 @@ def check_origins(session):
         seen[base] = delta
 
 
+def check_copy_ups(session):
+    """What is left to copy is of a file with an origin, and within its size."""
+    if "acetate_copy_up" not in session.tables:
+        return
+    origins = {row[0] for row in session.rows("SELECT delta_ino FROM acetate_origin")}
+    value = session.rows("SELECT value FROM fs_config WHERE key = 'chunk_size'").fetchone()
+    for ino, begin, end in session.rows(
+            "SELECT delta_ino, next_byte, end_byte FROM acetate_copy_up"):
+        mode, _, size = session.inodes.get(ino, (0, 0, 0))
+        if not stat.S_ISREG(mode) or ino not in origins:
+            session.problem("copy-up", f"inode {ino} is no file from the base")
+        elif not 0 <= begin < end <= size or begin % int(value[0]):
+            session.problem("copy-up", f"inode {ino}: {begin} to {end}, the size is {size}")
+
+
 def check_base(session, base):
     """The session records the base directory that it was served with."""
     row = session.rows("SELECT value FROM fs_overlay_config WHERE key = 'base_path'").fetchone()
@@ -240,7 +255,7 @@ def main():
     if not session.problems:
         session.load()
         for check in (check_inodes, check_dentries, check_links, check_data, check_symlinks,
-                      check_origins, check_tool_calls):
+                      check_origins, check_copy_ups, check_tool_calls):
             check(session)
         check_whiteouts(session, arguments.base)
         check_base(session, arguments.base)

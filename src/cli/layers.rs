@@ -12,7 +12,7 @@ use crate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
 use crate::delta::Store;
 use crate::delta::sqlite::{ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session};
 use crate::nfs::{HandleCodec, Mount, Nfs, Nlm};
-use crate::overlay::{Overlay, OverlayParts};
+use crate::overlay::{CopyLimits, Overlay, OverlayParts};
 use crate::server::{LockManager, Program};
 use crate::vfs::Time;
 use crate::worker::{Worker, WorkerOptions};
@@ -41,6 +41,8 @@ pub(super) struct Layers {
     pub(super) base: Option<PathBuf>,
     /// NFS, MOUNT and NLM.
     pub(super) programs: Vec<Arc<dyn Program>>,
+    /// The tree; its copies are to be finished at the end.
+    pub(super) overlay: Arc<Overlay>,
     /// Runs the session; to be shut down at the end.
     pub(super) worker: Arc<Worker>,
 }
@@ -71,14 +73,15 @@ pub(super) fn open(wanted: &Wanted<'_>) -> Result<Layers, CliError> {
         fsid: digest(b"fsid", id.as_bytes()),
         cookie_key: digest(b"cookies", &key),
         read_only: wanted.read_only,
+        copy_up: CopyLimits::default(),
     }));
     let handles = HandleCodec::new(key, EXPORT);
     let programs: Vec<Arc<dyn Program>> = vec![
         Arc::new(Nfs::new(Arc::clone(&overlay), handles)),
         Arc::new(Mount::new(Arc::clone(&overlay), handles)),
-        Arc::new(LockManager::new(Nlm::new(overlay, handles))),
+        Arc::new(LockManager::new(Nlm::new(Arc::clone(&overlay), handles))),
     ];
-    Ok(Layers { session: session_path, base: base_path, programs, worker })
+    Ok(Layers { session: session_path, base: base_path, programs, overlay, worker })
 }
 
 /// Creates a session over `base`, or without one.

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -14,6 +15,8 @@ use super::error::CliError;
 use super::layers::{self, Layers, Wanted};
 use super::mount_help;
 use super::output;
+use crate::delta::PendingCopies;
+use crate::overlay::Overlay;
 use crate::server::limits::{Limits, MAX_CONNECTIONS};
 use crate::server::rpcbind::Registration;
 use crate::server::{Listeners, Server, ServerOptions, Service};
@@ -125,9 +128,42 @@ fn serve_session(
         strict: args.durability == Durability::Strict,
     })?;
     let (path, worker) = (layers.session.clone(), layers.worker.clone());
+    let overlay = Arc::clone(&layers.overlay);
+    let copying = (!args.read_only).then(|| {
+        let overlay = Arc::clone(&overlay);
+        runtime.spawn(async move { overlay.copy_in_background().await })
+    });
     runtime.block_on(until_signal(args, signals, listeners, layers, registration));
+    if let Some(copying) = copying {
+        copying.abort();
+        runtime.block_on(finish_copies(&overlay));
+    }
     let closed = runtime.block_on(worker.shut_down());
     closed.map_err(|error| CliError::session(&path, &error))
+}
+
+/// Finishes what copy-up has left to the background: a session at rest is whole.
+async fn finish_copies(overlay: &Overlay) {
+    let left = |PendingCopies { files, bytes }| {
+        let mib = bytes.div_ceil(1 << 20);
+        output::line(format_args!("finishing the copy of {files} files, {mib} MiB left"));
+    };
+    let begin = overlay.pending_copies().await;
+    let finished = match begin {
+        Ok(PendingCopies { files: 0, .. }) => return,
+        Ok(pending) => {
+            left(pending);
+            overlay.finish_copies(left).await
+        }
+        Err(error) => Err(error),
+    };
+    match finished {
+        Ok(PendingCopies { files: 0, .. }) => {}
+        Ok(PendingCopies { files, .. }) => output::line(format_args!(
+            "{files} files are copied in part only: their base files changed (see the log)"
+        )),
+        Err(_) => output::line(format_args!("the copy goes on at the next start (see the log)")),
+    }
 }
 
 async fn until_signal(

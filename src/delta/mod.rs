@@ -14,7 +14,9 @@ pub mod sqlite;
 
 pub use error::StoreError;
 pub use path::MergedPath;
-pub use row::{AuditRow, Ino, InodeRow, Origin, Procedure};
+pub use row::{AuditRow, CopyUp, Ino, InodeRow, Origin, PendingCopies, Procedure};
+
+use std::ops::Range;
 
 use crate::base::BasePath;
 use crate::vfs::{FileId, FsStat, Name, Time};
@@ -110,9 +112,22 @@ pub trait ReadTxn {
     /// One (parent, name) that points to `ino`: of a directory *the* one.
     fn name_of(&self, ino: Ino) -> Result<Option<(Ino, Name)>>;
 
-    /// Fills `buffer` with the content of `inode` from byte `offset`; holes read as zeros.
+    /// Fills `buffer` with the content of `inode` from byte `offset`; what is not stored reads as
+    /// zeros, be it a hole or [still the base's](CopyUp).
     /// The range must lie within `inode.size`.
     fn read_data(&self, inode: &InodeRow, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// The numbers of the chunks of `ino` in `range` that are stored, in order.
+    fn stored_chunks(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<u64>>;
+
+    /// How many those are.
+    fn count_stored_chunks(&self, ino: Ino, range: &Range<u64>) -> Result<u64>;
+
+    /// The first inode from the number `from` on whose content is partly still the base's.
+    fn pending_copy(&self, from: Ino) -> Result<Option<Ino>>;
+
+    /// How much content is still the base's.
+    fn pending_copies(&self) -> Result<PendingCopies>;
 
     /// A symbolic link's target.
     fn symlink(&self, ino: Ino) -> Result<Option<Vec<u8>>>;
@@ -145,7 +160,7 @@ pub trait WriteTxn: ReadTxn {
     fn allocate_ino(&mut self) -> Result<Ino>;
 
     /// Inserts or replaces the inode's row and what our own tables say about it
-    /// (`subdirs`, `holes`, `create_verifier`, `origin`; fs_origin too).
+    /// (`subdirs`, `holes`, `create_verifier`, `origin`; fs_origin too), but for `copy_up`.
     fn put_inode(&mut self, inode: &InodeRow) -> Result<()>;
 
     /// Deletes an inode with its data, symlink target, origin, redirect and side rows.
@@ -165,6 +180,9 @@ pub trait WriteTxn: ReadTxn {
 
     /// Changes the size to `size` bytes: cuts or grows (with a hole), as `write_data` does.
     fn truncate(&mut self, inode: &mut InodeRow, size: u64) -> Result<()>;
+
+    /// Stores what is pending of a file's content, or that nothing is (`InodeRow::copy_up`).
+    fn put_copy_up(&mut self, ino: Ino, pending: Option<CopyUp>) -> Result<()>;
 
     /// Stores a symbolic link's target.
     fn put_symlink(&mut self, ino: Ino, target: &[u8]) -> Result<()>;

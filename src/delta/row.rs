@@ -1,6 +1,7 @@
 //! Rows as the overlay sees them.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use crate::base::{BasePath, DELTA_IDS};
 use crate::vfs::{Device, FileId, FileKind, Time};
@@ -56,10 +57,13 @@ pub struct InodeRow {
     /// Visible subdirectories, base ones included (`acetate_inode.subdirs`); `None` where
     /// another implementation made the directory and nobody counted yet.
     pub subdirs: Option<u32>,
-    /// Chunks below the size that are not stored (`acetate_inode.holes`).
+    /// Chunks below the size that are neither stored nor still the base's
+    /// (`acetate_inode.holes`).
     pub holes: u64,
     /// The verifier of the exclusive CREATE that made this file (`acetate_inode`).
     pub create_verifier: Option<[u8; 8]>,
+    /// What of its content is still the base's (`acetate_copy_up`).
+    pub copy_up: Option<CopyUp>,
     /// Where it was copied up from (`acetate_origin`).
     pub origin: Option<Origin>,
 }
@@ -74,6 +78,34 @@ impl InodeRow {
     pub fn st_mode(&self) -> u32 {
         self.kind.mode_bits() | self.mode
     }
+}
+
+/// A row of `acetate_copy_up`: what of a copied-up file's content is still the base's.
+///
+/// A chunk that begins in `next..end` and is not stored holds what the base file (the origin) has
+/// there, up to `end`, and zeros behind that. Every other chunk is the session's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyUp {
+    /// The first byte that may still be the base's; a multiple of the chunk size.
+    pub next: u64,
+    /// The first byte behind those.
+    pub end: u64,
+}
+
+impl CopyUp {
+    /// The numbers of the chunks that may still be the base's, of `chunk` bytes each.
+    pub fn chunks(&self, chunk: u64) -> Range<u64> {
+        self.next / chunk..self.end.div_ceil(chunk)
+    }
+}
+
+/// How much of all files' content is still the base's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PendingCopies {
+    /// Files.
+    pub files: u64,
+    /// Bytes at most: what was written meanwhile, and holes, are counted too.
+    pub bytes: u64,
 }
 
 /// A row of `acetate_origin`: what an object was in the base when it was copied up.

@@ -29,7 +29,8 @@ impl View<'_> {
         self.attr(&self.node(object)?)
     }
 
-    fn delta_attr(&self, row: &InodeRow) -> Result<Attr> {
+    /// The attributes of a delta object.
+    pub fn delta_attr(&self, row: &InodeRow) -> Result<Attr> {
         let (size, used) = match row.kind {
             FileKind::Directory => {
                 // As it was before copy-up: a size that jumps would look like a change.

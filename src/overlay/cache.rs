@@ -6,7 +6,7 @@
 //! commit that changes them, and a reader uses and adds them only while no commit has begun
 //! since before its snapshot was taken ([`Commits`]). So what the caches hold is what such a
 //! snapshot says, and no answer mixes two states.
-//! The writer's own thread never uses these: it must see its batch's uncommitted rows.
+//! The writer never uses these: it must see its batch's uncommitted rows (see `known`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

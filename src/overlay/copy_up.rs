@@ -1,29 +1,62 @@
 //! Copy-up: a base object becomes a delta object with the same number, handle, owner, mode,
 //! times and content, right before its first change.
 //!
-//! Content is streamed in pieces of [`COPY_PIECE_BYTES`] and keeps its holes. If the base file
-//! changes meanwhile, the operation is undone and the client asked to try again: no mixture of
-//! two states gets into the session.
+//! Content is streamed in pieces and keeps its holes. If the base file changes meanwhile, the
+//! operation is undone and the client asked to try again: no mixture of two states gets into the
+//! session. Of a large file only the rest of the change is made; its content stays
+//! [pending](super::pending).
 
 use crate::base::{BaseAttr, BasePath};
-use crate::delta::{Ino, InodeRow, MergedPath, Origin};
+use crate::delta::{CopyUp, Ino, InodeRow, MergedPath, Origin};
 use crate::vfs::{FileKind, FsError, Name};
 
 use super::edit::Edit;
 use super::error::Result;
-use super::limits::COPY_PIECE_BYTES;
 use super::node::{DirPlace, Node, is_linked};
 
+/// What a file's content is to be.
+#[derive(Clone, Copy)]
+enum Content<'d> {
+    /// As many bytes of the base's.
+    Head(u64),
+    /// All of the base's, with these bytes at this offset.
+    Written(u64, &'d [u8]),
+}
+
+/// Whether a base file certainly has no holes.
+fn is_dense(attr: &BaseAttr) -> bool {
+    attr.used >= attr.size
+}
+
 impl Edit<'_> {
-    /// The object's delta inode, copied up if need be.
+    /// The object's delta inode, copied up if need be; the caller stores the row, changed or not.
     pub fn copy_up(&mut self, node: Node) -> Result<Box<InodeRow>> {
-        self.copy_up_head(node, u64::MAX)
+        self.copy_up_as(node, Content::Head(u64::MAX))
     }
 
     /// The same, but of a file only the first `keep` bytes: the rest is about to be cut off.
     pub fn copy_up_head(&mut self, node: Node, keep: u64) -> Result<Box<InodeRow>> {
+        self.copy_up_as(node, Content::Head(keep))
+    }
+
+    /// The same of a file, with `data` written at byte `offset`.
+    pub fn copy_up_written(
+        &mut self,
+        node: Node,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Box<InodeRow>> {
+        self.copy_up_as(node, Content::Written(offset, data))
+    }
+
+    fn copy_up_as(&mut self, node: Node, content: Content<'_>) -> Result<Box<InodeRow>> {
         let (path, attr) = match node {
-            Node::Delta(row) => return Ok(row),
+            Node::Delta(mut row) => {
+                if let Content::Written(offset, data) = content {
+                    self.write_content(&mut row, offset, data)?;
+                }
+                return Ok(row);
+            }
             Node::Base { path, attr } => (path, attr),
         };
         if attr.kind == FileKind::Directory {
@@ -36,7 +69,7 @@ impl Edit<'_> {
         let parent = self.ensure_dir(&place)?;
         let mut row = self.row_from_base(&path, &attr)?;
         match attr.kind {
-            FileKind::Regular => self.copy_content(&path, &attr, &mut row, keep)?,
+            FileKind::Regular => self.copy_content(&path, &attr, &mut row, content)?,
             FileKind::Symlink => {
                 let target = self.core.base.read_link(&path)?;
                 row.size = target.len() as u64;
@@ -44,8 +77,8 @@ impl Edit<'_> {
             }
             _ => {}
         }
-        self.txn.put_inode(&row)?;
         self.txn.insert_dentry(parent, &name, row.ino)?;
+        self.copied = Some((row.ino, place.merged.join(&name)));
         if is_linked(attr.kind, attr.nlink) {
             let (_, since) = self.txn.hidden_links(attr.fileid)?;
             self.txn.hide_link(attr.fileid, since.unwrap_or(attr.ctime))?;
@@ -124,6 +157,7 @@ impl Edit<'_> {
             subdirs: None,
             holes: 0,
             create_verifier: None,
+            copy_up: None,
             origin: Some(Origin {
                 fileid: attr.fileid,
                 path: path.clone(),
@@ -137,34 +171,95 @@ impl Edit<'_> {
         })
     }
 
-    /// Streams the first `keep` bytes of a base file's content into `row`.
+    /// Brings a base file's content into `row`.
     fn copy_content(
         &mut self,
         path: &BasePath,
         attr: &BaseAttr,
         row: &mut InodeRow,
-        keep: u64,
+        content: Content<'_>,
     ) -> Result<()> {
-        let base = &self.core.base;
-        let end = attr.size.min(keep);
-        let mut buffer =
-            vec![0; COPY_PIECE_BYTES.min(usize::try_from(end).unwrap_or(COPY_PIECE_BYTES))];
+        match content {
+            Content::Head(keep) => self.copy_head(path, attr, row, attr.size.min(keep)),
+            Content::Written(offset, data)
+                if attr.size
+                    <= self.core.copy_up.piece_bytes.min(self.core.copy_up.inline_bytes)
+                    && offset <= attr.size
+                    && is_dense(attr) =>
+            {
+                // Both at once: a chunk that is stored twice costs twice.
+                let (size, from) = (attr.size as usize, offset as usize);
+                let mut buffer = vec![0; size.max(from + data.len())];
+                self.read_unchanged(path, attr, 0, &mut buffer[..size])?;
+                buffer[from..from + data.len()].copy_from_slice(data);
+                Ok(self.txn.write_data(row, 0, &buffer)?)
+            }
+            Content::Written(offset, data) => {
+                self.copy_head(path, attr, row, attr.size)?;
+                self.write_content(row, offset, data)
+            }
+        }
+    }
+
+    /// Streams the first `end` bytes of a base file's content into `row`.
+    fn copy_head(
+        &mut self,
+        path: &BasePath,
+        attr: &BaseAttr,
+        row: &mut InodeRow,
+        end: u64,
+    ) -> Result<()> {
+        if end > self.core.copy_up.inline_bytes {
+            return self.begin_copy(path, attr, row, end);
+        }
+        let mut buffer = vec![0; self.core.copy_up.piece_bytes.min(end) as usize];
         let mut at = 0;
         while at < end {
-            let Some((start, stop)) = base.next_data(path, attr.fileid, at)? else { break };
+            let data = match is_dense(attr) {
+                true => Some((at, end)),
+                false => self.core.base.next_data(path, attr.fileid, at)?,
+            };
+            let Some((start, stop)) = data else { break };
             at = start;
             while at < stop.min(end) {
                 let piece = (stop.min(end) - at).min(buffer.len() as u64) as usize;
-                let (got, now) = base.read(path, attr.fileid, at, &mut buffer[..piece])?;
-                if got != piece || (now.size, now.mtime) != (attr.size, attr.mtime) {
-                    tracing::warn!(?path, "changed while it was copied up");
-                    return Err(FsError::TryLater.into());
-                }
+                self.read_unchanged(path, attr, at, &mut buffer[..piece])?;
                 self.txn.write_data(row, at, &buffer[..piece])?;
                 at += piece as u64;
             }
         }
         Ok(self.txn.truncate(row, end)?)
+    }
+
+    /// Leaves the first `end` bytes of a base file's content to the background.
+    fn begin_copy(
+        &mut self,
+        path: &BasePath,
+        attr: &BaseAttr,
+        row: &mut InodeRow,
+        end: u64,
+    ) -> Result<()> {
+        // What we may not read must not seem to be there.
+        self.read_unchanged(path, attr, end - 1, &mut [0])?;
+        self.txn.truncate(row, end)?;
+        row.holes = 0;
+        self.set_pending(row, CopyUp { next: 0, end })
+    }
+
+    /// Fills `buffer` from byte `offset` of a base file, if it still is what `attr` says.
+    fn read_unchanged(
+        &self,
+        path: &BasePath,
+        attr: &BaseAttr,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        let (got, now) = self.core.base.read(path, attr.fileid, offset, buffer)?;
+        if got != buffer.len() || (now.size, now.mtime) != (attr.size, attr.mtime) {
+            tracing::warn!(?path, "changed while it was copied up");
+            return Err(FsError::TryLater.into());
+        }
+        Ok(())
     }
 
     /// Hides all base entries of `base` below the delta directory `dir` at `merged`, so that a

@@ -208,6 +208,7 @@ impl Edit<'_> {
             subdirs: (birth.kind == FileKind::Directory).then_some(0),
             holes: 0,
             create_verifier: birth.verifier,
+            copy_up: None,
             origin: None,
         })
     }

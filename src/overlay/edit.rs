@@ -9,7 +9,7 @@ use crate::vfs::{Attr, Caller, FileId, FsError, Locator, Name, Outcome, Time, Wc
 use super::Core;
 use super::cache::Touch;
 use super::error::Result;
-use super::node::DirPlace;
+use super::node::{DirPlace, Node};
 use super::resolve::View;
 use super::snapshot::DirChange;
 
@@ -24,6 +24,12 @@ pub(super) struct Edit<'a> {
     pub touched: Vec<Touch>,
     /// Names that changed since their directory's ctime moved, with what they lead to now.
     pub renamed: Vec<(FileId, Name, Option<FileId>)>,
+    /// Directories whose entries it changes, as they are now.
+    pub dirs: Vec<InodeRow>,
+    /// A file that it copied up, and where that is in the merged tree.
+    pub copied: Option<(Ino, MergedPath)>,
+    /// Whether there is more for the background to copy, or it may get further than before.
+    pub wakes_copies: bool,
 }
 
 /// The directory that an operation changes, as it was when the operation began.
@@ -41,12 +47,22 @@ pub(super) fn moved_on(before: Time, now: Time) -> Time {
 impl<'a> Edit<'a> {
     /// Begins a change.
     pub fn new(txn: &'a mut dyn WriteTxn, core: &'a Core, caller: &'a Caller, now: Time) -> Self {
-        Self { txn, core, caller, now, touched: Vec::new(), renamed: Vec::new() }
+        Self {
+            txn,
+            core,
+            caller,
+            now,
+            touched: Vec::new(),
+            renamed: Vec::new(),
+            dirs: Vec::new(),
+            copied: None,
+            wakes_copies: false,
+        }
     }
 
     /// The tree as this change has left it so far.
     pub fn view(&self) -> View<'_> {
-        View { txn: &*self.txn, core: self.core, version: None }
+        View { txn: &*self.txn, core: self.core, version: None, known: Some(&self.core.known) }
     }
 
     /// Runs `change` on the directory `dir` and adds the directory's wcc data.
@@ -65,10 +81,16 @@ impl<'a> Edit<'a> {
     }
 
     /// A directory with its attributes.
-    pub fn parent(&self, dir: &Locator) -> Result<Parent> {
+    pub fn parent(&mut self, dir: &Locator) -> Result<Parent> {
         let view = self.view();
         let (node, place) = view.dir(dir)?;
-        Ok(Parent { place, attr: view.attr(&node)? })
+        let attr = view.attr(&node)?;
+        if let Node::Delta(row) = node
+            && self.dirs.iter().all(|known| known.ino != row.ino)
+        {
+            self.dirs.push(*row);
+        }
+        Ok(Parent { place, attr })
     }
 
     /// The wcc data of an object that had the attributes `before`.
@@ -76,8 +98,18 @@ impl<'a> Edit<'a> {
         if !changed {
             return Wcc::unchanged(Some(before));
         }
-        let after = self.view().attr_of(object).ok();
+        let row = self.dirs.iter().find(|row| row.fileid() == before.fileid);
+        let after = match row {
+            Some(row) => self.view().delta_attr(row).ok(),
+            None => self.view().attr_of(object).ok(),
+        };
         Wcc { before: Some((&before).into()), after }
+    }
+
+    /// The same of a file that was changed to `row`, if it was.
+    pub fn wcc_of(&self, row: Option<&InodeRow>, before: Attr) -> Wcc {
+        let Some(row) = row else { return Wcc::unchanged(Some(before)) };
+        Wcc { before: Some((&before).into()), after: self.view().delta_attr(row).ok() }
     }
 
     /// The wcc data of an object that was not changed: one that was named as a directory and is
@@ -94,7 +126,11 @@ impl<'a> Edit<'a> {
     /// Moves a directory's mtime and ctime on after a change of its entries, and its count of
     /// subdirectories by `subdirs`. The directory must be in the delta.
     pub fn entries_changed(&mut self, ino: Ino, subdirs: i32) -> Result<()> {
-        let mut row = self.view().inode(ino)?;
+        let known = self.dirs.iter().position(|row| row.ino == ino);
+        let mut row = match known {
+            Some(at) => self.dirs.swap_remove(at),
+            None => self.view().inode(ino)?,
+        };
         let before = row.ctime;
         row.ctime = moved_on(row.ctime, self.now);
         row.mtime = row.ctime;
@@ -103,7 +139,9 @@ impl<'a> Edit<'a> {
             Some(count) => Some(count.saturating_add_signed(subdirs)),
             None => Some(self.first_count(&row)?),
         };
-        Ok(self.txn.put_inode(&row)?)
+        self.txn.put_inode(&row)?;
+        self.dirs.push(row);
+        Ok(())
     }
 
     /// Lets the readers' listing of a directory follow the change of its entries.
@@ -113,7 +151,7 @@ impl<'a> Edit<'a> {
         self.renamed = elsewhere;
         let here: Vec<(FileId, Name, Option<FileId>)> = here;
         let names = here.into_iter().map(|(_, name, leads_to)| (name, leads_to)).collect();
-        self.touched.push(Touch::Entries(dir, DirChange { before, after, names }));
+        self.touch(Touch::Entries(dir, DirChange { before, after, names }));
     }
 
     /// Counts the subdirectories of a directory that nobody counted yet: the root, or one of
@@ -213,18 +251,29 @@ impl<'a> Edit<'a> {
         if row.ino == Ino::ROOT {
             return Ok(MergedPath::root());
         }
+        if let Some((ino, path)) = &self.copied
+            && *ino == row.ino
+        {
+            return Ok(path.clone());
+        }
         let (parent, name) = view.txn.name_of(row.ino)?.ok_or(FsError::Stale)?;
-        let parent_id = view.inode(parent)?.fileid();
+        let parent_id = view.shown(parent)?;
         Ok(view.place_of_inode(parent, parent_id)?.merged.join(&name))
+    }
+
+    /// Lets readers forget something once this is committed, and the writer at once.
+    pub fn touch(&mut self, touch: Touch) {
+        self.core.known.forget(&touch);
+        self.touched.push(touch);
     }
 
     /// Lets readers forget what a name leads to.
     pub fn touch_child(&mut self, dir: FileId, name: &Name) {
-        self.touched.push(Touch::Child(dir, name.clone()));
+        self.touch(Touch::Child(dir, name.clone()));
     }
 
     /// Lets readers forget where a directory is.
     pub fn touch_place(&mut self, dir: FileId, base: Option<BasePath>) {
-        self.touched.push(Touch::Place(dir, base));
+        self.touch(Touch::Place(dir, base));
     }
 }

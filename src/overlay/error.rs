@@ -11,6 +11,9 @@ pub(super) enum OpError {
     /// An answer of the filesystem: the caller's business, not a fault.
     #[error(transparent)]
     Fs(#[from] FsError),
+    /// What an unfinished copy-up has left in the base cannot be had; it is in the log.
+    #[error("the base file of an unfinished copy-up is not what it was")]
+    Lost,
     /// The lower layer failed.
     #[error(transparent)]
     Base(#[from] BaseError),
@@ -27,6 +30,7 @@ impl OpError {
     pub fn into_fs(self) -> FsError {
         match self {
             Self::Fs(error) => error,
+            Self::Lost => FsError::Io,
             Self::Base(error) => from_base(&error),
             Self::Store(error) => from_store(&error),
         }

@@ -24,8 +24,38 @@ pub(super) const MAX_DEPTH: usize = 4096;
 /// below it holds its path.
 const MAX_DIR_PATH_BYTES: usize = 64 << 10;
 
-/// How much of a file copy-up has in memory at a time, in bytes.
-pub(super) const COPY_PIECE_BYTES: usize = 1 << 20;
+/// Files up to this size, in bytes, are copied up at once, by the change itself; of larger ones
+/// the content follows in the background.
+pub(super) const COPY_INLINE_BYTES: u64 = 1 << 20;
+
+/// How much of a file copy-up has in memory, and the background copies in one operation, in
+/// bytes; at least a chunk.
+pub(super) const COPY_PIECE_BYTES: u64 = 256 << 10;
+
+/// What the background copies between two syncs, in bytes: no COMMIT waits for more.
+pub(super) const COPY_SYNC_BYTES: u64 = 8 << 20;
+
+/// How often it is said how much is left to copy at the end.
+pub(super) const COPY_PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Files of which the log says once that the rest of their content is lost.
+pub(super) const MAX_LOST_NOTED: usize = 4096;
+
+/// How files are copied up.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyLimits {
+    /// Up to this size, in bytes, at once.
+    pub inline_bytes: u64,
+    /// In pieces of this many bytes; at least a chunk.
+    pub piece_bytes: u64,
+}
+
+impl Default for CopyLimits {
+    /// At once up to 1 MiB, in pieces of 256 KiB.
+    fn default() -> Self {
+        Self { inline_bytes: COPY_INLINE_BYTES, piece_bytes: COPY_PIECE_BYTES }
+    }
+}
 
 /// Directories that one search along a trail opens. Reached only where hundreds of names share a
 /// digest byte on every level, or below [`Trail::MAX_BYTES`](crate::vfs::Trail::MAX_BYTES)

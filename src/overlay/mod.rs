@@ -4,6 +4,7 @@
 //! what they do, in overlayfs's words: `resolve` and `lookup` find objects, `attr` and `access`
 //! describe and guard them, `read` and `readdir` show them, `copy_up` brings them into the
 //! delta, and `write`, `setattr`, `create`, `link`, `remove`, `rename` change them.
+//! Content of large files is `pending` until the background has copied it (`finish`).
 //! `service` ships these functions to the worker and so implements [`Vfs`](crate::vfs::Vfs).
 //!
 //! Nothing here knows SQL, the wire or sockets.
@@ -22,10 +23,13 @@ mod copy_up;
 mod create;
 mod edit;
 mod error;
+mod finish;
+mod known;
 mod limits;
 mod link;
 mod lookup;
 mod node;
+mod pending;
 mod read;
 mod readdir;
 mod remove;
@@ -47,6 +51,10 @@ use crate::worker::Worker;
 
 use atime::Atimes;
 use cache::Caches;
+use finish::Copies;
+use known::Known;
+
+pub use limits::CopyLimits;
 
 /// Where the time comes from.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
@@ -67,6 +75,8 @@ pub struct OverlayParts {
     pub cookie_key: u64,
     /// Refuse every change.
     pub read_only: bool,
+    /// How files are copied up.
+    pub copy_up: CopyLimits,
 }
 
 /// A copy-on-write tree of a base and a session.
@@ -83,7 +93,10 @@ struct Core {
     fsid: u64,
     cookie_key: u64,
     read_only: bool,
+    copy_up: CopyLimits,
+    copies: Copies,
     caches: Caches,
+    known: Arc<Known>,
     atimes: Atimes,
 }
 
@@ -96,7 +109,10 @@ impl Overlay {
             fsid: parts.fsid,
             cookie_key: parts.cookie_key,
             read_only: parts.read_only,
+            copy_up: parts.copy_up,
+            copies: Copies::default(),
             caches: Caches::new(parts.worker.commits()),
+            known: Arc::new(Known::new()),
             atimes: Atimes::default(),
         };
         Self { store: parts.store, worker: parts.worker, core: Arc::new(core) }

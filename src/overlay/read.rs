@@ -80,7 +80,7 @@ impl View<'_> {
     fn read_delta(&self, row: &InodeRow, offset: u64, count: u32) -> Result<ReadData> {
         let mut buffer = vec![0; span(row.size, offset, count)];
         if !buffer.is_empty() {
-            self.txn.read_data(row, offset, &mut buffer)?;
+            self.read_content(row, offset, &mut buffer)?;
         }
         let eof = offset.saturating_add(buffer.len() as u64) >= row.size;
         Ok(ReadData { data: buffer.into(), eof })

@@ -177,7 +177,7 @@ impl Edit<'_> {
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
         self.show_through(&row, &new_path, shown.as_ref(), (target, target_ino), new)?;
-        self.touched.push(Touch::AllPlaces);
+        self.touch(Touch::AllPlaces);
         Ok(row)
     }
 

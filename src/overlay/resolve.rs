@@ -13,6 +13,7 @@ use crate::worker::Version;
 use super::Core;
 use super::cache::DeltaChild;
 use super::error::Result;
+use super::known::Known;
 use super::limits::MAX_DEPTH;
 use super::node::{DirPlace, Node, is_linked};
 use super::trail::{follow, trail_above, trail_of};
@@ -26,6 +27,8 @@ pub(super) struct View<'a> {
     /// The caches may be used for what the rows say, as of this moment. `None` on the writer's
     /// thread, and where a commit came between.
     pub version: Option<Version>,
+    /// The writer's memory, on its thread.
+    pub known: Option<&'a Known>,
 }
 
 impl View<'_> {
@@ -85,6 +88,18 @@ impl View<'_> {
     pub fn inode(&self, ino: Ino) -> Result<InodeRow> {
         let row = self.txn.inode(ino)?;
         Ok(row.ok_or_else(|| StoreError::Corrupt(format!("no row for inode {}", ino.0)))?)
+    }
+
+    /// The number that an inode is shown with.
+    pub fn shown(&self, ino: Ino) -> Result<FileId> {
+        if let Some(id) = self.known.and_then(|known| known.shown(ino)) {
+            return Ok(id);
+        }
+        let id = self.inode(ino)?.fileid();
+        if let Some(known) = self.known {
+            known.add_shown(ino, id);
+        }
+        Ok(id)
     }
 
     fn delta_node(&self, id: FileId) -> Result<Option<Node>> {
@@ -253,7 +268,7 @@ impl View<'_> {
             let (parent, name) = self.txn.name_of(at)?.ok_or(FsError::Stale)?;
             below.push((at, at_id, name));
             at = parent;
-            at_id = self.inode(parent)?.fileid();
+            at_id = self.shown(parent)?;
         };
         while let Some((ino, fileid, name)) = below.pop() {
             place = Arc::new(DirPlace {
@@ -295,6 +310,9 @@ impl View<'_> {
         {
             return Ok(Some(known));
         }
+        if let Some(place) = self.known.and_then(|known| known.base_place(path)) {
+            return Ok(Some(place));
+        }
         let Some(mut place) = self.find_base_place(path)? else { return Ok(None) };
         if let Some(at) = self.version {
             if place.ino.is_none() {
@@ -302,6 +320,9 @@ impl View<'_> {
                 Arc::make_mut(&mut place).is_plain = is_plain;
             }
             self.core.caches.add_base_place(at, path, &place);
+        }
+        if let Some(known) = self.known {
+            known.add_base_place(path, &place);
         }
         Ok(Some(place))
     }
@@ -351,12 +372,18 @@ impl View<'_> {
     }
 
     fn remembered(&self, id: FileId) -> Option<Arc<DirPlace>> {
-        self.version.and_then(|at| self.core.caches.place(at, id))
+        match self.known {
+            Some(known) => known.place(id),
+            None => self.version.and_then(|at| self.core.caches.place(at, id)),
+        }
     }
 
     fn remember(&self, place: &Arc<DirPlace>) {
         if let Some(at) = self.version {
             self.core.caches.add_place(at, place);
+        }
+        if let Some(known) = self.known {
+            known.add_place(place);
         }
     }
 }

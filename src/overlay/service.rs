@@ -35,12 +35,12 @@ impl Overlay {
         let core = self.core.clone();
         let work = self.worker.read(weight, move |txn| {
             if let Some(version) = core.caches.version() {
-                let value = f(&View { txn, core: &core, version: Some(version) });
+                let value = f(&View { txn, core: &core, version: Some(version), known: None });
                 if core.caches.is_at(version) {
                     return value;
                 }
             }
-            f(&View { txn, core: &core, version: None })
+            f(&View { txn, core: &core, version: None, known: None })
         });
         work.await.map_err(|error| from_work(&error))
     }
@@ -57,7 +57,7 @@ impl Overlay {
                 return from_store(&error).into();
             }
             let version = before.filter(|version| core.caches.is_at(*version));
-            f(&View { txn, core: &core, version })
+            f(&View { txn, core: &core, version, known: None })
         });
         work.await.unwrap_or_else(|error| from_work(&error).into())
     }
@@ -85,16 +85,22 @@ impl Overlay {
         let job = move |txn: &mut dyn WriteTxn| {
             let atimes = core.atimes.write(txn);
             let now = (core.clock)();
+            let mut trial = core.known.begin();
             let mut edit = Edit::new(txn, &core, &caller, now);
             let (outcome, atimes) = match atimes {
                 Ok(atimes) => (f(&mut edit), Some(atimes)),
                 Err(error) => (Outcome::from(error.into_fs()), None),
             };
-            let touched = edit.touched;
+            let (touched, wakes_copies) = (edit.touched, edit.wakes_copies);
             let keep = outcome.result.is_ok();
+            trial.made(!touched.is_empty());
             let core = core.clone();
             let after_commit = move || {
                 core.caches.forget(&touched);
+                trial.committed();
+                if wakes_copies {
+                    core.copies.background.wake();
+                }
                 if let Some(atimes) = atimes {
                     atimes.committed();
                 }

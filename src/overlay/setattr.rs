@@ -33,36 +33,39 @@ impl Edit<'_> {
             Ok(found) => found,
             Err(error) => return error.into_fs().into(),
         };
-        let result = self.setattr_node(node, &before, set, guard).map_err(|e| e.into_fs());
-        let context = self.wcc(object, before, result.is_ok());
-        Outcome { result, context }
+        match self.setattr_node(node, &before, set, guard) {
+            Ok(row) => Outcome::ok((), self.wcc_of(row.as_deref(), before)),
+            Err(error) => Outcome::err(error.into_fs(), self.wcc_of(None, before)),
+        }
     }
 
+    /// Returns what the object became, if that is anything else than before.
     fn setattr_node(
         &mut self,
         node: Node,
         before: &Attr,
         set: &SetAttr,
         guard: Option<Time>,
-    ) -> Result<()> {
+    ) -> Result<Option<Box<InodeRow>>> {
         self.check_writable()?;
         if guard.is_some_and(|guard| guard != as_on_the_wire(before.ctime)) {
             return Err(FsError::NotSync.into());
         }
         if *set == SetAttr::default() {
-            return Ok(());
+            return Ok(None);
         }
         check(self.caller, before, set)?;
         let mut row = self.copy_up_head(node, set.size.unwrap_or(u64::MAX))?;
         if let Some(size) = set.size {
-            self.txn.truncate(&mut row, size)?;
+            self.resize_content(&mut row, size)?;
         }
         self.apply(&mut row, set);
         // The create verifier has done its work once the client goes on with the file.
         row.create_verifier = None;
         self.txn.put_inode(&row)?;
         let path = self.path_of(&row)?;
-        self.record(Procedure::Setattr, row.fileid(), path, None, (set.size, None))
+        self.record(Procedure::Setattr, row.fileid(), path, None, (set.size, None))?;
+        Ok(Some(row))
     }
 
     /// Puts checked attributes into a row; its size is set already.

@@ -1,6 +1,6 @@
 //! WRITE.
 
-use crate::delta::Procedure;
+use crate::delta::{InodeRow, Procedure};
 use crate::vfs::{Attr, FileKind, FsError, Locator, Outcome, Wcc};
 
 use super::access::Want;
@@ -19,12 +19,20 @@ impl Edit<'_> {
             Ok(found) => found,
             Err(error) => return error.into_fs().into(),
         };
-        let result = self.write_node(node, &before, offset, data).map_err(|e| e.into_fs());
-        let context = self.wcc(object, before, result.is_ok());
-        Outcome { result, context }
+        match self.write_node(node, &before, offset, data) {
+            Ok(row) => Outcome::ok((), self.wcc_of(row.as_deref(), before)),
+            Err(error) => Outcome::err(error.into_fs(), self.wcc_of(None, before)),
+        }
     }
 
-    fn write_node(&mut self, node: Node, before: &Attr, offset: u64, data: &[u8]) -> Result<()> {
+    /// Returns what the file became, if that is anything else than before.
+    fn write_node(
+        &mut self,
+        node: Node,
+        before: &Attr,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Option<Box<InodeRow>>> {
         self.check_writable()?;
         if before.kind != FileKind::Regular {
             return Err(FsError::Invalid.into());
@@ -35,10 +43,9 @@ impl Edit<'_> {
             return Err(FsError::TooLarge.into());
         }
         if data.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
-        let mut row = self.copy_up(node)?;
-        self.txn.write_data(&mut row, offset, data)?;
+        let mut row = self.copy_up_written(node, offset, data)?;
         row.ctime = moved_on(row.ctime, self.now);
         row.mtime = row.ctime;
         if !self.caller.is_root() {
@@ -47,6 +54,7 @@ impl Edit<'_> {
         self.txn.put_inode(&row)?;
         let path = self.path_of(&row)?;
         let span = (Some(offset), Some(data.len() as u64));
-        self.record(Procedure::Write, row.fileid(), path, None, span)
+        self.record(Procedure::Write, row.fileid(), path, None, span)?;
+        Ok(Some(row))
     }
 }

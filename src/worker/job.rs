@@ -39,6 +39,9 @@ pub(super) trait WriteOperation {
 
     /// Runs the hook of an operation whose changes are committed. May panic.
     fn after_commit(&mut self);
+
+    /// Drops that hook, because nothing is committed: before the next operation runs.
+    fn give_up(&mut self);
 }
 
 /// A change that waits for the writer thread.
@@ -109,6 +112,10 @@ where
         if let Some(hook) = self.hook.take() {
             hook();
         }
+    }
+
+    fn give_up(&mut self) {
+        drop(self.hook.take());
     }
 }
 

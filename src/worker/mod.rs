@@ -17,9 +17,11 @@
 //! | `writing` | batches, commits, syncs, and what an error ends |
 //! | `writer` | the thread that does it |
 //! | `readers` | snapshots: the threads, and what is lent to callers |
+//! | `background` | when work that nobody waits for is due |
 //! | `commits` | the order of commits, for caches |
 //! | `limits` | every bound |
 
+mod background;
 mod commits;
 mod error;
 mod job;
@@ -38,6 +40,7 @@ use tokio::sync::{oneshot, watch};
 use crate::delta::{ReadTxn, Store, StoreError, WriteTxn};
 use crate::vfs::WriteVerifier;
 
+pub use background::{Background, Piece};
 pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{
@@ -79,7 +82,7 @@ pub struct Done<T> {
     pub keep: bool,
     /// Runs on the writer thread after the commit that holds the changes, before the answer
     /// leaves: this is where caches forget. Does not run if the commit fails, nor without
-    /// `keep`.
+    /// `keep`; it is dropped then before the next operation runs, but for those of its batch.
     pub after_commit: Option<Box<dyn FnOnce() + Send>>,
 }
 

@@ -104,10 +104,11 @@ impl Writing {
         durable: bool,
     ) -> Result<Committed<()>, WorkError> {
         let outcome = self.commit(batch, durable);
-        if outcome.is_ok() {
-            for operation in batch {
-                isolate("a hook after a commit", || operation.after_commit());
-            }
+        for operation in batch {
+            match outcome {
+                Ok(()) => isolate("a hook after a commit", || operation.after_commit()),
+                Err(_) => isolate("dropping a hook", || operation.give_up()),
+            };
         }
         if self.status.commits.version().is_none() {
             self.status.commits.step();

@@ -117,6 +117,7 @@ pub fn inode(ino: Ino, kind: FileKind) -> InodeRow {
         subdirs: (kind == FileKind::Directory).then_some(0),
         holes: 0,
         create_verifier: None,
+        copy_up: None,
         origin: None,
     }
 }

@@ -37,6 +37,7 @@ fn an_inode_keeps_every_column() {
             rdev: Device { major: 259, minor: 70_000 },
             holes: 0,
             create_verifier: Some(*b"\0verify\xff"),
+            copy_up: None,
             origin: Some(Origin {
                 fileid: FileId(4711),
                 path: BasePath::from_bytes(b"a/\xff").unwrap(),

@@ -89,6 +89,7 @@ impl Served {
             fsid: 7,
             cookie_key: 7,
             read_only: false,
+            copy_up: acetate::overlay::CopyLimits::default(),
         }));
         let programs: Vec<Arc<dyn Program>> = vec![
             Arc::new(Nfs::new(overlay.clone(), handles)),

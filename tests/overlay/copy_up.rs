@@ -122,6 +122,8 @@ fn holes_stay_holes() {
     assert_eq!(&content[20 << 20..(20 << 20) + 6], b"middle");
     assert_eq!(&content[40 << 20..], b"tail");
     assert_eq!(content.iter().filter(|&&b| b != 0).count(), 14);
+    world.finish_copies();
+    assert!(world.read("dir/sparse").unwrap() == content);
     let stored: i64 = world.sql_value("SELECT count(*) FROM fs_data");
     assert!(stored < 20, "{stored} chunks for three pieces");
     assert!(world.stat("dir/sparse").used < 4 << 20);

@@ -12,6 +12,7 @@ mod identity;
 mod listing;
 mod model;
 mod not_a_directory;
+mod pending;
 mod permissions;
 mod races;
 mod rename_base;

@@ -62,10 +62,14 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "D3 holes are counted",
-        "SELECT i.ino FROM fs_inode i LEFT JOIN acetate_inode a ON a.ino = i.ino,
+        "SELECT i.ino FROM fs_inode i LEFT JOIN acetate_inode a ON a.ino = i.ino
+           LEFT JOIN acetate_copy_up u ON u.delta_ino = i.ino,
            (SELECT CAST(value AS INTEGER) AS c FROM fs_config WHERE key = 'chunk_size')
          WHERE i.mode & 61440 = 32768 AND ifnull(a.holes, 0) <>
-           i.size / c + (i.size % c > 0) - (SELECT count(*) FROM fs_data d WHERE d.ino = i.ino)",
+           i.size / c + (i.size % c > 0) - (SELECT count(*) FROM fs_data d WHERE d.ino = i.ino)
+           - ifnull((end_byte + c - 1) / c - next_byte / c - (SELECT count(*) FROM fs_data d
+               WHERE d.ino = i.ino AND chunk_index >= next_byte / c
+                 AND chunk_index < (end_byte + c - 1) / c), 0)",
     ),
     (
         "D4 side rows belong to an inode and say something",
@@ -92,6 +96,14 @@ const RULES: &[(&str, &str)] = &[
     (
         "O2 a base object has one delta inode",
         "SELECT base_ino FROM acetate_origin GROUP BY base_ino HAVING count(*) > 1",
+    ),
+    (
+        "C1 what is pending belongs to a copied-up file",
+        "SELECT u.delta_ino FROM acetate_copy_up u LEFT JOIN fs_inode i ON i.ino = u.delta_ino
+           LEFT JOIN acetate_origin o ON o.delta_ino = u.delta_ino,
+           (SELECT CAST(value AS INTEGER) AS c FROM fs_config WHERE key = 'chunk_size')
+         WHERE i.mode & 61440 IS NOT 32768 OR o.size IS NULL OR next_byte < 0 OR next_byte % c > 0
+           OR next_byte >= end_byte OR end_byte > i.size OR end_byte > o.size",
     ),
     (
         "R1 redirects belong to directories",

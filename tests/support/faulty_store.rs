@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, Ino, InodeRow, MergedPath, ReadTxn, Reader, Result, Store, StoreError, WriteTxn,
-    Writer,
+    AuditRow, CopyUp, Ino, InodeRow, MergedPath, PendingCopies, ReadTxn, Reader, Result, Store,
+    StoreError, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -211,6 +212,10 @@ macro_rules! reads {
             has_dentries(parent: Ino) -> bool;
             name_of(ino: Ino) -> Option<(Ino, Name)>;
             read_data(inode: &InodeRow, offset: u64, buffer: &mut [u8]) -> ();
+            stored_chunks(ino: Ino, range: &Range<u64>) -> Vec<u64>;
+            count_stored_chunks(ino: Ino, range: &Range<u64>) -> u64;
+            pending_copy(from: Ino) -> Option<Ino>;
+            pending_copies() -> PendingCopies;
             symlink(ino: Ino) -> Option<Vec<u8>>;
             is_whited_out(path: &MergedPath) -> bool;
             whiteouts_in(parent: &MergedPath) -> Vec<Name>;
@@ -245,6 +250,7 @@ changes! {
     delete_dentry(parent: Ino, name: &Name) -> ();
     write_data(inode: &mut InodeRow, offset: u64, data: &[u8]) -> ();
     truncate(inode: &mut InodeRow, size: u64) -> ();
+    put_copy_up(ino: Ino, pending: Option<CopyUp>) -> ();
     put_symlink(ino: Ino, target: &[u8]) -> ();
     add_whiteout(path: &MergedPath, now: Time) -> ();
     remove_whiteout(path: &MergedPath) -> bool;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use acetate::base::Base;
 use acetate::delta::Store;
-use acetate::overlay::{Overlay, OverlayParts};
+use acetate::overlay::{CopyLimits, Overlay, OverlayParts};
 use acetate::vfs::Time;
 use acetate::worker::{WorkError, Worker, WorkerOptions};
 use tokio::runtime::Runtime;
@@ -22,6 +22,8 @@ pub struct Serving {
     pub runtime: Arc<Runtime>,
     pub strict: bool,
     pub read_only: bool,
+    /// How large files are copied up.
+    pub copy_up: CopyLimits,
 }
 
 /// What is there between opening and closing.
@@ -51,6 +53,7 @@ impl Served {
             fsid: 42,
             cookie_key: COOKIE_KEY,
             read_only: how.read_only,
+            copy_up: how.copy_up,
         });
         let root = Client::new(Arc::new(overlay), how.runtime.clone());
         Self { worker, runtime: how.runtime, root }

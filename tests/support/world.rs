@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use acetate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
 use acetate::delta::sqlite::{ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session};
+use acetate::overlay::CopyLimits;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -32,6 +33,8 @@ pub struct Setup {
     pub chunk_bytes: u64,
     /// Serve without changes.
     pub read_only: bool,
+    /// How files are copied up, where it is not as usual.
+    pub copy_up: CopyLimits,
     /// Put the session file into the base, under this name.
     pub session_in_base: Option<String>,
 }
@@ -135,6 +138,7 @@ impl World {
             runtime: self.runtime.clone(),
             strict: false,
             read_only: self.setup.read_only,
+            copy_up: self.setup.copy_up,
         };
         self.open = Some(Served::start(store, base, how));
     }
@@ -205,6 +209,19 @@ impl World {
     pub fn change_base(&mut self) -> PathBuf {
         self.before = None;
         self.base()
+    }
+
+    /// Copies so many pieces of what copy-up left to the background; whether there were as many.
+    /// Nothing else runs it here.
+    #[track_caller]
+    pub fn copy_pieces(&self, pieces: usize) -> bool {
+        (0..pieces).all(|_| self.wait(self.overlay.copy_piece()).unwrap())
+    }
+
+    /// Copies all of it; how many files are left, because their base file changed.
+    #[track_caller]
+    pub fn finish_copies(&self) -> u64 {
+        self.wait(self.overlay.finish_copies(|_| {})).unwrap().files
     }
 
     /// A connection of another program to the session.

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicI64;
 
 use acetate::base::{HostDir, HostDirOptions};
 use acetate::delta::sqlite::{ChunkSize, CreateOptions, Host, OpenError, OpenMode, Session};
+use acetate::overlay::CopyLimits;
 use acetate::vfs::Time;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -107,6 +108,7 @@ impl Ground {
             runtime: Arc::clone(runtime),
             strict,
             read_only: false,
+            copy_up: CopyLimits::default(),
         };
         Ok((epoch, Served::start(Arc::new(session), Arc::new(base), how)))
     }

@@ -1,6 +1,7 @@
 //! What runs on its caller's thread, and what does not.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -168,4 +169,42 @@ async fn lent_connections_are_closed_before_the_session() {
     assert_eq!(calls.last(), Some(&Call::Close));
     let late = soon(worker.read(LIGHT, |_| ())).await;
     assert!(matches!(late, Err(WorkError::ShuttingDown)));
+}
+
+/// Tells when it is being dropped, and takes its time.
+struct Slow(mpsc::Sender<()>, Arc<AtomicBool>);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.0.send(()).unwrap();
+        thread::sleep(Duration::from_millis(100));
+        self.1.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_that_does_not_run_is_gone_before_the_next_change() {
+    let store = FakeStore::default();
+    let worker = Arc::new(start(&store));
+    store.fail(Call::Commit, StoreError::Full("scripted".to_owned()));
+    let (dropping, begun) = mpsc::channel();
+    let dropped = Arc::new(AtomicBool::new(false));
+    let hook = Slow(dropping, dropped.clone());
+    let failing = tokio::spawn({
+        let worker = worker.clone();
+        async move {
+            let change = move |_: &mut dyn WriteTxn| {
+                let hook: Box<dyn FnOnce() + Send> = Box::new(move || drop(hook));
+                Done { value: (), keep: true, after_commit: Some(hook) }
+            };
+            worker.write(LIGHT, 1, false, change).await.map(|_| ())
+        }
+    });
+    tokio::task::block_in_place(|| begun.recv().unwrap());
+    let look = move |_: &mut dyn WriteTxn| {
+        let value = dropped.load(Ordering::SeqCst);
+        Done { value, keep: true, after_commit: None }
+    };
+    assert!(soon(worker.write(HEAVY, 1, false, look)).await.unwrap().value);
+    assert!(soon(failing).await.unwrap().is_err());
 }

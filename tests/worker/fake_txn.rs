@@ -1,9 +1,12 @@
 //! The fake store's rows: of all tables, only symbolic link targets, as numbers to bytes.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use acetate::base::BasePath;
-use acetate::delta::{AuditRow, Ino, InodeRow, MergedPath, ReadTxn, StoreError, WriteTxn};
+use acetate::delta::{
+    AuditRow, CopyUp, Ino, InodeRow, MergedPath, PendingCopies, ReadTxn, StoreError, WriteTxn,
+};
 use acetate::vfs::{FileId, Name, Time};
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -41,6 +44,22 @@ impl ReadTxn for Rows {
     }
 
     fn read_data(&self, _: &InodeRow, _: u64, _: &mut [u8]) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn stored_chunks(&self, _: Ino, _: &Range<u64>) -> Result<Vec<u64>> {
+        unimplemented!()
+    }
+
+    fn count_stored_chunks(&self, _: Ino, _: &Range<u64>) -> Result<u64> {
+        unimplemented!()
+    }
+
+    fn pending_copy(&self, _: Ino) -> Result<Option<Ino>> {
+        unimplemented!()
+    }
+
+    fn pending_copies(&self) -> Result<PendingCopies> {
         unimplemented!()
     }
 
@@ -99,6 +118,10 @@ impl WriteTxn for Rows {
     }
 
     fn truncate(&mut self, _: &mut InodeRow, _: u64) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn put_copy_up(&mut self, _: Ino, _: Option<CopyUp>) -> Result<()> {
         unimplemented!()
     }
 

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use crate::base::BasePath;
-use crate::delta::{AuditRow, Ino, InodeRow, MergedPath, Result, StoreError, WriteTxn};
+use crate::delta::{AuditRow, CopyUp, Ino, InodeRow, MergedPath, Result, StoreError, WriteTxn};
 use crate::vfs::{FileId, Name, Time};
 
 use super::chunk::Chunks;
@@ -11,7 +11,7 @@ use super::number::Numbers;
 use super::op::Tail;
 use super::room::Room;
 use super::snapshot::Snapshot;
-use super::{dentry, inode, link, redirect, symlink, whiteout};
+use super::{copy_up, dentry, inode, link, redirect, symlink, whiteout};
 
 /// What a new object takes, with its entry and its row in the audit log, in bytes.
 const ENTRY_BYTES: usize = 4 << 10;
@@ -86,6 +86,10 @@ impl WriteTxn for Batch {
     fn truncate(&mut self, inode: &mut InodeRow, size: u64) -> Result<()> {
         let chunk_bytes = self.chunk_bytes;
         self.change(|conn| Chunks::of(conn, inode.ino, chunk_bytes).truncate(inode, size))
+    }
+
+    fn put_copy_up(&mut self, ino: Ino, pending: Option<CopyUp>) -> Result<()> {
+        self.change(|conn| copy_up::put(conn, ino, pending))
     }
 
     fn put_symlink(&mut self, ino: Ino, target: &[u8]) -> Result<()> {

@@ -212,6 +212,7 @@ fn root_row(root: &RootAttr) -> InodeRow {
         subdirs: Some(0),
         holes: 0,
         create_verifier: None,
+        copy_up: None,
         origin: None,
     }
 }

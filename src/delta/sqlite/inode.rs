@@ -6,10 +6,11 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::delta::{Ino, InodeRow, Result};
 use crate::vfs::{Caller, FileKind};
 
-use super::{origin, redirect, symlink, value};
+use super::{copy_up, origin, redirect, symlink, value};
 
-/// Columns of [`origin::COLUMNS`] begin here in the joined row.
-const ORIGIN_AT: usize = 15;
+/// Where the columns of `copy_up` and of `origin` begin in the joined row.
+const COPY_UP_AT: usize = 15;
+const ORIGIN_AT: usize = 17;
 
 /// The inode `ino` with its rows in our tables.
 pub(super) fn get(conn: &Connection, ino: Ino) -> Result<Option<InodeRow>> {
@@ -17,9 +18,12 @@ pub(super) fn get(conn: &Connection, ino: Ino) -> Result<Option<InodeRow>> {
         "SELECT i.mode, i.nlink, i.uid, i.gid, i.size, i.rdev, i.atime, i.atime_nsec,
                 i.mtime, i.mtime_nsec, i.ctime, i.ctime_nsec,
                 a.subdirs, a.holes, a.create_verifier, ",
+        copy_up::columns!(),
+        ", ",
         origin::columns!(),
         " FROM fs_inode i
          LEFT JOIN acetate_inode a ON a.ino = i.ino
+         LEFT JOIN acetate_copy_up u ON u.delta_ino = i.ino
          LEFT JOIN acetate_origin o ON o.delta_ino = i.ino
          WHERE i.ino = ?1",
     ))?;
@@ -46,6 +50,7 @@ fn read(row: &Row<'_>, ino: Ino) -> rusqlite::Result<InodeRow> {
         },
         holes: value::unsigned(row, 13)?,
         create_verifier: value::bytes(row, 14)?.try_into().ok(),
+        copy_up: copy_up::read(row, COPY_UP_AT)?,
         origin: origin::read(row, ORIGIN_AT)?,
     })
 }
@@ -133,6 +138,7 @@ pub(super) fn delete(conn: &Connection, ino: Ino) -> Result<()> {
     conn.prepare_cached("DELETE FROM fs_dentry WHERE parent_ino = ?1")?.execute([number])?;
     symlink::delete(conn, ino)?;
     delete_side(conn, number)?;
+    copy_up::delete(conn, ino)?;
     origin::delete(conn, ino)?;
     // Not in origin::delete: rows of another implementation go only with their inode.
     conn.prepare_cached("DELETE FROM fs_origin WHERE delta_ino = ?1")?.execute([number])?;

@@ -12,6 +12,7 @@ mod chunk;
 mod compact;
 mod config;
 mod connect;
+mod copy_up;
 mod create;
 mod dentry;
 mod disk;

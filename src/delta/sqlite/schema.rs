@@ -152,6 +152,14 @@ pub(super) const OUR_TABLES: &[(&str, &str)] = &[
 )",
     ),
     (
+        "acetate_copy_up",
+        "(
+  delta_ino INTEGER PRIMARY KEY,
+  next_byte INTEGER NOT NULL,
+  end_byte INTEGER NOT NULL
+)",
+    ),
+    (
         "acetate_redirect",
         "(
   delta_ino INTEGER PRIMARY KEY,

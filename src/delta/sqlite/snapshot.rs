@@ -1,13 +1,15 @@
 //! Reading rows: the same for a reading connection and for the writer's batch.
 
+use std::ops::Range;
+
 use rusqlite::Connection;
 
 use crate::base::BasePath;
-use crate::delta::{Ino, InodeRow, MergedPath, ReadTxn, Result};
+use crate::delta::{Ino, InodeRow, MergedPath, PendingCopies, ReadTxn, Result};
 use crate::vfs::{FileId, Name, Time};
 
 use super::chunk::Chunks;
-use super::{dentry, inode, link, origin, redirect, symlink, whiteout};
+use super::{copy_up, dentry, inode, link, origin, redirect, symlink, whiteout};
 
 /// A connection inside a transaction.
 pub(super) trait Snapshot {
@@ -50,6 +52,22 @@ impl<T: Snapshot> ReadTxn for T {
 
     fn read_data(&self, inode: &InodeRow, offset: u64, buffer: &mut [u8]) -> Result<()> {
         Chunks::of(self.conn(), inode.ino, self.chunk_size()).read(inode.size, offset, buffer)
+    }
+
+    fn stored_chunks(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<u64>> {
+        copy_up::stored(self.conn(), ino, range)
+    }
+
+    fn count_stored_chunks(&self, ino: Ino, range: &Range<u64>) -> Result<u64> {
+        copy_up::count_stored(self.conn(), ino, range)
+    }
+
+    fn pending_copy(&self, from: Ino) -> Result<Option<Ino>> {
+        copy_up::first_from(self.conn(), from)
+    }
+
+    fn pending_copies(&self) -> Result<PendingCopies> {
+        copy_up::total(self.conn())
     }
 
     fn symlink(&self, ino: Ino) -> Result<Option<Vec<u8>>> {

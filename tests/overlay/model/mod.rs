@@ -52,6 +52,8 @@ enum Op {
     Link(u16, Place),
     Lookup(Place),
     Read(u16),
+    /// In the background, so many pieces.
+    Copy(u8),
     Reopen,
     Compare,
 }
@@ -98,6 +100,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (any(), place()).prop_map(|(object, to)| Op::Link(object, to)),
         3 => place().prop_map(Op::Lookup),
         2 => any().prop_map(Op::Read),
+        2 => (0..12u8).prop_map(Op::Copy),
         1 => Just(Op::Reopen),
         3 => Just(Op::Compare),
     ]

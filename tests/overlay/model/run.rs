@@ -1,5 +1,6 @@
 //! Runs a case on both sides.
 
+use acetate::overlay::CopyLimits;
 use acetate::vfs::{Attr, CreateHow, FileKind, FsError, Locator, Stability};
 
 use super::reference::{Reference, join};
@@ -24,6 +25,12 @@ const BASE: &str = r#"
     e/
 "#;
 
+/// Files that are copied up in the background, by path and size.
+const LARGE: &[(&str, usize)] = &[("a/b/large", 2000), ("b/large", 1025), ("large", 2800)];
+
+/// Small enough for these.
+const COPY_UP: CopyLimits = CopyLimits { inline_bytes: 700, piece_bytes: CHUNK_BYTES };
+
 /// The names in it that are one object.
 const LINKED: &[&[&str]] = &[&["a/a", "a/e", "b/e"], &["c", "d/a"]];
 
@@ -41,7 +48,12 @@ struct Case {
 
 /// Runs the operations; panics where the sides differ.
 pub fn run(ops: &[Op]) {
-    let setup = Setup { base: Some(BASE.to_owned()), chunk_bytes: CHUNK_BYTES, ..Setup::default() };
+    let large = LARGE.iter().map(|(path, bytes)| {
+        let content: String = (0..*bytes).map(|i| char::from(b'a' + (i / 100) as u8)).collect();
+        format!("{path} \"{content}\"\n")
+    });
+    let base = Some(BASE.to_owned() + &large.collect::<String>());
+    let setup = Setup { base, chunk_bytes: CHUNK_BYTES, copy_up: COPY_UP, ..Setup::default() };
     let world = World::with(setup);
     let reference = Reference::new(read_tree(&world), LINKED);
     let mut case = Case { world, reference };
@@ -50,7 +62,9 @@ pub fn run(ops: &[Op]) {
         case.step(op);
     }
     case.compare();
+    assert_eq!(case.world.finish_copies(), 0);
     case.reopen();
+    case.compare();
 }
 
 impl Case {
@@ -126,6 +140,7 @@ impl Case {
                 let shown = path.escape_ascii();
                 assert_eq!(self.world.read_all(&handle), expected, "READ {shown}");
             }
+            Op::Copy(pieces) => drop(self.world.copy_pieces(usize::from(*pieces))),
             Op::Reopen => self.reopen(),
             Op::Compare => self.compare(),
         }
@@ -187,10 +202,11 @@ impl Case {
 
     fn reopen(&mut self) {
         self.world.reopen();
-        // The specification has no redirects, and knows a base file's other names for no more
-        // than files of their own.
+        // The specification has no redirects, takes what is not copied yet for holes, and knows
+        // a base file's other names for no more than files of their own.
         let beyond: i64 = self.world.sql_value(
             "SELECT (SELECT count(*) FROM acetate_redirect) +
+               (SELECT count(*) FROM acetate_copy_up) +
                (SELECT count(*) FROM acetate_origin o JOIN fs_inode i ON i.ino = o.delta_ino
                 WHERE o.nlink > 1 AND i.mode & 61440 <> 16384)",
         );

@@ -62,6 +62,7 @@ fn overlay(session: &Path, base: &Path) -> Result<Overlay> {
         fsid: 1,
         cookie_key: 1,
         read_only: false,
+        copy_up: acetate::overlay::CopyLimits::default(),
     }))
 }
 

@@ -1,0 +1,224 @@
+//! Finishes copy-ups in the background: piece by piece, between the changes that clients make.
+//!
+//! A piece is an operation of the writer like any other, but without a row in the audit log: the
+//! change that began the copy-up has one. What is pending is in the session, so that whatever
+//! ends the process, the next one goes on.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::delta::{CopyUp, Ino, InodeRow, PendingCopies, WriteTxn};
+use crate::vfs::FsError;
+use crate::worker::{Background, Done, Piece, Weight};
+
+use super::error::{OpError, Result, from_store, from_work};
+use super::limits::{COPY_PROGRESS_INTERVAL, COPY_SYNC_BYTES, MAX_LOST_NOTED};
+use super::resolve::View;
+use super::{Core, Overlay};
+
+/// What a piece weighs in the writer's queue besides its data, in bytes.
+const PIECE_OVERHEAD_BYTES: usize = 512;
+
+/// The background's memory between pieces.
+#[derive(Default)]
+pub(super) struct Copies {
+    pub background: Background,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The first inode that this round has not done with yet.
+    at: u64,
+    /// Bytes since the last piece that was synced, at most.
+    unsynced_bytes: u64,
+    /// Files whose rest is lost and in the log; further ones are logged each time.
+    lost: HashSet<Ino>,
+}
+
+/// What a step came to.
+enum Step {
+    /// A piece is copied.
+    Copied,
+    /// A file was passed over.
+    Skipped,
+    /// The round is over.
+    Over,
+}
+
+impl Copies {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody was told yet that the rest of this file is lost.
+    pub fn is_news(&self, ino: Ino) -> bool {
+        let mut state = self.state();
+        if state.lost.len() < MAX_LOST_NOTED { state.lost.insert(ino) } else { true }
+    }
+
+    /// Whether the next piece, of at most `bytes`, is to be synced: so no COMMIT waits for more.
+    fn is_sync_due(&self, bytes: u64) -> bool {
+        let mut state = self.state();
+        state.unsynced_bytes += bytes;
+        let due = state.unsynced_bytes >= COPY_SYNC_BYTES;
+        if due {
+            state.unsynced_bytes = 0;
+        }
+        due
+    }
+}
+
+impl Overlay {
+    /// Copies what is pending whenever there is anything; never returns but when the session
+    /// takes no more changes.
+    pub async fn copy_in_background(&self) {
+        loop {
+            let piece = match self.copy_piece().await {
+                Ok(true) => Piece::More,
+                Ok(false) => Piece::Idle,
+                Err(FsError::ReadOnly) => Piece::Over,
+                Err(_) => Piece::Failed,
+            };
+            if !self.core.copies.background.next_after(piece).await {
+                return;
+            }
+        }
+    }
+
+    /// Copies one piece; `false` where nothing is left that can be copied.
+    ///
+    /// # Errors
+    /// The session does not take it; it is in the log.
+    pub async fn copy_piece(&self) -> std::result::Result<bool, FsError> {
+        let core = self.core.clone();
+        let bytes = core.copy_up.piece_bytes;
+        let durable = core.copies.is_sync_due(bytes);
+        let job = move |txn: &mut dyn WriteTxn| {
+            let value = step(&core, txn);
+            let keep = matches!(value, Ok(Step::Copied));
+            Done { value, keep, after_commit: None }
+        };
+        let held = PIECE_OVERHEAD_BYTES + usize::try_from(bytes).unwrap_or(usize::MAX);
+        let done = self.worker.write(Weight::Heavy, held, durable, job).await;
+        let step = done.map_err(|error| from_work(&error));
+        let step = step.and_then(|done| done.value.map_err(OpError::into_fs));
+        if matches!(step, Ok(Step::Over) | Err(_)) {
+            self.core.copies.state().at = 0;
+        }
+        step.map(|step| !matches!(step, Step::Over))
+    }
+
+    /// How much content is still the base's.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub async fn pending_copies(&self) -> std::result::Result<PendingCopies, FsError> {
+        let looked = self.worker.read(Weight::Light, |txn| txn.pending_copies()).await;
+        looked.map_err(|error| from_work(&error))?.map_err(|error| from_store(&error))
+    }
+
+    /// Copies all that is pending, saying now and then how much is left; returns what cannot be
+    /// copied because the base changed.
+    ///
+    /// # Errors
+    /// The session does not take it; it is in the log.
+    pub async fn finish_copies(
+        &self,
+        mut progress: impl FnMut(PendingCopies),
+    ) -> std::result::Result<PendingCopies, FsError> {
+        self.core.copies.state().at = 0;
+        let mut said = Instant::now();
+        while self.copy_piece().await? {
+            if said.elapsed() >= COPY_PROGRESS_INTERVAL {
+                progress(self.pending_copies().await?);
+                said = Instant::now();
+            }
+        }
+        self.pending_copies().await
+    }
+}
+
+/// Copies the next piece of the file at hand.
+fn step(core: &Core, txn: &mut dyn WriteTxn) -> Result<Step> {
+    let from = Ino(core.copies.state().at);
+    let Some(ino) = txn.pending_copy(from)? else { return Ok(Step::Over) };
+    let outcome = match txn.inode(ino)? {
+        Some(row) => copy_piece(core, txn, row),
+        // Another program took the file away.
+        None => txn.put_copy_up(ino, None).map(|()| true).map_err(OpError::from),
+    };
+    let mut state = core.copies.state();
+    match outcome {
+        Ok(done) => {
+            state.at = ino.0 + u64::from(done);
+            Ok(Step::Copied)
+        }
+        Err(OpError::Lost) => {
+            state.at = ino.0 + 1;
+            Ok(Step::Skipped)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Copies the next piece of a file; whether that was the last.
+fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow) -> Result<bool> {
+    let Some(pending) = row.copy_up else { return Ok(true) };
+    let before = row.clone();
+    let chunk = txn.chunk_bytes();
+    let all = pending.chunks(chunk);
+    let piece = all.start..all.end.min(all.start + (core.copy_up.piece_bytes / chunk).max(1));
+    let missing = View { txn, core, version: None, known: None }.missing(row.ino, piece.clone())?;
+    let mut next = piece.end;
+    if !missing.is_empty() {
+        for run in missing {
+            next = next.max(copy_run(core, txn, &mut row, run, pending.end)?);
+        }
+        // Behind a last hole nothing is missing any more, however far it reaches.
+        next = next.min(all.end);
+        let view = View { txn, core, version: None, known: None };
+        // What is left out was a hole in the base, if the base is still the same.
+        view.check_origin(&row)?;
+        row.holes += view.count_missing(row.ino, &(piece.start..next))?;
+    }
+    if row != before {
+        txn.put_inode(&row)?;
+    }
+    let left = CopyUp { next: next.saturating_mul(chunk), ..pending };
+    let done = next >= all.end;
+    txn.put_copy_up(row.ino, (!done).then_some(left))?;
+    Ok(done)
+}
+
+/// Copies what the base has in a run of missing chunks, up to the byte `end`; returns the first
+/// chunk that may hold more, which lies behind the run if a hole reaches beyond it.
+fn copy_run(
+    core: &Core,
+    txn: &mut dyn WriteTxn,
+    row: &mut InodeRow,
+    run: std::ops::Range<u64>,
+    end: u64,
+) -> Result<u64> {
+    let chunk = txn.chunk_bytes();
+    let mut at = run.start;
+    while at < run.end {
+        let view = View { txn, core, version: None, known: None };
+        let Some((start, stop)) = view.next_origin_data(row, at * chunk, end)? else {
+            return Ok(end.div_ceil(chunk));
+        };
+        let data = (start / chunk).max(at)..stop.div_ceil(chunk).min(run.end);
+        if data.start >= run.end {
+            return Ok(data.start);
+        }
+        let bytes = data.start * chunk..data.end.saturating_mul(chunk).min(end);
+        let mut buffer = vec![0; (bytes.end - bytes.start) as usize];
+        view.read_origin(row, bytes.start, &mut buffer)?;
+        // The store takes every missing chunk that it fills for a hole.
+        row.holes += data.end - data.start;
+        txn.write_data(row, bytes.start, &buffer)?;
+        at = data.end;
+    }
+    Ok(run.end)
+}

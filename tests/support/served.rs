@@ -22,6 +22,7 @@ pub struct Serving {
     pub runtime: Arc<Runtime>,
     pub strict: bool,
     pub read_only: bool,
+    /// How large files are copied up.
     pub copy_up: CopyLimits,
 }
 

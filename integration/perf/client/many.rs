@@ -121,6 +121,7 @@ impl Maker {
             holes: 0,
             create_verifier: None,
             origin: None,
+            copy_up: None,
         }
     }
 

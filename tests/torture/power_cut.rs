@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use acetate::vfs::FileId;
 
+use crate::asked;
 use crate::cut::{Cut, Progress};
 use crate::disk::{Event, Files, Medium, Platter, Survival};
 use crate::ground::Ground;
@@ -19,7 +20,7 @@ use crate::random::Random;
 use crate::reference::Reference;
 
 /// Images without a word from the environment.
-const CUTS: usize = 400;
+const CUTS: usize = 200;
 
 /// Operations between one power cut and the next.
 const STEPS: usize = 40;
@@ -156,16 +157,11 @@ fn torture(ground: &Ground, seed: u64) -> usize {
     looked_at
 }
 
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
-}
-
 #[test]
 fn what_was_promised_survives_a_power_cut() {
     let ground = Ground::new();
-    let wanted = number("ACETATE_POWER_CUTS").map_or(CUTS, |cuts| cuts as usize);
-    let seed = AtomicU64::new(number("ACETATE_POWER_CUT_SEED").unwrap_or(0));
+    let wanted = asked("ACETATE_POWER_CUTS").map_or(CUTS, |cuts| cuts as usize);
+    let seed = AtomicU64::new(asked("ACETATE_POWER_CUT_SEED").unwrap_or(0));
     let looked_at = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {

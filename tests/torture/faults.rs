@@ -381,3 +381,27 @@ fn whatever_call_fails_is_answered_and_undone() {
     prepared.ground.assert_base_untouched();
     println!("{} runs", ran.into_inner());
 }
+
+/// A real one, that holds the lock for longer than anybody waits (the layer makes the wait short).
+#[test]
+fn another_writer_makes_clients_try_later() {
+    let prepared = prepare();
+    let medium = Medium::new(&prepared.files);
+    let path = medium.path(SESSION);
+    let (_, served) = prepared.ground.serve(&path, 1, false, &runtime()).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let mut reference = prepared.reference.clone();
+    for step in &STEPS {
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let refused = (step.ours)(&served.root, &prepared.handles).err();
+        let may_succeed = step.name == "COMMIT";
+        assert!(refused == Some(FsError::TryLater) || may_succeed, "{}: {refused:?}", step.name);
+        other.execute_batch("ROLLBACK").unwrap();
+        (step.ours)(&served.root, &prepared.handles).unwrap();
+        (step.theirs)(&mut reference).unwrap();
+    }
+    assert_same(&read_tree(&served.root), &reference.tree(), "after all steps");
+    drop(other);
+    served.stop().unwrap();
+    assert_eq!(violations(&path), Vec::<String>::new());
+}

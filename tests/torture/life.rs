@@ -23,6 +23,10 @@ const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"\xff\x01"];
 /// Operations at once, at most.
 const MOST_AT_ONCE: usize = 6;
 
+/// Writes that fill the log once, and bytes of each.
+const LOG_WRITES: usize = 40;
+const LOG_WRITE_BYTES: usize = 1 << 20;
+
 /// A session that is served and changed.
 pub struct Life<'a> {
     ground: &'a Ground,
@@ -315,6 +319,23 @@ impl<'a> Life<'a> {
             }
         }
         last
+    }
+
+    /// Writes over a file so often that the log is folded into the database, and starts over.
+    pub fn fill_log(&mut self) {
+        let path = b"c".to_vec();
+        for number in 0..LOG_WRITES {
+            let offset = number % 2 * LOG_WRITE_BYTES;
+            let data = Bytes::from(vec![number as u8; LOG_WRITE_BYTES]);
+            let mut next = self.now().clone();
+            let expected = next.write(&path, offset, &data);
+            let at = self.handle(&path);
+            let does = Does::Write(at, offset as u64, data, Stability::Unstable);
+            self.at_once(vec![Planned { shown: format!("{number}"), does, expected }], vec![next]);
+            if number % 7 == 0 {
+                self.commit();
+            }
+        }
     }
 
     /// COMMIT: everything that was answered before is stable.

@@ -24,3 +24,9 @@ mod reference;
 #[path = "../support/mod.rs"]
 #[allow(dead_code)]
 mod support;
+
+/// A number that the environment asks for.
+fn asked(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
+}

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use acetate::vfs::FileId;
 
+use crate::asked;
 use crate::cut::{Cut, Progress};
 use crate::disk::{Event, Files, Medium, Platter, Survival};
 use crate::ground::Ground;
@@ -19,13 +20,16 @@ use crate::random::Random;
 use crate::reference::Reference;
 
 /// Images without a word from the environment.
-const CUTS: usize = 400;
+const CUTS: usize = 200;
 
 /// Operations between one power cut and the next.
 const STEPS: usize = 40;
 
 /// Lives in a row: each but the first begins with what a cut left of the one before.
 const LIVES: u64 = 3;
+
+/// Images of a long log.
+const LARGE_CUTS: usize = 24;
 
 /// Of so many images, one is also worked with.
 const WORKED_WITH: usize = 4;
@@ -46,19 +50,28 @@ struct Record {
     syncs: bool,
 }
 
-/// Lives for a while and is cut off.
-fn live(ground: &Ground, birth: Birth, seen: Vec<(usize, FileId)>) -> Record {
+/// Lives as `how` says, and is cut off.
+fn live(
+    ground: &Ground,
+    birth: Birth,
+    seen: Vec<(usize, FileId)>,
+    how: impl FnOnce(&mut Life<'_>),
+) -> Record {
     let boot = birth.boot;
     let first = birth.medium.disk.record();
     let mut life = Life::new(ground, birth);
     life.seen = seen;
-    for _ in 0..STEPS {
-        life.step();
-    }
+    how(&mut life);
     let (verifier, seen) = (u64::from_be_bytes(life.verifier.0), std::mem::take(&mut life.seen));
     let story = std::mem::take(&mut life.story);
     let (medium, states) = life.end();
     Record { first, events: medium.disk.events(), states, seen, verifier, boot, story, syncs: true }
+}
+
+fn random_steps(life: &mut Life<'_>) {
+    for _ in 0..STEPS {
+        life.step();
+    }
 }
 
 /// Which moments are looked at: before and after each sync, and as many between.
@@ -78,7 +91,12 @@ fn moments(events: &[Event], random: &mut Random) -> Vec<(usize, Survival)> {
 impl Record {
     /// Examines an image of each moment; returns those that are wrong, how many were looked at,
     /// and the last image with the state that it holds.
-    fn judge(&self, ground: &Ground, random: &mut Random) -> Judgement {
+    fn judge(
+        &self,
+        ground: &Ground,
+        moments: Vec<(usize, Survival)>,
+        random: &mut Random,
+    ) -> Judgement {
         let mut platter = Platter::new(&self.first);
         let mut cut = Cut {
             ground,
@@ -90,7 +108,7 @@ impl Record {
         };
         let mut done = 0;
         let mut judgement = Judgement::default();
-        for (at, survival) in moments(&self.events, random) {
+        for (at, survival) in moments {
             for event in &self.events[done..at] {
                 if self.syncs || !matches!(event, Event::Sync(_)) {
                     platter.apply(event);
@@ -138,8 +156,8 @@ fn torture(ground: &Ground, seed: u64) -> usize {
     for boot in 1..=LIVES {
         let medium = Medium::new(&files);
         let birth = Birth { medium, reference, strict, boot, seed: random.next() };
-        let record = live(ground, birth, seen);
-        let judgement = record.judge(ground, &mut random);
+        let record = live(ground, birth, seen, random_steps);
+        let judgement = record.judge(ground, moments(&record.events, &mut random), &mut random);
         looked_at += judgement.looked_at;
         assert!(
             judgement.wrong.is_empty(),
@@ -156,16 +174,11 @@ fn torture(ground: &Ground, seed: u64) -> usize {
     looked_at
 }
 
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
-}
-
 #[test]
 fn what_was_promised_survives_a_power_cut() {
     let ground = Ground::new();
-    let wanted = number("ACETATE_POWER_CUTS").map_or(CUTS, |cuts| cuts as usize);
-    let seed = AtomicU64::new(number("ACETATE_POWER_CUT_SEED").unwrap_or(0));
+    let wanted = asked("ACETATE_POWER_CUTS").map_or(CUTS, |cuts| cuts as usize);
+    let seed = AtomicU64::new(asked("ACETATE_POWER_CUT_SEED").unwrap_or(0));
     let looked_at = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -182,6 +195,34 @@ fn what_was_promised_survives_a_power_cut() {
     println!("{} images", looked_at.into_inner());
 }
 
+/// The log is folded into the database when it is long enough, and then starts over: what the
+/// random lives are too short for.
+#[test]
+fn a_log_that_starts_over_loses_nothing() {
+    let ground = Ground::new();
+    let mut random = Random::new(3);
+    let (medium, reference) = (Medium::new(&ground.files), ground.reference.clone());
+    let birth = Birth { medium, reference, strict: false, boot: 1, seed: 3 };
+    let record = live(&ground, birth, Vec::new(), |life| life.fill_log());
+    let is_start = |event: &Event| matches!(event, Event::Write(1, 0, _));
+    let starts: Vec<_> =
+        (0..record.events.len()).filter(|at| is_start(&record.events[*at])).collect();
+    assert_eq!(starts.len(), 2, "the log starts over once");
+    let folded = record.events.iter().position(|event| matches!(event, Event::Write(0, ..)));
+    let folded = folded.expect("the log is folded in");
+    assert!(folded < starts[1]);
+    // The images are large: some of those while it is folded in, and when it starts over.
+    let mut around: Vec<_> = moments(&record.events, &mut random);
+    around.retain(|(at, _)| (folded - 2..starts[1] + 40).contains(at));
+    for _ in 0..LARGE_CUTS {
+        let at = folded + random.below(starts[1] + 40 - folded);
+        around.push((at, *random.pick(&SURVIVALS)));
+    }
+    around.sort_by_key(|(at, _)| *at);
+    let judgement = record.judge(&ground, around, &mut random);
+    assert!(judgement.wrong.is_empty(), "{:#?}", judgement.wrong);
+}
+
 /// The test of the test: where syncs do nothing, what was promised is lost, and that is seen.
 #[test]
 fn a_disk_that_only_pretends_to_sync_is_found_out() {
@@ -190,9 +231,11 @@ fn a_disk_that_only_pretends_to_sync_is_found_out() {
     let medium = Medium::new(&ground.files);
     let reference = ground.reference.clone();
     let birth = Birth { medium, reference, strict: true, boot: 1, seed: 5 };
-    let mut record = live(&ground, birth, Vec::new());
-    assert_eq!(record.judge(&ground, &mut random).wrong, Vec::<String>::new());
+    let mut record = live(&ground, birth, Vec::new(), random_steps);
+    let moments = moments(&record.events, &mut random);
+    let judgement = record.judge(&ground, moments.clone(), &mut random);
+    assert_eq!(judgement.wrong, Vec::<String>::new());
     record.syncs = false;
-    let judgement = record.judge(&ground, &mut random);
+    let judgement = record.judge(&ground, moments, &mut random);
     assert!(!judgement.wrong.is_empty(), "{} images", judgement.looked_at);
 }

@@ -9,8 +9,8 @@ const MOUNT_PROGRAM: u32 = 100_005;
 const VERSION: u32 = 3;
 
 const NULL: u32 = 0;
-const GETATTR: u32 = 1;
-const SETATTR: u32 = 2;
+pub(crate) const GETATTR: u32 = 1;
+pub(crate) const SETATTR: u32 = 2;
 const LOOKUP: u32 = 3;
 const READ: u32 = 6;
 const WRITE: u32 = 7;
@@ -19,7 +19,7 @@ const MKDIR: u32 = 9;
 const REMOVE: u32 = 12;
 const RMDIR: u32 = 13;
 const RENAME: u32 = 14;
-const READDIRPLUS: u32 = 17;
+pub(crate) const READDIRPLUS: u32 = 17;
 const COMMIT: u32 = 21;
 
 const MNT: u32 = 1;
@@ -31,7 +31,7 @@ const FATTR_BYTES: usize = 84;
 const WCC_ATTR_BYTES: usize = 24;
 
 /// `dircount` and `maxcount` of READDIRPLUS, in bytes: what a Linux client asks for.
-const LISTING_BYTES: u32 = 128 << 10;
+pub(crate) const LISTING_BYTES: u32 = 128 << 10;
 
 /// A file handle.
 pub type Handle = Vec<u8>;
@@ -82,9 +82,26 @@ pub fn mount(address: SocketAddr, path: &str) -> Result<Handle> {
     })
 }
 
+/// A call that was answered with an error.
+#[derive(Debug)]
+pub struct Refused {
+    /// What was called.
+    pub procedure: &'static str,
+    /// `nfsstat3`.
+    pub status: u32,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: nfsstat3 {}", self.procedure, self.status)
+    }
+}
+
+impl std::error::Error for Refused {}
+
 /// A connection to an NFS server.
 pub struct Client {
-    rpc: Connection,
+    pub(crate) rpc: Connection,
 }
 
 impl Client {
@@ -209,14 +226,7 @@ impl Client {
     /// Receives the answer to any WRITE, which must have taken `count` bytes and promise
     /// `stability` at least.
     pub fn receive_write(&mut self, count: usize, stability: Stability) -> Result<Written> {
-        self.rpc.receive(|_, reply| {
-            expect_ok(reply, "WRITE")?;
-            wcc(reply)?;
-            check(reply.u32()? as usize == count, "WRITE: a part only")?;
-            let committed = reply.u32()?;
-            check(committed >= stability as u32, "WRITE: less stable than asked for")?;
-            Ok(Written { needs_commit: committed == 0, verifier: reply.u64()? })
-        })
+        self.rpc.receive(|_, reply| written(reply, count, stability))
     }
 
     /// WRITE, waiting for its answer.
@@ -335,14 +345,14 @@ impl Client {
     }
 }
 
-fn check(is_so: bool, complaint: &str) -> Result<()> {
+pub(crate) fn check(is_so: bool, complaint: &str) -> Result<()> {
     if is_so { Ok(()) } else { Err(complaint.into()) }
 }
 
-fn expect_ok(reply: &mut Reply<'_>, procedure: &str) -> Result<()> {
+pub(crate) fn expect_ok(reply: &mut Reply<'_>, procedure: &'static str) -> Result<()> {
     match reply.u32()? {
         0 => Ok(()),
-        status => Err(format!("{procedure}: nfsstat3 {status}").into()),
+        status => Err(Refused { procedure, status }.into()),
     }
 }
 
@@ -352,7 +362,7 @@ fn mode_only(call: Call, mode: u32) -> Call {
 }
 
 /// `fattr3`: type and size.
-fn attributes(reply: &mut Reply<'_>) -> Result<(u32, u64)> {
+pub(crate) fn attributes(reply: &mut Reply<'_>) -> Result<(u32, u64)> {
     let kind = reply.u32()?;
     reply.take(16)?;
     let size = reply.u64()?;
@@ -361,20 +371,34 @@ fn attributes(reply: &mut Reply<'_>) -> Result<(u32, u64)> {
 }
 
 /// `post_op_attr`.
-fn post_op(reply: &mut Reply<'_>) -> Result<Option<(u32, u64)>> {
+pub(crate) fn post_op(reply: &mut Reply<'_>) -> Result<Option<(u32, u64)>> {
     if reply.bool()? { attributes(reply).map(Some) } else { Ok(None) }
 }
 
 /// `wcc_data`.
-fn wcc(reply: &mut Reply<'_>) -> Result<()> {
+pub(crate) fn wcc(reply: &mut Reply<'_>) -> Result<()> {
     if reply.bool()? {
         reply.take(WCC_ATTR_BYTES)?;
     }
     post_op(reply).map(drop)
 }
 
+/// What WRITE answers.
+pub(crate) fn written(
+    reply: &mut Reply<'_>,
+    count: usize,
+    stability: Stability,
+) -> Result<Written> {
+    expect_ok(reply, "WRITE")?;
+    wcc(reply)?;
+    check(reply.u32()? as usize == count, "WRITE: a part only")?;
+    let committed = reply.u32()?;
+    check(committed >= stability as u32, "WRITE: less stable than asked for")?;
+    Ok(Written { needs_commit: committed == 0, verifier: reply.u64()? })
+}
+
 /// What CREATE and MKDIR answer; a client needs the handle.
-fn created(reply: &mut Reply<'_>, procedure: &str, kind: u32) -> Result<Handle> {
+fn created(reply: &mut Reply<'_>, procedure: &'static str, kind: u32) -> Result<Handle> {
     expect_ok(reply, procedure)?;
     if !reply.bool()? {
         return Err(format!("{procedure}: no handle").into());

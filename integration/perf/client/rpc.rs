@@ -191,10 +191,9 @@ impl Connection {
         if status != 0 {
             return Err(format!("the call failed with RPC status {status}").into());
         }
-        let value = read(tag, &mut reply)?;
-        reply.finish()?;
+        let value = read(tag, &mut reply).and_then(|value| reply.finish().map(|()| value));
         self.start += length;
-        Ok(value)
+        value
     }
 
     /// Calls `procedure` and waits for its answer; nothing else may be in flight.
@@ -245,7 +244,10 @@ impl Connection {
         }
         while self.end - self.start < wanted {
             match self.socket.read(&mut self.buffer[self.end..]) {
-                Ok(0) => return Err("the server closed the connection".into()),
+                Ok(0) => {
+                    let closed = "the server closed the connection";
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, closed).into());
+                }
                 Ok(count) => self.end += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),

@@ -12,7 +12,8 @@ use super::{meta, value};
 /// an inode n of another implementation (see [`Ino::fileid`]), today's or tomorrow's.
 const FIRST: u64 = DELTA_IDS + (1 << 32);
 
-/// Numbers that are reserved ahead.
+/// Numbers that are reserved ahead; a batch begins with half of them at least, and an operation
+/// needs one for each directory above it at most.
 const RESERVE: u64 = 1 << 16;
 
 /// Gives out numbers from a range that the file has recorded as used *before*: whatever becomes
@@ -40,9 +41,15 @@ impl Numbers {
     }
 
     /// The next number.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`]: the batch has used up what is reserved; the next one has more.
     pub(super) fn allocate(&mut self) -> Result<Ino> {
         if self.next >= FileId::LIMIT {
             return Err(StoreError::Full("all inode numbers are used".to_owned()));
+        }
+        if self.next >= self.mark {
+            return Err(StoreError::Busy("a batch with too many new objects".to_owned()));
         }
         let ino = Ino(self.next);
         self.next += 1;

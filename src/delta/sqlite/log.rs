@@ -75,19 +75,24 @@ impl Log {
         u64::from(self.pages.load(Ordering::Relaxed)) * self.frame_bytes
     }
 
+    /// Whether the log is long enough to be copied into the database; after a commit.
+    pub(super) fn is_due(&mut self) -> bool {
+        let length = self.length();
+        if length < CHECKPOINT_BYTES {
+            self.due_at = CHECKPOINT_BYTES;
+        }
+        length >= self.due_at
+    }
+
     /// Copies the log into the database when it is long enough; after a commit.
     ///
     /// # Errors
     /// As [`Log::checkpoint`].
     pub(super) fn checkpoint_if_due(&mut self, conn: &Connection) -> Result<()> {
+        if !self.is_due() {
+            return Ok(());
+        }
         let length = self.length();
-        if length < CHECKPOINT_BYTES {
-            self.due_at = CHECKPOINT_BYTES;
-            return Ok(());
-        }
-        if length < self.due_at {
-            return Ok(());
-        }
         if length < PATIENCE_BYTES {
             self.due_at = (length + RETRY_BYTES).min(PATIENCE_BYTES);
             return self.checkpoint(conn, "PASSIVE");

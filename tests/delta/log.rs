@@ -104,7 +104,7 @@ fn a_change_adds_few_pages() {
         length: None,
     };
     let mut row = inode(Ino(0), FileKind::Regular);
-    added("CREATE", 7, &mut |txn| {
+    added("CREATE", 6, &mut |txn| {
         row = make(txn, dir.ino, "new", FileKind::Regular);
         txn.record(&op).unwrap();
     });

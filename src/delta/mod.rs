@@ -172,6 +172,9 @@ pub trait WriteTxn: ReadTxn {
     /// Removes an entry; the caller keeps `nlink`.
     fn delete_dentry(&mut self, parent: Ino, name: &Name) -> Result<()>;
 
+    /// Gives the entry `from` of `ino` another directory and name.
+    fn move_dentry(&mut self, from: (Ino, &Name), to: (Ino, &Name), ino: Ino) -> Result<()>;
+
     /// Writes `data` at byte `offset`, and sets `inode.size` and `inode.holes` accordingly
     /// (in the struct; the caller stores it with [`WriteTxn::put_inode`]).
     /// Every stored chunk i keeps the length min(chunk size, size − i × chunk size): an old last

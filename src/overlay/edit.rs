@@ -186,6 +186,11 @@ impl<'a> Edit<'a> {
         row: &InodeRow,
     ) -> Result<()> {
         self.txn.insert_dentry(parent, name, row.ino)?;
+        self.show_name(dir, name, row)
+    }
+
+    /// The same for a name that has its entry already.
+    fn show_name(&mut self, dir: &DirPlace, name: &Name, row: &InodeRow) -> Result<()> {
         self.txn.remove_whiteout(&dir.merged.join(name))?;
         self.renamed.push((dir.fileid, name.clone(), Some(row.fileid())));
         self.touch_child(dir.fileid, name);
@@ -203,12 +208,29 @@ impl<'a> Edit<'a> {
         if let Some(parent) = dentry_in {
             self.txn.delete_dentry(parent, name)?;
         }
+        self.hide_name(dir, name)
+    }
+
+    /// The same for a name that has no entry any more.
+    fn hide_name(&mut self, dir: &DirPlace, name: &Name) -> Result<()> {
         if self.base_has(dir, name)? {
             self.txn.add_whiteout(&dir.merged.join(name), self.now)?;
         }
         self.renamed.push((dir.fileid, name.clone(), None));
         self.touch_child(dir.fileid, name);
         Ok(())
+    }
+
+    /// Gives an object's entry another name, in the same or another directory of the delta.
+    pub fn move_entry(
+        &mut self,
+        (source, source_ino, old): (&DirPlace, Ino, &Name),
+        (target, target_ino, new): (&DirPlace, Ino, &Name),
+        row: &InodeRow,
+    ) -> Result<()> {
+        self.txn.move_dentry((source_ino, old), (target_ino, new), row.ino)?;
+        self.hide_name(source, old)?;
+        self.show_name(target, new, row)
     }
 
     /// Whether the base has an object under this name, hidden or not.

@@ -129,19 +129,20 @@ impl Edit<'_> {
     ) -> Result<InodeRow> {
         let in_base = matches!(child.node, Node::Base { .. });
         let mut row = *self.copy_up(child.node)?;
+        row.ctime = moved_on(row.ctime, self.now);
         if in_base || child.has_dentry {
             // Copy-up gave a base file an entry at its base name, which is the old one.
-            self.drop_entry(&source.place, Some(source_ino), old)?;
+            let (from, to) = (&*source.place, &*target.place);
+            self.move_entry((from, source_ino, old), (to, target_ino, new), &row)?;
         } else {
             self.drop_entry(&source.place, None, old)?;
             if let Some(origin) = &row.origin {
                 self.txn.hide_link(origin.fileid, self.now)?;
             }
             row.nlink += 1;
+            self.add_entry(&target.place, target_ino, new, &row)?;
         }
-        row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
-        self.add_entry(&target.place, target_ino, new, &row)?;
         Ok(row)
     }
 
@@ -171,9 +172,14 @@ impl Edit<'_> {
                 self.txn.remove_whiteout(&old_path.join(&name))?;
             }
         }
-        self.drop_entry(&source.place, source.place.ino.filter(|_| child.has_dentry), old)?;
+        let (from, to) = (&*source.place, &*target.place);
+        if let Some(source_ino) = from.ino.filter(|_| child.has_dentry) {
+            self.move_entry((from, source_ino, old), (to, target_ino, new), &row)?;
+        } else {
+            self.drop_entry(from, None, old)?;
+            self.add_entry(to, target_ino, new, &row)?;
+        }
         self.txn.move_whiteouts_below(&old_path, &new_path)?;
-        self.add_entry(&target.place, target_ino, new, &row)?;
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
         self.show_through(&row, &new_path, shown.as_ref(), (target, target_ino), new)?;

@@ -131,3 +131,36 @@ fn there_is_one_writer() {
     drop(writer);
     session.writer().unwrap();
 }
+
+#[test]
+fn rows_at_hand_are_those_of_the_transaction() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    let row = change(&mut *writer, |txn| make(txn, Ino::ROOT, "f", FileKind::Regular));
+    let changed = acetate::delta::InodeRow { mode: 0o111, holes: 3, ..row.clone() };
+    let kept = acetate::delta::InodeRow { uid: 7, ..row.clone() };
+
+    writer.begin(false).unwrap();
+    writer.savepoint().unwrap();
+    writer.txn().put_inode(&changed).unwrap();
+    assert_eq!(writer.txn().inode(row.ino).unwrap().unwrap(), changed);
+    writer.roll_back().unwrap();
+    assert_eq!(writer.txn().inode(row.ino).unwrap().unwrap(), row);
+    writer.savepoint().unwrap();
+    writer.txn().delete_inode(row.ino).unwrap();
+    assert_eq!(writer.txn().inode(row.ino).unwrap(), None);
+    let born = make(writer.txn(), Ino::ROOT, "g", FileKind::Regular);
+    assert_eq!(writer.txn().inode(born.ino).unwrap().unwrap(), born);
+    writer.abort().unwrap();
+
+    change(&mut *writer, |txn| {
+        assert_eq!(txn.inode(row.ino).unwrap().unwrap(), row);
+        assert_eq!(txn.inode(born.ino).unwrap(), None);
+        txn.put_inode(&changed).unwrap();
+        txn.put_inode(&kept).unwrap();
+    });
+    // What is left alone was the same.
+    look(&session, |txn| assert_eq!(txn.inode(row.ino).unwrap().unwrap(), kept));
+    assert_eq!(place.number("SELECT count(*) FROM acetate_inode WHERE holes > 0"), 0);
+}

@@ -5,6 +5,7 @@ mod batches;
 mod chunks;
 mod durability;
 mod faulty;
+mod log;
 mod overlay_rows;
 mod refusals;
 mod rows;

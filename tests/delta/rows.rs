@@ -218,3 +218,84 @@ fn a_base_is_recorded_at_any_time() {
     assert_eq!(root.subdirs, None);
     assert_eq!((session.id().len(), session.handle_key()), (32, [7; 16]));
 }
+
+#[test]
+fn entries_move_as_they_are() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    let (dir, file) = change(&mut *writer, |txn| {
+        let dir = make(txn, Ino::ROOT, "dir", FileKind::Directory).ino;
+        (dir, make(txn, Ino::ROOT, "f", FileKind::Regular).ino)
+    });
+    let id = "SELECT id FROM fs_dentry WHERE name = 'f'";
+    let before = place.number(id);
+    change(&mut *writer, |txn| {
+        let from = (Ino::ROOT, &name("f"));
+        txn.move_dentry(from, (dir, &name("g")), file).unwrap();
+        assert_eq!(txn.dentry(Ino::ROOT, &name("f")).unwrap(), None);
+        assert_eq!(txn.dentry(dir, &name("g")).unwrap(), Some(file));
+        assert_eq!(txn.name_of(file).unwrap(), Some((dir, name("g"))));
+        txn.move_dentry((dir, &name("g")), from, file).unwrap();
+    });
+    assert_eq!(place.number(id), before);
+
+    // Entries that others wrote: one that points nowhere makes way, a name may be a BLOB.
+    let sql = place.sql();
+    sql.execute_batch(
+        "INSERT INTO fs_dentry (name, parent_ino, ino) VALUES ('nowhere', 1, 12345);
+         UPDATE fs_dentry SET name = CAST(name AS BLOB) WHERE name = 'f'",
+    )
+    .unwrap();
+    change(&mut *writer, |txn| {
+        txn.move_dentry((Ino::ROOT, &name("f")), (Ino::ROOT, &name("nowhere")), file).unwrap();
+        assert_eq!(txn.dentry(Ino::ROOT, &name("f")).unwrap(), None);
+        assert_eq!(txn.dentry(Ino::ROOT, &name("nowhere")).unwrap(), Some(file));
+        // And one that is there does not.
+        let onto = (Ino::ROOT, &name("dir"));
+        assert!(txn.move_dentry((Ino::ROOT, &name("nowhere")), onto, file).is_err());
+    });
+    let sound = "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'";
+    assert_eq!(place.number(sound), 1);
+}
+
+#[test]
+fn numbers_of_entries_are_fresh_and_never_come_back() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    let last = "SELECT max(id) FROM fs_dentry";
+    let made = |writer: &mut dyn acetate::delta::Writer, at: &str| {
+        change(writer, |txn| make(txn, Ino::ROOT, at, FileKind::Regular));
+        place.number(last)
+    };
+    let first = made(&mut *writer, "a");
+    assert_eq!(made(&mut *writer, "b"), first + 1);
+    change(&mut *writer, |txn| txn.delete_dentry(Ino::ROOT, &name("b")).unwrap());
+    writer.begin(false).unwrap();
+    make(writer.txn(), Ino::ROOT, "c", FileKind::Regular);
+    writer.abort().unwrap();
+    drop((writer, session));
+
+    let session = place.open();
+    let mut writer = session.writer().unwrap();
+    change(&mut *writer, |txn| make(txn, Ino::ROOT, "d", FileKind::Regular));
+    let ours = place.number(last);
+    assert!(ours > first + 1, "{ours}");
+    writer.close().unwrap();
+    drop((writer, session));
+    // What another program inserts is fresh, too.
+    place
+        .sql()
+        .execute_batch(
+            "INSERT INTO fs_inode (mode, atime, mtime, ctime) VALUES (33188, 0, 0, 0);
+             INSERT INTO fs_dentry (name, parent_ino, ino) VALUES ('e', 1, last_insert_rowid())",
+        )
+        .unwrap();
+    assert!(place.number(last) > ours);
+    assert_eq!(place.number("SELECT count(*) FROM sqlite_sequence WHERE name = 'fs_dentry'"), 1);
+    let session = place.open();
+    let mut writer = session.writer().unwrap();
+    let row = change(&mut *writer, |txn| make(txn, Ino::ROOT, "f", FileKind::Regular));
+    assert!(row.ino.0 as i64 > place.number("SELECT ino FROM fs_dentry WHERE name = 'e'"));
+}

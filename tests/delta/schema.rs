@@ -88,7 +88,7 @@ fn a_new_session_holds_nothing_that_others_refuse() {
         }
     }
     assert_eq!(place.number("PRAGMA auto_vacuum"), 0);
-    assert_eq!(place.number("PRAGMA page_size"), 16384);
+    assert_eq!(place.number("PRAGMA page_size"), 4096);
     assert_eq!(place.number("SELECT 1 FROM pragma_encoding WHERE encoding = 'UTF-8'"), 1);
     assert_eq!(
         place.number("SELECT CAST(value AS INTEGER) FROM fs_config WHERE key = 'chunk_size'"),

@@ -248,6 +248,7 @@ changes! {
     delete_inode(ino: Ino) -> ();
     insert_dentry(parent: Ino, name: &Name, ino: Ino) -> ();
     delete_dentry(parent: Ino, name: &Name) -> ();
+    move_dentry(from: (Ino, &Name), to: (Ino, &Name), ino: Ino) -> ();
     write_data(inode: &mut InodeRow, offset: u64, data: &[u8]) -> ();
     truncate(inode: &mut InodeRow, size: u64) -> ();
     put_copy_up(ino: Ino, pending: Option<CopyUp>) -> ();

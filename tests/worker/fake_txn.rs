@@ -113,6 +113,10 @@ impl WriteTxn for Rows {
         unimplemented!()
     }
 
+    fn move_dentry(&mut self, _: (Ino, &Name), _: (Ino, &Name), _: Ino) -> Result<()> {
+        unimplemented!()
+    }
+
     fn write_data(&mut self, _: &mut InodeRow, _: u64, _: &[u8]) -> Result<()> {
         unimplemented!()
     }

@@ -10,6 +10,8 @@ use super::chunk::Chunks;
 use super::number::Numbers;
 use super::op::Tail;
 use super::room::Room;
+use super::rows::Rows;
+use super::sequence::Entries;
 use super::snapshot::Snapshot;
 use super::{copy_up, dentry, inode, link, redirect, symlink, whiteout};
 
@@ -24,6 +26,10 @@ pub(super) struct Batch {
     pub chunk_bytes: u64,
     /// Fresh inode numbers.
     pub numbers: Numbers,
+    /// Fresh numbers of entries.
+    pub entries: Entries,
+    /// Inode rows as the transaction has them.
+    pub rows: Rows,
     /// The audit log's last row.
     pub tail: Tail,
     /// The audit log's last row at the last savepoint.
@@ -42,9 +48,19 @@ impl Snapshot for Batch {
     fn chunk_size(&self) -> u64 {
         self.chunk_bytes
     }
+
+    fn rows(&self) -> Option<&Rows> {
+        Some(&self.rows)
+    }
 }
 
 impl Batch {
+    /// Forgets what a part or all of the transaction had changed.
+    pub(super) fn rolled_back(&mut self) {
+        self.rows.clear();
+        self.entries.rolled_back();
+    }
+
     /// Runs a change, and remembers how it failed.
     fn change<T>(&mut self, change: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let result = change(&self.conn);
@@ -57,20 +73,37 @@ impl Batch {
 
 impl WriteTxn for Batch {
     fn allocate_ino(&mut self) -> Result<Ino> {
-        self.numbers.allocate()
+        let ino = self.numbers.allocate()?;
+        self.rows.add(ino, None);
+        Ok(ino)
     }
 
     fn put_inode(&mut self, row: &InodeRow) -> Result<()> {
-        self.change(|conn| inode::put(conn, row))
+        let before = self.rows.take(row.ino);
+        self.change(|conn| inode::put(conn, row, before.as_ref()))?;
+        self.rows.add(row.ino, Some(row.clone()));
+        Ok(())
     }
 
     fn delete_inode(&mut self, ino: Ino) -> Result<()> {
-        self.change(|conn| inode::delete(conn, ino))
+        let before = self.rows.take(ino);
+        self.change(|conn| inode::delete(conn, ino, before.as_ref()))?;
+        self.rows.add(ino, None);
+        Ok(())
     }
 
     fn insert_dentry(&mut self, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
         self.room.add(&self.conn, ENTRY_BYTES)?;
-        self.change(|conn| dentry::insert(conn, parent, name, ino))
+        let id = self.entries.allocate(&self.conn)?;
+        self.change(|conn| dentry::insert(conn, id, parent, name, ino))
+    }
+
+    fn move_dentry(&mut self, from: (Ino, &Name), to: (Ino, &Name), ino: Ino) -> Result<()> {
+        if self.change(|conn| dentry::rename(conn, from, to, ino))? {
+            return Ok(());
+        }
+        self.delete_dentry(from.0, from.1)?;
+        self.insert_dentry(to.0, to.1, ino)
     }
 
     fn delete_dentry(&mut self, parent: Ino, name: &Name) -> Result<()> {
@@ -89,6 +122,7 @@ impl WriteTxn for Batch {
     }
 
     fn put_copy_up(&mut self, ino: Ino, pending: Option<CopyUp>) -> Result<()> {
+        self.rows.take(ino);
         self.change(|conn| copy_up::put(conn, ino, pending))
     }
 

@@ -75,19 +75,36 @@ pub(super) fn name_of(conn: &Connection, ino: Ino) -> Result<Option<(Ino, Name)>
 }
 
 /// Adds an entry; one of the same name that points nowhere is replaced, because nobody sees it.
-pub(super) fn insert(conn: &Connection, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
+pub(super) fn insert(conn: &Connection, id: i64, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
     let mut statement = conn.prepare_cached(
-        "INSERT INTO fs_dentry (name, parent_ino, ino) VALUES (?1, ?2, ?3)
+        "INSERT INTO fs_dentry (name, parent_ino, ino, id) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT(parent_ino, name) DO UPDATE SET ino = excluded.ino
          WHERE NOT EXISTS (SELECT 1 FROM fs_inode i WHERE i.ino = fs_dentry.ino)",
     )?;
     let parent_key = parent.0.cast_signed();
-    let row = params![Bytes(name.as_bytes()), parent_key, ino.0.cast_signed()];
+    let row = params![Bytes(name.as_bytes()), parent_key, ino.0.cast_signed(), id];
     if statement.execute(row)? == 0 {
         let text = format!("directory {} has an entry {name:?} already", parent.0);
         return Err(StoreError::Corrupt(text));
     }
     Ok(())
+}
+
+/// Gives an entry of `ino` another directory and name, which leaves alone what is sorted by
+/// number; `false`, and nothing happens, if there is none, or something has that name.
+pub(super) fn rename(
+    conn: &Connection,
+    from: (Ino, &Name),
+    to: (Ino, &Name),
+    ino: Ino,
+) -> Result<bool> {
+    let mut statement = conn.prepare_cached(
+        "UPDATE OR IGNORE fs_dentry SET parent_ino = ?4, name = ?5
+         WHERE parent_ino = ?1 AND name = ?2 AND ino = ?3",
+    )?;
+    let (from, name) = (from.0.0.cast_signed(), Bytes(from.1.as_bytes()));
+    let (to, new_name) = (to.0.0.cast_signed(), Bytes(to.1.as_bytes()));
+    Ok(statement.execute(params![from, name, ino.0.cast_signed(), to, new_name])? > 0)
 }
 
 /// Removes an entry.

@@ -67,15 +67,33 @@ fn owner(id: i64) -> u32 {
     u32::try_from(id).unwrap_or(Caller::NOBODY)
 }
 
-/// Inserts or replaces the inode with its rows in our tables.
-pub(super) fn put(conn: &Connection, inode: &InodeRow) -> Result<()> {
-    // The UPDATE first: rows change far more often than they begin, and an INSERT into a table
-    // with AUTOINCREMENT visits sqlite_sequence each time.
-    let mut update = conn.prepare_cached(
-        "UPDATE fs_inode SET mode = ?2, nlink = ?3, uid = ?4, gid = ?5, size = ?6, atime = ?7,
-           mtime = ?8, ctime = ?9, rdev = ?10, atime_nsec = ?11, mtime_nsec = ?12, ctime_nsec = ?13
-         WHERE ino = ?1",
-    )?;
+/// Inserts or replaces the inode with its rows in our tables. `before` says what it was (`None`:
+/// there was none), where that is known: what stays the same is left alone.
+pub(super) fn put(
+    conn: &Connection,
+    inode: &InodeRow,
+    before: Option<&Option<InodeRow>>,
+) -> Result<()> {
+    put_own(conn, inode, matches!(before, Some(None)))?;
+    let side = |row: &InodeRow| (row.subdirs, row.holes, row.create_verifier);
+    let is_same = match before {
+        Some(Some(before)) => side(before) == side(inode),
+        Some(None) => side(inode) == (None, 0, None),
+        None => false,
+    };
+    if !is_same {
+        put_side(conn, inode)?;
+    }
+    let origin = before.map(|before| before.as_ref().and_then(|row| row.origin.as_ref()));
+    match &inode.origin {
+        now if origin == Some(now.as_ref()) => Ok(()),
+        Some(origin) => origin::put(conn, inode.ino, origin),
+        None => origin::delete(conn, inode.ino),
+    }
+}
+
+/// Inserts or replaces the row in `fs_inode`.
+fn put_own(conn: &Connection, inode: &InodeRow, is_new: bool) -> Result<()> {
     let columns = params![
         inode.ino.0.cast_signed(),
         inode.st_mode(),
@@ -91,19 +109,24 @@ pub(super) fn put(conn: &Connection, inode: &InodeRow) -> Result<()> {
         inode.mtime.nanos,
         inode.ctime.nanos,
     ];
-    if update.execute(columns)? == 0 {
-        let mut insert = conn.prepare_cached(
-            "INSERT INTO fs_inode (ino, mode, nlink, uid, gid, size, atime, mtime, ctime, rdev,
-               atime_nsec, mtime_nsec, ctime_nsec)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    if !is_new {
+        let mut update = conn.prepare_cached(
+            "UPDATE fs_inode SET mode = ?2, nlink = ?3, uid = ?4, gid = ?5, size = ?6, atime = ?7,
+               mtime = ?8, ctime = ?9, rdev = ?10, atime_nsec = ?11, mtime_nsec = ?12,
+               ctime_nsec = ?13
+             WHERE ino = ?1",
         )?;
-        insert.execute(columns)?;
+        if update.execute(columns)? > 0 {
+            return Ok(());
+        }
     }
-    put_side(conn, inode)?;
-    match &inode.origin {
-        Some(origin) => origin::put(conn, inode.ino, origin),
-        None => origin::delete(conn, inode.ino),
-    }
+    let mut insert = conn.prepare_cached(
+        "INSERT INTO fs_inode (ino, mode, nlink, uid, gid, size, atime, mtime, ctime, rdev,
+           atime_nsec, mtime_nsec, ctime_nsec)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    )?;
+    insert.execute(columns)?;
+    Ok(())
 }
 
 /// Keeps a row in `acetate_inode` where it says anything (invariant D4).
@@ -128,8 +151,9 @@ fn delete_side(conn: &Connection, ino: i64) -> Result<()> {
     Ok(())
 }
 
-/// Deletes an inode and all that hangs on it.
-pub(super) fn delete(conn: &Connection, ino: Ino) -> Result<()> {
+/// Deletes an inode and all that hangs on it. `before` says what it was, as for [`put`]: of our
+/// own tables only those are visited that have something.
+pub(super) fn delete(conn: &Connection, ino: Ino, before: Option<&Option<InodeRow>>) -> Result<()> {
     let number = ino.0.cast_signed();
     conn.prepare_cached("DELETE FROM fs_inode WHERE ino = ?1")?.execute([number])?;
     conn.prepare_cached("DELETE FROM fs_data WHERE ino = ?1")?.execute([number])?;
@@ -137,12 +161,21 @@ pub(super) fn delete(conn: &Connection, ino: Ino) -> Result<()> {
     // of no inode, from other implementations.
     conn.prepare_cached("DELETE FROM fs_dentry WHERE parent_ino = ?1")?.execute([number])?;
     symlink::delete(conn, ino)?;
-    delete_side(conn, number)?;
-    copy_up::delete(conn, ino)?;
-    origin::delete(conn, ino)?;
+    let before = before.and_then(Option::as_ref);
+    let may = |has: fn(&InodeRow) -> bool| before.is_none_or(has);
+    if may(|row| row.subdirs.is_some() || row.holes > 0 || row.create_verifier.is_some()) {
+        delete_side(conn, number)?;
+    }
+    if may(|row| row.copy_up.is_some()) {
+        copy_up::delete(conn, ino)?;
+    }
+    if may(|row| row.origin.is_some()) {
+        origin::delete(conn, ino)?;
+    }
+    redirect::delete(conn, ino)?;
     // Not in origin::delete: rows of another implementation go only with their inode.
     conn.prepare_cached("DELETE FROM fs_origin WHERE delta_ino = ?1")?.execute([number])?;
-    redirect::delete(conn, ino)
+    Ok(())
 }
 
 /// Sets every `nlink` to the number of entries, and forgets the counts of subdirectories:

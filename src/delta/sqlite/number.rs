@@ -6,7 +6,7 @@ use crate::base::DELTA_IDS;
 use crate::delta::{Ino, Result, StoreError};
 use crate::vfs::FileId;
 
-use super::{meta, value};
+use super::{meta, sequence, value};
 
 /// First number that acetate gives out: below it, [`DELTA_IDS`] + n is what the export shows for
 /// an inode n of another implementation (see [`Ino::fileid`]), today's or tomorrow's.
@@ -15,6 +15,12 @@ const FIRST: u64 = DELTA_IDS + (1 << 32);
 /// Numbers that are reserved ahead; a batch begins with half of them at least, and an operation
 /// needs one for each directory above it at most.
 const RESERVE: u64 = 1 << 16;
+
+/// Writes the mark, and what SQLite would write with every row up to it.
+pub(super) fn put_mark(conn: &Connection, mark: u64) -> Result<()> {
+    meta::put(conn, meta::NEXT_INO, mark.cast_signed())?;
+    sequence::raise(conn, "fs_inode", mark.cast_signed() - 1)
+}
 
 /// Gives out numbers from a range that the file has recorded as used *before*: whatever becomes
 /// of the batch that takes a number, and of the machine, no later run gives it out again.

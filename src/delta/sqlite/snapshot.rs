@@ -9,6 +9,7 @@ use crate::delta::{Ino, InodeRow, MergedPath, PendingCopies, ReadTxn, Result};
 use crate::vfs::{FileId, Name, Time};
 
 use super::chunk::Chunks;
+use super::rows::Rows;
 use super::{copy_up, dentry, inode, link, origin, redirect, symlink, whiteout};
 
 /// A connection inside a transaction.
@@ -18,6 +19,11 @@ pub(super) trait Snapshot {
 
     /// The session's chunk size, in bytes.
     fn chunk_size(&self) -> u64;
+
+    /// The inode rows at hand, if it keeps any.
+    fn rows(&self) -> Option<&Rows> {
+        None
+    }
 }
 
 impl<T: Snapshot> ReadTxn for T {
@@ -31,7 +37,14 @@ impl<T: Snapshot> ReadTxn for T {
     }
 
     fn inode(&self, ino: Ino) -> Result<Option<InodeRow>> {
-        inode::get(self.conn(), ino)
+        if let Some(known) = self.rows().and_then(|rows| rows.get(ino)) {
+            return Ok(known);
+        }
+        let found = inode::get(self.conn(), ino)?;
+        if let Some(rows) = self.rows() {
+            rows.add(ino, found.clone());
+        }
+        Ok(found)
     }
 
     fn dentry(&self, parent: Ino, name: &Name) -> Result<Option<Ino>> {

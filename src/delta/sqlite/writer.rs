@@ -23,9 +23,11 @@ use crate::delta::{Result, StoreError, WriteTxn, Writer};
 use super::batch::Batch;
 use super::lock::SessionLock;
 use super::log::{self, Log};
-use super::number::Numbers;
+use super::number::{self, Numbers};
 use super::op::Tail;
 use super::room::Room;
+use super::rows::Rows;
+use super::sequence::Entries;
 use super::session::{OpenMode, Session};
 use super::{connect, dentry, epoch, meta};
 
@@ -87,6 +89,8 @@ impl SqliteWriter {
             batch: Batch {
                 chunk_bytes: session.config.chunk_bytes,
                 numbers: Numbers::load(&conn)?,
+                entries: Entries::load(&conn)?,
+                rows: Rows::new(),
                 conn,
                 tail: Tail::default(),
                 tail_before: Tail::default(),
@@ -134,7 +138,7 @@ impl SqliteWriter {
         self.in_synced(|conn| {
             meta::put(conn, meta::CLEAN, 0)?;
             meta::put(conn, meta::BOOT_ID, boot_id)?;
-            mark.map_or(Ok(()), |mark| meta::put(conn, meta::NEXT_INO, mark.cast_signed()))
+            mark.map_or(Ok(()), |mark| number::put_mark(conn, mark))
         })?;
         self.clean = false;
         if let Some(mark) = mark {
@@ -145,6 +149,7 @@ impl SqliteWriter {
 
     /// Rolls the transaction back, if SQLite has not done so itself.
     fn undo(&mut self) {
+        self.batch.rolled_back();
         if !self.batch.conn.is_autocommit() {
             // It fails only where there is nothing left to roll back.
             let _ = self.batch.conn.execute_batch("ROLLBACK");
@@ -177,7 +182,9 @@ impl Writer for SqliteWriter {
         if let Some(lost) = &self.lost {
             return Err(lost.clone());
         }
-        self.undo();
+        if !self.batch.conn.is_autocommit() {
+            self.undo();
+        }
         if let Err(error) = self.log.make_room(&self.batch.conn, &mut self.batch.room) {
             self.lost = Some(error.clone());
             return Err(error);
@@ -208,6 +215,7 @@ impl Writer for SqliteWriter {
     fn roll_back(&mut self) -> Result<()> {
         self.require_transaction()?;
         self.run("ROLLBACK TO operation")?;
+        self.batch.rolled_back();
         self.batch.tail = self.batch.tail_before.clone();
         self.run("RELEASE operation")
     }

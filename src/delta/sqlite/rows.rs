@@ -1,0 +1,46 @@
+//! The inode rows that the writer has at hand.
+//!
+//! An operation looks at the same few rows over and over, and the next one at some of them again.
+//! They are as the writer's transaction has them: all changes of them come through here, other
+//! programs keep off the tables of a served session, and what is rolled back is forgotten.
+//! To know what a row was also says which of its tables a change leaves alone.
+
+use std::cell::RefCell;
+use std::num::NonZeroUsize;
+
+use lru::LruCache;
+
+use crate::delta::{Ino, InodeRow};
+
+/// Rows at hand.
+const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+/// Rows by number; `None` for a number that has none.
+pub(super) struct Rows(RefCell<LruCache<Ino, Option<InodeRow>>>);
+
+impl Rows {
+    /// No rows.
+    pub(super) fn new() -> Self {
+        Self(RefCell::new(LruCache::new(MAX_ROWS)))
+    }
+
+    /// The row of `ino`; `None` if it is not at hand.
+    pub(super) fn get(&self, ino: Ino) -> Option<Option<InodeRow>> {
+        self.0.borrow_mut().get(&ino).cloned()
+    }
+
+    /// Keeps what the row of `ino` is.
+    pub(super) fn add(&self, ino: Ino, row: Option<InodeRow>) {
+        self.0.borrow_mut().put(ino, row);
+    }
+
+    /// Takes the row of `ino` away, which is about to change.
+    pub(super) fn take(&self, ino: Ino) -> Option<Option<InodeRow>> {
+        self.0.borrow_mut().pop(&ino)
+    }
+
+    /// Forgets all: what was changed is rolled back.
+    pub(super) fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+}

@@ -1,0 +1,126 @@
+//! How long the log gets, and what a change adds to it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use acetate::delta::sqlite::Session;
+use acetate::delta::{AuditRow, Ino, MergedPath, Procedure, Store, WriteTxn, Writer};
+use acetate::vfs::{FileId, FileKind};
+
+use super::{Place, change, inode, make, name, time};
+
+const MIB: u64 = 1 << 20;
+
+/// A page in the log, with its header, in bytes.
+const FRAME_BYTES: u64 = 4096 + 24;
+
+/// The length that docs/OPERATIONS.md promises, in bytes.
+const PROMISED_BYTES: u64 = 64 * MIB;
+
+fn log_bytes(place: &Place) -> u64 {
+    std::fs::metadata(format!("{}-wal", place.path.display())).unwrap().len()
+}
+
+/// Commits `mib` MiB in batches of `batch` MiB; the longest that the log was, in bytes.
+fn write(place: &Place, writer: &mut dyn Writer, mib: u64, batch: u64) -> u64 {
+    let mut row = change(writer, |txn| make(txn, Ino::ROOT, "large", FileKind::Regular));
+    let data = vec![7; (batch * MIB) as usize];
+    let mut longest = 0;
+    for _ in 0..mib / batch {
+        let at = row.size;
+        change(writer, |txn| {
+            txn.write_data(&mut row, at, &data).unwrap();
+            txn.put_inode(&row).unwrap();
+        });
+        longest = longest.max(log_bytes(place));
+    }
+    longest
+}
+
+#[test]
+fn the_log_starts_over_and_keeps_its_file() {
+    let place = Place::new();
+    let session = place.create_with(65536);
+    let mut writer = session.writer().unwrap();
+    let longest = write(&place, &mut *writer, 80, 4);
+    assert!(longest < 40 * MIB, "{longest}");
+    assert!(log_bytes(&place) > 20 * MIB, "it was cut");
+    writer.close().unwrap();
+    assert_eq!(log_bytes(&place), 0);
+}
+
+/// Reads over and over, so that some snapshot is always open.
+fn keep_reading(session: &Session, stop: &AtomicBool) {
+    let mut reader = session.reader().unwrap();
+    while !stop.load(Ordering::Relaxed) {
+        let a_while = std::time::Duration::from_millis(20);
+        reader.read(&mut |_| std::thread::sleep(a_while)).unwrap();
+    }
+}
+
+#[test]
+fn the_log_stays_below_its_bound_beside_readers() {
+    let place = Place::new();
+    let session = place.create_with(65536);
+    let mut writer = session.writer().unwrap();
+    let stop = AtomicBool::new(false);
+    let longest = std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| keep_reading(&session, &stop));
+        }
+        let longest = write(&place, &mut *writer, 160, 16);
+        stop.store(true, Ordering::Relaxed);
+        longest
+    });
+    assert!(longest < PROMISED_BYTES, "{longest}");
+}
+
+#[test]
+fn a_change_adds_few_pages() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    let writer = &mut *writer;
+    let dir = change(writer, |txn| make(txn, Ino::ROOT, "dir", FileKind::Directory));
+    // Trees of more than one page.
+    for number in 0..400 {
+        change(writer, |txn| make(txn, dir.ino, &format!("file-{number:04}"), FileKind::Regular));
+    }
+    let mut added = |what: &str, pages: u64, work: &mut dyn FnMut(&mut dyn WriteTxn)| {
+        let before = log_bytes(&place);
+        change(writer, |txn| work(txn));
+        let found = (log_bytes(&place) - before) / FRAME_BYTES;
+        assert!((1..=pages).contains(&found), "{what}: {found} pages");
+    };
+    let op = AuditRow {
+        time: time(1),
+        client: "127.0.0.1:700".parse().unwrap(),
+        uid: 1,
+        gid: 2,
+        procedure: Procedure::Setattr,
+        path: MergedPath::root(),
+        path2: None,
+        fileid: FileId(5),
+        offset: None,
+        length: None,
+    };
+    let mut row = inode(Ino(0), FileKind::Regular);
+    added("CREATE", 6, &mut |txn| {
+        row = make(txn, dir.ino, "new", FileKind::Regular);
+        txn.record(&op).unwrap();
+    });
+    added("SETATTR", 2, &mut |txn| {
+        row.mode = 0o600;
+        txn.put_inode(&row).unwrap();
+        txn.record(&op).unwrap();
+    });
+    added("RENAME", 7, &mut |txn| {
+        txn.move_dentry((dir.ino, &name("new")), (dir.ino, &name("a")), row.ino).unwrap();
+        txn.put_inode(&row).unwrap();
+        txn.record(&op).unwrap();
+    });
+    added("REMOVE", 6, &mut |txn| {
+        txn.delete_dentry(dir.ino, &name("a")).unwrap();
+        txn.delete_inode(row.ino).unwrap();
+        txn.record(&op).unwrap();
+    });
+}

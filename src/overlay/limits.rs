@@ -62,6 +62,15 @@ pub(super) const MAX_LISTED_BYTES: usize = 2 << 20;
 /// A READ of at most so many bytes may be done twice, where a commit came between.
 pub(super) const TWICE_READ_BYTES: u32 = 64 << 10;
 
+/// Buffers of READ that are kept to be used again.
+pub(super) const KEPT_BUFFERS: usize = 8;
+
+/// The smallest buffer that is kept, in bytes: of a smaller one, the allocator takes care.
+pub(super) const MIN_KEPT_BYTES: usize = 128 << 10;
+
+/// The largest, in bytes: the largest READ.
+pub(super) const MAX_KEPT_BYTES: usize = 1 << 20;
+
 /// Directories whose listing is kept between the pages of a reader.
 pub(super) const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 

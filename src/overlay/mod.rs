@@ -17,6 +17,7 @@
 mod access;
 mod atime;
 mod attr;
+mod buffers;
 mod cache;
 mod copy_up;
 mod create;
@@ -46,6 +47,7 @@ use crate::vfs::Time;
 use crate::worker::Worker;
 
 use atime::Atimes;
+use buffers::Buffers;
 use cache::Caches;
 
 /// Where the time comes from.
@@ -85,6 +87,7 @@ struct Core {
     read_only: bool,
     caches: Caches,
     atimes: Atimes,
+    buffers: Buffers,
 }
 
 impl Overlay {
@@ -98,6 +101,7 @@ impl Overlay {
             read_only: parts.read_only,
             caches: Caches::new(parts.worker.commits()),
             atimes: Atimes::default(),
+            buffers: Buffers::default(),
         };
         Self { store: parts.store, worker: parts.worker, core: Arc::new(core) }
     }

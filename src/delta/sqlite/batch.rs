@@ -35,8 +35,8 @@ pub(super) struct Batch {
 }
 
 impl Snapshot for Batch {
-    fn conn(&self) -> &Connection {
-        &self.conn
+    fn conn(&self) -> Result<&Connection> {
+        Ok(&self.conn)
     }
 
     fn chunk_size(&self) -> u64 {

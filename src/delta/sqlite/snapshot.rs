@@ -11,8 +11,8 @@ use super::{dentry, inode, link, origin, redirect, symlink, whiteout};
 
 /// A connection inside a transaction.
 pub(super) trait Snapshot {
-    /// The connection.
-    fn conn(&self) -> &Connection;
+    /// The connection; fails where the transaction cannot begin.
+    fn conn(&self) -> Result<&Connection>;
 
     /// The session's chunk size, in bytes.
     fn chunk_size(&self) -> u64;
@@ -24,59 +24,59 @@ impl<T: Snapshot> ReadTxn for T {
     }
 
     fn hold(&self) -> Result<()> {
-        self.conn().prepare_cached("SELECT 1 FROM fs_inode WHERE ino = 1")?.exists([])?;
+        self.conn()?.prepare_cached("SELECT 1 FROM fs_inode WHERE ino = 1")?.exists([])?;
         Ok(())
     }
 
     fn inode(&self, ino: Ino) -> Result<Option<InodeRow>> {
-        inode::get(self.conn(), ino)
+        inode::get(self.conn()?, ino)
     }
 
     fn dentry(&self, parent: Ino, name: &Name) -> Result<Option<Ino>> {
-        dentry::get(self.conn(), parent, name)
+        dentry::get(self.conn()?, parent, name)
     }
 
     fn dentries(&self, parent: Ino, each: &mut dyn FnMut(Name, Ino, u32, FileId)) -> Result<()> {
-        dentry::list(self.conn(), parent, each)
+        dentry::list(self.conn()?, parent, each)
     }
 
     fn has_dentries(&self, parent: Ino) -> Result<bool> {
-        dentry::any(self.conn(), parent)
+        dentry::any(self.conn()?, parent)
     }
 
     fn name_of(&self, ino: Ino) -> Result<Option<(Ino, Name)>> {
-        dentry::name_of(self.conn(), ino)
+        dentry::name_of(self.conn()?, ino)
     }
 
     fn read_data(&self, inode: &InodeRow, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        Chunks::of(self.conn(), inode.ino, self.chunk_size()).read(inode.size, offset, buffer)
+        Chunks::of(self.conn()?, inode.ino, self.chunk_size()).read(inode.size, offset, buffer)
     }
 
     fn symlink(&self, ino: Ino) -> Result<Option<Vec<u8>>> {
-        symlink::get(self.conn(), ino)
+        symlink::get(self.conn()?, ino)
     }
 
     fn is_whited_out(&self, path: &MergedPath) -> Result<bool> {
-        whiteout::exists(self.conn(), path)
+        whiteout::exists(self.conn()?, path)
     }
 
     fn whiteouts_in(&self, parent: &MergedPath) -> Result<Vec<Name>> {
-        whiteout::list(self.conn(), parent)
+        whiteout::list(self.conn()?, parent)
     }
 
     fn copied_up(&self, base: FileId) -> Result<Option<Ino>> {
-        origin::copied_up(self.conn(), base)
+        origin::copied_up(self.conn()?, base)
     }
 
     fn redirect(&self, ino: Ino) -> Result<Option<BasePath>> {
-        redirect::get(self.conn(), ino)
+        redirect::get(self.conn()?, ino)
     }
 
     fn redirected_to(&self, base: &BasePath) -> Result<Option<Ino>> {
-        redirect::of_base(self.conn(), base)
+        redirect::of_base(self.conn()?, base)
     }
 
     fn hidden_links(&self, base: FileId) -> Result<(u32, Option<Time>)> {
-        link::hidden(self.conn(), base)
+        link::hidden(self.conn()?, base)
     }
 }

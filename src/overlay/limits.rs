@@ -74,8 +74,9 @@ pub(super) const MAX_KEPT_BYTES: usize = 1 << 20;
 /// Directories whose listing is kept between the pages of a reader.
 pub(super) const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
-/// Entries in all kept listings together; a single larger listing is kept alone.
-pub(super) const MAX_SNAPSHOT_ENTRIES: usize = 262_144;
+/// Entries in all kept listings together, of about 80 bytes each; a single larger listing is kept
+/// alone.
+pub(super) const MAX_SNAPSHOT_ENTRIES: usize = 131_072;
 
 /// How long the later pages of a listing may show the state of its first page. Entries that
 /// vanished since are left out all the same.

@@ -85,12 +85,12 @@ impl View<'_> {
                 return Ok((known, Age::Old));
             }
         }
-        let mut snapshot = Snapshot::new(state, self.core.cookie_key);
+        let mut entries = Vec::new();
         self.each_entry(place, &mut |RawEntry { name, fileid, ino, .. }| {
             let source = ino.map_or(Source::Base, Source::Delta);
-            snapshot.insert(Listed { name, fileid, source });
+            entries.push(Listed { name, fileid, source });
         })?;
-        let mut snapshot = Arc::new(snapshot);
+        let mut snapshot = Arc::new(Snapshot::new(state, self.core.cookie_key, entries));
         self.core.caches.add_snapshot(self.version, place.fileid, &mut snapshot);
         Ok((snapshot, Age::Known))
     }

@@ -77,9 +77,20 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// A directory without entries.
-    pub fn new(state: DirState, key: u64) -> Self {
-        Self { state, key, entries: BTreeMap::new(), is_settled: true }
+    /// A directory with these entries.
+    pub fn new(state: DirState, key: u64, entries: Vec<Listed>) -> Self {
+        let mut snapshot = Self { state, key, entries: BTreeMap::new(), is_settled: true };
+        let mut entries: Vec<_> =
+            entries.into_iter().map(|entry| (snapshot.hash(&entry.name), entry)).collect();
+        entries.sort_unstable_by(|(a, x), (b, y)| (a, &x.name).cmp(&(b, &y.name)));
+        let mut last = Cookie(0);
+        for (at, _) in &mut entries {
+            *at = (*at).max(Cookie(last.0 + 1));
+            last = *at;
+        }
+        // Made from what is in order, it is made in one go, and without gaps.
+        snapshot.entries = entries.into_iter().collect();
+        snapshot
     }
 
     /// The state of the directory that the entries belong to.
@@ -99,7 +110,7 @@ impl Snapshot {
     }
 
     /// Adds an entry that is not there yet.
-    pub fn insert(&mut self, entry: Listed) {
+    fn insert(&mut self, entry: Listed) {
         let mut at = self.hash(&entry.name);
         while self.entries.contains_key(&at) {
             at.0 += 1;
@@ -174,9 +185,10 @@ mod tests {
 
     #[test]
     fn a_change_moves_the_snapshot_of_the_moment_before_it() {
-        let mut snapshot = Snapshot::new(DirState { delta: Some(at(1)), base: None }, 7);
-        snapshot.insert(Listed { name: name("a"), fileid: FileId(10), source: Source::Base });
-        snapshot.insert(Listed { name: name("b"), fileid: FileId(11), source: Source::Base });
+        let entry =
+            |text, id| Listed { name: name(text), fileid: FileId(id), source: Source::Base };
+        let entries = vec![entry("a", 10), entry("b", 11)];
+        let mut snapshot = Snapshot::new(DirState { delta: Some(at(1)), base: None }, 7, entries);
         let names = vec![(name("a"), None), (name("b"), Some((FileId(12), Ino(12))))];
         assert!(snapshot.apply(&DirChange { before: at(1), after: at(2), names }));
         assert_eq!(listed(&snapshot), [(name("b"), 12)]);
@@ -192,7 +204,7 @@ mod tests {
     #[test]
     fn the_first_change_of_a_base_directory_follows_its_copy_up() {
         let base = Some((at(5), at(6)));
-        let mut snapshot = Snapshot::new(DirState { delta: None, base }, 7);
+        let mut snapshot = Snapshot::new(DirState { delta: None, base }, 7, Vec::new());
         let names = vec![(name("new"), Some((FileId(3), Ino(3))))];
         assert!(snapshot.apply(&DirChange { before: at(6), after: at(9), names }));
         assert_eq!(snapshot.state(), DirState { delta: Some(at(9)), base });

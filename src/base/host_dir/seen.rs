@@ -17,8 +17,9 @@ use crate::vfs::FileId;
 /// without asking (acregmin, 3 s).
 const SEEN_FOR: Duration = Duration::from_secs(1);
 
-/// Objects at most; about 200 bytes each. What is seen beyond is looked at each time.
-const OBJECTS: usize = 16_384;
+/// Objects at most, about 200 bytes each: what fits before a table of 16,384 places grows. What is
+/// seen beyond is looked at each time.
+const OBJECTS: usize = 14_336;
 
 /// Attributes by number, while somebody lists.
 pub(super) struct Seen(Mutex<Option<Table>>);

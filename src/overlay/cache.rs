@@ -102,6 +102,12 @@ impl Caches {
             match touch {
                 Touch::Child(dir, name) => {
                     lock(&self.children).pop(&(*dir, name.clone()));
+                    let mut snapshots = lock(&self.snapshots);
+                    if let Some((_, snapshot)) = snapshots.peek_mut(dir)
+                        && snapshot.knows(name)
+                    {
+                        Arc::make_mut(snapshot).doubt(name);
+                    }
                 }
                 Touch::Place(dir, base) => {
                     lock(&self.places).pop(dir);
@@ -222,9 +228,17 @@ impl Caches {
         listed.put(trail, dirs, bytes);
     }
 
-    /// The last listing of a directory, and when it was made.
-    pub fn snapshot(&self, dir: FileId) -> Option<(Instant, Arc<Snapshot>)> {
-        lock(&self.snapshots).get(&dir).cloned()
+    /// The last listing of a directory, when it was made, and whether the sources of its
+    /// entries are those of the snapshot at hand.
+    pub fn snapshot(
+        &self,
+        at: Option<Version>,
+        dir: FileId,
+    ) -> Option<(Instant, Arc<Snapshot>, bool)> {
+        let mut snapshots = lock(&self.snapshots);
+        let (made, snapshot) = snapshots.get(&dir)?;
+        let is_settled = snapshot.is_settled && at.is_some_and(|at| self.is_at(at));
+        Some((*made, Arc::clone(snapshot), is_settled))
     }
 
     /// Moves a kept listing on; one of another moment is given up.
@@ -237,8 +251,12 @@ impl Caches {
         }
     }
 
-    pub fn add_snapshot(&self, dir: FileId, snapshot: &Arc<Snapshot>) {
+    pub fn add_snapshot(&self, at: Option<Version>, dir: FileId, snapshot: &mut Arc<Snapshot>) {
         let mut snapshots = lock(&self.snapshots);
+        if at.is_none_or(|at| !self.is_at(at)) {
+            // A commit that has just copied something up has passed this snapshot by.
+            Arc::make_mut(snapshot).is_settled = false;
+        }
         snapshots.put(dir, (Instant::now(), snapshot.clone()));
         let mut entries: usize = snapshots.iter().map(|(_, (_, s))| s.len()).sum();
         while entries > MAX_SNAPSHOT_ENTRIES && snapshots.len() > 1 {

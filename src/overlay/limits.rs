@@ -89,11 +89,21 @@ pub(super) const MAX_ALIKE: usize = 16;
 /// Length of these directories' paths together, in bytes.
 pub(super) const MAX_LISTED_BYTES: usize = 2 << 20;
 
+/// Buffers of READ that are kept to be used again.
+pub(super) const KEPT_BUFFERS: usize = 8;
+
+/// The smallest buffer that is kept, in bytes: of a smaller one, the allocator takes care.
+pub(super) const MIN_KEPT_BYTES: usize = 128 << 10;
+
+/// The largest, in bytes: the largest READ.
+pub(super) const MAX_KEPT_BYTES: usize = 1 << 20;
+
 /// Directories whose listing is kept between the pages of a reader.
 pub(super) const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
-/// Entries in all kept listings together; a single larger listing is kept alone.
-pub(super) const MAX_SNAPSHOT_ENTRIES: usize = 262_144;
+/// Entries in all kept listings together, of about 80 bytes each; a single larger listing is kept
+/// alone.
+pub(super) const MAX_SNAPSHOT_ENTRIES: usize = 131_072;
 
 /// How long the later pages of a listing may show the state of its first page. Entries that
 /// vanished since are left out all the same.

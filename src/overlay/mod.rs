@@ -18,6 +18,7 @@
 mod access;
 mod atime;
 mod attr;
+mod buffers;
 mod cache;
 mod copy_up;
 mod create;
@@ -50,6 +51,7 @@ use crate::vfs::Time;
 use crate::worker::Worker;
 
 use atime::Atimes;
+use buffers::Buffers;
 use cache::Caches;
 use finish::Copies;
 use known::Known;
@@ -98,6 +100,7 @@ struct Core {
     caches: Caches,
     known: Arc<Known>,
     atimes: Atimes,
+    buffers: Buffers,
 }
 
 impl Overlay {
@@ -114,6 +117,7 @@ impl Overlay {
             caches: Caches::new(parts.worker.commits()),
             known: Arc::new(Known::new()),
             atimes: Atimes::default(),
+            buffers: Buffers::default(),
         };
         Self { store: parts.store, worker: parts.worker, core: Arc::new(core) }
     }

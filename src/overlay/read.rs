@@ -67,23 +67,23 @@ impl View<'_> {
                 Ok((data, attr.clone()))
             }
             Node::Base { path, .. } => {
-                let mut buffer = vec![0; span(attr.size, offset, count)];
-                let (got, now) = self.core.base.read(path, attr.fileid, offset, &mut buffer)?;
-                buffer.truncate(got);
+                let mut buffer = self.core.buffers.take(span(attr.size, offset, count));
+                let (got, now) = self.core.base.read(path, attr.fileid, offset, buffer.as_mut())?;
                 let eof = offset.saturating_add(got as u64) >= now.size;
                 let attr = Attr { size: now.size, mtime: now.mtime, ..attr.clone() };
-                Ok((ReadData { data: buffer.into(), eof }, attr))
+                Ok((ReadData { data: buffer.into_bytes(got), eof }, attr))
             }
         }
     }
 
     fn read_delta(&self, row: &InodeRow, offset: u64, count: u32) -> Result<ReadData> {
-        let mut buffer = vec![0; span(row.size, offset, count)];
-        if !buffer.is_empty() {
-            self.read_content(row, offset, &mut buffer)?;
+        let length = span(row.size, offset, count);
+        let mut buffer = self.core.buffers.take(length);
+        if length > 0 {
+            self.read_content(row, offset, buffer.as_mut())?;
         }
-        let eof = offset.saturating_add(buffer.len() as u64) >= row.size;
-        Ok(ReadData { data: buffer.into(), eof })
+        let eof = offset.saturating_add(length as u64) >= row.size;
+        Ok(ReadData { data: buffer.into_bytes(length), eof })
     }
 
     /// The target of a symbolic link.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::{BaseError, Entries};
+use crate::delta::Ino;
 use crate::vfs::{
     Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, Locator, Name, Outcome, Trail,
 };
@@ -19,7 +20,7 @@ use super::error::Result;
 use super::limits::MAX_SNAPSHOT_AGE;
 use super::node::{DirPlace, Node, is_linked};
 use super::resolve::View;
-use super::snapshot::{DirState, Snapshot};
+use super::snapshot::{DirState, Listed, Snapshot, Source};
 use super::trail::{trail_below, trail_of};
 
 /// The cookies of `.` and `..`; those of names are larger.
@@ -32,6 +33,8 @@ pub(super) struct RawEntry {
     pub fileid: FileId,
     /// The type, where it came with the entry.
     pub kind: Option<FileKind>,
+    /// The inode, of an entry of the delta.
+    pub ino: Option<Ino>,
 }
 
 impl View<'_> {
@@ -50,42 +53,46 @@ impl View<'_> {
             Err(error) => return Outcome::err(error.into_fs(), self.attr_of(dir).ok()),
         };
         let page = Want::READ.check(caller, &attr).and_then(|()| {
-            let (snapshot, fresh) = self.snapshot(&place, &node, cookie)?;
-            let lookup = if with_attrs {
-                Lookup::Attributes
-            } else if fresh {
-                Lookup::No
-            } else {
-                Lookup::Existence
+            let (snapshot, age) = self.snapshot(&place, &node, cookie)?;
+            let lookup = match (with_attrs, age) {
+                (true, Age::Known) => Lookup::Sources(self.shown_base(&place)?),
+                (true, _) => Lookup::Attributes,
+                (false, Age::Old) => Lookup::Existence,
+                (false, _) => Lookup::No,
             };
-            let untouched = match lookup {
-                Lookup::Attributes if fresh => self.untouched(&place)?,
-                _ => None,
-            };
-            self.page(&place, &snapshot, untouched.as_ref(), (cookie, lookup), take)
+            self.page(&place, &snapshot, cookie, &lookup, take)
         });
         Outcome { result: page.map_err(|error| error.into_fs()), context: Some(attr) }
     }
 
-    /// The snapshot that a page is cut from, and whether it is the directory as it is now.
+    /// The snapshot that a page is cut from.
     fn snapshot(
         &self,
         place: &DirPlace,
         node: &Node,
         cookie: Cookie,
-    ) -> Result<(Arc<Snapshot>, bool)> {
+    ) -> Result<(Arc<Snapshot>, Age)> {
         let state = self.dir_state(place, node);
-        if let Some((made, known)) = self.core.caches.snapshot(place.fileid) {
-            let fresh = known.state() == state;
-            if fresh || (cookie.0 != 0 && made.elapsed() < MAX_SNAPSHOT_AGE) {
-                return Ok((known, fresh));
+        if let Some((made, known, is_settled)) =
+            self.core.caches.snapshot(self.version, place.fileid)
+        {
+            if known.state() == state {
+                // Nothing gets into the delta without its directory.
+                let is_known = is_settled || place.ino.is_none();
+                return Ok((known, if is_known { Age::Known } else { Age::Fresh }));
+            }
+            if cookie.0 != 0 && made.elapsed() < MAX_SNAPSHOT_AGE {
+                return Ok((known, Age::Old));
             }
         }
-        let mut snapshot = Snapshot::new(state, self.core.cookie_key);
-        self.each_entry(place, &mut |entry| snapshot.insert(entry.name, entry.fileid))?;
-        let snapshot = Arc::new(snapshot);
-        self.core.caches.add_snapshot(place.fileid, &snapshot);
-        Ok((snapshot, true))
+        let mut entries = Vec::new();
+        self.each_entry(place, &mut |RawEntry { name, fileid, ino, .. }| {
+            let source = ino.map_or(Source::Base, Source::Delta);
+            entries.push(Listed { name, fileid, source });
+        })?;
+        let mut snapshot = Arc::new(Snapshot::new(state, self.core.cookie_key, entries));
+        self.core.caches.add_snapshot(self.version, place.fileid, &mut snapshot);
+        Ok((snapshot, Age::Known))
     }
 
     fn dir_state(&self, place: &DirPlace, node: &Node) -> DirState {
@@ -102,8 +109,8 @@ impl View<'_> {
         &self,
         place: &DirPlace,
         snapshot: &Snapshot,
-        untouched: Option<&Untouched<'_>>,
-        (cookie, lookup): (Cookie, Lookup),
+        cookie: Cookie,
+        lookup: &Lookup<'_>,
         take: &mut dyn FnMut(&Entry) -> bool,
     ) -> Result<DirPage> {
         let mut taken = 0;
@@ -115,12 +122,18 @@ impl View<'_> {
                 taken += 1;
             }
         }
-        for (at, name, fileid) in snapshot.after(cookie) {
-            let mut entry = Entry::named(name, fileid, at);
-            let found = match (lookup, untouched) {
+        for (at, listed) in snapshot.after(cookie) {
+            let Listed { name, fileid, source } = listed;
+            let mut entry = Entry::named(name, *fileid, at);
+            let found = match (lookup, source) {
                 (Lookup::No, _) => Ok(true),
-                (_, Some(dir)) => self.look_at_untouched(place, dir, name, &mut entry),
-                (_, None) => self.look_at_child(place, name, lookup, &mut entry),
+                (Lookup::Sources(_), Source::Delta(ino)) => {
+                    self.look_at_inode(place, *ino, name, &mut entry)
+                }
+                (Lookup::Sources(Some(dir)), Source::Base) => {
+                    self.look_in_base(place, dir, name, &mut entry)
+                }
+                _ => self.look_at_child(place, name, lookup.wants_attributes(), &mut entry),
             };
             match found {
                 Ok(true) => {}
@@ -141,34 +154,40 @@ impl View<'_> {
         &self,
         place: &DirPlace,
         name: &Name,
-        lookup: Lookup,
+        with_attrs: bool,
         entry: &mut Entry,
     ) -> Result<bool> {
         let Some(child) = self.child(place, name)? else { return Ok(false) };
         entry.fileid = child.node.fileid();
-        if lookup == Lookup::Attributes {
+        if with_attrs {
             entry.object = self.attr(&child.node).ok().map(|attr| (child.node.locator(), attr));
         }
         Ok(true)
     }
 
-    /// The directory as one of which the delta says nothing, if it is.
-    fn untouched(&self, place: &DirPlace) -> Result<Option<Untouched<'_>>> {
-        let (None, Some(base)) = (place.ino, &place.base) else { return Ok(None) };
-        self.core.caches.add_listed(trail_of(base), base);
-        match self.core.base.entries(base) {
-            Ok(entries) => Ok(Some(Untouched { entries, trail: trail_of(base) })),
-            Err(BaseError::NotFound) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// [`View::look_at_child`] for an entry of a directory of which the delta says nothing, with
-    /// attributes and without any row: what has no other name is as the base has it.
-    fn look_at_untouched(
+    /// The same of an entry that is known to be this inode of the delta.
+    fn look_at_inode(
         &self,
         place: &DirPlace,
-        dir: &Untouched<'_>,
+        ino: Ino,
+        name: &Name,
+        entry: &mut Entry,
+    ) -> Result<bool> {
+        let Some(row) = self.txn.inode(ino)? else {
+            return self.look_at_child(place, name, true, entry);
+        };
+        let node = Node::Delta(Box::new(row));
+        entry.fileid = node.fileid();
+        entry.object = self.attr(&node).ok().map(|attr| (node.locator(), attr));
+        Ok(true)
+    }
+
+    /// The same of an entry that is known to be the base's: what has no other name there is as
+    /// the base has it, and no row says anything of it.
+    fn look_in_base(
+        &self,
+        place: &DirPlace,
+        dir: &ShownBase<'_>,
         name: &Name,
         entry: &mut Entry,
     ) -> Result<bool> {
@@ -179,7 +198,7 @@ impl View<'_> {
         };
         let is_counted = attr.kind != FileKind::Directory || attr.nlink >= 2;
         if is_linked(attr.kind, attr.nlink) || !is_counted {
-            return self.look_at_child(place, name, Lookup::Attributes, entry);
+            return self.look_at_child(place, name, true, entry);
         }
         entry.fileid = attr.fileid;
         let object = Locator::Base(attr.fileid, trail_below(&dir.trail, name.as_bytes()));
@@ -187,17 +206,29 @@ impl View<'_> {
         Ok(true)
     }
 
+    /// The base directory that shows through, open for looking at its entries.
+    fn shown_base(&self, place: &DirPlace) -> Result<Option<ShownBase<'_>>> {
+        let Some(base) = &place.base else { return Ok(None) };
+        let trail = trail_of(base);
+        self.core.caches.add_listed(trail, base);
+        match self.core.base.entries(base) {
+            Ok(entries) => Ok(Some(ShownBase { entries, trail })),
+            Err(BaseError::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn dot_entry(
         &self,
         place: &DirPlace,
         cookie: Cookie,
         name: &'static [u8],
-        lookup: Lookup,
+        lookup: &Lookup<'_>,
     ) -> Result<Entry> {
         let node = if cookie == DOT { self.node_at(place)? } else { self.parent_of(place)? };
-        let object = match lookup {
-            Lookup::Attributes => Some((node.locator(), self.attr(&node)?)),
-            Lookup::No | Lookup::Existence => None,
+        let object = match lookup.wants_attributes() {
+            true => Some((node.locator(), self.attr(&node)?)),
+            false => None,
         };
         Ok(Entry { name: Bytes::from_static(name), fileid: node.fileid(), cookie, object })
     }
@@ -206,11 +237,12 @@ impl View<'_> {
     pub fn each_entry(&self, place: &DirPlace, each: &mut dyn FnMut(RawEntry)) -> Result<()> {
         let mut hidden: HashSet<Name> = HashSet::new();
         if let Some(ino) = place.ino {
-            self.txn.dentries(ino, &mut |name, _, mode, fileid| {
+            self.txn.dentries(ino, &mut |name, ino, mode, fileid| {
                 if place.base.is_some() {
                     hidden.insert(name.clone());
                 }
-                each(RawEntry { name, fileid, kind: FileKind::from_mode(mode) });
+                let kind = FileKind::from_mode(mode);
+                each(RawEntry { name, fileid, kind, ino: Some(ino) });
             })?;
         }
         let Some(base) = &place.base else { return Ok(()) };
@@ -225,7 +257,7 @@ impl View<'_> {
                 let attr = self.core.base.stat(&base.join(&entry.name)).ok();
                 attr.map(|attr| attr.kind)
             });
-            each(RawEntry { name: entry.name.clone(), fileid: entry.fileid, kind });
+            each(RawEntry { name: entry.name.clone(), fileid: entry.fileid, kind, ino: None });
         }
         Ok(())
     }
@@ -251,19 +283,37 @@ impl View<'_> {
     }
 }
 
-/// A base directory of which the delta says nothing, while it is listed.
-struct Untouched<'a> {
+/// A base directory while it is listed.
+struct ShownBase<'a> {
     entries: Box<dyn Entries + 'a>,
     trail: Trail,
 }
 
-/// What a listing has to look up for each entry.
+/// What is known of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lookup {
+enum Age {
+    /// It is of an earlier moment.
+    Old,
+    /// It has the names that there are now.
+    Fresh,
+    /// And it knows where their objects are.
+    Known,
+}
+
+/// What a listing has to look up for each entry.
+enum Lookup<'a> {
     /// Nothing.
     No,
     /// Whether it is still there.
     Existence,
     /// Its handle and attributes.
     Attributes,
+    /// The same, where it is known to be.
+    Sources(Option<ShownBase<'a>>),
+}
+
+impl Lookup<'_> {
+    fn wants_attributes(&self) -> bool {
+        matches!(self, Self::Attributes | Self::Sources(_))
+    }
 }

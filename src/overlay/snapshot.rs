@@ -10,6 +10,7 @@ use std::ops::Bound;
 
 use siphasher::sip::SipHasher13;
 
+use crate::delta::Ino;
 use crate::vfs::{Cookie, FileId, Name, Time};
 
 /// Cookies that names with the same 55-bit hash share between them; the least of a name.
@@ -40,8 +41,27 @@ pub(super) struct DirChange {
     pub before: Time,
     /// The directory's ctime after.
     pub after: Time,
-    /// Names in order of their change: what each leads to now, or that it is gone.
-    pub names: Vec<(Name, Option<FileId>)>,
+    /// Names in order of their change: the delta entry that each is now, or that it is gone.
+    pub names: Vec<(Name, Option<(FileId, Ino)>)>,
+}
+
+/// Where an entry's object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// In the base, in the directory that shows through.
+    Base,
+    /// It is this inode of the delta.
+    Delta(Ino),
+    /// It has to be looked up.
+    Unknown,
+}
+
+/// An entry.
+#[derive(Debug, Clone)]
+pub(super) struct Listed {
+    pub name: Name,
+    pub fileid: FileId,
+    pub source: Source,
 }
 
 /// The entries of a directory.
@@ -50,13 +70,27 @@ pub(super) struct Snapshot {
     state: DirState,
     /// Keys the cookies.
     key: u64,
-    entries: BTreeMap<Cookie, (Name, FileId)>,
+    entries: BTreeMap<Cookie, Listed>,
+    /// Whether the entries' sources are what the delta's rows say, as of the directory's state
+    /// and the version that whoever asks the caches is at.
+    pub is_settled: bool,
 }
 
 impl Snapshot {
-    /// A directory without entries.
-    pub fn new(state: DirState, key: u64) -> Self {
-        Self { state, key, entries: BTreeMap::new() }
+    /// A directory with these entries.
+    pub fn new(state: DirState, key: u64, entries: Vec<Listed>) -> Self {
+        let mut snapshot = Self { state, key, entries: BTreeMap::new(), is_settled: true };
+        let mut entries: Vec<_> =
+            entries.into_iter().map(|entry| (snapshot.hash(&entry.name), entry)).collect();
+        entries.sort_unstable_by(|(a, x), (b, y)| (a, &x.name).cmp(&(b, &y.name)));
+        let mut last = Cookie(0);
+        for (at, _) in &mut entries {
+            *at = (*at).max(Cookie(last.0 + 1));
+            last = *at;
+        }
+        // Made from what is in order, it is made in one go, and without gaps.
+        snapshot.entries = entries.into_iter().collect();
+        snapshot
     }
 
     /// The state of the directory that the entries belong to.
@@ -70,18 +104,31 @@ impl Snapshot {
     }
 
     /// The entries after a cookie, in order.
-    pub fn after(&self, cookie: Cookie) -> impl Iterator<Item = (Cookie, &Name, FileId)> {
+    pub fn after(&self, cookie: Cookie) -> impl Iterator<Item = (Cookie, &Listed)> {
         let range = (Bound::Excluded(cookie), Bound::Unbounded);
-        self.entries.range(range).map(|(at, (name, fileid))| (*at, name, *fileid))
+        self.entries.range(range).map(|(at, entry)| (*at, entry))
     }
 
     /// Adds an entry that is not there yet.
-    pub fn insert(&mut self, name: Name, fileid: FileId) {
-        let mut at = self.hash(&name);
+    fn insert(&mut self, entry: Listed) {
+        let mut at = self.hash(&entry.name);
         while self.entries.contains_key(&at) {
             at.0 += 1;
         }
-        self.entries.insert(at, (name, fileid));
+        self.entries.insert(at, entry);
+    }
+
+    /// Whether it is known where the object of `name` is.
+    pub fn knows(&self, name: &Name) -> bool {
+        let found = self.find(name).and_then(|at| self.entries.get(&at));
+        found.is_some_and(|entry| entry.source != Source::Unknown)
+    }
+
+    /// Notes that the object of `name` may be elsewhere now.
+    pub fn doubt(&mut self, name: &Name) {
+        if let Some(entry) = self.find(name).and_then(|at| self.entries.get_mut(&at)) {
+            entry.source = Source::Unknown;
+        }
     }
 
     /// Moves the snapshot on by a change; `false` if it is not of the moment before it.
@@ -89,25 +136,24 @@ impl Snapshot {
         if !self.state.is_at(change.before) {
             return false;
         }
-        for (name, fileid) in &change.names {
-            self.remove(name);
-            if let Some(fileid) = fileid {
-                self.insert(name.clone(), *fileid);
+        for (name, leads_to) in &change.names {
+            if let Some(at) = self.find(name) {
+                self.entries.remove(&at);
+            }
+            if let Some((fileid, ino)) = *leads_to {
+                self.insert(Listed { name: name.clone(), fileid, source: Source::Delta(ino) });
             }
         }
         self.state.delta = Some(change.after);
         true
     }
 
-    fn remove(&mut self, name: &Name) {
+    fn find(&self, name: &Name) -> Option<Cookie> {
         let mut at = self.hash(name);
-        while let Some((found, _)) = self.entries.get(&at) {
-            if found == name {
-                self.entries.remove(&at);
-                return;
-            }
+        while self.entries.get(&at)?.name != *name {
             at.0 += 1;
         }
+        Some(at)
     }
 
     /// The cookie of a name, before names with the same hash are told apart.
@@ -132,30 +178,34 @@ mod tests {
 
     fn listed(snapshot: &Snapshot) -> Vec<(Name, u64)> {
         let mut all: Vec<_> =
-            snapshot.after(Cookie(0)).map(|(_, name, id)| (name.clone(), id.0)).collect();
+            snapshot.after(Cookie(0)).map(|(_, e)| (e.name.clone(), e.fileid.0)).collect();
         all.sort();
         all
     }
 
     #[test]
     fn a_change_moves_the_snapshot_of_the_moment_before_it() {
-        let mut snapshot = Snapshot::new(DirState { delta: Some(at(1)), base: None }, 7);
-        snapshot.insert(name("a"), FileId(10));
-        snapshot.insert(name("b"), FileId(11));
-        let names = vec![(name("a"), None), (name("b"), Some(FileId(12)))];
+        let entry =
+            |text, id| Listed { name: name(text), fileid: FileId(id), source: Source::Base };
+        let entries = vec![entry("a", 10), entry("b", 11)];
+        let mut snapshot = Snapshot::new(DirState { delta: Some(at(1)), base: None }, 7, entries);
+        let names = vec![(name("a"), None), (name("b"), Some((FileId(12), Ino(12))))];
         assert!(snapshot.apply(&DirChange { before: at(1), after: at(2), names }));
         assert_eq!(listed(&snapshot), [(name("b"), 12)]);
         assert_eq!(snapshot.state(), DirState { delta: Some(at(2)), base: None });
         let late = DirChange { before: at(1), after: at(3), names: vec![(name("b"), None)] };
         assert!(!snapshot.apply(&late), "it has moved on since");
         assert_eq!(snapshot.len(), 1);
+        assert!(snapshot.knows(&name("b")) && !snapshot.knows(&name("a")));
+        snapshot.doubt(&name("b"));
+        assert!(!snapshot.knows(&name("b")));
     }
 
     #[test]
     fn the_first_change_of_a_base_directory_follows_its_copy_up() {
         let base = Some((at(5), at(6)));
-        let mut snapshot = Snapshot::new(DirState { delta: None, base }, 7);
-        let names = vec![(name("new"), Some(FileId(3)))];
+        let mut snapshot = Snapshot::new(DirState { delta: None, base }, 7, Vec::new());
+        let names = vec![(name("new"), Some((FileId(3), Ino(3))))];
         assert!(snapshot.apply(&DirChange { before: at(6), after: at(9), names }));
         assert_eq!(snapshot.state(), DirState { delta: Some(at(9)), base });
     }

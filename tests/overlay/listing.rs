@@ -193,6 +193,55 @@ fn a_large_directory_lists_in_small_pages() {
     assert!(start.elapsed().as_secs() < 20, "161 pages took {:?}", start.elapsed());
 }
 
+/// All entries with attributes are what LOOKUP and GETATTR say.
+#[track_caller]
+fn assert_right(world: &World, dir: &str) {
+    let (page, eof) = world.page(&world.at(dir), 0, usize::MAX, true).unwrap();
+    assert!(eof);
+    for entry in page.iter().filter(|entry| !entry.name.starts_with(b".")) {
+        let (object, attr) = entry.object.as_ref().unwrap();
+        assert_eq!(*object, world.at([dir.as_bytes(), b"/", &entry.name].concat()), "{entry:?}");
+        assert_eq!((attr, entry.fileid), (&world.getattr(object).unwrap(), attr.fileid));
+    }
+    assert_eq!(page.len(), world.ls(dir).len() + 2);
+}
+
+#[test]
+fn attributes_are_those_of_now_whatever_happened_since_the_last_listing() {
+    let world = crowded();
+    assert_right(&world, "dir");
+    // The directory's times do not move by this.
+    world.write("dir/base9", 0, b"longer than before").unwrap();
+    assert_right(&world, "dir");
+    world.write("dir/born9", 0, b"longer").unwrap();
+    world.chmod("dir/base10", 0o600).unwrap();
+    assert_right(&world, "dir");
+    world.remove("dir/base9").unwrap();
+    world.put("dir/base9", "born again");
+    world.link("dir/base11", "dir/linked").unwrap();
+    world.rename("dir/base12", "dir/base13").unwrap();
+    world.rename("dir/born12", "dir/base14").unwrap();
+    assert_right(&world, "dir");
+    world.write("dir/linked", 0, b"by another name").unwrap();
+    assert_right(&world, "dir");
+}
+
+#[test]
+fn entries_of_the_delta_need_one_row_each() {
+    let world = World::new("dir/base\n");
+    for n in 0..50 {
+        world.put(format!("dir/born{n}"), "");
+    }
+    let rows = || ["dentry", "is_whited_out", "inode"].map(|method| world.faults.calls(method));
+    let page = || world.page(&world.at("dir"), 0, usize::MAX, true).unwrap().0.len();
+    assert_eq!(page(), 53);
+    let before = rows();
+    assert_eq!(page(), 53);
+    let after = rows();
+    assert!(after[0] - before[0] < 5 && after[1] - before[1] < 5, "{before:?} {after:?}");
+    assert!(after[2] - before[2] < 60, "{before:?} {after:?}");
+}
+
 #[test]
 fn only_directories_are_listed() {
     let world = World::new("file\nlink -> dir\ndir/");

@@ -15,7 +15,7 @@ use crate::base::{BaseAttr, BasePath, ListedEntry, Listing};
 use crate::vfs::Time;
 
 /// Bytes of all listings together (one listing that is larger may be there alone).
-const CACHE_BYTES: usize = 16 << 20;
+const CACHE_BYTES: usize = 8 << 20;
 
 /// Bytes of the largest listing that is kept: about half a million entries.
 const LISTING_BYTES: usize = 48 << 20;

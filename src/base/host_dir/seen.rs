@@ -17,8 +17,9 @@ use crate::vfs::FileId;
 /// without asking (acregmin, 3 s).
 const SEEN_FOR: Duration = Duration::from_secs(1);
 
-/// Objects at most; about 200 bytes each. What is seen beyond is looked at each time.
-const OBJECTS: usize = 16_384;
+/// Objects at most, about 200 bytes each: what fits before a table of 16,384 places grows. What is
+/// seen beyond is looked at each time.
+const OBJECTS: usize = 14_336;
 
 /// Attributes by number, while somebody lists.
 pub(super) struct Seen(Mutex<Option<Table>>);
@@ -59,12 +60,10 @@ impl Seen {
         }
     }
 
-    /// What was seen of the object `id`, if that is not too long ago.
+    /// What was seen of the object `id`. For a listing that has just begun: it does not ask the
+    /// clock once more.
     pub(super) fn get(&self, id: FileId) -> Option<BaseAttr> {
-        let table = self.lock();
-        let table = table.as_ref()?;
-        let attr = table.attrs.get(&id)?;
-        (!table.is_over()).then(|| attr.clone())
+        self.lock().as_ref()?.attrs.get(&id).cloned()
     }
 
     /// Notes what was seen of an object, while somebody lists.

@@ -41,8 +41,8 @@ pub(super) struct Batch {
 }
 
 impl Snapshot for Batch {
-    fn conn(&self) -> &Connection {
-        &self.conn
+    fn conn(&self) -> Result<&Connection> {
+        Ok(&self.conn)
     }
 
     fn chunk_size(&self) -> u64 {
@@ -81,7 +81,11 @@ impl WriteTxn for Batch {
     fn put_inode(&mut self, row: &InodeRow) -> Result<()> {
         let before = self.rows.take(row.ino);
         self.change(|conn| inode::put(conn, row, before.as_ref()))?;
-        self.rows.add(row.ino, Some(row.clone()));
+        // What is pending has a row of its own, whatever the caller's struct says of it.
+        if let Some(before) = before {
+            let copy_up = before.and_then(|before| before.copy_up);
+            self.rows.add(row.ino, Some(InodeRow { copy_up, ..row.clone() }));
+        }
         Ok(())
     }
 

@@ -34,19 +34,21 @@ impl<'c> Chunks<'c> {
 
     /// Fills `buffer` with the content from byte `offset` of a file of `size` bytes.
     pub(super) fn read(&self, size: u64, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        buffer.fill(0);
         let end = offset.saturating_add(buffer.len() as u64).min(size);
         if offset >= end {
+            buffer.fill(0);
             return Ok(());
         }
         // As fast as incremental reads, where whole chunks are read, and one statement for all.
         let mut statement = self.conn.prepare_cached(
             "SELECT chunk_index, data FROM fs_data
-             WHERE ino = ?1 AND chunk_index BETWEEN ?2 AND ?3",
+             WHERE ino = ?1 AND chunk_index BETWEEN ?2 AND ?3 ORDER BY chunk_index",
         )?;
         let (first, last) = (offset / self.chunk, (end - 1) / self.chunk);
         let mut rows =
             statement.query(params![self.ino, first.cast_signed(), last.cast_signed()])?;
+        // What comes before `filled` is there; what no chunk brings is a hole.
+        let mut filled = 0;
         while let Some(row) = rows.next()? {
             let start = value::unsigned(row, 0)? * self.chunk;
             let data = value::bytes(row, 1)?;
@@ -55,9 +57,15 @@ impl<'c> Chunks<'c> {
             if from < to {
                 let target = (from - offset) as usize..(to - offset) as usize;
                 let source = (from - start) as usize..(to - start) as usize;
+                // None, where another implementation stored a chunk twice.
+                if let Some(hole) = buffer.get_mut(filled..target.start) {
+                    hole.fill(0);
+                }
+                filled = filled.max(target.end);
                 buffer[target].copy_from_slice(&data[source]);
             }
         }
+        buffer[filled..].fill(0);
         Ok(())
     }
 

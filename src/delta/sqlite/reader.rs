@@ -1,5 +1,6 @@
 //! A reading connection.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -13,13 +14,20 @@ use super::snapshot::Snapshot;
 pub(super) struct SqliteReader {
     pub conn: Connection,
     pub chunk_bytes: u64,
+    /// Whether this reading's transaction has begun.
+    pub begun: Cell<bool>,
     /// Held while any connection is open.
     pub _lock: Option<Arc<SessionLock>>,
 }
 
 impl Snapshot for SqliteReader {
-    fn conn(&self) -> &Connection {
-        &self.conn
+    fn conn(&self) -> Result<&Connection> {
+        // With the first row: what needs none costs nothing here.
+        if !self.begun.get() {
+            self.conn.prepare_cached("BEGIN")?.execute([])?;
+            self.begun.set(true);
+        }
+        Ok(&self.conn)
     }
 
     fn chunk_size(&self) -> u64 {
@@ -33,9 +41,8 @@ impl Reader for SqliteReader {
             // The last reading panicked.
             self.conn.execute_batch("ROLLBACK")?;
         }
-        self.conn.prepare_cached("BEGIN")?.execute([])?;
-        // The snapshot is taken at the first statement inside, and kept to the end; without one,
-        // the file is not touched.
+        self.begun.set(false);
+        // The snapshot is taken at the first statement inside the transaction, and kept to the end.
         f(self);
         // Some failures, which `f` saw, end the transaction by themselves.
         if !self.conn.is_autocommit() {

@@ -1,5 +1,6 @@
 //! [`Session`]: an open session file, which hands out connections.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -129,7 +130,12 @@ impl Store for Session {
             OpenMode::ReadOnly | OpenMode::Inspect => open_read_only(&self.path)?,
         };
         let chunk_bytes = self.config.chunk_bytes;
-        Ok(Box::new(SqliteReader { conn, chunk_bytes, _lock: self.lock.clone() }))
+        Ok(Box::new(SqliteReader {
+            conn,
+            chunk_bytes,
+            begun: Cell::default(),
+            _lock: self.lock.clone(),
+        }))
     }
 
     fn epoch(&self) -> u64 {

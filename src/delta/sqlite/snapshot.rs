@@ -14,8 +14,8 @@ use super::{copy_up, dentry, inode, link, origin, redirect, symlink, whiteout};
 
 /// A connection inside a transaction.
 pub(super) trait Snapshot {
-    /// The connection.
-    fn conn(&self) -> &Connection;
+    /// The connection; fails where the transaction cannot begin.
+    fn conn(&self) -> Result<&Connection>;
 
     /// The session's chunk size, in bytes.
     fn chunk_size(&self) -> u64;
@@ -32,7 +32,7 @@ impl<T: Snapshot> ReadTxn for T {
     }
 
     fn hold(&self) -> Result<()> {
-        self.conn().prepare_cached("SELECT 1 FROM fs_inode WHERE ino = 1")?.exists([])?;
+        self.conn()?.prepare_cached("SELECT 1 FROM fs_inode WHERE ino = 1")?.exists([])?;
         Ok(())
     }
 
@@ -40,7 +40,7 @@ impl<T: Snapshot> ReadTxn for T {
         if let Some(known) = self.rows().and_then(|rows| rows.get(ino)) {
             return Ok(known);
         }
-        let found = inode::get(self.conn(), ino)?;
+        let found = inode::get(self.conn()?, ino)?;
         if let Some(rows) = self.rows() {
             rows.add(ino, found.clone());
         }
@@ -48,66 +48,66 @@ impl<T: Snapshot> ReadTxn for T {
     }
 
     fn dentry(&self, parent: Ino, name: &Name) -> Result<Option<Ino>> {
-        dentry::get(self.conn(), parent, name)
+        dentry::get(self.conn()?, parent, name)
     }
 
     fn dentries(&self, parent: Ino, each: &mut dyn FnMut(Name, Ino, u32, FileId)) -> Result<()> {
-        dentry::list(self.conn(), parent, each)
+        dentry::list(self.conn()?, parent, each)
     }
 
     fn has_dentries(&self, parent: Ino) -> Result<bool> {
-        dentry::any(self.conn(), parent)
+        dentry::any(self.conn()?, parent)
     }
 
     fn name_of(&self, ino: Ino) -> Result<Option<(Ino, Name)>> {
-        dentry::name_of(self.conn(), ino)
+        dentry::name_of(self.conn()?, ino)
     }
 
     fn read_data(&self, inode: &InodeRow, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        Chunks::of(self.conn(), inode.ino, self.chunk_size()).read(inode.size, offset, buffer)
+        Chunks::of(self.conn()?, inode.ino, self.chunk_size()).read(inode.size, offset, buffer)
     }
 
     fn stored_chunks(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<u64>> {
-        copy_up::stored(self.conn(), ino, range)
+        copy_up::stored(self.conn()?, ino, range)
     }
 
     fn count_stored_chunks(&self, ino: Ino, range: &Range<u64>) -> Result<u64> {
-        copy_up::count_stored(self.conn(), ino, range)
+        copy_up::count_stored(self.conn()?, ino, range)
     }
 
     fn pending_copy(&self, from: Ino) -> Result<Option<Ino>> {
-        copy_up::first_from(self.conn(), from)
+        copy_up::first_from(self.conn()?, from)
     }
 
     fn pending_copies(&self) -> Result<PendingCopies> {
-        copy_up::total(self.conn())
+        copy_up::total(self.conn()?)
     }
 
     fn symlink(&self, ino: Ino) -> Result<Option<Vec<u8>>> {
-        symlink::get(self.conn(), ino)
+        symlink::get(self.conn()?, ino)
     }
 
     fn is_whited_out(&self, path: &MergedPath) -> Result<bool> {
-        whiteout::exists(self.conn(), path)
+        whiteout::exists(self.conn()?, path)
     }
 
     fn whiteouts_in(&self, parent: &MergedPath) -> Result<Vec<Name>> {
-        whiteout::list(self.conn(), parent)
+        whiteout::list(self.conn()?, parent)
     }
 
     fn copied_up(&self, base: FileId) -> Result<Option<Ino>> {
-        origin::copied_up(self.conn(), base)
+        origin::copied_up(self.conn()?, base)
     }
 
     fn redirect(&self, ino: Ino) -> Result<Option<BasePath>> {
-        redirect::get(self.conn(), ino)
+        redirect::get(self.conn()?, ino)
     }
 
     fn redirected_to(&self, base: &BasePath) -> Result<Option<Ino>> {
-        redirect::of_base(self.conn(), base)
+        redirect::of_base(self.conn()?, base)
     }
 
     fn hidden_links(&self, base: FileId) -> Result<(u32, Option<Time>)> {
-        link::hidden(self.conn(), base)
+        link::hidden(self.conn()?, base)
     }
 }

@@ -123,7 +123,13 @@ pub fn first_byte(at: &At, session: &Path) -> Result<()> {
     let times = |bytes: u64| (bytes - before) as f64 / LARGE_BYTES as f64;
     let peak = session.peak.load(Ordering::Relaxed);
     print("first-byte", at, "the session's growth at its peak", times(peak), "of the file");
-    print("first-byte", at, "the session's growth in the end", times(session.look()), "of the file");
+    print(
+        "first-byte",
+        at,
+        "the session's growth in the end",
+        times(session.look()),
+        "of the file",
+    );
     Ok(())
 }
 

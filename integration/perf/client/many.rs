@@ -5,9 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use acetate::delta::sqlite::{CreateOptions, Host, Session};
-use acetate::delta::{
-    AuditRow, Ino, InodeRow, MergedPath, Procedure, Store, StoreError, WriteTxn,
-};
+use acetate::delta::{AuditRow, Ino, InodeRow, MergedPath, Procedure, Store, StoreError, WriteTxn};
 use acetate::vfs::{Device, FileKind, Name, Time};
 
 use super::rpc::Result;

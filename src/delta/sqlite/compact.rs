@@ -41,6 +41,9 @@ const STEP_PAGES: i32 = 1024;
 /// Times that another program may write to the session meanwhile before we give up.
 const ATTEMPTS: u32 = 3;
 
+/// How long to wait in the end for other programs that read.
+const READER_WAIT: Duration = Duration::from_secs(1);
+
 /// Room beyond what is copied, in bytes: headers, and pages that are not filled as well.
 const MARGIN_BYTES: u64 = 4 << 20;
 
@@ -84,6 +87,7 @@ impl Session {
         copy.create().map_err(|error| OpenError::io(&copy.path, error))?;
         rewrite(&mut conn, path, &copy.path, used, tell).map_err(store)?;
         copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
+        conn.busy_timeout(READER_WAIT).map_err(|error| store(error.into()))?;
         Log::of(path).checkpoint(&conn, "TRUNCATE").map_err(store)?;
         let is_delayed = byte_len(&beside(path, "-wal")) > 0;
         drop(conn);
@@ -232,5 +236,20 @@ struct FileName<'p>(&'p Path);
 impl ToSql for FileName<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(ValueRef::Text(self.0.as_os_str().as_bytes())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_without_room_for_both_copies_is_refused() {
+        let directory = std::env::temp_dir();
+        let available = disk::usage(&directory).unwrap().available_bytes;
+        assert!(require_room(&directory, 0).is_ok());
+        // Once would fit.
+        let refused = require_room(&directory, available / 2 + (1 << 30));
+        assert!(matches!(refused, Err(OpenError::NoRoom { needed, .. }) if needed > available));
     }
 }

@@ -37,10 +37,10 @@ impl Progress {
 
     /// `done` of `all` is done.
     pub(super) fn tell(&mut self, done: u64, all: u64) {
-        let percent = Some(done.saturating_mul(100) / all.max(1));
-        if self.is_shown && self.percent < percent {
-            self.percent = percent;
-            self.write(&format!("\r{}: {} %", self.what, percent.unwrap_or_default()));
+        let percent = done.saturating_mul(100) / all.max(1);
+        if self.is_shown && self.percent < Some(percent) {
+            self.percent = Some(percent);
+            self.write(&format!("\r{}: {percent} %", self.what));
         }
     }
 

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use acetate::delta::sqlite::OpenError;
-use acetate::delta::{Ino, Store};
+use acetate::delta::{Ino, Store, StoreError};
 use acetate::inspect::compact::compact;
 use acetate::vfs::FileKind;
 
@@ -145,4 +147,36 @@ fn progress_goes_up_to_all() {
     let (done, all) = *told.last().unwrap();
     assert_eq!(done, all);
     assert!(told.iter().all(|(done, all)| done <= all));
+}
+
+#[test]
+fn what_another_program_writes_meanwhile_is_kept() {
+    let place = Place::new();
+    half_empty(&place, FILES);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let written = scope.spawn(|| {
+            let other = place.sql();
+            let mut written = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                let set = "INSERT INTO kv_store (key, value) VALUES (?1, '1')";
+                other.execute(set, [written]).unwrap();
+                written += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            written
+        });
+        for _ in 0..20 {
+            match compact(&place.path, &mut |_, _| ()) {
+                // It gives up where the other one never pauses for long enough.
+                Ok(_) | Err(OpenError::Store { source: StoreError::Busy(_), .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        is_done.store(true, Ordering::Relaxed);
+        let written = written.join().unwrap();
+        assert_eq!(place.number("SELECT count(*) FROM kv_store"), written);
+    });
+    compact(&place.path, &mut |_, _| ()).unwrap();
+    assert_consistent(&place.path);
 }

@@ -150,7 +150,8 @@ proptest! {
             }
         }
         prop_assert_eq!(shared.len(), copied.len());
-        prop_assert_eq!(shared.len(), lengths.iter().map(|&length| opaque_len(length)).sum::<usize>());
+        let expected: usize = lengths.iter().map(|&length| opaque_len(length)).sum();
+        prop_assert_eq!(shared.len(), expected);
         let bytes = shared.into_bytes();
         prop_assert_eq!(&bytes, &copied.into_bytes());
         let mut decoder = Decoder::new(bytes);

@@ -34,9 +34,11 @@ part_scale() {
 scale_start_up() {
     SESSION=$RUN/session-${SCALE_FILES[1]}.db
     for ((round = 1; round <= rounds; round++)); do
-        server_command acetate
+        # A clean end, whatever was before.
+        server_start acetate
+        server_stop acetate
         start_up 'start'
-        SESSION=$SESSION server_start acetate
+        server_start acetate
         "$PERF_CLIENT" dirty acetate "$nfs" "$mount" "$export" "$SCALE_DIRTY_FILES"
         kill -KILL "$SERVER_PID"
         wait "$SERVER_PID" 2>/dev/null || true

@@ -151,7 +151,9 @@ fn the_sessions_own_files_do_not_exist() {
     let base = Some("dir/file \"x\"\nother \"y\"".to_owned());
     let session_in_base = Some("dir/session.db".to_owned());
     let mut world = World::with(Setup { base, session_in_base, ..Setup::default() });
-    fs::write(world.change_base().join("dir/session.db-compact"), "left behind").unwrap();
+    for left in ["dir/session.db-compact", "dir/session.db-compact-journal"] {
+        fs::write(world.change_base().join(left), "left by a kill").unwrap();
+    }
     world.put("dir/born", "");
     assert_eq!(world.ls("dir"), ["born", "file"]);
     for suffix in ["", "-wal", "-shm", "-lock", "-compact"] {

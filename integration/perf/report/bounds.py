@@ -49,7 +49,8 @@ def report(results):
         most = row["at_most"]
         verdict = "" if most is None else "reached" if row["value"] <= most else "above"
         value = f"{row['value']:,.2f} {row['unit']}"
-        lines.append([row["part"], row["what"], value, "" if most is None else f"{most:g}", verdict])
+        bound_text = "" if most is None else f"{most:g}"
+        lines.append([row["part"], row["what"], value, bound_text, verdict])
     return (list(markdown.table(lines, LEFT)), rows) if rows else ([], [])
 
 

@@ -56,7 +56,8 @@ def make_rows(rates):
     connections = sorted({count for _, count, _ in rates})
     for name, title, unit, reach, good in OPERATIONS:
         for count in connections:
-            row = {"part": "protocol", "operation": name, "title": title, "connections": count, "unit": unit}
+            row = {"part": "protocol", "operation": name, "title": title}
+            row |= {"connections": count, "unit": unit}
             for server in (OURS, YARDSTICK, STOCK):
                 found = rates.get((name, count, server))
                 row |= summary(server, found or [])

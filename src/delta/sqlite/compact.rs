@@ -32,6 +32,9 @@ use super::{disk, log::Log};
 /// Ends the name of the new file.
 pub(super) const SUFFIX: &str = "-compact";
 
+/// Ends the name of the journal that SQLite keeps while it writes the new file.
+pub(super) const JOURNAL_SUFFIX: &str = "-compact-journal";
+
 /// How often progress is told.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -75,7 +78,7 @@ impl Session {
         let path = &Self::existing(path)?;
         let _lock = SessionLock::take(path, true)?;
         probe::check(path)?;
-        let copy = Copy { path: beside(path, SUFFIX) };
+        let copy = Copy { path: beside(path, SUFFIX), journal: beside(path, JOURNAL_SUFFIX) };
         // One that a compaction left which was killed; none runs now.
         copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
         let before_bytes = whole_length(path);
@@ -100,9 +103,10 @@ fn whole_length(path: &Path) -> u64 {
     byte_len(path) + byte_len(&beside(path, "-wal"))
 }
 
-/// The new file beside the session; it goes with this.
+/// The new file beside the session, and its journal; they go with this.
 struct Copy {
     path: PathBuf,
+    journal: PathBuf,
 }
 
 impl Copy {
@@ -113,10 +117,13 @@ impl Copy {
     }
 
     fn remove(&self) -> std::io::Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
+        for path in [&self.path, &self.journal] {
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        Ok(())
     }
 }
 

@@ -9,9 +9,9 @@
 //!
 //! ```text
 //!         cli                    parse, print, exit code
-//!          │
-//!        server                  sockets, limits, RPC, reply cache
-//!          │
+//!          │  \
+//!        server \                sockets, limits, RPC, reply cache
+//!          │   inspect           offline tools: return data, never print
 //!         nfs                    decode → one Vfs call → encode
 //!        /   \
 //!     wire   vfs ◄── overlay     bytes ↔ types │ the contract │ the merge rules

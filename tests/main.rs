@@ -5,6 +5,7 @@ mod base;
 mod cli;
 mod delta;
 mod e2e;
+mod inspect;
 mod nfs;
 mod overlay;
 mod server;

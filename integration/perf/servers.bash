@@ -65,4 +65,11 @@ server_stop() {
     [ "$signal" = KILL ] || ((status == 0)) || die "$1 ended with $status" "its log: $RUN/logs/$1"
 }
 
-server_cpu_us() { cat "/proc/$SERVER_PID"/task/*/schedstat | awk '{ ns += $1 } END { printf "%d", ns / 1000 }'; }
+# From the process and not its threads, of which some have ended.
+server_cpu_us() {
+    local stat
+    stat=$(<"/proc/$SERVER_PID/stat")
+    # shellcheck disable=SC2086  # words: what follows the name in parentheses, from field 3 on
+    set -- ${stat##*) }
+    echo $(((${12} + ${13}) * 1000000 / $(getconf CLK_TCK)))
+}

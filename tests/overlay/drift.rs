@@ -151,9 +151,12 @@ fn the_sessions_own_files_do_not_exist() {
     let base = Some("dir/file \"x\"\nother \"y\"".to_owned());
     let session_in_base = Some("dir/session.db".to_owned());
     let mut world = World::with(Setup { base, session_in_base, ..Setup::default() });
+    for left in ["dir/session.db-compact", "dir/session.db-compact-journal"] {
+        fs::write(world.change_base().join(left), "left by a kill").unwrap();
+    }
     world.put("dir/born", "");
     assert_eq!(world.ls("dir"), ["born", "file"]);
-    for suffix in ["", "-wal", "-shm", "-lock"] {
+    for suffix in ["", "-wal", "-shm", "-lock", "-compact"] {
         let path = format!("dir/session.db{suffix}");
         assert_eq!(world.find(&path).err(), Some(FsError::NotFound), "{path}");
         assert_eq!(world.remove(&path), Err(FsError::NotFound), "{path}");

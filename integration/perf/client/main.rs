@@ -34,7 +34,7 @@ usage: load make-tree DIR
                 [OPERATION...]
        load WORK SERVER NFS-ADDRESS MOUNT-ADDRESS EXPORT ARGUMENT...
 WORK and its arguments: scale FILES ROUND MILLISECONDS; dirty FILES; start-up WHAT COMMAND...;
-       walk ENTRIES; storm CONNECTIONS MILLISECONDS; first-byte SESSION; fill SESSION BYTES
+       mount; walk ENTRIES; storm CONNECTIONS MILLISECONDS; first-byte SESSION; fill SESSION BYTES
 With SERVER_PID in the environment, results have the server's processor time as well.";
 
 fn main() -> ExitCode {
@@ -85,6 +85,7 @@ fn do_work(work: &str, at: &At, args: &[&str]) -> Result<()> {
         }
         ("dirty", [files]) => scale::dirty(at, files.parse()?),
         ("start-up", [what, command @ ..]) => scale::start_up(at, what, command),
+        ("mount", []) => nfs::mount(at.mount, &at.export).map(drop),
         ("walk", [entries]) => memory::walk(at, entries.parse()?),
         ("storm", [connections, time]) => {
             memory::storm(at, connections.parse()?, milliseconds(time)?)

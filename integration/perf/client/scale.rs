@@ -20,11 +20,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of a file that is made.
 const NEW_FILE_BYTES: usize = 4096;
 
+/// The working set: 1,000 files, in as many directories as there are up to this, far apart.
+const HOME_DIRS: usize = 10;
+
 /// One connection to a server over a session of [`super::many::make_session`].
 struct Walker {
     client: Client,
     root: Handle,
+    /// Directories of the session.
     dirs: usize,
+    /// Whether it keeps to its working set.
+    is_at_home: bool,
     state: u64,
     /// Calls of this run so far, for names that are new.
     made: usize,
@@ -40,13 +46,24 @@ impl Walker {
     }
 
     fn dir(&mut self) -> Result<Handle> {
-        let number = self.random(self.dirs);
+        let number = if self.is_at_home {
+            let home = self.dirs.min(HOME_DIRS);
+            self.random(home) * (self.dirs / home)
+        } else {
+            self.random(self.dirs)
+        };
         Ok(self.client.lookup(&self.root, &dir_name(number))?.0)
+    }
+
+    /// The name of a file in any directory.
+    fn name(&mut self) -> String {
+        let step = if self.is_at_home { self.dirs.min(HOME_DIRS) } else { 1 };
+        file_name(self.random(PER_DIR / step) * step)
     }
 
     /// A file, looked up anywhere in the tree.
     fn file(&mut self) -> Result<Handle> {
-        let (dir, name) = (self.dir()?, file_name(self.random(PER_DIR)));
+        let (dir, name) = (self.dir()?, self.name());
         let (file, size) = self.client.lookup(&dir, &name)?;
         if size == FILE_BYTES as u64 { Ok(file) } else { Err("LOOKUP: not the file".into()) }
     }
@@ -59,7 +76,7 @@ impl Walker {
 
 type Step = fn(&mut Walker) -> Result<()>;
 
-/// Each anywhere in the tree, so that no cache holds what it needs; what is made is removed.
+/// What is made is removed again.
 const STEPS: &[(&str, Step)] = &[
     ("lookup", |w| w.file().map(drop)),
     ("getattr", |w| {
@@ -88,18 +105,23 @@ const STEPS: &[(&str, Step)] = &[
         w.client.remove(&dir, &name)
     }),
     ("rename", |w| {
-        let (dir, name) = (w.dir()?, file_name(w.random(PER_DIR)));
+        let (dir, name) = (w.dir()?, w.name());
         w.client.rename(&dir, &name, "renamed")?;
         w.client.rename(&dir, "renamed", &name)
     }),
 ];
 
-/// Measures all steps, each for `time`, over a session of `files` files.
+/// Measures all steps, each for `time`, over a session of `files` files: first in the working
+/// set, which is of the same size in every session, and then anywhere, where no cache helps.
 pub fn run(at: &At, files: usize, round: u32, time: Duration) -> Result<()> {
     let root = mount(at.mount, &at.export)?;
     let client = Client::open(at.nfs, 1)?;
-    let mut walker = Walker { client, root, dirs: files / PER_DIR, state: 1, made: 0 };
-    for (what, step) in STEPS {
+    let dirs = files / PER_DIR;
+    let mut walker = Walker { client, root, dirs, is_at_home: true, state: 1, made: 0 };
+    for (is_at_home, (what, step)) in
+        [true, false].into_iter().flat_map(|at_home| STEPS.iter().map(move |step| (at_home, step)))
+    {
+        walker.is_at_home = is_at_home;
         // Half as long beforehand, so that what can be in memory is.
         let (_, _) = repeat(&mut walker, *step, time / 2)?;
         let server_start = server_time();
@@ -108,6 +130,7 @@ pub fn run(at: &At, files: usize, round: u32, time: Duration) -> Result<()> {
         let each = |time: Duration| 1e6 * time.as_secs_f64() / units as f64;
         let line = json!({
             "part": "scale", "what": what, "server": at.server, "files": files, "round": round,
+            "at_home": is_at_home,
             "value": each(seconds), "unit": "µs", "server_us": server_time.map(each),
         });
         println!("{line}");

@@ -1,5 +1,8 @@
 # Real work through a kernel client: User Mode Linux mounts acetate and ganesha in turn, and
 # git, cargo, npm and the like work in it. Times are the guest's; see docs/PERFORMANCE.md.
+#
+# WORKLOADS='untar rm'   only these
+# PERF_RECORD=1          `perf record` of the server, in $RUN/logs/perf-WORKLOAD-SERVER
 
 WORKLOADS=${WORKLOADS:-untar git cp find grep rm cargo npm}
 WORK_SECONDS=600
@@ -54,17 +57,18 @@ exec bash /mnt/repo/integration/lib/guest-case /mnt/repo/integration/perf/work/g
         die "the work in the guest failed" "its console is $CONSOLE, the server's log in $RUN/logs"
 }
 
+# host_begin WORKLOAD
 host_begin() {
     WORK_CPU=$(server_cpu_us)
-    [ -z "${PERF_RECORD:-}" ] || {
-        perf record -q -g -p "$SERVER_PID" -o "$RUN/perf.data" >/dev/null 2>&1 &
-        PERF_PID=$!
-    }
+    [ -n "${PERF_RECORD:-}" ] || return 0
+    perf record -q -g -p "$SERVER_PID" -o "$RUN/logs/perf-$1-$server" >/dev/null 2>&1 &
+    RECORDER_PID=$!
 }
 
 # host_end WORKLOAD MICROSECONDS: the calls come from the guest's mountstats.
 host_end() {
     local cpu=$(($(server_cpu_us) - WORK_CPU))
+    [ -z "${PERF_RECORD:-}" ] || { kill -INT "$RECORDER_PID" && wait "$RECORDER_PID" || true; }
     python3 "$PERF/work/calls.py" "$WORK/before" "$WORK/after" >"$WORK/calls"
     printf '{"part":"work","what":"%s","server":"%s","round":%d,"value":%d.%06d,"server_us":%d,' \
         "$1" "$server" "$round" $(($2 / 1000000)) $(($2 % 1000000)) "$cpu" >>"$RESULTS"

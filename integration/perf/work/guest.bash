@@ -46,7 +46,7 @@ measure() {
     local begin end
     mount_at /mnt/a
     cp /proc/self/mountstats "$INPUTS/before"
-    host begin
+    host begin "$1"
     begin=${EPOCHREALTIME/./}
     (cd /mnt/a && "work_$1")
     end=${EPOCHREALTIME/./}

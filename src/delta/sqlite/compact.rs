@@ -32,6 +32,9 @@ use super::{disk, log};
 /// Ends the name of the new file.
 pub(super) const SUFFIX: &str = "-compact";
 
+/// Ends the name of the journal that SQLite keeps while it writes the new file.
+pub(super) const JOURNAL_SUFFIX: &str = "-compact-journal";
+
 /// How often progress is told.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -40,6 +43,9 @@ const STEP_PAGES: i32 = 1024;
 
 /// Times that another program may write to the session meanwhile before we give up.
 const ATTEMPTS: u32 = 3;
+
+/// How long to wait in the end for other programs that read.
+const READER_WAIT: Duration = Duration::from_secs(1);
 
 /// Room beyond what is copied, in bytes: headers, and pages that are not filled as well.
 const MARGIN_BYTES: u64 = 4 << 20;
@@ -72,7 +78,7 @@ impl Session {
         let path = &Self::existing(path)?;
         let _lock = SessionLock::take(path, true)?;
         probe::check(path)?;
-        let copy = Copy { path: beside(path, SUFFIX) };
+        let copy = Copy { path: beside(path, SUFFIX), journal: beside(path, JOURNAL_SUFFIX) };
         // One that a compaction left which was killed; none runs now.
         copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
         let before_bytes = whole_length(path);
@@ -84,6 +90,7 @@ impl Session {
         copy.create().map_err(|error| OpenError::io(&copy.path, error))?;
         rewrite(&mut conn, path, &copy.path, used, tell).map_err(store)?;
         copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
+        conn.busy_timeout(READER_WAIT).map_err(|error| store(error.into()))?;
         log::checkpoint(&conn, "TRUNCATE").map_err(store)?;
         let is_delayed = byte_len(&beside(path, "-wal")) > 0;
         drop(conn);
@@ -96,9 +103,10 @@ fn whole_length(path: &Path) -> u64 {
     byte_len(path) + byte_len(&beside(path, "-wal"))
 }
 
-/// The new file beside the session; it goes with this.
+/// The new file beside the session, and its journal; they go with this.
 struct Copy {
     path: PathBuf,
+    journal: PathBuf,
 }
 
 impl Copy {
@@ -109,10 +117,13 @@ impl Copy {
     }
 
     fn remove(&self) -> std::io::Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
+        for path in [&self.path, &self.journal] {
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        Ok(())
     }
 }
 
@@ -232,5 +243,20 @@ struct FileName<'p>(&'p Path);
 impl ToSql for FileName<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(ValueRef::Text(self.0.as_os_str().as_bytes())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_without_room_for_both_copies_is_refused() {
+        let directory = std::env::temp_dir();
+        let available = disk::usage(&directory).unwrap().available_bytes;
+        assert!(require_room(&directory, 0).is_ok());
+        // Once would fit.
+        let refused = require_room(&directory, available / 2 + (1 << 30));
+        assert!(matches!(refused, Err(OpenError::NoRoom { needed, .. }) if needed > available));
     }
 }

@@ -59,8 +59,9 @@ impl Session {
 
     /// The session file and all that may lie beside it: what an export must not show.
     pub fn files(&self) -> Vec<PathBuf> {
-        let suffixes = ["", "-wal", "-shm", "-journal", lock::SUFFIX, compact::SUFFIX];
-        suffixes.iter().map(|suffix| beside(&self.path, suffix)).collect()
+        let sqlites = ["", "-wal", "-shm", "-journal"];
+        let ours = [lock::SUFFIX, compact::SUFFIX, compact::JOURNAL_SUFFIX];
+        sqlites.iter().chain(&ours).map(|suffix| beside(&self.path, suffix)).collect()
     }
 
     /// The session's id, 32 hexadecimal digits (invariant M1).

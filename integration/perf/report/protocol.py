@@ -1,16 +1,14 @@
-"""Prints the table of a benchmark's results.
+"""The table of the protocol's operations, one by one."""
 
-Usage: report.py RESULTS [JSON]: RESULTS holds one JSON object a line, as the client prints them;
-JSON gets the table's rows in the same form.
-"""
-
-import json
 import statistics
-import sys
+
+import markdown
 
 OURS = "acetate"
 YARDSTICK = "ganesha"
 STOCK = "nfsserve"
+
+TITLE = "Operations of the protocol"
 
 # Columns of the table that are words.
 LEFT = (0, 2, 10)
@@ -37,21 +35,19 @@ OPERATIONS = [
 ]
 
 
-def read_results(path):
+def by_operation(results):
     """The results by (operation, connections, server), and the peaks in KiB by server."""
     rates, peaks = {}, {}
-    with open(path, encoding="utf-8") as lines:
-        for line in lines:
-            one = json.loads(line)
-            server = one["server"]
-            if "peak_kib" in one:
-                peaks[server] = max(peaks.get(server, 0), one["peak_kib"])
-            else:
-                key = (one["operation"], one["connections"], server)
-                rates.setdefault(key, []).append(one)
+    for one in results:
+        server = one["server"]
+        if "peak_kib" in one:
+            peaks[server] = max(peaks.get(server, 0), one["peak_kib"])
+        else:
+            key = (one["operation"], one["connections"], server)
+            rates.setdefault(key, []).append(one)
     unknown = {operation for operation, _, _ in rates} - {row[0] for row in OPERATIONS}
     if unknown:
-        sys.exit(f"error: operations without a row in the table: {sorted(unknown)}")
+        raise SystemExit(f"error: operations without a row in the table: {sorted(unknown)}")
     return rates, peaks
 
 
@@ -60,12 +56,13 @@ def make_rows(rates):
     connections = sorted({count for _, count, _ in rates})
     for name, title, unit, reach, good in OPERATIONS:
         for count in connections:
-            row = {"operation": name, "title": title, "connections": count, "unit": unit}
+            row = {"part": "protocol", "operation": name, "title": title}
+            row |= {"connections": count, "unit": unit}
             for server in (OURS, YARDSTICK, STOCK):
                 found = rates.get((name, count, server))
                 row |= summary(server, found or [])
             if not row[OURS] or not row[YARDSTICK]:
-                sys.exit(f"error: no rate of both servers for {name}, connections: {count}")
+                raise SystemExit(f"error: no rate of both servers for {name}, connections: {count}")
             row["ratio"] = row[OURS] / row[YARDSTICK]
             row["cpu_ratio"] = row[f"{YARDSTICK}_cpu_us"] / row[f"{OURS}_cpu_us"]
             row |= {"ratio_to_reach": reach, "good_ratio": good}
@@ -107,31 +104,14 @@ def table(rows, peaks):
         lines.append([*start, *speeds, *ratios, *targets, grade(row)])
     memory = [f"{peaks[s] / 1024:,.0f}" if s in peaks else "n/a" for s in (OURS, YARDSTICK, STOCK)]
     lines.append(["peak memory", "", "MiB", *memory, "", "", "", "", ""])
-    widths = [max(len(line[at]) for line in lines) for at in range(len(titles))]
-    for at, line in enumerate(lines):
-        pad = [
-            text.ljust(width) if column in LEFT else text.rjust(width)
-            for column, (text, width) in enumerate(zip(line, widths))
-        ]
-        yield f"| {' | '.join(pad)} |"
-        if at == 0:
-            rules = [
-                "-" * width if column in LEFT else "-" * (width - 1) + ":"
-                for column, width in enumerate(widths)
-            ]
-            yield f"| {' | '.join(rules)} |"
+    yield from markdown.table(lines, LEFT)
 
 
-def main():
-    rates, peaks = read_results(sys.argv[1])
+def report(results):
+    """The table's lines, and its rows as objects."""
+    rates, peaks = by_operation(results)
     rows = list(make_rows(rates))
-    print("\n".join(table(rows, peaks)))
-    if len(sys.argv) > 2:
-        with open(sys.argv[2], "w", encoding="utf-8") as out:
-            for row in rows:
-                print(json.dumps(row), file=out)
-            for server, kib in sorted(peaks.items()):
-                print(json.dumps({"server": server, "peak_kib": kib}), file=out)
-
-
-main()
+    lines = list(table(rows, peaks))
+    for server, kib in sorted(peaks.items()):
+        rows.append({"part": "protocol", "server": server, "peak_kib": kib})
+    return lines, rows

@@ -1,0 +1,58 @@
+"""The table of figures that have a bound of their own, and not one by the yardstick."""
+
+import statistics
+
+import markdown
+
+TITLE = "Figures with a bound of their own"
+LEFT = (0, 1, 4)
+
+# What a figure of this part and beginning may be at most; the others have no bound.
+MOST = [
+    ("scale", "start", 50),
+    ("memory", "idle", 15),
+    ("memory", "after a walk", 64),
+    ("first-byte", "WRITE of a byte", 50),
+    ("first-byte", "the session's growth at its peak", 1.5),
+    ("first-byte", "the session's growth in the end", 1.1),
+    ("size", "the session with its log", 1.1),
+    ("size", "the log at its peak", 64),
+    ("size", "the empty session after", 4),
+]
+# In MiB, in any part.
+MOST_MEMORY = 128
+
+
+def report(results):
+    """The table's lines, and its rows as objects."""
+    values, units = {}, {}
+    for one in results:
+        if "unit" in one and "files" not in one:
+            key = (one["part"], one["what"])
+            values.setdefault(key, []).append(one["value"])
+            units[key] = one["unit"]
+    rows = []
+    for (part, what), found in values.items():
+        row = {"part": part, "what": what, "unit": units[part, what]}
+        row["value"] = statistics.median(found)
+        row["spread"] = max(found) - min(found)
+        row["at_most"] = bound(part, what)
+        rows.append(row)
+    peaks = [one["peak_kib"] for one in results if one["server"] == "acetate" and "peak_kib" in one]
+    if peaks:
+        rows.append({
+            "part": "all", "what": "the server's memory at its worst moment", "unit": "MiB",
+            "value": max(peaks) / 1024, "spread": 0, "at_most": MOST_MEMORY,
+        })
+    lines = [["part", "figure", "acetate", "at most", ""]]
+    for row in rows:
+        most = row["at_most"]
+        verdict = "" if most is None else "reached" if row["value"] <= most else "above"
+        value = f"{row['value']:,.2f} {row['unit']}"
+        bound_text = "" if most is None else f"{most:g}"
+        lines.append([row["part"], row["what"], value, bound_text, verdict])
+    return (list(markdown.table(lines, LEFT)), rows) if rows else ([], [])
+
+
+def bound(part, what):
+    return next((most for one, begin, most in MOST if one == part and what.startswith(begin)), None)

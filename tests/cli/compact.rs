@@ -1,0 +1,69 @@
+//! `acetate compact`.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tempfile::tempdir;
+
+use super::program::{Serving, acetate, failure, run};
+use crate::delta::Place;
+use crate::inspect::all_rows;
+use crate::inspect::half_empty;
+use crate::support::check::assert_consistent;
+
+#[test]
+fn it_says_how_large_the_session_was_and_is() {
+    let place = Place::new();
+    half_empty(&place, 40);
+    let dir = place.path.parent().unwrap();
+    let output = run(dir, &["compact", "session.db"]);
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with("session.db: ") && said.ends_with(" MiB after\n"), "{said}");
+    assert!(output.stderr.is_empty(), "no progress without a terminal");
+    let output = run(dir, &["compact", "--json", "session.db"]);
+    let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["session"], "session.db");
+    assert_eq!(object["is_delayed"], false);
+    let bytes = std::fs::metadata(&place.path).unwrap().len();
+    assert_eq!(object["after_bytes"], bytes);
+    assert!(object["before_bytes"].as_u64().unwrap() >= bytes);
+}
+
+#[test]
+fn a_served_session_and_a_missing_one_are_refused() {
+    let dir = tempdir().unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db"]);
+    let said = failure(dir.path(), &["compact", "s.db"]);
+    assert!(said.starts_with("error: ") && said.contains("in use by another server"), "{said}");
+    assert!(said.contains("hint: stop that server first"), "{said}");
+    server.signal("TERM");
+    assert!(server.end().0.success());
+    assert!(run(dir.path(), &["compact", "s.db"]).status.success());
+    let said = failure(dir.path(), &["compact", "none.db"]);
+    assert!(said.contains("none.db: no such session"), "{said}");
+}
+
+#[test]
+fn killed_at_any_time_it_loses_nothing() {
+    let place = Place::new();
+    half_empty(&place, 300);
+    let dir = place.path.parent().unwrap();
+    let rows = all_rows(&place.path);
+    let before = std::fs::metadata(&place.path).unwrap().len();
+    let mut was_killed = 0;
+    for delay in [2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128] {
+        let mut command = acetate(dir, &["compact", "session.db"]);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        child.kill().unwrap();
+        was_killed += usize::from(!child.wait().unwrap().success());
+        assert!(all_rows(&place.path) == rows, "a row changed, killed after {delay} ms");
+    }
+    assert!(was_killed > 0, "it was never killed");
+    assert_consistent(&place.path);
+    assert!(run(dir, &["compact", "session.db"]).status.success());
+    assert!(std::fs::metadata(&place.path).unwrap().len() < before * 6 / 10);
+    assert_eq!(place.names(), ["session.db"]);
+    assert!(all_rows(&place.path) == rows);
+}

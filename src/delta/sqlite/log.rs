@@ -75,16 +75,19 @@ impl Log {
         u64::from(self.pages.load(Ordering::Relaxed)) * self.frame_bytes
     }
 
-    /// Whether the log is long enough to be copied into the database; after a commit.
-    pub(super) fn is_due(&mut self) -> bool {
-        let length = self.length();
-        if length < CHECKPOINT_BYTES {
+    /// Looks how long the log is after a commit.
+    pub(super) fn note_length(&mut self) {
+        if self.length() < CHECKPOINT_BYTES {
             self.due_at = CHECKPOINT_BYTES;
         }
-        length >= self.due_at
     }
 
-    /// Copies the log into the database when it is long enough; after a commit.
+    /// Whether the log is long enough to be copied into the database.
+    pub(super) fn is_due(&self) -> bool {
+        self.length() >= self.due_at
+    }
+
+    /// Copies the log into the database when it is long enough.
     ///
     /// # Errors
     /// As [`Log::checkpoint`].

@@ -239,6 +239,7 @@ impl Writer for SqliteWriter {
             self.batch.numbers.marked(mark);
         }
         self.unsynced = !self.durable;
+        self.log.note_length();
         self.lost = self.log.checkpoint_if_due(&self.batch.conn).err();
         Ok(())
     }

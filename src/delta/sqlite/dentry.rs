@@ -15,7 +15,11 @@ use super::value::{self, Bytes};
 pub(super) fn get(conn: &Connection, parent: Ino, name: &Name) -> Result<Option<Ino>> {
     let mut statement = conn.prepare_cached(
         "SELECT d.ino FROM fs_dentry d JOIN fs_inode i ON i.ino = d.ino
-         WHERE d.parent_ino = ?1 AND d.name IN (?2, CAST(?2 AS BLOB)) LIMIT 1",
+         WHERE d.parent_ino = ?1 AND d.name = ?2
+         UNION ALL
+         SELECT d.ino FROM fs_dentry d JOIN fs_inode i ON i.ino = d.ino
+         WHERE d.parent_ino = ?1 AND d.name = CAST(?2 AS BLOB)
+         LIMIT 1",
     )?;
     let key = params![parent.0.cast_signed(), Bytes(name.as_bytes())];
     Ok(statement.query_row(key, |row| value::unsigned(row, 0)).optional()?.map(Ino))
@@ -109,10 +113,12 @@ pub(super) fn rename(
 
 /// Removes an entry.
 pub(super) fn delete(conn: &Connection, parent: Ino, name: &Name) -> Result<()> {
-    let mut statement = conn.prepare_cached(
-        "DELETE FROM fs_dentry WHERE parent_ino = ?1 AND name IN (?2, CAST(?2 AS BLOB))",
-    )?;
-    statement.execute(params![parent.0.cast_signed(), Bytes(name.as_bytes())])?;
+    let mut delete =
+        conn.prepare_cached("DELETE FROM fs_dentry WHERE parent_ino = ?1 AND name = ?2")?;
+    // Of two entries that differ in their type alone, one is seen: both go.
+    for key in value::keys(name.as_bytes()) {
+        delete.execute(params![parent.0.cast_signed(), key])?;
+    }
     Ok(())
 }
 

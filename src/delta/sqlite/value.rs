@@ -11,10 +11,17 @@ pub(super) struct Bytes<'a>(pub &'a [u8]);
 
 impl ToSql for Bytes<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        let text = !self.0.contains(&0) && std::str::from_utf8(self.0).is_ok();
-        let value = if text { ValueRef::Text(self.0) } else { ValueRef::Blob(self.0) };
-        Ok(ToSqlOutput::Borrowed(value))
+        let [ours, _] = keys(self.0);
+        Ok(ours)
     }
+}
+
+/// Bytes as we store them, and as BLOB: other programs may have stored any as either. To look
+/// for both, one after the other, takes a quarter of the time of `IN (?1, CAST(?1 AS BLOB))`.
+pub(super) fn keys(bytes: &[u8]) -> [ToSqlOutput<'_>; 2] {
+    let is_text = !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok();
+    let ours = if is_text { ValueRef::Text(bytes) } else { ValueRef::Blob(bytes) };
+    [ours, ValueRef::Blob(bytes)].map(ToSqlOutput::Borrowed)
 }
 
 /// Reads TEXT or BLOB as bytes; anything else is empty, which no valid name or path is.

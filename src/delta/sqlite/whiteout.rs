@@ -16,9 +16,13 @@ const MOVE_ROWS: usize = 1024;
 
 /// Whether exactly this path is whited out.
 pub(super) fn exists(conn: &Connection, path: &MergedPath) -> Result<bool> {
-    let mut statement =
-        conn.prepare_cached("SELECT 1 FROM fs_whiteout WHERE path IN (?1, CAST(?1 AS BLOB))")?;
-    Ok(statement.exists([Bytes(path.as_bytes())])?)
+    let mut statement = conn.prepare_cached("SELECT 1 FROM fs_whiteout WHERE path = ?1")?;
+    for key in value::keys(path.as_bytes()) {
+        if statement.exists([key])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The names whited out directly below `parent`.
@@ -55,9 +59,12 @@ fn put(conn: &Connection, path: &MergedPath, created_at: i64) -> Result<()> {
 
 /// Removes exactly this whiteout; whether there was one.
 pub(super) fn remove(conn: &Connection, path: &MergedPath) -> Result<bool> {
-    let mut statement =
-        conn.prepare_cached("DELETE FROM fs_whiteout WHERE path IN (?1, CAST(?1 AS BLOB))")?;
-    Ok(statement.execute([Bytes(path.as_bytes())])? > 0)
+    let mut statement = conn.prepare_cached("DELETE FROM fs_whiteout WHERE path = ?1")?;
+    let mut removed = 0;
+    for key in value::keys(path.as_bytes()) {
+        removed += statement.execute([key])?;
+    }
+    Ok(removed > 0)
 }
 
 /// The bounds of everything below a path: after `path/`, before `path0` (`0` follows `/`).

@@ -11,7 +11,7 @@ use super::cache::Touch;
 use super::error::Result;
 use super::node::{DirPlace, Node};
 use super::resolve::View;
-use super::snapshot::DirChange;
+use super::snapshot::{DirChange, Renamed};
 
 /// A change in progress, for one caller at one moment.
 pub(super) struct Edit<'a> {
@@ -23,7 +23,7 @@ pub(super) struct Edit<'a> {
     /// What readers must forget once this is committed.
     pub touched: Vec<Touch>,
     /// Names that changed since their directory's ctime moved, with what they lead to now.
-    pub renamed: Vec<(FileId, Name, Option<(FileId, Ino)>)>,
+    pub renamed: Vec<(FileId, Renamed)>,
     /// Directories whose entries it changes, as they are now.
     pub dirs: Vec<InodeRow>,
     /// A file that it copied up, and where that is in the merged tree.
@@ -149,8 +149,8 @@ impl<'a> Edit<'a> {
         let (here, elsewhere) =
             std::mem::take(&mut self.renamed).into_iter().partition(|r| r.0 == dir);
         self.renamed = elsewhere;
-        let here: Vec<(FileId, Name, Option<(FileId, Ino)>)> = here;
-        let names = here.into_iter().map(|(_, name, leads_to)| (name, leads_to)).collect();
+        let here: Vec<(FileId, Renamed)> = here;
+        let names = here.into_iter().map(|(_, renamed)| renamed).collect();
         self.touch(Touch::Entries(dir, DirChange { before, after, names }));
     }
 
@@ -192,7 +192,7 @@ impl<'a> Edit<'a> {
     /// The same for a name that has its entry already.
     fn show_name(&mut self, dir: &DirPlace, name: &Name, row: &InodeRow) -> Result<()> {
         self.txn.remove_whiteout(&dir.merged.join(name))?;
-        self.renamed.push((dir.fileid, name.clone(), Some((row.fileid(), row.ino))));
+        self.renamed.push((dir.fileid, (name.clone(), Some((row.fileid(), row.ino)))));
         self.touch_child(dir.fileid, name);
         Ok(())
     }
@@ -216,7 +216,7 @@ impl<'a> Edit<'a> {
         if self.base_has(dir, name)? {
             self.txn.add_whiteout(&dir.merged.join(name), self.now)?;
         }
-        self.renamed.push((dir.fileid, name.clone(), None));
+        self.renamed.push((dir.fileid, (name.clone(), None)));
         self.touch_child(dir.fileid, name);
         Ok(())
     }

@@ -42,8 +42,11 @@ pub(super) struct DirChange {
     /// The directory's ctime after.
     pub after: Time,
     /// Names in order of their change: the delta entry that each is now, or that it is gone.
-    pub names: Vec<(Name, Option<(FileId, Ino)>)>,
+    pub names: Vec<Renamed>,
 }
+
+/// A name, and the delta entry that it is now; `None` if it is gone.
+pub(super) type Renamed = (Name, Option<(FileId, Ino)>);
 
 /// Where an entry's object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -102,6 +102,7 @@ fn a_directory_that_was_moved_is_soon_found_where_it_is() {
         std::thread::sleep(Duration::from_millis(60));
         assert!(matches!(base.stat(&path("a/b/f")), Err(BaseError::NotFound)));
         assert!(matches!(base.stat(&path("a")), Err(BaseError::NotFound)));
+        assert!(base.stat(&path("c/b")).is_ok() && base.stat(&path("c")).is_ok());
         fs::rename(at("c"), at("a")).unwrap();
         // The directory itself is found out at once.
         assert!(matches!(base.stat(&path("c")), Err(BaseError::NotFound)));

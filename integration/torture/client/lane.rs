@@ -119,10 +119,9 @@ impl Lane {
             let at = self.random.below(self.directories.len());
             let changes = self.choose(at);
             self.on_its_way = (at, changes.clone());
-            let done = if changes.len() > 1 {
-                self.send_writes(at, &changes)
-            } else {
-                self.send(at, &changes[0]).map(drop)
+            let done = match &changes[..] {
+                [change] => self.send(at, change),
+                changes => self.send_writes(at, changes),
             };
             match done {
                 Ok(()) => {}
@@ -146,11 +145,12 @@ impl Lane {
     fn choose(&mut self, at: usize) -> Vec<Change> {
         let name = format!("n{}", self.random.below(NAMES));
         let entries = &self.directories[at].entries;
-        let files: Vec<&String> =
-            entries.iter().filter_map(|(n, f)| f.as_ref().map(|_| n)).collect();
-        let Some(file) = (!files.is_empty()).then(|| files[self.random.below(files.len())].clone())
-        else {
-            return vec![Change::Create(name)];
+        let files = entries.iter().filter_map(|(name, file)| file.as_ref().map(|_| name));
+        let files: Vec<&String> = files.collect();
+        let file = match files.len() {
+            0 if entries.contains_key(&name) => return Vec::new(),
+            0 => return vec![Change::Create(name)],
+            count => files[self.random.below(count)].clone(),
         };
         let is_free = !entries.contains_key(&name);
         let is_large = file == LARGE;

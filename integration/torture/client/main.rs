@@ -104,7 +104,7 @@ fn run(mut server: Server, kills: u64, seed: u64, checker: &Path) -> Result<()> 
             }
             Ok(loads.into_iter().map(|load| load.join()).collect())
         })?;
-        settle(outcomes)?;
+        settle(outcomes).map_err(|error| format!("seed {seed}, end {end}: {error}"))?;
         if end % CHECK == 0 {
             server.check(checker)?;
         }

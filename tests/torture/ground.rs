@@ -48,6 +48,9 @@ pub const LARGE: &str = "large";
 /// Its size, in bytes.
 pub const LARGE_BYTES: usize = 300_000;
 
+/// How it is copied up: most of it in the background.
+const COPY_LIMITS: CopyLimits = CopyLimits { inline_bytes: 32_768, piece_bytes: 16_384 };
+
 /// Chunk size of the session, in bytes.
 const CHUNK_BYTES: u64 = 4096;
 
@@ -108,7 +111,7 @@ impl Ground {
             runtime: Arc::clone(runtime),
             strict,
             read_only: false,
-            copy_up: CopyLimits::default(),
+            copy_up: COPY_LIMITS,
         };
         Ok((epoch, Served::start(Arc::new(session), Arc::new(base), how)))
     }

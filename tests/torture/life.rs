@@ -146,7 +146,7 @@ impl<'a> Life<'a> {
 
     /// Does one random thing.
     pub fn step(&mut self) {
-        match self.random.below(50) {
+        match self.random.below(56) {
             0..4 => self.make(FileKind::Regular),
             4..8 => self.make(FileKind::Directory),
             8 => self.make(FileKind::Symlink),
@@ -176,8 +176,19 @@ impl<'a> Life<'a> {
             41..46 => self.commit(),
             46..48 => self.outsider(),
             48 => self.restart(),
-            _ => self.die(),
+            49 => self.die(),
+            _ => self.copy_on(),
         }
+    }
+
+    /// Lets the background copy some of what copy-up left to it, which nobody can see.
+    fn copy_on(&mut self) {
+        let client = self.client();
+        let pieces = self.random.below(8) + 1;
+        for _ in 0..pieces {
+            self.runtime.block_on(client.overlay.copy_piece()).unwrap();
+        }
+        self.story.push(format!("copied on, {pieces} pieces"));
     }
 
     /// Does one thing on both sides.
@@ -295,6 +306,11 @@ impl<'a> Life<'a> {
         let client = self.client();
         let (strict, verifier) = (self.strict, self.verifier);
         let mut tasks = Vec::new();
+        if self.random.below(3) == 0 {
+            let overlay = Arc::clone(&client.overlay);
+            // It fails where the disk dies meanwhile.
+            drop(self.runtime.spawn(async move { overlay.copy_piece().await.is_ok() }));
+        }
         for (at, plan) in plans.into_iter().enumerate() {
             self.story.push(format!("{} (with {} before)", plan.shown, at));
             let (client, disk) = (client.clone(), Arc::clone(&self.medium.disk));

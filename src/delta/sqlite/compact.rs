@@ -1,4 +1,4 @@
-//! Giving the pages that deletions left back to the disk (docs/decisions/0016).
+//! Giving the pages that deletions left back to the disk (docs/decisions/0014).
 //!
 //! In two steps, both of which a death of the process may interrupt: `VACUUM INTO` writes what is
 //! in use to a new file beside the session, and SQLite's backup brings that back over the

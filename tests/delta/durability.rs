@@ -201,7 +201,8 @@ fn the_log_stays_bounded() {
             txn.put_inode(&row).unwrap();
         });
         let length = std::fs::metadata(&log).unwrap().len();
-        assert!(length < 40 << 20, "{length} bytes after {i} MiB");
+        // 40 MiB at which the writer waits, and the batch that goes beyond.
+        assert!(length < 42 << 20, "{length} bytes after {i} MiB");
     }
     writer.close().unwrap();
     assert_eq!(std::fs::metadata(&log).unwrap().len(), 0);

@@ -13,12 +13,13 @@ use rusqlite::hooks::Wal;
 
 use crate::delta::{Result, StoreError};
 
+use super::beside::Beside;
 use super::connect::{self, BUSY_WAIT, beside};
 use super::probe::byte_len;
 use super::room::Room;
 
 /// Length of the log at which it is copied into the database, in bytes.
-const CHECKPOINT_BYTES: u64 = 24 << 20;
+const CHECKPOINT_BYTES: u64 = 16 << 20;
 
 /// How much longer the log gets before the next try, where readers kept it from starting over,
 /// in bytes.
@@ -33,7 +34,7 @@ const PATIENCE_BYTES: u64 = 40 << 20;
 const READERS_WAIT: Duration = Duration::from_secs(2);
 
 /// What the file keeps when the log starts over, in bytes: overwriting is cheaper than growing.
-const KEPT_BYTES: u64 = CHECKPOINT_BYTES;
+const KEPT_BYTES: u64 = 24 << 20;
 
 /// What the log has before each page, in bytes.
 const FRAME_HEADER_BYTES: u64 = 24;
@@ -51,8 +52,12 @@ pub(super) struct Log {
     pages: Arc<AtomicU32>,
     /// What a page takes in it, in bytes.
     frame_bytes: u64,
+    /// Its length after the last commit, in bytes.
+    last: u64,
     /// Length at which the next checkpoint is due, in bytes.
     due_at: u64,
+    /// Does most of it.
+    beside: Beside,
 }
 
 impl Log {
@@ -67,7 +72,14 @@ impl Log {
             Ok(())
         }))?;
         let frame_bytes = FRAME_HEADER_BYTES + connect::page_bytes(conn)?;
-        Ok(Self { path: beside(session, "-wal"), pages, frame_bytes, due_at: CHECKPOINT_BYTES })
+        Ok(Self {
+            path: beside(session, "-wal"),
+            pages,
+            frame_bytes,
+            last: 0,
+            due_at: CHECKPOINT_BYTES,
+            beside: Beside::of(session),
+        })
     }
 
     /// What the log holds, in bytes.
@@ -75,19 +87,31 @@ impl Log {
         u64::from(self.pages.load(Ordering::Relaxed)) * self.frame_bytes
     }
 
-    /// Looks how long the log is after a commit.
+    /// Looks how long the log is after a commit, and has it copied beside the writer when it is
+    /// long enough.
     pub(super) fn note_length(&mut self) {
-        if self.length() < CHECKPOINT_BYTES {
+        let length = self.length();
+        if length < std::mem::replace(&mut self.last, length) {
+            // It has started over.
             self.due_at = CHECKPOINT_BYTES;
+        }
+        if length >= self.due_at && !self.beside.is_done() {
+            self.beside.ask();
         }
     }
 
-    /// Whether the log is long enough to be copied into the database.
+    /// Whether the writer has to copy something itself: what is left when most was copied, or
+    /// all when that does not keep up.
     pub(super) fn is_due(&self) -> bool {
-        self.length() >= self.due_at
+        self.beside.is_done() || self.length() >= self.due_at.max(PATIENCE_BYTES)
     }
 
-    /// Copies the log into the database when it is long enough.
+    /// Why what was committed and not synced may be lost, if it may.
+    pub(super) fn failure(&self) -> Option<StoreError> {
+        self.beside.failure()
+    }
+
+    /// Copies what is due into the database.
     ///
     /// # Errors
     /// As [`checkpoint`].
@@ -95,13 +119,24 @@ impl Log {
         if !self.is_due() {
             return Ok(());
         }
+        self.beside.wait();
+        self.beside.take_notice();
+        if let Some(failure) = self.beside.failure() {
+            return Err(failure);
+        }
         let length = self.length();
         if length < PATIENCE_BYTES {
+            // Where a reader keeps the log from starting over, it is tried again later.
             self.due_at = (length + RETRY_BYTES).min(PATIENCE_BYTES);
             return checkpoint(conn, "PASSIVE");
         }
         self.due_at = 2 * length;
         checkpoint_within(conn, READERS_WAIT, "RESTART")
+    }
+
+    /// Ends what copies beside the writer, before the log is copied for the last time.
+    pub(super) fn stop(&mut self) {
+        self.beside.stop();
     }
 
     /// Copies the log into the database and cuts it, where the disk is so full that its length

@@ -8,6 +8,7 @@
 //! commit is the worker's.
 
 mod batch;
+mod beside;
 mod chunk;
 mod compact;
 mod config;

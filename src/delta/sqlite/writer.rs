@@ -9,9 +9,10 @@
 //! database after it, and the log starts over only when all of it was copied. So every earlier
 //! commit is in the synced log or in the synced database.
 //!
-//! *A failed sync is not missed*: the system reports it once, and then takes the pages for
-//! clean. SQLite's automatic checkpoints swallow errors, so they are off; we checkpoint
-//! ourselves, and a failure fails the next durable commit.
+//! *A failed sync is not missed*: the system reports it once to each open file, and then takes
+//! the pages for clean. SQLite's automatic checkpoints swallow errors, so they are off; we
+//! checkpoint ourselves, most of it on a thread beside the writer, and a failure fails the next
+//! batch, and with it every later one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -165,6 +166,11 @@ impl SqliteWriter {
         Err(self.batch.failure.clone().unwrap_or_else(lost))
     }
 
+    /// Fails if a checkpoint failed, and maybe lost what was not synced.
+    fn check_lost(&self) -> Result<()> {
+        self.lost.clone().or_else(|| self.log.failure()).map_or(Ok(()), Err)
+    }
+
     /// What a commit adds to the batch.
     fn last_words(&mut self) -> Result<()> {
         if self.durable && self.unsynced {
@@ -179,9 +185,7 @@ impl Writer for SqliteWriter {
         if self.read_only {
             return Err(StoreError::ReadOnly("opened to be read".to_owned()));
         }
-        if let Some(lost) = &self.lost {
-            return Err(lost.clone());
-        }
+        self.check_lost()?;
         if !self.batch.conn.is_autocommit() {
             self.undo();
         }
@@ -253,9 +257,7 @@ impl Writer for SqliteWriter {
     }
 
     fn sync(&mut self) -> Result<()> {
-        if let Some(lost) = &self.lost {
-            return Err(lost.clone());
-        }
+        self.check_lost()?;
         if self.read_only || !self.unsynced {
             return Ok(());
         }
@@ -279,9 +281,7 @@ impl Writer for SqliteWriter {
         if self.read_only {
             return Ok(());
         }
-        if let Some(lost) = &self.lost {
-            return Err(lost.clone());
-        }
+        self.check_lost()?;
         if !self.clean {
             let mark = self.batch.numbers.last();
             self.in_synced(|conn| {
@@ -292,6 +292,8 @@ impl Writer for SqliteWriter {
             self.clean = true;
             self.batch.numbers.marked(mark);
         }
+        self.log.stop();
+        self.check_lost()?;
         log::checkpoint(&self.batch.conn, "TRUNCATE")
     }
 }

@@ -207,7 +207,8 @@ fn a_log_that_starts_over_loses_nothing() {
     let is_start = |event: &Event| matches!(event, Event::Write(1, 0, _));
     let starts: Vec<_> =
         (0..record.events.len()).filter(|at| is_start(&record.events[*at])).collect();
-    assert_eq!(starts.len(), 2, "the log starts over once");
+    // How often depends on how far the thread that folds it in gets beside the writer.
+    assert!(starts.len() > 1, "the log does not start over");
     let folded = record.events.iter().position(|event| matches!(event, Event::Write(0, ..)));
     let folded = folded.expect("the log is folded in");
     assert!(folded < starts[1]);

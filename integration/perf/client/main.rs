@@ -33,7 +33,7 @@ usage: load make-tree DIR
        load run SERVER NFS-ADDRESS MOUNT-ADDRESS EXPORT CONNECTIONS ROUND MILLISECONDS
                 [OPERATION...]
        load WORK SERVER NFS-ADDRESS MOUNT-ADDRESS EXPORT ARGUMENT...
-WORK and its arguments: scale FILES ROUND MILLISECONDS; dirty FILES; start-up WHAT COMMAND...;
+WORK and its arguments: scale FILES ROUND MILLISECONDS; dirty ROUND FILES; start-up WHAT COMMAND...;
        mount; walk ENTRIES; storm CONNECTIONS MILLISECONDS; first-byte SESSION; fill SESSION BYTES
 With SERVER_PID in the environment, results have the server's processor time as well.";
 
@@ -83,7 +83,7 @@ fn do_work(work: &str, at: &At, args: &[&str]) -> Result<()> {
         ("scale", [files, round, time]) => {
             scale::run(at, files.parse()?, round.parse()?, milliseconds(time)?)
         }
-        ("dirty", [files]) => scale::dirty(at, files.parse()?),
+        ("dirty", [round, files]) => scale::dirty(at, round, files.parse()?),
         ("start-up", [what, command @ ..]) => scale::start_up(at, what, command),
         ("mount", []) => nfs::mount(at.mount, &at.export).map(drop),
         ("walk", [entries]) => memory::walk(at, entries.parse()?),

@@ -191,10 +191,10 @@ impl Drop for Killed {
 }
 
 /// Makes `files` changes that no COMMIT follows: what a log holds that has to be recovered.
-pub fn dirty(at: &At, files: usize) -> Result<()> {
+pub fn dirty(at: &At, round: &str, files: usize) -> Result<()> {
     let root = mount(at.mount, &at.export)?;
     let mut client = Client::open(at.nfs, 1)?;
-    let dir = client.mkdir(&root, "dirty")?;
+    let dir = client.mkdir(&root, &format!("dirty-{round}"))?;
     for number in 0..files {
         let file = client.create(&dir, &file_name(number))?;
         client.write(&file, 0, &[9; NEW_FILE_BYTES], Stability::Unstable)?;

@@ -39,7 +39,7 @@ scale_start_up() {
         server_stop acetate
         start_up 'start'
         server_start acetate
-        "$PERF_CLIENT" dirty acetate "$nfs" "$mount" "$export" "$SCALE_DIRTY_FILES"
+        "$PERF_CLIENT" dirty acetate "$nfs" "$mount" "$export" "$round" "$SCALE_DIRTY_FILES"
         kill -KILL "$SERVER_PID"
         wait "$SERVER_PID" 2>/dev/null || true
         start_up 'start after kill -9'

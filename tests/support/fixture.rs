@@ -14,6 +14,21 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+/// A base for random operations: files with several names, and the same few names on all levels.
+pub const FEW_NAMES: &str = r#"
+    a/a "1"
+    a/b/a "22"
+    a/b/c/a "333"
+    a/c -> b
+    a/e = a/a
+    b/a "4444"
+    b/b/b/c "55555"
+    b/e = a/a
+    c "666666"
+    d/a = c
+    e/
+"#;
+
 /// Makes the objects of `text` below `root`.
 #[track_caller]
 pub fn build(root: &Path, text: &str) {

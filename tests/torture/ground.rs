@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use crate::disk::{Medium, scratch};
 use crate::random::Random;
 use crate::reference::Reference;
-use crate::support::fixture;
+use crate::support::fixture::{self, FEW_NAMES};
 use crate::support::host_tree::HostTree;
 use crate::support::served::{Served, Serving, runtime};
 use crate::support::tree::read_tree;
@@ -24,22 +24,7 @@ use crate::support::world::START_SECS;
 /// The session's name.
 pub const SESSION: &str = "session.db";
 
-/// Files with several names, and the same few names on all levels.
-const BASE: &str = r#"
-    a/a "1"
-    a/b/a "22"
-    a/b/c/a "333"
-    a/c -> b
-    a/e = a/a
-    b/a "4444"
-    b/b/b/c "55555"
-    b/e = a/a
-    c "666666"
-    d/a = c
-    e/
-"#;
-
-/// The names in it that are one object.
+/// The names in [`FEW_NAMES`] that are one object.
 const LINKED: &[&[&str]] = &[&["a/a", "a/e", "b/e"], &["c", "d/a"]];
 
 /// A file of the base with many chunks.
@@ -73,7 +58,7 @@ pub fn host(boot: u64) -> Host {
 impl Ground {
     pub fn new() -> Self {
         let base = scratch();
-        fixture::build(base.path(), BASE);
+        fixture::build(base.path(), FEW_NAMES);
         let mut random = Random::new(1);
         let large: Vec<u8> = (0..LARGE_BYTES).map(|_| random.next() as u8).collect();
         std::fs::write(base.path().join(LARGE), large).unwrap();

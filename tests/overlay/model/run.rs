@@ -6,24 +6,10 @@ use acetate::vfs::{Attr, CreateHow, FileKind, FsError, Locator, Stability};
 use super::reference::{Reference, join};
 use super::{Op, Pick, Place};
 use crate::support::client::{mode, size};
+use crate::support::fixture::FEW_NAMES;
 use crate::support::spec_reader;
 use crate::support::tree::{Object, assert_same, read_tree};
 use crate::support::world::{Setup, World};
-
-/// The base: files with several names, and the same few names on all levels.
-const BASE: &str = r#"
-    a/a "1"
-    a/b/a "22"
-    a/b/c/a "333"
-    a/c -> b
-    a/e = a/a
-    b/a "4444"
-    b/b/b/c "55555"
-    b/e = a/a
-    c "666666"
-    d/a = c
-    e/
-"#;
 
 /// Files that are copied up in the background, by path and size.
 const LARGE: &[(&str, usize)] = &[("a/b/large", 2000), ("b/large", 1025), ("large", 2800)];
@@ -52,7 +38,7 @@ pub fn run(ops: &[Op]) {
         let content: String = (0..*bytes).map(|i| char::from(b'a' + (i / 100) as u8)).collect();
         format!("{path} \"{content}\"\n")
     });
-    let base = Some(BASE.to_owned() + &large.collect::<String>());
+    let base = Some(FEW_NAMES.to_owned() + &large.collect::<String>());
     let setup = Setup { base, chunk_bytes: CHUNK_BYTES, copy_up: COPY_UP, ..Setup::default() };
     let world = World::with(setup);
     let reference = Reference::new(read_tree(&world), LINKED);

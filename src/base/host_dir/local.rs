@@ -71,17 +71,13 @@ mod linux {
     }
 }
 
-/// No other system has `statx`.
+/// No other system has `statx`, so none has a `Local`.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Local {}
 
 #[cfg(not(target_os = "linux"))]
 impl Local {
-    pub(super) fn of(_root: BorrowedFd<'_>) -> Option<Self> {
-        None
-    }
-
     pub(super) fn stat(
         self,
         _root_dev: u64,

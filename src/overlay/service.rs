@@ -1,7 +1,8 @@
-//! The overlay as a [`Vfs`]: every method ships one function of the merge rules to the worker.
+//! The overlay as a [`Vfs`]: every method hands one function of the merge rules to the worker,
+//! and says whether that is light enough for the thread that asks.
 //!
-//! What only reads runs on a reader's snapshot, what changes runs on the writer's thread, and
-//! the answer comes back after the commit that holds the change.
+//! What only reads runs on a snapshot, what changes runs as the one writer, and the answer comes
+//! back after the commit that holds the change.
 
 use bytes::Bytes;
 

@@ -74,13 +74,13 @@ pub enum Weight {
     Heavy,
 }
 
-/// What an operation on the writer thread gives back to the worker.
+/// What a change gives back to the worker.
 pub struct Done<T> {
     /// The answer.
     pub value: T,
     /// Whether its changes are kept; if not, they are rolled back to its savepoint.
     pub keep: bool,
-    /// Runs on the writer thread after the commit that holds the changes, before the answer
+    /// Runs where the change ran, after the commit that holds it and before the answer
     /// leaves: this is where caches forget. Does not run if the commit fails, nor without
     /// `keep`; it is dropped then before the next operation runs, but for those of its batch.
     pub after_commit: Option<Box<dyn FnOnce() + Send>>,

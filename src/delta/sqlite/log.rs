@@ -149,7 +149,17 @@ impl Log {
             return Ok(());
         }
         room.forget();
+        self.beside.wait();
         checkpoint_within(conn, ROOM_WAIT, "TRUNCATE")
+    }
+
+    /// Copies as much as may be at once, because the disk is full.
+    ///
+    /// # Errors
+    /// As [`checkpoint`].
+    pub(super) fn copy_now(&self, conn: &Connection) -> Result<()> {
+        self.beside.wait();
+        checkpoint(conn, "PASSIVE")
     }
 }
 

@@ -230,7 +230,7 @@ impl Writer for SqliteWriter {
             self.undo();
             if matches!(error, StoreError::Full(_)) {
                 // Where the database has room, the log starts over: deleting must work.
-                self.lost = log::checkpoint(&self.batch.conn, "PASSIVE").err();
+                self.lost = self.log.copy_now(&self.batch.conn).err();
             }
             return Err(error);
         }

@@ -14,7 +14,7 @@ pub mod sqlite;
 
 pub use error::StoreError;
 pub use path::MergedPath;
-pub use row::{AuditRow, CopyUp, Ino, InodeRow, Origin, PendingCopies, Procedure};
+pub use row::{AuditRow, CopyUp, Ino, InodeRow, LateChange, Origin, PendingCopies, Procedure};
 
 use std::ops::Range;
 
@@ -35,6 +35,10 @@ pub trait Store: Send + Sync + 'static {
     /// The session's boot epoch (invariant M3 of docs/SCHEMA.md): persisted, and moved forward
     /// whenever unsynced data may have been lost.
     fn epoch(&self) -> u64;
+
+    /// The last changes before the session was opened, if it had not been closed: their answers
+    /// may not have reached the clients, who ask again then.
+    fn late_changes(&self) -> &[LateChange];
 
     /// Figures of the disk that holds the session.
     fn disk_usage(&self) -> Result<FsStat>;

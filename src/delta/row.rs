@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use crate::base::{BasePath, DELTA_IDS};
-use crate::vfs::{Device, FileId, FileKind, Time};
+use crate::vfs::{CallId, Device, FileId, FileKind, Time};
 
 use super::MergedPath;
 
@@ -195,4 +195,15 @@ pub struct AuditRow {
     pub offset: Option<u64>,
     /// Bytes of a WRITE.
     pub length: Option<u64>,
+    /// Which call asked for it, if it must not be made twice.
+    pub call: Option<CallId>,
+}
+
+/// A change near the end of the audit log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LateChange {
+    /// Which call asked for it.
+    pub call: CallId,
+    /// The object that it changed, or made.
+    pub fileid: FileId,
 }

@@ -64,6 +64,9 @@ impl Edit<'_> {
         let Some(child) = self.view().child(&parent.place, name)? else {
             return self.be_born(parent, name, &birth, &set, None);
         };
+        if self.made_before() == Some(child.node.fileid()) {
+            return self.created(&child.node);
+        }
         match how {
             CreateHow::Exclusive(verifier) => {
                 let ours = matches!(&child.node, Node::Delta(row)
@@ -97,7 +100,10 @@ impl Edit<'_> {
         set: &SetAttr,
     ) -> Result<Created> {
         Want::SEARCH.check(self.caller, &parent.attr)?;
-        if self.view().child(&parent.place, name)?.is_some() {
+        if let Some(child) = self.view().child(&parent.place, name)? {
+            if self.made_before() == Some(child.node.fileid()) {
+                return self.created(&child.node);
+            }
             return Err(FsError::Exists.into());
         }
         let device = |kind, rdev| Birth { rdev, ..Birth::new(kind, 0o600, Procedure::Mknod) };

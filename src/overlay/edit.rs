@@ -118,6 +118,12 @@ impl<'a> Edit<'a> {
         Wcc::unchanged(self.view().attr_of(object).ok())
     }
 
+    /// The object of the change that this very call made before the last server was killed, if
+    /// it did. The client did not hear of it, asks again, and is told that it is done.
+    pub fn made_before(&self) -> Option<FileId> {
+        self.core.late_changes.get(&self.caller.call?).copied()
+    }
+
     /// Refuses changes of a read-only export.
     pub fn check_writable(&self) -> Result<()> {
         if self.core.read_only { Err(FsError::ReadOnly.into()) } else { Ok(()) }
@@ -263,6 +269,8 @@ impl<'a> Edit<'a> {
             fileid,
             offset: span.0,
             length: span.1,
+            // A WRITE may be made twice.
+            call: self.caller.call.filter(|_| procedure != Procedure::Write),
         };
         Ok(self.txn.record(&row)?)
     }

@@ -24,6 +24,9 @@ impl Edit<'_> {
 
     fn link_in(&mut self, object: &Locator, parent: &Parent, name: &Name) -> Result<()> {
         self.check_writable()?;
+        if self.made_before().is_some() {
+            return Ok(());
+        }
         let view = self.view();
         let node = view.node(object)?;
         if node.is_dir() {

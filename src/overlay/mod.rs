@@ -43,11 +43,12 @@ mod trail;
 mod weighed;
 mod write;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::base::Base;
 use crate::delta::Store;
-use crate::vfs::Time;
+use crate::vfs::{CallId, FileId, Time};
 use crate::worker::Worker;
 
 use atime::Atimes;
@@ -101,12 +102,16 @@ struct Core {
     known: Arc<Known>,
     atimes: Atimes,
     buffers: Buffers,
+    /// What calls changed before the last server was killed: see [`edit::Edit::made_before`].
+    late_changes: HashMap<CallId, FileId>,
 }
 
 impl Overlay {
     /// Joins the layers.
     pub fn new(parts: OverlayParts) -> Self {
+        let late = parts.store.late_changes().iter();
         let core = Core {
+            late_changes: late.map(|change| (change.call, change.fileid)).collect(),
             base: parts.base,
             clock: parts.clock,
             fsid: parts.fsid,

@@ -15,6 +15,9 @@ impl Edit<'_> {
     /// REMOVE.
     pub fn remove(&mut self, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         self.in_dir(dir, |edit, parent| {
+            if edit.made_before().is_some() {
+                return Ok(());
+            }
             let name = Name::new(name)?;
             let child = edit.removable(parent, &name)?;
             if child.node.is_dir() {
@@ -32,6 +35,9 @@ impl Edit<'_> {
     /// RMDIR.
     pub fn rmdir(&mut self, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         self.in_dir(dir, |edit, parent| {
+            if edit.made_before().is_some() {
+                return Ok(());
+            }
             let name = Name::new(name)?;
             let child = edit.removable(parent, &name)?;
             if !child.node.is_dir() {

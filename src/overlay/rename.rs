@@ -49,6 +49,9 @@ impl Edit<'_> {
         new: &Name,
     ) -> Result<()> {
         self.check_writable()?;
+        if self.made_before().is_some() {
+            return Ok(());
+        }
         let child = self.removable(source, old)?;
         Want::CHANGE_ENTRIES.check(self.caller, &target.attr)?;
         let replaced = self.view().child(&target.place, new)?;

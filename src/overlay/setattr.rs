@@ -48,6 +48,9 @@ impl Edit<'_> {
         guard: Option<Time>,
     ) -> Result<Option<Box<InodeRow>>> {
         self.check_writable()?;
+        if self.made_before().is_some() {
+            return Ok(None);
+        }
         if guard.is_some_and(|guard| guard != as_on_the_wire(before.ctime)) {
             return Err(FsError::NotSync.into());
         }

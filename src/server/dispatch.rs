@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::program::Program;
 use super::reply_cache::{Entered, Key, Reply, ReplyCache};
 use crate::nfs::CallError;
-use crate::vfs::Caller;
+use crate::vfs::{CallId, Caller};
 use crate::wire::rpc::{AuthStatus, Call, Credential, PROC_NULL, Refusal, Status};
 use crate::wire::xdr::Encoder;
 
@@ -96,7 +96,7 @@ impl Dispatcher {
         let Prepared { call, record, program } = prepared;
         if !program.is_replayed(call.procedure) {
             drop(record);
-            return Some(carry_out(&*program, origin, call).await.into_segments());
+            return Some(carry_out(&*program, origin, call, None).await.into_segments());
         }
         let args_at = record.len() - call.args.len();
         let key = Key::new(origin.peer.ip(), call.xid, call.procedure, &record, args_at);
@@ -109,7 +109,8 @@ impl Dispatcher {
             }
             Entered::InProgress(waiting) => waiting.reply().await,
             Entered::New(slot) => {
-                let reply = carry_out(&*program, origin, call).await.into_segments();
+                let id = Some(key.digest());
+                let reply = carry_out(&*program, origin, call, id).await.into_segments();
                 slot.finish(&reply, !says_jukebox(&reply), Instant::now());
                 Some(reply)
             }
@@ -134,8 +135,13 @@ impl Dispatcher {
 }
 
 /// Carries a call out; a panic becomes SYSTEM_ERR.
-async fn carry_out(program: &dyn Program, origin: &Origin, call: Call) -> Encoder {
-    let caller = caller(origin, call.credential);
+async fn carry_out(
+    program: &dyn Program,
+    origin: &Origin,
+    call: Call,
+    id: Option<CallId>,
+) -> Encoder {
+    let caller = Caller { call: id, ..caller(origin, call.credential) };
     let (xid, procedure) = (call.xid, call.procedure);
     let work = async { program.call(&caller, procedure, call.args).await };
     let status = match Contained(pin!(work)).await {
@@ -160,9 +166,12 @@ fn caller(origin: &Origin, credential: Credential) -> Caller {
     let client = origin.peer;
     match credential {
         Credential::None => {
-            Caller { client, uid: Caller::NOBODY, gid: Caller::NOBODY, gids: Vec::new() }
+            let nobody = Caller::NOBODY;
+            Caller { client, uid: nobody, gid: nobody, gids: Vec::new(), call: None }
         }
-        Credential::Sys(sys) => Caller { client, uid: sys.uid, gid: sys.gid, gids: sys.gids },
+        Credential::Sys(sys) => {
+            Caller { client, uid: sys.uid, gid: sys.gid, gids: sys.gids, call: None }
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! checksum against accidents.
 
 use std::collections::HashMap;
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use lru::LruCache;
 use tokio::sync::watch;
 
 use super::limits::{CHECKSUM_ARGS_BYTES, Limits, REPLY_CACHE_AGE};
+use crate::vfs::CallId;
 
 /// A reply as it goes out: the record's bytes in segments.
 pub type Reply = Vec<Bytes>;
@@ -37,6 +38,13 @@ impl Key {
         hasher.write(&record[..end]);
         hasher.write_usize(record.len());
         Self { client: client.to_canonical(), xid, procedure, checksum: hasher.finish() }
+    }
+
+    /// All of it in a number, which is the same in every server.
+    pub fn digest(&self) -> CallId {
+        let mut hasher = siphasher::sip::SipHasher13::new();
+        self.hash(&mut hasher);
+        CallId(hasher.finish())
     }
 }
 

@@ -22,8 +22,8 @@ pub use outcome::{
     Written,
 };
 pub use types::{
-    Access, Attr, Caller, Cookie, CreateHow, CreateVerifier, Device, FileId, FileKind, Locator,
-    NewNode, SetAttr, SetTime, Stability, Time, Trail, WriteVerifier,
+    Access, Attr, CallId, Caller, Cookie, CreateHow, CreateVerifier, Device, FileId, FileKind,
+    Locator, NewNode, SetAttr, SetTime, Stability, Time, Trail, WriteVerifier,
 };
 
 /// A filesystem as an NFSv3 server needs it.

@@ -285,6 +285,11 @@ impl Access {
     pub const ALL: Self = Self(0x3f);
 }
 
+/// Tells a change that a client asks for from all others: a digest of the call, the same for its
+/// retransmissions, to whichever server of the session they come (RFC 1813 §4.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallId(pub u64);
+
 /// Who asks: the credentials of the call, and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
@@ -296,6 +301,8 @@ pub struct Caller {
     pub gid: u32,
     /// Further groups, at most 16 (RFC 5531 appendix A).
     pub gids: Vec<u32>,
+    /// Which call it is, if it asks for a change that must not be made twice.
+    pub call: Option<CallId>,
 }
 
 impl Caller {

@@ -22,6 +22,7 @@ fn write_op(offset: u64, length: u64) -> AuditRow {
         fileid: FileId(5),
         offset: Some(offset),
         length: Some(length),
+        call: None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use acetate::delta::sqlite::Session;
 use acetate::delta::{AuditRow, Ino, MergedPath, Procedure, ReadTxn, Store, WriteTxn, Writer};
-use acetate::vfs::{FileId, FileKind};
+use acetate::vfs::{CallId, FileId, FileKind};
 
 use super::{Place, change, inode, make, name, time};
 
@@ -107,6 +107,7 @@ fn a_change_adds_few_pages() {
         fileid: FileId(5),
         offset: None,
         length: None,
+        call: Some(CallId(u64::MAX)),
     };
     let mut row = inode(Ino(0), FileKind::Regular);
     added("CREATE", 6, &mut |txn| {

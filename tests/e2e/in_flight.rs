@@ -58,6 +58,28 @@ async fn a_retransmission_gets_the_first_reply() {
     assert_eq!(raw.reply_words().await.unwrap()[6], 17, "NFS3ERR_EXIST");
 }
 
+#[tokio::test]
+async fn a_retransmission_over_a_kill_changes_nothing_twice() {
+    let mut served = Served::start("dir/file \"x\"").await;
+    let root = served.connect().await.root.data.as_ref().to_vec();
+    let args = [dirop(&root, "made"), words(&[1, 0o755, 0, 0, 0, 0, 0])].concat();
+    let mut raw = Raw::connect(served.address()).await;
+    raw.send_call(77, [NFS, 3, MKDIR], &args).await;
+    // Status, a handle follows, its length, the handle.
+    let made = |reply: Vec<u32>| reply[6..9 + reply[8] as usize / 4].to_vec();
+    let first = made(raw.reply_words().await.unwrap());
+    assert_eq!(first[..2], [0, 1]);
+    drop(raw);
+    served.kill().await;
+    let mut raw = Raw::connect(served.address()).await;
+    raw.send_call(77, [NFS, 3, MKDIR], &args).await;
+    assert_eq!(made(raw.reply_words().await.unwrap()), first, "not NFS3ERR_EXIST");
+    raw.send_call(78, [NFS, 3, MKDIR], &args).await;
+    assert_eq!(raw.reply_words().await.unwrap()[6], 17, "NFS3ERR_EXIST");
+    drop(raw);
+    served.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_connections_work_in_one_directory() {
     let mut served = Served::start("dir/file \"x\"").await;

@@ -119,6 +119,22 @@ impl Served {
     /// Stops the server and starts another one, at another port.
     async fn restart(&mut self) {
         self.stop().await;
+        self.open_again().await;
+    }
+
+    /// Ends the server as a kill does, and starts another one.
+    async fn kill(&mut self) {
+        let files = ["", "-wal"].map(|suffix| format!("{}{suffix}", self.session().display()));
+        let killed = files.clone().map(|file| std::fs::read(file).unwrap());
+        self.stop().await;
+        for (file, bytes) in files.iter().zip(killed) {
+            std::fs::write(file, bytes).unwrap();
+        }
+        assert_consistent(&self.session());
+        self.open_again().await;
+    }
+
+    async fn open_again(&mut self) {
         let host = Host::current().unwrap();
         let reopened = async {
             loop {

@@ -30,7 +30,8 @@ fn codec() -> HandleCodec {
 }
 
 fn caller() -> Caller {
-    Caller { client: "192.0.2.1:700".parse().unwrap(), uid: 1000, gid: 1000, gids: vec![4, 24] }
+    let client = "192.0.2.1:700".parse().unwrap();
+    Caller { client, uid: 1000, gid: 1000, gids: vec![4, 24], call: None }
 }
 
 /// The NFS program over a scripted filesystem.

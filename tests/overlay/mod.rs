@@ -9,6 +9,7 @@ mod foreign;
 mod full_disk;
 mod hard_links;
 mod identity;
+mod killed;
 mod listing;
 mod model;
 mod not_a_directory;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, CopyUp, Ino, InodeRow, MergedPath, PendingCopies, ReadTxn, Reader, Result, Store,
-    StoreError, WriteTxn, Writer,
+    AuditRow, CopyUp, Ino, InodeRow, LateChange, MergedPath, PendingCopies, ReadTxn, Reader,
+    Result, Store, StoreError, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -84,6 +84,10 @@ impl<S: Store> Store for FaultyStore<S> {
 
     fn epoch(&self) -> u64 {
         self.inner.epoch()
+    }
+
+    fn late_changes(&self) -> &[LateChange] {
+        self.inner.late_changes()
     }
 
     fn disk_usage(&self) -> Result<FsStat> {

@@ -180,6 +180,19 @@ impl World {
         self.serve(session);
     }
 
+    /// Ends the server as a kill does, and opens the session again.
+    #[track_caller]
+    pub fn kill(&mut self) {
+        let files = ["", "-wal"].map(|suffix| format!("{}{suffix}", self.session().display()));
+        let killed = files.clone().map(|file| std::fs::read(file).unwrap());
+        self.close();
+        for (file, bytes) in files.iter().zip(killed) {
+            std::fs::write(file, bytes).unwrap();
+        }
+        super::check::assert_consistent(&self.session());
+        self.open_again();
+    }
+
     /// The same with the next server refusing every change.
     #[track_caller]
     pub fn reopen_read_only(&mut self) {

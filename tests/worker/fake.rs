@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use acetate::delta::{Ino, Reader, Store, StoreError, WriteTxn, Writer};
+use acetate::delta::{Ino, LateChange, Reader, Store, StoreError, WriteTxn, Writer};
 
 use acetate::vfs::FsStat;
 
@@ -167,6 +167,10 @@ impl Store for FakeStore {
 
     fn epoch(&self) -> u64 {
         self.state().epoch
+    }
+
+    fn late_changes(&self) -> &[LateChange] {
+        &[]
     }
 
     fn disk_usage(&self) -> Result<FsStat, StoreError> {

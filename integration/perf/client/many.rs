@@ -137,6 +137,7 @@ impl Maker {
             fileid: row.fileid(),
             offset: None,
             length: None,
+            call: None,
         }
     }
 }

@@ -2,9 +2,14 @@
 
 use rusqlite::{Connection, params};
 
-use crate::delta::{AuditRow, Procedure, Result};
+use crate::delta::{AuditRow, LateChange, Procedure, Result};
+use crate::vfs::{CallId, FileId};
 
 use super::value::Bytes;
+
+/// Rows at the end of the log in which the changes are looked for whose answers may not have
+/// arrived: more than there are calls in flight.
+const LATE_ROWS: u32 = 4096;
 
 /// The batch's last row, while a WRITE that goes on where it ended may share it.
 #[derive(Clone, Default)]
@@ -43,8 +48,8 @@ fn joined(last: &AuditRow, row: &AuditRow) -> Option<u64> {
 fn insert(conn: &Connection, row: &AuditRow) -> Result<i64> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure, path, path2,
-           fileid, offset, length)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+           fileid, offset, length, call)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?;
     let id = statement.insert(params![
         row.time.secs,
@@ -58,6 +63,21 @@ fn insert(conn: &Connection, row: &AuditRow) -> Result<i64> {
         row.fileid.0.cast_signed(),
         row.offset.map(u64::cast_signed),
         row.length.map(u64::cast_signed),
+        row.call.map(|call| call.0.cast_signed()),
     ])?;
     Ok(id)
+}
+
+/// The last changes that must not be made twice, oldest first.
+pub(super) fn late_changes(conn: &Connection) -> Result<Vec<LateChange>> {
+    let mut statement = conn.prepare(
+        "SELECT call, fileid FROM acetate_op
+         WHERE id > (SELECT max(id) FROM acetate_op) - ?1 AND call IS NOT NULL ORDER BY id",
+    )?;
+    let changes = statement.query_map([LATE_ROWS], |row| {
+        let (call, fileid): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let (call, fileid) = (CallId(call.cast_unsigned()), FileId(fileid.cast_unsigned()));
+        Ok(LateChange { call, fileid })
+    })?;
+    Ok(changes.collect::<rusqlite::Result<_>>()?)
 }

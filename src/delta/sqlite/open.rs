@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rusqlite::{Connection, params};
 
-use crate::delta::{Result, StoreError};
+use crate::delta::{LateChange, Result, StoreError};
 
 use super::config::{self, Config};
 use super::connect::{self, Role};
@@ -14,7 +14,7 @@ use super::error::OpenError;
 use super::host::Host;
 use super::lock::SessionLock;
 use super::session::{OpenMode, Session, open_read_only};
-use super::{dentry, epoch, inode, meta, probe, schema};
+use super::{dentry, epoch, inode, meta, op, probe, schema};
 
 impl Session {
     /// Opens the session file `path`.
@@ -51,19 +51,21 @@ impl Session {
         host: &Host,
     ) -> std::result::Result<Self, OpenError> {
         probe::check(path)?;
-        let (conn, epoch) = match mode {
+        let opened = match mode {
             OpenMode::Serve => prepare(path, host),
             OpenMode::ReadOnly | OpenMode::Inspect => look(path),
         }
         .map_err(|error| OpenError::store(path, error))?;
-        let config = Config::load(&conn, host).map_err(|error| OpenError::store(path, error))?;
+        let config =
+            Config::load(&opened.conn, host).map_err(|error| OpenError::store(path, error))?;
         Ok(Self {
             path: path.to_owned(),
             mode,
             config,
-            epoch: Arc::new(AtomicU64::new(epoch)),
+            epoch: Arc::new(AtomicU64::new(opened.epoch)),
             boot_id: host.boot_id.clone(),
-            first: Mutex::new(Some(conn)),
+            late_changes: opened.late_changes,
+            first: Mutex::new(Some(opened.conn)),
             writing: Arc::new(AtomicBool::new(false)),
             lock: lock.map(Arc::new),
         })
@@ -87,15 +89,22 @@ fn lock(path: &Path, mode: OpenMode) -> std::result::Result<Option<SessionLock>,
     }
 }
 
-fn look(path: &Path) -> Result<(Connection, u64)> {
+/// What opening a file gave.
+struct Opened {
+    conn: Connection,
+    epoch: u64,
+    late_changes: Vec<LateChange>,
+}
+
+fn look(path: &Path) -> Result<Opened> {
     let conn = open_read_only(path)?;
     let epoch = epoch::stored(&conn)?;
-    Ok((conn, epoch))
+    Ok(Opened { conn, epoch, late_changes: Vec::new() })
 }
 
 /// Opens the writing connection, and completes the file and settles its epoch; a session that
 /// was closed cleanly, and that nobody else changed, is not written to.
-fn prepare(path: &Path, host: &Host) -> Result<(Connection, u64)> {
+fn prepare(path: &Path, host: &Host) -> Result<Opened> {
     let conn = connect::open(path, Role::Writer)?;
     connect::prepare_to_write(&conn)?;
     let transaction =
@@ -109,10 +118,12 @@ fn prepare(path: &Path, host: &Host) -> Result<(Connection, u64)> {
     }
     take_stock(&transaction)?;
     require_root(&transaction)?;
+    let was_closed = epoch::is_clean(&transaction)?;
+    let late_changes = if was_closed { Vec::new() } else { op::late_changes(&transaction)? };
     let epoch = epoch::settle(&transaction, host)?;
     // Synced, as prepare_to_write left it: the epoch is on disk before anyone hears of it.
     transaction.commit()?;
-    Ok((conn, epoch))
+    Ok(Opened { conn, epoch, late_changes })
 }
 
 /// Counts links anew if another program added entries since the last clean close.

@@ -189,7 +189,8 @@ pub(super) const OUR_TABLES: &[(&str, &str)] = &[
   path2 TEXT,
   fileid INTEGER NOT NULL,
   offset INTEGER,
-  length INTEGER
+  length INTEGER,
+  call INTEGER
 )",
     ),
 ];
@@ -200,21 +201,22 @@ pub(super) const OUR_INDEXES: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS acetate_origin_base ON acetate_origin(base_ino)",
 ];
 
-/// Columns that a table of another implementation may lack.
+/// Columns that a table may lack: of another implementation, or of an earlier version of ours.
 const ADDED_COLUMNS: &[(&str, &str, &str)] = &[
     ("fs_whiteout", "parent_path", "TEXT NOT NULL DEFAULT ''"),
     ("tool_calls", "status", "TEXT NOT NULL DEFAULT 'pending'"),
+    ("acetate_op", "call", "INTEGER"),
 ];
 
 /// Creates all tables, columns and indexes that are not there, in the caller's transaction.
 pub(super) fn complete(conn: &Connection) -> Result<()> {
     create_tables(conn, SPEC_TABLES)?;
+    create_tables(conn, OUR_TABLES)?;
     for (table, column, kind) in ADDED_COLUMNS {
         if !has_column(conn, table, column)? {
             conn.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {kind}"))?;
         }
     }
-    create_tables(conn, OUR_TABLES)?;
     for index in SPEC_INDEXES.iter().chain(OUR_INDEXES) {
         conn.execute_batch(index)?;
     }

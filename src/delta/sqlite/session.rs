@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
-use crate::delta::{Reader, Result, Store, StoreError, Writer};
+use crate::delta::{LateChange, Reader, Result, Store, StoreError, Writer};
 use crate::vfs::FsStat;
 
 use super::compact;
@@ -37,6 +37,7 @@ pub struct Session {
     pub(super) config: Config,
     pub(super) epoch: Arc<AtomicU64>,
     pub(super) boot_id: Option<String>,
+    pub(super) late_changes: Vec<LateChange>,
     /// The connection that opened the session, until the writer takes it: while one is open, no
     /// reader that comes and goes clears the log away.
     pub(super) first: Mutex<Option<Connection>>,
@@ -141,6 +142,10 @@ impl Store for Session {
 
     fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
+    }
+
+    fn late_changes(&self) -> &[LateChange] {
+        &self.late_changes
     }
 
     fn disk_usage(&self) -> Result<FsStat> {

@@ -7,6 +7,7 @@
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -20,6 +21,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::budget::{Budget, Room};
 use super::dispatch::{Next, Origin, Prepared};
 use super::limits::{MAX_CONNECTION_REPLY_BYTES, MAX_CONNECTION_REQUEST_BYTES, READ_BUFFER_BYTES};
+use super::lookout::Lookout;
 use super::reply_cache::Reply;
 use super::{Shared, StopSignal};
 use crate::wire::record::{self, MAX_RECORD_BYTES, RecordError, RecordReader};
@@ -89,8 +91,9 @@ pub(super) async fn serve(
 
 /// Reads requests and begins their work, until the connection ends.
 async fn read_requests(mut incoming: Incoming, connection: &Arc<Connection>) -> Ending {
+    let mut lookout = Lookout::default();
     loop {
-        let (record, bytes_room) = match incoming.next(connection).await {
+        let (record, bytes_room) = match incoming.next(connection, &mut lookout).await {
             Ok(record) => record,
             Err(ending) => return ending,
         };
@@ -191,7 +194,11 @@ impl Incoming {
     }
 
     /// Returns the next record, with the room that its bytes take.
-    async fn next(&mut self, connection: &Connection) -> Result<(Bytes, Room), Ending> {
+    async fn next(
+        &mut self,
+        connection: &Connection,
+        lookout: &mut Lookout,
+    ) -> Result<(Bytes, Room), Ending> {
         let limits = &connection.shared.limits;
         let overall = &connection.shared.budget;
         let mut room = None;
@@ -216,7 +223,7 @@ impl Incoming {
                 let read = timeout_at(until, self.read()).await;
                 read.map_err(|_| Ending::RecordTimeout)??;
             } else {
-                self.read_first(connection).await?;
+                self.read_first(connection, lookout).await?;
             }
         }
     }
@@ -230,7 +237,18 @@ impl Incoming {
     }
 
     /// Waits for the first bytes of a record, as long as a connection may be idle.
-    async fn read_first(&mut self, connection: &Connection) -> Result<(), Ending> {
+    async fn read_first(
+        &mut self,
+        connection: &Connection,
+        lookout: &mut Lookout,
+    ) -> Result<(), Ending> {
+        // A client that has no answer yet is not about to send its next request.
+        if connection.budget.is_idle() {
+            let post = &connection.shared.lookout_post;
+            if let Some(read) = lookout.wait(post, pin!(self.read())).await {
+                return read;
+            }
+        }
         let idle_timeout = connection.shared.limits.idle_timeout;
         loop {
             match timeout(idle_timeout, self.read()).await {

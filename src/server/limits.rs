@@ -25,6 +25,9 @@ pub const MAX_REPLY_BYTES: usize = 24 * MAX_RECORD_BYTES;
 pub const SMALL_REPLY_BYTES: usize = 1 << 10;
 /// Bytes by which the buffer of a connection grows.
 pub const READ_BUFFER_BYTES: usize = 16 << 10;
+/// For this long after a reply, a connection is polled for the next request before its task goes
+/// to sleep: one connection at a time.
+pub const LOOKOUT: Duration = Duration::from_micros(60);
 /// A connection without a request for this long is closed (knfsd: 6 minutes).
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 /// A record has to be whole this long after its first byte, the server's own waiting aside.

@@ -17,6 +17,7 @@ pub mod limits;
 mod listeners;
 mod lock_entries;
 mod lock_manager;
+mod lookout;
 mod portmapper;
 mod program;
 mod registry;
@@ -41,6 +42,7 @@ use limits::{Limits, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, WARNED_CLIENTS};
 
 pub use listeners::{BindError, Listeners};
 pub use lock_manager::LockManager;
+pub use lookout::{Lookout, LookoutPost};
 pub use portmapper::Portmapper;
 pub use program::{CallFuture, Program};
 pub use registry::{Registry, Service};
@@ -72,6 +74,7 @@ pub struct Server {
 struct Shared {
     dispatcher: Dispatcher,
     budget: Budget,
+    lookout_post: LookoutPost,
     limits: Limits,
     insecure: bool,
     warned: Mutex<LruCache<IpAddr, ()>>,
@@ -96,10 +99,12 @@ impl Server {
         options: ServerOptions,
     ) -> Self {
         let limits = options.limits;
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let shared = Shared {
             dispatcher: Dispatcher::new(programs, ReplyCache::new(&limits)),
             budget: Budget::new(limits.requests, MAX_REQUEST_BYTES, MAX_REPLY_BYTES)
                 .with_first_requests(limits.connections),
+            lookout_post: LookoutPost::new(processors),
             limits,
             insecure: options.insecure,
             warned: Mutex::new(LruCache::new(

@@ -3,6 +3,7 @@
 mod connections;
 mod fake;
 mod lock_manager;
+mod lookout;
 mod peer;
 mod portmapper;
 mod record;

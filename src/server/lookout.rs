@@ -1,0 +1,91 @@
+//! Looking out for a connection's next request for a moment, instead of going to sleep at once.
+//!
+//! A client that waits for each answer sends its next request some microseconds after it has
+//! one. To wake a thread that went to sleep meanwhile, and its processor with it, takes longer
+//! than to answer most requests (docs/decisions/0017).
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::thread;
+use std::time::Instant;
+
+use super::limits::LOOKOUT;
+
+/// Misses that count: after the last of them a connection goes to sleep at once 2^6 - 1 times.
+const MAX_MISSES: u8 = 6;
+
+/// The one place to look out from: however many connections there are, this keeps one thread
+/// awake at most.
+#[derive(Debug)]
+pub struct LookoutPost {
+    /// Where the only processor is kept from the client, there is nothing to be seen.
+    is_open: bool,
+    taken: AtomicBool,
+}
+
+impl LookoutPost {
+    /// A post on a machine with so many processors.
+    pub fn new(processors: usize) -> Self {
+        Self { is_open: processors > 1, taken: AtomicBool::new(false) }
+    }
+
+    fn take(&self) -> Option<Taken<'_>> {
+        let free = self.is_open && !self.taken.swap(true, Ordering::Acquire);
+        free.then_some(Taken(self))
+    }
+}
+
+struct Taken<'a>(&'a LookoutPost);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.taken.store(false, Ordering::Release);
+    }
+}
+
+/// Whether looking out has paid for a connection of late.
+#[derive(Debug, Default)]
+pub struct Lookout {
+    /// How often it did not, less how often it did since.
+    misses: u8,
+    /// Requests until it is tried again.
+    rests: u8,
+}
+
+impl Lookout {
+    /// Polls `event` for as long as [`LOOKOUT`], and lets others run in between; `None` if it
+    /// did not come, or if it is not worth looking out for.
+    pub async fn wait<F: Future>(
+        &mut self,
+        post: &LookoutPost,
+        mut event: Pin<&mut F>,
+    ) -> Option<F::Output> {
+        if self.rests > 0 {
+            self.rests -= 1;
+            return None;
+        }
+        let _taken = post.take()?;
+        let until = Instant::now() + LOOKOUT;
+        loop {
+            let polled = poll_fn(|context| Poll::Ready(event.as_mut().poll(context))).await;
+            if let Poll::Ready(output) = polled {
+                self.misses = self.misses.saturating_sub(1);
+                return Some(output);
+            }
+            if Instant::now() >= until {
+                self.miss();
+                return None;
+            }
+            // The client may wait for this processor.
+            thread::yield_now();
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn miss(&mut self) {
+        self.misses = MAX_MISSES.min(self.misses + 1);
+        self.rests = (1 << self.misses) - 1;
+    }
+}

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use super::error::CliError;
-use super::output;
+use super::{Ending, output, text};
 use crate::delta::sqlite::OpenError;
 use crate::inspect::compact::compact;
 
@@ -25,7 +25,7 @@ pub(super) struct Args {
 }
 
 /// Compacts the session, and says what came of it.
-pub(super) fn run(args: &Args) -> Result<(), CliError> {
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut progress = output::Progress::new("compacting", std::io::stderr().is_terminal());
     let compacted = compact(&args.session, &mut |done, all| progress.tell(done, all));
     progress.end();
@@ -44,9 +44,9 @@ pub(super) fn run(args: &Args) -> Result<(), CliError> {
             "is_delayed": compacted.is_delayed,
         });
         output::data(format_args!("{object}"));
-        return Ok(());
+        return Ok(Ending::Done);
     }
-    let (before, after) = (mib(compacted.before_bytes), mib(compacted.after_bytes));
+    let (before, after) = (text::bytes(compacted.before_bytes), text::bytes(compacted.after_bytes));
     output::data(format_args!("{session}: {before} before, {after} after"));
     if compacted.is_delayed {
         output::line(format_args!(
@@ -54,11 +54,5 @@ pub(super) fn run(args: &Args) -> Result<(), CliError> {
              session is opened again"
         ));
     }
-    Ok(())
-}
-
-/// Bytes in MiB, with one digit after the point.
-fn mib(bytes: u64) -> String {
-    let tenths = (bytes * 10).div_ceil(1 << 20);
-    format!("{}.{} MiB", tenths / 10, tenths % 10)
+    Ok(Ending::Done)
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::base::BaseError;
 use crate::delta::StoreError;
 use crate::delta::sqlite::OpenError;
+use crate::inspect::InspectError;
 use crate::server::BindError;
 use crate::server::rpcbind::RpcbindError;
 use crate::worker::WorkError;
@@ -16,12 +17,25 @@ use crate::worker::WorkError;
 pub(super) struct CliError {
     what: String,
     hint: Option<String>,
+    /// Whoever reads stdout has had enough, which is no failure.
+    is_closed: bool,
 }
 
 impl CliError {
     /// A failure without advice.
     pub(super) fn new(what: impl fmt::Display) -> Self {
-        Self { what: what.to_string(), hint: None }
+        Self { what: what.to_string(), hint: None, is_closed: false }
+    }
+
+    /// Stdout takes no more.
+    pub(super) fn stdout(error: &std::io::Error) -> Self {
+        let is_closed = error.kind() == ErrorKind::BrokenPipe;
+        Self { is_closed, ..Self::new(format_args!("cannot print: {error}")) }
+    }
+
+    /// Whether there is nothing to be said, because nobody listens.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// A failure of the system, with all that it says.
@@ -33,7 +47,7 @@ impl CliError {
             what.push_str(&error.to_string());
             cause = error.source();
         }
-        Self { what, hint: None }
+        Self::new(what)
     }
 
     /// Adds advice.
@@ -145,6 +159,16 @@ impl fmt::Display for CliError {
 
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
+        let printed = Self::new(&error);
+        match error.hint() {
+            Some(hint) => printed.with_hint(hint),
+            None => printed,
+        }
+    }
+}
+
+impl From<InspectError> for CliError {
+    fn from(error: InspectError) -> Self {
         let printed = Self::new(&error);
         match error.hint() {
             Some(hint) => printed.with_hint(hint),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::Ending;
 use super::error::CliError;
 use super::layers;
 use super::output;
@@ -23,7 +24,7 @@ pub(super) struct Args {
 }
 
 /// Creates the session.
-pub(super) fn run(args: &Args) -> Result<(), CliError> {
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let session = layers::create(&args.session, args.base.as_deref(), args.chunk_size)?;
     let base = match session.base_path() {
         Some(base) => format!("over {}", base.display()),
@@ -31,5 +32,5 @@ pub(super) fn run(args: &Args) -> Result<(), CliError> {
     };
     layers::close(&session)?;
     output::line(format_args!("created {} {base}", session.path().display()));
-    Ok(())
+    Ok(Ending::Done)
 }

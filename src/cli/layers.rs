@@ -1,8 +1,6 @@
 //! Puts the layers together: session, base, worker, overlay.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,6 +9,7 @@ use super::error::CliError;
 use crate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
 use crate::delta::Store;
 use crate::delta::sqlite::{ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session};
+use crate::inspect::opened::hidden;
 use crate::nfs::{HandleCodec, Mount, Nfs, Nlm};
 use crate::overlay::{CopyLimits, Overlay, OverlayParts};
 use crate::server::{LockManager, Program};
@@ -181,15 +180,6 @@ fn root_attr(base: &Path) -> Result<RootAttr, CliError> {
         mtime: attr.mtime,
         ctime: attr.ctime,
     })
-}
-
-/// The paths in the base that are the session's own files.
-fn hidden(session: &Session, base: &Path) -> Vec<BasePath> {
-    let inside = |file: &PathBuf| {
-        let path: &OsStr = file.strip_prefix(base).ok()?.as_os_str();
-        BasePath::from_bytes(path.as_bytes())
-    };
-    session.files().iter().filter_map(inside).collect()
 }
 
 fn host() -> Result<Host, CliError> {

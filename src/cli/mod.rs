@@ -1,17 +1,30 @@
 //! The command line: parse, run, print, exit.
 //!
 //! The only place that prints, and the only one that knows clap. Data goes to stdout, all else
-//! to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage.
+//! to stderr. Exit codes: 0 done, 1 there are findings (or none, where some were looked for),
+//! 2 failed.
 //!
-//! One file per subcommand; `error` is how failures look.
+//! One file per subcommand; `error` is how failures look, `text` and `object` how data does.
 
+mod cat;
 mod compact;
+mod diff;
+mod du;
 mod error;
+mod find;
 mod init;
 mod layers;
+mod ls;
 mod mount_help;
+mod object;
 mod output;
 mod serve;
+mod source;
+mod stat;
+mod status;
+mod text;
+mod tree;
+mod when;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -45,8 +58,31 @@ struct Cli {
 enum Command {
     Serve(serve::Args),
     Init(init::Args),
+    Status(status::Args),
+    Diff(diff::Args),
+    Ls(ls::Args),
+    Tree(tree::Args),
+    Cat(cat::Args),
+    Stat(stat::Args),
+    Find(find::Args),
+    Du(du::Args),
     Compact(compact::Args),
 }
+
+/// How a command ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// It did what it was asked for.
+    Done,
+    /// There is something that a program should hear of: a difference, a finding, or nothing.
+    Findings,
+}
+
+/// The exit code after [`Ending::Findings`].
+const FINDINGS: u8 = 1;
+
+/// The exit code after a failure, and after wrong usage.
+const FAILED: u8 = 2;
 
 /// Runs the program with the arguments of the process.
 pub fn run() -> ExitCode {
@@ -55,20 +91,35 @@ pub fn run() -> ExitCode {
         Err(error) => {
             // Help and version come this way too; whoever closed the pipe wants no more of it.
             let _printed = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED));
         }
     };
     start_logging(&cli.log);
-    let done = match cli.command {
-        Command::Serve(args) => serve::run(&args),
-        Command::Init(args) => init::run(&args),
-        Command::Compact(args) => compact::run(&args),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
+    match cli.command.run() {
+        Ok(Ending::Done) => ExitCode::SUCCESS,
+        Ok(Ending::Findings) => ExitCode::from(FINDINGS),
+        Err(error) if error.is_closed() => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);
-            ExitCode::FAILURE
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+impl Command {
+    fn run(self) -> Result<Ending, CliError> {
+        match self {
+            Self::Serve(args) => serve::run(&args),
+            Self::Init(args) => init::run(&args),
+            Self::Status(args) => status::run(&args),
+            Self::Diff(args) => diff::run(&args),
+            Self::Ls(args) => ls::run(&args),
+            Self::Tree(args) => tree::run(&args),
+            Self::Cat(args) => cat::run(&args),
+            Self::Stat(args) => stat::run(&args),
+            Self::Find(args) => find::run(&args),
+            Self::Du(args) => du::run(&args),
+            Self::Compact(args) => compact::run(&args),
         }
     }
 }

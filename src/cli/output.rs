@@ -1,6 +1,8 @@
 //! Writing to the terminal. A reader that went away is no reason to fail.
 
-use std::io::Write;
+use std::io::{BufWriter, StdoutLock, Write};
+
+use serde_json::{Map, Value};
 
 use super::CliError;
 
@@ -20,6 +22,46 @@ pub(super) fn line(text: std::fmt::Arguments<'_>) {
 /// Prints a line of what was asked for to stdout.
 pub(super) fn data(text: std::fmt::Arguments<'_>) {
     let _written = std::io::stdout().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+/// What was asked for, to stdout: many lines, of which whoever reads them may have had enough.
+pub(super) struct Out(BufWriter<StdoutLock<'static>>);
+
+impl Out {
+    /// The process's stdout.
+    pub(super) fn new() -> Self {
+        Self(BufWriter::new(std::io::stdout().lock()))
+    }
+
+    /// Prints a line.
+    pub(super) fn line(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), CliError> {
+        self.0.write_fmt(format_args!("{text}\n")).map_err(|error| CliError::stdout(&error))
+    }
+
+    /// Prints an object of `--json`, in a line of its own.
+    pub(super) fn json(&mut self, object: Map<String, Value>) -> Result<(), CliError> {
+        self.line(format_args!("{}", Value::Object(object)))
+    }
+
+    /// Prints bytes as they are.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        self.0.write_all(bytes).map_err(|error| CliError::stdout(&error))
+    }
+
+    /// Prints what is still in memory.
+    pub(super) fn end(mut self) -> Result<(), CliError> {
+        self.0.flush().map_err(|error| CliError::stdout(&error))
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// How far a long work is: one line that is written over, on a terminal, and nothing elsewhere.

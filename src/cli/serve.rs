@@ -15,6 +15,7 @@ use super::error::CliError;
 use super::layers::{self, Layers, Wanted};
 use super::mount_help;
 use super::output;
+use super::{Ending, FAILED};
 use crate::delta::PendingCopies;
 use crate::overlay::Overlay;
 use crate::server::limits::{Limits, MAX_CONNECTIONS};
@@ -31,9 +32,6 @@ const SHARE_OF_DESCRIPTORS: u64 = 4;
 
 /// Time for tasks that were given up to end.
 const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Exit code after a second signal.
-const IMPATIENT: i32 = 1;
 
 /// Export a session over NFSv3.
 ///
@@ -83,7 +81,7 @@ enum Durability {
 }
 
 /// Serves until a signal comes.
-pub(super) fn run(args: &Args) -> Result<(), CliError> {
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(layers::network_threads())
@@ -92,7 +90,7 @@ pub(super) fn run(args: &Args) -> Result<(), CliError> {
         .map_err(|error| CliError::caused("cannot start threads", &error))?;
     let served = serve(&runtime, args);
     runtime.shutdown_timeout(LEFTOVER_TIMEOUT);
-    served
+    served.map(|()| Ending::Done)
 }
 
 fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
@@ -274,7 +272,7 @@ impl Signals {
         output::line(format_args!("stopping; a second signal stops at once"));
         tokio::spawn(async move {
             self.next().await;
-            process::exit(IMPATIENT);
+            process::exit(FAILED.into());
         });
     }
 

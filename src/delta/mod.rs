@@ -142,6 +142,12 @@ pub trait ReadTxn {
     /// The names whited out directly below the directory `parent`.
     fn whiteouts_in(&self, parent: &MergedPath) -> Result<Vec<Name>>;
 
+    /// The directories in which a name is whited out; some may come several times.
+    fn whiteout_parents(&self) -> Result<Vec<MergedPath>>;
+
+    /// The copied-up files that had several names in the base.
+    fn copied_links(&self) -> Result<Vec<Ino>>;
+
     /// The delta inode that a base object was copied up to.
     fn copied_up(&self, base: FileId) -> Result<Option<Ino>>;
 

@@ -36,6 +36,21 @@ impl MergedPath {
         Self(path)
     }
 
+    /// The components from the root down.
+    pub fn names(&self) -> impl Iterator<Item = Name> {
+        self.0.split(|&byte| byte == b'/').filter_map(|name| Name::new(name).ok())
+    }
+
+    /// Reads a path as a person writes it: with or without a slash at the beginning or the end,
+    /// doubled slashes and `.`; `None` if it has `..`, or a name that cannot be.
+    pub fn from_user(text: &[u8]) -> Option<Self> {
+        let names = text.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+        names.map(|name| Name::new(name).ok()).try_fold(Self::root(), |path, name| {
+            let name = name.filter(|name| name.as_bytes() != b"..")?;
+            Some(path.join(&name))
+        })
+    }
+
     /// The directory that holds this path; the root holds itself (specification 0.4,
     /// "Whiteouts").
     pub fn parent(&self) -> Self {
@@ -49,6 +64,13 @@ impl MergedPath {
     pub fn name(&self) -> Option<Name> {
         let at = self.0.iter().rposition(|&b| b == b'/')?;
         Name::new(&self.0[at + 1..]).ok()
+    }
+}
+
+impl MergedPath {
+    /// For people: bytes that are no text are replaced.
+    pub fn display(&self) -> impl fmt::Display {
+        String::from_utf8_lossy(&self.0)
     }
 }
 

@@ -1,5 +1,17 @@
-//! Tools for sessions that are not served: they return data, and never print.
+//! Tools for sessions, served or not: they return data, and never print.
 //!
 //! One file per tool; what a user sees of it is the business of the subcommand of the same name.
+//! [`opened`] is where they begin: a session with its base, and the merged tree at one moment.
 
 pub mod compact;
+pub mod diff;
+mod error;
+pub mod find;
+mod git;
+pub mod opened;
+pub mod patch;
+pub mod status;
+pub mod usage;
+pub mod walk;
+
+pub use error::{InspectError, Result};

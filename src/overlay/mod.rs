@@ -5,7 +5,8 @@
 //! describe and guard them, `read` and `readdir` show them, `copy_up` brings them into the
 //! delta, and `write`, `setattr`, `create`, `link`, `remove`, `rename` change them.
 //! Content of large files is `pending` until the background has copied it (`finish`).
-//! `service` ships these functions to the worker and so implements [`Vfs`](crate::vfs::Vfs).
+//! `service` ships these functions to the worker and so implements [`Vfs`](crate::vfs::Vfs);
+//! [`Tree`] shows the same tree to tools, by paths and without a server.
 //!
 //! Nothing here knows SQL, the wire or sockets.
 //!
@@ -20,6 +21,7 @@ mod atime;
 mod attr;
 mod buffers;
 mod cache;
+mod changes;
 mod copy_up;
 mod create;
 mod edit;
@@ -40,6 +42,7 @@ mod service;
 mod setattr;
 mod snapshot;
 mod trail;
+mod tree;
 mod weighed;
 mod write;
 
@@ -57,7 +60,9 @@ use cache::Caches;
 use finish::Copies;
 use known::Known;
 
+pub use changes::{BaseObject, Change};
 pub use limits::CopyLimits;
+pub use tree::{Tree, TreeObject, TreeView};
 
 /// Where the time comes from.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;

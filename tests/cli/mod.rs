@@ -3,5 +3,7 @@
 mod compact;
 mod errors;
 mod help;
+mod inspect;
 mod program;
 mod serve;
+mod status;

@@ -17,11 +17,11 @@ pub fn run(directory: &Path, args: &[&str]) -> Output {
     acetate(directory, args).output().unwrap()
 }
 
-/// What the program says on stderr before it fails with exit code 1.
+/// What the program says on stderr before it fails with exit code 2.
 pub fn failure(directory: &Path, args: &[&str]) -> String {
     let output = run(directory, args);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(output.stdout.is_empty(), "stdout is for data");
     said
 }

@@ -1,6 +1,9 @@
-//! Offline tools, on sessions that no server has.
+//! Tools, on sessions that are served and on others.
 
 mod compact;
+mod cookbook;
+mod diff;
+mod patch;
 
 pub use compact::half_empty;
 

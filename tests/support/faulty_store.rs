@@ -223,6 +223,8 @@ macro_rules! reads {
             symlink(ino: Ino) -> Option<Vec<u8>>;
             is_whited_out(path: &MergedPath) -> bool;
             whiteouts_in(parent: &MergedPath) -> Vec<Name>;
+            whiteout_parents() -> Vec<MergedPath>;
+            copied_links() -> Vec<Ino>;
             copied_up(base: FileId) -> Option<Ino>;
             redirect(ino: Ino) -> Option<BasePath>;
             redirected_to(base: &BasePath) -> Option<Ino>;

@@ -6,6 +6,8 @@ pub mod faulty_store;
 pub mod fixture;
 pub mod hex;
 pub mod host_tree;
+pub mod patched;
+pub mod predicted;
 pub mod scripted_vfs;
 pub mod served;
 pub mod spec_reader;

@@ -210,6 +210,12 @@ impl World {
         self.assert_base_untouched();
     }
 
+    /// The permission bits that an object has in the base.
+    pub fn base_mode(&self, path: &str) -> u32 {
+        use std::os::unix::fs::PermissionsExt;
+        self.base().join(path).symlink_metadata().unwrap().permissions().mode() & 0o7777
+    }
+
     /// Asserts that the base is what it was.
     #[track_caller]
     pub fn assert_base_untouched(&self) {

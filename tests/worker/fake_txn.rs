@@ -75,6 +75,14 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn whiteout_parents(&self) -> Result<Vec<MergedPath>> {
+        unimplemented!()
+    }
+
+    fn copied_links(&self) -> Result<Vec<Ino>> {
+        unimplemented!()
+    }
+
     fn copied_up(&self, _: FileId) -> Result<Option<Ino>> {
         unimplemented!()
     }

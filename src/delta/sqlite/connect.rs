@@ -29,8 +29,8 @@ const STATEMENTS: usize = 96;
 pub(super) enum Role {
     /// Change everything.
     Writer,
-    /// Read, in a session that is being written. The connection could write: whichever closes
-    /// last clears the log away, which a read-only one cannot.
+    /// Read, in a session that is being written, or that is at rest. The connection could write:
+    /// whichever closes last clears the log away, which a read-only one cannot.
     Reader,
     /// Read a file that must not change.
     ReadOnly,

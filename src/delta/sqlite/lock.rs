@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
@@ -20,6 +21,12 @@ pub(super) const SUFFIX: &str = "-lock";
 /// Times that the lock file may vanish under our hands before we give up.
 const ATTEMPTS: u32 = 8;
 
+/// Times that the lock may be taken by somebody who only looks.
+const GLANCES: u32 = 2;
+
+/// Longer than such a look.
+const GLANCE: Duration = Duration::from_millis(10);
+
 /// The lock on a session; dropping it lets go and removes the file.
 pub(super) struct SessionLock {
     path: PathBuf,
@@ -31,7 +38,7 @@ impl SessionLock {
     /// Takes the lock: `exclusive` to write, else shared with other read-only servers.
     pub(super) fn take(session: &Path, exclusive: bool) -> Result<Self, OpenError> {
         let path = beside(session, SUFFIX);
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false);
             // As SQLite opens its own files: a link put here must not name what is overwritten.
@@ -40,6 +47,11 @@ impl SessionLock {
             let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
             match taken {
                 Ok(()) => {}
+                // Somebody may only be looking whether it is taken: see `holder`.
+                Err(TryLockError::WouldBlock) if attempt < GLANCES => {
+                    std::thread::sleep(GLANCE);
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => {
                     let holder = read_pid(&mut file);
                     return Err(OpenError::InUse { path: session.to_owned(), holder });
@@ -55,6 +67,20 @@ impl SessionLock {
             }
         }
         Err(OpenError::InUse { path: session.to_owned(), holder: None })
+    }
+}
+
+impl SessionLock {
+    /// Who has the session exclusively: its process id, where that is known; `None` if nobody
+    /// has it. The lock is not taken from anybody who asks at the same time but for a moment.
+    pub(super) fn holder(session: &Path) -> Option<Option<u32>> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let mut file = options.open(beside(session, SUFFIX)).ok()?;
+        match file.try_lock_shared() {
+            Ok(()) => None,
+            Err(_) => Some(read_pid(&mut file)),
+        }
     }
 }
 

@@ -102,3 +102,14 @@ pub(super) fn copied_up(conn: &Connection, base: FileId) -> Result<Option<Ino>> 
     let found = statement.query_row([base.0.cast_signed()], |row| value::unsigned(row, 0));
     Ok(found.optional()?.map(Ino))
 }
+
+/// The copied-up files that had several names in the base.
+pub(super) fn links(conn: &Connection) -> Result<Vec<Ino>> {
+    // The type bits of a directory: its links are its subdirectories.
+    let mut statement = conn.prepare_cached(
+        "SELECT o.delta_ino FROM acetate_origin o JOIN fs_inode i ON i.ino = o.delta_ino
+         WHERE o.nlink > 1 AND i.mode & 61440 <> 16384 ORDER BY o.delta_ino",
+    )?;
+    let inos = statement.query_map([], |row| Ok(Ino(value::unsigned(row, 0)?)))?;
+    Ok(inos.collect::<rusqlite::Result<_>>()?)
+}

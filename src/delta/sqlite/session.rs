@@ -15,6 +15,7 @@ use super::config::{self, Config};
 use super::connect::{self, Role, beside};
 use super::disk;
 use super::lock::{self, SessionLock};
+use super::probe::byte_len;
 use super::reader::SqliteReader;
 use super::schema;
 use super::writer::{SqliteWriter, Turn};
@@ -155,13 +156,17 @@ impl Store for Session {
 
 /// Opens a connection that changes nothing in the file, with stand-ins for what it lacks.
 pub(super) fn open_read_only(path: &Path) -> Result<Connection> {
-    let opened = connect::open(path, Role::ReadOnly);
+    // One that could write takes the log and the shared memory away that reading makes, where
+    // there were none; a log that a killed server left stays as it is.
+    let at_rest = byte_len(&beside(path, "-wal")) == 0;
+    let role = if at_rest { Role::Reader } else { Role::ReadOnly };
+    let opened = connect::open(path, role);
     let opened = opened.and_then(|conn| schema::stand_in(&conn).map(|()| conn));
     match opened {
         // No place for the shared-memory file, as on a read-only medium; where there is no log
         // either, nobody can be writing.
         Err(StoreError::Io(_) | StoreError::ReadOnly(_))
-            if super::probe::byte_len(&beside(path, "-wal")) == 0 =>
+            if byte_len(&beside(path, "-wal")) == 0 =>
         {
             let conn = connect::open(path, Role::Immutable)?;
             schema::stand_in(&conn)?;

@@ -95,6 +95,14 @@ impl<T: Snapshot> ReadTxn for T {
         whiteout::list(self.conn()?, parent)
     }
 
+    fn whiteout_parents(&self) -> Result<Vec<MergedPath>> {
+        whiteout::parents(self.conn()?)
+    }
+
+    fn copied_links(&self) -> Result<Vec<Ino>> {
+        origin::links(self.conn()?)
+    }
+
     fn copied_up(&self, base: FileId) -> Result<Option<Ino>> {
         origin::copied_up(self.conn()?, base)
     }

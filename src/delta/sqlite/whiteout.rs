@@ -41,6 +41,23 @@ pub(super) fn list(conn: &Connection, parent: &MergedPath) -> Result<Vec<Name>> 
     Ok(names)
 }
 
+/// The directories in which a name is whited out; some may come several times.
+pub(super) fn parents(conn: &Connection) -> Result<Vec<MergedPath>> {
+    let mut parents = Vec::new();
+    let mut known = conn
+        .prepare_cached("SELECT DISTINCT parent_path FROM fs_whiteout WHERE parent_path <> ''")?;
+    let mut rows = known.query([])?;
+    while let Some(row) = rows.next()? {
+        parents.extend(MergedPath::from_bytes(value::bytes(row, 0)?));
+    }
+    let mut derived = conn.prepare_cached("SELECT path FROM fs_whiteout WHERE parent_path = ''")?;
+    let mut rows = derived.query([])?;
+    while let Some(row) = rows.next()? {
+        parents.extend(MergedPath::from_bytes(value::bytes(row, 0)?).map(|path| path.parent()));
+    }
+    Ok(parents)
+}
+
 /// Whites a path out (specification 0.4, "Create Whiteout").
 pub(super) fn add(conn: &Connection, path: &MergedPath, now: Time) -> Result<()> {
     put(conn, path, now.secs)

@@ -7,9 +7,9 @@ use super::reference::{Reference, join};
 use super::{Op, Pick, Place};
 use crate::support::client::{mode, size};
 use crate::support::fixture::FEW_NAMES;
-use crate::support::spec_reader;
 use crate::support::tree::{Object, assert_same, read_tree};
 use crate::support::world::{Setup, World};
+use crate::support::{patched, predicted, spec_reader};
 
 /// Files that are copied up in the background, by path and size.
 const LARGE: &[(&str, usize)] = &[("a/b/large", 2000), ("b/large", 1025), ("large", 2800)];
@@ -51,6 +51,8 @@ pub fn run(ops: &[Op]) {
     assert_eq!(case.world.finish_copies(), 0);
     case.reopen();
     case.compare();
+    let world = &case.world;
+    patched::assert_applies(&world.session(), &world.base(), &read_tree(world));
 }
 
 impl Case {
@@ -204,7 +206,9 @@ impl Case {
 
     /// Compares the trees, and each object with what was seen of it before.
     fn compare(&mut self) {
-        assert_same(&read_tree(&self.world), &self.reference.tree(), "the trees");
+        let tree = read_tree(&self.world);
+        assert_same(&tree, &self.reference.tree(), "the trees");
+        predicted::assert_told(&self.world.session(), &self.world.base(), &tree);
         for (path, id) in &self.reference.names {
             let shown = path.escape_ascii();
             let found = self.world.find(path).unwrap();

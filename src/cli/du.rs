@@ -1,0 +1,83 @@
+//! `acetate du`: what trees take, and how much of it the session.
+
+use std::ffi::OsString;
+
+use super::error::CliError;
+use super::output::Out;
+use super::source::{Source, paths};
+use super::{Ending, text};
+use crate::delta::MergedPath;
+use crate::inspect::opened::find;
+use crate::inspect::usage::{Usage, usage};
+use crate::vfs::FileKind;
+
+/// Show what trees of a session take on disk.
+///
+/// For each directory: what it takes in all, and how much of that is in the session. A file
+/// with several names counts once.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Where to begin in the tree [default: /].
+    #[arg(value_name = "PATH")]
+    paths: Vec<OsString>,
+
+    /// Levels to show; all are counted.
+    #[arg(short, long, value_name = "LEVELS", default_value_t = 1)]
+    depth: usize,
+
+    /// Show exact bytes.
+    #[arg(short, long)]
+    bytes: bool,
+
+    /// Print a JSON object for each: path, objects, size, used, session.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows directories as they are counted: what is in one before itself.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let opened = args.source.open()?;
+    let mut out = Out::new();
+    for path in paths(&args.paths)? {
+        let mut rows: Vec<(MergedPath, Usage)> = Vec::new();
+        opened.look(|view| {
+            let from = find(view, &path)?;
+            let total = usage(view, &from, &mut |dir, depth, sum| {
+                if depth <= args.depth {
+                    rows.push((dir.path().clone(), sum));
+                }
+            })?;
+            if from.attr().kind != FileKind::Directory {
+                rows.push((path.clone(), total));
+            }
+            Ok(())
+        })?;
+        for (path, sum) in rows {
+            print(args, &path, &sum, &mut out)?;
+        }
+    }
+    out.end()?;
+    Ok(Ending::Done)
+}
+
+fn print(args: &Args, path: &MergedPath, sum: &Usage, out: &mut Out) -> Result<(), CliError> {
+    if args.json {
+        let mut json = text::json("usage");
+        text::put_path(&mut json, "path", path.as_bytes());
+        for (key, value) in [
+            ("objects", sum.objects),
+            ("size", sum.size),
+            ("used", sum.used),
+            ("session", sum.session),
+        ] {
+            json.insert(key.to_owned(), value.into());
+        }
+        return out.json(json);
+    }
+    let show = |bytes: u64| if args.bytes { bytes.to_string() } else { text::bytes(bytes) };
+    let (used, session) = (show(sum.used), show(sum.session));
+    out.line(format_args!("{used:>12} {session:>12} {}", text::name(path.as_bytes())))
+}

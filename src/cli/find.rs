@@ -1,0 +1,117 @@
+//! `acetate find`: objects of the merged tree that are alike in something.
+
+use std::ffi::OsString;
+
+use clap::ValueEnum;
+use jiff::Timestamp;
+
+use super::error::CliError;
+use super::output::Out;
+use super::source::{Source, paths};
+use super::{Ending, object, text};
+use crate::inspect::find::{Pattern, Wanted, find_all};
+use crate::inspect::opened::find;
+use crate::vfs::{FileKind, Time};
+
+/// Find objects in a session's merged tree.
+///
+/// Prints the paths of all that meet every condition. Exits with 1 if nothing does.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Where to look in the tree [default: /].
+    #[arg(value_name = "PATH")]
+    paths: Vec<OsString>,
+
+    /// The name matches this glob.
+    #[arg(long, value_name = "GLOB")]
+    name: Option<String>,
+
+    /// The path matches this glob; `**` stands for any directories.
+    #[arg(long, value_name = "GLOB")]
+    path: Option<String>,
+
+    /// It is of this type; may be given several times.
+    #[arg(long, value_enum, value_name = "TYPE")]
+    r#type: Vec<Kind>,
+
+    /// It is in the session: made there, or changed there.
+    #[arg(long)]
+    changed: bool,
+
+    /// It is a file with more bytes than this.
+    #[arg(long, value_name = "BYTES")]
+    larger: Option<u64>,
+
+    /// Its content changed after this moment: 2026-11-21T12:00:00Z, or an age such as 2h30m.
+    #[arg(long, value_name = "WHEN", value_parser = super::when::parse)]
+    newer: Option<Timestamp>,
+
+    /// Print a JSON object for each.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `--type`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    #[value(name = "file", alias = "f")]
+    File,
+    #[value(name = "directory", alias = "d")]
+    Directory,
+    #[value(name = "symlink", alias = "l")]
+    Symlink,
+    #[value(name = "special", help = "fifo, socket or device")]
+    Special,
+}
+
+/// Finds.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let wanted = wanted(args)?;
+    let opened = args.source.open()?;
+    let mut out = Out::new();
+    let (mut found_any, mut closed) = (false, None);
+    for path in paths(&args.paths)? {
+        opened.look(|view| {
+            find_all(view, &find(view, &path)?, &wanted, &mut |object| {
+                found_any = true;
+                let printed = match args.json {
+                    true => out.json(object::json(object)),
+                    false => out.line(format_args!("{}", text::name(object.path().as_bytes()))),
+                };
+                closed = printed.err();
+                closed.is_none()
+            })
+        })?;
+        if let Some(error) = closed.take() {
+            return Err(error);
+        }
+    }
+    out.end()?;
+    Ok(if found_any { Ending::Done } else { Ending::Findings })
+}
+
+fn wanted(args: &Args) -> Result<Wanted, CliError> {
+    let pattern = |text: &Option<String>| text.as_deref().map(Pattern::new).transpose();
+    let kinds = args.r#type.iter().flat_map(|kind| match kind {
+        Kind::File => &[FileKind::Regular][..],
+        Kind::Directory => &[FileKind::Directory],
+        Kind::Symlink => &[FileKind::Symlink],
+        Kind::Special => &[FileKind::Fifo, FileKind::Socket, FileKind::Block, FileKind::Character],
+    });
+    Ok(Wanted {
+        name: pattern(&args.name)?,
+        path: pattern(&args.path)?,
+        kinds: kinds.copied().collect(),
+        in_session: args.changed,
+        larger_than: args.larger,
+        newer_than: args.newer.map(moment),
+    })
+}
+
+fn moment(stamp: Timestamp) -> Time {
+    let nanos = u32::try_from(stamp.subsec_nanosecond()).unwrap_or(0);
+    Time { secs: stamp.as_second(), nanos }
+}

@@ -1,0 +1,35 @@
+//! The session that a tool looks at, and paths in it, on the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::error::CliError;
+use crate::delta::MergedPath;
+use crate::inspect::opened::{Opened, merged_path};
+
+/// A session and its base.
+#[derive(Debug, clap::Args)]
+pub(super) struct Source {
+    /// The session file; it may be served meanwhile.
+    #[arg(value_name = "SESSION.db")]
+    pub(super) session: PathBuf,
+
+    /// The base directory, where it is not the one that the session names.
+    #[arg(long, value_name = "DIR")]
+    pub(super) base: Option<PathBuf>,
+}
+
+impl Source {
+    /// Opens both.
+    pub(super) fn open(&self) -> Result<Opened, CliError> {
+        Ok(Opened::open(&self.session, self.base.as_deref())?)
+    }
+}
+
+/// The paths that were given; the root where none was.
+pub(super) fn paths(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
+    if given.is_empty() {
+        return Ok(vec![MergedPath::root()]);
+    }
+    given.iter().map(|text| Ok(merged_path(text)?)).collect()
+}

@@ -1,0 +1,144 @@
+//! `acetate status`: how a session stands.
+
+use serde_json::{Map, Value};
+
+use super::error::CliError;
+use super::output::Out;
+use super::source::Source;
+use super::{Ending, text};
+use crate::inspect::opened::Opened;
+use crate::inspect::status::{Status, status};
+
+/// Show how a session stands: its base, its size, what it holds and what it changed.
+///
+/// Contents are not compared: `modified` counts what was copied up, changed or not
+/// (`acetate diff` compares). Exits with 1 if the base changed under what was copied up.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Print a JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows it.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let opened = args.source.open()?;
+    let found = status(&opened)?;
+    let mut out = Out::new();
+    if args.json {
+        out.json(json(&opened, &found))?;
+    } else {
+        print(&opened, &found, &mut out)?;
+    }
+    out.end()?;
+    Ok(if found.touched.drifted > 0 { Ending::Findings } else { Ending::Done })
+}
+
+fn print(opened: &Opened, status: &Status, out: &mut Out) -> Result<(), CliError> {
+    let (session, figures) = (opened.session(), &status.figures);
+    let mut field = |name: &str, value: String| out.line(format_args!("{name:<9}{value}"));
+    field("session", session.path().display().to_string())?;
+    field(
+        "base",
+        match opened.base_path() {
+            Some(base) => base.display().to_string(),
+            None => "none".to_owned(),
+        },
+    )?;
+    field(
+        "served",
+        match (status.served_by, figures.is_closed) {
+            (Some(Some(pid)), _) => format!("by process {pid}"),
+            (Some(None), _) => "yes".to_owned(),
+            (None, true) => "no".to_owned(),
+            (None, false) => "no; its last server was killed".to_owned(),
+        },
+    )?;
+    let log = match figures.log_bytes {
+        0 => String::new(),
+        bytes => format!(" and a log of {}", text::bytes(bytes)),
+    };
+    let free = match figures.free_bytes {
+        0 => String::new(),
+        bytes => format!(", {} of it free (acetate compact)", text::bytes(bytes)),
+    };
+    field("size", format!("{}{free}{log}", text::bytes(figures.file_bytes)))?;
+    field(
+        "holds",
+        format!(
+            "{} files, {} directories, {} symlinks, {} special; {} of content",
+            figures.files,
+            figures.directories,
+            figures.symlinks,
+            figures.specials,
+            text::bytes(figures.content_bytes),
+        ),
+    )?;
+    field(
+        "of base",
+        format!(
+            "{} copied up, {} names hidden, {} directories moved",
+            figures.copied_up, figures.whiteouts, figures.redirects,
+        ),
+    )?;
+    let touched = &status.touched;
+    field(
+        "changes",
+        format!(
+            "{} added, {} deleted, {} modified, {} renamed",
+            touched.added, touched.deleted, touched.modified, touched.renamed,
+        ),
+    )?;
+    field("agent", format!("{} values, {} tool calls", figures.values, figures.tool_calls))?;
+    field("audit", format!("{} rows", figures.changes))?;
+    if figures.pending.files > 0 {
+        let left = text::bytes(figures.pending.bytes);
+        field("copying", format!("{} files, {left} left", figures.pending.files))?;
+    }
+    if touched.drifted > 0 {
+        field("drift", format!("{} objects changed in the base meanwhile", touched.drifted))?;
+    }
+    Ok(())
+}
+
+fn json(opened: &Opened, status: &Status) -> Map<String, Value> {
+    let (session, figures, touched) = (opened.session(), &status.figures, &status.touched);
+    let mut json = text::json("status");
+    json.insert("session".to_owned(), session.path().display().to_string().into());
+    let base = opened.base_path().map(|base| base.display().to_string());
+    json.insert("base".to_owned(), base.into());
+    json.insert("served".to_owned(), status.served_by.is_some().into());
+    json.insert("served_by".to_owned(), status.served_by.flatten().into());
+    json.insert("closed".to_owned(), figures.is_closed.into());
+    for (key, value) in [
+        ("file_bytes", figures.file_bytes),
+        ("log_bytes", figures.log_bytes),
+        ("free_bytes", figures.free_bytes),
+        ("page_bytes", figures.page_bytes),
+        ("chunk_bytes", session.chunk_bytes()),
+        ("files", figures.files),
+        ("directories", figures.directories),
+        ("symlinks", figures.symlinks),
+        ("specials", figures.specials),
+        ("content_bytes", figures.content_bytes),
+        ("copied_up", figures.copied_up),
+        ("whiteouts", figures.whiteouts),
+        ("redirects", figures.redirects),
+        ("pending_files", figures.pending.files),
+        ("pending_bytes", figures.pending.bytes),
+        ("audit_rows", figures.changes),
+        ("values", figures.values),
+        ("tool_calls", figures.tool_calls),
+        ("added", touched.added),
+        ("deleted", touched.deleted),
+        ("modified", touched.modified),
+        ("renamed", touched.renamed),
+        ("drifted", touched.drifted),
+    ] {
+        json.insert(key.to_owned(), value.into());
+    }
+    json
+}

@@ -1,0 +1,179 @@
+//! How things look: to people, and to programs (`--json`).
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::vfs::{Attr, FileKind, Time};
+
+/// The version of what `--json` prints; fields may be added to it, and none changes.
+const JSON_VERSION: u32 = 1;
+
+/// A name or path for a terminal: what could steer the terminal, or is no text, is escaped.
+pub(super) fn name(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => text.push_str("\\\\"),
+                c if c.is_control() => text.extend(c.escape_default()),
+                c => text.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// A moment in UTC, to the nanosecond (RFC 3339).
+pub(super) fn time(time: Time) -> String {
+    let nanos = i32::try_from(time.nanos).unwrap_or(0);
+    match Timestamp::new(time.secs, nanos) {
+        Ok(stamp) => stamp.to_string(),
+        // Before the year -9999 or after 9999.
+        Err(_) => format!("@{}.{nanos:09}", time.secs),
+    }
+}
+
+/// The same to the second.
+pub(super) fn time_short(at: Time) -> String {
+    time(Time { nanos: 0, ..at })
+}
+
+/// Bytes with a unit, to one digit after the point.
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let Some(unit) = (bytes.max(1).ilog2() / 10).checked_sub(1) else {
+        return format!("{bytes} B");
+    };
+    let tenths = (u128::from(bytes) * 10) >> (10 * (unit + 1));
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit as usize])
+}
+
+/// A type in one word.
+pub(super) fn kind(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        FileKind::Block => "block device",
+        FileKind::Character => "character device",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+    }
+}
+
+/// Type and permissions as `ls -l` shows them.
+pub(super) fn mode(attr: &Attr) -> String {
+    let kind = match attr.kind {
+        FileKind::Regular => '-',
+        FileKind::Directory => 'd',
+        FileKind::Symlink => 'l',
+        FileKind::Block => 'b',
+        FileKind::Character => 'c',
+        FileKind::Fifo => 'p',
+        FileKind::Socket => 's',
+    };
+    // The special bits, with the letters for each where it may be executed and where not.
+    let groups = [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')];
+    let mut text = String::from(kind);
+    for (shift, special, with, without) in groups {
+        let bits = attr.mode >> shift;
+        text.push(if bits & 4 != 0 { 'r' } else { '-' });
+        text.push(if bits & 2 != 0 { 'w' } else { '-' });
+        text.push(match (attr.mode & special != 0, bits & 1 != 0) {
+            (true, true) => with,
+            (true, false) => without,
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+/// An object of `--json`: its version, and what it is.
+pub(super) fn json(what: &str) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("v".to_owned(), JSON_VERSION.into());
+    object.insert("type".to_owned(), what.into());
+    object
+}
+
+/// Adds a name or path. What is no text is replaced, and comes once more in hexadecimal digits
+/// as `KEY_hex`.
+pub(super) fn put_path(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
+    object.insert(key.to_owned(), String::from_utf8_lossy(bytes).into());
+    if std::str::from_utf8(bytes).is_err() {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        object.insert(format!("{key}_hex"), hex.into());
+    }
+}
+
+/// Adds attributes.
+pub(super) fn put_attr(object: &mut Map<String, Value>, attr: &Attr) {
+    object.insert("kind".to_owned(), kind(attr.kind).into());
+    object.insert("mode".to_owned(), format!("{:04o}", attr.mode).into());
+    object.insert("nlink".to_owned(), attr.nlink.into());
+    object.insert("uid".to_owned(), attr.uid.into());
+    object.insert("gid".to_owned(), attr.gid.into());
+    object.insert("size".to_owned(), attr.size.into());
+    object.insert("used".to_owned(), attr.used.into());
+    object.insert("fileid".to_owned(), attr.fileid.0.into());
+    object.insert("atime".to_owned(), time(attr.atime).into());
+    object.insert("mtime".to_owned(), time(attr.mtime).into());
+    object.insert("ctime".to_owned(), time(attr.ctime).into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, mode, name, time};
+    use crate::vfs::{Attr, Device, FileId, FileKind, Time};
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped() {
+        assert_eq!(name(b"a b\\c\n\x1b[2J\xff\xc3\xa9"), "a b\\\\c\\n\\u{1b}[2J\\xffé");
+    }
+
+    #[test]
+    fn bytes_have_a_unit() {
+        for (count, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1535, "1.4 KiB"),
+            (5 << 20, "5.0 MiB"),
+            (u64::MAX, "15.9 EiB"),
+        ] {
+            assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn times_that_no_calendar_has_are_shown_all_the_same() {
+        assert_eq!(time(Time { secs: 1, nanos: 20 }), "1970-01-01T00:00:01.00000002Z");
+        assert_eq!(time(Time { secs: i64::MAX, nanos: 1 }), "@9223372036854775807.000000001");
+    }
+
+    #[test]
+    fn modes_look_as_in_ls() {
+        let attr = |kind, mode| Attr {
+            kind,
+            mode,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            rdev: Device::default(),
+            fsid: 0,
+            fileid: FileId(2),
+            atime: Time::default(),
+            mtime: Time::default(),
+            ctime: Time::default(),
+        };
+        assert_eq!(mode(&attr(FileKind::Regular, 0o4755)), "-rwsr-xr-x");
+        assert_eq!(mode(&attr(FileKind::Directory, 0o1776)), "drwxrwxrwT");
+        assert_eq!(mode(&attr(FileKind::Symlink, 0o2664)), "lrw-rwSr--");
+    }
+}

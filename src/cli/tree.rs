@@ -1,0 +1,94 @@
+//! `acetate tree`: the merged tree, drawn.
+
+use std::ffi::OsString;
+
+use super::error::CliError;
+use super::output::Out;
+use super::source::{Source, paths};
+use super::{Ending, object, text};
+use crate::inspect::opened::find;
+use crate::inspect::walk::{Next, Standing, walk};
+use crate::overlay::TreeObject;
+use crate::vfs::FileKind;
+
+/// Draw a session's merged tree.
+///
+/// What is in the session is marked: `+` was made in it, `*` comes from the base.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Where to begin in the tree [default: /].
+    #[arg(value_name = "PATH")]
+    path: Option<OsString>,
+
+    /// Levels to show.
+    #[arg(short = 'L', long, value_name = "LEVELS")]
+    depth: Option<usize>,
+
+    /// Show only what is in the session, and the directories that lead there.
+    #[arg(long)]
+    changed: bool,
+}
+
+/// Draws.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let opened = args.source.open()?;
+    let mut out = Out::new();
+    let (mut directories, mut others, mut closed) = (0u64, 0u64, None);
+    for path in paths(args.path.as_slice())? {
+        opened.look(|view| {
+            let from = find(view, &path)?;
+            let name = text::name(path.as_bytes());
+            walk(view, &from, &mut |child, object, standing| {
+                if args.changed && object.row().is_none() {
+                    // Nothing gets into the session without its directory.
+                    return Ok(Next::Past);
+                }
+                if standing.depth > 0 {
+                    match object.attr().kind {
+                        FileKind::Directory => directories += 1,
+                        _ => others += 1,
+                    }
+                }
+                let target = match object.attr().kind {
+                    FileKind::Symlink => view.target(object).ok(),
+                    _ => None,
+                };
+                let target = target.map(|target| format!(" -> {}", text::name(&target)));
+                let name = child.map_or_else(|| name.clone(), |name| text::name(name.as_bytes()));
+                let line = line(standing, object, &name, target.as_deref().unwrap_or_default());
+                if let Err(error) = out.line(format_args!("{line}")) {
+                    closed = Some(error);
+                    return Ok(Next::Stop);
+                }
+                let is_deep = args.depth.is_some_and(|depth| standing.depth >= depth);
+                Ok(if is_deep { Next::Past } else { Next::Deeper })
+            })
+        })?;
+    }
+    if let Some(error) = closed {
+        return Err(error);
+    }
+    out.line(format_args!("\n{directories} directories, {others} files"))?;
+    out.end()?;
+    Ok(Ending::Done)
+}
+
+/// An object's line, with the branches that lead to it.
+fn line(standing: Standing<'_>, object: &TreeObject, name: &str, target: &str) -> String {
+    let mark = match object::layer(object) {
+        "session" => " +",
+        "copied" => " *",
+        _ => "",
+    };
+    let mut line = String::new();
+    if let Some((own, above)) = standing.is_last.split_last() {
+        for is_last in above {
+            line.push_str(if *is_last { "    " } else { "│   " });
+        }
+        line.push_str(if *own { "└── " } else { "├── " });
+    }
+    line + name + target + mark
+}

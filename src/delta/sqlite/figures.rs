@@ -1,0 +1,111 @@
+//! What a session file holds, in numbers.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::delta::{PendingCopies, Result};
+
+use super::connect::{beside, page_bytes};
+use super::lock::SessionLock;
+use super::probe::byte_len;
+use super::session::{Session, open_read_only};
+use super::{copy_up, epoch, schema, value};
+
+/// What a session file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Bytes of the log beside it.
+    pub log_bytes: u64,
+    /// Bytes of the file that are free, and can be given back.
+    pub free_bytes: u64,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// Regular files, made or copied up.
+    pub files: u64,
+    /// Directories, but for the root.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Anything else.
+    pub specials: u64,
+    /// Of all these, those that come from the base.
+    pub copied_up: u64,
+    /// Bytes of stored chunks.
+    pub content_bytes: u64,
+    /// Names of the base that are hidden.
+    pub whiteouts: u64,
+    /// Directories of the base that moved.
+    pub redirects: u64,
+    /// Copy-ups that are not finished.
+    pub pending: PendingCopies,
+    /// Rows of the audit log.
+    pub changes: u64,
+    /// Values that agents keep.
+    pub values: u64,
+    /// Tool calls that agents recorded.
+    pub tool_calls: u64,
+    /// Whether everything is known to be on the disk: the session was closed, and not killed.
+    pub is_closed: bool,
+}
+
+impl Session {
+    /// Counts what the session holds, at one moment.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn figures(&self) -> Result<Figures> {
+        let conn = open_read_only(&self.path)?;
+        let conn = conn.unchecked_transaction()?;
+        let page_bytes = page_bytes(&conn)?;
+        let free_pages = conn.query_row("PRAGMA freelist_count", [], |r| value::unsigned(r, 0))?;
+        let of_type =
+            |bits: u32| count(&conn, &format!("fs_inode WHERE mode & 61440 = {bits} AND ino <> 1"));
+        let (files, directories, symlinks) =
+            (of_type(0o100_000)?, of_type(0o040_000)?, of_type(0o120_000)?);
+        let objects = count(&conn, "fs_inode WHERE ino <> 1")?;
+        let content = conn.query_row("SELECT sum(length(data)) FROM fs_data", [], |row| {
+            row.get::<_, Option<i64>>(0)
+        })?;
+        Ok(Figures {
+            file_bytes: byte_len(&self.path),
+            log_bytes: byte_len(&beside(&self.path, "-wal")),
+            free_bytes: free_pages.saturating_mul(page_bytes),
+            page_bytes,
+            files,
+            directories,
+            symlinks,
+            specials: objects.saturating_sub(files + directories + symlinks),
+            copied_up: count(&conn, "acetate_origin WHERE delta_ino <> 1")?,
+            content_bytes: content.unwrap_or(0).max(0).cast_unsigned(),
+            whiteouts: count(&conn, "fs_whiteout")?,
+            redirects: count(&conn, "acetate_redirect")?,
+            pending: copy_up::total(&conn)?,
+            changes: last_change(&conn)?,
+            values: count_if_there(&conn, "kv_store")?,
+            tool_calls: count_if_there(&conn, "tool_calls")?,
+            is_closed: epoch::is_clean(&conn)?,
+        })
+    }
+
+    /// The process id of the server that has the session, as far as that is known: `None` where
+    /// none has it.
+    pub fn served_by(&self) -> Option<Option<u32>> {
+        SessionLock::holder(&self.path)
+    }
+}
+
+fn count(conn: &Connection, from: &str) -> Result<u64> {
+    Ok(conn.query_row(&format!("SELECT count(*) FROM {from}"), [], |r| value::unsigned(r, 0))?)
+}
+
+fn count_if_there(conn: &Connection, table: &str) -> Result<u64> {
+    if schema::has_table(conn, table)? { count(conn, table) } else { Ok(0) }
+}
+
+/// The audit log is only added to: its last id is the number of its rows.
+fn last_change(conn: &Connection) -> Result<u64> {
+    let mut statement = conn.prepare("SELECT max(id) FROM acetate_op")?;
+    let last = statement.query_row([], |row| row.get::<_, Option<i64>>(0)).optional()?;
+    Ok(last.flatten().unwrap_or(0).max(0).cast_unsigned())
+}

@@ -1,0 +1,252 @@
+//! What a session changed, with contents compared: what is in it and yet as in the base does not
+//! come up.
+
+use std::ops::ControlFlow;
+
+use super::error::{InspectError, Result};
+use super::opened::Opened;
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::MergedPath;
+use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
+use crate::vfs::{FileKind, FsError};
+
+/// How much of two files is compared at a time, in bytes.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Deleted,
+    /// It is still at its path.
+    Modified,
+    /// It has another path.
+    Renamed,
+    /// Something of another type is at its path.
+    Retyped,
+}
+
+/// In what an object differs from the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Differs {
+    /// A file's content, a link's target, a device's number.
+    pub content: bool,
+    /// Permission bits.
+    pub mode: bool,
+    /// Owner or group.
+    pub owner: bool,
+    /// The time of the last change of content.
+    pub mtime: bool,
+}
+
+/// A difference between the base and the merged tree.
+#[derive(Debug, Clone)]
+pub struct Difference {
+    /// What happened.
+    pub kind: Kind,
+    /// In what the object differs, where there is one before and after.
+    pub differs: Differs,
+    /// Where it is, or was if it is gone.
+    pub path: MergedPath,
+    /// What the change is made of.
+    pub change: Change,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Only what is at, below, or came from one of these paths; all, where there are none.
+    pub paths: Vec<MergedPath>,
+    /// Also what clients leave behind for themselves: see [`is_dropping`].
+    pub droppings: bool,
+    /// Also where nothing but the time of the last change of content differs.
+    pub times: bool,
+}
+
+/// Calls `each` for every difference until it breaks off, directories before what is in them.
+///
+/// Contents are read only where a file of the base was copied up and has the same size.
+///
+/// # Errors
+/// Those of `each`, and that the session or the base cannot be read.
+pub fn diff(
+    opened: &Opened,
+    options: &Options,
+    each: &mut dyn FnMut(&TreeView<'_>, Difference) -> Result<ControlFlow<()>>,
+) -> Result<()> {
+    opened.look(|view| {
+        let mut failed = None;
+        let done = view.changes(&mut |change| {
+            let difference = compare(opened, view, options, change);
+            let taken = match difference {
+                Ok(Some(difference)) => each(view, difference),
+                Ok(None) => Ok(ControlFlow::Continue(())),
+                Err(error) => Err(error),
+            };
+            match taken {
+                Ok(flow) => flow.is_continue(),
+                Err(error) => {
+                    failed = Some(error);
+                    false
+                }
+            }
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => done.map(|_went_through| ()).map_err(|source| at(&MergedPath::root(), source)),
+        }
+    })
+}
+
+/// Whether a name is of a file that a client makes for itself: a removed file that is still open
+/// (`.nfs…`), or what macOS puts beside files of other filesystems (`._…`, `.DS_Store`).
+pub fn is_dropping(path: &MergedPath) -> bool {
+    path.name().is_some_and(|name| {
+        let name = name.as_bytes();
+        name == b".DS_Store" || name.starts_with(b"._") || name.starts_with(b".nfs")
+    })
+}
+
+/// The path in the merged tree where a base object is while nothing has changed.
+pub fn merged(path: &BasePath) -> MergedPath {
+    let bytes = [b"/", path.as_bytes()].concat();
+    MergedPath::from_bytes(&bytes).unwrap_or_else(MergedPath::root)
+}
+
+fn compare(
+    opened: &Opened,
+    view: &TreeView<'_>,
+    options: &Options,
+    change: Change,
+) -> Result<Option<Difference>> {
+    let before = change.before.as_ref().filter(|_| !change.is_link);
+    let from = before.map(|base| merged(&base.path));
+    let Some(path) = change.after.as_ref().map(|after| after.path().clone()).or(from.clone())
+    else {
+        return Ok(None);
+    };
+    let is_asked_for = options.paths.is_empty()
+        || options.paths.iter().any(|asked| {
+            is_within(&path, asked) || from.as_ref().is_some_and(|from| is_within(from, asked))
+        });
+    if !is_asked_for || (is_dropping(&path) && !options.droppings) {
+        return Ok(None);
+    }
+    let mut differs = Differs::default();
+    let kind = match (before, &change.after) {
+        (None, _) => Kind::Added,
+        (Some(_), None) => Kind::Deleted,
+        (Some(base), Some(after)) if base.attr.kind != after.attr().kind => Kind::Retyped,
+        (Some(base), Some(after)) => {
+            differs = differences(opened, view, base, after)?;
+            if from.as_ref() == Some(&path) { Kind::Modified } else { Kind::Renamed }
+        }
+    };
+    let is_other = match kind {
+        Kind::Added | Kind::Deleted | Kind::Retyped => true,
+        Kind::Renamed if !change.is_carried => true,
+        Kind::Renamed | Kind::Modified => {
+            let seen = differs.content || differs.mode || differs.owner;
+            seen || (options.times && differs.mtime)
+        }
+    };
+    Ok(is_other.then_some(Difference { kind, differs, path, change }))
+}
+
+/// In what two objects of one type differ.
+fn differences(
+    opened: &Opened,
+    view: &TreeView<'_>,
+    base: &BaseObject,
+    after: &TreeObject,
+) -> Result<Differs> {
+    let (old, new) = (&base.attr, after.attr());
+    let is_dir = new.kind == FileKind::Directory;
+    Ok(Differs {
+        content: content_differs(opened, view, base, after)?,
+        mode: new.kind != FileKind::Symlink && old.mode != new.mode,
+        owner: (old.uid, old.gid) != (new.uid, new.gid),
+        // A directory's mtime follows its entries.
+        mtime: !is_dir && old.mtime != new.mtime,
+    })
+}
+
+fn content_differs(
+    opened: &Opened,
+    view: &TreeView<'_>,
+    base: &BaseObject,
+    after: &TreeObject,
+) -> Result<bool> {
+    let (old, new) = (&base.attr, after.attr());
+    match new.kind {
+        FileKind::Directory | FileKind::Fifo | FileKind::Socket => Ok(false),
+        FileKind::Block | FileKind::Character => Ok(old.rdev != new.rdev),
+        FileKind::Symlink => {
+            let target = view.target(after).map_err(|source| at(after.path(), source))?;
+            Ok(target != base_target(opened, &base.path)?)
+        }
+        FileKind::Regular if old.size != new.size => Ok(true),
+        FileKind::Regular => bytes_differ(opened, view, base, after),
+    }
+}
+
+fn bytes_differ(
+    opened: &Opened,
+    view: &TreeView<'_>,
+    base: &BaseObject,
+    after: &TreeObject,
+) -> Result<bool> {
+    let (mut old, mut new) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    let mut offset = 0;
+    while offset < after.attr().size {
+        let got = view.read(after, offset, &mut new).map_err(|source| at(after.path(), source))?;
+        let there = read_base(opened, &base.path, &base.attr, offset, &mut old)?;
+        if got == 0 || old[..there] != new[..got] {
+            return Ok(true);
+        }
+        offset += got as u64;
+    }
+    Ok(false)
+}
+
+/// Reads a file of the base; returns how many bytes there were.
+///
+/// # Errors
+/// It cannot be read, or is not the one of `attr` any more.
+pub fn read_base(
+    opened: &Opened,
+    path: &BasePath,
+    attr: &BaseAttr,
+    offset: u64,
+    buffer: &mut [u8],
+) -> Result<usize> {
+    let read = opened.base().read(path, attr.fileid, offset, buffer);
+    Ok(read.map_err(|source| base_error(opened, path, source))?.0)
+}
+
+/// The target of a symbolic link of the base.
+///
+/// # Errors
+/// It cannot be read.
+pub fn base_target(opened: &Opened, path: &BasePath) -> Result<Vec<u8>> {
+    opened.base().read_link(path).map_err(|source| base_error(opened, path, source))
+}
+
+fn base_error(opened: &Opened, path: &BasePath, source: crate::base::BaseError) -> InspectError {
+    use std::os::unix::ffi::OsStrExt;
+    let below = std::ffi::OsStr::from_bytes(path.as_bytes());
+    let dir = opened.base_path().unwrap_or(std::path::Path::new(""));
+    InspectError::Base { path: dir.join(below), is_recorded: false, source }
+}
+
+fn at(path: &MergedPath, source: FsError) -> InspectError {
+    InspectError::Path { path: path.clone(), source }
+}
+
+/// Whether `path` is `dir` or below it.
+fn is_within(path: &MergedPath, dir: &MergedPath) -> bool {
+    let Some(rest) = path.as_bytes().strip_prefix(dir.as_bytes()) else { return false };
+    rest.is_empty() || rest[0] == b'/' || dir.as_bytes() == b"/"
+}

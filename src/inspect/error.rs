@@ -1,0 +1,66 @@
+//! Why a tool could not do what it was asked for.
+
+use std::path::PathBuf;
+
+use crate::base::BaseError;
+use crate::delta::sqlite::OpenError;
+use crate::delta::{MergedPath, StoreError};
+use crate::vfs::FsError;
+
+/// A failure of a tool.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// The session cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The session cannot be read, or written, any further.
+    #[error("{}: {source}", .session.display())]
+    Store {
+        /// The session file.
+        session: PathBuf,
+        /// What SQLite says.
+        source: StoreError,
+    },
+    /// The base that the session names, or that was given, cannot be used.
+    #[error("base {}: {source}", .path.display())]
+    Base {
+        /// The directory.
+        path: PathBuf,
+        /// Whether the session names it, and nobody gave another.
+        is_recorded: bool,
+        /// What is wrong with it.
+        source: BaseError,
+    },
+    /// Nothing is there in the merged tree.
+    #[error("{}: {source}", .path.display())]
+    Path {
+        /// The path in the merged tree.
+        path: MergedPath,
+        /// What is wrong with it.
+        source: FsError,
+    },
+    /// Something that was asked for with words that make no sense.
+    #[error("{what}")]
+    Invalid {
+        /// What does not.
+        what: String,
+    },
+}
+
+impl InspectError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Open(error) => error.hint(),
+            Self::Base { is_recorded: true, .. } => {
+                Some("the session names this directory; give its place now with --base DIR")
+            }
+            Self::Base { .. } => Some("give the directory that the session was made over"),
+            _ => None,
+        }
+    }
+}
+
+/// The result of a tool's step.
+pub type Result<T> = std::result::Result<T, InspectError>;

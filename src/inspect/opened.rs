@@ -1,0 +1,128 @@
+//! A session that is looked at, with its base, whoever serves it meanwhile.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::{Base, BaseError, BasePath, Empty, HostDir, HostDirOptions};
+use crate::delta::MergedPath;
+use crate::delta::sqlite::{Host, OpenMode, Session};
+use crate::overlay::{Tree, TreeObject, TreeView};
+use crate::vfs::FsError;
+
+use super::error::{InspectError, Result};
+
+/// An open session and its base.
+pub struct Opened {
+    session: Session,
+    base: Option<PathBuf>,
+    lower: Arc<dyn Base>,
+    tree: Tree,
+}
+
+impl Opened {
+    /// Opens the session file `path` over the directory `base`, or over the one that it names.
+    ///
+    /// # Errors
+    /// It is no session, or the base is not there.
+    pub fn open(path: &Path, base: Option<&Path>) -> Result<Self> {
+        let session = open_session(path)?;
+        let (base, is_recorded) = match (base, session.base_path()) {
+            (Some(given), _) => (Some(given.to_owned()), false),
+            (None, recorded) => (recorded.map(Path::to_owned), true),
+        };
+        let lower: Arc<dyn Base> = match &base {
+            Some(dir) => {
+                let opened = open_base(&session, dir);
+                Arc::new(opened.map_err(|source| InspectError::Base {
+                    path: dir.clone(),
+                    is_recorded,
+                    source,
+                })?)
+            }
+            None => Arc::new(Empty),
+        };
+        let tree = Tree::new(&session, Arc::clone(&lower))
+            .map_err(|source| InspectError::Store { session: session.path().to_owned(), source })?;
+        Ok(Self { session, base, lower, tree })
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The base directory; `None` where there is none.
+    pub fn base_path(&self) -> Option<&Path> {
+        self.base.as_deref()
+    }
+
+    /// The base as it is, without the session.
+    pub fn base(&self) -> &dyn Base {
+        &*self.lower
+    }
+
+    /// Runs `f` on the tree as it is now.
+    ///
+    /// # Errors
+    /// Those of `f`, and that the session cannot be read.
+    pub fn look<T>(&self, f: impl FnOnce(&TreeView<'_>) -> Result<T>) -> Result<T> {
+        let mut failed = None;
+        let looked = self.tree.look(|view| {
+            f(view).map_err(|error| {
+                failed = Some(error);
+                FsError::Io
+            })
+        });
+        looked.map_err(|source| {
+            let path = MergedPath::root();
+            failed.take().unwrap_or(InspectError::Path { path, source })
+        })
+    }
+}
+
+/// Opens a session to be looked at, without its base.
+///
+/// # Errors
+/// It is no session.
+pub fn open_session(path: &Path) -> Result<Session> {
+    let host = Host::current().map_err(|error| InspectError::Invalid {
+        what: format!("cannot get random bytes: {error}"),
+    })?;
+    Ok(Session::open(path, OpenMode::Inspect, &host)?)
+}
+
+/// What a path leads to.
+///
+/// # Errors
+/// Nothing, or it cannot be read.
+pub fn find(view: &TreeView<'_>, path: &MergedPath) -> Result<TreeObject> {
+    let found = view.find(path).and_then(|found| found.ok_or(FsError::NotFound));
+    found.map_err(|source| InspectError::Path { path: path.clone(), source })
+}
+
+/// Reads a path of the merged tree as a person writes it.
+///
+/// # Errors
+/// It has `..` or a name that cannot be.
+pub fn merged_path(text: &OsStr) -> Result<MergedPath> {
+    MergedPath::from_user(text.as_bytes()).ok_or_else(|| InspectError::Invalid {
+        what: format!("{}: not a path in the session's tree", text.display()),
+    })
+}
+
+fn open_base(session: &Session, dir: &Path) -> std::result::Result<HostDir, BaseError> {
+    let real = fs::canonicalize(dir)?;
+    HostDir::open(&real, HostDirOptions { hidden: hidden(session, &real) })
+}
+
+/// The paths in the base that are the session's own files.
+pub fn hidden(session: &Session, base: &Path) -> Vec<BasePath> {
+    let inside = |file: &PathBuf| {
+        let path: &OsStr = file.strip_prefix(base).ok()?.as_os_str();
+        BasePath::from_bytes(path.as_bytes())
+    };
+    session.files().iter().filter_map(inside).collect()
+}

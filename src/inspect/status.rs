@@ -1,0 +1,78 @@
+//! How a session stands: what it holds, what it changed, and whether all is well with it.
+
+use super::diff::is_dropping;
+use super::error::{InspectError, Result};
+use super::opened::Opened;
+use crate::delta::sqlite::Figures;
+use crate::vfs::{FileKind, FsError};
+
+/// How a session stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// What its file holds.
+    pub figures: Figures,
+    /// The server that has it: its process id, where that is known.
+    pub served_by: Option<Option<u32>>,
+    /// What it changes, by path and without a look into contents.
+    pub touched: Touched,
+}
+
+/// Objects that a session touched, directories left out that only lead to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Touched {
+    /// Made in the session.
+    pub added: u64,
+    /// Gone; a directory with all that was in it counts as one.
+    pub deleted: u64,
+    /// Copied up, or replaced, at their path.
+    pub modified: u64,
+    /// At another path than in the base.
+    pub renamed: u64,
+    /// Of these, objects that changed in the base since they were copied up.
+    pub drifted: u64,
+}
+
+/// Looks at a session.
+///
+/// # Errors
+/// It, or its base, cannot be read.
+pub fn status(opened: &Opened) -> Result<Status> {
+    let session = opened.session();
+    let figures = session
+        .figures()
+        .map_err(|source| InspectError::Store { session: session.path().to_owned(), source })?;
+    Ok(Status { figures, served_by: session.served_by(), touched: touched(opened)? })
+}
+
+fn touched(opened: &Opened) -> Result<Touched> {
+    let mut sum = Touched::default();
+    opened.look(|view| {
+        let counted = view.changes(&mut |change| {
+            let path = change.after.as_ref().map(|after| after.path());
+            if path.is_some_and(is_dropping) || change.is_carried {
+                return true;
+            }
+            sum.drifted += u64::from(change.is_drifted);
+            match (&change.before, &change.after) {
+                (None, _) => sum.added += 1,
+                (Some(_), Some(_)) if change.is_link => sum.added += 1,
+                (Some(_), None) => sum.deleted += 1,
+                (Some(before), Some(after)) => {
+                    let path = after.path().as_bytes();
+                    let is_dir = after.attr().kind == FileKind::Directory;
+                    if before.path.as_bytes() != &path[1..] {
+                        sum.renamed += 1;
+                    } else if !(is_dir && before.attr.kind == FileKind::Directory) {
+                        sum.modified += 1;
+                    }
+                }
+            }
+            true
+        });
+        counted.map(|_all| ()).map_err(|source: FsError| InspectError::Path {
+            path: crate::delta::MergedPath::root(),
+            source,
+        })
+    })?;
+    Ok(sum)
+}

@@ -1,0 +1,90 @@
+//! What trees take: in the merged tree, and of it in the session.
+
+use std::collections::HashSet;
+
+use super::error::Result;
+use super::walk::{Next, walk};
+use crate::overlay::{TreeObject, TreeView};
+use crate::vfs::{FileId, FileKind};
+
+/// What an object and all below it take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Objects, the directories among them.
+    pub objects: u64,
+    /// Bytes of the files' sizes.
+    pub size: u64,
+    /// Bytes on disk, wherever they are.
+    pub used: u64,
+    /// Bytes of those that are in the session.
+    pub session: u64,
+}
+
+impl Usage {
+    fn of(object: &TreeObject) -> Self {
+        let attr = object.attr();
+        // A directory's size is not of its content.
+        let is_dir = attr.kind == FileKind::Directory;
+        let (size, used) = if is_dir { (0, 0) } else { (attr.size, attr.used) };
+        let session = if object.row().is_some() { used } else { 0 };
+        Self { objects: 1, size, used, session }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.objects += other.objects;
+        self.size = self.size.saturating_add(other.size);
+        self.used = self.used.saturating_add(other.used);
+        self.session = self.session.saturating_add(other.session);
+    }
+}
+
+/// Sums up `from` and all below it, and calls `each` for each directory with what it takes,
+/// after those in it. A file with several names counts once.
+///
+/// # Errors
+/// Something cannot be read.
+pub fn usage(
+    view: &TreeView<'_>,
+    from: &TreeObject,
+    each: &mut dyn FnMut(&TreeObject, usize, Usage),
+) -> Result<Usage> {
+    let mut seen: HashSet<FileId> = HashSet::new();
+    // The directories that lead to where we are, with the sum of each so far.
+    let mut open: Vec<(TreeObject, Usage)> = Vec::new();
+    let mut alone = Usage::default();
+    walk(view, from, &mut |_, object, standing| {
+        while open.len() > standing.depth {
+            close(&mut open, each);
+        }
+        let is_first = object.attr().nlink < 2
+            || object.attr().kind == FileKind::Directory
+            || seen.insert(object.attr().fileid);
+        let own = if is_first { Usage::of(object) } else { Usage::default() };
+        if object.attr().kind == FileKind::Directory {
+            open.push((object.clone(), own));
+        } else if let Some((_, sum)) = open.last_mut() {
+            sum.add(own);
+        } else {
+            alone = own;
+        }
+        Ok(Next::Deeper)
+    })?;
+    let mut total = alone;
+    while let Some(sum) = close(&mut open, each) {
+        total = sum;
+    }
+    Ok(total)
+}
+
+/// Ends the innermost directory: what it takes is a part of what the next one does.
+fn close(
+    open: &mut Vec<(TreeObject, Usage)>,
+    each: &mut dyn FnMut(&TreeObject, usize, Usage),
+) -> Option<Usage> {
+    let (dir, sum) = open.pop()?;
+    each(&dir, open.len(), sum);
+    if let Some((_, outer)) = open.last_mut() {
+        outer.add(sum);
+    }
+    Some(sum)
+}

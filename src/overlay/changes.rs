@@ -1,0 +1,307 @@
+//! What the session makes different from the base: each object that is in the session, and each
+//! name of the base that it hides.
+//!
+//! Only the session's directories are gone through, for nothing gets into the session without
+//! its directory: the cost is that of the changes, not of the tree. Contents are not compared,
+//! so an object may come up that is in the session and differs in nothing.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::base::{BaseAttr, BaseError, BasePath};
+use crate::delta::{Ino, InodeRow, MergedPath, Origin};
+use crate::vfs::{FileKind, FsError, Name};
+
+use super::cache::DeltaChild;
+use super::error::Result;
+use super::node::{DirPlace, Node, is_linked};
+use super::resolve::View;
+use super::tree::{TreeObject, TreeView};
+
+/// An object of the base.
+#[derive(Debug, Clone)]
+pub struct BaseObject {
+    /// Where it is in the base.
+    pub path: BasePath,
+    /// What it is there now.
+    pub attr: BaseAttr,
+}
+
+/// An object that may differ from what the base has.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// What the base has of it: at the same path, or where it came from. `None` for what was
+    /// made in the session.
+    pub before: Option<BaseObject>,
+    /// What it is now; `None` if it is gone, and with a directory all that was in it but for
+    /// what moved away.
+    pub after: Option<TreeObject>,
+    /// What the base has at its path, and was replaced by it, where that is not `before`.
+    pub replaced: Option<BaseObject>,
+    /// It has another path than in the base only because a directory above it moved.
+    pub is_carried: bool,
+    /// It is one more name of what is still at its own name in the base too.
+    pub is_link: bool,
+    /// The base object is not what it was when it was copied up.
+    pub is_drifted: bool,
+}
+
+impl TreeView<'_> {
+    /// Calls `each` for every change, a directory before what is in it, until it says `false`;
+    /// whether it never did.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn changes(
+        &self,
+        each: &mut dyn FnMut(Change) -> bool,
+    ) -> std::result::Result<bool, FsError> {
+        let mut search = Search { tree: self, each, visited: HashSet::new() };
+        search.all().map_err(|error| error.into_fs())
+    }
+}
+
+/// One run through the session.
+struct Search<'a> {
+    tree: &'a TreeView<'a>,
+    each: &'a mut dyn FnMut(Change) -> bool,
+    /// Directories whose whiteouts were seen to.
+    visited: HashSet<MergedPath>,
+}
+
+/// A directory of the session.
+struct Dir {
+    place: Arc<DirPlace>,
+    ino: Ino,
+    /// The base directory that shows through it, unless that shows elsewhere.
+    base: Option<BasePath>,
+    /// It has another path than the base directory.
+    is_moved: bool,
+}
+
+impl Search<'_> {
+    fn view(&self) -> &View<'_> {
+        &self.tree.view
+    }
+
+    fn all(&mut self) -> Result<bool> {
+        let root = self.view().place_of_inode(Ino::ROOT, crate::vfs::FileId::ROOT)?;
+        let mut open = vec![self.dir(root, Ino::ROOT)?];
+        while let Some(dir) = open.pop() {
+            let mut below = Vec::new();
+            if !self.entries(&dir, &mut below)? || !self.whiteouts(&dir)? {
+                return Ok(false);
+            }
+            open.extend(below.into_iter().rev());
+        }
+        self.strays()
+    }
+
+    fn dir(&self, place: Arc<DirPlace>, ino: Ino) -> Result<Dir> {
+        let base = match &place.base {
+            // A directory that was made where one moved away shows nothing of that.
+            Some(base) => {
+                let shown = self.view().place_of_base(base)?;
+                shown.filter(|shown| shown.merged == place.merged).map(|_| base.clone())
+            }
+            None => None,
+        };
+        let is_moved =
+            base.as_ref().is_some_and(|base| base.as_bytes() != &place.merged.as_bytes()[1..]);
+        Ok(Dir { place, ino, base, is_moved })
+    }
+
+    /// The entries of a directory; those that are directories are added to `below`.
+    fn entries(&mut self, dir: &Dir, below: &mut Vec<Dir>) -> Result<bool> {
+        let mut entries = Vec::new();
+        self.view().txn.dentries(dir.ino, &mut |name, ino, _, _| entries.push((name, ino)))?;
+        entries.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
+        for (name, ino) in entries {
+            // Rows of another program may point nowhere.
+            let Some(row) = self.view().txn.inode(ino)? else { continue };
+            let is_dir = row.kind == FileKind::Directory;
+            let change = self.entry(dir, &name, row)?;
+            if !(self.each)(change) {
+                return Ok(false);
+            }
+            if is_dir {
+                let fileid = self.view().shown(ino)?;
+                let place = self.view().place_of_inode(ino, fileid)?;
+                below.push(self.dir(place, ino)?);
+            }
+        }
+        Ok(true)
+    }
+
+    fn entry(&self, dir: &Dir, name: &Name, row: InodeRow) -> Result<Change> {
+        let here = match &dir.base {
+            Some(base) => self.base_object(base.join(name))?,
+            None => None,
+        };
+        let id = row.fileid();
+        let origin = row.origin.clone();
+        let node = Node::Delta(Box::new(row));
+        let after = self.tree.object(node, dir.place.merged.join(name))?;
+        let same = here.as_ref().is_some_and(|here| here.attr.fileid == id);
+        let left = match &here {
+            Some(here) if !same => self.moved_away(here)?,
+            _ => false,
+        };
+        let mut change = Change {
+            before: None,
+            after: Some(after),
+            replaced: None,
+            is_carried: false,
+            is_link: false,
+            is_drifted: false,
+        };
+        match origin {
+            _ if same => change.before = here,
+            Some(origin) => {
+                change.before = self.base_object(origin.path.clone())?;
+                change.is_link = self.still_shows(&origin)?;
+                change.replaced = here.filter(|_| !left);
+            }
+            None => change.before = here.filter(|_| !left),
+        }
+        change.is_carried = dir.is_moved && same;
+        if let Some(origin) = change.after.as_ref().and_then(TreeObject::origin) {
+            change.is_drifted = change.before.as_ref().is_none_or(|base| drifted(origin, base));
+        }
+        Ok(change)
+    }
+
+    /// The names of the base that a directory hides, and has no entry for.
+    fn whiteouts(&mut self, dir: &Dir) -> Result<bool> {
+        self.visited.insert(dir.place.merged.clone());
+        let Some(base) = &dir.base else { return Ok(true) };
+        let mut names = self.view().txn.whiteouts_in(&dir.place.merged)?;
+        names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+        for name in names {
+            let Some(gone) = self.base_object(base.join(&name))? else { continue };
+            if self.view().txn.dentry(dir.ino, &name)?.is_some() || self.moved_away(&gone)? {
+                continue;
+            }
+            if !(self.each)(Change::gone(gone)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What has no entry in a directory of the session: whiteouts that another program left in
+    /// directories of the base, and further names in the base of what was copied up.
+    fn strays(&mut self) -> Result<bool> {
+        for parent in self.view().txn.whiteout_parents()? {
+            if self.visited.contains(&parent) {
+                continue;
+            }
+            let found = self.tree.find(&parent).ok().flatten();
+            let Some(found) = found.filter(|found| found.base_path().is_some()) else { continue };
+            let place = self.view().place(&found.node)?;
+            let dir = Dir { base: place.base.clone(), place, ino: Ino(0), is_moved: false };
+            if !self.whiteouts(&dir)? {
+                return Ok(false);
+            }
+        }
+        self.further_names()
+    }
+
+    fn further_names(&mut self) -> Result<bool> {
+        for ino in self.view().txn.copied_links()? {
+            let Some(row) = self.view().txn.inode(ino)? else { continue };
+            let Some(origin) = row.origin.clone() else { continue };
+            let mut paths = Vec::new();
+            self.view().core.base.find_linked(origin.fileid, &mut |path| {
+                paths.push(path.clone());
+                false
+            })?;
+            for path in paths {
+                let Some((place, name)) = self.shown_name(&path)? else { continue };
+                let node = Node::Delta(Box::new(row.clone()));
+                let Some(before) = self.base_object(path)? else { continue };
+                let is_drifted = drifted(&origin, &before);
+                let after = Some(self.tree.object(node, place.merged.join(&name))?);
+                let (replaced, is_carried, is_link) = (None, false, false);
+                let before = Some(before);
+                let change = Change { before, after, replaced, is_carried, is_link, is_drifted };
+                if !(self.each)(change) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Where a name of the base shows that the session says nothing about.
+    fn shown_name(&self, path: &BasePath) -> Result<Option<(Arc<DirPlace>, Name)>> {
+        let Some((parent, name)) = path.split() else { return Ok(None) };
+        let Some(place) = self.view().place_of_base(&parent)? else { return Ok(None) };
+        let through = self.view().delta_child(&place, &name)? == DeltaChild::Through;
+        Ok(through.then_some((place, name)))
+    }
+
+    /// Whether an object that is not at its own name in the base any more is somewhere else.
+    fn moved_away(&self, object: &BaseObject) -> Result<bool> {
+        if object.attr.kind == FileKind::Directory
+            && self.view().txn.redirected_to(&object.path)?.is_some()
+        {
+            return Ok(true);
+        }
+        let Some(ino) = self.view().txn.copied_up(object.attr.fileid)? else { return Ok(false) };
+        let Some(row) = self.view().txn.inode(ino)? else { return Ok(false) };
+        if !is_linked(object.attr.kind, object.attr.nlink) {
+            return Ok(true);
+        }
+        // One of its names went: it moved if it has one that the base does not know.
+        let is_first = row.origin.is_some_and(|origin| origin.path == object.path);
+        Ok(is_first && self.has_new_name(ino, object)?)
+    }
+
+    fn has_new_name(&self, ino: Ino, object: &BaseObject) -> Result<bool> {
+        let view = self.view();
+        let Some((parent, name)) = view.txn.name_of(ino)? else { return Ok(false) };
+        let place = view.place_of_inode(parent, view.shown(parent)?)?;
+        let Some(base) = &place.base else { return Ok(true) };
+        let known = self.base_object(base.join(&name))?;
+        Ok(known.is_none_or(|known| known.attr.fileid != object.attr.fileid))
+    }
+
+    /// Whether a copied-up object still is at its own name in the base too.
+    fn still_shows(&self, origin: &Origin) -> Result<bool> {
+        let Some((parent, name)) = origin.path.split() else { return Ok(false) };
+        let Some(place) = self.view().place_of_base(&parent)? else { return Ok(false) };
+        let child = self.view().child(&place, &name)?;
+        Ok(child.is_some_and(|child| child.node.fileid() == origin.fileid))
+    }
+
+    fn base_object(&self, path: BasePath) -> Result<Option<BaseObject>> {
+        match self.view().core.base.stat(&path) {
+            Ok(attr) => Ok(Some(BaseObject { path, attr })),
+            Err(BaseError::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Change {
+    fn gone(before: BaseObject) -> Self {
+        Self {
+            before: Some(before),
+            after: None,
+            replaced: None,
+            is_carried: false,
+            is_link: false,
+            is_drifted: false,
+        }
+    }
+}
+
+/// Whether a base object is not what it was when it was copied up.
+fn drifted(origin: &Origin, base: &BaseObject) -> bool {
+    let attr = &base.attr;
+    // A directory's times and size follow its entries.
+    let same = attr.kind == FileKind::Directory
+        || (origin.size, origin.mtime, origin.ctime) == (attr.size, attr.mtime, attr.ctime);
+    !(same && origin.fileid == attr.fileid)
+}

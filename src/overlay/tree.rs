@@ -1,0 +1,228 @@
+//! The merged tree as of one moment, by paths and without a server: for tools, which see all
+//! that there is, whatever the mode bits say.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use crate::base::{Base, BasePath};
+use crate::delta::{InodeRow, MergedPath, Origin, Reader, Store, StoreError};
+use crate::vfs::{Attr, FileKind, FsError, Name, Time};
+use crate::worker::Commits;
+
+use super::Core;
+use super::atime::Atimes;
+use super::buffers::Buffers;
+use super::cache::Caches;
+use super::error::Result;
+use super::finish::Copies;
+use super::known::Known;
+use super::limits::CopyLimits;
+use super::node::Node;
+use super::resolve::View;
+
+/// A session and its base, to be looked at.
+pub struct Tree {
+    core: Core,
+    reader: Mutex<Box<dyn Reader>>,
+}
+
+/// The tree at one moment: nothing that is committed meanwhile shows.
+pub struct TreeView<'a> {
+    pub(super) view: View<'a>,
+}
+
+/// An object of the merged tree, and where it was found.
+#[derive(Debug, Clone)]
+pub struct TreeObject {
+    pub(super) node: Node,
+    path: MergedPath,
+    attr: Attr,
+}
+
+impl Tree {
+    /// Joins a session and its base.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn new(store: &dyn Store, base: Arc<dyn Base>) -> std::result::Result<Self, StoreError> {
+        let core = Core {
+            late_changes: std::collections::HashMap::new(),
+            base,
+            // Nothing is changed here, so nothing is stamped.
+            clock: Arc::new(Time::default),
+            fsid: 0,
+            cookie_key: 0,
+            read_only: true,
+            copy_up: CopyLimits::default(),
+            copies: Copies::default(),
+            caches: Caches::new(Arc::<Commits>::default()),
+            known: Arc::new(Known::new()),
+            atimes: Atimes::default(),
+            buffers: Buffers::default(),
+        };
+        Ok(Self { core, reader: Mutex::new(store.reader()?) })
+    }
+
+    /// Runs `f` on the tree as it is now.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn look<T>(
+        &self,
+        f: impl FnOnce(&TreeView<'_>) -> std::result::Result<T, FsError>,
+    ) -> std::result::Result<T, FsError> {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut f = Some(f);
+        let mut value = Err(FsError::Io);
+        // What a memory of an earlier moment says may be wrong by now.
+        let known = Known::new();
+        let read = reader.read(&mut |txn| {
+            if let Err(error) = txn.hold() {
+                value = Err(super::error::from_store(&error));
+            } else if let Some(f) = f.take() {
+                let view = View { txn, core: &self.core, version: None, known: Some(&known) };
+                value = f(&TreeView { view });
+            }
+        });
+        read.map_err(|error| super::error::from_store(&error)).and(value)
+    }
+}
+
+impl TreeView<'_> {
+    /// The root directory.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read; so with all methods here.
+    pub fn root(&self) -> std::result::Result<TreeObject, FsError> {
+        let root = self.view.node(&crate::vfs::Locator::ROOT);
+        root.and_then(|node| self.object(node, MergedPath::root())).map_err(|e| e.into_fs())
+    }
+
+    /// What a path leads to, without following symbolic links; `None` where nothing is.
+    pub fn find(&self, path: &MergedPath) -> std::result::Result<Option<TreeObject>, FsError> {
+        let mut found = self.root()?;
+        for name in path.names() {
+            if found.attr.kind != FileKind::Directory {
+                return Ok(None);
+            }
+            match self.child(&found, &name)? {
+                Some(child) => found = child,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// What a name in a directory leads to.
+    pub fn child(
+        &self,
+        dir: &TreeObject,
+        name: &Name,
+    ) -> std::result::Result<Option<TreeObject>, FsError> {
+        self.child_of(dir, name).map_err(|error| error.into_fs())
+    }
+
+    fn child_of(&self, dir: &TreeObject, name: &Name) -> Result<Option<TreeObject>> {
+        let place = self.view.place(&dir.node)?;
+        let Some(child) = self.view.child(&place, name)? else { return Ok(None) };
+        Ok(Some(self.object(child.node, dir.path.join(name))?))
+    }
+
+    /// The entries of a directory, in the order of their names' bytes.
+    pub fn children(
+        &self,
+        dir: &TreeObject,
+    ) -> std::result::Result<Vec<(Name, TreeObject)>, FsError> {
+        self.children_of(dir).map_err(|error| error.into_fs())
+    }
+
+    fn children_of(&self, dir: &TreeObject) -> Result<Vec<(Name, TreeObject)>> {
+        if dir.attr.kind != FileKind::Directory {
+            return Err(FsError::NotDirectory.into());
+        }
+        let place = self.view.place(&dir.node)?;
+        let mut names = Vec::new();
+        self.view.each_entry(&place, &mut |entry| names.push(entry.name))?;
+        names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+        let mut children = Vec::with_capacity(names.len());
+        for name in names {
+            // What went from the base since it was listed is left out.
+            if let Some(child) = self.child_of(dir, &name)? {
+                children.push((name, child));
+            }
+        }
+        Ok(children)
+    }
+
+    /// Fills `buffer` with a regular file's content from byte `offset`; returns how many bytes
+    /// there were.
+    pub fn read(
+        &self,
+        file: &TreeObject,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> std::result::Result<usize, FsError> {
+        self.read_node(file, offset, buffer).map_err(|error| error.into_fs())
+    }
+
+    fn read_node(&self, file: &TreeObject, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        match &file.node {
+            _ if file.attr.kind != FileKind::Regular => Err(FsError::Invalid.into()),
+            Node::Delta(row) => {
+                let left = row.size.saturating_sub(offset);
+                let length = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                if length > 0 {
+                    self.view.read_content(row, offset, &mut buffer[..length])?;
+                }
+                Ok(length)
+            }
+            Node::Base { path, attr } => {
+                Ok(self.view.core.base.read(path, attr.fileid, offset, buffer)?.0)
+            }
+        }
+    }
+
+    /// The target of a symbolic link.
+    pub fn target(&self, link: &TreeObject) -> std::result::Result<Bytes, FsError> {
+        self.view.target_of(&link.node).map_err(|error| error.into_fs())
+    }
+
+    pub(super) fn object(&self, node: Node, path: MergedPath) -> Result<TreeObject> {
+        let attr = self.view.attr(&node)?;
+        Ok(TreeObject { node, path, attr })
+    }
+}
+
+impl TreeObject {
+    /// Where it was found.
+    pub fn path(&self) -> &MergedPath {
+        &self.path
+    }
+
+    /// Its attributes, as the export shows them.
+    pub fn attr(&self) -> &Attr {
+        &self.attr
+    }
+
+    /// Its row, if it is in the session.
+    pub fn row(&self) -> Option<&InodeRow> {
+        match &self.node {
+            Node::Delta(row) => Some(row),
+            Node::Base { .. } => None,
+        }
+    }
+
+    /// What it was in the base, if it was copied up.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.row()?.origin.as_ref()
+    }
+
+    /// Where it is in the base, if nothing of it is in the session.
+    pub fn base_path(&self) -> Option<&BasePath> {
+        match &self.node {
+            Node::Delta(_) => None,
+            Node::Base { path, .. } => Some(path),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The tools that look into a session: ls, tree, cat, stat, find, du, diff.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use super::program::{acetate, failure, run};
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    dir/file "content"
+    dir/sub/deep "deep"
+    large "0123456789"
+    link -> dir/file
+"#;
+
+/// What the command prints about the world's session; it exits with `code`.
+#[track_caller]
+fn says(world: &World, code: i32, command: &str, args: &[&str]) -> String {
+    let output = ask(world, command, args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.is_empty(), "{said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn ask(world: &World, command: &str, args: &[&str]) -> Output {
+    let session = world.session();
+    let all = [&[command, session.to_str().unwrap()], args].concat();
+    run(world.scratch(), &all)
+}
+
+/// The objects that a command prints with `--json`, each of this type.
+#[track_caller]
+fn objects(world: &World, code: i32, command: &str, args: &[&str], what: &str) -> Vec<Value> {
+    let text = says(world, code, command, &[args, &["--json"]].concat());
+    let objects: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for object in &objects {
+        assert_eq!((&object["v"], &object["type"]), (&Value::from(1), &Value::from(what)));
+    }
+    objects
+}
+
+#[test]
+fn ls_shows_both_layers() {
+    let world = World::new(TREE);
+    world.put("new", "new");
+    world.write("large", 0, b"X").unwrap();
+    assert_eq!(says(&world, 0, "ls", &[]), "dir\nlarge\nlink\nnew\n");
+    assert_eq!(says(&world, 0, "ls", &["dir", "large"]), "/dir:\nfile\nsub\n/large\n");
+    let long = says(&world, 0, "ls", &["-l"]);
+    let layers: Vec<&str> = long.lines().map(|l| l.split_whitespace().next().unwrap()).collect();
+    assert_eq!(layers, ["base", "copied", "base", "session"]);
+    assert!(long.contains(" lrwxrwxrwx "), "{long}");
+    let json = objects(&world, 0, "ls", &[], "object");
+    assert_eq!(json[1]["path"], "/large");
+    assert_eq!((&json[1]["layer"], &json[1]["size"]), (&"copied".into(), &10.into()));
+}
+
+#[test]
+fn names_cannot_steer_the_terminal() {
+    let world = World::plain();
+    world.put("\x1b[2Jred\n", "x");
+    world.create(b"\xff", acetate::vfs::CreateHow::Guarded(Default::default())).unwrap();
+    assert_eq!(says(&world, 0, "ls", &[]), "\\u{1b}[2Jred\\n\n\\xff\n");
+    let json = objects(&world, 0, "ls", &[], "object");
+    assert_eq!(json[0]["path"], "/\x1b[2Jred\n");
+    assert_eq!(json[1]["path_hex"], "2fff");
+}
+
+#[test]
+fn tree_marks_what_is_in_the_session() {
+    let world = World::new(TREE);
+    world.put("dir/sub/new", "new");
+    let drawn = says(&world, 0, "tree", &[]);
+    assert_eq!(
+        drawn,
+        "/ +\n├── dir *\n│   ├── file\n│   └── sub *\n│       ├── deep\n│       └── new +\n\
+         ├── large\n└── link -> dir/file\n\n2 directories, 5 files\n"
+    );
+    assert_eq!(says(&world, 0, "tree", &["dir", "-L", "1"]).lines().count(), 5);
+    let changed = says(&world, 0, "tree", &["--changed"]);
+    assert!(changed.contains("new") && !changed.contains("deep"), "{changed}");
+}
+
+#[test]
+fn cat_prints_files_as_they_are_now() {
+    let world = World::new(TREE);
+    world.write("large", 3, b"abc").unwrap();
+    assert_eq!(says(&world, 0, "cat", &["large", "/dir/file"]), "012abc6789content");
+    let output = ask(&world, "cat", &["dir"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "error: /dir: invalid argument\n");
+}
+
+#[test]
+fn stat_tells_where_an_object_comes_from() {
+    let world = World::new(TREE);
+    world.rename("dir/file", "moved").unwrap();
+    let said = says(&world, 0, "stat", &["moved", "link"]);
+    assert!(said.contains("/moved\n") && said.contains("  layer   copied\n"), "{said}");
+    assert!(said.contains("  origin  dir/file\n"), "{said}");
+    assert!(said.contains("/link -> dir/file\n"), "{said}");
+    let json = objects(&world, 0, "stat", &["moved", "link"], "object");
+    assert_eq!(json[0]["fileid"], world.stat("moved").fileid.0);
+    assert_eq!(json[0]["origin"], "dir/file");
+    assert_eq!(json[1]["target"], "dir/file");
+}
+
+#[test]
+fn find_looks_for_all_that_is_asked() {
+    let world = World::new(TREE);
+    world.put("dir/sub/new.txt", "new");
+    let find = |args: &[&str]| says(&world, 0, "find", args);
+    assert_eq!(find(&["--name", "*.txt"]), "/dir/sub/new.txt\n");
+    assert_eq!(find(&["dir", "--type", "directory"]), "/dir\n/dir/sub\n");
+    assert_eq!(find(&["--path", "/dir/*"]), "/dir/file\n/dir/sub\n");
+    assert_eq!(find(&["--path", "/dir/**", "--type", "f", "--changed"]), "/dir/sub/new.txt\n");
+    assert_eq!(find(&["--larger", "9"]), "/large\n");
+    assert_eq!(find(&["--newer", "2033-01-01", "--type", "f"]), "/dir/sub/new.txt\n");
+    assert_eq!(says(&world, 1, "find", &["--name", "nothing"]), "");
+    let output = ask(&world, "find", &["--name", "[", "--type", "f"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn du_counts_each_file_once() {
+    let world = World::new(TREE);
+    world.put("new", &"x".repeat(5000));
+    world.link("new", "dir/again").unwrap();
+    let rows = objects(&world, 0, "du", &["--depth", "0"], "usage");
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!(row["objects"], 9 - 1, "the second name is counted as no object");
+    assert_eq!(row["session"], 5120);
+    assert_eq!(row["size"], 7 + 4 + 10 + 8 + 5000);
+    let said = says(&world, 0, "du", &[]);
+    let paths: Vec<&str> = said.lines().map(|l| l.split_whitespace().last().unwrap()).collect();
+    assert_eq!(paths, ["/dir", "/"]);
+}
+
+#[test]
+fn diff_exits_with_1_where_there_is_one() {
+    let world = World::new(TREE);
+    assert_eq!(says(&world, 0, "diff", &[]), "");
+    world.write("large", 0, b"X").unwrap();
+    world.put("dir/new", "new");
+    world.rename("dir/sub", "sub").unwrap();
+    world.chmod("dir/file", 0o600).unwrap();
+    let said = says(&world, 1, "diff", &[]);
+    let mode = world.base_mode("dir/file");
+    let lines: Vec<&str> = said.lines().collect();
+    let chmod = format!("M /dir/file (mode {mode:04o} -> 0600)");
+    assert_eq!(lines, ["M /large", "R /dir/sub -> /sub/", &chmod, "A /dir/new"]);
+    assert_eq!(says(&world, 1, "diff", &["--name-only", "dir"]), "/sub/\n/dir/file\n/dir/new\n");
+    assert_eq!(says(&world, 0, "diff", &["link"]), "");
+    let stat = says(&world, 1, "diff", &["--stat"]);
+    assert!(stat.ends_with("\n1 added, 0 deleted, 2 modified, 1 renamed; +3 B, -0 B\n"), "{stat}");
+    assert!(stat.contains("+++"), "{stat}");
+    let json = objects(&world, 1, "diff", &[], "difference");
+    assert_eq!((&json[1]["change"], &json[1]["from"]), (&"renamed".into(), &"/dir/sub".into()));
+    assert_eq!(json[0]["content"], true);
+    assert_eq!(json[2]["before"]["mode"], format!("{mode:04o}"));
+    assert_eq!(json[2]["after"]["mode"], "0600");
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_failure() {
+    let world = World::plain();
+    for number in 0..3000 {
+        world
+            .create(format!("file-{number}"), acetate::vfs::CreateHow::Guarded(Default::default()))
+            .unwrap();
+    }
+    let program = env!("CARGO_BIN_EXE_acetate");
+    let session = world.session();
+    for command in ["ls", "find", "tree", "diff"] {
+        let line = format!("{program} {command} {}; echo $? >&2", session.display());
+        let piped = format!("({line}) | head -1");
+        let output = Command::new("sh").args(["-c", &piped]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.trim(), "0", "{command}: {said}");
+        assert_eq!(output.stdout.iter().filter(|&&byte| byte == b'\n').count(), 1);
+    }
+}
+
+#[test]
+fn a_base_that_is_elsewhere_is_asked_for() {
+    let mut world = World::new(TREE);
+    world.put("new", "new");
+    world.close();
+    let moved = world.scratch().join("moved");
+    std::fs::rename(world.change_base(), &moved).unwrap();
+    let said = failure(world.scratch(), &["ls", "session.db"]);
+    assert!(said.contains("/base: ") && said.contains("--base DIR"), "{said}");
+    let output = run(world.scratch(), &["ls", "session.db", "--base", "moved"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "dir\nlarge\nlink\nnew\n");
+    std::fs::rename(&moved, world.base()).unwrap();
+    world.open_again();
+}
+
+#[test]
+fn wrong_paths_and_sessions_are_errors() {
+    let world = World::new(TREE);
+    for (args, message) in [
+        (&["nowhere"][..], "/nowhere: no such file or directory"),
+        (&["dir/file/below"], "/dir/file/below: no such file or directory"),
+        (&["../etc"], "../etc: not a path in the session's tree"),
+    ] {
+        let output = ask(&world, "ls", args);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: {message}\n"));
+    }
+    let said = failure(world.scratch(), &["stat", "missing.db", "/"]);
+    assert!(said.contains("missing.db: no such session"), "{said}");
+    let mut without = acetate(Path::new("."), &["stat"]);
+    assert_eq!(without.output().unwrap().status.code(), Some(2));
+}

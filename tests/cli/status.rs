@@ -1,0 +1,83 @@
+//! `acetate status`.
+
+use serde_json::Value;
+
+use super::program::run;
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    dir/file "content"
+    dir/other "other"
+    gone/a "a"
+"#;
+
+fn status(world: &World, code: i32) -> Value {
+    let session = world.session();
+    let output = run(world.scratch(), &["status", session.to_str().unwrap(), "--json"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn it_counts_what_the_session_holds_and_changed() {
+    let mut world = World::new(TREE);
+    world.put("new", "new content");
+    world.write("dir/file", 0, b"C").unwrap();
+    world.rename("dir/other", "moved").unwrap();
+    world.rm_rf("gone");
+    world.symlink("new", "link").unwrap();
+    world.sql().execute("INSERT INTO kv_store (key, value) VALUES ('k', '1')", []).unwrap();
+    let found = status(&world, 0);
+    for (key, value) in [
+        ("added", 2),
+        ("deleted", 1),
+        ("modified", 1),
+        ("renamed", 1),
+        ("files", 3),
+        ("directories", 1),
+        ("symlinks", 1),
+        ("copied_up", 3),
+        ("whiteouts", 2),
+        ("content_bytes", 11 + 7 + 5),
+        ("values", 1),
+        ("drifted", 0),
+        ("chunk_bytes", 65536),
+    ] {
+        assert_eq!(found[key], value, "{key}");
+    }
+    assert_eq!(found["served_by"], std::process::id());
+    world.close();
+    let found = status(&world, 0);
+    assert_eq!((&found["served"], &found["closed"]), (&false.into(), &true.into()));
+    assert_eq!(found["log_bytes"], 0);
+    world.open_again();
+}
+
+#[test]
+fn a_base_that_changed_is_a_finding() {
+    let mut world = World::new(TREE);
+    world.write("dir/file", 0, b"C").unwrap();
+    std::fs::write(world.change_base().join("dir/file"), "by somebody else").unwrap();
+    assert_eq!(status(&world, 1)["drifted"], 1);
+}
+
+#[test]
+fn a_look_leaves_nothing_behind() {
+    let mut world = World::new(TREE);
+    world.put("new", "new");
+    world.close();
+    let session = world.session();
+    let before = std::fs::read(&session).unwrap();
+    for command in ["status", "ls", "diff", "tree", "du"] {
+        run(world.scratch(), &[command, session.to_str().unwrap()]);
+        let left: Vec<_> = std::fs::read_dir(world.scratch())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .filter(|name| name != "base" && name != "session.db")
+            .collect();
+        assert!(left.is_empty(), "{command}: {left:?}");
+    }
+    assert!(std::fs::read(&session).unwrap() == before, "the session is as it was");
+    world.open_again();
+}

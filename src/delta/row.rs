@@ -155,6 +155,25 @@ pub enum Procedure {
 }
 
 impl Procedure {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Setattr,
+        Self::Write,
+        Self::Create,
+        Self::Mkdir,
+        Self::Symlink,
+        Self::Mknod,
+        Self::Remove,
+        Self::Rmdir,
+        Self::Rename,
+        Self::Link,
+    ];
+
+    /// The procedure that is stored under this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|procedure| procedure.as_str() == name)
+    }
+
     /// The name as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,6 +1,7 @@
 //! The store: rows in SQLite files.
 
 mod adopt;
+mod audit;
 mod batches;
 mod chunks;
 mod durability;

@@ -7,6 +7,7 @@
 //! Nothing here knows what rows mean together: merging is the overlay's business, and when to
 //! commit is the worker's.
 
+mod audit;
 mod batch;
 mod beside;
 mod chunk;
@@ -44,6 +45,7 @@ mod value;
 mod whiteout;
 mod writer;
 
+pub use audit::{AuditFilter, AuditPage, AuditReader, Client, Mention, OddRow, Order};
 pub use compact::Compacted;
 pub use create::{ChunkSize, CreateOptions, RootAttr};
 pub use error::OpenError;

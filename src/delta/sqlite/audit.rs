@@ -1,0 +1,326 @@
+//! Reading `acetate_op`, the audit log, piece by piece: what `op` wrote.
+//!
+//! Each call is a transaction of its own, so that whoever takes long over what he got keeps no
+//! log from starting over. Committed rows never change, and later ones have larger ids: pieces
+//! that are bounded by ids fit together.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Row, params_from_iter};
+
+use crate::delta::{AuditRow, MergedPath, Procedure, Result};
+use crate::vfs::{CallId, FileId, Time};
+
+use super::connect::{self, Role};
+use super::lock::SessionLock;
+use super::schema;
+use super::session::{OpenMode, Session, open_read_only};
+
+/// Rows of a page, at most.
+const PAGE_ROWS: usize = 1000;
+
+/// The columns that [`decode`] reads, but for the last.
+const COLUMNS: &str = "id, time, time_nsec, client, uid, gid, procedure, path, path2, fileid, \
+                       offset, length";
+
+/// Reads the audit log of a session, whoever writes it meanwhile.
+pub struct AuditReader {
+    conn: Connection,
+    /// The column `call`, or what stands in for it in a session of an earlier version.
+    call: &'static str,
+    /// Held while any connection is open.
+    _lock: Option<Arc<SessionLock>>,
+}
+
+/// Which rows are asked for: all that meet every condition.
+#[derive(Debug, Clone, Default)]
+pub struct AuditFilter {
+    /// Of this moment or later.
+    pub since: Option<Time>,
+    /// Earlier than this moment.
+    pub until: Option<Time>,
+    /// Of one of these procedures; of any, where none is named.
+    pub procedures: Vec<Procedure>,
+    /// By this user.
+    pub uid: Option<u32>,
+    /// From there.
+    pub client: Option<Client>,
+}
+
+/// Where a change came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    /// A machine, whatever the port.
+    Machine(IpAddr),
+    /// One connection of it.
+    Socket(SocketAddr),
+}
+
+/// Which rows come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// As it happened.
+    #[default]
+    OldestFirst,
+    /// The last change first.
+    NewestFirst,
+}
+
+/// Some rows that follow each other among those that are asked for.
+#[derive(Debug, Default)]
+pub struct AuditPage {
+    /// The rows with their ids, in the order that was asked for.
+    pub rows: Vec<(i64, std::result::Result<AuditRow, OddRow>)>,
+    /// The ids among which the next page is; `None` behind the last one.
+    pub rest: Option<RangeInclusive<i64>>,
+}
+
+/// Says why a row cannot be read: another program wrote it, or changed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OddRow {
+    /// The column without a meaning.
+    pub column: &'static str,
+}
+
+/// What a change was about, as far as names go.
+#[derive(Debug, Clone, Copy)]
+pub struct Mention<'r> {
+    /// What was done.
+    pub procedure: Procedure,
+    /// To which path, as it was then.
+    pub path: &'r [u8],
+    /// The other path of RENAME (target) and LINK (new name).
+    pub path2: Option<&'r [u8]>,
+    /// To which object.
+    pub fileid: FileId,
+}
+
+impl Session {
+    /// Opens the audit log; `None` where the session has none, as acetate has never served it.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn audit(&self) -> Result<Option<AuditReader>> {
+        let conn = match self.mode {
+            OpenMode::Serve => connect::open(&self.path, Role::Reader)?,
+            OpenMode::ReadOnly | OpenMode::Inspect => open_read_only(&self.path)?,
+        };
+        if !schema::has_table(&conn, "acetate_op")? {
+            return Ok(None);
+        }
+        let has_call = schema::has_column(&conn, "acetate_op", "call")?;
+        let call = if has_call { "call" } else { "NULL" };
+        Ok(Some(AuditReader { conn, call, _lock: self.lock.clone() }))
+    }
+}
+
+impl AuditReader {
+    /// The id of the last row; 0 where there is none.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn last_id(&self) -> Result<i64> {
+        let mut statement = self.conn.prepare_cached("SELECT max(id) FROM acetate_op")?;
+        Ok(statement.query_row([], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(0))
+    }
+
+    /// The rows of the next page among the rows `ids`: those that pass `filter`, and whose ids
+    /// are `wanted`.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn page(
+        &self,
+        filter: &AuditFilter,
+        order: Order,
+        ids: RangeInclusive<i64>,
+        wanted: &dyn Fn(i64) -> bool,
+    ) -> Result<AuditPage> {
+        let (conditions, mut values) = filter.to_sql();
+        let sql = format!(
+            "SELECT {COLUMNS}, {} FROM acetate_op
+             WHERE id BETWEEN ? AND ?{conditions} ORDER BY id {}",
+            self.call,
+            order.to_sql()
+        );
+        values.splice(0..0, [Value::Integer(*ids.start()), Value::Integer(*ids.end())]);
+        let mut statement = self.conn.prepare_cached(&sql)?;
+        let mut rows = statement.query(params_from_iter(values))?;
+        let mut page = AuditPage::default();
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            if !wanted(id) {
+                continue;
+            }
+            page.rows.push((id, decode(row)));
+            if page.rows.len() == PAGE_ROWS {
+                page.rest = match order {
+                    Order::OldestFirst => id.checked_add(1).map(|next| next..=*ids.end()),
+                    Order::NewestFirst => id.checked_sub(1).map(|next| *ids.start()..=next),
+                };
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// Calls `each` with what the rows `ids` are about, or with `None` where that cannot be read.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn mentions(
+        &self,
+        order: Order,
+        ids: &RangeInclusive<i64>,
+        each: &mut dyn FnMut(i64, Option<Mention<'_>>),
+    ) -> Result<()> {
+        let mut statement = self.conn.prepare_cached(&format!(
+            "SELECT id, procedure, path, path2, fileid FROM acetate_op
+             WHERE id BETWEEN ?1 AND ?2 ORDER BY id {}",
+            order.to_sql()
+        ))?;
+        let mut rows = statement.query([ids.start(), ids.end()])?;
+        while let Some(row) = rows.next()? {
+            each(row.get(0)?, mention(row));
+        }
+        Ok(())
+    }
+}
+
+impl Order {
+    fn to_sql(self) -> &'static str {
+        match self {
+            Self::OldestFirst => "ASC",
+            Self::NewestFirst => "DESC",
+        }
+    }
+}
+
+impl AuditFilter {
+    /// The filter as conditions behind others, with their values.
+    fn to_sql(&self) -> (String, Vec<Value>) {
+        let (mut sql, mut values) = (String::new(), Vec::new());
+        for (sign, moment) in [(">=", self.since), ("<", self.until)] {
+            if let Some(moment) = moment {
+                sql.push_str(&format!(" AND (time, time_nsec) {sign} (?, ?)"));
+                values.extend([Value::Integer(moment.secs), Value::Integer(moment.nanos.into())]);
+            }
+        }
+        if !self.procedures.is_empty() {
+            let marks = vec!["?"; self.procedures.len()].join(", ");
+            sql.push_str(&format!(" AND procedure IN ({marks})"));
+            values.extend(self.procedures.iter().map(|p| Value::Text(p.as_str().to_owned())));
+        }
+        if let Some(uid) = self.uid {
+            sql.push_str(" AND uid = ?");
+            values.push(Value::Integer(uid.into()));
+        }
+        if let Some(client) = self.client {
+            let texts = client.as_stored();
+            let condition = match client {
+                Client::Machine(_) => "instr(client, ?) = 1",
+                Client::Socket(_) => "client = ?",
+            };
+            sql.push_str(&format!(" AND ({})", vec![condition; texts.len()].join(" OR ")));
+            values.extend(texts.into_iter().map(Value::Text));
+        }
+        (sql, values)
+    }
+}
+
+impl Client {
+    /// How rows begin that came from there: an address of version 4 may have come as one of 6.
+    fn as_stored(self) -> Vec<String> {
+        let both = |ip: IpAddr| match ip.to_canonical() {
+            IpAddr::V4(four) => vec![IpAddr::V4(four), IpAddr::V6(four.to_ipv6_mapped())],
+            six @ IpAddr::V6(_) => vec![six],
+        };
+        match self {
+            Self::Machine(ip) => both(ip)
+                .into_iter()
+                .map(|ip| if ip.is_ipv6() { format!("[{ip}]:") } else { format!("{ip}:") })
+                .collect(),
+            Self::Socket(address) => both(address.ip())
+                .into_iter()
+                .map(|ip| SocketAddr::new(ip, address.port()).to_string())
+                .collect(),
+        }
+    }
+}
+
+impl AuditRow {
+    /// What the change was about.
+    pub fn mention(&self) -> Mention<'_> {
+        Mention {
+            procedure: self.procedure,
+            path: self.path.as_bytes(),
+            path2: self.path2.as_ref().map(MergedPath::as_bytes),
+            fileid: self.fileid,
+        }
+    }
+}
+
+/// Reads (id, procedure, path, path2, fileid).
+fn mention<'r>(row: &'r Row<'_>) -> Option<Mention<'r>> {
+    let procedure = Procedure::from_name(row.get_ref(1).ok()?.as_str().ok()?)?;
+    let path = path_bytes(row, 2)?;
+    let path2 = path_bytes(row, 3);
+    let is_whole = path2.is_some() == has_two_paths(procedure);
+    let fileid = FileId(u64::try_from(row.get::<_, i64>(4).ok()?).ok()?);
+    is_whole.then_some(Mention { procedure, path, path2, fileid })
+}
+
+fn path_bytes<'r>(row: &'r Row<'_>, column: usize) -> Option<&'r [u8]> {
+    match row.get_ref(column).ok()? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.starts_with(b"/").then_some(bytes),
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => None,
+    }
+}
+
+fn has_two_paths(procedure: Procedure) -> bool {
+    matches!(procedure, Procedure::Rename | Procedure::Link)
+}
+
+/// Reads a row, strictly: what this program wrote, or nothing.
+fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, OddRow> {
+    let odd = |column| OddRow { column };
+    let number = |at: usize, column| row.get::<_, i64>(at).map_err(|_| odd(column));
+    let small = |at, column| u32::try_from(number(at, column)?).map_err(|_| odd(column));
+    let text = |at: usize, column| {
+        row.get_ref(at).ok().and_then(|value| value.as_str().ok()).ok_or(odd(column))
+    };
+    let path =
+        |at: usize, column| path_bytes(row, at).and_then(MergedPath::from_bytes).ok_or(odd(column));
+    let optional = |at: usize, column| {
+        let value = row.get::<_, Option<i64>>(at).map_err(|_| odd(column))?;
+        value.map(|value| u64::try_from(value).map_err(|_| odd(column))).transpose()
+    };
+    let nanos = small(2, "time_nsec")?;
+    if nanos >= 1_000_000_000 {
+        return Err(odd("time_nsec"));
+    }
+    let procedure = Procedure::from_name(text(6, "procedure")?).ok_or(odd("procedure"))?;
+    let has_none = matches!(row.get_ref(8), Ok(ValueRef::Null));
+    if has_none == has_two_paths(procedure) {
+        return Err(odd("path2"));
+    }
+    Ok(AuditRow {
+        time: Time { secs: number(1, "time")?, nanos },
+        client: text(3, "client")?.parse().map_err(|_| odd("client"))?,
+        uid: small(4, "uid")?,
+        gid: small(5, "gid")?,
+        procedure,
+        path: path(7, "path")?,
+        path2: if has_none { None } else { Some(path(8, "path2")?) },
+        fileid: FileId(number(9, "fileid")?.try_into().map_err(|_| odd("fileid"))?),
+        offset: optional(10, "offset")?,
+        length: optional(11, "length")?,
+        call: row
+            .get::<_, Option<i64>>(12)
+            .map_err(|_| odd("call"))?
+            .map(|call| CallId(call.cast_unsigned())),
+    })
+}

@@ -40,6 +40,12 @@ pub enum InspectError {
         /// What is wrong with it.
         source: FsError,
     },
+    /// A session without an audit log.
+    #[error("{}: has no audit log", .session.display())]
+    NoAudit {
+        /// The session file.
+        session: PathBuf,
+    },
     /// Something that was asked for with words that make no sense.
     #[error("{what}")]
     Invalid {
@@ -57,6 +63,10 @@ impl InspectError {
                 Some("the session names this directory; give its place now with --base DIR")
             }
             Self::Base { .. } => Some("give the directory that the session was made over"),
+            Self::NoAudit { .. } => Some(
+                "only acetate keeps one, from the first `acetate serve` on; `acetate diff` shows \
+                 what the session changed",
+            ),
             _ => None,
         }
     }

@@ -8,6 +8,8 @@ pub mod diff;
 mod error;
 pub mod find;
 mod git;
+pub mod log;
+mod names;
 pub mod opened;
 pub mod patch;
 pub mod status;

@@ -3,6 +3,8 @@
 mod compact;
 mod cookbook;
 mod diff;
+mod log;
+mod log_names;
 mod patch;
 
 pub use compact::half_empty;

@@ -1,0 +1,190 @@
+//! The audit log: who changed what, and when; of one path, under the names that it had before
+//! too.
+
+use std::collections::HashSet;
+use std::ops::{ControlFlow, RangeInclusive};
+use std::path::PathBuf;
+
+use super::error::{InspectError, Result};
+use super::names::{Past, Watch};
+use super::opened::Opened;
+use crate::delta::sqlite::{AuditFilter, AuditReader, OddRow, Order, Session};
+use crate::delta::{AuditRow, MergedPath, StoreError};
+
+pub use super::names::Now;
+
+/// Ids that are looked at in one step, where a path is watched.
+const STEP_IDS: i64 = 10_000;
+
+/// Which changes are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// What a row by itself has to be.
+    pub filter: AuditFilter,
+    /// Only what happened at or below this path, and to what is there.
+    pub path: Option<(MergedPath, Now)>,
+    /// Only the last ones: so many of those that are asked for.
+    pub last: Option<u64>,
+    /// Which come first.
+    pub order: Order,
+}
+
+/// Takes a row, with its id, and says whether to go on. A row that cannot be read comes as the
+/// reason why.
+pub type Each<'a> = dyn FnMut(i64, std::result::Result<AuditRow, OddRow>) -> ControlFlow<()> + 'a;
+
+/// The audit log of a session.
+pub struct Log {
+    reader: AuditReader,
+    session: PathBuf,
+    options: Options,
+    watch: Option<Watch>,
+    /// The last row that was there when it was last looked at.
+    seen: i64,
+}
+
+/// What a path leads to now, where that can be seen: it tells what is known by several names.
+pub fn now(opened: &Opened, path: &MergedPath) -> Now {
+    match opened.look(|view| Ok(view.find(path))) {
+        Ok(Ok(Some(object))) => Now::Object(object.attr().fileid),
+        Ok(Ok(None)) => Now::Nothing,
+        Ok(Err(_)) | Err(_) => Now::Unknown,
+    }
+}
+
+impl Log {
+    /// Opens the audit log of a session.
+    ///
+    /// # Errors
+    /// The session has none, or cannot be read.
+    pub fn open(session: &Session, mut options: Options) -> Result<Self> {
+        let path = session.path().to_owned();
+        let reader = session.audit().map_err(|source| failed(&path, source))?;
+        let reader = reader.ok_or_else(|| InspectError::NoAudit { session: path.clone() })?;
+        // All is below the root.
+        options.path = options.path.filter(|(path, _)| *path != MergedPath::root());
+        let watch = options.path.as_ref().map(|(path, now)| Watch::of(path, *now));
+        Ok(Self { reader, session: path, options, watch, seen: 0 })
+    }
+
+    /// Calls `each` for the changes up to now.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn read(&mut self, each: &mut Each<'_>) -> Result<()> {
+        self.seen = self.last_id()?;
+        let mut ids = i64::MIN..=self.seen;
+        let past = self.past(&ids)?;
+        if let Some(past) = &past {
+            let Some(ends) = past.ends() else { return Ok(()) };
+            ids = ends;
+        }
+        let wanted = |id| past.as_ref().is_none_or(|past| past.has(id));
+        let Some(mut left) = self.options.last else {
+            return self.pages(self.options.order, ids, &wanted, each);
+        };
+        if self.options.order == Order::OldestFirst {
+            let Some(first) = self.nth_last(left, ids.clone(), &wanted)? else { return Ok(()) };
+            return self.pages(Order::OldestFirst, first..=*ids.end(), &wanted, each);
+        }
+        if left == 0 {
+            return Ok(());
+        }
+        self.pages(Order::NewestFirst, ids, &wanted, &mut |id, row| {
+            left -= 1;
+            let flow = each(id, row);
+            if left == 0 { ControlFlow::Break(()) } else { flow }
+        })
+    }
+
+    /// Calls `each` for the changes since the last call of this or of [`Log::read`], in the order
+    /// in which they happened. Of a path these are the changes under its present name.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn read_on(&mut self, each: &mut Each<'_>) -> Result<()> {
+        let last = self.last_id()?;
+        let mut stopped = false;
+        while self.seen < last && !stopped {
+            let step = last.min(self.seen.saturating_add(STEP_IDS));
+            let ids = self.seen.saturating_add(1)..=step;
+            let mut about = HashSet::new();
+            if let Some(watch) = &mut self.watch {
+                let mentions =
+                    self.reader.mentions(Order::OldestFirst, &ids, &mut |id, mention| {
+                        // What cannot be read may be about it.
+                        if mention.is_none_or(|mention| watch.take(&mention)) {
+                            about.insert(id);
+                        }
+                    });
+                mentions.map_err(|source| failed(&self.session, source))?;
+            }
+            let wanted = |id| self.watch.is_none() || about.contains(&id);
+            self.pages(Order::OldestFirst, ids, &wanted, &mut |id, row| {
+                let flow = each(id, row);
+                stopped = flow.is_break();
+                flow
+            })?;
+            self.seen = step;
+        }
+        Ok(())
+    }
+
+    /// What rows are about the path, if one is asked for.
+    fn past(&self, ids: &RangeInclusive<i64>) -> Result<Option<Past>> {
+        let Some((path, now)) = &self.options.path else { return Ok(None) };
+        let mut past = Past::of(path, *now);
+        let read = self.reader.mentions(Order::NewestFirst, ids, &mut |id, mention| {
+            past.take(id, mention);
+        });
+        read.map_err(|source| failed(&self.session, source))?;
+        Ok(Some(past))
+    }
+
+    /// The id of the row with which the last `count` rows begin.
+    fn nth_last(
+        &self,
+        count: u64,
+        ids: RangeInclusive<i64>,
+        wanted: &dyn Fn(i64) -> bool,
+    ) -> Result<Option<i64>> {
+        let (mut first, mut left) = (None, count);
+        if left > 0 {
+            self.pages(Order::NewestFirst, ids, wanted, &mut |id, _| {
+                first = Some(id);
+                left -= 1;
+                if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+        }
+        Ok(first)
+    }
+
+    fn pages(
+        &self,
+        order: Order,
+        ids: RangeInclusive<i64>,
+        wanted: &dyn Fn(i64) -> bool,
+        each: &mut Each<'_>,
+    ) -> Result<()> {
+        let mut rest = Some(ids);
+        while let Some(ids) = rest {
+            let page = self.reader.page(&self.options.filter, order, ids, wanted);
+            let page = page.map_err(|source| failed(&self.session, source))?;
+            for (id, row) in page.rows {
+                if each(id, row).is_break() {
+                    return Ok(());
+                }
+            }
+            rest = page.rest;
+        }
+        Ok(())
+    }
+
+    fn last_id(&self) -> Result<i64> {
+        self.reader.last_id().map_err(|source| failed(&self.session, source))
+    }
+}
+
+fn failed(session: &std::path::Path, source: StoreError) -> InspectError {
+    InspectError::Store { session: session.to_owned(), source }
+}

@@ -11,7 +11,7 @@ use super::source::{Source, paths};
 use super::{Ending, object, text};
 use crate::inspect::find::{Pattern, Wanted, find_all};
 use crate::inspect::opened::find;
-use crate::vfs::{FileKind, Time};
+use crate::vfs::FileKind;
 
 /// Find objects in a session's merged tree.
 ///
@@ -107,11 +107,6 @@ fn wanted(args: &Args) -> Result<Wanted, CliError> {
         kinds: kinds.copied().collect(),
         in_session: args.changed,
         larger_than: args.larger,
-        newer_than: args.newer.map(moment),
+        newer_than: args.newer.map(super::when::time),
     })
-}
-
-fn moment(stamp: Timestamp) -> Time {
-    let nanos = u32::try_from(stamp.subsec_nanosecond()).unwrap_or(0);
-    Time { secs: stamp.as_second(), nanos }
 }

@@ -14,6 +14,7 @@ mod error;
 mod find;
 mod init;
 mod layers;
+mod log;
 mod ls;
 mod mount_help;
 mod object;
@@ -60,6 +61,7 @@ enum Command {
     Init(init::Args),
     Status(status::Args),
     Diff(diff::Args),
+    Log(log::Args),
     Ls(ls::Args),
     Tree(tree::Args),
     Cat(cat::Args),
@@ -113,6 +115,7 @@ impl Command {
             Self::Init(args) => init::run(&args),
             Self::Status(args) => status::run(&args),
             Self::Diff(args) => diff::run(&args),
+            Self::Log(args) => log::run(&args),
             Self::Ls(args) => ls::run(&args),
             Self::Tree(args) => tree::run(&args),
             Self::Cat(args) => cat::run(&args),

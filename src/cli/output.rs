@@ -1,7 +1,9 @@
 //! Writing to the terminal. A reader that went away is no reason to fail.
 
 use std::io::{BufWriter, StdoutLock, Write};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Map, Value};
 
 use super::CliError;
@@ -46,6 +48,23 @@ impl Out {
     /// Prints bytes as they are.
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.0.write_all(bytes).map_err(|error| CliError::stdout(&error))
+    }
+
+    /// Prints what is still in memory, and waits.
+    ///
+    /// # Errors
+    /// As the others; also where whoever reads it goes away meanwhile.
+    pub(super) fn wait(&mut self, time: Duration) -> Result<(), CliError> {
+        self.0.flush().map_err(|error| CliError::stdout(&error))?;
+        std::thread::sleep(time);
+        // Nothing is asked for but what comes unasked: that nobody reads any more.
+        let mut stdout = [PollFd::new(self.0.get_ref(), PollFlags::empty())];
+        let polled = rustix::event::poll(&mut stdout, Some(&Timespec::default()));
+        let gone = PollFlags::ERR | PollFlags::HUP;
+        if polled.is_ok() && stdout[0].revents().intersects(gone) {
+            return Err(CliError::stdout(&std::io::ErrorKind::BrokenPipe.into()));
+        }
+        Ok(())
     }
 
     /// Prints what is still in memory.

@@ -36,6 +36,14 @@ pub(super) fn time(time: Time) -> String {
     }
 }
 
+/// The same to the millisecond, always with three digits for it.
+pub(super) fn time_millis(at: Time) -> String {
+    match Timestamp::new(at.secs, i32::try_from(at.nanos).unwrap_or(0)) {
+        Ok(stamp) => format!("{stamp:.3}"),
+        Err(_) => time(at),
+    }
+}
+
 /// The same to the second.
 pub(super) fn time_short(at: Time) -> String {
     time(Time { nanos: 0, ..at })
@@ -127,7 +135,7 @@ pub(super) fn put_attr(object: &mut Map<String, Value>, attr: &Attr) {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, mode, name, time};
+    use super::{bytes, mode, name, time, time_millis};
     use crate::vfs::{Attr, Device, FileId, FileKind, Time};
 
     #[test]
@@ -153,6 +161,8 @@ mod tests {
     fn times_that_no_calendar_has_are_shown_all_the_same() {
         assert_eq!(time(Time { secs: 1, nanos: 20 }), "1970-01-01T00:00:01.00000002Z");
         assert_eq!(time(Time { secs: i64::MAX, nanos: 1 }), "@9223372036854775807.000000001");
+        let millis = time_millis(Time { secs: 1, nanos: 20_999_999 });
+        assert_eq!(millis, "1970-01-01T00:00:01.020Z");
     }
 
     #[test]

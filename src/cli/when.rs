@@ -4,10 +4,20 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::vfs::Time;
+
 /// Reads a moment: `2026-11-21T12:00:00Z`, a local `2026-11-21` or `2026-11-21 12:00`, or how
 /// long ago it was: `2h30m`, `90s`, `3 days`.
 pub(super) fn parse(text: &str) -> Result<Timestamp, String> {
     parse_at(text, Timestamp::now(), TimeZone::system())
+}
+
+/// The same moment as the session's rows have it.
+pub(super) fn time(stamp: Timestamp) -> Time {
+    // Before 1970 the nanoseconds of a stamp are negative.
+    let (secs, nanos) = (stamp.as_second(), stamp.subsec_nanosecond());
+    let secs = if nanos < 0 { secs - 1 } else { secs };
+    Time { secs, nanos: u32::try_from(nanos.rem_euclid(1_000_000_000)).unwrap_or(0) }
 }
 
 fn parse_at(text: &str, now: Timestamp, zone: TimeZone) -> Result<Timestamp, String> {
@@ -35,7 +45,17 @@ mod tests {
     use jiff::Timestamp;
     use jiff::tz::{TimeZone, offset};
 
-    use super::parse_at;
+    use super::{parse_at, time};
+    use crate::vfs::Time;
+
+    #[test]
+    fn moments_of_rows() {
+        let moment = |text: &str| time(text.parse().unwrap());
+        let after = Time { secs: 1, nanos: 500_000_000 };
+        assert_eq!(moment("1970-01-01T00:00:01.5Z"), after);
+        let before = Time { secs: -2, nanos: 500_000_000 };
+        assert_eq!(moment("1969-12-31T23:59:58.5Z"), before);
+    }
 
     #[test]
     fn moments_and_ages() {

@@ -15,7 +15,14 @@ fn text(args: &[&str]) -> String {
 
 #[test]
 fn every_short_help_fits_a_screen() {
-    for args in [&["-h"][..], &["--help"], &["serve", "-h"], &["init", "-h"], &["compact", "-h"]] {
+    for args in [
+        &["-h"][..],
+        &["--help"],
+        &["serve", "-h"],
+        &["init", "-h"],
+        &["log", "-h"],
+        &["compact", "-h"],
+    ] {
         let help = text(args);
         assert!(help.lines().count() <= SCREEN_LINES, "{args:?}:\n{help}");
         assert!(help.lines().all(|line| line.len() <= SCREEN_COLUMNS), "{args:?}:\n{help}");

@@ -4,6 +4,7 @@ mod compact;
 mod errors;
 mod help;
 mod inspect;
+mod log;
 mod program;
 mod serve;
 mod status;

@@ -1,0 +1,257 @@
+//! `acetate log`: who changed what in a session, and when.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::error::CliError;
+use super::output::Out;
+use super::source::Source;
+use super::{Ending, output, text, when};
+use crate::delta::sqlite::{AuditFilter, Client, OddRow, Order};
+use crate::delta::{AuditRow, Procedure};
+use crate::inspect::InspectError;
+use crate::inspect::log::{Log, Now, Options, now};
+use crate::inspect::opened::{Opened, merged_path, open_session};
+
+/// How often `--follow` looks for more.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How many changes `--follow` begins with.
+const FOLLOW_LAST: u64 = 10;
+
+/// How many rows that cannot be read are named, at most, where all come at once.
+const NAMED_ROWS: u64 = 10;
+
+/// Show who changed what in a session, and when.
+///
+/// One line for each change in the session's audit log, oldest first: time, user and group (as
+/// the client claimed them), client, operation, path. Paths are as they were then; WRITEs that
+/// follow each other may be one line.
+///
+/// With PATH: what happened at it, below it, and to what is there under the names that it had
+/// before, by renames of itself or of directories above it. The path may be gone.
+///
+/// Exits with 1 if there is nothing to show, or if rows could not be read: those are named.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Only what is about this file or directory of the tree.
+    #[arg(value_name = "PATH")]
+    path: Option<OsString>,
+
+    /// Only from this moment on: 2026-11-21T12:00:00Z, or an age: 2h30m.
+    #[arg(long, value_name = "WHEN", value_parser = when::parse)]
+    since: Option<Timestamp>,
+
+    /// Only before this moment.
+    #[arg(long, value_name = "WHEN", value_parser = when::parse, conflicts_with = "follow")]
+    until: Option<Timestamp>,
+
+    /// Only these operations: write, rename...; several with commas.
+    #[arg(long, value_name = "OP", value_parser = parse_op, value_delimiter = ',')]
+    op: Vec<Procedure>,
+
+    /// Only by this user.
+    #[arg(long, value_name = "UID")]
+    uid: Option<u32>,
+
+    /// Only from this client: an IP address, with a port or without.
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_client)]
+    client: Option<Client>,
+
+    /// Only the last N of these.
+    #[arg(short = 'n', long, value_name = "N")]
+    last: Option<u64>,
+
+    /// Newest first.
+    #[arg(short, long, conflicts_with = "follow")]
+    reverse: bool,
+
+    /// Go on with what happens from now on, after the last 10 (or --last, --since).
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Print a JSON object for each change.
+    ///
+    /// Fields: v, type ("change"), id, time, client, uid, gid, op, path, fileid; of RENAME and
+    /// LINK also to (the new path); of WRITE offset and length, in bytes; of SETATTR size, where
+    /// it set one. A path that is no text comes as path_hex, or to_hex, too.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows the log.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let mut log = open(args)?;
+    let mut shown = Shown::new(args);
+    log.read(&mut |id, row| shown.take(id, row))?;
+    shown.check()?;
+    if !args.follow {
+        return shown.end();
+    }
+    loop {
+        shown.out.wait(LOOK_EVERY)?;
+        log.read_on(&mut |id, row| shown.take(id, row))?;
+        shown.check()?;
+    }
+}
+
+fn open(args: &Args) -> Result<Log, CliError> {
+    let path = args.path.as_deref().map(merged_path).transpose()?;
+    let all_since = args.since.is_some() || !args.follow;
+    let mut options = Options {
+        filter: AuditFilter {
+            since: args.since.map(when::time),
+            until: args.until.map(when::time),
+            procedures: args.op.clone(),
+            uid: args.uid,
+            client: args.client,
+        },
+        path: None,
+        last: args.last.or((!all_since).then_some(FOLLOW_LAST)),
+        order: if args.reverse { Order::NewestFirst } else { Order::OldestFirst },
+    };
+    let session = match path {
+        None => open_session(&args.source.session)?,
+        Some(path) => match Opened::open(&args.source.session, args.source.base.as_deref()) {
+            Ok(opened) => {
+                let now = now(&opened, &path);
+                options.path = Some((path, now));
+                return Ok(Log::open(opened.session(), options)?);
+            }
+            // The log says almost as much without it.
+            Err(InspectError::Base { is_recorded: true, .. }) => {
+                options.path = Some((path, Now::Unknown));
+                open_session(&args.source.session)?
+            }
+            Err(error) => return Err(error.into()),
+        },
+    };
+    Ok(Log::open(&session, options)?)
+}
+
+fn parse_op(text: &str) -> Result<Procedure, String> {
+    Procedure::from_name(&text.to_ascii_uppercase()).ok_or_else(|| {
+        let names = Procedure::ALL.map(Procedure::as_str).join(", ");
+        format!("expected one of {names}")
+    })
+}
+
+fn parse_client(text: &str) -> Result<Client, String> {
+    let machine = || text.parse::<IpAddr>().map(Client::Machine);
+    let socket = text.parse::<SocketAddr>().map(Client::Socket);
+    socket.or_else(|_| machine()).map_err(|_| {
+        "expected an IP address, with a port or without: 127.0.0.1, 127.0.0.1:700, [::1]:700"
+            .to_owned()
+    })
+}
+
+/// What was printed.
+struct Shown {
+    out: Out,
+    is_json: bool,
+    /// How many rows that cannot be read are named.
+    named: u64,
+    any: bool,
+    odd: u64,
+    closed: Option<CliError>,
+}
+
+impl Shown {
+    fn new(args: &Args) -> Self {
+        // Of what comes one by one, each is worth a line.
+        let named = if args.follow { u64::MAX } else { NAMED_ROWS };
+        let (out, is_json) = (Out::new(), args.json);
+        Self { out, is_json, named, any: false, odd: 0, closed: None }
+    }
+
+    fn take(&mut self, id: i64, row: Result<AuditRow, OddRow>) -> ControlFlow<()> {
+        let row = match row {
+            Ok(row) => row,
+            Err(OddRow { column }) => {
+                self.odd += 1;
+                if self.odd <= self.named {
+                    output::line(format_args!(
+                        "skipped row {id} of acetate_op: its {column} cannot be read"
+                    ));
+                }
+                return ControlFlow::Continue(());
+            }
+        };
+        self.any = true;
+        let printed = match self.is_json {
+            true => self.out.json(json(id, &row)),
+            false => self.out.line(format_args!("{}", line(&row))),
+        };
+        self.closed = printed.err();
+        if self.closed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Fails where printing did.
+    fn check(&mut self) -> Result<(), CliError> {
+        self.closed.take().map_or(Ok(()), Err)
+    }
+
+    fn end(self) -> Result<Ending, CliError> {
+        self.out.end()?;
+        if self.odd > self.named {
+            let more = self.odd - self.named;
+            output::line(format_args!("skipped {more} more rows that cannot be read"));
+        }
+        Ok(if self.any && self.odd == 0 { Ending::Done } else { Ending::Findings })
+    }
+}
+
+/// A change in a line.
+fn line(row: &AuditRow) -> String {
+    let mut line = format!(
+        "{}  {:<9}  {:<15}  {:<7}  {}",
+        text::time_millis(row.time),
+        format!("{}:{}", row.uid, row.gid),
+        row.client.to_string(),
+        row.procedure.as_str(),
+        text::name(row.path.as_bytes()),
+    );
+    if let Some(to) = &row.path2 {
+        line.push_str(&format!(" -> {}", text::name(to.as_bytes())));
+    }
+    match (row.procedure, row.offset, row.length) {
+        (Procedure::Write, Some(offset), Some(length)) => {
+            let unit = if length == 1 { "byte" } else { "bytes" };
+            line.push_str(&format!("  offset {offset}, {length} {unit}"));
+        }
+        (Procedure::Setattr, Some(size), _) => line.push_str(&format!("  size {size}")),
+        _ => {}
+    }
+    line
+}
+
+fn json(id: i64, row: &AuditRow) -> Map<String, Value> {
+    let mut json = text::json("change");
+    json.insert("id".to_owned(), id.into());
+    json.insert("time".to_owned(), text::time(row.time).into());
+    json.insert("client".to_owned(), row.client.to_string().into());
+    json.insert("uid".to_owned(), row.uid.into());
+    json.insert("gid".to_owned(), row.gid.into());
+    json.insert("op".to_owned(), row.procedure.as_str().into());
+    text::put_path(&mut json, "path", row.path.as_bytes());
+    if let Some(to) = &row.path2 {
+        text::put_path(&mut json, "to", to.as_bytes());
+    }
+    json.insert("fileid".to_owned(), row.fileid.0.into());
+    let is_size = row.procedure == Procedure::Setattr;
+    let numbers = [(if is_size { "size" } else { "offset" }, row.offset), ("length", row.length)];
+    for (key, number) in numbers {
+        if let Some(number) = number {
+            json.insert(key.to_owned(), number.into());
+        }
+    }
+    json
+}

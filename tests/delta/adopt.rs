@@ -93,6 +93,25 @@ fn a_foreign_session_is_read_without_a_change() {
 }
 
 #[test]
+fn a_foreign_session_that_is_looked_at_may_be_written_meanwhile() {
+    for journal in ["DELETE", "WAL"] {
+        let place = foreign(journal);
+        let session = Session::open(&place.path, OpenMode::Inspect, &host("boot")).unwrap();
+        let mut reader = session.reader().unwrap();
+        let mut has_file = || {
+            let mut found = None;
+            reader
+                .read(&mut |txn| found = Some(txn.dentry(Ino::ROOT, &name("file")).unwrap()))
+                .unwrap();
+            found.unwrap().is_some()
+        };
+        assert!(has_file());
+        place.sql().execute("DELETE FROM fs_dentry WHERE name = 'file'", []).unwrap();
+        assert!(!has_file(), "{journal}");
+    }
+}
+
+#[test]
 fn a_foreign_session_is_adopted() {
     for journal in ["DELETE", "WAL"] {
         let place = foreign(journal);

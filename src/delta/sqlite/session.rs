@@ -160,18 +160,23 @@ pub(super) fn open_read_only(path: &Path) -> Result<Connection> {
     // there were none; a log that a killed server left stays as it is.
     let at_rest = byte_len(&beside(path, "-wal")) == 0;
     let role = if at_rest { Role::Reader } else { Role::ReadOnly };
-    let opened = connect::open(path, role);
-    let opened = opened.and_then(|conn| schema::stand_in(&conn).map(|()| conn));
-    match opened {
+    match connect::open(path, role).and_then(with_stand_ins) {
         // No place for the shared-memory file, as on a read-only medium; where there is no log
         // either, nobody can be writing.
         Err(StoreError::Io(_) | StoreError::ReadOnly(_))
             if byte_len(&beside(path, "-wal")) == 0 =>
         {
-            let conn = connect::open(path, Role::Immutable)?;
-            schema::stand_in(&conn)?;
-            Ok(conn)
+            connect::open(path, Role::Immutable).and_then(with_stand_ins)
         }
         opened => opened,
     }
+}
+
+fn with_stand_ins(conn: Connection) -> Result<Connection> {
+    // Temporary tables count as changes, though not of the file.
+    let query_only: bool = conn.query_row("PRAGMA query_only", [], |row| row.get(0))?;
+    conn.pragma_update(None, "query_only", false)?;
+    schema::stand_in(&conn)?;
+    conn.pragma_update(None, "query_only", query_only)?;
+    Ok(conn)
 }

@@ -20,6 +20,7 @@ mod mount_help;
 mod object;
 mod output;
 mod serve;
+mod snapshot;
 mod source;
 mod stat;
 mod status;
@@ -68,6 +69,7 @@ enum Command {
     Stat(stat::Args),
     Find(find::Args),
     Du(du::Args),
+    Snapshot(snapshot::Args),
     Compact(compact::Args),
 }
 
@@ -122,6 +124,7 @@ impl Command {
             Self::Stat(args) => stat::run(&args),
             Self::Find(args) => find::run(&args),
             Self::Du(args) => du::run(&args),
+            Self::Snapshot(args) => snapshot::run(&args),
             Self::Compact(args) => compact::run(&args),
         }
     }

@@ -12,6 +12,7 @@ pub mod log;
 mod names;
 pub mod opened;
 pub mod patch;
+pub mod snapshot;
 pub mod status;
 pub mod usage;
 pub mod walk;

@@ -88,10 +88,14 @@ impl Opened {
 /// # Errors
 /// It is no session.
 pub fn open_session(path: &Path) -> Result<Session> {
-    let host = Host::current().map_err(|error| InspectError::Invalid {
+    Ok(Session::open(path, OpenMode::Inspect, &host()?)?)
+}
+
+/// The machine.
+pub(super) fn host() -> Result<Host> {
+    Host::current().map_err(|error| InspectError::Invalid {
         what: format!("cannot get random bytes: {error}"),
-    })?;
-    Ok(Session::open(path, OpenMode::Inspect, &host)?)
+    })
 }
 
 /// What a path leads to.

@@ -7,4 +7,5 @@ mod inspect;
 mod log;
 mod program;
 mod serve;
+mod snapshot;
 mod status;

@@ -6,6 +6,7 @@ mod diff;
 mod log;
 mod log_names;
 mod patch;
+mod snapshot;
 
 pub use compact::half_empty;
 

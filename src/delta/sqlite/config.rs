@@ -83,12 +83,17 @@ pub(super) fn put_base_path(conn: &Connection, base: &Path) -> Result<()> {
 
 /// Writes `acetate_meta` where a file has none (invariant M1).
 pub(super) fn found(conn: &Connection, host: &Host) -> Result<()> {
-    let (id, key) = host.seed.split_at(16);
     meta::put(conn, meta::FORMAT, meta::FORMAT_VERSION)?;
-    meta::put(conn, meta::SESSION_ID, hex(id))?;
-    meta::put(conn, meta::HANDLE_KEY, key)?;
+    identify(conn, host)?;
     meta::put(conn, meta::EPOCH, 1)?;
     meta::put(conn, meta::CLEAN, 1)?;
     meta::put(conn, meta::NEXT_INO, Numbers::load(conn)?.last().cast_signed())?;
     meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)
+}
+
+/// Writes an id and a key that no other session has.
+pub(super) fn identify(conn: &Connection, host: &Host) -> Result<()> {
+    let (id, key) = host.seed.split_at(16);
+    meta::put(conn, meta::SESSION_ID, hex(id))?;
+    meta::put(conn, meta::HANDLE_KEY, key)
 }

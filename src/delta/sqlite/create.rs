@@ -143,7 +143,7 @@ impl Session {
 }
 
 /// The absolute path of a file that may not exist, in a directory that must.
-fn absolute(path: &Path) -> std::result::Result<PathBuf, OpenError> {
+pub(super) fn absolute(path: &Path) -> std::result::Result<PathBuf, OpenError> {
     let Some(name) = path.file_name() else {
         return Err(OpenError::NotFile { path: path.to_owned() });
     };

@@ -1,5 +1,6 @@
 //! The disk that the session is on.
 
+use std::io;
 use std::path::Path;
 
 use crate::delta::{Result, StoreError};
@@ -17,4 +18,25 @@ pub(super) fn usage(path: &Path) -> Result<FsStat> {
         free_files: figures.f_ffree,
         available_files: figures.f_favail,
     })
+}
+
+/// Gives the file `from` the name `to`, on the same disk, unless something has it.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`]; what the system says.
+pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Not every filesystem can.
+            Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => {}
+            renamed => return renamed.map_err(io::Error::from),
+        }
+    }
+    if to.symlink_metadata().is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    std::fs::rename(from, to)
 }

@@ -113,6 +113,29 @@ pub enum OpenError {
         /// What there is, in bytes.
         available: u64,
     },
+    /// The disk is too full for a copy of the session.
+    #[error(
+        "{}: the copy needs {} MiB of free space, and there are {}",
+        .path.display(), .needed.div_ceil(1 << 20), .available >> 20
+    )]
+    NoRoomForCopy {
+        /// The copy.
+        path: PathBuf,
+        /// What it takes, in bytes.
+        needed: u64,
+        /// What there is, in bytes.
+        available: u64,
+    },
+    /// The session cannot be copied.
+    #[error("{}: cannot be copied to {}: {source}", .path.display(), .to.display())]
+    Copy {
+        /// The session file.
+        path: PathBuf,
+        /// The copy.
+        to: PathBuf,
+        /// What SQLite said.
+        source: StoreError,
+    },
     /// A chunk size that cannot be.
     #[error("chunk size {bytes}: must be a power of two from {} to {} bytes", .least, .most)]
     ChunkSize {
@@ -169,13 +192,16 @@ impl OpenError {
             Self::InUse { .. } => "stop that server first, or serve another session",
             Self::NoRoom { .. } => "make room, or move the session to a larger disk",
             Self::ChunkSize { .. } => "65536 suits most sessions",
-            Self::Store { source: StoreError::Busy(_), .. } => {
+            Self::NoRoomForCopy { .. } => "make room, or copy to a larger disk",
+            Self::Store { source: StoreError::Busy(_), .. }
+            | Self::Copy { source: StoreError::Busy(_), .. } => {
                 "another program has the session open; stop it first"
             }
-            Self::Store { source: StoreError::Corrupt(_), .. } => {
+            Self::Store { source: StoreError::Corrupt(_), .. }
+            | Self::Copy { source: StoreError::Corrupt(_), .. } => {
                 "make a copy; `sqlite3 FILE .recover` may save what is there"
             }
-            Self::Store { .. } | Self::Io { .. } => return None,
+            Self::Store { .. } | Self::Copy { .. } | Self::Io { .. } => return None,
         })
     }
 

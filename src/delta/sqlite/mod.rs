@@ -8,6 +8,7 @@
 //! commit is the worker's.
 
 mod audit;
+mod backup;
 mod batch;
 mod beside;
 mod chunk;
@@ -46,6 +47,7 @@ mod whiteout;
 mod writer;
 
 pub use audit::{AuditFilter, AuditPage, AuditReader, Client, Mention, OddRow, Order};
+pub use backup::Copied;
 pub use compact::Compacted;
 pub use create::{ChunkSize, CreateOptions, RootAttr};
 pub use error::OpenError;

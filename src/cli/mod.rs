@@ -7,6 +7,7 @@
 //! One file per subcommand; `error` is how failures look, `text` and `object` how data does.
 
 mod cat;
+mod check;
 mod compact;
 mod diff;
 mod du;
@@ -69,6 +70,7 @@ enum Command {
     Stat(stat::Args),
     Find(find::Args),
     Du(du::Args),
+    Check(check::Args),
     Snapshot(snapshot::Args),
     Compact(compact::Args),
 }
@@ -124,6 +126,7 @@ impl Command {
             Self::Stat(args) => stat::run(&args),
             Self::Find(args) => find::run(&args),
             Self::Du(args) => du::run(&args),
+            Self::Check(args) => check::run(&args),
             Self::Snapshot(args) => snapshot::run(&args),
             Self::Compact(args) => compact::run(&args),
         }

@@ -62,6 +62,7 @@ use known::Known;
 
 pub use changes::{BaseObject, Change};
 pub use limits::CopyLimits;
+pub use pending::is_as_it_was;
 pub use tree::{Tree, TreeObject, TreeView};
 
 /// Where the time comes from.

@@ -112,7 +112,7 @@ impl View<'_> {
 }
 
 /// Whether a base object is still what an origin says that it was.
-fn is_as_it_was(origin: &Origin, now: &BaseAttr) -> bool {
+pub fn is_as_it_was(origin: &Origin, now: &BaseAttr) -> bool {
     now.kind == FileKind::Regular
         && (now.ino, now.size, now.mtime, now.ctime)
             == (origin.ino, origin.size, origin.mtime, origin.ctime)

@@ -9,7 +9,7 @@ use super::{Place, bytes, change, content, host, look, make, name};
 
 /// A session as AgentFS 0.6.4 writes it, after a migration: no `parent_path`, no AUTOINCREMENT,
 /// another column order, link counts of all kinds, and rows that nobody should write.
-const FOREIGN: &str = "
+pub const FOREIGN: &str = "
   CREATE TABLE fs_config (key TEXT PRIMARY KEY, value TEXT NOT NULL);
   CREATE TABLE fs_inode (ino INTEGER PRIMARY KEY, mode INTEGER NOT NULL,
     uid INTEGER NOT NULL DEFAULT 0, gid INTEGER NOT NULL DEFAULT 0,

@@ -13,6 +13,8 @@ mod rows;
 mod schema;
 mod shared;
 
+pub use adopt::FOREIGN;
+
 use std::path::{Path, PathBuf};
 
 use acetate::delta::sqlite::{CreateOptions, Host, OpenMode, Session};

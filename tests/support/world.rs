@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use acetate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
-use acetate::delta::sqlite::{ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session};
+use acetate::delta::sqlite::{
+    CheckOptions, ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session,
+};
+use acetate::inspect::check::check;
 use acetate::overlay::CopyLimits;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -207,7 +210,17 @@ impl World {
             open.stop().unwrap();
         }
         super::check::assert_consistent(&self.session());
+        self.assert_sound();
         self.assert_base_untouched();
+    }
+
+    /// Asserts that the program's own check agrees with the tests'.
+    #[track_caller]
+    fn assert_sound(&self) {
+        let options = CheckOptions { most: 10, quick: true };
+        // Without the base: tests change it below what is pending.
+        let sound = check(&self.session(), Some(Path::new("/nowhere")), &options).unwrap();
+        assert!(sound.is_sound(), "{sound:#?}");
     }
 
     /// The permission bits that an object has in the base.

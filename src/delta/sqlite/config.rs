@@ -53,7 +53,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn chunk_bytes(conn: &Connection) -> Result<u64> {
+pub(super) fn chunk_bytes(conn: &Connection) -> Result<u64> {
     let mut statement = conn.prepare("SELECT value FROM fs_config WHERE key = 'chunk_size'")?;
     let stored = statement.query_row([], |row| value::int(row, 0)).optional()?;
     let Some(stored) = stored else { return Ok(DEFAULT_CHUNK_BYTES) };
@@ -63,7 +63,7 @@ fn chunk_bytes(conn: &Connection) -> Result<u64> {
         .ok_or_else(|| StoreError::Corrupt(format!("fs_config.chunk_size is {stored}")))
 }
 
-fn base_path(conn: &Connection) -> Result<Option<PathBuf>> {
+pub(super) fn base_path(conn: &Connection) -> Result<Option<PathBuf>> {
     let mut statement =
         conn.prepare("SELECT value FROM fs_overlay_config WHERE key = 'base_path'")?;
     let found = statement.query_row([], |row| value::bytes(row, 0).map(<[u8]>::to_vec));

@@ -24,7 +24,7 @@ use super::{inode, meta, number::Numbers, schema};
 const PAGE_BYTES: u32 = 4096;
 
 /// `application_id` of a new session: "ACET".
-const APPLICATION_ID: i32 = 0x4143_4554;
+pub(super) const APPLICATION_ID: i32 = 0x4143_4554;
 
 /// Permission bits of a new session's file, which SQLite gives its log too: they hold the key of
 /// all file handles, the content of files that not everybody may read, and who did what.

@@ -11,6 +11,7 @@ mod audit;
 mod backup;
 mod batch;
 mod beside;
+mod check;
 mod chunk;
 mod compact;
 mod config;
@@ -48,6 +49,7 @@ mod writer;
 
 pub use audit::{AuditFilter, AuditPage, AuditReader, Client, Mention, OddRow, Order};
 pub use backup::Copied;
+pub use check::{Breach, Broken, CheckOptions, Checked, INTEGRITY, Pending, RULES};
 pub use compact::Compacted;
 pub use create::{ChunkSize, CreateOptions, RootAttr};
 pub use error::OpenError;

@@ -1,0 +1,130 @@
+//! `acetate check`: whether a session is sound.
+
+use serde_json::{Map, Value};
+
+use super::error::CliError;
+use super::output::Out;
+use super::source::Source;
+use super::{Ending, text};
+use crate::delta::sqlite::{Breach, Broken, CheckOptions};
+use crate::inspect::check::{Soundness, check};
+
+/// Check a session against every rule of docs/SCHEMA.md.
+///
+/// Prints a line for each finding: the rule, the path, and what is wrong. Rules that other
+/// implementations may break, and that acetate can live without, are notes in their files. The
+/// session may be served meanwhile, and is not changed. Exits with 1 if there are findings.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Leave out SQLite's own check, which reads the whole file.
+    #[arg(long)]
+    quick: bool,
+
+    /// Findings to show of each rule; the rest is counted.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    max: usize,
+
+    /// Print a JSON object for each finding (or `rest`), and one for the session.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let options = CheckOptions { most: args.max, quick: args.quick };
+    let sound = check(&args.source.session, args.source.base.as_deref(), &options)?;
+    let mut out = Out::new();
+    for broken in &sound.broken {
+        for breach in &broken.first {
+            match args.json {
+                true => out.json(finding(broken, breach))?,
+                false => out.line(format_args!("{}", line(broken, breach)))?,
+            }
+        }
+        let rest = broken.count - broken.first.len() as u64;
+        match args.json {
+            _ if rest == 0 => {}
+            true => out.json(more(broken, rest))?,
+            false => out.line(format_args!("{}: {rest} more", rule(broken)))?,
+        }
+    }
+    match args.json {
+        true => out.json(summary(args, &sound))?,
+        false => out.line(format_args!("{}: {}", args.source.session.display(), words(&sound)))?,
+    }
+    out.end()?;
+    Ok(if sound.is_sound() { Ending::Done } else { Ending::Findings })
+}
+
+fn rule(broken: &Broken) -> String {
+    let note = if broken.is_note { "note " } else { "" };
+    format!("{note}{}", broken.rule)
+}
+
+fn line(broken: &Broken, breach: &Breach) -> String {
+    let mut line = rule(broken);
+    if let Some(path) = &breach.path {
+        line.push(' ');
+        line.push_str(&text::name(path));
+    }
+    if let Some(ino) = breach.ino {
+        line.push_str(&format!(" (inode {ino})"));
+    }
+    line.push_str(": ");
+    line.push_str(&text::name(breach.what.as_bytes()));
+    line
+}
+
+/// What came of it, in words.
+fn words(sound: &Soundness) -> String {
+    let count = |count: u64, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    let found = match sound.findings() {
+        0 => "sound".to_owned(),
+        findings => count(findings, "finding"),
+    };
+    match sound.notes() {
+        0 => found,
+        notes => format!("{found}, {}", count(notes, "note")),
+    }
+}
+
+fn about(what: &str, broken: &Broken) -> Map<String, Value> {
+    let mut object = text::json(what);
+    object.insert("rule".to_owned(), broken.rule.into());
+    object.insert("is_note".to_owned(), broken.is_note.into());
+    object
+}
+
+fn finding(broken: &Broken, breach: &Breach) -> Map<String, Value> {
+    let mut object = about("finding", broken);
+    if let Some(path) = &breach.path {
+        text::put_path(&mut object, "path", path);
+    }
+    if let Some(ino) = breach.ino {
+        object.insert("ino".to_owned(), ino.into());
+    }
+    object.insert("what".to_owned(), breach.what.as_str().into());
+    object
+}
+
+fn more(broken: &Broken, rest: u64) -> Map<String, Value> {
+    let mut object = about("rest", broken);
+    object.insert("count".to_owned(), rest.into());
+    object
+}
+
+fn summary(args: &Args, sound: &Soundness) -> Map<String, Value> {
+    let mut object = text::json("check");
+    text::put_path(&mut object, "session", args.source.session.as_os_str().as_encoded_bytes());
+    object.insert("is_sound".to_owned(), sound.is_sound().into());
+    object.insert("is_foreign".to_owned(), sound.is_foreign.into());
+    object.insert("findings".to_owned(), sound.findings().into());
+    object.insert("notes".to_owned(), sound.notes().into());
+    object
+}

@@ -1,0 +1,76 @@
+//! M1 to M4: what the session says about itself, as far as one look at the file shows them.
+
+use crate::delta::Result;
+
+use super::Subject;
+use super::found::Found;
+
+/// A value of `acetate_meta`.
+macro_rules! meta {
+    ($key:literal) => {
+        concat!("(SELECT value FROM acetate_meta WHERE key = '", $key, "')")
+    };
+}
+
+const QUERIES: &[(&str, &str)] = &[
+    (
+        "M1",
+        concat!(
+            "SELECT NULL, NULL, NULL, 'format_version is no version' WHERE ",
+            meta!("format_version"),
+            " IS NOT 1 UNION ALL
+             SELECT NULL, NULL, NULL, 'session_id is not 32 hexadecimal digits'
+             FROM (SELECT ",
+            meta!("session_id"),
+            " AS id) WHERE typeof(id) <> 'text' OR length(id) <> 32 OR id GLOB '*[^0-9a-f]*'
+             UNION ALL
+             SELECT NULL, NULL, NULL, 'handle_key is not 16 bytes' FROM (SELECT ",
+            meta!("handle_key"),
+            " AS key) WHERE typeof(key) <> 'blob' OR length(key) <> 16",
+        ),
+    ),
+    (
+        "M2",
+        // 2^52 + 2^32, and 2^53.
+        concat!(
+            "SELECT NULL, NULL, NULL, 'next_ino is ' || ifnull(next, 'not there') FROM (SELECT ",
+            meta!("next_ino"),
+            " AS next) WHERE typeof(next) <> 'integer'
+               OR next NOT BETWEEN 4503603922337792 AND 9007199254740992
+             UNION ALL
+             SELECT ino, NULL, NULL, 'a number that is yet to be given out' FROM fs_inode
+             WHERE ino >= ",
+            meta!("next_ino"),
+        ),
+    ),
+    (
+        "M3",
+        concat!(
+            "SELECT NULL, NULL, NULL, 'boot_epoch is ' || ifnull(epoch, 'not there') FROM (SELECT ",
+            meta!("boot_epoch"),
+            " AS epoch) WHERE typeof(epoch) <> 'integer' OR epoch < 1
+             UNION ALL
+             SELECT NULL, NULL, NULL, 'clean is 0, and boot_id does not say since when' WHERE ",
+            meta!("clean"),
+            " IS 0 AND typeof(",
+            meta!("boot_id"),
+            ") <> 'text'",
+        ),
+    ),
+    (
+        "M4",
+        concat!(
+            "SELECT NULL, NULL, NULL, 'clean is ' || ifnull(clean, 'not there') FROM (SELECT ",
+            meta!("clean"),
+            " AS clean) WHERE clean IS NOT 0 AND clean IS NOT 1",
+        ),
+    ),
+];
+
+/// Finds what breaks these rules, in a file that acetate ever served.
+pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
+    if !subject.is_served {
+        return Ok(());
+    }
+    QUERIES.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))
+}

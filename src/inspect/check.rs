@@ -1,0 +1,81 @@
+//! Whether a session is sound: every invariant of docs/SCHEMA.md.
+
+use std::path::Path;
+
+use super::error::Result;
+use crate::base::{Base, HostDir, HostDirOptions};
+use crate::delta::sqlite::{Breach, Broken, CheckOptions, Checked, Pending, Session};
+use crate::overlay::is_as_it_was;
+
+/// What checking a session came to.
+#[derive(Debug)]
+pub struct Soundness {
+    /// The broken rules, in the order of docs/SCHEMA.md.
+    pub broken: Vec<Broken>,
+    /// Whether another implementation made the file, or wrote to it since it was last served.
+    pub is_foreign: bool,
+}
+
+impl Soundness {
+    /// Whether nothing is broken but what acetate can live with.
+    pub fn is_sound(&self) -> bool {
+        self.findings() == 0
+    }
+
+    /// How much is broken that acetate cannot live with.
+    pub fn findings(&self) -> u64 {
+        self.broken.iter().filter(|broken| !broken.is_note).map(|broken| broken.count).sum()
+    }
+
+    /// How much is worth a note only.
+    pub fn notes(&self) -> u64 {
+        self.broken.iter().filter(|broken| broken.is_note).map(|broken| broken.count).sum()
+    }
+}
+
+/// Checks the session `path`, whoever serves it meanwhile. The base, which is `base` or the one
+/// that the session names, is asked for the files only whose content is partly still there; where
+/// it cannot be, that is noted.
+///
+/// # Errors
+/// It is no session, or cannot be read.
+pub fn check(path: &Path, base: Option<&Path>, options: &CheckOptions) -> Result<Soundness> {
+    let Checked { mut broken, is_foreign, pending, base_path } = Session::check(path, options)?;
+    if !pending.is_empty() {
+        let base = base.or(base_path.as_deref());
+        let lost = believed(&pending, base, options.most);
+        // Behind its neighbours, where docs/SCHEMA.md has it.
+        let at = broken.iter().position(|broken| matches!(broken.rule, "R1" | "L1"));
+        let at = at.unwrap_or(broken.len());
+        broken.splice(at..at, lost);
+    }
+    Ok(Soundness { broken, is_foreign })
+}
+
+/// C3: what is pending of a file is believed while its base file is as it was.
+fn believed(pending: &[Pending], base: Option<&Path>, most: usize) -> Option<Broken> {
+    let not_asked = |what: String| {
+        let first = vec![Breach { ino: None, path: None, what }];
+        Some(Broken { rule: "C3", is_note: true, count: 1, first })
+    };
+    let Some(base) = base else { return not_asked("not checked: there is no base".to_owned()) };
+    let dir = match HostDir::open(base, HostDirOptions::default()) {
+        Ok(dir) => dir,
+        Err(error) => {
+            return not_asked(format!("not checked: base {}: {error}", base.display()));
+        }
+    };
+    let mut broken = Broken { rule: "C3", is_note: false, count: 0, first: Vec::new() };
+    for file in pending {
+        let what = match dir.stat(&file.origin.path) {
+            Ok(attr) if is_as_it_was(&file.origin, &attr) => continue,
+            Ok(_) => "its base file changed before it was copied".to_owned(),
+            Err(error) => format!("its base file cannot be read: {error}"),
+        };
+        broken.count += 1;
+        if broken.first.len() < most {
+            broken.first.push(Breach { ino: Some(file.ino), path: file.path.clone(), what });
+        }
+    }
+    (broken.count > 0).then_some(broken)
+}

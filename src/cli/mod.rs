@@ -9,14 +9,17 @@
 mod cat;
 mod check;
 mod compact;
+mod completions;
 mod diff;
 mod du;
 mod error;
 mod find;
+mod help;
 mod init;
 mod layers;
 mod log;
 mod ls;
+mod man;
 mod mount_help;
 mod object;
 mod output;
@@ -32,7 +35,7 @@ mod when;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::filter::EnvFilter;
 
 use error::CliError;
@@ -73,6 +76,8 @@ enum Command {
     Check(check::Args),
     Snapshot(snapshot::Args),
     Compact(compact::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// How a command ended that did not fail.
@@ -90,9 +95,15 @@ const FINDINGS: u8 = 1;
 /// The exit code after a failure, and after wrong usage.
 const FAILED: u8 = 2;
 
+/// The program's commands and options.
+pub fn command() -> clap::Command {
+    help::grouped(Cli::command())
+}
+
 /// Runs the program with the arguments of the process.
 pub fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = command().try_get_matches().and_then(|args| Cli::from_arg_matches(&args));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version come this way too; whoever closed the pipe wants no more of it.
@@ -129,6 +140,8 @@ impl Command {
             Self::Check(args) => check::run(&args),
             Self::Snapshot(args) => snapshot::run(&args),
             Self::Compact(args) => compact::run(&args),
+            Self::Completions(args) => completions::run(&args),
+            Self::Man(args) => man::run(&args),
         }
     }
 }

@@ -1,31 +1,61 @@
-//! Help, version, usage.
+//! Help, version, usage, completions, manual pages.
 
 use std::path::Path;
 
-use super::program::run;
+use acetate::cli::command;
+use clap::Command;
+use tempfile::tempdir;
+
+use super::program::{failure, run};
 
 const SCREEN_LINES: usize = 24;
 const SCREEN_COLUMNS: usize = 100;
 
 fn text(args: &[&str]) -> String {
     let output = run(Path::new("."), args);
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(0), "{args:?}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// The words that lead to each command: none, to the program itself.
+fn all_commands() -> Vec<Vec<String>> {
+    fn add(command: &Command, words: &[String], all: &mut Vec<Vec<String>>) {
+        all.push(words.to_vec());
+        for inner in command.get_subcommands() {
+            add(inner, &[words, &[inner.get_name().to_owned()]].concat(), all);
+        }
+    }
+    let mut all = Vec::new();
+    add(&command(), &[], &mut all);
+    assert!(all.len() > 10, "the commands are not where this test looks for them");
+    all
 }
 
 #[test]
 fn every_short_help_fits_a_screen() {
-    for args in [
-        &["-h"][..],
-        &["--help"],
-        &["serve", "-h"],
-        &["init", "-h"],
-        &["log", "-h"],
-        &["compact", "-h"],
-    ] {
-        let help = text(args);
+    for words in all_commands() {
+        let mut args: Vec<&str> = words.iter().map(String::as_str).collect();
+        args.push("-h");
+        let help = text(&args);
         assert!(help.lines().count() <= SCREEN_LINES, "{args:?}:\n{help}");
         assert!(help.lines().all(|line| line.len() <= SCREEN_COLUMNS), "{args:?}:\n{help}");
+    }
+}
+
+#[test]
+fn the_programs_help_names_every_command() {
+    let (short, long) = (text(&["-h"]), text(&["--help"]));
+    for inner in command().get_subcommands() {
+        let name = inner.get_name();
+        let mut words = short.split(|c: char| !c.is_alphanumeric() && c != '-');
+        assert!(words.any(|word| word == name), "{name}:\n{short}");
+        let about = inner.get_about().expect("what it does").to_string();
+        let line = |line: &str| {
+            line.trim()
+                .split_once(' ')
+                .is_some_and(|(word, rest)| word == name && rest.trim() == about)
+        };
+        assert!(long.lines().any(line), "{name}:\n{long}");
     }
 }
 
@@ -62,7 +92,41 @@ fn wrong_usage_exits_with_2() {
         &["serve", "x.db", "--durability", "none"],
         &["serve", "x.db", "--listen", "nowhere"],
         &["init", "x.db", "--log", "a=b=c"],
+        &["completions", "tcsh"],
     ] {
         assert_eq!(run(Path::new("."), args).status.code(), Some(2), "{args:?}");
     }
+}
+
+#[test]
+fn completions_know_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = text(&["completions", shell]);
+        for inner in command().get_subcommands() {
+            assert!(script.contains(inner.get_name()), "{shell}: {}", inner.get_name());
+        }
+    }
+    // bash reads it, where there is one.
+    let dir = tempdir().unwrap();
+    let script = dir.path().join("completions");
+    std::fs::write(&script, text(&["completions", "bash"])).unwrap();
+    if let Ok(read) = std::process::Command::new("bash").arg("-n").arg(&script).status() {
+        assert!(read.success());
+    }
+}
+
+#[test]
+fn there_is_a_manual_page_for_each_command() {
+    let dir = tempdir().unwrap();
+    for _ in ["made", "replaced"] {
+        assert!(run(dir.path(), &["man", "made/man1"]).status.success());
+        for words in all_commands() {
+            let name = [&["acetate".to_owned()], &words[..]].concat().join("-");
+            let page = std::fs::read_to_string(dir.path().join(format!("made/man1/{name}.1")));
+            assert!(page.unwrap().contains(".SH SYNOPSIS"), "{name}");
+        }
+    }
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let said = failure(dir.path(), &["man", "file"]);
+    assert!(said.starts_with("error: file: "), "{said}");
 }

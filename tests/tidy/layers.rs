@@ -27,6 +27,8 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("tokio", &["src/server", "src/worker", "src/cli/serve", "src/cli/serve.rs"]),
     ("rustix", &["src/base"]),
     ("clap", &["src/cli"]),
+    ("clap_complete", &["src/cli"]),
+    ("clap_mangen", &["src/cli"]),
 ];
 
 /// A use of a module of this crate.

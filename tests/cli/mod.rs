@@ -7,6 +7,7 @@ mod help;
 mod inspect;
 mod log;
 mod program;
+mod reference;
 mod serve;
 mod snapshot;
 mod status;

@@ -46,6 +46,14 @@ pub enum InspectError {
         /// The session file.
         session: PathBuf,
     },
+    /// A text that should be JSON.
+    #[error("{what}: not JSON: {source}")]
+    NotJson {
+        /// Which text.
+        what: &'static str,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
     /// Something that was asked for with words that make no sense.
     #[error("{what}")]
     Invalid {
@@ -67,6 +75,10 @@ impl InspectError {
                 "only acetate keeps one, from the first `acetate serve` on; `acetate diff` shows \
                  what the session changed",
             ),
+            Self::NotJson { .. } => Some("in JSON, texts stand in double quotes"),
+            Self::Store { source: StoreError::Busy(_), .. } => {
+                Some("another program holds the session's write lock; try again")
+            }
             _ => None,
         }
     }

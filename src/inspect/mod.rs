@@ -9,12 +9,15 @@ pub mod diff;
 mod error;
 pub mod find;
 mod git;
+pub mod json;
+pub mod kv;
 pub mod log;
 mod names;
 pub mod opened;
 pub mod patch;
 pub mod snapshot;
 pub mod status;
+pub mod tool;
 pub mod usage;
 pub mod walk;
 

@@ -4,10 +4,12 @@ mod check;
 mod compact;
 mod cookbook;
 mod diff;
+mod kv;
 mod log;
 mod log_names;
 mod patch;
 mod snapshot;
+mod tool;
 
 pub use compact::half_empty;
 

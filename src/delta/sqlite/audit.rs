@@ -167,6 +167,20 @@ impl AuditReader {
         Ok(page)
     }
 
+    /// Second and id of each row from second `from` to second `to`, both included, in order.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn times(&self, from: i64, to: i64) -> Result<Vec<(i64, i64)>> {
+        let mut statement = self.conn.prepare(
+            "SELECT CAST(time AS INTEGER), id FROM acetate_op WHERE time BETWEEN ?1 AND ?2",
+        )?;
+        let times = statement.query_map([from, to], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut times: Vec<_> = times.collect::<rusqlite::Result<_>>()?;
+        times.sort_unstable();
+        Ok(times)
+    }
+
     /// Calls `each` with what the rows `ids` are about, or with `None` where that cannot be read.
     ///
     /// # Errors

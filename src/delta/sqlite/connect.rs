@@ -24,6 +24,10 @@ const READER_CACHE_KIB: u32 = 4 << 10;
 /// Prepared statements that a connection keeps: more than there are in the row modules.
 const STATEMENTS: usize = 96;
 
+/// Length of the log at which a program beside the server copies it, in bytes: longer than a
+/// server lets it get, so that this happens only where none does.
+const BESIDE_LOG_BYTES: u64 = 64 << 20;
+
 /// What a connection may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
@@ -83,6 +87,16 @@ pub(super) fn prepare_to_write(conn: &Connection) -> Result<()> {
     // SQLite's own checkpoints hide their errors, and a failed sync must not be missed (see
     // writer.rs).
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    set_full(conn, true)
+}
+
+/// Sets a connection up to write a few rows beside whoever serves the session: each commit synced,
+/// and the log left to the server, as long as it keeps the log short.
+pub(super) fn prepare_beside(conn: &Connection) -> Result<()> {
+    conn.pragma_update(None, "fullfsync", true)?;
+    conn.pragma_update(None, "checkpoint_fullfsync", true)?;
+    let pages = BESIDE_LOG_BYTES / page_bytes(conn)?.max(1);
+    conn.pragma_update(None, "wal_autocheckpoint", pages.cast_signed())?;
     set_full(conn, true)
 }
 

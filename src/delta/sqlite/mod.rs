@@ -7,6 +7,7 @@
 //! Nothing here knows what rows mean together: merging is the overlay's business, and when to
 //! commit is the worker's.
 
+mod agent;
 mod audit;
 mod backup;
 mod batch;
@@ -25,6 +26,7 @@ mod error;
 mod figures;
 mod host;
 mod inode;
+mod kv;
 mod link;
 mod lock;
 mod log;
@@ -43,10 +45,12 @@ mod sequence;
 mod session;
 mod snapshot;
 mod symlink;
+mod tool_call;
 mod value;
 mod whiteout;
 mod writer;
 
+pub use agent::{Access, AgentTables};
 pub use audit::{AuditFilter, AuditPage, AuditReader, Client, Mention, OddRow, Order};
 pub use backup::Copied;
 pub use check::{Breach, Broken, CheckOptions, Checked, INTEGRITY, Pending, RULES};
@@ -55,4 +59,6 @@ pub use create::{ChunkSize, CreateOptions, RootAttr};
 pub use error::OpenError;
 pub use figures::Figures;
 pub use host::Host;
+pub use kv::{KvKey, KvRow};
 pub use session::{OpenMode, Session};
+pub use tool_call::{CallFilter, CallRow, CallStats, CallStatus, NewCall, ToolCall};

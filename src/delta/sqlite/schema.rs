@@ -223,6 +223,18 @@ pub(super) fn complete(conn: &Connection) -> Result<()> {
     whiteout::derive_parents(conn)
 }
 
+/// Creates a table of the specification's with its indexes, in the caller's transaction.
+pub(super) fn create_of_spec(conn: &Connection, table: &str) -> Result<()> {
+    for pair in SPEC_TABLES.iter().filter(|(name, _)| *name == table) {
+        create_tables(conn, std::slice::from_ref(pair))?;
+    }
+    let on = format!(" ON {table}(");
+    for index in SPEC_INDEXES.iter().filter(|index| index.contains(&on)) {
+        conn.execute_batch(index)?;
+    }
+    Ok(())
+}
+
 fn create_tables(conn: &Connection, tables: &[(&str, &str)]) -> Result<()> {
     for (table, columns) in tables {
         conn.execute_batch(&format!("CREATE TABLE IF NOT EXISTS {table} {columns}"))?;

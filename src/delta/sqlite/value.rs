@@ -32,6 +32,24 @@ pub(super) fn bytes<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r
     })
 }
 
+/// Reads what should be text and may be absent; a number is read as its digits.
+pub(super) fn optional_bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Vec<u8>>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(bytes.to_vec()),
+        ValueRef::Integer(number) => Some(number.to_string().into_bytes()),
+        ValueRef::Real(number) => Some(number.to_string().into_bytes()),
+        ValueRef::Null => None,
+    })
+}
+
+/// Reads a number that may be absent.
+pub(super) fn optional_int(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => None,
+        _ => Some(int(row, column)?),
+    })
+}
+
 /// Reads a number, whatever type another implementation stored it as; 0 where it is none.
 pub(super) fn int(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
     Ok(match row.get_ref(column)? {

@@ -1,0 +1,143 @@
+//! The tool calls that an agent made, as a session has them, and what each of them changed.
+
+use std::path::{Path, PathBuf};
+
+use super::error::{InspectError, Result};
+use super::json;
+use super::opened::open_session;
+use crate::delta::sqlite::{
+    Access, AgentTables, AuditFilter, AuditReader, CallFilter, CallRow, CallStats, NewCall, OddRow,
+    Order, ToolCall,
+};
+use crate::delta::{AuditRow, StoreError};
+
+/// An open log of tool calls; others may add to it at any time.
+#[derive(Debug)]
+pub struct ToolCalls {
+    tables: AgentTables,
+}
+
+impl ToolCalls {
+    /// Opens that of the session file `session`.
+    ///
+    /// # Errors
+    /// It is no session, or, to be written, may not be.
+    pub fn open(session: &Path, access: Access) -> Result<Self> {
+        Ok(Self { tables: AgentTables::open(session, access)? })
+    }
+
+    /// Checks that calls can be recorded, and records none.
+    ///
+    /// # Errors
+    /// They cannot.
+    pub fn require_writable(&self) -> Result<()> {
+        self.tables.require_calls().map_err(|error| self.failed(error))
+    }
+
+    /// Records a call that has ended; its number.
+    ///
+    /// # Errors
+    /// Parameters or result are no JSON, it ended before it began, or the session cannot be
+    /// written; it is as it was.
+    pub fn record(&self, call: &NewCall<'_>) -> Result<i64> {
+        if call.completed_at < call.started_at {
+            let what = "the call cannot end before it began".to_owned();
+            return Err(InspectError::Invalid { what });
+        }
+        let parameters = call.parameters.map(|text| json::checked("parameters", text));
+        let outcome = match call.outcome {
+            Ok(result) => Ok(json::checked("result", result)?),
+            Err(error) => Err(json::limited("error", error)?),
+        };
+        let call = NewCall { parameters: parameters.transpose()?, outcome, ..*call };
+        self.tables.record_call(&call).map_err(|error| self.failed(error))
+    }
+
+    /// The calls that are looked for, in the order in which they were recorded.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn list(&self, filter: &CallFilter) -> Result<Vec<CallRow>> {
+        self.tables.calls(filter).map_err(|error| self.failed(error))
+    }
+
+    /// All that is known of a call.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn get(&self, id: i64) -> Result<Option<ToolCall>> {
+        self.tables.call(id).map_err(|error| self.failed(error))
+    }
+
+    /// What the calls of each tool came to, the most frequent first.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn stats(&self) -> Result<Vec<CallStats>> {
+        self.tables.call_stats().map_err(|error| self.failed(error))
+    }
+
+    /// The changes of the tree while any of `calls` ran.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn changes(&self, calls: &[CallRow]) -> Result<Changes> {
+        let path = self.tables.path().to_owned();
+        let audit = open_session(&path)?.audit().map_err(|error| self.failed(error))?;
+        let from = calls.iter().map(|call| call.started_at).min();
+        let to = calls.iter().map(last_second).max();
+        let times = match (&audit, from, to) {
+            (Some(audit), Some(from), Some(to)) => audit.times(from, to),
+            _ => Ok(Vec::new()),
+        };
+        Ok(Changes { path, audit, times: times.map_err(|error| self.failed(error))? })
+    }
+
+    fn failed(&self, source: StoreError) -> InspectError {
+        InspectError::Store { session: self.tables.path().to_owned(), source }
+    }
+}
+
+/// A change of the tree with its id; or the reason why its row cannot be read.
+pub type Change = (i64, std::result::Result<AuditRow, OddRow>);
+
+/// The changes of the tree in some time.
+pub struct Changes {
+    path: PathBuf,
+    /// `None` where the session has no audit log, as acetate has never served it.
+    audit: Option<AuditReader>,
+    /// Second and id of each, in order: an index by time, which the table has not.
+    times: Vec<(i64, i64)>,
+}
+
+impl Changes {
+    /// Those while a call ran, in order. The call's times are whole seconds, and all of the
+    /// first and the last one counts.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn during(&self, call: &CallRow) -> Result<Vec<Change>> {
+        let begin = self.times.partition_point(|(time, _)| *time < call.started_at);
+        let end = self.times.partition_point(|(time, _)| *time <= last_second(call));
+        let times = self.times.get(begin..end).unwrap_or_default();
+        let mut rows = Vec::with_capacity(times.len());
+        // Ids that follow each other are read at once.
+        for run in times.chunk_by(|(_, one), (_, next)| one.checked_add(1) == Some(*next)) {
+            let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else { continue };
+            let mut rest = Some(*first..=*last);
+            while let (Some(audit), Some(ids)) = (&self.audit, rest.take()) {
+                let page = audit.page(&AuditFilter::default(), Order::OldestFirst, ids, &|_| true);
+                let page = page
+                    .map_err(|source| InspectError::Store { session: self.path.clone(), source })?;
+                rows.extend(page.rows);
+                rest = page.rest;
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// The last second in which a call ran; one that has not ended still does.
+fn last_second(call: &CallRow) -> i64 {
+    call.completed_at.unwrap_or(i64::MAX)
+}

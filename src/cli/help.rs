@@ -10,6 +10,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["serve", "init"]),
     ("See what changed", &["status", "diff", "log"]),
     ("Look into the tree", &["ls", "tree", "cat", "stat", "find", "du"]),
+    ("What the agent keeps", &["kv", "tool"]),
     ("Care for the file", &["check", "snapshot", "compact"]),
     ("Set up this program", &["completions", "man"]),
 ];

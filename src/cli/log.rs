@@ -210,7 +210,7 @@ impl Shown {
 }
 
 /// A change in a line.
-fn line(row: &AuditRow) -> String {
+pub(super) fn line(row: &AuditRow) -> String {
     let mut line = format!(
         "{}  {:<9}  {:<15}  {:<7}  {}",
         text::time_millis(row.time),
@@ -233,7 +233,8 @@ fn line(row: &AuditRow) -> String {
     line
 }
 
-fn json(id: i64, row: &AuditRow) -> Map<String, Value> {
+/// A change as an object of `--json`.
+pub(super) fn json(id: i64, row: &AuditRow) -> Map<String, Value> {
     let mut json = text::json("change");
     json.insert("id".to_owned(), id.into());
     json.insert("time".to_owned(), text::time(row.time).into());

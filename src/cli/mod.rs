@@ -16,6 +16,7 @@ mod error;
 mod find;
 mod help;
 mod init;
+mod kv;
 mod layers;
 mod log;
 mod ls;
@@ -28,7 +29,9 @@ mod snapshot;
 mod source;
 mod stat;
 mod status;
+mod stored;
 mod text;
+mod tool;
 mod tree;
 mod when;
 
@@ -51,7 +54,7 @@ Example:
 #[derive(Debug, Parser)]
 #[command(name = "acetate", version, after_help = EXAMPLE, disable_help_subcommand = true)]
 struct Cli {
-    /// What to log to stderr: error, warn, info, debug, trace, or a tracing filter.
+    /// What to log: error, warn, info, debug, trace, or a filter.
     #[arg(long, global = true, value_name = "LEVEL", default_value = "warn")]
     #[arg(value_parser = parse_filter)]
     log: String,
@@ -73,6 +76,8 @@ enum Command {
     Stat(stat::Args),
     Find(find::Args),
     Du(du::Args),
+    Kv(kv::Args),
+    Tool(tool::Args),
     Check(check::Args),
     Snapshot(snapshot::Args),
     Compact(compact::Args),
@@ -87,6 +92,8 @@ enum Ending {
     Done,
     /// There is something that a program should hear of: a difference, a finding, or nothing.
     Findings,
+    /// The command that it ran ended with this code.
+    Exit(u8),
 }
 
 /// The exit code after [`Ending::Findings`].
@@ -115,6 +122,7 @@ pub fn run() -> ExitCode {
     match cli.command.run() {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Findings) => ExitCode::from(FINDINGS),
+        Ok(Ending::Exit(code)) => ExitCode::from(code),
         Err(error) if error.is_closed() => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);
@@ -137,6 +145,8 @@ impl Command {
             Self::Stat(args) => stat::run(&args),
             Self::Find(args) => find::run(&args),
             Self::Du(args) => du::run(&args),
+            Self::Kv(args) => kv::run(&args),
+            Self::Tool(args) => tool::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Snapshot(args) => snapshot::run(&args),
             Self::Compact(args) => compact::run(&args),

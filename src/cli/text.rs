@@ -26,6 +26,12 @@ pub(super) fn name(bytes: &[u8]) -> String {
     text
 }
 
+/// A text for a line of a terminal: as [`name`], but a backslash stays one.
+pub(super) fn line(bytes: &[u8]) -> String {
+    let escape = |part: &str| name(part.as_bytes());
+    String::from_utf8_lossy(bytes).split('\\').map(escape).collect::<Vec<_>>().join("\\")
+}
+
 /// A moment in UTC, to the nanosecond (RFC 3339).
 pub(super) fn time(time: Time) -> String {
     let nanos = i32::try_from(time.nanos).unwrap_or(0);

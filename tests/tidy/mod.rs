@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 const EXCEPTIONS: &[Exception] = &[
     exception(Rule::CrateConfinement, "src/cli/output.rs", "rustix: whether anyone reads stdout"),
     exception(Rule::CrateConfinement, "src/cli/serve.rs", "rustix: the limit of descriptors"),
+    exception(Rule::CrateConfinement, "src/cli/tool/run.rs", "tokio, rustix: a child and signals"),
     exception(Rule::CrateConfinement, "src/delta/sqlite/disk.rs", "rustix: space on the disk"),
     exception(Rule::CrateConfinement, "src/delta/sqlite/lock.rs", "rustix: O_NOFOLLOW"),
 ];

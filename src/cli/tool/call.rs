@@ -1,0 +1,69 @@
+//! A tool call, and the changes of the tree while it ran, as lines and as JSON.
+
+use serde_json::{Map, Value};
+
+use crate::cli::{log, stored, text};
+use crate::delta::sqlite::{CallRow, OddRow, ToolCall};
+use crate::inspect::tool::Change;
+
+/// A duration, given in milliseconds; `-` where it is not known.
+pub(super) fn duration(ms: Option<i64>) -> String {
+    match ms {
+        None => "-".to_owned(),
+        Some(ms) if ms % 1000 == 0 => format!("{} s", ms / 1000),
+        Some(ms) => format!("{ms} ms"),
+    }
+}
+
+/// The line of a call, its number `width` characters wide.
+pub(super) fn line(call: &CallRow, width: usize) -> String {
+    format!(
+        "{:>width$} {} {:>8} {:<7} {}",
+        call.id,
+        stored::time(Some(call.started_at)),
+        duration(call.duration_ms),
+        call.status.as_str(),
+        text::name(&call.name),
+    )
+}
+
+/// The lines of changes; what cannot be read is named.
+pub(super) fn change_lines(changes: &[Change]) -> impl Iterator<Item = String> {
+    changes.iter().map(|(id, row)| match row {
+        Ok(row) => log::line(row),
+        Err(OddRow { column }) => format!("row {id} of acetate_op: its {column} cannot be read"),
+    })
+}
+
+/// A call as an object of `--json`.
+pub(super) fn json(call: &ToolCall, changes: Option<&[Change]>) -> Map<String, Value> {
+    let mut object = text::json("tool_call");
+    let row = &call.row;
+    object.insert("id".to_owned(), row.id.into());
+    text::put_path(&mut object, "name", &row.name);
+    object.insert("status".to_owned(), row.status.as_str().into());
+    stored::put_time(&mut object, "started_at", Some(row.started_at));
+    stored::put_time(&mut object, "completed_at", row.completed_at);
+    object.insert("duration_ms".to_owned(), row.duration_ms.into());
+    stored::put(&mut object, "parameters", call.parameters.as_deref());
+    stored::put(&mut object, "result", call.result.as_deref());
+    let error = call.error.as_deref().map(String::from_utf8_lossy);
+    object.insert("error".to_owned(), error.map_or(Value::Null, Value::from));
+    if let Some(changes) = changes {
+        let changes = changes.iter().map(|change| change_json(change).into()).collect();
+        object.insert("changes".to_owned(), Value::Array(changes));
+    }
+    object
+}
+
+fn change_json((id, row): &Change) -> Map<String, Value> {
+    match row {
+        Ok(row) => log::json(*id, row),
+        Err(OddRow { column }) => {
+            let mut object = text::json("odd_change");
+            object.insert("id".to_owned(), (*id).into());
+            object.insert("column".to_owned(), (*column).into());
+            object
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `acetate tool`: the tool calls that an agent made, as a session has them.
+
+mod call;
+mod ls;
+mod record;
+mod run;
+mod show;
+mod stats;
+
+use super::Ending;
+use super::error::CliError;
+
+/// Record and look at the tool calls of an agent in a session.
+///
+/// Calls are recorded once, when they have ended, and never change. The session may be served
+/// meanwhile.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Record(record::Args),
+    Run(run::Args),
+    Ls(ls::Args),
+    Show(show::Args),
+    Stats(stats::Args),
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    match &args.command {
+        Command::Record(args) => record::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Ls(args) => ls::run(args),
+        Command::Show(args) => show::run(args),
+        Command::Stats(args) => stats::run(args),
+    }
+}

@@ -35,9 +35,11 @@ const SPECIFICATION: &[&str] = &[
 /// The additions that let other implementations read and write the file.
 const ADDITIONS: &[(&str, &str)] = &[
     ("parent_path TEXT NOT NULL,", "parent_path TEXT NOT NULL DEFAULT '',"),
+    // The SDKs add a call when it begins, and read the columns by their places.
+    ("error TEXT, started_at", "error TEXT, status TEXT NOT NULL DEFAULT 'pending', started_at"),
     (
-        "duration_ms INTEGER NOT NULL )",
-        "duration_ms INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'pending' )",
+        "completed_at INTEGER NOT NULL, duration_ms INTEGER NOT NULL )",
+        "completed_at INTEGER, duration_ms INTEGER )",
     ),
 ];
 

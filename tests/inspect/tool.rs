@@ -114,7 +114,7 @@ fn what_breaks_a_rule_is_refused() {
 
 #[test]
 fn a_status_is_what_the_row_comes_to() {
-    for (table, has_status) in [(OF_SDK, true), (OF_SPEC, false)] {
+    for (table, has_status) in [("", true), (OF_SDK, true), (OF_SPEC, false)] {
         let mut world = World::plain();
         world.close();
         world.sql().execute_batch(table).unwrap();

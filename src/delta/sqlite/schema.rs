@@ -7,8 +7,9 @@ use crate::delta::Result;
 use super::whiteout;
 
 /// The tables of the Agent Filesystem Specification 0.4, with the additions that let other
-/// implementations read and write the file: `tool_calls.status`, `fs_whiteout.parent_path`'s
-/// default, and `fs_overlay_config`.
+/// implementations read and write the file: `tool_calls.status`, in the place where they look for
+/// it, and no `completed_at` and `duration_ms` as long as a call is pending;
+/// `fs_whiteout.parent_path`'s default, and `fs_overlay_config`.
 pub(super) const SPEC_TABLES: &[(&str, &str)] = &[
     (
         "tool_calls",
@@ -18,10 +19,10 @@ pub(super) const SPEC_TABLES: &[(&str, &str)] = &[
   parameters TEXT,
   result TEXT,
   error TEXT,
+  status TEXT NOT NULL DEFAULT 'pending',
   started_at INTEGER NOT NULL,
-  completed_at INTEGER NOT NULL,
-  duration_ms INTEGER NOT NULL,
-  status TEXT NOT NULL DEFAULT 'pending'
+  completed_at INTEGER,
+  duration_ms INTEGER
 )",
     ),
     (

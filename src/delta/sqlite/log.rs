@@ -34,7 +34,7 @@ const PATIENCE_BYTES: u64 = 40 << 20;
 const READERS_WAIT: Duration = Duration::from_secs(2);
 
 /// What the file keeps when the log starts over, in bytes: overwriting is cheaper than growing.
-const KEPT_BYTES: u64 = 24 << 20;
+const KEPT_BYTES: u64 = 20 << 20;
 
 /// What the log has before each page, in bytes.
 const FRAME_HEADER_BYTES: u64 = 24;

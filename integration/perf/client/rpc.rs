@@ -4,6 +4,7 @@
 //! would otherwise go unseen.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -129,7 +130,10 @@ impl Connection {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(TIMEOUT))?;
         socket.set_write_timeout(Some(TIMEOUT))?;
-        let next_xid = std::process::id().wrapping_mul(0x9e37_79b1) ^ (index << 24);
+        // Another one for each connection: the same call with the same xid is the same call to a
+        // server, be it the next one after a kill.
+        let random = RandomState::new().hash_one(index);
+        let next_xid = (random >> 32) as u32;
         Ok(Self {
             socket,
             program,

@@ -65,9 +65,7 @@ impl MergedPath {
         let at = self.0.iter().rposition(|&b| b == b'/')?;
         Name::new(&self.0[at + 1..]).ok()
     }
-}
 
-impl MergedPath {
     /// For people: bytes that are no text are replaced.
     pub fn display(&self) -> impl fmt::Display {
         String::from_utf8_lossy(&self.0)

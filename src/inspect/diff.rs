@@ -1,11 +1,14 @@
 //! What a session changed, with contents compared: what is in it and yet as in the base does not
 //! come up.
 
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use super::error::{InspectError, Result};
 use super::opened::Opened;
-use crate::base::{BaseAttr, BasePath};
+use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
@@ -234,10 +237,10 @@ pub fn base_target(opened: &Opened, path: &BasePath) -> Result<Vec<u8>> {
     opened.base().read_link(path).map_err(|source| base_error(opened, path, source))
 }
 
-fn base_error(opened: &Opened, path: &BasePath, source: crate::base::BaseError) -> InspectError {
-    use std::os::unix::ffi::OsStrExt;
-    let below = std::ffi::OsStr::from_bytes(path.as_bytes());
-    let dir = opened.base_path().unwrap_or(std::path::Path::new(""));
+/// A failure of the base at a path in it.
+pub(super) fn base_error(opened: &Opened, path: &BasePath, source: BaseError) -> InspectError {
+    let below = OsStr::from_bytes(path.as_bytes());
+    let dir = opened.base_path().unwrap_or(Path::new(""));
     InspectError::Base { path: dir.join(below), is_recorded: false, source }
 }
 

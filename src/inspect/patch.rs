@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
-use super::diff::{Difference, Kind, Options, base_target, diff, merged, read_base};
+use super::diff::{Difference, Kind, Options, base_error, base_target, diff, merged, read_base};
 use super::error::{InspectError, Result};
 use super::git::{Blob, write_file};
 use super::opened::Opened;
@@ -122,14 +122,14 @@ impl Paths {
             let listing = match opened.base().list(&path) {
                 Ok(listing) => listing,
                 Err(BaseError::NotFound) => continue,
-                Err(source) => return Err(failed(&merged(&path), source)),
+                Err(source) => return Err(base_error(opened, &path, source)),
             };
             for entry in &listing.entries {
                 let path = path.join(&entry.name);
                 match entry.kind.map_or_else(|| opened.base().stat(&path).map(|a| a.kind), Ok) {
                     Ok(kind) => open.push((path, kind)),
                     Err(BaseError::NotFound) => {}
-                    Err(source) => return Err(failed(&merged(&path), source)),
+                    Err(source) => return Err(base_error(opened, &path, source)),
                 }
             }
         }
@@ -204,7 +204,7 @@ fn moved_along(
     match opened.base().stat(&base) {
         Ok(attr) => Ok((attr.fileid == object.attr().fileid).then_some(base)),
         Err(BaseError::NotFound) => Ok(None),
-        Err(source) => Err(failed(&merged(&base), source)),
+        Err(source) => Err(base_error(opened, &base, source)),
     }
 }
 
@@ -219,7 +219,7 @@ fn base_blob(opened: &Opened, path: &MergedPath) -> Result<Option<Blob>> {
     let attr = match opened.base().stat(&base) {
         Ok(attr) => attr,
         Err(BaseError::NotFound) => return Ok(None),
-        Err(source) => return Err(failed(path, source)),
+        Err(source) => return Err(base_error(opened, &base, source)),
     };
     match attr.kind {
         FileKind::Symlink => Ok(Some(Blob::link(base_target(opened, &base)?))),
@@ -258,10 +258,4 @@ fn room_for(path: &MergedPath, bytes: u64) -> Result<Vec<u8>> {
         return Err(InspectError::Path { path: path.clone(), source: FsError::TooLarge });
     }
     Ok(vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)])
-}
-
-fn failed(path: &MergedPath, source: BaseError) -> InspectError {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::OsStr::from_bytes(path.as_bytes()).into();
-    InspectError::Base { path, is_recorded: false, source }
 }

@@ -44,6 +44,8 @@ pub(super) struct Queue<T> {
 
 struct List<T> {
     items: VecDeque<(u32, T)>,
+    /// Items that a thread has taken and not released.
+    in_hand: usize,
     /// Threads that wait for an item.
     sleepers: usize,
     /// How many of them were already told to wake: telling costs a system call.
@@ -99,6 +101,7 @@ impl<T> List<T> {
             cost = Cost { ops: cost.ops + 1, bytes: total };
             batch.extend(self.items.pop_front().map(|(_, item)| item));
         }
+        self.in_hand += cost.ops;
         cost
     }
 }
@@ -109,6 +112,7 @@ impl<T> Queue<T> {
         Self {
             list: Mutex::new(List {
                 items: VecDeque::new(),
+                in_hand: 0,
                 sleepers: 0,
                 woken: 0,
                 nudged: false,
@@ -195,11 +199,12 @@ impl<T> Queue<T> {
         self.arrived.notify_one();
     }
 
-    /// Lets a caller do the threads' work, if nothing waits for it. No thread is woken until
+    /// Lets a caller do the threads' work, if nothing waits for it, and nothing that came before
+    /// is still to be done: a thread may have taken it and not begun. No thread is woken until
     /// what is returned here is dropped.
     pub fn take_over(&self) -> Option<TakenOver<'_, T>> {
         let mut list = self.lock();
-        if !list.items.is_empty() || list.closed || list.taken_over {
+        if !list.items.is_empty() || list.in_hand > 0 || list.closed || list.taken_over {
             return None;
         }
         list.taken_over = true;
@@ -208,6 +213,7 @@ impl<T> Queue<T> {
 
     /// Makes room: items of this cost are done.
     pub fn release(&self, cost: Cost) {
+        self.lock().in_hand -= cost.ops;
         self.ops.add_permits(cost.ops);
         if cost.bytes > 0 {
             self.bytes.add_permits(cost.bytes as usize);
@@ -232,5 +238,27 @@ impl<T> Queue<T> {
     /// The list. Nothing that can panic runs under the lock but `joins`, which changes nothing.
     fn lock(&self) -> MutexGuard<'_, List<T>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cost, Queue, Taken};
+
+    #[test]
+    fn no_caller_overtakes_what_a_thread_has_in_hand() {
+        let room = Cost { ops: 4, bytes: 0 };
+        let queue = Queue::new(room);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert!(queue.take_over().is_some(), "nothing is there");
+        runtime.block_on(queue.push(0, "first")).unwrap();
+        assert!(queue.take_over().is_none(), "it waits");
+        let mut batch = Vec::new();
+        let Taken::Items(cost) = queue.take(&mut batch, room, None, |_, _| true) else {
+            panic!("nothing was taken");
+        };
+        assert!(queue.take_over().is_none(), "it is taken, and not done");
+        queue.release(cost);
+        assert!(queue.take_over().is_some(), "it is done");
     }
 }

@@ -10,7 +10,8 @@ use super::error::CliError;
 use super::output::Out;
 use super::source::Source;
 use super::{Ending, object, output, text};
-use crate::inspect::diff::{Difference, Kind, Options, diff, merged};
+use crate::delta::MergedPath;
+use crate::inspect::diff::{Difference, Kind, Options, diff};
 use crate::inspect::opened::{Opened, merged_path};
 use crate::inspect::patch::patch;
 use crate::vfs::FileKind;
@@ -138,7 +139,10 @@ fn line(difference: &Difference) -> String {
     let path = shown(difference);
     let mut line = match (&difference.change.before, difference.kind) {
         (Some(before), Kind::Renamed) => {
-            format!("{letter} {} -> {path}", text::name(merged(&before.path).as_bytes()))
+            format!(
+                "{letter} {} -> {path}",
+                text::name(MergedPath::of_base(&before.path).as_bytes())
+            )
         }
         _ => format!("{letter} {path}"),
     };
@@ -203,7 +207,7 @@ fn json(difference: &Difference) -> Map<String, Value> {
     text::put_path(&mut json, "path", difference.path.as_bytes());
     let change = &difference.change;
     if let (Some(before), Kind::Renamed) = (&change.before, difference.kind) {
-        text::put_path(&mut json, "from", merged(&before.path).as_bytes());
+        text::put_path(&mut json, "from", MergedPath::of_base(&before.path).as_bytes());
     }
     for (key, value) in [
         ("content", difference.differs.content),

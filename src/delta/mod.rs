@@ -161,6 +161,9 @@ pub trait ReadTxn {
     /// How many names of a base file with several names are hidden (removed, or replaced by a
     /// delta entry), and when the last one was: (0, None) where none is.
     fn hidden_links(&self, base: FileId) -> Result<(u32, Option<Time>)>;
+
+    /// The base files of which names are hidden.
+    fn hidden_files(&self) -> Result<Vec<FileId>>;
 }
 
 /// Changes rows, in the writer's batch; reads see the batch's own changes.
@@ -220,6 +223,9 @@ pub trait WriteTxn: ReadTxn {
 
     /// Notes that one more name of a base file with several names is hidden since `now`.
     fn hide_link(&mut self, base: FileId, now: Time) -> Result<()>;
+
+    /// Says how many names of a base file are hidden, after some came back.
+    fn count_hidden(&mut self, base: FileId, hidden: u32) -> Result<()>;
 
     /// Writes a row of the audit log (acetate_op).
     fn record(&mut self, row: &AuditRow) -> Result<()>;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::base::BasePath;
 use crate::vfs::Name;
 
 /// A normalized absolute path in the merged tree: `/` for the root, else `/a/b`.
@@ -64,6 +65,23 @@ impl MergedPath {
     pub fn name(&self) -> Option<Name> {
         let at = self.0.iter().rposition(|&b| b == b'/')?;
         Name::new(&self.0[at + 1..]).ok()
+    }
+
+    /// Where a base object is in the merged tree while nothing has changed.
+    pub fn of_base(path: &BasePath) -> Self {
+        Self([b"/", path.as_bytes()].concat())
+    }
+
+    /// Whether this is `dir`, or below it.
+    pub fn is_within(&self, dir: &Self) -> bool {
+        let Some(rest) = self.0.strip_prefix(dir.as_bytes()) else { return false };
+        rest.is_empty() || rest[0] == b'/' || dir.0 == b"/"
+    }
+
+    /// The paths of all directories above this one, the closest first.
+    pub fn above(&self) -> impl Iterator<Item = Self> {
+        let up = |path: &Self| (path.0 != b"/").then(|| path.parent());
+        std::iter::successors(up(self), move |path| up(path))
     }
 
     /// For people: bytes that are no text are replaced.

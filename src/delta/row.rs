@@ -129,7 +129,7 @@ pub struct Origin {
     pub ctime: Time,
 }
 
-/// What a change was, in `acetate_op.procedure`: the names of RFC 1813.
+/// What a change was, in `acetate_op.procedure`: the names of RFC 1813, and two of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Procedure {
     /// SETATTR.
@@ -152,11 +152,15 @@ pub enum Procedure {
     Rename,
     /// LINK.
     Link,
+    /// Changes were given up, so that the base shows again.
+    Discard,
+    /// Changes were written to the base, so that the session needs them no more.
+    Apply,
 }
 
 impl Procedure {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Setattr,
         Self::Write,
         Self::Create,
@@ -167,6 +171,8 @@ impl Procedure {
         Self::Rmdir,
         Self::Rename,
         Self::Link,
+        Self::Discard,
+        Self::Apply,
     ];
 
     /// The procedure that is stored under this name.
@@ -187,6 +193,8 @@ impl Procedure {
             Self::Rmdir => "RMDIR",
             Self::Rename => "RENAME",
             Self::Link => "LINK",
+            Self::Discard => "DISCARD",
+            Self::Apply => "APPLY",
         }
     }
 }

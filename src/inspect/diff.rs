@@ -112,12 +112,6 @@ pub fn is_dropping(path: &MergedPath) -> bool {
     })
 }
 
-/// The path in the merged tree where a base object is while nothing has changed.
-pub fn merged(path: &BasePath) -> MergedPath {
-    let bytes = [b"/", path.as_bytes()].concat();
-    MergedPath::from_bytes(&bytes).unwrap_or_else(MergedPath::root)
-}
-
 fn compare(
     opened: &Opened,
     view: &TreeView<'_>,
@@ -125,14 +119,14 @@ fn compare(
     change: Change,
 ) -> Result<Option<Difference>> {
     let before = change.before.as_ref().filter(|_| !change.is_link);
-    let from = before.map(|base| merged(&base.path));
+    let from = before.map(|base| MergedPath::of_base(&base.path));
     let Some(path) = change.after.as_ref().map(|after| after.path().clone()).or(from.clone())
     else {
         return Ok(None);
     };
     let is_asked_for = options.paths.is_empty()
         || options.paths.iter().any(|asked| {
-            is_within(&path, asked) || from.as_ref().is_some_and(|from| is_within(from, asked))
+            path.is_within(asked) || from.as_ref().is_some_and(|from| from.is_within(asked))
         });
     if !is_asked_for || (is_dropping(&path) && !options.droppings) {
         return Ok(None);
@@ -246,10 +240,4 @@ pub(super) fn base_error(opened: &Opened, path: &BasePath, source: BaseError) ->
 
 fn at(path: &MergedPath, source: FsError) -> InspectError {
     InspectError::Path { path: path.clone(), source }
-}
-
-/// Whether `path` is `dir` or below it.
-fn is_within(path: &MergedPath, dir: &MergedPath) -> bool {
-    let Some(rest) = path.as_bytes().strip_prefix(dir.as_bytes()) else { return false };
-    rest.is_empty() || rest[0] == b'/' || dir.as_bytes() == b"/"
 }

@@ -100,7 +100,7 @@ impl Past {
             self.objects.insert(fileid);
         }
         let moved = match procedure {
-            Procedure::Setattr | Procedure::Write => false,
+            Procedure::Setattr | Procedure::Write | Procedure::Discard | Procedure::Apply => false,
             Procedure::Remove | Procedure::Rmdir => {
                 self.is_there |= path == self.asked;
                 false

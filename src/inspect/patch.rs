@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
-use super::diff::{Difference, Kind, Options, base_error, base_target, diff, merged, read_base};
+use super::diff::{Difference, Kind, Options, base_error, base_target, diff, read_base};
 use super::error::{InspectError, Result};
 use super::git::{Blob, write_file};
 use super::opened::Opened;
@@ -76,7 +76,7 @@ impl Paths {
         let Some(after) = &change.after else { return Ok(()) };
         let from = before.filter(|_| difference.kind == Kind::Renamed);
         if after.attr().kind != FileKind::Directory {
-            let from = from.map(|base| merged(&base.path));
+            let from = from.map(|base| MergedPath::of_base(&base.path));
             self.add_new(difference.path.clone(), after.clone(), from);
             return Ok(());
         }
@@ -88,7 +88,11 @@ impl Paths {
                 && !self.new.contains_key(object.path())
                 && let Some(base) = moved_along(opened, &from.path, after.path(), object)?
             {
-                self.add_new(object.path().clone(), object.clone(), Some(merged(&base)));
+                self.add_new(
+                    object.path().clone(),
+                    object.clone(),
+                    Some(MergedPath::of_base(&base)),
+                );
             }
             Ok(Next::Deeper)
         })?;
@@ -114,7 +118,7 @@ impl Paths {
         let mut open = vec![(path.clone(), attr.kind)];
         while let Some((path, kind)) = open.pop() {
             if has_blob(kind) {
-                self.old.insert(merged(&path));
+                self.old.insert(MergedPath::of_base(&path));
             }
             if kind != FileKind::Directory {
                 continue;

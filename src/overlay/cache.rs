@@ -46,6 +46,8 @@ pub(super) enum Touch {
     Place(FileId, Option<BasePath>),
     /// Where directories are: one of them moved, with all below it.
     AllPlaces,
+    /// Everything: much was given up.
+    All,
     /// A directory's entries.
     Entries(FileId, DirChange),
 }
@@ -116,6 +118,12 @@ impl Caches {
                     }
                 }
                 Touch::Entries(dir, change) => self.move_snapshot(*dir, change),
+                Touch::All => {
+                    lock(&self.children).clear();
+                    lock(&self.places).clear();
+                    lock(&self.base_places).clear();
+                    lock(&self.snapshots).clear();
+                }
                 Touch::AllPlaces => {
                     lock(&self.places).clear();
                     lock(&self.base_places).clear();

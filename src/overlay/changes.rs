@@ -36,6 +36,8 @@ pub struct Change {
     /// What it is now; `None` if it is gone, and with a directory all that was in it but for
     /// what moved away.
     pub after: Option<TreeObject>,
+    /// Where it is in the merged tree, or would be if it were not gone.
+    pub path: MergedPath,
     /// What the base has at its path, and was replaced by it, where that is not `before`.
     pub replaced: Option<BaseObject>,
     /// It has another path than in the base only because a directory above it moved.
@@ -141,7 +143,8 @@ impl Search<'_> {
         let id = row.fileid();
         let origin = row.origin.clone();
         let node = Node::Delta(Box::new(row));
-        let after = self.tree.object(node, dir.place.merged.join(name))?;
+        let path = dir.place.merged.join(name);
+        let after = self.tree.object(node, path.clone())?;
         let same = here.as_ref().is_some_and(|here| here.attr.fileid == id);
         let left = match &here {
             Some(here) if !same => self.moved_away(here)?,
@@ -150,6 +153,7 @@ impl Search<'_> {
         let mut change = Change {
             before: None,
             after: Some(after),
+            path,
             replaced: None,
             is_carried: false,
             is_link: false,
@@ -182,7 +186,7 @@ impl Search<'_> {
             if self.view().txn.dentry(dir.ino, &name)?.is_some() || self.moved_away(&gone)? {
                 continue;
             }
-            if !(self.each)(Change::gone(gone)) {
+            if !(self.each)(Change::gone(gone, dir.place.merged.join(&name))) {
                 return Ok(false);
             }
         }
@@ -221,10 +225,12 @@ impl Search<'_> {
                 let node = Node::Delta(Box::new(row.clone()));
                 let Some(before) = self.base_object(path)? else { continue };
                 let is_drifted = drifted(&origin, &before);
-                let after = Some(self.tree.object(node, place.merged.join(&name))?);
+                let path = place.merged.join(&name);
+                let after = Some(self.tree.object(node, path.clone())?);
                 let (replaced, is_carried, is_link) = (None, false, false);
                 let before = Some(before);
-                let change = Change { before, after, replaced, is_carried, is_link, is_drifted };
+                let change =
+                    Change { before, after, path, replaced, is_carried, is_link, is_drifted };
                 if !(self.each)(change) {
                     return Ok(false);
                 }
@@ -285,10 +291,11 @@ impl Search<'_> {
 }
 
 impl Change {
-    fn gone(before: BaseObject) -> Self {
+    fn gone(before: BaseObject, path: MergedPath) -> Self {
         Self {
             before: Some(before),
             after: None,
+            path,
             replaced: None,
             is_carried: false,
             is_link: false,

@@ -158,16 +158,7 @@ impl Edit<'_> {
             holes: 0,
             create_verifier: None,
             copy_up: None,
-            origin: Some(Origin {
-                fileid: attr.fileid,
-                path: path.clone(),
-                dev: attr.dev,
-                ino: attr.ino,
-                nlink: attr.nlink,
-                size: attr.size,
-                mtime: attr.mtime,
-                ctime: attr.ctime,
-            }),
+            origin: Some(origin_of(path.clone(), attr)),
         })
     }
 
@@ -296,5 +287,19 @@ impl Edit<'_> {
             return Ok(None);
         }
         view.base_dir_at(base.join(name))
+    }
+}
+
+/// What an object of the base is by now.
+pub(super) fn origin_of(path: BasePath, attr: &BaseAttr) -> Origin {
+    Origin {
+        fileid: attr.fileid,
+        path,
+        dev: attr.dev,
+        ino: attr.ino,
+        nlink: attr.nlink,
+        size: attr.size,
+        mtime: attr.mtime,
+        ctime: attr.ctime,
     }
 }

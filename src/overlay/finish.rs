@@ -164,7 +164,7 @@ fn step(core: &Core, txn: &mut dyn WriteTxn) -> Result<Step> {
 }
 
 /// Copies the next piece of a file; whether that was the last.
-fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow) -> Result<bool> {
+pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow) -> Result<bool> {
     let Some(pending) = row.copy_up else { return Ok(true) };
     let before = row.clone();
     let chunk = txn.chunk_bytes();

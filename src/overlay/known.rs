@@ -26,7 +26,7 @@ pub(super) struct Known(Mutex<Facts>);
 struct Facts {
     places: Weighed<FileId, Arc<DirPlace>>,
     base_places: Weighed<BasePath, Arc<DirPlace>>,
-    /// The numbers that inodes are shown with: those never change.
+    /// The numbers that inodes are shown with: those change only where things are given up.
     shown: LruCache<Ino, FileId>,
 }
 
@@ -89,6 +89,10 @@ impl Known {
                 }
             }
             Touch::AllPlaces => facts.forget_places(),
+            Touch::All => {
+                facts.forget_places();
+                facts.shown.clear();
+            }
         }
     }
 

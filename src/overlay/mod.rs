@@ -3,7 +3,8 @@
 //! The merge rules are plain synchronous functions over a transaction and the base, grouped by
 //! what they do, in overlayfs's words: `resolve` and `lookup` find objects, `attr` and `access`
 //! describe and guard them, `read` and `readdir` show them, `copy_up` brings them into the
-//! delta, and `write`, `setattr`, `create`, `link`, `remove`, `rename` change them.
+//! delta, and `write`, `setattr`, `create`, `link`, `remove`, `rename` change them; `discard`
+//! gives changes up (`undo` says what that takes).
 //! Content of large files is `pending` until the background has copied it (`finish`).
 //! `service` ships these functions to the worker and so implements [`Vfs`](crate::vfs::Vfs);
 //! [`Tree`] shows the same tree to tools, by paths and without a server.
@@ -24,6 +25,7 @@ mod cache;
 mod changes;
 mod copy_up;
 mod create;
+mod discard;
 mod edit;
 mod error;
 mod finish;
@@ -43,6 +45,7 @@ mod setattr;
 mod snapshot;
 mod trail;
 mod tree;
+mod undo;
 mod weighed;
 mod write;
 
@@ -64,6 +67,7 @@ pub use changes::{BaseObject, Change};
 pub use limits::CopyLimits;
 pub use pending::is_as_it_was;
 pub use tree::{Tree, TreeObject, TreeView};
+pub use undo::{Idle, Undo};
 
 /// Where the time comes from.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;

@@ -99,7 +99,7 @@ impl Edit<'_> {
     ///
     /// Looks for the name in the whole base, once: only for a file that had several names in the
     /// base, was changed, and lost the name by which it was changed.
-    fn adopt_base_name(&mut self, row: &mut InodeRow) -> Result<bool> {
+    pub fn adopt_base_name(&mut self, row: &mut InodeRow) -> Result<bool> {
         if self.view().base_links_left(row)? == 0 {
             return Ok(false);
         }

@@ -103,7 +103,7 @@ impl Edit<'_> {
             // Its `..` changes.
             Want::WRITE.check(self.caller, &view.attr(&child.node)?)?;
             let moved = view.place(&child.node)?.merged.clone();
-            if is_within(&target.place.merged, &moved) {
+            if target.place.merged.is_within(&moved) {
                 return Err(FsError::Invalid.into());
             }
         }
@@ -244,11 +244,4 @@ impl Edit<'_> {
         let ours = row.ino != Ino::ROOT && row.origin.is_none() && row.subdirs.is_some();
         Ok(ours && self.txn.redirect(row.ino)?.is_none())
     }
-}
-
-/// Whether `path` is `dir` or below it.
-fn is_within(path: &MergedPath, dir: &MergedPath) -> bool {
-    path.as_bytes()
-        .strip_prefix(dir.as_bytes())
-        .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }

@@ -73,7 +73,7 @@ impl Overlay {
     }
 
     /// Runs `f` as one change; says whether it was synced, and the verifier at its commit.
-    async fn change<T: Send + 'static, C: Default + Send + 'static>(
+    pub(super) async fn change<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         caller: &Caller,
         weight: Weight,

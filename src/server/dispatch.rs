@@ -167,11 +167,23 @@ fn caller(origin: &Origin, credential: Credential) -> Caller {
     match credential {
         Credential::None => {
             let nobody = Caller::NOBODY;
-            Caller { client, uid: nobody, gid: nobody, gids: Vec::new(), call: None }
+            Caller {
+                client,
+                uid: nobody,
+                gid: nobody,
+                gids: Vec::new(),
+                call: None,
+                is_owner: false,
+            }
         }
-        Credential::Sys(sys) => {
-            Caller { client, uid: sys.uid, gid: sys.gid, gids: sys.gids, call: None }
-        }
+        Credential::Sys(sys) => Caller {
+            client,
+            uid: sys.uid,
+            gid: sys.gid,
+            gids: sys.gids,
+            call: None,
+            is_owner: false,
+        },
     }
 }
 

@@ -303,15 +303,22 @@ pub struct Caller {
     pub gids: Vec<u32>,
     /// Which call it is, if it asks for a change that must not be made twice.
     pub call: Option<CallId>,
+    /// A command of the session's owner on this machine, who could write the session file anyway:
+    /// no permission bit binds it.
+    pub is_owner: bool,
 }
 
 impl Caller {
+    /// The address in the place of a client's for what comes from this machine's command line.
+    pub const COMMAND_LINE: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
     /// The number of nobody and nogroup: whoever sends AUTH_NONE.
     pub const NOBODY: u32 = 65534;
 
-    /// Whether the caller is the superuser.
+    /// Whether the caller may do all that the superuser may.
     pub fn is_root(&self) -> bool {
-        self.uid == 0
+        self.uid == 0 || self.is_owner
     }
 
     /// Whether `gid` is among the caller's groups.

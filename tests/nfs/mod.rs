@@ -31,7 +31,7 @@ fn codec() -> HandleCodec {
 
 fn caller() -> Caller {
     let client = "192.0.2.1:700".parse().unwrap();
-    Caller { client, uid: 1000, gid: 1000, gids: vec![4, 24], call: None }
+    Caller { client, uid: 1000, gid: 1000, gids: vec![4, 24], call: None, is_owner: false }
 }
 
 /// The NFS program over a scripted filesystem.

@@ -3,6 +3,7 @@
 mod content;
 mod copy_up;
 mod creation;
+mod discard;
 mod drift;
 mod faults;
 mod foreign;

@@ -41,7 +41,14 @@ impl Mapper {
 
     async fn ask(&self, version: u32, procedure: u32, args: Vec<u8>) -> Vec<u8> {
         let mapper = Portmapper::new(version, Arc::clone(&self.registry));
-        let caller = Caller { client: self.client, uid: 0, gid: 0, gids: vec![], call: None };
+        let caller = Caller {
+            client: self.client,
+            uid: 0,
+            gid: 0,
+            gids: vec![],
+            call: None,
+            is_owner: false,
+        };
         let results = mapper.call(&caller, procedure, args.into()).await;
         results.map(|results| results.into_bytes().to_vec()).unwrap_or_else(|_| b"refused".to_vec())
     }

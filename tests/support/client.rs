@@ -31,7 +31,7 @@ pub struct Client {
 /// A caller at a made-up address.
 pub fn caller(uid: u32, gid: u32, gids: &[u32]) -> Caller {
     let client = SocketAddr::from(([127, 0, 0, 1], 700));
-    Caller { client, uid, gid, gids: gids.to_vec(), call: None }
+    Caller { client, uid, gid, gids: gids.to_vec(), call: None, is_owner: false }
 }
 
 /// Only a mode.

@@ -229,6 +229,7 @@ macro_rules! reads {
             redirect(ino: Ino) -> Option<BasePath>;
             redirected_to(base: &BasePath) -> Option<Ino>;
             hidden_links(base: FileId) -> (u32, Option<Time>);
+            hidden_files() -> Vec<FileId>;
         }
     };
 }
@@ -266,5 +267,6 @@ changes! {
     remove_redirect(ino: Ino) -> ();
     put_redirect(ino: Ino, base: &BasePath) -> ();
     hide_link(base: FileId, now: Time) -> ();
+    count_hidden(base: FileId, hidden: u32) -> ();
     record(row: &AuditRow) -> ();
 }

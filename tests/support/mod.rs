@@ -4,6 +4,7 @@ pub mod check;
 pub mod client;
 pub mod faulty_store;
 pub mod fixture;
+pub mod given_up;
 pub mod hex;
 pub mod host_tree;
 pub mod patched;

@@ -98,6 +98,10 @@ impl ReadTxn for Rows {
     fn hidden_links(&self, _: FileId) -> Result<(u32, Option<Time>)> {
         unimplemented!()
     }
+
+    fn hidden_files(&self) -> Result<Vec<FileId>> {
+        unimplemented!()
+    }
 }
 
 impl WriteTxn for Rows {
@@ -167,6 +171,10 @@ impl WriteTxn for Rows {
     }
 
     fn hide_link(&mut self, _: FileId, _: Time) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn count_hidden(&mut self, _: FileId, _: u32) -> Result<()> {
         unimplemented!()
     }
 

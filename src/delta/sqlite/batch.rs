@@ -162,6 +162,10 @@ impl WriteTxn for Batch {
         self.change(|conn| link::hide(conn, base, now))
     }
 
+    fn count_hidden(&mut self, base: FileId, hidden: u32) -> Result<()> {
+        self.change(|conn| link::count(conn, base, hidden))
+    }
+
     fn record(&mut self, row: &AuditRow) -> Result<()> {
         let mut tail = std::mem::take(&mut self.tail);
         let result = self.change(|conn| tail.record(conn, row));

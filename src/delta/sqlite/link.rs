@@ -27,3 +27,23 @@ pub(super) fn hide(conn: &Connection, base: FileId, now: Time) -> Result<()> {
     statement.execute(params![base.0.cast_signed(), now.secs, now.nanos])?;
     Ok(())
 }
+
+/// The files of which names are hidden.
+pub(super) fn files(conn: &Connection) -> Result<Vec<FileId>> {
+    let mut statement =
+        conn.prepare_cached("SELECT base_ino FROM acetate_link ORDER BY base_ino")?;
+    let files = statement.query_map([], |row| value::unsigned(row, 0).map(FileId))?;
+    Ok(files.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Says how many names of a base file are hidden.
+pub(super) fn count(conn: &Connection, base: FileId, hidden: u32) -> Result<()> {
+    let base = base.0.cast_signed();
+    if hidden == 0 {
+        conn.prepare_cached("DELETE FROM acetate_link WHERE base_ino = ?1")?.execute([base])?;
+    } else {
+        let update = "UPDATE acetate_link SET hidden = ?2 WHERE base_ino = ?1";
+        conn.prepare_cached(update)?.execute(params![base, hidden])?;
+    }
+    Ok(())
+}

@@ -118,4 +118,8 @@ impl<T: Snapshot> ReadTxn for T {
     fn hidden_links(&self, base: FileId) -> Result<(u32, Option<Time>)> {
         link::hidden(self.conn()?, base)
     }
+
+    fn hidden_files(&self) -> Result<Vec<FileId>> {
+        link::files(self.conn()?)
+    }
 }

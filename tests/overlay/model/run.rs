@@ -7,9 +7,9 @@ use super::reference::{Reference, join};
 use super::{Op, Pick, Place};
 use crate::support::client::{mode, size};
 use crate::support::fixture::FEW_NAMES;
-use crate::support::tree::{Object, assert_same, read_tree};
+use crate::support::tree::{Object, Tree, assert_same, read_tree};
 use crate::support::world::{Setup, World};
-use crate::support::{patched, predicted, spec_reader};
+use crate::support::{given_up, patched, predicted, spec_reader};
 
 /// Files that are copied up in the background, by path and size.
 const LARGE: &[(&str, usize)] = &[("a/b/large", 2000), ("b/large", 1025), ("large", 2800)];
@@ -29,6 +29,8 @@ const CHUNK_BYTES: u64 = 512;
 /// Both sides.
 struct Case {
     world: World,
+    /// The tree before anything has changed.
+    base: Tree,
     reference: Reference,
 }
 
@@ -41,8 +43,9 @@ pub fn run(ops: &[Op]) {
     let base = Some(FEW_NAMES.to_owned() + &large.collect::<String>());
     let setup = Setup { base, chunk_bytes: CHUNK_BYTES, copy_up: COPY_UP, ..Setup::default() };
     let world = World::with(setup);
-    let reference = Reference::new(read_tree(&world), LINKED);
-    let mut case = Case { world, reference };
+    let base = read_tree(&world);
+    let reference = Reference::new(base.clone(), LINKED);
+    let mut case = Case { world, base, reference };
     case.compare();
     for op in ops {
         case.step(op);
@@ -53,9 +56,22 @@ pub fn run(ops: &[Op]) {
     case.compare();
     let world = &case.world;
     patched::assert_applies(&world.session(), &world.base(), &read_tree(world));
+    case.give_up(ops.len());
 }
 
 impl Case {
+    /// Gives up something, then all: what is left must be the base.
+    fn give_up(&mut self, which: usize) {
+        let paths: Vec<_> = self.reference.names.keys().cloned().collect();
+        for step in 1..=3 {
+            given_up::assert_given_up(&self.world, &paths[which * step * 7 % paths.len()]);
+        }
+        self.world.reopen();
+        given_up::assert_given_up(&self.world, b"/");
+        assert_same(&read_tree(&self.world), &self.base, "nothing is left of the session");
+        assert_eq!(self.world.sql_value::<i64>("SELECT count(*) FROM fs_inode"), 1);
+    }
+
     fn existing(&self, index: u16) -> Vec<u8> {
         let paths: Vec<_> = self.reference.names.keys().collect();
         paths[usize::from(index) % paths.len()].clone()

@@ -35,7 +35,14 @@ impl Stock {
         let client = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         Self {
             overlay,
-            caller: Caller { client, uid: 0, gid: 0, gids: Vec::new(), call: None },
+            caller: Caller {
+                client,
+                uid: 0,
+                gid: 0,
+                gids: Vec::new(),
+                call: None,
+                is_owner: false,
+            },
             locators: RwLock::new(HashMap::from([root])),
             cookies: Mutex::default(),
         }

@@ -1,0 +1,376 @@
+//! Giving up what the session holds.
+//!
+//! `discard` makes paths show the base again, whatever the session has there. `rebase` lets go of
+//! what the base has by now because it was applied: it takes away only what the base shows alike,
+//! and a directory stays as long as something in it does.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use crate::base::{BaseAttr, BaseError, BasePath};
+use crate::delta::{Ino, InodeRow, MergedPath, Origin, Procedure};
+use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome};
+use crate::worker::Weight;
+
+use super::Overlay;
+use super::cache::{DeltaChild, Touch};
+use super::copy_up::origin_of;
+use super::edit::{Edit, moved_on};
+use super::error::Result;
+use super::finish;
+use super::node::DirPlace;
+use super::tree::TreeView;
+use super::undo::{Undo, is_in};
+
+impl Overlay {
+    /// Makes `paths`, and what they take along ([`TreeView::undo`]), show the base again. What
+    /// the session has there is lost; it is one change, synced before this returns.
+    ///
+    /// # Errors
+    /// The session takes no changes, or it or the base cannot be read: nothing has changed.
+    pub async fn discard(
+        &self,
+        caller: &Caller,
+        paths: Vec<MergedPath>,
+    ) -> std::result::Result<Undo, FsError> {
+        self.give_up(caller, move |edit| {
+            let undo = TreeView { view: edit.view() }.undo(&paths)?;
+            edit.forget_all(&undo.paths)?;
+            for path in paths.into_iter().filter(|p| undo.idle.iter().all(|i| i.path != *p)) {
+                edit.record_given_up(Procedure::Discard, path)?;
+            }
+            Ok(undo)
+        })
+        .await
+    }
+
+    /// Lets go of what was applied to the base at `paths`, so that the base shows there: of each
+    /// object that the base has alike. It is one change, synced before this returns.
+    ///
+    /// # Errors
+    /// The session takes no changes, or it or the base cannot be read: nothing has changed.
+    pub async fn rebase(
+        &self,
+        caller: &Caller,
+        paths: Vec<MergedPath>,
+    ) -> std::result::Result<(), FsError> {
+        self.give_up(caller, move |edit| {
+            edit.let_go(&paths)?;
+            for path in paths {
+                edit.record_given_up(Procedure::Apply, path)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn give_up<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        f: impl FnOnce(&mut Edit<'_>) -> Result<T> + Send + 'static,
+    ) -> std::result::Result<T, FsError> {
+        let change = self.change(caller, Weight::Heavy, 0, true, |edit| {
+            let done = edit.check_writable().and_then(|()| f(edit));
+            Outcome { result: done.map_err(|error| error.into_fs()), context: () }
+        });
+        change.await?.value.result
+    }
+}
+
+impl Edit<'_> {
+    /// Makes the base show at these paths.
+    fn forget_all(&mut self, paths: &[MergedPath]) -> Result<()> {
+        let mut kept = BTreeSet::new();
+        for path in paths {
+            self.forget(path, &mut kept)?;
+        }
+        self.touch(Touch::All);
+        let chosen: HashSet<_> = paths.iter().cloned().collect();
+        self.part_from_base(kept, &chosen)?;
+        self.count_hidden_links()?;
+        self.settle(paths.iter().map(MergedPath::parent).collect())
+    }
+
+    /// Makes the base show at one path; what has further names elsewhere is added to `kept`.
+    fn forget(&mut self, path: &MergedPath, kept: &mut BTreeSet<Ino>) -> Result<()> {
+        self.txn.remove_whiteouts_below(path)?;
+        let Some(name) = path.name() else {
+            for (name, ino) in self.entries_of(Ino::ROOT)? {
+                self.drop_tree(Ino::ROOT, &name, ino, kept)?;
+            }
+            return self.reset_root();
+        };
+        self.txn.remove_whiteout(path)?;
+        if let Some(parent) = self.visible_dir(&path.parent())?.and_then(|place| place.ino)
+            && let Some(ino) = self.txn.dentry(parent, &name)?
+        {
+            self.drop_tree(parent, &name, ino, kept)?;
+            // What comes next must not meet what was remembered of these.
+            self.touch(Touch::All);
+        }
+        Ok(())
+    }
+
+    fn reset_root(&mut self) -> Result<()> {
+        let mut row = self.view().inode(Ino::ROOT)?;
+        if let Some(attr) = self.base_attr_at(&BasePath::root())? {
+            (row.mode, row.uid, row.gid) = (attr.mode, attr.uid, attr.gid);
+        }
+        Ok(self.txn.put_inode(&row)?)
+    }
+
+    /// Takes away an entry with all below it.
+    fn drop_tree(
+        &mut self,
+        parent: Ino,
+        name: &Name,
+        ino: Ino,
+        kept: &mut BTreeSet<Ino>,
+    ) -> Result<()> {
+        self.txn.delete_dentry(parent, name)?;
+        let mut open = vec![ino];
+        while let Some(ino) = open.pop() {
+            let Some(mut row) = self.txn.inode(ino)?.filter(|row| row.ino != Ino::ROOT) else {
+                continue;
+            };
+            if row.kind == FileKind::Directory {
+                for (name, child) in self.entries_of(ino)? {
+                    self.txn.delete_dentry(ino, &name)?;
+                    open.push(child);
+                }
+                self.txn.delete_inode(ino)?;
+                continue;
+            }
+            row.nlink = row.nlink.saturating_sub(1);
+            row.ctime = moved_on(row.ctime, self.now);
+            if row.nlink > 0 {
+                self.txn.put_inode(&row)?;
+                kept.insert(ino);
+            } else {
+                self.txn.delete_inode(ino)?;
+                kept.remove(&ino);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of what the base has alike at these paths.
+    fn let_go(&mut self, paths: &[MergedPath]) -> Result<()> {
+        let mut dirs = BTreeSet::new();
+        // A directory before what is in it: where that is in the base depends on it.
+        for path in paths.iter().collect::<BTreeSet<_>>() {
+            dirs.insert(path.parent());
+            if let Some(name) = path.name()
+                && let Some(place) = self.visible_dir(&path.parent())?
+                && self.let_go_of(&place, &name)?
+            {
+                dirs.insert(path.clone());
+            }
+        }
+        self.touch(Touch::All);
+        self.count_hidden_links()?;
+        self.settle(dirs)
+    }
+
+    /// The same of one name; whether that is a directory which the base has by now.
+    fn let_go_of(&mut self, dir: &DirPlace, name: &Name) -> Result<bool> {
+        let path = dir.merged.join(name);
+        let there = match &dir.base {
+            Some(base) => {
+                let base = base.join(name);
+                self.base_attr_at(&base)?.map(|attr| (base, attr))
+            }
+            None => None,
+        };
+        let entry = match dir.ino {
+            Some(parent) => self.txn.dentry(parent, name)?.map(|ino| (parent, ino)),
+            None => None,
+        };
+        let Some((parent, ino)) = entry else {
+            if there.is_none() {
+                self.txn.remove_whiteout(&path)?;
+                self.txn.remove_whiteouts_below(&path)?;
+            }
+            return Ok(false);
+        };
+        let mut row = self.view().inode(ino)?;
+        let Some((base, attr)) = there.filter(|(_, attr)| attr.kind == row.kind) else {
+            return Ok(false);
+        };
+        if row.kind == FileKind::Directory {
+            self.txn.remove_redirect(ino)?;
+            row.origin = Some(origin_of(base, &attr));
+            self.txn.put_inode(&row)?;
+            self.touch(Touch::All);
+            return Ok(true);
+        }
+        self.txn.delete_dentry(parent, name)?;
+        row.nlink = row.nlink.saturating_sub(1);
+        row.ctime = moved_on(row.ctime, self.now);
+        if row.nlink > 0 || self.adopt_base_name(&mut row)? {
+            self.txn.put_inode(&row)?;
+        } else {
+            self.txn.delete_inode(ino)?;
+        }
+        Ok(false)
+    }
+
+    /// Makes files of their own of those that were copied up from a name which shows the base
+    /// again, and that have names elsewhere: an object is in one layer.
+    fn part_from_base(
+        &mut self,
+        mut kept: BTreeSet<Ino>,
+        chosen: &HashSet<MergedPath>,
+    ) -> Result<()> {
+        kept.extend(self.txn.copied_links()?);
+        for ino in kept {
+            let Some(mut row) = self.txn.inode(ino)? else { continue };
+            let Some(origin) = row.origin.clone() else { continue };
+            if !self.shows_again(&origin, chosen)? {
+                continue;
+            }
+            while row.copy_up.is_some() {
+                finish::copy_piece(self.core, self.txn, row)?;
+                row = self.view().inode(ino)?;
+            }
+            row.origin = None;
+            self.txn.put_inode(&row)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a base object shows at one of these paths.
+    fn shows_again(&self, origin: &Origin, chosen: &HashSet<MergedPath>) -> Result<bool> {
+        for path in self.names_in_base(origin.fileid, origin.nlink, &origin.path)? {
+            if let Some(merged) = self.shown_at(&path)?
+                && is_in(&merged, chosen)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The names that a base object has by now: those of a file with several are searched for.
+    fn names_in_base(&self, id: FileId, nlink: u32, path: &BasePath) -> Result<Vec<BasePath>> {
+        if nlink <= 1 {
+            let there = self.base_attr_at(path)?.filter(|attr| attr.fileid == id);
+            return Ok(there.map(|_| path.clone()).into_iter().collect());
+        }
+        let mut names = Vec::new();
+        self.core.base.find_linked(id, &mut |path| {
+            names.push(path.clone());
+            false
+        })?;
+        Ok(names)
+    }
+
+    /// Where a name of the base shows that the session says nothing about.
+    fn shown_at(&self, path: &BasePath) -> Result<Option<MergedPath>> {
+        let Some((parent, name)) = path.split() else { return Ok(None) };
+        let view = self.view();
+        let Some(place) = view.place_of_base(&parent)? else { return Ok(None) };
+        let through = view.delta_child(&place, &name)? == DeltaChild::Through;
+        Ok(through.then(|| place.merged.join(&name)))
+    }
+
+    /// Counts anew which names of base files are hidden (invariant L1).
+    fn count_hidden_links(&mut self) -> Result<()> {
+        for base in self.txn.hidden_files()? {
+            let mut hidden = 0;
+            for path in self.names_in_base(base, u32::MAX, &BasePath::root())? {
+                hidden += u32::from(self.shown_at(&path)?.is_none());
+            }
+            self.txn.count_hidden(base, hidden)?;
+        }
+        Ok(())
+    }
+
+    /// Sees to directories in which something was given up: one that was copied up and differs
+    /// in nothing any more goes; any other has changed entries.
+    fn settle(&mut self, mut dirs: BTreeSet<MergedPath>) -> Result<()> {
+        // The path of what is in a directory is greater than its own.
+        while let Some(path) = dirs.pop_last() {
+            let Some(place) = self.visible_dir(&path)? else { continue };
+            let Some(ino) = place.ino else { continue };
+            let row = self.view().inode(ino)?;
+            self.drop_idle_whiteouts(&place)?;
+            let base = self.bare(&place, &row)?;
+            match (base, path.name()) {
+                (Some(_), Some(name)) => {
+                    let (parent, _) = self.txn.name_of(ino)?.ok_or(FsError::Stale)?;
+                    self.txn.delete_dentry(parent, &name)?;
+                    self.txn.delete_inode(ino)?;
+                    dirs.insert(path.parent());
+                }
+                (base, _) => {
+                    let mut row = row;
+                    row.ctime = moved_on(row.ctime, self.now);
+                    row.mtime = base.map_or(row.ctime, |base| base.mtime);
+                    row.subdirs = Some(self.view().count_subdirs(&place)?);
+                    self.txn.put_inode(&row)?;
+                }
+            }
+            self.touch(Touch::All);
+        }
+        Ok(())
+    }
+
+    /// The base's attributes of a directory of the session that adds nothing to them.
+    fn bare(&self, place: &DirPlace, row: &InodeRow) -> Result<Option<BaseAttr>> {
+        let Some(base) = &place.base else { return Ok(None) };
+        let is_copy = match &row.origin {
+            Some(origin) => origin.path == *base && self.txn.redirect(row.ino)?.is_none(),
+            None => row.ino == Ino::ROOT,
+        };
+        let is_full = || -> Result<bool> {
+            Ok(self.txn.has_dentries(row.ino)? || !self.txn.whiteouts_in(&place.merged)?.is_empty())
+        };
+        if !is_copy || is_full()? {
+            return Ok(None);
+        }
+        let attr = self.base_attr_at(base)?;
+        let same = |a: &BaseAttr| (a.mode, a.uid, a.gid) == (row.mode, row.uid, row.gid);
+        Ok(attr.filter(same))
+    }
+
+    /// Takes away whiteouts of names that the base has not.
+    fn drop_idle_whiteouts(&mut self, dir: &DirPlace) -> Result<()> {
+        for name in self.txn.whiteouts_in(&dir.merged)? {
+            if !self.base_has(dir, &name)? {
+                self.txn.remove_whiteout(&dir.merged.join(&name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn visible_dir(&self, path: &MergedPath) -> Result<Option<Arc<DirPlace>>> {
+        let tree = TreeView { view: self.view() };
+        match tree.find(path)? {
+            Some(found) if found.attr().kind == FileKind::Directory => {
+                Ok(Some(tree.view.place(&found.node)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn entries_of(&self, dir: Ino) -> Result<Vec<(Name, Ino)>> {
+        let mut entries = Vec::new();
+        self.txn.dentries(dir, &mut |name, ino, _, _| entries.push((name, ino)))?;
+        Ok(entries)
+    }
+
+    fn base_attr_at(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
+        match self.core.base.stat(path) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(BaseError::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn record_given_up(&mut self, procedure: Procedure, path: MergedPath) -> Result<()> {
+        let found = TreeView { view: self.view() }.find(&path)?;
+        let fileid = found.map_or(FileId(0), |found| found.attr().fileid);
+        self.record(procedure, fileid, path, None, (None, None))
+    }
+}

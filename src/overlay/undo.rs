@@ -1,0 +1,113 @@
+//! What has to be given up so that paths show the base again.
+//!
+//! A change has two ends where something moved: giving up one alone would show an object twice,
+//! or not at all. So both are given up, and with an end all that is in it, and so on.
+
+use std::collections::HashSet;
+
+use crate::delta::MergedPath;
+use crate::vfs::{FileKind, FsError};
+
+use super::tree::TreeView;
+
+/// What giving up changes at some paths takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Undo {
+    /// The paths that show the base again, none within another.
+    pub paths: Vec<MergedPath>,
+    /// Objects that are in the session, or gone from the base, at and below these.
+    pub changes: u64,
+    /// What was asked for, and is as in the base already or cannot be.
+    pub idle: Vec<Idle>,
+}
+
+/// A path at which there is nothing to give up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idle {
+    /// The path.
+    pub path: MergedPath,
+    /// The path above it that is not a directory of the base any more: that has to be given up.
+    pub gone_with: Option<MergedPath>,
+}
+
+/// A change: where the object was in the base, and where it is.
+struct Ends {
+    from: Option<MergedPath>,
+    to: MergedPath,
+}
+
+impl TreeView<'_> {
+    /// What it takes that `asked` show the base again.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn undo(&self, asked: &[MergedPath]) -> Result<Undo, FsError> {
+        let mut all = Vec::new();
+        self.changes(&mut |change| {
+            let before = change.before.filter(|_| !change.is_link);
+            all.push(Ends {
+                from: before.map(|base| MergedPath::of_base(&base.path)),
+                to: change.path,
+            });
+            true
+        })?;
+        let mut chosen: HashSet<MergedPath> = asked.iter().cloned().collect();
+        while grow(&mut chosen, &all) {}
+        let changes = all.iter().filter(|change| change.is_in(&chosen)).count() as u64;
+        let mut idle = Vec::new();
+        for path in asked {
+            if *path != MergedPath::root() && !touches(&all, path) {
+                chosen.remove(path);
+                idle.push(self.idle(path)?);
+            }
+        }
+        let is_outermost = |path: &&MergedPath| !path.above().any(|above| chosen.contains(&above));
+        let mut paths: Vec<_> = chosen.iter().filter(is_outermost).cloned().collect();
+        paths.sort_unstable();
+        Ok(Undo { paths, changes, idle })
+    }
+
+    fn idle(&self, path: &MergedPath) -> Result<Idle, FsError> {
+        let mut gone_with = None;
+        for above in path.above() {
+            let found = self.find(&above)?;
+            if found.is_none_or(|found| found.attr().kind != FileKind::Directory) {
+                gone_with = Some(above);
+            }
+        }
+        Ok(Idle { path: path.clone(), gone_with })
+    }
+}
+
+impl Ends {
+    fn all(&self) -> impl Iterator<Item = &MergedPath> {
+        self.from.iter().chain([&self.to])
+    }
+
+    fn is_in(&self, chosen: &HashSet<MergedPath>) -> bool {
+        self.all().any(|end| is_in(end, chosen))
+    }
+}
+
+/// Adds the other ends of what is chosen; whether there were any.
+fn grow(chosen: &mut HashSet<MergedPath>, all: &[Ends]) -> bool {
+    let before = chosen.len();
+    for change in all {
+        if change.is_in(chosen) {
+            let missing: Vec<_> = change.all().filter(|end| !is_in(end, chosen)).cloned().collect();
+            chosen.extend(missing);
+        }
+    }
+    chosen.len() > before
+}
+
+/// Whether any change is at or below a path.
+fn touches(all: &[Ends], path: &MergedPath) -> bool {
+    let only = HashSet::from([path.clone()]);
+    all.iter().any(|change| change.is_in(&only))
+}
+
+/// Whether a path, or one above it, is among these.
+pub(super) fn is_in(path: &MergedPath, paths: &HashSet<MergedPath>) -> bool {
+    paths.contains(path) || path.above().any(|above| paths.contains(&above))
+}

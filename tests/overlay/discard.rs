@@ -1,0 +1,226 @@
+//! Giving up what the session holds.
+
+use acetate::delta::MergedPath;
+use acetate::overlay::{Idle, Undo};
+use acetate::vfs::FsError;
+
+use crate::support::client::Result;
+use crate::support::tree::{assert_same, read_tree};
+use crate::support::world::World;
+
+const BASE: &str = r#"
+    kept "kept"
+    dir/a "a"
+    dir/b 755 "b"
+    dir/sub/c "c"
+    other/ 755
+    one "linked"
+    two = one
+"#;
+
+fn path(text: &str) -> MergedPath {
+    MergedPath::from_user(text.as_bytes()).unwrap()
+}
+
+fn discard(world: &World, paths: &[&str]) -> Result<Undo> {
+    let paths = paths.iter().map(|text| path(text)).collect();
+    world.wait(world.overlay.discard(&world.caller, paths))
+}
+
+fn rebase(world: &World, paths: &[&str]) {
+    let paths = paths.iter().map(|text| path(text)).collect();
+    world.wait(world.overlay.rebase(&world.caller, paths)).unwrap();
+}
+
+fn given_up(undo: &Undo) -> Vec<String> {
+    undo.paths.iter().map(|path| path.display().to_string()).collect()
+}
+
+#[test]
+fn a_changed_file_shows_the_base_again() {
+    let world = World::new(BASE);
+    let before = world.stat("dir/a");
+    world.write("dir/a", 0, b"changed").unwrap();
+    world.write("kept", 0, b"changed").unwrap();
+    let undo = discard(&world, &["dir/a"]).unwrap();
+    assert_eq!(given_up(&undo), ["/dir/a"]);
+    assert_eq!((undo.changes, undo.idle.len()), (1, 0));
+    assert_eq!(world.cat("dir/a"), "a");
+    assert_eq!(world.stat("dir/a"), before);
+    assert_eq!(world.cat("kept"), "changed");
+    // Nothing is left of it, and nothing of the directory that came along.
+    assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM fs_dentry"), 1);
+}
+
+#[test]
+fn a_client_that_has_the_file_open_reads_the_base() {
+    let world = World::new(BASE);
+    let handle = world.at("dir/a");
+    world.write("dir/a", 0, b"changed").unwrap();
+    assert_eq!(world.read_all(&handle).unwrap(), b"changed");
+    discard(&world, &["dir"]).unwrap();
+    assert_eq!(world.read_all(&handle).unwrap(), b"a");
+    world.put("dir/new", "new");
+    let born = world.at("dir/new");
+    discard(&world, &["dir/new"]).unwrap();
+    assert_eq!(world.getattr(&born), Err(FsError::Stale));
+}
+
+#[test]
+fn what_was_deleted_comes_back_whole() {
+    let world = World::new(BASE);
+    let before = read_tree(&world);
+    world.rm_rf("dir");
+    world.put("dir", "a file now");
+    discard(&world, &["/dir/"]).unwrap();
+    assert_same(&read_tree(&world), &before, "discarded");
+    assert_eq!(world.whiteouts(), [""; 0]);
+}
+
+#[test]
+fn both_ends_of_a_rename_are_given_up() {
+    let world = World::new(BASE);
+    let before = read_tree(&world);
+    world.rename("dir/a", "other/moved").unwrap();
+    world.rename("dir", "other/tree").unwrap();
+    world.write("other/tree/sub/c", 0, b"changed").unwrap();
+    let undo = discard(&world, &["other/tree"]).unwrap();
+    assert_eq!(given_up(&undo), ["/dir", "/other/moved", "/other/tree"]);
+    assert_same(&read_tree(&world), &before, "discarded");
+}
+
+#[test]
+fn a_name_in_a_moved_directory_shows_what_moved_with_it() {
+    let world = World::new(BASE);
+    world.rename("dir", "tree").unwrap();
+    world.write("tree/a", 0, b"changed").unwrap();
+    world.remove("tree/b").unwrap();
+    discard(&world, &["tree/a", "tree/b"]).unwrap();
+    assert_eq!((world.cat("tree/a"), world.cat("tree/b")), ("a".into(), "b".into()));
+    assert!(!world.exists("dir"));
+}
+
+#[test]
+fn a_file_with_several_names_goes_back_at_all_of_them() {
+    let world = World::new(BASE);
+    world.write("one", 0, b"LINKED").unwrap();
+    assert_eq!(world.cat("two"), "LINKED");
+    discard(&world, &["two"]).unwrap();
+    assert_eq!((world.cat("one"), world.cat("two")), ("LINKED".into(), "linked".into()));
+    assert_eq!((world.stat("one").nlink, world.stat("two").nlink), (1, 1));
+    discard(&world, &["one"]).unwrap();
+    assert_eq!((world.cat("one"), world.stat("one").nlink), ("linked".into(), 2));
+}
+
+#[test]
+fn a_further_name_keeps_what_was_written() {
+    let world = World::new(BASE);
+    world.write("kept", 0, b"KEPT").unwrap();
+    world.link("kept", "more").unwrap();
+    discard(&world, &["kept"]).unwrap();
+    assert_eq!((world.cat("kept"), world.cat("more")), ("kept".into(), "KEPT".into()));
+    assert_ne!(world.stat("kept").fileid, world.stat("more").fileid);
+}
+
+#[test]
+fn removed_names_of_a_file_count_again() {
+    let world = World::new(BASE);
+    world.remove("one").unwrap();
+    assert_eq!(world.stat("two").nlink, 1);
+    discard(&world, &["one"]).unwrap();
+    assert_eq!((world.stat("one").nlink, world.stat("two").nlink), (2, 2));
+}
+
+#[test]
+fn what_cannot_be_given_up_is_said() {
+    let world = World::new(BASE);
+    world.rm_rf("dir");
+    let undo = discard(&world, &["kept", "dir/sub/c", "nowhere"]).unwrap();
+    let idle =
+        |text, gone_with: Option<&str>| Idle { path: path(text), gone_with: gone_with.map(path) };
+    assert_eq!(undo.paths, []);
+    assert_eq!(
+        undo.idle,
+        [idle("kept", None), idle("dir/sub/c", Some("dir")), idle("nowhere", None)]
+    );
+    assert!(!world.exists("dir"));
+}
+
+#[test]
+fn everything_can_be_given_up() {
+    let mut world = World::new(BASE);
+    let before = read_tree(&world);
+    let root = world.stat("");
+    world.rename("dir", "other/tree").unwrap();
+    world.remove("kept").unwrap();
+    world.write("one", 0, b"LINKED").unwrap();
+    world.put("new", "new");
+    world.chmod("", 0o700).unwrap();
+    discard(&world, &[""]).unwrap();
+    assert_same(&read_tree(&world), &before, "discarded");
+    let now = world.stat("");
+    assert_eq!((now.mode, now.mtime, now.nlink), (root.mode, root.mtime, root.nlink));
+    assert!(now.ctime > root.ctime);
+    world.reopen();
+    assert_same(&read_tree(&world), &before, "and opened again");
+    for table in ["fs_dentry", "fs_whiteout", "fs_data", "acetate_redirect", "acetate_link"] {
+        assert_eq!(world.sql_value::<i64>(&format!("SELECT count(*) FROM {table}")), 0, "{table}");
+    }
+    let log = world.sql_list("SELECT procedure || ' ' || path FROM acetate_op ORDER BY id DESC");
+    assert_eq!(log[0], "DISCARD /");
+}
+
+#[test]
+fn what_the_base_has_by_now_is_let_go_of() {
+    let mut world = World::new(BASE);
+    world.write("dir/a", 0, b"changed").unwrap();
+    world.remove("kept").unwrap();
+    world.rename("dir/sub", "moved").unwrap();
+    world.write("moved/c", 0, b"C").unwrap();
+    world.put("moved/not applied", "mine");
+    world.mkdir("fresh").unwrap();
+    world.put("fresh/file", "file");
+    let before = read_tree(&world);
+    let base = world.change_base();
+    std::fs::write(base.join("dir/a"), "changed").unwrap();
+    std::fs::remove_file(base.join("kept")).unwrap();
+    std::fs::rename(base.join("dir/sub"), base.join("moved")).unwrap();
+    std::fs::write(base.join("moved/c"), "C").unwrap();
+    std::fs::create_dir(base.join("fresh")).unwrap();
+    std::fs::write(base.join("fresh/file"), "file").unwrap();
+    rebase(&world, &["dir/a", "kept", "moved", "dir/sub", "moved/c", "fresh", "fresh/file"]);
+    assert_eq!(world.cat("moved/not applied"), "mine");
+    world.reopen();
+    let modes_of = |tree: &crate::support::tree::Tree| {
+        tree.iter().map(|(path, o)| (path.clone(), o.content.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(modes_of(&read_tree(&world)), modes_of(&before));
+    let left = world.sql_list("SELECT CAST(name AS TEXT) FROM fs_dentry ORDER BY 1");
+    assert_eq!(left, ["moved", "not applied"]);
+    assert_eq!(world.whiteouts(), [""; 0]);
+}
+
+#[test]
+fn what_the_base_has_not_stays() {
+    let mut world = World::new(BASE);
+    world.put("new", "new");
+    world.remove("kept").unwrap();
+    world.write("one", 0, b"LINKED").unwrap();
+    let base = world.change_base();
+    // One of two names was applied: the other keeps what was written.
+    std::fs::remove_file(base.join("one")).unwrap();
+    std::fs::write(base.join("one"), "LINKED").unwrap();
+    rebase(&world, &["new", "kept", "one"]);
+    assert_eq!(world.cat("new"), "new");
+    assert!(!world.exists("kept"));
+    assert_eq!((world.cat("one"), world.cat("two")), ("LINKED".into(), "LINKED".into()));
+}
+
+#[test]
+fn a_read_only_export_gives_nothing_up() {
+    let mut world = World::new(BASE);
+    world.remove("kept").unwrap();
+    world.reopen_read_only();
+    assert_eq!(discard(&world, &[""]), Err(FsError::ReadOnly));
+    assert!(!world.exists("kept"));
+}

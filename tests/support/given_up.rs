@@ -1,0 +1,42 @@
+//! What giving changes up must come to: some of the differences from the base are gone, none is
+//! new, and without any of them the tree is the base.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use acetate::delta::MergedPath;
+use acetate::inspect::diff::{Options, diff};
+use acetate::inspect::opened::Opened;
+
+use super::world::World;
+
+/// The paths of the differences at paths, and those where the objects came from.
+fn differing(session: &Path, base: &Path, paths: &[MergedPath]) -> BTreeSet<MergedPath> {
+    let opened = Opened::open(session, Some(base)).unwrap();
+    let options = Options { droppings: true, paths: paths.to_vec(), ..Options::default() };
+    let mut differing = BTreeSet::new();
+    diff(&opened, &options, &mut |_, difference| {
+        let before = difference.change.before.filter(|_| !difference.change.is_link);
+        differing.extend(before.map(|base| MergedPath::of_base(&base.path)));
+        differing.insert(difference.path);
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    differing
+}
+
+/// Gives up what is at a path, and asserts that it shows no difference any more, and that no
+/// other one came up.
+#[track_caller]
+pub fn assert_given_up(world: &World, path: &[u8]) {
+    let (session, base) = (world.session(), world.base());
+    let asked = vec![MergedPath::from_user(path).unwrap()];
+    let before = differing(&session, &base, &[]);
+    let undo = world.wait(world.overlay.discard(&world.caller, asked.clone())).unwrap();
+    let after = differing(&session, &base, &[]);
+    let shown = path.escape_ascii();
+    assert_eq!(differing(&session, &base, &asked), BTreeSet::new(), "{shown}: {undo:?}");
+    let new: Vec<_> = after.difference(&before).collect();
+    assert!(new.is_empty(), "{shown}: {undo:?}: {new:#?}");
+}

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use crate::delta::MergedPath;
 use crate::vfs::{FileKind, FsError};
 
+use super::changes::Change;
 use super::tree::TreeView;
 
 /// What giving up changes at some paths takes.
@@ -30,11 +31,9 @@ pub struct Idle {
     pub gone_with: Option<MergedPath>,
 }
 
-/// A change: where the object was in the base, and where it is.
-struct Ends {
-    from: Option<MergedPath>,
-    to: MergedPath,
-}
+/// The ends of a change: where the object is, where it was in the base, and where it would be if
+/// it had not moved out of a directory that moved itself.
+struct Ends(Vec<MergedPath>);
 
 impl TreeView<'_> {
     /// What it takes that `asked` show the base again.
@@ -43,14 +42,20 @@ impl TreeView<'_> {
     /// The session or the base cannot be read.
     pub fn undo(&self, asked: &[MergedPath]) -> Result<Undo, FsError> {
         let mut all = Vec::new();
-        self.changes(&mut |change| {
-            let before = change.before.filter(|_| !change.is_link);
-            all.push(Ends {
-                from: before.map(|base| MergedPath::of_base(&base.path)),
-                to: change.path,
-            });
-            true
+        let mut failed = None;
+        self.changes(&mut |change| match self.ends(change) {
+            Ok(ends) => {
+                all.push(ends);
+                true
+            }
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
         })?;
+        if let Some(error) = failed {
+            return Err(error.into_fs());
+        }
         let mut chosen: HashSet<MergedPath> = asked.iter().cloned().collect();
         while grow(&mut chosen, &all) {}
         let changes = all.iter().filter(|change| change.is_in(&chosen)).count() as u64;
@@ -67,6 +72,19 @@ impl TreeView<'_> {
         Ok(Undo { paths, changes, idle })
     }
 
+    fn ends(&self, change: Change) -> super::error::Result<Ends> {
+        let mut ends = vec![change.path];
+        let Some(before) = change.before.filter(|_| !change.is_link) else { return Ok(Ends(ends)) };
+        if let Some((parent, name)) = before.path.split()
+            && let Some(place) = self.view.place_of_base(&parent)?
+        {
+            ends.push(place.merged.join(&name));
+        }
+        ends.push(MergedPath::of_base(&before.path));
+        ends.dedup();
+        Ok(Ends(ends))
+    }
+
     fn idle(&self, path: &MergedPath) -> Result<Idle, FsError> {
         let mut gone_with = None;
         for above in path.above() {
@@ -80,12 +98,8 @@ impl TreeView<'_> {
 }
 
 impl Ends {
-    fn all(&self) -> impl Iterator<Item = &MergedPath> {
-        self.from.iter().chain([&self.to])
-    }
-
     fn is_in(&self, chosen: &HashSet<MergedPath>) -> bool {
-        self.all().any(|end| is_in(end, chosen))
+        self.0.iter().any(|end| is_in(end, chosen))
     }
 }
 
@@ -94,7 +108,8 @@ fn grow(chosen: &mut HashSet<MergedPath>, all: &[Ends]) -> bool {
     let before = chosen.len();
     for change in all {
         if change.is_in(chosen) {
-            let missing: Vec<_> = change.all().filter(|end| !is_in(end, chosen)).cloned().collect();
+            let missing: Vec<_> =
+                change.0.iter().filter(|end| !is_in(end, chosen)).cloned().collect();
             chosen.extend(missing);
         }
     }

@@ -224,3 +224,14 @@ fn a_read_only_export_gives_nothing_up() {
     assert_eq!(discard(&world, &[""]), Err(FsError::ReadOnly));
     assert!(!world.exists("kept"));
 }
+
+#[test]
+fn what_moved_out_of_a_moved_directory_goes_back_into_it() {
+    let mut world = World::new(BASE);
+    world.rename("dir", "tree").unwrap();
+    world.rename("tree/sub", "other/sub").unwrap();
+    discard(&world, &["tree/sub"]).unwrap();
+    assert_eq!(world.cat("tree/sub/c"), "c");
+    assert!(!world.exists("other/sub") && !world.exists("dir"));
+    world.reopen();
+}

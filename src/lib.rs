@@ -12,6 +12,7 @@
 //!          │  \
 //!        server \                sockets, limits, RPC, reply cache
 //!          │   inspect           offline tools: return data, never print
+//!          │   control           changes by path, here or in the server
 //!         nfs                    decode → one Vfs call → encode
 //!        /   \
 //!     wire   vfs ◄── overlay     bytes ↔ types │ the contract │ the merge rules
@@ -33,6 +34,7 @@
 
 pub mod base;
 pub mod cli;
+pub mod control;
 pub mod delta;
 pub mod inspect;
 pub mod nfs;

@@ -19,12 +19,14 @@ pub(super) struct CliError {
     hint: Option<String>,
     /// Whoever reads stdout has had enough, which is no failure.
     is_closed: bool,
+    /// A server has the session.
+    is_in_use: bool,
 }
 
 impl CliError {
     /// A failure without advice.
     pub(super) fn new(what: impl fmt::Display) -> Self {
-        Self { what: what.to_string(), hint: None, is_closed: false }
+        Self { what: what.to_string(), hint: None, is_closed: false, is_in_use: false }
     }
 
     /// Stdout takes no more.
@@ -36,6 +38,11 @@ impl CliError {
     /// Whether there is nothing to be said, because nobody listens.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
+    }
+
+    /// Whether a server has the session that was to be opened.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.is_in_use
     }
 
     /// A failure of the system, with all that it says.
@@ -159,7 +166,8 @@ impl fmt::Display for CliError {
 
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
-        let printed = Self::new(&error);
+        let is_in_use = matches!(error, OpenError::InUse { .. });
+        let printed = Self { is_in_use, ..Self::new(&error) };
         match error.hint() {
             Some(hint) => printed.with_hint(hint),
             None => printed,

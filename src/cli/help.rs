@@ -7,9 +7,12 @@ use clap::Command;
 
 /// The commands by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Serve", &["serve", "init"]),
-    ("See what changed", &["status", "diff", "log"]),
-    ("Look into the tree", &["ls", "tree", "cat", "stat", "find", "du"]),
+    ("Serve", &["serve", "init", "sessions"]),
+    ("What has changed", &["status", "diff", "log", "discard"]),
+    (
+        "Files in the tree",
+        &["ls", "tree", "cat", "stat", "find", "du", "write", "cp", "mkdir", "rm"],
+    ),
     ("What the agent keeps", &["kv", "tool"]),
     ("Care for the file", &["check", "snapshot", "compact"]),
     ("Set up this program", &["completions", "man"]),

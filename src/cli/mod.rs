@@ -7,10 +7,15 @@
 //! One file per subcommand; `error` is how failures look, `text` and `object` how data does.
 
 mod cat;
+mod change;
 mod check;
 mod compact;
 mod completions;
+mod control;
+mod copying;
+mod cp;
 mod diff;
+mod discard;
 mod du;
 mod error;
 mod find;
@@ -21,10 +26,13 @@ mod layers;
 mod log;
 mod ls;
 mod man;
+mod mkdir;
 mod mount_help;
 mod object;
 mod output;
+mod rm;
 mod serve;
+mod sessions;
 mod snapshot;
 mod source;
 mod stat;
@@ -34,6 +42,7 @@ mod text;
 mod tool;
 mod tree;
 mod when;
+mod write;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -76,6 +85,12 @@ enum Command {
     Stat(stat::Args),
     Find(find::Args),
     Du(du::Args),
+    Write(write::Args),
+    Cp(cp::Args),
+    Mkdir(mkdir::Args),
+    Rm(rm::Args),
+    Discard(discard::Args),
+    Sessions(sessions::Args),
     Kv(kv::Args),
     Tool(tool::Args),
     Check(check::Args),
@@ -145,6 +160,12 @@ impl Command {
             Self::Stat(args) => stat::run(&args),
             Self::Find(args) => find::run(&args),
             Self::Du(args) => du::run(&args),
+            Self::Write(args) => write::run(&args),
+            Self::Cp(args) => cp::run(&args),
+            Self::Mkdir(args) => mkdir::run(&args),
+            Self::Rm(args) => rm::run(&args),
+            Self::Discard(args) => discard::run(&args),
+            Self::Sessions(args) => sessions::run(&args),
             Self::Kv(args) => kv::run(&args),
             Self::Tool(args) => tool::run(&args),
             Self::Check(args) => check::run(&args),

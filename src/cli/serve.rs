@@ -11,6 +11,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::control::Control;
 use super::error::CliError;
 use super::layers::{self, Layers, Wanted};
 use super::mount_help;
@@ -179,8 +180,15 @@ async fn until_signal(
         None => program,
     };
     let programs = layers.programs.into_iter().map(watch).collect();
+    let addresses = listeners.addresses();
     let server = Server::new(listeners, programs, options);
+    // Whoever serves to be read only shares the session with others that do.
+    let control = (!args.read_only).then(|| {
+        let (session, base) = (&layers.session, layers.base.clone());
+        Control::begin(session, base, &layers.overlay, addresses, server.peers())
+    });
     server.run(signals.first()).await;
+    drop(control);
 }
 
 async fn register(addresses: &[SocketAddr]) -> Result<Registration, CliError> {

@@ -2,10 +2,12 @@
 
 use serde_json::{Map, Value};
 
+use super::change::connect;
 use super::error::CliError;
 use super::output::Out;
 use super::source::Source;
 use super::{Ending, text};
+use crate::control::{Answer, Peer, Request, ServerStatus};
 use crate::inspect::opened::Opened;
 use crate::inspect::status::{Status, status};
 
@@ -27,17 +29,28 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let found = status(&opened)?;
+    // A server that tells nothing of itself is no reason to tell nothing of its session.
+    let server = connect(opened.session().path()).ok().flatten();
+    let server = match server.map(|mut server| server.ask(&Request::Status)) {
+        Some(Ok(Answer::Status(server))) => Some(server),
+        _ => None,
+    };
     let mut out = Out::new();
     if args.json {
-        out.json(json(&opened, &found))?;
+        out.json(json(&opened, &found, server.as_ref()))?;
     } else {
-        print(&opened, &found, &mut out)?;
+        print(&opened, &found, server.as_ref(), &mut out)?;
     }
     out.end()?;
     Ok(if found.touched.drifted > 0 { Ending::Findings } else { Ending::Done })
 }
 
-fn print(opened: &Opened, status: &Status, out: &mut Out) -> Result<(), CliError> {
+fn print(
+    opened: &Opened,
+    status: &Status,
+    server: Option<&ServerStatus>,
+    out: &mut Out,
+) -> Result<(), CliError> {
     let (session, figures) = (opened.session(), &status.figures);
     let mut field = |name: &str, value: String| out.line(format_args!("{name:<9}{value}"));
     field("session", session.path().display().to_string())?;
@@ -57,6 +70,9 @@ fn print(opened: &Opened, status: &Status, out: &mut Out) -> Result<(), CliError
             (None, false) => "no; its last server was killed".to_owned(),
         },
     )?;
+    for (name, value) in server.map(about).unwrap_or_default() {
+        field(name, value)?;
+    }
     let log = match figures.log_bytes {
         0 => String::new(),
         bytes => format!(" and a log of {}", text::bytes(bytes)),
@@ -104,7 +120,17 @@ fn print(opened: &Opened, status: &Status, out: &mut Out) -> Result<(), CliError
     Ok(())
 }
 
-fn json(opened: &Opened, status: &Status) -> Map<String, Value> {
+/// What a server says of itself.
+fn about(server: &ServerStatus) -> Vec<(&'static str, String)> {
+    let addresses = server.addresses.iter().map(|address| ("at", address.to_string()));
+    let clients = server.peers.iter().map(|peer| {
+        let (since, calls) = (peer.connected, peer.calls);
+        ("client", format!("{}, since {since} s, {calls} calls", peer.address))
+    });
+    addresses.chain(clients).collect()
+}
+
+fn json(opened: &Opened, status: &Status, server: Option<&ServerStatus>) -> Map<String, Value> {
     let (session, figures, touched) = (opened.session(), &status.figures, &status.touched);
     let mut json = text::json("status");
     json.insert("session".to_owned(), session.path().display().to_string().into());
@@ -112,6 +138,10 @@ fn json(opened: &Opened, status: &Status) -> Map<String, Value> {
     json.insert("base".to_owned(), base.into());
     json.insert("served".to_owned(), status.served_by.is_some().into());
     json.insert("served_by".to_owned(), status.served_by.flatten().into());
+    let addresses = server.map(|server| server.addresses.iter().map(ToString::to_string));
+    let addresses = addresses.map(Iterator::collect::<Vec<_>>);
+    json.insert("addresses".to_owned(), addresses.into());
+    json.insert("clients".to_owned(), server.map(clients).into());
     json.insert("closed".to_owned(), figures.is_closed.into());
     for (key, value) in [
         ("file_bytes", figures.file_bytes),
@@ -141,4 +171,15 @@ fn json(opened: &Opened, status: &Status) -> Map<String, Value> {
         json.insert(key.to_owned(), value.into());
     }
     json
+}
+
+fn clients(server: &ServerStatus) -> Vec<Value> {
+    let client = |peer: &Peer| {
+        serde_json::json!({
+            "address": peer.address.to_string(),
+            "connected": peer.connected,
+            "calls": peer.calls,
+        })
+    };
+    server.peers.iter().map(client).collect()
 }

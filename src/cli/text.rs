@@ -65,6 +65,12 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit as usize])
 }
 
+/// Permission bits as an octal number.
+pub(super) fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    mode.ok_or_else(|| "expected an octal number, 0 to 7777".to_owned())
+}
+
 /// A type in one word.
 pub(super) fn kind(kind: FileKind) -> &'static str {
     match kind {

@@ -63,6 +63,11 @@ pub enum InspectError {
 }
 
 impl InspectError {
+    /// What the merged tree says of a path.
+    pub fn at(path: &MergedPath, source: FsError) -> Self {
+        Self::Path { path: path.clone(), source }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<&str> {
         match self {

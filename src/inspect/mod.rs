@@ -6,6 +6,7 @@
 pub mod check;
 pub mod compact;
 pub mod diff;
+pub mod discard;
 mod error;
 pub mod find;
 mod git;

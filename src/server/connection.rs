@@ -22,6 +22,7 @@ use super::budget::{Budget, Room};
 use super::dispatch::{Next, Origin, Prepared};
 use super::limits::{MAX_CONNECTION_REPLY_BYTES, MAX_CONNECTION_REQUEST_BYTES, READ_BUFFER_BYTES};
 use super::lookout::Lookout;
+use super::peers::Peer;
 use super::reply_cache::Reply;
 use super::{Shared, StopSignal};
 use crate::wire::record::{self, MAX_RECORD_BYTES, RecordError, RecordReader};
@@ -81,22 +82,28 @@ pub(super) async fn serve(
         broken: Notify::new(),
         shared,
     });
+    let entered = connection.shared.peers.enter(peer);
     let incoming = Incoming::new(reader);
     tokio::select! {
-        ending = read_requests(incoming, &connection) => ending,
+        ending = read_requests(incoming, &connection, &entered.peer) => ending,
         () = connection.broken.notified() => Ending::ReplyFailed,
         () = stop.wait() => Ending::ShuttingDown,
     }
 }
 
 /// Reads requests and begins their work, until the connection ends.
-async fn read_requests(mut incoming: Incoming, connection: &Arc<Connection>) -> Ending {
+async fn read_requests(
+    mut incoming: Incoming,
+    connection: &Arc<Connection>,
+    peer: &Peer,
+) -> Ending {
     let mut lookout = Lookout::default();
     loop {
         let (record, bytes_room) = match incoming.next(connection, &mut lookout).await {
             Ok(record) => record,
             Err(ending) => return ending,
         };
+        peer.count_call();
         let room = connection.budget.take_request(&connection.shared.budget).await;
         let reply = match connection.shared.dispatcher.prepare(&connection.origin, record) {
             Next::Run(prepared) => {

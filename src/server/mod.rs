@@ -18,6 +18,7 @@ mod listeners;
 mod lock_entries;
 mod lock_manager;
 mod lookout;
+mod peers;
 mod portmapper;
 mod program;
 mod registry;
@@ -43,6 +44,7 @@ use limits::{Limits, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, WARNED_CLIENTS};
 pub use listeners::{BindError, Listeners};
 pub use lock_manager::LockManager;
 pub use lookout::{Lookout, LookoutPost};
+pub use peers::{Peer, Peers};
 pub use portmapper::Portmapper;
 pub use program::{CallFuture, Program};
 pub use registry::{Registry, Service};
@@ -75,6 +77,7 @@ struct Shared {
     dispatcher: Dispatcher,
     budget: Budget,
     lookout_post: LookoutPost,
+    peers: Arc<Peers>,
     limits: Limits,
     insecure: bool,
     warned: Mutex<LruCache<IpAddr, ()>>,
@@ -105,6 +108,7 @@ impl Server {
             budget: Budget::new(limits.requests, MAX_REQUEST_BYTES, MAX_REPLY_BYTES)
                 .with_first_requests(limits.connections),
             lookout_post: LookoutPost::new(processors),
+            peers: Arc::default(),
             limits,
             insecure: options.insecure,
             warned: Mutex::new(LruCache::new(
@@ -112,6 +116,11 @@ impl Server {
             )),
         };
         Self { listeners, shared: Arc::new(shared) }
+    }
+
+    /// Who is connected, while it runs.
+    pub fn peers(&self) -> Arc<Peers> {
+        Arc::clone(&self.shared.peers)
     }
 
     /// Serves until `stop` is ready; then accepts and reads nothing more, and returns when all

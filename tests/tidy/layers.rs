@@ -15,7 +15,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nfs", &["vfs", "wire"]),
     ("server", &["vfs", "wire", "nfs"]),
     ("inspect", &["vfs", "overlay", "worker", "base", "delta"]),
-    ("cli", &["vfs", "wire", "nfs", "server", "overlay", "worker", "base", "delta", "inspect"]),
+    ("control", &["vfs", "overlay", "delta"]),
+    (
+        "cli",
+        &[
+            "vfs", "wire", "nfs", "server", "overlay", "worker", "base", "delta", "inspect",
+            "control",
+        ],
+    ),
     ("main", &["cli"]),
     // Only declares the modules.
     ("lib", &[]),
@@ -24,7 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Foreign crates that stay in one place.
 const CONFINED: &[(&str, &[&str])] = &[
     ("rusqlite", &["src/delta/sqlite"]),
-    ("tokio", &["src/server", "src/worker", "src/cli/serve", "src/cli/serve.rs"]),
+    ("tokio", &["src/server", "src/worker", "src/control", "src/cli/serve", "src/cli/serve.rs"]),
     ("rustix", &["src/base"]),
     ("clap", &["src/cli"]),
     ("clap_complete", &["src/cli"]),

@@ -50,6 +50,9 @@ mod value;
 mod whiteout;
 mod writer;
 
+/// Ends the name of the socket beside a served session.
+pub const CONTROL_SUFFIX: &str = "-control";
+
 pub use agent::{Access, AgentTables};
 pub use audit::{AuditFilter, AuditPage, AuditReader, Client, Mention, OddRow, Order};
 pub use backup::Copied;

@@ -62,7 +62,7 @@ impl Session {
     /// The session file and all that may lie beside it: what an export must not show.
     pub fn files(&self) -> Vec<PathBuf> {
         let sqlites = ["", "-wal", "-shm", "-journal"];
-        let ours = [lock::SUFFIX, compact::SUFFIX, compact::JOURNAL_SUFFIX];
+        let ours = [lock::SUFFIX, compact::SUFFIX, compact::JOURNAL_SUFFIX, super::CONTROL_SUFFIX];
         sqlites.iter().chain(&ours).map(|suffix| beside(&self.path, suffix)).collect()
     }
 

@@ -1,0 +1,70 @@
+//! What makes a server known to this machine's other commands: its control socket, and its entry
+//! among the sessions that are served.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::task::JoinHandle;
+
+use crate::control::{About, Listener, Peer, Registered};
+use crate::overlay::Overlay;
+use crate::server::Peers;
+
+/// Goes with the server. A server without it serves all the same.
+pub(super) struct Control {
+    listening: Option<JoinHandle<()>>,
+    _registered: Option<Registered>,
+}
+
+impl Control {
+    /// Begins to answer for a session, which this process alone has.
+    pub(super) fn begin(
+        session: &Path,
+        base: Option<PathBuf>,
+        overlay: &Arc<Overlay>,
+        addresses: Vec<SocketAddr>,
+        peers: Arc<Peers>,
+    ) -> Self {
+        let about = About {
+            addresses,
+            base,
+            since: Instant::now(),
+            peers: Box::new(move || connected(&peers)),
+        };
+        let listening = match Listener::bind(session) {
+            Ok(listener) => Some(tokio::spawn(listener.serve(Arc::clone(overlay), about))),
+            Err(error) => {
+                tracing::warn!(
+                    session = %session.display(),
+                    %error,
+                    "no control socket: commands cannot change the session while it is served"
+                );
+                None
+            }
+        };
+        let registered = Registered::enter(session);
+        if let Err(error) = &registered {
+            tracing::debug!(%error, "`acetate sessions` will not show this server");
+        }
+        Self { listening, _registered: registered.ok() }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        if let Some(listening) = &self.listening {
+            listening.abort();
+        }
+    }
+}
+
+fn connected(peers: &Peers) -> Vec<Peer> {
+    let seen = |peer: &Arc<crate::server::Peer>| Peer {
+        address: peer.address,
+        connected: peer.since.elapsed().as_secs(),
+        calls: peer.calls(),
+    };
+    peers.open().iter().map(seen).collect()
+}

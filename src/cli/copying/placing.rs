@@ -1,0 +1,135 @@
+//! Where copies go.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::OFlags;
+
+use super::super::error::CliError;
+use super::reading::failed;
+use super::{Changer, Copying, Object, Place};
+use crate::control::{Answer, Meta, Request, WriteHow};
+use crate::vfs::FileKind;
+
+impl Copying<'_> {
+    fn changer(&mut self) -> Result<&mut Changer, CliError> {
+        self.changer.as_deref_mut().ok_or_else(|| CliError::new("the tree cannot be changed"))
+    }
+
+    /// A directory, or the one that is there.
+    pub(super) fn place_dir(&mut self, at: &Place) -> Result<(), CliError> {
+        match at {
+            Place::Tree(path) => {
+                if self.is_dir(at)? {
+                    return Ok(());
+                }
+                let (path, meta) = (path.into(), Meta::default());
+                let request = Request::MakeDir { path, meta, parents: false };
+                self.changer()?.ask(request).map(drop)
+            }
+            Place::Host(path) => match fs::create_dir(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    // A link to a directory would lead the copy elsewhere.
+                    match fs::symlink_metadata(path) {
+                        Ok(found) if found.is_dir() => Ok(()),
+                        _ => Err(failed(path, &error)),
+                    }
+                }
+                made => made.map_err(|error| failed(path, &error)),
+            },
+        }
+    }
+
+    /// A file with its content.
+    pub(super) fn place_file(&mut self, file: &Object, at: &Place) -> Result<(), CliError> {
+        let mut content = Self::content(self.opened, &file.place)?;
+        let bytes = match at {
+            Place::Tree(path) => {
+                let (path, meta) = (path.into(), file.meta);
+                let request = Request::Write { path, how: WriteHow::Replace, meta };
+                match self.changer()?.ask_with(request, content)? {
+                    Answer::Bytes(bytes) => bytes,
+                    _ => 0,
+                }
+            }
+            Place::Host(path) => {
+                let mut options = OpenOptions::new();
+                options.write(true).create(true).truncate(true).mode(0o600);
+                // A link that is there would lead the content elsewhere.
+                options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+                let mut open = options.open(path).map_err(|error| failed(path, &error))?;
+                let bytes = io::copy(&mut content, &mut open);
+                let bytes = bytes.map_err(|error| failed(path, &error))?;
+                set_meta(&open, path, &file.meta)?;
+                bytes
+            }
+        };
+        self.copied.bytes += bytes;
+        Ok(())
+    }
+
+    /// A symbolic link; one that is there is replaced.
+    pub(super) fn place_link(
+        &mut self,
+        at: &Place,
+        target: &[u8],
+        meta: &Meta,
+    ) -> Result<(), CliError> {
+        match at {
+            Place::Tree(path) => {
+                let there = self.object(at).ok().map(|object| object.kind);
+                if there == Some(FileKind::Symlink) {
+                    let request = Request::Remove { path: path.into(), recursive: false };
+                    self.changer()?.ask(request)?;
+                }
+                let (path, target) = (path.into(), target.into());
+                let meta = Meta { mode: None, ..*meta };
+                self.changer()?.ask(Request::MakeLink { path, target, meta }).map(drop)
+            }
+            Place::Host(path) => {
+                if fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink()) {
+                    fs::remove_file(path).map_err(|error| failed(path, &error))?;
+                }
+                let made = std::os::unix::fs::symlink(OsStr::from_bytes(target), path);
+                made.map_err(|error| failed(path, &error))
+            }
+        }
+    }
+
+    /// A directory's attributes.
+    pub(super) fn place_meta(&mut self, at: &Place, meta: &Meta) -> Result<(), CliError> {
+        match at {
+            Place::Tree(path) => {
+                let request = Request::SetMeta { path: path.into(), meta: *meta };
+                self.changer()?.ask(request).map(drop)
+            }
+            Place::Host(path) => {
+                let open = File::open(path).map_err(|error| failed(path, &error))?;
+                set_meta(&open, path, meta)
+            }
+        }
+    }
+}
+
+fn set_meta(file: &File, path: &Path, meta: &Meta) -> Result<(), CliError> {
+    let at = |error| failed(path, &error);
+    if let Some(mode) = meta.mode {
+        file.set_permissions(Permissions::from_mode(mode)).map_err(at)?;
+    }
+    if let Some((secs, nanos)) = meta.mtime {
+        let since = Duration::new(secs.unsigned_abs(), 0);
+        let whole = match secs < 0 {
+            true => SystemTime::UNIX_EPOCH.checked_sub(since),
+            false => SystemTime::UNIX_EPOCH.checked_add(since),
+        };
+        if let Some(time) = whole.and_then(|t| t.checked_add(Duration::from_nanos(nanos.into()))) {
+            file.set_modified(time).map_err(at)?;
+        }
+    }
+    Ok(())
+}

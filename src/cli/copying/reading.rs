@@ -1,0 +1,169 @@
+//! Where copies come from.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use super::super::error::CliError;
+use super::{Copying, Object, Place};
+use crate::control::Meta;
+use crate::delta::MergedPath;
+use crate::inspect::InspectError;
+use crate::inspect::opened::{Opened, find};
+use crate::overlay::TreeObject;
+use crate::vfs::{FileKind, FsError, Name};
+
+/// How much of a file of the tree is read at a time, in bytes.
+const PIECE_BYTES: usize = 1 << 20;
+
+impl Copying<'_> {
+    /// What is at a place.
+    pub(super) fn object(&self, place: &Place) -> Result<Object, CliError> {
+        match place {
+            Place::Tree(path) => self
+                .opened
+                .look(|view| find(view, path))
+                .map_or_else(|error| Err(error.into()), |object| Ok(in_tree(&object))),
+            Place::Host(path) => {
+                let meta = fs::symlink_metadata(path).map_err(|error| failed(path, &error))?;
+                Ok(on_host(path, &meta))
+            }
+        }
+    }
+
+    /// Whether a place is a directory that is there.
+    pub(super) fn is_dir(&self, place: &Place) -> Result<bool, CliError> {
+        match place {
+            Place::Tree(path) => {
+                let found = self.opened.look(|view| {
+                    let found = view.find(path);
+                    found.map_err(|source| InspectError::at(path, source))
+                })?;
+                Ok(found.is_some_and(|found| found.attr().kind == FileKind::Directory))
+            }
+            Place::Host(path) => Ok(path.is_dir()),
+        }
+    }
+
+    /// What is in a directory.
+    pub(super) fn children(&self, dir: &Place) -> Result<Vec<(Name, Object)>, CliError> {
+        match dir {
+            Place::Tree(path) => Ok(self.opened.look(|view| {
+                let dir = find(view, path)?;
+                let children =
+                    view.children(&dir).map_err(|source| InspectError::at(path, source))?;
+                Ok(children.iter().map(|(name, child)| (name.clone(), in_tree(child))).collect())
+            })?),
+            Place::Host(path) => {
+                let at = |error| failed(path, &error);
+                let mut children = Vec::new();
+                for entry in fs::read_dir(path).map_err(at)? {
+                    let entry = entry.map_err(at)?;
+                    let meta = entry.metadata().map_err(|error| failed(&entry.path(), &error))?;
+                    let name = Name::new(entry.file_name().as_encoded_bytes());
+                    let name = name.map_err(|_| at(io::ErrorKind::InvalidFilename.into()))?;
+                    children.push((name, on_host(&entry.path(), &meta)));
+                }
+                Ok(children)
+            }
+        }
+    }
+
+    /// A symbolic link's target.
+    pub(super) fn target(&self, link: &Place) -> Result<Vec<u8>, CliError> {
+        match link {
+            Place::Tree(path) => Ok(self.opened.look(|view| {
+                let link = find(view, path)?;
+                let target = view.target(&link).map_err(|source| InspectError::at(path, source))?;
+                Ok(target.to_vec())
+            })?),
+            Place::Host(path) => {
+                let target = fs::read_link(path).map_err(|error| failed(path, &error))?;
+                Ok(target.into_os_string().into_vec())
+            }
+        }
+    }
+
+    /// A file's content.
+    pub(super) fn content<'a>(
+        opened: &'a Opened,
+        file: &Place,
+    ) -> Result<Box<dyn Read + Send + 'a>, CliError>
+    where
+        Opened: Sync,
+    {
+        match file {
+            Place::Tree(path) => Ok(Box::new(InTree { opened, path: path.clone(), offset: 0 })),
+            Place::Host(path) => {
+                let open = File::open(path).map_err(|error| failed(path, &error))?;
+                Ok(Box::new(open))
+            }
+        }
+    }
+}
+
+fn in_tree(object: &TreeObject) -> Object {
+    let attr = object.attr();
+    Object {
+        place: Place::Tree(object.path().clone()),
+        kind: attr.kind,
+        meta: Meta {
+            mode: Some(attr.mode),
+            mtime: Some((attr.mtime.secs, attr.mtime.nanos)),
+            ..Meta::default()
+        },
+    }
+}
+
+fn on_host(path: &Path, meta: &Metadata) -> Object {
+    let kind = meta.file_type();
+    let kind = match () {
+        () if kind.is_dir() => FileKind::Directory,
+        () if kind.is_symlink() => FileKind::Symlink,
+        () if kind.is_fifo() => FileKind::Fifo,
+        () if kind.is_socket() => FileKind::Socket,
+        () if kind.is_char_device() => FileKind::Character,
+        () if kind.is_block_device() => FileKind::Block,
+        () => FileKind::Regular,
+    };
+    let nanos = u32::try_from(meta.mtime_nsec()).unwrap_or(0);
+    Object {
+        place: Place::Host(path.to_owned()),
+        kind,
+        meta: Meta {
+            mode: Some(meta.mode() & 0o7777),
+            mtime: Some((meta.mtime(), nanos)),
+            ..Meta::default()
+        },
+    }
+}
+
+/// A file of the tree as it is read.
+struct InTree<'a> {
+    opened: &'a Opened,
+    path: MergedPath,
+    offset: u64,
+}
+
+impl Read for InTree<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(PIECE_BYTES);
+        let got = self.opened.look(|view| {
+            let file = find(view, &self.path)?;
+            let got = match file.attr().kind {
+                FileKind::Regular => view.read(&file, self.offset, &mut buffer[..length]),
+                _ => Err(FsError::Invalid),
+            };
+            got.map_err(|source| InspectError::at(&self.path, source))
+        });
+        let got = got.map_err(io::Error::other)?;
+        self.offset += got as u64;
+        Ok(got)
+    }
+}
+
+pub(super) fn failed(path: &Path, error: &io::Error) -> CliError {
+    CliError::caused(path.display(), error)
+}

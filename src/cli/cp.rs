@@ -1,0 +1,88 @@
+//! `acetate cp`: files into, out of and within the merged tree.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use super::change::with_changer;
+use super::copying::{Copied, Copying, Place};
+use super::error::CliError;
+use super::output::{self, Out};
+use super::source::Source;
+use super::{Ending, text};
+
+/// Copy files into, out of, or within a session's merged tree.
+///
+/// A path that begins with a colon is in the tree (`:/src`, `:notes.txt`), any other on this
+/// machine. Permissions and times of the last change are kept. In place of a directory that is
+/// there, the copy goes into it, under its own name; files that are there get the new content.
+/// Exits with 1 if something was left out: special files are not copied.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  acetate cp work.db notes.txt :/docs/       into the tree
+  acetate cp work.db -r :/src ./src-copy     out of it
+  acetate cp work.db :/a :/b                 within it")]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// What to copy, and last where to.
+    #[arg(value_name = "PATH", required = true, num_args = 2..)]
+    paths: Vec<OsString>,
+
+    /// Copy directories with all that is in them.
+    #[arg(short, long)]
+    recursive: bool,
+
+    /// Print a JSON object: objects, bytes, skipped.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Copies what was named.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let Some((to, from)) = args.paths.split_last() else { return Ok(Ending::Done) };
+    let to = place(to)?;
+    let from = from.iter().map(|path| place(path)).collect::<Result<Vec<_>, _>>()?;
+    let is_outside = |place: &Place| matches!(place, Place::Host(_));
+    if is_outside(&to) && from.iter().any(is_outside) {
+        return Err(CliError::new("both sides are on this machine")
+            .with_hint("a colon before a path puts it into the tree: :/docs"));
+    }
+    let opened = args.source.open()?;
+    let session = opened.session().path().to_owned();
+    let copied = match to {
+        Place::Host(_) => Copying::new(&opened, None, args.recursive).all(&from, &to)?,
+        Place::Tree(_) => with_changer(&session, args.source.base.as_deref(), |changer| {
+            Copying::new(&opened, Some(changer), args.recursive).all(&from, &to)
+        })?,
+    };
+    show(args, &copied)
+}
+
+fn show(args: &Args, copied: &Copied) -> Result<Ending, CliError> {
+    for skipped in &copied.skipped {
+        output::line(format_args!("left out: {skipped}"));
+    }
+    if args.json {
+        let mut out = Out::new();
+        let mut object = text::json("cp");
+        object.insert("objects".to_owned(), copied.objects.into());
+        object.insert("bytes".to_owned(), copied.bytes.into());
+        object.insert("skipped".to_owned(), copied.skipped.len().into());
+        out.json(object)?;
+        out.end()?;
+    }
+    Ok(if copied.skipped.is_empty() { Ending::Done } else { Ending::Findings })
+}
+
+/// Which side a path is on.
+fn place(path: &OsStr) -> Result<Place, CliError> {
+    use std::os::unix::ffi::OsStrExt;
+    match path.as_bytes().strip_prefix(b":") {
+        Some(inside) => {
+            let path = crate::inspect::opened::merged_path(OsStr::from_bytes(inside))?;
+            Ok(Place::Tree(path))
+        }
+        None => Ok(Place::Host(PathBuf::from(path))),
+    }
+}

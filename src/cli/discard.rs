@@ -1,0 +1,110 @@
+//! `acetate discard`: paths show the base again.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::change::with_changer;
+use super::error::CliError;
+use super::output::{self, Out};
+use super::source::{Source, paths};
+use super::{Ending, text};
+use crate::control::{Answer, PathText, Request, limits};
+use crate::inspect::discard::undo;
+
+/// Undo changes: the paths show the base again.
+///
+/// What the session has at and below them is given up for good (`acetate snapshot` first keeps a
+/// copy). Of what moved, both ends are given up, whichever is named. The base is not touched.
+/// Exits with 1 if there is nothing to undo at a path.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Paths in the tree; `/` for all that the session changed.
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<OsString>,
+
+    /// Only show what would be undone.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// Print a JSON object for each path that shows the base again: path; and a last one: paths,
+    /// changes (how many objects were in the session or gone), unchanged (paths with nothing to
+    /// undo).
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was given up, or would be.
+struct Undone {
+    paths: Vec<PathText>,
+    changes: u64,
+    idle: Vec<(PathText, Option<PathText>)>,
+}
+
+/// Gives up what was named.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let asked = paths(&args.paths)?;
+    if asked.len() > limits::MAX_PATHS {
+        let what = format!("{} paths, and {} is the most", asked.len(), limits::MAX_PATHS);
+        return Err(CliError::new(what).with_hint("name a directory above them"));
+    }
+    let undone = if args.dry_run {
+        let undo = undo(&args.source.open()?, &asked)?;
+        let idle = |idle: &crate::overlay::Idle| {
+            ((&idle.path).into(), idle.gone_with.as_ref().map(PathText::from))
+        };
+        Undone {
+            paths: undo.paths.iter().map(PathText::from).collect(),
+            changes: undo.changes,
+            idle: undo.idle.iter().map(idle).collect(),
+        }
+    } else {
+        let (session, base) = (&args.source.session, args.source.base.as_deref());
+        discard(session, base, asked.iter().map(PathText::from).collect())?
+    };
+    show(args, &undone)?;
+    Ok(if undone.idle.is_empty() { Ending::Done } else { Ending::Findings })
+}
+
+fn discard(session: &Path, base: Option<&Path>, paths: Vec<PathText>) -> Result<Undone, CliError> {
+    let answer = with_changer(session, base, |changer| changer.ask(Request::Discard { paths }))?;
+    match answer {
+        Answer::Undone { paths, changes, idle } => Ok(Undone { paths, changes, idle }),
+        _ => Err(CliError::new("the session's server gave another answer")),
+    }
+}
+
+fn show(args: &Args, undone: &Undone) -> Result<(), CliError> {
+    let mut out = Out::new();
+    let verb = if args.dry_run { "would undo" } else { "undone" };
+    for path in &undone.paths {
+        if args.json {
+            let mut object = text::json("undone");
+            text::put_path(&mut object, "path", path.as_bytes());
+            out.json(object)?;
+        } else {
+            out.line(format_args!("{verb}: {}", text::name(path.as_bytes())))?;
+        }
+    }
+    if args.json {
+        let mut object = text::json("discard");
+        object.insert("paths".to_owned(), undone.paths.len().into());
+        object.insert("changes".to_owned(), undone.changes.into());
+        object.insert("unchanged".to_owned(), undone.idle.len().into());
+        out.json(object)?;
+    }
+    out.end()?;
+    for (path, gone_with) in &undone.idle {
+        let path = text::name(path.as_bytes());
+        match gone_with {
+            Some(above) => output::line(format_args!(
+                "{path}: cannot come back by itself: discard {}",
+                text::name(above.as_bytes())
+            )),
+            None => output::line(format_args!("{path}: nothing to undo")),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! `acetate sessions`: what is being served on this machine.
+
+use super::change::connect;
+use super::error::CliError;
+use super::output::{self, Out};
+use super::{Ending, text};
+use crate::control::{Answer, Entry, Request, ServerStatus, entries};
+
+/// List the sessions that are being served on this machine.
+///
+/// Those of this user's servers, with their addresses and where they are mounted here.
+/// Exits with 1 if there are none.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Print a JSON object for each: session, base, pid, addresses, uptime (in seconds), clients
+    /// (connections), mounts (directories of this machine).
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists them.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let found = entries().map_err(|error| CliError::caused("the list of servers", &error))?;
+    let mut out = Out::new();
+    let mut is_empty = true;
+    for entry in found {
+        let Some(status) = ask(&entry)? else {
+            entry.forget();
+            continue;
+        };
+        is_empty = false;
+        show(args, &entry, &status, &mut out)?;
+    }
+    out.end()?;
+    if is_empty && !args.json {
+        output::line(format_args!("no session is being served by this user"));
+    }
+    Ok(if is_empty { Ending::Findings } else { Ending::Done })
+}
+
+/// How a server stands; `None` if it is gone.
+fn ask(entry: &Entry) -> Result<Option<ServerStatus>, CliError> {
+    let Some(mut server) = connect(&entry.session)? else { return Ok(None) };
+    match server.ask(&Request::Status) {
+        Ok(Answer::Status(status)) => Ok(Some(status)),
+        _ => Ok(None),
+    }
+}
+
+fn show(args: &Args, entry: &Entry, status: &ServerStatus, out: &mut Out) -> Result<(), CliError> {
+    let session = entry.session.as_os_str().as_encoded_bytes();
+    if args.json {
+        let mut object = text::json("session");
+        text::put_path(&mut object, "session", session);
+        let base = status.base.as_ref().map(|base| base.display().to_string());
+        object.insert("base".to_owned(), base.into());
+        object.insert("pid".to_owned(), status.pid.into());
+        let addresses: Vec<_> = status.addresses.iter().map(ToString::to_string).collect();
+        object.insert("addresses".to_owned(), addresses.into());
+        object.insert("uptime".to_owned(), status.uptime.into());
+        object.insert("clients".to_owned(), status.peers.len().into());
+        return out.json(object);
+    }
+    let addresses: Vec<_> = status.addresses.iter().map(ToString::to_string).collect();
+    let base = match &status.base {
+        Some(base) => text::name(base.as_os_str().as_encoded_bytes()),
+        None => "no base".to_owned(),
+    };
+    out.line(format_args!(
+        "{}  {base}  {}  {} connections  pid {}",
+        text::name(session),
+        addresses.join(" "),
+        status.peers.len(),
+        status.pid,
+    ))
+}

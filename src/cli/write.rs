@@ -1,0 +1,88 @@
+//! `acetate write`: content into a file of the merged tree.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use super::change::with_changer;
+use super::error::CliError;
+use super::output::Out;
+use super::source::Source;
+use super::{Ending, text};
+use crate::control::{Answer, Meta, Request, WriteHow};
+use crate::inspect::opened::merged_path;
+
+/// Write what comes on stdin to a file of a session's merged tree.
+///
+/// The file is written in place, as `cat > FILE` in a mount does: its other names and whoever has
+/// it open see the new content. It is safe when the command has ended.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// The file in the tree.
+    #[arg(value_name = "PATH")]
+    path: OsString,
+
+    /// Take the content from this file instead.
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+
+    /// Add to the end of the file.
+    #[arg(short, long, conflicts_with = "new")]
+    append: bool,
+
+    /// Refuse if there is something at this path.
+    #[arg(long)]
+    new: bool,
+
+    /// Permissions, as an octal number [default: those it has; 644 for a new file].
+    #[arg(short, long, value_name = "MODE", value_parser = text::parse_mode)]
+    mode: Option<u32>,
+
+    /// Print a JSON object: path, bytes.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Writes the file.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let path = merged_path(&args.path)?;
+    let content: Box<dyn Read + Send> = match &args.from {
+        Some(file) => {
+            let open = File::open(file).and_then(not_a_directory);
+            Box::new(open.map_err(|error| CliError::caused(file.display(), &error))?)
+        }
+        None => Box::new(io::stdin()),
+    };
+    let how = match (args.append, args.new) {
+        (true, _) => WriteHow::Append,
+        (_, true) => WriteHow::New,
+        _ => WriteHow::Replace,
+    };
+    let meta = Meta { mode: args.mode, ..Meta::default() };
+    let request = Request::Write { path: (&path).into(), how, meta };
+    let source = &args.source;
+    let answer = with_changer(&source.session, source.base.as_deref(), |changer| {
+        changer.ask_with(request, content)
+    })?;
+    if let (Answer::Bytes(bytes), true) = (answer, args.json) {
+        let mut out = Out::new();
+        let mut object = text::json("write");
+        text::put_path(&mut object, "path", path.as_bytes());
+        object.insert("bytes".to_owned(), bytes.into());
+        out.json(object)?;
+        out.end()?;
+    }
+    Ok(Ending::Done)
+}
+
+/// Says of a directory what it is before anything is written.
+fn not_a_directory(file: File) -> io::Result<File> {
+    match file.metadata()?.is_dir() {
+        true => Err(io::ErrorKind::IsADirectory.into()),
+        false => Ok(file),
+    }
+}

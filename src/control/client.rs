@@ -1,0 +1,95 @@
+//! The other end of the socket: asking the server that has a session.
+
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use super::content::Reading;
+use super::frame::{self, Kind};
+use super::request::{Answer, Refusal, Request};
+use super::socket;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// It was not done.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The server ended, or what is there is none.
+    #[error("the session's server: {0}")]
+    Broken(#[from] io::Error),
+}
+
+/// A connection to the server of a session.
+#[derive(Debug)]
+pub struct Connection {
+    stream: UnixStream,
+}
+
+impl Connection {
+    /// Connects to the server of a session; `None` where there is none.
+    ///
+    /// # Errors
+    /// The socket cannot be used: above all, it is another user's.
+    pub fn open(session: &Path) -> io::Result<Option<Self>> {
+        let path = socket::path(session);
+        match socket::with_address(&path, |path| UnixStream::connect(path)) {
+            Ok(stream) => Ok(Some(Self { stream })),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound
+                | io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::NotADirectory => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Asks for something without content.
+    ///
+    /// # Errors
+    /// It was not done, or nobody knows.
+    pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
+        self.send(request)?;
+        self.answer()
+    }
+
+    /// Asks for something, with the content that follows.
+    ///
+    /// # Errors
+    /// It was not done, or nobody knows.
+    pub fn ask_with(
+        &mut self,
+        request: &Request,
+        content: &mut Reading<impl Read>,
+    ) -> Result<Answer, ControlError> {
+        self.send(request)?;
+        loop {
+            match content.piece() {
+                Ok(piece) => {
+                    frame::write_blocking(&mut self.stream, Kind::Data, &piece)?;
+                    if piece.is_empty() {
+                        return self.answer();
+                    }
+                }
+                Err(error) => {
+                    let why = error.to_string();
+                    frame::write_blocking(&mut self.stream, Kind::Broken, why.as_bytes())?;
+                    return self.answer();
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, request: &Request) -> io::Result<()> {
+        frame::write_blocking(&mut self.stream, Kind::Json, &frame::json(request)?)
+    }
+
+    fn answer(&mut self) -> Result<Answer, ControlError> {
+        let (kind, payload) = frame::read_blocking(&mut self.stream).map_err(|error| {
+            let ended = error.kind() == io::ErrorKind::UnexpectedEof;
+            if ended { io::Error::other("ended before it answered") } else { error }
+        })?;
+        let reply: Result<Answer, Refusal> = frame::parse_json(kind, &payload)?;
+        Ok(reply?)
+    }
+}

@@ -1,0 +1,229 @@
+//! Changes by path, as a client would make them one by one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use super::content::Content;
+use super::limits::REMOVE_PAGE;
+use super::request::{Meta, Refusal, WriteHow};
+use crate::delta::MergedPath;
+use crate::vfs::{
+    Attr, Caller, Cookie, CreateHow, Entry, FileKind, FsError, Locator, Name, NewNode, SetAttr,
+    Stability, Vfs,
+};
+
+/// Permission bits of a directory that nobody gave any.
+const DIR_MODE: u32 = 0o755;
+
+/// The same of a file.
+const FILE_MODE: u32 = 0o644;
+
+/// A tree, and who changes it.
+pub(super) struct Files<'a, V> {
+    pub vfs: &'a V,
+    pub caller: &'a Caller,
+}
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+impl<V: Vfs> Files<'_, V> {
+    /// What is at a path; `None` where nothing is.
+    async fn look(&self, path: &MergedPath) -> Result<Option<(Locator, Attr)>> {
+        let at = |error| Refusal::at(path, error);
+        let mut found = self.vfs.root().await.map_err(at)?;
+        for name in path.names() {
+            let entry = self.vfs.lookup(self.caller, &found.0, name.as_bytes()).await;
+            match entry.result {
+                Ok(entry) => found = (entry.object, entry.attr),
+                Err(FsError::NotFound) => return Ok(None),
+                Err(error) => return Err(at(error)),
+            }
+        }
+        Ok(Some(found))
+    }
+
+    async fn find(&self, path: &MergedPath) -> Result<(Locator, Attr)> {
+        let found = self.look(path).await?;
+        found.ok_or_else(|| Refusal::at(path, FsError::NotFound))
+    }
+
+    /// The directory that a path is in, and its name there.
+    async fn place(&self, path: &MergedPath) -> Result<(Locator, Name)> {
+        let name = path.name().ok_or_else(|| Refusal::new("/: is the root of the tree"))?;
+        let parent = path.parent();
+        let (dir, attr) = self.find(&parent).await?;
+        match attr.kind {
+            FileKind::Directory => Ok((dir, name)),
+            _ => Err(Refusal::at(&parent, FsError::NotDirectory)),
+        }
+    }
+
+    /// Makes a directory, and with `parents` those above it; how many.
+    pub async fn make_dir(&self, path: &MergedPath, meta: &Meta, parents: bool) -> Result<u64> {
+        let mut made = 0;
+        if parents {
+            let mut above: Vec<_> = path.above().collect();
+            while let Some(dir) = above.pop() {
+                made += u64::from(self.make_missing_dir(&dir, &Meta::default()).await?);
+            }
+            return Ok(made + u64::from(self.make_missing_dir(path, meta).await?));
+        }
+        self.make_one_dir(path, meta).await?;
+        Ok(1)
+    }
+
+    async fn make_missing_dir(&self, path: &MergedPath, meta: &Meta) -> Result<bool> {
+        match self.look(path).await? {
+            Some((_, attr)) if attr.kind == FileKind::Directory => Ok(false),
+            Some(_) => Err(Refusal::at(path, FsError::NotDirectory)),
+            None => self.make_one_dir(path, meta).await.map(|()| true),
+        }
+    }
+
+    async fn make_one_dir(&self, path: &MergedPath, meta: &Meta) -> Result<()> {
+        let (dir, name) = self.place(path).await?;
+        let set = SetAttr { mode: Some(meta.mode.unwrap_or(DIR_MODE)), ..meta.set_attr() };
+        let made =
+            self.vfs.make_node(self.caller, &dir, name.as_bytes(), NewNode::Directory, set).await;
+        made.result.map(drop).map_err(|error| Refusal::at(path, error))
+    }
+
+    /// Writes a file; how many bytes.
+    pub async fn write(
+        &self,
+        path: &MergedPath,
+        how: WriteHow,
+        meta: &Meta,
+        content: &mut dyn Content,
+    ) -> Result<u64> {
+        let at = |error| Refusal::at(path, error);
+        let (file, start) = self.open(path, how, meta).await?;
+        let mut offset = start;
+        loop {
+            let piece = content.next().await.map_err(|error| Refusal {
+                what: format!("{}: the content cannot be read: {error}", path.display()),
+                hint: Some(format!("{} bytes of it are written", offset - start)),
+            })?;
+            if piece.is_empty() {
+                break;
+            }
+            offset += self.write_piece(&file, offset, piece).await.map_err(at)?;
+        }
+        let late = Meta { mode: None, ..*meta }.set_attr();
+        if late != SetAttr::default() {
+            self.vfs.setattr(self.caller, &file, late, None).await.result.map_err(at)?;
+        }
+        Ok(offset - start)
+    }
+
+    /// Opens a file to be written, and says from which byte on.
+    async fn open(&self, path: &MergedPath, how: WriteHow, meta: &Meta) -> Result<(Locator, u64)> {
+        let at = |error| Refusal::at(path, error);
+        let (dir, name) = self.place(path).await?;
+        let there = self.look(path).await?;
+        if let Some((file, attr)) = there {
+            match (attr.kind, how) {
+                (FileKind::Directory, _) => {
+                    return Err(Refusal::new(format!("{}: is a directory", path.display())));
+                }
+                (_, WriteHow::New) => return Err(at(FsError::Exists)),
+                (FileKind::Regular, WriteHow::Append) => return Ok((file, attr.size)),
+                (FileKind::Regular, WriteHow::Replace) => {
+                    let set = SetAttr { size: Some(0), mode: meta.mode, ..SetAttr::default() };
+                    self.vfs.setattr(self.caller, &file, set, None).await.result.map_err(at)?;
+                    return Ok((file, 0));
+                }
+                _ => {
+                    let what = format!("{}: is not a regular file", path.display());
+                    return Err(Refusal::new(what));
+                }
+            }
+        }
+        let mode = Some(meta.mode.unwrap_or(FILE_MODE));
+        let how = CreateHow::Guarded(SetAttr { mode, ..SetAttr::default() });
+        let made = self.vfs.create(self.caller, &dir, name.as_bytes(), how).await;
+        Ok((made.result.map_err(at)?.object, 0))
+    }
+
+    async fn write_piece(
+        &self,
+        file: &Locator,
+        offset: u64,
+        piece: Bytes,
+    ) -> std::result::Result<u64, FsError> {
+        let bytes = piece.len() as u64;
+        let write = self.vfs.write(self.caller, file, offset, piece, Stability::Unstable);
+        write.await.result.map(|_| bytes)
+    }
+
+    /// Makes a symbolic link.
+    pub async fn make_link(&self, path: &MergedPath, target: &[u8], meta: &Meta) -> Result<()> {
+        let (dir, name) = self.place(path).await?;
+        let node = NewNode::Symlink(Bytes::copy_from_slice(target));
+        let set = meta.set_attr();
+        let made = self.vfs.make_node(self.caller, &dir, name.as_bytes(), node, set).await;
+        made.result.map(drop).map_err(|error| Refusal::at(path, error))
+    }
+
+    /// Sets attributes.
+    pub async fn set_meta(&self, path: &MergedPath, meta: &Meta) -> Result<()> {
+        let (object, _) = self.find(path).await?;
+        let set = self.vfs.setattr(self.caller, &object, meta.set_attr(), None).await;
+        set.result.map_err(|error| Refusal::at(path, error))
+    }
+
+    /// Removes something; how many objects.
+    pub async fn remove(&self, path: &MergedPath, recursive: bool) -> Result<u64> {
+        let (dir, name) = self.place(path).await?;
+        let (object, attr) = self.find(path).await?;
+        let at = |error| Refusal::at(path, error);
+        if attr.kind != FileKind::Directory {
+            let removed = self.vfs.remove(self.caller, &dir, name.as_bytes()).await;
+            return removed.result.map(|()| 1).map_err(at);
+        }
+        if !recursive {
+            return Err(at(FsError::IsDirectory));
+        }
+        let mut open = vec![(dir, name.as_bytes().to_vec(), object)];
+        let mut removed = 0;
+        while let Some((above, name, dir)) = open.last().cloned() {
+            let entries = self.list(&dir).await.map_err(at)?;
+            if entries.is_empty() {
+                let gone = self.vfs.rmdir(self.caller, &above, &name).await;
+                gone.result.map_err(at)?;
+                removed += 1;
+                open.pop();
+            }
+            for entry in entries {
+                let (object, attr) = entry.object.ok_or(at(FsError::Io))?;
+                if attr.kind == FileKind::Directory {
+                    open.push((dir.clone(), entry.name.to_vec(), object));
+                } else {
+                    let gone = self.vfs.remove(self.caller, &dir, &entry.name).await;
+                    gone.result.map_err(at)?;
+                    removed += 1;
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    /// The first entries of a directory, without itself and its parent.
+    async fn list(&self, dir: &Locator) -> std::result::Result<Vec<Entry>, FsError> {
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let filled = Arc::clone(&taken);
+        let take = move |entry: &Entry| {
+            let mut filled = filled.lock().unwrap_or_else(PoisonError::into_inner);
+            let has_room = filled.len() < REMOVE_PAGE;
+            if has_room && !matches!(&entry.name[..], b"." | b"..") {
+                filled.push(entry.clone());
+            }
+            has_room
+        };
+        let page = self.vfs.readdir(self.caller, dir, Cookie(0), true, take).await;
+        page.result?;
+        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::take(&mut *taken))
+    }
+}

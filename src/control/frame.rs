@@ -1,0 +1,103 @@
+//! Messages on the socket: a length of four bytes (big-endian), a byte for the kind, and so many
+//! bytes more.
+
+use std::io::{self, Read, Write};
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::limits::MAX_MESSAGE_BYTES;
+
+const HEADER_BYTES: usize = 5;
+
+/// What a message holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A request or an answer, in JSON.
+    Json,
+    /// A piece of content; an empty one is the end.
+    Data,
+    /// The content ends here, because it cannot be read any further: why.
+    Broken,
+}
+
+impl Kind {
+    fn byte(self) -> u8 {
+        match self {
+            Self::Json => b'J',
+            Self::Data => b'D',
+            Self::Broken => b'B',
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Json, Self::Data, Self::Broken].into_iter().find(|kind| kind.byte() == byte)
+    }
+}
+
+pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(Kind, Bytes)> {
+    let mut header = [0; HEADER_BYTES];
+    stream.read_exact(&mut header).await?;
+    let (kind, length) = parse(header)?;
+    let mut payload = vec![0; length];
+    stream.read_exact(&mut payload).await?;
+    Ok((kind, payload.into()))
+}
+
+pub(super) async fn write(
+    stream: &mut (impl AsyncWrite + Unpin),
+    kind: Kind,
+    payload: &[u8],
+) -> io::Result<()> {
+    stream.write_all(&header(kind, payload.len())?).await?;
+    stream.write_all(payload).await
+}
+
+pub(super) fn read_blocking(stream: &mut impl Read) -> io::Result<(Kind, Bytes)> {
+    let mut header = [0; HEADER_BYTES];
+    stream.read_exact(&mut header)?;
+    let (kind, length) = parse(header)?;
+    let mut payload = vec![0; length];
+    stream.read_exact(&mut payload)?;
+    Ok((kind, payload.into()))
+}
+
+pub(super) fn write_blocking(
+    stream: &mut impl Write,
+    kind: Kind,
+    payload: &[u8],
+) -> io::Result<()> {
+    stream.write_all(&header(kind, payload.len())?)?;
+    stream.write_all(payload)
+}
+
+fn parse(header: [u8; HEADER_BYTES]) -> io::Result<(Kind, usize)> {
+    let [a, b, c, d, kind] = header;
+    let length = u32::from_be_bytes([a, b, c, d]) as usize;
+    match Kind::from_byte(kind) {
+        Some(kind) if length <= MAX_MESSAGE_BYTES => Ok((kind, length)),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "not a message")),
+    }
+}
+
+fn header(kind: Kind, length: usize) -> io::Result<[u8; HEADER_BYTES]> {
+    let too_long = || io::Error::new(io::ErrorKind::InvalidInput, "a message is too long");
+    let fits = u32::try_from(length).ok().filter(|_| length <= MAX_MESSAGE_BYTES);
+    let [a, b, c, d] = fits.ok_or_else(too_long)?.to_be_bytes();
+    Ok([a, b, c, d, kind.byte()])
+}
+
+/// A value as JSON.
+pub(super) fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(io::Error::from)
+}
+
+/// The value of a JSON text.
+pub(super) fn parse_json<T: DeserializeOwned>(kind: Kind, payload: &[u8]) -> io::Result<T> {
+    match kind {
+        Kind::Json => serde_json::from_slice(payload).map_err(io::Error::from),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "content where none was expected")),
+    }
+}

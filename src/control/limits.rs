@@ -1,0 +1,17 @@
+//! What the control socket may take.
+
+/// Connections at a time; further ones wait. Each may stay for as long as it likes: they are the
+/// owner's own.
+pub const MAX_CONNECTIONS: usize = 16;
+
+/// Length of one message, in bytes: some ten thousand paths.
+pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// Content in one message, in bytes.
+pub const PIECE_BYTES: usize = 1 << 20;
+
+/// Paths in one request.
+pub const MAX_PATHS: usize = 8192;
+
+/// Entries of a directory that are removed before it is listed again.
+pub const REMOVE_PAGE: usize = 1024;

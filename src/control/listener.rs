@@ -1,0 +1,195 @@
+//! The server's end of the socket.
+
+use std::fs::{self, Permissions};
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::content::{Content, Piece};
+use super::frame::{self, Kind};
+use super::limits::MAX_CONNECTIONS;
+use super::perform::perform;
+use super::request::{Answer, Peer, Refusal, Request, ServerStatus};
+use super::socket;
+use crate::overlay::Overlay;
+use crate::vfs::Caller;
+
+/// What a server tells of itself.
+pub struct About {
+    /// Where it listens for clients.
+    pub addresses: Vec<std::net::SocketAddr>,
+    /// The base directory.
+    pub base: Option<PathBuf>,
+    /// When it began to serve.
+    pub since: Instant,
+    /// Who is connected.
+    pub peers: Box<dyn Fn() -> Vec<Peer> + Send + Sync>,
+}
+
+/// A socket beside a session file; it goes with this.
+pub struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+    /// Who may use it, besides the superuser.
+    owner: u32,
+}
+
+impl Listener {
+    /// Listens for the session, which nobody else serves: a socket that is there is a leftover.
+    ///
+    /// # Errors
+    /// There is no place for it.
+    pub fn bind(session: &Path) -> io::Result<Self> {
+        let path = socket::path(session);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.file_type().is_socket() => fs::remove_file(&path)?,
+            Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => {}
+        }
+        let socket = socket::with_address(&path, |path| UnixListener::bind(path))?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let owner = fs::symlink_metadata(&path)?.uid();
+        Ok(Self { socket, path, owner })
+    }
+
+    /// Answers until it is dropped; what is being done then is broken off between two changes.
+    pub async fn serve(self, overlay: Arc<Overlay>, about: About) {
+        let about = Arc::new(about);
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut open = JoinSet::new();
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            while open.try_join_next().is_some() {}
+            let stream = match self.socket.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "control socket");
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let (overlay, about, owner) = (Arc::clone(&overlay), Arc::clone(&about), self.owner);
+            open.spawn(async move {
+                let _place = place;
+                if let Err(error) = converse(stream, &overlay, &about, owner).await {
+                    tracing::debug!(%error, "control connection");
+                }
+            });
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Answers the requests of one connection.
+async fn converse(
+    mut stream: UnixStream,
+    overlay: &Overlay,
+    about: &About,
+    owner: u32,
+) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    if peer.uid() != owner && peer.uid() != 0 {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let caller = Caller {
+        client: Caller::COMMAND_LINE,
+        uid: peer.uid(),
+        gid: peer.gid(),
+        gids: Vec::new(),
+        call: None,
+        is_owner: true,
+    };
+    loop {
+        let (kind, payload) = match frame::read(&mut stream).await {
+            Ok(message) => message,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let request: Request = frame::parse_json(kind, &payload)?;
+        let reply = match request {
+            Request::Status => Ok(Answer::Status(about.status())),
+            Request::Write { .. } => {
+                let mut content = Arriving { stream: &mut stream, is_over: false };
+                let reply = perform(overlay, &caller, request, &mut content).await;
+                content.drain().await?;
+                reply
+            }
+            request => perform(overlay, &caller, request, &mut super::Nothing).await,
+        };
+        answer(&mut stream, &reply).await?;
+    }
+}
+
+async fn answer(stream: &mut UnixStream, reply: &Result<Answer, Refusal>) -> io::Result<()> {
+    let text = match frame::json(reply) {
+        Ok(text) if text.len() <= super::limits::MAX_MESSAGE_BYTES => text,
+        _ => frame::json(&Err::<Answer, _>(Refusal::new("the answer is too long to be sent")))?,
+    };
+    frame::write(stream, Kind::Json, &text).await
+}
+
+impl About {
+    fn status(&self) -> ServerStatus {
+        ServerStatus {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            addresses: self.addresses.clone(),
+            base: self.base.clone(),
+            uptime: self.since.elapsed().as_secs(),
+            peers: (self.peers)(),
+        }
+    }
+}
+
+/// Content that arrives after a request.
+struct Arriving<'a> {
+    stream: &'a mut UnixStream,
+    is_over: bool,
+}
+
+impl Arriving<'_> {
+    async fn piece(&mut self) -> io::Result<bytes::Bytes> {
+        if self.is_over {
+            return Ok(bytes::Bytes::new());
+        }
+        let (kind, piece) = frame::read(self.stream).await?;
+        self.is_over = kind != Kind::Data || piece.is_empty();
+        match kind {
+            Kind::Data => Ok(piece),
+            Kind::Broken => Err(io::Error::other(String::from_utf8_lossy(&piece).into_owned())),
+            Kind::Json => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Takes what is left, which nobody wants: the answer comes after it.
+    async fn drain(&mut self) -> io::Result<()> {
+        while !self.is_over {
+            match self.piece().await {
+                Err(error) if !self.is_over => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Content for Arriving<'_> {
+    fn next(&mut self) -> Piece<'_> {
+        let piece: Pin<Box<dyn Future<Output = io::Result<bytes::Bytes>> + Send>> =
+            Box::pin(self.piece());
+        piece
+    }
+}

@@ -1,0 +1,27 @@
+//! What people ask of a session besides NFS: changes by path, and who is connected.
+//!
+//! One request is performed in one of two places, by the same function ([`perform`]): in the
+//! server that has the session, which is asked over a Unix socket beside the session file
+//! ([`Listener`], [`Connection`]), or in this process, if nobody serves the session. So clients
+//! of a server see such a change as any other, and two writers never meet.
+//!
+//! The socket is for the session's owner alone (mode 0600, and the peer's user is checked);
+//! its messages are JSON between programs of one version, and no interface for others.
+
+mod client;
+mod content;
+mod files;
+mod frame;
+pub mod limits;
+mod listener;
+mod perform;
+mod registry;
+mod request;
+mod socket;
+
+pub use client::{Connection, ControlError};
+pub use content::{Content, Nothing, Reading};
+pub use listener::{About, Listener};
+pub use perform::perform;
+pub use registry::{Entry, Registered, entries};
+pub use request::{Answer, Meta, PathText, Peer, Refusal, Request, ServerStatus, WriteHow};

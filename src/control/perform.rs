@@ -1,0 +1,74 @@
+//! Doing what is asked for.
+
+use super::content::Content;
+use super::files::Files;
+use super::limits::MAX_PATHS;
+use super::request::{Answer, PathText, Refusal, Request};
+use crate::delta::MergedPath;
+use crate::overlay::Overlay;
+use crate::vfs::{Caller, FsError, Locator, Vfs};
+
+/// Does what is asked for, but for [`Request::Status`], which only a server has.
+///
+/// # Errors
+/// It cannot be done; what was done until then stays.
+pub async fn perform(
+    overlay: &Overlay,
+    caller: &Caller,
+    request: Request,
+    content: &mut dyn Content,
+) -> Result<Answer, Refusal> {
+    let files = Files { vfs: overlay, caller };
+    match request {
+        Request::Status => Err(Refusal::new("nobody serves the session")),
+        Request::MakeDir { path, meta, parents } => {
+            files.make_dir(&path.merged()?, &meta, parents).await.map(Answer::Objects)
+        }
+        Request::Write { path, how, meta } => {
+            files.write(&path.merged()?, how, &meta, content).await.map(Answer::Bytes)
+        }
+        Request::MakeLink { path, target, meta } => {
+            files.make_link(&path.merged()?, target.as_bytes(), &meta).await?;
+            Ok(Answer::Done)
+        }
+        Request::SetMeta { path, meta } => {
+            files.set_meta(&path.merged()?, &meta).await?;
+            Ok(Answer::Done)
+        }
+        Request::Remove { path, recursive } => {
+            files.remove(&path.merged()?, recursive).await.map(Answer::Objects)
+        }
+        Request::Sync => {
+            let synced = overlay.commit(caller, &Locator::ROOT).await;
+            synced.result.map(|_| Answer::Done).map_err(of_session)
+        }
+        Request::Discard { paths } => {
+            let undo = overlay.discard(caller, merged(&paths)?).await.map_err(of_session)?;
+            Ok(Answer::Undone {
+                paths: undo.paths.iter().map(PathText::from).collect(),
+                changes: undo.changes,
+                idle: undo
+                    .idle
+                    .iter()
+                    .map(|idle| ((&idle.path).into(), idle.gone_with.as_ref().map(Into::into)))
+                    .collect(),
+            })
+        }
+        Request::Rebase { paths } => {
+            overlay.rebase(caller, merged(&paths)?).await.map_err(of_session)?;
+            Ok(Answer::Done)
+        }
+    }
+}
+
+fn merged(paths: &[PathText]) -> Result<Vec<MergedPath>, Refusal> {
+    if paths.len() > MAX_PATHS {
+        let what = format!("{} paths at once, and {MAX_PATHS} is the most", paths.len());
+        return Err(Refusal::new(what));
+    }
+    paths.iter().map(PathText::merged).collect()
+}
+
+fn of_session(error: FsError) -> Refusal {
+    Refusal { what: format!("session: {error}"), ..Refusal::at(&MergedPath::root(), error) }
+}

@@ -1,0 +1,238 @@
+//! Requests and answers.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::delta::MergedPath;
+use crate::vfs::{FsError, SetAttr, SetTime, Time};
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// How the server stands.
+    Status,
+    /// A directory; with `parents` also those above it, and one that is there already will do.
+    MakeDir {
+        /// Where.
+        path: PathText,
+        /// Its attributes.
+        meta: Meta,
+        /// Whether directories above it are made.
+        parents: bool,
+    },
+    /// A regular file; its content follows.
+    Write {
+        /// Where.
+        path: PathText,
+        /// What becomes of a file that is there.
+        how: WriteHow,
+        /// Its attributes.
+        meta: Meta,
+    },
+    /// A symbolic link.
+    MakeLink {
+        /// Where.
+        path: PathText,
+        /// Where it leads.
+        target: PathText,
+        /// Its attributes.
+        meta: Meta,
+    },
+    /// Attributes of what is there.
+    SetMeta {
+        /// Where.
+        path: PathText,
+        /// The attributes.
+        meta: Meta,
+    },
+    /// That something goes; with `recursive` a directory with all that is in it.
+    Remove {
+        /// What.
+        path: PathText,
+        /// Whether a directory may have entries.
+        recursive: bool,
+    },
+    /// That everything before is synced.
+    Sync,
+    /// That paths show the base again.
+    Discard {
+        /// Which.
+        paths: Vec<PathText>,
+    },
+    /// That the session lets go of what the base has by now.
+    Rebase {
+        /// Where.
+        paths: Vec<PathText>,
+    },
+}
+
+/// What becomes of a file that is there when it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WriteHow {
+    /// It gets the new content.
+    Replace,
+    /// The content is added at its end.
+    Append,
+    /// It is in the way.
+    New,
+}
+
+/// Attributes to set; what is not named stays, or is as usual for something new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Meta {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last change of content: seconds and nanoseconds.
+    pub mtime: Option<(i64, u32)>,
+}
+
+impl Meta {
+    /// As SETATTR takes it.
+    pub fn set_attr(&self) -> SetAttr {
+        let time = |(secs, nanos)| SetTime::To(Time { secs, nanos });
+        SetAttr {
+            mode: self.mode,
+            uid: self.uid,
+            gid: self.gid,
+            mtime: self.mtime.map_or(SetTime::Keep, time),
+            ..SetAttr::default()
+        }
+    }
+}
+
+/// A path, or anything of bytes that are mostly text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PathText {
+    /// It is text.
+    Text(String),
+    /// It is none.
+    Bytes(Vec<u8>),
+}
+
+impl PathText {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+
+    /// The path in the merged tree.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn merged(&self) -> Result<MergedPath, Refusal> {
+        let none = || Refusal::new(format!("{}: not a path", self.as_bytes().escape_ascii()));
+        MergedPath::from_bytes(self.as_bytes()).ok_or_else(none)
+    }
+}
+
+impl From<&[u8]> for PathText {
+    fn from(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Bytes(bytes.to_vec()),
+        }
+    }
+}
+
+impl From<&MergedPath> for PathText {
+    fn from(path: &MergedPath) -> Self {
+        path.as_bytes().into()
+    }
+}
+
+/// What comes back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// To [`Request::Status`].
+    Status(ServerStatus),
+    /// It is done.
+    Done,
+    /// It is done to so many objects.
+    Objects(u64),
+    /// So many bytes were written.
+    Bytes(u64),
+    /// To [`Request::Discard`].
+    Undone {
+        /// The paths that show the base again.
+        paths: Vec<PathText>,
+        /// Objects that were in the session, or gone from the base.
+        changes: u64,
+        /// Where nothing was given up: the path, and one above it that would have to be.
+        idle: Vec<(PathText, Option<PathText>)>,
+    },
+}
+
+/// How a server stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerStatus {
+    /// Its process.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// Where it listens for clients.
+    pub addresses: Vec<SocketAddr>,
+    /// The base directory.
+    pub base: Option<PathBuf>,
+    /// Seconds since it began to serve.
+    pub uptime: u64,
+    /// Who is connected, the longest first.
+    pub peers: Vec<Peer>,
+}
+
+/// A connection to a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Where it comes from.
+    pub address: SocketAddr,
+    /// Seconds since it was opened.
+    pub connected: u64,
+    /// Calls that it sent.
+    pub calls: u64,
+}
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Refusal {
+    /// With nothing to do about it.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: None }
+    }
+
+    /// What the filesystem says of a path.
+    pub fn at(path: &MergedPath, error: FsError) -> Self {
+        let hint = match error {
+            FsError::IsDirectory => Some("a directory goes with -r"),
+            FsError::ReadOnly => Some("the server has the session read-only"),
+            FsError::NoSpace => Some("the disk that holds the session is full"),
+            _ => None,
+        };
+        let what = format!("{}: {error}", path.display());
+        Self { what, hint: hint.map(str::to_owned) }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,41 @@
+//! Where the socket of a session is.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::delta::sqlite::CONTROL_SUFFIX;
+
+/// The longest path that a socket's address takes everywhere, in bytes (`sun_path` of macOS,
+/// without its NUL).
+const MAX_ADDRESS_BYTES: usize = 103;
+
+/// The socket beside the session file.
+pub(super) fn path(session: &Path) -> PathBuf {
+    let mut name: OsString = session.as_os_str().to_owned();
+    name.push(CONTROL_SUFFIX);
+    name.into()
+}
+
+/// Calls `f` with a path that is short enough for an address and leads to `socket`.
+pub(super) fn with_address<T>(
+    socket: &Path,
+    f: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
+    if socket.as_os_str().len() <= MAX_ADDRESS_BYTES {
+        return f(socket);
+    }
+    let (Some(dir), Some(name)) = (socket.parent(), socket.file_name()) else {
+        return f(socket);
+    };
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let open = File::open(dir)?;
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&open);
+    let short = Path::new("/proc/self/fd").join(fd.to_string()).join(name);
+    if !cfg!(target_os = "linux") || short.as_os_str().len() > MAX_ADDRESS_BYTES {
+        let what = "the session's path is too long for a socket beside it";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    f(&short)
+}

@@ -1,17 +1,20 @@
 //! `acetate compact`: gives back the space of what was deleted.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::change::connect;
 use super::error::CliError;
 use super::{Ending, output, text};
+use crate::control::{Answer, Request};
+use crate::delta::Compacted;
 use crate::delta::sqlite::OpenError;
 use crate::inspect::compact::compact;
 
 /// Give the space of deleted content back to the disk.
 ///
-/// What the session holds stays the same: content, numbers, handles, the audit log. The session
-/// must not be served meanwhile. Takes free space of up to twice what is in use, for as long as
+/// What the session holds stays the same: content, numbers, handles, the audit log. A session that
+/// is served is compacted by its server: changes wait meanwhile, reads go on. Takes free space of up to twice what is in use, for as long as
 /// it runs; may be killed at any time.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -24,17 +27,29 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Compacts the session, and says what came of it.
-pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+fn compact_here(session: &Path) -> Result<Compacted, CliError> {
     let mut progress = output::Progress::new("compacting", std::io::stderr().is_terminal());
-    let compacted = compact(&args.session, &mut |done, all| progress.tell(done, all));
+    let compacted = compact(session, &mut |done, all| progress.tell(done, all));
     progress.end();
-    let compacted = compacted.map_err(|error| {
+    compacted.map_err(|error| {
         let in_use = matches!(error, OpenError::InUse { .. });
         let error = CliError::from(error);
         let hint = "stop that server first; its mounts go on when it serves again";
         if in_use { error.with_hint(hint) } else { error }
-    })?;
+    })
+}
+
+/// Compacts the session, and says what came of it.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let compacted = match connect(&args.session)? {
+        Some(mut server) => match server.ask(&Request::Compact)? {
+            Answer::Compacted { before_bytes, after_bytes, is_delayed } => {
+                Compacted { before_bytes, after_bytes, is_delayed }
+            }
+            _ => return Err(CliError::new("the session's server gave another answer")),
+        },
+        None => compact_here(&args.session)?,
+    };
     let session = args.session.display();
     if args.json {
         let object = serde_json::json!({

@@ -4,7 +4,7 @@ use super::content::Content;
 use super::files::Files;
 use super::limits::MAX_PATHS;
 use super::request::{Answer, PathText, Refusal, Request};
-use crate::delta::MergedPath;
+use crate::delta::{Compacted, MergedPath};
 use crate::overlay::Overlay;
 use crate::vfs::{Caller, FsError, Locator, Vfs};
 
@@ -53,6 +53,11 @@ pub async fn perform(
                     .map(|idle| ((&idle.path).into(), idle.gone_with.as_ref().map(Into::into)))
                     .collect(),
             })
+        }
+        Request::Compact => {
+            let Compacted { before_bytes, after_bytes, is_delayed } =
+                overlay.compact().await.map_err(of_session)?;
+            Ok(Answer::Compacted { before_bytes, after_bytes, is_delayed })
         }
         Request::Rebase { paths } => {
             overlay.rebase(caller, merged(&paths)?).await.map_err(of_session)?;

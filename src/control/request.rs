@@ -67,6 +67,8 @@ pub enum Request {
         /// Where.
         paths: Vec<PathText>,
     },
+    /// That the space of what was deleted goes back to the disk.
+    Compact,
 }
 
 /// What becomes of a file that is there when it is written.
@@ -162,6 +164,15 @@ pub enum Answer {
     Objects(u64),
     /// So many bytes were written.
     Bytes(u64),
+    /// To [`Request::Compact`].
+    Compacted {
+        /// Bytes of the session file and its log before.
+        before_bytes: u64,
+        /// And after.
+        after_bytes: u64,
+        /// Whether readers keep the space for now.
+        is_delayed: bool,
+    },
     /// To [`Request::Discard`].
     Undone {
         /// The paths that show the base again.

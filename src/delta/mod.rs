@@ -81,6 +81,9 @@ pub trait Writer: Send {
     /// outside a batch. A failure that concerns what was committed fails the next call.
     fn upkeep(&mut self);
 
+    /// Gives the space of what was deleted back, outside a batch; what is held stays the same.
+    fn compact(&mut self) -> Result<Compacted>;
+
     /// Syncs everything that was committed before, outside a batch. Cheap if nothing was.
     fn sync(&mut self) -> Result<()>;
 
@@ -90,6 +93,18 @@ pub trait Writer: Send {
 
     /// Syncs, checkpoints the log into the session file and marks the session as cleanly closed.
     fn close(&mut self) -> Result<()>;
+}
+
+/// What compacting came to, in bytes: the session file and its log together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compacted {
+    /// Before.
+    pub before_bytes: u64,
+    /// After.
+    pub after_bytes: u64,
+    /// Whether another program reads the session, so that its space comes back only when this
+    /// ends and the session is opened again.
+    pub is_delayed: bool,
 }
 
 /// Reads rows of one snapshot.

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::delta::sqlite::{Compacted, OpenError, Session};
+use crate::delta::Compacted;
+use crate::delta::sqlite::{OpenError, Session};
 
 /// Gives the free pages of the session `path` back to the disk; what it holds stays as it is.
 ///

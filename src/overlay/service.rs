@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use crate::delta::WriteTxn;
+use crate::delta::{Compacted, WriteTxn};
 use crate::vfs::{
     Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, FsError, FsInfo, FsStat,
     Locator, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr, Stability, Time, Vfs, Wcc,
@@ -111,6 +111,15 @@ impl Overlay {
         let bytes = CHANGE_BYTES + data_bytes;
         let work = self.worker.write(weight, bytes, durable, job);
         work.await.map_err(|error| from_work(&error))
+    }
+
+    /// Gives the space of what was deleted back to the disk; reads go on meanwhile, changes wait.
+    ///
+    /// # Errors
+    /// There is no room for a copy of what is in use, twice; another program keeps writing; or
+    /// the session takes no changes. It is as it was.
+    pub async fn compact(&self) -> Result<Compacted, FsError> {
+        self.worker.compact().await.map_err(|error| from_work(&error))
     }
 
     /// [`Overlay::change`] for procedures whose answer does not speak of stability.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::sync::oneshot;
 
-use crate::delta::{ReadTxn, WriteTxn};
+use crate::delta::{Compacted, ReadTxn, WriteTxn};
 use crate::vfs::WriteVerifier;
 
 use super::{Committed, Done, WorkError};
@@ -23,12 +23,14 @@ pub(super) enum Job {
     },
     /// A caller that waits until everything committed before is synced.
     Sync(Reply<WriteVerifier>),
+    /// A caller that wants space back.
+    Compact(Reply<Compacted>),
 }
 
 impl Job {
     /// Whether it is answered only after a sync.
     pub fn needs_sync(&self) -> bool {
-        matches!(self, Self::Sync(_) | Self::Write { durable: true, .. })
+        matches!(self, Self::Sync(_) | Self::Compact(_) | Self::Write { durable: true, .. })
     }
 }
 

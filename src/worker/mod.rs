@@ -37,7 +37,7 @@ use std::thread;
 
 use tokio::sync::{oneshot, watch};
 
-use crate::delta::{ReadTxn, Store, StoreError, WriteTxn};
+use crate::delta::{Compacted, ReadTxn, Store, StoreError, WriteTxn};
 use crate::vfs::WriteVerifier;
 
 pub use background::{Background, Piece};
@@ -239,6 +239,14 @@ impl Worker {
         self.check_writable()?;
         let (reply, answer) = oneshot::channel();
         self.shared.writes.push(0, Job::Sync(reply)).await?;
+        answer.await.unwrap_or(Err(WorkError::Panicked))
+    }
+
+    /// Gives the space of what was deleted back to the disk, as one change between others.
+    pub async fn compact(&self) -> Result<Compacted, WorkError> {
+        self.check_writable()?;
+        let (reply, answer) = oneshot::channel();
+        self.shared.writes.push(0, Job::Compact(reply)).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::delta::{StoreError, Writer};
+use crate::delta::{Compacted, StoreError, Writer};
 use crate::vfs::WriteVerifier;
 
 use super::job::{Job, QueuedWrite, Reply, WriteOperation, isolate};
@@ -72,10 +72,12 @@ impl Writing {
         let durable = self.strict || jobs.iter().any(Job::needs_sync);
         let mut batch: Vec<Box<dyn QueuedWrite>> = Vec::with_capacity(jobs.len());
         let mut syncs: Vec<Reply<WriteVerifier>> = Vec::new();
+        let mut compactions: Vec<Reply<Compacted>> = Vec::new();
         for job in jobs.drain(..) {
             match job {
                 Job::Write { operation, .. } => batch.push(operation),
                 Job::Sync(reply) => syncs.push(reply),
+                Job::Compact(reply) => compactions.push(reply),
             }
         }
         let mut synced = false;
@@ -95,6 +97,17 @@ impl Writing {
                 drop(reply.send(answer.clone()));
             }
         }
+        for reply in compactions {
+            let compacted = self.compact();
+            drop(reply.send(compacted));
+        }
+    }
+
+    /// Gives space back; readers go on meanwhile, changes wait.
+    fn compact(&mut self) -> Result<Compacted, WorkError> {
+        let writer = self.writer.as_mut().ok_or(WorkError::ReadOnly)?;
+        let done = writer.compact();
+        done.map_err(|error| self.failed("compact", error, false))
     }
 
     /// Commits a batch and runs its hooks; the answer of all of it.

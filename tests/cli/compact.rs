@@ -31,9 +31,32 @@ fn it_says_how_large_the_session_was_and_is() {
 }
 
 #[test]
-fn a_served_session_and_a_missing_one_are_refused() {
+fn a_served_session_is_compacted_by_its_server() {
     let dir = tempdir().unwrap();
     let server = Serving::start(dir.path(), 1, &["s.db"]);
+    std::fs::write(dir.path().join("large"), vec![b'l'; 20 << 20]).unwrap();
+    for args in [["write", "kept"], ["write", "gone"]] {
+        let from = ["s.db", args[1], "--from", "large"];
+        assert!(run(dir.path(), &[&args[..1], &from].concat()).status.success());
+    }
+    assert!(run(dir.path(), &["rm", "s.db", "gone"]).status.success());
+    let output = run(dir.path(), &["compact", "s.db", "--json"]);
+    let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (before, after) = (&object["before_bytes"], &object["after_bytes"]);
+    assert!(before.as_u64().unwrap() > after.as_u64().unwrap() + (15 << 20), "{object}");
+    // It goes on: what was kept is there, and what comes is taken.
+    assert!(run(dir.path(), &["cp", "s.db", ":kept", ":more"]).status.success());
+    assert_eq!(run(dir.path(), &["cat", "s.db", "more"]).stdout.len(), 20 << 20);
+    server.signal("TERM");
+    assert!(server.end().0.success());
+    assert_consistent(&dir.path().join("s.db"));
+}
+
+#[test]
+fn a_server_without_a_control_socket_and_a_missing_session_are_refused() {
+    let dir = tempdir().unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db"]);
+    std::fs::remove_file(dir.path().join("s.db-control")).unwrap();
     let said = failure(dir.path(), &["compact", "s.db"]);
     assert!(said.starts_with("error: ") && said.contains("in use by another server"), "{said}");
     assert!(said.contains("hint: stop that server first"), "{said}");

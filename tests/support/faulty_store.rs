@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, CopyUp, Ino, InodeRow, LateChange, MergedPath, PendingCopies, ReadTxn, Reader,
-    Result, Store, StoreError, WriteTxn, Writer,
+    AuditRow, Compacted, CopyUp, Ino, InodeRow, LateChange, MergedPath, PendingCopies, ReadTxn,
+    Reader, Result, Store, StoreError, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -155,6 +155,10 @@ impl Writer for FaultyWriter {
 
     fn upkeep(&mut self) {
         self.inner.get_mut().upkeep();
+    }
+
+    fn compact(&mut self) -> Result<Compacted> {
+        self.inner.get_mut().compact()
     }
 
     fn advance_epoch(&mut self) -> u64 {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use acetate::delta::{Ino, LateChange, Reader, Store, StoreError, WriteTxn, Writer};
+use acetate::delta::{Compacted, Ino, LateChange, Reader, Store, StoreError, WriteTxn, Writer};
 
 use acetate::vfs::FsStat;
 
@@ -260,6 +260,10 @@ impl Writer for FakeWriter {
         assert!(self.rows.is_none(), "upkeep inside a batch");
         self.store.step(Call::Upkeep).expect("nobody hears of its failure");
         self.store.state().wants_upkeep = false;
+    }
+
+    fn compact(&mut self) -> Result<Compacted, StoreError> {
+        unimplemented!()
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {

@@ -20,7 +20,7 @@ use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 
-use crate::delta::{Result, StoreError};
+use crate::delta::{Compacted, Result, StoreError};
 
 use super::connect::{self, Role, beside};
 use super::error::OpenError;
@@ -49,18 +49,6 @@ const READER_WAIT: Duration = Duration::from_secs(1);
 
 /// Room beyond what is copied, in bytes: headers, and pages that are not filled as well.
 const MARGIN_BYTES: u64 = 4 << 20;
-
-/// What compacting came to, in bytes: the session file and its log together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compacted {
-    /// Before.
-    pub before_bytes: u64,
-    /// After.
-    pub after_bytes: u64,
-    /// Whether another program reads the session, so that its space comes back only when this
-    /// ends and the session is opened again.
-    pub is_delayed: bool,
-}
 
 impl Session {
     /// Gives the free pages of the session file `path` back to the disk. What the session holds
@@ -96,6 +84,24 @@ impl Session {
         drop(conn);
         Ok(Compacted { before_bytes, after_bytes: whole_length(path), is_delayed })
     }
+}
+
+/// The same by the server's own writing connection, between two batches.
+///
+/// The log keeps its length until readers let it start over: see `log`.
+pub(super) fn by_writer(conn: &mut Connection, path: &Path) -> Result<Compacted> {
+    let copy = Copy { path: beside(path, SUFFIX), journal: beside(path, JOURNAL_SUFFIX) };
+    let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", copy.path.display()));
+    copy.remove().map_err(io)?;
+    let before_bytes = whole_length(path);
+    let used = Used::of(conn)?;
+    require_room(path, used.bytes()).map_err(|error| StoreError::Full(error.to_string()))?;
+    copy.create().map_err(io)?;
+    rewrite(conn, path, &copy.path, used, &mut |_, _| {})?;
+    copy.remove().map_err(io)?;
+    log::checkpoint(conn, "TRUNCATE")?;
+    let is_delayed = byte_len(&beside(path, "-wal")) > 0;
+    Ok(Compacted { before_bytes, after_bytes: whole_length(path), is_delayed })
 }
 
 /// The length of the session file and its log.

@@ -47,6 +47,7 @@ const ROOM_WAIT: Duration = Duration::from_millis(100);
 
 /// The log beside a session file.
 pub(super) struct Log {
+    session: PathBuf,
     path: PathBuf,
     /// Pages in the log, as of the last commit: its file may be longer than what it holds.
     pages: Arc<AtomicU32>,
@@ -61,6 +62,11 @@ pub(super) struct Log {
 }
 
 impl Log {
+    /// The session file.
+    pub(super) fn session(&self) -> &Path {
+        &self.session
+    }
+
     /// The log of the session file `session`, whose writer `conn` says from now on how long it
     /// is.
     pub(super) fn of(session: &Path, conn: &mut Connection) -> Result<Self> {
@@ -73,6 +79,7 @@ impl Log {
         }))?;
         let frame_bytes = FRAME_HEADER_BYTES + connect::page_bytes(conn)?;
         Ok(Self {
+            session: session.to_owned(),
             path: beside(session, "-wal"),
             pages,
             frame_bytes,

@@ -57,7 +57,6 @@ pub use agent::{Access, AgentTables};
 pub use audit::{AuditFilter, AuditPage, AuditReader, Client, Mention, OddRow, Order};
 pub use backup::Copied;
 pub use check::{Breach, Broken, CheckOptions, Checked, INTEGRITY, Pending, RULES};
-pub use compact::Compacted;
 pub use create::{ChunkSize, CreateOptions, RootAttr};
 pub use error::OpenError;
 pub use figures::Figures;

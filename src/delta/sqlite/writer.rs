@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rusqlite::Connection;
 
-use crate::delta::{Result, StoreError, WriteTxn, Writer};
+use crate::delta::{Compacted, Result, StoreError, WriteTxn, Writer};
 
 use super::batch::Batch;
 use super::lock::SessionLock;
@@ -30,7 +30,7 @@ use super::room::Room;
 use super::rows::Rows;
 use super::sequence::Entries;
 use super::session::{OpenMode, Session};
-use super::{connect, dentry, epoch, meta};
+use super::{compact, connect, dentry, epoch, meta};
 
 /// The right to be the session's one writer.
 pub(super) struct Turn(Arc<AtomicBool>);
@@ -254,6 +254,19 @@ impl Writer for SqliteWriter {
 
     fn upkeep(&mut self) {
         self.lost = self.log.checkpoint_if_due(&self.batch.conn).err();
+    }
+
+    fn compact(&mut self) -> Result<Compacted> {
+        if self.read_only {
+            return Err(StoreError::ReadOnly("opened to be read".to_owned()));
+        }
+        self.check_lost()?;
+        // Where it is synced, all before it is.
+        self.set_full(true)?;
+        let done = compact::by_writer(&mut self.batch.conn, self.log.session());
+        self.unsynced &= done.is_err();
+        self.log.note_length();
+        done
     }
 
     fn sync(&mut self) -> Result<()> {

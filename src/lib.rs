@@ -3,12 +3,17 @@
 //! A read-only host directory (the base) and a SQLite file (the delta: the session) are merged
 //! into one tree, which any NFSv3 client mounts. docs/ARCHITECTURE.md tells more.
 //!
+//! Programs begin with [`workspace`], which has examples; tools that look at sessions are in
+//! [`inspect`].
+//!
 //! # Layers
 //!
 //! Each module uses only what is below it; `tests/tidy` checks that.
 //!
 //! ```text
 //!         cli                    parse, print, exit code
+//!          │
+//!       workspace                all of it put together: begin here
 //!          │  \
 //!        server \                sockets, limits, RPC, reply cache
 //!          │   inspect           offline tools: return data, never print
@@ -43,3 +48,4 @@ pub mod server;
 pub mod vfs;
 pub mod wire;
 pub mod worker;
+pub mod workspace;

@@ -43,6 +43,10 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "json")]
     name_only: bool,
 
+    /// The letters and the paths: as without any option.
+    #[arg(long, conflicts_with_all = ["json", "stat", "name_only", "patch"])]
+    name_status: bool,
+
     /// Also where only the time of the last change differs.
     #[arg(long)]
     times: bool,

@@ -11,6 +11,7 @@ use crate::inspect::InspectError;
 use crate::server::BindError;
 use crate::server::rpcbind::RpcbindError;
 use crate::worker::WorkError;
+use crate::workspace::Error as WorkspaceError;
 
 /// A failure, ready to be printed.
 #[derive(Debug)]
@@ -181,6 +182,28 @@ impl From<InspectError> for CliError {
         match error.hint() {
             Some(hint) => printed.with_hint(hint),
             None => printed,
+        }
+    }
+}
+
+impl From<WorkspaceError> for CliError {
+    fn from(error: WorkspaceError) -> Self {
+        match error {
+            WorkspaceError::Open(error) => error.into(),
+            WorkspaceError::Inspect(error) => error.into(),
+            WorkspaceError::Refused(refusal) => refusal.into(),
+            WorkspaceError::Bind(error) => Self::bind(&error),
+            WorkspaceError::Base { path, is_recorded, source } => {
+                let hint = "the session names this directory; give its place now with --base DIR";
+                let error = Self::base(&path, &source);
+                if is_recorded { error.with_hint(hint) } else { error }
+            }
+            WorkspaceError::ChunkSize { .. } => {
+                Self::new(&error).with_hint("leave --chunk-size out; it is for new sessions")
+            }
+            WorkspaceError::Store { .. } | WorkspaceError::Work(_) | WorkspaceError::Threads(_) => {
+                Self::new(&error)
+            }
         }
     }
 }

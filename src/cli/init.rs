@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::Ending;
 use super::error::CliError;
-use super::layers;
 use super::output;
+use crate::workspace::layers;
 
 /// Create a session; an existing file is never overwritten.
 #[derive(Debug, clap::Args)]

@@ -22,7 +22,6 @@ mod find;
 mod help;
 mod init;
 mod kv;
-mod layers;
 mod log;
 mod ls;
 mod man;

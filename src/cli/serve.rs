@@ -13,7 +13,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::control::Control;
 use super::error::CliError;
-use super::layers::{self, Layers, Wanted};
 use super::mount_help;
 use super::output;
 use super::{Ending, FAILED};
@@ -23,6 +22,7 @@ use crate::server::limits::{Limits, MAX_CONNECTIONS};
 use crate::server::rpcbind::Registration;
 use crate::server::{Listeners, Server, ServerOptions, Service};
 use crate::wire::{mount3, nfs3, nlm4, portmap};
+use crate::workspace::layers::{self, Layers, Wanted};
 
 /// Where clients are waited for if nothing else is said.
 const DEFAULT_ADDRESS: SocketAddr =

@@ -126,7 +126,12 @@ fn compare(
     };
     let is_asked_for = options.paths.is_empty()
         || options.paths.iter().any(|asked| {
-            path.is_within(asked) || from.as_ref().is_some_and(|from| from.is_within(asked))
+            // What is gone from a directory that moved is named by where it was, and found by where
+            // it would be too.
+            [Some(&path), from.as_ref(), Some(&change.path)]
+                .iter()
+                .flatten()
+                .any(|end| end.is_within(asked))
         });
     if !is_asked_for || (is_dropping(&path) && !options.droppings) {
         return Ok(None);

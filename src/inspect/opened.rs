@@ -92,7 +92,10 @@ pub fn open_session(path: &Path) -> Result<Session> {
 }
 
 /// The machine.
-pub(super) fn host() -> Result<Host> {
+///
+/// # Errors
+/// It gives no random bytes.
+pub fn host() -> Result<Host> {
     Host::current().map_err(|error| InspectError::Invalid {
         what: format!("cannot get random bytes: {error}"),
     })

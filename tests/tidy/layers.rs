@@ -17,10 +17,23 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("inspect", &["vfs", "overlay", "worker", "base", "delta"]),
     ("control", &["vfs", "overlay", "delta"]),
     (
+        "workspace",
+        &["vfs", "nfs", "server", "overlay", "worker", "base", "delta", "inspect", "control"],
+    ),
+    (
         "cli",
         &[
-            "vfs", "wire", "nfs", "server", "overlay", "worker", "base", "delta", "inspect",
+            "vfs",
+            "wire",
+            "nfs",
+            "server",
+            "overlay",
+            "worker",
+            "base",
+            "delta",
+            "inspect",
             "control",
+            "workspace",
         ],
     ),
     ("main", &["cli"]),
@@ -31,7 +44,17 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Foreign crates that stay in one place.
 const CONFINED: &[(&str, &[&str])] = &[
     ("rusqlite", &["src/delta/sqlite"]),
-    ("tokio", &["src/server", "src/worker", "src/control", "src/cli/serve", "src/cli/serve.rs"]),
+    (
+        "tokio",
+        &[
+            "src/server",
+            "src/worker",
+            "src/control",
+            "src/workspace",
+            "src/cli/serve",
+            "src/cli/serve.rs",
+        ],
+    ),
     ("rustix", &["src/base"]),
     ("clap", &["src/cli"]),
     ("clap_complete", &["src/cli"]),

@@ -1,15 +1,15 @@
-//! Puts the layers together: session, base, worker, overlay.
+//! Puts the layers together: session, base, worker, overlay, and the programs on top.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::error::CliError;
+use super::error::{Error, Result};
 use crate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
 use crate::delta::Store;
-use crate::delta::sqlite::{ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session};
-use crate::inspect::opened::hidden;
+use crate::delta::sqlite::{ChunkSize, CreateOptions, OpenMode, RootAttr, Session};
+use crate::inspect::opened::{hidden, host};
 use crate::nfs::{HandleCodec, Mount, Nfs, Nlm};
 use crate::overlay::{CopyLimits, Overlay, OverlayParts};
 use crate::server::{LockManager, Program};
@@ -22,37 +22,42 @@ const READERS: std::ops::RangeInclusive<usize> = 2..=4;
 /// Number of the one export in file handles.
 const EXPORT: u16 = 0;
 
-/// What is asked for on the command line.
+/// What is asked for.
 #[derive(Debug)]
-pub(super) struct Wanted<'a> {
-    pub(super) session: &'a Path,
-    pub(super) base: Option<&'a Path>,
-    pub(super) chunk_size: Option<u64>,
-    pub(super) read_only: bool,
-    pub(super) strict: bool,
+pub struct Wanted<'a> {
+    /// The session file.
+    pub session: &'a Path,
+    /// The base directory; `None` for the one that the session names, or none.
+    pub base: Option<&'a Path>,
+    /// Bytes per chunk of a new session.
+    pub chunk_size: Option<u64>,
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Sync every change before it is answered.
+    pub strict: bool,
 }
 
 /// A session that is ready to be served.
-pub(super) struct Layers {
+pub struct Layers {
     /// The session file.
-    pub(super) session: PathBuf,
+    pub session: PathBuf,
     /// The base directory, if there is one.
-    pub(super) base: Option<PathBuf>,
+    pub base: Option<PathBuf>,
     /// NFS, MOUNT and NLM.
-    pub(super) programs: Vec<Arc<dyn Program>>,
+    pub programs: Vec<Arc<dyn Program>>,
     /// The tree; its copies are to be finished at the end.
-    pub(super) overlay: Arc<Overlay>,
+    pub overlay: Arc<Overlay>,
     /// Runs the session; to be shut down at the end.
-    pub(super) worker: Arc<Worker>,
+    pub worker: Arc<Worker>,
 }
 
 /// Opens, or creates, the session, and sets up all that serves it.
-pub(super) fn open(wanted: &Wanted<'_>) -> Result<Layers, CliError> {
+pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
     let (session, base_path) = open_session(wanted)?;
     let base: Arc<dyn Base> = match &base_path {
         Some(path) => {
             let options = HostDirOptions { hidden: hidden(&session, path) };
-            Arc::new(HostDir::open(path, options).map_err(|error| CliError::base(path, &error))?)
+            Arc::new(HostDir::open(path, options).map_err(|source| Error::base(path, source))?)
         }
         None => Arc::new(Empty),
     };
@@ -62,7 +67,7 @@ pub(super) fn open(wanted: &Wanted<'_>) -> Result<Layers, CliError> {
     let store: Arc<dyn Store> = Arc::new(session);
     let options = WorkerOptions { strict: wanted.strict, readers: readers(), callers: readers() };
     let worker = Worker::start(Arc::clone(&store), options)
-        .map_err(|error| CliError::session(&session_path, &error))?;
+        .map_err(|source| Error::store(&session_path, source))?;
     let worker = Arc::new(worker);
     let overlay = Arc::new(Overlay::new(OverlayParts {
         store,
@@ -84,11 +89,7 @@ pub(super) fn open(wanted: &Wanted<'_>) -> Result<Layers, CliError> {
 }
 
 /// Creates a session over `base`, or without one.
-pub(super) fn create(
-    path: &Path,
-    base: Option<&Path>,
-    chunk_size: Option<u64>,
-) -> Result<Session, CliError> {
+pub fn create(path: &Path, base: Option<&Path>, chunk_size: Option<u64>) -> Result<Session> {
     let host = host()?;
     let chunk_size = chunk_size.map(ChunkSize::new).transpose()?.unwrap_or_default();
     let base_path = base.map(real_base).transpose()?;
@@ -98,13 +99,13 @@ pub(super) fn create(
 }
 
 /// Closes a session that was just created.
-pub(super) fn close(session: &Session) -> Result<(), CliError> {
+pub fn close(session: &Session) -> Result<()> {
     let closed = session.writer().and_then(|mut writer| writer.close());
-    closed.map_err(|error| CliError::session(session.path(), &error))
+    closed.map_err(|source| Error::store(session.path(), source))
 }
 
 /// The session, and its base as an absolute path.
-fn open_session(wanted: &Wanted<'_>) -> Result<(Session, Option<PathBuf>), CliError> {
+fn open_session(wanted: &Wanted<'_>) -> Result<(Session, Option<PathBuf>)> {
     if wanted.session.symlink_metadata().is_err() {
         let session = create(wanted.session, wanted.base, wanted.chunk_size)?;
         let base = session.base_path().map(Path::to_owned);
@@ -133,45 +134,44 @@ fn open_session(wanted: &Wanted<'_>) -> Result<(Session, Option<PathBuf>), CliEr
             );
         }
         let path = session.path().to_owned();
-        session.record_base(&given).map_err(|error| CliError::session(&path, &error))?;
+        session.record_base(&given).map_err(|source| Error::store(&path, source))?;
     }
     Ok((session, Some(given)))
 }
 
-fn check_chunk_size(session: &Session, wanted: Option<u64>) -> Result<(), CliError> {
-    let (path, bytes) = (session.path().display(), session.chunk_bytes());
+fn check_chunk_size(session: &Session, wanted: Option<u64>) -> Result<()> {
+    let stored = session.chunk_bytes();
     match wanted {
-        Some(wanted) if wanted != bytes => {
-            let what = format!("{path}: the session has chunks of {bytes} bytes, not {wanted}");
-            Err(CliError::new(what).with_hint("leave --chunk-size out; it is for new sessions"))
+        Some(wanted) if wanted != stored => {
+            Err(Error::ChunkSize { session: session.path().to_owned(), stored, wanted })
         }
         _ => Ok(()),
     }
 }
 
 /// The absolute path, without symbolic links, of the directory `path`.
-fn real_base(path: &Path) -> Result<PathBuf, CliError> {
-    let real = fs::canonicalize(path).map_err(|error| CliError::base(path, &error.into()))?;
+fn real_base(path: &Path) -> Result<PathBuf> {
+    let real = fs::canonicalize(path).map_err(|error| Error::base(path, error.into()))?;
     if real.is_dir() {
         return Ok(real);
     }
     let error = std::io::Error::from(std::io::ErrorKind::NotADirectory);
-    Err(CliError::base(path, &error.into()))
+    Err(Error::base(path, error.into()))
 }
 
 /// [`real_base`] of the path that the session names.
-fn recorded_base(path: &Path) -> Result<PathBuf, CliError> {
-    real_base(path).map_err(|error| {
-        let hint = "the session names this directory; give its place now with --base DIR";
-        error.with_hint(hint)
+fn recorded_base(path: &Path) -> Result<PathBuf> {
+    real_base(path).map_err(|error| match error {
+        Error::Base { path, source, .. } => Error::Base { path, is_recorded: true, source },
+        error => error,
     })
 }
 
 /// The attributes that the export's root begins with: those of the base.
-fn root_attr(base: &Path) -> Result<RootAttr, CliError> {
+fn root_attr(base: &Path) -> Result<RootAttr> {
     let attr = HostDir::open(base, HostDirOptions::default())
         .and_then(|dir| dir.stat(&BasePath::root()))
-        .map_err(|error| CliError::base(base, &error))?;
+        .map_err(|source| Error::base(base, source))?;
     Ok(RootAttr {
         mode: attr.mode,
         uid: attr.uid,
@@ -182,17 +182,13 @@ fn root_attr(base: &Path) -> Result<RootAttr, CliError> {
     })
 }
 
-fn host() -> Result<Host, CliError> {
-    Host::current().map_err(|error| CliError::caused("cannot get random bytes", &error))
-}
-
 fn readers() -> usize {
     cores().clamp(*READERS.start(), *READERS.end())
 }
 
 /// Threads for the connections: where a disk holds up a write and as many reads as may run on
 /// them, one is left.
-pub(super) fn network_threads() -> usize {
+pub fn network_threads() -> usize {
     cores().max(readers() + 2)
 }
 

@@ -1,0 +1,79 @@
+//! Why a workspace could not do what it was asked for.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::base::BaseError;
+use crate::control::Refusal;
+use crate::delta::StoreError;
+use crate::delta::sqlite::OpenError;
+use crate::inspect::InspectError;
+use crate::server::BindError;
+use crate::worker::WorkError;
+
+/// A failure of a workspace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The session cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The base cannot be used.
+    #[error("base {}: {source}", .path.display())]
+    Base {
+        /// The directory.
+        path: PathBuf,
+        /// Whether the session names it, and nobody gave another.
+        is_recorded: bool,
+        /// What is wrong with it.
+        source: BaseError,
+    },
+    /// The session has chunks of another size than was asked for.
+    #[error(
+        "{}: the session has chunks of {stored} bytes, not {wanted}", .session.display()
+    )]
+    ChunkSize {
+        /// The session file.
+        session: PathBuf,
+        /// Bytes of its chunks.
+        stored: u64,
+        /// Bytes that were asked for.
+        wanted: u64,
+    },
+    /// The session cannot be read or written.
+    #[error("{}: {source}", .session.display())]
+    Store {
+        /// The session file.
+        session: PathBuf,
+        /// What SQLite says.
+        source: StoreError,
+    },
+    /// The session could not be closed, so that what was not synced may be lost.
+    #[error(transparent)]
+    Work(#[from] WorkError),
+    /// A change was not made.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The tree cannot be read.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+    /// An address cannot be listened at.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The system has no threads to give.
+    #[error("cannot start threads: {0}")]
+    Threads(io::Error),
+}
+
+/// The result of a workspace's step.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(super) fn base(path: &Path, source: BaseError) -> Self {
+        Self::Base { path: path.to_owned(), is_recorded: false, source }
+    }
+
+    pub(super) fn store(session: &Path, source: StoreError) -> Self {
+        Self::Store { session: session.to_owned(), source }
+    }
+}

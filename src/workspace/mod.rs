@@ -1,0 +1,288 @@
+//! A session over a base, in a program of one's own: the library's front door.
+//!
+//! A [`Workspace`] has a session to itself, as a server does: it reads and changes the merged
+//! tree by path, and can serve it to NFS clients meanwhile. What it does is in the audit log, and
+//! the base is never written.
+//!
+//! ```
+//! use acetate::workspace::Workspace;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dir = tempfile::tempdir()?;
+//! let base = dir.path().join("base");
+//! std::fs::create_dir(&base)?;
+//! std::fs::write(base.join("notes.txt"), "from the base\n")?;
+//!
+//! let mut work = Workspace::create(&dir.path().join("work.db"), Some(&base))?;
+//! work.write("notes.txt", "changed\n".as_bytes())?;
+//! work.make_dir("docs")?;
+//! assert_eq!(work.read("notes.txt")?, b"changed\n");
+//! assert_eq!(work.list("/")?, ["docs", "notes.txt"]);
+//!
+//! // The base is what it was; the difference is in the session.
+//! assert_eq!(std::fs::read(base.join("notes.txt"))?, b"from the base\n");
+//! let changed: Vec<_> = work.diff()?.iter().map(|d| d.path.display().to_string()).collect();
+//! assert_eq!(changed, ["/docs", "/notes.txt"]);
+//!
+//! work.discard(&["notes.txt"])?;
+//! assert_eq!(work.read("notes.txt")?, b"from the base\n");
+//! work.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What the agent keeps, and the calls that it made, are in the same file, and need no workspace:
+//! see [`Workspace::keys`] and [`Workspace::tool_calls`].
+//! Tools that only look, while another process serves the session, are in [`crate::inspect`].
+
+mod error;
+pub mod layers;
+mod serving;
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use tokio::runtime::{self, Runtime};
+
+use crate::control::{Answer, Meta, Nothing, PathText, Reading, Request, WriteHow, perform};
+use crate::delta::MergedPath;
+use crate::delta::sqlite::Access;
+use crate::inspect::InspectError;
+use crate::inspect::diff::{Difference, Options, diff};
+use crate::inspect::kv::KeyValues;
+use crate::inspect::opened::{Opened, find, merged_path};
+use crate::inspect::tool::ToolCalls;
+use crate::vfs::{Attr, Caller, FsError};
+
+pub use error::{Error, Result};
+pub use serving::Serving;
+
+use layers::{Layers, Wanted};
+
+/// A session that this process has to itself, with its base.
+///
+/// Dropped without [`Workspace::close`], it is like a server that was killed: nothing is lost
+/// that [`Workspace::sync`] was called after.
+pub struct Workspace {
+    opened: Opened,
+    layers: Layers,
+    runtime: Runtime,
+    caller: Caller,
+}
+
+impl Workspace {
+    /// Creates a session over `base`, or without one.
+    ///
+    /// # Errors
+    /// There is a file, or the base cannot be used.
+    pub fn create(session: &Path, base: Option<&Path>) -> Result<Self> {
+        layers::close(&layers::create(session, base, None)?)?;
+        Self::open(session, None)
+    }
+
+    /// Opens a session over `base`, or over the one that it names.
+    ///
+    /// # Errors
+    /// It is no session, another process has it ([`Error::Open`]), or the base cannot be used.
+    pub fn open(session: &Path, base: Option<&Path>) -> Result<Self> {
+        // What is no session is not made one.
+        drop(crate::inspect::opened::open_session(session)?);
+        let wanted = Wanted { session, base, chunk_size: None, read_only: false, strict: false };
+        let runtime = runtime::Builder::new_multi_thread()
+            .enable_all()
+            .worker_threads(layers::network_threads())
+            .thread_name("acetate-net")
+            .build()
+            .map_err(Error::Threads)?;
+        let layers = layers::open(&wanted)?;
+        let opened = Opened::open(&layers.session, layers.base.as_deref())?;
+        Ok(Self { opened, layers, runtime, caller: this_user() })
+    }
+
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let path = tree_path(path.as_ref())?;
+        Ok(self.opened.look(|view| {
+            let file = find(view, &path)?;
+            let mut content = vec![0; usize::try_from(file.attr().size).unwrap_or(usize::MAX)];
+            let got = view.read(&file, 0, &mut content);
+            content.truncate(got.map_err(|source| InspectError::at(&path, source))?);
+            Ok(content)
+        })?)
+    }
+
+    /// The names in a directory, in the order of their bytes.
+    ///
+    /// # Errors
+    /// It is none, or cannot be read.
+    pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
+        let path = tree_path(path.as_ref())?;
+        Ok(self.opened.look(|view| {
+            let dir = find(view, &path)?;
+            let children = view.children(&dir);
+            let children = children.map_err(|source| InspectError::at(&path, source))?;
+            let name = |name: &crate::vfs::Name| OsString::from_vec(name.as_bytes().to_vec());
+            Ok(children.iter().map(|(child, _)| name(child)).collect())
+        })?)
+    }
+
+    /// The attributes of what is at a path, as clients see them; `None` where nothing is.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn stat(&self, path: impl AsRef<Path>) -> Result<Option<Attr>> {
+        let path = tree_path(path.as_ref())?;
+        Ok(self.opened.look(|view| {
+            let found = view.find(&path).map_err(|source| InspectError::at(&path, source))?;
+            Ok(found.map(|found| found.attr().clone()))
+        })?)
+    }
+
+    /// Writes a file: a new one, or new content for the one that is there. Returns its bytes.
+    ///
+    /// # Errors
+    /// The path leads to something else, or the content cannot be read; what was written until
+    /// then stays.
+    pub fn write(&mut self, path: impl AsRef<Path>, content: impl Read + Send) -> Result<u64> {
+        let path = (&tree_path(path.as_ref())?).into();
+        let request = Request::Write { path, how: WriteHow::Replace, meta: Meta::default() };
+        match self.perform_with(request, content)? {
+            Answer::Bytes(bytes) => Ok(bytes),
+            _ => Ok(0),
+        }
+    }
+
+    /// Makes a directory, with those above it; one that is there will do.
+    ///
+    /// # Errors
+    /// Something else is in the way.
+    pub fn make_dir(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let path = (&tree_path(path.as_ref())?).into();
+        let meta = Meta::default();
+        self.perform(Request::MakeDir { path, meta, parents: true }).map(drop)
+    }
+
+    /// Removes what is at a path, a directory with all that is in it.
+    ///
+    /// # Errors
+    /// There is nothing.
+    pub fn remove(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let path = (&tree_path(path.as_ref())?).into();
+        self.perform(Request::Remove { path, recursive: true }).map(drop)
+    }
+
+    /// Makes paths show the base again; what the session has there is given up.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read; nothing was changed.
+    pub fn discard(&mut self, paths: &[impl AsRef<Path>]) -> Result<()> {
+        let path = |path| Ok(PathText::from(&tree_path(path)?));
+        let paths = paths.iter().map(|p| path(p.as_ref())).collect::<Result<_>>()?;
+        self.perform(Request::Discard { paths }).map(drop)
+    }
+
+    /// What the session changed against the base: see [`crate::inspect::diff`].
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn diff(&self) -> Result<Vec<Difference>> {
+        let mut all = Vec::new();
+        diff(&self.opened, &Options::default(), &mut |_, difference| {
+            all.push(difference);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(all)
+    }
+
+    /// What the agent keeps under keys, in this or any other session.
+    ///
+    /// ```
+    /// # use acetate::workspace::Workspace;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// let session = dir.path().join("work.db");
+    /// let work = Workspace::create(&session, None)?;
+    /// let keys = work.keys()?;
+    /// keys.set("plan", r#"{"step": 1}"#, 1_700_000_000)?;
+    /// assert_eq!(keys.get(b"plan")?.map(|row| row.value), Some(br#"{"step": 1}"#.to_vec()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The session cannot be opened once more.
+    pub fn keys(&self) -> Result<KeyValues> {
+        Ok(KeyValues::open(&self.layers.session, Access::Write)?)
+    }
+
+    /// The calls that the agent made.
+    ///
+    /// # Errors
+    /// The session cannot be opened once more.
+    pub fn tool_calls(&self) -> Result<ToolCalls> {
+        Ok(ToolCalls::open(&self.layers.session, Access::Write)?)
+    }
+
+    /// Returns once all that was changed before is on the disk.
+    ///
+    /// # Errors
+    /// It could not be synced.
+    pub fn sync(&mut self) -> Result<()> {
+        self.perform(Request::Sync).map(drop)
+    }
+
+    /// Finishes what copy-up left for later, syncs, and closes the session.
+    ///
+    /// # Errors
+    /// It was not closed cleanly.
+    pub fn close(self) -> Result<()> {
+        let Self { opened, layers, runtime, .. } = self;
+        drop(opened);
+        let finished = runtime.block_on(layers.overlay.finish_copies(|_| {}));
+        runtime.block_on(layers.worker.shut_down())?;
+        match finished {
+            Ok(_) | Err(FsError::ReadOnly) => Ok(()),
+            Err(error) => Err(crate::control::Refusal::at(&MergedPath::root(), error).into()),
+        }
+    }
+
+    /// Does what is asked for.
+    pub(crate) fn perform(&mut self, request: Request) -> Result<Answer> {
+        let mut content = Nothing;
+        let work = perform(&self.layers.overlay, &self.caller, request, &mut content);
+        Ok(self.runtime.block_on(work)?)
+    }
+
+    /// The same with content.
+    pub(crate) fn perform_with(
+        &mut self,
+        request: Request,
+        content: impl Read + Send,
+    ) -> Result<Answer> {
+        let mut content = Reading(content);
+        let work = perform(&self.layers.overlay, &self.caller, request, &mut content);
+        Ok(self.runtime.block_on(work)?)
+    }
+}
+
+/// A command or a program of the session's owner.
+fn this_user() -> Caller {
+    Caller {
+        client: Caller::COMMAND_LINE,
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        gids: Vec::new(),
+        call: None,
+        is_owner: true,
+    }
+}
+
+fn tree_path(path: &Path) -> Result<MergedPath> {
+    Ok(merged_path(path.as_os_str())?)
+}

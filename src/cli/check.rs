@@ -37,26 +37,32 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let options = CheckOptions { most: args.max, quick: args.quick };
     let sound = check(&args.source.session, args.source.base.as_deref(), &options)?;
     let mut out = Out::new();
-    for broken in &sound.broken {
-        for breach in &broken.first {
-            match args.json {
-                true => out.json(finding(broken, breach))?,
-                false => out.line(format_args!("{}", line(broken, breach)))?,
-            }
-        }
-        let rest = broken.count - broken.first.len() as u64;
-        match args.json {
-            _ if rest == 0 => {}
-            true => out.json(more(broken, rest))?,
-            false => out.line(format_args!("{}: {rest} more", rule(broken)))?,
-        }
-    }
+    print(&mut out, &sound.broken, args.json)?;
     match args.json {
         true => out.json(summary(args, &sound))?,
         false => out.line(format_args!("{}: {}", args.source.session.display(), words(&sound)))?,
     }
     out.end()?;
     Ok(if sound.is_sound() { Ending::Done } else { Ending::Findings })
+}
+
+/// Prints the broken rules.
+pub(super) fn print(out: &mut Out, broken: &[Broken], json: bool) -> Result<(), CliError> {
+    for broken in broken {
+        for breach in &broken.first {
+            match json {
+                true => out.json(finding(broken, breach))?,
+                false => out.line(format_args!("{}", line(broken, breach)))?,
+            }
+        }
+        let rest = broken.count - broken.first.len() as u64;
+        match json {
+            _ if rest == 0 => {}
+            true => out.json(more(broken, rest))?,
+            false => out.line(format_args!("{}: {rest} more", rule(broken)))?,
+        }
+    }
+    Ok(())
 }
 
 fn rule(broken: &Broken) -> String {

@@ -25,6 +25,7 @@ mod kv;
 mod log;
 mod ls;
 mod man;
+mod migrate;
 mod mkdir;
 mod mount_help;
 mod object;
@@ -93,6 +94,7 @@ enum Command {
     Kv(kv::Args),
     Tool(tool::Args),
     Check(check::Args),
+    Migrate(migrate::Args),
     Snapshot(snapshot::Args),
     Compact(compact::Args),
     Completions(completions::Args),
@@ -168,6 +170,7 @@ impl Command {
             Self::Kv(args) => kv::run(&args),
             Self::Tool(args) => tool::run(&args),
             Self::Check(args) => check::run(&args),
+            Self::Migrate(args) => migrate::run(&args),
             Self::Snapshot(args) => snapshot::run(&args),
             Self::Compact(args) => compact::run(&args),
             Self::Completions(args) => completions::run(&args),

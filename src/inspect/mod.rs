@@ -13,6 +13,7 @@ mod git;
 pub mod json;
 pub mod kv;
 pub mod log;
+pub mod migrate;
 mod names;
 pub mod opened;
 pub mod patch;

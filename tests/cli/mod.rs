@@ -8,6 +8,7 @@ mod help;
 mod inspect;
 mod kv;
 mod log;
+mod migrate;
 mod program;
 mod reference;
 mod serve;

@@ -7,6 +7,7 @@ mod diff;
 mod kv;
 mod log;
 mod log_names;
+mod migrate;
 mod patch;
 mod snapshot;
 mod tool;

@@ -70,34 +70,54 @@ impl Session {
         host: &Host,
         tell: &mut dyn FnMut(u64, u64),
     ) -> std::result::Result<Copied, OpenError> {
-        let path = &Self::existing(path)?;
-        let to = &absolute(to)?;
-        // First: beside a name that is taken nothing is made, and nothing goes.
-        require_absent(to)?;
-        match probe::check(path) {
-            // Nothing has to be understood of what is only copied.
-            Ok(()) | Err(OpenError::OldSpec { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        // Nobody else makes a session, or a copy, under this name until the end.
-        let _lock = SessionLock::take(to, true)?;
-        require_absent(to)?;
-        let unfinished = Unfinished(beside(to, SUFFIX));
-        if unfinished.0 == *path {
-            return Err(OpenError::Exists { path: path.clone() });
-        }
-        // What a copy left that was killed; none runs now.
-        unfinished.remove().map_err(|error| OpenError::io(&unfinished.0, error))?;
-        unfinished.create().map_err(|error| OpenError::io(&unfinished.0, error))?;
-        let id = fill(path, &unfinished.0, to, host, tell)?;
-        let bytes = byte_len(&unfinished.0);
-        let finished = unfinished.finish(path, to);
-        finished.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => OpenError::Exists { path: to.clone() },
-            _ => OpenError::io(to, error),
-        })?;
-        Ok(Copied { path: to.clone(), bytes, id })
+        copy(path, to, Some(host), tell)
     }
+}
+
+/// Copies the session file `path` as it is, id and key included, to the new file `to`: to go back
+/// to, before a change that is not done every day. Both must not be served beside each other.
+pub(super) fn back_up(
+    path: &Path,
+    to: &Path,
+    tell: &mut dyn FnMut(u64, u64),
+) -> std::result::Result<Copied, OpenError> {
+    copy(path, to, None, tell)
+}
+
+/// Copies `path` to `to`, as a session of its own where there is a `host` to make it one.
+fn copy(
+    path: &Path,
+    to: &Path,
+    host: Option<&Host>,
+    tell: &mut dyn FnMut(u64, u64),
+) -> std::result::Result<Copied, OpenError> {
+    let path = &Session::existing(path)?;
+    let to = &absolute(to)?;
+    // First: beside a name that is taken nothing is made, and nothing goes.
+    require_absent(to)?;
+    match probe::check(path) {
+        // Nothing has to be understood of what is only copied.
+        Ok(()) | Err(OpenError::OldSpec { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    // Nobody else makes a session, or a copy, under this name until the end.
+    let _lock = SessionLock::take(to, true)?;
+    require_absent(to)?;
+    let unfinished = Unfinished(beside(to, SUFFIX));
+    if unfinished.0 == *path {
+        return Err(OpenError::Exists { path: path.clone() });
+    }
+    // What a copy left that was killed; none runs now.
+    unfinished.remove().map_err(|error| OpenError::io(&unfinished.0, error))?;
+    unfinished.create().map_err(|error| OpenError::io(&unfinished.0, error))?;
+    let id = fill(path, &unfinished.0, to, host, tell)?;
+    let bytes = byte_len(&unfinished.0);
+    let finished = unfinished.finish(path, to);
+    finished.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => OpenError::Exists { path: to.clone() },
+        _ => OpenError::io(to, error),
+    })?;
+    Ok(Copied { path: to.clone(), bytes, id })
 }
 
 /// Refuses a name that is taken, or that a log lies beside: SQLite would take that for the
@@ -169,7 +189,7 @@ fn fill(
     path: &Path,
     copy: &Path,
     to: &Path,
-    host: &Host,
+    host: Option<&Host>,
     tell: &mut dyn FnMut(u64, u64),
 ) -> std::result::Result<Option<String>, OpenError> {
     let failed =
@@ -178,12 +198,12 @@ fn fill(
     let (pages, page_bytes) = hold(&from).map_err(failed)?;
     let needed = pages.saturating_mul(page_bytes).saturating_add(MARGIN_BYTES);
     require_room(to, needed)?;
-    copy_pages(&from, copy, page_bytes, tell).and_then(|()| identify(copy, host)).map_err(|error| {
-        match error {
-            // Another program took the room.
-            StoreError::Full(_) => no_room(to, needed),
-            error => failed(error),
-        }
+    let copied = copy_pages(&from, copy, page_bytes, tell);
+    let copied = copied.and_then(|()| host.map_or(Ok(None), |host| identify(copy, host)));
+    copied.map_err(|error| match error {
+        // Another program took the room.
+        StoreError::Full(_) => no_room(to, needed),
+        error => failed(error),
     })
 }
 

@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use rusqlite::{Connection, MAIN_DB, OptionalExtension, params};
+use rusqlite::{Connection, MAIN_DB, OptionalExtension, named_params, params};
 
 use crate::delta::{Ino, InodeRow, Result, StoreError};
 
@@ -229,6 +229,33 @@ impl<'c> Chunks<'c> {
             self.conn.prepare_cached("DELETE FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2")?;
         Ok(statement.execute(params![self.ino, index.cast_signed()])? as u64)
     }
+}
+
+/// Counts every file's holes anew (invariants D3 and C2), with chunks of `chunk` bytes: other
+/// implementations do not.
+pub(super) fn recount_holes(conn: &Connection, chunk: u64) -> Result<()> {
+    let mut count = conn.prepare(
+        "WITH counted AS (
+           SELECT i.ino, i.size / :chunk + (i.size % :chunk > 0)
+             - (SELECT count(*) FROM fs_data d WHERE d.ino = i.ino AND chunk_index >= 0
+                  AND chunk_index * :chunk < i.size)
+             - ifnull((u.end_byte + :chunk - 1) / :chunk - u.next_byte / :chunk
+                 - (SELECT count(*) FROM fs_data d WHERE d.ino = i.ino
+                      AND chunk_index >= u.next_byte / :chunk
+                      AND chunk_index < (u.end_byte + :chunk - 1) / :chunk), 0) AS holes
+           FROM fs_inode i LEFT JOIN acetate_copy_up u ON u.delta_ino = i.ino
+           WHERE i.mode & 61440 = 32768 AND i.size >= 0)
+         INSERT INTO acetate_inode (ino, holes)
+         SELECT c.ino, max(c.holes, 0) FROM counted c LEFT JOIN acetate_inode a ON a.ino = c.ino
+         WHERE ifnull(a.holes, 0) IS NOT max(c.holes, 0)
+         ON CONFLICT(ino) DO UPDATE SET holes = excluded.holes",
+    )?;
+    count.execute(named_params! { ":chunk": chunk.cast_signed() })?;
+    conn.execute_batch(
+        "DELETE FROM acetate_inode
+         WHERE subdirs IS NULL AND holes = 0 AND create_verifier IS NULL",
+    )?;
+    Ok(())
 }
 
 /// `piece` at `from` in a chunk of `length` bytes that is zero elsewhere.

@@ -13,7 +13,7 @@ use super::value::{self, Bytes};
 use super::{dentry, inode, meta, number::Numbers};
 
 /// The specification's chunk size, in bytes, where a file does not say.
-const DEFAULT_CHUNK_BYTES: u64 = 4096;
+pub(super) const DEFAULT_CHUNK_BYTES: u64 = 4096;
 
 /// The largest chunk of another implementation that we read, in bytes: a chunk fits in memory.
 const MOST_CHUNK_BYTES: u64 = 64 << 20;

@@ -186,7 +186,9 @@ impl OpenError {
             Self::LeftoverLog { .. } => {
                 "bring its session file back, or move the log away, or choose another path"
             }
-            Self::OldSpec { .. } => "migrate it to version 0.4 first; keep a copy",
+            Self::OldSpec { .. } => {
+                "`acetate migrate SESSION.db` brings it to version 0.4, and keeps a copy"
+            }
             Self::Newer { .. } => "open it with a newer acetate",
             Self::CloudSynced { .. } => "export it to a plain database file first",
             Self::InUse { .. } => "stop that server first, or serve another session",

@@ -109,7 +109,8 @@ struct Subject<'c> {
     is_served: bool,
 }
 
-fn check(conn: &Connection, options: &CheckOptions) -> Result<Checked> {
+/// Checks an open file, in a transaction that it begins.
+pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<Checked> {
     // Temporary tables count as changes, though not of the file.
     conn.pragma_update(None, "query_only", false)?;
     // One moment for all.
@@ -149,7 +150,7 @@ fn check(conn: &Connection, options: &CheckOptions) -> Result<Checked> {
 fn stand_in(conn: &Connection) -> Result<()> {
     if !schema::has_table(conn, "fs_origin")? {
         conn.execute_batch(
-            "CREATE TEMP TABLE fs_origin (delta_ino INTEGER PRIMARY KEY, base_ino)",
+            "CREATE TEMP TABLE IF NOT EXISTS fs_origin (delta_ino INTEGER PRIMARY KEY, base_ino)",
         )?;
     }
     Ok(())

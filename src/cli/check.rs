@@ -1,9 +1,12 @@
 //! `acetate check`: whether a session is sound.
 
+use std::path::PathBuf;
+
 use serde_json::{Map, Value};
 
 use super::error::CliError;
 use super::output::Out;
+use super::repair::{self, Wanted};
 use super::source::Source;
 use super::{Ending, text};
 use crate::delta::sqlite::{Breach, Broken, CheckOptions};
@@ -14,6 +17,10 @@ use crate::inspect::check::{Soundness, check};
 /// Prints a line for each finding: the rule, the path, and what is wrong. Rules that other
 /// implementations may break, and that acetate can live without, are notes in their files. The
 /// session may be served meanwhile, and is not changed. Exits with 1 if there are findings.
+///
+/// With --repair it is changed, and must not be served: it is copied first, and then what can be
+/// mended is, at once. No content is lost: what has no place any more is in /lost+found of the
+/// session. Exits with 1 if anything is left, or, with --dry-run, if there is anything to mend.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -27,13 +34,34 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10)]
     max: usize,
 
-    /// Print a JSON object for each finding (or `rest`), and one for the session.
+    /// Mend what is found, after a copy of the session.
+    #[arg(long, conflicts_with = "quick")]
+    repair: bool,
+
+    /// Only say what would be mended.
+    #[arg(long, requires = "repair")]
+    dry_run: bool,
+
+    /// Where the copy goes [default: SESSION.db.before-repair]; never over another file.
+    #[arg(long, value_name = "FILE", requires = "repair")]
+    backup: Option<PathBuf>,
+
+    /// Print a JSON object for each finding (or `rest`, or `mended`), and one for the session.
     #[arg(long)]
     json: bool,
 }
 
 /// Checks.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    if args.repair {
+        return repair::run(&Wanted {
+            source: &args.source,
+            backup: args.backup.as_deref(),
+            dry_run: args.dry_run,
+            most: args.max,
+            json: args.json,
+        });
+    }
     let options = CheckOptions { most: args.max, quick: args.quick };
     let sound = check(&args.source.session, args.source.base.as_deref(), &options)?;
     let mut out = Out::new();
@@ -85,7 +113,7 @@ fn line(broken: &Broken, breach: &Breach) -> String {
 }
 
 /// What came of it, in words.
-fn words(sound: &Soundness) -> String {
+pub(super) fn words(sound: &Soundness) -> String {
     let count = |count: u64, what: &str| match count {
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),

@@ -69,7 +69,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return Ok(Ending::Done);
     }
     if !args.json {
-        output::line(format_args!("hint: `acetate check SESSION.db` shows all that is left"));
+        output::line(format_args!(
+            "hint: `acetate check SESSION.db --repair` mends what is left, after another copy"
+        ));
     }
     Ok(Ending::Findings)
 }

@@ -30,6 +30,7 @@ mod mkdir;
 mod mount_help;
 mod object;
 mod output;
+mod repair;
 mod rm;
 mod serve;
 mod sessions;

@@ -17,6 +17,7 @@ pub mod migrate;
 mod names;
 pub mod opened;
 pub mod patch;
+pub mod repair;
 pub mod snapshot;
 pub mod status;
 pub mod tool;

@@ -15,10 +15,10 @@ use crate::support::world::{Setup, World};
 
 const OPTIONS: CheckOptions = CheckOptions { most: 100, quick: false };
 
-const CHUNK: u64 = 512;
+pub const CHUNK: u64 = 512;
 
 /// A session that has something for each rule to be about, closed.
-fn world() -> World {
+pub fn world() -> World {
     let large = "x".repeat(20 * CHUNK as usize);
     let base = format!(
         "dir/large \"{large}\"\nmoved/inner \"x\"\nhard/one \"h\"\nhard/two = hard/one\n\
@@ -51,7 +51,7 @@ fn world() -> World {
 }
 
 /// A copy of the world's session with the changes that `damage` makes.
-fn damaged(world: &World, damage: &str) -> PathBuf {
+pub fn damaged(world: &World, damage: &str) -> PathBuf {
     let path = world.scratch().join("damaged.db");
     fs::copy(world.session(), &path).unwrap();
     let conn = rusqlite::Connection::open(&path).unwrap();
@@ -89,7 +89,7 @@ fn all(sound: &Soundness) -> Vec<String> {
 
 /// What breaks which rules: those before the colon, and no other. `@name` is the inode of that
 /// name, ENTRY adds entries: (directory, name, inode).
-const DAMAGE: &[&str] = &[
+pub const DAMAGE: &[&str] = &[
     "S1 S3 D4: UPDATE fs_inode SET mode = 33188 WHERE ino = 1",
     "S1 S3 D4: DELETE FROM fs_inode WHERE ino = 1",
     "S1: ENTRY (@made, 'loop', 1)",

@@ -226,6 +226,20 @@ fn holes_of_others_are_counted() {
 }
 
 #[test]
+fn what_another_program_migrated_by_half_is_migrated() {
+    let place = Place::new();
+    let tree = spec_versions::make(&place.path, &base(&place), "0.3 at first");
+    let columns = ["rdev", "atime_nsec", "mtime_nsec", "ctime_nsec"];
+    let add = columns.map(|column| {
+        format!("ALTER TABLE fs_inode ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0;")
+    });
+    place.sql().execute_batch(&add.concat()).unwrap();
+    assert_eq!(migrated(&place.path, &REAL).from, "0.3");
+    assert_sound(&place.path);
+    assert_same(&merged::read_tree(&place.path, &base(&place)), &tree, "migrated by half");
+}
+
+#[test]
 fn a_session_that_acetate_served_keeps_its_id() {
     let place = Place::new();
     place.sql().execute_batch(FOREIGN).unwrap();

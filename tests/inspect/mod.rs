@@ -9,6 +9,7 @@ mod log;
 mod log_names;
 mod migrate;
 mod patch;
+mod repair;
 mod snapshot;
 mod tool;
 
@@ -17,7 +18,7 @@ pub use compact::half_empty;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-use rusqlite::types::Value;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 
 /// All that the session at `path` holds: each table's rows, in an order of their own.
@@ -30,7 +31,7 @@ pub fn all_rows(path: &Path) -> Vec<String> {
         let mut rows = conn.prepare(&format!("SELECT * FROM \"{table}\"")).unwrap();
         let columns = rows.column_count();
         let rows = rows.query_map([], |row| {
-            let values = (0..columns).map(|at| row.get::<_, Value>(at).map(short));
+            let values = (0..columns).map(|at| row.get_ref(at).map(short));
             let values: Vec<_> = values.collect::<Result<_, _>>()?;
             Ok(format!("{table}: {}", values.join(", ")))
         });
@@ -41,9 +42,11 @@ pub fn all_rows(path: &Path) -> Vec<String> {
 }
 
 /// A value in words; of a BLOB the digest.
-fn short(value: Value) -> String {
+fn short(value: ValueRef<'_>) -> String {
     match value {
-        Value::Blob(bytes) => {
+        // Some tests store what is no text as such.
+        ValueRef::Text(bytes) => format!("Text({:?})", String::from_utf8_lossy(bytes)),
+        ValueRef::Blob(bytes) => {
             let mut hasher = DefaultHasher::new();
             bytes.hash(&mut hasher);
             format!("{} bytes, {:x}", bytes.len(), hasher.finish())

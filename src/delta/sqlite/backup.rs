@@ -122,7 +122,7 @@ fn copy(
 
 /// Refuses a name that is taken, or that a log lies beside: SQLite would take that for the
 /// copy's, and the session whose it was may need it.
-fn require_absent(to: &Path) -> std::result::Result<(), OpenError> {
+pub(super) fn require_absent(to: &Path) -> std::result::Result<(), OpenError> {
     if to.symlink_metadata().is_ok() {
         return Err(OpenError::Exists { path: to.to_owned() });
     }

@@ -232,8 +232,8 @@ impl<'c> Chunks<'c> {
 }
 
 /// Counts every file's holes anew (invariants D3 and C2), with chunks of `chunk` bytes: other
-/// implementations do not.
-pub(super) fn recount_holes(conn: &Connection, chunk: u64) -> Result<()> {
+/// implementations do not. Returns how many files had another count.
+pub(super) fn recount_holes(conn: &Connection, chunk: u64) -> Result<usize> {
     let mut count = conn.prepare(
         "WITH counted AS (
            SELECT i.ino, i.size / :chunk + (i.size % :chunk > 0)
@@ -250,12 +250,12 @@ pub(super) fn recount_holes(conn: &Connection, chunk: u64) -> Result<()> {
          WHERE ifnull(a.holes, 0) IS NOT max(c.holes, 0)
          ON CONFLICT(ino) DO UPDATE SET holes = excluded.holes",
     )?;
-    count.execute(named_params! { ":chunk": chunk.cast_signed() })?;
+    let wrong = count.execute(named_params! { ":chunk": chunk.cast_signed() })?;
     conn.execute_batch(
         "DELETE FROM acetate_inode
          WHERE subdirs IS NULL AND holes = 0 AND create_verifier IS NULL",
     )?;
-    Ok(())
+    Ok(wrong)
 }
 
 /// `piece` at `from` in a chunk of `length` bytes that is zero elsewhere.

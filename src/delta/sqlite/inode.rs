@@ -180,15 +180,16 @@ pub(super) fn delete(conn: &Connection, ino: Ino, before: Option<&Option<InodeRo
 
 /// Sets every `nlink` to the number of entries, and forgets the counts of subdirectories:
 /// other implementations count neither as the specification does.
-pub(super) fn recount(conn: &Connection) -> Result<()> {
-    conn.execute_batch(
-        "UPDATE fs_inode
+/// Returns how many were wrong.
+pub(super) fn recount(conn: &Connection) -> Result<usize> {
+    let count = "UPDATE fs_inode
          SET nlink = (SELECT count(*) FROM fs_dentry d WHERE d.ino = fs_inode.ino)
          WHERE ino <> 1
-           AND nlink <> (SELECT count(*) FROM fs_dentry d WHERE d.ino = fs_inode.ino);
-         UPDATE fs_inode SET nlink = 1 WHERE ino = 1 AND nlink <> 1;",
-    )?;
-    forget_subdirs(conn)
+           AND nlink IS NOT (SELECT count(*) FROM fs_dentry d WHERE d.ino = fs_inode.ino)";
+    let mut wrong = conn.execute(count, [])?;
+    wrong += conn.execute("UPDATE fs_inode SET nlink = 1 WHERE ino = 1 AND nlink IS NOT 1", [])?;
+    forget_subdirs(conn)?;
+    Ok(wrong)
 }
 
 /// Forgets the counts of subdirectories; the overlay counts again when it is asked.

@@ -149,6 +149,10 @@ impl Columns {
             return Some("0.1");
         }
         let new = ["rdev", "atime_nsec", "mtime_nsec", "ctime_nsec"];
+        // As version 0.3 had it for a while; a migration that adds columns alone leaves it so.
+        if self.tables.contains_key("fs_dentry") && !self.has("fs_dentry", "id") {
+            return Some("0.3");
+        }
         if new.iter().all(|column| self.has("fs_inode", column)) {
             return None;
         }

@@ -54,7 +54,7 @@ fn invalid(error: NameError, name: &[u8]) -> String {
 }
 
 /// What is wrong with how bytes are stored.
-fn misfit(stored: ValueRef<'_>) -> Option<&'static str> {
+pub(in crate::delta::sqlite) fn misfit(stored: ValueRef<'_>) -> Option<&'static str> {
     let (ValueRef::Text(bytes) | ValueRef::Blob(bytes)) = stored else {
         return Some("neither TEXT nor BLOB");
     };

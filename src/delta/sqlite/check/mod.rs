@@ -24,7 +24,9 @@ use crate::delta::{Ino, Origin, Result, StoreError};
 use super::error::OpenError;
 use super::session::{Session, open_read_only};
 use super::{config, dentry, epoch, inode, meta, probe, schema};
+pub(super) use entries::misfit;
 use found::Found;
+pub(super) use redirects::shown_at_its_place;
 pub use rules::RULES;
 
 /// What is checked, and how much is told.

@@ -1,5 +1,7 @@
 //! R1: no base directory shows at its own place and through a redirect.
 
+use rusqlite::Connection;
+
 use crate::base::BasePath;
 use crate::delta::sqlite::{dentry, inode, redirect, value, whiteout};
 use crate::delta::{Ino, MergedPath, Result};
@@ -20,7 +22,7 @@ pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
             found.add("R1", at, "a redirect to what is no path in the base");
             continue;
         };
-        if let Some(place) = own_place(subject, &paths, &base)? {
+        if let Some(place) = own_place(subject.conn, &paths, &base)? {
             let place = String::from_utf8_lossy(place.as_bytes()).into_owned();
             found.add("R1", at, format!("its base directory shows at {place} too"));
         }
@@ -28,14 +30,17 @@ pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
     Ok(())
 }
 
-/// Where the base directory `base` shows without its redirect, if nothing hides it there. A
-/// directory of the delta at that place has whiteouts for what it must not show.
-fn own_place(
-    subject: &Subject<'_>,
-    paths: &Paths<'_>,
+/// Where a base directory shows that shows through a redirect too.
+pub(in crate::delta::sqlite) fn shown_at_its_place(
+    conn: &Connection,
     base: &BasePath,
 ) -> Result<Option<MergedPath>> {
-    let conn = subject.conn;
+    own_place(conn, &Paths::new(conn)?, base)
+}
+
+/// Where the base directory `base` shows without its redirect, if nothing hides it there. A
+/// directory of the delta at that place has whiteouts for what it must not show.
+fn own_place(conn: &Connection, paths: &Paths<'_>, base: &BasePath) -> Result<Option<MergedPath>> {
     // Down from the closest directory above that moved, or from the root.
     let mut below: Vec<Name> = Vec::new();
     let mut above = base.clone();

@@ -103,6 +103,24 @@ fn a_session_of_ours_is_left_alone() {
     assert_eq!(place.names(), ["session.db"]);
 }
 
+#[test]
+fn a_session_of_an_earlier_acetate_gets_its_columns_in_their_places() {
+    let place = Place::new();
+    let id = place.create().id().to_owned();
+    let earlier = "DROP TABLE tool_calls; CREATE TABLE tool_calls (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, parameters TEXT, result TEXT,
+        error TEXT, started_at INTEGER NOT NULL, completed_at INTEGER NOT NULL,
+        duration_ms INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'pending');
+      INSERT INTO tool_calls VALUES (5, 'f', NULL, '1', NULL, 1, 2, 1000, 'success')";
+    place.sql().execute_batch(earlier).unwrap();
+    let done = migrated(&place.path, &REAL);
+    let said: Vec<_> = done.steps.iter().map(|step| (step.table, step.what.as_str())).collect();
+    assert_eq!(said, [("tool_calls", "is written anew in acetate's form")]);
+    assert_sound(&place.path);
+    assert_eq!(place.number("SELECT count(*) FROM tool_calls WHERE status = 'success'"), 1);
+    assert_eq!(place.open().id(), id);
+}
+
 /// Chunks of version 0.0, the size of the file, and what it holds.
 type Chunked<'a> = (i64, &'a [(i64, &'a [u8])], Vec<u8>);
 

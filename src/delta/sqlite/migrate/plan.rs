@@ -80,7 +80,8 @@ impl Plan {
         let id: i64 = conn.query_row("PRAGMA main.application_id", [], |row| row.get(0))?;
         let is_served = schema::has_table(conn, "acetate_meta")?
             && meta::get::<i64>(conn, meta::FORMAT)?.is_some();
-        if is_served && id == i64::from(create::APPLICATION_ID) && self.odd.is_empty() {
+        let is_marked = id == i64::from(create::APPLICATION_ID);
+        if is_served && is_marked && self.odd.is_empty() {
             return Ok(());
         }
         let has_nlink =
@@ -98,11 +99,13 @@ impl Plan {
         if wrong > 0 {
             self.say("fs_inode", format!("{wrong} link counts are counted anew"));
         }
-        let what = match is_served {
-            true => "is marked as acetate's",
-            false => "becomes one of acetate's, with an id and a key of handles",
-        };
-        self.say("session", what);
+        match (is_served, is_marked) {
+            (false, _) => {
+                self.say("session", "becomes one of acetate's, with an id and a key of handles");
+            }
+            (true, false) => self.say("session", "is marked as acetate's"),
+            (true, true) => {}
+        }
         Ok(())
     }
 }

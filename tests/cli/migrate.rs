@@ -30,7 +30,7 @@ fn whoever_needs_it_is_told_and_gets_it() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("\nfs_inode: gets nlink, rdev, atime_nsec, "), "{said}");
-    assert!(said.contains("\nfs_data: 10 chunks are cut to 65536 bytes\n"), "{said}");
+    assert!(said.contains("\nfs_data: chunks are cut to 65536 bytes: 10\n"), "{said}");
     assert!(said.ends_with("session.db: would become one of version 0.4, from 0.0\n"), "{said}");
     assert_eq!(place.names(), ["base", "session.db"]);
     let output = run(dir, &["migrate", "session.db", "--backup", "old.db"]);

@@ -53,9 +53,9 @@ impl Plan {
         if is_first(&odd) {
             let survey = chunks::survey(conn, "main.fs_data")?;
             let bytes = chunk_bytes(conn, true)?;
-            self.say("fs_data", format!("{} chunks are cut to {bytes} bytes", survey.chunks));
+            self.say("fs_data", format!("chunks are cut to {bytes} bytes: {}", survey.chunks));
             if survey.resized > 0 {
-                let what = format!("{} files get the size that their chunks have", survey.resized);
+                let what = format!("files get the size that their chunks have: {}", survey.resized);
                 self.say("fs_inode", what);
             }
         } else {
@@ -97,7 +97,7 @@ impl Plan {
             |row| row.get::<_, i64>(0),
         )?;
         if wrong > 0 {
-            self.say("fs_inode", format!("{wrong} link counts are counted anew"));
+            self.say("fs_inode", format!("link counts are counted anew: {wrong}"));
         }
         match (is_served, is_marked) {
             (false, _) => {

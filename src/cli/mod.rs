@@ -18,6 +18,7 @@ mod diff;
 mod discard;
 mod du;
 mod error;
+mod export;
 mod find;
 mod help;
 mod init;
@@ -98,6 +99,7 @@ enum Command {
     Migrate(migrate::Args),
     Snapshot(snapshot::Args),
     Compact(compact::Args),
+    Export(export::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -174,6 +176,7 @@ impl Command {
             Self::Migrate(args) => migrate::run(&args),
             Self::Snapshot(args) => snapshot::run(&args),
             Self::Compact(args) => compact::run(&args),
+            Self::Export(args) => export::run(&args),
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
         }

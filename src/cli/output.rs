@@ -1,12 +1,15 @@
 //! Writing to the terminal. A reader that went away is no reason to fail.
 
 use std::io::{BufWriter, StdoutLock, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Map, Value};
 
 use super::CliError;
+
+/// How often a line that is written over says something new.
+const SAY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Prints a failure: what happened, and what to do about it.
 pub(super) fn error(error: &CliError) {
@@ -88,12 +91,13 @@ pub(super) struct Progress {
     what: &'static str,
     is_shown: bool,
     percent: Option<u64>,
+    said: Option<Instant>,
 }
 
 impl Progress {
     /// Of the work `what`, shown where stderr `is_terminal`.
     pub(super) fn new(what: &'static str, is_terminal: bool) -> Self {
-        Self { what, is_shown: is_terminal, percent: None }
+        Self { what, is_shown: is_terminal, percent: None, said: None }
     }
 
     /// `done` of `all` is done.
@@ -105,9 +109,17 @@ impl Progress {
         }
     }
 
+    /// So far it is; for work of which nobody knows how much it is.
+    pub(super) fn say(&mut self, text: impl FnOnce() -> String) {
+        if self.is_shown && self.said.is_none_or(|said| said.elapsed() >= SAY_INTERVAL) {
+            self.said = Some(Instant::now());
+            self.write(&format!("\r{}: {}\x1b[K", self.what, text()));
+        }
+    }
+
     /// Leaves an empty line to whatever comes next.
     pub(super) fn end(&self) {
-        if self.percent.is_some() {
+        if self.percent.is_some() || self.said.is_some() {
             // "Erase in line" of ECMA-48.
             self.write("\r\x1b[K");
         }

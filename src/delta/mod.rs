@@ -139,7 +139,10 @@ pub trait ReadTxn {
     /// The numbers of the chunks of `ino` in `range` that are stored, in order.
     fn stored_chunks(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<u64>>;
 
-    /// How many those are.
+    /// The number of the first chunk of `ino` from `from` on that is stored.
+    fn next_stored_chunk(&self, ino: Ino, from: u64) -> Result<Option<u64>>;
+
+    /// How many chunks of `ino` in `range` are stored.
     fn count_stored_chunks(&self, ino: Ino, range: &Range<u64>) -> Result<u64>;
 
     /// The first inode from the number `from` on whose content is partly still the base's.

@@ -46,6 +46,14 @@ pub enum InspectError {
         /// The session file.
         session: PathBuf,
     },
+    /// Something that was to be made cannot be written.
+    #[error("{}: {source}", .path.display())]
+    Write {
+        /// What.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// A text that should be JSON.
     #[error("{what}: not JSON: {source}")]
     NotJson {

@@ -8,6 +8,7 @@ pub mod compact;
 pub mod diff;
 pub mod discard;
 mod error;
+pub mod export;
 pub mod find;
 mod git;
 pub mod json;

@@ -30,6 +30,7 @@ mod edit;
 mod error;
 mod finish;
 mod known;
+mod layer;
 mod limits;
 mod link;
 mod lookup;

@@ -1,6 +1,7 @@
 //! The merged tree as of one moment, by paths and without a server: for tools, which see all
 //! that there is, whatever the mode bits say.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -20,6 +21,9 @@ use super::known::Known;
 use super::limits::CopyLimits;
 use super::node::Node;
 use super::resolve::View;
+
+/// Stored chunks that are looked at together for where data ends.
+const DATA_CHUNKS: u64 = 1024;
 
 /// A session and its base, to be looked at.
 pub struct Tree {
@@ -181,6 +185,50 @@ impl TreeView<'_> {
                 Ok(self.view.core.base.read(path, attr.fileid, offset, buffer)?.0)
             }
         }
+    }
+
+    /// The next range of a regular file's bytes, at or after byte `offset`, that is not a hole;
+    /// `None` where only zeros follow. Several ranges may follow each other without a gap.
+    pub fn next_data(
+        &self,
+        file: &TreeObject,
+        offset: u64,
+    ) -> std::result::Result<Option<Range<u64>>, FsError> {
+        self.data_of(file, offset).map_err(|error| error.into_fs())
+    }
+
+    fn data_of(&self, file: &TreeObject, offset: u64) -> Result<Option<Range<u64>>> {
+        let size = file.attr.size;
+        let found = match &file.node {
+            _ if file.attr.kind != FileKind::Regular || offset >= size => None,
+            Node::Delta(row) => self.delta_data(row, offset)?,
+            Node::Base { path, attr } => {
+                let found = self.view.core.base.next_data(path, attr.fileid, offset)?;
+                found.map(|(start, end)| start..end)
+            }
+        };
+        let within = found.map(|data| data.start.max(offset)..data.end.min(size));
+        Ok(within.filter(|data| !data.is_empty()))
+    }
+
+    /// What is stored, or still the base's, whichever comes first.
+    fn delta_data(&self, row: &InodeRow, offset: u64) -> Result<Option<Range<u64>>> {
+        let (txn, chunk) = (self.view.txn, self.view.txn.chunk_bytes());
+        let mut found = None;
+        if let Some(first) = txn.next_stored_chunk(row.ino, offset / chunk)? {
+            let run = first..first.saturating_add(DATA_CHUNKS);
+            let stored = txn.stored_chunks(row.ino, &run)?;
+            let length = run.zip(stored).take_while(|(index, stored)| index == stored).count();
+            let end = first.saturating_add(length as u64);
+            found = Some(first.saturating_mul(chunk)..end.saturating_mul(chunk));
+        }
+        let Some(pending) = row.copy_up.filter(|pending| offset < pending.end) else {
+            return Ok(found);
+        };
+        let from = offset.max(pending.next);
+        let base = self.view.next_origin_data(row, from, pending.end)?;
+        let base = base.map(|(start, end)| start..end.min(pending.end));
+        Ok([found, base].into_iter().flatten().min_by_key(|data| data.start.max(offset)))
     }
 
     /// The target of a symbolic link.

@@ -4,6 +4,7 @@ mod change;
 mod check;
 mod compact;
 mod errors;
+mod export;
 mod help;
 mod inspect;
 mod kv;

@@ -4,6 +4,7 @@ mod check;
 mod compact;
 mod cookbook;
 mod diff;
+mod export;
 mod kv;
 mod log;
 mod log_names;

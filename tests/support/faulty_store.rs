@@ -221,6 +221,7 @@ macro_rules! reads {
             name_of(ino: Ino) -> Option<(Ino, Name)>;
             read_data(inode: &InodeRow, offset: u64, buffer: &mut [u8]) -> ();
             stored_chunks(ino: Ino, range: &Range<u64>) -> Vec<u64>;
+            next_stored_chunk(ino: Ino, from: u64) -> Option<u64>;
             count_stored_chunks(ino: Ino, range: &Range<u64>) -> u64;
             pending_copy(from: Ino) -> Option<Ino>;
             pending_copies() -> PendingCopies;

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod client;
+pub mod exported;
 pub mod faulty_store;
 pub mod fixture;
 pub mod given_up;

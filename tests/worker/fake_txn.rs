@@ -51,6 +51,10 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn next_stored_chunk(&self, _: Ino, _: u64) -> Result<Option<u64>> {
+        unimplemented!()
+    }
+
     fn count_stored_chunks(&self, _: Ino, _: &Range<u64>) -> Result<u64> {
         unimplemented!()
     }

@@ -77,7 +77,17 @@ pub(super) fn stored(conn: &Connection, ino: Ino, range: &Range<u64>) -> Result<
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// How many those are.
+/// The first chunk of `ino` from the number `from` on that is stored.
+pub(super) fn next_stored(conn: &Connection, ino: Ino, from: u64) -> Result<Option<u64>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT chunk_index FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2
+         ORDER BY chunk_index LIMIT 1",
+    )?;
+    let key = params![ino.0.cast_signed(), from.cast_signed()];
+    Ok(statement.query_row(key, |row| value::unsigned(row, 0)).optional()?)
+}
+
+/// How many chunks of `ino` in a range of their numbers are stored.
 pub(super) fn count_stored(conn: &Connection, ino: Ino, range: &Range<u64>) -> Result<u64> {
     let mut statement = conn.prepare_cached(
         "SELECT count(*) FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2 AND chunk_index < ?3",

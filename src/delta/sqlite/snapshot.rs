@@ -71,6 +71,10 @@ impl<T: Snapshot> ReadTxn for T {
         copy_up::stored(self.conn()?, ino, range)
     }
 
+    fn next_stored_chunk(&self, ino: Ino, from: u64) -> Result<Option<u64>> {
+        copy_up::next_stored(self.conn()?, ino, from)
+    }
+
     fn count_stored_chunks(&self, ino: Ino, range: &Range<u64>) -> Result<u64> {
         copy_up::count_stored(self.conn()?, ino, range)
     }

@@ -9,7 +9,7 @@ use crate::support::client::{mode, size};
 use crate::support::fixture::FEW_NAMES;
 use crate::support::tree::{Object, Tree, assert_same, read_tree};
 use crate::support::world::{Setup, World};
-use crate::support::{given_up, patched, predicted, spec_reader};
+use crate::support::{exported, given_up, patched, predicted, spec_reader};
 
 /// Files that are copied up in the background, by path and size.
 const LARGE: &[(&str, usize)] = &[("a/b/large", 2000), ("b/large", 1025), ("large", 2800)];
@@ -56,6 +56,7 @@ pub fn run(ops: &[Op]) {
     case.compare();
     let world = &case.world;
     patched::assert_applies(&world.session(), &world.base(), &read_tree(world));
+    exported::assert_exports(&world.session(), &world.base());
     case.give_up(ops.len());
 }
 

@@ -1,0 +1,264 @@
+//! `acetate export`: the merged tree as an archive or a directory.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::error::CliError;
+use super::output::{self, Out, Progress};
+use super::source::Source;
+use super::{Ending, text};
+use crate::delta::MergedPath;
+use crate::inspect::InspectError;
+use crate::inspect::export::{Dir, Exported, Options, Sink, Tar, Watch, check_place, export};
+use crate::inspect::opened::{Opened, merged_path};
+
+/// Bytes that are gathered before they are written.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Write a session's merged tree to an archive or a directory.
+///
+/// All attributes that a mount shows are kept: modes, owners, times to the nanosecond, hard links,
+/// and in a directory holes too. With --delta-only it is what the session changed, as a layer of
+/// an OCI image: `.wh.NAME` for what is gone, `.wh..wh..opq` in a directory that was made anew.
+/// What cannot be written (a socket in an archive, what may not be read) is named on stderr and
+/// left out; then the exit code is 1.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Write a tar archive (POSIX pax); `-` is stdout.
+    #[arg(long, value_name = "FILE", required_unless_present = "dir", conflicts_with = "dir")]
+    tar: Option<PathBuf>,
+
+    /// Fill a directory, which must be empty, or not be there.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Only what is in this directory of the tree, or this file [default: /].
+    #[arg(value_name = "PATH")]
+    path: Option<OsString>,
+
+    /// Only what differs from the base, as a layer over it.
+    #[arg(long)]
+    delta_only: bool,
+
+    /// Replace an existing FILE.
+    #[arg(long, conflicts_with = "dir")]
+    force: bool,
+
+    /// Print a JSON object: session, to, objects, files, directories, links, whiteouts, bytes,
+    /// left_out; before it one for each thing that is left out.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Exports, and says what came of it.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let path = args.path.as_deref().map(merged_path).transpose()?;
+    let path = path.unwrap_or_else(MergedPath::root);
+    let options = Options { path, delta_only: args.delta_only };
+    match (&args.tar, &args.dir) {
+        (Some(file), _) if file.as_os_str() == "-" => to_stdout(args, &options),
+        (Some(file), _) => to_file(args, &options, file),
+        (None, Some(dir)) => to_dir(args, &options, dir),
+        (None, None) => Err(CliError::new("say where to: --tar FILE or --dir DIR")),
+    }
+}
+
+fn to_stdout(args: &Args, options: &Options) -> Result<Ending, CliError> {
+    if args.json {
+        let error = CliError::new("--json and the archive cannot both go to stdout");
+        return Err(error.with_hint("write the archive to a file: --tar FILE"));
+    }
+    if io::stdout().is_terminal() {
+        let error = CliError::new("an archive is nothing for a terminal");
+        return Err(error.with_hint("write it to a file: --tar FILE"));
+    }
+    let opened = args.source.open()?;
+    let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+    let mut tar = Tar::new(out, PathBuf::from("stdout"));
+    let seen = Seen::new();
+    let mut done = Exported::default();
+    let written = write(&opened, options, &mut tar, &seen, &mut done);
+    let written = written.and_then(|()| tar.finish()).and_then(|mut out| {
+        let path = PathBuf::from("stdout");
+        out.flush().map_err(|source| InspectError::Write { path, source })
+    });
+    match written {
+        Ok(()) => Ok(ending(&done)),
+        Err(InspectError::Write { source, .. }) => Err(CliError::stdout(&source)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn to_file(args: &Args, options: &Options, file: &Path) -> Result<Ending, CliError> {
+    let opened = args.source.open()?;
+    check_place(&opened, file)?;
+    require_new(args, file)?;
+    let partial = Partial::create(file)?;
+    let out = partial.file.try_clone().map_err(|error| partial.error(&error))?;
+    let out = BufWriter::with_capacity(BUFFER_BYTES, out);
+    let mut tar = Tar::new(out, partial.path.clone());
+    let seen = Seen::new();
+    let mut done = Exported::default();
+    write(&opened, options, &mut tar, &seen, &mut done)?;
+    tar.finish()?.flush().map_err(|error| partial.error(&error))?;
+    require_new(args, file)?;
+    partial.keep_as(file)?;
+    summary(args, file, &done, &seen, 0)
+}
+
+fn to_dir(args: &Args, options: &Options, path: &Path) -> Result<Ending, CliError> {
+    let opened = args.source.open()?;
+    check_place(&opened, path)?;
+    let mut dir = Dir::create(path)?;
+    let seen = Seen::new();
+    let mut done = Exported::default();
+    write(&opened, options, &mut dir, &seen, &mut done).map_err(|error| {
+        let objects = done.objects();
+        let error = format!("{error}; {objects} objects were written to {}", path.display());
+        CliError::new(error).with_hint("remove it before you try again, or take another directory")
+    })?;
+    summary(args, path, &done, &seen, dir.not_owned())
+}
+
+fn write(
+    opened: &Opened,
+    options: &Options,
+    sink: &mut dyn Sink,
+    seen: &Seen,
+    done: &mut Exported,
+) -> Result<(), InspectError> {
+    let written = export(opened, options, sink, seen, done);
+    seen.progress.borrow_mut().end();
+    written
+}
+
+fn require_new(args: &Args, file: &Path) -> Result<(), CliError> {
+    if args.force || file.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let error = CliError::new(format_args!("{}: file exists", file.display()));
+    Err(error.with_hint("choose another name, or replace it with --force"))
+}
+
+fn ending(done: &Exported) -> Ending {
+    if done.left_out > 0 { Ending::Findings } else { Ending::Done }
+}
+
+fn summary(
+    args: &Args,
+    to: &Path,
+    done: &Exported,
+    seen: &Seen,
+    not_owned: u64,
+) -> Result<Ending, CliError> {
+    let mut out = Out::new();
+    if args.json {
+        for object in seen.left_out.take() {
+            out.json(object)?;
+        }
+        let mut object = text::json("export");
+        text::put_path(&mut object, "session", args.source.session.as_os_str().as_encoded_bytes());
+        text::put_path(&mut object, "to", to.as_os_str().as_encoded_bytes());
+        for (key, count) in [
+            ("objects", done.objects()),
+            ("files", done.files),
+            ("directories", done.directories),
+            ("links", done.links),
+            ("whiteouts", done.whiteouts),
+            ("bytes", done.bytes),
+            ("left_out", done.left_out),
+            ("not_owned", not_owned),
+        ] {
+            object.insert(key.to_owned(), count.into());
+        }
+        out.json(object)?;
+    } else {
+        let (session, to) = (args.source.session.display(), to.display());
+        let (objects, bytes) = (done.objects(), text::bytes(done.bytes));
+        out.line(format_args!("{session}: {objects} objects, {bytes}, written to {to}"))?;
+    }
+    out.end()?;
+    if not_owned > 0 {
+        output::line(format_args!(
+            "{not_owned} objects belong to you now: only root may give files away"
+        ));
+    }
+    Ok(ending(done))
+}
+
+/// What is seen of an export while it goes on.
+struct Seen {
+    progress: RefCell<Progress>,
+    left_out: RefCell<Vec<Map<String, Value>>>,
+}
+
+/// Of what is left out, so much is told; the rest is counted.
+const MAX_LEFT_OUT_TOLD: usize = 1000;
+
+impl Seen {
+    fn new() -> Self {
+        let progress = RefCell::new(Progress::new("exporting", io::stderr().is_terminal()));
+        Self { progress, left_out: RefCell::default() }
+    }
+}
+
+impl Watch for Seen {
+    fn progress(&self, objects: u64, bytes: u64) {
+        let text = || format!("{objects} objects, {}", text::bytes(bytes));
+        self.progress.borrow_mut().say(text);
+    }
+
+    fn left_out(&self, path: &MergedPath, why: &str) {
+        let mut told = self.left_out.borrow_mut();
+        if told.len() >= MAX_LEFT_OUT_TOLD {
+            return;
+        }
+        let mut object = text::json("left_out");
+        text::put_path(&mut object, "path", path.as_bytes());
+        object.insert("why".to_owned(), why.into());
+        told.push(object);
+        self.progress.borrow_mut().end();
+        output::line(format_args!("{}: left out: {why}", text::name(path.as_bytes())));
+    }
+}
+
+/// A file under a name of its own until it is whole; it goes with this if it never is.
+struct Partial {
+    file: File,
+    path: PathBuf,
+}
+
+impl Partial {
+    fn create(file: &Path) -> Result<Self, CliError> {
+        let mut path = file.as_os_str().to_owned();
+        path.push(format!(".partial-{}", std::process::id()));
+        let path = PathBuf::from(path);
+        let opened = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = opened.map_err(|error| CliError::caused(path.display(), &error))?;
+        Ok(Self { file, path })
+    }
+
+    fn error(&self, error: &io::Error) -> CliError {
+        CliError::caused(self.path.display(), error)
+    }
+
+    fn keep_as(&self, file: &Path) -> Result<(), CliError> {
+        self.file.sync_all().map_err(|error| self.error(&error))?;
+        fs::rename(&self.path, file).map_err(|error| self.error(&error))
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // It is not there any more where it was kept.
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,271 @@
+//! A directory that is filled: from its open directory down, without following links.
+//!
+//! Of what is being filled only the innermost directory is open, however deep it is. Attributes
+//! come last: a directory is ours alone until it is filled, and keeps its time.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, fchmod, fchown, fstat,
+    ftruncate, futimens, linkat, mkdirat, openat, symlinkat, utimensat,
+};
+use rustix::io::{Errno, pwrite};
+
+use super::super::error::{InspectError, Result};
+use super::{Item, PIECE_BYTES, Put, Sink, last_name, write_error};
+use crate::vfs::{Attr, FileKind, Time};
+
+const OPEN_DIR: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The setuid and setgid bits.
+const SET_ID: u32 = 0o6000;
+
+/// A directory that is being filled.
+pub struct Dir {
+    path: PathBuf,
+    root: OwnedFd,
+    /// The innermost open directory.
+    current: OwnedFd,
+    levels: Vec<Level>,
+    buffer: Vec<u8>,
+    not_owned: u64,
+}
+
+/// A directory that leads to the innermost one.
+struct Level {
+    /// Device and inode, to know it again.
+    id: (u64, u64),
+    attr: Attr,
+}
+
+impl Dir {
+    /// Opens the empty directory `path`, or makes it.
+    ///
+    /// # Errors
+    /// It holds something, or cannot be made.
+    pub fn create(path: &Path) -> Result<Self> {
+        let failed = |error: Errno| write_error(path, error);
+        match mkdirat(CWD, path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        // What is given may be a link; nothing that is made below it is.
+        let root =
+            openat(CWD, path, OPEN_DIR & !OFlags::NOFOLLOW, Mode::empty()).map_err(failed)?;
+        let mut entries = fs::read_dir(path).map_err(|error| write_error(path, error))?;
+        if entries.next().is_some() {
+            let what = format!("{}: not an empty directory", path.display());
+            return Err(InspectError::Invalid { what });
+        }
+        let current = openat(&root, ".", OPEN_DIR, Mode::empty()).map_err(failed)?;
+        let (levels, buffer) = (Vec::new(), vec![0; PIECE_BYTES]);
+        Ok(Self { path: path.to_owned(), root, current, levels, buffer, not_owned: 0 })
+    }
+
+    /// Objects that belong to whoever runs this, because only root may give files away.
+    pub fn not_owned(&self) -> u64 {
+        self.not_owned
+    }
+
+    fn error(&self, path: &[u8], source: impl Into<io::Error>) -> InspectError {
+        write_error(self.path.join(OsStr::from_bytes(path)), source)
+    }
+
+    fn write_file(&mut self, item: &Item<'_>) -> Result<()> {
+        let failed =
+            |error: Errno| write_error(self.path.join(OsStr::from_bytes(item.path)), error);
+        let how =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.current, item.name(), how, Mode::RUSR | Mode::WUSR);
+        let file = file.map_err(failed)?;
+        let mut at = 0;
+        while let Some(data) = item.next_data(at)? {
+            at = data.start;
+            while at < data.end {
+                let length = self.buffer.len().min((data.end - at) as usize);
+                item.read(at, &mut self.buffer[..length])?;
+                write_all(&file, &self.buffer[..length], at).map_err(failed)?;
+                at += length as u64;
+            }
+        }
+        let attr = item.object.attr();
+        ftruncate(&file, attr.size).map_err(failed)?;
+        self.not_owned += u64::from(!finish(file.as_fd(), attr).map_err(failed)?);
+        Ok(())
+    }
+
+    /// Sets owner, mode and times of what is no file, in the innermost directory.
+    fn finish_at(&mut self, item: &Item<'_>) -> rustix::io::Result<()> {
+        let (name, attr) = (item.name(), item.object.attr());
+        let owner = (Some(Uid::from_raw(attr.uid)), Some(Gid::from_raw(attr.gid)));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let owned = rustix::fs::chownat(&self.current, name, owner.0, owner.1, flags);
+        self.not_owned += u64::from(!is_owned(owned)?);
+        if attr.kind != FileKind::Symlink {
+            let mode = Mode::from_bits_truncate(attr.mode as _);
+            rustix::fs::chmodat(&self.current, name, mode, AtFlags::empty())?;
+        }
+        utimensat(&self.current, name, &times(attr), flags)
+    }
+
+    /// Makes a named pipe, socket or device.
+    #[cfg(not(target_vendor = "apple"))]
+    fn make_special(&mut self, item: &Item<'_>) -> Result<Put> {
+        let attr = item.object.attr();
+        let kind = match attr.kind {
+            FileKind::Fifo => FileType::Fifo,
+            FileKind::Socket => FileType::Socket,
+            FileKind::Block => FileType::BlockDevice,
+            _ => FileType::CharacterDevice,
+        };
+        let device = rustix::fs::makedev(attr.rdev.major, attr.rdev.minor);
+        let mode = Mode::RUSR | Mode::WUSR;
+        match rustix::fs::mknodat(&self.current, item.name(), kind, mode, device) {
+            Ok(()) => {}
+            Err(Errno::PERM) => {
+                return Ok(Put::LeftOut("only root can make a device".to_owned()));
+            }
+            Err(error) => return Err(self.error(item.path, error)),
+        }
+        self.finish_at(item).map_err(|error| self.error(item.path, error))?;
+        Ok(Put::Written)
+    }
+
+    #[cfg(target_vendor = "apple")]
+    fn make_special(&mut self, _: &Item<'_>) -> Result<Put> {
+        Ok(Put::LeftOut("cannot be made on this system".to_owned()))
+    }
+
+    /// The directory of what was put at a path.
+    fn dir_of(&self, path: &[u8]) -> rustix::io::Result<OwnedFd> {
+        let mut dir = openat(&self.root, ".", OPEN_DIR, Mode::empty())?;
+        let above = path.len() - last_name(path).len();
+        for name in path[..above].split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            dir = openat(&dir, name, OPEN_DIR, Mode::empty())?;
+        }
+        Ok(dir)
+    }
+}
+
+impl Sink for Dir {
+    fn enter(&mut self, dir: &Item<'_>) -> Result<()> {
+        let opened = if dir.path.is_empty() {
+            openat(&self.root, ".", OPEN_DIR, Mode::empty())
+        } else {
+            mkdirat(&self.current, dir.name(), Mode::RWXU)
+                .and_then(|()| openat(&self.current, dir.name(), OPEN_DIR, Mode::empty()))
+        };
+        let opened = opened.and_then(|fd| Ok((id_of(&fd)?, fd)));
+        let (id, fd) = opened.map_err(|error| self.error(dir.path, error))?;
+        self.levels.push(Level { id, attr: dir.object.attr().clone() });
+        self.current = fd;
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<()> {
+        let Some(level) = self.levels.pop() else { return Ok(()) };
+        let done = match self.levels.last() {
+            // The way back before the directory may forbid it.
+            Some(above) => {
+                let parent = openat(&self.current, "..", OPEN_DIR, Mode::empty());
+                let parent = parent.map_err(|error| self.error(b"", error))?;
+                if id_of(&parent).map_err(|error| self.error(b"", error))? != above.id {
+                    let what = "somebody moved directories while they were filled";
+                    return Err(self.error(b"", io::Error::other(what)));
+                }
+                std::mem::replace(&mut self.current, parent)
+            }
+            None => openat(&self.root, ".", OPEN_DIR, Mode::empty())
+                .map_err(|error| self.error(b"", error))?,
+        };
+        let owned = finish(done.as_fd(), &level.attr).map_err(|error| self.error(b"", error))?;
+        self.not_owned += u64::from(!owned);
+        Ok(())
+    }
+
+    fn put(&mut self, item: &Item<'_>) -> Result<Put> {
+        match item.kind() {
+            FileKind::Regular => {
+                if let Some(why) = item.unreadable() {
+                    return Ok(Put::LeftOut(why));
+                }
+                self.write_file(item)?;
+            }
+            FileKind::Symlink => {
+                let target = item.target()?;
+                let made = symlinkat(&*target, &self.current, item.name());
+                let made = made.and_then(|()| self.finish_at(item));
+                made.map_err(|error| self.error(item.path, error))?;
+            }
+            _ => return self.make_special(item),
+        }
+        Ok(Put::Written)
+    }
+
+    fn link(&mut self, item: &Item<'_>, first: &[u8]) -> Result<()> {
+        let made = self.dir_of(first).and_then(|dir| {
+            linkat(&dir, last_name(first), &self.current, item.name(), AtFlags::empty())
+        });
+        made.map_err(|error| self.error(item.path, error))
+    }
+
+    fn whiteout(&mut self, path: &[u8]) -> Result<()> {
+        let how =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = openat(&self.current, last_name(path), how, Mode::RUSR | Mode::WUSR);
+        made.map(drop).map_err(|error| self.error(path, error))
+    }
+}
+
+fn id_of(fd: &OwnedFd) -> rustix::io::Result<(u64, u64)> {
+    let stat = fstat(fd)?;
+    // Of other types on other systems.
+    #[allow(clippy::unnecessary_cast)]
+    Ok((stat.st_dev as u64, stat.st_ino as u64))
+}
+
+fn write_all(file: &OwnedFd, mut data: &[u8], mut at: u64) -> rustix::io::Result<()> {
+    while !data.is_empty() {
+        match pwrite(file, data, at) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => {
+                data = &data[written..];
+                at += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Gives an open object owner, mode and times; whether it has the owner.
+fn finish(fd: BorrowedFd<'_>, attr: &Attr) -> rustix::io::Result<bool> {
+    let owner = (Some(Uid::from_raw(attr.uid)), Some(Gid::from_raw(attr.gid)));
+    let owned = is_owned(fchown(fd, owner.0, owner.1))?;
+    // A program must not run as somebody that nobody chose.
+    let mode = if owned { attr.mode } else { attr.mode & !SET_ID };
+    fchmod(fd, Mode::from_bits_truncate(mode as _))?;
+    futimens(fd, &times(attr))?;
+    Ok(owned)
+}
+
+/// Whether an object was given away: not where we may not.
+fn is_owned(given: rustix::io::Result<()>) -> rustix::io::Result<bool> {
+    match given {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM | Errno::INVAL) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn times(attr: &Attr) -> Timestamps {
+    let spec = |time: Time| Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() };
+    Timestamps { last_access: spec(attr.atime), last_modification: spec(attr.mtime) }
+}

@@ -1,0 +1,311 @@
+//! What is exported: the merged tree, or of it what a layer over the base has to say.
+//!
+//! A directory of the layer is *whole* where nothing of the base at its path shows through it,
+//! because it was made anew or moved there: then all that is in it is written. Elsewhere only
+//! what differs is, and a whiteout for each name that the base has and the tree has not.
+//! Directories that are not in the session are gone through only where something may differ
+//! below them nevertheless.
+
+use std::collections::{HashMap, HashSet};
+use std::vec::IntoIter;
+
+use super::super::error::{InspectError, Result};
+use super::super::opened::find;
+use super::super::walk::children;
+use super::{Exported, Flow, Item, OPAQUE, Options, Put, Sink, WHITEOUT, Watch};
+use crate::delta::MergedPath;
+use crate::overlay::{TreeObject, TreeView};
+use crate::vfs::{FileId, FileKind, FsError, Name};
+
+/// Writes what was asked for.
+pub(super) fn export(
+    view: &TreeView<'_>,
+    options: &Options,
+    sink: &mut dyn Sink,
+    watch: &dyn Watch,
+    done: &mut Exported,
+) -> Result<()> {
+    let start = find(view, &options.path)?;
+    let failed = |source| InspectError::Path { path: options.path.clone(), source };
+    let mut moved_links = HashSet::new();
+    let mut is_deep = false;
+    // A first run writes nothing, so that what cannot be told is known before.
+    if options.delta_only {
+        let mut search = Search(&mut moved_links);
+        let (mut counted, flow) = (Exported::default(), flow(&Quiet));
+        let mut trial = Export::new(view, true, &mut search, &flow, &mut counted);
+        trial.is_deep = view.has_strays().map_err(failed)?;
+        is_deep = trial.is_deep;
+        trial.run(start.clone())?;
+        is_deep |= !moved_links.is_empty();
+    }
+    let flow = flow(watch);
+    let mut export = Export::new(view, options.delta_only, sink, &flow, done);
+    (export.is_deep, export.moved_links) = (is_deep, moved_links);
+    export.run(start)
+}
+
+fn flow(watch: &dyn Watch) -> Flow<'_> {
+    Flow { watch, objects: Default::default(), bytes: Default::default() }
+}
+
+struct Export<'a> {
+    view: &'a TreeView<'a>,
+    sink: &'a mut dyn Sink,
+    flow: &'a Flow<'a>,
+    done: &'a mut Exported,
+    delta_only: bool,
+    /// Whether to go through directories that are not in the session.
+    is_deep: bool,
+    /// Base files with several names of which one moved along with its directory: all their names
+    /// are written, to be names of one file again.
+    moved_links: HashSet<FileId>,
+    /// Files with more names to come: where the first is, and how many are left at most.
+    seen: HashMap<FileId, (Vec<u8>, u32)>,
+    levels: Vec<Level>,
+    /// Of what is at hand, relative to where the export begins.
+    path: Vec<u8>,
+}
+
+/// A directory that leads to where the export is.
+struct Level {
+    dir: TreeObject,
+    path_bytes: usize,
+    is_whole: bool,
+    is_opaque: bool,
+    is_written: bool,
+    children: IntoIter<(Name, TreeObject)>,
+    whiteouts: IntoIter<Name>,
+}
+
+impl<'a> Export<'a> {
+    fn new(
+        view: &'a TreeView<'a>,
+        delta_only: bool,
+        sink: &'a mut dyn Sink,
+        flow: &'a Flow<'a>,
+        done: &'a mut Exported,
+    ) -> Self {
+        Self {
+            view,
+            sink,
+            flow,
+            done,
+            delta_only,
+            is_deep: false,
+            moved_links: HashSet::new(),
+            seen: HashMap::new(),
+            levels: Vec::new(),
+            path: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, start: TreeObject) -> Result<()> {
+        if start.attr().kind != FileKind::Directory {
+            let name = start.path().name();
+            self.path = name.map_or_else(Vec::new, |name| name.as_bytes().to_vec());
+            return if self.is_needed(&start, !self.delta_only) {
+                self.put(&start)
+            } else {
+                Ok(())
+            };
+        }
+        let needed = self.is_needed(&start, !self.delta_only);
+        self.open(start, false)?;
+        if needed {
+            self.write_dirs()?;
+        }
+        while let Some(level) = self.levels.last_mut() {
+            self.path.truncate(level.path_bytes);
+            let is_whole = level.is_whole;
+            if let Some(name) = level.whiteouts.next() {
+                self.whiteout(&name)?;
+            } else if let Some((name, child)) = level.children.next() {
+                self.child(&name, child, is_whole)?;
+            } else if self.levels.pop().is_some_and(|level| level.is_written) {
+                self.sink.leave()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_needed(&self, object: &TreeObject, is_whole: bool) -> bool {
+        is_whole || object.differs_from_base() || self.moved_links.contains(&object.attr().fileid)
+    }
+
+    fn child(&mut self, name: &Name, child: TreeObject, is_whole: bool) -> Result<()> {
+        let needed = self.is_needed(&child, is_whole);
+        let is_dir = child.attr().kind == FileKind::Directory;
+        match needed {
+            true if self.delta_only => check_name(name, child.path())?,
+            true => {}
+            // There may be something below it.
+            false if is_dir && self.is_deep => {}
+            false => return Ok(()),
+        }
+        self.push_name(name.as_bytes());
+        if !is_dir {
+            return self.put(&child);
+        }
+        self.open(child, is_whole)?;
+        if needed { self.write_dirs() } else { Ok(()) }
+    }
+
+    /// Begins a directory; it is written when it has to be.
+    fn open(&mut self, dir: TreeObject, in_whole: bool) -> Result<()> {
+        let failed = |source| InspectError::Path { path: dir.path().clone(), source };
+        let (mut is_whole, mut base) = (true, None);
+        if self.delta_only && !in_whole {
+            is_whole = !self.view.is_in_place(&dir).map_err(failed)?;
+            base = self.view.base_names(dir.path()).map_err(failed)?;
+        }
+        let is_opaque = is_whole && base.is_some();
+        let children = match children(self.view, &dir) {
+            Ok(children) => children,
+            // What is in a directory of the base that we may not read, nobody knows.
+            Err(InspectError::Path { source: FsError::Access, path }) => {
+                base = None;
+                self.leave_out(&path, "its entries cannot be listed: permission denied");
+                Vec::new()
+            }
+            Err(error) => return Err(error),
+        };
+        let mut whiteouts = if is_whole { Vec::new() } else { base.unwrap_or_default() };
+        let known = |name: &Name| children.binary_search_by(|(n, _)| n.cmp(name)).is_ok();
+        whiteouts.retain(|name| !known(name));
+        whiteouts.sort_unstable();
+        self.levels.push(Level {
+            dir,
+            path_bytes: self.path.len(),
+            is_whole,
+            is_opaque,
+            is_written: false,
+            children: children.into_iter(),
+            whiteouts: whiteouts.into_iter(),
+        });
+        Ok(())
+    }
+
+    /// Writes the directories that lead to where the export is, where they are not written yet.
+    fn write_dirs(&mut self) -> Result<()> {
+        for level in self.levels.iter_mut().filter(|level| !level.is_written) {
+            let path = &self.path[..level.path_bytes];
+            let item = Item { view: self.view, object: &level.dir, path, flow: self.flow };
+            self.sink.enter(&item)?;
+            level.is_written = true;
+            self.done.directories += 1;
+            self.flow.add(1, 0);
+            if level.is_opaque {
+                self.sink.whiteout(&joined(path, OPAQUE))?;
+                self.done.whiteouts += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn whiteout(&mut self, name: &Name) -> Result<()> {
+        self.write_dirs()?;
+        if let Some(level) = self.levels.last() {
+            check_name(name, &level.dir.path().join(name))?;
+        }
+        self.sink.whiteout(&joined(&self.path, &[WHITEOUT, name.as_bytes()].concat()))?;
+        self.done.whiteouts += 1;
+        Ok(())
+    }
+
+    /// Writes what is no directory, at the path at hand.
+    fn put(&mut self, object: &TreeObject) -> Result<()> {
+        self.write_dirs()?;
+        let attr = object.attr();
+        let item = Item { view: self.view, object, path: &self.path, flow: self.flow };
+        if let Some((first, left)) = self.seen.get_mut(&attr.fileid) {
+            self.sink.link(&item, first)?;
+            self.done.links += 1;
+            self.flow.add(1, 0);
+            *left -= 1;
+            if *left == 0 {
+                self.seen.remove(&attr.fileid);
+            }
+            return Ok(());
+        }
+        if let Put::LeftOut(why) = self.sink.put(&item)? {
+            self.leave_out(object.path(), &why);
+            return Ok(());
+        }
+        if attr.nlink > 1 {
+            self.seen.insert(attr.fileid, (self.path.clone(), attr.nlink - 1));
+        }
+        self.flow.add(1, 0);
+        match attr.kind {
+            FileKind::Regular => {
+                self.done.files += 1;
+                self.done.bytes = self.done.bytes.saturating_add(attr.size);
+            }
+            _ => self.done.others += 1,
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, path: &MergedPath, why: &str) {
+        self.done.left_out += 1;
+        self.flow.watch.left_out(path, why);
+    }
+
+    fn push_name(&mut self, name: &[u8]) {
+        self.path = joined(&self.path, name);
+    }
+}
+
+fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
+}
+
+/// Refuses a name that a layer has another meaning for.
+fn check_name(name: &Name, path: &MergedPath) -> Result<()> {
+    if !name.as_bytes().starts_with(WHITEOUT) {
+        return Ok(());
+    }
+    let what = format!(
+        "{}: in a layer, names that begin with .wh. say what is gone, so this one cannot be told",
+        path.display()
+    );
+    Err(InspectError::Invalid { what })
+}
+
+/// A trial run: writes nothing, and finds the base files with several names that moved along with
+/// a directory.
+struct Search<'a>(&'a mut HashSet<FileId>);
+
+impl Sink for Search<'_> {
+    fn enter(&mut self, _: &Item<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn put(&mut self, item: &Item<'_>) -> Result<Put> {
+        if item.object.row().is_none() && item.object.attr().nlink > 1 {
+            self.0.insert(item.object.attr().fileid);
+        }
+        Ok(Put::Written)
+    }
+
+    fn link(&mut self, _: &Item<'_>, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn whiteout(&mut self, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Of a trial run nobody hears.
+struct Quiet;
+
+impl Watch for Quiet {
+    fn progress(&self, _: u64, _: u64) {}
+
+    fn left_out(&self, _: &MergedPath, _: &str) {}
+}

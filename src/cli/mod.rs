@@ -33,6 +33,7 @@ mod object;
 mod output;
 mod repair;
 mod rm;
+mod seal;
 mod serve;
 mod sessions;
 mod snapshot;
@@ -100,6 +101,7 @@ enum Command {
     Snapshot(snapshot::Args),
     Compact(compact::Args),
     Export(export::Args),
+    Seal(seal::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -177,6 +179,7 @@ impl Command {
             Self::Snapshot(args) => snapshot::run(&args),
             Self::Compact(args) => compact::run(&args),
             Self::Export(args) => export::run(&args),
+            Self::Seal(args) => seal::run(&args),
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
         }

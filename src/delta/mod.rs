@@ -173,6 +173,12 @@ pub trait ReadTxn {
     /// its own place.
     fn redirect(&self, ino: Ino) -> Result<Option<BasePath>>;
 
+    /// The delta directories that are redirected.
+    fn redirects(&self) -> Result<Vec<Ino>>;
+
+    /// The first regular file from the number `from` on of which not every chunk is stored.
+    fn sparse_file(&self, from: Ino) -> Result<Option<Ino>>;
+
     /// The delta directory that is redirected to exactly this base directory.
     fn redirected_to(&self, base: &BasePath) -> Result<Option<Ino>>;
 
@@ -244,6 +250,11 @@ pub trait WriteTxn: ReadTxn {
 
     /// Says how many names of a base file are hidden, after some came back.
     fn count_hidden(&mut self, base: FileId, hidden: u32) -> Result<()>;
+
+    /// Shows the origins of copied-up objects to readers of the specification's tables
+    /// (`fs_origin`), or hides all that are there; ours are not touched. While they are hidden,
+    /// only new ones are added.
+    fn show_origins(&mut self, shown: bool) -> Result<()>;
 
     /// Writes a row of the audit log (acetate_op).
     fn record(&mut self, row: &AuditRow) -> Result<()>;

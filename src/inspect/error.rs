@@ -54,6 +54,19 @@ pub enum InspectError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The disk is too full for what a session has to take in.
+    #[error(
+        "{}: sealing needs {} MiB of free space beside it, and there are {}",
+        .session.display(), .needed.div_ceil(1 << 20), .available >> 20
+    )]
+    NoRoom {
+        /// The session file.
+        session: PathBuf,
+        /// What it takes, in bytes.
+        needed: u64,
+        /// What there is, in bytes.
+        available: u64,
+    },
     /// A text that should be JSON.
     #[error("{what}: not JSON: {source}")]
     NotJson {
@@ -88,6 +101,9 @@ impl InspectError {
                 "only acetate keeps one, from the first `acetate serve` on; `acetate diff` shows \
                  what the session changed",
             ),
+            Self::NoRoom { .. } => {
+                Some("`acetate seal --dry-run` says what takes it; make room on that disk")
+            }
             Self::NotJson { .. } => Some("in JSON, texts stand in double quotes"),
             Self::Store { source: StoreError::Busy(_), .. } => {
                 Some("another program holds the session's write lock; try again")

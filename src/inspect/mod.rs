@@ -19,6 +19,7 @@ mod names;
 pub mod opened;
 pub mod patch;
 pub mod repair;
+pub mod seal;
 pub mod snapshot;
 pub mod status;
 pub mod tool;

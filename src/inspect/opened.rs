@@ -28,7 +28,15 @@ impl Opened {
     /// # Errors
     /// It is no session, or the base is not there.
     pub fn open(path: &Path, base: Option<&Path>) -> Result<Self> {
-        let session = open_session(path)?;
+        Self::open_as(path, base, OpenMode::Inspect)
+    }
+
+    /// The same for more than looking, as `mode` says.
+    ///
+    /// # Errors
+    /// Also that a server has the session.
+    pub fn open_as(path: &Path, base: Option<&Path>, mode: OpenMode) -> Result<Self> {
+        let session = Session::open(path, mode, &host()?)?;
         let (base, is_recorded) = match (base, session.base_path()) {
             (Some(given), _) => (Some(given.to_owned()), false),
             (None, recorded) => (recorded.map(Path::to_owned), true),
@@ -62,6 +70,11 @@ impl Opened {
     /// The base as it is, without the session.
     pub fn base(&self) -> &dyn Base {
         &*self.lower
+    }
+
+    /// The same, to be kept.
+    pub(super) fn lower(&self) -> Arc<dyn Base> {
+        Arc::clone(&self.lower)
     }
 
     /// Runs `f` on the tree as it is now.

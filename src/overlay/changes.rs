@@ -79,6 +79,9 @@ struct Dir {
     base: Option<BasePath>,
     /// It has another path than the base directory.
     is_moved: bool,
+    /// It came from the base directory, which shows through it no more: all that there is of it
+    /// has entries of its own, and what has none is gone. Sealing does that.
+    is_sealed: bool,
 }
 
 impl Search<'_> {
@@ -100,7 +103,11 @@ impl Search<'_> {
     }
 
     fn dir(&self, place: Arc<DirPlace>, ino: Ino) -> Result<Dir> {
+        let row = self.view().inode(ino)?;
+        let origin = row.origin.map(|origin| origin.path);
+        let is_sealed = ino != Ino::ROOT && origin.is_some() && place.base != origin;
         let base = match &place.base {
+            _ if is_sealed => origin,
             // A directory that was made where one moved away shows nothing of that.
             Some(base) => {
                 let shown = self.view().place_of_base(base)?;
@@ -110,7 +117,7 @@ impl Search<'_> {
         };
         let is_moved =
             base.as_ref().is_some_and(|base| base.as_bytes() != &place.merged.as_bytes()[1..]);
-        Ok(Dir { place, ino, base, is_moved })
+        Ok(Dir { place, ino, base, is_moved, is_sealed })
     }
 
     /// The entries of a directory; those that are directories are added to `below`.
@@ -179,7 +186,10 @@ impl Search<'_> {
     fn whiteouts(&mut self, dir: &Dir) -> Result<bool> {
         self.visited.insert(dir.place.merged.clone());
         let Some(base) = &dir.base else { return Ok(true) };
-        let mut names = self.view().txn.whiteouts_in(&dir.place.merged)?;
+        let mut names = match dir.is_sealed {
+            true => self.names_in_base(base)?,
+            false => self.view().txn.whiteouts_in(&dir.place.merged)?,
+        };
         names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
         for name in names {
             let Some(gone) = self.base_object(base.join(&name))? else { continue };
@@ -203,7 +213,8 @@ impl Search<'_> {
             let found = self.tree.find(&parent).ok().flatten();
             let Some(found) = found.filter(|found| found.base_path().is_some()) else { continue };
             let place = self.view().place(&found.node)?;
-            let dir = Dir { base: place.base.clone(), place, ino: Ino(0), is_moved: false };
+            let base = place.base.clone();
+            let dir = Dir { base, place, ino: Ino(0), is_moved: false, is_sealed: false };
             if !self.whiteouts(&dir)? {
                 return Ok(false);
             }
@@ -276,9 +287,25 @@ impl Search<'_> {
     /// Whether a copied-up object still is at its own name in the base too.
     fn still_shows(&self, origin: &Origin) -> Result<bool> {
         let Some((parent, name)) = origin.path.split() else { return Ok(false) };
-        let Some(place) = self.view().place_of_base(&parent)? else { return Ok(false) };
-        let child = self.view().child(&place, &name)?;
-        Ok(child.is_some_and(|child| child.node.fileid() == origin.fileid))
+        if let Some(place) = self.view().place_of_base(&parent)?
+            && let Some(child) = self.view().child(&place, &name)?
+            && child.node.fileid() == origin.fileid
+        {
+            return Ok(true);
+        }
+        // Its directory may be one that shows nothing of the base any more.
+        let Some(dir) = self.base_object(parent)? else { return Ok(false) };
+        let Some(dir) = self.view().txn.copied_up(dir.attr.fileid)? else { return Ok(false) };
+        let Some(ino) = self.view().txn.dentry(dir, &name)? else { return Ok(false) };
+        Ok(self.view().shown(ino)? == origin.fileid)
+    }
+
+    fn names_in_base(&self, dir: &BasePath) -> Result<Vec<Name>> {
+        match self.view().core.base.list(dir) {
+            Ok(listing) => Ok(listing.entries.iter().map(|entry| entry.name.clone()).collect()),
+            Err(BaseError::NotFound | BaseError::WrongKind) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn base_object(&self, path: BasePath) -> Result<Option<BaseObject>> {

@@ -30,6 +30,26 @@ impl TreeView<'_> {
         Ok(place.base.as_ref().is_some_and(|base| is_at(base, dir.path())))
     }
 
+    /// The directories of the session through which another base directory shows than the one at
+    /// their own path, because of a redirect.
+    pub fn moved_dirs(&self) -> std::result::Result<Vec<TreeObject>, FsError> {
+        self.redirected().map_err(|error| error.into_fs())
+    }
+
+    fn redirected(&self) -> Result<Vec<TreeObject>> {
+        let mut dirs = Vec::new();
+        for ino in self.view.txn.redirects()? {
+            let node = Node::Delta(Box::new(self.view.inode(ino)?));
+            // One that lies nowhere shows nothing.
+            let Ok(place) = self.view.place(&node) else { continue };
+            let dir = self.object(node, place.merged.clone())?;
+            if !self.shows_same(&dir)? {
+                dirs.push(dir);
+            }
+        }
+        Ok(dirs)
+    }
+
     /// The names in the base's directory at this path; `None` where it has none there.
     pub fn base_names(&self, path: &MergedPath) -> std::result::Result<Option<Vec<Name>>, FsError> {
         self.names_at(path).map_err(|error| error.into_fs())

@@ -41,6 +41,7 @@ mod readdir;
 mod remove;
 mod rename;
 mod resolve;
+mod seal;
 mod service;
 mod setattr;
 mod snapshot;
@@ -56,7 +57,7 @@ use std::sync::Arc;
 use crate::base::Base;
 use crate::delta::Store;
 use crate::vfs::{CallId, FileId, Time};
-use crate::worker::Worker;
+use crate::worker::{Commits, Worker};
 
 use atime::Atimes;
 use buffers::Buffers;
@@ -67,6 +68,7 @@ use known::Known;
 pub use changes::{BaseObject, Change};
 pub use limits::CopyLimits;
 pub use pending::is_as_it_was;
+pub use seal::{SealError, SealStep, Sealed, Sealing};
 pub use tree::{Tree, TreeObject, TreeView};
 pub use undo::{Idle, Undo};
 
@@ -115,6 +117,26 @@ struct Core {
     buffers: Buffers,
     /// What calls changed before the last server was killed: see [`edit::Edit::made_before`].
     late_changes: HashMap<CallId, FileId>,
+}
+
+impl Core {
+    /// What there is without a server.
+    fn offline(base: Arc<dyn Base>, clock: Clock, copy_up: CopyLimits) -> Self {
+        Self {
+            late_changes: HashMap::new(),
+            base,
+            clock,
+            fsid: 0,
+            cookie_key: 0,
+            read_only: true,
+            copy_up,
+            copies: Copies::default(),
+            caches: Caches::new(Arc::<Commits>::default()),
+            known: Arc::new(Known::new()),
+            atimes: Atimes::default(),
+            buffers: Buffers::default(),
+        }
+    }
 }
 
 impl Overlay {

@@ -9,14 +9,9 @@ use bytes::Bytes;
 use crate::base::{Base, BasePath};
 use crate::delta::{InodeRow, MergedPath, Origin, Reader, Store, StoreError};
 use crate::vfs::{Attr, FileKind, FsError, Name, Time};
-use crate::worker::Commits;
 
 use super::Core;
-use super::atime::Atimes;
-use super::buffers::Buffers;
-use super::cache::Caches;
 use super::error::Result;
-use super::finish::Copies;
 use super::known::Known;
 use super::limits::CopyLimits;
 use super::node::Node;
@@ -50,21 +45,8 @@ impl Tree {
     /// # Errors
     /// The session cannot be read.
     pub fn new(store: &dyn Store, base: Arc<dyn Base>) -> std::result::Result<Self, StoreError> {
-        let core = Core {
-            late_changes: std::collections::HashMap::new(),
-            base,
-            // Nothing is changed here, so nothing is stamped.
-            clock: Arc::new(Time::default),
-            fsid: 0,
-            cookie_key: 0,
-            read_only: true,
-            copy_up: CopyLimits::default(),
-            copies: Copies::default(),
-            caches: Caches::new(Arc::<Commits>::default()),
-            known: Arc::new(Known::new()),
-            atimes: Atimes::default(),
-            buffers: Buffers::default(),
-        };
+        // Nothing is changed here, so nothing is stamped.
+        let core = Core::offline(base, Arc::new(Time::default), CopyLimits::default());
         Ok(Self { core, reader: Mutex::new(store.reader()?) })
     }
 

@@ -12,6 +12,7 @@ mod log;
 mod migrate;
 mod program;
 mod reference;
+mod seal;
 mod serve;
 mod snapshot;
 mod status;

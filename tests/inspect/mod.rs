@@ -11,6 +11,7 @@ mod log_names;
 mod migrate;
 mod patch;
 mod repair;
+mod seal;
 mod snapshot;
 mod tool;
 

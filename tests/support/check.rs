@@ -91,7 +91,9 @@ const RULES: &[(&str, &str)] = &[
         "O1 both origin tables agree",
         "SELECT a.delta_ino FROM acetate_origin a
          LEFT JOIN fs_origin f ON f.delta_ino = a.delta_ino
-         WHERE f.base_ino IS NOT a.base_ino OR a.delta_ino NOT IN (SELECT ino FROM fs_inode)",
+         WHERE f.base_ino <> a.base_ino OR a.delta_ino NOT IN (SELECT ino FROM fs_inode)
+           OR f.base_ino IS NULL
+             AND NOT EXISTS (SELECT 1 FROM acetate_meta WHERE key = 'sealed_for')",
     ),
     (
         "O2 a base object has one delta inode",

@@ -232,6 +232,8 @@ macro_rules! reads {
             copied_links() -> Vec<Ino>;
             copied_up(base: FileId) -> Option<Ino>;
             redirect(ino: Ino) -> Option<BasePath>;
+            redirects() -> Vec<Ino>;
+            sparse_file(from: Ino) -> Option<Ino>;
             redirected_to(base: &BasePath) -> Option<Ino>;
             hidden_links(base: FileId) -> (u32, Option<Time>);
             hidden_files() -> Vec<FileId>;
@@ -273,5 +275,6 @@ changes! {
     put_redirect(ino: Ino, base: &BasePath) -> ();
     hide_link(base: FileId, now: Time) -> ();
     count_hidden(base: FileId, hidden: u32) -> ();
+    show_origins(shown: bool) -> ();
     record(row: &AuditRow) -> ();
 }

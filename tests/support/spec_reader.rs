@@ -16,7 +16,17 @@ use super::tree::{Object, Tree};
 
 /// The merged tree of a session and its base.
 pub fn read_tree(session: &Path, base: &Path) -> Tree {
-    let reader = SpecReader { conn: Connection::open(session).unwrap(), base };
+    read(session, base, false)
+}
+
+/// The same by a reader that strings chunks together, whatever their numbers and the size are
+/// (specification 0.4, "Reading a File").
+pub fn read_dense_tree(session: &Path, base: &Path) -> Tree {
+    read(session, base, true)
+}
+
+fn read(session: &Path, base: &Path, is_dense: bool) -> Tree {
+    let reader = SpecReader { conn: Connection::open(session).unwrap(), base, is_dense };
     let mut tree = Tree::new();
     reader.read_dir(Some(1), b"", &mut tree);
     tree
@@ -25,6 +35,7 @@ pub fn read_tree(session: &Path, base: &Path) -> Tree {
 struct SpecReader<'a> {
     conn: Connection,
     base: &'a Path,
+    is_dense: bool,
 }
 
 impl SpecReader<'_> {
@@ -103,8 +114,14 @@ impl SpecReader<'_> {
         Object { kind, mode: mode & 0o7777, content }
     }
 
-    /// By offset, so that a missing chunk reads as zeros.
+    /// By offset, so that a missing chunk reads as zeros; unless all are there.
     fn delta_content(&self, ino: i64, size: u64) -> Vec<u8> {
+        if self.is_dense {
+            let sql = "SELECT data FROM fs_data WHERE ino = ? ORDER BY chunk_index ASC";
+            let mut statement = self.conn.prepare(sql).unwrap();
+            let chunks = statement.query_map([ino], |row| row.get::<_, Vec<u8>>(0)).unwrap();
+            return chunks.flat_map(Result::unwrap).collect();
+        }
         let sql = "SELECT value FROM fs_config WHERE key = 'chunk_size'";
         let chunk: String = self.conn.query_row(sql, [], |row| row.get(0)).unwrap();
         let chunk: usize = chunk.parse().unwrap();

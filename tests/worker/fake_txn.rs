@@ -95,6 +95,14 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn redirects(&self) -> Result<Vec<Ino>> {
+        unimplemented!()
+    }
+
+    fn sparse_file(&self, _: Ino) -> Result<Option<Ino>> {
+        unimplemented!()
+    }
+
     fn redirected_to(&self, _: &BasePath) -> Result<Option<Ino>> {
         unimplemented!()
     }
@@ -167,6 +175,10 @@ impl WriteTxn for Rows {
     }
 
     fn put_redirect(&mut self, _: Ino, _: &BasePath) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn show_origins(&mut self, _: bool) -> Result<()> {
         unimplemented!()
     }
 

@@ -13,7 +13,7 @@ use super::room::Room;
 use super::rows::Rows;
 use super::sequence::Entries;
 use super::snapshot::Snapshot;
-use super::{copy_up, dentry, inode, link, redirect, symlink, whiteout};
+use super::{copy_up, dentry, inode, link, origin, redirect, symlink, whiteout};
 
 /// What a new object takes, with its entry and its row in the audit log, in bytes.
 const ENTRY_BYTES: usize = 4 << 10;
@@ -164,6 +164,10 @@ impl WriteTxn for Batch {
 
     fn count_hidden(&mut self, base: FileId, hidden: u32) -> Result<()> {
         self.change(|conn| link::count(conn, base, hidden))
+    }
+
+    fn show_origins(&mut self, shown: bool) -> Result<()> {
+        self.change(|conn| origin::show(conn, shown))
     }
 
     fn record(&mut self, row: &AuditRow) -> Result<()> {

@@ -28,6 +28,9 @@ pub(super) const LAST_DENTRY: &str = "last_dentry";
 /// Counts the syncs that had nothing else to write.
 pub(super) const SYNCS: &str = "syncs";
 
+/// `agentfs` where `fs_origin` was emptied for it.
+pub(super) const SEALED_FOR: &str = "sealed_for";
+
 /// Reads a value.
 pub(super) fn get<T: FromSql>(conn: &Connection, key: &str) -> Result<Option<T>> {
     let mut statement = conn.prepare_cached("SELECT value FROM acetate_meta WHERE key = ?1")?;

@@ -10,7 +10,7 @@ use crate::base::BasePath;
 use crate::delta::{Ino, Origin, Result};
 use crate::vfs::FileId;
 
-use super::value;
+use super::{meta, value};
 
 /// The columns that [`read`] takes, of the table `o`.
 macro_rules! columns {
@@ -89,6 +89,24 @@ pub(super) fn delete(conn: &Connection, ino: Ino) -> Result<()> {
         .execute([number])?;
     if ours > 0 {
         conn.prepare_cached("DELETE FROM fs_origin WHERE delta_ino = ?1")?.execute([number])?;
+    }
+    Ok(())
+}
+
+/// Fills `fs_origin` with what we know, or empties it (invariant O1).
+pub(super) fn show(conn: &Connection, shown: bool) -> Result<()> {
+    let was_hidden = meta::get::<String>(conn, meta::SEALED_FOR)?.is_some();
+    if !shown {
+        conn.execute("DELETE FROM fs_origin", [])?;
+        return meta::put(conn, meta::SEALED_FOR, "agentfs");
+    }
+    if was_hidden {
+        conn.execute(
+            "INSERT OR REPLACE INTO fs_origin (delta_ino, base_ino)
+             SELECT delta_ino, base_ino FROM acetate_origin",
+            [],
+        )?;
+        conn.execute("DELETE FROM acetate_meta WHERE key = ?1", [meta::SEALED_FOR])?;
     }
     Ok(())
 }

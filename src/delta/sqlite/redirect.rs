@@ -22,6 +22,16 @@ pub(super) fn get(conn: &Connection, ino: Ino) -> Result<Option<BasePath>> {
     }
 }
 
+/// The delta directories that are redirected.
+pub(super) fn all(conn: &Connection) -> Result<Vec<Ino>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT r.delta_ino FROM acetate_redirect r JOIN fs_inode i ON i.ino = r.delta_ino
+         ORDER BY r.delta_ino",
+    )?;
+    let inos = statement.query_map([], |row| Ok(Ino(value::unsigned(row, 0)?)))?;
+    Ok(inos.collect::<rusqlite::Result<_>>()?)
+}
+
 /// The delta directory that is redirected to exactly `base`, if it is still there.
 pub(super) fn of_base(conn: &Connection, base: &BasePath) -> Result<Option<Ino>> {
     let mut statement = conn.prepare_cached(

@@ -10,7 +10,7 @@ use crate::vfs::{FileId, Name, Time};
 
 use super::chunk::Chunks;
 use super::rows::Rows;
-use super::{copy_up, dentry, inode, link, origin, redirect, symlink, whiteout};
+use super::{copy_up, dentry, inode, link, origin, redirect, sparse, symlink, whiteout};
 
 /// A connection inside a transaction.
 pub(super) trait Snapshot {
@@ -113,6 +113,14 @@ impl<T: Snapshot> ReadTxn for T {
 
     fn redirect(&self, ino: Ino) -> Result<Option<BasePath>> {
         redirect::get(self.conn()?, ino)
+    }
+
+    fn redirects(&self) -> Result<Vec<Ino>> {
+        redirect::all(self.conn()?)
+    }
+
+    fn sparse_file(&self, from: Ino) -> Result<Option<Ino>> {
+        sparse::first_from(self.conn()?, from, self.chunk_size())
     }
 
     fn redirected_to(&self, base: &BasePath) -> Result<Option<Ino>> {

@@ -55,6 +55,8 @@ enum Op {
     /// In the background, so many pieces.
     Copy(u8),
     Reopen,
+    /// For AgentFS or not.
+    Seal(bool),
     Compare,
 }
 
@@ -102,6 +104,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => any().prop_map(Op::Read),
         2 => (0..12u8).prop_map(Op::Copy),
         1 => Just(Op::Reopen),
+        1 => prop::bool::ANY.prop_map(Op::Seal),
         3 => Just(Op::Compare),
     ]
 }

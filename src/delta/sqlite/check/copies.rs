@@ -14,7 +14,8 @@ const QUERIES: &[(&str, &str)] = &[
            ELSE 'base_ino is ' || a.base_ino || ', and in fs_origin ' || f.base_ino END
          FROM acetate_origin a LEFT JOIN fs_inode i ON i.ino = a.delta_ino
            LEFT JOIN fs_origin f ON f.delta_ino = a.delta_ino
-         WHERE i.ino IS NULL OR f.base_ino IS NOT a.base_ino",
+         WHERE i.ino IS NULL OR f.base_ino <> a.base_ino OR f.base_ino IS NULL
+           AND NOT EXISTS (SELECT 1 FROM acetate_meta WHERE key = 'sealed_for')",
     ),
     (
         "O2",

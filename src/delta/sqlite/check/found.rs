@@ -99,14 +99,14 @@ impl Found {
 }
 
 /// Finds the paths of inodes.
-pub(super) struct Paths<'c> {
+pub(in crate::delta::sqlite) struct Paths<'c> {
     conn: &'c Connection,
     query: &'static str,
 }
 
 impl<'c> Paths<'c> {
     /// Of an open file.
-    pub(super) fn new(conn: &'c Connection) -> Result<Self> {
+    pub(in crate::delta::sqlite) fn new(conn: &'c Connection) -> Result<Self> {
         const INDEXED: &str = "SELECT 1 FROM main.sqlite_master
             WHERE type = 'index' AND name = 'acetate_dentry_ino'";
         if conn.prepare(INDEXED)?.exists([])? {
@@ -123,7 +123,7 @@ impl<'c> Paths<'c> {
     }
 
     /// A path of an inode; `None` where none leads up to the root.
-    pub(super) fn of(&self, ino: i64) -> Result<Option<Vec<u8>>> {
+    pub(in crate::delta::sqlite) fn of(&self, ino: i64) -> Result<Option<Vec<u8>>> {
         let mut names = Vec::new();
         let mut at = ino;
         let mut statement = self.conn.prepare_cached(self.query)?;

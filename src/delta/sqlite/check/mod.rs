@@ -27,6 +27,7 @@ use super::{config, dentry, epoch, inode, meta, probe, schema};
 pub(super) use entries::misfit;
 use found::Found;
 pub(super) use redirects::shown_at_its_place;
+pub(super) use found::Paths;
 pub use rules::RULES;
 
 /// What is checked, and how much is told.

@@ -1,0 +1,170 @@
+//! `acetate seal`: makes a session readable to the letter of the specification.
+
+use std::io::IsTerminal;
+
+use clap::ValueEnum;
+use serde_json::Value;
+
+use super::error::CliError;
+use super::output::{self, Out};
+use super::source::Source;
+use super::{Ending, text};
+use crate::delta::sqlite::OpenError;
+use crate::inspect::InspectError;
+use crate::inspect::seal::{Obstacles, obstacles, plan, seal};
+
+/// From how many bytes of zeros on it is worth a warning.
+const MANY_ZERO_BYTES: u64 = 1 << 30;
+
+/// Make a session readable for programs that follow the specification to the letter.
+///
+/// Fetches what is still the base's, fills holes with zeros, copies up what is below renamed
+/// directories, and gives each further name of a changed file an entry. The tree stays what it
+/// is, with its handles, numbers and times. The session must not be served meanwhile; killed at
+/// any time it is valid, and the next run goes on there.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Also for what this implementation needs beyond the specification; exits with 1 where
+    /// something is left that it cannot read.
+    #[arg(long = "for", value_name = "NAME")]
+    reader: Option<Reader>,
+
+    /// Only say how much it would take.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print a JSON object: session, redirects, copied, names, finished, unfinished,
+    /// copied_bytes, zero_bytes; odd_names and hidden with --for.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Another implementation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Reader {
+    /// AgentFS and its SDKs: empties fs_origin too, and names what they cannot read.
+    Agentfs,
+}
+
+/// Seals, and says what came of it.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    if args.dry_run {
+        return dry_run(args);
+    }
+    let (session, base) = (&args.source.session, args.source.base.as_deref());
+    let mut progress = output::Progress::new("sealing", std::io::stderr().is_terminal());
+    let tell = &mut |done, all| progress.tell(done, all);
+    let sealed = seal(session, base, args.reader.is_some(), tell);
+    progress.end();
+    let sealed = sealed.map_err(explain)?;
+    let left = args.reader.map(|_| obstacles(session)).transpose()?;
+    let mut out = Out::new();
+    let mut object = text::json("seal");
+    text::put_path(&mut object, "session", session.as_os_str().as_encoded_bytes());
+    let counts = [
+        ("redirects", sealed.redirects, "redirects folded"),
+        ("copied", sealed.copied, "objects copied up"),
+        ("names", sealed.names, "names added"),
+        ("finished", sealed.finished, "copies finished"),
+    ];
+    let mut words: Vec<String> = Vec::new();
+    for (key, count, what) in counts {
+        object.insert(key.to_owned(), count.into());
+        if count > 0 {
+            words.push(format!("{count} {what}"));
+        }
+    }
+    object.insert("unfinished".to_owned(), sealed.unfinished.into());
+    object.insert("copied_bytes".to_owned(), sealed.copied_bytes.into());
+    object.insert("zero_bytes".to_owned(), sealed.zero_bytes.into());
+    if sealed.zero_bytes > 0 {
+        words.push(format!("{} of zeros", text::bytes(sealed.zero_bytes)));
+    }
+    if let Some(left) = &left {
+        object.insert("odd_names".to_owned(), left.odd_names.count.into());
+        object.insert("hidden".to_owned(), left.hidden.into());
+    }
+    if args.json {
+        out.json(object)?;
+    } else {
+        let words = if words.is_empty() { "nothing to do".to_owned() } else { words.join(", ") };
+        out.line(format_args!("{}: sealed: {words}", session.display()))?;
+    }
+    out.end()?;
+    warn_of_zeros(sealed.zero_bytes);
+    for path in &sealed.first_unfinished {
+        output::line(format_args!(
+            "{}: not whole: its base file changed before it was copied",
+            text::name(path.as_bytes())
+        ));
+    }
+    let has_left = left.as_ref().is_some_and(|left| left.odd_names.count + left.hidden > 0);
+    if let Some(left) = &left {
+        name(left);
+    }
+    Ok(if sealed.unfinished > 0 || has_left { Ending::Findings } else { Ending::Done })
+}
+
+/// Names what AgentFS cannot read.
+fn name(left: &Obstacles) {
+    let told = |what: &str, count: u64, first: &[Vec<u8>]| {
+        for path in first {
+            output::line(format_args!("{}: {what}", text::name(path)));
+        }
+        let rest = count.saturating_sub(first.len() as u64);
+        if rest > 0 {
+            output::line(format_args!("{rest} more: {what}"));
+        }
+    };
+    told("no UTF-8, which AgentFS cannot read", left.odd_names.count, &left.odd_names.first);
+    told("hidden from AgentFS by a whiteout", left.hidden, &left.first_hidden);
+}
+
+fn dry_run(args: &Args) -> Result<Ending, CliError> {
+    let plan = plan(&args.source.open()?)?;
+    let mut out = Out::new();
+    if args.json {
+        let mut object = text::json("seal_plan");
+        let session = args.source.session.as_os_str().as_encoded_bytes();
+        text::put_path(&mut object, "session", session);
+        for (key, count) in [
+            ("redirects", plan.redirects),
+            ("objects", plan.objects),
+            ("moved_bytes", plan.moved_bytes),
+            ("pending_bytes", plan.pending_bytes),
+            ("zero_bytes", plan.zero_bytes),
+        ] {
+            object.insert(key.to_owned(), Value::from(count));
+        }
+        out.json(object)?;
+    } else {
+        out.line(format_args!(
+            "{}: {} below {} redirects ({} objects), {} of unfinished copies, {} of zeros",
+            args.source.session.display(),
+            text::bytes(plan.moved_bytes),
+            plan.redirects,
+            plan.objects,
+            text::bytes(plan.pending_bytes),
+            text::bytes(plan.zero_bytes),
+        ))?;
+    }
+    out.end()?;
+    warn_of_zeros(plan.zero_bytes);
+    Ok(Ending::Done)
+}
+
+fn warn_of_zeros(bytes: u64) {
+    if bytes >= MANY_ZERO_BYTES {
+        output::line(format_args!("warning: {} of zeros in place of holes", text::bytes(bytes)));
+    }
+}
+
+fn explain(error: InspectError) -> CliError {
+    let is_served = matches!(&error, InspectError::Open(OpenError::InUse { .. }));
+    let error = CliError::from(error);
+    let hint = "stop that server first; its mounts go on when it serves again";
+    if is_served { error.with_hint(hint) } else { error }
+}

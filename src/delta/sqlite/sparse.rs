@@ -1,0 +1,79 @@
+//! Files of which not every chunk is stored, and names that are no text: what readers to the
+//! letter of the specification stumble over.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::delta::{Ino, Result};
+
+use super::check::Paths;
+use super::session::{Session, open_read_only};
+use super::value;
+
+/// The chunks of a regular file `i` that its size asks for, and those that are stored.
+const CHUNKS: &str = "(i.size / ?2 + (i.size % ?2 > 0))";
+const STORED: &str = "(SELECT count(*) FROM fs_data d WHERE d.ino = i.ino AND d.chunk_index >= 0
+    AND d.chunk_index < i.size / ?2 + (i.size % ?2 > 0))";
+
+/// The first regular file from `from` on that lacks a chunk.
+pub(super) fn first_from(conn: &Connection, from: Ino, chunk: u64) -> Result<Option<Ino>> {
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT i.ino FROM fs_inode i WHERE i.ino >= ?1 AND i.mode & 61440 = 32768 AND i.size > 0
+           AND {STORED} < {CHUNKS} ORDER BY i.ino LIMIT 1"
+    ))?;
+    let key = params![from.0.cast_signed(), chunk.cast_signed()];
+    Ok(statement.query_row(key, |row| value::unsigned(row, 0)).optional()?.map(Ino))
+}
+
+/// Names and targets that are no UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OddNames {
+    /// How many.
+    pub count: u64,
+    /// The paths of the first ones; where a symbolic link's target is meant, the link's.
+    pub first: Vec<Vec<u8>>,
+}
+
+impl Session {
+    /// The bytes of zeros that it takes to store every chunk, but for what is still the base's.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn hole_bytes(&self) -> Result<u64> {
+        let conn = open_read_only(&self.path)?;
+        // A file that is partly still the base's has what is neither counted in `holes`.
+        let mut statement = conn.prepare(&format!(
+            "SELECT ifnull(sum(CASE WHEN u.delta_ino IS NULL THEN {CHUNKS} - {STORED}
+               ELSE ifnull(a.holes, 0) END), 0) + ?1
+             FROM fs_inode i LEFT JOIN acetate_copy_up u ON u.delta_ino = i.ino
+               LEFT JOIN acetate_inode a ON a.ino = i.ino
+             WHERE i.mode & 61440 = 32768 AND i.size > 0"
+        ))?;
+        let chunk = self.config.chunk_bytes;
+        let holes = statement.query_row(params![0, chunk.cast_signed()], |r| value::unsigned(r, 0));
+        Ok(holes?.saturating_mul(chunk))
+    }
+
+    /// The names, and the targets of symbolic links, that are no UTF-8; the first `most` of them
+    /// by path.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn odd_names(&self, most: usize) -> Result<OddNames> {
+        let conn = open_read_only(&self.path)?;
+        conn.pragma_update(None, "query_only", false)?;
+        let paths = Paths::new(&conn)?;
+        let mut odd = OddNames::default();
+        let mut statement = conn.prepare(
+            "SELECT ino FROM fs_dentry WHERE typeof(name) = 'blob'
+             UNION ALL SELECT ino FROM fs_symlink WHERE typeof(target) = 'blob'",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            odd.count += 1;
+            if odd.first.len() < most {
+                odd.first.extend(paths.of(value::int(row, 0)?)?);
+            }
+        }
+        Ok(odd)
+    }
+}

@@ -1,0 +1,186 @@
+//! Making a session readable to the letter of the specification: dense, without redirects, and
+//! whatever else only our own tables say.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::error::{InspectError, Result};
+use super::opened::Opened;
+use super::walk::{Next, walk};
+use crate::delta::sqlite::{CheckOptions, OddNames, OpenMode};
+use crate::delta::{MergedPath, Store, StoreError};
+use crate::overlay::{SealStep, Sealed, Sealing, TreeObject};
+use crate::vfs::{FileKind, FsError, Time};
+
+/// Bytes that the session's log and its tables take besides contents.
+const MARGIN_BYTES: u64 = 64 << 20;
+
+/// What another implementation stumbles over, named at most.
+const MAX_NAMED: usize = 100;
+
+/// What sealing takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// Directories with a redirect.
+    pub redirects: u64,
+    /// Objects that are copied up because of these.
+    pub objects: u64,
+    /// Bytes of the files among them.
+    pub moved_bytes: u64,
+    /// Bytes of contents that are still the base's, at most.
+    pub pending_bytes: u64,
+    /// Bytes of zeros in place of holes.
+    pub zero_bytes: u64,
+}
+
+impl Plan {
+    /// All that is written.
+    pub fn bytes(&self) -> u64 {
+        self.moved_bytes.saturating_add(self.pending_bytes).saturating_add(self.zero_bytes)
+    }
+
+    /// The free space that it takes: content, pages around it, and the log.
+    fn needed(&self) -> u64 {
+        let bytes = self.bytes();
+        bytes.saturating_add(bytes / 16).saturating_add(self.objects * 1024 + MARGIN_BYTES)
+    }
+}
+
+/// What is left for which sealing can do nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Obstacles {
+    /// Names that are no UTF-8.
+    pub odd_names: OddNames,
+    /// Entries that a whiteout hides from other implementations (W1).
+    pub hidden: u64,
+    /// The first of these.
+    pub first_hidden: Vec<Vec<u8>>,
+}
+
+/// Says what sealing takes.
+///
+/// # Errors
+/// The session or its base cannot be read.
+pub fn plan(opened: &Opened) -> Result<Plan> {
+    let session = opened.session();
+    let failed = |source| InspectError::Store { session: session.path().to_owned(), source };
+    let mut plan = Plan {
+        pending_bytes: session.figures().map_err(failed)?.pending.bytes,
+        zero_bytes: session.hole_bytes().map_err(failed)?,
+        ..Plan::default()
+    };
+    opened.look(|view| {
+        let path = MergedPath::root();
+        let dirs = view.moved_dirs().map_err(|source| InspectError::Path { path, source })?;
+        plan.redirects = dirs.len() as u64;
+        let is_inner = |dir: &&TreeObject| !dirs.iter().any(|outer| is_below(dir, outer));
+        for dir in dirs.iter().filter(is_inner) {
+            walk(view, dir, &mut |_, object, _| {
+                if object.row().is_none() {
+                    plan.objects += 1;
+                    if object.attr().kind == FileKind::Regular {
+                        plan.moved_bytes = plan.moved_bytes.saturating_add(object.attr().size);
+                    }
+                }
+                Ok(Next::Deeper)
+            })?;
+        }
+        Ok(())
+    })?;
+    Ok(plan)
+}
+
+fn is_below(dir: &TreeObject, outer: &TreeObject) -> bool {
+    let rest = dir.path().as_bytes().strip_prefix(outer.path().as_bytes());
+    rest.is_some_and(|rest| rest.first() == Some(&b'/'))
+}
+
+/// Seals the session `path` over `base`, or over the one that it names. With `for_agentfs` the
+/// table of origins is emptied; without, it is filled again where it was.
+///
+/// `tell` hears how many bytes of how many are written.
+///
+/// # Errors
+/// A server has the session, its base cannot be read, or there is too little room. What was done
+/// until then stays, the session is valid, and sealing it again goes on there.
+pub fn seal(
+    path: &Path,
+    base: Option<&Path>,
+    for_agentfs: bool,
+    tell: &mut dyn FnMut(u64, u64),
+) -> Result<Sealed> {
+    let opened = Opened::open_as(path, base, OpenMode::Serve)?;
+    let session = opened.session();
+    let failed = |source| InspectError::Store { session: session.path().to_owned(), source };
+    let plan = plan(&opened)?;
+    let disk = session.disk_usage().map_err(failed)?;
+    if disk.total_bytes > 0 && disk.available_bytes < plan.needed() {
+        return Err(InspectError::NoRoom {
+            session: session.path().to_owned(),
+            needed: plan.needed(),
+            available: disk.available_bytes,
+        });
+    }
+    let mut writer = session.writer().map_err(failed)?;
+    let mut sealing = Sealing::new(opened.lower(), Arc::new(now));
+    loop {
+        writer.begin(false).map_err(failed)?;
+        match sealing.step(writer.txn()) {
+            Ok(SealStep::Made) => writer.commit().map_err(failed)?,
+            Ok(SealStep::Skipped) => writer.abort().map_err(failed)?,
+            Ok(SealStep::Over) => {
+                writer.abort().map_err(failed)?;
+                break;
+            }
+            Err(error) => {
+                writer.abort().map_err(failed)?;
+                return Err(stopped(session.path(), error.path, error.source));
+            }
+        }
+        if writer.wants_upkeep() {
+            writer.upkeep();
+        }
+        let done = sealing.done();
+        tell(done.copied_bytes.saturating_add(done.zero_bytes), plan.bytes());
+    }
+    writer.begin(true).map_err(failed)?;
+    writer.txn().show_origins(!for_agentfs).map_err(failed)?;
+    writer.commit().map_err(failed)?;
+    // What a killed server last did is still asked for by its clients: see `Store::late_changes`.
+    let ended = if session.late_changes().is_empty() { writer.close() } else { writer.sync() };
+    ended.map_err(failed)?;
+    Ok(sealing.done().clone())
+}
+
+fn stopped(session: &Path, path: MergedPath, source: FsError) -> InspectError {
+    match source {
+        FsError::NoSpace => InspectError::Store {
+            session: session.to_owned(),
+            source: StoreError::Full("no space left for more".to_owned()),
+        },
+        _ => InspectError::Path { path, source },
+    }
+}
+
+/// Finds what another implementation stumbles over in a session, sealed or not.
+///
+/// # Errors
+/// It cannot be read.
+pub fn obstacles(path: &Path) -> Result<Obstacles> {
+    let session = super::opened::open_session(path)?;
+    let odd_names = session
+        .odd_names(MAX_NAMED)
+        .map_err(|source| InspectError::Store { session: path.to_owned(), source })?;
+    let options = CheckOptions { most: MAX_NAMED, quick: true };
+    let checked = crate::delta::sqlite::Session::check(path, &options)?;
+    let hidden = checked.broken.into_iter().find(|broken| broken.rule == "W1");
+    let (count, first) = hidden.map_or((0, Vec::new()), |found| (found.count, found.first));
+    let first_hidden = first.into_iter().filter_map(|breach| breach.path).collect();
+    Ok(Obstacles { odd_names, hidden: count, first_hidden })
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time { secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+}

@@ -1,0 +1,348 @@
+//! Sealing: whatever only our own tables say of the merged tree, the specification's say too.
+//!
+//! Redirects are folded away ([`fold`](self::fold)), further names of copied-up base files get
+//! entries, pending content is fetched, and holes are filled with zeros. The tree stays what it
+//! is, to the numbers and times that it shows.
+//!
+//! It goes in steps, each in a transaction of its own that leaves a valid session: whoever is
+//! interrupted begins anew and finds less to do.
+
+mod fold;
+
+use std::sync::Arc;
+
+use crate::base::{Base, BasePath};
+use crate::delta::{Ino, InodeRow, MergedPath, WriteTxn};
+use crate::vfs::{Caller, FileKind, FsError, Name};
+
+use super::edit::Edit;
+use super::error::{OpError, Result};
+use super::limits::CopyLimits;
+use super::node::{Child, DirPlace, Node};
+use super::resolve::View;
+use super::{Clock, Core, finish};
+
+use fold::Fold;
+
+/// Objects that a step makes at most.
+const STEP_OBJECTS: u64 = 256;
+
+/// Bytes that a step writes at most, but for its last object.
+const STEP_BYTES: u64 = 8 << 20;
+
+/// Chunks that are looked at together for missing ones.
+const WINDOW_CHUNKS: u64 = 1024;
+
+/// Files named of those that cannot be finished.
+const MAX_UNFINISHED_NAMED: usize = 100;
+
+/// What sealing did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sealed {
+    /// Directories that had a redirect.
+    pub redirects: u64,
+    /// Objects copied up because a directory above them had moved.
+    pub copied: u64,
+    /// Further names of base files that got an entry.
+    pub names: u64,
+    /// Files whose content is whole now.
+    pub finished: u64,
+    /// Bytes fetched from the base.
+    pub copied_bytes: u64,
+    /// Bytes of zeros in place of holes.
+    pub zero_bytes: u64,
+    /// Files whose content is partly lost, because the base changed.
+    pub unfinished: u64,
+    /// The first of these.
+    pub first_unfinished: Vec<MergedPath>,
+}
+
+/// Sealing stopped at an object.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", .path.display())]
+pub struct SealError {
+    /// Where.
+    pub path: MergedPath,
+    /// What is wrong with it.
+    pub source: FsError,
+}
+
+/// What to do with the transaction of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SealStep {
+    /// Commit it, and go on.
+    Made,
+    /// Roll it back, and go on.
+    Skipped,
+    /// Roll it back: all is done.
+    Over,
+}
+
+/// A session that is being sealed. What it remembers is right as long as each step is committed
+/// that says so, and nobody else changes the tree.
+pub struct Sealing {
+    core: Core,
+    caller: Caller,
+    stage: Stage,
+    done: Sealed,
+    /// What the step at hand may still do.
+    objects_left: u64,
+    bytes_left: u64,
+}
+
+enum Stage {
+    Begin,
+    /// Directories with a redirect, the deepest last to come.
+    Folds {
+        left: Vec<Ino>,
+        fold: Option<Fold>,
+    },
+    /// Copied-up files with several names, and names to look at of one.
+    Links {
+        left: Vec<Ino>,
+        paths: Vec<BasePath>,
+    },
+    /// Pending content, from this inode on.
+    Copies(Ino),
+    /// Holes, from this chunk of this inode on.
+    Holes(Ino, u64),
+    Over,
+}
+
+impl Sealing {
+    /// Begins on a session over `base`.
+    pub fn new(base: Arc<dyn Base>, clock: Clock) -> Self {
+        // A piece is a step.
+        let limits = CopyLimits { piece_bytes: STEP_BYTES, ..CopyLimits::default() };
+        let client = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
+        Self {
+            core: Core::offline(base, clock, limits),
+            caller: Caller {
+                client,
+                uid: 0,
+                gid: 0,
+                gids: Vec::new(),
+                call: None,
+                is_owner: false,
+            },
+            stage: Stage::Begin,
+            done: Sealed::default(),
+            objects_left: 0,
+            bytes_left: 0,
+        }
+    }
+
+    /// What is done so far.
+    pub fn done(&self) -> &Sealed {
+        &self.done
+    }
+
+    /// Does some more, in a transaction.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read, or the session takes no more. The transaction must
+    /// not be committed, and this not be used further.
+    pub fn step(&mut self, txn: &mut dyn WriteTxn) -> std::result::Result<SealStep, SealError> {
+        (self.objects_left, self.bytes_left) = (STEP_OBJECTS, STEP_BYTES);
+        let mut at = MergedPath::root();
+        self.advance(txn, &mut at).map_err(|error| SealError { path: at, source: error.into_fs() })
+    }
+
+    fn advance(&mut self, txn: &mut dyn WriteTxn, at: &mut MergedPath) -> Result<SealStep> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Begin => {
+                let view = View { txn, core: &self.core, version: None, known: None };
+                self.stage = Stage::Folds { left: fold::redirected(&view)?, fold: None };
+            }
+            Stage::Folds { left, fold } => self.fold(txn, left, fold, at)?,
+            Stage::Links { left, paths } => self.link(txn, left, paths, at)?,
+            Stage::Copies(from) => return self.copy(txn, from, at),
+            Stage::Holes(ino, chunk) => self.fill(txn, ino, chunk, at)?,
+            Stage::Over => return Ok(SealStep::Over),
+        }
+        Ok(SealStep::Made)
+    }
+
+    fn is_spent(&self) -> bool {
+        self.objects_left == 0 || self.bytes_left == 0
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        self.objects_left = self.objects_left.saturating_sub(1);
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+        self.done.copied_bytes += bytes;
+    }
+
+    fn edit<'e>(&'e self, txn: &'e mut dyn WriteTxn) -> Edit<'e> {
+        Edit::new(txn, &self.core, &self.caller, (self.core.clock)())
+    }
+
+    /// Gives a visible name of a directory an entry of its own, if it has none; what it leads to,
+    /// if that is a directory.
+    fn settle(
+        &mut self,
+        txn: &mut dyn WriteTxn,
+        place: &DirPlace,
+        name: &Name,
+    ) -> Result<Option<InodeRow>> {
+        let mut edit = self.edit(txn);
+        let Some(Child { node, has_dentry }) = edit.view().child(place, name)? else {
+            return Ok(None);
+        };
+        let is_dir = node.is_dir();
+        match node {
+            Node::Delta(row) if has_dentry => Ok(is_dir.then_some(*row)),
+            Node::Delta(row) => {
+                add_name(&mut edit, place, name, *row)?;
+                self.done.names += 1;
+                self.spend(0);
+                Ok(None)
+            }
+            Node::Base { .. } => {
+                let row = edit.copy_up(node)?;
+                if !is_dir {
+                    edit.txn.put_inode(&row)?;
+                }
+                // What is pending is counted when it comes.
+                let is_copied = row.kind == FileKind::Regular && row.copy_up.is_none();
+                self.done.copied += 1;
+                self.spend(if is_copied { row.size } else { 0 });
+                Ok(is_dir.then_some(*row))
+            }
+        }
+    }
+
+    /// Gives entries to the names that copied-up files have in the base alone: a reader that
+    /// knows only the specification sees the base's file there.
+    fn link(
+        &mut self,
+        txn: &mut dyn WriteTxn,
+        mut left: Vec<Ino>,
+        mut paths: Vec<BasePath>,
+        at: &mut MergedPath,
+    ) -> Result<()> {
+        while !self.is_spent() {
+            let Some(path) = paths.pop() else {
+                let Some(ino) = left.pop() else {
+                    self.stage = Stage::Copies(Ino(0));
+                    return Ok(());
+                };
+                paths = self.names_in_base(txn, ino)?;
+                continue;
+            };
+            let Some((above, name)) = path.split() else { continue };
+            let place = self.edit(txn).view().place_of_base(&above)?;
+            if let Some(place) = place {
+                *at = place.merged.join(&name);
+                self.settle(txn, &place, &name)?;
+            }
+        }
+        self.stage = Stage::Links { left, paths };
+        Ok(())
+    }
+
+    /// The names that a copied-up file has in the base, if one may be visible.
+    fn names_in_base(&self, txn: &dyn WriteTxn, ino: Ino) -> Result<Vec<BasePath>> {
+        let mut paths = Vec::new();
+        let Some(row) = txn.inode(ino)? else { return Ok(paths) };
+        let Some(origin) = &row.origin else { return Ok(paths) };
+        let (hidden, _) = txn.hidden_links(origin.fileid)?;
+        if hidden < origin.nlink {
+            self.core.base.find_linked(origin.fileid, &mut |path| {
+                paths.push(path.clone());
+                false
+            })?;
+        }
+        Ok(paths)
+    }
+
+    /// Fetches a piece of what is still the base's.
+    fn copy(&mut self, txn: &mut dyn WriteTxn, from: Ino, at: &mut MergedPath) -> Result<SealStep> {
+        let Some(ino) = txn.pending_copy(from)? else {
+            self.stage = Stage::Holes(Ino(0), 0);
+            return Ok(SealStep::Made);
+        };
+        let Some(row) = txn.inode(ino)? else {
+            txn.put_copy_up(ino, None)?;
+            self.stage = Stage::Copies(ino);
+            return Ok(SealStep::Made);
+        };
+        *at = self.edit(txn).path_of(&row).unwrap_or_else(|_| MergedPath::root());
+        let left = |row: &InodeRow| row.copy_up.map_or(0, |pending| pending.end - pending.next);
+        let before = left(&row);
+        match finish::copy_piece(&self.core, txn, row) {
+            Ok(is_last) => {
+                let after = txn.inode(ino)?.map_or(0, |row| left(&row));
+                self.done.copied_bytes += before.saturating_sub(after);
+                self.done.finished += u64::from(is_last);
+                self.stage = Stage::Copies(ino);
+                Ok(SealStep::Made)
+            }
+            Err(OpError::Lost) => {
+                self.done.unfinished += 1;
+                if self.done.first_unfinished.len() < MAX_UNFINISHED_NAMED {
+                    self.done.first_unfinished.push(at.clone());
+                }
+                self.stage = Stage::Copies(Ino(ino.0 + 1));
+                Ok(SealStep::Skipped)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Stores zeros for missing chunks.
+    fn fill(
+        &mut self,
+        txn: &mut dyn WriteTxn,
+        from: Ino,
+        mut chunk: u64,
+        at: &mut MergedPath,
+    ) -> Result<()> {
+        let Some(ino) = txn.sparse_file(from)? else { return Ok(()) };
+        if ino != from {
+            chunk = 0;
+        }
+        let mut row = self.edit(txn).view().inode(ino)?;
+        self.stage = Stage::Holes(Ino(ino.0 + 1), 0);
+        // What is missing of such a file is not known to be zeros.
+        if row.copy_up.is_some() {
+            return Ok(());
+        }
+        *at = self.edit(txn).path_of(&row).unwrap_or_else(|_| MergedPath::root());
+        let chunk_bytes = txn.chunk_bytes();
+        let chunks = row.size.div_ceil(chunk_bytes);
+        let step_chunks = (STEP_BYTES / chunk_bytes).max(1);
+        let (mut looked, mut filled) = (chunk, 0);
+        while looked < chunks && filled < step_chunks {
+            let window = looked..chunks.min(looked.saturating_add(WINDOW_CHUNKS.min(step_chunks)));
+            looked = window.end;
+            for run in self.edit(txn).view().missing(ino, window)? {
+                let start = run.start * chunk_bytes;
+                let length = run.end.saturating_mul(chunk_bytes).min(row.size) - start;
+                txn.write_data(&mut row, start, &vec![0; length as usize])?;
+                filled += run.end - run.start;
+                self.done.zero_bytes += length;
+            }
+        }
+        if filled > 0 {
+            txn.put_inode(&row)?;
+        }
+        if looked < chunks {
+            self.stage = Stage::Holes(ino, looked);
+        }
+        Ok(())
+    }
+}
+
+/// Gives a file one more entry, for a name that only the base had: nothing that it shows changes.
+fn add_name(edit: &mut Edit<'_>, place: &DirPlace, name: &Name, mut row: InodeRow) -> Result<()> {
+    let parent = edit.ensure_dir(place)?;
+    edit.txn.insert_dentry(parent, name, row.ino)?;
+    if let Some(origin) = &row.origin {
+        let (_, since) = edit.txn.hidden_links(origin.fileid)?;
+        edit.txn.hide_link(origin.fileid, since.unwrap_or(row.ctime))?;
+    }
+    row.nlink += 1;
+    edit.touch_child(place.fileid, name);
+    Ok(edit.txn.put_inode(&row)?)
+}

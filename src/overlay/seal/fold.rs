@@ -1,0 +1,126 @@
+//! Folding a redirect away: all that shows through it gets entries of its own, whatever is below;
+//! then nothing of the base directory shows any more, and the redirect can go.
+//!
+//! The innermost first. Until the redirect goes, the directory shows the same through it; after
+//! that, the whiteouts below it hide what the base has at its path, if anything, and no longer
+//! what the other base directory has.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Sealing, Stage};
+use crate::delta::{Ino, InodeRow, MergedPath, WriteTxn};
+use crate::overlay::cache::Touch;
+use crate::overlay::error::Result;
+use crate::overlay::node::DirPlace;
+use crate::overlay::resolve::View;
+use crate::vfs::Name;
+
+/// A redirect that is being folded away.
+pub(super) struct Fold {
+    dir: Ino,
+    /// The directories that lead to where it is, with the names that it has not seen to.
+    levels: Vec<(Arc<DirPlace>, Vec<Name>)>,
+}
+
+/// The directories whose redirect has to go, the innermost last.
+///
+/// One that leads to the directory's own path says what readers see anyhow; it goes only where
+/// one above it does, whose whiteouts it could not tell from its own.
+pub(super) fn redirected(view: &View<'_>) -> Result<Vec<Ino>> {
+    let mut all = Vec::new();
+    for ino in view.txn.redirects()? {
+        // One that lies nowhere shows nothing.
+        if let Ok(place) = view.place_of_inode(ino, view.shown(ino)?) {
+            let base = view.txn.redirect(ino)?;
+            let is_own = base.is_some_and(|b| *b.as_bytes() == place.merged.as_bytes()[1..]);
+            all.push((place.merged.clone(), ino, is_own));
+        }
+    }
+    let moved: BTreeSet<MergedPath> =
+        all.iter().filter(|(_, _, is_own)| !is_own).map(|(path, ..)| path.clone()).collect();
+    all.retain(|(path, _, is_own)| !is_own || is_below(path, &moved));
+    all.sort_by_key(|(path, ..)| path.names().count());
+    Ok(all.into_iter().map(|(_, ino, _)| ino).collect())
+}
+
+fn is_below(path: &MergedPath, dirs: &BTreeSet<MergedPath>) -> bool {
+    let mut above = path.parent();
+    loop {
+        if dirs.contains(&above) {
+            return true;
+        }
+        let next = above.parent();
+        if next == above {
+            return false;
+        }
+        above = next;
+    }
+}
+
+impl Sealing {
+    /// Folds on.
+    pub(super) fn fold(
+        &mut self,
+        txn: &mut dyn WriteTxn,
+        mut left: Vec<Ino>,
+        fold: Option<Fold>,
+        at: &mut MergedPath,
+    ) -> Result<()> {
+        let Some(mut fold) = fold else {
+            self.stage = match left.pop() {
+                Some(dir) => {
+                    let row = self.edit(txn).view().inode(dir)?;
+                    let levels = vec![self.level(txn, &row)?];
+                    Stage::Folds { left, fold: Some(Fold { dir, levels }) }
+                }
+                None => Stage::Links { left: txn.copied_links()?, paths: Vec::new() },
+            };
+            return Ok(());
+        };
+        while !self.is_spent() {
+            let Some((place, names)) = fold.levels.last_mut() else {
+                self.unredirect(txn, fold.dir, at)?;
+                self.done.redirects += 1;
+                self.stage = Stage::Folds { left, fold: None };
+                return Ok(());
+            };
+            let Some(name) = names.pop() else {
+                fold.levels.pop();
+                continue;
+            };
+            *at = place.merged.join(&name);
+            let place = Arc::clone(place);
+            if let Some(row) = self.settle(txn, &place, &name)? {
+                fold.levels.push(self.level(txn, &row)?);
+            }
+        }
+        self.stage = Stage::Folds { left, fold: Some(fold) };
+        Ok(())
+    }
+
+    /// A directory of the delta and the names in it.
+    fn level(&self, txn: &mut dyn WriteTxn, row: &InodeRow) -> Result<(Arc<DirPlace>, Vec<Name>)> {
+        let edit = self.edit(txn);
+        let place = edit.view().place_of_inode(row.ino, row.fileid())?;
+        let mut names = Vec::new();
+        edit.view().each_entry(&place, &mut |entry| names.push(entry.name))?;
+        Ok((place, names))
+    }
+
+    /// Takes a redirect away through which nothing shows any more.
+    fn unredirect(&mut self, txn: &mut dyn WriteTxn, dir: Ino, at: &mut MergedPath) -> Result<()> {
+        let mut edit = self.edit(txn);
+        let row = edit.view().inode(dir)?;
+        let merged = edit.view().place_of_inode(dir, row.fileid())?.merged.clone();
+        at.clone_from(&merged);
+        edit.txn.remove_redirect(dir)?;
+        edit.txn.remove_whiteouts_below(&merged)?;
+        edit.touch(Touch::AllPlaces);
+        let implied = edit.view().place_of_inode(dir, row.fileid())?.base.clone();
+        match implied {
+            Some(base) => edit.mask(&row, &merged, &base),
+            None => Ok(()),
+        }
+    }
+}

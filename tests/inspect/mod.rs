@@ -9,6 +9,7 @@ mod kv;
 mod log;
 mod log_names;
 mod migrate;
+mod odd_rows;
 mod patch;
 mod repair;
 mod seal;

@@ -192,6 +192,17 @@ pub(super) fn recount(conn: &Connection) -> Result<usize> {
     Ok(wrong)
 }
 
+/// Deletes our rows of inodes that another implementation deleted: it knows none of these tables.
+pub(super) fn forget_gone(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "DELETE FROM acetate_inode WHERE ino NOT IN (SELECT ino FROM fs_inode);
+         DELETE FROM acetate_origin WHERE delta_ino NOT IN (SELECT ino FROM fs_inode);
+         DELETE FROM acetate_copy_up WHERE delta_ino NOT IN (SELECT ino FROM fs_inode);
+         DELETE FROM acetate_redirect WHERE delta_ino NOT IN (SELECT ino FROM fs_inode);",
+    )?;
+    Ok(())
+}
+
 /// Forgets the counts of subdirectories; the overlay counts again when it is asked.
 pub(super) fn forget_subdirs(conn: &Connection) -> Result<()> {
     conn.execute_batch(

@@ -126,7 +126,8 @@ fn prepare(path: &Path, host: &Host) -> Result<Opened> {
     Ok(Opened { conn, epoch, late_changes })
 }
 
-/// Counts links anew if another program added entries since the last clean close.
+/// Counts links anew, and forgets what is gone, if another program added entries
+/// since the last clean close.
 fn take_stock(conn: &Connection) -> Result<()> {
     if !epoch::is_clean(conn)? {
         return Ok(());
@@ -134,6 +135,7 @@ fn take_stock(conn: &Connection) -> Result<()> {
     let last = dentry::last_id(conn)?;
     if meta::get::<i64>(conn, meta::LAST_DENTRY)? != Some(last) {
         inode::recount(conn)?;
+        inode::forget_gone(conn)?;
         meta::put(conn, meta::LAST_DENTRY, last)?;
     }
     Ok(())

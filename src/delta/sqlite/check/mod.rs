@@ -26,8 +26,8 @@ use super::session::{Session, open_read_only};
 use super::{config, dentry, epoch, inode, meta, probe, schema};
 pub(super) use entries::misfit;
 use found::Found;
-pub(super) use redirects::shown_at_its_place;
 pub(super) use found::Paths;
+pub(super) use redirects::shown_at_its_place;
 pub use rules::RULES;
 
 /// What is checked, and how much is told.

@@ -9,6 +9,7 @@
 mod cat;
 mod change;
 mod check;
+mod child;
 mod compact;
 mod completions;
 mod control;

@@ -1,0 +1,140 @@
+//! Runs a command for the user, and lives until it has ended: signals for us are passed on.
+
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::runtime::{self, Runtime};
+use tokio::signal::unix::{Signal as Arriving, SignalKind, signal};
+
+use super::error::CliError;
+use super::output;
+
+/// The exit code for a command that cannot be run, and for one that is not there, as shells have
+/// them.
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// What a shell adds to the number of the signal that ended a command.
+const SIGNALLED: i32 = 128;
+
+/// How a command ended.
+pub(super) struct Ended {
+    /// What kept it from success: what it says about itself, or why it could not be run.
+    pub(super) outcome: Result<(), String>,
+    /// The exit code that says the same.
+    pub(super) code: u8,
+}
+
+/// Runs a command. From its making on, signals end us no more.
+pub(super) struct Runner {
+    runtime: Runtime,
+    signals: Signals,
+}
+
+impl Runner {
+    /// Catches the signals that are for the command.
+    pub(super) fn new() -> Result<Self, CliError> {
+        let runtime =
+            runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let signals = runtime.block_on(async { Signals::catch() }).map_err(failed)?;
+        Ok(Self { runtime, signals })
+    }
+
+    /// Runs `command` until its end.
+    pub(super) fn run(&mut self, command: std::process::Command) -> Result<Ended, CliError> {
+        let Self { runtime, signals } = self;
+        let mut command = Command::from(command);
+        let spawned = {
+            let _inside = runtime.enter();
+            command.spawn()
+        };
+        match spawned {
+            Ok(mut child) => {
+                Ok(ended(runtime.block_on(signals.wait_for(&mut child)).map_err(failed)?))
+            }
+            Err(error) => Ok(not_run(command.as_std().get_program(), &error)),
+        }
+    }
+}
+
+fn failed(error: std::io::Error) -> CliError {
+    CliError::caused("cannot wait for a command", &error)
+}
+
+fn not_run(program: &OsStr, error: &std::io::Error) -> Ended {
+    let what = format!("cannot run {}: {error}", program.display());
+    output::error(&CliError::new(&what));
+    let is_missing = error.kind() == ErrorKind::NotFound;
+    Ended { outcome: Err(what), code: if is_missing { NOT_FOUND } else { CANNOT_RUN } }
+}
+
+fn ended(status: ExitStatus) -> Ended {
+    let code = status.code().or_else(|| Some(SIGNALLED + status.signal()?));
+    let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX);
+    let outcome = if code == 0 { Ok(()) } else { Err(status.to_string()) };
+    Ended { outcome, code }
+}
+
+/// The signals that would end us before the command.
+struct Signals {
+    /// From the terminal, which sends them to the command too: nothing is left to be done.
+    _keyboard: Vec<Arriving>,
+    /// To us alone, maybe: they are passed on.
+    terminate: Option<Arriving>,
+    hang_up: Option<Arriving>,
+}
+
+impl Signals {
+    /// Catches them, but for those that are ignored (`nohup`, jobs in the background): what is
+    /// caught here is not ignored in the command either.
+    fn catch() -> std::io::Result<Self> {
+        let ignored = ignored();
+        let catch = |kind: SignalKind| {
+            let bit = 1u64.checked_shl(kind.as_raw_value().cast_unsigned() - 1).unwrap_or(0);
+            (ignored & bit == 0).then(|| signal(kind)).transpose()
+        };
+        let keyboard = [catch(SignalKind::interrupt())?, catch(SignalKind::quit())?];
+        Ok(Self {
+            _keyboard: keyboard.into_iter().flatten().collect(),
+            terminate: catch(SignalKind::terminate())?,
+            hang_up: catch(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits until the command has ended, and passes on what comes meanwhile.
+    async fn wait_for(&mut self, child: &mut Child) -> std::io::Result<ExitStatus> {
+        loop {
+            let signal = tokio::select! {
+                status = child.wait() => return status,
+                () = arrival(&mut self.terminate) => Signal::TERM,
+                () = arrival(&mut self.hang_up) => Signal::HUP,
+            };
+            // Nobody has waited for it yet, so the number is still its own.
+            let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+            if let Some(pid) = pid {
+                let _gone = kill_process(pid, signal);
+            }
+        }
+    }
+}
+
+async fn arrival(signal: &mut Option<Arriving>) {
+    let came = match signal {
+        Some(signal) => signal.recv().await,
+        None => None,
+    };
+    if came.is_none() {
+        std::future::pending().await
+    }
+}
+
+/// The signals that this process ignores, a bit each; none where the system does not tell.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}

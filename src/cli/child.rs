@@ -11,6 +11,7 @@ use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal as Arriving, SignalKind, signal};
 
 use super::error::CliError;
+use super::mounting::user::{User, acting_as};
 use super::output;
 
 /// The exit code for a command that cannot be run, and for one that is not there, as shells have
@@ -44,14 +45,25 @@ impl Runner {
         Ok(Self { runtime, signals })
     }
 
-    /// Runs `command` until its end.
-    pub(super) fn run(&mut self, command: std::process::Command) -> Result<Ended, CliError> {
+    /// The exit code for a signal that has come, before any command was run.
+    pub(super) fn interrupted(&mut self) -> Option<u8> {
+        let Self { runtime, signals } = self;
+        let arrived = runtime.block_on(signals.arrived())?;
+        u8::try_from(SIGNALLED + arrived.as_raw()).ok()
+    }
+
+    /// Runs `command` as `user`, or as who we are, until its end.
+    pub(super) fn run(
+        &mut self,
+        command: std::process::Command,
+        user: Option<&User>,
+    ) -> Result<Ended, CliError> {
         let Self { runtime, signals } = self;
         let mut command = Command::from(command);
-        let spawned = {
+        let spawned = acting_as(user, || {
             let _inside = runtime.enter();
             command.spawn()
-        };
+        });
         match spawned {
             Ok(mut child) => {
                 Ok(ended(runtime.block_on(signals.wait_for(&mut child)).map_err(failed)?))
@@ -82,7 +94,8 @@ fn ended(status: ExitStatus) -> Ended {
 /// The signals that would end us before the command.
 struct Signals {
     /// From the terminal, which sends them to the command too: nothing is left to be done.
-    _keyboard: Vec<Arriving>,
+    interrupt: Option<Arriving>,
+    quit: Option<Arriving>,
     /// To us alone, maybe: they are passed on.
     terminate: Option<Arriving>,
     hang_up: Option<Arriving>,
@@ -97,9 +110,9 @@ impl Signals {
             let bit = 1u64.checked_shl(kind.as_raw_value().cast_unsigned() - 1).unwrap_or(0);
             (ignored & bit == 0).then(|| signal(kind)).transpose()
         };
-        let keyboard = [catch(SignalKind::interrupt())?, catch(SignalKind::quit())?];
         Ok(Self {
-            _keyboard: keyboard.into_iter().flatten().collect(),
+            interrupt: catch(SignalKind::interrupt())?,
+            quit: catch(SignalKind::quit())?,
             terminate: catch(SignalKind::terminate())?,
             hang_up: catch(SignalKind::hangup())?,
         })
@@ -118,6 +131,20 @@ impl Signals {
             if let Some(pid) = pid {
                 let _gone = kill_process(pid, signal);
             }
+        }
+    }
+
+    /// The signal that has come, if one has.
+    async fn arrived(&mut self) -> Option<Signal> {
+        // What has come is seen when tasks have had their turn.
+        tokio::task::yield_now().await;
+        tokio::select! {
+            biased;
+            () = arrival(&mut self.terminate) => Some(Signal::TERM),
+            () = arrival(&mut self.hang_up) => Some(Signal::HUP),
+            () = arrival(&mut self.interrupt) => Some(Signal::INT),
+            () = arrival(&mut self.quit) => Some(Signal::QUIT),
+            () = tokio::time::sleep(std::time::Duration::from_millis(1)) => None,
         }
     }
 }

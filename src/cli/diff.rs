@@ -90,10 +90,26 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return Err(error);
     }
     if args.stat {
-        stat.print(&mut out)?;
+        stat.print(usize::MAX, &mut |text| out.line(text))?;
     }
     out.end()?;
     Ok(if any { Ending::Findings } else { Ending::Done })
+}
+
+/// Prints on stderr what `--stat` would, `most_rows` rows of it; says how many there are.
+pub(super) fn stat(opened: &Opened, most_rows: usize) -> Result<usize, CliError> {
+    let mut stat = Stat::default();
+    diff(opened, &Options::default(), &mut |_, difference| {
+        stat.rows.push(Row::of(&difference));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if !stat.rows.is_empty() {
+        stat.print(most_rows, &mut |text| {
+            output::line(text);
+            Ok(())
+        })?;
+    }
+    Ok(stat.rows.len())
 }
 
 fn print_patch(opened: &Opened, options: &Options) -> Result<Ending, CliError> {
@@ -270,10 +286,15 @@ impl Row {
 }
 
 impl Stat {
-    fn print(&self, out: &mut Out) -> Result<(), CliError> {
+    /// Prints `most_rows` rows and the sum of all.
+    fn print(
+        &self,
+        most_rows: usize,
+        line: &mut dyn FnMut(std::fmt::Arguments<'_>) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
         let widest = self.rows.iter().map(|row| row.path.chars().count()).max().unwrap_or(0);
         let most = self.rows.iter().map(|row| row.before.abs_diff(row.after)).max().unwrap_or(0);
-        for row in &self.rows {
+        for row in self.rows.iter().take(most_rows) {
             let change = row.before.abs_diff(row.after);
             let length = (u128::from(change) * u128::from(BAR)).div_ceil(u128::from(most.max(1)));
             let sign = if row.after < row.before { "-" } else { "+" };
@@ -289,12 +310,15 @@ impl Stat {
             let (letter, path) = (row.letter, &row.path);
             let pad = " ".repeat(widest - path.chars().count());
             let text = format!("{letter} {path}{pad} | {sizes:>22} {bar}");
-            out.line(format_args!("{}", text.trim_end_matches([' ', '|'])))?;
+            line(format_args!("{}", text.trim_end_matches([' ', '|'])))?;
+        }
+        if let more @ 1.. = self.rows.len().saturating_sub(most_rows) {
+            line(format_args!("and {more} more"))?;
         }
         let count = |letter| self.rows.iter().filter(|row| row.letter == letter).count();
         let grown: u64 = self.rows.iter().map(|row| row.after.saturating_sub(row.before)).sum();
         let shrunk: u64 = self.rows.iter().map(|row| row.before.saturating_sub(row.after)).sum();
-        out.line(format_args!(
+        line(format_args!(
             "{} added, {} deleted, {} modified, {} renamed; +{}, -{}",
             count('A'),
             count('D'),

@@ -7,7 +7,7 @@ use clap::Command;
 
 /// The commands by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Serve", &["serve", "init", "sessions"]),
+    ("Serve", &["run", "mount", "umount", "serve", "init", "sessions"]),
     ("What has changed", &["status", "diff", "log", "discard"]),
     (
         "Files in the tree",

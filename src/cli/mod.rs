@@ -15,6 +15,7 @@ mod completions;
 mod control;
 mod copying;
 mod cp;
+mod detached;
 mod diff;
 mod discard;
 mod du;
@@ -29,11 +30,14 @@ mod ls;
 mod man;
 mod migrate;
 mod mkdir;
+mod mount;
 mod mount_help;
+mod mounting;
 mod object;
 mod output;
 mod repair;
 mod rm;
+mod run;
 mod seal;
 mod serve;
 mod sessions;
@@ -45,6 +49,7 @@ mod stored;
 mod text;
 mod tool;
 mod tree;
+mod umount;
 mod when;
 mod write;
 
@@ -58,8 +63,8 @@ use error::CliError;
 
 const EXAMPLE: &str = "\
 Example:
-  acetate serve work.db --base ~/project     export ~/project; changes go to work.db
-  sudo mount -t nfs -o vers=3,tcp,nolock,port=2049,mountport=2049 127.0.0.1:/ /mnt/agent
+  sudo acetate run work.db --base ~/project -- CMD   changes that CMD makes go to work.db
+  acetate serve work.db --base ~/project             the same, to be mounted by hand
 
 `serve` prints the mount commands for Linux, macOS and Docker.";
 
@@ -78,6 +83,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Args),
+    Mount(mount::Args),
+    Umount(umount::Args),
     Serve(serve::Args),
     Init(init::Args),
     Status(status::Args),
@@ -156,6 +164,9 @@ pub fn run() -> ExitCode {
 impl Command {
     fn run(self) -> Result<Ending, CliError> {
         match self {
+            Self::Run(args) => run::run(&args),
+            Self::Mount(args) => mount::run(&args),
+            Self::Umount(args) => umount::run(&args),
             Self::Serve(args) => serve::run(&args),
             Self::Init(args) => init::run(&args),
             Self::Status(args) => status::run(&args),

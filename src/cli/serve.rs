@@ -12,6 +12,7 @@ use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::control::Control;
+use super::detached::{self, LogFile};
 use super::error::CliError;
 use super::mount_help;
 use super::output;
@@ -72,6 +73,10 @@ pub(super) struct Args {
     /// Bytes per stored chunk of a file in a new session: a power of two [default: 65536].
     #[arg(long, value_name = "BYTES")]
     chunk_size: Option<u64>,
+
+    /// Leave the terminal, and log to SESSION.db.log when clients can come.
+    #[arg(long, hide = true)]
+    detached: bool,
 }
 
 /// `--durability`.
@@ -89,6 +94,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         .thread_name("acetate-net")
         .build()
         .map_err(|error| CliError::caused("cannot start threads", &error))?;
+    if args.detached {
+        detached::leave_terminal();
+    }
     let served = serve(&runtime, args);
     runtime.shutdown_timeout(LEFTOVER_TIMEOUT);
     served.map(|()| Ending::Done)
@@ -132,13 +140,17 @@ fn serve_session(
         let overlay = Arc::clone(&overlay);
         runtime.spawn(async move { overlay.copy_in_background().await })
     });
-    runtime.block_on(until_signal(args, signals, listeners, layers, registration));
+    let log = runtime.block_on(until_signal(args, signals, listeners, layers, registration));
     if let Some(copying) = copying {
         copying.abort();
         runtime.block_on(finish_copies(&overlay));
     }
     let closed = runtime.block_on(worker.shut_down());
-    closed.map_err(|error| CliError::session(&path, &error))
+    closed.map_err(|error| CliError::session(&path, &error))?;
+    if let Some(log) = log {
+        log.end();
+    }
+    Ok(())
 }
 
 /// Finishes what copy-up has left to the background: a session at rest is whole.
@@ -171,8 +183,12 @@ async fn until_signal(
     listeners: Listeners,
     layers: Layers,
     registration: Option<&Registration>,
-) {
+) -> Option<LogFile> {
     announce(args, &layers, &listeners.addresses(), registration);
+    let log = match args.detached {
+        true => Some(LogFile::take_stderr(&layers.session)?),
+        false => None,
+    };
     let limits = Limits { connections: max_connections(), ..Limits::default() };
     let options = ServerOptions { insecure: args.insecure, limits };
     let watch = |program| match registration {
@@ -187,8 +203,16 @@ async fn until_signal(
         let (session, base) = (&layers.session, layers.base.clone());
         Control::begin(session, base, &layers.overlay, addresses, server.peers())
     });
-    server.run(signals.first()).await;
+    let stopped = signals.first(!args.detached);
+    match &log {
+        Some(log) => tokio::select! {
+            () = server.run(stopped) => {}
+            () = log.keep_short() => {}
+        },
+        None => server.run(stopped).await,
+    }
     drop(control);
+    log
 }
 
 async fn register(addresses: &[SocketAddr]) -> Result<Registration, CliError> {
@@ -206,6 +230,20 @@ async fn register(addresses: &[SocketAddr]) -> Result<Registration, CliError> {
 
 /// Says what is served, and how to mount it; the last line says that clients can come.
 fn announce(
+    args: &Args,
+    layers: &Layers,
+    addresses: &[SocketAddr],
+    registration: Option<&Registration>,
+) {
+    if !args.detached {
+        tell_how_to_mount(args, layers, addresses, registration);
+    }
+    for address in addresses {
+        output::line(format_args!("listening on {address}"));
+    }
+}
+
+fn tell_how_to_mount(
     args: &Args,
     layers: &Layers,
     addresses: &[SocketAddr],
@@ -231,9 +269,6 @@ fn announce(
                 "  or      sudo mount -t nfs -o nolock {host}:/ /mnt/agent (found {how})"
             ));
         }
-    }
-    for address in addresses {
-        output::line(format_args!("listening on {address}"));
     }
 }
 
@@ -275,9 +310,11 @@ impl Signals {
     }
 
     /// Returns at the first signal; a second one ends the process at once.
-    async fn first(mut self) {
+    async fn first(mut self, is_told: bool) {
         self.next().await;
-        output::line(format_args!("stopping; a second signal stops at once"));
+        if is_told {
+            output::line(format_args!("stopping; a second signal stops at once"));
+        }
         tokio::spawn(async move {
             self.next().await;
             process::exit(FAILED.into());

@@ -44,7 +44,11 @@ pub fn status(opened: &Opened) -> Result<Status> {
     Ok(Status { figures, served_by: session.served_by(), touched: touched(opened)? })
 }
 
-fn touched(opened: &Opened) -> Result<Touched> {
+/// Counts what a session touched.
+///
+/// # Errors
+/// It, or its base, cannot be read.
+pub fn touched(opened: &Opened) -> Result<Touched> {
     let mut sum = Touched::default();
     opened.look(|view| {
         let counted = view.changes(&mut |change| {

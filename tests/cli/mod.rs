@@ -10,6 +10,7 @@ mod inspect;
 mod kv;
 mod log;
 mod migrate;
+mod mounting;
 mod program;
 mod reference;
 mod seal;

@@ -25,7 +25,7 @@ fn mount_call(to: SocketAddr, procedure: u32, args: &[u8]) -> Vec<u8> {
 }
 
 /// MNT of `/`.
-fn mount_root(to: SocketAddr) -> Vec<u8> {
+pub fn mount_root(to: SocketAddr) -> Vec<u8> {
     mount_call(to, 1, b"\0\0\0\x01/\0\0\0")
 }
 

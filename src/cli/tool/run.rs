@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     };
     let mut command = Command::new(program);
     command.args(words);
-    let ended = runner.run(command)?;
+    let ended = runner.run(command, None)?;
     // The clock may have been set back.
     let completed_at = Timestamp::now().as_second().max(started_at);
     let success = serde_json::json!({ "exit_code": 0 }).to_string();

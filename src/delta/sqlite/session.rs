@@ -31,6 +31,9 @@ pub enum OpenMode {
     Inspect,
 }
 
+/// End the names of what a server in the background logs, and of the log before that.
+pub const LOG_SUFFIXES: [&str; 2] = [".log", ".log.old"];
+
 /// An open session file.
 pub struct Session {
     pub(super) path: PathBuf,
@@ -63,7 +66,12 @@ impl Session {
     pub fn files(&self) -> Vec<PathBuf> {
         let sqlites = ["", "-wal", "-shm", "-journal"];
         let ours = [lock::SUFFIX, compact::SUFFIX, compact::JOURNAL_SUFFIX, super::CONTROL_SUFFIX];
-        sqlites.iter().chain(&ours).map(|suffix| beside(&self.path, suffix)).collect()
+        sqlites
+            .iter()
+            .chain(&ours)
+            .chain(&LOG_SUFFIXES)
+            .map(|suffix| beside(&self.path, suffix))
+            .collect()
     }
 
     /// The session's id, 32 hexadecimal digits (invariant M1).

@@ -1,0 +1,102 @@
+//! `acetate mount`: serves a session in the background, and mounts it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::error::CliError;
+use super::mounting::attach::{Again, Wanted, again, attach, base_of};
+use super::mounting::note::Note;
+use super::mounting::user::User;
+use super::mounting::{place, privilege, table};
+use super::output::{self, Out};
+use super::{Ending, text};
+
+/// Serve a session in the background, and mount it.
+///
+/// If it is being served, that server is mounted. Else one is started: it listens at a free port
+/// of 127.0.0.1, logs to SESSION.db.log, and ends with `acetate umount`. After `sudo` it runs as
+/// the user who called that. If the server of a mount was killed, the same command starts it
+/// again, and the mount goes on.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The session file; made where there is none.
+    #[arg(value_name = "SESSION.db")]
+    session: PathBuf,
+
+    /// The directory to mount at; what is in it is hidden meanwhile.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// The directory that shows through; it is never written.
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
+
+    /// Refuse every change.
+    #[arg(long)]
+    read_only: bool,
+
+    /// Where the server is to listen [default: a free port of 127.0.0.1].
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+
+    /// More options, as for `mount -o`.
+    #[arg(short, long, value_name = "OPTIONS")]
+    options: Option<String>,
+
+    /// Serve as root, too, where `sudo` called this.
+    #[arg(long)]
+    as_root: bool,
+
+    /// Print a JSON object: dir, session, address, server (its process, if started for mounts).
+    #[arg(long)]
+    json: bool,
+}
+
+/// Serves and mounts, and says how to take that back.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let means = privilege::check(Some(&args.dir), &privilege::as_root())?;
+    let dir = place::resolve(&args.dir)?;
+    let session = place::session(&args.session)?;
+    let user = if args.as_root { None } else { User::behind_sudo() };
+    let base = base_of(&session, args.base.as_deref())?;
+    let wanted = Wanted {
+        session,
+        base: args.base.as_ref().and(base.clone()),
+        dir,
+        listen: args.listen,
+        read_only: args.read_only,
+        options: args.options.as_deref(),
+        user: user.as_ref(),
+        means,
+    };
+    if let Some(mounted) = table::at(&wanted.dir)? {
+        return match again(&wanted, &mounted)? {
+            Again::Serving(note) => told(args, &note, "is mounted already at"),
+            Again::Restarted(note) => told(args, &note, "is served again, and mounted at"),
+        };
+    }
+    if place::check(&wanted.dir, base.as_deref(), &wanted.session)? {
+        let shown = wanted.dir.display();
+        output::line(format_args!("{shown} is not empty: what is in it is hidden meanwhile"));
+    }
+    let attached = attach(&wanted)?;
+    told(args, &attached.note, "is mounted at")
+}
+
+fn told(args: &Args, note: &Note, how: &str) -> Result<Ending, CliError> {
+    let (session, dir) = (note.session.display(), note.dir.display());
+    let mut out = Out::new();
+    if args.json {
+        let mut object = text::json("mount");
+        text::put_path(&mut object, "dir", note.dir.as_os_str().as_encoded_bytes());
+        text::put_path(&mut object, "session", note.session.as_os_str().as_encoded_bytes());
+        object.insert("address".to_owned(), note.reached().to_string().into());
+        object.insert("server".to_owned(), note.started.into());
+        out.json(object)?;
+    } else {
+        out.line(format_args!("{session} {how} {dir}, from {}", note.reached()))?;
+        out.line(format_args!("to unmount it: acetate umount {dir}"))?;
+    }
+    out.end()?;
+    Ok(Ending::Done)
+}

@@ -1,0 +1,183 @@
+//! Serves a session, or finds its server, and mounts it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+use super::call::{self, Call, Unmounting};
+use super::note::Note;
+use super::privilege::Means;
+use super::served::served;
+use super::server::{self, ANY_PORT, Started};
+use super::table::{self, Mounted};
+use super::user::User;
+use crate::cli::error::CliError;
+use crate::cli::mount_help::reachable;
+use crate::cli::{output, text};
+use crate::inspect::opened::open_session;
+
+/// What is to be mounted where; the paths are resolved.
+#[derive(Debug)]
+pub(in crate::cli) struct Wanted<'a> {
+    pub(in crate::cli) session: PathBuf,
+    pub(in crate::cli) base: Option<PathBuf>,
+    pub(in crate::cli) dir: PathBuf,
+    /// Where a server is to listen, if one has to be started.
+    pub(in crate::cli) listen: Option<SocketAddr>,
+    pub(in crate::cli) read_only: bool,
+    /// As for `mount -o`.
+    pub(in crate::cli) options: Option<&'a str>,
+    /// Whom a server is to run as.
+    pub(in crate::cli) user: Option<&'a User>,
+    pub(in crate::cli) means: Means,
+}
+
+/// A session that is mounted.
+#[derive(Debug)]
+pub(in crate::cli) struct Attached {
+    pub(in crate::cli) note: Note,
+    /// Its server, if it is ours.
+    pub(in crate::cli) child: Option<Child>,
+}
+
+/// The base that a session has, or is to have, as far as that is known before it is served.
+pub(in crate::cli) fn base_of(
+    session: &Path,
+    given: Option<&Path>,
+) -> Result<Option<PathBuf>, CliError> {
+    let recorded = match session.symlink_metadata() {
+        Ok(_) => open_session(session)?.base_path().map(Path::to_owned),
+        Err(_) => None,
+    };
+    let Some(base) = given.map(ToOwned::to_owned).or(recorded) else {
+        return Ok(None);
+    };
+    let real = base.canonicalize().map_err(|error| CliError::base(&base, &error.into()))?;
+    Ok(Some(real))
+}
+
+/// Serves and mounts; what was begun is taken back where it fails.
+pub(in crate::cli) fn attach(wanted: &Wanted<'_>) -> Result<Attached, CliError> {
+    let (address, started, child) = find_or_start(wanted)?;
+    let note = Note {
+        dir: wanted.dir.clone(),
+        session: wanted.session.clone(),
+        address,
+        started,
+        is_read_only: wanted.read_only,
+    };
+    // Written first: whatever happens to us, `umount` finds the server.
+    match note.write().and_then(|()| mount(wanted, &note)) {
+        Ok(()) => Ok(Attached { note, child }),
+        Err(error) => {
+            note.forget();
+            if let Some(child) = child
+                && let Err(error) = server::stop(child.id(), &wanted.session, Some(child))
+            {
+                output::error(&error);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The server's address; its process if it was started for a mount; and itself if that was now.
+fn find_or_start(
+    wanted: &Wanted<'_>,
+) -> Result<(SocketAddr, Option<u32>, Option<Child>), CliError> {
+    let session = wanted.session.display();
+    let Some(served) = served(&wanted.session)? else {
+        let listen = wanted.listen.unwrap_or(ANY_PORT);
+        let Started { child, address } = start(wanted, listen, wanted.read_only)?;
+        return Ok((address, Some(child.id()), Some(child)));
+    };
+    let pid = served.pid;
+    let recorded = base_of(&wanted.session, None)?;
+    if let Some(base) = wanted.base.as_ref().filter(|base| Some(*base) != recorded.as_ref()) {
+        let what = format!("{session}: process {pid} serves it over another base");
+        let hint = format!("stop that server first, to have it over {}", base.display());
+        return Err(CliError::new(what).with_hint(hint));
+    }
+    if wanted.listen.is_some() {
+        let what = CliError::new(format_args!("{session}: process {pid} serves it already"));
+        return Err(what.with_hint("leave --listen out to mount from that server"));
+    }
+    if served.is_read_only && !wanted.read_only {
+        let what = CliError::new(format_args!("{session}: process {pid} serves it read-only"));
+        return Err(what.with_hint("mount it with --read-only, or unmount it elsewhere first"));
+    }
+    let is_near = |address: &&SocketAddr| reachable(address.ip()).is_loopback();
+    let near = served.addresses.iter().find(is_near);
+    let Some(address) = near.or(served.addresses.first()) else {
+        let what = CliError::new(format_args!("{session}: process {pid} serves it already"));
+        return Err(what.with_hint("mount it as that server said, or stop the server first"));
+    };
+    // Whoever unmounts last ends it.
+    let is_started = Note::all().iter().any(|note| note.started == Some(pid));
+    Ok((*address, is_started.then_some(pid), None))
+}
+
+fn start(wanted: &Wanted<'_>, listen: SocketAddr, read_only: bool) -> Result<Started, CliError> {
+    server::start(&server::Wanted {
+        session: &wanted.session,
+        base: wanted.base.as_deref(),
+        listen,
+        read_only,
+        user: wanted.user,
+    })
+}
+
+fn mount(wanted: &Wanted<'_>, note: &Note) -> Result<(), CliError> {
+    let address = note.reached();
+    let Wanted { dir, read_only, options, means, .. } = wanted;
+    let call = Call { address, dir, read_only: *read_only, options: *options, means: *means };
+    call.mount()?;
+    match table::at(dir)? {
+        Some(mounted) if mounted.is_from(address) => Ok(()),
+        found => {
+            if found.is_some_and(|mounted| mounted.is_nfs()) {
+                let _undone = call::unmount(dir, Unmounting::default());
+            }
+            let what = format!("mount says that it succeeded, but {} shows nothing", dir.display());
+            Err(CliError::new(what))
+        }
+    }
+}
+
+/// What `mount` finds where something is mounted already.
+#[derive(Debug)]
+pub(in crate::cli) enum Again {
+    /// All is well.
+    Serving(Note),
+    /// The server was gone, and was started again.
+    Restarted(Note),
+}
+
+/// Makes a mount of this session work again whose server was killed.
+pub(in crate::cli) fn again(wanted: &Wanted<'_>, mounted: &Mounted) -> Result<Again, CliError> {
+    let note = Note::of(&wanted.dir);
+    let Some(mut note) =
+        note.filter(|note| note.session == wanted.session && mounted.is_from(note.reached()))
+    else {
+        let dir = wanted.dir.display();
+        let source = text::line(mounted.source.as_bytes());
+        let what = format!("{dir}: {source} ({}) is mounted there", mounted.kind);
+        let hint = format!("choose another directory, or unmount it first: acetate umount {dir}");
+        return Err(CliError::new(what).with_hint(hint));
+    };
+    if served(&wanted.session)?.is_some() {
+        return Ok(Again::Serving(note));
+    }
+    let others = Note::all().into_iter();
+    let mut others: Vec<Note> =
+        others.filter(|other| other.session == note.session && other.dir != note.dir).collect();
+    let read_only = note.is_read_only && others.iter().all(|other| other.is_read_only);
+    let started = start(wanted, note.address, read_only)?;
+    for other in &mut others {
+        other.started = Some(started.child.id());
+        other.write()?;
+    }
+    note.started = Some(started.child.id());
+    note.write()?;
+    Ok(Again::Restarted(note))
+}

@@ -1,0 +1,89 @@
+//! Who holds on to a mount: processes with a working directory, a program or an open file in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cli::text;
+
+/// Processes that are named; more are counted.
+const MAX_NAMED: usize = 5;
+
+/// A process that uses a mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Holder {
+    pid: u32,
+    name: String,
+}
+
+/// Who uses `dir`, as far as we may look (all of them, for root); nobody where there is no
+/// `/proc`. Only links are read, which asks no server.
+pub(super) fn holders(dir: &Path) -> Vec<Holder> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ours = std::process::id();
+    let holders = processes.filter_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok().filter(|pid| *pid != ours)?;
+        uses(&entry.path(), dir).then(|| {
+            let name = fs::read(entry.path().join("comm")).unwrap_or_default();
+            Holder { pid, name: text::name(name.trim_ascii_end()) }
+        })
+    });
+    holders.collect()
+}
+
+fn uses(process: &Path, dir: &Path) -> bool {
+    let is_inside = |link: PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(dir));
+    let fixed = ["cwd", "root", "exe"].map(|name| process.join(name));
+    let open = ["fd", "map_files"].map(|name| fs::read_dir(process.join(name)));
+    let open = open.into_iter().flatten().flatten().flatten().map(|entry| entry.path());
+    fixed.into_iter().chain(open).any(is_inside)
+}
+
+/// `make (812), sh (811) and 3 more`.
+pub(super) fn named(holders: &[Holder]) -> String {
+    let named = holders.iter().take(MAX_NAMED);
+    let named: Vec<String> =
+        named.map(|holder| format!("{} ({})", holder.name, holder.pid)).collect();
+    let more = match holders.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    named.join(", ") + &more
+}
+
+/// Asks them to end, or ends them.
+pub(super) fn end(holders: &[Holder], signal: Signal) {
+    for holder in holders {
+        if let Some(pid) = i32::try_from(holder.pid).ok().and_then(Pid::from_raw) {
+            let _gone = kill_process(pid, signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Holder, named};
+
+    #[test]
+    fn a_few_are_named_and_the_rest_is_counted() {
+        let holder = |pid| Holder { pid, name: "sh".to_owned() };
+        assert_eq!(named(&[holder(1), holder(2)]), "sh (1), sh (2)");
+        let many: Vec<Holder> = (1..=7).map(holder).collect();
+        assert!(named(&many).ends_with("sh (5) and 2 more"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_in_a_directory_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        assert_eq!(super::holders(&dir), []);
+        let mut child =
+            std::process::Command::new("sleep").arg("20").current_dir(&dir).spawn().unwrap();
+        let found = super::holders(&dir);
+        super::end(&found, rustix::process::Signal::TERM);
+        assert_eq!(found.iter().map(|holder| holder.pid).collect::<Vec<_>>(), [child.id()]);
+        assert!(!child.wait().unwrap().success());
+    }
+}

@@ -1,0 +1,194 @@
+//! The system's own mounting and unmounting.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use super::privilege::Means;
+use crate::cli::error::CliError;
+use crate::cli::mount_help;
+
+/// What is to be mounted, where, and how.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) address: SocketAddr,
+    pub(super) dir: &'a Path,
+    pub(super) read_only: bool,
+    /// As for `mount -o`, after ours.
+    pub(super) options: Option<&'a str>,
+    pub(super) means: Means,
+}
+
+impl Call<'_> {
+    /// All options, those of the user last, so that they win.
+    ///
+    /// In the export, root is who we are: setuid programs and devices that an agent makes there
+    /// are nothing that the system should honour.
+    fn options(&self) -> String {
+        let mut options = mount_help::options(self.address) + ",nosuid,nodev";
+        if self.read_only {
+            options.push_str(",ro");
+        }
+        if let Some(more) = self.options.filter(|more| !more.is_empty()) {
+            options.push(',');
+            options.push_str(more);
+        }
+        options
+    }
+
+    /// Mounts.
+    pub(super) fn mount(&self) -> Result<(), CliError> {
+        let source = format!("{}:/", mount_help::host(self.address));
+        if !self.is_by_program() {
+            return own::mount(self, &source);
+        }
+        let mut command = Command::new("mount");
+        command.args(["-t", "nfs", "-o", &self.options(), &source]).arg(self.dir);
+        let output =
+            command.output().map_err(|error| CliError::caused("cannot run mount", &error))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.split('\n').map(str::trim).filter(|line| !line.is_empty());
+        let said = said.collect::<Vec<_>>().join("; ");
+        Err(refused(self.dir, if said.is_empty() { "mount failed" } else { &said }))
+    }
+
+    /// Whether the system's `mount` does it: Linux's hands NFS on to a program of its own, which
+    /// may not be installed, and which wants root.
+    fn is_by_program(&self) -> bool {
+        cfg!(not(target_os = "linux")) || (self.means == Means::Any && has_program("mount.nfs"))
+    }
+}
+
+/// Whether `name` can be run, from where `mount` looks for it or from the path.
+fn has_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(["/sbin".into(), "/usr/sbin".into()]);
+    places.map(|place| place.join(name)).any(|program| {
+        use std::os::unix::fs::PermissionsExt;
+        program
+            .metadata()
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    })
+}
+
+/// A mount that the system refused, in its words, with what helps.
+fn refused(dir: &Path, said: &str) -> CliError {
+    let what = CliError::new(format_args!("cannot mount at {}: {said}", dir.display()));
+    let has = |parts: &[&str]| parts.iter().any(|part| said.contains(part));
+    let hint = if has(&["No such device", "unknown filesystem", "not configured in kernel"]) {
+        "this kernel has no NFS client: `modprobe nfs` loads it where it is a module"
+    } else if has(&["not permitted", "access denied", "Permission denied"]) {
+        "the kernel or a security module refused it; in a container, mount outside of it"
+    } else if has(&["bad option", "Invalid argument", "incorrect mount option"]) {
+        "an option is wrong, or the NFS client is missing: apt install nfs-common"
+    } else if has(&["timed out", "refused"]) {
+        "the server was not reached: does a firewall guard the loopback?"
+    } else {
+        return what;
+    };
+    what.with_hint(hint)
+}
+
+/// How to unmount.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::cli) struct Unmounting {
+    /// Now from the tree, and for good when nobody uses it any more.
+    pub(in crate::cli) lazy: bool,
+    /// What has not been written is given up.
+    pub(in crate::cli) force: bool,
+}
+
+/// Unmounts `dir`; `ResourceBusy` where it is in use.
+pub(super) fn unmount(dir: &Path, how: Unmounting) -> io::Result<()> {
+    own::unmount(dir, how)
+}
+
+#[cfg(target_os = "linux")]
+mod own {
+    use std::ffi::CString;
+
+    use rustix::io::Errno;
+    use rustix::mount::{
+        MountFlags, UnmountFlags, mount as system_mount, unmount as system_unmount,
+    };
+
+    use super::*;
+
+    /// Mounts by mount(2): the kernel asks the server for the root's handle itself.
+    pub(super) fn mount(call: &Call<'_>, source: &str) -> Result<(), CliError> {
+        let (flags, mut data) = split(&call.options());
+        data.push(format!("addr={}", mount_help::reachable(call.address.ip())));
+        let invalid = |_nul| CliError::new("mount options have a NUL byte");
+        let data = CString::new(data.join(",")).map_err(invalid)?;
+        system_mount(source, call.dir, "nfs", flags, &*data).map_err(|errno| {
+            let said = match errno {
+                // The client's way to say so.
+                Errno::NODEV => "No such device (this kernel has no NFS)".to_owned(),
+                errno => io::Error::from(errno).to_string(),
+            };
+            refused(call.dir, &said)
+        })
+    }
+
+    /// Options that are the system's, as flags, and those of NFS.
+    pub(super) fn split(options: &str) -> (MountFlags, Vec<String>) {
+        let (mut flags, mut data) = (MountFlags::empty(), Vec::new());
+        for option in options.split(',') {
+            let (flag, on) = match option {
+                "ro" => (MountFlags::RDONLY, true),
+                "rw" => (MountFlags::RDONLY, false),
+                "nosuid" => (MountFlags::NOSUID, true),
+                "suid" => (MountFlags::NOSUID, false),
+                "nodev" => (MountFlags::NODEV, true),
+                "dev" => (MountFlags::NODEV, false),
+                "noexec" => (MountFlags::NOEXEC, true),
+                "exec" => (MountFlags::NOEXEC, false),
+                "noatime" => (MountFlags::NOATIME, true),
+                "sync" => (MountFlags::SYNCHRONOUS, true),
+                "dirsync" => (MountFlags::DIRSYNC, true),
+                "defaults" | "" => continue,
+                other => {
+                    data.push(other.to_owned());
+                    continue;
+                }
+            };
+            flags.set(flag, on);
+        }
+        (flags, data)
+    }
+
+    pub(super) fn unmount(dir: &Path, how: Unmounting) -> io::Result<()> {
+        let mut flags = UnmountFlags::NOFOLLOW;
+        flags.set(UnmountFlags::DETACH, how.lazy);
+        flags.set(UnmountFlags::FORCE, how.force);
+        Ok(system_unmount(dir, flags)?)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod own {
+    use super::*;
+
+    pub(super) fn mount(call: &Call<'_>, source: &str) -> Result<(), CliError> {
+        Err(refused(call.dir, source))
+    }
+
+    pub(super) fn unmount(dir: &Path, how: Unmounting) -> io::Result<()> {
+        let mut command = Command::new("umount");
+        if how.force || how.lazy {
+            command.arg("-f");
+        }
+        let output = command.arg(dir).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let is_busy = said.contains("busy");
+        let kind = if is_busy { io::ErrorKind::ResourceBusy } else { io::ErrorKind::Other };
+        Err(io::Error::new(kind, said))
+    }
+}

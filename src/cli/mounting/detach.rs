@@ -1,0 +1,128 @@
+//! Unmounts, and stops a server that was started for the mount.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::busy;
+pub(in crate::cli) use super::call::Unmounting;
+use super::call::unmount;
+use super::note::Note;
+use super::served::served;
+use super::{server, table};
+use crate::cli::error::CliError;
+use crate::cli::output;
+
+/// Time for what a command left behind: to go, and to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Between two tries to unmount.
+const TRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What became of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) enum Server {
+    /// It was started for the mount, and stopped.
+    Stopped,
+    /// It goes on, for this reason.
+    GoesOn { pid: u32, why: &'static str },
+    /// There was none, or it is not known.
+    Unknown,
+}
+
+/// Unmounts `dir`, or says who uses it.
+pub(in crate::cli) fn unmount_dir(dir: &Path, how: Unmounting) -> Result<(), CliError> {
+    let shown = dir.display();
+    unmount(dir, how).map_err(|error| {
+        if error.kind() != ErrorKind::ResourceBusy {
+            return CliError::caused(format_args!("cannot unmount {shown}"), &error);
+        }
+        let holders = busy::holders(dir);
+        let by = if holders.is_empty() {
+            String::new()
+        } else {
+            format!(" by {}", busy::named(&holders))
+        };
+        CliError::new(format_args!("{shown}: in use{by}")).with_hint(format_args!(
+            "end that, or leave the directory, then: acetate umount {shown} (with \
+             --lazy the mount is hidden at once, and they may finish)"
+        ))
+    })
+}
+
+/// Unmounts `dir`, which nobody but a command that has ended knew: what it left there is ended.
+pub(in crate::cli) fn unmount_private(dir: &Path) -> Result<(), CliError> {
+    for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+        if let Some(signal) = signal {
+            let holders = busy::holders(dir);
+            if signal == Signal::TERM && !holders.is_empty() {
+                let named = busy::named(&holders);
+                output::line(format_args!("ending what the command left behind: {named}"));
+            }
+            busy::end(&holders, signal);
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < GRACE {
+            match unmount(dir, Unmounting::default()) {
+                Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                    thread::sleep(TRY_INTERVAL)
+                }
+                Err(error) => {
+                    let what = format!("cannot unmount {}", dir.display());
+                    return Err(CliError::caused(what, &error));
+                }
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+    unmount_dir(dir, Unmounting { lazy: true, force: false })
+}
+
+/// Forgets the mount, which is gone, and stops its server if it was started for mounts and this
+/// was the last one. `in_use`: programs may still use what was unmounted lazily.
+pub(in crate::cli) fn release(
+    note: &Note,
+    child: Option<Child>,
+    in_use: bool,
+) -> Result<Server, CliError> {
+    let pid = match &child {
+        Some(child) => Some(child.id()),
+        None => served(&note.session)?.map(|served| served.pid),
+    };
+    let mounted = table::mounted()?;
+    let mut others = Note::all()
+        .into_iter()
+        .filter(|other| other.session == note.session && other.dir != note.dir);
+    let is_mounted = |dir: &Path| mounted.iter().any(|at| at.dir == dir && at.is_nfs());
+    let by_hand = mounted.iter().any(|at| at.server == Some(note.reached()));
+    let is_used = by_hand || others.any(|other| is_mounted(&other.dir));
+    let Some(pid) = pid else {
+        note.forget();
+        return Ok(Server::Unknown);
+    };
+    if note.started != Some(pid) {
+        note.forget();
+        return Ok(Server::GoesOn { pid, why: "it was there before the mount" });
+    }
+    if is_used {
+        note.forget();
+        return Ok(Server::GoesOn { pid, why: "the session is mounted elsewhere, too" });
+    }
+    if in_use {
+        note.forget();
+        return Ok(Server::GoesOn { pid, why: "programs may still use the mount" });
+    }
+    // Forgotten when it is done: whoever is interrupted here can ask for it again.
+    server::stop(pid, &note.session, child)?;
+    note.forget();
+    Ok(Server::Stopped)
+}
+
+/// Whether the server of a mount is there.
+pub(in crate::cli) fn is_served(session: &Path) -> Result<bool, CliError> {
+    Ok(served(session)?.is_some())
+}

@@ -1,0 +1,178 @@
+//! What `mount` remembers for `umount`: which session is mounted where, and whether its server
+//! was started for that.
+//!
+//! A small file for each directory, where the system keeps such things until it goes down
+//! (`/run/acetate` for root). The mount table has only the server's address, and a server that
+//! was killed cannot be asked.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+use sha1::{Digest, Sha1};
+
+use crate::cli::error::CliError;
+use crate::cli::mount_help::reachable;
+
+/// Names another directory for these files, for tests.
+const VARIABLE: &str = "ACETATE_RUNTIME_DIR";
+
+/// Ends the names of the files.
+const SUFFIX: &str = ".mount";
+
+/// A longer file is none of ours: two paths, an address and a number.
+const MAX_BYTES: u64 = 16 << 10;
+
+/// A mount that we made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) struct Note {
+    pub(in crate::cli) dir: PathBuf,
+    pub(in crate::cli) session: PathBuf,
+    /// Where the server listens.
+    pub(in crate::cli) address: SocketAddr,
+    /// The server, where it was started for a mount.
+    pub(in crate::cli) started: Option<u32>,
+    pub(in crate::cli) is_read_only: bool,
+}
+
+impl Note {
+    /// Where this machine reaches the server.
+    pub(in crate::cli) fn reached(&self) -> SocketAddr {
+        SocketAddr::new(reachable(self.address.ip()), self.address.port())
+    }
+
+    /// Writes it down.
+    pub(in crate::cli) fn write(&self) -> Result<(), CliError> {
+        let written = folder().and_then(|folder| {
+            let path = folder.join(name(&self.dir));
+            let new = path.with_extension("new");
+            fs::write(&new, self.encode())?;
+            fs::rename(new, path)
+        });
+        written.map_err(|error| {
+            let what = format!("cannot remember the mount at {}", self.dir.display());
+            CliError::caused(what, &error)
+        })
+    }
+
+    /// The one of `dir`.
+    pub(in crate::cli) fn of(dir: &Path) -> Option<Self> {
+        let note = read(&folder().ok()?.join(name(dir)))?;
+        (note.dir == dir).then_some(note)
+    }
+
+    /// All that there are.
+    pub(in crate::cli) fn all() -> Vec<Self> {
+        let entries = folder().and_then(fs::read_dir);
+        let entries = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+        let ours = |path: &PathBuf| path.as_os_str().as_bytes().ends_with(SUFFIX.as_bytes());
+        entries.filter(ours).filter_map(|path| read(&path)).collect()
+    }
+
+    /// Forgets it.
+    pub(in crate::cli) fn forget(&self) {
+        if let Ok(folder) = folder() {
+            let _gone = fs::remove_file(folder.join(name(&self.dir)));
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let started = self.started.unwrap_or(0).to_string();
+        let (address, mode) = (self.address.to_string(), self.mode());
+        let fields: [&[u8]; 5] = [
+            self.dir.as_os_str().as_bytes(),
+            self.session.as_os_str().as_bytes(),
+            address.as_bytes(),
+            started.as_bytes(),
+            mode.as_bytes(),
+        ];
+        // No path has a NUL.
+        fields.join(&0)
+    }
+
+    fn mode(&self) -> &'static str {
+        if self.is_read_only { "ro" } else { "rw" }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let fields: Vec<&[u8]> = bytes.split(|byte| *byte == 0).collect();
+        let [dir, session, address, started, mode] = *fields else {
+            return None;
+        };
+        let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+        let text = |bytes: &'_ [u8]| String::from_utf8(bytes.to_vec()).ok();
+        let started: u32 = text(started)?.parse().ok()?;
+        Some(Self {
+            dir: path(dir),
+            session: path(session),
+            address: text(address)?.parse().ok()?,
+            started: (started != 0).then_some(started),
+            is_read_only: mode == b"ro",
+        })
+    }
+}
+
+fn read(path: &Path) -> Option<Note> {
+    let size = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?.len();
+    (size <= MAX_BYTES).then_some(())?;
+    Note::decode(&fs::read(path).ok()?)
+}
+
+/// A path can be longer than a name.
+fn name(dir: &Path) -> String {
+    let digest = Sha1::digest(dir.as_os_str().as_bytes());
+    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits + SUFFIX
+}
+
+/// Where the files are: a directory that is ours alone, since what stands there ends processes.
+fn folder() -> io::Result<PathBuf> {
+    let uid = geteuid();
+    let folder = match std::env::var_os(VARIABLE) {
+        Some(folder) => PathBuf::from(folder),
+        None if uid.is_root() && Path::new("/run").is_dir() => "/run/acetate".into(),
+        None => match std::env::var_os("XDG_RUNTIME_DIR") {
+            Some(runtime) => Path::new(&runtime).join("acetate-mounts"),
+            None => std::env::temp_dir().join(format!("acetate-mounts-{}", uid.as_raw())),
+        },
+    };
+    match fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&folder)?;
+    if !found.is_dir() || found.uid() != uid.as_raw() || found.mode() & 0o022 != 0 {
+        let what = format!("{} is not a directory of ours alone", folder.display());
+        return Err(io::Error::other(what));
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Note;
+
+    #[test]
+    fn a_note_is_read_as_it_was_written() {
+        let mut note = Note {
+            dir: "/mnt/a b\n".into(),
+            session: "/home/ann/s.db".into(),
+            address: "[::1]:2049".parse().unwrap(),
+            started: Some(77),
+            is_read_only: true,
+        };
+        assert_eq!(Note::decode(&note.encode()), Some(note.clone()));
+        note.started = None;
+        note.is_read_only = false;
+        let bytes = note.encode();
+        assert_eq!(Note::decode(&bytes), Some(note));
+        for cut in 0..bytes.len() - 2 {
+            assert_eq!(Note::decode(&bytes[..cut]), None, "{cut}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Whether we may mount here, known before anything is begun.
+
+use std::path::Path;
+
+use crate::cli::error::CliError;
+
+/// What decides it on Linux.
+#[derive(Debug, Clone, Copy)]
+struct Rights {
+    is_root: bool,
+    /// CAP_SYS_ADMIN, in whatever user namespace.
+    is_admin: bool,
+    in_user_namespace: bool,
+}
+
+/// How we may mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum Means {
+    /// By any program.
+    Any,
+    /// By our own call only: the programs want root.
+    OwnCall,
+}
+
+/// How we may mount at `dir`; `sudo` is the command that would do the same as root.
+#[cfg(target_os = "linux")]
+pub(in crate::cli) fn check(_dir: Option<&Path>, sudo: &str) -> Result<Means, CliError> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let rights = Rights {
+        is_root: rustix::process::geteuid().is_root(),
+        is_admin: is_admin(&status),
+        in_user_namespace: !map.is_empty() && !is_whole(&map),
+    };
+    verdict(rights, sudo)
+}
+
+/// How we may mount at `dir`: macOS lets who owns it.
+#[cfg(not(target_os = "linux"))]
+pub(in crate::cli) fn check(dir: Option<&Path>, sudo: &str) -> Result<Means, CliError> {
+    use std::os::unix::fs::MetadataExt;
+    let euid = rustix::process::geteuid();
+    let owner = dir.and_then(|dir| dir.metadata().ok()).map(|found| found.uid());
+    if euid.is_root() || owner.is_none_or(|owner| owner == euid.as_raw()) {
+        return Ok(Means::Any);
+    }
+    let what = CliError::new("only root and the directory's owner may mount there");
+    Err(what.with_hint(format_args!("mount at a directory of your own, or: {sudo}")))
+}
+
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+fn verdict(rights: Rights, sudo: &str) -> Result<Means, CliError> {
+    match rights {
+        Rights { in_user_namespace: true, .. } => {
+            let what = "Linux lets nobody mount NFS in a user namespace, root there included";
+            Err(CliError::new(what).with_hint(
+                "mount outside of it (of the rootless container, of `unshare`), and pass the \
+                 mounted directory in",
+            ))
+        }
+        Rights { is_root: true, is_admin: true, .. } => Ok(Means::Any),
+        Rights { is_admin: true, .. } => Ok(Means::OwnCall),
+        Rights { is_root: true, .. } => {
+            let what = "root may not mount here: this container has no CAP_SYS_ADMIN";
+            Err(CliError::new(what).with_hint(
+                "start the container with --cap-add SYS_ADMIN, or mount outside of it; a Docker \
+                 volume needs neither (`acetate serve` prints how)",
+            ))
+        }
+        Rights { .. } => {
+            let what = CliError::new("only root may mount and unmount here");
+            Err(what.with_hint(format_args!("{sudo} (a user namespace does not help with NFS)")))
+        }
+    }
+}
+
+/// Whether CAP_SYS_ADMIN (number 21) is among the effective capabilities in
+/// `/proc/self/status`.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+fn is_admin(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << 21 != 0)
+}
+
+/// Whether a uid_map maps all users to themselves, as it does outside of user namespaces.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+fn is_whole(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// The command of this process, as root.
+pub(in crate::cli) fn as_root() -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_unknown| "acetate".into());
+    let words = std::env::args_os().skip(1);
+    let words = std::iter::once(program.into_os_string()).chain(words);
+    let words: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
+    format!("sudo {}", words.join(" "))
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Means, Rights, is_admin, is_whole, quoted, verdict};
+
+    #[test]
+    fn who_may_not_mount_is_told_what_to_do() {
+        let rights = |is_root, is_admin, in_user_namespace| {
+            let rights = Rights { is_root, is_admin, in_user_namespace };
+            verdict(rights, "sudo acetate mount s.db /mnt")
+                .map_err(|error| format!("{error}; {}", error.hint().unwrap_or_default()))
+        };
+        assert_eq!(rights(true, true, false), Ok(Means::Any));
+        assert_eq!(rights(false, true, false), Ok(Means::OwnCall));
+        let user = rights(false, false, false).unwrap_err();
+        assert!(
+            user.starts_with("only root may mount and unmount here; sudo acetate mount s.db /mnt")
+        );
+        assert!(user.contains("user namespace"), "{user}");
+        assert!(rights(true, false, false).unwrap_err().contains("--cap-add SYS_ADMIN"));
+        for in_it in [rights(true, true, true), rights(false, false, true)] {
+            assert!(in_it.unwrap_err().contains("outside of it"));
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_tells_is_read() {
+        assert!(is_admin("Name:\ta\nCapEff:\t000001ffffffffff\n"));
+        assert!(is_admin("CapEff:\t0000000000200000\n"));
+        assert!(!is_admin("CapEff:\t00000000a80425fb\n"), "Docker's default");
+        assert!(!is_admin("CapPrm:\t000001ffffffffff\n"));
+        assert!(is_whole("         0          0 4294967295\n"));
+        assert!(!is_whole("         0       1000          1\n"));
+        assert!(!is_whole("0 0 1000\n 1000 1000 4294966295\n"));
+    }
+
+    #[test]
+    fn a_shell_reads_the_command_as_it_was() {
+        assert_eq!(quoted("/mnt/a-b_1.db"), "/mnt/a-b_1.db");
+        assert_eq!(quoted("my dir"), "'my dir'");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted(""), "''");
+    }
+}

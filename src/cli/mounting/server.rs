@@ -1,0 +1,190 @@
+//! A server in the background: starting it, and stopping it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use super::user::{User, acting_as};
+use crate::cli::error::CliError;
+use crate::cli::{output, text};
+use crate::delta::PendingCopies;
+use crate::inspect::opened::open_session;
+
+/// A port that is free, for nobody but this machine.
+pub(super) const ANY_PORT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The hidden option of `serve`, by which such a server can be told.
+pub(super) const DETACHED: &str = "--detached";
+
+/// What a server says until it listens, and more.
+const MAX_SAID_BYTES: u64 = 64 << 10;
+
+/// Between two looks whether a server has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Between two words on how far it is.
+const TELL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is to be served, as whom.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) session: &'a Path,
+    pub(super) base: Option<&'a Path>,
+    pub(super) listen: SocketAddr,
+    pub(super) read_only: bool,
+    pub(super) user: Option<&'a User>,
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) child: Child,
+    pub(super) address: SocketAddr,
+}
+
+/// Starts `acetate serve` and returns when clients can come; its stderr is ours until then, and
+/// a file beside the session afterwards.
+pub(super) fn start(wanted: &Wanted<'_>) -> Result<Started, CliError> {
+    let failed = |error: std::io::Error| CliError::caused("cannot start the server", &error);
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    command.arg("serve").arg(DETACHED).arg("--listen").arg(wanted.listen.to_string());
+    if let Some(base) = wanted.base {
+        command.arg("--base").arg(base);
+    }
+    if wanted.read_only {
+        command.arg("--read-only");
+    }
+    command.arg("--").arg(wanted.session);
+    if let Some(user) = wanted.user {
+        // As in a session of the user's own.
+        let runtime = format!("/run/user/{}", user.uid);
+        match Path::new(&runtime).is_dir() {
+            true => command.env("XDG_RUNTIME_DIR", runtime),
+            false => command.env_remove("XDG_RUNTIME_DIR"),
+        };
+    }
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = acting_as(wanted.user, || command.spawn()).map_err(failed)?;
+    let said = child.stderr.take().map(listen_to).unwrap_or_default();
+    let ended = child.try_wait().map_err(failed)?;
+    match (said.address, ended) {
+        (Some(address), None) => {
+            said.lines.iter().for_each(|line| output::line(format_args!("{line}")));
+            Ok(Started { child, address })
+        }
+        _ => {
+            // It has closed its stderr: it ends, or cannot go on.
+            let _gone = child.kill();
+            let _reaped = child.wait();
+            Err(said.failure(wanted.user))
+        }
+    }
+}
+
+/// What a server says until it listens, or ends.
+#[derive(Debug, Default)]
+struct Said {
+    address: Option<SocketAddr>,
+    lines: Vec<String>,
+}
+
+fn listen_to(stderr: ChildStderr) -> Said {
+    let mut said = Said::default();
+    for line in BufReader::new(stderr.take(MAX_SAID_BYTES)).lines().map_while(Result::ok) {
+        match line.strip_prefix("listening on ").and_then(|address| address.parse().ok()) {
+            Some(address) => said.address = Some(address),
+            None => said.lines.push(line),
+        }
+    }
+    said
+}
+
+impl Said {
+    /// Why it does not serve, as it says.
+    fn failure(&self, user: Option<&User>) -> CliError {
+        let after = |prefix: &str| self.lines.iter().find_map(|line| line.strip_prefix(prefix));
+        let what = match after("error: ") {
+            Some(error) => error.to_owned(),
+            None => format!("the server ended: {}", self.lines.join("; ")),
+        };
+        let hint = after("hint: ").map(ToOwned::to_owned);
+        let denied = user.filter(|_| what.contains("denied"));
+        let hint = hint.or_else(|| {
+            let name = &denied?.name;
+            Some(format!("the server runs as {name}, who called sudo; --as-root keeps root"))
+        });
+        match hint {
+            Some(hint) => CliError::new(what).with_hint(hint),
+            None => CliError::new(what),
+        }
+    }
+}
+
+/// Stops the server `pid` of `session`, and waits until it has ended and the session is at rest.
+pub(super) fn stop(pid: u32, session: &Path, mut child: Option<Child>) -> Result<(), CliError> {
+    let number = pid;
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return Ok(());
+    };
+    match kill_process(pid, Signal::TERM) {
+        // One that is gone already needs no signal.
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(error) => {
+            let what = format!("cannot stop the server (process {number})");
+            return Err(CliError::caused(what, &error));
+        }
+    }
+    let mut told = Instant::now();
+    while is_running(pid, child.as_mut()) {
+        thread::sleep(LOOK_INTERVAL);
+        if told.elapsed() >= TELL_INTERVAL {
+            told = Instant::now();
+            output::line(format_args!(
+                "waiting for the server (process {number}){}",
+                left(session)
+            ));
+        }
+    }
+    match child.and_then(|mut child| child.wait().ok()) {
+        Some(status) if !status.success() => {
+            let what = format!("{}: the server ended with {status}", session.display());
+            let hint =
+                format!("its log is {}.log; check the session: acetate check", session.display());
+            Err(CliError::new(what).with_hint(hint))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What copy-ups have left to do.
+fn left(session: &Path) -> String {
+    let figures = open_session(session).ok().and_then(|session| session.figures().ok());
+    match figures.map(|figures| figures.pending) {
+        Some(PendingCopies { files, bytes }) if files > 0 => {
+            format!(": {files} files, {} left to copy", text::bytes(bytes))
+        }
+        _ => String::new(),
+    }
+}
+
+/// Whether a process runs: a zombie does not.
+fn is_running(pid: Pid, child: Option<&mut Child>) -> bool {
+    if let Some(child) = child {
+        return matches!(child.try_wait(), Ok(None));
+    }
+    // EPERM: somebody else's by now, or not ours to wait for.
+    if test_kill_process(pid).is_err() {
+        return false;
+    }
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    // The state comes behind the name in parentheses.
+    let state = stat.ok().and_then(|stat| Some(stat.rsplit_once(") ")?.1.starts_with('Z')));
+    !state.unwrap_or(false)
+}

@@ -1,0 +1,173 @@
+//! What is mounted where, asked without touching it: a mount whose server is away hangs whoever
+//! looks into it.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+#[cfg(not(target_os = "linux"))]
+use std::process::Command;
+
+use crate::cli::error::CliError;
+
+/// The port of NFS where no option names another.
+const NFS_PORT: u16 = 2049;
+
+/// A mounted filesystem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) struct Mounted {
+    pub(in crate::cli) dir: PathBuf,
+    /// Its type.
+    pub(in crate::cli) kind: String,
+    /// What is mounted, as it was called.
+    pub(in crate::cli) source: String,
+    /// Of NFS: the server, where the system tells.
+    pub(in crate::cli) server: Option<SocketAddr>,
+}
+
+impl Mounted {
+    /// Whether it comes from an NFS server.
+    pub(in crate::cli) fn is_nfs(&self) -> bool {
+        self.kind.starts_with("nfs")
+    }
+
+    /// Whether it comes from `server`, as far as the system tells.
+    pub(in crate::cli) fn is_from(&self, server: SocketAddr) -> bool {
+        self.is_nfs() && self.server.is_none_or(|at| at == server)
+    }
+}
+
+/// All that is mounted, what was mounted last coming last.
+pub(in crate::cli) fn mounted() -> Result<Vec<Mounted>, CliError> {
+    read().map_err(|error| CliError::caused("cannot tell what is mounted", &error))
+}
+
+/// What shows at `dir` itself.
+pub(in crate::cli) fn at(dir: &Path) -> Result<Option<Mounted>, CliError> {
+    Ok(mounted()?.into_iter().rfind(|mounted| mounted.dir == dir))
+}
+
+#[cfg(target_os = "linux")]
+fn read() -> std::io::Result<Vec<Mounted>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(table.split(|byte| *byte == b'\n').filter_map(of_mountinfo).collect())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read() -> std::io::Result<Vec<Mounted>> {
+    let table = Command::new("/sbin/mount").output()?.stdout;
+    Ok(table.split(|byte| *byte == b'\n').filter_map(of_mount).collect())
+}
+
+/// A line of `/proc/self/mountinfo`: see proc_pid_mountinfo(5).
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+fn of_mountinfo(line: &[u8]) -> Option<Mounted> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let dir = PathBuf::from(OsString::from_vec(unescaped(fields.nth(4)?)));
+    // Optional fields end with a dash.
+    fields.by_ref().find(|field| *field == b"-")?;
+    let text = |field: &[u8]| String::from_utf8_lossy(&unescaped(field)).into_owned();
+    let (kind, source) = (text(fields.next()?), text(fields.next()?));
+    let options = text(fields.next().unwrap_or_default());
+    let server = kind.starts_with("nfs").then(|| server(&options)).flatten();
+    Some(Mounted { dir, kind, source, server })
+}
+
+/// The server in the options of an NFS mount.
+fn server(options: &str) -> Option<SocketAddr> {
+    let value = |name: &str| {
+        let mut pairs = options.split(',').filter_map(|option| option.split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    };
+    let ip: IpAddr = value("addr")?.parse().ok()?;
+    let port = value("port").map_or(Some(NFS_PORT), |port| port.parse().ok())?;
+    Some(SocketAddr::new(ip, port))
+}
+
+/// The bytes of a field: space, tab, newline and backslash come as octal numbers.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, after @ ..] = rest {
+        let digits =
+            after.get(..3).filter(|digits| digits.iter().all(|d| (b'0'..=b'7').contains(d)));
+        match digits {
+            Some(digits) if *first == b'\\' => {
+                let number =
+                    digits.iter().fold(0u32, |sum, digit| sum * 8 + u32::from(digit - b'0'));
+                bytes.push(u8::try_from(number).unwrap_or(b'?'));
+                rest = &after[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+/// A line of macOS's `mount`: `127.0.0.1:/ on /Users/ann/agent (nfs, nodev, mounted by ann)`.
+#[cfg_attr(target_os = "linux", allow(dead_code))]
+fn of_mount(line: &[u8]) -> Option<Mounted> {
+    let line = String::from_utf8_lossy(line);
+    let (line, options) = line.strip_suffix(')')?.rsplit_once(" (")?;
+    let (source, dir) = line.split_once(" on ")?;
+    let kind = options.split(',').next()?;
+    Some(Mounted {
+        dir: dir.into(),
+        kind: kind.to_owned(),
+        source: source.to_owned(),
+        server: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Mounted, of_mount, of_mountinfo};
+
+    fn line(line: &str) -> Mounted {
+        of_mountinfo(line.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn mountinfo_tells_the_server() {
+        let found = line(
+            "61 28 0:52 / /mnt/agent rw,nosuid,nodev,relatime shared:3 - nfs 127.0.0.1:/ \
+             rw,vers=3,rsize=1048576,hard,nolock,proto=tcp,port=40123,timeo=600,retrans=2,\
+             sec=sys,mountaddr=127.0.0.1,mountvers=3,mountport=40123,mountproto=tcp,\
+             local_lock=all,addr=127.0.0.1",
+        );
+        assert_eq!((found.dir.as_path(), &*found.source), (Path::new("/mnt/agent"), "127.0.0.1:/"));
+        assert!(found.is_nfs() && found.is_from("127.0.0.1:40123".parse().unwrap()));
+        assert!(!found.is_from("127.0.0.1:40124".parse().unwrap()));
+        let usual = line("61 28 0:52 / /m rw - nfs [::1]:/ rw,vers=3,mountport=2049,addr=::1");
+        assert_eq!(usual.server, Some("[::1]:2049".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_read_too() {
+        let disk = line("22 1 254:1 / / rw,relatime shared:1 master:2 - ext4 /dev/vda1 rw");
+        assert_eq!((&*disk.kind, disk.server, disk.is_nfs()), ("ext4", None, false));
+        let named = line(r"9 1 0:4 / /a\040b\011c\012d\134e rw - tmpfs none rw,addr=1.2.3.4");
+        assert_eq!((named.dir.as_path(), named.server), (Path::new("/a b\tc\nd\\e"), None));
+        let unnamed = line("9 1 0:4 / /a rw - nfs x:/ rw,addr=somewhere,port=1");
+        assert_eq!(unnamed.server, None);
+        for odd in ["", "22 1 254:1 / /", "22 1 254:1 / / rw shared:1", "22 1 2 / / rw - ext4"] {
+            assert_eq!(of_mountinfo(odd.as_bytes()), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_lines_of_macos_are_read() {
+        let line = b"127.0.0.1:/ on /Users/ann/my (agent) (nfs, nodev, nosuid, mounted by ann)";
+        let found = of_mount(line).unwrap();
+        assert_eq!(found.dir, Path::new("/Users/ann/my (agent)"));
+        assert!(found.is_from("127.0.0.1:5".parse().unwrap()));
+        let disk = of_mount(b"/dev/disk3s1s1 on / (apfs, sealed, local, read-only, journaled)");
+        assert!(!disk.unwrap().is_nfs());
+        assert_eq!(of_mount(b"map auto_home"), None);
+    }
+}

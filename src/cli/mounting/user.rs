@@ -1,0 +1,108 @@
+//! Whom we work for: who called `sudo` wants to mount, and nothing else as root.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::process::geteuid;
+
+/// The user behind `sudo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+pub(in crate::cli) struct User {
+    pub(in crate::cli) name: String,
+    /// The home directory, where the system tells.
+    pub(in crate::cli) home: Option<PathBuf>,
+    pub(in crate::cli) uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+impl User {
+    /// Who called `sudo` to run us as root; `None` where nobody did.
+    pub(in crate::cli) fn behind_sudo() -> Option<Self> {
+        let variable = |name| std::env::var(name).ok();
+        if !geteuid().is_root() || cfg!(not(target_os = "linux")) {
+            return None;
+        }
+        let uid: u32 = variable("SUDO_UID")?.parse().ok().filter(|uid| *uid != 0)?;
+        let gid = variable("SUDO_GID")?.parse().ok()?;
+        let name = variable("SUDO_USER").unwrap_or_else(|| uid.to_string());
+        let groups = said("id", &["-G", &name]);
+        let groups = groups.and_then(|text| numbers(&text)).unwrap_or_else(|| vec![gid]);
+        let home = said("getent", &["passwd", &uid.to_string()]);
+        let home = home.and_then(|line| home_in(&line));
+        Some(Self { name, home, uid, gid, groups })
+    }
+}
+
+/// What a program prints, if it succeeds.
+fn said(program: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).output().ok()?;
+    output.status.success().then_some(())?;
+    String::from_utf8(output.stdout).ok()
+}
+
+fn numbers(text: &str) -> Option<Vec<u32>> {
+    text.split_whitespace().map(|word| word.parse().ok()).collect()
+}
+
+/// The home directory in a line of passwd(5).
+fn home_in(line: &str) -> Option<PathBuf> {
+    let home = line.trim_end().split(':').nth(5)?;
+    home.starts_with('/').then(|| PathBuf::from(home))
+}
+
+/// Runs `f` with the rights of `user`, or as who we are; a child that it starts has them for
+/// ever.
+///
+/// # Errors
+/// Those of `f`, and that the rights cannot be taken on.
+#[cfg(target_os = "linux")]
+pub(in crate::cli) fn acting_as<T: Send>(
+    user: Option<&User>,
+    f: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    use rustix::process::{Gid, Uid};
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    let Some(user) = user else {
+        return f();
+    };
+    // To Linux, a thread has a user, and not a process: this one ends with its rights.
+    std::thread::scope(|scope| {
+        let acting = scope.spawn(|| {
+            let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+            let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+            set_thread_groups(&groups)?;
+            set_thread_res_gid(gid, gid, gid)?;
+            set_thread_res_uid(uid, uid, uid)?;
+            f()
+        });
+        acting.join().unwrap_or_else(|_panicked| Err(io::ErrorKind::Other.into()))
+    })
+}
+
+/// Runs `f`: elsewhere who owns a directory may mount there, and nobody needs `sudo`.
+#[cfg(not(target_os = "linux"))]
+pub(in crate::cli) fn acting_as<T: Send>(
+    _user: Option<&User>,
+    f: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    f()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{home_in, numbers};
+
+    #[test]
+    fn what_the_system_tells_is_read() {
+        assert_eq!(numbers("1000 27 999\n"), Some(vec![1000, 27, 999]));
+        assert_eq!(numbers("1000 staff"), None);
+        let home = home_in("ann:x:1000:1000:Ann,,,:/home/ann:/bin/sh\n").unwrap();
+        assert_eq!(home, std::path::Path::new("/home/ann"));
+        for odd in ["", "ann:x:1000", "ann:x:1000:1000:Ann::/bin/sh"] {
+            assert_eq!(home_in(odd), None, "{odd}");
+        }
+    }
+}

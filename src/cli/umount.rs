@@ -1,0 +1,112 @@
+//! `acetate umount`: unmounts a session, and stops its server.
+
+use std::path::{Path, PathBuf};
+
+use super::error::CliError;
+use super::mounting::detach::{Server, Unmounting, is_served, release, unmount_dir};
+use super::mounting::note::Note;
+use super::mounting::{place, privilege, table};
+use super::output::Out;
+use super::{Ending, text};
+use crate::inspect::opened::Opened;
+use crate::inspect::status::touched;
+
+/// Unmount a session, and stop its server if `acetate mount` started it.
+///
+/// The server is stopped when nothing else is mounted from it; it first finishes the copies of
+/// large files that were changed. One that runs for other reasons goes on.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The directory that the session is mounted at.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Hide the mount at once, also while programs use it; the server goes on for them.
+    #[arg(long)]
+    lazy: bool,
+
+    /// Give up what could not be written, where the server is gone for good.
+    #[arg(long)]
+    force: bool,
+
+    /// Print a JSON object: dir, session, stopped (whether the server was).
+    #[arg(long)]
+    json: bool,
+}
+
+/// Unmounts, and says what the session holds.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    privilege::check(None, &privilege::as_root())?;
+    let dir = place::resolve(&args.dir)?;
+    let shown = dir.display();
+    let how = Unmounting { lazy: args.lazy, force: args.force };
+    let note = match (table::at(&dir)?, Note::of(&dir)) {
+        (Some(mounted), Some(note)) if mounted.is_from(note.reached()) => {
+            check_served(&note, how)?;
+            unmount_dir(&dir, how)?;
+            note
+        }
+        (Some(mounted), _) => {
+            let source = text::line(mounted.source.as_bytes());
+            let what = format!("{shown}: {source} ({}) is mounted there", mounted.kind);
+            let hint = "`acetate mount` did not mount that: see umount(8)";
+            return Err(CliError::new(what).with_hint(hint));
+        }
+        // Somebody unmounted it otherwise: the server is left.
+        (None, Some(note)) => note,
+        (None, None) => {
+            let what = CliError::new(format_args!("{shown}: nothing is mounted there"));
+            return Err(what.with_hint("`mount -t nfs` lists what is mounted"));
+        }
+    };
+    let server = release(&note, None, args.lazy)?;
+    told(args, &note, &server)
+}
+
+/// A mount whose server is away cannot write what programs wrote last.
+fn check_served(note: &Note, how: Unmounting) -> Result<(), CliError> {
+    if how.lazy || how.force || is_served(&note.session)? {
+        return Ok(());
+    }
+    let (dir, session) = (note.dir.display(), note.session.display());
+    let what =
+        format!("{dir}: the server of {session} is gone, and what was written last may wait");
+    let hint = format!("start it again: acetate mount {session} {dir}; --force gives that up");
+    Err(CliError::new(what).with_hint(hint))
+}
+
+fn told(args: &Args, note: &Note, server: &Server) -> Result<Ending, CliError> {
+    let mut out = Out::new();
+    if args.json {
+        let mut object = text::json("umount");
+        text::put_path(&mut object, "dir", note.dir.as_os_str().as_encoded_bytes());
+        text::put_path(&mut object, "session", note.session.as_os_str().as_encoded_bytes());
+        object.insert("stopped".to_owned(), (*server == Server::Stopped).into());
+        out.json(object)?;
+    } else {
+        let of = match server {
+            Server::Stopped => "; its server has ended".to_owned(),
+            Server::GoesOn { pid, why } => format!("; its server (process {pid}) goes on: {why}"),
+            Server::Unknown => String::new(),
+        };
+        out.line(format_args!("{} is unmounted{of}", note.dir.display()))?;
+        if let Some(sum) = sum(&note.session) {
+            out.line(format_args!("{sum}"))?;
+        }
+    }
+    out.end()?;
+    Ok(Ending::Done)
+}
+
+/// What the session holds, if that can be told.
+fn sum(session: &Path) -> Option<String> {
+    let found = touched(&Opened::open(session, None).ok()?).ok()?;
+    Some(format!(
+        "{}: {} added, {} deleted, {} modified, {} renamed",
+        session.display(),
+        found.added,
+        found.deleted,
+        found.modified,
+        found.renamed,
+    ))
+}

@@ -63,7 +63,7 @@ pub(super) struct Args {
 /// Compares.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let paths = args.paths.iter().map(|path| merged_path(path)).collect::<Result<_, _>>()?;
-    let options = Options { paths, droppings: args.all, times: args.times };
+    let options = Options { paths, droppings: args.all, times: args.times, exact: false };
     let opened = args.source.open()?;
     if args.patch {
         return print_patch(&opened, &options);
@@ -154,7 +154,8 @@ fn shown(difference: &Difference) -> String {
     text::name(difference.path.as_bytes()) + slash
 }
 
-fn line(difference: &Difference) -> String {
+/// A difference in a line.
+pub(super) fn line(difference: &Difference) -> String {
     let letter = letter(difference.kind);
     let path = shown(difference);
     let mut line = match (&difference.change.before, difference.kind) {
@@ -214,7 +215,8 @@ fn letter(kind: Kind) -> char {
     }
 }
 
-fn json(difference: &Difference) -> Map<String, Value> {
+/// A difference as an object of `--json`.
+pub(super) fn json(difference: &Difference) -> Map<String, Value> {
     let mut json = text::json("difference");
     let kind = match difference.kind {
         Kind::Added => "added",

@@ -157,6 +157,9 @@ pub trait ReadTxn {
     /// Whether exactly this path is whited out.
     fn is_whited_out(&self, path: &MergedPath) -> Result<bool>;
 
+    /// When exactly this path was whited out, in seconds since 1970; `None` if it is not.
+    fn whited_out_at(&self, path: &MergedPath) -> Result<Option<i64>>;
+
     /// The names whited out directly below the directory `parent`.
     fn whiteouts_in(&self, parent: &MergedPath) -> Result<Vec<Name>>;
 

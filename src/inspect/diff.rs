@@ -66,6 +66,9 @@ pub struct Options {
     pub droppings: bool,
     /// Also where nothing but the time of the last change of content differs.
     pub times: bool,
+    /// Also what only shows in an exact copy: times of directories, and whether two names lead
+    /// to one file.
+    pub exact: bool,
 }
 
 /// Calls `each` for every difference until it breaks off, directories before what is in them.
@@ -112,38 +115,48 @@ pub fn is_dropping(path: &MergedPath) -> bool {
     })
 }
 
-fn compare(
+/// Whether a change is one of those that are asked for.
+pub(super) fn is_chosen(options: &Options, change: &Change) -> bool {
+    let before = change.before.as_ref().filter(|_| !change.is_link);
+    let from = before.map(|base| MergedPath::of_base(&base.path));
+    let is_asked_for = options.paths.is_empty()
+        || options.paths.iter().any(|asked| {
+            // What is gone from a directory that moved is named by where it was, and found by where
+            // it would be too.
+            change.path.is_within(asked) || from.as_ref().is_some_and(|from| from.is_within(asked))
+        });
+    let name = if change.after.is_some() { Some(&change.path) } else { from.as_ref() };
+    is_asked_for && (options.droppings || !name.is_some_and(is_dropping))
+}
+
+/// What a change makes different, if anything.
+pub(super) fn compare(
     opened: &Opened,
     view: &TreeView<'_>,
     options: &Options,
     change: Change,
 ) -> Result<Option<Difference>> {
+    if !is_chosen(options, &change) {
+        return Ok(None);
+    }
     let before = change.before.as_ref().filter(|_| !change.is_link);
     let from = before.map(|base| MergedPath::of_base(&base.path));
     let Some(path) = change.after.as_ref().map(|after| after.path().clone()).or(from.clone())
     else {
         return Ok(None);
     };
-    let is_asked_for = options.paths.is_empty()
-        || options.paths.iter().any(|asked| {
-            // What is gone from a directory that moved is named by where it was, and found by where
-            // it would be too.
-            [Some(&path), from.as_ref(), Some(&change.path)]
-                .iter()
-                .flatten()
-                .any(|end| end.is_within(asked))
-        });
-    if !is_asked_for || (is_dropping(&path) && !options.droppings) {
-        return Ok(None);
-    }
     let mut differs = Differs::default();
     let kind = match (before, &change.after) {
         (None, _) => Kind::Added,
         (Some(_), None) => Kind::Deleted,
         (Some(base), Some(after)) if base.attr.kind != after.attr().kind => Kind::Retyped,
         (Some(base), Some(after)) => {
-            differs = differences(opened, view, base, after)?;
-            if from.as_ref() == Some(&path) { Kind::Modified } else { Kind::Renamed }
+            differs = differences(opened, view, options, base, after)?;
+            if from.as_ref() == Some(&path) && !change.is_moved {
+                Kind::Modified
+            } else {
+                Kind::Renamed
+            }
         }
     };
     let is_other = match kind {
@@ -151,16 +164,27 @@ fn compare(
         Kind::Renamed if !change.is_carried => true,
         Kind::Renamed | Kind::Modified => {
             let seen = differs.content || differs.mode || differs.owner;
-            seen || (options.times && differs.mtime)
+            let relinked = || {
+                before.zip(change.after.as_ref()).is_some_and(|(old, new)| is_relinked(old, new))
+            };
+            seen || (options.times && differs.mtime) || (options.exact && relinked())
         }
     };
     Ok(is_other.then_some(Difference { kind, differs, path, change }))
 }
 
+/// Whether a file takes the place of another, and one of them has further names.
+fn is_relinked(base: &BaseObject, after: &TreeObject) -> bool {
+    after.attr().kind != FileKind::Directory
+        && base.attr.fileid != after.attr().fileid
+        && (base.attr.nlink > 1 || after.attr().nlink > 1)
+}
+
 /// In what two objects of one type differ.
-fn differences(
+pub(super) fn differences(
     opened: &Opened,
     view: &TreeView<'_>,
+    options: &Options,
     base: &BaseObject,
     after: &TreeObject,
 ) -> Result<Differs> {
@@ -171,11 +195,12 @@ fn differences(
         mode: new.kind != FileKind::Symlink && old.mode != new.mode,
         owner: (old.uid, old.gid) != (new.uid, new.gid),
         // A directory's mtime follows its entries.
-        mtime: !is_dir && old.mtime != new.mtime,
+        mtime: (!is_dir || options.exact) && old.mtime != new.mtime,
     })
 }
 
-fn content_differs(
+/// Whether two objects of one type have another content.
+pub(super) fn content_differs(
     opened: &Opened,
     view: &TreeView<'_>,
     base: &BaseObject,
@@ -243,6 +268,6 @@ pub(super) fn base_error(opened: &Opened, path: &BasePath, source: BaseError) ->
     InspectError::Base { path: dir.join(below), is_recorded: false, source }
 }
 
-fn at(path: &MergedPath, source: FsError) -> InspectError {
+pub(super) fn at(path: &MergedPath, source: FsError) -> InspectError {
     InspectError::Path { path: path.clone(), source }
 }

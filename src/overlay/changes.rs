@@ -40,6 +40,9 @@ pub struct Change {
     pub path: MergedPath,
     /// What the base has at its path, and was replaced by it, where that is not `before`.
     pub replaced: Option<BaseObject>,
+    /// It was taken from where the base has it; it may be back at its path, and yet in another
+    /// directory than before.
+    pub is_moved: bool,
     /// It has another path than in the base only because a directory above it moved.
     pub is_carried: bool,
     /// It is one more name of what is still at its own name in the base too.
@@ -60,6 +63,15 @@ impl TreeView<'_> {
     ) -> std::result::Result<bool, FsError> {
         let mut search = Search { tree: self, each, visited: HashSet::new() };
         search.all().map_err(|error| error.into_fs())
+    }
+
+    /// When a path was whited out, in seconds since 1970; `None` if it is not.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn whited_out(&self, path: &MergedPath) -> std::result::Result<Option<i64>, FsError> {
+        let at = self.view.txn.whited_out_at(path);
+        at.map_err(|error| super::error::from_store(&error))
     }
 }
 
@@ -162,6 +174,7 @@ impl Search<'_> {
             after: Some(after),
             path,
             replaced: None,
+            is_moved: false,
             is_carried: false,
             is_link: false,
             is_drifted: false,
@@ -171,6 +184,8 @@ impl Search<'_> {
             Some(origin) => {
                 change.before = self.base_object(origin.path.clone())?;
                 change.is_link = self.still_shows(&origin)?;
+                let own = dir.base.as_ref().map(|base| base.join(name));
+                change.is_moved = own.as_ref() != Some(&origin.path);
                 change.replaced = here.filter(|_| !left);
             }
             None => change.before = here.filter(|_| !left),
@@ -238,10 +253,18 @@ impl Search<'_> {
                 let is_drifted = drifted(&origin, &before);
                 let path = place.merged.join(&name);
                 let after = Some(self.tree.object(node, path.clone())?);
-                let (replaced, is_carried, is_link) = (None, false, false);
+                let is_carried = before.path.as_bytes() != &path.as_bytes()[1..];
                 let before = Some(before);
-                let change =
-                    Change { before, after, path, replaced, is_carried, is_link, is_drifted };
+                let change = Change {
+                    before,
+                    after,
+                    path,
+                    replaced: None,
+                    is_moved: false,
+                    is_carried,
+                    is_link: false,
+                    is_drifted,
+                };
                 if !(self.each)(change) {
                     return Ok(false);
                 }
@@ -324,6 +347,7 @@ impl Change {
             after: None,
             path,
             replaced: None,
+            is_moved: false,
             is_carried: false,
             is_link: false,
             is_drifted: false,

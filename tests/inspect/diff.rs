@@ -228,3 +228,12 @@ fn a_session_without_a_base_has_only_additions() {
     let after = |d: &Difference| d.change.after.as_ref().unwrap().attr().kind;
     assert_eq!(found.iter().map(after).collect::<Vec<_>>(), [FileKind::Regular; 2]);
 }
+
+#[test]
+fn what_is_back_at_its_path_in_another_directory_is_renamed() {
+    let world = World::new(TREE);
+    world.rename("dir", "moved").unwrap();
+    world.mkdir("dir").unwrap();
+    world.rename("moved/file", "dir/file").unwrap();
+    assert_eq!(words(&world), ["A /dir", "R dir /moved", "R dir/file /dir/file"]);
+}

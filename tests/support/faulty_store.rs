@@ -227,6 +227,7 @@ macro_rules! reads {
             pending_copies() -> PendingCopies;
             symlink(ino: Ino) -> Option<Vec<u8>>;
             is_whited_out(path: &MergedPath) -> bool;
+            whited_out_at(path: &MergedPath) -> Option<i64>;
             whiteouts_in(parent: &MergedPath) -> Vec<Name>;
             whiteout_parents() -> Vec<MergedPath>;
             copied_links() -> Vec<Ino>;

@@ -75,6 +75,10 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn whited_out_at(&self, _: &MergedPath) -> Result<Option<i64>> {
+        unimplemented!()
+    }
+
     fn whiteouts_in(&self, _: &MergedPath) -> Result<Vec<Name>> {
         unimplemented!()
     }

@@ -95,6 +95,10 @@ impl<T: Snapshot> ReadTxn for T {
         whiteout::exists(self.conn()?, path)
     }
 
+    fn whited_out_at(&self, path: &MergedPath) -> Result<Option<i64>> {
+        whiteout::created_at(self.conn()?, path)
+    }
+
     fn whiteouts_in(&self, parent: &MergedPath) -> Result<Vec<Name>> {
         whiteout::list(self.conn()?, parent)
     }

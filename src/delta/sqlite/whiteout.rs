@@ -25,6 +25,18 @@ pub(super) fn exists(conn: &Connection, path: &MergedPath) -> Result<bool> {
     Ok(false)
 }
 
+/// When exactly this path was whited out, in seconds since 1970.
+pub(super) fn created_at(conn: &Connection, path: &MergedPath) -> Result<Option<i64>> {
+    let mut statement =
+        conn.prepare_cached("SELECT created_at FROM fs_whiteout WHERE path = ?1")?;
+    for key in value::keys(path.as_bytes()) {
+        if let Some(row) = statement.query([key])?.next()? {
+            return Ok(Some(value::int(row, 0)?));
+        }
+    }
+    Ok(None)
+}
+
 /// The names whited out directly below `parent`.
 pub(super) fn list(conn: &Connection, parent: &MergedPath) -> Result<Vec<Name>> {
     let mut statement = conn.prepare_cached(

@@ -23,8 +23,8 @@
 //!     wire   vfs ◄── overlay     bytes ↔ types │ the contract │ the merge rules
 //!                     │   \
 //!                  worker  base  the async/blocking seam │ the read-only lower layer
-//!                     │
-//!                   delta        the writable upper layer; SQL in delta::sqlite alone
+//!                     │      \
+//!                   delta  target  the writable upper layer │ a host directory for `apply`
 //! ```
 //!
 //! # Life of a WRITE
@@ -45,6 +45,7 @@ pub mod inspect;
 pub mod nfs;
 pub mod overlay;
 pub mod server;
+pub mod target;
 pub mod vfs;
 pub mod wire;
 pub mod worker;

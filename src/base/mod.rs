@@ -17,7 +17,7 @@ use crate::vfs::{Device, FileId, FileKind, Name, Time};
 
 pub use empty::Empty;
 pub use error::BaseError;
-pub use host_dir::{HostDir, HostDirOptions};
+pub use host_dir::{Beneath, HostDir, HostDirOptions};
 pub use path::BasePath;
 
 /// A read-only tree. Every path is relative to its root; symbolic links are never followed.
@@ -134,6 +134,10 @@ pub struct ListedEntry {
     /// The type, where the host told it with the entry.
     pub kind: Option<FileKind>,
 }
+
+/// The directory at the top of a base in which `acetate apply` keeps what it is about to put
+/// there. It does not exist for the export.
+pub const STAGING: &str = ".acetate-apply";
 
 /// First number of the range for base objects whose host number cannot be shown.
 pub const FOLDED_IDS: u64 = 1 << 51;

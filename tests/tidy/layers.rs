@@ -10,11 +10,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("base", &["vfs"]),
     // What a row says about the base: a path in it, and which numbers are not the base's.
     ("delta", &["vfs", "base::BasePath", "base::DELTA_IDS"]),
+    // What a base is made of, and the way to what is in it.
+    ("target", &["vfs", "base::BaseAttr", "base::BasePath", "base::Beneath", "base::STAGING"]),
     ("worker", &["vfs", "delta"]),
     ("overlay", &["vfs", "worker", "base", "delta"]),
     ("nfs", &["vfs", "wire"]),
     ("server", &["vfs", "wire", "nfs"]),
-    ("inspect", &["vfs", "overlay", "worker", "base", "delta"]),
+    ("inspect", &["vfs", "overlay", "worker", "base", "delta", "target"]),
     ("control", &["vfs", "overlay", "delta"]),
     (
         "workspace",
@@ -55,7 +57,7 @@ const CONFINED: &[(&str, &[&str])] = &[
             "src/cli/serve.rs",
         ],
     ),
-    ("rustix", &["src/base"]),
+    ("rustix", &["src/base", "src/target"]),
     ("clap", &["src/cli"]),
     ("clap_complete", &["src/cli"]),
     ("clap_mangen", &["src/cli"]),

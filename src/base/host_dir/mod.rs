@@ -9,6 +9,7 @@
 
 mod anchors;
 mod attr;
+mod beneath;
 mod content;
 mod descriptors;
 mod hidden;
@@ -36,8 +37,9 @@ use self::links::Links;
 use self::listings::{Listings, Stamp};
 use self::seen::Seen;
 use self::walk::{Reached, Walker};
-use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing};
+use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing, STAGING};
 use crate::vfs::{FileId, FileKind};
+pub use beneath::Beneath;
 
 /// How a [`HostDir`] is opened.
 #[derive(Debug, Clone, Default)]
@@ -78,6 +80,8 @@ impl HostDir {
 
     fn open_by(root: &Path, options: HostDirOptions, stepwise: bool) -> Result<Self, BaseError> {
         let walker = Walker::open(root, stepwise).map_err(path_error)?;
+        let mut hidden = options.hidden;
+        hidden.extend(BasePath::from_bytes(STAGING.as_bytes()));
         let root_dev = match walker.stat(&BasePath::root()).map_err(path_error)? {
             Reached::Object(stat) => device_of(&stat),
             Reached::MountPoint => return Err(BaseError::NotFound),
@@ -85,7 +89,7 @@ impl HostDir {
         Ok(Self {
             walker,
             root_dev,
-            hidden: Hidden::new(options.hidden),
+            hidden: Hidden::new(hidden),
             anchors: Anchors::new(),
             descriptors: Descriptors::new(),
             listings: Listings::new(),

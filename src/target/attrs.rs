@@ -1,0 +1,124 @@
+//! Owner, mode and times of objects, by name in an open directory.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::io::Errno;
+
+use crate::vfs::{FileKind, Time};
+
+/// What an object is to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attrs {
+    /// Its type: nothing of another type is changed.
+    pub kind: FileKind,
+    /// Permission bits (12 bits); of a symbolic link they mean nothing.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last change of content.
+    pub mtime: Time,
+}
+
+/// What we may not set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unset {
+    /// Owner or group.
+    pub owner: bool,
+    /// Permission bits.
+    pub mode: bool,
+    /// Times.
+    pub times: bool,
+}
+
+/// Sets what differs, of the entry `name` of `dir` itself.
+// The fields' types differ from platform to platform.
+#[allow(clippy::unnecessary_cast)]
+pub(super) fn set(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> io::Result<Unset> {
+    let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileKind::from_mode(stat.st_mode as u32) != Some(attrs.kind) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let mut unset = Unset::default();
+    let has_owner = (stat.st_uid, stat.st_gid) == (attrs.uid, attrs.gid);
+    if !has_owner {
+        unset.owner = !allowed(owner(dir, name, &stat, attrs))?;
+    }
+    // A new owner takes setuid and setgid away, so the mode comes after it.
+    let has_mode = stat.st_mode as u32 & 0o7777 == attrs.mode;
+    if attrs.kind != FileKind::Symlink && !(has_mode && has_owner) {
+        unset.mode = !allowed(mode(dir, name, attrs))?;
+    }
+    let mtime = Time { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 };
+    if mtime != attrs.mtime {
+        unset.times = !allowed(times(dir, name, attrs.mtime))?;
+    }
+    Ok(unset)
+}
+
+fn allowed(set: Result<(), Errno>) -> io::Result<bool> {
+    match set {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM | Errno::ACCESS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn owner(dir: BorrowedFd<'_>, name: &[u8], stat: &Stat, attrs: &Attrs) -> Result<(), Errno> {
+    let (uid, gid) = (Uid::from_raw(attrs.uid), Gid::from_raw(attrs.gid));
+    let set = |uid, gid| rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
+    match set(Some(uid), Some(gid)) {
+        // The group at least, if that is one of ours.
+        Err(Errno::PERM) if stat.st_gid != attrs.gid => {
+            let _not_ours = set(None, Some(gid));
+            Err(Errno::PERM)
+        }
+        other => other,
+    }
+}
+
+// The type differs from platform to platform.
+#[allow(clippy::unnecessary_cast)]
+fn mode_of(attrs: &Attrs) -> Mode {
+    Mode::from_raw_mode(attrs.mode as rustix::fs::RawMode)
+}
+
+/// By the object itself, so that no link that came to its name is followed.
+#[cfg(target_os = "linux")]
+fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
+    use std::os::fd::AsRawFd;
+
+    use rustix::fs::OFlags;
+    let flags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+    let object = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    // The type of what was opened, and not of what was there a moment ago.
+    if FileKind::from_mode(rustix::fs::fstat(&object)?.st_mode) != Some(attrs.kind) {
+        return Err(Errno::NOENT);
+    }
+    match rustix::fs::chmod(format!("/proc/self/fd/{}", object.as_raw_fd()), mode_of(attrs)) {
+        Err(Errno::NOENT) if matches!(attrs.kind, FileKind::Regular | FileKind::Directory) => {
+            // Without /proc: what can be read can be opened.
+            let flags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+            let flags = flags.union(OFlags::NONBLOCK);
+            rustix::fs::fchmod(rustix::fs::openat(dir, name, flags, Mode::empty())?, mode_of(attrs))
+        }
+        other => other,
+    }
+}
+
+/// By name, and not through a symbolic link.
+#[cfg(not(target_os = "linux"))]
+fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
+    rustix::fs::chmodat(dir, name, mode_of(attrs), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn times(dir: BorrowedFd<'_>, name: &[u8], mtime: Time) -> Result<(), Errno> {
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: mtime.secs, tv_nsec: mtime.nanos.into() },
+    };
+    rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+}

@@ -1,0 +1,221 @@
+//! Writing to a host directory, for `acetate apply`: the only place that does.
+//!
+//! Everything is done from open directories that [`Beneath`] found, by name: no symbolic link
+//! is followed, and nothing outside the directory, or mounted below it, is reached. What is to
+//! be put there is made in a [`Staging`] first, and then placed by one rename each; what goes is
+//! taken there by one.
+//!
+//! Knows nothing of sessions, and not why something is to be written. All methods block.
+
+mod attrs;
+mod error;
+mod seen;
+mod staged;
+mod staging;
+mod sweep;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::base::{BasePath, Beneath};
+
+pub use attrs::{Attrs, Unset};
+pub use error::TargetError;
+pub use seen::Seen;
+pub use staged::StagedFile;
+pub use staging::{Shelf, Slot, Staging};
+
+/// The result of a step.
+pub type Result<T> = std::result::Result<T, TargetError>;
+
+/// For opening a directory to sync it, or to read its entries.
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A host directory that is written to.
+#[derive(Debug)]
+pub struct Target {
+    path: PathBuf,
+    beneath: Beneath,
+}
+
+impl Target {
+    /// Opens the directory `path`, which may be named through symbolic links.
+    ///
+    /// # Errors
+    /// There is none, or we may not enter it.
+    pub fn open(path: &Path) -> Result<Self> {
+        let beneath =
+            Beneath::open(path).map_err(|source| TargetError { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), beneath })
+    }
+
+    /// What is at `path`, if there is anything; of a symbolic link the link.
+    ///
+    /// # Errors
+    /// It cannot be looked at, or something is mounted there or above.
+    pub fn look(&self, path: &BasePath) -> Result<Option<Seen>> {
+        self.looked(path).map_err(|source| self.error(path, source))
+    }
+
+    fn looked(&self, path: &BasePath) -> io::Result<Option<Seen>> {
+        let (dir, name) = match self.parent(path) {
+            Ok(found) => found,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let seen = Seen::at(dir.as_fd(), name)?;
+        // Whether something is mounted there shows where a directory is opened.
+        if seen.as_ref().is_some_and(Seen::is_dir) {
+            self.beneath.dir(path)?;
+        }
+        Ok(seen)
+    }
+
+    /// Whether entries of the directory `path` can be made and removed: `false` where we may
+    /// not, or where it is of another filesystem than the target's top.
+    ///
+    /// # Errors
+    /// It is no directory, or cannot be looked at.
+    pub fn takes_entries(&self, path: &BasePath) -> Result<bool> {
+        let looked = || -> io::Result<bool> {
+            let (dir, top) = (self.beneath.dir(path)?, self.beneath.dir(&BasePath::root())?);
+            let device = |fd: &OwnedFd| rustix::fs::fstat(fd).map(|stat| stat.st_dev);
+            if device(&dir)? != device(&top)? {
+                return Ok(false);
+            }
+            let want = rustix::fs::Access::WRITE_OK.union(rustix::fs::Access::EXEC_OK);
+            match rustix::fs::accessat(&dir, c".", want, AtFlags::EACCESS) {
+                Ok(()) => Ok(true),
+                Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => Ok(false),
+                // Systems that cannot ask for the effective user.
+                Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(true),
+                Err(error) => Err(error.into()),
+            }
+        };
+        looked().map_err(|source| self.error(path, source))
+    }
+
+    /// Takes what is at `path` into a slot of the staging: all of it, or one more name of the
+    /// file if it `stays` where it is.
+    ///
+    /// # Errors
+    /// It is gone, or the host refuses.
+    pub fn take(&self, path: &BasePath, stays: bool, to: (&Staging, Slot)) -> Result<()> {
+        let taken = || -> io::Result<()> {
+            let (dir, name) = self.parent(path)?;
+            let (shelf, slot) = to.0.place(Shelf::Taken, to.1);
+            match stays {
+                true => {
+                    rustix::fs::linkat(&dir, name, shelf, &*slot, AtFlags::empty())?;
+                    Ok(())
+                }
+                false => rename_new((dir.as_fd(), name), (shelf, slot.as_bytes())),
+            }
+        };
+        taken().map_err(|source| self.error(path, source))
+    }
+
+    /// Puts what is in a slot of the staging to `path`: where nothing is, or with `replaces`
+    /// in place of a file, which is gone then. A reader finds the old file or the new one.
+    ///
+    /// # Errors
+    /// The host refuses; AlreadyExists, where something came there.
+    pub fn put(
+        &self,
+        from: (&Staging, Shelf, Slot),
+        path: &BasePath,
+        replaces: bool,
+    ) -> Result<()> {
+        let put = || -> io::Result<()> {
+            let (dir, name) = self.parent(path)?;
+            let (shelf, slot) = from.0.place(from.1, from.2);
+            match replaces {
+                true => Ok(rustix::fs::renameat(shelf, &*slot, &dir, name)?),
+                false => rename_new((shelf, slot.as_bytes()), (dir.as_fd(), name)),
+            }
+        };
+        put().map_err(|source| self.error(path, source))
+    }
+
+    /// Gives what is at `path` these attributes, as far as it does not have them and we may.
+    ///
+    /// # Errors
+    /// It is gone, or the host refuses for another reason than that we may not.
+    pub fn set(&self, path: &BasePath, attrs: &Attrs) -> Result<Unset> {
+        let set = || -> io::Result<Unset> {
+            if path.is_root() {
+                return attrs::set(self.beneath.dir(path)?.as_fd(), b".", attrs);
+            }
+            let (dir, name) = self.parent(path)?;
+            attrs::set(dir.as_fd(), name, attrs)
+        };
+        set().map_err(|source| self.error(path, source))
+    }
+
+    /// Makes all that was done so far survive a loss of power.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn sync(&self) -> Result<()> {
+        let synced = || -> io::Result<()> { sync_all(&self.readable(&BasePath::root())?) };
+        synced().map_err(|source| self.error(&BasePath::root(), source))
+    }
+
+    /// The directory's path, for people.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn error(&self, path: &BasePath, source: io::Error) -> TargetError {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        TargetError { path: self.path.join(OsStr::from_bytes(path.as_bytes())), source }
+    }
+
+    /// The directory that holds `path`, and the name in it. The top is in none.
+    fn parent<'p>(&self, path: &'p BasePath) -> io::Result<(OwnedFd, &'p [u8])> {
+        let (parent, name) = path.split_bytes();
+        let parent = BasePath::from_bytes(parent).filter(|_| !path.is_root());
+        let parent = parent.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok((self.beneath.dir(&parent)?, name))
+    }
+
+    fn readable(&self, path: &BasePath) -> io::Result<File> {
+        let dir = self.beneath.dir(path)?;
+        Ok(rustix::fs::openat(&dir, c".", DIRECTORY, Mode::empty())?.into())
+    }
+}
+
+/// Whether an error says that nothing is at a path.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Renames to where nothing is.
+fn rename_new(from: (BorrowedFd<'_>, &[u8]), to: (BorrowedFd<'_>, &[u8])) -> io::Result<()> {
+    match rustix::fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE) {
+        // Filesystems that do not know this flag.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            if Seen::at(to.0, to.1)?.is_some() {
+                return Err(Errno::EXIST.into());
+            }
+            Ok(rustix::fs::renameat(from.0, from.1, to.0, to.1)?)
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Syncs the filesystem that the open directory is on.
+fn sync_all(dir: &File) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::fs::syncfs(dir)?;
+    #[cfg(not(target_os = "linux"))]
+    rustix::fs::sync();
+    dir.sync_all()
+}

@@ -1,0 +1,279 @@
+//! The directory at the top of the target in which everything is made before it is placed.
+//!
+//! `new/` has what is to be placed, `taken/` what was taken from the target, each under the
+//! number of its slot. Whether a rename was done can be told exactly by what is in the slots.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::staged::StagedFile;
+use super::{Attrs, DIRECTORY, Result, Seen, Target, TargetError, Unset, attrs, sweep, sync_all};
+use crate::base::{BasePath, STAGING};
+use crate::vfs::{Device, FileKind, Time};
+
+/// What is on its way, by number.
+pub type Slot = u64;
+
+/// The two places in a staging.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Shelf {
+    /// What was made to be placed.
+    New,
+    /// What was taken from the target.
+    Taken,
+}
+
+/// An open staging; nobody else can have it open meanwhile.
+#[derive(Debug)]
+pub struct Staging {
+    path: PathBuf,
+    dir: File,
+    new: OwnedFd,
+    taken: OwnedFd,
+}
+
+/// The file that says what is to be done: it is there as a whole, or not at all.
+const JOURNAL: &str = "journal";
+
+/// The same while it is written.
+const JOURNAL_BEGUN: &str = "journal-unfinished";
+
+/// The file that says what cannot be told by the slots.
+const NOTES: &str = "notes";
+
+impl Target {
+    /// Opens the staging that is there, or makes one. `None` if there is none and it is not to
+    /// be `made`.
+    ///
+    /// # Errors
+    /// The host refuses; WouldBlock, where another process has it open.
+    pub fn staging(&self, made: bool) -> Result<Option<Staging>> {
+        let path = self.path.join(STAGING);
+        let opened = || -> io::Result<Option<Staging>> {
+            let top = self.readable(&BasePath::root())?;
+            if made {
+                match rustix::fs::mkdirat(&top, STAGING, Mode::RWXU) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let dir: File = match rustix::fs::openat(&top, STAGING, DIRECTORY, Mode::empty()) {
+                Ok(dir) => dir.into(),
+                Err(Errno::NOENT) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            let meta = dir.metadata()?;
+            let is_ours = meta.uid() == rustix::process::geteuid().as_raw();
+            if !is_ours || meta.mode() & 0o077 != 0 {
+                let what = "not made by this user for `acetate apply`";
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+            }
+            rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
+            let (new, taken) = (shelf(&dir, "new")?, shelf(&dir, "taken")?);
+            Ok(Some(Staging { path: path.clone(), dir, new, taken }))
+        };
+        opened().map_err(|source| TargetError { path: path.clone(), source })
+    }
+
+    /// Removes the staging with all that is in it. What the journal says is forgotten first, so
+    /// that a removal that is interrupted is no work to be resumed.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn remove(&self, staging: Staging) -> Result<()> {
+        let removed = || -> io::Result<()> {
+            for file in [JOURNAL, JOURNAL_BEGUN, NOTES] {
+                match rustix::fs::unlinkat(&staging.dir, file, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                if file == JOURNAL {
+                    staging.dir.sync_all()?;
+                }
+            }
+            sweep::sweep(&staging.dir)?;
+            let top = self.readable(&BasePath::root())?;
+            Ok(rustix::fs::unlinkat(&top, STAGING, AtFlags::REMOVEDIR)?)
+        };
+        removed().map_err(|source| TargetError { path: staging.path.clone(), source })
+    }
+}
+
+/// Opens a directory in the staging, which is made if need be.
+fn shelf(dir: &File, name: &str) -> io::Result<OwnedFd> {
+    match rustix::fs::mkdirat(dir, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())?)
+}
+
+/// Unlocked at once: a process that is just being started may have the descriptor for a moment.
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let _gone_with_the_descriptor = rustix::fs::flock(&self.dir, FlockOperation::Unlock);
+    }
+}
+
+impl Staging {
+    /// Where a slot is.
+    pub(super) fn place(&self, shelf: Shelf, slot: Slot) -> (BorrowedFd<'_>, CString) {
+        let dir = match shelf {
+            Shelf::New => self.new.as_fd(),
+            Shelf::Taken => self.taken.as_fd(),
+        };
+        // A number has no NUL.
+        (dir, CString::new(slot.to_string()).unwrap_or_default())
+    }
+
+    /// Where it is, for people.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn error(&self, source: impl Into<io::Error>) -> TargetError {
+        TargetError { path: self.path.clone(), source: source.into() }
+    }
+
+    /// When it was made, by the clock of its filesystem.
+    ///
+    /// # Errors
+    /// It cannot be looked at; so with all methods here.
+    pub fn made_at(&self) -> Result<Time> {
+        let stat = rustix::fs::fstat(&self.new).map_err(|error| self.error(error))?;
+        let seen = Seen::of(&stat).map_err(|source| self.error(source))?;
+        Ok(seen.ctime.unwrap_or_default())
+    }
+
+    /// What is in a slot.
+    pub fn look(&self, shelf: Shelf, slot: Slot) -> Result<Option<Seen>> {
+        let (dir, name) = self.place(shelf, slot);
+        Seen::at(dir, name.as_bytes()).map_err(|source| self.error(source))
+    }
+
+    /// Makes an empty file, to be filled.
+    pub fn file(&self, slot: Slot) -> Result<StagedFile> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR);
+        Ok(StagedFile::new(file.map_err(|error| self.error(error))?.into()))
+    }
+
+    /// Makes an empty directory that only we may enter: the mode comes when it is filled.
+    pub fn directory(&self, slot: Slot) -> Result<()> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        rustix::fs::mkdirat(dir, name, Mode::RWXU).map_err(|error| self.error(error))
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(&self, slot: Slot, target: &[u8]) -> Result<()> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        rustix::fs::symlinkat(target, dir, name).map_err(|error| self.error(error))
+    }
+
+    /// Makes one more name of the file in the slot `of`.
+    pub fn link(&self, slot: Slot, of: Slot) -> Result<()> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        let (_, of) = self.place(Shelf::New, of);
+        rustix::fs::linkat(dir, of, dir, name, AtFlags::empty()).map_err(|error| self.error(error))
+    }
+
+    /// Makes a fifo, socket or device.
+    #[cfg(target_os = "linux")]
+    pub fn special(&self, slot: Slot, kind: FileKind, device: Device) -> Result<()> {
+        use rustix::fs::FileType;
+        let (dir, name) = self.place(Shelf::New, slot);
+        let kind = match kind {
+            FileKind::Fifo => FileType::Fifo,
+            FileKind::Socket => FileType::Socket,
+            FileKind::Block => FileType::BlockDevice,
+            FileKind::Character => FileType::CharacterDevice,
+            _ => return Err(self.error(Errno::INVAL)),
+        };
+        let device = rustix::fs::makedev(device.major, device.minor);
+        rustix::fs::mknodat(dir, name, kind, Mode::RUSR | Mode::WUSR, device)
+            .map_err(|error| self.error(error))
+    }
+
+    /// Special files have no portable call to make them in an open directory.
+    #[cfg(not(target_os = "linux"))]
+    pub fn special(&self, _slot: Slot, _kind: FileKind, _device: Device) -> Result<()> {
+        Err(self.error(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "fifos, sockets and devices cannot be made on this system",
+        )))
+    }
+
+    /// Gives what is in a slot of [`Shelf::New`] these attributes.
+    pub fn set(&self, slot: Slot, attrs: &Attrs) -> Result<Unset> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        attrs::set(dir, name.as_bytes(), attrs).map_err(|source| self.error(source))
+    }
+
+    /// Syncs all that was made, and then writes the journal; from then on there is work to be
+    /// finished.
+    pub fn begin(&self, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        let mut begun = || -> io::Result<()> {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+            let mode = Mode::RUSR | Mode::WUSR;
+            let file: File = rustix::fs::openat(&self.dir, JOURNAL_BEGUN, flags, mode)?.into();
+            let mut out = BufWriter::new(&file);
+            write(&mut out)?;
+            out.flush()?;
+            drop(out);
+            file.sync_all()?;
+            sync_all(&self.dir)?;
+            rustix::fs::renameat(&self.dir, JOURNAL_BEGUN, &self.dir, JOURNAL)?;
+            self.dir.sync_all()
+        };
+        begun().map_err(|source| self.error(source))
+    }
+
+    /// The journal, if there is a whole one.
+    pub fn journal(&self) -> Result<Option<File>> {
+        self.read(JOURNAL)
+    }
+
+    /// What was noted.
+    pub fn notes(&self) -> Result<Option<File>> {
+        self.read(NOTES)
+    }
+
+    fn read(&self, name: &str) -> Result<Option<File>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.dir, name, flags, Mode::empty()) {
+            Ok(file) => Ok(Some(file.into())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    /// Adds a line to the notes, synced.
+    pub fn note(&self, line: &str) -> Result<()> {
+        let noted = || -> io::Result<()> {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC;
+            let mode = Mode::RUSR | Mode::WUSR;
+            let mut file: File = rustix::fs::openat(&self.dir, NOTES, flags, mode)?.into();
+            file.write_all(format!("{line}\n").as_bytes())?;
+            sync_all(&self.dir)
+        };
+        noted().map_err(|source| self.error(source))
+    }
+
+    /// Removes all that a run left that did not come to write its journal.
+    pub fn clear(&mut self) -> Result<()> {
+        let cleared = || -> io::Result<(OwnedFd, OwnedFd)> {
+            sweep::sweep(&self.dir)?;
+            Ok((shelf(&self.dir, "new")?, shelf(&self.dir, "taken")?))
+        };
+        (self.new, self.taken) = cleared().map_err(|source| self.error(source))?;
+        Ok(())
+    }
+}

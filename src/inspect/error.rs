@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::base::BaseError;
 use crate::delta::sqlite::OpenError;
 use crate::delta::{MergedPath, StoreError};
+use crate::target::TargetError;
 use crate::vfs::FsError;
 
 /// A failure of a tool.
@@ -75,6 +76,27 @@ pub enum InspectError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// Nothing can be written there, or not that.
+    #[error("{what}")]
+    Refused {
+        /// What, and why not.
+        what: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// The directory that is written to fails in the middle.
+    #[error("{source}; {done} of {all} steps are done, and the rest is not")]
+    Unfinished {
+        /// Steps that were done.
+        done: usize,
+        /// All.
+        all: usize,
+        /// What it says.
+        source: TargetError,
+    },
+    /// The directory that is written to fails.
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// Something that was asked for with words that make no sense.
     #[error("{what}")]
     Invalid {
@@ -105,6 +127,10 @@ impl InspectError {
                 Some("`acetate seal --dry-run` says what takes it; make room on that disk")
             }
             Self::NotJson { .. } => Some("in JSON, texts stand in double quotes"),
+            Self::Refused { hint, .. } => Some(hint),
+            Self::Unfinished { .. } => {
+                Some("see to that, and run the same command again: it goes on from there")
+            }
             Self::Store { source: StoreError::Busy(_), .. } => {
                 Some("another program holds the session's write lock; try again")
             }

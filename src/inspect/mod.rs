@@ -3,6 +3,7 @@
 //! One file per tool; what a user sees of it is the business of the subcommand of the same name.
 //! [`opened`] is where they begin: a session with its base, and the merged tree at one moment.
 
+pub mod apply;
 pub mod check;
 pub mod compact;
 pub mod diff;

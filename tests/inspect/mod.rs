@@ -1,5 +1,6 @@
 //! Tools, on sessions that are served and on others.
 
+mod apply;
 mod check;
 mod compact;
 mod cookbook;

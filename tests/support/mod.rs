@@ -1,5 +1,6 @@
 //! What the tests of several layers share.
 
+pub mod applied;
 pub mod check;
 pub mod client;
 pub mod exported;

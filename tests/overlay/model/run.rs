@@ -11,7 +11,7 @@ use crate::support::client::{mode, size};
 use crate::support::fixture::FEW_NAMES;
 use crate::support::tree::{Object, Tree, assert_same, read_tree};
 use crate::support::world::{Setup, World};
-use crate::support::{exported, given_up, patched, predicted, spec_reader};
+use crate::support::{applied, exported, given_up, patched, predicted, spec_reader};
 
 /// Files that are copied up in the background, by path and size.
 const LARGE: &[(&str, usize)] = &[("a/b/large", 2000), ("b/large", 1025), ("large", 2800)];
@@ -67,10 +67,8 @@ pub fn run(ops: &[Op]) {
     if ops.len().is_multiple_of(4) {
         exported::assert_exports(&world.session(), &world.base());
     }
-    // What is given up of a renamed directory is told by its redirect, which is gone there.
-    if !case.is_sealed {
-        case.give_up(ops.len());
-    }
+    applied::assert_makes_merged(&world.session(), &world.base());
+    case.give_up(ops.len());
 }
 
 impl Case {

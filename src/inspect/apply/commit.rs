@@ -1,0 +1,249 @@
+//! Doing what the journal says: each step is one rename, or can be done again.
+//!
+//! What was done is told by the slots of the staging: a thing is taken if it is in its slot, or
+//! all is, and put if it is not. Before a thing is taken or replaced it is looked at once more:
+//! what changed since the plan was made is left as it is, and with it the change that it is a
+//! part of.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use super::journal::{Journal, Notes};
+use super::place::{Place, stat_in};
+use super::stage::NotSet;
+use super::steps::{Applied, Put, Set, Take};
+use super::{Event, Skipped, Watch};
+use crate::base::{BaseError, BasePath};
+use crate::delta::MergedPath;
+use crate::inspect::InspectError;
+use crate::inspect::error::Result;
+use crate::target::{Shelf, Slot, Staging, Target, TargetError};
+use crate::vfs::FileKind;
+
+/// The beginning of names at the top, of what can be put back nowhere else.
+const KEPT: &str = "acetate-kept-";
+
+/// Work in progress.
+pub(super) struct Commit<'a> {
+    place: &'a Place<'a>,
+    target: &'a Target,
+    staging: &'a Staging,
+    journal: &'a Journal,
+    pub notes: Notes,
+    pub not_set: NotSet,
+    /// Changes of which something was skipped.
+    skipped: HashSet<usize>,
+    /// What is taken to be removed.
+    removed: HashSet<Slot>,
+    /// Steps that were done.
+    pub done: usize,
+}
+
+/// Why a step is not done.
+enum Stop {
+    /// It cannot be done, and concerns this change alone, which is left out.
+    Skip(String),
+    /// The host refuses.
+    Fail(TargetError),
+}
+
+impl From<TargetError> for Stop {
+    fn from(error: TargetError) -> Self {
+        match error.is_of_object() {
+            true => Self::Skip(error.source.to_string()),
+            false => Self::Fail(error),
+        }
+    }
+}
+
+impl<'a> Commit<'a> {
+    pub fn new(place: &'a Place<'a>, staging: &'a Staging, journal: &'a Journal) -> Result<Self> {
+        let notes = staging.notes()?.map(Notes::read).transpose();
+        let path = staging.path().to_owned();
+        let notes = notes.map_err(|source| TargetError { path, source })?.unwrap_or_default();
+        let skipped = notes.skipped.iter().filter_map(|(change, _)| *change).collect();
+        let (not_set, done) = (NotSet::default(), 0);
+        let target = &place.target;
+        // What is not put anywhere is removed.
+        let put: HashSet<_> = journal.steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
+        let takes = journal.steps.takes.iter().map(|take| take.slot);
+        let removed = takes.filter(|slot| !put.contains(&(Shelf::Taken, *slot))).collect();
+        Ok(Self { place, target, staging, journal, notes, not_set, skipped, removed, done })
+    }
+
+    /// Does what is left to be done; whether it was not broken off.
+    pub fn run(&mut self, watch: &mut Watch<'_>) -> Result<bool> {
+        let journal = self.journal;
+        let (steps, all) = (&journal.steps, journal.steps.len());
+        for take in &steps.takes {
+            if watch(Event::Step { done: self.done, all }).is_break() {
+                return Ok(false);
+            }
+            if !self.notes.is_taken && !self.skipped.contains(&take.change) {
+                let taken = self.take(take);
+                self.settle(Some(take.change), taken)?;
+            }
+            self.done += 1;
+        }
+        if !self.notes.is_taken {
+            self.checked(self.target.sync().and_then(|()| self.staging.note(Notes::TAKEN)))?;
+            self.notes.is_taken = true;
+        }
+        for put in &steps.puts {
+            if watch(Event::Step { done: self.done, all }).is_break() {
+                return Ok(false);
+            }
+            if !self.skipped.contains(&put.change) {
+                let done = self.put(put);
+                self.settle(Some(put.change), done)?;
+            }
+            self.done += 1;
+        }
+        for set in &steps.sets {
+            if watch(Event::Step { done: self.done, all }).is_break() {
+                return Ok(false);
+            }
+            if set.change.is_none_or(|change| !self.skipped.contains(&change)) {
+                let done = self.set(set);
+                self.settle(set.change, done)?;
+            }
+            self.done += 1;
+        }
+        self.checked(self.target.sync())?;
+        Ok(watch(Event::Step { done: self.done, all }) == ControlFlow::Continue(()))
+    }
+
+    fn take(&self, take: &Take) -> std::result::Result<(), Stop> {
+        if self.staging.look(Shelf::Taken, take.slot)?.is_some() {
+            return Ok(());
+        }
+        match self.target.look(&take.from)? {
+            Some(now) if take.seen.is_as_seen(&now) => {
+                if now.is_dir() && self.removed.contains(&take.slot) {
+                    self.check_unseen(&take.from)?;
+                }
+                Ok(self.target.take(&take.from, take.stays, (self.staging, take.slot))?)
+            }
+            Some(_) => Err(Stop::Skip("it changed meanwhile".to_owned())),
+            None => Err(Stop::Skip("it is gone meanwhile".to_owned())),
+        }
+    }
+
+    /// Refuses to remove a directory in which something changed since the plan was begun.
+    fn check_unseen(&self, top: &BasePath) -> std::result::Result<(), Stop> {
+        let skip = |error: BaseError| Stop::Skip(error.to_string());
+        let mut open = vec![top.clone()];
+        while let Some(dir) = open.pop() {
+            for entry in &self.place.reader().list(&dir).map_err(skip)?.entries {
+                let path = dir.join(&entry.name);
+                let Some(attr) = stat_in(self.place.reader(), &path).map_err(skip)? else {
+                    continue;
+                };
+                if attr.kind == FileKind::Directory {
+                    open.push(path);
+                // The times of a file with several names may be of our own making.
+                } else if attr.nlink < 2 && attr.ctime > self.journal.begun {
+                    return Err(Stop::Skip("something in it changed meanwhile".to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&self, put: &Put) -> std::result::Result<(), Stop> {
+        if self.staging.look(put.shelf, put.slot)?.is_none() {
+            return Ok(());
+        }
+        let replaces = match (self.target.look(&put.to)?, &put.over) {
+            (None, None) => false,
+            (Some(now), Some(over)) if over.is_as_seen(&now) => true,
+            (Some(_), Some(_)) => return Err(Stop::Skip("it changed meanwhile".to_owned())),
+            (Some(_), None) => return Err(Stop::Skip("something came there".to_owned())),
+            (None, Some(_)) => return Err(Stop::Skip("it is gone meanwhile".to_owned())),
+        };
+        Ok(self.target.put((self.staging, put.shelf, put.slot), &put.to, replaces)?)
+    }
+
+    fn set(&mut self, set: &Set) -> std::result::Result<(), Stop> {
+        let is_it = match self.target.look(&set.path)? {
+            Some(now) => {
+                now.kind == set.attrs.kind && set.seen.as_ref().is_none_or(|seen| seen.is(&now))
+            }
+            None => false,
+        };
+        if !is_it {
+            return Err(Stop::Skip("it is another object meanwhile".to_owned()));
+        }
+        self.not_set.add(self.target.set(&set.path, &set.attrs)?);
+        Ok(())
+    }
+
+    /// Leaves out the change of a step that was not done, and puts back what it took.
+    fn settle(&mut self, change: Option<usize>, step: std::result::Result<(), Stop>) -> Result<()> {
+        let why = match (step, change) {
+            (Ok(()), _) | (Err(Stop::Skip(_)), None) => return Ok(()),
+            (Err(Stop::Fail(error)), _) => return Err(self.failed(error)),
+            (Err(Stop::Skip(why)), Some(_)) => why,
+        };
+        let Some(number) = change else { return Ok(()) };
+        let path = self.journal.changes.get(number).map(|change| change.path.clone());
+        let skipped = Skipped { path: path.unwrap_or_else(MergedPath::root), why };
+        self.checked(self.staging.note(&Notes::skipped(change, &skipped)))?;
+        self.notes.skipped.push((change, skipped));
+        self.skipped.insert(number);
+        let journal = self.journal;
+        for take in journal.steps.takes.iter().filter(|take| take.change == number && !take.stays) {
+            self.put_back(take)?;
+        }
+        Ok(())
+    }
+
+    /// Puts what was taken where it was. Where that is no more, it goes to the top.
+    fn put_back(&mut self, take: &Take) -> Result<()> {
+        if self.checked(self.staging.look(Shelf::Taken, take.slot))?.is_none() {
+            return Ok(());
+        }
+        let from = (self.staging, Shelf::Taken, take.slot);
+        if self.target.put(from, &take.from, false).is_ok() {
+            return Ok(());
+        }
+        let (_, name) = take.from.split_bytes();
+        let mut kept = format!("{KEPT}{}-", take.slot).into_bytes();
+        // A name has 255 bytes at most.
+        kept.extend_from_slice(&name[..name.len().min(200)]);
+        let kept = BasePath::from_bytes(&kept).unwrap_or_default();
+        self.checked(self.target.put(from, &kept, false))?;
+        let why = "it was moved there, for its place is gone".to_owned();
+        let skipped = Skipped { path: MergedPath::of_base(&kept), why };
+        self.checked(self.staging.note(&Notes::skipped(None, &skipped)))?;
+        self.notes.skipped.push((None, skipped));
+        Ok(())
+    }
+
+    /// The changes that were made.
+    pub fn applied(&self) -> Vec<Applied> {
+        let all = self.journal.changes.iter().enumerate();
+        let made = all.filter(|(at, _)| !self.skipped.contains(at)).map(|(_, made)| made);
+        let mut made: Vec<Applied> = made.cloned().collect();
+        // What holds something that was skipped is not whole.
+        let mut holds_skipped: HashMap<MergedPath, ()> = HashMap::new();
+        for (_, skipped) in &self.notes.skipped {
+            let mut above = skipped.path.clone();
+            while holds_skipped.insert(above.clone(), ()).is_none() && above != MergedPath::root() {
+                above = above.parent();
+            }
+        }
+        for change in &mut made {
+            change.is_whole &= !holds_skipped.contains_key(&change.path);
+        }
+        made
+    }
+
+    fn checked<T>(&self, step: std::result::Result<T, TargetError>) -> Result<T> {
+        step.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, source: TargetError) -> InspectError {
+        InspectError::Unfinished { done: self.done, all: self.journal.steps.len(), source }
+    }
+}

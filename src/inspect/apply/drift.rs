@@ -1,0 +1,196 @@
+//! What is not any more as the session saw it: writing there would lose what somebody else did.
+
+use super::place::{base_error, stat_in};
+use super::plan::target_path;
+use super::planner::Planner;
+use crate::base::{Base, BaseAttr, BasePath};
+use crate::delta::MergedPath;
+use crate::inspect::diff::{self, Difference};
+use crate::inspect::error::Result;
+use crate::overlay::{BaseObject, TreeObject};
+use crate::vfs::FileKind;
+
+/// How much of two files is compared at a time, in bytes.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Something that changed behind the session's back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drifted {
+    /// Where it is in the merged tree; of what is gone, where it is in the base.
+    pub path: MergedPath,
+    /// What happened.
+    pub why: Why,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The base object changed since it was copied up.
+    Changed,
+    /// It changed, or came, since it was deleted in the session.
+    ChangedSinceDeleted,
+    /// It came where the session has made something.
+    Came,
+    /// The copy has something else there than the base.
+    Copy,
+}
+
+impl Why {
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "the base changed meanwhile",
+            Self::ChangedSinceDeleted => "the base changed since it was deleted",
+            Self::Came => "the base has something new there",
+            Self::Copy => "the copy is not as the base there",
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// Notes what a difference would overwrite without having seen it.
+    pub(super) fn note_drift(&mut self, difference: &Difference) -> Result<()> {
+        let change = &difference.change;
+        let place = change.path.clone();
+        if self.place.is_copy() {
+            if self.differs_in_copy(difference)? {
+                self.drifted(place, Why::Copy);
+            }
+            return Ok(());
+        }
+        if change.is_drifted {
+            self.drifted(place, Why::Changed);
+            return Ok(());
+        }
+        let is_born = |after: &TreeObject| after.origin().is_none();
+        match (&change.before, &change.after) {
+            (Some(base), None) if base.attr.kind != FileKind::Directory => {
+                let since = self.view.whited_out(&place);
+                let since = since.map_err(|source| diff::at(&place, source))?;
+                if since.is_some_and(|since| base.attr.ctime.secs > since) {
+                    let path = MergedPath::of_base(&base.path);
+                    self.drifted(path, Why::ChangedSinceDeleted);
+                }
+            }
+            (before, Some(after)) => {
+                let here = change.replaced.as_ref().or(before.as_ref().filter(|_| is_born(after)));
+                // Two directories show as one.
+                let is_dir = |kind| kind == FileKind::Directory;
+                let came = here.is_some_and(|here| {
+                    let merges = is_dir(here.attr.kind) && is_dir(after.attr().kind);
+                    !merges && here.attr.ctime > after.attr().ctime
+                });
+                if came {
+                    self.drifted(place, Why::Came);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the copy has something else than the base where this is from, or goes.
+    fn differs_in_copy(&self, difference: &Difference) -> Result<bool> {
+        let change = &difference.change;
+        let objects = [change.before.as_ref(), change.replaced.as_ref()];
+        for base in objects.into_iter().flatten() {
+            if self.is_other(base)? {
+                return Ok(true);
+            }
+        }
+        let Some(after) = &change.after else { return Ok(false) };
+        let to = target_path(after.path());
+        Ok(self.base_stat(&to)?.is_none() && self.place.stat(&to)?.is_some())
+    }
+
+    /// Whether the copy has not this object of the base. Of a directory only that it is one.
+    pub(super) fn is_other(&self, base: &BaseObject) -> Result<bool> {
+        let Some(there) = self.place.stat(&base.path)? else { return Ok(true) };
+        let (ours, copy) = (&base.attr, self.place.reader());
+        if ours.kind == FileKind::Directory || there.kind == FileKind::Directory {
+            return Ok(ours.kind != there.kind);
+        }
+        let same = (ours.kind, ours.size, ours.rdev) == (there.kind, there.size, there.rdev);
+        if !same || (ours.kind != FileKind::Symlink && ours.mode != there.mode) {
+            return Ok(true);
+        }
+        let path = &base.path;
+        let failed = |source| base_error(&self.place.shown(path), source);
+        match ours.kind {
+            FileKind::Symlink => {
+                let target = copy.read_link(path).map_err(failed)?;
+                Ok(target != diff::base_target(self.opened, path)?)
+            }
+            FileKind::Regular => self.bytes_differ(path, ours, &there),
+            _ => Ok(false),
+        }
+    }
+
+    fn bytes_differ(&self, path: &BasePath, ours: &BaseAttr, there: &BaseAttr) -> Result<bool> {
+        let (mut old, mut new) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+        let mut offset = 0;
+        while offset < ours.size {
+            let got = diff::read_base(self.opened, path, ours, offset, &mut old)?;
+            let copy = self.place.reader().read(path, there.fileid, offset, &mut new);
+            let (read, _) = copy.map_err(|source| base_error(&self.place.shown(path), source))?;
+            if got == 0 || old[..got] != new[..read] {
+                return Ok(true);
+            }
+            offset += got as u64;
+        }
+        Ok(false)
+    }
+
+    /// Goes through the directories that are to be removed, for what came or changed in them
+    /// since they are gone in the session. What was moved out of them does not go with them.
+    pub(super) fn look_for_late_changes(&mut self) -> Result<()> {
+        for (top, since) in std::mem::take(&mut self.gone) {
+            let mut open = vec![top];
+            while let Some(dir) = open.pop() {
+                let (entries, names_differ) = self.entries(&dir)?;
+                if names_differ {
+                    self.drifted(MergedPath::of_base(&dir), Why::Copy);
+                }
+                for path in entries {
+                    if self.taken.contains_key(&path) {
+                        continue;
+                    }
+                    self.late_change(&path, since, &mut open)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn late_change(&mut self, path: &BasePath, since: i64, open: &mut Vec<BasePath>) -> Result<()> {
+        let Some(attr) = self.place.stat(path)? else { return Ok(()) };
+        let is_dir = attr.kind == FileKind::Directory;
+        if is_dir {
+            open.push(path.clone());
+        }
+        if self.place.is_copy() {
+            let base = self.base_stat(path)?;
+            let base = base.map(|attr| BaseObject { path: path.clone(), attr });
+            if base.is_none_or(|base| self.is_other(&base).unwrap_or(true)) {
+                self.drifted(MergedPath::of_base(path), Why::Copy);
+            }
+        } else if !is_dir && attr.ctime.secs > since {
+            self.drifted(MergedPath::of_base(path), Why::ChangedSinceDeleted);
+        }
+        Ok(())
+    }
+
+    /// What is in a directory, and whether a copy misses something of it.
+    fn entries(&self, dir: &BasePath) -> Result<(Vec<BasePath>, bool)> {
+        let list = |tree: &dyn Base| tree.list(dir).map(|found| found.entries.clone());
+        let failed = |source| base_error(&self.place.shown(dir), source);
+        let entries = list(self.place.reader()).map_err(failed)?;
+        let paths: Vec<_> = entries.iter().map(|entry| dir.join(&entry.name)).collect();
+        if !self.place.is_copy() || stat_in(self.opened.base(), dir).is_ok_and(|d| d.is_none()) {
+            return Ok((paths, false));
+        }
+        let base = list(self.opened.base()).map_err(failed)?;
+        let count = base.len();
+        Ok((paths, count > entries.len()))
+    }
+}

@@ -1,0 +1,255 @@
+//! What is to be done, and what of it cannot be told by looking, as lines of JSON in the
+//! staging.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+
+use serde_json::{Map, Value, json};
+
+use super::Skipped;
+use super::steps::{Applied, Put, Set, Steps, Take};
+use crate::base::BasePath;
+use crate::delta::MergedPath;
+use crate::target::{Attrs, Seen, Shelf};
+use crate::vfs::{FileId, FileKind, Time};
+
+/// The version of the lines.
+const VERSION: u64 = 1;
+
+/// All that a run has to know that goes on with the work of another.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Journal {
+    /// The session's id.
+    pub session: String,
+    /// Its file, for people.
+    pub file: String,
+    /// When the plan was begun: what changed later, nobody has seen.
+    pub begun: Time,
+    /// What the top gets in the end.
+    pub top: Option<Attrs>,
+    pub steps: Steps,
+    pub changes: Vec<Applied>,
+}
+
+/// What was noted on the way.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Notes {
+    /// All that leaves its place was taken.
+    pub is_taken: bool,
+    /// The changes that are not made, and why.
+    pub skipped: Vec<(Option<usize>, Skipped)>,
+}
+
+impl Journal {
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut line = |value: Value| writeln!(out, "{value}");
+        line(json!({
+            "v": VERSION,
+            "session": self.session,
+            "file": self.file,
+            "begun": time(self.begun),
+            "top": self.top.as_ref().map(attrs),
+        }))?;
+        for change in &self.changes {
+            line(json!({ "change": {
+                "path": bytes(change.path.as_bytes()),
+                "from": change.from.as_ref().map(|from| bytes(from.as_bytes())),
+                "object": change.object.map(|(id, at)| json!([id.0, at.secs, at.nanos])),
+                "is_whole": change.is_whole,
+            }}))?;
+        }
+        for take in &self.steps.takes {
+            line(json!({ "take": {
+                "slot": take.slot, "from": bytes(take.from.as_bytes()), "stays": take.stays,
+                "seen": seen(&take.seen), "change": take.change,
+            }}))?;
+        }
+        for put in &self.steps.puts {
+            line(json!({ "put": {
+                "slot": put.slot, "is_new": put.shelf == Shelf::New,
+                "to": bytes(put.to.as_bytes()), "over": put.over.as_ref().map(seen),
+                "change": put.change,
+            }}))?;
+        }
+        for set in &self.steps.sets {
+            line(json!({ "set": {
+                "path": bytes(set.path.as_bytes()), "attrs": attrs(&set.attrs),
+                "seen": set.seen.as_ref().map(seen), "change": set.change,
+            }}))?;
+        }
+        Ok(())
+    }
+
+    /// Reads what [`Journal::write`] wrote.
+    pub fn read(file: File) -> io::Result<Self> {
+        let mut journal = Self::default();
+        for (at, line) in BufReader::new(file).lines().enumerate() {
+            let value: Value = serde_json::from_str(&line?)?;
+            if journal.take_in(&value, at == 0).is_none() {
+                let what = format!("the journal's line {} makes no sense", at + 1);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+        }
+        Ok(journal)
+    }
+
+    fn take_in(&mut self, line: &Value, is_first: bool) -> Option<()> {
+        if is_first {
+            (line.get("v")?.as_u64()? == VERSION).then_some(())?;
+            self.session = line.get("session")?.as_str()?.to_owned();
+            self.file = line.get("file")?.as_str()?.to_owned();
+            self.begun = to_time(line.get("begun")?)?;
+            self.top = optional(line.get("top")?, to_attrs)?;
+            return Some(());
+        }
+        let (what, value) = line.as_object()?.iter().next()?;
+        let index = |key: &str| usize::try_from(value.get(key)?.as_u64()?).ok();
+        match what.as_str() {
+            "change" => self.changes.push(Applied {
+                path: to_merged(value.get("path")?)?,
+                from: optional(value.get("from")?, to_merged)?,
+                object: optional(value.get("object")?, |object| {
+                    let time = Time { secs: object.get(1)?.as_i64()?, nanos: nanos(object, 2)? };
+                    Some((FileId(object.get(0)?.as_u64()?), time))
+                })?,
+                is_whole: value.get("is_whole")?.as_bool()?,
+            }),
+            "take" => self.steps.takes.push(Take {
+                slot: value.get("slot")?.as_u64()?,
+                from: to_path(value.get("from")?)?,
+                stays: value.get("stays")?.as_bool()?,
+                seen: to_seen(value.get("seen")?)?,
+                change: index("change")?,
+            }),
+            "put" => self.steps.puts.push(Put {
+                slot: value.get("slot")?.as_u64()?,
+                shelf: if value.get("is_new")?.as_bool()? { Shelf::New } else { Shelf::Taken },
+                to: to_path(value.get("to")?)?,
+                over: optional(value.get("over")?, to_seen)?,
+                change: index("change")?,
+            }),
+            "set" => self.steps.sets.push(Set {
+                path: to_path(value.get("path")?)?,
+                attrs: to_attrs(value.get("attrs")?)?,
+                seen: optional(value.get("seen")?, to_seen)?,
+                change: optional(value.get("change")?, |at| usize::try_from(at.as_u64()?).ok())?,
+            }),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+impl Notes {
+    /// The line that says that all was taken.
+    pub const TAKEN: &str = r#"{"taken":true}"#;
+
+    /// The line for a change that is not made.
+    pub fn skipped(change: Option<usize>, skipped: &Skipped) -> String {
+        let path = bytes(skipped.path.as_bytes());
+        json!({ "skipped": { "change": change, "path": path, "why": skipped.why } }).to_string()
+    }
+
+    /// Reads the lines. One that was not written to its end is as if it was not there: what it
+    /// says will be found again.
+    pub fn read(file: File) -> io::Result<Self> {
+        let mut notes = Self::default();
+        for line in BufReader::new(file).split(b'\n') {
+            let Ok(value) = serde_json::from_slice::<Map<String, Value>>(&line?) else { continue };
+            notes.is_taken |= value.contains_key("taken");
+            notes.skipped.extend(value.get("skipped").and_then(|skipped| {
+                let change = skipped.get("change")?.as_u64();
+                let path = to_merged(skipped.get("path")?)?;
+                let why = skipped.get("why")?.as_str()?.to_owned();
+                let change = change.and_then(|at| usize::try_from(at).ok());
+                Some((change, Skipped { path, why }))
+            }));
+        }
+        Ok(notes)
+    }
+}
+
+/// `Some(None)` for null.
+fn optional<T>(value: &Value, read: impl FnOnce(&Value) -> Option<T>) -> Option<Option<T>> {
+    if value.is_null() { Some(None) } else { read(value).map(Some) }
+}
+
+/// A path: a text where it is one, else its bytes.
+fn bytes(path: &[u8]) -> Value {
+    match std::str::from_utf8(path) {
+        Ok(text) => text.into(),
+        Err(_) => path.to_vec().into(),
+    }
+}
+
+fn to_bytes(value: &Value) -> Option<Vec<u8>> {
+    if let Some(text) = value.as_str() {
+        return Some(text.as_bytes().to_vec());
+    }
+    let byte = |byte: &Value| u8::try_from(byte.as_u64()?).ok();
+    value.as_array()?.iter().map(byte).collect()
+}
+
+fn to_path(value: &Value) -> Option<BasePath> {
+    let path = BasePath::from_bytes(&to_bytes(value)?)?;
+    // A name of the host is neither of these.
+    let is_name = |name: &[u8]| !matches!(name, b"." | b"..");
+    let is_path = path.components().all(is_name);
+    is_path.then_some(path)
+}
+
+fn to_merged(value: &Value) -> Option<MergedPath> {
+    MergedPath::from_bytes(&to_bytes(value)?)
+}
+
+fn time(time: Time) -> Value {
+    json!([time.secs, time.nanos])
+}
+
+fn nanos(value: &Value, at: usize) -> Option<u32> {
+    u32::try_from(value.get(at)?.as_u64()?).ok()
+}
+
+fn to_time(value: &Value) -> Option<Time> {
+    Some(Time { secs: value.get(0)?.as_i64()?, nanos: nanos(value, 1)? })
+}
+
+fn seen(seen: &Seen) -> Value {
+    json!({
+        "kind": seen.kind.mode_bits(), "dev": seen.dev, "ino": seen.ino, "size": seen.size,
+        "mtime": time(seen.mtime), "ctime": seen.ctime.map(time),
+    })
+}
+
+fn kind(value: &Value) -> Option<FileKind> {
+    FileKind::from_mode(u32::try_from(value.get("kind")?.as_u64()?).ok()?)
+}
+
+fn to_seen(value: &Value) -> Option<Seen> {
+    Some(Seen {
+        kind: kind(value)?,
+        dev: value.get("dev")?.as_u64()?,
+        ino: value.get("ino")?.as_u64()?,
+        size: value.get("size")?.as_u64()?,
+        mtime: to_time(value.get("mtime")?)?,
+        ctime: optional(value.get("ctime")?, to_time)?,
+    })
+}
+
+fn attrs(attrs: &Attrs) -> Value {
+    json!({
+        "kind": attrs.kind.mode_bits(), "mode": attrs.mode, "uid": attrs.uid, "gid": attrs.gid,
+        "mtime": time(attrs.mtime),
+    })
+}
+
+fn to_attrs(value: &Value) -> Option<Attrs> {
+    let number = |key: &str| u32::try_from(value.get(key)?.as_u64()?).ok();
+    Some(Attrs {
+        kind: kind(value)?,
+        mode: number("mode")?,
+        uid: number("uid")?,
+        gid: number("gid")?,
+        mtime: to_time(value.get("mtime")?)?,
+    })
+}

@@ -1,0 +1,278 @@
+//! Writing what a session made different to its base, or to a copy of it.
+//!
+//! A [`Plan`] says what is to be done, and what of it would overwrite what somebody else did
+//! meanwhile. Then everything that is written is made in a hidden directory at the top of the
+//! target; then a journal says what is to be done; and only then does the tree change, by steps
+//! that are one rename each. A run that ends before the journal is there has changed nothing;
+//! what a later one left undone, [`resume`] does.
+
+mod check;
+mod commit;
+mod drift;
+mod journal;
+mod moves;
+mod place;
+mod plan;
+mod planner;
+mod stage;
+mod steps;
+
+use std::io::ErrorKind;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::InspectError;
+use super::diff::Difference;
+use super::error::Result;
+use super::opened::Opened;
+use crate::base::BasePath;
+use crate::delta::MergedPath;
+use crate::target::{Staging, Target, TargetError};
+use commit::Commit;
+use journal::Journal;
+use place::Place;
+use planner::Planner;
+
+pub use drift::{Drifted, Why};
+pub use plan::{Options, Plan};
+pub use stage::NotSet;
+pub use steps::Applied;
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// What is to be placed is being made: so many bytes of all.
+    Making {
+        /// Bytes that were written.
+        done: u64,
+        /// All.
+        all: u64,
+    },
+    /// The tree is being changed: before the next step, and after the last one.
+    Step {
+        /// Steps that were done.
+        done: usize,
+        /// All.
+        all: usize,
+    },
+}
+
+/// What is told how far it is, and may break it off there.
+pub type Watch<'a> = dyn FnMut(Event) -> ControlFlow<()> + 'a;
+
+/// The session, or whoever serves it.
+pub trait Bookkeeper {
+    /// Forgets what was applied, so that the base shows there again. The base is synced by then.
+    ///
+    /// It may come twice for the same changes, if we are killed right after the first time.
+    ///
+    /// # Errors
+    /// The session cannot be changed; it is asked again by the next [`resume`].
+    fn forget(&mut self, applied: &[Applied]) -> Result<()>;
+}
+
+/// Something that was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// Where it is in the merged tree.
+    pub path: MergedPath,
+    /// Why.
+    pub why: String,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// What was applied.
+    pub applied: Vec<Applied>,
+    /// What was not, because it changed between the plan and the deed.
+    pub skipped: Vec<Skipped>,
+    /// What we may not set.
+    pub not_set: NotSet,
+    /// It was broken off when so many steps were done, of so many; (0, 0) where nothing is left
+    /// to be finished, because nothing was begun.
+    pub broken_off: Option<(usize, usize)>,
+}
+
+/// Says what would be done, and calls `each` for every difference of it.
+///
+/// # Errors
+/// The session, the base or the directory `to` cannot be read, or not all can be done.
+pub fn plan(
+    opened: &Opened,
+    to: Option<&Path>,
+    options: &Options,
+    each: &mut dyn FnMut(&Difference),
+) -> Result<Plan> {
+    let place = Place::open(opened, to)?;
+    opened.look(|view| Planner::new(opened, view, &place, options, each).make())
+}
+
+/// Applies what the plan says, if that has the digest `expected`.
+///
+/// # Errors
+/// As [`plan`]; something drifted, and is not to be overwritten; work of another run is there to
+/// be finished; or the host refuses. Unless the error is [`InspectError::Unfinished`], nothing
+/// has changed.
+pub fn apply(
+    opened: &Opened,
+    to: Option<&Path>,
+    options: &Options,
+    expected: u64,
+    bookkeeper: Option<&mut dyn Bookkeeper>,
+    watch: &mut Watch<'_>,
+) -> Result<Report> {
+    let place = Place::open(opened, to)?;
+    let mut staging = open(&place.target, true)?.ok_or_else(|| vanished(&place.target))?;
+    if staging.journal()?.is_some() {
+        let what = format!("{}: an interrupted apply is to be finished", shown(&place.target));
+        let hint = "run `acetate apply` with the session that it was";
+        return Err(InspectError::Refused { what, hint });
+    }
+    let prepared = prepare(opened, &place, options, expected, &mut staging, watch);
+    let prepared = match prepared {
+        Ok(Some(prepared)) => prepared,
+        given_up => {
+            place.target.remove(staging)?;
+            place.target.set(&BasePath::root(), &plan::attrs_of(&place.top))?;
+            let none = Report { broken_off: Some((0, 0)), ..Report::default() };
+            return given_up.map(|_| none);
+        }
+    };
+    finish(&place, staging, &prepared.0, prepared.1, bookkeeper, watch)
+}
+
+/// Makes everything that will be placed, and the journal; `None` if it was broken off.
+fn prepare(
+    opened: &Opened,
+    place: &Place<'_>,
+    options: &Options,
+    expected: u64,
+    staging: &mut Staging,
+    watch: &mut Watch<'_>,
+) -> Result<Option<(Journal, NotSet)>> {
+    staging.clear()?;
+    let begun = staging.made_at()?;
+    let mut unseen = |_: &Difference| {};
+    let prepared = opened.look(|view| {
+        let plan = Planner::new(opened, view, place, options, &mut unseen).make()?;
+        if plan.digest() != expected {
+            return Err(InspectError::Refused {
+                what: "the session or the base changed since the plan was made".to_owned(),
+                hint: "run the command again, and look at the new plan",
+            });
+        }
+        if !plan.drifted.is_empty() && !options.force {
+            return Err(InspectError::Refused {
+                what: "the base is not as the session saw it".to_owned(),
+                hint: "look at the plan; --force overwrites what changed meanwhile",
+            });
+        }
+        let not_set = stage::stage(view, &plan, staging, watch)?;
+        Ok(not_set.map(|not_set| (plan, not_set)))
+    })?;
+    let Some((plan, not_set)) = prepared else { return Ok(None) };
+    let journal = Journal {
+        session: opened.session().id().to_owned(),
+        file: opened.session().path().display().to_string(),
+        begun,
+        top: plan.top,
+        steps: plan.steps,
+        changes: plan.changes,
+    };
+    staging.begin(&mut |out| journal.write(out))?;
+    Ok(Some((journal, not_set)))
+}
+
+/// How many steps of an interrupted run of this session are there to be done, if there was one.
+///
+/// # Errors
+/// It was another session's, or cannot be read.
+pub fn interrupted(opened: &Opened, to: Option<&Path>) -> Result<Option<usize>> {
+    let place = Place::open(opened, to)?;
+    let Some(staging) = open(&place.target, false)? else { return Ok(None) };
+    Ok(journal_of(opened, &place.target, &staging)?.map(|journal| journal.steps.len()))
+}
+
+/// Finishes what an interrupted run of this session left; `None` if there was none.
+///
+/// # Errors
+/// It was another session's, or the host refuses.
+pub fn resume(
+    opened: &Opened,
+    to: Option<&Path>,
+    bookkeeper: Option<&mut dyn Bookkeeper>,
+    watch: &mut Watch<'_>,
+) -> Result<Option<Report>> {
+    let place = Place::open(opened, to)?;
+    let Some(staging) = open(&place.target, false)? else { return Ok(None) };
+    let Some(journal) = journal_of(opened, &place.target, &staging)? else { return Ok(None) };
+    let not_set = NotSet::default();
+    finish(&place, staging, &journal, not_set, bookkeeper, watch).map(Some)
+}
+
+fn journal_of(opened: &Opened, target: &Target, staging: &Staging) -> Result<Option<Journal>> {
+    let Some(file) = staging.journal()? else { return Ok(None) };
+    let path = staging.path().to_owned();
+    let journal = Journal::read(file).map_err(|source| TargetError { path, source })?;
+    if journal.session != opened.session().id() {
+        let what = format!("{}: an apply of {} was interrupted", shown(target), journal.file);
+        let hint = "finish it first: run `acetate apply` with that session";
+        return Err(InspectError::Refused { what, hint });
+    }
+    Ok(Some(journal))
+}
+
+/// Does what the journal says, tells the session, and clears up.
+fn finish(
+    place: &Place<'_>,
+    staging: Staging,
+    journal: &Journal,
+    not_set: NotSet,
+    bookkeeper: Option<&mut dyn Bookkeeper>,
+    watch: &mut Watch<'_>,
+) -> Result<Report> {
+    let target = &place.target;
+    let mut commit = Commit::new(place, &staging, journal)?;
+    commit.not_set = not_set;
+    let is_done = commit.run(watch)?;
+    let mut report = Report {
+        applied: commit.applied(),
+        skipped: commit.notes.skipped.iter().map(|(_, skipped)| skipped.clone()).collect(),
+        not_set: commit.not_set,
+        broken_off: None,
+    };
+    if !is_done {
+        report.broken_off = Some((commit.done, journal.steps.len()));
+        report.applied.clear();
+        return Ok(report);
+    }
+    if let Some(bookkeeper) = bookkeeper {
+        bookkeeper.forget(&report.applied)?;
+    }
+    target.remove(staging)?;
+    if let Some(top) = &journal.top {
+        report.not_set.add(target.set(&BasePath::root(), top)?);
+    }
+    Ok(report)
+}
+
+/// Opens the staging, unless another process has it.
+fn open(target: &Target, made: bool) -> Result<Option<Staging>> {
+    target.staging(made).map_err(|error| match error.source.kind() {
+        ErrorKind::WouldBlock => InspectError::Refused {
+            what: format!("{}: another apply is at work", shown(target)),
+            hint: "wait until it has ended",
+        },
+        _ => error.into(),
+    })
+}
+
+fn vanished(target: &Target) -> InspectError {
+    let path = target.path().to_owned();
+    TargetError { path, source: ErrorKind::NotFound.into() }.into()
+}
+
+fn shown(target: &Target) -> String {
+    target.path().display().to_string()
+}

@@ -1,0 +1,194 @@
+//! The steps for one difference.
+//!
+//! An object that has its base content stays the host's own, wherever it goes: directories and
+//! files are moved, further names are links. Everything else is made anew beside the tree, and
+//! takes the place of what is there.
+
+use super::plan::{Make, attrs, target_path};
+use super::planner::Planner;
+use super::steps::{Put, Set, Take};
+use crate::base::BasePath;
+use crate::inspect::InspectError;
+use crate::inspect::diff::{self, Difference, Kind};
+use crate::inspect::error::Result;
+use crate::overlay::{BaseObject, Change, TreeObject};
+use crate::target::{Seen, Shelf, Slot};
+use crate::vfs::FileKind;
+
+impl Planner<'_> {
+    /// The steps for a difference.
+    pub(super) fn add(&mut self, difference: &Difference) -> Result<()> {
+        let change = &difference.change;
+        self.note_drift(difference)?;
+        let before = change.before.as_ref().filter(|_| !change.is_link);
+        let moves = difference.kind == Kind::Renamed && !change.is_carried;
+        let Some(after) = &change.after else {
+            if let Some(base) = before
+                && let Some(slot) = self.take(&base.path, false)?
+            {
+                self.plan.deletions += 1;
+                let since = self.view.whited_out(&change.path);
+                let since = since.map_err(|source| diff::at(&change.path, source))?;
+                self.goes(base, slot, since.unwrap_or(i64::MAX));
+            }
+            return Ok(());
+        };
+        let to = target_path(after.path());
+        self.place.check_free(&to)?;
+        let is_dir = after.attr().kind == FileKind::Directory;
+        let replaced = self.replaced(change, is_dir)?;
+        let stays = before.is_some() && difference.kind != Kind::Retyped;
+        let kept = stays || change.is_link;
+        if is_dir && stays && !moves {
+            return Ok(());
+        }
+        let kept = kept && (is_dir || self.is_kept(after, change)?);
+        if kept && let Some(base) = &change.before {
+            return self.keep(base, after, (to, replaced), (moves, change.is_link));
+        }
+        let mut over = replaced;
+        if let Some(base) = before {
+            let goes = moves || difference.kind == Kind::Retyped;
+            if goes && !self.taken.contains_key(&base.path) {
+                if let Some(slot) = self.take(&base.path, false)? {
+                    self.goes(base, slot, after.attr().ctime.secs);
+                }
+            } else if !goes {
+                over = self.place.stat(&base.path)?.as_ref().map(Seen::from);
+            }
+        }
+        self.make_new(after, to, over);
+        Ok(())
+    }
+
+    /// Notes what is taken to be removed, and since when it is gone in the session.
+    fn goes(&mut self, base: &BaseObject, slot: Slot, since: i64) {
+        self.taken.insert(base.path.clone(), slot);
+        if base.attr.kind == FileKind::Directory {
+            self.gone.push((base.path.clone(), since));
+        }
+    }
+
+    /// What the base has where an object goes, and is neither it nor moved away: a file is
+    /// replaced at once, anything else is taken away first.
+    fn replaced(&mut self, change: &Change, by_dir: bool) -> Result<Option<Seen>> {
+        let in_copy = self.only_in_copy(change)?;
+        let Some(base) = change.replaced.as_ref().or(in_copy.as_ref()) else { return Ok(None) };
+        if by_dir || base.attr.kind == FileKind::Directory {
+            if let Some(slot) = self.take(&base.path, false)? {
+                let since = change.after.as_ref().map_or(i64::MAX, |after| after.attr().ctime.secs);
+                self.goes(base, slot, since);
+            }
+            return Ok(None);
+        }
+        Ok(self.place.stat(&base.path)?.as_ref().map(Seen::from))
+    }
+
+    /// What a copy has where an object goes, and the base has nothing.
+    fn only_in_copy(&self, change: &Change) -> Result<Option<BaseObject>> {
+        let Some(after) = change.after.as_ref().filter(|_| self.place.is_copy()) else {
+            return Ok(None);
+        };
+        let path = target_path(after.path());
+        if self.base_stat(&path)?.is_some() {
+            return Ok(None);
+        }
+        Ok(self.place.stat(&path)?.map(|attr| BaseObject { path, attr }))
+    }
+
+    /// Whether a file is what the base has, wherever it is and whatever attributes it has.
+    fn is_kept(&mut self, after: &TreeObject, change: &Change) -> Result<bool> {
+        let Some(base) = &change.before else { return Ok(false) };
+        let (old, new) = (&base.attr, after.attr());
+        if old.kind != new.kind {
+            return Ok(false);
+        }
+        let is_same = old.fileid == new.fileid;
+        if !is_same && (change.is_link || old.nlink > 1 || new.nlink > 1) {
+            return Ok(false);
+        }
+        if self.place.is_copy() && self.is_other(base)? {
+            return Ok(false);
+        }
+        if let Some(known) = self.kept.get(&new.fileid).filter(|_| is_same) {
+            return Ok(*known);
+        }
+        let kept = !diff::content_differs(self.opened, self.view, base, after)?;
+        self.kept.insert(new.fileid, kept);
+        Ok(kept)
+    }
+
+    /// The host's object stays what it is, at another place if it `moves`, or also there if it
+    /// `is_link`.
+    fn keep(
+        &mut self,
+        base: &BaseObject,
+        after: &TreeObject,
+        (to, over): (BasePath, Option<Seen>),
+        (moves, is_link): (bool, bool),
+    ) -> Result<()> {
+        let change = self.plan.changes.len() - 1;
+        let is_dir = after.attr().kind == FileKind::Directory;
+        let there = self.place.stat(&base.path)?;
+        if moves || is_link {
+            // A file that moved to several names moves to the first of them.
+            let stays = is_link || self.taken.contains_key(&base.path);
+            let Some(slot) = self.take(&base.path, stays)? else {
+                if !self.is_forced {
+                    // It is noted as drifted.
+                    return Ok(());
+                }
+                let what = format!("{}: not there", self.place.shown(&base.path).display());
+                let hint = "what the session moved is not in this copy of the base";
+                return Err(InspectError::Refused { what, hint });
+            };
+            if !stays {
+                self.taken.insert(base.path.clone(), slot);
+            }
+            let put = Put { slot, shelf: Shelf::Taken, to: to.clone(), over, change };
+            self.plan.steps.puts.push(put);
+        }
+        if !is_dir {
+            let seen = there.as_ref().map(|attr| Seen { ctime: None, ..Seen::from(attr) });
+            let (attrs, change) = (attrs(after), Some(change));
+            self.plan.steps.sets.push(Set { path: to, attrs, seen, change });
+        }
+        Ok(())
+    }
+
+    /// Takes what is there away, or one more name of it; `None` if there is nothing, or it was
+    /// taken already.
+    fn take(&mut self, from: &BasePath, stays: bool) -> Result<Option<Slot>> {
+        self.place.check_may_go(from, stays)?;
+        if !stays && self.taken.contains_key(from) {
+            return Ok(None);
+        }
+        let Some(attr) = self.place.stat(from)? else { return Ok(None) };
+        let (slot, change) = (self.slot(), self.plan.changes.len() - 1);
+        let seen = Seen::from(&attr);
+        self.plan.steps.takes.push(Take { slot, from: from.clone(), stays, seen, change });
+        Ok(Some(slot))
+    }
+
+    /// Makes what the base does not have.
+    fn make_new(&mut self, after: &TreeObject, to: BasePath, over: Option<Seen>) {
+        let (slot, attr) = (self.slot(), after.attr());
+        let link = match attr.kind {
+            FileKind::Directory => None,
+            _ => self.made.get(&attr.fileid).copied(),
+        };
+        if link.is_none() {
+            self.made.insert(attr.fileid, slot);
+            self.plan.files += u64::from(attr.kind != FileKind::Directory);
+            self.plan.bytes += if attr.kind == FileKind::Regular { attr.size } else { 0 };
+        }
+        self.plan.makes.push(Make { slot, path: after.path().clone(), link });
+        let change = self.plan.changes.len() - 1;
+        self.plan.steps.puts.push(Put { slot, shelf: Shelf::New, to, over, change });
+    }
+
+    fn slot(&mut self) -> Slot {
+        self.slots += 1;
+        self.slots
+    }
+}

@@ -1,0 +1,138 @@
+//! The directory that is written to: the base itself, or a copy of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::plan::directory;
+use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, STAGING};
+use crate::inspect::InspectError;
+use crate::inspect::error::Result;
+use crate::inspect::opened::{Opened, hidden};
+use crate::target::Target;
+
+/// A directory to write to, and what of it must not be written.
+pub(super) struct Place<'a> {
+    pub target: Target,
+    opened: &'a Opened,
+    /// The top as it was when nothing was done yet.
+    pub top: BaseAttr,
+    /// Where it is not the base.
+    copy: Option<HostDir>,
+    /// The session's own files, and what this tool needs.
+    reserved: Vec<BasePath>,
+}
+
+impl<'a> Place<'a> {
+    /// Opens the base, or the directory `to`.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be written to because it is the base or a part of it.
+    pub fn open(opened: &'a Opened, to: Option<&Path>) -> Result<Self> {
+        let given = directory(opened, to)?;
+        let real = real(&given)?;
+        let mut reserved = hidden(opened.session(), &real);
+        let mut copy = None;
+        if to.is_some() {
+            if let Some(base) = opened.base_path() {
+                check_apart(&real, &self::real(base)?, &given)?;
+            }
+            let options = HostDirOptions { hidden: reserved.clone() };
+            let read =
+                HostDir::open(&real, options).map_err(|source| base_error(&given, source))?;
+            copy = Some(read);
+        }
+        reserved.extend(BasePath::from_bytes(STAGING.as_bytes()));
+        let target = Target::open(&real)?;
+        let reader = copy.as_ref().map_or(opened.base(), |copy| copy as &dyn Base);
+        let top = match reader.stat(&BasePath::root()) {
+            // A session without a base has none that it could be written to.
+            Ok(top) => top,
+            Err(source) => return Err(base_error(&given, source)),
+        };
+        Ok(Self { target, opened, top, copy, reserved })
+    }
+
+    /// Whether it is a copy of the base.
+    pub fn is_copy(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    /// What is read to see what is there.
+    pub fn reader(&self) -> &dyn Base {
+        match &self.copy {
+            Some(copy) => copy,
+            None => self.opened.base(),
+        }
+    }
+
+    /// What is at a path now.
+    pub fn stat(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
+        stat_in(self.reader(), path).map_err(|source| base_error(&self.shown(path), source))
+    }
+
+    /// The path for people.
+    pub fn shown(&self, path: &BasePath) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        self.target.path().join(std::ffi::OsStr::from_bytes(path.as_bytes()))
+    }
+
+    /// Refuses to write over what must stay.
+    pub fn check_free(&self, path: &BasePath) -> Result<()> {
+        match self.reserved.iter().any(|reserved| is_within(path, reserved)) {
+            true => Err(self.is_reserved(path)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses to take away what must stay, or what holds it.
+    pub fn check_may_go(&self, path: &BasePath, stays: bool) -> Result<()> {
+        let holds = !stays && self.reserved.iter().any(|reserved| is_within(reserved, path));
+        if holds { Err(self.is_reserved(path)) } else { self.check_free(path) }
+    }
+
+    fn is_reserved(&self, path: &BasePath) -> InspectError {
+        InspectError::Refused {
+            what: format!("{}: holds the session, or is acetate's own", self.shown(path).display()),
+            hint: "name the paths to apply, without this one",
+        }
+    }
+}
+
+/// What is at a path of a tree.
+pub(super) fn stat_in(
+    tree: &dyn Base,
+    path: &BasePath,
+) -> std::result::Result<Option<BaseAttr>, BaseError> {
+    match tree.stat(path) {
+        Ok(attr) => Ok(Some(attr)),
+        Err(BaseError::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A failure of the directory that is written to, where it is read.
+pub(super) fn base_error(path: &Path, source: BaseError) -> InspectError {
+    InspectError::Base { path: path.to_owned(), is_recorded: false, source }
+}
+
+fn real(path: &Path) -> Result<PathBuf> {
+    fs::canonicalize(path).map_err(|source| base_error(path, source.into()))
+}
+
+/// A copy of the base is neither the base nor in it, nor around it.
+fn check_apart(copy: &Path, base: &Path, given: &Path) -> Result<()> {
+    let (what, hint) = if copy == base {
+        ("is the base", "leave --to out to write to the base")
+    } else if copy.starts_with(base) || base.starts_with(copy) {
+        ("is not apart from the base", "name a copy of the base that is elsewhere")
+    } else {
+        return Ok(());
+    };
+    Err(InspectError::Refused { what: format!("{}: {what}", given.display()), hint })
+}
+
+/// Whether `path` is `dir` or below it.
+fn is_within(path: &BasePath, dir: &BasePath) -> bool {
+    let rest = path.as_bytes().strip_prefix(dir.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}

@@ -1,0 +1,95 @@
+//! What is to be done.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use super::drift::Drifted;
+use super::steps::{Applied, Steps};
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::MergedPath;
+use crate::inspect::InspectError;
+use crate::inspect::error::Result;
+use crate::inspect::opened::Opened;
+use crate::overlay::TreeObject;
+use crate::target::{Attrs, Slot};
+
+/// What is applied.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Only what is at, below, or came from one of these paths; all, where there are none.
+    pub paths: Vec<MergedPath>,
+    /// Also what clients leave behind for themselves.
+    pub droppings: bool,
+    /// Also over what is not any more as the session saw it.
+    pub force: bool,
+}
+
+/// What would be done.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// What the session made different; nothing is to be done where there is nothing.
+    pub changes: Vec<Applied>,
+    /// What is not any more as the session saw it.
+    pub drifted: Vec<Drifted>,
+    /// Bytes of the files that are written.
+    pub bytes: u64,
+    /// How many files, links and other objects are written.
+    pub files: u64,
+    /// How many things are removed, each with all that is in it.
+    pub deletions: u64,
+    pub(super) steps: Steps,
+    pub(super) makes: Vec<Make>,
+    /// What the top gets when all is done.
+    pub(super) top: Option<Attrs>,
+}
+
+/// What is made before it is placed.
+#[derive(Debug, Clone)]
+pub(super) struct Make {
+    pub slot: Slot,
+    pub path: MergedPath,
+    /// It is one more name of what was made for this slot.
+    pub link: Option<Slot>,
+}
+
+impl Plan {
+    /// Tells this plan from another one.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for change in &self.changes {
+            change.path.hash(&mut hasher);
+            change.from.hash(&mut hasher);
+            change.object.hash(&mut hasher);
+        }
+        self.drifted.iter().for_each(|drifted| drifted.path.hash(&mut hasher));
+        hasher.finish()
+    }
+}
+
+/// The attributes that an object of the merged tree has.
+pub(super) fn attrs(object: &TreeObject) -> Attrs {
+    let attr = object.attr();
+    Attrs { kind: attr.kind, mode: attr.mode, uid: attr.uid, gid: attr.gid, mtime: attr.mtime }
+}
+
+/// The attributes that an object of the host has.
+pub(super) fn attrs_of(attr: &BaseAttr) -> Attrs {
+    Attrs { kind: attr.kind, mode: attr.mode, uid: attr.uid, gid: attr.gid, mtime: attr.mtime }
+}
+
+/// The path in the target of a path in the merged tree.
+pub(super) fn target_path(path: &MergedPath) -> BasePath {
+    BasePath::from_bytes(path.as_bytes().get(1..).unwrap_or_default()).unwrap_or_default()
+}
+
+/// The directory that is written to: the base, or a copy of it.
+pub(super) fn directory(opened: &Opened, to: Option<&Path>) -> Result<PathBuf> {
+    match (to, opened.base_path()) {
+        (Some(to), _) => Ok(to.to_owned()),
+        (None, Some(base)) => Ok(base.to_owned()),
+        (None, None) => Err(InspectError::Refused {
+            what: format!("{}: has no base", opened.session().path().display()),
+            hint: "name the directory to write to with --to DIR",
+        }),
+    }
+}

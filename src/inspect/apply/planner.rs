@@ -1,0 +1,268 @@
+//! Going through the session: which changes are chosen, and what comes along with them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::drift::{Drifted, Why};
+use super::place::Place;
+use super::plan::{Options, Plan, attrs, attrs_of, target_path};
+use super::steps::{Applied, Set};
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::MergedPath;
+use crate::inspect::InspectError;
+use crate::inspect::diff::{self, Difference, Kind};
+use crate::inspect::error::Result;
+use crate::inspect::opened::Opened;
+use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
+use crate::target::Slot;
+use crate::vfs::{FileId, FileKind};
+
+/// Makes the plan.
+pub(super) struct Planner<'a> {
+    pub opened: &'a Opened,
+    pub view: &'a TreeView<'a>,
+    pub place: &'a Place<'a>,
+    pub options: diff::Options,
+    /// What drifted is to be overwritten.
+    pub is_forced: bool,
+    pub plan: Plan,
+    each: &'a mut dyn FnMut(&Difference),
+    /// What changed and is left out.
+    left_out: BTreeSet<MergedPath>,
+    /// The directories among that, with the change.
+    dirs: HashMap<MergedPath, Change>,
+    /// What was taken, and from where.
+    pub taken: HashMap<BasePath, Slot>,
+    /// Directories that are gone, with the second since when, to be gone through.
+    pub gone: Vec<(BasePath, i64)>,
+    /// Whether objects have their content from the base.
+    pub(super) kept: HashMap<FileId, bool>,
+    /// Objects that are made, for their further names.
+    pub(super) made: HashMap<FileId, Slot>,
+    pub(super) slots: Slot,
+}
+
+impl<'a> Planner<'a> {
+    pub fn new(
+        opened: &'a Opened,
+        view: &'a TreeView<'a>,
+        place: &'a Place<'a>,
+        options: &Options,
+        each: &'a mut dyn FnMut(&Difference),
+    ) -> Self {
+        let is_forced = options.force;
+        let options = diff::Options {
+            paths: options.paths.clone(),
+            droppings: options.droppings,
+            times: true,
+            exact: true,
+        };
+        Self {
+            opened,
+            view,
+            place,
+            options,
+            is_forced,
+            plan: Plan::default(),
+            each,
+            left_out: BTreeSet::new(),
+            dirs: HashMap::new(),
+            taken: HashMap::new(),
+            gone: Vec::new(),
+            kept: HashMap::new(),
+            made: HashMap::new(),
+            slots: 0,
+        }
+    }
+
+    /// Goes through the session.
+    pub fn make(mut self) -> Result<Plan> {
+        self.top()?;
+        let mut failed = None;
+        let view = self.view;
+        let through = view.changes(&mut |change| {
+            failed = self.change(change).err();
+            failed.is_none()
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        through.map_err(|source| diff::at(&MergedPath::root(), source))?;
+        self.directories_as_they_were()?;
+        self.look_for_late_changes()?;
+        for at in 0..self.plan.changes.len() {
+            let is_whole = !self.has_left_out(&self.plan.changes[at].path);
+            self.plan.changes[at].is_whole = is_whole;
+        }
+        let of_top = |path: &BasePath| path.components().count() == 1;
+        let steps = &mut self.plan.steps;
+        if self.left_out.contains(&MergedPath::root())
+            && (steps.takes.iter().any(|take| of_top(&take.from))
+                || steps.puts.iter().any(|put| of_top(&put.to)))
+        {
+            // Its entries change.
+            self.plan.top = None;
+        }
+        steps.sort();
+        self.check_directories()?;
+        Ok(self.plan)
+    }
+
+    /// The top, which is in no directory.
+    fn top(&mut self) -> Result<()> {
+        let (root, top) = (MergedPath::root(), BasePath::root());
+        let is_asked = self.options.paths.is_empty() || self.options.paths.contains(&root);
+        if self.opened.base_path().is_none() {
+            return Ok(());
+        }
+        if !is_asked {
+            self.left_out.insert(root);
+            self.plan.top = Some(attrs_of(&self.place.top));
+            return Ok(());
+        }
+        let after = self.view.root().map_err(|source| diff::at(&root, source))?;
+        self.plan.top = Some(attrs(&after));
+        let attr = if self.place.is_copy() { self.base_stat(&top)? } else { None };
+        let attr = attr.unwrap_or_else(|| self.place.top.clone());
+        let before = BaseObject { path: top, attr };
+        let differs = diff::differences(self.opened, self.view, &self.options, &before, &after)?;
+        if differs != diff::Differs::default() {
+            let change = Change {
+                path: root.clone(),
+                before: Some(before),
+                after: Some(after),
+                replaced: None,
+                is_moved: false,
+                is_carried: false,
+                is_link: false,
+                is_drifted: false,
+            };
+            let difference = Difference { kind: Kind::Modified, differs, path: root, change };
+            self.note(&difference);
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, change: Change) -> Result<()> {
+        if !diff::is_chosen(&self.options, &change) {
+            self.left_out.insert(change.path.clone());
+            let is_dir = |object: &TreeObject| object.attr().kind == FileKind::Directory;
+            if change.after.as_ref().is_some_and(is_dir) {
+                self.dirs.insert(change.path.clone(), change);
+            }
+            return Ok(());
+        }
+        self.directories_above(&change.path)?;
+        self.chosen(change)
+    }
+
+    fn chosen(&mut self, change: Change) -> Result<()> {
+        let dir = change.after.as_ref().filter(|after| after.attr().kind == FileKind::Directory);
+        let dir = dir.map(|after| (target_path(after.path()), attrs(after)));
+        let options = diff::Options { paths: Vec::new(), droppings: true, ..self.options.clone() };
+        let difference = diff::compare(self.opened, self.view, &options, change)?;
+        let number = difference.as_ref().map(|_| self.plan.changes.len());
+        if let Some(difference) = difference {
+            self.note(&difference);
+            self.add(&difference)?;
+        }
+        if let Some((path, attrs)) = dir {
+            self.plan.steps.sets.push(Set { path, attrs, seen: None, change: number });
+        }
+        Ok(())
+    }
+
+    /// Notes a difference as one that is applied.
+    fn note(&mut self, difference: &Difference) {
+        (self.each)(difference);
+        let change = &difference.change;
+        let before = change.before.as_ref().filter(|_| !change.is_link);
+        let from = before.map(|before| MergedPath::of_base(&before.path));
+        let object = change.after.as_ref();
+        self.plan.changes.push(Applied {
+            path: change.path.clone(),
+            from: from.filter(|from| *from != change.path),
+            object: object.map(|after| (after.attr().fileid, after.attr().ctime)),
+            is_whole: true,
+        });
+    }
+
+    /// Directories above a chosen path that are there only in the session come along. What is in
+    /// one that moved has no place without it.
+    fn directories_above(&mut self, path: &MergedPath) -> Result<()> {
+        if self.dirs.is_empty() {
+            return Ok(());
+        }
+        let mut above = MergedPath::root();
+        let names: Vec<_> = path.names().collect();
+        for name in names.iter().take(names.len().saturating_sub(1)) {
+            above = above.join(name);
+            let Some(change) = self.dirs.get(&above) else { continue };
+            let is_moved = match (&change.before, &change.after) {
+                (Some(base), Some(after)) => {
+                    let is_dir = base.attr.kind == FileKind::Directory;
+                    let other = MergedPath::of_base(&base.path) != *after.path();
+                    is_dir && (other || change.is_moved)
+                }
+                _ => false,
+            };
+            if is_moved && !change.is_carried {
+                let what = format!("{}: in {}, which was moved", path.display(), above.display());
+                let hint = "name the directory that was moved, to apply the move too";
+                return Err(InspectError::Refused { what, hint });
+            }
+            let is_there =
+                change.before.as_ref().is_some_and(|base| base.attr.kind == FileKind::Directory);
+            if !is_there && let Some(change) = self.dirs.remove(&above) {
+                self.left_out.remove(&above);
+                self.chosen(change)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_left_out(&self, path: &MergedPath) -> bool {
+        let mut below = path.as_bytes().to_vec();
+        if below != b"/" {
+            below.push(b'/');
+        }
+        let Some(from) = MergedPath::from_bytes(&[&below[..], b"\x01"].concat()) else {
+            return true;
+        };
+        // The first name that can be is that of one byte, 1.
+        let next = self.left_out.range(from..).next();
+        self.left_out.contains(path) || next.is_some_and(|next| next.as_bytes().starts_with(&below))
+    }
+
+    /// A directory that is not in the session keeps its times, though a file in it changed by
+    /// another of its names, or was whited out by another program.
+    fn directories_as_they_were(&mut self) -> Result<()> {
+        let known: BTreeSet<_> = self.plan.steps.sets.iter().map(|set| set.path.clone()).collect();
+        let dirs: BTreeSet<_> =
+            self.plan.changes.iter().map(|change| change.path.parent()).collect();
+        for dir in dirs {
+            let is_asked = self.options.paths.is_empty()
+                || self.options.paths.iter().any(|asked| dir.is_within(asked));
+            let path = target_path(&dir);
+            if path.is_root() || known.contains(&path) || !is_asked {
+                continue;
+            }
+            let found = self.view.find(&dir).map_err(|source| diff::at(&dir, source))?;
+            if let Some(found) = found {
+                let attrs = attrs(&found);
+                self.plan.steps.sets.push(Set { path, attrs, seen: None, change: None });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the base has at a path, whatever is written to.
+    pub fn base_stat(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
+        super::place::stat_in(self.opened.base(), path)
+            .map_err(|source| diff::base_error(self.opened, path, source))
+    }
+
+    /// Notes that something is not any more as the session saw it.
+    pub fn drifted(&mut self, path: MergedPath, why: Why) {
+        self.plan.drifted.push(Drifted { path, why });
+    }
+}

@@ -1,0 +1,101 @@
+//! The steps that make one tree of the other, and their order.
+//!
+//! First everything that leaves its place is taken away, the deepest first, so that every path
+//! is as the base has it; then everything is put where it belongs, directories before what is in
+//! them; then directories get their attributes, the deepest first, for what is put into one
+//! moves its times.
+
+use crate::base::BasePath;
+use crate::delta::MergedPath;
+use crate::target::{Attrs, Seen, Shelf, Slot};
+use crate::vfs::{FileId, Time};
+
+/// What is taken from where the base has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Take {
+    /// Where it goes.
+    pub slot: Slot,
+    /// Where it is.
+    pub from: BasePath,
+    /// Only one more name of it is taken.
+    pub stays: bool,
+    /// What was seen there.
+    pub seen: Seen,
+    /// The change that it is a part of.
+    pub change: usize,
+}
+
+/// What is put to where it belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Put {
+    /// Where it comes from.
+    pub slot: Slot,
+    /// Whether it was made, or taken.
+    pub shelf: Shelf,
+    /// Where it goes.
+    pub to: BasePath,
+    /// The file that it takes the place of.
+    pub over: Option<Seen>,
+    /// The change that it is a part of.
+    pub change: usize,
+}
+
+/// What gets attributes where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Set {
+    /// Where it is in the end.
+    pub path: BasePath,
+    /// What it gets.
+    pub attrs: Attrs,
+    /// What was seen of it, if it is a file.
+    pub seen: Option<Seen>,
+    /// The change that it is a part of; none where only what is in it changed.
+    pub change: Option<usize>,
+}
+
+/// All steps.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Steps {
+    pub takes: Vec<Take>,
+    pub puts: Vec<Put>,
+    pub sets: Vec<Set>,
+}
+
+/// A change that is applied, for the session, which forgets it then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// Where it is in the merged tree, or would be if it was not gone.
+    pub path: MergedPath,
+    /// Where it was before, if it moved.
+    pub from: Option<MergedPath>,
+    /// What the session has there, as it was applied: its number, and when it last changed. If
+    /// that is no longer so, it must not be forgotten. `None` if it is gone.
+    pub object: Option<(FileId, Time)>,
+    /// Nothing below it that the session changed was left out: whatever the session knows of
+    /// what is below may go with it.
+    pub is_whole: bool,
+}
+
+impl Steps {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.takes.len() + self.puts.len() + self.sets.len()
+    }
+
+    /// Puts them into their order.
+    pub(super) fn sort(&mut self) {
+        // Further names before anything moves; their files' ctimes move with that.
+        let linked: Vec<(u64, u64)> =
+            self.takes.iter().filter(|t| t.stays).map(|t| (t.seen.dev, t.seen.ino)).collect();
+        let linked: std::collections::HashSet<_> = linked.into_iter().collect();
+        let seen = self.takes.iter_mut().map(|take| &mut take.seen);
+        let over = self.puts.iter_mut().filter_map(|put| put.over.as_mut());
+        for seen in seen.chain(over).filter(|seen| linked.contains(&(seen.dev, seen.ino))) {
+            seen.ctime = None;
+        }
+        let depth = |path: &BasePath| path.components().count();
+        self.takes.sort_by_key(|take| (!take.stays, std::cmp::Reverse(depth(&take.from))));
+        self.puts.sort_by(|a, b| a.to.cmp(&b.to));
+        self.sets.sort_by_key(|set| std::cmp::Reverse(depth(&set.path)));
+    }
+}

@@ -1,0 +1,106 @@
+//! A part of the changes.
+
+use std::fs;
+
+use acetate::inspect::InspectError;
+use acetate::inspect::apply::Options;
+
+use super::{copy, only, open, path};
+use crate::support::applied::{all, applied, planned};
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    dir/file "content"
+    dir/other "other"
+    dir/sub/deep "deep"
+    gone/a "a"
+    gone/b "b"
+    top "top"
+"#;
+
+#[test]
+fn only_what_is_named() {
+    let world = World::new(TREE);
+    world.write("dir/file", 0, b"CONTENT").unwrap();
+    world.write("dir/other", 0, b"OTHER").unwrap();
+    world.remove("top").unwrap();
+    let to = copy(&world, "copy");
+    applied(&open(&world), Some(&to), &only(&["dir/file"])).unwrap();
+    assert_eq!(fs::read(to.join("dir/file")).unwrap(), b"CONTENT");
+    assert_eq!(fs::read(to.join("dir/other")).unwrap(), b"other");
+    assert!(to.join("top").exists());
+    applied(&open(&world), Some(&to), &only(&["top"])).unwrap();
+    assert!(!to.join("top").exists());
+}
+
+#[test]
+fn new_directories_above_come_along() {
+    let world = World::new(TREE);
+    world.mkdir("new").unwrap();
+    world.mkdir("new/deeper").unwrap();
+    world.chmod("new", 0o710).unwrap();
+    world.put("new/deeper/file", "file");
+    world.put("new/deeper/other", "other");
+    let to = copy(&world, "copy");
+    applied(&open(&world), Some(&to), &only(&["new/deeper/file"])).unwrap();
+    assert_eq!(fs::read_dir(to.join("new/deeper")).unwrap().count(), 1);
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(fs::metadata(to.join("new")).unwrap().permissions().mode() & 0o777, 0o710);
+}
+
+#[test]
+fn what_is_in_a_moved_directory_goes_with_it() {
+    let world = World::new(TREE);
+    world.rename("dir", "moved").unwrap();
+    world.write("moved/file", 0, b"CONTENT").unwrap();
+    world.remove("moved/other").unwrap();
+    let to = copy(&world, "copy");
+    for inside in ["moved/file", "moved/other"] {
+        let refused = applied(&open(&world), Some(&to), &only(&[inside])).unwrap_err();
+        assert!(matches!(refused, InspectError::Refused { .. }), "{refused}");
+        assert!(refused.to_string().contains("in /moved, which was moved"), "{refused}");
+        assert!(refused.hint().is_some());
+    }
+    applied(&open(&world), Some(&to), &only(&["moved"])).unwrap();
+    assert_eq!(fs::read(to.join("moved/file")).unwrap(), b"CONTENT");
+    assert!(!to.join("moved/other").exists() && !to.join("dir").exists());
+}
+
+#[test]
+fn what_clients_leave_behind_is_left_out() {
+    let world = World::new(TREE);
+    world.put("dir/._file", "macOS");
+    world.put("dir/.nfs0001", "open");
+    world.put("dir/new", "new");
+    let to = copy(&world, "copy");
+    applied(&open(&world), Some(&to), &Options::default()).unwrap();
+    assert!(!to.join("dir/._file").exists() && !to.join("dir/.nfs0001").exists());
+    assert_eq!(fs::read(to.join("dir/new")).unwrap(), b"new");
+    // A directory that holds something left out is not done with.
+    let plan = planned(&open(&world), Some(&copy(&world, "other")), &Options::default()).unwrap();
+    let whole = |of: &str| plan.changes.iter().find(|c| c.path == path(of)).unwrap().is_whole;
+    assert!(whole("dir/new") && !whole("dir"));
+    let plan = planned(&open(&world), Some(&copy(&world, "third")), &all()).unwrap();
+    assert!(plan.changes.iter().all(|change| change.is_whole));
+}
+
+#[test]
+fn what_is_noted_for_the_session() {
+    let world = World::new(TREE);
+    world.rename("dir/file", "file").unwrap();
+    world.rm_rf("gone");
+    world.put("dir/sub/new", "new");
+    let plan = planned(&open(&world), None, &all()).unwrap();
+    let told: Vec<_> = plan
+        .changes
+        .iter()
+        .map(|change| {
+            let from = change.from.as_ref().map(|from| from.display().to_string());
+            (change.path.display().to_string(), from, change.object.is_some())
+        })
+        .collect();
+    let moved = ("/file".to_owned(), Some("/dir/file".to_owned()), true);
+    assert!(told.contains(&moved), "{told:?}");
+    assert!(told.contains(&("/gone".to_owned(), None, false)), "{told:?}");
+    assert!(told.contains(&("/dir/sub/new".to_owned(), None, true)), "{told:?}");
+}

@@ -1,0 +1,153 @@
+//! What changes between the plan and the deed is left as it is.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use acetate::inspect::apply::Event;
+
+use super::{copy, open, skipped};
+use crate::support::applied::{all, planned};
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    dir/file "content"
+    dir/other "other"
+    gone "gone"
+    two/file "two"
+"#;
+
+/// Right before the first step.
+fn first(world: &World) -> Event {
+    let to = copy(world, "counted");
+    let mut all_steps = 0;
+    let counted = super::watched(&open(world), Some(&to), &all(), &mut |event| {
+        if let Event::Step { all, .. } = event {
+            all_steps = all;
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    counted.unwrap();
+    Event::Step { done: 0, all: all_steps }
+}
+
+#[test]
+fn a_file_that_is_written_to() {
+    let world = World::new(TREE);
+    world.write("dir/file", 0, b"MINE").unwrap();
+    world.write("dir/other", 0, b"MINE!").unwrap();
+    let to = copy(&world, "copy");
+    let skipped = skipped(&world, &to, first(&world), || {
+        fs::write(to.join("dir/file"), "theirs").unwrap();
+    });
+    assert_eq!(skipped, ["/dir/file: it changed meanwhile"]);
+    assert_eq!(fs::read(to.join("dir/file")).unwrap(), b"theirs");
+    assert_eq!(fs::read(to.join("dir/other")).unwrap(), b"MINE!");
+}
+
+#[test]
+fn a_file_that_was_to_be_removed() {
+    let world = World::new(TREE);
+    world.remove("gone").unwrap();
+    let to = copy(&world, "copy");
+    let skipped = skipped(&world, &to, first(&world), || {
+        fs::write(to.join("gone"), "theirs").unwrap();
+    });
+    assert_eq!(skipped, ["/gone: it changed meanwhile"]);
+    assert_eq!(fs::read(to.join("gone")).unwrap(), b"theirs");
+}
+
+#[test]
+fn a_directory_that_was_to_be_removed() {
+    let world = World::new(TREE);
+    world.rename("dir/other", "other").unwrap();
+    world.rm_rf("dir");
+    let to = copy(&world, "copy");
+    let event = first(&world);
+    // What happens within one tick of the host's clock is told by nothing.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let skipped = skipped(&world, &to, event, || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(to.join("dir/new"), "theirs").unwrap();
+    });
+    assert_eq!(skipped, ["/dir: something in it changed meanwhile"]);
+    assert_eq!(fs::read(to.join("dir/new")).unwrap(), b"theirs");
+    assert_eq!(fs::read(to.join("other")).unwrap(), b"other");
+}
+
+#[test]
+fn something_that_comes_where_something_goes() {
+    let world = World::new(TREE);
+    world.put("new", "mine");
+    world.rename("dir", "moved").unwrap();
+    world.put("moved/new", "mine");
+    let to = copy(&world, "copy");
+    let skipped = skipped(&world, &to, first(&world), || {
+        fs::write(to.join("new"), "theirs").unwrap();
+        fs::create_dir(to.join("moved")).unwrap();
+        fs::write(to.join("moved/theirs"), "theirs").unwrap();
+        fs::write(to.join("moved/new"), "theirs").unwrap();
+    });
+    let came = |path: &str| format!("/{path}: something came there");
+    assert_eq!(skipped, [came("moved"), came("moved/new"), came("new")]);
+    assert_eq!(fs::read(to.join("new")).unwrap(), b"theirs");
+    assert_eq!(fs::read(to.join("moved/theirs")).unwrap(), b"theirs");
+    assert_eq!(fs::read(to.join("moved/new")).unwrap(), b"theirs");
+    // What was to move is where it was.
+    assert_eq!(fs::read(to.join("dir/file")).unwrap(), b"content");
+}
+
+#[test]
+fn what_can_go_nowhere_is_kept() {
+    let world = World::new(TREE);
+    world.rename("dir/file", "a").unwrap();
+    world.rename("dir", "b").unwrap();
+    let to = copy(&world, "copy");
+    let skipped = skipped(&world, &to, first(&world), || {
+        fs::write(to.join("a"), "theirs").unwrap();
+    });
+    assert_eq!(skipped.len(), 2, "{skipped:?}");
+    assert_eq!(skipped[0], "/a: something came there");
+    let (kept, why) = skipped[1].split_once(": ").unwrap();
+    assert_eq!(why, "it was moved there, for its place is gone");
+    assert_eq!(fs::read(to.join(&kept[1..])).unwrap(), b"content");
+    assert_eq!(fs::read(to.join("a")).unwrap(), b"theirs");
+    assert_eq!(fs::read(to.join("b/other")).unwrap(), b"other");
+}
+
+#[test]
+fn a_link_that_leads_elsewhere_is_not_followed() {
+    let world = World::new(TREE);
+    world.write("dir/file", 0, b"MINE").unwrap();
+    world.put("dir/new", "mine");
+    world.write("two/file", 0, b"TWO").unwrap();
+    let to = copy(&world, "copy");
+    let outside = world.scratch().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "content").unwrap();
+    let skipped = skipped(&world, &to, first(&world), || {
+        fs::rename(to.join("dir"), to.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(&outside, to.join("dir")).unwrap();
+    });
+    let paths: Vec<_> = skipped.iter().map(|s| s.split_once(':').unwrap().0).collect();
+    assert_eq!(paths, ["/dir/file", "/dir/new", "/dir"], "{skipped:?}");
+    assert_eq!(fs::read(outside.join("file")).unwrap(), b"content");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    assert_eq!(fs::read(to.join("two/file")).unwrap(), b"TWO");
+}
+
+#[test]
+fn holes_stay_holes_and_readers_keep_what_they_have() {
+    let world = World::new(TREE);
+    world.write("dir/file", 8 << 20, b"end").unwrap();
+    let to = copy(&world, "copy");
+    let reader = fs::File::open(to.join("dir/file")).unwrap();
+    assert_eq!(planned(&open(&world), Some(&to), &all()).unwrap().bytes, (8 << 20) + 3);
+    super::check(&world);
+    crate::support::applied::applied(&open(&world), Some(&to), &all()).unwrap();
+    let meta = fs::metadata(to.join("dir/file")).unwrap();
+    assert_eq!(meta.len(), (8 << 20) + 3);
+    assert!(meta.blocks() * 512 < 1 << 20, "{} blocks", meta.blocks());
+    let mut old = [0; 7];
+    reader.read_exact_at(&mut old, 0).unwrap();
+    assert_eq!(&old, b"content");
+}

@@ -1,0 +1,87 @@
+//! Applying a session to its base, or to a copy of it.
+
+mod chosen;
+mod drift;
+mod kinds;
+mod meanwhile;
+mod refused;
+mod resume;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use acetate::delta::MergedPath;
+use acetate::inspect::Result;
+use acetate::inspect::apply::{Applied, Bookkeeper, Event, Options, Report, apply};
+use acetate::inspect::opened::Opened;
+
+use crate::support::applied::{self, planned};
+use crate::support::world::World;
+
+/// Asserts that applied to a copy of the base, the changes make the merged tree.
+#[track_caller]
+pub fn check(world: &World) {
+    applied::assert_makes_merged(&world.session(), &world.base());
+}
+
+pub fn path(path: &str) -> MergedPath {
+    MergedPath::from_user(path.as_bytes()).unwrap()
+}
+
+/// All that is at or below these paths.
+pub fn only(paths: &[&str]) -> Options {
+    Options { paths: paths.iter().map(|p| path(p)).collect(), ..applied::all() }
+}
+
+/// The session and its base.
+pub fn open(world: &World) -> Opened {
+    Opened::open(&world.session(), Some(&world.base())).unwrap()
+}
+
+/// A copy of the world's base.
+pub fn copy(world: &World, name: &str) -> PathBuf {
+    let to = world.scratch().join(name);
+    applied::copy(&world.base(), &to);
+    to
+}
+
+/// Applies, with `watch` looking on.
+pub fn watched(
+    opened: &Opened,
+    to: Option<&Path>,
+    options: &Options,
+    watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
+) -> Result<Report> {
+    let digest = planned(opened, to, options)?.digest();
+    apply(opened, to, options, digest, None, watch)
+}
+
+/// Applies to a copy, and to nothing else; what was skipped.
+#[track_caller]
+pub fn skipped(world: &World, to: &Path, at: Event, change: impl FnOnce()) -> Vec<String> {
+    let mut change = Some(change);
+    let report = watched(&open(world), Some(to), &applied::all(), &mut |event| {
+        if event == at
+            && let Some(change) = change.take()
+        {
+            change();
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(change.is_none(), "it did not come to this");
+    let skipped = report.unwrap().skipped;
+    assert!(!to.join(".acetate-apply").exists());
+    let words = |s: acetate::inspect::apply::Skipped| format!("{}: {}", s.path.display(), s.why);
+    skipped.into_iter().map(words).collect()
+}
+
+/// Notes what it was told.
+#[derive(Default)]
+pub struct Noting(pub Vec<Applied>);
+
+impl Bookkeeper for Noting {
+    fn forget(&mut self, applied: &[Applied]) -> Result<()> {
+        self.0.extend_from_slice(applied);
+        Ok(())
+    }
+}

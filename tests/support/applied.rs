@@ -1,0 +1,163 @@
+//! A session's changes, applied to a copy of its base: that must be the merged tree then, with
+//! owners, modes, times and hard links.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use acetate::inspect::Result;
+use acetate::inspect::apply::{Event, Options, Plan, Report, apply, plan};
+use acetate::inspect::opened::Opened;
+use acetate::inspect::walk::{Next, walk};
+use acetate::vfs::FileKind;
+
+/// All that a copy of an object has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    pub kind: FileKind,
+    pub mode: u32,
+    pub owner: (u32, u32),
+    pub mtime: (i64, u32),
+    pub content: Vec<u8>,
+    /// The first of its names.
+    pub first: Vec<u8>,
+}
+
+/// Objects by path; the top's is empty.
+pub type Exact = BTreeMap<Vec<u8>, Object>;
+
+/// The merged tree.
+pub fn merged(session: &Path, base: Option<&Path>) -> Exact {
+    let opened = Opened::open(session, base).unwrap();
+    let (mut tree, mut first) = (Exact::new(), BTreeMap::new());
+    opened
+        .look(|view| {
+            walk(view, &view.root().unwrap(), &mut |_, object, _| {
+                let attr = object.attr();
+                let path = object.path().as_bytes()[1..].to_vec();
+                let content = match attr.kind {
+                    FileKind::Regular => {
+                        let mut content = vec![0; attr.size as usize];
+                        assert_eq!(view.read(object, 0, &mut content).unwrap(), content.len());
+                        content
+                    }
+                    FileKind::Symlink => view.target(object).unwrap().to_vec(),
+                    _ => Vec::new(),
+                };
+                let first = first.entry(attr.fileid).or_insert(path.clone()).clone();
+                let mode = if attr.kind == FileKind::Symlink { 0o777 } else { attr.mode };
+                let mtime = (attr.mtime.secs, attr.mtime.nanos);
+                let owner = (attr.uid, attr.gid);
+                let object = Object { kind: attr.kind, mode, owner, mtime, content, first };
+                tree.insert(path, object);
+                Ok(Next::Deeper)
+            })
+        })
+        .unwrap();
+    tree
+}
+
+/// A directory of the host.
+pub fn on_host(top: &Path) -> Exact {
+    let mut tree = Exact::new();
+    read(top, Vec::new(), &mut tree);
+    let mut first = BTreeMap::new();
+    for (path, object) in &mut tree {
+        let ino = fs::symlink_metadata(join(top, path)).unwrap().ino();
+        object.first = first.entry(ino).or_insert(path.clone()).clone();
+    }
+    tree
+}
+
+fn join(top: &Path, path: &[u8]) -> PathBuf {
+    top.join(std::ffi::OsStr::from_bytes(path))
+}
+
+fn read(top: &Path, path: Vec<u8>, tree: &mut Exact) {
+    let host = join(top, &path);
+    let meta = host.symlink_metadata().unwrap();
+    let kind = FileKind::from_mode(meta.mode()).unwrap();
+    let content = match kind {
+        FileKind::Regular => fs::read(&host).unwrap(),
+        FileKind::Symlink => fs::read_link(&host).unwrap().as_os_str().as_bytes().to_vec(),
+        _ => Vec::new(),
+    };
+    let object = Object {
+        kind,
+        mode: meta.mode() & 0o7777,
+        owner: (meta.uid(), meta.gid()),
+        mtime: (meta.mtime(), meta.mtime_nsec() as u32),
+        content,
+        first: Vec::new(),
+    };
+    tree.insert(path.clone(), object);
+    if kind == FileKind::Directory {
+        for entry in fs::read_dir(&host).unwrap() {
+            let name = entry.unwrap().file_name();
+            let below = match path.is_empty() {
+                true => name.as_bytes().to_vec(),
+                false => [&path[..], b"/", name.as_bytes()].concat(),
+            };
+            read(top, below, tree);
+        }
+    }
+}
+
+/// Asserts that two trees are the same; names only what differs.
+#[track_caller]
+pub fn assert_same(got: &Exact, wanted: &Exact) {
+    let paths = got.keys().chain(wanted.keys());
+    let differ = paths.filter(|path| got.get(*path) != wanted.get(*path));
+    let lines: std::collections::BTreeSet<String> = differ
+        .map(|path| {
+            let brief = |tree: &Exact| {
+                tree.get(path).map(|o| {
+                    let (content, first) = (o.content.escape_ascii(), o.first.escape_ascii());
+                    let (kind, mode) = (o.kind, o.mode);
+                    format!("{kind:?} {mode:o} {:?} {:?} ={first} {content}", o.owner, o.mtime)
+                })
+            };
+            format!("{}: {:?}, not {:?}", path.escape_ascii(), brief(got), brief(wanted))
+        })
+        .collect();
+    assert!(lines.is_empty(), "{lines:#?}");
+}
+
+/// A copy of a directory, with all that it has.
+pub fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+    assert!(copied.success());
+}
+
+/// Everything is chosen.
+pub fn all() -> Options {
+    Options { droppings: true, ..Options::default() }
+}
+
+/// What would be done.
+pub fn planned(opened: &Opened, to: Option<&Path>, options: &Options) -> Result<Plan> {
+    plan(opened, to, options, &mut |_| {})
+}
+
+/// Applies the changes to a directory.
+pub fn applied(opened: &Opened, to: Option<&Path>, options: &Options) -> Result<Report> {
+    let digest = planned(opened, to, options)?.digest();
+    let mut watch = |_: Event| ControlFlow::Continue(());
+    apply(opened, to, options, digest, None, &mut watch)
+}
+
+/// Asserts that the session's changes make the merged tree of a copy of the base.
+#[track_caller]
+pub fn assert_makes_merged(session: &Path, base: &Path) {
+    let dir = tempfile::tempdir().unwrap();
+    let to = dir.path().join("copy");
+    copy(base, &to);
+    let opened = Opened::open(session, Some(base)).unwrap();
+    let report = applied(&opened, Some(&to), &all()).unwrap();
+    assert_eq!(report.skipped, []);
+    assert_same(&on_host(&to), &merged(session, Some(base)));
+}

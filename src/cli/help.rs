@@ -8,7 +8,7 @@ use clap::Command;
 /// The commands by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["run", "mount", "umount", "serve", "init", "sessions"]),
-    ("What has changed", &["status", "diff", "log", "discard"]),
+    ("What has changed", &["status", "diff", "log", "apply", "discard"]),
     (
         "Files in the tree",
         &["ls", "tree", "cat", "stat", "find", "du", "write", "cp", "mkdir", "rm"],

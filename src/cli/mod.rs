@@ -6,6 +6,7 @@
 //!
 //! One file per subcommand; `error` is how failures look, `text` and `object` how data does.
 
+mod apply;
 mod cat;
 mod change;
 mod check;
@@ -41,6 +42,7 @@ mod run;
 mod seal;
 mod serve;
 mod sessions;
+mod signals;
 mod snapshot;
 mod source;
 mod stat;
@@ -90,6 +92,7 @@ enum Command {
     Init(init::Args),
     Status(status::Args),
     Diff(diff::Args),
+    Apply(apply::Args),
     Log(log::Args),
     Ls(ls::Args),
     Tree(tree::Args),
@@ -171,6 +174,7 @@ impl Command {
             Self::Init(args) => init::run(&args),
             Self::Status(args) => status::run(&args),
             Self::Diff(args) => diff::run(&args),
+            Self::Apply(args) => apply::run(&args),
             Self::Log(args) => log::run(&args),
             Self::Ls(args) => ls::run(&args),
             Self::Tree(args) => tree::run(&args),

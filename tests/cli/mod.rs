@@ -1,5 +1,6 @@
 //! The real program: what it prints, and how it ends.
 
+mod apply;
 mod change;
 mod check;
 mod compact;

@@ -1,0 +1,325 @@
+//! `acetate apply`: writes what a session changed to its base.
+
+use std::ffi::OsString;
+use std::io::{BufRead, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::error::CliError;
+use super::output::{self, Out, Progress};
+use super::signals::Interrupts;
+use super::source::Source;
+use super::{Ending, diff, text};
+use crate::inspect::apply::{
+    Bookkeeper, Event, NotSet, Options, Plan, Report, apply, interrupted, plan, resume,
+};
+use crate::inspect::diff::{Difference, Kind};
+use crate::inspect::opened::{Opened, merged_path};
+use crate::vfs::FileKind;
+
+/// Write what a session changed to its base.
+///
+/// Shows the plan, and asks. What is not any more as the session saw it is never overwritten
+/// without --force. Each file is replaced at once, whole; nothing outside the base is touched.
+/// May be killed at any time: the next run finishes what was begun, and does no more then. Exits
+/// with 1 if something was not applied.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Only what is at, below, or came from these paths.
+    #[arg(value_name = "PATH")]
+    paths: Vec<OsString>,
+
+    /// Write to this copy of the base instead; the session keeps its changes.
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+
+    /// Do not ask.
+    #[arg(short, long)]
+    yes: bool,
+
+    /// Only show the plan.
+    #[arg(short = 'n', long, conflicts_with = "yes")]
+    dry_run: bool,
+
+    /// Overwrite also what changed behind the session's back.
+    #[arg(long)]
+    force: bool,
+
+    /// Also what clients leave behind for themselves: .nfs*, ._*, .DS_Store.
+    #[arg(long)]
+    all: bool,
+
+    /// Print JSON objects: difference, drift, plan, skipped, applied.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows, asks, applies.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let paths = args.paths.iter().map(|path| merged_path(path)).collect::<Result<_, _>>()?;
+    let options = Options { paths, droppings: args.all, force: args.force };
+    let opened = args.source.open()?;
+    if let Some(steps) = interrupted(&opened, args.to.as_deref())? {
+        output::line(format_args!("an apply was interrupted: {steps} steps are to be finished"));
+        if args.dry_run {
+            return Ok(Ending::Findings);
+        }
+        return finish(args, &opened);
+    }
+    let (plan, shown) = show(args, &opened, &options)?;
+    if plan.changes.is_empty() {
+        return Ok(Ending::Done);
+    }
+    if !plan.drifted.is_empty() && !args.force {
+        output::line(format_args!("nothing was written; --force overwrites what is not as it was"));
+        return Ok(Ending::Findings);
+    }
+    if args.dry_run {
+        return Ok(Ending::Done);
+    }
+    if !args.yes && !is_wanted(args, &opened, shown)? {
+        output::line(format_args!("nothing was written"));
+        return Ok(Ending::Findings);
+    }
+    let interrupts = Interrupts::catch()?;
+    let mut watched = Watched::new(&interrupts);
+    let mut book = bookkeeper(args, &opened);
+    let book = book.as_mut().map(|book| &mut **book as &mut dyn Bookkeeper);
+    let watch = &mut |event| watched.tell(event);
+    let report = apply(&opened, args.to.as_deref(), &options, plan.digest(), book, watch);
+    watched.end();
+    tell(args, &opened, &report?)
+}
+
+/// Who forgets in the session what is in the base now; nobody, where a copy was written to.
+// The one place where apply is joined to the session, or to the server that has it.
+fn bookkeeper(_args: &Args, _opened: &Opened) -> Option<Box<dyn Bookkeeper>> {
+    None
+}
+
+fn finish(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
+    let interrupts = Interrupts::catch()?;
+    let mut watched = Watched::new(&interrupts);
+    let mut book = bookkeeper(args, opened);
+    let book = book.as_mut().map(|book| &mut **book as &mut dyn Bookkeeper);
+    let report = resume(opened, args.to.as_deref(), book, &mut |event| watched.tell(event));
+    watched.end();
+    match report? {
+        Some(report) => tell(args, opened, &report),
+        None => Ok(Ending::Done),
+    }
+}
+
+/// The directory that is written to.
+fn target<'a>(args: &'a Args, opened: &'a Opened) -> &'a Path {
+    args.to.as_deref().or(opened.base_path()).unwrap_or(Path::new(""))
+}
+
+/// Prints the plan; how many changes it shows.
+fn show(args: &Args, opened: &Opened, options: &Options) -> Result<(Plan, usize), CliError> {
+    let (mut lines, mut quiet) = (Vec::new(), 0);
+    let to = args.to.as_deref();
+    let made = plan(opened, to, options, &mut |difference| {
+        // Every directory of which an entry changed.
+        if is_time_of_directory(difference) && !args.json {
+            quiet += 1;
+        } else if args.json {
+            lines.push(Value::Object(diff::json(difference)).to_string());
+        } else {
+            lines.push(diff::line(difference));
+        }
+    })?;
+    let shown = if lines.is_empty() { quiet } else { lines.len() };
+    let printed = print_plan(args, opened, &made, &lines, quiet);
+    match printed {
+        // Who said yes before need not read it.
+        Err(_) if args.yes => {}
+        Err(error) => return Err(error),
+        Ok(()) => {}
+    }
+    Ok((made, shown))
+}
+
+fn print_plan(
+    args: &Args,
+    opened: &Opened,
+    plan: &Plan,
+    lines: &[String],
+    quiet: usize,
+) -> Result<(), CliError> {
+    let mut out = Out::new();
+    for line in lines {
+        out.line(format_args!("{line}"))?;
+    }
+    for drifted in &plan.drifted {
+        let (path, why) = (drifted.path.as_bytes(), drifted.why.as_str());
+        if args.json {
+            let mut object = text::json("drift");
+            text::put_path(&mut object, "path", path);
+            object.insert("why".to_owned(), why.into());
+            out.json(object)?;
+        } else {
+            out.line(format_args!("! {}: {why}", text::name(path)))?;
+        }
+    }
+    let dir = target(args, opened);
+    if args.json {
+        let mut object = text::json("plan");
+        text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
+        put_counts(&mut object, plan.changes.len(), plan.drifted.len(), "drifted");
+        for (key, value) in
+            [("files", plan.files), ("bytes", plan.bytes), ("deletions", plan.deletions)]
+        {
+            object.insert(key.to_owned(), value.into());
+        }
+        out.json(object)?;
+    } else if plan.changes.is_empty() {
+        out.line(format_args!("nothing to apply to {}", dir.display()))?;
+    } else {
+        let mut sum = format!("{} to write ({})", files(plan.files), text::bytes(plan.bytes));
+        if plan.deletions > 0 {
+            sum.push_str(&format!(", {} to remove", plan.deletions));
+        }
+        if quiet > 0 {
+            sum.push_str(&format!(", times of {quiet} directories"));
+        }
+        if !plan.drifted.is_empty() {
+            sum.push_str(&format!(", {} not as the session saw it", plan.drifted.len()));
+        }
+        out.line(format_args!("{}: {sum}", dir.display()))?;
+    }
+    out.end()
+}
+
+fn files(count: u64) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+fn put_counts(object: &mut Map<String, Value>, changes: usize, others: usize, what: &str) {
+    object.insert("changes".to_owned(), changes.into());
+    object.insert(what.to_owned(), others.into());
+}
+
+/// Whether nothing but the time of a directory differs, which follows what is in it.
+fn is_time_of_directory(difference: &Difference) -> bool {
+    let change = &difference.change;
+    let is_dir =
+        change.after.as_ref().is_some_and(|after| after.attr().kind == FileKind::Directory);
+    let stays = match difference.kind {
+        Kind::Modified => true,
+        Kind::Renamed => change.is_carried,
+        Kind::Added | Kind::Deleted | Kind::Retyped => false,
+    };
+    is_dir && stays && !difference.differs.mode && !difference.differs.owner
+}
+
+/// Asks whoever sits at the terminal.
+fn is_wanted(args: &Args, opened: &Opened, shown: usize) -> Result<bool, CliError> {
+    let mut stderr = std::io::stderr();
+    if args.json || !std::io::stdin().is_terminal() || !stderr.is_terminal() {
+        let what = "nobody to ask: nothing was written";
+        return Err(CliError::new(what)
+            .with_hint("--yes applies the plan without asking, --dry-run only shows it"));
+    }
+    let changes = if shown == 1 { "this change" } else { "these changes" };
+    let dir = target(args, opened).display();
+    let question = if shown == 1 {
+        format!("apply {changes} to {dir}? [y/N] ")
+    } else {
+        format!("apply these {shown} changes to {dir}? [y/N] ")
+    };
+    let asked = stderr.write_all(question.as_bytes()).and_then(|()| stderr.flush());
+    let mut answer = String::new();
+    let answered = asked.and_then(|()| std::io::stdin().lock().read_line(&mut answer));
+    answered.map_err(|error| CliError::caused("cannot ask", &error))?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Says what came of it.
+fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Ending, CliError> {
+    match report.broken_off {
+        Some((0, 0)) => return Err(CliError::new("interrupted: nothing was written")),
+        Some((done, all)) => {
+            let what = format!("interrupted: {done} of {all} steps are done, and the rest is not");
+            let hint = "run the same command again: it goes on from there";
+            return Err(CliError::new(what).with_hint(hint));
+        }
+        None => {}
+    }
+    warn(report.not_set);
+    let mut out = Out::new();
+    for skipped in &report.skipped {
+        let path = skipped.path.as_bytes();
+        if args.json {
+            let mut object = text::json("skipped");
+            text::put_path(&mut object, "path", path);
+            object.insert("why".to_owned(), skipped.why.as_str().into());
+            out.json(object)?;
+        } else {
+            out.line(format_args!("skipped {}: {}", text::name(path), skipped.why))?;
+        }
+    }
+    let dir = target(args, opened);
+    let (count, skipped) = (report.applied.len(), report.skipped.len());
+    if args.json {
+        let mut object = text::json("applied");
+        text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
+        put_counts(&mut object, count, skipped, "skipped");
+        out.json(object)?;
+    } else {
+        out.line(format_args!("{}: applied", dir.display()))?;
+    }
+    out.end()?;
+    Ok(if skipped > 0 { Ending::Findings } else { Ending::Done })
+}
+
+/// Says what we may not set, once for all of it.
+fn warn(not_set: NotSet) {
+    let whats =
+        [(not_set.owners, "owner"), (not_set.modes, "mode"), (not_set.times, "modification time")];
+    for (count, what) in whats.into_iter().filter(|(count, _)| *count > 0) {
+        output::line(format_args!(
+            "warning: the {what} of {count} objects is not as in the session: only their owner \
+             or root may set it"
+        ));
+    }
+}
+
+/// How far it is, and whether to go on.
+struct Watched<'a> {
+    interrupts: &'a Interrupts,
+    making: Progress,
+    applying: Progress,
+}
+
+impl<'a> Watched<'a> {
+    fn new(interrupts: &'a Interrupts) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let (making, applying) =
+            (Progress::new("preparing", is_terminal), Progress::new("applying", is_terminal));
+        Self { interrupts, making, applying }
+    }
+
+    fn tell(&mut self, event: Event) -> ControlFlow<()> {
+        match event {
+            Event::Making { done, all } => self.making.tell(done, all),
+            Event::Step { done, all } => self.applying.tell(done as u64, all as u64),
+        }
+        // What is done to its end has not been interrupted.
+        let is_done = matches!(event, Event::Step { done, all } if done == all);
+        match self.interrupts.came() && !is_done {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn end(&self) {
+        self.making.end();
+        self.applying.end();
+    }
+}

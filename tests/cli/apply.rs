@@ -1,0 +1,200 @@
+//! `acetate apply`.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::program::{acetate, run};
+use crate::support::applied::{assert_same, copy, merged, on_host};
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    dir/file "content"
+    dir/other "other"
+    dir/sub/deep "deep"
+"#;
+
+fn changed() -> World {
+    let mut world = World::new(TREE);
+    world.change_base();
+    world.write("dir/file", 0, b"CONTENT, and more").unwrap();
+    world.remove("dir/other").unwrap();
+    world.rename("dir/sub", "sub").unwrap();
+    world
+}
+
+fn apply(world: &World, args: &[&str]) -> Output {
+    let session = world.session();
+    run(world.scratch(), &[&["apply", session.to_str().unwrap()], args].concat())
+}
+
+#[track_caller]
+fn said(output: &Output, code: i32) -> (String, String) {
+    let (out, err) = (output.stdout.clone(), output.stderr.clone());
+    let (out, err) = (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap());
+    assert_eq!(output.status.code(), Some(code), "{out}{err}");
+    (out, err)
+}
+
+#[test]
+fn it_shows_and_applies() {
+    let world = changed();
+    let wanted = merged(&world.session(), Some(&world.base()));
+    let before = on_host(&world.base());
+    let (out, err) = said(&apply(&world, &["--dry-run"]), 0);
+    assert!(err.is_empty(), "{err}");
+    let base = world.base().canonicalize().unwrap();
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "R /dir/sub -> /sub/",
+            "M /dir/file",
+            "D /dir/other",
+            &format!(
+                "{}: 1 file to write (17 B), 1 to remove, times of 2 directories",
+                base.display()
+            ),
+        ]
+    );
+    assert_same(&on_host(&world.base()), &before);
+    // Nobody is there to be asked.
+    let (_, err) = said(&apply(&world, &[]), 2);
+    assert!(err.contains("nobody to ask") && err.contains("--yes"), "{err}");
+    assert_same(&on_host(&world.base()), &before);
+    let (out, err) = said(&apply(&world, &["--yes"]), 0);
+    assert!(out.ends_with(": applied\n") && err.is_empty(), "{out}{err}");
+    assert_same(&on_host(&world.base()), &wanted);
+}
+
+#[test]
+fn it_prints_json() {
+    let world = changed();
+    let to = world.scratch().join("copy");
+    copy(&world.base(), &to);
+    let (out, _) = said(&apply(&world, &["--to", "copy", "--yes", "--json"]), 0);
+    let objects: Vec<Value> = out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert!(objects.iter().all(|object| object["v"] == 1));
+    let of = |what: &str| objects.iter().filter(|o| o["type"] == what).collect::<Vec<_>>();
+    assert!(of("difference").iter().any(|d| d["path"] == "/sub" && d["from"] == "/dir/sub"));
+    let plan = of("plan")[0];
+    assert_eq!((&plan["files"], &plan["deletions"]), (&1.into(), &1.into()));
+    assert_eq!((&plan["bytes"], &plan["drifted"]), (&17.into(), &0.into()));
+    let applied = of("applied")[0];
+    assert_eq!((&applied["to"], &applied["skipped"]), (&"copy".into(), &0.into()));
+    assert_eq!(applied["changes"], plan["changes"]);
+    assert_same(&on_host(&to), &merged(&world.session(), Some(&world.base())));
+    let (_, err) = said(&apply(&world, &["--json"]), 2);
+    assert!(err.contains("nobody to ask"), "{err}");
+}
+
+#[test]
+fn nothing_to_do_is_said() {
+    let world = World::new(TREE);
+    let (out, _) = said(&apply(&world, &["--yes"]), 0);
+    assert!(out.starts_with("nothing to apply to "), "{out}");
+}
+
+#[test]
+fn what_drifted_is_refused_and_listed() {
+    let world = changed();
+    fs::write(world.base().join("dir/file"), "theirs").unwrap();
+    let before = on_host(&world.base());
+    let (out, err) = said(&apply(&world, &["--yes"]), 1);
+    assert!(out.contains("! /dir/file: the base changed meanwhile\n"), "{out}");
+    assert!(out.contains("1 not as the session saw it"), "{out}");
+    assert!(err.contains("nothing was written; --force"), "{err}");
+    assert_same(&on_host(&world.base()), &before);
+    said(&apply(&world, &["--yes", "--force"]), 0);
+    assert_eq!(fs::read(world.base().join("dir/file")).unwrap(), b"CONTENT, and more");
+}
+
+#[test]
+fn a_full_disk_changes_nothing() {
+    let world = changed();
+    world.put("large", &"large".repeat(1 << 20));
+    let before = on_host(&world.base());
+    // A limit on what a file may hold, in KiB or half of that, in place of a disk.
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 2000; exec {} apply --yes {}",
+        env!("CARGO_BIN_EXE_acetate"),
+        world.session().display()
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let (_, err) = said(&output, 2);
+    assert!(err.contains("File too large"), "{err}");
+    assert_same(&on_host(&world.base()), &before);
+}
+
+/// Killed whenever it may be: what is there then is finished, or begun anew.
+#[test]
+fn a_kill_costs_nothing() {
+    let world = World::new(TREE);
+    for i in 0..300 {
+        world.put(format!("dir/sub/{i}"), "some content");
+    }
+    world.rename("dir", "moved").unwrap();
+    let wanted = merged(&world.session(), Some(&world.base()));
+    let session = world.session();
+    let mut ended = 0;
+    for delay_ms in (0..).step_by(7) {
+        let to = world.scratch().join(format!("copy-{delay_ms}"));
+        copy(&world.base(), &to);
+        let args = ["apply", session.to_str().unwrap(), "--yes", "--to", to.to_str().unwrap()];
+        let mut child = acetate(world.scratch(), &args).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(delay_ms));
+        child.kill().unwrap();
+        let killed = !child.wait().unwrap().success();
+        if killed {
+            finish(&world, &to);
+        } else {
+            ended += 1;
+        }
+        let mut got = on_host(&to);
+        if killed && let Some(top) = got.get_mut(&b""[..]) {
+            // Its time is set after the staging is gone, and what that was to be with it.
+            top.mtime = wanted[&b""[..]].mtime;
+        }
+        assert_same(&got, &wanted);
+        if ended > 1 || delay_ms > 5000 {
+            break;
+        }
+    }
+}
+
+/// Runs it again. Where all was done, what is there is not as the base any more.
+fn finish(world: &World, to: &Path) {
+    let output = apply(world, &["--yes", "--to", to.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+}
+
+#[test]
+fn a_signal_ends_it_at_a_good_moment() {
+    let world = World::new(TREE);
+    for i in 0..2000 {
+        world.put(format!("dir/sub/{i}"), "some content");
+    }
+    let wanted = merged(&world.session(), Some(&world.base()));
+    let to = world.scratch().join("copy");
+    copy(&world.base(), &to);
+    let session = world.session();
+    let args = ["apply", session.to_str().unwrap(), "--yes", "--to", to.to_str().unwrap()];
+    let mut command = acetate(world.scratch(), &args);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // From here on it changes the tree.
+    while !to.join(".acetate-apply/journal").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    let (_, err) = said(&child.wait_with_output().unwrap(), 2);
+    assert!(err.contains("error: interrupted: ") && err.contains("the rest is not"), "{err}");
+    assert!(err.contains("hint: run the same command again"), "{err}");
+    let (_, err) = said(&apply(&world, &["--dry-run", "--to", to.to_str().unwrap()]), 1);
+    assert!(err.contains("an apply was interrupted"), "{err}");
+    finish(&world, &to);
+    assert_same(&on_host(&to), &wanted);
+}

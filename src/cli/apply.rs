@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::change::with_changer;
 use super::error::CliError;
 use super::output::{self, Out, Progress};
 use super::signals::Interrupts;
 use super::source::Source;
 use super::{Ending, diff, text};
+use crate::control::{self, Request, limits};
+use crate::inspect::InspectError;
 use crate::inspect::apply::{
-    Bookkeeper, Event, NotSet, Options, Plan, Report, apply, interrupted, plan, resume,
+    Applied, Bookkeeper, Event, NotSet, Options, Plan, Report, apply, interrupted, plan, resume,
 };
 use crate::inspect::diff::{Difference, Kind};
 use crate::inspect::opened::{Opened, merged_path};
@@ -89,7 +92,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let interrupts = Interrupts::catch()?;
     let mut watched = Watched::new(&interrupts);
     let mut book = bookkeeper(args, &opened);
-    let book = book.as_mut().map(|book| &mut **book as &mut dyn Bookkeeper);
+    let book = book.as_mut().map(|book| book as &mut dyn Bookkeeper);
     let watch = &mut |event| watched.tell(event);
     let report = apply(&opened, args.to.as_deref(), &options, plan.digest(), book, watch);
     watched.end();
@@ -97,16 +100,50 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 /// Who forgets in the session what is in the base now; nobody, where a copy was written to.
-// The one place where apply is joined to the session, or to the server that has it.
-fn bookkeeper(_args: &Args, _opened: &Opened) -> Option<Box<dyn Bookkeeper>> {
-    None
+fn bookkeeper(args: &Args, opened: &Opened) -> Option<Forgetting> {
+    let session = opened.session().path().to_owned();
+    args.to.is_none().then(|| Forgetting { session, base: args.source.base.clone() })
+}
+
+/// Lets the session, or the server that has it, forget what was applied.
+struct Forgetting {
+    session: PathBuf,
+    base: Option<PathBuf>,
+}
+
+impl Bookkeeper for Forgetting {
+    fn forget(&mut self, applied: &[Applied]) -> Result<(), InspectError> {
+        let mut applied: Vec<_> = applied.iter().collect();
+        // A directory before what is in it.
+        applied.sort_by(|a, b| a.path.cmp(&b.path));
+        let forgotten = with_changer(&self.session, self.base.as_deref(), |changer| {
+            for some in applied.chunks(limits::MAX_PATHS) {
+                let applied = some.iter().map(|applied| message(applied)).collect();
+                changer.ask(Request::Rebase { applied })?;
+            }
+            Ok(())
+        });
+        forgotten.map_err(|error| InspectError::Refused {
+            what: format!("all is written, and the session still has it: {error}"),
+            hint: "run the same command again: it finishes that",
+        })
+    }
+}
+
+fn message(applied: &Applied) -> control::Applied {
+    let object = |(id, time): (crate::vfs::FileId, crate::vfs::Time)| (id.0, time.secs, time.nanos);
+    control::Applied {
+        path: (&applied.path).into(),
+        from: applied.from.as_ref().map(Into::into),
+        object: applied.object.map(object),
+    }
 }
 
 fn finish(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
     let interrupts = Interrupts::catch()?;
     let mut watched = Watched::new(&interrupts);
     let mut book = bookkeeper(args, opened);
-    let book = book.as_mut().map(|book| &mut **book as &mut dyn Bookkeeper);
+    let book = book.as_mut().map(|book| book as &mut dyn Bookkeeper);
     let report = resume(opened, args.to.as_deref(), book, &mut |event| watched.tell(event));
     watched.end();
     match report? {

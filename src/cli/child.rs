@@ -13,6 +13,7 @@ use tokio::signal::unix::{Signal as Arriving, SignalKind, signal};
 use super::error::CliError;
 use super::mounting::user::{User, acting_as};
 use super::output;
+use super::signals::is_ignored;
 
 /// The exit code for a command that cannot be run, and for one that is not there, as shells have
 /// them.
@@ -105,11 +106,7 @@ impl Signals {
     /// Catches them, but for those that are ignored (`nohup`, jobs in the background): what is
     /// caught here is not ignored in the command either.
     fn catch() -> std::io::Result<Self> {
-        let ignored = ignored();
-        let catch = |kind: SignalKind| {
-            let bit = 1u64.checked_shl(kind.as_raw_value().cast_unsigned() - 1).unwrap_or(0);
-            (ignored & bit == 0).then(|| signal(kind)).transpose()
-        };
+        let catch = |kind| (!is_ignored(kind)).then(|| signal(kind)).transpose();
         Ok(Self {
             interrupt: catch(SignalKind::interrupt())?,
             quit: catch(SignalKind::quit())?,
@@ -157,11 +154,4 @@ async fn arrival(signal: &mut Option<Arriving>) {
     if came.is_none() {
         std::future::pending().await
     }
-}
-
-/// The signals that this process ignores, a bit each; none where the system does not tell.
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -24,4 +24,6 @@ pub use content::{Content, Nothing, Reading};
 pub use listener::{About, Listener};
 pub use perform::perform;
 pub use registry::{Entry, Registered, entries};
-pub use request::{Answer, Meta, PathText, Peer, Refusal, Request, ServerStatus, WriteHow};
+pub use request::{
+    Answer, Applied, Meta, PathText, Peer, Refusal, Request, ServerStatus, WriteHow,
+};

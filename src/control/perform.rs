@@ -3,7 +3,7 @@
 use super::content::Content;
 use super::files::Files;
 use super::limits::MAX_PATHS;
-use super::request::{Answer, PathText, Refusal, Request};
+use super::request::{Answer, Applied, PathText, Refusal, Request};
 use crate::delta::{Compacted, MergedPath};
 use crate::overlay::Overlay;
 use crate::vfs::{Caller, FsError, Locator, Vfs};
@@ -59,19 +59,25 @@ pub async fn perform(
                 overlay.compact().await.map_err(of_session)?;
             Ok(Answer::Compacted { before_bytes, after_bytes, is_delayed })
         }
-        Request::Rebase { paths } => {
-            overlay.rebase(caller, merged(&paths)?).await.map_err(of_session)?;
+        Request::Rebase { applied } => {
+            at_most(applied.len())?;
+            let applied = applied.iter().map(Applied::let_go).collect::<Result<_, _>>()?;
+            overlay.rebase(caller, applied).await.map_err(of_session)?;
             Ok(Answer::Done)
         }
     }
 }
 
 fn merged(paths: &[PathText]) -> Result<Vec<MergedPath>, Refusal> {
-    if paths.len() > MAX_PATHS {
-        let what = format!("{} paths at once, and {MAX_PATHS} is the most", paths.len());
-        return Err(Refusal::new(what));
-    }
+    at_most(paths.len())?;
     paths.iter().map(PathText::merged).collect()
+}
+
+fn at_most(paths: usize) -> Result<(), Refusal> {
+    match paths {
+        ..=MAX_PATHS => Ok(()),
+        more => Err(Refusal::new(format!("{more} paths at once, and {MAX_PATHS} is the most"))),
+    }
 }
 
 fn of_session(error: FsError) -> Refusal {

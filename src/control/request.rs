@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::delta::MergedPath;
-use crate::vfs::{FsError, SetAttr, SetTime, Time};
+use crate::overlay::LetGo;
+use crate::vfs::{FileId, FsError, SetAttr, SetTime, Time};
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,11 +65,34 @@ pub enum Request {
     },
     /// That the session lets go of what the base has by now.
     Rebase {
-        /// Where.
-        paths: Vec<PathText>,
+        /// What.
+        applied: Vec<Applied>,
     },
     /// That the space of what was deleted goes back to the disk.
     Compact,
+}
+
+/// Something that the base has by now: see [`LetGo`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// Where it is in the merged tree.
+    pub path: PathText,
+    /// Where the base had it before.
+    pub from: Option<PathText>,
+    /// What the session has there: its number, and seconds and nanoseconds of its last change.
+    pub object: Option<(u64, i64, u32)>,
+}
+
+impl Applied {
+    /// As the overlay takes it.
+    pub(super) fn let_go(&self) -> Result<LetGo, Refusal> {
+        let object = |(id, secs, nanos)| (FileId(id), Time { secs, nanos });
+        Ok(LetGo {
+            path: self.path.merged()?,
+            from: self.from.as_ref().map(PathText::merged).transpose()?,
+            object: self.object.map(object),
+        })
+    }
 }
 
 /// What becomes of a file that is there when it is written.

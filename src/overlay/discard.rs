@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin, Procedure};
-use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome};
+use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome, Time};
 use crate::worker::Weight;
 
 use super::Overlay;
@@ -21,6 +21,18 @@ use super::finish;
 use super::node::DirPlace;
 use super::tree::TreeView;
 use super::undo::{Undo, is_in};
+
+/// Something that the base has by now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LetGo {
+    /// Where it is in the merged tree, or would be if it were not gone.
+    pub path: MergedPath,
+    /// Where the base had it before, if it moved.
+    pub from: Option<MergedPath>,
+    /// What the session has there, by its number and the time of its last change: anything else
+    /// stays. `None` where it is gone.
+    pub object: Option<(FileId, Time)>,
+}
 
 impl Overlay {
     /// Makes `paths`, and what they take along ([`TreeView::undo`]), show the base again. What
@@ -44,20 +56,20 @@ impl Overlay {
         .await
     }
 
-    /// Lets go of what was applied to the base at `paths`, so that the base shows there: of each
-    /// object that the base has alike. It is one change, synced before this returns.
+    /// Lets go of what was applied to the base, so that the base shows there: of each object that
+    /// has not changed since, and that the base has. It is one change, synced before this returns.
     ///
     /// # Errors
     /// The session takes no changes, or it or the base cannot be read: nothing has changed.
     pub async fn rebase(
         &self,
         caller: &Caller,
-        paths: Vec<MergedPath>,
+        applied: Vec<LetGo>,
     ) -> std::result::Result<(), FsError> {
         self.give_up(caller, move |edit| {
-            edit.let_go(&paths)?;
-            for path in paths {
-                edit.record_given_up(Procedure::Apply, path)?;
+            edit.let_go(&applied)?;
+            for applied in applied {
+                edit.record_given_up(Procedure::Apply, applied.path)?;
             }
             Ok(())
         })
@@ -88,7 +100,7 @@ impl Edit<'_> {
         let chosen: HashSet<_> = paths.iter().cloned().collect();
         self.part_from_base(kept, &chosen)?;
         self.count_hidden_links()?;
-        self.settle(paths.iter().map(MergedPath::parent).collect())
+        self.settle(paths.iter().map(MergedPath::parent).collect(), false)
     }
 
     /// Makes the base show at one path; what has further names elsewhere is added to `kept`.
@@ -154,26 +166,89 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Lets go of what the base has alike at these paths.
-    fn let_go(&mut self, paths: &[MergedPath]) -> Result<()> {
+    /// Lets go of what the base has alike.
+    fn let_go(&mut self, applied: &[LetGo]) -> Result<()> {
+        // All are looked at first: a file changes with each of its names.
+        let mut paths = BTreeSet::new();
+        for applied in applied {
+            if self.is_as_applied(applied)? {
+                paths.insert(&applied.path);
+            }
+        }
         let mut dirs = BTreeSet::new();
         // A directory before what is in it: where that is in the base depends on it.
-        for path in paths.iter().collect::<BTreeSet<_>>() {
+        for path in &paths {
             dirs.insert(path.parent());
             if let Some(name) = path.name()
                 && let Some(place) = self.visible_dir(&path.parent())?
-                && self.let_go_of(&place, &name)?
+                && self.let_go_of(&place, &name, &|path| !paths.contains(path))?
             {
-                dirs.insert(path.clone());
+                dirs.insert((*path).clone());
             }
+        }
+        for dir in dirs.clone() {
+            self.follow_base(&dir, &mut dirs)?;
+        }
+        for from in applied.iter().filter_map(|applied| applied.from.as_ref()) {
+            dirs.insert(from.parent());
         }
         self.touch(Touch::All);
         self.count_hidden_links()?;
-        self.settle(dirs)
+        self.settle(dirs, true)
     }
 
-    /// The same of one name; whether that is a directory which the base has by now.
-    fn let_go_of(&mut self, dir: &DirPlace, name: &Name) -> Result<bool> {
+    /// Lets what stays below a directory that moved in the base say where it is there now. The
+    /// directories among it are added to `dirs`.
+    fn follow_base(&mut self, dir: &MergedPath, dirs: &mut BTreeSet<MergedPath>) -> Result<()> {
+        let mut open = vec![dir.clone()];
+        while let Some(path) = open.pop() {
+            let Some(place) = self.visible_dir(&path)? else { continue };
+            let (Some(ino), Some(base)) = (place.ino, &place.base) else { continue };
+            for (name, child) in self.entries_of(ino)? {
+                let Some(mut row) = self.txn.inode(child)? else { continue };
+                let Some(origin) = &mut row.origin else { continue };
+                let now = base.join(&name);
+                let is_there =
+                    self.base_attr_at(&now)?.is_some_and(|attr| attr.fileid == origin.fileid);
+                if origin.path == now || !is_there {
+                    continue;
+                }
+                origin.path = now;
+                self.txn.put_inode(&row)?;
+                if row.kind == FileKind::Directory {
+                    self.txn.remove_redirect(child)?;
+                    self.touch(Touch::All);
+                    dirs.insert(path.join(&name));
+                    open.push(path.join(&name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nobody has changed something since it was applied.
+    fn is_as_applied(&self, applied: &LetGo) -> Result<bool> {
+        let found = TreeView { view: self.view() }.find(&applied.path)?;
+        Ok(match (found, applied.object) {
+            (None, None) => true,
+            (Some(found), Some((id, ctime))) => {
+                let attr = found.attr();
+                // What is in a directory stays or goes by itself.
+                let is_dir = attr.kind == FileKind::Directory;
+                attr.fileid == id && (is_dir || attr.ctime == ctime)
+            }
+            _ => false,
+        })
+    }
+
+    /// The same of one name; whether that is a directory which the base has by now. A file that
+    /// is still seen at another of its base names, one that `keeps` it, gets an entry there.
+    fn let_go_of(
+        &mut self,
+        dir: &DirPlace,
+        name: &Name,
+        keeps: &dyn Fn(&MergedPath) -> bool,
+    ) -> Result<bool> {
         let path = dir.merged.join(name);
         let there = match &dir.base {
             Some(base) => {
@@ -207,7 +282,9 @@ impl Edit<'_> {
         self.txn.delete_dentry(parent, name)?;
         row.nlink = row.nlink.saturating_sub(1);
         row.ctime = moved_on(row.ctime, self.now);
-        if row.nlink > 0 || self.adopt_base_name(&mut row)? {
+        // Its other names in the base show what was applied too, if it is still one file there.
+        let is_one = row.origin.as_ref().is_some_and(|origin| origin.fileid == attr.fileid);
+        if row.nlink > 0 || (!is_one && self.adopt_base_name(&mut row, keeps)?) {
             self.txn.put_inode(&row)?;
         } else {
             self.txn.delete_inode(ino)?;
@@ -287,8 +364,9 @@ impl Edit<'_> {
     }
 
     /// Sees to directories in which something was given up: one that was copied up and differs
-    /// in nothing any more goes; any other has changed entries.
-    fn settle(&mut self, mut dirs: BTreeSet<MergedPath>) -> Result<()> {
+    /// in nothing any more goes; any other has changed entries, but for where the base has the
+    /// same ones by now (`is_applied`).
+    fn settle(&mut self, mut dirs: BTreeSet<MergedPath>, is_applied: bool) -> Result<()> {
         // The path of what is in a directory is greater than its own.
         while let Some(path) = dirs.pop_last() {
             let Some(place) = self.visible_dir(&path)? else { continue };
@@ -306,7 +384,9 @@ impl Edit<'_> {
                 (base, _) => {
                     let mut row = row;
                     row.ctime = moved_on(row.ctime, self.now);
-                    row.mtime = base.map_or(row.ctime, |base| base.mtime);
+                    if !is_applied {
+                        row.mtime = base.map_or(row.ctime, |base| base.mtime);
+                    }
                     row.subdirs = Some(self.view().count_subdirs(&place)?);
                     self.txn.put_inode(&row)?;
                 }

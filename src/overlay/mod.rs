@@ -66,6 +66,7 @@ use finish::Copies;
 use known::Known;
 
 pub use changes::{BaseObject, Change};
+pub use discard::LetGo;
 pub use limits::CopyLimits;
 pub use pending::is_as_it_was;
 pub use seal::{SealError, SealStep, Sealed, Sealing};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::BasePath;
-use crate::delta::{InodeRow, Procedure};
+use crate::delta::{InodeRow, MergedPath, Procedure};
 use crate::vfs::{FileId, FileKind, FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
@@ -87,19 +87,24 @@ impl Edit<'_> {
             self.txn.hide_link(origin.fileid, self.now)?;
         }
         row.ctime = moved_on(row.ctime, self.now);
-        let orphaned = row.nlink == 0 && !self.adopt_base_name(&mut row)?;
+        let orphaned = row.nlink == 0 && !self.adopt_base_name(&mut row, &|_| true)?;
         if orphaned {
             return Ok(self.txn.delete_inode(row.ino)?);
         }
         Ok(self.txn.put_inode(&row)?)
     }
 
-    /// Gives a copied-up file without an entry one at a name that it still has in the base:
+    /// Gives a copied-up file without an entry one at a name that it still has in the base, if
+    /// that `is_fit`:
     /// every inode has an entry (specification 0.4, filesystem rule 8).
     ///
     /// Looks for the name in the whole base, once: only for a file that had several names in the
     /// base, was changed, and lost the name by which it was changed.
-    pub fn adopt_base_name(&mut self, row: &mut InodeRow) -> Result<bool> {
+    pub fn adopt_base_name(
+        &mut self,
+        row: &mut InodeRow,
+        is_fit: &dyn Fn(&MergedPath) -> bool,
+    ) -> Result<bool> {
         if self.view().base_links_left(row)? == 0 {
             return Ok(false);
         }
@@ -107,7 +112,7 @@ impl Edit<'_> {
         let base = self.core.base.clone();
         let mut shown_in = Ok(None);
         let path = base.find_linked(origin.fileid, &mut |path| {
-            shown_in = self.base_name_at(path, origin.fileid);
+            shown_in = self.base_name_at(path, origin.fileid, is_fit);
             !matches!(shown_in, Ok(None))
         })?;
         let (Some(place), Some((_, name))) = (shown_in?, path.and_then(|path| path.split())) else {
@@ -122,10 +127,18 @@ impl Edit<'_> {
     }
 
     /// The directory of a base path, if the path still shows the file `id` and has no entry.
-    fn base_name_at(&self, path: &BasePath, id: FileId) -> Result<Option<Arc<DirPlace>>> {
+    fn base_name_at(
+        &self,
+        path: &BasePath,
+        id: FileId,
+        is_fit: &dyn Fn(&MergedPath) -> bool,
+    ) -> Result<Option<Arc<DirPlace>>> {
         let Some((above, name)) = path.split() else { return Ok(None) };
         let view = self.view();
         let Some(place) = view.place_of_base(&above)? else { return Ok(None) };
+        if !is_fit(&place.merged.join(&name)) {
+            return Ok(None);
+        }
         let shows = view.child(&place, &name)?;
         let ours = shows.is_some_and(|c| !c.has_dentry && c.node.fileid() == id);
         Ok(ours.then_some(place))

@@ -9,7 +9,7 @@ use crate::delta::MergedPath;
 use crate::vfs::{FileKind, FsError};
 
 use super::changes::Change;
-use super::tree::TreeView;
+use super::tree::{TreeObject, TreeView};
 
 /// What giving up changes at some paths takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Undo {
 pub struct Idle {
     /// The path.
     pub path: MergedPath,
-    /// The path above it that is not a directory of the base any more: that has to be given up.
+    /// The path above it that shows no directory of the base any more: that has to be given up.
     pub gone_with: Option<MergedPath>,
 }
 
@@ -56,16 +56,18 @@ impl TreeView<'_> {
         if let Some(error) = failed {
             return Err(error.into_fs());
         }
-        let mut chosen: HashSet<MergedPath> = asked.iter().cloned().collect();
-        while grow(&mut chosen, &all) {}
-        let changes = all.iter().filter(|change| change.is_in(&chosen)).count() as u64;
-        let mut idle = Vec::new();
+        let (mut chosen, mut idle) = (HashSet::new(), Vec::new());
         for path in asked {
-            if *path != MergedPath::root() && !touches(&all, path) {
-                chosen.remove(path);
-                idle.push(self.idle(path)?);
+            let found = self.idle(path)?;
+            let is_alone = found.gone_with.is_none();
+            if *path != MergedPath::root() && !(is_alone && touches(&all, path)) {
+                idle.push(found);
+            } else {
+                chosen.insert(path.clone());
             }
         }
+        while grow(&mut chosen, &all) {}
+        let changes = all.iter().filter(|change| change.is_in(&chosen)).count() as u64;
         let is_outermost = |path: &&MergedPath| !path.above().any(|above| chosen.contains(&above));
         let mut paths: Vec<_> = chosen.iter().filter(is_outermost).cloned().collect();
         paths.sort_unstable();
@@ -89,11 +91,23 @@ impl TreeView<'_> {
         let mut gone_with = None;
         for above in path.above() {
             let found = self.find(&above)?;
-            if found.is_none_or(|found| found.attr().kind != FileKind::Directory) {
+            let found = found.filter(|found| found.attr().kind == FileKind::Directory);
+            if match &found {
+                Some(dir) => self.is_folded(dir).map_err(|error| error.into_fs())?,
+                None => true,
+            } {
                 gone_with = Some(above);
             }
         }
         Ok(Idle { path: path.clone(), gone_with })
+    }
+
+    /// Whether nothing of the base shows through a directory that was moved with all below it
+    /// copied up (`acetate seal`).
+    fn is_folded(&self, dir: &TreeObject) -> super::error::Result<bool> {
+        let Some(origin) = dir.origin() else { return Ok(false) };
+        let place = self.view.place(&dir.node)?;
+        Ok(place.base.as_ref() != Some(&origin.path))
     }
 }
 

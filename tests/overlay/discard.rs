@@ -1,7 +1,7 @@
 //! Giving up what the session holds.
 
 use acetate::delta::MergedPath;
-use acetate::overlay::{Idle, Undo};
+use acetate::overlay::{Idle, LetGo, Undo};
 use acetate::vfs::FsError;
 
 use crate::support::client::Result;
@@ -27,9 +27,20 @@ fn discard(world: &World, paths: &[&str]) -> Result<Undo> {
     world.wait(world.overlay.discard(&world.caller, paths))
 }
 
+/// What the session has at these paths now was applied.
+fn applied(world: &World, paths: &[&str]) -> Vec<LetGo> {
+    let object = |text: &str| world.find(text).ok().map(|found| found.attr);
+    let let_go = |text: &&str| LetGo {
+        path: path(text),
+        from: None,
+        object: object(text).map(|attr| (attr.fileid, attr.ctime)),
+    };
+    paths.iter().map(let_go).collect()
+}
+
 fn rebase(world: &World, paths: &[&str]) {
-    let paths = paths.iter().map(|text| path(text)).collect();
-    world.wait(world.overlay.rebase(&world.caller, paths)).unwrap();
+    let applied = applied(world, paths);
+    world.wait(world.overlay.rebase(&world.caller, applied)).unwrap();
 }
 
 fn given_up(undo: &Undo) -> Vec<String> {
@@ -234,4 +245,19 @@ fn what_moved_out_of_a_moved_directory_goes_back_into_it() {
     assert_eq!(world.cat("tree/sub/c"), "c");
     assert!(!world.exists("other/sub") && !world.exists("dir"));
     world.reopen();
+}
+
+#[test]
+fn what_changed_since_it_was_applied_stays() {
+    let mut world = World::new(BASE);
+    world.write("dir/a", 0, b"applied").unwrap();
+    world.remove("kept").unwrap();
+    let applied = applied(&world, &["dir/a", "kept"]);
+    let base = world.change_base();
+    std::fs::write(base.join("dir/a"), "applied").unwrap();
+    std::fs::remove_file(base.join("kept")).unwrap();
+    world.write("dir/a", 0, b"LATER").unwrap();
+    world.put("kept", "made again");
+    world.wait(world.overlay.rebase(&world.caller, applied)).unwrap();
+    assert_eq!((world.cat("dir/a"), world.cat("kept")), ("LATERed".into(), "made again".into()));
 }

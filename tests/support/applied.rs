@@ -10,10 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use acetate::inspect::Result;
-use acetate::inspect::apply::{Event, Options, Plan, Report, apply, plan};
+use acetate::inspect::apply::{Applied, Bookkeeper, Event, Options, Plan, Report, apply, plan};
 use acetate::inspect::opened::Opened;
 use acetate::inspect::walk::{Next, walk};
+use acetate::overlay::LetGo;
 use acetate::vfs::FileKind;
+
+use super::world::World;
 
 /// All that a copy of an object has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,4 +163,41 @@ pub fn assert_makes_merged(session: &Path, base: &Path) {
     let report = applied(&opened, Some(&to), &all()).unwrap();
     assert_eq!(report.skipped, []);
     assert_same(&on_host(&to), &merged(session, Some(base)));
+}
+
+/// The session of a world that is served, which forgets what was applied.
+struct Book<'a>(&'a World);
+
+impl Bookkeeper for Book<'_> {
+    fn forget(&mut self, applied: &[Applied]) -> Result<()> {
+        let let_go = |applied: &Applied| LetGo {
+            path: applied.path.clone(),
+            from: applied.from.clone(),
+            object: applied.object,
+        };
+        let applied = applied.iter().map(let_go).collect();
+        self.0.wait(self.0.overlay.rebase(&self.0.caller, applied)).unwrap();
+        Ok(())
+    }
+}
+
+/// Applies the world's changes to its base, and asserts that the merged tree is what it was, and
+/// that the session has nothing left.
+#[track_caller]
+pub fn assert_is_let_go(world: &mut World) {
+    let base = world.change_base();
+    let before = merged(&world.session(), Some(&base));
+    let opened = Opened::open(&world.session(), Some(&base)).unwrap();
+    let digest = planned(&opened, None, &all()).unwrap().digest();
+    let mut watch = |_: Event| ControlFlow::Continue(());
+    let mut book = Book(world);
+    let report = apply(&opened, None, &all(), digest, Some(&mut book), &mut watch).unwrap();
+    assert_eq!(report.skipped, []);
+    assert_same(&on_host(&base), &before);
+    let plan = planned(&opened, None, &all()).unwrap();
+    assert!(plan.changes.is_empty() && plan.drifted.is_empty(), "{plan:#?}");
+    drop(opened);
+    world.reopen();
+    assert_same(&merged(&world.session(), Some(&base)), &before);
+    assert_eq!(world.whiteouts(), [""; 0]);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::change::with_changer;
+use super::change::{Changer, with_changer};
 use super::error::CliError;
 use super::output::{self, Out, Progress};
 use super::signals::Interrupts;
@@ -16,7 +16,8 @@ use super::{Ending, diff, text};
 use crate::control::{self, Request, limits};
 use crate::inspect::InspectError;
 use crate::inspect::apply::{
-    Applied, Bookkeeper, Event, NotSet, Options, Plan, Report, apply, interrupted, plan, resume,
+    Applied, Bookkeeper, Event, NotSet, Options, Plan, Report, apply, clear, interrupted, plan,
+    resume,
 };
 use crate::inspect::diff::{Difference, Kind};
 use crate::inspect::opened::{Opened, merged_path};
@@ -74,6 +75,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
         return finish(args, &opened);
     }
+    if !args.dry_run {
+        clear(&opened, args.to.as_deref())?;
+    }
     let (plan, shown) = show(args, &opened, &options)?;
     if plan.changes.is_empty() {
         return Ok(Ending::Done);
@@ -89,39 +93,42 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         output::line(format_args!("nothing was written"));
         return Ok(Ending::Findings);
     }
-    let interrupts = Interrupts::catch()?;
-    let mut watched = Watched::new(&interrupts);
-    let mut book = bookkeeper(args, &opened);
-    let book = book.as_mut().map(|book| book as &mut dyn Bookkeeper);
-    let watch = &mut |event| watched.tell(event);
-    let report = apply(&opened, args.to.as_deref(), &options, plan.digest(), book, watch);
-    watched.end();
-    tell(args, &opened, &report?)
+    with_book(args, &opened, |book| {
+        let interrupts = Interrupts::catch()?;
+        let mut watched = Watched::new(&interrupts);
+        let watch = &mut |event| watched.tell(event);
+        let report = apply(&opened, args.to.as_deref(), &options, plan.digest(), book, watch);
+        watched.end();
+        tell(args, &opened, &report?)
+    })
 }
 
-/// Who forgets in the session what is in the base now; nobody, where a copy was written to.
-fn bookkeeper(args: &Args, opened: &Opened) -> Option<Forgetting> {
-    let session = opened.session().path().to_owned();
-    args.to.is_none().then(|| Forgetting { session, base: args.source.base.clone() })
+/// Runs `f` with who forgets in the session what is in the base then; nobody, where a copy is
+/// written to. From the beginning on, so that nothing is written if nobody can.
+fn with_book<T>(
+    args: &Args,
+    opened: &Opened,
+    f: impl FnOnce(Option<&mut dyn Bookkeeper>) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    if args.to.is_some() {
+        return f(None);
+    }
+    with_changer(opened.session().path(), args.source.base.as_deref(), |changer| {
+        f(Some(&mut Forgetting(changer)))
+    })
 }
 
 /// Lets the session, or the server that has it, forget what was applied.
-struct Forgetting {
-    session: PathBuf,
-    base: Option<PathBuf>,
-}
+struct Forgetting<'a>(&'a mut Changer);
 
-impl Bookkeeper for Forgetting {
+impl Bookkeeper for Forgetting<'_> {
     fn forget(&mut self, applied: &[Applied]) -> Result<(), InspectError> {
         let mut applied: Vec<_> = applied.iter().collect();
         // A directory before what is in it.
         applied.sort_by(|a, b| a.path.cmp(&b.path));
-        let forgotten = with_changer(&self.session, self.base.as_deref(), |changer| {
-            for some in applied.chunks(limits::MAX_PATHS) {
-                let applied = some.iter().map(|applied| message(applied)).collect();
-                changer.ask(Request::Rebase { applied })?;
-            }
-            Ok(())
+        let forgotten = applied.chunks(limits::MAX_PATHS).try_for_each(|some| {
+            let applied = some.iter().map(|applied| message(applied)).collect();
+            self.0.ask(Request::Rebase { applied }).map(drop)
         });
         forgotten.map_err(|error| InspectError::Refused {
             what: format!("all is written, and the session still has it: {error}"),
@@ -140,16 +147,16 @@ fn message(applied: &Applied) -> control::Applied {
 }
 
 fn finish(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
-    let interrupts = Interrupts::catch()?;
-    let mut watched = Watched::new(&interrupts);
-    let mut book = bookkeeper(args, opened);
-    let book = book.as_mut().map(|book| book as &mut dyn Bookkeeper);
-    let report = resume(opened, args.to.as_deref(), book, &mut |event| watched.tell(event));
-    watched.end();
-    match report? {
-        Some(report) => tell(args, opened, &report),
-        None => Ok(Ending::Done),
-    }
+    with_book(args, opened, |book| {
+        let interrupts = Interrupts::catch()?;
+        let mut watched = Watched::new(&interrupts);
+        let report = resume(opened, args.to.as_deref(), book, &mut |event| watched.tell(event));
+        watched.end();
+        match report? {
+            Some(report) => tell(args, opened, &report),
+            None => Ok(Ending::Done),
+        }
+    })
 }
 
 /// The directory that is written to.

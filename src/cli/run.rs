@@ -241,7 +241,8 @@ fn show(note: &Note) {
     match shown {
         Ok(0) => output::line(format_args!("{session}: nothing changed")),
         Ok(_) => output::line(format_args!(
-            "to see it: acetate diff {session}; to undo a part: acetate discard {session} PATH"
+            "to see it: acetate diff {session}; to keep it: acetate apply {session}; \
+             to undo a part: acetate discard {session} PATH"
         )),
         Err(error) => {
             output::line(format_args!("cannot show what changed: {error}"));

@@ -184,25 +184,25 @@ async fn until_signal(
     layers: Layers,
     registration: Option<&Registration>,
 ) -> Option<LogFile> {
-    announce(args, &layers, &listeners.addresses(), registration);
-    let log = match args.detached {
-        true => Some(LogFile::take_stderr(&layers.session)?),
-        false => None,
-    };
     let limits = Limits { connections: max_connections(), ..Limits::default() };
     let options = ServerOptions { insecure: args.insecure, limits };
     let watch = |program| match registration {
         Some(registration) => registration.watch(program),
         None => program,
     };
-    let programs = layers.programs.into_iter().map(watch).collect();
+    let programs = layers.programs.iter().map(Arc::clone).map(watch).collect();
     let addresses = listeners.addresses();
     let server = Server::new(listeners, programs, options);
     // Whoever serves to be read only shares the session with others that do.
     let control = (!args.read_only).then(|| {
         let (session, base) = (&layers.session, layers.base.clone());
-        Control::begin(session, base, &layers.overlay, addresses, server.peers())
+        Control::begin(session, base, &layers.overlay, addresses.clone(), server.peers())
     });
+    announce(args, &layers, &addresses, registration);
+    let log = match args.detached {
+        true => Some(LogFile::take_stderr(&layers.session)?),
+        false => None,
+    };
     let stopped = signals.first(!args.detached);
     match &log {
         Some(log) => tokio::select! {

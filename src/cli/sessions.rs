@@ -2,6 +2,7 @@
 
 use super::change::connect;
 use super::error::CliError;
+use super::mounting::table::{Mounted, mounted};
 use super::output::{self, Out};
 use super::{Ending, text};
 use crate::control::{Answer, Entry, Request, ServerStatus, entries};
@@ -21,6 +22,8 @@ pub(super) struct Args {
 /// Lists them.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let found = entries().map_err(|error| CliError::caused("the list of servers", &error))?;
+    // What is mounted is told where the system tells it.
+    let mounted = mounted().unwrap_or_default();
     let mut out = Out::new();
     let mut is_empty = true;
     for entry in found {
@@ -29,7 +32,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             continue;
         };
         is_empty = false;
-        show(args, &entry, &status, &mut out)?;
+        show(args, &entry, &status, &mounted, &mut out)?;
     }
     out.end()?;
     if is_empty && !args.json {
@@ -47,8 +50,17 @@ fn ask(entry: &Entry) -> Result<Option<ServerStatus>, CliError> {
     }
 }
 
-fn show(args: &Args, entry: &Entry, status: &ServerStatus, out: &mut Out) -> Result<(), CliError> {
+fn show(
+    args: &Args,
+    entry: &Entry,
+    status: &ServerStatus,
+    mounted: &[Mounted],
+    out: &mut Out,
+) -> Result<(), CliError> {
     let session = entry.session.as_os_str().as_encoded_bytes();
+    let is_ours = |mounted: &Mounted| status.addresses.iter().any(|at| mounted.is_from(*at));
+    let mounts: Vec<_> =
+        mounted.iter().filter(|mounted| is_ours(mounted)).map(|mounted| &mounted.dir).collect();
     if args.json {
         let mut object = text::json("session");
         text::put_path(&mut object, "session", session);
@@ -59,18 +71,28 @@ fn show(args: &Args, entry: &Entry, status: &ServerStatus, out: &mut Out) -> Res
         object.insert("addresses".to_owned(), addresses.into());
         object.insert("uptime".to_owned(), status.uptime.into());
         object.insert("clients".to_owned(), status.peers.len().into());
+        let dirs: Vec<_> = mounts.iter().map(|dir| dir.display().to_string()).collect();
+        object.insert("mounts".to_owned(), dirs.into());
         return out.json(object);
     }
+    out.line(format_args!("{}", line(session, status)))?;
+    for dir in mounts {
+        out.line(format_args!("  mounted at {}", text::name(dir.as_os_str().as_encoded_bytes())))?;
+    }
+    Ok(())
+}
+
+fn line(session: &[u8], status: &ServerStatus) -> String {
     let addresses: Vec<_> = status.addresses.iter().map(ToString::to_string).collect();
     let base = match &status.base {
         Some(base) => text::name(base.as_os_str().as_encoded_bytes()),
         None => "no base".to_owned(),
     };
-    out.line(format_args!(
+    format!(
         "{}  {base}  {}  {} connections  pid {}",
         text::name(session),
         addresses.join(" "),
         status.peers.len(),
         status.pid,
-    ))
+    )
 }

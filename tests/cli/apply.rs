@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::program::{acetate, run};
+use super::program::{Serving, acetate, run};
 use crate::support::applied::{assert_same, copy, merged, on_host};
 use crate::support::world::World;
 
@@ -22,6 +22,8 @@ fn changed() -> World {
     world.write("dir/file", 0, b"CONTENT, and more").unwrap();
     world.remove("dir/other").unwrap();
     world.rename("dir/sub", "sub").unwrap();
+    // Nobody serves it: this server has no control socket.
+    world.close();
     world
 }
 
@@ -67,6 +69,43 @@ fn it_shows_and_applies() {
     let (out, err) = said(&apply(&world, &["--yes"]), 0);
     assert!(out.ends_with(": applied\n") && err.is_empty(), "{out}{err}");
     assert_same(&on_host(&world.base()), &wanted);
+    // The session has nothing left to tell.
+    let session = world.session();
+    let diff = run(world.scratch(), &["diff", "--all", session.to_str().unwrap()]);
+    assert_eq!((diff.status.code(), &diff.stdout[..]), (Some(0), &b""[..]));
+    assert_same(&merged(&session, Some(&world.base())), &wanted);
+}
+
+#[test]
+fn a_server_forgets_what_was_applied() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("base");
+    fs::create_dir(&base).unwrap();
+    crate::support::fixture::build(&base, TREE);
+    let server = Serving::start(dir.path(), 1, &["s.db", "--base", "base"]);
+    let does = |args: &[&str]| assert!(run(dir.path(), args).status.success(), "{args:?}");
+    does(&["rm", "s.db", "-r", "dir/sub"]);
+    does(&["write", "s.db", "dir/file", "--from", "/dev/null"]);
+    does(&["mkdir", "s.db", "-p", "new/dir"]);
+    does(&["apply", "s.db", "--yes"]);
+    does(&["diff", "s.db", "--all"]);
+    assert!(base.join("new/dir").is_dir() && !base.join("dir/sub").exists());
+    assert_eq!(fs::read(base.join("dir/file")).unwrap(), b"");
+    // The base shows through by now.
+    fs::write(base.join("dir/file"), "by its owner").unwrap();
+    assert_eq!(run(dir.path(), &["cat", "s.db", "dir/file"]).stdout, b"by its owner");
+    server.signal("TERM");
+    assert!(server.end().0.success());
+}
+
+#[test]
+fn what_nobody_could_note_is_not_written() {
+    let mut world = changed();
+    world.open_again();
+    let before = on_host(&world.base());
+    let (_, err) = said(&apply(&world, &["--yes"]), 2);
+    assert!(err.contains("in use by another server"), "{err}");
+    assert_same(&on_host(&world.base()), &before);
 }
 
 #[test]
@@ -113,8 +152,10 @@ fn what_drifted_is_refused_and_listed() {
 
 #[test]
 fn a_full_disk_changes_nothing() {
-    let world = changed();
+    let mut world = changed();
+    world.open_again();
     world.put("large", &"large".repeat(1 << 20));
+    world.close();
     let before = on_host(&world.base());
     // A limit on what a file may hold, in KiB or half of that, in place of a disk.
     let script = format!(

@@ -194,6 +194,20 @@ pub fn interrupted(opened: &Opened, to: Option<&Path>) -> Result<Option<usize>> 
     Ok(journal_of(opened, &place.target, &staging)?.map(|journal| journal.steps.len()))
 }
 
+/// Clears away what a run left that was killed before it had begun, or after it had ended.
+///
+/// # Errors
+/// Another apply is at work, or the host refuses.
+pub fn clear(opened: &Opened, to: Option<&Path>) -> Result<()> {
+    let place = Place::open(opened, to)?;
+    let Some(staging) = open(&place.target, false)? else { return Ok(()) };
+    if staging.journal()?.is_none() {
+        place.target.remove(staging)?;
+        place.target.set(&BasePath::root(), &plan::attrs_of(&place.top))?;
+    }
+    Ok(())
+}
+
 /// Finishes what an interrupted run of this session left; `None` if there was none.
 ///
 /// # Errors

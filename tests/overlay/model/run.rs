@@ -69,7 +69,7 @@ pub fn run(ops: &[Op]) {
     }
     applied::assert_makes_merged(&world.session(), &world.base());
     // Either comes to an end with nothing left to tell.
-    if ops.len() % 3 == 0 {
+    if ops.len().is_multiple_of(3) {
         applied::assert_is_let_go(&mut case.world);
     } else {
         case.give_up(ops.len());

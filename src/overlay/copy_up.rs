@@ -67,6 +67,7 @@ impl Edit<'_> {
         let (parent, name) = path.split().ok_or(FsError::Stale)?;
         let place = self.view().place_of_base(&parent)?.ok_or(FsError::Stale)?;
         let parent = self.ensure_dir(&place)?;
+        self.count_once(parent)?;
         let mut row = self.row_from_base(&path, &attr)?;
         match attr.kind {
             FileKind::Regular => self.copy_content(&path, &attr, &mut row, content)?,
@@ -105,6 +106,9 @@ impl Edit<'_> {
             let (parent, _) = path.split().ok_or(FsError::Stale)?;
             missing.push(std::mem::replace(&mut path, parent));
         };
+        if !missing.is_empty() {
+            self.count_once(ino)?;
+        }
         while let Some(path) = missing.pop() {
             let (above, name) = path.split().ok_or(FsError::Stale)?;
             let above = self.view().place_of_base(&above)?.ok_or(FsError::Stale)?;

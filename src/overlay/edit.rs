@@ -160,6 +160,17 @@ impl<'a> Edit<'a> {
         self.touch(Touch::Entries(dir, DirChange { before, after, names }));
     }
 
+    /// Notes how many subdirectories a directory has before it gets its first entry, for then each
+    /// look at it would count them: the base's own count is not asked any more.
+    pub fn count_once(&mut self, ino: Ino) -> Result<()> {
+        let mut row = self.view().inode(ino)?;
+        if row.subdirs.is_none() {
+            row.subdirs = Some(self.first_count(&row)?);
+            self.txn.put_inode(&row)?;
+        }
+        Ok(())
+    }
+
     /// Counts the subdirectories of a directory that nobody counted yet: the root, or one of
     /// another implementation. The latter may be a copy of a base directory without saying so;
     /// a redirect to the place where it is notes that before it can move away.

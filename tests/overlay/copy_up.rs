@@ -167,3 +167,17 @@ fn a_rename_or_a_link_changes_no_content_time() {
     assert_eq!((after.mtime, after.atime, after.mode), (before.mtime, before.atime, before.mode));
     assert_eq!(after.nlink, 2);
 }
+
+#[test]
+fn the_root_is_counted_once() {
+    let world = World::new("a/f \"1\"\nb/f \"2\"\nc/f \"3\"\nfile \"f\"");
+    let subdirs = "SELECT subdirs FROM acetate_inode WHERE ino = 1";
+    assert_eq!(world.stat("").nlink, 5);
+    world.write("a/f", 0, b"x").unwrap();
+    // Copied up with what leads there, though no entry of the root has changed.
+    assert_eq!(world.sql_value::<i64>(subdirs), 3);
+    assert_eq!(world.stat("").nlink, 5);
+    world.mkdir("d").unwrap();
+    world.rm_rf("a");
+    assert_eq!((world.stat("").nlink, world.sql_value::<i64>(subdirs)), (5, 3));
+}

@@ -230,7 +230,8 @@ fn print_plan(
             sum.push_str(&format!(", {} to remove", plan.deletions));
         }
         if quiet > 0 {
-            sum.push_str(&format!(", times of {quiet} directories"));
+            let directories = if quiet == 1 { "directory" } else { "directories" };
+            sum.push_str(&format!(", times of {quiet} {directories}"));
         }
         if !plan.drifted.is_empty() {
             sum.push_str(&format!(", {} not as the session saw it", plan.drifted.len()));

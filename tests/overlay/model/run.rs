@@ -34,8 +34,6 @@ struct Case {
     /// The tree before anything has changed.
     base: Tree,
     reference: Reference,
-    /// Whether it ever was.
-    is_sealed: bool,
 }
 
 /// Runs the operations; panics where the sides differ.
@@ -49,7 +47,7 @@ pub fn run(ops: &[Op]) {
     let world = World::with(setup);
     let base = read_tree(&world);
     let reference = Reference::new(base.clone(), LINKED);
-    let mut case = Case { world, base, reference, is_sealed: false };
+    let mut case = Case { world, base, reference };
     case.compare();
     for op in ops {
         case.step(op);
@@ -241,7 +239,6 @@ impl Case {
     /// Whatever was only ours to know, a reader that knows only the specification sees now; and
     /// nothing else has changed.
     fn seal(&mut self, for_agentfs: bool) {
-        self.is_sealed = true;
         self.compare();
         self.world.close();
         let (session, base) = (self.world.session(), self.world.base());

@@ -1,11 +1,15 @@
 //! Who makes a change: the server that has the session, or else this process.
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
 use super::error::CliError;
-use crate::control::{Answer, Connection, ControlError, Reading, Refusal, Request};
+use super::output::Out;
+use super::source::{Source, paths};
+use super::{Ending, text};
+use crate::control::{Answer, Connection, ControlError, PathText, Reading, Refusal, Request};
 use crate::workspace::Workspace;
 
 /// How often a server is looked for that has the session and does not answer yet, or not any more.
@@ -83,6 +87,31 @@ impl Changer {
             Place::Here(workspace) => Ok(workspace.close()?),
         }
     }
+}
+
+/// Asks for one change for each path; with `json`, prints for each how many objects it was done
+/// to: an object of this type, with the number under this key.
+pub(super) fn ask_for_each(
+    source: &Source,
+    given: &[OsString],
+    json: Option<(&str, &str)>,
+    request: impl Fn(PathText) -> Request,
+) -> Result<Ending, CliError> {
+    let mut out = Out::new();
+    with_changer(&source.session, source.base.as_deref(), |changer| {
+        for path in paths(given)? {
+            let answer = changer.ask(request((&path).into()))?;
+            if let (Answer::Objects(count), Some((what, key))) = (answer, json) {
+                let mut object = text::json(what);
+                text::put_path(&mut object, "path", path.as_bytes());
+                object.insert(key.to_owned(), count.into());
+                out.json(object)?;
+            }
+        }
+        Ok(())
+    })?;
+    out.end()?;
+    Ok(Ending::Done)
 }
 
 /// The server of a session, if there is one that answers.

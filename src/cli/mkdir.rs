@@ -2,12 +2,11 @@
 
 use std::ffi::OsString;
 
-use super::change::with_changer;
+use super::change::ask_for_each;
 use super::error::CliError;
-use super::output::Out;
-use super::source::{Source, paths};
+use super::source::Source;
 use super::{Ending, text};
-use crate::control::{Answer, Meta, Request};
+use crate::control::{Meta, Request};
 
 /// Make directories in a session's merged tree.
 #[derive(Debug, clap::Args)]
@@ -34,22 +33,8 @@ pub(super) struct Args {
 
 /// Makes the directories.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let mut out = Out::new();
     let meta = Meta { mode: args.mode, ..Meta::default() };
-    with_changer(&args.source.session, args.source.base.as_deref(), |changer| {
-        for path in paths(&args.paths)? {
-            let parents = args.parents;
-            let answer = changer.ask(Request::MakeDir { path: (&path).into(), meta, parents })?;
-            let Answer::Objects(made) = answer else { continue };
-            if args.json {
-                let mut object = text::json("mkdir");
-                text::put_path(&mut object, "path", path.as_bytes());
-                object.insert("made".to_owned(), made.into());
-                out.json(object)?;
-            }
-        }
-        Ok(())
-    })?;
-    out.end()?;
-    Ok(Ending::Done)
+    let (parents, json) = (args.parents, args.json.then_some(("mkdir", "made")));
+    let request = |path| Request::MakeDir { path, meta, parents };
+    ask_for_each(&args.source, &args.paths, json, request)
 }

@@ -2,12 +2,11 @@
 
 use std::ffi::OsString;
 
-use super::change::with_changer;
+use super::Ending;
+use super::change::ask_for_each;
 use super::error::CliError;
-use super::output::Out;
-use super::source::{Source, paths};
-use super::{Ending, text};
-use crate::control::{Answer, Request};
+use super::source::Source;
+use crate::control::Request;
 
 /// Remove files and directories from a session's merged tree.
 ///
@@ -32,21 +31,7 @@ pub(super) struct Args {
 
 /// Removes what was named.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let mut out = Out::new();
-    with_changer(&args.source.session, args.source.base.as_deref(), |changer| {
-        for path in paths(&args.paths)? {
-            let recursive = args.recursive;
-            let answer = changer.ask(Request::Remove { path: (&path).into(), recursive })?;
-            let Answer::Objects(removed) = answer else { continue };
-            if args.json {
-                let mut object = text::json("rm");
-                text::put_path(&mut object, "path", path.as_bytes());
-                object.insert("removed".to_owned(), removed.into());
-                out.json(object)?;
-            }
-        }
-        Ok(())
-    })?;
-    out.end()?;
-    Ok(Ending::Done)
+    let (recursive, json) = (args.recursive, args.json.then_some(("rm", "removed")));
+    let request = |path| Request::Remove { path, recursive };
+    ask_for_each(&args.source, &args.paths, json, request)
 }

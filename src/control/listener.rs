@@ -104,14 +104,7 @@ async fn converse(
     if peer.uid() != owner && peer.uid() != 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    let caller = Caller {
-        client: Caller::COMMAND_LINE,
-        uid: peer.uid(),
-        gid: peer.gid(),
-        gids: Vec::new(),
-        call: None,
-        is_owner: true,
-    };
+    let caller = Caller::owner(peer.uid(), peer.gid());
     loop {
         let (kind, payload) = match frame::read(&mut stream).await {
             Ok(message) => message,

@@ -12,7 +12,6 @@ use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin};
 use crate::vfs::{FileKind, FsError, Name};
 
-use super::cache::DeltaChild;
 use super::error::Result;
 use super::node::{DirPlace, Node, is_linked};
 use super::resolve::View;
@@ -247,7 +246,7 @@ impl Search<'_> {
                 false
             })?;
             for path in paths {
-                let Some((place, name)) = self.shown_name(&path)? else { continue };
+                let Some((place, name)) = self.view().shown_name(&path)? else { continue };
                 let node = Node::Delta(Box::new(row.clone()));
                 let Some(before) = self.base_object(path)? else { continue };
                 let is_drifted = drifted(&origin, &before);
@@ -271,14 +270,6 @@ impl Search<'_> {
             }
         }
         Ok(true)
-    }
-
-    /// Where a name of the base shows that the session says nothing about.
-    fn shown_name(&self, path: &BasePath) -> Result<Option<(Arc<DirPlace>, Name)>> {
-        let Some((parent, name)) = path.split() else { return Ok(None) };
-        let Some(place) = self.view().place_of_base(&parent)? else { return Ok(None) };
-        let through = self.view().delta_child(&place, &name)? == DeltaChild::Through;
-        Ok(through.then_some((place, name)))
     }
 
     /// Whether an object that is not at its own name in the base any more is somewhere else.
@@ -332,11 +323,8 @@ impl Search<'_> {
     }
 
     fn base_object(&self, path: BasePath) -> Result<Option<BaseObject>> {
-        match self.view().core.base.stat(&path) {
-            Ok(attr) => Ok(Some(BaseObject { path, attr })),
-            Err(BaseError::NotFound) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let attr = self.view().base_attr_at(&path)?;
+        Ok(attr.map(|attr| BaseObject { path, attr }))
     }
 }
 

@@ -7,13 +7,13 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use crate::base::{BaseAttr, BaseError, BasePath};
+use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin, Procedure};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome, Time};
 use crate::worker::Weight;
 
 use super::Overlay;
-use super::cache::{DeltaChild, Touch};
+use super::cache::Touch;
 use super::copy_up::origin_of;
 use super::edit::{Edit, moved_on};
 use super::error::Result;
@@ -125,7 +125,7 @@ impl Edit<'_> {
 
     fn reset_root(&mut self) -> Result<()> {
         let mut row = self.view().inode(Ino::ROOT)?;
-        if let Some(attr) = self.base_attr_at(&BasePath::root())? {
+        if let Some(attr) = self.view().base_attr_at(&BasePath::root())? {
             (row.mode, row.uid, row.gid) = (attr.mode, attr.uid, attr.gid);
         }
         Ok(self.txn.put_inode(&row)?)
@@ -208,8 +208,10 @@ impl Edit<'_> {
                 let Some(mut row) = self.txn.inode(child)? else { continue };
                 let Some(origin) = &mut row.origin else { continue };
                 let now = base.join(&name);
-                let is_there =
-                    self.base_attr_at(&now)?.is_some_and(|attr| attr.fileid == origin.fileid);
+                let is_there = self
+                    .view()
+                    .base_attr_at(&now)?
+                    .is_some_and(|attr| attr.fileid == origin.fileid);
                 if origin.path == now || !is_there {
                     continue;
                 }
@@ -253,7 +255,7 @@ impl Edit<'_> {
         let there = match &dir.base {
             Some(base) => {
                 let base = base.join(name);
-                self.base_attr_at(&base)?.map(|attr| (base, attr))
+                self.view().base_attr_at(&base)?.map(|attr| (base, attr))
             }
             None => None,
         };
@@ -331,7 +333,7 @@ impl Edit<'_> {
     /// The names that a base object has by now: those of a file with several are searched for.
     fn names_in_base(&self, id: FileId, nlink: u32, path: &BasePath) -> Result<Vec<BasePath>> {
         if nlink <= 1 {
-            let there = self.base_attr_at(path)?.filter(|attr| attr.fileid == id);
+            let there = self.view().base_attr_at(path)?.filter(|attr| attr.fileid == id);
             return Ok(there.map(|_| path.clone()).into_iter().collect());
         }
         let mut names = Vec::new();
@@ -344,11 +346,8 @@ impl Edit<'_> {
 
     /// Where a name of the base shows that the session says nothing about.
     fn shown_at(&self, path: &BasePath) -> Result<Option<MergedPath>> {
-        let Some((parent, name)) = path.split() else { return Ok(None) };
-        let view = self.view();
-        let Some(place) = view.place_of_base(&parent)? else { return Ok(None) };
-        let through = view.delta_child(&place, &name)? == DeltaChild::Through;
-        Ok(through.then(|| place.merged.join(&name)))
+        let shown = self.view().shown_name(path)?;
+        Ok(shown.map(|(place, name)| place.merged.join(&name)))
     }
 
     /// Counts anew which names of base files are hidden (invariant L1).
@@ -409,7 +408,7 @@ impl Edit<'_> {
         if !is_copy || is_full()? {
             return Ok(None);
         }
-        let attr = self.base_attr_at(base)?;
+        let attr = self.view().base_attr_at(base)?;
         let same = |a: &BaseAttr| (a.mode, a.uid, a.gid) == (row.mode, row.uid, row.gid);
         Ok(attr.filter(same))
     }
@@ -438,14 +437,6 @@ impl Edit<'_> {
         let mut entries = Vec::new();
         self.txn.dentries(dir, &mut |name, ino, _, _| entries.push((name, ino)))?;
         Ok(entries)
-    }
-
-    fn base_attr_at(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
-        match self.core.base.stat(path) {
-            Ok(attr) => Ok(Some(attr)),
-            Err(BaseError::NotFound) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
     }
 
     fn record_given_up(&mut self, procedure: Procedure, path: MergedPath) -> Result<()> {

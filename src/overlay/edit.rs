@@ -253,11 +253,7 @@ impl<'a> Edit<'a> {
     /// Whether the base has an object under this name, hidden or not.
     pub fn base_has(&self, dir: &DirPlace, name: &Name) -> Result<bool> {
         let Some(base) = &dir.base else { return Ok(false) };
-        match self.core.base.stat(&base.join(name)) {
-            Ok(_) => Ok(true),
-            Err(crate::base::BaseError::NotFound) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        Ok(self.view().base_attr_at(&base.join(name))?.is_some())
     }
 
     /// Writes the audit row of this change.

@@ -194,13 +194,26 @@ impl View<'_> {
         found
     }
 
-    /// The base object at `path`, if it is the one with number `id`.
-    fn base_object(&self, path: &BasePath, id: FileId) -> Result<Option<BaseAttr>> {
+    /// What the base has at a path.
+    pub fn base_attr_at(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
         match self.core.base.stat(path) {
-            Ok(attr) => Ok((attr.fileid == id).then_some(attr)),
+            Ok(attr) => Ok(Some(attr)),
             Err(BaseError::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The base object at `path`, if it is the one with number `id`.
+    fn base_object(&self, path: &BasePath, id: FileId) -> Result<Option<BaseAttr>> {
+        Ok(self.base_attr_at(path)?.filter(|attr| attr.fileid == id))
+    }
+
+    /// Where a name of the base shows that the rows say nothing about.
+    pub fn shown_name(&self, path: &BasePath) -> Result<Option<(Arc<DirPlace>, Name)>> {
+        let Some((parent, name)) = path.split() else { return Ok(None) };
+        let Some(place) = self.place_of_base(&parent)? else { return Ok(None) };
+        let through = self.delta_child(&place, &name)? == DeltaChild::Through;
+        Ok(through.then_some((place, name)))
     }
 
     /// The base object at `path` as a node, if it is the one with number `id` and visible.

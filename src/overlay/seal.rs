@@ -114,17 +114,9 @@ impl Sealing {
     pub fn new(base: Arc<dyn Base>, clock: Clock) -> Self {
         // A piece is a step.
         let limits = CopyLimits { piece_bytes: STEP_BYTES, ..CopyLimits::default() };
-        let client = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
         Self {
             core: Core::offline(base, clock, limits),
-            caller: Caller {
-                client,
-                uid: 0,
-                gid: 0,
-                gids: Vec::new(),
-                call: None,
-                is_owner: false,
-            },
+            caller: Caller::owner(0, 0),
             stage: Stage::Begin,
             done: Sealed::default(),
             objects_left: 0,

@@ -316,6 +316,12 @@ impl Caller {
     /// The number of nobody and nogroup: whoever sends AUTH_NONE.
     pub const NOBODY: u32 = 65534;
 
+    /// The owner of a session, at this machine's command line.
+    pub fn owner(uid: u32, gid: u32) -> Self {
+        let (client, gids) = (Self::COMMAND_LINE, Vec::new());
+        Self { client, uid, gid, gids, call: None, is_owner: true }
+    }
+
     /// Whether the caller may do all that the superuser may.
     pub fn is_root(&self) -> bool {
         self.uid == 0 || self.is_owner

@@ -273,14 +273,7 @@ impl Workspace {
 
 /// A command or a program of the session's owner.
 fn this_user() -> Caller {
-    Caller {
-        client: Caller::COMMAND_LINE,
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-        gids: Vec::new(),
-        call: None,
-        is_owner: true,
-    }
+    Caller::owner(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
 fn tree_path(path: &Path) -> Result<MergedPath> {

@@ -284,6 +284,7 @@ fn sessions_are_listed_while_they_are_served() {
     assert_eq!(json["base"], real.join("base").to_str().unwrap());
     assert_eq!(json["pid"], server.id());
     assert!(json["addresses"][0].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert_eq!(json["mounts"], Value::from([""; 0].as_slice()));
     let status = place.says(0, "status", &["--json"]);
     let status: Value = serde_json::from_str(&status).unwrap();
     assert_eq!(

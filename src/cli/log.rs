@@ -66,6 +66,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_client)]
     client: Option<Client>,
 
+    /// Only through this export, of a server with several.
+    #[arg(long, value_name = "NAME")]
+    export: Option<String>,
+
     /// Only the last N of these.
     #[arg(short = 'n', long, value_name = "N")]
     last: Option<u64>,
@@ -81,8 +85,9 @@ pub(super) struct Args {
     /// Print a JSON object for each change.
     ///
     /// Fields: v, type ("change"), id, time, client, uid, gid, op, path, fileid; of RENAME and
-    /// LINK also to (the new path); of WRITE offset and length, in bytes; of SETATTR size, where
-    /// it set one. A path that is no text comes as path_hex, or to_hex, too.
+    /// LINK also to (the new path); export, where it came through one of several; of WRITE offset
+    /// and length, in bytes; of SETATTR size, where it set one. A path that is no text comes as
+    /// path_hex, or to_hex, too.
     #[arg(long)]
     json: bool,
 }
@@ -113,6 +118,7 @@ fn open(args: &Args) -> Result<Log, CliError> {
             procedures: args.op.clone(),
             uid: args.uid,
             client: args.client,
+            export: args.export.clone(),
         },
         path: None,
         last: args.last.or((!all_since).then_some(FOLLOW_LAST)),
@@ -230,6 +236,9 @@ pub(super) fn line(row: &AuditRow) -> String {
         (Procedure::Setattr, Some(size), _) => line.push_str(&format!("  size {size}")),
         _ => {}
     }
+    if let Some(export) = &row.export {
+        line.push_str(&format!("  through {}", text::name(export.as_bytes())));
+    }
     line
 }
 
@@ -247,6 +256,9 @@ pub(super) fn json(id: i64, row: &AuditRow) -> Map<String, Value> {
         text::put_path(&mut json, "to", to.as_bytes());
     }
     json.insert("fileid".to_owned(), row.fileid.0.into());
+    if let Some(export) = &row.export {
+        json.insert("export".to_owned(), export.as_ref().into());
+    }
     let is_size = row.procedure == Procedure::Setattr;
     let numbers = [(if is_size { "size" } else { "offset" }, row.offset), ("length", row.length)];
     for (key, number) in numbers {

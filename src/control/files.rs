@@ -27,11 +27,13 @@ pub(super) struct Files<'a, V> {
 
 type Result<T> = std::result::Result<T, Refusal>;
 
-impl<V: Vfs> Files<'_, V> {
+impl<V: Vfs<Object = Locator>> Files<'_, V> {
     /// What is at a path; `None` where nothing is.
     async fn look(&self, path: &MergedPath) -> Result<Option<(Locator, Attr)>> {
         let at = |error| Refusal::at(path, error);
-        let mut found = self.vfs.root().await.map_err(at)?;
+        let root = Locator::ROOT;
+        let attr = self.vfs.getattr(self.caller, &root).await.map_err(at)?;
+        let mut found = (root, attr);
         for name in path.names() {
             let entry = self.vfs.lookup(self.caller, &found.0, name.as_bytes()).await;
             match entry.result {

@@ -131,6 +131,9 @@ pub trait ReadTxn {
     /// One (parent, name) that points to `ino`: of a directory *the* one.
     fn name_of(&self, ino: Ino) -> Result<Option<(Ino, Name)>>;
 
+    /// Returns all entries that point to `ino`: directories and names.
+    fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>>;
+
     /// Fills `buffer` with the content of `inode` from byte `offset`; what is not stored reads as
     /// zeros, be it a hole or [still the base's](CopyUp).
     /// The range must lie within `inode.size`.

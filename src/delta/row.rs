@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::base::{BasePath, DELTA_IDS};
 use crate::vfs::{CallId, Device, FileId, FileKind, Time};
@@ -224,6 +225,8 @@ pub struct AuditRow {
     pub length: Option<u64>,
     /// Which call asked for it, if it must not be made twice.
     pub call: Option<CallId>,
+    /// Through which export of several.
+    pub export: Option<Arc<str>>,
 }
 
 /// A change near the end of the audit log.

@@ -1,6 +1,6 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD.
 
-use super::{Answer, Nfs, attr, reply_wcc};
+use super::{Answer, Handles, Nfs, attr, reply_wcc};
 use crate::vfs::{
     Caller, CreateHow, CreateVerifier, Created, Device, FsError, NewNode, Outcome, SetAttr, Vfs,
     Wcc,
@@ -10,7 +10,7 @@ use crate::wire::nfs3::{MAX_TARGET_BYTES, Sattr, SpecData, WccData, args};
 
 type Made = Answer<results::Create, WccData>;
 
-impl<V: Vfs> Nfs<V> {
+impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     /// CREATE (RFC 1813 §3.3.8).
     pub(super) async fn create(&self, caller: &Caller, args: args::Create) -> Made {
         let dir = self.handles.decode(&args.place.dir)?;
@@ -62,7 +62,7 @@ impl<V: Vfs> Nfs<V> {
         }
     }
 
-    fn made(&self, outcome: Outcome<Created, Wcc>) -> Reply<results::Create, WccData> {
+    fn made(&self, outcome: Outcome<Created<V::Object>, Wcc>) -> Reply<results::Create, WccData> {
         reply_wcc(outcome, |created, dir_wcc| results::Create {
             object: Some(self.handles.encode(&created.object)),
             attributes: Some(attr::fattr(&created.attr)),

@@ -1,13 +1,13 @@
 //! FSSTAT, FSINFO, PATHCONF.
 
-use super::{Answer, Nfs, attr, reply_post_op};
+use super::{Answer, Handles, Nfs, attr, reply_post_op};
 use crate::vfs::{Caller, Vfs};
 use crate::wire::nfs3::results::{Fsinfo, Fsstat, Pathconf, properties};
 use crate::wire::nfs3::{
     FileHandle, MAX_TRANSFER_BYTES, PREFERRED_DIR_BYTES, PostOpAttr, TRANSFER_MULTIPLE_BYTES,
 };
 
-impl<V: Vfs> Nfs<V> {
+impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     /// FSSTAT (RFC 1813 §3.3.18); the figures may change at any moment.
     pub(super) async fn fsstat(
         &self,

@@ -1,10 +1,10 @@
 //! GETATTR, SETATTR.
 
-use super::{Answer, Nfs, attr, reply, reply_wcc};
+use super::{Answer, Handles, Nfs, attr, reply, reply_wcc};
 use crate::vfs::{Caller, Outcome, Vfs};
 use crate::wire::nfs3::{Fattr, FileHandle, WccData, args};
 
-impl<V: Vfs> Nfs<V> {
+impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     /// GETATTR (RFC 1813 §3.3.1).
     pub(super) async fn getattr(&self, caller: &Caller, args: FileHandle) -> Answer<Fattr, ()> {
         let object = self.handles.decode(&args)?;

@@ -38,6 +38,21 @@ const MAC_BYTES: usize = 8;
 
 const _: () = assert!(HEAD_BYTES + 2 + Trail::MAX_BYTES + MAC_BYTES <= FHSIZE);
 
+/// Turns what a filesystem's handles stand for into handles, and back.
+pub trait Handles<O>: Clone + Send + Sync + 'static {
+    /// The handle of an object, its bytes cut off `memory`, which many handles can share: equal
+    /// objects have byte-identical handles.
+    fn encode_in(&self, memory: &mut BytesMut, object: &O) -> FileHandle;
+
+    /// What a handle stands for; [`FsError::BadHandle`] if it is not one of these.
+    fn decode(&self, handle: &FileHandle) -> Result<O, FsError>;
+
+    /// The handle of an object.
+    fn encode(&self, object: &O) -> FileHandle {
+        self.encode_in(&mut BytesMut::with_capacity(FHSIZE), object)
+    }
+}
+
 /// Turns locators into handles and back.
 #[derive(Clone, Copy)]
 pub struct HandleCodec {
@@ -51,35 +66,9 @@ impl HandleCodec {
         Self { key, export }
     }
 
-    /// The handle of an object: equal locators have byte-identical handles.
-    pub fn encode(&self, locator: &Locator) -> FileHandle {
-        self.encode_in(&mut BytesMut::with_capacity(FHSIZE), locator)
-    }
-
-    /// The same with the handle's bytes cut off `memory`, which many handles can share.
-    pub(super) fn encode_in(&self, memory: &mut BytesMut, locator: &Locator) -> FileHandle {
-        memory.reserve(FHSIZE);
-        let bytes = memory;
-        bytes.put_u8(VERSION);
-        bytes.put_u8(match locator {
-            Locator::Delta(_) => LAYER_DELTA,
-            Locator::Base(..) => LAYER_BASE,
-            Locator::BaseLinked(_) => LAYER_BASE_LINKED,
-        });
-        bytes.put_u16(self.export);
-        bytes.put_u64(locator.fileid().0);
-        if let Locator::Base(_, trail) = locator {
-            bytes.put_u16(trail.components);
-            bytes.put_slice(trail.bytes());
-        }
-        let mac = self.mac(bytes);
-        bytes.put_u64(mac);
-        FileHandle(bytes.split().freeze())
-    }
-
-    /// What a handle stands for; [`FsError::BadHandle`] if this export and key did not make it.
-    pub fn decode(&self, handle: &FileHandle) -> Result<Locator, FsError> {
-        self.parse(&handle.0).ok_or(FsError::BadHandle)
+    /// The number in the handles that this makes.
+    pub fn export_of(handle: &FileHandle) -> Option<u16> {
+        handle.0.get(2..4)?.first_chunk().map(|tag| u16::from_be_bytes(*tag))
     }
 
     fn parse(&self, handle: &[u8]) -> Option<Locator> {
@@ -106,6 +95,32 @@ impl HandleCodec {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(body);
         hasher.finish()
+    }
+}
+
+impl Handles<Locator> for HandleCodec {
+    fn encode_in(&self, memory: &mut BytesMut, locator: &Locator) -> FileHandle {
+        memory.reserve(FHSIZE);
+        let bytes = memory;
+        bytes.put_u8(VERSION);
+        bytes.put_u8(match locator {
+            Locator::Delta(_) => LAYER_DELTA,
+            Locator::Base(..) => LAYER_BASE,
+            Locator::BaseLinked(_) => LAYER_BASE_LINKED,
+        });
+        bytes.put_u16(self.export);
+        bytes.put_u64(locator.fileid().0);
+        if let Locator::Base(_, trail) = locator {
+            bytes.put_u16(trail.components);
+            bytes.put_slice(trail.bytes());
+        }
+        let mac = self.mac(bytes);
+        bytes.put_u64(mac);
+        FileHandle(bytes.split().freeze())
+    }
+
+    fn decode(&self, handle: &FileHandle) -> Result<Locator, FsError> {
+        self.parse(&handle.0).ok_or(FsError::BadHandle)
     }
 }
 

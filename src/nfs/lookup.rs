@@ -1,10 +1,10 @@
 //! LOOKUP, ACCESS, READLINK.
 
-use super::{Answer, Nfs, attr, reply_post_op};
+use super::{Answer, Handles, Nfs, attr, reply_post_op};
 use crate::vfs::{Access, Caller, Vfs};
 use crate::wire::nfs3::{FileHandle, PostOpAttr, args, results};
 
-impl<V: Vfs> Nfs<V> {
+impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     /// LOOKUP (RFC 1813 §3.3.3).
     pub(super) async fn lookup(
         &self,

@@ -23,12 +23,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::vfs::{Attr, Caller, FsError, Locator, Outcome, Vfs, Wcc};
+use crate::vfs::{Attr, Caller, FsError, Outcome, Vfs, Wcc};
 use crate::wire::nfs3::results::Reply;
 use crate::wire::nfs3::{PostOpAttr, Procedure, WccData};
 use crate::wire::xdr::{Decode, Encode, Encoder, XdrError};
 
-pub use handle::HandleCodec;
+pub use handle::{HandleCodec, Handles};
 pub use lock::Nlm;
 pub use mount::{MAX_REMEMBERED_MOUNTS, Mount};
 pub use status::{to_lock_status, to_mount_status, to_status};
@@ -50,14 +50,14 @@ type Answer<T, F> = Result<Reply<T, F>, FsError>;
 
 /// The NFS program, version 3.
 #[derive(Debug)]
-pub struct Nfs<V> {
+pub struct Nfs<V, H = HandleCodec> {
     vfs: Arc<V>,
-    handles: HandleCodec,
+    handles: H,
 }
 
-impl<V: Vfs> Nfs<V> {
+impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     /// Serves `vfs` with handles of `handles`.
-    pub fn new(vfs: Arc<V>, handles: HandleCodec) -> Self {
+    pub fn new(vfs: Arc<V>, handles: H) -> Self {
         Self { vfs, handles }
     }
 
@@ -100,7 +100,7 @@ impl<V: Vfs> Nfs<V> {
     async fn refuse<T>(
         &self,
         caller: &Caller,
-        object: &Locator,
+        object: &V::Object,
         error: FsError,
     ) -> Answer<T, WccData> {
         let attr = self.vfs.getattr(caller, object).await.ok();

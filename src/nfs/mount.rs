@@ -1,4 +1,4 @@
-//! The MOUNT program: the one export, `/`.
+//! The MOUNT program: exports by their paths.
 //!
 //! Remembered mounts are a courtesy to `showmount`: nothing depends on them, and they are
 //! forgotten with the process.
@@ -9,18 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::{CallError, HandleCodec, decode, encode, to_mount_status};
-use crate::vfs::{Caller, FsError, Vfs};
+use super::{CallError, HandleCodec, Handles, decode, encode, to_mount_status};
+use crate::vfs::{Caller, ExportRoot, FsError, Vfs};
 use crate::wire::mount3::{
     DirPath, ExportList, MAX_PATH_BYTES, MountEntry, MountList, MountReply, Procedure,
 };
 use crate::wire::xdr::{Decode, Encoder};
 
-/// How many clients DUMP knows at most; beyond that the oldest is forgotten.
+/// How many mounts DUMP knows at most; beyond that the oldest is forgotten.
 pub const MAX_REMEMBERED_MOUNTS: usize = 1024;
-
-/// The path of the export.
-const EXPORT_PATH: &[u8] = b"/";
 
 /// `AUTH_SYS` (RFC 5531 §8.2): what we prefer.
 const AUTH_SYS: u32 = 1;
@@ -29,17 +26,17 @@ const AUTH_NONE: u32 = 0;
 
 /// The MOUNT program, version 3.
 #[derive(Debug)]
-pub struct Mount<V> {
+pub struct Mount<V, H = HandleCodec> {
     vfs: Arc<V>,
-    handles: HandleCodec,
-    /// Clients that mounted and did not unmount, oldest first.
-    clients: Mutex<VecDeque<IpAddr>>,
+    handles: H,
+    /// Who mounted what and did not unmount it, oldest first.
+    mounts: Mutex<VecDeque<(IpAddr, Bytes)>>,
 }
 
-impl<V: Vfs> Mount<V> {
-    /// Gives out the root of `vfs`, as a handle of `handles`.
-    pub fn new(vfs: Arc<V>, handles: HandleCodec) -> Self {
-        Self { vfs, handles, clients: Mutex::default() }
+impl<V: Vfs, H: Handles<V::Object>> Mount<V, H> {
+    /// Gives out the roots of the exports of `vfs`, as handles of `handles`.
+    pub fn new(vfs: Arc<V>, handles: H) -> Self {
+        Self { vfs, handles, mounts: Mutex::default() }
     }
 
     /// Runs the procedure with this number on its encoded arguments; the reply is encoded too.
@@ -50,79 +47,92 @@ impl<V: Vfs> Mount<V> {
         args: Bytes,
     ) -> Result<Encoder, CallError> {
         let procedure = Procedure::from_number(procedure).ok_or(CallError::ProcedureUnavailable)?;
-        let client = caller.client.ip().to_canonical();
         if !matches!(procedure, Procedure::Mnt | Procedure::Umnt) {
             <()>::decode_all(args.clone())?;
         }
         Ok(match procedure {
             Procedure::Null => Encoder::new(),
-            Procedure::Mnt => encode(&self.mnt(client, decode(args)?).await),
-            Procedure::Dump => encode(&self.dump()),
-            Procedure::Umnt => encode(&self.umnt(client, &decode(args)?)),
-            Procedure::UmntAll => encode(&self.forget(client)),
-            Procedure::Export => encode(&ExportList(vec![Bytes::from_static(EXPORT_PATH)])),
+            Procedure::Mnt => encode(&self.mnt(caller, &decode(args)?).await),
+            Procedure::Dump => encode(&self.dump(caller)),
+            Procedure::Umnt => encode(&self.umnt(caller, &decode(args)?)),
+            Procedure::UmntAll => encode(&self.umnt_all(caller)),
+            Procedure::Export => encode(&ExportList(self.vfs.exports(caller))),
         })
     }
 
-    async fn mnt(&self, client: IpAddr, path: DirPath) -> MountReply {
-        let root = match check_path(&path) {
-            Ok(()) => self.vfs.root().await,
-            Err(error) => Err(error),
-        };
-        match root {
-            Ok((locator, _)) => {
-                self.remember(client);
-                MountReply::Ok {
-                    handle: self.handles.encode(&locator),
-                    flavors: vec![AUTH_SYS, AUTH_NONE],
-                }
+    async fn mnt(&self, caller: &Caller, path: &DirPath) -> MountReply {
+        if path.0.len() > MAX_PATH_BYTES {
+            return MountReply::Fail(to_mount_status(FsError::NameTooLong));
+        }
+        let path = spelled(path);
+        match self.vfs.mount(caller, &path).await {
+            Ok(ExportRoot { object, takes_anonymous }) => {
+                self.remember(client_of(caller), path);
+                let mut flavors = vec![AUTH_SYS];
+                flavors.extend(takes_anonymous.then_some(AUTH_NONE));
+                MountReply::Ok { handle: self.handles.encode(&object), flavors }
             }
             Err(error) => MountReply::Fail(to_mount_status(error)),
         }
     }
 
-    fn umnt(&self, client: IpAddr, path: &DirPath) {
-        if check_path(path).is_ok() {
-            self.forget(client);
-        }
+    fn umnt(&self, caller: &Caller, path: &DirPath) {
+        let (client, path) = (client_of(caller), spelled(path));
+        self.mounts().retain(|known| *known != (client, path.clone()));
     }
 
-    fn dump(&self) -> MountList {
-        let entry = |client: &IpAddr| MountEntry {
+    fn umnt_all(&self, caller: &Caller) {
+        let client = client_of(caller);
+        self.mounts().retain(|(known, _)| *known != client);
+    }
+
+    /// Names only the exports that the caller is told of anyway: a path can be a secret.
+    fn dump(&self, caller: &Caller) -> MountList {
+        let told = self.vfs.exports(caller);
+        let mounts = self.mounts();
+        let shown = mounts.iter().filter(|(_, path)| told.contains(path));
+        let entry = |(client, path): &(IpAddr, Bytes)| MountEntry {
             host: client.to_string().into(),
-            path: Bytes::from_static(EXPORT_PATH),
+            path: path.clone(),
         };
-        MountList(self.clients().iter().map(entry).collect())
+        MountList(shown.map(entry).collect())
     }
 
-    fn remember(&self, client: IpAddr) {
-        let mut clients = self.clients();
-        if clients.contains(&client) {
+    fn remember(&self, client: IpAddr, path: Bytes) {
+        let mut mounts = self.mounts();
+        if mounts.iter().any(|known| *known == (client, path.clone())) {
             return;
         }
-        if clients.len() >= MAX_REMEMBERED_MOUNTS {
-            clients.pop_front();
+        if mounts.len() >= MAX_REMEMBERED_MOUNTS {
+            mounts.pop_front();
         }
-        clients.push_back(client);
+        mounts.push_back((client, path));
     }
 
-    fn forget(&self, client: IpAddr) {
-        self.clients().retain(|&known| known != client);
-    }
-
-    fn clients(&self) -> MutexGuard<'_, VecDeque<IpAddr>> {
+    fn mounts(&self) -> MutexGuard<'_, VecDeque<(IpAddr, Bytes)>> {
         // A list of addresses is whole whatever a panic interrupted.
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Takes any spelling of `/`, and nothing else: nobody mounts a part of the export.
-fn check_path(path: &DirPath) -> Result<(), FsError> {
-    if path.0.len() > MAX_PATH_BYTES {
-        Err(FsError::NameTooLong)
-    } else if path.0.is_empty() || path.0.iter().any(|&byte| byte != b'/') {
-        Err(FsError::NotFound)
-    } else {
-        Ok(())
+fn client_of(caller: &Caller) -> IpAddr {
+    caller.client.ip().to_canonical()
+}
+
+/// A path as exports have it: one slash between components, none at the end. What does not begin
+/// with one stays as it is, and names no export.
+fn spelled(path: &DirPath) -> Bytes {
+    if !path.0.starts_with(b"/") {
+        // A copy, so that the call's memory is not held on to.
+        return Bytes::copy_from_slice(&path.0);
     }
+    let mut spelled = Vec::with_capacity(path.0.len());
+    for component in path.0.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
+        spelled.push(b'/');
+        spelled.extend_from_slice(component);
+    }
+    if spelled.is_empty() {
+        spelled.push(b'/');
+    }
+    spelled.into()
 }

@@ -1,10 +1,10 @@
 //! READ, WRITE, COMMIT.
 
-use super::{Answer, Nfs, reply_post_op, reply_wcc};
+use super::{Answer, Handles, Nfs, reply_post_op, reply_wcc};
 use crate::vfs::{Caller, FsError, Stability, Vfs};
 use crate::wire::nfs3::{MAX_TRANSFER_BYTES, PostOpAttr, StableHow, WccData, args, results};
 
-impl<V: Vfs> Nfs<V> {
+impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     /// READ (RFC 1813 §3.3.6); gives at most [`MAX_TRANSFER_BYTES`].
     pub(super) async fn read(
         &self,

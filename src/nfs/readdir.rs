@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::BytesMut;
 
-use super::{Answer, HandleCodec, Nfs, attr};
-use crate::vfs::{Caller, Cookie, Entry, Locator, Vfs};
+use super::{Answer, Handles, Nfs, attr};
+use crate::vfs::{Caller, Cookie, Entry, Vfs};
 use crate::wire::nfs3::results::{DirEntry, DirEntryPlus, DirList, Reply};
 use crate::wire::nfs3::{FHSIZE, MAX_TRANSFER_BYTES, PostOpAttr, Status, VERFSIZE, args};
 use crate::wire::xdr::Encode;
@@ -43,7 +43,7 @@ trait Listed: Encode + Send + Sized + 'static {
     const WITH_ATTRS: bool;
 
     /// Its handle lies in `memory`.
-    fn new(entry: &Entry, handles: &HandleCodec, memory: &mut BytesMut) -> Self;
+    fn new<O, H: Handles<O>>(entry: &Entry<O>, handles: &H, memory: &mut BytesMut) -> Self;
 
     /// Counts the entry into what is left, if it fits.
     fn fits(&self, budget: &mut Budget) -> bool;
@@ -52,7 +52,7 @@ trait Listed: Encode + Send + Sized + 'static {
 impl Listed for DirEntry {
     const WITH_ATTRS: bool = false;
 
-    fn new(entry: &Entry, _: &HandleCodec, _: &mut BytesMut) -> Self {
+    fn new<O, H: Handles<O>>(entry: &Entry<O>, _: &H, _: &mut BytesMut) -> Self {
         Self { fileid: entry.fileid.0, name: entry.name.clone(), cookie: entry.cookie.0 }
     }
 
@@ -64,7 +64,7 @@ impl Listed for DirEntry {
 impl Listed for DirEntryPlus {
     const WITH_ATTRS: bool = true;
 
-    fn new(entry: &Entry, handles: &HandleCodec, memory: &mut BytesMut) -> Self {
+    fn new<O, H: Handles<O>>(entry: &Entry<O>, handles: &H, memory: &mut BytesMut) -> Self {
         let object = entry.object.as_ref();
         Self {
             entry: DirEntry::new(entry, handles, memory),
@@ -78,7 +78,7 @@ impl Listed for DirEntryPlus {
     }
 }
 
-impl<V: Vfs> Nfs<V> {
+impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     /// READDIR (RFC 1813 §3.3.16).
     pub(super) async fn readdir(
         &self,
@@ -104,7 +104,7 @@ impl<V: Vfs> Nfs<V> {
     async fn list<E: Listed>(
         &self,
         caller: &Caller,
-        dir: &Locator,
+        dir: &V::Object,
         cookie: u64,
         max_bytes: u32,
         max_info_bytes: usize,
@@ -115,11 +115,11 @@ impl<V: Vfs> Nfs<V> {
             reply: max_bytes.saturating_sub(DirList::<E>::FRAME_BYTES),
             info: max_info_bytes,
         };
-        let handles = self.handles;
+        let handles = self.handles.clone();
         // The entries come from another thread, one by one; this only ever holds one page.
         let taken = Arc::new(Mutex::new(Vec::new()));
         let (page, mut memory) = (Arc::clone(&taken), BytesMut::new());
-        let take = move |entry: &Entry| {
+        let take = move |entry: &Entry<V::Object>| {
             if memory.capacity() < FHSIZE {
                 memory.reserve(HANDLES_BYTES);
             }

@@ -1,11 +1,11 @@
 //! REMOVE, RMDIR, RENAME, LINK: procedures that change names of what exists.
 
-use super::{Answer, Nfs, attr, reply, reply_wcc};
+use super::{Answer, Handles, Nfs, attr, reply, reply_wcc};
 use crate::vfs::{Caller, Vfs};
 use crate::wire::nfs3::results::{LinkAttrs, RenameWcc};
 use crate::wire::nfs3::{WccData, args};
 
-impl<V: Vfs> Nfs<V> {
+impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     /// REMOVE (RFC 1813 §3.3.12).
     pub(super) async fn remove(
         &self,

@@ -29,7 +29,7 @@ pub fn to_status(error: FsError) -> nfs3::Status {
         FsError::NotSupported => Status::NotSupp,
         FsError::BadType => Status::BadType,
         FsError::TryLater => Status::Jukebox,
-        FsError::Fault => Status::ServerFault,
+        FsError::Guarded | FsError::Fault => Status::ServerFault,
     }
 }
 
@@ -55,6 +55,7 @@ pub fn to_mount_status(error: FsError) -> mount3::Status {
         | FsError::NotSync
         | FsError::BadType
         | FsError::TryLater
+        | FsError::Guarded
         | FsError::Fault => Status::ServerFault,
     }
 }
@@ -83,6 +84,7 @@ pub fn to_lock_status(error: FsError) -> nlm4::Status {
         | FsError::NotSync
         | FsError::NotSupported
         | FsError::BadType
+        | FsError::Guarded
         | FsError::Fault => Status::Failed,
     }
 }

@@ -11,12 +11,14 @@ use super::cache::Touch;
 use super::error::Result;
 use super::node::{DirPlace, Node};
 use super::resolve::View;
+use super::scope::Scope;
 use super::snapshot::{DirChange, Renamed};
 
 /// A change in progress, for one caller at one moment.
 pub(super) struct Edit<'a> {
     pub txn: &'a mut dyn WriteTxn,
     pub core: &'a Core,
+    pub scope: &'a Scope,
     pub caller: &'a Caller,
     /// When the change happens. Times of an object may be later: see [`moved_on`].
     pub now: Time,
@@ -46,10 +48,17 @@ pub(super) fn moved_on(before: Time, now: Time) -> Time {
 
 impl<'a> Edit<'a> {
     /// Begins a change.
-    pub fn new(txn: &'a mut dyn WriteTxn, core: &'a Core, caller: &'a Caller, now: Time) -> Self {
+    pub fn new(
+        txn: &'a mut dyn WriteTxn,
+        core: &'a Core,
+        scope: &'a Scope,
+        caller: &'a Caller,
+        now: Time,
+    ) -> Self {
         Self {
             txn,
             core,
+            scope,
             caller,
             now,
             touched: Vec::new(),
@@ -62,7 +71,8 @@ impl<'a> Edit<'a> {
 
     /// The tree as this change has left it so far.
     pub fn view(&self) -> View<'_> {
-        View { txn: &*self.txn, core: self.core, version: None, known: Some(&self.core.known) }
+        let known = Some(&*self.core.known);
+        View { txn: &*self.txn, core: self.core, version: None, known, scope: self.scope }
     }
 
     /// Runs `change` on the directory `dir` and adds the directory's wcc data.
@@ -126,7 +136,8 @@ impl<'a> Edit<'a> {
 
     /// Refuses changes of a read-only export.
     pub fn check_writable(&self) -> Result<()> {
-        if self.core.read_only { Err(FsError::ReadOnly.into()) } else { Ok(()) }
+        let is_read_only = self.core.read_only || self.scope.read_only;
+        if is_read_only { Err(FsError::ReadOnly.into()) } else { Ok(()) }
     }
 
     /// Moves a directory's mtime and ctime on after a change of its entries, and its count of
@@ -278,6 +289,7 @@ impl<'a> Edit<'a> {
             length: span.1,
             // A WRITE may be made twice.
             call: self.caller.call.filter(|_| procedure != Procedure::Write),
+            export: self.scope.export.clone(),
         };
         Ok(self.txn.record(&row)?)
     }

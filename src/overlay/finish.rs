@@ -170,7 +170,8 @@ pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow)
     let chunk = txn.chunk_bytes();
     let all = pending.chunks(chunk);
     let piece = all.start..all.end.min(all.start + (core.copy_up.piece_bytes / chunk).max(1));
-    let missing = View { txn, core, version: None, known: None }.missing(row.ino, piece.clone())?;
+    let missing = View { txn, core, version: None, known: None, scope: &core.whole }
+        .missing(row.ino, piece.clone())?;
     let mut next = piece.end;
     if !missing.is_empty() {
         for run in missing {
@@ -178,7 +179,7 @@ pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow)
         }
         // Behind a last hole nothing is missing any more, however far it reaches.
         next = next.min(all.end);
-        let view = View { txn, core, version: None, known: None };
+        let view = View { txn, core, version: None, known: None, scope: &core.whole };
         // What is left out was a hole in the base, if the base is still the same.
         view.check_origin(&row)?;
         row.holes += view.count_missing(row.ino, &(piece.start..next))?;
@@ -204,7 +205,7 @@ fn copy_run(
     let chunk = txn.chunk_bytes();
     let mut at = run.start;
     while at < run.end {
-        let view = View { txn, core, version: None, known: None };
+        let view = View { txn, core, version: None, known: None, scope: &core.whole };
         let Some((start, stop)) = view.next_origin_data(row, at * chunk, end)? else {
             return Ok(end.div_ceil(chunk));
         };

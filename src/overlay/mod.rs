@@ -6,6 +6,7 @@
 //! delta, and `write`, `setattr`, `create`, `link`, `remove`, `rename` change them; `discard`
 //! gives changes up (`undo` says what that takes).
 //! Content of large files is `pending` until the background has copied it (`finish`).
+//! A [`Scope`] says which part of it is whose.
 //! `service` ships these functions to the worker and so implements [`Vfs`](crate::vfs::Vfs);
 //! [`Tree`] shows the same tree to tools, by paths and without a server.
 //!
@@ -41,6 +42,7 @@ mod readdir;
 mod remove;
 mod rename;
 mod resolve;
+mod scope;
 mod seal;
 mod service;
 mod setattr;
@@ -56,7 +58,7 @@ use std::sync::Arc;
 
 use crate::base::Base;
 use crate::delta::Store;
-use crate::vfs::{CallId, FileId, Time};
+use crate::vfs::{CallId, FileId, Locator, Time};
 use crate::worker::{Commits, Worker};
 
 use atime::Atimes;
@@ -69,6 +71,7 @@ pub use changes::{BaseObject, Change};
 pub use discard::LetGo;
 pub use limits::CopyLimits;
 pub use pending::is_as_it_was;
+pub use scope::{IsGuarded, Scope};
 pub use seal::{SealError, SealStep, Sealed, Sealing};
 pub use tree::{Tree, TreeObject, TreeView};
 pub use undo::{Idle, Undo};
@@ -96,11 +99,13 @@ pub struct OverlayParts {
     pub copy_up: CopyLimits,
 }
 
-/// A copy-on-write tree of a base and a session.
+/// A copy-on-write tree of a base and a session, or what a [`Scope`] shows of it.
+#[derive(Clone)]
 pub struct Overlay {
     store: Arc<dyn Store>,
     worker: Arc<Worker>,
     core: Arc<Core>,
+    scope: Arc<Scope>,
 }
 
 /// What the merge rules need besides a transaction.
@@ -118,6 +123,8 @@ struct Core {
     buffers: Buffers,
     /// What calls changed before the last server was killed: see [`edit::Edit::made_before`].
     late_changes: HashMap<CallId, FileId>,
+    /// For what is not done on a client's behalf.
+    whole: Arc<Scope>,
 }
 
 impl Core {
@@ -125,6 +132,7 @@ impl Core {
     fn offline(base: Arc<dyn Base>, clock: Clock, copy_up: CopyLimits) -> Self {
         Self {
             late_changes: HashMap::new(),
+            whole: Arc::default(),
             base,
             clock,
             fsid: 0,
@@ -141,11 +149,12 @@ impl Core {
 }
 
 impl Overlay {
-    /// Joins the layers.
+    /// Joins the layers; all is shown.
     pub fn new(parts: OverlayParts) -> Self {
         let late = parts.store.late_changes().iter();
         let core = Core {
             late_changes: late.map(|change| (change.call, change.fileid)).collect(),
+            whole: Arc::default(),
             base: parts.base,
             clock: parts.clock,
             fsid: parts.fsid,
@@ -158,6 +167,23 @@ impl Overlay {
             atimes: Atimes::default(),
             buffers: Buffers::default(),
         };
-        Self { store: parts.store, worker: parts.worker, core: Arc::new(core) }
+        let scope = Arc::clone(&core.whole);
+        Self { store: parts.store, worker: parts.worker, core: Arc::new(core), scope }
+    }
+
+    /// The same tree, as a scope shows it: one session and one set of caches, however many there
+    /// are.
+    pub fn within(&self, scope: Scope) -> Self {
+        Self { scope: Arc::new(scope), ..self.clone() }
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> Locator {
+        self.scope.root.clone().unwrap_or(Locator::ROOT)
+    }
+
+    /// Identifies the session in attributes (`fsid`).
+    pub fn fsid(&self) -> u64 {
+        self.core.fsid
     }
 }

@@ -43,6 +43,7 @@ impl Edit<'_> {
             if !child.node.is_dir() {
                 return Err(FsError::NotDirectory.into());
             }
+            edit.check_unpinned(&child.node)?;
             let fileid = child.node.fileid();
             let parent_ino = edit.ensure_dir(&parent.place)?;
             edit.unlink_dir(&parent.place, &name, &child)?;

@@ -99,6 +99,7 @@ impl Edit<'_> {
         replaced: Option<&Child>,
     ) -> Result<()> {
         let view = self.view();
+        self.check_unpinned(&child.node)?;
         if child.node.is_dir() && source.place.fileid != target.place.fileid {
             // Its `..` changes.
             Want::WRITE.check(self.caller, &view.attr(&child.node)?)?;
@@ -108,6 +109,7 @@ impl Edit<'_> {
             }
         }
         let Some(replaced) = replaced else { return Ok(()) };
+        self.check_unpinned(&replaced.node)?;
         check_sticky(self.caller, &target.attr, &view.attr(&replaced.node)?)?;
         match (child.node.is_dir(), replaced.node.is_dir()) {
             (true, false) => Err(FsError::NotDirectory.into()),

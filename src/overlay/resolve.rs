@@ -16,6 +16,7 @@ use super::error::Result;
 use super::known::Known;
 use super::limits::MAX_DEPTH;
 use super::node::{DirPlace, Node, is_linked};
+use super::scope::Scope;
 use super::trail::{follow, trail_above, trail_of};
 
 /// The merged tree in one transaction.
@@ -29,17 +30,25 @@ pub(super) struct View<'a> {
     pub version: Option<Version>,
     /// The writer's memory, on its thread.
     pub known: Option<&'a Known>,
+    /// What is shown of the tree.
+    pub scope: &'a Scope,
 }
 
 impl View<'_> {
-    /// The object that a handle names; [`FsError::Stale`] if it is not visible any more.
+    /// The object that a handle names; [`FsError::Stale`] if it is not visible any more, or not
+    /// in this scope.
     pub fn node(&self, locator: &Locator) -> Result<Node> {
-        let found = match locator {
-            Locator::Delta(id) => self.delta_node(*id)?,
-            Locator::Base(id, trail) => self.base_node(*id, trail)?,
-            Locator::BaseLinked(id) => self.linked_node(*id)?,
-        };
-        Ok(found.ok_or(FsError::Stale)?)
+        let node = self.found(locator)?.ok_or(FsError::Stale)?;
+        if self.is_in_scope(&node)? { Ok(node) } else { Err(FsError::Stale.into()) }
+    }
+
+    /// The object that a handle names, in the whole tree.
+    pub fn found(&self, locator: &Locator) -> Result<Option<Node>> {
+        match locator {
+            Locator::Delta(id) => self.delta_node(*id),
+            Locator::Base(id, trail) => self.base_node(*id, trail),
+            Locator::BaseLinked(id) => self.linked_node(*id),
+        }
     }
 
     /// A directory and its place; [`FsError::NotDirectory`] for anything else.
@@ -70,9 +79,9 @@ impl View<'_> {
         Ok(Node::Base { path, attr })
     }
 
-    /// The directory that holds this one; the root holds itself.
+    /// The directory that holds this one; the root that is shown holds itself.
     pub fn parent_of(&self, place: &DirPlace) -> Result<Node> {
-        if place.fileid == FileId::ROOT {
+        if place.fileid == self.scope.root_id() {
             return self.node_at(place);
         }
         if let Some(ino) = place.ino {

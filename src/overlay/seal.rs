@@ -143,7 +143,13 @@ impl Sealing {
     fn advance(&mut self, txn: &mut dyn WriteTxn, at: &mut MergedPath) -> Result<SealStep> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Begin => {
-                let view = View { txn, core: &self.core, version: None, known: None };
+                let view = View {
+                    txn,
+                    core: &self.core,
+                    version: None,
+                    known: None,
+                    scope: &self.core.whole,
+                };
                 self.stage = Stage::Folds { left: fold::redirected(&view)?, fold: None };
             }
             Stage::Folds { left, fold } => self.fold(txn, left, fold, at)?,
@@ -166,7 +172,7 @@ impl Sealing {
     }
 
     fn edit<'e>(&'e self, txn: &'e mut dyn WriteTxn) -> Edit<'e> {
-        Edit::new(txn, &self.core, &self.caller, (self.core.clock)())
+        Edit::new(txn, &self.core, &self.core.whole, &self.caller, (self.core.clock)())
     }
 
     /// Gives a visible name of a directory an entry of its own, if it has none; what it leads to,

@@ -8,9 +8,9 @@ use bytes::Bytes;
 
 use crate::delta::{Compacted, WriteTxn};
 use crate::vfs::{
-    Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, FsError, FsInfo, FsStat,
-    Locator, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr, Stability, Time, Vfs, Wcc,
-    WriteVerifier, Written,
+    Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, FsError, FsInfo,
+    FsStat, Locator, LockKey, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr, Stability,
+    Time, Vfs, Wcc, WriteVerifier, Written,
 };
 use crate::worker::{Committed, Done, Weight};
 
@@ -19,6 +19,9 @@ use super::edit::Edit;
 use super::error::{from_store, from_work};
 use super::limits::{LIGHT_READ_BYTES, MAX_FILE_BYTES, MAX_LINKS};
 use super::resolve::View;
+
+/// The path of the one export of a session that is served alone.
+const EXPORT_PATH: &[u8] = b"/";
 
 /// What a change weighs in the writer's queue besides its data, in bytes.
 const CHANGE_BYTES: usize = 512;
@@ -33,15 +36,16 @@ impl Overlay {
         weight: Weight,
         f: impl Fn(&View<'_>) -> T + Send + 'static,
     ) -> Result<T, FsError> {
-        let core = self.core.clone();
+        let (core, scope) = (self.core.clone(), self.scope.clone());
         let work = self.worker.read(weight, move |txn| {
+            let view = View { txn, core: &core, version: None, known: None, scope: &scope };
             if let Some(version) = core.caches.version() {
-                let value = f(&View { txn, core: &core, version: Some(version), known: None });
+                let value = f(&View { version: Some(version), ..view });
                 if core.caches.is_at(version) {
                     return value;
                 }
             }
-            f(&View { txn, core: &core, version: None, known: None })
+            f(&view)
         });
         work.await.map_err(|error| from_work(&error))
     }
@@ -51,14 +55,14 @@ impl Overlay {
         &self,
         f: impl FnOnce(&View<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Outcome<T, C> {
-        let core = self.core.clone();
+        let (core, scope) = (self.core.clone(), self.scope.clone());
         let work = self.worker.read(Weight::Heavy, move |txn| {
             let before = core.caches.version();
             if let Err(error) = txn.hold() {
                 return from_store(&error).into();
             }
             let version = before.filter(|version| core.caches.is_at(*version));
-            f(&View { txn, core: &core, version, known: None })
+            f(&View { txn, core: &core, version, known: None, scope: &scope })
         });
         work.await.unwrap_or_else(|error| from_work(&error).into())
     }
@@ -81,13 +85,13 @@ impl Overlay {
         durable: bool,
         f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Result<Committed<Outcome<T, C>>, FsError> {
-        let core = self.core.clone();
+        let (core, scope) = (self.core.clone(), self.scope.clone());
         let caller = caller.clone();
         let job = move |txn: &mut dyn WriteTxn| {
             let atimes = core.atimes.write(txn);
             let now = (core.clock)();
             let mut trial = core.known.begin();
-            let mut edit = Edit::new(txn, &core, &caller, now);
+            let mut edit = Edit::new(txn, &core, &scope, &caller, now);
             let (outcome, atimes) = match atimes {
                 Ok(atimes) => (f(&mut edit), Some(atimes)),
                 Err(error) => (Outcome::from(error.into_fs()), None),
@@ -157,9 +161,23 @@ impl Overlay {
 }
 
 impl Vfs for Overlay {
-    async fn root(&self) -> Result<(Locator, Attr), FsError> {
-        let attr = self.look(Weight::Light, |view| view.attr_of(&Locator::ROOT)).await?;
-        Ok((Locator::ROOT, attr.map_err(|error| error.into_fs())?))
+    type Object = Locator;
+
+    async fn mount(&self, caller: &Caller, path: &[u8]) -> Result<ExportRoot, FsError> {
+        if path != EXPORT_PATH {
+            return Err(FsError::NotFound);
+        }
+        let object = self.root();
+        self.getattr(caller, &object).await?;
+        Ok(ExportRoot { object, takes_anonymous: true })
+    }
+
+    fn exports(&self, _caller: &Caller) -> Vec<Bytes> {
+        vec![Bytes::from_static(EXPORT_PATH)]
+    }
+
+    fn lock_key(&self, object: &Locator) -> LockKey {
+        LockKey { fsid: self.core.fsid, fileid: object.fileid() }
     }
 
     async fn getattr(&self, _caller: &Caller, object: &Locator) -> Result<Attr, FsError> {

@@ -58,6 +58,9 @@ impl Edit<'_> {
             return Ok(None);
         }
         check(self.caller, before, set)?;
+        if set.size.is_some() {
+            self.check_unguarded(&node)?;
+        }
         let mut row = self.copy_up_head(node, set.size.unwrap_or(u64::MAX))?;
         if let Some(size) = set.size {
             self.resize_content(&mut row, size)?;

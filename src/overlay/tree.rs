@@ -67,7 +67,13 @@ impl Tree {
             if let Err(error) = txn.hold() {
                 value = Err(super::error::from_store(&error));
             } else if let Some(f) = f.take() {
-                let view = View { txn, core: &self.core, version: None, known: Some(&known) };
+                let view = View {
+                    txn,
+                    core: &self.core,
+                    version: None,
+                    known: Some(&known),
+                    scope: &self.core.whole,
+                };
                 value = f(&TreeView { view });
             }
         });

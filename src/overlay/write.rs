@@ -42,6 +42,7 @@ impl Edit<'_> {
         if end.is_none_or(|end| end > MAX_FILE_BYTES) {
             return Err(FsError::TooLarge.into());
         }
+        self.check_unguarded(&node)?;
         if data.is_empty() {
             return Ok(None);
         }

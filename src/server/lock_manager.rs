@@ -7,21 +7,21 @@ use tokio::time::timeout;
 use super::limits::{LOCK_WAIT, SMALL_REPLY_BYTES};
 use super::program::{CallFuture, Program};
 use crate::nfs::lock::{Answer, Waiting};
-use crate::nfs::{CallError, Nlm};
+use crate::nfs::{CallError, HandleCodec, Handles, Nlm};
 use crate::vfs::{Caller, Vfs};
 use crate::wire::nlm4::{self, MAX_NETOBJ_BYTES, Procedure};
 use crate::wire::xdr::Encoder;
 
 /// The lock manager, as a program.
-pub struct LockManager<V> {
-    nlm: Nlm<V>,
+pub struct LockManager<V, H = HandleCodec> {
+    nlm: Nlm<V, H>,
     /// Told after each call: it may have given up a lock.
     changed: Notify,
 }
 
-impl<V: Vfs> LockManager<V> {
+impl<V: Vfs, H: Handles<V::Object>> LockManager<V, H> {
     /// Serves `nlm`.
-    pub fn new(nlm: Nlm<V>) -> Self {
+    pub fn new(nlm: Nlm<V, H>) -> Self {
         Self { nlm, changed: Notify::new() }
     }
 
@@ -57,7 +57,7 @@ impl<V: Vfs> LockManager<V> {
     }
 }
 
-impl<V: Vfs> Program for LockManager<V> {
+impl<V: Vfs, H: Handles<V::Object>> Program for LockManager<V, H> {
     fn number(&self) -> u32 {
         nlm4::PROGRAM
     }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 
 use super::limits::SMALL_REPLY_BYTES;
-use crate::nfs::{CallError, Mount, Nfs};
+use crate::nfs::{CallError, Handles, Mount, Nfs};
 use crate::vfs::{Caller, Vfs};
 use crate::wire::mount3;
 use crate::wire::nfs3::{self, MAX_TARGET_BYTES, MAX_TRANSFER_BYTES, Procedure};
@@ -38,7 +38,7 @@ pub trait Program: Send + Sync + 'static {
     }
 }
 
-impl<V: Vfs> Program for Nfs<V> {
+impl<V: Vfs, H: Handles<V::Object>> Program for Nfs<V, H> {
     fn number(&self) -> u32 {
         nfs3::PROGRAM
     }
@@ -68,7 +68,7 @@ impl<V: Vfs> Program for Nfs<V> {
     }
 }
 
-impl<V: Vfs> Program for Mount<V> {
+impl<V: Vfs, H: Handles<V::Object>> Program for Mount<V, H> {
     fn number(&self) -> u32 {
         mount3::PROGRAM
     }

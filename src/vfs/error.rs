@@ -69,6 +69,10 @@ pub enum FsError {
     /// Too busy: the client should ask again later (NFS3ERR_JUKEBOX).
     #[error("temporarily unavailable")]
     TryLater,
+    /// Content that only passes as a whole, after a check: the caller has to take it there.
+    /// No client gets to see this.
+    #[error("guarded content")]
+    Guarded,
     /// A defect of ours, contained (NFS3ERR_SERVERFAULT).
     #[error("server fault")]
     Fault,

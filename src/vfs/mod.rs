@@ -11,6 +11,7 @@ mod name;
 mod outcome;
 mod types;
 
+use std::fmt::Debug;
 use std::future::Future;
 
 use bytes::Bytes;
@@ -18,12 +19,12 @@ use bytes::Bytes;
 pub use error::FsError;
 pub use name::{Name, NameError};
 pub use outcome::{
-    Created, DirPage, Entry, FsInfo, FsStat, LookedUp, Outcome, PathConf, ReadData, Wcc, WccAttr,
-    Written,
+    Created, DirPage, Entry, ExportRoot, FsInfo, FsStat, LookedUp, Outcome, PathConf, ReadData,
+    Wcc, WccAttr, Written,
 };
 pub use types::{
     Access, Attr, CallId, Caller, Cookie, CreateHow, CreateVerifier, Device, FileId, FileKind,
-    Locator, NewNode, SetAttr, SetTime, Stability, Time, Trail, WriteVerifier,
+    Locator, LockKey, NewNode, SetAttr, SetTime, Stability, Time, Trail, WriteVerifier,
 };
 
 /// A filesystem as an NFSv3 server needs it.
@@ -32,14 +33,28 @@ pub use types::{
 /// belong to exactly this change (RFC 1813 §2.6), on failure too.
 /// Permissions are checked here, with the mode bits, for the given [`Caller`].
 pub trait Vfs: Send + Sync + 'static {
-    /// The export's root directory (what MNT answers).
-    fn root(&self) -> impl Future<Output = Result<(Locator, Attr), FsError>> + Send;
+    /// What a file handle stands for.
+    type Object: Clone + Debug + Send + Sync + 'static;
+
+    /// The root directory of the export with this path (RFC 1813 §5.2.1);
+    /// [`FsError::NotFound`] if there is none that this caller may mount.
+    fn mount(
+        &self,
+        caller: &Caller,
+        path: &[u8],
+    ) -> impl Future<Output = Result<ExportRoot<Self::Object>, FsError>> + Send;
+
+    /// The paths of the exports that this caller is told of (RFC 1813 §5.2.5).
+    fn exports(&self, caller: &Caller) -> Vec<Bytes>;
+
+    /// What locks on this object are kept under: the same by whatever export it is reached.
+    fn lock_key(&self, object: &Self::Object) -> LockKey;
 
     /// Returns an object's attributes (RFC 1813 §3.3.1).
     fn getattr(
         &self,
         caller: &Caller,
-        object: &Locator,
+        object: &Self::Object,
     ) -> impl Future<Output = Result<Attr, FsError>> + Send;
 
     /// Changes attributes; with `guard`, only if the object's ctime equals it, else
@@ -47,7 +62,7 @@ pub trait Vfs: Send + Sync + 'static {
     fn setattr(
         &self,
         caller: &Caller,
-        object: &Locator,
+        object: &Self::Object,
         set: SetAttr,
         guard: Option<Time>,
     ) -> impl Future<Output = Outcome<(), Wcc>> + Send;
@@ -57,16 +72,16 @@ pub trait Vfs: Send + Sync + 'static {
     fn lookup(
         &self,
         caller: &Caller,
-        dir: &Locator,
+        dir: &Self::Object,
         name: &[u8],
-    ) -> impl Future<Output = Outcome<LookedUp, Option<Attr>>> + Send;
+    ) -> impl Future<Output = Outcome<LookedUp<Self::Object>, Option<Attr>>> + Send;
 
     /// Returns the subset of `want` that the caller may do (RFC 1813 §3.3.4).
     /// The context is the object's attributes.
     fn access(
         &self,
         caller: &Caller,
-        object: &Locator,
+        object: &Self::Object,
         want: Access,
     ) -> impl Future<Output = Outcome<Access, Option<Attr>>> + Send;
 
@@ -74,14 +89,14 @@ pub trait Vfs: Send + Sync + 'static {
     fn readlink(
         &self,
         caller: &Caller,
-        object: &Locator,
+        object: &Self::Object,
     ) -> impl Future<Output = Outcome<Bytes, Option<Attr>>> + Send;
 
     /// Reads up to `count` bytes at byte `offset` (RFC 1813 §3.3.6).
     fn read(
         &self,
         caller: &Caller,
-        object: &Locator,
+        object: &Self::Object,
         offset: u64,
         count: u32,
     ) -> impl Future<Output = Outcome<ReadData, Option<Attr>>> + Send;
@@ -90,7 +105,7 @@ pub trait Vfs: Send + Sync + 'static {
     fn write(
         &self,
         caller: &Caller,
-        object: &Locator,
+        object: &Self::Object,
         offset: u64,
         data: Bytes,
         stability: Stability,
@@ -100,27 +115,27 @@ pub trait Vfs: Send + Sync + 'static {
     fn create(
         &self,
         caller: &Caller,
-        dir: &Locator,
+        dir: &Self::Object,
         name: &[u8],
         how: CreateHow,
-    ) -> impl Future<Output = Outcome<Created, Wcc>> + Send;
+    ) -> impl Future<Output = Outcome<Created<Self::Object>, Wcc>> + Send;
 
     /// Creates a directory, symbolic link or special file
     /// (MKDIR, SYMLINK, MKNOD: RFC 1813 §3.3.9 to §3.3.11).
     fn make_node(
         &self,
         caller: &Caller,
-        dir: &Locator,
+        dir: &Self::Object,
         name: &[u8],
         node: NewNode,
         set: SetAttr,
-    ) -> impl Future<Output = Outcome<Created, Wcc>> + Send;
+    ) -> impl Future<Output = Outcome<Created<Self::Object>, Wcc>> + Send;
 
     /// Removes anything but a directory (RFC 1813 §3.3.12).
     fn remove(
         &self,
         caller: &Caller,
-        dir: &Locator,
+        dir: &Self::Object,
         name: &[u8],
     ) -> impl Future<Output = Outcome<(), Wcc>> + Send;
 
@@ -128,7 +143,7 @@ pub trait Vfs: Send + Sync + 'static {
     fn rmdir(
         &self,
         caller: &Caller,
-        dir: &Locator,
+        dir: &Self::Object,
         name: &[u8],
     ) -> impl Future<Output = Outcome<(), Wcc>> + Send;
 
@@ -137,8 +152,8 @@ pub trait Vfs: Send + Sync + 'static {
     fn rename(
         &self,
         caller: &Caller,
-        from: (&Locator, &[u8]),
-        to: (&Locator, &[u8]),
+        from: (&Self::Object, &[u8]),
+        to: (&Self::Object, &[u8]),
     ) -> impl Future<Output = Outcome<(), (Wcc, Wcc)>> + Send;
 
     /// Gives `object` another name (RFC 1813 §3.3.15).
@@ -146,8 +161,8 @@ pub trait Vfs: Send + Sync + 'static {
     fn link(
         &self,
         caller: &Caller,
-        object: &Locator,
-        dir: &Locator,
+        object: &Self::Object,
+        dir: &Self::Object,
         name: &[u8],
     ) -> impl Future<Output = Outcome<(), (Option<Attr>, Wcc)>> + Send;
 
@@ -160,37 +175,37 @@ pub trait Vfs: Send + Sync + 'static {
     fn readdir(
         &self,
         caller: &Caller,
-        dir: &Locator,
+        dir: &Self::Object,
         cookie: Cookie,
         with_attrs: bool,
-        take: impl FnMut(&Entry) -> bool + Send + 'static,
+        take: impl FnMut(&Entry<Self::Object>) -> bool + Send + 'static,
     ) -> impl Future<Output = Outcome<DirPage, Option<Attr>>> + Send;
 
     /// Figures of the filesystem that holds the session (RFC 1813 §3.3.18).
     fn fsstat(
         &self,
         caller: &Caller,
-        object: &Locator,
+        object: &Self::Object,
     ) -> impl Future<Output = Outcome<FsStat, Option<Attr>>> + Send;
 
     /// Static limits (RFC 1813 §3.3.19).
     fn fsinfo(
         &self,
         caller: &Caller,
-        object: &Locator,
+        object: &Self::Object,
     ) -> impl Future<Output = Outcome<FsInfo, Option<Attr>>> + Send;
 
     /// Limits of names and links (RFC 1813 §3.3.20).
     fn pathconf(
         &self,
         caller: &Caller,
-        object: &Locator,
+        object: &Self::Object,
     ) -> impl Future<Output = Outcome<PathConf, Option<Attr>>> + Send;
 
     /// Returns once everything written before has reached stable storage (RFC 1813 §3.3.21).
     fn commit(
         &self,
         caller: &Caller,
-        object: &Locator,
+        object: &Self::Object,
     ) -> impl Future<Output = Outcome<WriteVerifier, Wcc>> + Send;
 }

@@ -66,20 +66,29 @@ impl Wcc {
     }
 }
 
+/// What MNT gives out.
+#[derive(Debug, Clone)]
+pub struct ExportRoot<O = Locator> {
+    /// The root directory.
+    pub object: O,
+    /// Whether calls without credentials (AUTH_NONE) are taken.
+    pub takes_anonymous: bool,
+}
+
 /// What LOOKUP found.
 #[derive(Debug, Clone)]
-pub struct LookedUp {
+pub struct LookedUp<O = Locator> {
     /// The object.
-    pub object: Locator,
+    pub object: O,
     /// Its attributes.
     pub attr: Attr,
 }
 
 /// What CREATE, MKDIR, SYMLINK or MKNOD made.
 #[derive(Debug, Clone)]
-pub struct Created {
+pub struct Created<O = Locator> {
     /// The new object.
-    pub object: Locator,
+    pub object: O,
     /// Its attributes.
     pub attr: Attr,
 }
@@ -106,7 +115,7 @@ pub struct Written {
 
 /// One entry of a listing.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct Entry<O = Locator> {
     /// The name; `.` and `..` are entries too, so these are plain bytes.
     pub name: Bytes,
     /// The object's number.
@@ -114,10 +123,10 @@ pub struct Entry {
     /// Where a listing goes on after this entry.
     pub cookie: Cookie,
     /// The object and its attributes, where they were asked for and could be had.
-    pub object: Option<(Locator, Attr)>,
+    pub object: Option<(O, Attr)>,
 }
 
-impl Entry {
+impl<O> Entry<O> {
     /// Builds an entry from a checked name.
     pub fn named(name: &Name, fileid: FileId, cookie: Cookie) -> Self {
         Self { name: name.to_bytes(), fileid, cookie, object: None }

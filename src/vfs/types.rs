@@ -51,6 +51,15 @@ impl fmt::Debug for Locator {
     }
 }
 
+/// What locks on a file are kept under, for all exports of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LockKey {
+    /// The session that the file belongs to: see [`Attr::fsid`].
+    pub fsid: u64,
+    /// The file.
+    pub fileid: FileId,
+}
+
 /// A digest of a base path: one byte per component, so that walking the base with it finds the
 /// path again in O(depth).
 ///

@@ -19,6 +19,7 @@ fn row(path: &str) -> AuditRow {
         offset: None,
         length: None,
         call: Some(CallId(u64::MAX)),
+        export: None,
     }
 }
 

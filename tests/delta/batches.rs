@@ -23,6 +23,7 @@ fn write_op(offset: u64, length: u64) -> AuditRow {
         offset: Some(offset),
         length: Some(length),
         call: None,
+        export: None,
     }
 }
 

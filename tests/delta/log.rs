@@ -108,6 +108,7 @@ fn a_change_adds_few_pages() {
         offset: None,
         length: None,
         call: Some(CallId(u64::MAX)),
+        export: None,
     };
     let mut row = inode(Ino(0), FileKind::Regular);
     added("CREATE", 6, &mut |txn| {

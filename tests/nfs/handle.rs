@@ -1,6 +1,6 @@
 //! File handles.
 
-use acetate::nfs::HandleCodec;
+use acetate::nfs::{HandleCodec, Handles};
 use acetate::vfs::{FileId, FsError, Locator, Trail};
 use acetate::wire::nfs3::FileHandle;
 use proptest::prelude::*;

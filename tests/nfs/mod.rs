@@ -11,7 +11,7 @@ mod status;
 
 use std::sync::Arc;
 
-use acetate::nfs::{CallError, HandleCodec, Nfs};
+use acetate::nfs::{CallError, HandleCodec, Handles, Nfs};
 use acetate::vfs::{Caller, FileId, Locator};
 use bytes::Bytes;
 

@@ -1,5 +1,6 @@
 //! Pages of a listing, against an independent decoder.
 
+use acetate::nfs::Handles;
 use acetate::vfs::{Cookie, Entry, FileId};
 use nfs3_client::nfs3_types::nfs3::{
     Nfs3Option, Nfs3Result, READDIR3res, READDIRPLUS3res, nfsstat3,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use acetate::nfs::{HandleCodec, Nlm};
+use acetate::nfs::{HandleCodec, Handles, Nlm};
 use acetate::server::limits::LOCK_WAIT;
 use acetate::server::{LockManager, Program};
 use acetate::vfs::{Caller, FileId, Locator};

@@ -89,7 +89,8 @@ impl Client {
 
     /// What a path leads to, component by component.
     pub fn find(&self, path: impl AsRef<[u8]>) -> Result<LookedUp> {
-        let (object, attr) = self.wait(self.overlay.root())?;
+        let object = self.overlay.root();
+        let attr = self.wait(self.overlay.getattr(&self.caller, &object))?;
         let mut found = LookedUp { object, attr };
         for name in path.as_ref().split(|&b| b == b'/').filter(|name| !name.is_empty()) {
             found = self.lookup(&found.object, name)?;

@@ -219,6 +219,7 @@ macro_rules! reads {
             dentry(parent: Ino, name: &Name) -> Option<Ino>;
             has_dentries(parent: Ino) -> bool;
             name_of(ino: Ino) -> Option<(Ino, Name)>;
+            names_of(ino: Ino) -> Vec<(Ino, Name)>;
             read_data(inode: &InodeRow, offset: u64, buffer: &mut [u8]) -> ();
             stored_chunks(ino: Ino, range: &Range<u64>) -> Vec<u64>;
             next_stored_chunk(ino: Ino, from: u64) -> Option<u64>;

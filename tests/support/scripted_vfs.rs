@@ -108,9 +108,22 @@ fn text(name: &[u8]) -> String {
 }
 
 impl Vfs for ScriptedVfs {
-    async fn root(&self) -> Result<(Locator, Attr), FsError> {
-        self.note("root", &[]);
-        self.result((Locator::ROOT, self.attr.clone()))
+    type Object = Locator;
+
+    async fn mount(&self, _: &Caller, path: &[u8]) -> Result<ExportRoot, FsError> {
+        self.note("mount", &[&text(path)]);
+        if path != b"/" {
+            return Err(FsError::NotFound);
+        }
+        self.result(ExportRoot { object: Locator::ROOT, takes_anonymous: true })
+    }
+
+    fn exports(&self, _: &Caller) -> Vec<Bytes> {
+        vec![Bytes::from_static(b"/")]
+    }
+
+    fn lock_key(&self, object: &Locator) -> LockKey {
+        LockKey { fsid: self.attr.fsid, fileid: object.fileid() }
     }
 
     async fn getattr(&self, _: &Caller, object: &Locator) -> Result<Attr, FsError> {

@@ -39,6 +39,10 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn names_of(&self, _: Ino) -> Result<Vec<(Ino, Name)>> {
+        unreachable!("no operation here asks")
+    }
+
     fn name_of(&self, _: Ino) -> Result<Option<(Ino, Name)>> {
         unimplemented!()
     }

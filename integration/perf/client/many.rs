@@ -138,6 +138,7 @@ impl Maker {
             offset: None,
             length: None,
             call: None,
+            export: None,
         }
     }
 }

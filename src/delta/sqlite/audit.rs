@@ -22,7 +22,7 @@ use super::session::{OpenMode, Session, open_read_only};
 /// Rows of a page, at most.
 const PAGE_ROWS: usize = 1000;
 
-/// The columns that [`decode`] reads, but for the last.
+/// The columns that [`decode`] reads, but for the last two.
 const COLUMNS: &str = "id, time, time_nsec, client, uid, gid, procedure, path, path2, fileid, \
                        offset, length";
 
@@ -31,6 +31,8 @@ pub struct AuditReader {
     conn: Connection,
     /// The column `call`, or what stands in for it in a session of an earlier version.
     call: &'static str,
+    /// The column `export`, likewise.
+    export: &'static str,
     /// Held while any connection is open.
     _lock: Option<Arc<SessionLock>>,
 }
@@ -48,6 +50,8 @@ pub struct AuditFilter {
     pub uid: Option<u32>,
     /// From there.
     pub client: Option<Client>,
+    /// Through this export.
+    pub export: Option<String>,
 }
 
 /// Where a change came from.
@@ -111,9 +115,12 @@ impl Session {
         if !schema::has_table(&conn, "acetate_op")? {
             return Ok(None);
         }
-        let has_call = schema::has_column(&conn, "acetate_op", "call")?;
-        let call = if has_call { "call" } else { "NULL" };
-        Ok(Some(AuditReader { conn, call, _lock: self.lock.clone() }))
+        let or_null = |column: &'static str| -> Result<&'static str> {
+            let is_there = schema::has_column(&conn, "acetate_op", column)?;
+            Ok(if is_there { column } else { "NULL" })
+        };
+        let (call, export) = (or_null("call")?, or_null("export")?);
+        Ok(Some(AuditReader { conn, call, export, _lock: self.lock.clone() }))
     }
 }
 
@@ -139,11 +146,12 @@ impl AuditReader {
         ids: RangeInclusive<i64>,
         wanted: &dyn Fn(i64) -> bool,
     ) -> Result<AuditPage> {
-        let (conditions, mut values) = filter.to_sql();
+        let (conditions, mut values) = filter.to_sql(self.export);
         let sql = format!(
-            "SELECT {COLUMNS}, {} FROM acetate_op
+            "SELECT {COLUMNS}, {}, {} FROM acetate_op
              WHERE id BETWEEN ? AND ?{conditions} ORDER BY id {}",
             self.call,
+            self.export,
             order.to_sql()
         );
         values.splice(0..0, [Value::Integer(*ids.start()), Value::Integer(*ids.end())]);
@@ -215,7 +223,7 @@ impl Order {
 
 impl AuditFilter {
     /// The filter as conditions behind others, with their values.
-    fn to_sql(&self) -> (String, Vec<Value>) {
+    fn to_sql(&self, export_column: &str) -> (String, Vec<Value>) {
         let (mut sql, mut values) = (String::new(), Vec::new());
         for (sign, moment) in [(">=", self.since), ("<", self.until)] {
             if let Some(moment) = moment {
@@ -240,6 +248,10 @@ impl AuditFilter {
             };
             sql.push_str(&format!(" AND ({})", vec![condition; texts.len()].join(" OR ")));
             values.extend(texts.into_iter().map(Value::Text));
+        }
+        if let Some(export) = &self.export {
+            sql.push_str(&format!(" AND {export_column} = ?"));
+            values.push(Value::Text(export.clone()));
         }
         (sql, values)
     }
@@ -336,5 +348,9 @@ fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, OddRow> {
             .get::<_, Option<i64>>(12)
             .map_err(|_| odd("call"))?
             .map(|call| CallId(call.cast_unsigned())),
+        export: match row.get_ref(13) {
+            Ok(ValueRef::Null) => None,
+            _ => Some(text(13, "export")?.into()),
+        },
     })
 }

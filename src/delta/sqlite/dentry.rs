@@ -78,6 +78,20 @@ pub(super) fn name_of(conn: &Connection, ino: Ino) -> Result<Option<(Ino, Name)>
     Ok(None)
 }
 
+/// All visible entries that point to `ino`.
+pub(super) fn names_of(conn: &Connection, ino: Ino) -> Result<Vec<(Ino, Name)>> {
+    let mut statement =
+        conn.prepare_cached("SELECT parent_ino, name FROM fs_dentry WHERE ino = ?1 ORDER BY id")?;
+    let mut rows = statement.query([ino.0.cast_signed()])?;
+    let mut names = Vec::new();
+    while let Some(row) = rows.next()? {
+        if let Ok(name) = Name::new(value::bytes(row, 1)?) {
+            names.push((Ino(value::unsigned(row, 0)?), name));
+        }
+    }
+    Ok(names)
+}
+
 /// Adds an entry; one of the same name that points nowhere is replaced, because nobody sees it.
 pub(super) fn insert(conn: &Connection, id: i64, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
     let mut statement = conn.prepare_cached(

@@ -39,6 +39,7 @@ fn joined(last: &AuditRow, row: &AuditRow) -> Option<u64> {
     let same = row.procedure == Procedure::Write
         && last.fileid == row.fileid
         && (last.client, last.uid, last.gid) == (row.client, row.uid, row.gid)
+        && last.export == row.export
         && last.path == row.path
         && last.path2 == row.path2;
     let end = last.offset?.checked_add(last.length?)?;
@@ -48,8 +49,8 @@ fn joined(last: &AuditRow, row: &AuditRow) -> Option<u64> {
 fn insert(conn: &Connection, row: &AuditRow) -> Result<i64> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure, path, path2,
-           fileid, offset, length, call)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+           fileid, offset, length, call, export)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     )?;
     let id = statement.insert(params![
         row.time.secs,
@@ -64,6 +65,7 @@ fn insert(conn: &Connection, row: &AuditRow) -> Result<i64> {
         row.offset.map(u64::cast_signed),
         row.length.map(u64::cast_signed),
         row.call.map(|call| call.0.cast_signed()),
+        row.export.as_deref(),
     ])?;
     Ok(id)
 }

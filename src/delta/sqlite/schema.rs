@@ -191,7 +191,8 @@ pub(super) const OUR_TABLES: &[(&str, &str)] = &[
   fileid INTEGER NOT NULL,
   offset INTEGER,
   length INTEGER,
-  call INTEGER
+  call INTEGER,
+  export TEXT
 )",
     ),
 ];
@@ -207,6 +208,7 @@ const ADDED_COLUMNS: &[(&str, &str, &str)] = &[
     ("fs_whiteout", "parent_path", "TEXT NOT NULL DEFAULT ''"),
     ("tool_calls", "status", "TEXT NOT NULL DEFAULT 'pending'"),
     ("acetate_op", "call", "INTEGER"),
+    ("acetate_op", "export", "TEXT"),
 ];
 
 /// Creates all tables, columns and indexes that are not there, in the caller's transaction.

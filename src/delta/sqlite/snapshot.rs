@@ -59,6 +59,10 @@ impl<T: Snapshot> ReadTxn for T {
         dentry::any(self.conn()?, parent)
     }
 
+    fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
+        dentry::names_of(self.conn()?, ino)
+    }
+
     fn name_of(&self, ino: Ino) -> Result<Option<(Ino, Name)>> {
         dentry::name_of(self.conn()?, ino)
     }

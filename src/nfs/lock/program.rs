@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::range::ByteRange;
 use super::table::{Client, Owner};
 use super::waiting::{Shared, Waiting, Wanted};
-use crate::nfs::{CallError, HandleCodec, decode, encode, to_lock_status};
-use crate::vfs::{Caller, FileId, Vfs};
+use crate::nfs::{CallError, HandleCodec, Handles, decode, encode, to_lock_status};
+use crate::vfs::{Caller, LockKey, Vfs};
 use crate::wire::nlm4::{
     CancelArgs, FreeAllArgs, Holder, Lock, LockArgs, Procedure, Reply, ShareArgs, ShareReply,
     Status, TestArgs, TestReply, UnlockArgs,
@@ -26,22 +26,22 @@ pub enum Answer {
 
 /// The NLM program, version 4.
 #[derive(Debug)]
-pub struct Nlm<V> {
+pub struct Nlm<V, H = HandleCodec> {
     vfs: Arc<V>,
-    handles: HandleCodec,
+    handles: H,
     shared: Shared,
 }
 
 /// What a lock is about, in our terms.
 struct Target {
-    file: FileId,
+    file: LockKey,
     owner: Arc<Owner>,
     range: ByteRange,
 }
 
-impl<V: Vfs> Nlm<V> {
+impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
     /// Keeps locks for the files of `vfs`, known by the handles of `handles`.
-    pub fn new(vfs: Arc<V>, handles: HandleCodec) -> Self {
+    pub fn new(vfs: Arc<V>, handles: H) -> Self {
         Self { vfs, handles, shared: Shared::default() }
     }
 
@@ -162,7 +162,7 @@ impl<V: Vfs> Nlm<V> {
             svid: lock.svid,
             handle: Bytes::copy_from_slice(&lock.owner),
         };
-        Ok(Target { file: object.fileid(), owner: Arc::new(owner), range })
+        Ok(Target { file: self.vfs.lock_key(&object), owner: Arc::new(owner), range })
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::range::ByteRange;
-use crate::vfs::FileId;
+use crate::vfs::LockKey;
 
 /// Locks of all clients together.
 pub const MAX_LOCKS: usize = 8192;
@@ -72,7 +72,7 @@ struct Known {
 #[derive(Debug, Default)]
 pub struct LockTable {
     /// Of files that have any.
-    files: HashMap<FileId, Vec<Held>>,
+    files: HashMap<LockKey, Vec<Held>>,
     /// Clients that have any.
     clients: HashMap<Client, Known>,
     /// The number of locks.
@@ -93,7 +93,7 @@ impl LockTable {
     /// The lock of somebody else that is in the way of this one.
     pub fn conflict(
         &self,
-        file: FileId,
+        file: LockKey,
         owner: &Owner,
         range: ByteRange,
         exclusive: bool,
@@ -106,7 +106,7 @@ impl LockTable {
     /// Locks `range`, in place of what `owner` has locked there.
     pub fn lock(
         &mut self,
-        file: FileId,
+        file: LockKey,
         owner: &Arc<Owner>,
         range: ByteRange,
         exclusive: bool,
@@ -121,7 +121,7 @@ impl LockTable {
     /// makes two locks of one.
     pub fn unlock(
         &mut self,
-        file: FileId,
+        file: LockKey,
         owner: &Arc<Owner>,
         range: ByteRange,
     ) -> Result<(), Refusal> {
@@ -154,7 +154,7 @@ impl LockTable {
     /// Makes `range` of `owner` exclusive, shared, or (`None`) unlocked.
     fn replace(
         &mut self,
-        file: FileId,
+        file: LockKey,
         owner: &Arc<Owner>,
         range: ByteRange,
         kind: Option<bool>,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::range::ByteRange;
 use super::table::{Client, LockTable, Owner, Refusal};
 use crate::nfs::encode;
-use crate::vfs::FileId;
+use crate::vfs::LockKey;
 use crate::wire::nlm4::{Reply, Status};
 use crate::wire::xdr::Encoder;
 
@@ -20,7 +20,7 @@ pub const MAX_WAITING: usize = 64;
 /// A lock that is asked for.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
-    pub(super) file: FileId,
+    pub(super) file: LockKey,
     pub(super) owner: Arc<Owner>,
     pub(super) range: ByteRange,
     pub(super) exclusive: bool,
@@ -59,7 +59,7 @@ impl Locks {
     }
 
     /// Takes back what `owner` is waiting for in `range`; whether there was something.
-    pub(super) fn cancel(&mut self, file: FileId, owner: &Owner, range: ByteRange) -> bool {
+    pub(super) fn cancel(&mut self, file: LockKey, owner: &Owner, range: ByteRange) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|_, wanted| {
             wanted.file != file || *wanted.owner != *owner || !wanted.range.overlaps(range)

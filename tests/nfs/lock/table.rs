@@ -7,11 +7,15 @@ use std::sync::Arc;
 use acetate::nfs::lock::{
     ByteRange, Client, LockTable, MAX_CLIENT_LOCKS, MAX_LOCKS, Owner, Refusal,
 };
-use acetate::vfs::FileId;
+use acetate::vfs::{FileId, LockKey};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-const FILE: FileId = FileId(7);
+const FILE: LockKey = LockKey { fsid: 1, fileid: FileId(7) };
+
+fn file_key(file: u64) -> LockKey {
+    LockKey { fsid: 1, fileid: FileId(file) }
+}
 /// Bytes that the model looks at, and one that stands for all behind them.
 const BYTES: u64 = 40;
 /// Offsets and lengths that are tried: both together stay below [`BYTES`].
@@ -98,16 +102,17 @@ proptest! {
             match op {
                 Op::Lock { exclusive } => {
                     let free = model.is_free(file, svid, range, exclusive);
-                    let in_the_way = table.conflict(FileId(file), owner, range, exclusive).cloned();
+                    let conflict = table.conflict(file_key(file), owner, range, exclusive);
+                    let in_the_way = conflict.cloned();
                     prop_assert_eq!(in_the_way.is_none(), free);
-                    let locked = table.lock(FileId(file), owner, range, exclusive);
+                    let locked = table.lock(file_key(file), owner, range, exclusive);
                     prop_assert_eq!(locked, in_the_way.map(Refusal::Conflict).map_or(Ok(()), Err));
                     if free {
                         model.set(file, svid, range, Some(exclusive));
                     }
                 }
                 Op::Unlock => {
-                    prop_assert_eq!(table.unlock(FileId(file), owner, range), Ok(()));
+                    prop_assert_eq!(table.unlock(file_key(file), owner, range), Ok(()));
                     model.set(file, svid, range, None);
                 }
                 Op::Free => {
@@ -122,7 +127,7 @@ proptest! {
                 for (svid, owner) in (0..).zip(&owners) {
                     for (file, exclusive) in [(0, false), (0, true), (1, false), (1, true)] {
                         let one = ByteRange::new(byte, 1).unwrap();
-                        let conflict = table.conflict(FileId(file), owner, one, exclusive);
+                        let conflict = table.conflict(file_key(file), owner, one, exclusive);
                         let free = model.is_free(file, svid, one, exclusive);
                         prop_assert_eq!(conflict.is_none(), free, "byte {} of {}", byte, file);
                     }
@@ -166,11 +171,11 @@ fn a_client_has_so_many_locks_and_not_more() {
     let other = owner_at("192.0.2.2", "client", 1);
     assert!(table.conflict(FILE, &other, hole, false).is_some(), "nothing has changed");
     let neighbour = owner_at("192.0.2.1", "neighbour", 1);
-    assert_eq!(table.lock(FileId(8), &neighbour, range(0, 1), true), Err(Refusal::Full));
-    table.lock(FileId(8), &other, range(0, 1), true).unwrap();
+    assert_eq!(table.lock(file_key(8), &neighbour, range(0, 1), true), Err(Refusal::Full));
+    table.lock(file_key(8), &other, range(0, 1), true).unwrap();
     table.unlock(FILE, &owner(1), everything).unwrap();
     assert_eq!(table.len(), 1);
-    table.lock(FileId(9), &neighbour, range(0, 1), true).unwrap();
+    table.lock(file_key(9), &neighbour, range(0, 1), true).unwrap();
 }
 
 #[test]
@@ -178,7 +183,7 @@ fn all_clients_together_have_so_many_locks_and_not_more() {
     let mut table = LockTable::default();
     for index in 0..MAX_LOCKS {
         let client = owner_at(["192.0.2.1", "192.0.2.2", "192.0.2.3"][index % 3], "client", 1);
-        table.lock(FileId(index as u64), &client, range(0, 1), true).unwrap();
+        table.lock(file_key(index as u64), &client, range(0, 1), true).unwrap();
     }
     let last = owner_at("192.0.2.4", "client", 1);
     assert_eq!(table.lock(FILE, &last, range(5, 1), true), Err(Refusal::Full));

@@ -4,10 +4,12 @@
 //! content. Nothing here can write, and nothing here leaves the base directory.
 //!
 //! Implementations: [`HostDir`], a directory of this machine; [`Empty`], the base of a plain
-//! session. All methods block; they run on the worker's threads.
+//! session; [`Hiding`], another base without what is never served. All methods block; they run on
+//! the worker's threads.
 
 mod empty;
 mod error;
+mod hiding;
 mod host_dir;
 mod path;
 
@@ -17,6 +19,7 @@ use crate::vfs::{Device, FileId, FileKind, Name, Time};
 
 pub use empty::Empty;
 pub use error::BaseError;
+pub use hiding::Hiding;
 pub use host_dir::{Beneath, HostDir, HostDirOptions};
 pub use path::BasePath;
 

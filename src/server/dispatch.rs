@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::program::Program;
 use super::reply_cache::{Entered, Key, Reply, ReplyCache};
 use crate::nfs::CallError;
-use crate::vfs::{CallId, Caller};
+use crate::vfs::{CallId, Caller, Flavor};
 use crate::wire::rpc::{AuthStatus, Call, Credential, PROC_NULL, Refusal, Status};
 use crate::wire::xdr::Encoder;
 
@@ -169,6 +169,7 @@ fn caller(origin: &Origin, credential: Credential) -> Caller {
             let nobody = Caller::NOBODY;
             Caller {
                 client,
+                flavor: Flavor::None,
                 uid: nobody,
                 gid: nobody,
                 gids: Vec::new(),
@@ -178,6 +179,7 @@ fn caller(origin: &Origin, credential: Credential) -> Caller {
         }
         Credential::Sys(sys) => Caller {
             client,
+            flavor: Flavor::Sys,
             uid: sys.uid,
             gid: sys.gid,
             gids: sys.gids,

@@ -41,6 +41,8 @@ use budget::Budget;
 use dispatch::Dispatcher;
 use limits::{Limits, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, WARNED_CLIENTS};
 
+use crate::vfs::Caller;
+
 pub use listeners::{BindError, Listeners};
 pub use lock_manager::LockManager;
 pub use lookout::{Lookout, LookoutPost};
@@ -52,9 +54,6 @@ pub use reply_cache::{Entered, Key, Reply, ReplyCache, Slot, Waiting};
 
 /// How long accepting pauses after it failed (for want of file descriptors, mostly).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Ports below this can only be used by the superuser.
-const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
 /// How a [`Server`] is set up.
 #[derive(Debug, Clone, Default)]
@@ -210,5 +209,5 @@ impl Shared {
 /// Whether calls from the port of `peer` are refused where ports mean anything (exports(5)
 /// `secure`).
 pub fn refuses_port(peer: SocketAddr, insecure: bool) -> bool {
-    !insecure && peer.port() >= FIRST_UNPRIVILEGED_PORT
+    !insecure && peer.port() >= Caller::FIRST_UNPRIVILEGED_PORT
 }

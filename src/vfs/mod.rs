@@ -9,6 +9,7 @@
 mod error;
 mod name;
 mod outcome;
+mod pattern;
 mod types;
 
 use std::fmt::Debug;
@@ -22,9 +23,10 @@ pub use outcome::{
     Created, DirPage, Entry, ExportRoot, FsInfo, FsStat, LookedUp, Outcome, PathConf, ReadData,
     Wcc, WccAttr, Written,
 };
+pub use pattern::{Pattern, PatternError, PatternSet};
 pub use types::{
     Access, Attr, CallId, Caller, Cookie, CreateHow, CreateVerifier, Device, FileId, FileKind,
-    Locator, LockKey, NewNode, SetAttr, SetTime, Stability, Time, Trail, WriteVerifier,
+    Flavor, Locator, LockKey, NewNode, SetAttr, SetTime, Stability, Time, Trail, WriteVerifier,
 };
 
 /// A filesystem as an NFSv3 server needs it.

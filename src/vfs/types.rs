@@ -299,11 +299,22 @@ impl Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallId(pub u64);
 
+/// How a call says who asks (RFC 5531 §8.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavor {
+    /// `AUTH_NONE`: it does not; nobody asks.
+    None,
+    /// `AUTH_SYS`: with the numbers of a user and of groups.
+    Sys,
+}
+
 /// Who asks: the credentials of the call, and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The client's address.
     pub client: SocketAddr,
+    /// How the call says who asks.
+    pub flavor: Flavor,
     /// User.
     pub uid: u32,
     /// Primary group.
@@ -328,8 +339,11 @@ impl Caller {
     /// The owner of a session, at this machine's command line.
     pub fn owner(uid: u32, gid: u32) -> Self {
         let (client, gids) = (Self::COMMAND_LINE, Vec::new());
-        Self { client, uid, gid, gids, call: None, is_owner: true }
+        Self { client, flavor: Flavor::Sys, uid, gid, gids, call: None, is_owner: true }
     }
+
+    /// Ports below this can only be used by the superuser.
+    pub const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
     /// Whether the caller may do all that the superuser may.
     pub fn is_root(&self) -> bool {

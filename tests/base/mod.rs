@@ -7,6 +7,7 @@ mod attributes;
 mod content;
 mod entries;
 mod escapes;
+mod hiding;
 mod limits;
 mod links;
 mod listing;

@@ -12,7 +12,7 @@ mod status;
 use std::sync::Arc;
 
 use acetate::nfs::{CallError, HandleCodec, Handles, Nfs};
-use acetate::vfs::{Caller, FileId, Locator};
+use acetate::vfs::{Caller, FileId, Flavor, Locator};
 use bytes::Bytes;
 
 use crate::support::hex::hex_with;
@@ -31,7 +31,15 @@ fn codec() -> HandleCodec {
 
 fn caller() -> Caller {
     let client = "192.0.2.1:700".parse().unwrap();
-    Caller { client, uid: 1000, gid: 1000, gids: vec![4, 24], call: None, is_owner: false }
+    Caller {
+        client,
+        flavor: Flavor::Sys,
+        uid: 1000,
+        gid: 1000,
+        gids: vec![4, 24],
+        call: None,
+        is_owner: false,
+    }
 }
 
 /// The NFS program over a scripted filesystem.

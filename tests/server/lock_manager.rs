@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use acetate::nfs::{HandleCodec, Handles, Nlm};
 use acetate::server::limits::LOCK_WAIT;
 use acetate::server::{LockManager, Program};
-use acetate::vfs::{Caller, FileId, Locator};
+use acetate::vfs::{Caller, FileId, Flavor, Locator};
 use acetate::wire::xdr::Encoder;
 
 use super::peer::words;
@@ -45,7 +45,15 @@ async fn call(manager: &LockManager<ScriptedVfs>, procedure: u32, svid: u32) -> 
         args.put_u32(3);
     }
     let client = "192.0.2.1:700".parse().unwrap();
-    let caller = Caller { client, uid: 0, gid: 0, gids: vec![], call: None, is_owner: false };
+    let caller = Caller {
+        client,
+        flavor: Flavor::Sys,
+        uid: 0,
+        gid: 0,
+        gids: vec![],
+        call: None,
+        is_owner: false,
+    };
     let reply = manager.call(&caller, procedure, args.into_bytes()).await.unwrap().into_bytes();
     let status = u32::from_be_bytes(reply[4..].try_into().unwrap());
     assert_eq!(reply, words(&[0, status]));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use acetate::server::limits::MAX_REGISTRATIONS;
 use acetate::server::rpcbind::Registration;
 use acetate::server::{Portmapper, Program, Registry, Service};
-use acetate::vfs::Caller;
+use acetate::vfs::{Caller, Flavor};
 use acetate::wire::portmap::{parse_universal_address, universal_address};
 use tokio::net::{TcpStream, UdpSocket};
 
@@ -43,6 +43,7 @@ impl Mapper {
         let mapper = Portmapper::new(version, Arc::clone(&self.registry));
         let caller = Caller {
             client: self.client,
+            flavor: Flavor::None,
             uid: 0,
             gid: 0,
             gids: vec![],

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use acetate::overlay::Overlay;
 use acetate::vfs::{
-    Access, Attr, Caller, Cookie, CreateHow, Created, Entry, FsError, Locator, LookedUp, NewNode,
-    Outcome, SetAttr, SetTime, Stability, Time, Vfs, Wcc, Written,
+    Access, Attr, Caller, Cookie, CreateHow, Created, Entry, Flavor, FsError, Locator, LookedUp,
+    NewNode, Outcome, SetAttr, SetTime, Stability, Time, Vfs, Wcc, Written,
 };
 use bytes::Bytes;
 use tokio::runtime::Runtime;
@@ -31,7 +31,15 @@ pub struct Client {
 /// A caller at a made-up address.
 pub fn caller(uid: u32, gid: u32, gids: &[u32]) -> Caller {
     let client = SocketAddr::from(([127, 0, 0, 1], 700));
-    Caller { client, uid, gid, gids: gids.to_vec(), call: None, is_owner: false }
+    Caller {
+        client,
+        flavor: Flavor::Sys,
+        uid,
+        gid,
+        gids: gids.to_vec(),
+        call: None,
+        is_owner: false,
+    }
 }
 
 /// Only a mode.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use acetate::overlay::Overlay;
 use acetate::vfs::{
-    Caller, Cookie, CreateHow, Created, Entry, FileId, Locator, NewNode, SetAttr, Stability, Vfs,
+    Caller, Cookie, CreateHow, Created, Entry, FileId, Flavor, Locator, NewNode, SetAttr,
+    Stability, Vfs,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -37,6 +38,7 @@ impl Stock {
             overlay,
             caller: Caller {
                 client,
+                flavor: Flavor::Sys,
                 uid: 0,
                 gid: 0,
                 gids: Vec::new(),

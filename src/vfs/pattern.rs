@@ -1,0 +1,232 @@
+//! Patterns of paths, as people write them: globs over names that are bytes.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
+
+/// A glob over the paths of a tree, relative to its root.
+///
+/// `*` and `?` stop at a slash, `**` does not.
+/// Without a slash it is a pattern of names, in any directory; a leading slash stands for the
+/// root, and is implied where there is a slash further on.
+#[derive(Clone)]
+pub struct Pattern {
+    text: String,
+    glob: Glob,
+    matcher: GlobMatcher,
+}
+
+/// Why a text is no [`Pattern`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// Nothing is left of it.
+    #[error("an empty pattern matches nothing")]
+    Empty,
+    /// It is over [`Pattern::MAX_BYTES`].
+    #[error("a pattern may have {} bytes", Pattern::MAX_BYTES)]
+    TooLong,
+    /// A component that no path has.
+    #[error("no path has an empty component, '.' or '..'")]
+    Component,
+    /// It ends with a slash.
+    #[error("a pattern does not end with '/': what is below a directory goes with it")]
+    EndsWithSlash,
+    /// It begins as the exceptions of a `.gitignore` do.
+    #[error("there are no exceptions with '!'; for a name that begins with it, write '\\!'")]
+    Exception,
+    /// The glob makes no sense.
+    #[error("{0}")]
+    Glob(String),
+}
+
+impl Pattern {
+    /// The longest pattern, in bytes.
+    pub const MAX_BYTES: usize = 1024;
+
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// See [`PatternError`].
+    pub fn new(text: &str) -> Result<Self, PatternError> {
+        if text.len() > Self::MAX_BYTES {
+            return Err(PatternError::TooLong);
+        }
+        if text.starts_with('!') {
+            return Err(PatternError::Exception);
+        }
+        let below_root = text.strip_prefix('/').unwrap_or(text);
+        if below_root.is_empty() {
+            return Err(PatternError::Empty);
+        }
+        if below_root.ends_with('/') {
+            return Err(PatternError::EndsWithSlash);
+        }
+        if below_root.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(PatternError::Component);
+        }
+        let anywhere = if text.contains('/') { "" } else { "**/" };
+        // Where the filesystem takes `.ENV` for `.env`, the pattern has to as well.
+        let glob = GlobBuilder::new(&format!("{anywhere}{below_root}"))
+            .literal_separator(true)
+            .backslash_escape(true)
+            .case_insensitive(cfg!(target_os = "macos"))
+            .build()
+            .map_err(|error| PatternError::Glob(error.kind().to_string()))?;
+        Ok(Self { text: text.to_owned(), matcher: glob.compile_matcher(), glob })
+    }
+
+    /// The pattern as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it matches `path`: components joined by `/`, without one at the beginning.
+    pub fn matches(&self, path: &[u8]) -> bool {
+        self.matcher.is_match(Path::new(OsStr::from_bytes(path)))
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}
+
+/// Several patterns, asked at once.
+#[derive(Clone, Default)]
+pub struct PatternSet {
+    patterns: Vec<Pattern>,
+    set: GlobSet,
+}
+
+impl PatternSet {
+    /// Puts `patterns` together.
+    ///
+    /// # Errors
+    /// They come to more than can be compiled.
+    pub fn new(patterns: Vec<Pattern>) -> Result<Self, PatternError> {
+        let mut builder = GlobSetBuilder::new();
+        for pattern in &patterns {
+            builder.add(pattern.glob.clone());
+        }
+        let set = builder.build().map_err(|error| PatternError::Glob(error.kind().to_string()))?;
+        Ok(Self { patterns, set })
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// The patterns, in the order in which they were given.
+    pub fn patterns(&self) -> &[Pattern] {
+        &self.patterns
+    }
+
+    /// Whether one of them matches `path` itself.
+    pub fn matches(&self, path: &[u8]) -> bool {
+        self.set.is_match(Path::new(OsStr::from_bytes(path)))
+    }
+
+    /// Whether one of them matches `path`, or a directory that it is in.
+    pub fn covers(&self, path: &[u8]) -> bool {
+        let parents = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        !path.is_empty()
+            && !self.is_empty()
+            && (self.matches(path) || parents.into_iter().any(|(at, _)| self.matches(&path[..at])))
+    }
+}
+
+/// The same patterns, in whatever order.
+impl PartialEq for PatternSet {
+    fn eq(&self, other: &Self) -> bool {
+        let sorted = |set: &Self| {
+            let mut texts: Vec<_> = set.patterns.iter().map(|p| p.text.clone()).collect();
+            texts.sort_unstable();
+            texts.dedup();
+            texts
+        };
+        sorted(self) == sorted(other)
+    }
+}
+
+impl Eq for PatternSet {}
+
+impl fmt::Debug for PatternSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.patterns, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_anywhere_and_paths_from_the_root() {
+        let cases: &[(&str, &[&[u8]], &[&[u8]])] = &[
+            (".env", &[b".env", b"a/.env", b"a/b/.env"], &[b"env", b".env.x", b".env/x"]),
+            ("/.env", &[b".env"], &[b"a/.env"]),
+            ("a/*.pem", &[b"a/x.pem", b"a/\xff.pem"], &[b"b/a/x.pem", b"a/b/x.pem"]),
+            ("**/.ssh/**", &[b".ssh/id", b"a/.ssh/b/c"], &[b".ssh", b"a/.ssh", b"a.ssh/x"]),
+            ("a/**/z", &[b"a/z", b"a/b/z", b"a/b/c/z"], &[b"a/b", b"z"]),
+            ("*.{pem,key}", &[b"x.pem", b"d/x.key"], &[b"x.crt"]),
+            ("\\!x", &[b"!x"], &[b"x"]),
+            ("[ab]?", &[b"a1", b"d/b2"], &[b"c1", b"a/1"]),
+        ];
+        for (text, matched, others) in cases {
+            let pattern = Pattern::new(text).unwrap();
+            for path in *matched {
+                assert!(pattern.matches(path), "{text} and {}", path.escape_ascii());
+            }
+            for path in *others {
+                assert!(!pattern.matches(path), "{text} and {}", path.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_match_nothing_is_refused() {
+        for (text, error) in [
+            ("", PatternError::Empty),
+            ("/", PatternError::Empty),
+            ("a/", PatternError::EndsWithSlash),
+            ("a//b", PatternError::Component),
+            ("../a", PatternError::Component),
+            ("a/./b", PatternError::Component),
+            ("!a", PatternError::Exception),
+            (&"a".repeat(1025), PatternError::TooLong),
+        ] {
+            assert_eq!(Pattern::new(text).unwrap_err(), error, "{text}");
+        }
+        assert!(matches!(Pattern::new("[a"), Err(PatternError::Glob(_))));
+    }
+
+    #[test]
+    fn a_set_covers_what_is_below() {
+        let set = |texts: &[&str]| {
+            PatternSet::new(texts.iter().map(|t| Pattern::new(t).unwrap()).collect()).unwrap()
+        };
+        let both = set(&[".ssh", "/a/b"]);
+        for path in [&b".ssh"[..], b".ssh/id", b"x/.ssh/y/z", b"a/b", b"a/b/c"] {
+            assert!(both.covers(path), "{}", path.escape_ascii());
+        }
+        for path in [&b""[..], b"a", b"a/bc", b"x/a/b", b".sshx"] {
+            assert!(!both.covers(path), "{}", path.escape_ascii());
+        }
+        assert!(!set(&[]).covers(b"a"));
+        assert_eq!(both, set(&["/a/b", ".ssh", ".ssh"]));
+        assert_ne!(both, set(&["/a/b"]));
+    }
+}

@@ -39,8 +39,10 @@
 
 pub mod base;
 pub mod cli;
+pub mod config;
 pub mod control;
 pub mod delta;
+pub mod export;
 pub mod inspect;
 pub mod nfs;
 pub mod overlay;

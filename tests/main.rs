@@ -3,6 +3,7 @@
 
 mod base;
 mod cli;
+mod config;
 mod delta;
 mod e2e;
 mod inspect;

@@ -1,0 +1,80 @@
+//! Which clients may come: addresses and networks.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use toml::Spanned;
+
+use super::error::Result;
+use super::limits::MAX_CLIENTS;
+use super::written::Source;
+
+/// The first bits of 127.0.0.0/8.
+const LOOPBACK_BITS: u8 = 8;
+
+/// Networks; a single address is a network of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clients(Vec<IpNet>);
+
+impl Clients {
+    /// This machine alone: what is meant where nothing is said.
+    pub fn loopback() -> Self {
+        let v4 = Ipv4Net::new(Ipv4Addr::LOCALHOST, LOOPBACK_BITS).map(|net| net.trunc().into());
+        let v6 = IpNet::from(IpAddr::V6(Ipv6Addr::LOCALHOST));
+        Self(v4.into_iter().chain([v6]).collect())
+    }
+
+    /// Whether `address` is among them. An IPv4 address in IPv6's form is an IPv4 address.
+    pub fn contain(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|net| net.contains(&address))
+    }
+
+    /// The networks, each with its first address.
+    pub fn networks(&self) -> impl Iterator<Item = &IpNet> {
+        self.0.iter()
+    }
+}
+
+/// Reads `clients`.
+pub(super) fn check(
+    source: &Source<'_>,
+    written: &Spanned<Vec<Spanned<String>>>,
+) -> Result<Clients> {
+    let all = written.get_ref();
+    source.at_most("addresses and networks in `clients`", all, MAX_CLIENTS)?;
+    if all.is_empty() {
+        let hint = "leave `clients` out for this machine alone, or name addresses and networks";
+        return Err(source.wrong(&written.span(), "nobody could mount this").with_hint(hint));
+    }
+    let mut networks = Vec::with_capacity(all.len());
+    for client in all {
+        networks.extend(parse(client.get_ref()).ok_or_else(|| {
+            let what =
+                format!("'{}' is no address and no network", client.get_ref().escape_debug());
+            let hint = "such as 10.0.0.7, 10.0.0.0/24, ::1, fd00::/8, or '*' for everybody; \
+                names are not looked up";
+            source.wrong(&client.span(), what).with_hint(hint)
+        })?);
+    }
+    Ok(Clients(networks))
+}
+
+/// What one word stands for.
+fn parse(text: &str) -> Option<Vec<IpNet>> {
+    if text == "*" {
+        return Some(vec![Ipv4Net::default().into(), Ipv6Net::default().into()]);
+    }
+    let net = match text.parse::<IpNet>() {
+        Ok(net) => net,
+        Err(_) => text.parse::<IpAddr>().ok()?.into(),
+    };
+    // Clients that come as IPv4 in IPv6's form are compared as IPv4.
+    if let IpNet::V6(v6) = net
+        && let Some(v4) = v6.addr().to_ipv4_mapped()
+    {
+        let bits = v6.prefix_len().checked_sub(96)?;
+        return Some(vec![Ipv4Net::new(v4, bits).ok()?.trunc().into()]);
+    }
+    Some(vec![net.trunc()])
+}

@@ -1,0 +1,144 @@
+//! `[[export]]`: from what is written to what is meant.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use toml::Spanned;
+
+use super::clients::{self, Clients};
+use super::error::{ConfigError, Result};
+use super::limits::{MAX_EXPORTS, MAX_HIDES, MAX_NAME_BYTES};
+use super::model::ExportConfig;
+use super::options::{self, SquashMode};
+use super::path::TreePath;
+use super::tokens::Tokens;
+use super::written::{Export, File, Source};
+use super::{guards, ids, mounts, quota, shared};
+use crate::vfs::{Pattern, PatternSet};
+
+/// Checks all exports; those with a token have no path yet.
+pub(super) fn check(source: &Source<'_>, file: &File) -> Result<Vec<ExportConfig>> {
+    source.at_most("exports", &file.export, MAX_EXPORTS)?;
+    if file.export.is_empty() {
+        let hint = "add [[export]] with a path, and [[export.mount]] with at = \"/\"";
+        return Err(ConfigError::of_file(source.file, "there are no exports").with_hint(hint));
+    }
+    let checked = file.export.iter().map(|export| check_one(source, export));
+    let mut exports = checked.collect::<Result<Vec<_>>>()?;
+    unique(source, &exports, "name", |export| Some(export.name.clone()))?;
+    unique(source, &exports, "path", |export| Some(export.path.as_ref()?.to_string()))?;
+    shared::agree(source.file, &mut exports)?;
+    Ok(exports)
+}
+
+fn check_one(source: &Source<'_>, export: &Spanned<Export>) -> Result<ExportConfig> {
+    let written = export.get_ref();
+    let is_secret = written.token.as_ref().is_some_and(|token| *token.get_ref());
+    let (name, path) = place(source, export, is_secret)?;
+    let options = options::check(source, &written.options)?;
+    let is_squashed = options.squash == SquashMode::Root;
+    let clients = match &written.clients {
+        Some(written) => clients::check(source, written)?,
+        None => Clients::loopback(),
+    };
+    Ok(ExportConfig {
+        name,
+        path,
+        token: None,
+        is_secret,
+        options,
+        clients,
+        uids: ids::check(source, &written.map_uids, is_squashed)?,
+        gids: ids::check(source, &written.map_gids, is_squashed)?,
+        quota: quota::check(source, written.quota.as_ref())?,
+        hide: Arc::new(hide(source, &written.hide)?),
+        mounts: mounts::check(source, export, options.is_read_only)?,
+        guards: guards::check(source, &written.guard)?,
+        position: source.position(&export.span()),
+    })
+}
+
+/// The export's name and path; one with a token gets its path later.
+fn place(
+    source: &Source<'_>,
+    export: &Spanned<Export>,
+    is_secret: bool,
+) -> Result<(String, Option<TreePath>)> {
+    let written = export.get_ref();
+    let given = written.name.as_ref().map(|name| check_name(source, name)).transpose()?;
+    match &written.path {
+        Some(path) if is_secret => {
+            let hint = "with a token the path is /NAME-TOKEN: leave `path` out, and give a `name`";
+            let what = "an export has a path or a token, and not both";
+            Err(source.wrong(&path.span(), what).with_hint(hint))
+        }
+        Some(path) => {
+            let path = mounts::tree_path(source, path)?;
+            let own = path.as_str().trim_start_matches('/');
+            let own = if own.is_empty() { "/" } else { own };
+            Ok((given.unwrap_or_else(|| own.to_owned()), Some(path)))
+        }
+        None if is_secret => match given {
+            Some(name) => Ok((name, None)),
+            None => {
+                let hint = "its token is kept by that name, and its path is /NAME-TOKEN";
+                let what = "an export with a token needs a name";
+                Err(source.wrong(&export.span(), what).with_hint(hint))
+            }
+        },
+        None => {
+            let hint = "add path = \"/NAME\"; or name = \"NAME\" and token = true, for a path that \
+                nobody can guess";
+            Err(source.wrong(&export.span(), "this export has no path").with_hint(hint))
+        }
+    }
+}
+
+fn check_name(source: &Source<'_>, name: &Spanned<String>) -> Result<String> {
+    let text = name.get_ref();
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if text.is_empty() || text.len() > MAX_NAME_BYTES || !text.chars().all(is_fit) {
+        let what = format!(
+            "a name has 1 to {MAX_NAME_BYTES} letters without accents, digits, '.', '_' and '-'"
+        );
+        return Err(source.wrong(&name.span(), what));
+    }
+    Ok(text.clone())
+}
+
+fn hide(source: &Source<'_>, patterns: &[Spanned<String>]) -> Result<PatternSet> {
+    source.at_most("patterns in `hide`", patterns, MAX_HIDES)?;
+    let read = |written: &Spanned<String>| {
+        Pattern::new(written.get_ref()).map_err(|error| source.wrong(&written.span(), error))
+    };
+    let patterns = patterns.iter().map(read).collect::<Result<Vec<_>>>()?;
+    PatternSet::new(patterns)
+        .map_err(|error| ConfigError::of_file(source.file, format_args!("`hide`: {error}")))
+}
+
+/// Refuses two exports that have something in common that tells them apart.
+pub(super) fn unique(
+    source: &Source<'_>,
+    exports: &[ExportConfig],
+    what: &str,
+    of: impl Fn(&ExportConfig) -> Option<String>,
+) -> Result<()> {
+    let mut known = BTreeMap::new();
+    for export in exports {
+        let Some(value) = of(export) else { continue };
+        if let Some(other) = known.insert(value.clone(), export.position) {
+            let what = format!("the {what} {value} is that of the export in line {}", other.line);
+            return Err(ConfigError::of_file(source.file, what).at(export.position));
+        }
+    }
+    Ok(())
+}
+
+/// Gives the exports their tokens, and the paths that they have by them.
+pub(super) fn put_tokens(exports: &mut [ExportConfig], tokens: &Tokens) {
+    for export in exports.iter_mut().filter(|export| export.is_secret) {
+        export.token = tokens.get(&export.name).cloned();
+        let path = |secret: &str| TreePath::new(&format!("/{}-{secret}", export.name)).ok();
+        export.path = export.token.as_ref().and_then(|token| path(token.secret()));
+    }
+}

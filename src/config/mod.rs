@@ -1,0 +1,85 @@
+//! The exports file of `acetate serve --config`: TOML, read and checked, as plain data.
+//!
+//! [`read`] says all that is wrong with a file from its text and the folder it is in, with the
+//! place and what to do; it opens no session and no base. docs/EXPORTS.md is the reference of the
+//! file.
+//!
+//! Nothing here serves: no session, no protocol.
+
+mod clients;
+mod error;
+mod exports;
+mod guards;
+mod ids;
+pub mod limits;
+mod model;
+mod mounts;
+mod options;
+mod path;
+mod quota;
+mod shared;
+mod tokens;
+mod written;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+pub use clients::Clients;
+pub use error::{ConfigError, Position, Result};
+pub use ids::IdMap;
+pub use model::{
+    Config, ExportConfig, GuardConfig, GuardRule, MountConfig, QuotaConfig, StoreConfig,
+};
+pub use options::{Options, SquashMode};
+pub use path::{PathError, TreePath};
+pub use quota::parse_bytes;
+pub use tokens::{Token, tokens_file};
+
+use limits::MAX_FILE_BYTES;
+use written::Source;
+
+/// What happens to exports whose token is not made yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// They have no path: nothing is written.
+    Leave,
+    /// Their tokens are made, and kept beside the exports file: to serve.
+    Make,
+}
+
+/// Reads and checks the exports file `file`.
+///
+/// # Errors
+/// It cannot be read, or something in it is wrong: the first fault that is found.
+pub fn read(file: &Path, missing: Missing) -> Result<Config> {
+    let text = read_text(file)?;
+    let absolute = std::path::absolute(file).map_err(|error| ConfigError::of_file(file, error))?;
+    let folder = absolute.parent().map(Path::to_owned).unwrap_or_else(|| PathBuf::from("/"));
+    let source = Source { file, folder, text: &text };
+    let mut all = exports::check(&source, &source.parse()?)?;
+    let secret = all.iter().filter(|export| export.is_secret);
+    let names: Vec<&str> = secret.map(|export| export.name.as_str()).collect();
+    if !names.is_empty() {
+        let tokens = match missing {
+            Missing::Leave => tokens::read(file)?,
+            Missing::Make => tokens::make(file, &names)?,
+        };
+        exports::put_tokens(&mut all, &tokens);
+        exports::unique(&source, &all, "path", |export| Some(export.path.as_ref()?.to_string()))?;
+    }
+    Ok(Config { exports: all })
+}
+
+/// The text of the file, which is of a size that people write.
+fn read_text(file: &Path) -> Result<String> {
+    let failed = |error: std::io::Error| ConfigError::of_file(file, error);
+    let opened = File::open(file).map_err(failed)?;
+    let mut bytes = Vec::new();
+    opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let what = format!("an exports file has {} MiB at most", MAX_FILE_BYTES >> 20);
+        return Err(ConfigError::of_file(file, what));
+    }
+    String::from_utf8(bytes).map_err(|_| ConfigError::of_file(file, "this is no UTF-8 text"))
+}

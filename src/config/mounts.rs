@@ -1,0 +1,107 @@
+//! `[[export.mount]]`: what an export is composed of.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+
+use super::error::{ConfigError, Result};
+use super::limits::MAX_MOUNTS;
+use super::model::{MountConfig, StoreConfig};
+use super::options;
+use super::path::TreePath;
+use super::written::{self, Export, Source};
+
+/// Reads the mounts of `export`, all of them for reading alone where it `is_read_only`.
+pub(super) fn check(
+    source: &Source<'_>,
+    export: &Spanned<Export>,
+    is_read_only: bool,
+) -> Result<Vec<MountConfig>> {
+    let written = &export.get_ref().mount;
+    source.at_most("mounts in an export", written, MAX_MOUNTS)?;
+    let mounts = written
+        .iter()
+        .map(|mount| check_one(source, mount, is_read_only))
+        .collect::<Result<Vec<_>>>()?;
+    if !mounts.iter().any(|mount| mount.at.is_root()) {
+        let hint = "add [[export.mount]] with at = \"/\" and session = \"FILE.db\"";
+        let what = "this export has no mount at '/'";
+        return Err(source.wrong(&export.span(), what).with_hint(hint));
+    }
+    apart(source, &mounts)?;
+    Ok(mounts)
+}
+
+fn check_one(
+    source: &Source<'_>,
+    mount: &Spanned<written::Mount>,
+    is_read_only: bool,
+) -> Result<MountConfig> {
+    let (span, mount) = (mount.span(), mount.get_ref());
+    let at = tree_path(source, &mount.at)?;
+    let base = mount.base.as_ref().map(|base| source.host_path(base)).transpose()?;
+    let is_ephemeral = mount.ephemeral.as_ref().is_some_and(|flag| *flag.get_ref());
+    let chunk_size = mount.chunk_size.as_ref();
+    if let Some(size) = chunk_size.filter(|size| !is_chunk_size(*size.get_ref())) {
+        let hint = "64 KiB, which it is if nothing is said, is chunk_size = 65536";
+        let what = "a chunk has a power of two of bytes, 512 to 1048576";
+        return Err(source.wrong(&size.span(), what).with_hint(hint));
+    }
+    let store = match &mount.session {
+        Some(session) if is_ephemeral => {
+            let what = "changes go to a session, or are ephemeral, and not both";
+            return Err(source.wrong(&session.span(), what).with_hint("leave one of them out"));
+        }
+        Some(session) => StoreConfig::Session {
+            file: source.host_path(session)?,
+            chunk_size: chunk_size.map(|size| *size.get_ref()),
+        },
+        None if is_ephemeral => StoreConfig::Memory,
+        None => {
+            let hint = "add session = \"FILE.db\", or ephemeral = true for changes that live in \
+                memory; with options = [\"ro\"] there are none";
+            return Err(source.wrong(&span, "this mount has no place for changes").with_hint(hint));
+        }
+    };
+    if let (StoreConfig::Memory, Some(size)) = (&store, chunk_size) {
+        return Err(source.wrong(&size.span(), "chunk_size is for the file of a session"));
+    }
+    let subtree = match &mount.subtree {
+        Some(subtree) => tree_path(source, subtree)?,
+        None => TreePath::root(),
+    };
+    let is_read_only = options::check_mount(source, &mount.options)? || is_read_only;
+    Ok(MountConfig { at, store, base, subtree, is_read_only, position: source.position(&span) })
+}
+
+/// What the store takes for the chunks of a new session.
+fn is_chunk_size(bytes: u64) -> bool {
+    bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes)
+}
+
+/// A path in an export or a session.
+pub(super) fn tree_path(source: &Source<'_>, written: &Spanned<String>) -> Result<TreePath> {
+    TreePath::new(written.get_ref()).map_err(|error| source.wrong(&written.span(), error))
+}
+
+/// No two mounts of an export are at one place, or show the same directory of a session.
+fn apart(source: &Source<'_>, mounts: &[MountConfig]) -> Result<()> {
+    let (mut places, mut shown) = (BTreeMap::new(), BTreeMap::new());
+    let wrong = |mount: &MountConfig, what: String| -> ConfigError {
+        ConfigError::of_file(source.file, what).at(mount.position)
+    };
+    for mount in mounts {
+        if let Some(other) = places.insert(&mount.at, mount.position) {
+            let what = format!("the export has a mount at {} in line {}", mount.at, other.line);
+            return Err(wrong(mount, what));
+        }
+        let Some(session) = mount.session() else { continue };
+        let key = (super::shared::real(session), &mount.subtree);
+        if let Some(other) = shown.insert(key, mount.position) {
+            let what = format!("the export shows this directory in line {} already", other.line);
+            let hint = "two mounts of a session in one export need different subtrees";
+            return Err(wrong(mount, what).with_hint(hint));
+        }
+    }
+    Ok(())
+}

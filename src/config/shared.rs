@@ -1,0 +1,82 @@
+//! Sessions that several mounts have: they are one session, so they agree on what it is over.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::{ConfigError, Position, Result};
+use super::model::{ExportConfig, MountConfig, StoreConfig};
+
+/// What the mounts of one session say of it, and which of them said so.
+#[derive(Default)]
+struct Said {
+    base: Option<(PathBuf, Position)>,
+    chunk_size: Option<(u64, Position)>,
+}
+
+/// The file that `path` leads to, where that can be told: links are followed, of a file that is
+/// not there those of its folder.
+pub(super) fn real(path: &Path) -> PathBuf {
+    if let Ok(real) = fs::canonicalize(path) {
+        return real;
+    }
+    match (path.parent().map(fs::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// Gives all mounts of a session what one of them says.
+///
+/// Fails where two of them contradict each other, or where exports hide different paths of the
+/// base of one session: it is one tree, with one memory of what it has seen.
+pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
+    let mut sessions: BTreeMap<PathBuf, Said> = BTreeMap::new();
+    let mounts = exports.iter().flat_map(|export| &export.mounts);
+    for mount in mounts {
+        let StoreConfig::Session { file: session, chunk_size } = &mount.store else { continue };
+        let said = sessions.entry(real(session)).or_default();
+        let at = mount.position;
+        if let Some(base) = &mount.base {
+            let (other, line) = said.base.get_or_insert_with(|| (base.clone(), at));
+            if real(other) != real(base) {
+                return Err(contradiction(file, mount, "base", *line));
+            }
+        }
+        if let Some(size) = chunk_size {
+            let (other, line) = said.chunk_size.get_or_insert((*size, at));
+            if *other != *size {
+                return Err(contradiction(file, mount, "chunk_size", *line));
+            }
+        }
+    }
+    for mount in exports.iter_mut().flat_map(|export| &mut export.mounts) {
+        let StoreConfig::Session { file: session, chunk_size } = &mut mount.store else { continue };
+        let Some(said) = sessions.get(&real(session)) else { continue };
+        mount.base = said.base.as_ref().map(|(base, _)| base.clone());
+        *chunk_size = said.chunk_size.map(|(size, _)| size);
+    }
+    hide_alike(file, exports)
+}
+
+/// Exports that have a session with a base in common hide the same of it.
+fn hide_alike(file: &Path, exports: &[ExportConfig]) -> Result<()> {
+    let mut sessions: BTreeMap<PathBuf, &ExportConfig> = BTreeMap::new();
+    for export in exports {
+        for mount in export.mounts.iter().filter(|mount| mount.base.is_some()) {
+            let Some(session) = mount.session() else { continue };
+            let other = sessions.entry(real(session)).or_insert(export);
+            if other.hide != export.hide {
+                return Err(contradiction(file, mount, "hide", other.position));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn contradiction(file: &Path, mount: &MountConfig, key: &str, other: Position) -> ConfigError {
+    let session = mount.session().map(|session| session.display().to_string()).unwrap_or_default();
+    let what = format!("the session {session} has another `{key}` in line {}", other.line);
+    let hint = format!("all mounts of a session share its base: give them the same `{key}`");
+    ConfigError::of_file(file, what).at(mount.position).with_hint(hint)
+}

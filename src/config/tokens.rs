@@ -1,0 +1,170 @@
+//! Secret parts of paths: made once, and kept in a file beside the exports file.
+//!
+//! The file is `EXPORTS.toml.tokens`: a line `"NAME" = "TOKEN"` for each export with
+//! `token = true` that there ever was. Who removes a line gets another token at the next start.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::hash::Hasher;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::error::{ConfigError, Position, Result};
+use super::limits::MAX_TOKENS_BYTES;
+
+/// Random bytes of a token.
+const TOKEN_BYTES: usize = 16;
+
+/// Ends the name of the file of tokens.
+const SUFFIX: &str = ".tokens";
+
+/// Ends the name of the file that takes its place.
+const NEW_SUFFIX: &str = ".tokens.new";
+
+/// The secret part of an export's path: 128 random bits, as 32 hexadecimal digits.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// Makes one.
+    fn random() -> std::io::Result<Self> {
+        let mut bytes = [0; TOKEN_BYTES];
+        getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    /// Reads one.
+    fn parse(text: &str) -> Option<Self> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_token = text.len() == 2 * TOKEN_BYTES && text.bytes().all(is_digit);
+        is_token.then(|| Self(text.to_owned()))
+    }
+
+    /// The token itself: who knows it can mount.
+    pub fn secret(&self) -> &str {
+        &self.0
+    }
+
+    /// Eight digits that tell it from others, and do not give it away: for the audit.
+    pub fn mark(&self) -> String {
+        let mut hasher = siphasher::sip::SipHasher24::new();
+        hasher.write(b"token mark");
+        hasher.write(self.0.as_bytes());
+        format!("{:08x}", hasher.finish() >> 32)
+    }
+}
+
+/// Its mark alone: what is debugged ends up in logs.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({})", self.mark())
+    }
+}
+
+/// The tokens beside an exports file, by the exports' names.
+pub(super) type Tokens = BTreeMap<String, Token>;
+
+/// The file of tokens of the exports file `file`.
+pub fn tokens_file(file: &Path) -> PathBuf {
+    beside(file, SUFFIX)
+}
+
+fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Reads the tokens beside `file`; none where there is no such file.
+pub(super) fn read(file: &Path) -> Result<Tokens> {
+    let path = tokens_file(file);
+    let failed = |error: &std::io::Error| ConfigError::of_file(&path, error);
+    let opened = match File::open(&path) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Tokens::new()),
+        Err(error) => return Err(failed(&error)),
+    };
+    let meta = opened.metadata().map_err(|error| failed(&error))?;
+    if meta.permissions().mode() & 0o077 != 0 {
+        let what = "others than its owner may read this file of tokens";
+        let hint = format!("chmod 600 {}; and make new tokens: remove the lines", path.display());
+        return Err(ConfigError::of_file(&path, what).with_hint(hint));
+    }
+    let mut text = String::new();
+    let limited = opened.take(MAX_TOKENS_BYTES + 1).read_to_string(&mut text);
+    limited.map_err(|error| failed(&error))?;
+    if text.len() as u64 > MAX_TOKENS_BYTES {
+        let hint = "remove the lines of exports that are no more";
+        return Err(ConfigError::of_file(&path, "too many tokens").with_hint(hint));
+    }
+    parse(&path, &text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Tokens> {
+    let hint = "a line is \"NAME\" = \"TOKEN\"; without a line, another token is made";
+    let lines: BTreeMap<String, toml::Spanned<String>> = toml::from_str(text).map_err(|error| {
+        let fault = ConfigError::of_file(path, error.message().trim()).with_hint(hint);
+        match error.span() {
+            Some(span) => fault.at(Position::of(text, span.start)),
+            None => fault,
+        }
+    })?;
+    let token = |(name, written): (String, toml::Spanned<String>)| {
+        let at = Position::of(text, written.span().start);
+        let token = Token::parse(written.get_ref()).ok_or_else(|| {
+            let what = "a token is 32 hexadecimal digits";
+            ConfigError::of_file(path, what).at(at).with_hint(hint)
+        })?;
+        Ok((name, token))
+    };
+    lines.into_iter().map(token).collect()
+}
+
+/// The tokens beside `file`, with one for each of `names`: what is missing is made, and is on the
+/// disk before this returns.
+pub(super) fn make(file: &Path, names: &[&str]) -> Result<Tokens> {
+    let is_complete = |tokens: &Tokens| names.iter().all(|name| tokens.contains_key(*name));
+    let tokens = read(file)?;
+    if is_complete(&tokens) {
+        return Ok(tokens);
+    }
+    // Whoever makes tokens has the exports file locked: two servers that start agree on them.
+    let failed = |error: &std::io::Error| ConfigError::of_file(&tokens_file(file), error);
+    let lock = File::open(file).map_err(|error| failed(&error))?;
+    lock.try_lock().map_err(|_| {
+        let what = "another server makes tokens at this moment";
+        ConfigError::of_file(file, what).with_hint("try again")
+    })?;
+    let mut tokens = read(file)?;
+    for name in names {
+        if !tokens.contains_key(*name) {
+            let token = Token::random().map_err(|error| failed(&error))?;
+            tokens.insert((*name).to_owned(), token);
+        }
+    }
+    replace(file, &tokens).map_err(|error| {
+        failed(&error).with_hint("the tokens are kept there: serve as a user who may write it")
+    })?;
+    Ok(tokens)
+}
+
+/// Writes the file anew, beside it first.
+fn replace(file: &Path, tokens: &Tokens) -> std::io::Result<()> {
+    let (path, new) = (tokens_file(file), beside(file, NEW_SUFFIX));
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut text = String::from("# Whoever knows a token can mount its export.\n");
+    for (name, token) in tokens {
+        text.push_str(&format!("\"{name}\" = \"{}\"\n", token.0));
+    }
+    let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    opened.write_all(text.as_bytes())?;
+    opened.sync_all()?;
+    fs::rename(&new, &path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}

@@ -1,0 +1,147 @@
+//! An exports file as it is written: TOML of the right shape, nothing of it checked.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Spanned, Value};
+
+use super::error::{ConfigError, Position, Result};
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    #[serde(default)]
+    pub export: Vec<Spanned<Export>>,
+}
+
+/// `[[export]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Export {
+    pub path: Option<Spanned<String>>,
+    pub token: Option<Spanned<bool>>,
+    pub name: Option<Spanned<String>>,
+    #[serde(default)]
+    pub options: Vec<Spanned<String>>,
+    pub clients: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    pub map_uids: Vec<Spanned<IdRange>>,
+    #[serde(default)]
+    pub map_gids: Vec<Spanned<IdRange>>,
+    pub quota: Option<Spanned<Quota>>,
+    #[serde(default)]
+    pub hide: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub mount: Vec<Spanned<Mount>>,
+    #[serde(default)]
+    pub guard: Vec<Spanned<Guard>>,
+}
+
+/// A range in `map_uids` or `map_gids`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IdRange {
+    pub client: u32,
+    pub server: u32,
+    #[serde(default = "one")]
+    pub count: u32,
+}
+
+/// `quota`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Quota {
+    pub bytes: Option<Spanned<Value>>,
+    pub files: Option<Spanned<u64>>,
+}
+
+/// `[[export.mount]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Mount {
+    pub at: Spanned<String>,
+    pub session: Option<Spanned<String>>,
+    pub ephemeral: Option<Spanned<bool>>,
+    pub base: Option<Spanned<String>>,
+    pub subtree: Option<Spanned<String>>,
+    #[serde(default)]
+    pub options: Vec<Spanned<String>>,
+    pub chunk_size: Option<Spanned<u64>>,
+}
+
+/// `[[export.guard]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Guard {
+    pub path: Spanned<String>,
+    pub jsonl: Option<Spanned<bool>>,
+    pub jsonl_schema: Option<Spanned<String>>,
+    pub json: Option<Spanned<bool>>,
+    pub json_schema: Option<Spanned<String>>,
+    pub program: Option<Spanned<Vec<String>>>,
+    pub timeout: Option<Spanned<Value>>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Where the file is, and its text: to say where something is wrong.
+pub(super) struct Source<'a> {
+    /// The file, as it was named.
+    pub file: &'a Path,
+    /// Its folder, absolute: what relative paths in it begin at.
+    pub folder: PathBuf,
+    /// Its text.
+    pub text: &'a str,
+}
+
+impl Source<'_> {
+    /// Reads the TOML.
+    pub fn parse(&self) -> Result<File> {
+        toml::from_str(self.text).map_err(|error| {
+            let fault = ConfigError::of_file(self.file, error.message().trim());
+            match error.span() {
+                Some(span) => fault.at(self.position(&span)),
+                None => fault,
+            }
+        })
+    }
+
+    /// Where `span` begins.
+    pub fn position(&self, span: &Range<usize>) -> Position {
+        Position::of(self.text, span.start)
+    }
+
+    /// A fault at `span`.
+    pub fn wrong(&self, span: &Range<usize>, what: impl std::fmt::Display) -> ConfigError {
+        ConfigError::of_file(self.file, what).at(self.position(span))
+    }
+
+    /// A path of this machine, absolute.
+    pub fn host_path(&self, written: &Spanned<String>) -> Result<PathBuf> {
+        let text = written.get_ref();
+        let wrong = |what: &str| self.wrong(&written.span(), what);
+        if text.is_empty() || text.contains('\0') {
+            return Err(wrong("this is no path"));
+        }
+        if text == "~" || text.starts_with("~/") {
+            let hint = "write the directory itself; relative paths begin at the exports file's";
+            return Err(wrong("'~' does not stand for a home directory here").with_hint(hint));
+        }
+        // Without `.` components, which collecting them leaves out.
+        Ok(self.folder.join(text).components().collect())
+    }
+
+    /// Refuses more than `most` of something.
+    pub fn at_most<T>(&self, what: &str, all: &[Spanned<T>], most: usize) -> Result<()> {
+        match all.get(most) {
+            Some(first) => {
+                Err(self.wrong(&first.span(), format_args!("{most} {what} at most, and no more")))
+            }
+            None => Ok(()),
+        }
+    }
+}

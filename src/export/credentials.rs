@@ -1,0 +1,155 @@
+//! Who may come, and who they are here: exports(5)'s `clients`, `secure`, `sec`, the squashing
+//! of root and of everybody, and maps of ids. Pure functions of a caller and the export's options.
+
+use std::borrow::Cow;
+
+use crate::config::{Clients, ExportConfig, IdMap, SquashMode};
+use crate::vfs::{Attr, Caller, Flavor, FsError, SetAttr};
+
+/// Which callers an export answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    clients: Clients,
+    needs_privileged_port: bool,
+    takes_sys: bool,
+    takes_none: bool,
+}
+
+/// Why a caller is not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Its address is none of `clients`.
+    #[error("the client's address is not among those of the export")]
+    Address,
+    /// Its port is one that everybody can use, and the export is `secure`.
+    #[error("the client uses an unprivileged port (1024 or above), and the export is `secure`")]
+    Port,
+    /// The export does not take its kind of credentials (`sec`).
+    #[error("the export does not take this kind of credentials")]
+    Flavor,
+}
+
+impl Admission {
+    /// That of an export.
+    pub fn new(export: &ExportConfig) -> Self {
+        Self {
+            clients: export.clients.clone(),
+            // Clients elsewhere do not use privileged ports.
+            needs_privileged_port: cfg!(target_os = "linux") && export.options.is_secure,
+            takes_sys: export.options.takes_sys,
+            takes_none: export.options.takes_none,
+        }
+    }
+
+    /// Whether `caller` may come. A command of the session's owner always may.
+    ///
+    /// # Errors
+    /// Why it may not: its address first, so that strangers learn nothing else.
+    pub fn admit(&self, caller: &Caller) -> Result<(), Refused> {
+        if caller.is_owner {
+            return Ok(());
+        }
+        if !self.clients.contain(caller.client.ip()) {
+            return Err(Refused::Address);
+        }
+        let port = caller.client.port();
+        if self.needs_privileged_port && port >= Caller::FIRST_UNPRIVILEGED_PORT {
+            return Err(Refused::Port);
+        }
+        let is_taken = match caller.flavor {
+            Flavor::Sys => self.takes_sys,
+            Flavor::None => self.takes_none,
+        };
+        if is_taken { Ok(()) } else { Err(Refused::Flavor) }
+    }
+}
+
+/// Who callers are here, and who owners are there.
+///
+/// Ids are mapped first, then squashed: root_squash is about the server's 0, so a client's 0 that
+/// the map makes an ordinary user is that user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Squash {
+    mode: SquashMode,
+    anon_uid: u32,
+    anon_gid: u32,
+    uids: Option<IdMap>,
+    gids: Option<IdMap>,
+}
+
+impl Squash {
+    /// That of an export.
+    pub fn new(export: &ExportConfig) -> Self {
+        let options = export.options;
+        Self {
+            mode: options.squash,
+            anon_uid: options.anon_uid,
+            anon_gid: options.anon_gid,
+            uids: export.uids.clone(),
+            gids: export.gids.clone(),
+        }
+    }
+
+    /// Who `caller` is here. A command of the session's owner stays who it is.
+    pub fn apply<'a>(&self, caller: &'a Caller) -> Cow<'a, Caller> {
+        if caller.is_owner {
+            return Cow::Borrowed(caller);
+        }
+        let is_nobody = self.mode == SquashMode::All || caller.flavor == Flavor::None;
+        let (uid, gid, gids) = match is_nobody {
+            true => (self.anon_uid, self.anon_gid, Vec::new()),
+            false => {
+                let gids = caller.gids.iter().map(|gid| self.gid(*gid)).collect();
+                (self.uid(caller.uid), self.gid(caller.gid), gids)
+            }
+        };
+        if (uid, gid) == (caller.uid, caller.gid) && gids == caller.gids {
+            return Cow::Borrowed(caller);
+        }
+        Cow::Owned(Caller { uid, gid, gids, ..caller.clone() })
+    }
+
+    /// The attributes that a client sets, with the server's ids.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`]: an id that the map does not have, as in a user namespace.
+    pub fn set(&self, set: SetAttr) -> Result<SetAttr, FsError> {
+        let uid = to_server(self.uids.as_ref(), set.uid)?;
+        let gid = to_server(self.gids.as_ref(), set.gid)?;
+        Ok(SetAttr { uid, gid, ..set })
+    }
+
+    /// Attributes as a client is to see them: owners that the map does not have are nobody.
+    pub fn show(&self, attr: Attr) -> Attr {
+        let shown = |map: &Option<IdMap>, id| match map {
+            Some(map) => map.to_client(id).unwrap_or(Caller::NOBODY),
+            None => id,
+        };
+        Attr { uid: shown(&self.uids, attr.uid), gid: shown(&self.gids, attr.gid), ..attr }
+    }
+
+    fn uid(&self, id: u32) -> u32 {
+        self.one(self.uids.as_ref(), id, self.anon_uid)
+    }
+
+    fn gid(&self, id: u32) -> u32 {
+        self.one(self.gids.as_ref(), id, self.anon_gid)
+    }
+
+    /// An id of a caller who is somebody.
+    fn one(&self, map: Option<&IdMap>, id: u32, anon: u32) -> u32 {
+        let mapped = match map {
+            Some(map) => map.to_server(id),
+            // -1 is nobody's number, and "leave it" where owners are set.
+            None => Some(id).filter(|id| *id != u32::MAX),
+        };
+        mapped.filter(|id| *id != 0 || self.mode != SquashMode::Root).unwrap_or(anon)
+    }
+}
+
+fn to_server(map: Option<&IdMap>, id: Option<u32>) -> Result<Option<u32>, FsError> {
+    match (map, id) {
+        (Some(map), Some(id)) => map.to_server(id).map(Some).ok_or(FsError::Invalid),
+        (_, id) => Ok(id),
+    }
+}

@@ -1,0 +1,26 @@
+//! The example in docs/EXPORTS.md is what it says.
+
+use std::fs;
+use std::path::Path;
+
+use acetate::config::{Missing, SquashMode, StoreConfig};
+
+use super::Folder;
+
+#[test]
+fn the_example_of_the_reference_is_right() {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/EXPORTS.md");
+    let document = fs::read_to_string(document).unwrap();
+    let example = document.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = Folder::new(example);
+    let exports = folder.read(Missing::Make).unwrap().exports;
+    let [abc, xyz] = &exports[..] else { panic!("{exports:?}") };
+    let at: Vec<_> = abc.mounts.iter().map(|mount| mount.at.as_str()).collect();
+    assert_eq!(at, ["/", "/.user", "/.agent", "/skills/onboarding"]);
+    assert_eq!(abc.mounts[3].store, StoreConfig::Memory);
+    assert_eq!((abc.quota.bytes, abc.guards.len()), (Some(2 << 30), 1));
+    assert!(abc.guards[0].path.matches(b".agent/fragments.jsonl"));
+    assert!(xyz.path.clone().unwrap().as_str().starts_with("/chat-xyz-"));
+    assert_eq!((xyz.options.squash, xyz.options.anon_uid), (SquashMode::All, 1000));
+    assert_eq!(xyz.mounts[1].session(), abc.mounts[1].session());
+}

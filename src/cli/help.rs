@@ -14,7 +14,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         &["ls", "tree", "cat", "stat", "find", "du", "write", "cp", "mkdir", "rm"],
     ),
     ("What the agent keeps", &["kv", "tool"]),
-    ("Care for the file", &["check", "migrate", "snapshot", "export", "seal", "compact"]),
+    ("Care for the file", &["check", "migrate", "snapshot", "export", "seal", "compact", "quota"]),
     ("Set up this program", &["completions", "man"]),
 ];
 

@@ -36,6 +36,7 @@ mod mount_help;
 mod mounting;
 mod object;
 mod output;
+mod quota;
 mod repair;
 mod rm;
 mod run;
@@ -105,6 +106,7 @@ enum Command {
     Mkdir(mkdir::Args),
     Rm(rm::Args),
     Discard(discard::Args),
+    Quota(quota::Args),
     Sessions(sessions::Args),
     Kv(kv::Args),
     Tool(tool::Args),
@@ -187,6 +189,7 @@ impl Command {
             Self::Mkdir(args) => mkdir::run(&args),
             Self::Rm(args) => rm::run(&args),
             Self::Discard(args) => discard::run(&args),
+            Self::Quota(args) => quota::run(&args),
             Self::Sessions(args) => sessions::run(&args),
             Self::Kv(args) => kv::run(&args),
             Self::Tool(args) => tool::run(&args),

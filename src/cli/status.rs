@@ -6,7 +6,7 @@ use super::change::connect;
 use super::error::CliError;
 use super::output::Out;
 use super::source::Source;
-use super::{Ending, text};
+use super::{Ending, quota, text};
 use crate::control::{Answer, Peer, Request, ServerStatus};
 use crate::inspect::opened::Opened;
 use crate::inspect::status::{Status, status};
@@ -110,6 +110,10 @@ fn print(
     )?;
     field("agent", format!("{} values, {} tool calls", figures.values, figures.tool_calls))?;
     field("audit", format!("{} rows", figures.changes))?;
+    if let Some(usage) = figures.usage {
+        let [bytes, files] = quota::lines(usage, figures.limits);
+        field("quota", format!("{bytes}; files: {files}"))?;
+    }
     if figures.pending.files > 0 {
         let left = text::bytes(figures.pending.bytes);
         field("copying", format!("{} files, {left} left", figures.pending.files))?;
@@ -169,6 +173,9 @@ fn json(opened: &Opened, status: &Status, server: Option<&ServerStatus>) -> Map<
         ("drifted", touched.drifted),
     ] {
         json.insert(key.to_owned(), value.into());
+    }
+    if let Some(usage) = figures.usage {
+        quota::put(&mut json, usage, figures.limits);
     }
     json
 }

@@ -3,7 +3,7 @@
 use super::content::Content;
 use super::files::Files;
 use super::limits::MAX_PATHS;
-use super::request::{Answer, Applied, PathText, Refusal, Request};
+use super::request::{Answer, Applied, Bound, PathText, Refusal, Request};
 use crate::delta::{Compacted, MergedPath};
 use crate::overlay::Overlay;
 use crate::vfs::{Caller, FsError, Locator, Vfs};
@@ -58,6 +58,16 @@ pub async fn perform(
             let Compacted { before_bytes, after_bytes, is_delayed } =
                 overlay.compact().await.map_err(of_session)?;
             Ok(Answer::Compacted { before_bytes, after_bytes, is_delayed })
+        }
+        Request::SetQuota { bytes, files } => {
+            let set = overlay.set_limits(move |limits| Bound::apply(limits, bytes, files));
+            let (usage, limits) = set.await.map_err(of_session)?;
+            Ok(Answer::Quota {
+                used_bytes: usage.bytes,
+                used_files: usage.files,
+                max_bytes: limits.bytes,
+                max_files: limits.files,
+            })
         }
         Request::Rebase { applied } => {
             at_most(applied.len())?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::delta::MergedPath;
+use crate::delta::{Limits, MergedPath};
 use crate::overlay::LetGo;
 use crate::vfs::{FileId, FsError, SetAttr, SetTime, Time};
 
@@ -70,6 +70,36 @@ pub enum Request {
     },
     /// That the space of what was deleted goes back to the disk.
     Compact,
+    /// That the session gets limits of its own.
+    SetQuota {
+        /// Of the bytes that contents take.
+        bytes: Bound,
+        /// Of the objects.
+        files: Bound,
+    },
+}
+
+/// What becomes of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bound {
+    /// It stays.
+    Keep,
+    /// There is none any more.
+    None,
+    /// It is this.
+    AtMost(u64),
+}
+
+impl Bound {
+    /// The limits that come of others.
+    pub fn apply(limits: Limits, bytes: Self, files: Self) -> Limits {
+        let become_of = |limit: Option<u64>, bound| match bound {
+            Self::Keep => limit,
+            Self::None => None,
+            Self::AtMost(most) => Some(most),
+        };
+        Limits { bytes: become_of(limits.bytes, bytes), files: become_of(limits.files, files) }
+    }
 }
 
 /// Something that the base has by now: see [`LetGo`].
@@ -197,6 +227,17 @@ pub enum Answer {
         /// Whether readers keep the space for now.
         is_delayed: bool,
     },
+    /// To [`Request::SetQuota`].
+    Quota {
+        /// Bytes that contents take.
+        used_bytes: u64,
+        /// Objects.
+        used_files: u64,
+        /// Bytes that contents may take.
+        max_bytes: Option<u64>,
+        /// Objects that there may be.
+        max_files: Option<u64>,
+    },
     /// To [`Request::Discard`].
     Undone {
         /// The paths that show the base again.
@@ -257,6 +298,10 @@ impl Refusal {
             FsError::IsDirectory => Some("a directory goes with -r"),
             FsError::ReadOnly => Some("the server has the session read-only"),
             FsError::NoSpace => Some("the disk that holds the session is full"),
+            FsError::Quota => Some(
+                "`acetate quota SESSION.db` shows what it takes, and sets other limits; \
+                 removing something makes room",
+            ),
             _ => None,
         };
         let what = format!("{}: {error}", path.display());

@@ -11,10 +11,12 @@ mod error;
 mod path;
 mod row;
 pub mod sqlite;
+mod usage;
 
 pub use error::StoreError;
 pub use path::MergedPath;
 pub use row::{AuditRow, CopyUp, Ino, InodeRow, LateChange, Origin, PendingCopies, Procedure};
+pub use usage::{Growth, Limits, Usage, content_bytes};
 
 use std::ops::Range;
 
@@ -39,6 +41,9 @@ pub trait Store: Send + Sync + 'static {
     /// The last changes before the session was opened, if it had not been closed: their answers
     /// may not have reached the clients, who ask again then.
     fn late_changes(&self) -> &[LateChange];
+
+    /// The session's own limits, as they were when it was opened.
+    fn limits(&self) -> Limits;
 
     /// Figures of the disk that holds the session.
     fn disk_usage(&self) -> Result<FsStat>;
@@ -83,6 +88,10 @@ pub trait Writer: Send {
 
     /// Gives the space of what was deleted back, outside a batch; what is held stays the same.
     fn compact(&mut self) -> Result<Compacted>;
+
+    /// Counts what the session takes, outside a batch: how it has grown since it was empty. From
+    /// then on each change is counted ([`WriteTxn::growth`]).
+    fn count_usage(&mut self) -> Result<Growth>;
 
     /// Syncs everything that was committed before, outside a batch. Cheap if nothing was.
     fn sync(&mut self) -> Result<()>;
@@ -261,6 +270,13 @@ pub trait WriteTxn: ReadTxn {
     /// (`fs_origin`), or hides all that are there; ours are not touched. While they are hidden,
     /// only new ones are added.
     fn show_origins(&mut self, shown: bool) -> Result<()>;
+
+    /// By how much the operation has changed so far what the session takes: nothing before the
+    /// first [`Writer::count_usage`].
+    fn growth(&self) -> Growth;
+
+    /// Stores the session's own limits.
+    fn put_limits(&mut self, limits: Limits) -> Result<()>;
 
     /// Writes a row of the audit log (acetate_op).
     fn record(&mut self, row: &AuditRow) -> Result<()>;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::base::{BasePath, DELTA_IDS};
 use crate::vfs::{CallId, Device, FileId, FileKind, Time};
 
-use super::MergedPath;
+use super::{MergedPath, Usage};
 
 /// An inode number of the delta (`fs_inode.ino`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,6 +73,11 @@ impl InodeRow {
     /// The number that the export shows.
     pub fn fileid(&self) -> FileId {
         self.origin.as_ref().map_or_else(|| self.ino.fileid(), |origin| origin.fileid)
+    }
+
+    /// What it takes of a quota, with chunks of `chunk` bytes.
+    pub fn usage(&self, chunk: u64) -> Usage {
+        Usage::of(self.ino, self.kind, (self.size, self.holes), chunk)
     }
 
     /// `st_mode`: type and permission bits.

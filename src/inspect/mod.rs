@@ -19,6 +19,7 @@ pub mod migrate;
 mod names;
 pub mod opened;
 pub mod patch;
+pub mod quota;
 pub mod repair;
 pub mod seal;
 pub mod snapshot;

@@ -1,7 +1,7 @@
 //! Attributes as the export shows them.
 
 use crate::base::BaseAttr;
-use crate::delta::InodeRow;
+use crate::delta::{InodeRow, content_bytes};
 use crate::vfs::{Attr, FileId, FileKind, Locator};
 
 use super::error::Result;
@@ -38,8 +38,7 @@ impl View<'_> {
                 (bytes, bytes)
             }
             FileKind::Regular => {
-                let holes = row.holes.saturating_mul(self.txn.chunk_bytes());
-                let stored = row.size.saturating_sub(holes);
+                let stored = content_bytes(row.size, row.holes, self.txn.chunk_bytes());
                 (row.size, stored.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES))
             }
             _ => (row.size, 0),

@@ -8,12 +8,13 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::delta::{CopyUp, Ino, InodeRow, PendingCopies, WriteTxn};
+use crate::delta::{CopyUp, Growth, Ino, InodeRow, PendingCopies, WriteTxn};
 use crate::vfs::FsError;
 use crate::worker::{Background, Done, Piece, Weight};
 
 use super::error::{OpError, Result, from_store, from_work};
 use super::limits::{COPY_PROGRESS_INTERVAL, COPY_SYNC_BYTES, MAX_LOST_NOTED};
+use super::quota::Charge;
 use super::resolve::View;
 use super::{Core, Overlay};
 
@@ -98,7 +99,10 @@ impl Overlay {
         let job = move |txn: &mut dyn WriteTxn| {
             let value = step(&core, txn);
             let keep = matches!(value, Ok(Step::Copied));
-            Done { value, keep, after_commit: None }
+            // All of it was charged when the copy began: it can only turn out to be less.
+            let growth = if keep { txn.growth() } else { Growth::default() };
+            let charge = core.ledger.charge_anyway(growth);
+            Done { value, keep, after_commit: Some(Box::new(move || Charge::commit(charge))) }
         };
         let held = PIECE_OVERHEAD_BYTES + usize::try_from(bytes).unwrap_or(usize::MAX);
         let done = self.worker.write(Weight::Heavy, held, durable, job).await;

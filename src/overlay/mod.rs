@@ -5,6 +5,7 @@
 //! describe and guard them, `read` and `readdir` show them, `copy_up` brings them into the
 //! delta, and `write`, `setattr`, `create`, `link`, `remove`, `rename` change them; `discard`
 //! gives changes up (`undo` says what that takes).
+//! What a change takes is counted and limited by `quota`.
 //! Content of large files is `pending` until the background has copied it (`finish`).
 //! A [`Scope`] says which part of it is whose.
 //! `service` ships these functions to the worker and so implements [`Vfs`](crate::vfs::Vfs);
@@ -37,6 +38,7 @@ mod link;
 mod lookup;
 mod node;
 mod pending;
+mod quota;
 mod read;
 mod readdir;
 mod remove;
@@ -57,7 +59,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::base::Base;
-use crate::delta::Store;
+use crate::delta::{Limits, Store};
 use crate::vfs::{CallId, FileId, Locator, Time};
 use crate::worker::{Commits, Worker};
 
@@ -66,11 +68,13 @@ use buffers::Buffers;
 use cache::Caches;
 use finish::Copies;
 use known::Known;
+use quota::{Ledger, Membership};
 
 pub use changes::{BaseObject, Change};
 pub use discard::LetGo;
 pub use limits::CopyLimits;
 pub use pending::is_as_it_was;
+pub use quota::Group;
 pub use scope::{IsGuarded, Scope};
 pub use seal::{SealError, SealStep, Sealed, Sealing};
 pub use tree::{Tree, TreeObject, TreeView};
@@ -106,6 +110,8 @@ pub struct Overlay {
     worker: Arc<Worker>,
     core: Arc<Core>,
     scope: Arc<Scope>,
+    /// The groups of sessions whose limits bind changes that come this way.
+    asked: Arc<[Arc<Membership>]>,
 }
 
 /// What the merge rules need besides a transaction.
@@ -121,6 +127,8 @@ struct Core {
     known: Arc<Known>,
     atimes: Atimes,
     buffers: Buffers,
+    /// What the session takes.
+    ledger: Arc<Ledger>,
     /// What calls changed before the last server was killed: see [`edit::Edit::made_before`].
     late_changes: HashMap<CallId, FileId>,
     /// For what is not done on a client's behalf.
@@ -144,6 +152,7 @@ impl Core {
             known: Arc::new(Known::new()),
             atimes: Atimes::default(),
             buffers: Buffers::default(),
+            ledger: Arc::new(Ledger::new(Limits::default())),
         }
     }
 }
@@ -166,9 +175,11 @@ impl Overlay {
             known: Arc::new(Known::new()),
             atimes: Atimes::default(),
             buffers: Buffers::default(),
+            ledger: Arc::new(Ledger::new(parts.store.limits())),
         };
         let scope = Arc::clone(&core.whole);
-        Self { store: parts.store, worker: parts.worker, core: Arc::new(core), scope }
+        let asked = Arc::default();
+        Self { store: parts.store, worker: parts.worker, core: Arc::new(core), scope, asked }
     }
 
     /// The same tree, as a scope shows it: one session and one set of caches, however many there

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use crate::delta::{Compacted, WriteTxn};
+use crate::delta::{Compacted, Growth, WriteTxn};
 use crate::vfs::{
     Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, FsError, FsInfo,
     FsStat, Locator, LockKey, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr, Stability,
@@ -18,6 +18,7 @@ use super::Overlay;
 use super::edit::Edit;
 use super::error::{from_store, from_work};
 use super::limits::{LIGHT_READ_BYTES, MAX_FILE_BYTES, MAX_LINKS};
+use super::quota::Charge;
 use super::resolve::View;
 
 /// The path of the one export of a session that is served alone.
@@ -85,7 +86,9 @@ impl Overlay {
         durable: bool,
         f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Result<Committed<Outcome<T, C>>, FsError> {
+        self.count_if_limited().await?;
         let (core, scope) = (self.core.clone(), self.scope.clone());
+        let asked = self.asked.clone();
         let caller = caller.clone();
         let job = move |txn: &mut dyn WriteTxn| {
             let atimes = core.atimes.write(txn);
@@ -97,10 +100,17 @@ impl Overlay {
                 Err(error) => (Outcome::from(error.into_fs()), None),
             };
             let (touched, wakes_copies) = (edit.touched, edit.wakes_copies);
-            let keep = outcome.result.is_ok();
+            let is_made = outcome.result.is_ok();
+            let growth = if is_made { txn.growth() } else { Growth::default() };
+            let (value, charge) = match core.ledger.charge(growth, &asked) {
+                Ok(charge) => (Ok(outcome), charge),
+                Err(error) => (Err(error), None),
+            };
+            let keep = is_made && value.is_ok();
             trial.made(!touched.is_empty());
             let core = core.clone();
             let after_commit = move || {
+                Charge::commit(charge);
                 core.caches.forget(&touched);
                 trial.committed();
                 if wakes_copies {
@@ -110,11 +120,13 @@ impl Overlay {
                     atimes.committed();
                 }
             };
-            Done { value: outcome, keep, after_commit: Some(Box::new(after_commit)) }
+            Done { value, keep, after_commit: Some(Box::new(after_commit)) }
         };
         let bytes = CHANGE_BYTES + data_bytes;
         let work = self.worker.write(weight, bytes, durable, job);
-        work.await.map_err(|error| from_work(&error))
+        let Committed { value, durable, verifier } =
+            work.await.map_err(|error| from_work(&error))?;
+        Ok(Committed { value: value?, durable, verifier })
     }
 
     /// Gives the space of what was deleted back to the disk; reads go on meanwhile, changes wait.
@@ -352,14 +364,18 @@ impl Vfs for Overlay {
 
     async fn fsstat(&self, _caller: &Caller, object: &Locator) -> Outcome<FsStat, Option<Attr>> {
         let (object, store) = (object.clone(), self.store.clone());
-        self.show(weight_of(&object), move |view| match view.attr_of(&object) {
+        let figures = self.show(weight_of(&object), move |view| match view.attr_of(&object) {
             Ok(attr) => {
                 let figures = store.disk_usage().map_err(|error| from_store(&error));
                 Outcome { result: figures, context: Some(attr) }
             }
             Err(error) => error.into_fs().into(),
-        })
-        .await
+        });
+        let Outcome { result, context } = figures.await;
+        match result {
+            Ok(disk) => Outcome { result: Ok(self.limited(disk).await), context },
+            Err(error) => Outcome { result: Err(error), context },
+        }
     }
 
     async fn fsinfo(&self, caller: &Caller, object: &Locator) -> Outcome<FsInfo, Option<Attr>> {

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::sync::oneshot;
 
-use crate::delta::{Compacted, ReadTxn, WriteTxn};
+use crate::delta::{Compacted, Growth, ReadTxn, WriteTxn};
 use crate::vfs::WriteVerifier;
 
 use super::{Committed, Done, WorkError};
@@ -25,7 +25,12 @@ pub(super) enum Job {
     Sync(Reply<WriteVerifier>),
     /// A caller that wants space back.
     Compact(Reply<Compacted>),
+    /// A caller that wants what the session takes to be counted, before any further change.
+    Count(Counted, Reply<()>),
 }
+
+/// Hears what the session takes, where the changes are made.
+pub(super) type Counted = Box<dyn FnOnce(Growth) + Send>;
 
 impl Job {
     /// Whether it is answered only after a sync.

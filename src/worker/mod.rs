@@ -37,7 +37,7 @@ use std::thread;
 
 use tokio::sync::{oneshot, watch};
 
-use crate::delta::{Compacted, ReadTxn, Store, StoreError, WriteTxn};
+use crate::delta::{Compacted, Growth, ReadTxn, Store, StoreError, WriteTxn};
 use crate::vfs::WriteVerifier;
 
 pub use background::{Background, Piece};
@@ -247,6 +247,18 @@ impl Worker {
         self.check_writable()?;
         let (reply, answer) = oneshot::channel();
         self.shared.writes.push(0, Job::Compact(reply)).await?;
+        answer.await.unwrap_or(Err(WorkError::Panicked))
+    }
+
+    /// Counts what the session takes, and from then on how each change makes that more or less
+    /// ([`WriteTxn::growth`]). `counted` hears it before the next change runs.
+    pub async fn count_usage(
+        &self,
+        counted: impl FnOnce(Growth) + Send + 'static,
+    ) -> Result<(), WorkError> {
+        self.check_writable()?;
+        let (reply, answer) = oneshot::channel();
+        self.shared.writes.push(0, Job::Count(Box::new(counted), reply)).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 

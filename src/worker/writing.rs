@@ -13,7 +13,7 @@ use std::time::Instant;
 use crate::delta::{Compacted, StoreError, Writer};
 use crate::vfs::WriteVerifier;
 
-use super::job::{Job, QueuedWrite, Reply, WriteOperation, isolate};
+use super::job::{Counted, Job, QueuedWrite, Reply, WriteOperation, isolate};
 use super::{Committed, Limits, Status, WorkError};
 
 /// The state of writing.
@@ -73,11 +73,13 @@ impl Writing {
         let mut batch: Vec<Box<dyn QueuedWrite>> = Vec::with_capacity(jobs.len());
         let mut syncs: Vec<Reply<WriteVerifier>> = Vec::new();
         let mut compactions: Vec<Reply<Compacted>> = Vec::new();
+        let mut counts: Vec<(Counted, Reply<()>)> = Vec::new();
         for job in jobs.drain(..) {
             match job {
                 Job::Write { operation, .. } => batch.push(operation),
                 Job::Sync(reply) => syncs.push(reply),
                 Job::Compact(reply) => compactions.push(reply),
+                Job::Count(counted, reply) => counts.push((counted, reply)),
             }
         }
         let mut synced = false;
@@ -101,6 +103,18 @@ impl Writing {
             let compacted = self.compact();
             drop(reply.send(compacted));
         }
+        for (counted, reply) in counts {
+            let outcome = self.count(counted);
+            drop(reply.send(outcome));
+        }
+    }
+
+    /// Tells what the session takes, as of the last commit.
+    fn count(&mut self, counted: Counted) -> Result<(), WorkError> {
+        let writer = self.writer.as_mut().ok_or(WorkError::ReadOnly)?;
+        let sum = writer.count_usage();
+        let sum = sum.map_err(|error| self.failed("count", error, false))?;
+        isolate("what hears of the usage", || counted(sum)).ok_or(WorkError::Panicked)
     }
 
     /// Gives space back; readers go on meanwhile, changes wait.

@@ -16,6 +16,7 @@ mod model;
 mod not_a_directory;
 mod pending;
 mod permissions;
+mod quota;
 mod races;
 mod rename_base;
 mod rename_born;

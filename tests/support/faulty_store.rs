@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, Compacted, CopyUp, Ino, InodeRow, LateChange, MergedPath, PendingCopies, ReadTxn,
-    Reader, Result, Store, StoreError, WriteTxn, Writer,
+    AuditRow, Compacted, CopyUp, Growth, Ino, InodeRow, LateChange, Limits, MergedPath,
+    PendingCopies, ReadTxn, Reader, Result, Store, StoreError, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -90,6 +90,10 @@ impl<S: Store> Store for FaultyStore<S> {
         self.inner.late_changes()
     }
 
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
     fn disk_usage(&self) -> Result<FsStat> {
         self.faults.call("disk_usage")?;
         self.inner.disk_usage()
@@ -155,6 +159,11 @@ impl Writer for FaultyWriter {
 
     fn upkeep(&mut self) {
         self.inner.get_mut().upkeep();
+    }
+
+    fn count_usage(&mut self) -> Result<Growth> {
+        self.faults.call("count_usage")?;
+        self.inner.get_mut().count_usage()
     }
 
     fn compact(&mut self) -> Result<Compacted> {
@@ -250,6 +259,10 @@ reads!(FaultyWriter);
 macro_rules! changes {
     ($($method:ident($($arg:ident: $arg_type:ty),*) -> $returned:ty;)*) => {
         impl WriteTxn for FaultyWriter {
+            fn growth(&self) -> Growth {
+                self.inner.borrow_mut().txn().growth()
+            }
+
             $(fn $method(&mut self, $($arg: $arg_type),*) -> Result<$returned> {
                 self.faults.call(stringify!($method))?;
                 self.inner.get_mut().txn().$method($($arg),*)
@@ -278,5 +291,6 @@ changes! {
     hide_link(base: FileId, now: Time) -> ();
     count_hidden(base: FileId, hidden: u32) -> ();
     show_origins(shown: bool) -> ();
+    put_limits(limits: Limits) -> ();
     record(row: &AuditRow) -> ();
 }

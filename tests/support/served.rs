@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use acetate::base::Base;
 use acetate::delta::Store;
-use acetate::overlay::{CopyLimits, Overlay, OverlayParts};
+use acetate::overlay::{CopyLimits, Group, Overlay, OverlayParts};
 use acetate::vfs::Time;
 use acetate::worker::{WorkError, Worker, WorkerOptions};
 use tokio::runtime::Runtime;
@@ -24,6 +24,8 @@ pub struct Serving {
     pub read_only: bool,
     /// How large files are copied up.
     pub copy_up: CopyLimits,
+    /// Limits that it shares with others.
+    pub group: Option<Arc<Group>>,
 }
 
 /// What is there between opening and closing.
@@ -45,7 +47,7 @@ impl Served {
         let options = WorkerOptions { strict: how.strict, readers: 2, callers: 2 };
         let worker = Arc::new(Worker::start(store.clone(), options).unwrap());
         let clock = how.clock;
-        let overlay = Overlay::new(OverlayParts {
+        let mut overlay = Overlay::new(OverlayParts {
             store,
             worker: worker.clone(),
             base,
@@ -55,6 +57,9 @@ impl Served {
             read_only: how.read_only,
             copy_up: how.copy_up,
         });
+        if let Some(group) = &how.group {
+            how.runtime.block_on(overlay.join(group)).unwrap();
+        }
         let root = Client::new(Arc::new(overlay), how.runtime.clone());
         Self { worker, runtime: how.runtime, root }
     }

@@ -14,7 +14,7 @@ use acetate::delta::sqlite::{
     CheckOptions, ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session,
 };
 use acetate::inspect::check::check;
-use acetate::overlay::CopyLimits;
+use acetate::overlay::{CopyLimits, Group};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -38,6 +38,8 @@ pub struct Setup {
     pub read_only: bool,
     /// How files are copied up, where it is not as usual.
     pub copy_up: CopyLimits,
+    /// Limits that it shares with other worlds.
+    pub group: Option<Arc<Group>>,
     /// Put the session file into the base, under this name.
     pub session_in_base: Option<String>,
 }
@@ -142,6 +144,7 @@ impl World {
             strict: false,
             read_only: self.setup.read_only,
             copy_up: self.setup.copy_up,
+            group: self.setup.group.clone(),
         };
         self.open = Some(Served::start(store, base, how));
     }

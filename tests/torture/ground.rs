@@ -97,6 +97,7 @@ impl Ground {
             strict,
             read_only: false,
             copy_up: COPY_LIMITS,
+            group: None,
         };
         Ok((epoch, Served::start(Arc::new(session), Arc::new(base), how)))
     }

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use acetate::delta::{Compacted, Ino, LateChange, Reader, Store, StoreError, WriteTxn, Writer};
+use acetate::delta::{
+    Compacted, Growth, Ino, LateChange, Limits, Reader, Store, StoreError, WriteTxn, Writer,
+};
 
 use acetate::vfs::FsStat;
 
@@ -22,6 +24,7 @@ pub enum Call {
     Commit,
     Abort,
     Sync,
+    Count,
     Upkeep,
     AdvanceEpoch,
     Close,
@@ -173,6 +176,10 @@ impl Store for FakeStore {
         &[]
     }
 
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
     fn disk_usage(&self) -> Result<FsStat, StoreError> {
         unimplemented!()
     }
@@ -264,6 +271,12 @@ impl Writer for FakeWriter {
 
     fn compact(&mut self) -> Result<Compacted, StoreError> {
         unimplemented!()
+    }
+
+    fn count_usage(&mut self) -> Result<Growth, StoreError> {
+        assert!(self.rows.is_none(), "counting inside a batch");
+        let rows = self.store.enter(Call::Count)?.rows.len();
+        Ok(Growth { bytes: 0, files: rows as i128 })
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {

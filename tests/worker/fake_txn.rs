@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, CopyUp, Ino, InodeRow, MergedPath, PendingCopies, ReadTxn, StoreError, WriteTxn,
+    AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, PendingCopies, ReadTxn,
+    StoreError, WriteTxn,
 };
 use acetate::vfs::{FileId, Name, Time};
 
@@ -199,6 +200,14 @@ impl WriteTxn for Rows {
     }
 
     fn count_hidden(&mut self, _: FileId, _: u32) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn growth(&self) -> Growth {
+        unimplemented!()
+    }
+
+    fn put_limits(&mut self, _: Limits) -> Result<()> {
         unimplemented!()
     }
 

@@ -3,7 +3,10 @@
 use rusqlite::Connection;
 
 use crate::base::BasePath;
-use crate::delta::{AuditRow, CopyUp, Ino, InodeRow, MergedPath, Result, StoreError, WriteTxn};
+use crate::delta::{
+    AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, Result, StoreError, Usage,
+    WriteTxn,
+};
 use crate::vfs::{FileId, Name, Time};
 
 use super::chunk::Chunks;
@@ -13,7 +16,7 @@ use super::room::Room;
 use super::rows::Rows;
 use super::sequence::Entries;
 use super::snapshot::Snapshot;
-use super::{copy_up, dentry, inode, link, origin, redirect, symlink, whiteout};
+use super::{copy_up, dentry, inode, link, origin, quota, redirect, symlink, whiteout};
 
 /// What a new object takes, with its entry and its row in the audit log, in bytes.
 const ENTRY_BYTES: usize = 4 << 10;
@@ -36,6 +39,8 @@ pub(super) struct Batch {
     pub tail_before: Tail,
     /// Room on the disk.
     pub room: Room,
+    /// By how much the operation changed what the session takes; `None` where nobody counts.
+    pub growth: Option<Growth>,
     /// The last failure of a change: some make SQLite give the whole transaction up.
     pub failure: Option<StoreError>,
 }
@@ -61,6 +66,29 @@ impl Batch {
         self.entries.rolled_back();
     }
 
+    /// Begins an operation.
+    pub(super) fn begin_operation(&mut self) {
+        self.growth = self.growth.map(|_| Growth::default());
+    }
+
+    /// What an inode takes before a change of it; `row` is what it was, where that is at hand.
+    fn usage_before(&self, ino: Ino, row: Option<&Option<InodeRow>>) -> Result<Usage> {
+        match (self.growth, row) {
+            (None, _) => Ok(Usage::default()),
+            (_, Some(row)) => {
+                Ok(row.as_ref().map(|r| r.usage(self.chunk_bytes)).unwrap_or_default())
+            }
+            (_, None) => quota::of_inode(&self.conn, ino, self.chunk_bytes),
+        }
+    }
+
+    /// Counts a change of what an inode takes.
+    fn count(&mut self, before: Usage, after: Usage) {
+        if let Some(growth) = &mut self.growth {
+            *growth += after.since(before);
+        }
+    }
+
     /// Runs a change, and remembers how it failed.
     fn change<T>(&mut self, change: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let result = change(&self.conn);
@@ -80,7 +108,9 @@ impl WriteTxn for Batch {
 
     fn put_inode(&mut self, row: &InodeRow) -> Result<()> {
         let before = self.rows.take(row.ino);
+        let used = self.usage_before(row.ino, before.as_ref())?;
         self.change(|conn| inode::put(conn, row, before.as_ref()))?;
+        self.count(used, row.usage(self.chunk_bytes));
         // What is pending has a row of its own, whatever the caller's struct says of it.
         if let Some(before) = before {
             let copy_up = before.and_then(|before| before.copy_up);
@@ -91,7 +121,9 @@ impl WriteTxn for Batch {
 
     fn delete_inode(&mut self, ino: Ino) -> Result<()> {
         let before = self.rows.take(ino);
+        let used = self.usage_before(ino, before.as_ref())?;
         self.change(|conn| inode::delete(conn, ino, before.as_ref()))?;
+        self.count(used, Usage::default());
         self.rows.add(ino, None);
         Ok(())
     }
@@ -168,6 +200,14 @@ impl WriteTxn for Batch {
 
     fn show_origins(&mut self, shown: bool) -> Result<()> {
         self.change(|conn| origin::show(conn, shown))
+    }
+
+    fn growth(&self) -> Growth {
+        self.growth.unwrap_or_default()
+    }
+
+    fn put_limits(&mut self, limits: Limits) -> Result<()> {
+        self.change(|conn| quota::put_limits(conn, limits))
     }
 
     fn record(&mut self, row: &AuditRow) -> Result<()> {

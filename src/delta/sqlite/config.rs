@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::delta::{Result, StoreError};
+use crate::delta::{Limits, Result, StoreError};
 
 use super::host::Host;
 use super::value::{self, Bytes};
-use super::{dentry, inode, meta, number::Numbers};
+use super::{dentry, inode, meta, number::Numbers, quota};
 
 /// The specification's chunk size, in bytes, where a file does not say.
 pub(super) const DEFAULT_CHUNK_BYTES: u64 = 4096;
@@ -29,6 +29,8 @@ pub(super) struct Config {
     pub handle_key: [u8; 16],
     /// The base directory recorded in the file.
     pub base_path: Option<PathBuf>,
+    /// The session's own limits.
+    pub limits: Limits,
 }
 
 impl Config {
@@ -45,6 +47,7 @@ impl Config {
             id: meta::get(conn, meta::SESSION_ID)?.unwrap_or_else(|| hex(id)),
             handle_key,
             base_path: base_path(conn)?,
+            limits: quota::limits(conn)?,
         })
     }
 }

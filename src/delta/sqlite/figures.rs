@@ -2,13 +2,13 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::delta::{PendingCopies, Result};
+use crate::delta::{Limits, PendingCopies, Result, Usage};
 
 use super::connect::{beside, page_bytes};
 use super::lock::SessionLock;
 use super::probe::byte_len;
 use super::session::{Session, open_read_only};
-use super::{copy_up, epoch, schema, value};
+use super::{config, copy_up, epoch, quota, schema, value};
 
 /// What a session file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +33,10 @@ pub struct Figures {
     pub copied_up: u64,
     /// Bytes of stored chunks.
     pub content_bytes: u64,
+    /// What it takes of its quota, if it has one.
+    pub usage: Option<Usage>,
+    /// How much it may take.
+    pub limits: Limits,
     /// Names of the base that are hidden.
     pub whiteouts: u64,
     /// Directories of the base that moved.
@@ -67,7 +71,14 @@ impl Session {
         let content = conn.query_row("SELECT sum(length(data)) FROM fs_data", [], |row| {
             row.get::<_, Option<i64>>(0)
         })?;
+        let limits = quota::limits(&conn)?;
+        let usage = match limits.is_some() {
+            true => Some(quota::count(&conn, config::chunk_bytes(&conn)?)?.usage()),
+            false => None,
+        };
         Ok(Figures {
+            usage,
+            limits,
             file_bytes: byte_len(&self.path),
             log_bytes: byte_len(&beside(&self.path, "-wal")),
             free_bytes: free_pages.saturating_mul(page_bytes),

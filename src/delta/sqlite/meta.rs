@@ -28,6 +28,11 @@ pub(super) const LAST_DENTRY: &str = "last_dentry";
 /// Counts the syncs that had nothing else to write.
 pub(super) const SYNCS: &str = "syncs";
 
+/// The most bytes that contents may take; none where there is no such row (invariant M5).
+pub(super) const QUOTA_BYTES: &str = "quota_bytes";
+/// The same of objects.
+pub(super) const QUOTA_FILES: &str = "quota_files";
+
 /// `agentfs` where `fs_origin` was emptied for it.
 pub(super) const SEALED_FOR: &str = "sealed_for";
 
@@ -44,6 +49,12 @@ pub(super) fn put(conn: &Connection, key: &str, value: impl ToSql) -> Result<()>
          ON CONFLICT(key) DO UPDATE SET value = excluded.value",
     )?;
     statement.execute(params![key, value])?;
+    Ok(())
+}
+
+/// Deletes a value.
+pub(super) fn delete(conn: &Connection, key: &str) -> Result<()> {
+    conn.prepare_cached("DELETE FROM acetate_meta WHERE key = ?1")?.execute([key])?;
     Ok(())
 }
 

@@ -37,6 +37,7 @@ mod op;
 mod open;
 mod origin;
 mod probe;
+mod quota;
 mod reader;
 mod redirect;
 mod repair;

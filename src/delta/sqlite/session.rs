@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
-use crate::delta::{LateChange, Reader, Result, Store, StoreError, Writer};
+use crate::delta::{LateChange, Limits, Reader, Result, Store, StoreError, Writer};
 use crate::vfs::FsStat;
 
 use super::compact;
@@ -155,6 +155,10 @@ impl Store for Session {
 
     fn late_changes(&self) -> &[LateChange] {
         &self.late_changes
+    }
+
+    fn limits(&self) -> Limits {
+        self.config.limits
     }
 
     fn disk_usage(&self) -> Result<FsStat> {

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rusqlite::Connection;
 
-use crate::delta::{Compacted, Result, StoreError, WriteTxn, Writer};
+use crate::delta::{Compacted, Growth, Result, StoreError, WriteTxn, Writer};
 
 use super::batch::Batch;
 use super::lock::SessionLock;
@@ -30,7 +30,7 @@ use super::room::Room;
 use super::rows::Rows;
 use super::sequence::Entries;
 use super::session::{OpenMode, Session};
-use super::{compact, connect, dentry, epoch, meta};
+use super::{compact, connect, dentry, epoch, meta, quota};
 
 /// The right to be the session's one writer.
 pub(super) struct Turn(Arc<AtomicBool>);
@@ -96,6 +96,7 @@ impl SqliteWriter {
                 tail: Tail::default(),
                 tail_before: Tail::default(),
                 room: Room::of(&session.path),
+                growth: None,
                 failure: None,
             },
             _turn: turn,
@@ -201,12 +202,14 @@ impl Writer for SqliteWriter {
         self.durable = durable;
         self.batch.failure = None;
         self.batch.room.begin();
+        self.batch.begin_operation();
         self.batch.tail = Tail::default();
         Ok(())
     }
 
     fn savepoint(&mut self) -> Result<()> {
         self.require_transaction()?;
+        self.batch.begin_operation();
         self.batch.tail_before = self.batch.tail.clone();
         self.run("SAVEPOINT operation")
     }
@@ -267,6 +270,12 @@ impl Writer for SqliteWriter {
         self.unsynced &= done.is_err();
         self.log.note_length();
         done
+    }
+
+    fn count_usage(&mut self) -> Result<Growth> {
+        let sum = quota::count(&self.batch.conn, self.batch.chunk_bytes)?;
+        self.batch.growth = Some(Growth::default());
+        Ok(sum)
     }
 
     fn sync(&mut self) -> Result<()> {

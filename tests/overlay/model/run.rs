@@ -8,6 +8,7 @@ use acetate::vfs::{Attr, CreateHow, FileKind, FsError, Locator, Stability};
 use super::reference::{Reference, join};
 use super::{Op, Pick, Place};
 use crate::support::client::{mode, size};
+use crate::support::counted::{AMPLE, assert_counted};
 use crate::support::fixture::FEW_NAMES;
 use crate::support::tree::{Object, Tree, assert_same, read_tree};
 use crate::support::world::{Setup, World};
@@ -49,8 +50,10 @@ pub fn run(ops: &[Op]) {
     let reference = Reference::new(base.clone(), LINKED);
     let mut case = Case { world, base, reference };
     case.compare();
+    case.world.wait(case.world.overlay.set_limits(|_| AMPLE)).unwrap();
     for op in ops {
         case.step(op);
+        assert_counted(&case.world);
     }
     case.compare();
     assert_eq!(case.world.finish_copies(), 0);
@@ -80,6 +83,7 @@ impl Case {
         let paths: Vec<_> = self.reference.names.keys().cloned().collect();
         for step in 1..=3 {
             given_up::assert_given_up(&self.world, &paths[which * step * 7 % paths.len()]);
+            assert_counted(&self.world);
         }
         self.world.reopen();
         given_up::assert_given_up(&self.world, b"/");

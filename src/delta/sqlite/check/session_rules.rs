@@ -1,4 +1,4 @@
-//! M1 to M4: what the session says about itself, as far as one look at the file shows them.
+//! M1 to M5: what the session says about itself, as far as one look at the file shows them.
 
 use crate::delta::Result;
 
@@ -64,6 +64,12 @@ const QUERIES: &[(&str, &str)] = &[
             meta!("clean"),
             " AS clean) WHERE clean IS NOT 0 AND clean IS NOT 1",
         ),
+    ),
+    (
+        "M5",
+        "SELECT NULL, NULL, NULL, key || ' is no number from 0 on' FROM acetate_meta
+         WHERE key IN ('quota_bytes', 'quota_files')
+           AND (typeof(value) <> 'integer' OR value < 0)",
     ),
 ];
 

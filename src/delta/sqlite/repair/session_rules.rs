@@ -1,5 +1,6 @@
-//! M1 to M4, and the chunk size: what the session says about itself.
+//! M1 to M5, and the chunk size: what the session says about itself.
 
+use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use crate::delta::Result;
@@ -83,6 +84,13 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     if !is_sound(meta::CLEAN, "value IN (0, 1)")? {
         meta::put(conn, meta::CLEAN, 0)?;
         mender.mended("M4", "clean is 0: what was not synced counts as lost");
+    }
+    for key in [meta::QUOTA_BYTES, meta::QUOTA_FILES] {
+        let is_there = meta::get::<Value>(conn, key)?.is_some();
+        if is_there && !is_sound(key, "typeof(value) = 'integer' AND value >= 0")? {
+            meta::delete(conn, key)?;
+            mender.mended("M5", "a limit that is no number is gone: `acetate quota` sets another");
+        }
     }
     if !is_sound(meta::CLEAN, "value = 1")? && !is_sound(meta::BOOT_ID, "typeof(value) = 'text'")? {
         meta::put(conn, meta::BOOT_ID, "")?;

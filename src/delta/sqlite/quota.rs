@@ -1,0 +1,78 @@
+//! What a session takes, counted from its rows, and its own limits in `acetate_meta`.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use crate::delta::{Growth, Ino, Limits, Result, StoreError, Usage};
+
+use super::session::{Session, open_read_only};
+use super::{config, inode, meta, value};
+
+/// The session's own limits.
+pub(super) fn limits(conn: &Connection) -> Result<Limits> {
+    Ok(Limits { bytes: limit(conn, meta::QUOTA_BYTES)?, files: limit(conn, meta::QUOTA_FILES)? })
+}
+
+fn limit(conn: &Connection, key: &str) -> Result<Option<u64>> {
+    let Some(stored) = meta::get::<Value>(conn, key)? else { return Ok(None) };
+    let limit = match stored {
+        Value::Integer(limit) => u64::try_from(limit).ok(),
+        _ => None,
+    };
+    // To pass over it would be to have none.
+    let odd = || StoreError::Corrupt(format!("acetate_meta.{key} is not a number from 0 on"));
+    limit.map(Some).ok_or_else(odd)
+}
+
+/// Stores them (invariant M5); what the column cannot hold is as good as the most that it can.
+pub(super) fn put_limits(conn: &Connection, limits: Limits) -> Result<()> {
+    for (key, limit) in [(meta::QUOTA_BYTES, limits.bytes), (meta::QUOTA_FILES, limits.files)] {
+        match limit {
+            Some(limit) => meta::put(conn, key, i64::try_from(limit).unwrap_or(i64::MAX))?,
+            None => meta::delete(conn, key)?,
+        }
+    }
+    Ok(())
+}
+
+/// Counts what a session takes, with chunks of `chunk` bytes: O(inodes).
+pub(super) fn count(conn: &Connection, chunk: u64) -> Result<Growth> {
+    let mut statement = conn.prepare(
+        "SELECT i.ino, i.mode, i.size, a.holes FROM fs_inode i
+         LEFT JOIN acetate_inode a ON a.ino = i.ino",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut sum = Growth::default();
+    while let Some(row) = rows.next()? {
+        sum += usage_of(row, chunk)?.into();
+    }
+    Ok(sum)
+}
+
+/// What one inode takes; nothing where there is none.
+pub(super) fn of_inode(conn: &Connection, ino: Ino, chunk: u64) -> Result<Usage> {
+    let mut statement = conn.prepare_cached(
+        "SELECT i.ino, i.mode, i.size, a.holes FROM fs_inode i
+         LEFT JOIN acetate_inode a ON a.ino = i.ino WHERE i.ino = ?1",
+    )?;
+    let found = statement.query_row([ino.0.cast_signed()], |row| usage_of(row, chunk));
+    Ok(found.optional()?.unwrap_or_default())
+}
+
+fn usage_of(row: &Row<'_>, chunk: u64) -> rusqlite::Result<Usage> {
+    let (kind, _) = inode::split_mode(value::int(row, 1)?);
+    let (size, holes) = (value::unsigned(row, 2)?, value::unsigned(row, 3)?);
+    Ok(Usage::of(Ino(value::unsigned(row, 0)?), kind, (size, holes), chunk))
+}
+
+impl Session {
+    /// What the session takes, counted from its rows, and its own limits, at one moment.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn quota(&self) -> Result<(Usage, Limits)> {
+        let conn = open_read_only(&self.path)?;
+        let conn = conn.unchecked_transaction()?;
+        Ok((count(&conn, config::chunk_bytes(&conn)?)?.usage(), limits(&conn)?))
+    }
+}

@@ -1,0 +1,45 @@
+//! Limits that several sessions share.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::delta::{Growth, Limits, Usage};
+
+/// Limits that several sessions share: those of an export, say.
+#[derive(Debug)]
+pub struct Group(Mutex<Account>);
+
+/// What a group has and may have.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    pub limits: Limits,
+    /// The sum of what its sessions take.
+    pub used: Growth,
+}
+
+impl Group {
+    /// A group without sessions.
+    pub fn new(limits: Limits) -> Self {
+        Self(Mutex::new(Account { limits, used: Growth::default() }))
+    }
+
+    /// What its sessions take in all.
+    pub fn usage(&self) -> Usage {
+        self.account().used.usage()
+    }
+
+    /// How much they may take.
+    pub fn limits(&self) -> Limits {
+        self.account().limits
+    }
+
+    /// Gives it other limits; sessions that take more keep what they have.
+    pub fn set_limits(&self, limits: Limits) {
+        self.account().limits = limits;
+    }
+
+    /// Whoever waits for several takes them in the order of their addresses. Each step of a
+    /// holder leaves whole figures.
+    pub(super) fn account(&self) -> MutexGuard<'_, Account> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,238 @@
+//! What one session takes, of its own limits and of its groups'.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::delta::{Growth, Limits, Usage};
+use crate::vfs::{FsError, FsStat};
+
+use super::group::{Account, Group};
+
+/// What a session takes.
+pub(in super::super) struct Ledger {
+    /// Whether changes must wait until it is counted.
+    wants_count: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    limits: Limits,
+    /// `None` where nobody has counted yet. What is charged and not committed yet is in it, what
+    /// is given back and not committed is not.
+    used: Option<Growth>,
+    /// In the order of their addresses.
+    groups: Vec<Joined>,
+}
+
+/// A group that the session is in.
+struct Joined {
+    group: Arc<Group>,
+    /// How often it was joined.
+    times: usize,
+}
+
+/// That a session is in a group; it leaves with the last of these.
+pub(in super::super) struct Membership {
+    ledger: Arc<Ledger>,
+    group: Arc<Group>,
+}
+
+/// What a change takes, from when it is made until it is committed; dropped before, all is as if
+/// it had not been made.
+pub(in super::super) struct Charge {
+    ledger: Arc<Ledger>,
+    more: Growth,
+    less: Growth,
+    is_committed: bool,
+}
+
+impl Ledger {
+    /// That of a session with these limits of its own.
+    pub fn new(limits: Limits) -> Self {
+        let state = State { limits, ..State::default() };
+        Self { wants_count: AtomicBool::new(limits.is_some()), state: Mutex::new(state) }
+    }
+
+    /// Whether there are limits, and it is not counted yet what the session takes.
+    pub fn wants_count(&self) -> bool {
+        self.wants_count.load(Ordering::Acquire)
+    }
+
+    /// Whether it is counted what the session takes.
+    pub fn is_counted(&self) -> bool {
+        self.state().used.is_some()
+    }
+
+    /// Begins with what the session takes, in the place of the writer: no change is in between.
+    pub fn begin(&self, used: Growth) {
+        self.state().used.get_or_insert(used);
+        self.wants_count.store(false, Ordering::Release);
+    }
+
+    /// The session's own limits.
+    pub fn limits(&self) -> Limits {
+        self.state().limits
+    }
+
+    /// Gives the session other limits of its own, after it was counted.
+    pub fn set_limits(&self, limits: Limits) {
+        self.state().limits = limits;
+    }
+
+    /// What the session takes and its own limits.
+    pub fn quota(&self) -> (Usage, Limits) {
+        let state = self.state();
+        (state.used.unwrap_or_default().usage(), state.limits)
+    }
+
+    /// Joins a group, unless it is not counted yet what the session takes.
+    pub fn join(self: &Arc<Self>, group: &Arc<Group>) -> Option<Membership> {
+        let mut state = self.state();
+        let used = state.used?;
+        let address = |group: &Arc<Group>| Arc::as_ptr(group).addr();
+        match state.groups.binary_search_by_key(&address(group), |joined| address(&joined.group)) {
+            Ok(at) => state.groups[at].times += 1,
+            Err(at) => {
+                group.account().used += used;
+                state.groups.insert(at, Joined { group: Arc::clone(group), times: 1 });
+            }
+        }
+        Some(Membership { ledger: Arc::clone(self), group: Arc::clone(group) })
+    }
+
+    /// Charges a change of what the session takes, if the session's limits and those of the
+    /// groups that are `asked` allow it.
+    ///
+    /// # Errors
+    /// They do not ([`FsError::Quota`]): nothing is charged.
+    pub fn charge(
+        self: &Arc<Self>,
+        growth: Growth,
+        asked: &[Arc<Membership>],
+    ) -> Result<Option<Charge>, FsError> {
+        // Nothing either where nobody counts.
+        if growth.is_zero() {
+            return Ok(None);
+        }
+        let is_asked = |group: &Arc<Group>| asked.iter().any(|m| Arc::ptr_eq(&m.group, group));
+        let state = self.state();
+        let used = state.used.unwrap_or_default();
+        let is_allowed = state.limits.allow(used, growth)
+            // Nobody else charges one of them before this has.
+            && state.with_accounts(growth.split().0, |group, account| {
+                !is_asked(group) || account.limits.allow(account.used, growth)
+            });
+        if is_allowed { Ok(Some(self.charged(state, growth))) } else { Err(FsError::Quota) }
+    }
+
+    /// The same whatever the limits are.
+    pub fn charge_anyway(self: &Arc<Self>, growth: Growth) -> Option<Charge> {
+        if growth.is_zero() {
+            return None;
+        }
+        let state = self.state();
+        state.with_accounts(growth.split().0, |_, _| true);
+        Some(self.charged(state, growth))
+    }
+
+    /// Notes what was charged to the groups already.
+    fn charged(self: &Arc<Self>, mut state: MutexGuard<'_, State>, growth: Growth) -> Charge {
+        let (more, less) = growth.split();
+        if let Some(used) = &mut state.used {
+            *used += more;
+        }
+        Charge { ledger: Arc::clone(self), more, less, is_committed: false }
+    }
+
+    /// Adds to what the session takes.
+    fn add(&self, growth: Growth) {
+        if growth.is_zero() {
+            return;
+        }
+        let mut state = self.state();
+        if let Some(used) = &mut state.used {
+            *used += growth;
+        }
+        state.with_accounts(growth, |_, _| true);
+    }
+
+    /// Figures of the disk, or of the tightest limit where that leaves less.
+    pub fn shown(&self, disk: FsStat, asked: &[Arc<Membership>]) -> FsStat {
+        let state = self.state();
+        let own = state.used.map(|used| (state.limits, used));
+        drop(state);
+        let shared = asked.iter().map(|membership| {
+            let account = membership.group.account();
+            (account.limits, account.used)
+        });
+        let all: Vec<_> = own.into_iter().chain(shared).collect();
+        let tightest = |of: fn(&Limits) -> Option<u64>, used: fn(Usage) -> u64| {
+            let limits = all.iter().filter_map(|(limits, sum)| Some((of(limits)?, sum.usage())));
+            limits.map(|(limit, sum)| (limit.saturating_sub(used(sum)), limit)).min()
+        };
+        let mut shown = disk;
+        if let Some((left, limit)) = tightest(|limits| limits.bytes, |used| used.bytes) {
+            shown.total_bytes = shown.total_bytes.min(limit);
+            shown.free_bytes = shown.free_bytes.min(left);
+            shown.available_bytes = shown.available_bytes.min(left);
+        }
+        if let Some((left, limit)) = tightest(|limits| limits.files, |used| used.files) {
+            shown.total_files = shown.total_files.min(limit);
+            shown.free_files = shown.free_files.min(left);
+            shown.available_files = shown.available_files.min(left);
+        }
+        shown
+    }
+
+    /// Each step of a holder leaves whole figures.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Adds to what all groups have, if `is_fit` says so of each; whether it does.
+    fn with_accounts(
+        &self,
+        growth: Growth,
+        is_fit: impl Fn(&Arc<Group>, &Account) -> bool,
+    ) -> bool {
+        let groups = self.groups.iter().map(|joined| &joined.group);
+        let mut accounts: Vec<_> = groups.clone().map(|group| group.account()).collect();
+        let fit = groups.zip(&accounts).all(|(group, account)| is_fit(group, account));
+        if fit {
+            accounts.iter_mut().for_each(|account| account.used += growth);
+        }
+        fit
+    }
+}
+
+impl Charge {
+    /// The change is committed.
+    pub fn commit(charge: Option<Self>) {
+        if let Some(mut charge) = charge {
+            charge.is_committed = true;
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.ledger.add(if self.is_committed { self.less } else { -self.more });
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let mut state = self.ledger.state();
+        let used = state.used.unwrap_or_default();
+        let at = state.groups.iter().position(|joined| Arc::ptr_eq(&joined.group, &self.group));
+        let Some(at) = at else { return };
+        state.groups[at].times -= 1;
+        if state.groups[at].times == 0 {
+            state.groups.remove(at);
+            self.group.account().used += -used;
+        }
+    }
+}

@@ -25,5 +25,5 @@ pub use listener::{About, Listener};
 pub use perform::perform;
 pub use registry::{Entry, Registered, entries};
 pub use request::{
-    Answer, Applied, Meta, PathText, Peer, Refusal, Request, ServerStatus, WriteHow,
+    Answer, Applied, Bound, Meta, PathText, Peer, Refusal, Request, ServerStatus, WriteHow,
 };

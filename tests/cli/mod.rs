@@ -13,6 +13,7 @@ mod log;
 mod migrate;
 mod mounting;
 mod program;
+mod quota;
 mod reference;
 mod seal;
 mod serve;

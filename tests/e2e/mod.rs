@@ -6,6 +6,7 @@ mod listing;
 mod mounting;
 mod peer;
 mod procedures;
+mod quota;
 mod raw;
 mod restart;
 
@@ -44,6 +45,7 @@ struct Served {
 struct Running {
     address: SocketAddr,
     worker: Arc<Worker>,
+    overlay: Arc<Overlay>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -93,7 +95,7 @@ impl Served {
         }));
         let programs: Vec<Arc<dyn Program>> = vec![
             Arc::new(Nfs::new(overlay.clone(), handles)),
-            Arc::new(Mount::new(overlay, handles)),
+            Arc::new(Mount::new(overlay.clone(), handles)),
         ];
         let listeners = Listeners::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))]).await.unwrap();
         let address = listeners.addresses()[0];
@@ -103,7 +105,7 @@ impl Served {
         let task = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
-        self.running = Some(Running { address, worker, stop, task });
+        self.running = Some(Running { address, worker, overlay, stop, task });
     }
 
     /// Stops the server as a signal does; checks what it left behind.

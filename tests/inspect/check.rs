@@ -148,6 +148,8 @@ pub const DAMAGE: &[&str] = &[
     "M3: UPDATE acetate_meta SET value = 0 WHERE key = 'clean';
        DELETE FROM acetate_meta WHERE key = 'boot_id'",
     "M4: UPDATE acetate_meta SET value = 2 WHERE key = 'clean'",
+    "M5: INSERT INTO acetate_meta (key, value) VALUES ('quota_bytes', 'much')",
+    "M5: INSERT INTO acetate_meta (key, value) VALUES ('quota_files', -1)",
     "O1: DELETE FROM fs_origin WHERE delta_ino = @small",
     "O1: UPDATE fs_origin SET base_ino = base_ino + 1 WHERE delta_ino = @small",
     "O1: UPDATE acetate_origin SET delta_ino = 77 WHERE delta_ino = @small",

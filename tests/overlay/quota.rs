@@ -322,8 +322,8 @@ fn a_group_is_exact_under_concurrent_changes() {
                         let made = world.mkdir(format!("d{i}"));
                         assert!(matches!(made, Ok(_) | Err(FsError::Quota)), "{made:?}");
                         assert!(group.usage().files <= LIMIT);
-                        if i % 4 == 3 && world.rmdir(format!("d{}", i - 2)).is_ok() {
-                            assert!(group.usage().files < LIMIT + 1);
+                        if i % 4 == 3 {
+                            let _ = world.rmdir(format!("d{}", i - 2));
                         }
                     }
                     world

@@ -88,6 +88,11 @@ const RULES: &[(&str, &str)] = &[
            (SELECT value FROM acetate_meta WHERE key = 'next_ino')",
     ),
     (
+        "M5 limits are numbers from 0 on",
+        "SELECT 0 FROM acetate_meta WHERE key IN ('quota_bytes', 'quota_files')
+           AND (typeof(value) <> 'integer' OR value < 0)",
+    ),
+    (
         "O1 both origin tables agree",
         "SELECT a.delta_ino FROM acetate_origin a
          LEFT JOIN fs_origin f ON f.delta_ino = a.delta_ino

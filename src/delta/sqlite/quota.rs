@@ -20,7 +20,10 @@ fn limit(conn: &Connection, key: &str) -> Result<Option<u64>> {
         _ => None,
     };
     // To pass over it would be to have none.
-    let odd = || StoreError::Corrupt(format!("acetate_meta.{key} is not a number from 0 on"));
+    let odd = || {
+        let mend = "`acetate check --repair` takes it away";
+        StoreError::Corrupt(format!("acetate_meta.{key} is no number from 0 on; {mend}"))
+    };
     limit.map(Some).ok_or_else(odd)
 }
 

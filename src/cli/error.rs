@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::base::BaseError;
+use crate::config::ConfigError;
 use crate::delta::StoreError;
 use crate::delta::sqlite::OpenError;
 use crate::inspect::InspectError;
@@ -92,11 +93,6 @@ impl CliError {
         Self::new(what).with_hint(hint)
     }
 
-    /// A session that fails while it is served.
-    pub(super) fn session(path: &Path, error: &dyn std::error::Error) -> Self {
-        Self::caused(path.display(), error)
-    }
-
     /// An address that cannot be listened at.
     pub(super) fn bind(error: &BindError) -> Self {
         let address = error.address;
@@ -176,6 +172,16 @@ impl From<OpenError> for CliError {
     }
 }
 
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> Self {
+        let printed = Self::new(&error);
+        match error.hint() {
+            Some(hint) => printed.with_hint(hint),
+            None => printed,
+        }
+    }
+}
+
 impl From<InspectError> for CliError {
     fn from(error: InspectError) -> Self {
         let printed = Self::new(&error);
@@ -201,9 +207,14 @@ impl From<WorkspaceError> for CliError {
             WorkspaceError::ChunkSize { .. } => {
                 Self::new(&error).with_hint("leave --chunk-size out; it is for new sessions")
             }
-            WorkspaceError::Store { .. } | WorkspaceError::Work(_) | WorkspaceError::Threads(_) => {
-                Self::new(&error)
-            }
+            WorkspaceError::Store { .. }
+            | WorkspaceError::Close { .. }
+            | WorkspaceError::Memory(_)
+            | WorkspaceError::Quota { .. }
+            | WorkspaceError::Export { .. }
+            | WorkspaceError::NoExport
+            | WorkspaceError::Work(_)
+            | WorkspaceError::Threads(_) => Self::new(&error),
         }
     }
 }

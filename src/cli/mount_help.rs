@@ -6,21 +6,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const LINUX: &str = "nolock";
 const MACOS: &str = "locallocks,nobrowse,noresvport";
 
-/// The mount commands for the server at `address`, one a line.
+/// The mount commands for the export `path` of the server at `address`, one a line.
 ///
 /// Locks are the client's own (`nolock`, on macOS `locallocks`): that is faster than asking the
 /// server, outlives its restart, and is all that one client needs. `hard` is the default
 /// everywhere, and right: a restart of the server is waited for instead of being an I/O error.
-pub(super) fn commands(address: SocketAddr) -> [String; 3] {
+pub(super) fn commands(address: SocketAddr, path: &str) -> [String; 3] {
     let ip = reachable(address.ip());
     let host = host(address);
     let common = common(address);
     [
-        format!("  Linux   sudo mount -t nfs -o {common},{LINUX} {host}:/ /mnt/agent"),
-        format!("  macOS   sudo mount -t nfs -o {common},{MACOS} {host}:/ /tmp/agent"),
+        format!("  Linux   sudo mount -t nfs -o {common},{LINUX} {host}:{path} /mnt/agent"),
+        format!("  macOS   sudo mount -t nfs -o {common},{MACOS} {host}:{path} /tmp/agent"),
         format!(
             "  Docker  docker volume create --driver local --opt type=nfs \
-             --opt o=addr={ip},{common},{LINUX} --opt device=:/ agent"
+             --opt o=addr={ip},{common},{LINUX} --opt device=:{path} agent"
         ),
     ]
 }

@@ -41,6 +41,11 @@ impl Admission {
         }
     }
 
+    /// Whether calls without credentials (AUTH_NONE) are taken.
+    pub fn takes_anonymous(&self) -> bool {
+        self.takes_none
+    }
+
     /// Whether `caller` may come. A command of the session's owner always may.
     ///
     /// # Errors

@@ -1,5 +1,73 @@
-//! Exports: what is done to every call before it reaches a session.
+//! Exports: several trees on one port, each put together of mounts, for those who may come.
+//!
+//! [`Exports`] is a [`Vfs`](crate::vfs::Vfs) over the overlays of all sessions that are served.
+//! What it adds to each call, in this order:
+//! - `credentials`: whether the caller may come at all, and who it is here
+//! - `tree`: which mount the object is in, where one mount ends and another begins
+//! - the call itself, on the mount's overlay, which shows its [`Scope`](crate::overlay::Scope)
+//! - `numbers` and owners as this export shows them
+//!
+//! A handle is a capability: it carries a code that is bound to the export and the mount it was
+//! given out by, and works nowhere else.
 
 mod credentials;
+mod handles;
+mod listing;
+mod numbers;
+mod service;
+mod tree;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
 
 pub use credentials::{Admission, Refused, Squash};
+pub use tree::{Export, ExportParts, MountError, MountParts, Place};
+
+/// All exports of a server. A copy is the same exports.
+#[derive(Clone, Default)]
+pub struct Exports {
+    table: Arc<RwLock<Arc<Table>>>,
+}
+
+/// The exports of one moment.
+#[derive(Default)]
+struct Table {
+    by_path: HashMap<Bytes, Arc<Export>>,
+    /// Where handles with this tag may be from: export and number of the mount in it.
+    by_tag: HashMap<u16, Vec<(Arc<Export>, usize)>>,
+}
+
+impl Exports {
+    /// Serves `exports` from now on, and no others. What clients have of exports that stay goes
+    /// on working; handles of those that go are stale.
+    pub fn replace(&self, exports: Vec<Arc<Export>>) {
+        let mut table = Table::default();
+        for export in exports {
+            for (index, mount) in export.mounts().iter().enumerate() {
+                let tagged = table.by_tag.entry(mount.tag()).or_default();
+                tagged.push((Arc::clone(&export), index));
+            }
+            table.by_path.insert(export.path().clone(), export);
+        }
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+    }
+
+    /// The exports of this moment, in no particular order.
+    pub fn all(&self) -> Vec<Arc<Export>> {
+        self.table().by_path.values().cloned().collect()
+    }
+
+    fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for Exports {
+    /// Paths can be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exports").field("count", &self.table().by_path.len()).finish()
+    }
+}

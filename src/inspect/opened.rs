@@ -135,14 +135,14 @@ pub fn merged_path(text: &OsStr) -> Result<MergedPath> {
 
 fn open_base(session: &Session, dir: &Path) -> std::result::Result<HostDir, BaseError> {
     let real = fs::canonicalize(dir)?;
-    HostDir::open(&real, HostDirOptions { hidden: hidden(session, &real) })
+    HostDir::open(&real, HostDirOptions { hidden: below(&session.files(), &real) })
 }
 
-/// The paths in the base that are the session's own files.
-pub fn hidden(session: &Session, base: &Path) -> Vec<BasePath> {
+/// The paths in the base of those files of this machine that are in it.
+pub fn below(files: &[PathBuf], base: &Path) -> Vec<BasePath> {
     let inside = |file: &PathBuf| {
         let path: &OsStr = file.strip_prefix(base).ok()?.as_os_str();
         BasePath::from_bytes(path.as_bytes())
     };
-    session.files().iter().filter_map(inside).collect()
+    files.iter().filter_map(inside).collect()
 }

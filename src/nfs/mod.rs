@@ -25,8 +25,8 @@ use bytes::Bytes;
 
 use crate::vfs::{Attr, Caller, FsError, Outcome, Vfs, Wcc};
 use crate::wire::nfs3::results::Reply;
-use crate::wire::nfs3::{PostOpAttr, Procedure, WccData};
-use crate::wire::xdr::{Decode, Encode, Encoder, XdrError};
+use crate::wire::nfs3::{FileHandle, PostOpAttr, Procedure, WccData};
+use crate::wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 
 pub use handle::{HandleCodec, Handles};
 pub use lock::Nlm;
@@ -93,6 +93,14 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
             Procedure::Pathconf => answer(self.pathconf(caller, decode(args)?).await),
             Procedure::Commit => answer(self.commit(caller, decode(args)?).await),
         })
+    }
+
+    /// Whether the object that a call with these arguments is about takes none without
+    /// credentials; the arguments of all procedures but NULL begin with its handle.
+    pub fn refuses_anonymous(&self, args: &Bytes) -> bool {
+        let handle = FileHandle::decode(&mut Decoder::new(args.clone()));
+        let object = handle.ok().and_then(|handle| self.handles.decode(&handle).ok());
+        object.is_some_and(|object| !self.vfs.takes_anonymous(&object))
     }
 
     /// Refuses a change that makes no sense before anything is tried, with the attributes of the

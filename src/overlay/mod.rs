@@ -77,6 +77,7 @@ pub use pending::is_as_it_was;
 pub use quota::Group;
 pub use scope::{IsGuarded, Scope};
 pub use seal::{SealError, SealStep, Sealed, Sealing};
+pub use snapshot::FIRST_NAME_COOKIE;
 pub use tree::{Tree, TreeObject, TreeView};
 pub use undo::{Idle, Undo};
 

@@ -13,7 +13,10 @@ use siphasher::sip::SipHasher13;
 use crate::delta::Ino;
 use crate::vfs::{Cookie, FileId, Name, Time};
 
-/// Cookies that names with the same 55-bit hash share between them; the least of a name.
+/// The least cookie of a name; smaller ones are those of `.` and `..`, and free.
+pub const FIRST_NAME_COOKIE: u64 = 1 << 8;
+
+/// Cookies that names with the same 55-bit hash share between them.
 const COOKIE_STEP: u64 = 1 << 8;
 
 /// What tells whether a directory's entries changed: its ctime in the delta (which every change
@@ -163,7 +166,7 @@ impl Snapshot {
     fn hash(&self, name: &Name) -> Cookie {
         let mut hasher = SipHasher13::new_with_keys(self.key, 0);
         hasher.write(name.as_bytes());
-        Cookie(((hasher.finish() >> 9) * COOKIE_STEP).max(COOKIE_STEP))
+        Cookie(((hasher.finish() >> 9) * COOKIE_STEP).max(FIRST_NAME_COOKIE))
     }
 }
 

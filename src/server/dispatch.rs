@@ -143,6 +143,9 @@ async fn carry_out(
 ) -> Encoder {
     let caller = Caller { call: id, ..caller(origin, call.credential) };
     let (xid, procedure) = (call.xid, call.procedure);
+    if program.is_too_weak(&caller, procedure, &call.args) {
+        return Status::AuthError(AuthStatus::TooWeak).encode_header(xid);
+    }
     let work = async { program.call(&caller, procedure, call.args).await };
     let status = match Contained(pin!(work)).await {
         Ok(Ok(results)) => {

@@ -7,9 +7,10 @@ use bytes::Bytes;
 
 use super::limits::SMALL_REPLY_BYTES;
 use crate::nfs::{CallError, Handles, Mount, Nfs};
-use crate::vfs::{Caller, Vfs};
+use crate::vfs::{Caller, Flavor, Vfs};
 use crate::wire::mount3;
 use crate::wire::nfs3::{self, MAX_TARGET_BYTES, MAX_TRANSFER_BYTES, Procedure};
+use crate::wire::rpc::PROC_NULL;
 use crate::wire::xdr::Encoder;
 
 /// A call that is being worked on.
@@ -29,6 +30,11 @@ pub trait Program: Send + Sync + 'static {
     /// Whether a retransmitted call must get the first one's reply instead of being carried out
     /// again: true for procedures that change something.
     fn is_replayed(&self, _procedure: u32) -> bool {
+        false
+    }
+
+    /// Whether a call needs better credentials than it has (`AUTH_TOOWEAK`, RFC 5531 §9).
+    fn is_too_weak(&self, _caller: &Caller, _procedure: u32, _args: &Bytes) -> bool {
         false
     }
 
@@ -53,6 +59,10 @@ impl<V: Vfs, H: Handles<V::Object>> Program for Nfs<V, H> {
 
     fn is_replayed(&self, procedure: u32) -> bool {
         Procedure::from_number(procedure).is_some_and(Procedure::needs_replay)
+    }
+
+    fn is_too_weak(&self, caller: &Caller, procedure: u32, args: &Bytes) -> bool {
+        caller.flavor == Flavor::None && procedure != PROC_NULL && self.refuses_anonymous(args)
     }
 
     fn reply_bytes(&self, procedure: u32, args: &Bytes) -> usize {

@@ -49,6 +49,11 @@ pub trait Vfs: Send + Sync + 'static {
     /// The paths of the exports that this caller is told of (RFC 1813 §5.2.5).
     fn exports(&self, caller: &Caller) -> Vec<Bytes>;
 
+    /// Whether the object's export takes calls without credentials (AUTH_NONE).
+    fn takes_anonymous(&self, _object: &Self::Object) -> bool {
+        true
+    }
+
     /// What locks on this object are kept under: the same by whatever export it is reached.
     fn lock_key(&self, object: &Self::Object) -> LockKey;
 

@@ -7,8 +7,10 @@ use crate::base::BaseError;
 use crate::control::Refusal;
 use crate::delta::StoreError;
 use crate::delta::sqlite::OpenError;
+use crate::export::MountError;
 use crate::inspect::InspectError;
 use crate::server::BindError;
+use crate::vfs::FsError;
 use crate::worker::WorkError;
 
 /// A failure of a workspace.
@@ -48,6 +50,36 @@ pub enum Error {
         /// What SQLite says.
         source: StoreError,
     },
+    /// The session could not be closed, so that what was not synced may be lost.
+    #[error("{}: {source}", .session.display())]
+    Close {
+        /// The session file.
+        session: PathBuf,
+        /// Why.
+        source: WorkError,
+    },
+    /// There is no place for sessions in memory.
+    #[error("cannot make a directory for sessions in memory: {0}")]
+    Memory(io::Error),
+    /// It cannot be counted what a session takes.
+    #[error("{}: cannot count what the session takes: {source}", .session.display())]
+    Quota {
+        /// The session file.
+        session: PathBuf,
+        /// Why.
+        source: FsError,
+    },
+    /// An export cannot be put together.
+    #[error("export {export}: {source}")]
+    Export {
+        /// Its name.
+        export: String,
+        /// Why.
+        source: MountError,
+    },
+    /// An export is not complete: a defect.
+    #[error("an export has no path, or a mount no session")]
+    NoExport,
     /// The session could not be closed, so that what was not synced may be lost.
     #[error(transparent)]
     Work(#[from] WorkError),

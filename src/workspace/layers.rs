@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::error::{Error, Result};
-use crate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
+use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions};
 use crate::delta::Store;
 use crate::delta::sqlite::{ChunkSize, CreateOptions, OpenMode, RootAttr, Session};
-use crate::inspect::opened::{hidden, host};
-use crate::nfs::{HandleCodec, Mount, Nfs, Nlm};
+use crate::inspect::opened::{below, host};
+use crate::nfs::{HandleCodec, Handles, Mount, Nfs, Nlm};
 use crate::overlay::{CopyLimits, Overlay, OverlayParts};
 use crate::server::{LockManager, Program};
-use crate::vfs::Time;
+use crate::vfs::{PatternSet, Time, Vfs};
 use crate::worker::{Worker, WorkerOptions};
 
 /// Threads that read the session, at least and at most.
@@ -35,6 +35,15 @@ pub struct Wanted<'a> {
     pub read_only: bool,
     /// Sync every change before it is answered.
     pub strict: bool,
+    /// Paths of the base that are not shown.
+    pub hide: Option<Arc<PatternSet>>,
+}
+
+impl<'a> Wanted<'a> {
+    /// A session over a base, as it usually is.
+    pub fn new(session: &'a Path, base: Option<&'a Path>) -> Self {
+        Self { session, base, chunk_size: None, read_only: false, strict: false, hide: None }
+    }
 }
 
 /// A session that is ready to be served.
@@ -43,23 +52,57 @@ pub struct Layers {
     pub session: PathBuf,
     /// The base directory, if there is one.
     pub base: Option<PathBuf>,
-    /// NFS, MOUNT and NLM.
-    pub programs: Vec<Arc<dyn Program>>,
+    /// The session's secret, for handles.
+    pub handle_key: [u8; 16],
     /// The tree; its copies are to be finished at the end.
     pub overlay: Arc<Overlay>,
     /// Runs the session; to be shut down at the end.
     pub worker: Arc<Worker>,
+    /// Whether every change is refused.
+    pub read_only: bool,
+    /// The base, where it is a directory.
+    host_dir: Option<Arc<HostDir>>,
+}
+
+impl Layers {
+    /// NFS, MOUNT and NLM for this session alone, which is exported at `/`.
+    pub fn programs(&self) -> Vec<Arc<dyn Program>> {
+        let handles = HandleCodec::new(self.handle_key, EXPORT);
+        programs(Arc::clone(&self.overlay), handles)
+    }
+
+    /// Hides files of this machine, should they be in the base.
+    pub fn hide(&self, files: &[PathBuf]) {
+        if let (Some(host_dir), Some(base)) = (&self.host_dir, &self.base) {
+            host_dir.hide(below(files, base));
+        }
+    }
+}
+
+/// NFS, MOUNT and NLM for a filesystem.
+pub fn programs<V: Vfs, H: Handles<V::Object>>(vfs: Arc<V>, handles: H) -> Vec<Arc<dyn Program>> {
+    vec![
+        Arc::new(Nfs::new(Arc::clone(&vfs), handles.clone())),
+        Arc::new(Mount::new(Arc::clone(&vfs), handles.clone())),
+        Arc::new(LockManager::new(Nlm::new(vfs, handles))),
+    ]
 }
 
 /// Opens, or creates, the session, and sets up all that serves it.
 pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
     let (session, base_path) = open_session(wanted)?;
-    let base: Arc<dyn Base> = match &base_path {
+    let host_dir = match &base_path {
         Some(path) => {
-            let options = HostDirOptions { hidden: hidden(&session, path) };
-            Arc::new(HostDir::open(path, options).map_err(|source| Error::base(path, source))?)
+            let options = HostDirOptions { hidden: below(&session.files(), path) };
+            let opened = HostDir::open(path, options);
+            Some(Arc::new(opened.map_err(|source| Error::base(path, source))?))
         }
-        None => Arc::new(Empty),
+        None => None,
+    };
+    let base: Arc<dyn Base> = match (host_dir.clone(), &wanted.hide) {
+        (Some(host_dir), Some(hide)) => Arc::new(Hiding::new(host_dir, Arc::clone(hide))),
+        (Some(host_dir), None) => host_dir,
+        (None, _) => Arc::new(Empty),
     };
     let key = session.handle_key();
     let id = session.id().to_owned();
@@ -79,13 +122,15 @@ pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
         read_only: wanted.read_only,
         copy_up: CopyLimits::default(),
     }));
-    let handles = HandleCodec::new(key, EXPORT);
-    let programs: Vec<Arc<dyn Program>> = vec![
-        Arc::new(Nfs::new(Arc::clone(&overlay), handles)),
-        Arc::new(Mount::new(Arc::clone(&overlay), handles)),
-        Arc::new(LockManager::new(Nlm::new(Arc::clone(&overlay), handles))),
-    ];
-    Ok(Layers { session: session_path, base: base_path, programs, overlay, worker })
+    Ok(Layers {
+        session: session_path,
+        base: base_path,
+        handle_key: key,
+        overlay,
+        worker,
+        read_only: wanted.read_only,
+        host_dir,
+    })
 }
 
 /// Creates a session over `base`, or without one.
@@ -202,7 +247,7 @@ fn now() -> Time {
 }
 
 /// A number made of a session's secret or id, for one purpose.
-fn digest(purpose: &[u8], of: &[u8]) -> u64 {
+pub(super) fn digest(purpose: &[u8], of: &[u8]) -> u64 {
     use std::hash::Hasher;
     let mut hasher = siphasher::sip::SipHasher24::new();
     hasher.write(purpose);

@@ -36,7 +36,10 @@
 //! Tools that only look, while another process serves the session, are in [`crate::inspect`].
 
 mod error;
+pub mod exports;
 pub mod layers;
+mod memory;
+pub mod running;
 mod serving;
 
 use std::ffi::OsString;
@@ -90,7 +93,7 @@ impl Workspace {
     pub fn open(session: &Path, base: Option<&Path>) -> Result<Self> {
         // What is no session is not made one.
         drop(crate::inspect::opened::open_session(session)?);
-        let wanted = Wanted { session, base, chunk_size: None, read_only: false, strict: false };
+        let wanted = Wanted::new(session, base);
         let runtime = runtime::Builder::new_multi_thread()
             .enable_all()
             .worker_threads(layers::network_threads())

@@ -1,7 +1,6 @@
 //! Serving a workspace to NFS clients, in this process.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -45,7 +44,7 @@ impl Workspace {
     pub fn serve(&self, address: SocketAddr) -> Result<Serving> {
         let listeners = self.runtime.block_on(Listeners::bind(&[address]))?;
         let address = listeners.addresses().first().copied().unwrap_or(address);
-        let programs = self.layers.programs.iter().map(Arc::clone).collect();
+        let programs = self.layers.programs();
         let server = Server::new(listeners, programs, ServerOptions::default());
         let (stop, stopped) = oneshot::channel();
         let running = self.runtime.spawn(server.run(async {

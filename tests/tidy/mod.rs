@@ -23,7 +23,7 @@ const EXCEPTIONS: &[Exception] = &[
     exception(Rule::CrateConfinement, "src/cli/mounting", "rustix: mount, users, signals"),
     exception(Rule::CrateConfinement, "src/control/registry.rs", "rustix: whose process it is"),
     exception(Rule::CrateConfinement, "src/cli/output.rs", "rustix: whether anyone reads stdout"),
-    exception(Rule::CrateConfinement, "src/cli/serve.rs", "rustix: the limit of descriptors"),
+    exception(Rule::CrateConfinement, "src/cli/serve/limits.rs", "rustix: descriptors"),
     exception(Rule::CrateConfinement, "src/cli/signals.rs", "tokio: signals"),
     exception(Rule::CrateConfinement, "src/delta/sqlite/disk.rs", "rustix: space on the disk"),
     exception(Rule::CrateConfinement, "src/workspace/mod.rs", "rustix: who runs it"),

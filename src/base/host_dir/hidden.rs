@@ -1,19 +1,34 @@
 //! Paths that the export does not show: the session file and its companions.
 
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
 use crate::base::BasePath;
 
 /// The hidden paths of a base; what is below one is hidden too.
 #[derive(Debug)]
-pub(super) struct Hidden(Vec<BasePath>);
+pub(super) struct Hidden(RwLock<Vec<BasePath>>);
 
 impl Hidden {
     pub(super) fn new(paths: Vec<BasePath>) -> Self {
-        Self(paths)
+        Self(RwLock::new(paths))
+    }
+
+    /// Hides these as well.
+    pub(super) fn add(&self, paths: Vec<BasePath>) {
+        let mut hidden = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        hidden.extend(paths);
+        hidden.sort_unstable();
+        hidden.dedup();
+    }
+
+    /// A list of paths is whole whatever a panic interrupted.
+    fn paths(&self) -> RwLockReadGuard<'_, Vec<BasePath>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether `path` is hidden, or below something hidden.
     pub(super) fn holds(&self, path: &BasePath) -> bool {
-        self.0.iter().any(|hidden| {
+        self.paths().iter().any(|hidden| {
             let (path, hidden) = (path.as_bytes(), hidden.as_bytes());
             match path.get(..hidden.len()) {
                 Some(start) if same_name(start, hidden) => {
@@ -25,9 +40,9 @@ impl Hidden {
     }
 
     /// The hidden names in the directory `dir`.
-    pub(super) fn names_in(&self, dir: &BasePath) -> Vec<&[u8]> {
+    pub(super) fn names_in(&self, dir: &BasePath) -> Vec<Vec<u8>> {
         let dir = dir.as_bytes();
-        self.0
+        self.paths()
             .iter()
             .filter_map(|hidden| {
                 let path = hidden.as_bytes();
@@ -36,7 +51,7 @@ impl Hidden {
                     Some(at) => (&path[..at], &path[at + 1..]),
                     None => (&[][..], path),
                 };
-                same_name(parent, dir).then_some(name)
+                same_name(parent, dir).then(|| name.to_vec())
             })
             .collect()
     }
@@ -68,5 +83,8 @@ mod tests {
         assert!(!hidden.holds(&BasePath::root()));
         assert_eq!(hidden.names_in(&path("a")), [b"s.db"]);
         assert_eq!(hidden.names_in(&BasePath::root()), [b"top"]);
+        hidden.add(vec![path("to"), path("top")]);
+        assert!(hidden.holds(&path("to")));
+        assert_eq!(hidden.names_in(&BasePath::root()).len(), 2);
     }
 }

@@ -93,7 +93,7 @@ impl HostDir {
             };
             let name = entry.file_name().to_bytes();
             // Skips `.` and `..`, and what no sound filesystem has.
-            if Name::check(name).is_err() || hidden.iter().any(|&h| same_name(h, name)) {
+            if Name::check(name).is_err() || hidden.iter().any(|h| same_name(h, name)) {
                 continue;
             }
             let kind = entry_kind(entry.file_type());

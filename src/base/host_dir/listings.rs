@@ -113,6 +113,13 @@ impl Listings {
         }
     }
 
+    /// Forgets all.
+    pub(super) fn clear(&self) {
+        let mut cached = self.lock();
+        cached.by_path.clear();
+        cached.bytes = 0;
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Cached> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -98,6 +98,12 @@ impl HostDir {
         })
     }
 
+    /// Hides these paths, and what is below them, from now on.
+    pub fn hide(&self, paths: Vec<BasePath>) {
+        self.hidden.add(paths);
+        self.listings.clear();
+    }
+
     /// Reads the directory `path`, and keeps what was read if it can be relied on later.
     fn read_listing(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError> {
         let began = SystemTime::now();

@@ -64,14 +64,7 @@ impl Session {
 
     /// The session file and all that may lie beside it: what an export must not show.
     pub fn files(&self) -> Vec<PathBuf> {
-        let sqlites = ["", "-wal", "-shm", "-journal"];
-        let ours = [lock::SUFFIX, compact::SUFFIX, compact::JOURNAL_SUFFIX, super::CONTROL_SUFFIX];
-        sqlites
-            .iter()
-            .chain(&ours)
-            .chain(&LOG_SUFFIXES)
-            .map(|suffix| beside(&self.path, suffix))
-            .collect()
+        session_files(&self.path)
     }
 
     /// The session's id, 32 hexadecimal digits (invariant M1).
@@ -191,4 +184,12 @@ fn with_stand_ins(conn: Connection) -> Result<Connection> {
     schema::stand_in(&conn)?;
     conn.pragma_update(None, "query_only", query_only)?;
     Ok(conn)
+}
+
+/// The session file at a path and all that may lie beside it, whether they are there or not.
+pub fn session_files(session: &Path) -> Vec<PathBuf> {
+    let sqlites = ["", "-wal", "-shm", "-journal"];
+    let ours = [lock::SUFFIX, compact::SUFFIX, compact::JOURNAL_SUFFIX, super::CONTROL_SUFFIX];
+    let suffixes = sqlites.iter().chain(&ours).chain(&LOG_SUFFIXES);
+    suffixes.map(|suffix| beside(session, suffix)).collect()
 }

@@ -7,7 +7,7 @@ use super::plan::directory;
 use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, STAGING};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
-use crate::inspect::opened::{Opened, hidden};
+use crate::inspect::opened::{Opened, below};
 use crate::target::Target;
 
 /// A directory to write to, and what of it must not be written.
@@ -30,7 +30,7 @@ impl<'a> Place<'a> {
     pub fn open(opened: &'a Opened, to: Option<&Path>) -> Result<Self> {
         let given = directory(opened, to)?;
         let real = real(&given)?;
-        let mut reserved = hidden(opened.session(), &real);
+        let mut reserved = below(&opened.session().files(), &real);
         let mut copy = None;
         if to.is_some() {
             if let Some(base) = opened.base_path() {

@@ -1,0 +1,138 @@
+//! Serving what an exports file says.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Args, Door, Durability};
+use crate::cli::control::Control;
+use crate::cli::error::CliError;
+use crate::cli::output;
+use crate::config::{self, Missing};
+use crate::server::Peers;
+use crate::server::rpcbind::Registration;
+use crate::workspace::exports::ServedExports;
+
+/// Serves the exports of `file` until a signal comes, and closes all sessions.
+pub(super) fn serve(
+    runtime: &Runtime,
+    args: &Args,
+    file: &Path,
+    door: Door<'_>,
+) -> Result<(), CliError> {
+    let strict = args.durability == Durability::Strict;
+    let mut served = ServedExports::new(file, strict, runtime.handle().clone());
+    served.load(&config::read(file, Missing::Make)?)?;
+    let served = Arc::new(Mutex::new(served));
+    runtime.block_on(until_signal(file, door, &served))?;
+    let served = Arc::into_inner(served).ok_or_else(|| CliError::new("still reading the file"))?;
+    Ok(served.into_inner().unwrap_or_else(PoisonError::into_inner).end()?)
+}
+
+async fn until_signal(
+    file: &Path,
+    door: Door<'_>,
+    served: &Arc<Mutex<ServedExports>>,
+) -> Result<(), CliError> {
+    let Door { signals, listeners, registration } = door;
+    let mut hang_ups = signal(SignalKind::hangup())
+        .map_err(|error| CliError::caused("cannot listen for signals", &error))?;
+    let addresses = listeners.addresses();
+    // Each export says which ports it takes.
+    let server = super::server(listeners, locked(served).programs(), registration, true);
+    let mut controls =
+        Controls { of: HashMap::new(), addresses: addresses.clone(), peers: server.peers() };
+    controls.follow(&locked(served));
+    announce(file, &locked(served), &addresses, registration);
+    let serving = server.run(signals.first(true));
+    tokio::pin!(serving);
+    loop {
+        tokio::select! {
+            () = &mut serving => return Ok(()),
+            _ = hang_ups.recv() => reload(file, served, &mut controls).await,
+        }
+    }
+}
+
+/// Reads the file anew; what is wrong with it leaves all as it is.
+async fn reload(file: &Path, served: &Arc<Mutex<ServedExports>>, controls: &mut Controls) {
+    let (read, serves) = (file.to_owned(), Arc::clone(served));
+    let loading = tokio::task::spawn_blocking(move || -> Result<(), CliError> {
+        let config = config::read(&read, Missing::Make)?;
+        Ok(locked(&serves).load(&config)?)
+    });
+    match loading.await {
+        Ok(Ok(())) => {
+            controls.follow(&locked(served));
+            let count = locked(served).exports().all().len();
+            output::line(format_args!("read {} anew: {count} exports", file.display()));
+        }
+        Ok(Err(error)) => {
+            output::line(format_args!("error: {error}; all is served as before"));
+            if let Some(hint) = error.hint() {
+                output::line(format_args!("hint: {hint}"));
+            }
+        }
+        Err(error) => tracing::error!(%error, "the exports file was not read"),
+    }
+}
+
+/// The control sockets of the sessions that are served.
+struct Controls {
+    of: HashMap<PathBuf, Control>,
+    addresses: Vec<SocketAddr>,
+    peers: Arc<Peers>,
+}
+
+impl Controls {
+    /// Opens those of new sessions, and closes those of sessions that are gone.
+    fn follow(&mut self, served: &ServedExports) {
+        let mut kept = HashMap::new();
+        // Whoever serves to be read only shares the session with others that do.
+        for layers in served.sessions().filter(|layers| !layers.read_only) {
+            let session = &layers.session;
+            let control = self.of.remove(session).unwrap_or_else(|| {
+                let (base, addresses) = (layers.base.clone(), self.addresses.clone());
+                let peers = Arc::clone(&self.peers);
+                Control::begin(session, base, &layers.overlay, addresses, peers)
+            });
+            kept.insert(session.clone(), control);
+        }
+        self.of = kept;
+    }
+}
+
+/// Says what is served, and how to mount it.
+fn announce(
+    file: &Path,
+    served: &ServedExports,
+    addresses: &[SocketAddr],
+    registration: Option<&Registration>,
+) {
+    let mut exports = served.exports().all();
+    exports.sort_unstable_by(|a, b| a.path().cmp(b.path()));
+    let secret = exports.iter().filter(|export| export.is_secret()).count();
+    output::line(format_args!("serving {} exports of {}", exports.len(), file.display()));
+    for export in exports.iter().filter(|export| !export.is_secret()) {
+        let path = String::from_utf8_lossy(export.path());
+        output::line(format_args!("{path}"));
+        if let Some(first) = addresses.first() {
+            super::tell_how_to_mount(*first, &path, registration);
+        }
+    }
+    if secret > 0 {
+        // What is printed here ends up in logs.
+        let which = format!("{secret} with a secret path: `acetate config check` shows it");
+        output::line(format_args!("{which}"));
+    }
+    super::tell_addresses(addresses);
+}
+
+/// A panic while the file was read leaves what was served before.
+fn locked(served: &Mutex<ServedExports>) -> MutexGuard<'_, ServedExports> {
+    served.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,192 @@
+//! `acetate serve`: exports a session, or what an exports file says, until it is told to stop.
+
+mod exports;
+mod limits;
+mod session;
+mod signals;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tokio::runtime::{self, Runtime};
+
+use super::detached;
+use super::error::CliError;
+use super::{Ending, mount_help, output};
+use crate::server::limits::Limits;
+use crate::server::rpcbind::Registration;
+use crate::server::{Listeners, Program, Server, ServerOptions, Service};
+use crate::wire::{mount3, nfs3, nlm4, portmap};
+use crate::workspace::layers;
+
+use limits::{max_connections, raise_descriptor_limit};
+use signals::Signals;
+
+/// Where clients are waited for if nothing else is said.
+const DEFAULT_ADDRESS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 2049);
+
+/// Time for tasks that were given up to end.
+const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Export a session over NFSv3, or several for whom an exports file names.
+///
+/// Creates the session if there is none. Without --base, the base recorded in the session is
+/// used, or none. SIGTERM or SIGINT stops: requests are finished, everything is synced.
+///
+/// With --config, serves the exports of that file (docs/EXPORTS.md; `acetate config check` looks
+/// it over). SIGHUP reads it anew: what clients have mounted, and is in it still, goes on.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The session file: every change goes here.
+    #[arg(value_name = "SESSION.db", required_unless_present = "config")]
+    session: Option<PathBuf>,
+
+    /// Serve the exports of this file, instead of one session.
+    #[arg(
+        long,
+        value_name = "EXPORTS.toml",
+        conflicts_with_all = ["session", "base", "read_only", "insecure", "chunk_size", "detached"]
+    )]
+    config: Option<PathBuf>,
+
+    /// The directory that shows through; it is never written.
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
+
+    /// Where to listen; may be given several times. Port 0 takes a free one.
+    #[arg(long, value_name = "ADDR:PORT", default_values_t = [DEFAULT_ADDRESS])]
+    listen: Vec<SocketAddr>,
+
+    /// Refuse every change.
+    #[arg(long)]
+    read_only: bool,
+
+    /// What a reply promises: `commit` to survive the server's death (fsync the machine's),
+    /// `strict` to survive the machine's.
+    #[arg(long, value_enum, default_value_t = Durability::Commit)]
+    durability: Durability,
+
+    /// Allow clients with source ports above 1023 (refused on Linux otherwise).
+    #[arg(long)]
+    insecure: bool,
+
+    /// Let `mount` find the port: register with rpcbind, or stand in for it on port 111.
+    #[arg(long)]
+    rpcbind: bool,
+
+    /// Bytes per stored chunk of a file in a new session: a power of two [default: 65536].
+    #[arg(long, value_name = "BYTES")]
+    chunk_size: Option<u64>,
+
+    /// Leave the terminal, and log to SESSION.db.log when clients can come.
+    #[arg(long, hide = true)]
+    detached: bool,
+}
+
+/// `--durability`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Durability {
+    Commit,
+    Strict,
+}
+
+/// Serves until a signal comes.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let runtime = runtime::Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(layers::network_threads())
+        .thread_name("acetate-net")
+        .build()
+        .map_err(|error| CliError::caused("cannot start threads", &error))?;
+    if args.detached {
+        detached::leave_terminal();
+    }
+    let served = serve(&runtime, args);
+    runtime.shutdown_timeout(LEFTOVER_TIMEOUT);
+    served.map(|()| Ending::Done)
+}
+
+fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
+    // From the first on, a signal lets everything that was begun be taken back.
+    let signals = runtime.block_on(async { Signals::new() })?;
+    raise_descriptor_limit();
+    // The network first, so that a port that is taken leaves no session behind.
+    let listeners =
+        runtime.block_on(Listeners::bind(&args.listen)).map_err(|error| CliError::bind(&error))?;
+    let registration = match args.rpcbind {
+        true => Some(runtime.block_on(register(&listeners.addresses()))?),
+        false => None,
+    };
+    let door = Door { signals, listeners, registration: registration.as_ref() };
+    let served = match (&args.session, &args.config) {
+        (Some(session), _) => session::serve(runtime, args, session, door),
+        (None, Some(file)) => exports::serve(runtime, args, file, door),
+        (None, None) => Err(CliError::new("neither a session nor an exports file to serve")),
+    };
+    if let Some(registration) = registration {
+        runtime.block_on(registration.end());
+    }
+    served
+}
+
+/// Where clients come in, and what ends that.
+struct Door<'a> {
+    signals: Signals,
+    listeners: Listeners,
+    registration: Option<&'a Registration>,
+}
+
+/// A server of `programs`; `insecure` takes clients from any port.
+fn server(
+    listeners: Listeners,
+    programs: Vec<Arc<dyn Program>>,
+    registration: Option<&Registration>,
+    insecure: bool,
+) -> Server {
+    let limits = Limits { connections: max_connections(), ..Limits::default() };
+    let watch = |program| match registration {
+        Some(registration) => registration.watch(program),
+        None => program,
+    };
+    let programs = programs.into_iter().map(watch).collect();
+    Server::new(listeners, programs, ServerOptions { insecure, limits })
+}
+
+/// Says how to mount an export; where there is a port mapper, also in short.
+fn tell_how_to_mount(address: SocketAddr, path: &str, registration: Option<&Registration>) {
+    for command in mount_help::commands(address, path) {
+        output::line(format_args!("{command}"));
+    }
+    if let Some(registration) = registration {
+        let how = if registration.is_stand_in() { "in rpcbind's place" } else { "by rpcbind" };
+        let host = mount_help::host(address);
+        // Works without nolock too, but then needs rpc.statd, and a restart forgets locks.
+        output::line(format_args!(
+            "  or      sudo mount -t nfs -o nolock {host}:{path} /mnt/agent (found {how})"
+        ));
+    }
+}
+
+/// The last line says that clients can come.
+fn tell_addresses(addresses: &[SocketAddr]) {
+    for address in addresses {
+        output::line(format_args!("listening on {address}"));
+    }
+}
+
+async fn register(addresses: &[SocketAddr]) -> Result<Registration, CliError> {
+    let service = |(program, version)| move |&address| Service { program, version, address };
+    let programs = [
+        (nfs3::PROGRAM, nfs3::VERSION),
+        (mount3::PROGRAM, mount3::VERSION),
+        (nlm4::PROGRAM, nlm4::VERSION),
+    ];
+    let at_each = |program| addresses.iter().map(service(program));
+    let services: Vec<Service> = programs.into_iter().flat_map(at_each).collect();
+    let registered = Registration::begin(&services, portmap::PORT).await;
+    registered.map_err(|error| CliError::rpcbind(&error))
+}

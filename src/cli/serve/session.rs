@@ -1,0 +1,99 @@
+//! Serving one session.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use tokio::runtime::Runtime;
+
+use super::{Args, Door, Durability};
+use crate::cli::control::Control;
+use crate::cli::detached::LogFile;
+use crate::cli::error::CliError;
+use crate::cli::output;
+use crate::delta::PendingCopies;
+use crate::server::rpcbind::Registration;
+use crate::workspace::layers::{self, Layers, Wanted};
+use crate::workspace::running::Running;
+
+/// Serves a session until a signal comes, and closes it.
+pub(super) fn serve(
+    runtime: &Runtime,
+    args: &Args,
+    session: &Path,
+    door: Door<'_>,
+) -> Result<(), CliError> {
+    let layers = layers::open(&Wanted {
+        session,
+        base: args.base.as_deref(),
+        chunk_size: args.chunk_size,
+        read_only: args.read_only,
+        strict: args.durability == Durability::Strict,
+        hide: None,
+    })?;
+    let running = Running::begin(layers, runtime.handle());
+    let log = runtime.block_on(until_signal(args, door, &running.layers));
+    let left = |PendingCopies { files, bytes }| {
+        let mib = bytes.div_ceil(1 << 20);
+        output::line(format_args!("finishing the copy of {files} files, {mib} MiB left"));
+    };
+    match runtime.block_on(running.end(left))? {
+        Ok(PendingCopies { files: 0, .. }) => {}
+        Ok(PendingCopies { files, .. }) => output::line(format_args!(
+            "{files} files are copied in part only: their base files changed (see the log)"
+        )),
+        Err(_) => output::line(format_args!("the copy goes on at the next start (see the log)")),
+    }
+    if let Some(log) = log {
+        log.end();
+    }
+    Ok(())
+}
+
+async fn until_signal(args: &Args, door: Door<'_>, layers: &Layers) -> Option<LogFile> {
+    let Door { signals, listeners, registration } = door;
+    let addresses = listeners.addresses();
+    let server = super::server(listeners, layers.programs(), registration, args.insecure);
+    // Whoever serves to be read only shares the session with others that do.
+    let control = (!args.read_only).then(|| {
+        let (session, base) = (&layers.session, layers.base.clone());
+        Control::begin(session, base, &layers.overlay, addresses.clone(), server.peers())
+    });
+    announce(args, layers, &addresses, registration);
+    let log = match args.detached {
+        true => Some(LogFile::take_stderr(&layers.session)?),
+        false => None,
+    };
+    let stopped = signals.first(!args.detached);
+    match &log {
+        Some(log) => tokio::select! {
+            () = server.run(stopped) => {}
+            () = log.keep_short() => {}
+        },
+        None => server.run(stopped).await,
+    }
+    drop(control);
+    log
+}
+
+/// Says what is served, and how to mount it.
+fn announce(
+    args: &Args,
+    layers: &Layers,
+    addresses: &[SocketAddr],
+    registration: Option<&Registration>,
+) {
+    if !args.detached {
+        let session = layers.session.display();
+        let changes = if args.read_only { "read-only, changes of" } else { "changes go to" };
+        match layers.base.as_deref().map(Path::display) {
+            Some(base) => {
+                output::line(format_args!("serving {base}, never written; {changes} {session}"))
+            }
+            None => output::line(format_args!("serving {session}, without a base")),
+        }
+        if let Some(first) = addresses.first() {
+            super::tell_how_to_mount(*first, "/", registration);
+        }
+    }
+    super::tell_addresses(addresses);
+}

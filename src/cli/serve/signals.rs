@@ -1,0 +1,45 @@
+//! The signals that a server listens to.
+
+use std::process;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::error::CliError;
+use crate::cli::{FAILED, output};
+
+/// SIGTERM and SIGINT.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(super) fn new() -> Result<Self, CliError> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| CliError::caused("cannot listen for signals", &error))
+        };
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Returns at the first signal; a second one ends the process at once.
+    pub(super) async fn first(mut self, is_told: bool) {
+        self.next().await;
+        if is_told {
+            output::line(format_args!("stopping; a second signal stops at once"));
+        }
+        tokio::spawn(async move {
+            self.next().await;
+            process::exit(FAILED.into());
+        });
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

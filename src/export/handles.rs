@@ -1,0 +1,58 @@
+//! Handles of several exports: each mount of each export makes its own.
+
+use std::hash::Hasher;
+
+use bytes::BytesMut;
+use siphasher::sip::SipHasher24;
+
+use super::{Exports, Place};
+use crate::nfs::{HandleCodec, Handles};
+use crate::vfs::FsError;
+use crate::wire::nfs3::FileHandle;
+
+impl Handles<Place> for Exports {
+    fn encode_in(&self, memory: &mut BytesMut, object: &Place) -> FileHandle {
+        object.mount().codec().encode_in(memory, &object.at)
+    }
+
+    /// [`FsError::Stale`] for a handle of no export that there is, or that there is no more.
+    fn decode(&self, handle: &FileHandle) -> Result<Place, FsError> {
+        let tag = HandleCodec::export_of(handle).ok_or(FsError::BadHandle)?;
+        let table = self.table();
+        let Some(tagged) = table.by_tag.get(&tag) else { return Err(FsError::Stale) };
+        for (export, index) in tagged {
+            if let Some(mount) = export.mounts().get(*index)
+                && let Ok(at) = mount.codec().decode(handle)
+            {
+                return Ok(Place::new(export, *index, at));
+            }
+        }
+        Err(FsError::BadHandle)
+    }
+}
+
+/// What handles of one mount are made with: the same as long as export, place, subtree and
+/// session are.
+pub(super) fn codec(
+    session_key: [u8; 16],
+    export: &[u8],
+    at: &str,
+    subtree: &str,
+) -> (u16, HandleCodec) {
+    let digest = |purpose: u8| {
+        let mut hasher = SipHasher24::new_with_key(&session_key);
+        hasher.write_u8(purpose);
+        for part in [export, at.as_bytes(), subtree.as_bytes()] {
+            hasher.write_usize(part.len());
+            hasher.write(part);
+        }
+        hasher.finish()
+    };
+    let mut key = [0; 16];
+    let (high, low) = key.split_at_mut(8);
+    high.copy_from_slice(&digest(1).to_be_bytes());
+    low.copy_from_slice(&digest(2).to_be_bytes());
+    // The tag only says where to try: which of those it is, the key says.
+    let tag = (digest(3) & 0xffff) as u16;
+    (tag, HandleCodec::new(key, tag))
+}

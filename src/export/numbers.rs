@@ -1,0 +1,90 @@
+//! Numbers of objects: unique in an export, though each of its mounts has its own.
+//!
+//! The mount at `/` keeps its numbers as far as they are small, as nearly all are; those of every
+//! other are moved into a range of its own, of the same kind ([`FOLDED_IDS`], [`DELTA_IDS`]).
+//! What does not fit is folded by a hash, as [`base::fold_fileid`](crate::base::fold_fileid) does.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher24;
+
+use crate::base::{DELTA_IDS, FOLDED_IDS};
+use crate::vfs::FileId;
+
+/// Numbers that a mount has of each kind before they are folded.
+const RANGE: u64 = 1 << 40;
+
+/// Ranges in an export: the first is that of the mount at `/`.
+pub(super) const RANGES: u16 = 1 << 11;
+
+const _: () = assert!(RANGE * RANGES as u64 == FOLDED_IDS);
+
+/// The range of a mount's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Numbers(u16);
+
+impl Numbers {
+    /// Those of the mount at `/`.
+    pub(super) const ROOT: Self = Self(0);
+
+    /// Chooses the range of a mount by its place, so that it stays the same when other mounts
+    /// come and go; among `taken`, where two places want the same, by the order of mounts.
+    pub(super) fn choose(at: &str, taken: &[Self]) -> Self {
+        let mut hasher = SipHasher24::new();
+        hasher.write(at.as_bytes());
+        let wanted = hasher.finish() % u64::from(RANGES - 1);
+        let mut range = 1 + u16::try_from(wanted).unwrap_or(0);
+        while taken.contains(&Self(range)) {
+            range = 1 + range % (RANGES - 1);
+        }
+        Self(range)
+    }
+
+    /// The number that the export shows for a mount's.
+    pub(super) fn show(self, id: FileId) -> FileId {
+        let (kind, below) =
+            if id.0 >= DELTA_IDS { (DELTA_IDS, id.0 - DELTA_IDS) } else { (0, id.0) };
+        if below < RANGE {
+            return FileId(kind + u64::from(self.0) * RANGE + below);
+        }
+        if self == Self::ROOT && (FOLDED_IDS..DELTA_IDS).contains(&id.0) {
+            return id;
+        }
+        let mut hasher = SipHasher24::new_with_keys(u64::from(self.0), 1);
+        hasher.write_u64(id.0);
+        FileId(FOLDED_IDS | (hasher.finish() & (FOLDED_IDS - 1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_objects_of_an_export_have_one_number() {
+        let numbers = [Numbers::ROOT, Numbers::choose("/a", &[]), Numbers::choose("/b", &[])];
+        let ids = [1, 2, 77, RANGE - 1, RANGE, RANGE + 1, 1 << 45, FOLDED_IDS - 1, FOLDED_IDS];
+        let born = ids.map(|id| DELTA_IDS + id).into_iter().filter(|id| *id < FileId::LIMIT);
+        let ids: Vec<u64> = ids.into_iter().chain(born).collect();
+        let mut seen = HashSet::new();
+        for numbers in numbers {
+            for &id in &ids {
+                let shown = numbers.show(FileId(id));
+                assert!(shown.0 > 0 && shown.0 < FileId::LIMIT);
+                assert!(seen.insert(shown), "{id:x} of {numbers:?}");
+            }
+        }
+        assert_eq!(Numbers::ROOT.show(FileId::ROOT), FileId::ROOT);
+    }
+
+    #[test]
+    fn a_mount_keeps_its_range_whatever_else_is_mounted() {
+        let alone = Numbers::choose("/.user", &[Numbers::ROOT]);
+        let others: Vec<_> = ["/x", "/y", "/z"].map(|at| Numbers::choose(at, &[])).into();
+        assert_eq!(Numbers::choose("/.user", &others), alone);
+        assert_ne!(Numbers::choose("/.user", &[alone]), alone);
+        assert_ne!(alone, Numbers::ROOT);
+    }
+}

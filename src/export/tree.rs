@@ -1,0 +1,337 @@
+//! One export: mounts put together into one tree.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::credentials::{Admission, Squash};
+use super::handles;
+use super::numbers::Numbers;
+use crate::nfs::HandleCodec;
+use crate::overlay::{Overlay, Scope};
+use crate::vfs::{
+    Attr, Caller, FileId, FileKind, FsError, Locator, Name, NewNode, SetAttr, Vfs, Wcc,
+};
+
+/// The mode of the directories that are made for what is mounted below them.
+const MADE_MODE: u32 = 0o755;
+
+/// What an export is made of.
+pub struct ExportParts {
+    /// What clients mount.
+    pub path: Bytes,
+    /// What the audit log calls it.
+    pub name: Arc<str>,
+    /// Not to be listed: its path is a secret.
+    pub is_secret: bool,
+    /// Who may come.
+    pub admission: Admission,
+    /// Who they are.
+    pub squash: Squash,
+    /// What is mounted; exactly one at `/`.
+    pub mounts: Vec<MountParts>,
+    /// Who makes the directories that are missing.
+    pub owner: Caller,
+}
+
+/// What a mount is made of.
+pub struct MountParts {
+    /// Where it is in the export: `/`, or `/a/b`.
+    pub at: String,
+    /// The whole tree of the session.
+    pub overlay: Overlay,
+    /// The directory of that tree which is the mount's root: `/`, or `/a/b`.
+    pub subtree: String,
+    /// Refuse every change.
+    pub read_only: bool,
+    /// The session's secret, for handles.
+    pub handle_key: [u8; 16],
+}
+
+/// Says why an export cannot be put together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MountError {
+    /// Nothing is mounted at `/`.
+    #[error("nothing is mounted at /")]
+    NoRoot,
+    /// A directory cannot be had.
+    #[error("{what} {path}: {source}")]
+    Directory {
+        /// Which one.
+        what: &'static str,
+        /// Its path in the export, or in the session.
+        path: String,
+        /// Why.
+        source: FsError,
+    },
+}
+
+/// A tree that clients mount.
+pub struct Export {
+    path: Bytes,
+    is_secret: bool,
+    pub(super) admission: Admission,
+    pub(super) squash: Squash,
+    fsid: u64,
+    mounts: Vec<Mount>,
+    root: usize,
+}
+
+/// A session's tree, or a part of it, at its place in an export.
+pub(super) struct Mount {
+    pub(super) overlay: Overlay,
+    root: Locator,
+    tag: u16,
+    codec: HandleCodec,
+    numbers: Numbers,
+    /// The directory that it is mounted in: number of the mount, and which directory of that.
+    above: Option<(usize, Locator)>,
+    /// What is mounted in this one, by directory.
+    points: HashMap<FileId, Vec<Point>>,
+}
+
+/// A name of a directory at which something is mounted.
+#[derive(Debug, Clone)]
+pub(super) struct Point {
+    pub(super) name: Name,
+    /// The number of the mount.
+    pub(super) mount: usize,
+}
+
+/// An object of an export.
+#[derive(Clone)]
+pub struct Place {
+    export: Arc<Export>,
+    mount: usize,
+    /// The object in the mount.
+    pub(super) at: Locator,
+}
+
+impl Export {
+    /// Puts an export together: makes sure of subtrees and of the directories that mounts are in
+    /// (those that are missing are made), and finds out where mounts meet.
+    ///
+    /// # Errors
+    /// See [`MountError`].
+    pub async fn new(parts: ExportParts) -> Result<Self, MountError> {
+        let ExportParts { path, name, is_secret, admission, squash, mounts: given, owner } = parts;
+        let root = given.iter().position(|mount| mount.at == "/").ok_or(MountError::NoRoot)?;
+        let mut mounts = Vec::with_capacity(given.len());
+        let mut scopes = Vec::with_capacity(given.len());
+        let mut taken = vec![Numbers::ROOT];
+        for part in &given {
+            let scope = Scope {
+                root: subtree(part, &owner).await?,
+                read_only: part.read_only,
+                export: Some(Arc::clone(&name)),
+                ..Scope::default()
+            };
+            let overlay = part.overlay.within(scope.clone());
+            let numbers = match part.at.as_str() {
+                "/" => Numbers::ROOT,
+                at => Numbers::choose(at, &taken),
+            };
+            taken.push(numbers);
+            let (tag, codec) = handles::codec(part.handle_key, &path, &part.at, &part.subtree);
+            let root = overlay.root();
+            let (above, points) = (None, HashMap::new());
+            mounts.push(Mount { overlay, root, tag, codec, numbers, above, points });
+            scopes.push(scope);
+        }
+        for index in 0..given.len() {
+            if index != root {
+                attach(&given, &mut mounts, &mut scopes, index, &owner).await?;
+            }
+        }
+        for ((mount, part), scope) in mounts.iter_mut().zip(&given).zip(scopes) {
+            mount.overlay = part.overlay.within(scope);
+        }
+        let fsid = mounts.get(root).map_or(0, |mount| mount.overlay.fsid());
+        Ok(Self { path, is_secret, admission, squash, fsid, mounts, root })
+    }
+
+    /// What clients mount.
+    pub fn path(&self) -> &Bytes {
+        &self.path
+    }
+
+    /// Whether its path is not to be told.
+    pub fn is_secret(&self) -> bool {
+        self.is_secret
+    }
+
+    pub(super) fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// The root directory.
+    pub(super) fn root(self: &Arc<Self>) -> Place {
+        self.root_of(self.root)
+    }
+
+    /// The root directory of a mount.
+    pub(super) fn root_of(self: &Arc<Self>, mount: usize) -> Place {
+        Place::new(self, mount, self.mounts[mount].root.clone())
+    }
+}
+
+/// The directory that is a mount's root; `None` for the whole tree.
+async fn subtree(part: &MountParts, owner: &Caller) -> Result<Option<Locator>, MountError> {
+    if part.subtree == "/" {
+        return Ok(None);
+    }
+    let names: Vec<&str> = part.subtree.split('/').filter(|name| !name.is_empty()).collect();
+    let makes = !part.read_only;
+    let path = descend(&part.overlay, &names, makes, owner).await;
+    let path = path.map_err(|source| MountError::Directory {
+        what: "the subtree",
+        path: part.subtree.clone(),
+        source,
+    })?;
+    Ok(path.into_iter().next_back())
+}
+
+/// Finds the mount that another one is mounted in, and where in that.
+async fn attach(
+    given: &[MountParts],
+    mounts: &mut [Mount],
+    scopes: &mut [Scope],
+    index: usize,
+    owner: &Caller,
+) -> Result<(), MountError> {
+    let at = &given[index].at;
+    let outer = |(number, part): &(usize, &MountParts)| {
+        *number != index && (part.at == "/" || at.starts_with(&format!("{}/", part.at)))
+    };
+    let enclosing = given.iter().enumerate().filter(outer);
+    let (outer, part) =
+        enclosing.max_by_key(|(_, part)| part.at.len()).ok_or(MountError::NoRoot)?;
+    let failed =
+        |source| MountError::Directory { what: "the directory above", path: at.clone(), source };
+    let below = at.strip_prefix(part.at.trim_end_matches('/')).unwrap_or(at);
+    let mut names: Vec<&str> = below.split('/').filter(|name| !name.is_empty()).collect();
+    let last = names.pop().ok_or(MountError::NoRoot)?;
+    let name = Name::new(last.as_bytes()).map_err(|error| failed(error.into()))?;
+    let makes = !part.read_only;
+    let way = descend(&mounts[outer].overlay, &names, makes, owner).await.map_err(failed)?;
+    scopes[outer].pinned.extend(way.iter().map(Locator::fileid));
+    let dir = way.into_iter().next_back().unwrap_or_else(|| mounts[outer].root.clone());
+    let point = Point { name, mount: index };
+    mounts[outer].points.entry(dir.fileid()).or_default().push(point);
+    mounts[index].above = Some((outer, dir));
+    Ok(())
+}
+
+/// The directories on the way down from the root; with `makes`, those that are missing are made.
+async fn descend(
+    overlay: &Overlay,
+    names: &[&str],
+    makes: bool,
+    owner: &Caller,
+) -> Result<Vec<Locator>, FsError> {
+    let mut way = Vec::with_capacity(names.len());
+    let mut at = overlay.root();
+    for name in names {
+        let found = overlay.lookup(owner, &at, name.as_bytes()).await.result;
+        let (object, attr) = match found {
+            Ok(found) => (found.object, found.attr),
+            Err(FsError::NotFound) if makes => {
+                let set = SetAttr { mode: Some(MADE_MODE), ..SetAttr::default() };
+                let (new, name) = (NewNode::Directory, name.as_bytes());
+                let made = overlay.make_node(owner, &at, name, new, set).await.result?;
+                (made.object, made.attr)
+            }
+            Err(error) => return Err(error),
+        };
+        if attr.kind != FileKind::Directory {
+            return Err(FsError::NotDirectory);
+        }
+        way.push(object.clone());
+        at = object;
+    }
+    Ok(way)
+}
+
+impl Mount {
+    /// The number in its handles.
+    pub(super) fn tag(&self) -> u16 {
+        self.tag
+    }
+
+    pub(super) fn codec(&self) -> &HandleCodec {
+        &self.codec
+    }
+
+    /// What is mounted in a directory.
+    pub(super) fn points_in(&self, dir: &Locator) -> &[Point] {
+        self.points.get(&dir.fileid()).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Place {
+    pub(super) fn new(export: &Arc<Export>, mount: usize, at: Locator) -> Self {
+        Self { export: Arc::clone(export), mount, at }
+    }
+
+    pub(super) fn export(&self) -> &Arc<Export> {
+        &self.export
+    }
+
+    pub(super) fn mount(&self) -> &Mount {
+        &self.export.mounts[self.mount]
+    }
+
+    /// Another object of the same mount.
+    pub(super) fn beside(&self, at: Locator) -> Self {
+        Self { export: Arc::clone(&self.export), mount: self.mount, at }
+    }
+
+    /// Whether the two are in the same mount of the same export: also where the exports were read
+    /// anew in between.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        self.export.path == other.export.path && self.mount().tag == other.mount().tag
+    }
+
+    /// The root of what is mounted at a name of this directory.
+    pub(super) fn mounted_at(&self, name: &[u8]) -> Option<Self> {
+        let mut points = self.mount().points_in(&self.at).iter();
+        let point = points.find(|point| point.name.as_bytes() == name)?;
+        Some(self.export.root_of(point.mount))
+    }
+
+    /// The directory above, of the root of a mount; `None` for all else.
+    pub(super) fn above_mount(&self) -> Option<Self> {
+        let mount = self.mount();
+        let (outer, dir) = mount.above.as_ref().filter(|_| self.at == mount.root)?;
+        Some(Self::new(&self.export, *outer, dir.clone()))
+    }
+
+    /// An object's attributes in the mount as the export shows them.
+    pub(super) fn show(&self, attr: Attr) -> Attr {
+        let mount = self.mount();
+        let mut attr = self.export.squash.show(attr);
+        if attr.kind == FileKind::Directory && !mount.points.is_empty() {
+            let mounted = mount.points.get(&attr.fileid).map_or(0, Vec::len);
+            attr.nlink = attr.nlink.saturating_add(u32::try_from(mounted).unwrap_or(u32::MAX));
+        }
+        Attr { fsid: self.export.fsid, fileid: self.show_id(attr.fileid), ..attr }
+    }
+
+    /// The same of a number alone.
+    pub(super) fn show_id(&self, id: FileId) -> FileId {
+        self.mount().numbers.show(id)
+    }
+
+    /// The same of the attributes around a change.
+    pub(super) fn show_wcc(&self, wcc: Wcc) -> Wcc {
+        Wcc { before: wcc.before, after: wcc.after.map(|attr| self.show(attr)) }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("mount", &self.mount).field("at", &self.at).finish()
+    }
+}

@@ -1,0 +1,270 @@
+//! What an exports file asks for, being served: sessions opened, exports put together, and both
+//! exchanged when the file changes.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::error::{Error, Result};
+use super::layers::{self, Layers, Wanted};
+use super::memory::MemoryDir;
+use super::running::Running;
+use super::this_user;
+use crate::config::{Config, ExportConfig, MountConfig, QuotaConfig, StoreConfig, tokens_file};
+use crate::delta::Limits;
+use crate::delta::sqlite::session_files;
+use crate::export::{Admission, Export, ExportParts, Exports, MountParts, Squash};
+use crate::overlay::{Group, Overlay};
+use crate::server::Program;
+
+/// What changes in memory may take where the export has no quota of bytes, in bytes.
+pub const MEMORY_BYTES: u64 = 256 << 20;
+
+/// Everything that is served for an exports file.
+pub struct ServedExports {
+    file: PathBuf,
+    strict: bool,
+    runtime: Handle,
+    exports: Exports,
+    sessions: HashMap<Key, Running>,
+    memory: Option<MemoryDir>,
+}
+
+/// What tells open sessions apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    file: PathBuf,
+    /// Nobody changes it here, so that others may serve it too.
+    read_only: bool,
+}
+
+impl ServedExports {
+    /// Serves nothing yet.
+    pub fn new(file: &Path, strict: bool, runtime: Handle) -> Self {
+        let (exports, sessions) = (Exports::default(), HashMap::new());
+        Self { file: file.to_owned(), strict, runtime, exports, sessions, memory: None }
+    }
+
+    /// NFS, MOUNT and NLM: for what is served at each moment.
+    pub fn programs(&self) -> Vec<Arc<dyn Program>> {
+        layers::programs(Arc::new(self.exports.clone()), self.exports.clone())
+    }
+
+    /// The sessions that are open.
+    pub fn sessions(&self) -> impl Iterator<Item = &Layers> {
+        self.sessions.values().map(|running| &running.layers)
+    }
+
+    /// The exports that are served.
+    pub fn exports(&self) -> &Exports {
+        &self.exports
+    }
+
+    /// Serves what `config` says from now on. What clients have mounted and stays goes on.
+    ///
+    /// Blocks: not for a thread of the runtime.
+    ///
+    /// # Errors
+    /// A session or a base cannot be opened, or an export cannot be put together: all goes on as
+    /// it was.
+    pub fn load(&mut self, config: &Config) -> Result<()> {
+        let wanted = self.keys(config)?;
+        let files = self.files_to_hide(&wanted);
+        for running in self.sessions.values() {
+            running.layers.hide(&files);
+        }
+        let mut opened = HashMap::new();
+        let exports = self.open_all(config, &wanted, &files, &mut opened).and_then(|()| {
+            let all = config.exports.iter();
+            all.map(|export| self.put_together(export, &wanted, &opened)).collect()
+        });
+        let exports = match exports {
+            Ok(exports) => exports,
+            Err(error) => {
+                self.close(opened);
+                return Err(error);
+            }
+        };
+        self.exports.replace(exports);
+        self.sessions.extend(opened);
+        let kept: HashSet<&Key> = wanted.values().collect();
+        let gone = self.sessions.extract_if(|key, _| !kept.contains(key)).collect();
+        self.close(gone);
+        Ok(())
+    }
+
+    /// Stops serving, and closes all sessions. Blocks.
+    ///
+    /// # Errors
+    /// A session was not closed cleanly; the others were tried.
+    pub fn end(mut self) -> Result<()> {
+        self.exports.replace(Vec::new());
+        let sessions = std::mem::take(&mut self.sessions);
+        let ended = sessions.into_values().map(|running| self.end_one(running));
+        // All are ended before the first failure is told.
+        ended.collect::<Vec<_>>().into_iter().collect()
+    }
+
+    /// Which session each mount is over, by the export's name and the mount's place.
+    fn keys(&mut self, config: &Config) -> Result<HashMap<(String, String), Key>> {
+        let mut keys = HashMap::new();
+        for export in &config.exports {
+            for mount in &export.mounts {
+                let file = self.session_of(export, mount)?;
+                let key = Key { file, read_only: mount.is_read_only };
+                keys.insert((export.name.clone(), mount.at.to_string()), key);
+            }
+        }
+        // A session that is changed through one mount is opened once, to be changed.
+        let changed: HashSet<PathBuf> =
+            keys.values().filter(|key| !key.read_only).map(|key| key.file.clone()).collect();
+        for key in keys.values_mut() {
+            key.read_only &= !changed.contains(&key.file);
+        }
+        Ok(keys)
+    }
+
+    fn session_of(&mut self, export: &ExportConfig, mount: &MountConfig) -> Result<PathBuf> {
+        match &mount.store {
+            StoreConfig::Session { file, .. } => Ok(real(file)),
+            StoreConfig::Memory => {
+                let dir = match &mut self.memory {
+                    Some(dir) => dir,
+                    none => none.insert(MemoryDir::make().map_err(Error::Memory)?),
+                };
+                let place = [export.name.as_bytes(), mount.at.as_str().as_bytes()].join(&0);
+                let name = format!("{:016x}.db", layers::digest(b"memory", &place));
+                Ok(dir.path().join(name))
+            }
+        }
+    }
+
+    /// What no base may show: every session, and the exports file with its tokens.
+    fn files_to_hide(&self, wanted: &HashMap<(String, String), Key>) -> Vec<PathBuf> {
+        let tokens = tokens_file(&self.file);
+        let mut files: Vec<PathBuf> = [self.file.clone(), tokens].iter().map(|f| real(f)).collect();
+        files.extend(wanted.values().flat_map(|key| session_files(&key.file)));
+        files
+    }
+
+    /// Opens the sessions that are not open yet.
+    fn open_all(
+        &self,
+        config: &Config,
+        wanted: &HashMap<(String, String), Key>,
+        files: &[PathBuf],
+        opened: &mut HashMap<Key, Running>,
+    ) -> Result<()> {
+        for export in &config.exports {
+            for mount in &export.mounts {
+                let place = (export.name.clone(), mount.at.to_string());
+                let Some(key) = wanted.get(&place) else { continue };
+                if self.sessions.contains_key(key) || opened.contains_key(key) {
+                    continue;
+                }
+                let chunk_size = match &mount.store {
+                    StoreConfig::Session { chunk_size, .. } => *chunk_size,
+                    StoreConfig::Memory => None,
+                };
+                let layers = layers::open(&Wanted {
+                    session: &key.file,
+                    base: mount.base.as_deref(),
+                    chunk_size,
+                    read_only: key.read_only,
+                    strict: self.strict,
+                    hide: Some(Arc::clone(&export.hide)),
+                })?;
+                layers.hide(files);
+                opened.insert(key.clone(), Running::begin(layers, &self.runtime));
+            }
+        }
+        Ok(())
+    }
+
+    fn put_together(
+        &self,
+        export: &ExportConfig,
+        wanted: &HashMap<(String, String), Key>,
+        opened: &HashMap<Key, Running>,
+    ) -> Result<Arc<Export>> {
+        let quota = limits(export.quota);
+        let group = (quota != Limits::default()).then(|| Arc::new(Group::new(quota)));
+        let mut mounts = Vec::new();
+        for mount in &export.mounts {
+            let place = (export.name.clone(), mount.at.to_string());
+            let key = wanted.get(&place).ok_or(Error::NoExport)?;
+            let running = self.sessions.get(key).or_else(|| opened.get(key));
+            let layers = &running.ok_or(Error::NoExport)?.layers;
+            let mut overlay = Overlay::clone(&layers.overlay);
+            if !mount.is_read_only {
+                let in_memory = mount.store == StoreConfig::Memory && quota.bytes.is_none();
+                let memory = in_memory.then(|| {
+                    let bytes = Some(MEMORY_BYTES);
+                    Arc::new(Group::new(Limits { bytes, ..Limits::default() }))
+                });
+                for group in group.iter().chain(&memory) {
+                    let joined = self.runtime.block_on(overlay.join(group));
+                    joined.map_err(|source| Error::Quota { session: key.file.clone(), source })?;
+                }
+            }
+            mounts.push(MountParts {
+                at: mount.at.to_string(),
+                overlay,
+                subtree: mount.subtree.to_string(),
+                read_only: mount.is_read_only,
+                handle_key: layers.handle_key,
+            });
+        }
+        let path = export.path.as_ref().ok_or(Error::NoExport)?;
+        let name = match &export.token {
+            Some(token) => format!("{}#{}", export.name, token.mark()),
+            None => export.name.clone(),
+        };
+        let parts = ExportParts {
+            path: path.to_string().into(),
+            name: name.into(),
+            is_secret: export.is_secret,
+            admission: Admission::new(export),
+            squash: Squash::new(export),
+            mounts,
+            owner: this_user(),
+        };
+        let made = self.runtime.block_on(Export::new(parts));
+        let failed = |source| Error::Export { export: export.name.clone(), source };
+        Ok(Arc::new(made.map_err(failed)?))
+    }
+
+    fn close(&self, sessions: HashMap<Key, Running>) {
+        for running in sessions.into_values() {
+            if let Err(error) = self.end_one(running) {
+                tracing::error!(%error, "a session was not closed cleanly");
+            }
+        }
+    }
+
+    fn end_one(&self, running: Running) -> Result<()> {
+        let session = running.layers.session.clone();
+        let left = |left: crate::delta::PendingCopies| {
+            let mib = left.bytes.div_ceil(1 << 20);
+            tracing::info!(session = %session.display(), left.files, mib, "finishing copies");
+        };
+        self.runtime.block_on(running.end(left)).map(drop)
+    }
+}
+
+fn limits(quota: QuotaConfig) -> Limits {
+    Limits { bytes: quota.bytes, files: quota.files }
+}
+
+/// The path without symbolic links, also of a file that does not exist yet.
+fn real(file: &Path) -> PathBuf {
+    if let Ok(real) = std::fs::canonicalize(file) {
+        return real;
+    }
+    match (file.parent().map(std::fs::canonicalize), file.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        _ => file.to_owned(),
+    }
+}

@@ -1,0 +1,54 @@
+//! A session that is open, with what goes on in the background: until it is ended, whole.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::error::{Error, Result};
+use super::layers::Layers;
+use crate::delta::PendingCopies;
+use crate::vfs::FsError;
+
+/// A session at work.
+pub struct Running {
+    /// The session.
+    pub layers: Layers,
+    copying: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Begins to finish, in the background, what copy-up leaves; not where nothing is changed.
+    pub fn begin(layers: Layers, runtime: &Handle) -> Self {
+        let copying = (!layers.read_only).then(|| {
+            let overlay = Arc::clone(&layers.overlay);
+            runtime.spawn(async move { overlay.copy_in_background().await })
+        });
+        Self { layers, copying }
+    }
+
+    /// Finishes what copy-up has left, as a session at rest is whole, and closes the session.
+    /// `progress` hears now and then how much is left.
+    ///
+    /// Returns what could not be finished, or why nothing more could.
+    ///
+    /// # Errors
+    /// The session was not closed cleanly.
+    pub async fn end(
+        self,
+        progress: impl FnMut(PendingCopies),
+    ) -> Result<std::result::Result<PendingCopies, FsError>> {
+        let Layers { session, overlay, worker, .. } = self.layers;
+        let mut left = Ok(PendingCopies::default());
+        if let Some(copying) = self.copying {
+            copying.abort();
+            left = overlay.pending_copies().await;
+            if matches!(left, Ok(PendingCopies { files: 1.., .. })) {
+                left = overlay.finish_copies(progress).await;
+            }
+        }
+        let closed = worker.shut_down().await;
+        closed.map_err(|source| Error::Close { session, source })?;
+        Ok(left)
+    }
+}

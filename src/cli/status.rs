@@ -110,18 +110,25 @@ fn print(
     )?;
     field("agent", format!("{} values, {} tool calls", figures.values, figures.tool_calls))?;
     field("audit", format!("{} rows", figures.changes))?;
+    concerns(status).into_iter().try_for_each(|(name, value)| field(name, value))
+}
+
+/// What is said only where there is any.
+fn concerns(status: &Status) -> Vec<(&'static str, String)> {
+    let (figures, drifted) = (&status.figures, status.touched.drifted);
+    let mut concerns = Vec::new();
     if let Some(usage) = figures.usage {
         let [bytes, files] = quota::lines(usage, figures.limits);
-        field("quota", format!("{bytes}; files: {files}"))?;
+        concerns.push(("quota", format!("{bytes}; files: {files}")));
     }
     if figures.pending.files > 0 {
         let left = text::bytes(figures.pending.bytes);
-        field("copying", format!("{} files, {left} left", figures.pending.files))?;
+        concerns.push(("copying", format!("{} files, {left} left", figures.pending.files)));
     }
-    if touched.drifted > 0 {
-        field("drift", format!("{} objects changed in the base meanwhile", touched.drifted))?;
+    if drifted > 0 {
+        concerns.push(("drift", format!("{drifted} objects changed in the base meanwhile")));
     }
-    Ok(())
+    concerns
 }
 
 /// What a server says of itself.

@@ -12,6 +12,7 @@ mod refusals;
 mod rows;
 mod schema;
 mod shared;
+mod usage;
 
 pub use adopt::FOREIGN;
 

@@ -3,6 +3,7 @@
 mod batch;
 mod bounds;
 mod callers;
+mod count;
 mod failure;
 mod fake;
 mod fake_txn;

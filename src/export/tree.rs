@@ -98,6 +98,8 @@ pub(super) struct Point {
     pub(super) name: Name,
     /// The number of the mount.
     pub(super) mount: usize,
+    /// Whether there is a directory below it, which counts already.
+    covers_dir: bool,
 }
 
 /// An object of an export.
@@ -218,7 +220,9 @@ async fn attach(
     let way = descend(&mounts[outer].overlay, &names, makes, owner).await.map_err(failed)?;
     scopes[outer].pinned.extend(way.iter().map(Locator::fileid));
     let dir = way.into_iter().next_back().unwrap_or_else(|| mounts[outer].root.clone());
-    let point = Point { name, mount: index };
+    let covered = mounts[outer].overlay.lookup(owner, &dir, name.as_bytes()).await.result;
+    let covers_dir = covered.is_ok_and(|covered| covered.attr.kind == FileKind::Directory);
+    let point = Point { name, mount: index, covers_dir };
     mounts[outer].points.entry(dir.fileid()).or_default().push(point);
     mounts[index].above = Some((outer, dir));
     Ok(())
@@ -313,8 +317,9 @@ impl Place {
         let mount = self.mount();
         let mut attr = self.export.squash.show(attr);
         if attr.kind == FileKind::Directory && !mount.points.is_empty() {
-            let mounted = mount.points.get(&attr.fileid).map_or(0, Vec::len);
-            attr.nlink = attr.nlink.saturating_add(u32::try_from(mounted).unwrap_or(u32::MAX));
+            let points = mount.points.get(&attr.fileid).into_iter().flatten();
+            let added = points.filter(|point| !point.covers_dir).count();
+            attr.nlink = attr.nlink.saturating_add(u32::try_from(added).unwrap_or(u32::MAX));
         }
         Attr { fsid: self.export.fsid, fileid: self.show_id(attr.fileid), ..attr }
     }

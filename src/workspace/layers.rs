@@ -100,8 +100,10 @@ pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
         None => None,
     };
     let base: Arc<dyn Base> = match (host_dir.clone(), &wanted.hide) {
-        (Some(host_dir), Some(hide)) => Arc::new(Hiding::new(host_dir, Arc::clone(hide))),
-        (Some(host_dir), None) => host_dir,
+        (Some(host_dir), Some(hide)) if !hide.is_empty() => {
+            Arc::new(Hiding::new(host_dir, Arc::clone(hide)))
+        }
+        (Some(host_dir), _) => host_dir,
         (None, _) => Arc::new(Empty),
     };
     let key = session.handle_key();

@@ -44,8 +44,13 @@ pub fn mode(mode: u32) -> sattr3 {
 impl Peer {
     /// Connects and mounts `/`, with the credentials of a user.
     pub async fn connect(address: SocketAddr, uid: u32, gid: u32) -> Self {
+        Self::mount(address, "/", uid, gid).await.unwrap()
+    }
+
+    /// The same of another export; `None` if it cannot be mounted.
+    pub async fn mount(address: SocketAddr, path: &str, uid: u32, gid: u32) -> Option<Self> {
         let auth = auth_unix { uid, gid, ..auth_unix::default() };
-        let builder = Nfs3ConnectionBuilder::new(TokioConnector, "127.0.0.1", "/");
+        let builder = Nfs3ConnectionBuilder::new(TokioConnector, "127.0.0.1", path);
         let nfs = builder
             .connect_from_privileged_port(false)
             .mount_port(address.port())
@@ -53,9 +58,9 @@ impl Peer {
             .credential(opaque_auth::auth_unix(&auth))
             .mount()
             .await
-            .unwrap();
+            .ok()?;
         let root = nfs.root_nfs_fh3();
-        Self { nfs, root }
+        Some(Self { nfs, root })
     }
 
     /// The handle of what is at a path.

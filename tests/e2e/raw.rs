@@ -39,13 +39,22 @@ impl Raw {
 
     /// Sends a call of (program, version, procedure) with AUTH_SYS of the superuser.
     pub async fn send_call(&mut self, xid: u32, target: [u32; 3], args: &[u8]) {
-        let [program, version, procedure] = target;
-        let head = words(&[xid, 0, 2, program, version, procedure]);
         // Flavor, length; stamp, machine name, uid, gid, no further groups; no verifier.
         let auth = words(&[1, 20, 0, 0, 0, 0, 0, 0, 0]);
+        self.send_call_as(xid, target, &auth, args).await;
+    }
+
+    /// The same with AUTH_NONE.
+    pub async fn send_anonymous_call(&mut self, xid: u32, target: [u32; 3], args: &[u8]) {
+        self.send_call_as(xid, target, &words(&[0, 0, 0, 0]), args).await;
+    }
+
+    async fn send_call_as(&mut self, xid: u32, target: [u32; 3], auth: &[u8], args: &[u8]) {
+        let [program, version, procedure] = target;
+        let head = words(&[xid, 0, 2, program, version, procedure]);
         let len = (head.len() + auth.len() + args.len()) as u32;
         let mark = (len | 1 << 31).to_be_bytes();
-        self.send(&[&mark[..], &head, &auth, args].concat()).await;
+        self.send(&[&mark[..], &head, auth, args].concat()).await;
     }
 
     /// Reads a reply of one fragment; `None` once the server has closed the connection.

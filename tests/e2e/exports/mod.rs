@@ -1,0 +1,140 @@
+//! Several exports of one server: one tree of several mounts, and who gets where.
+
+mod reload;
+mod scopes;
+mod tree;
+mod who;
+
+use std::fs;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use acetate::config::{self, Missing};
+use acetate::inspect::log::{Log, Options};
+use acetate::inspect::opened::open_session;
+use acetate::server::{Listeners, Server, ServerOptions};
+use acetate::workspace::exports::ServedExports;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::peer::Peer;
+use crate::support::check::assert_consistent;
+use crate::support::fixture;
+use crate::support::host_tree::HostTree;
+
+/// A server of an exports file, at a port of its own.
+struct Site {
+    dir: TempDir,
+    before: HostTree,
+    runtime: Runtime,
+    running: Option<Running>,
+}
+
+struct Running {
+    served: ServedExports,
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Site {
+    /// Serves these exports over a folder that has `base`, with these objects (see [`fixture`]).
+    fn start(base: &str, exports: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let base_dir = dir.path().join("base");
+        fs::create_dir(&base_dir).unwrap();
+        fixture::build(&base_dir, base);
+        let before = HostTree::read(&base_dir);
+        let runtime = Runtime::new().unwrap();
+        let mut site = Self { dir, before, runtime, running: None };
+        site.say(exports);
+        site.run();
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes the exports file.
+    fn say(&self, exports: &str) {
+        fs::write(self.path("exports.toml"), exports).unwrap();
+    }
+
+    fn run(&mut self) {
+        let file = self.path("exports.toml");
+        let mut served = ServedExports::new(&file, false, self.runtime.handle().clone());
+        served.load(&config::read(&file, Missing::Make).unwrap()).unwrap();
+        let programs = served.programs();
+        let (address, server) = self.runtime.block_on(async {
+            let at = [SocketAddr::from(([127, 0, 0, 1], 0))];
+            let listeners = Listeners::bind(&at).await.unwrap();
+            let address = listeners.addresses()[0];
+            let options = ServerOptions { insecure: true, ..ServerOptions::default() };
+            (address, Server::new(listeners, programs, options))
+        });
+        let (stop, stopped) = oneshot::channel();
+        let task = self.runtime.spawn(server.run(async {
+            let _ = stopped.await;
+        }));
+        self.running = Some(Running { served, address, stop, task });
+    }
+
+    /// Reads the exports file anew.
+    fn reload(&mut self) -> Result<(), String> {
+        let file = self.path("exports.toml");
+        let config = config::read(&file, Missing::Make).map_err(|error| error.to_string())?;
+        let served = &mut self.running.as_mut().unwrap().served;
+        served.load(&config).map_err(|error| error.to_string())
+    }
+
+    /// Stops, and checks what is left behind.
+    fn stop(&mut self) {
+        let Running { served, stop, task, .. } = self.running.take().unwrap();
+        stop.send(()).unwrap();
+        self.runtime.block_on(task).unwrap();
+        served.end().unwrap();
+        for entry in fs::read_dir(self.dir.path()).unwrap().flatten() {
+            if entry.path().extension().is_some_and(|extension| extension == "db") {
+                assert_consistent(&entry.path());
+            }
+        }
+        assert_eq!(self.before, HostTree::read(&self.path("base")), "the base changed");
+    }
+
+    fn mount(&self, path: &str, uid: u32, gid: u32) -> Option<Peer> {
+        let address = self.running.as_ref().unwrap().address;
+        self.wait(Peer::mount(address, path, uid, gid))
+    }
+
+    /// The superuser's mount of an export.
+    fn peer(&self, path: &str) -> Peer {
+        self.mount(path, 0, 0).unwrap_or_else(|| panic!("{path} does not mount"))
+    }
+
+    fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// What the audit log of a session says: procedure, path and export of each change.
+    fn log(&self, session: &str) -> Vec<String> {
+        log(&self.path(session))
+    }
+}
+
+fn log(session: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut log = Log::open(&open_session(session).unwrap(), Options::default()).unwrap();
+    log.read(&mut |_, row| {
+        let row = row.unwrap();
+        let export = row.export.as_deref().unwrap_or("-");
+        let path = row.path.display();
+        lines.push(format!("{} {path} {export}", row.procedure.as_str()));
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    lines
+}

@@ -1,0 +1,128 @@
+//! The exports file changes while clients have mounted.
+
+use std::fs;
+
+use nfs3_client::nfs3_types::nfs3::nfsstat3;
+
+use super::Site;
+
+fn export(path: &str, session: &str) -> String {
+    format!(
+        "[[export]]\npath = \"{path}\"\noptions = [\"insecure\", \"no_root_squash\"]\n\
+         [[export.mount]]\nat = \"/\"\nsession = \"{session}\"\nbase = \"base\"\n"
+    )
+}
+
+#[test]
+fn what_stays_goes_on_and_what_goes_is_stale() {
+    let both = [export("/a", "a.db"), export("/b", "b.db")].concat();
+    let mut site = Site::start("base-file \"x\"", &both);
+    let (mut a, mut b) = (site.peer("/a"), site.peer("/b"));
+    let (roots, held) = site.wait(async {
+        let roots = (a.root.clone(), b.root.clone());
+        let held = a.put(&roots.0, "held", "content").await;
+        b.put(&roots.1, "file", "content").await;
+        (roots, held)
+    });
+    site.say(&[export("/a", "a.db"), export("/c", "c.db")].concat());
+    site.reload().unwrap();
+    site.wait(async {
+        assert_eq!(a.read(&held, 0, 100).await, Ok(b"content".to_vec()));
+        a.put(&roots.0, "more", "content").await;
+        assert_eq!(b.getattr(&roots.1).await.err(), Some(nfsstat3::NFS3ERR_STALE));
+    });
+    assert!(site.mount("/b", 0, 0).is_none());
+    site.peer("/c");
+    // Its session is closed, and can be served again: then its handles are good again.
+    site.say(&both);
+    site.reload().unwrap();
+    site.wait(async {
+        let found = b.lookup(&roots.1, "file").await.unwrap();
+        assert_eq!(b.read(&found, 0, 100).await, Ok(b"content".to_vec()));
+    });
+    site.stop();
+    site.run();
+    let mut a = site.peer("/a");
+    assert_eq!(site.wait(a.read(&held, 0, 100)), Ok(b"content".to_vec()), "over a restart");
+    site.stop();
+}
+
+#[test]
+fn a_bad_file_changes_nothing() {
+    let mut site = Site::start("base-file \"x\"", &export("/a", "a.db"));
+    let mut a = site.peer("/a");
+    let root = a.root.clone();
+    let no_base = export("/b", "b.db").replace("\"base\"", "\"nowhere\"");
+    for bad in ["[[export]]\n", &[export("/c", "c.db"), no_base].concat(), "nonsense"] {
+        site.say(bad);
+        let error = site.reload().unwrap_err();
+        assert!(!error.is_empty());
+        site.wait(async { a.put(&root, "file", "content").await });
+        assert!(site.mount("/c", 0, 0).is_none(), "{bad}");
+    }
+    site.stop();
+}
+
+#[test]
+fn changes_in_memory_go_with_the_export() {
+    let memory = r#"
+        [[export]]
+        path = "/skill"
+        options = ["insecure", "no_root_squash"]
+          [[export.mount]]
+          at = "/"
+          base = "base"
+          ephemeral = true
+    "#;
+    let mut site = Site::start("references/one \"text\"", memory);
+    let mut peer = site.peer("/skill");
+    let root = peer.root.clone();
+    site.wait(async {
+        peer.put(&root, "scratch", "content").await;
+        assert_eq!(peer.ls(&root).await, ["references", "scratch"]);
+    });
+    site.reload().unwrap();
+    site.wait(async { assert_eq!(peer.ls(&root).await, ["references", "scratch"]) });
+    site.stop();
+    site.run();
+    let mut peer = site.peer("/skill");
+    let new = peer.root.clone();
+    site.wait(async {
+        assert_eq!(peer.ls(&new).await, ["references"]);
+        let stale = peer.getattr(&root).await.err();
+        assert!(matches!(stale, Some(nfsstat3::NFS3ERR_STALE | nfsstat3::NFS3ERR_BADHANDLE)));
+    });
+    site.stop();
+}
+
+#[test]
+fn no_base_shows_what_the_server_keeps() {
+    let other = r#"
+        [[export]]
+        name = "other"
+        token = true
+        options = ["insecure"]
+          [[export.mount]]
+          at = "/"
+          session = "base/hidden.db"
+    "#;
+    let mut site = Site::start("file \"x\"", &[export("/a", "a.db"), other.to_owned()].concat());
+    let mut a = site.peer("/a");
+    let root = a.root.clone();
+    site.wait(async { assert_eq!(a.ls(&root).await, ["file"]) });
+    let more = export("/b", "base/later.db");
+    site.say(&[export("/a", "a.db"), other.to_owned(), more].concat());
+    site.reload().unwrap();
+    site.wait(async {
+        assert_eq!(a.ls(&root).await, ["file"]);
+        for name in ["hidden.db", "hidden.db-wal", "later.db", "later.db-lock"] {
+            assert_eq!(a.lookup(&root, name).await.err(), Some(nfsstat3::NFS3ERR_NOENT), "{name}");
+        }
+    });
+    let running = site.running.take().unwrap();
+    drop(a);
+    running.stop.send(()).unwrap();
+    site.wait(running.task).unwrap();
+    running.served.end().unwrap();
+    assert!(fs::exists(site.path("base/later.db")).unwrap());
+}

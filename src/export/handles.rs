@@ -6,9 +6,8 @@ use bytes::BytesMut;
 use siphasher::sip::SipHasher24;
 
 use super::{Exports, Place};
-use crate::nfs::{HandleCodec, Handles};
+use crate::nfs::{FileHandle, HandleCodec, Handles};
 use crate::vfs::FsError;
-use crate::wire::nfs3::FileHandle;
 
 impl Handles<Place> for Exports {
     fn encode_in(&self, memory: &mut BytesMut, object: &Place) -> FileHandle {

@@ -25,9 +25,10 @@ use bytes::Bytes;
 
 use crate::vfs::{Attr, Caller, FsError, Outcome, Vfs, Wcc};
 use crate::wire::nfs3::results::Reply;
-use crate::wire::nfs3::{FileHandle, PostOpAttr, Procedure, WccData};
+use crate::wire::nfs3::{PostOpAttr, Procedure, WccData};
 use crate::wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 
+pub use crate::wire::nfs3::FileHandle;
 pub use handle::{HandleCodec, Handles};
 pub use lock::Nlm;
 pub use mount::{MAX_REMEMBERED_MOUNTS, Mount};

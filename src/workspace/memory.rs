@@ -31,7 +31,7 @@ impl MemoryDir {
     pub fn make() -> io::Result<Self> {
         let place = Path::new(IN_MEMORY);
         let place = if place.is_dir() { place.to_owned() } else { std::env::temp_dir() };
-        let uid = rustix::process::geteuid().as_raw();
+        let uid = super::this_user().uid;
         let ours = format!("{PREFIX}-{uid}-");
         sweep(&place, &ours, uid);
         let pid = std::process::id();

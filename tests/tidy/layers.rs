@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "base::FOLDED_IDS",
             "nfs::HandleCodec",
             "nfs::Handles",
-            "wire::nfs3::FileHandle",
+            "nfs::FileHandle",
         ],
     ),
     ("worker", &["vfs", "delta"]),

@@ -50,7 +50,7 @@ pub struct AuditFilter {
     pub uid: Option<u32>,
     /// From there.
     pub client: Option<Client>,
-    /// Through this export.
+    /// Through the export with this name, whatever its token is.
     pub export: Option<String>,
 }
 
@@ -250,8 +250,9 @@ impl AuditFilter {
             values.extend(texts.into_iter().map(Value::Text));
         }
         if let Some(export) = &self.export {
-            sql.push_str(&format!(" AND {export_column} = ?"));
-            values.push(Value::Text(export.clone()));
+            // Behind the name there may be the mark of a token.
+            sql.push_str(&format!(" AND ({export_column} = ? OR instr({export_column}, ?) = 1)"));
+            values.extend([export.clone(), format!("{export}#")].map(Value::Text));
         }
         (sql, values)
     }

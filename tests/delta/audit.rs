@@ -50,6 +50,27 @@ fn rows_come_back_as_they_were_written() {
 }
 
 #[test]
+fn an_export_is_found_by_its_name_with_and_without_a_mark() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    let through = |export: &str| AuditRow { export: Some(export.into()), ..row("/a") };
+    let rows = [through("chat"), through("chat#0a1b2c3d"), through("chats"), row("/a")];
+    change(&mut *writer, |txn| rows.iter().for_each(|row| txn.record(row).unwrap()));
+    let audit = session.audit().unwrap().unwrap();
+    let of = |export: &str| {
+        let filter = AuditFilter { export: Some(export.to_owned()), ..AuditFilter::default() };
+        let page = audit.page(&filter, Order::OldestFirst, 0..=10, &|_| true).unwrap();
+        page.rows.into_iter().map(|(id, row)| (id, row.unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(of("chat"), [(1, rows[0].clone()), (2, rows[1].clone())]);
+    assert_eq!(of("chat#0a1b2c3d"), [(2, rows[1].clone())]);
+    assert_eq!(of("cha"), []);
+    drop(audit);
+    writer.close().unwrap();
+}
+
+#[test]
 fn pages_fit_together_beside_the_writer() {
     let place = Place::new();
     let session = place.create();

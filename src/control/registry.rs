@@ -1,14 +1,18 @@
 //! Which sessions this user's servers have, on this machine.
 //!
-//! A file for each server in a directory that is the user's own, named by its process. A server
-//! that was killed leaves its file behind; whoever reads the directory finds out and removes it.
+//! A file for each session in a directory that is the user's own. A server that was killed leaves
+//! its file behind; the session's next one takes it over, or whoever reads the directory finds out
+//! and removes it.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
+use std::hash::Hasher;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use siphasher::sip::SipHasher24;
 
 /// Servers that are listed at most.
 const MAX_ENTRIES: usize = 4096;
@@ -26,26 +30,18 @@ pub struct Entry {
 }
 
 impl Registered {
-    /// Says that this process serves the session.
+    /// Says that this process serves the session, which it has to itself.
     ///
     /// # Errors
     /// There is no place for it.
     pub fn enter(session: &Path) -> io::Result<Self> {
-        let dir = directory()?;
-        let id = std::process::id();
-        for attempt in 0..MAX_ENTRIES {
-            let file = dir.join(format!("{id}-{attempt}"));
-            let options = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
-            match options {
-                Ok(mut open) => {
-                    open.write_all(session.as_os_str().as_bytes())?;
-                    return Ok(Self(file));
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(io::Error::other("too many servers"))
+        let mut hasher = SipHasher24::new();
+        hasher.write(session.as_os_str().as_bytes());
+        let file = directory()?.join(format!("{:016x}", hasher.finish()));
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(&file)?.write_all(session.as_os_str().as_bytes())?;
+        Ok(Self(file))
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -264,20 +265,26 @@ fn sessions_are_listed_while_they_are_served() {
     let none = ask(&[]);
     assert_eq!(none.status.code(), Some(1));
     assert!(none.stdout.is_empty());
-    let mut server = acetate(place.path(), &["serve", "s.db", "--listen", "127.0.0.1:0"])
-        .env("XDG_RUNTIME_DIR", &runtime_dir)
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    let listed = loop {
-        let output = ask(&["--json"]);
-        if output.status.success() {
-            break output;
+    let serve = || {
+        let mut command = acetate(place.path(), &["serve", "s.db", "--listen", "127.0.0.1:0"]);
+        let command = command.env("XDG_RUNTIME_DIR", &runtime_dir).stderr(Stdio::null());
+        let server = command.spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !place.host("s.db-control").exists() || !ask(&["--json"]).status.success() {
+            assert!(Instant::now() < deadline, "not listed");
+            std::thread::sleep(Duration::from_millis(20));
         }
-        assert!(std::time::Instant::now() < deadline, "not listed");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        server
     };
+    // One that was killed, and that nobody noticed, is not listed beside the next one.
+    let entries = runtime_dir.join("acetate");
+    let mut killed = serve();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    fs::remove_file(place.host("s.db-control")).unwrap();
+    assert_eq!(fs::read_dir(&entries).unwrap().count(), 1);
+    let mut server = serve();
+    let listed = ask(&["--json"]);
     let json: Value = serde_json::from_slice(&listed.stdout).unwrap();
     let real = place.path().canonicalize().unwrap();
     assert_eq!(json["session"], real.join("s.db").to_str().unwrap());
@@ -297,7 +304,7 @@ fn sessions_are_listed_while_they_are_served() {
     server.kill().unwrap();
     server.wait().unwrap();
     assert_eq!(ask(&[]).status.code(), Some(1));
-    assert_eq!(fs::read_dir(runtime_dir.join("acetate")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(entries).unwrap().count(), 0);
     place.does("rm", &["kept"]);
     fs::remove_file(place.host("s.db-control")).unwrap();
     place.end();

@@ -16,7 +16,7 @@ use crate::inspect::quota::{self, Quota};
 ///
 /// Counted are the objects that the session holds, and the bytes of their contents: what was made
 /// or copied up, and not what only the base has. What would go past a limit is refused with
-/// EDQUOT; removing and cutting always work. A session that is served gets its limits through its
+/// EDQUOT; what the session holds can always be removed or cut. A session that is served gets its limits through its
 /// server, at once; they stay in the session, whoever serves it later.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -103,7 +103,7 @@ pub(super) fn put(object: &mut Map<String, Value>, usage: Usage, limits: Limits)
 
 fn parse_bytes(text: &str) -> Result<Bound, String> {
     let expected = || "expected bytes, such as 500MB, 2GiB or 4096, or `none`".to_owned();
-    bound(text, text::parse_bytes).ok_or_else(expected)
+    bound(text, crate::config::parse_bytes).ok_or_else(expected)
 }
 
 fn parse_files(text: &str) -> Result<Bound, String> {

@@ -65,30 +65,6 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit as usize])
 }
 
-/// Units of bytes that people write: those of two letters by thousands, the others by 1024.
-const WRITTEN_UNITS: [(&str, u64); 11] = [
-    ("", 1),
-    ("B", 1),
-    ("kB", 1_000),
-    ("KB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("TB", 1_000_000_000_000),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-];
-
-/// A whole number of bytes, with a unit or none: `2GiB`, `500 MB`, `4096`.
-pub(super) fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
-    let (_, factor) = WRITTEN_UNITS.iter().find(|(name, _)| *name == unit.trim_start())?;
-    number.parse::<u64>().ok()?.checked_mul(*factor)
-}
-
 /// Permission bits as an octal number.
 pub(super) fn parse_mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
@@ -171,7 +147,7 @@ pub(super) fn put_attr(object: &mut Map<String, Value>, attr: &Attr) {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, mode, name, parse_bytes, time, time_millis};
+    use super::{bytes, mode, name, time, time_millis};
     use crate::vfs::{Attr, Device, FileId, FileKind, Time};
 
     #[test]
@@ -190,23 +166,6 @@ mod tests {
             (u64::MAX, "15.9 EiB"),
         ] {
             assert_eq!(bytes(count), text);
-        }
-    }
-
-    #[test]
-    fn bytes_are_read_with_a_unit() {
-        for (text, count) in [
-            ("0", Some(0)),
-            ("4096", Some(4096)),
-            ("2GiB", Some(2 << 30)),
-            (" 500 MB ", Some(500_000_000)),
-            ("1.5GiB", None),
-            ("16777216TiB", None),
-            ("-1", None),
-            ("GiB", None),
-            ("", None),
-        ] {
-            assert_eq!(parse_bytes(text), count, "{text}");
         }
     }
 

@@ -203,6 +203,9 @@ pub trait ReadTxn {
 
     /// The base files of which names are hidden.
     fn hidden_files(&self) -> Result<Vec<FileId>>;
+
+    /// The session's own limits.
+    fn limits(&self) -> Result<Limits>;
 }
 
 /// Changes rows, in the writer's batch; reads see the batch's own changes.

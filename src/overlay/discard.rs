@@ -82,6 +82,8 @@ impl Overlay {
         f: impl FnOnce(&mut Edit<'_>) -> Result<T> + Send + 'static,
     ) -> std::result::Result<T, FsError> {
         let change = self.change(caller, Weight::Heavy, 0, true, |edit| {
+            // It gives room back, or follows what the base has already.
+            edit.is_unlimited = true;
             let done = edit.check_writable().and_then(|()| f(edit));
             Outcome { result: done.map_err(|error| error.into_fs()), context: () }
         });

@@ -30,6 +30,8 @@ pub(super) struct Edit<'a> {
     pub dirs: Vec<InodeRow>,
     /// A file that it copied up, and where that is in the merged tree.
     pub copied: Option<(Ino, MergedPath)>,
+    /// Whether it is made whatever it takes of a quota.
+    pub is_unlimited: bool,
     /// Whether there is more for the background to copy, or it may get further than before.
     pub wakes_copies: bool,
 }
@@ -65,6 +67,7 @@ impl<'a> Edit<'a> {
             renamed: Vec::new(),
             dirs: Vec::new(),
             copied: None,
+            is_unlimited: false,
             wakes_copies: false,
         }
     }

@@ -101,7 +101,7 @@ impl Overlay {
             let keep = matches!(value, Ok(Step::Copied));
             // All of it was charged when the copy began: it can only turn out to be less.
             let growth = if keep { txn.growth() } else { Growth::default() };
-            let charge = core.ledger.charge_anyway(growth);
+            let charge = core.ledger.charge(growth, None).unwrap_or_default();
             Done { value, keep, after_commit: Some(Box::new(move || Charge::commit(charge))) }
         };
         let held = PIECE_OVERHEAD_BYTES + usize::try_from(bytes).unwrap_or(usize::MAX);

@@ -100,9 +100,11 @@ impl Overlay {
                 Err(error) => (Outcome::from(error.into_fs()), None),
             };
             let (touched, wakes_copies) = (edit.touched, edit.wakes_copies);
+            let is_unlimited = edit.is_unlimited;
             let is_made = outcome.result.is_ok();
             let growth = if is_made { txn.growth() } else { Growth::default() };
-            let (value, charge) = match core.ledger.charge(growth, &asked) {
+            let asked = (!is_unlimited).then_some(&*asked);
+            let (value, charge) = match core.ledger.charge(growth, asked) {
                 Ok(charge) => (Ok(outcome), charge),
                 Err(error) => (Err(error), None),
             };

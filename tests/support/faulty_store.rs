@@ -248,6 +248,7 @@ macro_rules! reads {
             redirected_to(base: &BasePath) -> Option<Ino>;
             hidden_links(base: FileId) -> (u32, Option<Time>);
             hidden_files() -> Vec<FileId>;
+            limits() -> Limits;
         }
     };
 }

@@ -123,6 +123,10 @@ impl ReadTxn for Rows {
     fn hidden_files(&self) -> Result<Vec<FileId>> {
         unimplemented!()
     }
+
+    fn limits(&self) -> Result<Limits> {
+        unimplemented!()
+    }
 }
 
 impl WriteTxn for Rows {

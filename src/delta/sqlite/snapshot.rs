@@ -5,12 +5,12 @@ use std::ops::Range;
 use rusqlite::Connection;
 
 use crate::base::BasePath;
-use crate::delta::{Ino, InodeRow, MergedPath, PendingCopies, ReadTxn, Result};
+use crate::delta::{Ino, InodeRow, Limits, MergedPath, PendingCopies, ReadTxn, Result};
 use crate::vfs::{FileId, Name, Time};
 
 use super::chunk::Chunks;
 use super::rows::Rows;
-use super::{copy_up, dentry, inode, link, origin, redirect, sparse, symlink, whiteout};
+use super::{copy_up, dentry, inode, link, origin, quota, redirect, sparse, symlink, whiteout};
 
 /// A connection inside a transaction.
 pub(super) trait Snapshot {
@@ -141,5 +141,9 @@ impl<T: Snapshot> ReadTxn for T {
 
     fn hidden_files(&self) -> Result<Vec<FileId>> {
         link::files(self.conn()?)
+    }
+
+    fn limits(&self) -> Result<Limits> {
+        quota::limits(self.conn()?)
     }
 }

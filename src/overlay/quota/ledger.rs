@@ -70,13 +70,8 @@ impl Ledger {
         self.wants_count.store(false, Ordering::Release);
     }
 
-    /// The session's own limits.
-    pub fn limits(&self) -> Limits {
-        self.state().limits
-    }
-
     /// Gives the session other limits of its own, after it was counted.
-    pub fn set_limits(&self, limits: Limits) {
+    pub fn set(&self, limits: Limits) {
         self.state().limits = limits;
     }
 
@@ -102,47 +97,37 @@ impl Ledger {
     }
 
     /// Charges a change of what the session takes, if the session's limits and those of the
-    /// groups that are `asked` allow it.
+    /// groups that are `asked` allow it; with `None`, whatever the limits are.
     ///
     /// # Errors
     /// They do not ([`FsError::Quota`]): nothing is charged.
     pub fn charge(
         self: &Arc<Self>,
         growth: Growth,
-        asked: &[Arc<Membership>],
+        asked: Option<&[Arc<Membership>]>,
     ) -> Result<Option<Charge>, FsError> {
         // Nothing either where nobody counts.
         if growth.is_zero() {
             return Ok(None);
         }
-        let is_asked = |group: &Arc<Group>| asked.iter().any(|m| Arc::ptr_eq(&m.group, group));
-        let state = self.state();
+        let (more, less) = growth.split();
+        let mut state = self.state();
         let used = state.used.unwrap_or_default();
-        let is_allowed = state.limits.allow(used, growth)
-            // Nobody else charges one of them before this has.
-            && state.with_accounts(growth.split().0, |group, account| {
+        let is_asked = |group: &Arc<Group>| {
+            asked.is_some_and(|asked| asked.iter().any(|m| Arc::ptr_eq(&m.group, group)))
+        };
+        // Nobody else charges one of the groups before this has.
+        let is_charged = (asked.is_none() || state.limits.allow(used, growth))
+            && state.with_accounts(more, |group, account| {
                 !is_asked(group) || account.limits.allow(account.used, growth)
             });
-        if is_allowed { Ok(Some(self.charged(state, growth))) } else { Err(FsError::Quota) }
-    }
-
-    /// The same whatever the limits are.
-    pub fn charge_anyway(self: &Arc<Self>, growth: Growth) -> Option<Charge> {
-        if growth.is_zero() {
-            return None;
+        if !is_charged {
+            return Err(FsError::Quota);
         }
-        let state = self.state();
-        state.with_accounts(growth.split().0, |_, _| true);
-        Some(self.charged(state, growth))
-    }
-
-    /// Notes what was charged to the groups already.
-    fn charged(self: &Arc<Self>, mut state: MutexGuard<'_, State>, growth: Growth) -> Charge {
-        let (more, less) = growth.split();
         if let Some(used) = &mut state.used {
             *used += more;
         }
-        Charge { ledger: Arc::clone(self), more, less, is_committed: false }
+        Ok(Some(Charge { ledger: Arc::clone(self), more, less, is_committed: false }))
     }
 
     /// Adds to what the session takes.

@@ -64,13 +64,14 @@ impl Overlay {
         self.count_usage().await?;
         let ledger = Arc::clone(&self.core.ledger);
         let job = move |txn: &mut dyn WriteTxn| {
-            let limits = change(ledger.limits());
-            let value = txn.put_limits(limits).map_err(|error| from_store(&error));
-            let after_commit = Box::new(move || ledger.set_limits(limits));
-            Done { keep: value.is_ok(), value, after_commit: Some(after_commit) }
+            let limits = txn.limits().map(change);
+            let value = limits.and_then(|limits| txn.put_limits(limits).map(|()| limits));
+            let limits = value.as_ref().ok().copied();
+            let after_commit = move || limits.into_iter().for_each(|limits| ledger.set(limits));
+            Done { keep: value.is_ok(), value, after_commit: Some(Box::new(after_commit)) }
         };
         let done = self.worker.write(Weight::Light, LIMITS_BYTES, true, job).await;
-        done.map_err(|error| from_work(&error))?.value?;
+        done.map_err(|error| from_work(&error))?.value.map_err(|error| from_store(&error))?;
         Ok(self.core.ledger.quota())
     }
 

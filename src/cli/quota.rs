@@ -16,8 +16,8 @@ use crate::inspect::quota::{self, Quota};
 ///
 /// Counted are the objects that the session holds, and the bytes of their contents: what was made
 /// or copied up, and not what only the base has. What would go past a limit is refused with
-/// EDQUOT; what the session holds can always be removed or cut. A session that is served gets its limits through its
-/// server, at once; they stay in the session, whoever serves it later.
+/// EDQUOT; what the session holds can always be removed or cut. A session that is served gets its
+/// limits through its server, at once; they stay in the session, whoever serves it later.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file; it may be served meanwhile.

@@ -19,6 +19,10 @@ use crate::wire::xdr::{Decode, Encoder};
 /// How many mounts DUMP knows at most; beyond that the oldest is forgotten.
 pub const MAX_REMEMBERED_MOUNTS: usize = 1024;
 
+/// Bytes of an entry that DUMP lists, besides its path, at most: three words, and an address as
+/// text.
+const ENTRY_BYTES: usize = 4 * 4 + 48;
+
 /// `AUTH_SYS` (RFC 5531 §8.2): what we prefer.
 const AUTH_SYS: u32 = 1;
 /// `AUTH_NONE` (RFC 5531 §8.2).
@@ -58,6 +62,11 @@ impl<V: Vfs, H: Handles<V::Object>> Mount<V, H> {
             Procedure::UmntAll => encode(&self.umnt_all(caller)),
             Procedure::Export => encode(&ExportList(self.vfs.exports(caller))),
         })
+    }
+
+    /// The bytes that DUMP lists at the moment, at most.
+    pub fn dump_bytes(&self) -> usize {
+        self.mounts().iter().map(|(_, path)| path.len() + ENTRY_BYTES).sum()
     }
 
     async fn mnt(&self, caller: &Caller, path: &DirPath) -> MountReply {

@@ -16,16 +16,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Mutex, Notify};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::budget::{Budget, Room};
 use super::dispatch::{Next, Origin, Prepared};
-use super::limits::{MAX_CONNECTION_REPLY_BYTES, MAX_CONNECTION_REQUEST_BYTES, READ_BUFFER_BYTES};
+use super::limits::{
+    MAX_CONNECTION_REPLY_BYTES, MAX_CONNECTION_REQUEST_BYTES, READ_BUFFER_BYTES,
+    SMALL_REQUEST_BYTES,
+};
 use super::lookout::Lookout;
 use super::peers::Peer;
 use super::reply_cache::Reply;
 use super::{Shared, StopSignal};
-use crate::wire::record::{self, MAX_RECORD_BYTES, RecordError, RecordReader};
+use crate::wire::record::{self, RecordError, RecordReader};
 
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +43,8 @@ pub(super) enum Ending {
     RecordTimeout,
     #[error("a reply could not be sent")]
     ReplyFailed,
+    #[error("others need the connection")]
+    Crowded,
     #[error("what it sends makes no sense")]
     Garbage,
     #[error(transparent)]
@@ -53,6 +58,8 @@ struct Connection {
     shared: Arc<Shared>,
     origin: Origin,
     budget: Budget,
+    /// How it has behaved, for all to see.
+    peer: Arc<Peer>,
     /// Replies go out whole, one after another; `None` once one did not: a client that reads on
     /// would take the next reply for the rest of that one.
     writer: Mutex<Option<OwnedWriteHalf>>,
@@ -71,6 +78,7 @@ pub(super) async fn serve(
         return error.into();
     }
     let (reader, writer) = stream.into_split();
+    let entered = shared.peers.enter(peer);
     let connection = Arc::new(Connection {
         origin: Origin { peer, untrusted_port: shared.refuses_port(peer) },
         budget: Budget::new(
@@ -78,32 +86,30 @@ pub(super) async fn serve(
             MAX_CONNECTION_REQUEST_BYTES,
             MAX_CONNECTION_REPLY_BYTES,
         ),
+        peer: Arc::clone(&entered.peer),
         writer: Mutex::new(Some(writer)),
         broken: Notify::new(),
         shared,
     });
-    let entered = connection.shared.peers.enter(peer);
-    let incoming = Incoming::new(reader);
+    let incoming = Incoming::new(reader, connection.shared.limits.record_bytes);
     tokio::select! {
-        ending = read_requests(incoming, &connection, &entered.peer) => ending,
+        ending = read_requests(incoming, &connection) => ending,
         () = connection.broken.notified() => Ending::ReplyFailed,
+        () = entered.peer.unwanted.notified() => Ending::Crowded,
         () = stop.wait() => Ending::ShuttingDown,
     }
 }
 
 /// Reads requests and begins their work, until the connection ends.
-async fn read_requests(
-    mut incoming: Incoming,
-    connection: &Arc<Connection>,
-    peer: &Peer,
-) -> Ending {
+async fn read_requests(mut incoming: Incoming, connection: &Arc<Connection>) -> Ending {
     let mut lookout = Lookout::default();
     loop {
+        connection.rest().await;
         let (record, bytes_room) = match incoming.next(connection, &mut lookout).await {
             Ok(record) => record,
             Err(ending) => return ending,
         };
-        peer.count_call();
+        connection.peer.count_call();
         let room = connection.budget.take_request(&connection.shared.budget).await;
         let reply = match connection.shared.dispatcher.prepare(&connection.origin, record) {
             Next::Run(prepared) => {
@@ -111,7 +117,10 @@ async fn read_requests(
                 poll_or_spawn(work).await;
                 continue;
             }
-            Next::Ignore => continue,
+            Next::Ignore => {
+                connection.peer.standing.refused();
+                continue;
+            }
             Next::HangUp => return Ending::Garbage,
             Next::RefusePort(reply) => {
                 connection.shared.warn_of_port(connection.origin.peer);
@@ -119,18 +128,41 @@ async fn read_requests(
             }
             Next::Reply(reply) => reply,
         };
+        connection.peer.standing.refused();
         poll_or_spawn(Arc::clone(connection).send_refusal(reply, [bytes_room, room])).await;
     }
 }
 
 impl Connection {
+    /// Pauses where too many calls made no sense: they cost more to answer than to send.
+    async fn rest(&self) {
+        if self.peer.standing.is_tiresome() {
+            sleep(self.shared.limits.refusal_pause).await;
+        }
+    }
+
     /// Works on a call and sends its reply, inside the room that it takes.
     async fn answer(self: Arc<Self>, prepared: Prepared, _room: [Room; 2]) {
         let overall = &self.shared.budget;
-        let _reply_room = self.budget.take_reply_bytes(overall, prepared.reply_bytes()).await;
-        if let Some(reply) = self.shared.dispatcher.run(&self.origin, prepared).await {
-            self.send(reply).await;
+        let reply_bytes = prepared.reply_bytes();
+        let mut reply_room = self.budget.take_reply_bytes(overall, reply_bytes).await;
+        let is_null = prepared.is_null();
+        let Some(answered) = self.shared.dispatcher.run(&self.origin, prepared).await else {
+            return;
+        };
+        match answered.is_refused || self.origin.untrusted_port {
+            true => self.peer.standing.refused(),
+            false if is_null => {}
+            false => self.peer.standing.answered(),
         }
+        let bytes = answered.reply.iter().map(Bytes::len).sum();
+        if bytes > reply_bytes {
+            // A list that is longer than was thought.
+            drop(reply_room);
+            reply_room = self.budget.take_reply_bytes(overall, bytes).await;
+        }
+        reply_room.shrink(bytes);
+        self.send(answered.reply).await;
     }
 
     async fn send_refusal(self: Arc<Self>, reply: Reply, _room: [Room; 2]) {
@@ -146,17 +178,35 @@ impl Connection {
             *place = Some(writer);
             io::Result::Ok(())
         };
-        match timeout(self.shared.limits.reply_timeout, sending).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
+        match self.in_time(sending).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
                 tracing::debug!(client = %self.origin.peer, %error, "cannot send a reply");
                 self.broken.notify_one();
             }
-            Err(_) => {
-                tracing::warn!(client = %self.origin.peer, "the client takes no replies");
+            None => {
+                tracing::debug!(client = %self.origin.peer, "the client takes no replies");
                 self.broken.notify_one();
             }
         }
+    }
+
+    /// Waits for a reply to be sent: less long while others wait for the room that it takes.
+    async fn in_time<T>(&self, sending: impl Future<Output = T>) -> Option<T> {
+        let limits = &self.shared.limits;
+        let mut sending = pin!(sending);
+        let mut left = limits.reply_timeout;
+        while !left.is_zero() {
+            let patience = left.min(limits.crowded_timeout);
+            if let Ok(sent) = timeout(patience, sending.as_mut()).await {
+                return Some(sent);
+            }
+            left = left.saturating_sub(patience);
+            if self.shared.budget.is_crowded() {
+                break;
+            }
+        }
+        None
     }
 }
 
@@ -195,8 +245,8 @@ struct Incoming {
 }
 
 impl Incoming {
-    fn new(stream: OwnedReadHalf) -> Self {
-        let records = RecordReader::new(MAX_RECORD_BYTES);
+    fn new(stream: OwnedReadHalf, record_bytes: usize) -> Self {
+        let records = RecordReader::new(record_bytes);
         Self { stream, input: BytesMut::new(), is_large: false, records }
     }
 
@@ -210,13 +260,17 @@ impl Incoming {
         let overall = &connection.shared.budget;
         let mut room = None;
         let mut deadline = None;
+        let mut crowded_deadline = None;
         loop {
             let record = self.records.next_record(&mut self.input)?;
             let reserved = record.as_ref().map(Bytes::len).or(self.records.reserved_bytes());
             if let (None, Some(bytes)) = (&room, reserved) {
-                room = Some(connection.budget.take_request_bytes(overall, bytes).await);
+                let is_known = connection.peer.standing.is_known();
+                room = Some(connection.budget.take_request_bytes(overall, bytes, is_known).await);
                 // The time that we made the client wait is not its own.
                 deadline = None;
+                let is_large = bytes > SMALL_REQUEST_BYTES;
+                crowded_deadline = is_large.then(|| Instant::now() + limits.crowded_timeout);
             }
             room = match (record, room) {
                 (Some(record), Some(room)) => {
@@ -227,8 +281,15 @@ impl Incoming {
             };
             if self.records.is_mid_record(&self.input) {
                 let until = *deadline.get_or_insert_with(|| Instant::now() + limits.record_timeout);
-                let read = timeout_at(until, self.read()).await;
-                read.map_err(|_| Ending::RecordTimeout)??;
+                let first = crowded_deadline.map_or(until, |at| until.min(at));
+                match timeout_at(first, self.read()).await {
+                    Ok(read) => read?,
+                    Err(_) if first == until || overall.is_crowded() => {
+                        return Err(Ending::RecordTimeout);
+                    }
+                    // Nobody waits: it may go on, to be looked at again.
+                    Err(_) => crowded_deadline = Some(Instant::now() + limits.crowded_timeout),
+                }
             } else {
                 self.read_first(connection, lookout).await?;
             }

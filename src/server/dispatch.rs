@@ -16,7 +16,6 @@ use super::reply_cache::{Entered, Key, Reply, ReplyCache};
 use crate::nfs::CallError;
 use crate::vfs::{CallId, Caller, Flavor};
 use crate::wire::rpc::{AuthStatus, Call, Credential, PROC_NULL, Refusal, Status};
-use crate::wire::xdr::Encoder;
 
 /// First bytes of NFS results that say "ask again later" (NFS3ERR_JUKEBOX, RFC 1813 §2.6):
 /// replaying them would keep the client from ever getting another answer.
@@ -44,6 +43,13 @@ pub(super) struct Prepared {
     program: Arc<dyn Program>,
 }
 
+/// What a call came to.
+pub(super) struct Answered {
+    pub(super) reply: Reply,
+    /// Whether it made no sense: no such procedure, or arguments that are none.
+    pub(super) is_refused: bool,
+}
+
 /// What is done with a record.
 pub(super) enum Next {
     /// Carry the call out.
@@ -59,6 +65,11 @@ pub(super) enum Next {
 }
 
 impl Prepared {
+    /// Whether it is the call that does nothing, for anybody.
+    pub(super) fn is_null(&self) -> bool {
+        self.call.procedure == PROC_NULL
+    }
+
     /// The bytes of memory that the reply may come to.
     pub(super) fn reply_bytes(&self) -> usize {
         self.program.reply_bytes(self.call.procedure, &self.call.args)
@@ -92,11 +103,11 @@ impl Dispatcher {
 
     /// Carries a call out, or finds out what its first transmission got; `None` if there is
     /// nothing to answer.
-    pub(super) async fn run(&self, origin: &Origin, prepared: Prepared) -> Option<Reply> {
+    pub(super) async fn run(&self, origin: &Origin, prepared: Prepared) -> Option<Answered> {
         let Prepared { call, record, program } = prepared;
         if !program.is_replayed(call.procedure) {
             drop(record);
-            return Some(carry_out(&*program, origin, call, None).await.into_segments());
+            return Some(carry_out(&*program, origin, call, None).await);
         }
         let args_at = record.len() - call.args.len();
         let key = Key::new(origin.peer.ip(), call.xid, call.procedure, &record, args_at);
@@ -105,14 +116,17 @@ impl Dispatcher {
         match self.cache.enter(key, Instant::now()) {
             Entered::Done(reply) => {
                 tracing::debug!(client = %origin.peer, xid = call.xid, "replayed a reply");
-                Some(reply)
+                Some(Answered { reply, is_refused: false })
             }
-            Entered::InProgress(waiting) => waiting.reply().await,
+            Entered::InProgress(waiting) => {
+                waiting.reply().await.map(|reply| Answered { reply, is_refused: false })
+            }
             Entered::New(slot) => {
                 let id = Some(key.digest());
-                let reply = carry_out(&*program, origin, call, id).await.into_segments();
-                slot.finish(&reply, !says_jukebox(&reply), Instant::now());
-                Some(reply)
+                let answered = carry_out(&*program, origin, call, id).await;
+                let reply = &answered.reply;
+                slot.finish(reply, !says_jukebox(reply), Instant::now());
+                Some(answered)
             }
         }
     }
@@ -140,18 +154,19 @@ async fn carry_out(
     origin: &Origin,
     call: Call,
     id: Option<CallId>,
-) -> Encoder {
+) -> Answered {
     let caller = Caller { call: id, ..caller(origin, call.credential) };
     let (xid, procedure) = (call.xid, call.procedure);
     if program.is_too_weak(&caller, procedure, &call.args) {
-        return Status::AuthError(AuthStatus::TooWeak).encode_header(xid);
+        let reply = refuse(xid, Status::AuthError(AuthStatus::TooWeak));
+        return Answered { reply, is_refused: true };
     }
     let work = async { program.call(&caller, procedure, call.args).await };
     let status = match Contained(pin!(work)).await {
         Ok(Ok(results)) => {
             let mut reply = Status::Success.encode_header(xid);
             reply.append(results);
-            return reply;
+            return Answered { reply: reply.into_segments(), is_refused: false };
         }
         Ok(Err(CallError::GarbageArgs(_))) => Status::GarbageArgs,
         Ok(Err(CallError::ProcedureUnavailable)) => Status::ProcedureUnavailable,
@@ -161,7 +176,7 @@ async fn carry_out(
             Status::SystemError
         }
     };
-    status.encode_header(xid)
+    Answered { reply: refuse(xid, status), is_refused: status != Status::SystemError }
 }
 
 /// Who calls. AUTH_NONE is nobody, never root.

@@ -16,7 +16,10 @@ pub const SMALL_REQUEST_BYTES: usize = 4 << 10;
 /// Bytes of larger requests in flight on one connection.
 pub const MAX_CONNECTION_REQUEST_BYTES: usize = 16 * MAX_RECORD_BYTES;
 /// Bytes of larger requests in flight on all connections together.
-pub const MAX_REQUEST_BYTES: usize = 32 * MAX_RECORD_BYTES;
+pub const MAX_REQUEST_BYTES: usize = 28 * MAX_RECORD_BYTES;
+/// The same on all connections that had no sound call answered yet: records that are begun and
+/// never sent keep nobody else from writing.
+pub const MAX_STRANGER_REQUEST_BYTES: usize = 4 * MAX_RECORD_BYTES;
 /// Bytes of replies with data, made or in the making, on one connection.
 pub const MAX_CONNECTION_REPLY_BYTES: usize = 8 * MAX_RECORD_BYTES;
 /// Bytes of replies with data, made or in the making, on all connections together.
@@ -34,6 +37,17 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 pub const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
 /// A client has to take a reply within this time.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// While others wait for the room that it takes, a large record has to be whole, and a reply
+/// taken, within this time.
+pub const CROWDED_TIMEOUT: Duration = Duration::from_secs(2);
+/// While others wait for a connection, one without a request for this long makes room. One that
+/// had no sound call answered makes room at once.
+pub const CROWDED_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Calls of one connection that are refused without a look at a procedure, or whose arguments
+/// make no sense, until the connection is read from more slowly. Each sound call makes up for one.
+pub const FREE_REFUSALS: u32 = 32;
+/// Then so much time passes after each of them.
+pub const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// A LOCK that has to wait is not answered for this long; most locks are held for less.
 ///
 /// A client's process can only be killed in this time, not interrupted, and the server's end
@@ -54,8 +68,11 @@ pub const CHECKSUM_ARGS_BYTES: usize = 1 << 10;
 pub const WARNED_CLIENTS: usize = 256;
 /// Registrations of others that our own port mapper takes.
 pub const MAX_REGISTRATIONS: usize = 256;
-/// Bytes of a datagram to the port mapper.
+/// Bytes of a record or a datagram to our own port mapper.
 pub const MAX_DATAGRAM_BYTES: usize = 8 << 10;
+/// Bytes of a datagram that our own port mapper sends to other machines: whoever sends questions
+/// in another's name has no more sent there than a few times what it sent.
+pub const MAX_DATAGRAM_REPLY_BYTES: usize = 256;
 
 /// The limits that a caller can set; [`Limits::default`] has the constants of this module.
 #[derive(Debug, Clone)]
@@ -66,12 +83,20 @@ pub struct Limits {
     pub connection_requests: usize,
     /// See [`MAX_REQUESTS`].
     pub requests: usize,
+    /// See [`MAX_RECORD_BYTES`].
+    pub record_bytes: usize,
     /// See [`IDLE_TIMEOUT`].
     pub idle_timeout: Duration,
     /// See [`RECORD_TIMEOUT`].
     pub record_timeout: Duration,
     /// See [`REPLY_TIMEOUT`].
     pub reply_timeout: Duration,
+    /// See [`CROWDED_TIMEOUT`].
+    pub crowded_timeout: Duration,
+    /// See [`CROWDED_IDLE_TIMEOUT`].
+    pub crowded_idle_timeout: Duration,
+    /// See [`REFUSAL_PAUSE`].
+    pub refusal_pause: Duration,
     /// See [`DRAIN_TIMEOUT`].
     pub drain_timeout: Duration,
     /// See [`REPLY_CACHE_ENTRIES`].
@@ -86,9 +111,13 @@ impl Default for Limits {
             connections: MAX_CONNECTIONS,
             connection_requests: MAX_CONNECTION_REQUESTS,
             requests: MAX_REQUESTS,
+            record_bytes: MAX_RECORD_BYTES,
             idle_timeout: IDLE_TIMEOUT,
             record_timeout: RECORD_TIMEOUT,
             reply_timeout: REPLY_TIMEOUT,
+            crowded_timeout: CROWDED_TIMEOUT,
+            crowded_idle_timeout: CROWDED_IDLE_TIMEOUT,
+            refusal_pause: REFUSAL_PAUSE,
             drain_timeout: DRAIN_TIMEOUT,
             reply_cache_entries: REPLY_CACHE_ENTRIES,
             reply_cache_bytes: REPLY_CACHE_BYTES,

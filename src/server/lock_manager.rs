@@ -1,5 +1,7 @@
 //! Serves the lock manager: lets a LOCK wait for a while.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -15,14 +17,16 @@ use crate::wire::xdr::Encoder;
 /// The lock manager, as a program.
 pub struct LockManager<V, H = HandleCodec> {
     nlm: Nlm<V, H>,
-    /// Told after each call: it may have given up a lock.
+    /// Told after each call that gave up a lock.
     changed: Notify,
+    /// [`Nlm::changes`] when that was told last.
+    told: AtomicU64,
 }
 
 impl<V: Vfs, H: Handles<V::Object>> LockManager<V, H> {
     /// Serves `nlm`.
     pub fn new(nlm: Nlm<V, H>) -> Self {
-        Self { nlm, changed: Notify::new() }
+        Self { nlm, changed: Notify::new(), told: AtomicU64::new(0) }
     }
 
     async fn answer(
@@ -32,7 +36,11 @@ impl<V: Vfs, H: Handles<V::Object>> LockManager<V, H> {
         args: Bytes,
     ) -> Result<Encoder, CallError> {
         let answer = self.nlm.call(caller, procedure, args).await?;
-        self.changed.notify_waiters();
+        // A call that changes nothing must not wake all that wait.
+        let changes = self.nlm.changes();
+        if self.told.swap(changes, Ordering::Relaxed) != changes {
+            self.changed.notify_waiters();
+        }
         Ok(match answer {
             Answer::Reply(reply) => reply,
             Answer::Wait(waiting) => self.wait(waiting).await,

@@ -26,6 +26,7 @@ mod reply_cache;
 mod rpc_client;
 pub mod rpcbind;
 mod stand_in;
+mod standing;
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -54,6 +55,9 @@ pub use reply_cache::{Entered, Key, Reply, ReplyCache, Slot, Waiting};
 
 /// How long accepting pauses after it failed (for want of file descriptors, mostly).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a connection that was told to make room may take, before another one is told.
+const ROOM_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a [`Server`] is set up.
 #[derive(Debug, Clone, Default)]
@@ -155,9 +159,9 @@ async fn accept(
 ) {
     let accepting = async {
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, peer)) => {
+                    let Some(place) = take_place(&shared, &places).await else { return };
                     let (shared, stop) = (Arc::clone(&shared), stop.clone());
                     tokio::spawn(serve_connection(stream, peer, shared, stop, place));
                 }
@@ -171,6 +175,20 @@ async fn accept(
     tokio::select! {
         () = accepting => {}
         () = stop.clone().wait() => {}
+    }
+}
+
+/// Waits for a place for one more connection; the first one that others may have makes room.
+async fn take_place(shared: &Shared, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    if let Ok(place) = places.clone().try_acquire_owned() {
+        return Some(place);
+    }
+    loop {
+        shared.peers.make_room(shared.limits.crowded_idle_timeout);
+        let place = tokio::time::timeout(ROOM_PAUSE, places.clone().acquire_owned());
+        if let Ok(place) = place.await {
+            return place.ok();
+        }
     }
 }
 

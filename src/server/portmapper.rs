@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
+use super::limits::SMALL_REPLY_BYTES;
 use super::program::{CallFuture, Program};
 use super::registry::Registry;
 use crate::nfs::CallError;
@@ -22,6 +23,10 @@ use crate::wire::xdr::{Decode, Encoder};
 
 /// Whoever changes registrations uses a source port below this: only root can.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
+
+/// Bytes of an entry that DUMP lists, at most: numbers and lengths, a transport, an address, and
+/// the owner.
+const ENTRY_BYTES: usize = 6 * 4 + 4 + 128 + 12;
 
 /// One version of the port mapper, as a program.
 pub struct Portmapper {
@@ -151,6 +156,11 @@ impl Program for Portmapper {
 
     fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {
         Box::pin(async move { self.answer(caller, procedure, args) })
+    }
+
+    fn reply_bytes(&self, procedure: u32, _args: &Bytes) -> usize {
+        let is_dump = procedure == PROC_DUMP;
+        SMALL_REPLY_BYTES + if is_dump { self.registry.entries().len() * ENTRY_BYTES } else { 0 }
     }
 }
 

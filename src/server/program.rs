@@ -90,4 +90,9 @@ impl<V: Vfs, H: Handles<V::Object>> Program for Mount<V, H> {
     fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {
         Box::pin(self.call(caller, procedure, args))
     }
+
+    fn reply_bytes(&self, procedure: u32, _args: &Bytes) -> usize {
+        let is_dump = mount3::Procedure::from_number(procedure) == Some(mount3::Procedure::Dump);
+        SMALL_REPLY_BYTES + if is_dump { self.dump_bytes() } else { 0 }
+    }
 }

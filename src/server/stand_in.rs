@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::dispatch::{Dispatcher, Next, Origin};
-use super::limits::{Limits, MAX_DATAGRAM_BYTES};
+use super::limits::{Limits, MAX_DATAGRAM_BYTES, MAX_DATAGRAM_REPLY_BYTES};
 use super::{
     BindError, Listeners, Portmapper, Program, Registry, ReplyCache, Server, ServerOptions, Service,
 };
@@ -43,8 +43,12 @@ impl StandIn {
             sockets.push(socket.map_err(|source| BindError { address, source })?);
         }
         let programs = programs(services);
-        let limits =
-            Limits { connections: CONNECTIONS, idle_timeout: IDLE_TIMEOUT, ..Limits::default() };
+        let limits = Limits {
+            connections: CONNECTIONS,
+            record_bytes: MAX_DATAGRAM_BYTES,
+            idle_timeout: IDLE_TIMEOUT,
+            ..Limits::default()
+        };
         let dispatcher = Arc::new(Dispatcher::new(programs.clone(), ReplyCache::new(&limits)));
         let (stop, stopped) = oneshot::channel::<()>();
         let server = Server::new(listeners, programs, ServerOptions { insecure: true, limits });
@@ -94,13 +98,40 @@ async fn answer_datagrams(socket: UdpSocket, dispatcher: Arc<Dispatcher>) {
         let record = Bytes::copy_from_slice(&buffer[..length]);
         let origin = Origin { peer, untrusted_port: false };
         let reply = match dispatcher.prepare(&origin, record) {
-            Next::Run(prepared) => dispatcher.run(&origin, prepared).await,
+            Next::Run(prepared) => {
+                dispatcher.run(&origin, prepared).await.map(|answered| answered.reply)
+            }
             Next::Reply(reply) | Next::RefusePort(reply) => Some(reply),
             Next::Ignore | Next::HangUp => None,
         };
-        if let Some(reply) = reply {
+        if let Some(reply) = reply.map(|reply| reply.concat())
+            && may_send(&reply, peer)
+        {
             // Whoever asked over UDP asks again.
-            let _sent = socket.send_to(&reply.concat(), peer).await;
+            let _sent = socket.send_to(&reply, peer).await;
         }
+    }
+}
+
+/// Whether a reply may go out as a datagram. Anybody can ask in another machine's name: a list of
+/// all registrations is for this machine, others get it over TCP.
+fn may_send(reply: &[u8], to: SocketAddr) -> bool {
+    reply.len() <= MAX_DATAGRAM_REPLY_BYTES || to.ip().to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn a_datagram_to_another_machine_is_short() {
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+        let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), 9));
+        let there = SocketAddr::from(([192, 0, 2, 1], 9));
+        let long = vec![0; MAX_DATAGRAM_REPLY_BYTES + 1];
+        assert!(may_send(&long, here) && may_send(&long, mapped) && !may_send(&long, there));
+        assert!(may_send(&long[1..], there));
     }
 }

@@ -132,6 +132,10 @@ impl RecordReader {
         if self.fragments >= MAX_FRAGMENTS {
             return Err(RecordError::TooManyFragments);
         }
+        if self.fragments == 0 && mark & LAST_FRAGMENT == 0 {
+            // At once, not doubled as it grows: what is not written to takes no memory.
+            self.gathered.reserve(self.limit_bytes);
+        }
         self.fragments += 1;
         self.fragment = Some((claimed, mark & LAST_FRAGMENT != 0));
         Ok(())

@@ -215,7 +215,7 @@ async fn connections_over_the_limit_wait_for_a_place() {
     let limits = Limits { connections: 1, ..Limits::default() };
     let server = Running::start_with(limits, true).await;
     let mut first = server.connect().await;
-    first.ask(&call(1, 0, b"")).await;
+    first.ask(&call(1, fake::ECHO, b"")).await;
     let mut second = server.connect().await;
     second.send_record(&call(2, 0, b"")).await;
     assert!(second.is_silent().await);

@@ -30,6 +30,8 @@ pub const WAIT_COUNT: u32 = 6;
 pub const BYTES: u32 = 7;
 /// Counts its calls, and answers NFS3ERR_JUKEBOX; replayed.
 pub const JUKEBOX: u32 = 8;
+/// Asks for room for a megabyte, and answers nothing.
+pub const GREEDY: u32 = 10;
 /// Decodes one number.
 pub const NUMBER: u32 = 9;
 
@@ -72,7 +74,7 @@ impl Fake {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut results = Encoder::new();
         match procedure {
-            0 => {}
+            0 | GREEDY => {}
             ECHO => results.put_fixed(&args),
             COUNT => results.put_u32(self.counted.fetch_add(1, Ordering::SeqCst)),
             WAIT => {
@@ -123,8 +125,9 @@ impl Program for Fake {
 
     fn reply_bytes(&self, procedure: u32, args: &Bytes) -> usize {
         match procedure {
-            BYTES => Decoder::new(args.clone()).u32().unwrap() as usize,
-            _ => 64,
+            BYTES => Decoder::new(args.clone()).u32().unwrap() as usize + 64,
+            GREEDY => 1 << 20,
+            _ => args.len() + 64,
         }
     }
 

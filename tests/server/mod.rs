@@ -2,6 +2,7 @@
 
 mod connections;
 mod fake;
+mod hostile;
 mod lock_manager;
 mod lookout;
 mod peer;

@@ -64,7 +64,13 @@ async fn malformed_credentials_are_bad_ones() {
 
 #[tokio::test]
 async fn other_flavours_are_too_weak_and_other_verifiers_bad() {
-    assert_eq!(answer(call_as(3, 0, &[6, 0], b"")).await, auth_error(3, 5));
+    // AUTH_SHORT, AUTH_DH, RPCSEC_GSS, pseudo-flavours of it, and what nobody has heard of.
+    for flavour in [2, 3, 6, 390_003, u32::MAX] {
+        for credential in [vec![flavour, 0], vec![flavour, 8, 1, 2]] {
+            let got = answer(call_as(3, 0, &credential, b"")).await;
+            assert_eq!(got, auth_error(3, 5), "{credential:?}");
+        }
+    }
     let mut verifier = call(3, 0, b"");
     let at = verifier.len() - 5;
     verifier[at] = 1;

@@ -4,7 +4,7 @@
 //! a file's number, so that they survive copy-up and rename.
 //!
 //! There are no callbacks. A LOCK that has to wait is not answered for a while: whoever serves
-//! this tries [`Waiting::retry`] after each other call, and in the end says
+//! this tries [`Waiting::retry`] after [`Nlm::changes`] did, and in the end says
 //! [`Waiting::give_up`], upon which the client asks again after a pause. The asynchronous
 //! procedures are unavailable, and share reservations are refused: no client of NFSv3 that is
 //! alive uses them.
@@ -17,4 +17,4 @@ mod waiting;
 pub use program::{Answer, Nlm};
 pub use range::ByteRange;
 pub use table::{Client, Held, LockTable, MAX_CLIENT_LOCKS, MAX_LOCKS, Owner, Refusal};
-pub use waiting::{MAX_WAITING, Waiting};
+pub use waiting::{MAX_CLIENT_WAITING, MAX_WAITING, Waiting};

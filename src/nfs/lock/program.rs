@@ -71,6 +71,11 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
         }))
     }
 
+    /// Changes when a LOCK that waits may have an answer: a lock was given up, or it was cancelled.
+    pub fn changes(&self) -> u64 {
+        self.shared.locks().changes()
+    }
+
     async fn test(&self, caller: &Caller, args: TestArgs) -> TestReply {
         let TestArgs { cookie, exclusive, lock } = args;
         let Target { file, owner, range } = match self.existing(caller, &lock).await {

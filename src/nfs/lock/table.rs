@@ -75,8 +75,12 @@ pub struct LockTable {
     files: HashMap<LockKey, Vec<Held>>,
     /// Clients that have any.
     clients: HashMap<Client, Known>,
+    /// Locks of each address that has any.
+    addresses: HashMap<IpAddr, usize>,
     /// The number of locks.
     len: usize,
+    /// How often locks were given up, or replaced by others.
+    releases: u64,
 }
 
 impl LockTable {
@@ -88,6 +92,11 @@ impl LockTable {
     /// Whether nobody has a lock.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Changes when somebody gave up a lock, so that others may have theirs.
+    pub fn releases(&self) -> u64 {
+        self.releases
     }
 
     /// The lock of somebody else that is in the way of this one.
@@ -145,6 +154,8 @@ impl LockTable {
     pub fn free(&mut self, client: &Client) {
         let Some(known) = self.clients.remove(client) else { return };
         self.len -= known.locks;
+        self.releases += 1;
+        self.count_address(client.address, known.locks, 0);
         self.files.retain(|_, locks| {
             locks.retain(|held| held.owner.client != *client);
             !locks.is_empty()
@@ -167,6 +178,7 @@ impl LockTable {
             return Err(Refusal::Full);
         }
         self.count(&owner.client, before, after.len());
+        self.releases += u64::from(before > 0);
         let locks = self.files.entry(file).or_default();
         locks.retain(|held| *held.owner != **owner);
         locks.extend(after);
@@ -177,13 +189,13 @@ impl LockTable {
     }
 
     fn has_room(&self, client: &Client, more: usize) -> bool {
-        let same = self.clients.iter().filter(|(other, _)| other.address == client.address);
-        let here: usize = same.map(|(_, known)| known.locks).sum();
+        let here = self.addresses.get(&client.address).copied().unwrap_or_default();
         self.len + more <= MAX_LOCKS && here + more <= MAX_CLIENT_LOCKS
     }
 
     fn count(&mut self, client: &Client, before: usize, after: usize) {
         self.len = self.len - before + after;
+        self.count_address(client.address, before, after);
         let had = self.clients.get(client).map_or(0, |known| known.locks);
         let has = had - before + after;
         if has == 0 {
@@ -192,6 +204,14 @@ impl LockTable {
             known.locks = has;
         } else {
             self.clients.insert(client.clone(), Known { locks: has, state: None });
+        }
+    }
+
+    fn count_address(&mut self, address: IpAddr, before: usize, after: usize) {
+        let locks = self.addresses.entry(address).or_default();
+        *locks = *locks - before + after;
+        if *locks == 0 {
+            self.addresses.remove(&address);
         }
     }
 }

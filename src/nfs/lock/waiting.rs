@@ -17,6 +17,9 @@ use crate::wire::xdr::Encoder;
 /// Fewer than the requests that one connection may have in flight: an UNLOCK must get through.
 pub const MAX_WAITING: usize = 64;
 
+/// The same for LOCKs of one client address.
+pub const MAX_CLIENT_WAITING: usize = 32;
+
 /// A lock that is asked for.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
@@ -34,6 +37,8 @@ pub(super) struct Locks {
     pub(super) table: LockTable,
     waiting: HashMap<u64, Wanted>,
     last_id: u64,
+    /// How often somebody who waited was told not to.
+    cancelled: u64,
 }
 
 impl Locks {
@@ -43,7 +48,7 @@ impl Locks {
         if let Some(state) = *state
             && self.table.has_restarted(&owner.client, state)
         {
-            tracing::info!(client = %owner.client.address, "restarted; its locks are given up");
+            tracing::debug!(client = %owner.client.address, "restarted; its locks are given up");
             self.table.free(&owner.client);
         }
         match self.table.lock(*file, owner, *range, *exclusive) {
@@ -58,18 +63,26 @@ impl Locks {
         }
     }
 
+    /// Changes when one that waits may have an answer.
+    pub(super) fn changes(&self) -> u64 {
+        self.table.releases() + self.cancelled
+    }
+
     /// Takes back what `owner` is waiting for in `range`; whether there was something.
     pub(super) fn cancel(&mut self, file: LockKey, owner: &Owner, range: ByteRange) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|_, wanted| {
             wanted.file != file || *wanted.owner != *owner || !wanted.range.overlaps(range)
         });
-        self.waiting.len() < before
+        let found = self.waiting.len() < before;
+        self.cancelled += u64::from(found);
+        found
     }
 
     /// Gives up all that `client` has, and takes back all that it is waiting for.
     pub(super) fn free(&mut self, client: &Client) {
         self.table.free(client);
+        self.cancelled += 1;
         self.waiting.retain(|_, wanted| wanted.owner.client != *client);
     }
 }
@@ -87,7 +100,9 @@ impl Shared {
     /// Lets a LOCK wait, if there is room.
     pub(super) fn wait(&self, cookie: Bytes, wanted: Wanted) -> Option<Waiting> {
         let mut locks = self.locks();
-        if locks.waiting.len() >= MAX_WAITING {
+        let address = wanted.owner.client.address;
+        let same = locks.waiting.values().filter(|other| other.owner.client.address == address);
+        if locks.waiting.len() >= MAX_WAITING || same.count() >= MAX_CLIENT_WAITING {
             return None;
         }
         locks.last_id += 1;

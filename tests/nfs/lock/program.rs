@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use acetate::nfs::lock::{Answer, MAX_WAITING, Waiting};
+use acetate::nfs::lock::{Answer, MAX_CLIENT_WAITING, MAX_WAITING, Waiting};
 use acetate::nfs::{CallError, Nlm};
 use acetate::vfs::{Caller, FsError};
 use acetate::wire::nlm4::MAX_NETOBJ_BYTES;
@@ -170,14 +170,39 @@ async fn only_what_waits_can_be_cancelled() {
 #[tokio::test]
 async fn so_many_wait_and_not_more() {
     let nlm = locked().await;
+    let args = wire(&lock_args(true, true, &lock(2, 0, 0)));
+    let ask = async |host: usize| {
+        let client = format!("192.0.2.{host}:700").parse().unwrap();
+        nlm.call(&Caller { client, ..caller() }, LOCK, args.clone().into()).await.unwrap()
+    };
     let mut waiting = Vec::new();
-    for _ in 0..MAX_WAITING {
-        waiting.push(wait(&nlm).await);
+    for host in 0..MAX_WAITING / MAX_CLIENT_WAITING {
+        for _ in 0..MAX_CLIENT_WAITING {
+            let Answer::Wait(one) = ask(host).await else { panic!("does not wait") };
+            waiting.push(one);
+        }
+        let Answer::Reply(reply) = ask(host).await else { panic!("one address has all places") };
+        assert_eq!(to_hex(&reply.into_bytes()), status(AGAIN));
     }
-    let args = lock_args(true, true, &lock(2, 0, 0));
-    assert_eq!(ask(&nlm, LOCK, &args).await, status(AGAIN));
+    assert!(matches!(ask(200).await, Answer::Reply(_)), "more wait than may");
     waiting.pop();
-    wait(&nlm).await;
+    assert!(matches!(ask(200).await, Answer::Wait(_)));
+}
+
+#[tokio::test]
+async fn only_what_gives_a_lock_up_wakes_those_who_wait() {
+    let nlm = locked().await;
+    let _waiting = wait(&nlm).await;
+    let before = nlm.changes();
+    ask(&nlm, UNLOCK, &unlock_args(&lock(3, 0, 0))).await;
+    ask(&nlm, LOCK, &lock_args(false, true, &lock(3, 0, 0))).await;
+    ask(&nlm, CANCEL, &cancel_args(&lock(3, 0, 0))).await;
+    assert_eq!(nlm.changes(), before, "nothing was given up");
+    ask(&nlm, CANCEL, &cancel_args(&lock(2, 0, 0))).await;
+    let cancelled = nlm.changes();
+    assert_ne!(cancelled, before);
+    ask(&nlm, UNLOCK, &unlock_args(&lock(1, 0, 4))).await;
+    assert_ne!(nlm.changes(), cancelled);
 }
 
 #[tokio::test]

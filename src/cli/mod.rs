@@ -27,6 +27,7 @@ mod help;
 mod init;
 mod kv;
 mod log;
+mod logging;
 mod ls;
 mod man;
 mod migrate;
@@ -56,7 +57,6 @@ mod umount;
 mod when;
 mod write;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -153,7 +153,7 @@ pub fn run() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED));
         }
     };
-    start_logging(&cli.log);
+    logging::start(&cli.log);
     match cli.command.run() {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Findings) => ExitCode::from(FINDINGS),
@@ -210,16 +210,4 @@ fn parse_filter(text: &str) -> Result<String, String> {
         Ok(_) if !text.trim().is_empty() => Ok(text.to_owned()),
         _ => Err("expected error, warn, info, debug, trace, or a tracing filter".to_owned()),
     }
-}
-
-fn start_logging(filter: &str) {
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        // A log that nobody takes, or whose disk is full, must not end what is being served:
-        // these would be reported by a print that panics.
-        .log_internal_errors(false)
-        .init();
 }

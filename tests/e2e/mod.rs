@@ -1,6 +1,7 @@
 //! The whole server in one process, driven over TCP by an independent client.
 
 mod bad_input;
+mod escapes;
 mod exports;
 mod in_flight;
 mod listing;

@@ -6,6 +6,7 @@
 
 mod docs;
 mod layers;
+mod limits;
 mod safety;
 mod shape;
 mod tokens;

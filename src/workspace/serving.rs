@@ -42,10 +42,18 @@ impl Workspace {
     /// # Errors
     /// The address cannot be listened at.
     pub fn serve(&self, address: SocketAddr) -> Result<Serving> {
+        self.serve_with(address, ServerOptions::default())
+    }
+
+    /// [`Workspace::serve`] with limits of one's own, or for clients at any port.
+    ///
+    /// # Errors
+    /// The address cannot be listened at.
+    pub fn serve_with(&self, address: SocketAddr, options: ServerOptions) -> Result<Serving> {
         let listeners = self.runtime.block_on(Listeners::bind(&[address]))?;
         let address = listeners.addresses().first().copied().unwrap_or(address);
         let programs = self.layers.programs();
-        let server = Server::new(listeners, programs, ServerOptions::default());
+        let server = Server::new(listeners, programs, options);
         let (stop, stopped) = oneshot::channel();
         let running = self.runtime.spawn(server.run(async {
             // Dropped without a word, it stops as well.

@@ -13,6 +13,7 @@ mod check;
 mod child;
 mod compact;
 mod completions;
+mod config;
 mod control;
 mod copying;
 mod cp;
@@ -108,6 +109,7 @@ enum Command {
     Discard(discard::Args),
     Quota(quota::Args),
     Sessions(sessions::Args),
+    Config(config::Args),
     Kv(kv::Args),
     Tool(tool::Args),
     Check(check::Args),
@@ -191,6 +193,7 @@ impl Command {
             Self::Discard(args) => discard::run(&args),
             Self::Quota(args) => quota::run(&args),
             Self::Sessions(args) => sessions::run(&args),
+            Self::Config(args) => config::run(&args),
             Self::Kv(args) => kv::run(&args),
             Self::Tool(args) => tool::run(&args),
             Self::Check(args) => check::run(&args),

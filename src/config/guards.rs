@@ -85,7 +85,13 @@ fn program(source: &Source<'_>, guard: &written::Guard) -> Result<Option<GuardRu
         Some(written) => timeout(source, written)?,
         None => DEFAULT_GUARD_TIME,
     };
-    Ok(Some(GuardRule::Program { argv: words.clone(), timeout }))
+    let mut argv = words.clone();
+    // A name is looked for in `PATH`; a path is one of this machine, as all others in the file.
+    if let Some(first) = argv.first_mut().filter(|first| first.contains('/')) {
+        let path = source.host_path(&Spanned::new(program.span(), first.clone()))?;
+        *first = path.into_os_string().into_string().map_err(|_| wrong("this is no UTF-8 path"))?;
+    }
+    Ok(Some(GuardRule::Program { argv, timeout }))
 }
 
 /// A whole number of seconds, or a duration as people write it.

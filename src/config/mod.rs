@@ -34,6 +34,7 @@ pub use model::{
 pub use options::{Options, SquashMode};
 pub use path::{PathError, TreePath};
 pub use quota::parse_bytes;
+pub use shared::real_path;
 pub use tokens::{Token, tokens_file};
 
 use limits::MAX_FILE_BYTES;

@@ -96,7 +96,7 @@ fn apart(source: &Source<'_>, mounts: &[MountConfig]) -> Result<()> {
             return Err(wrong(mount, what));
         }
         let Some(session) = mount.session() else { continue };
-        let key = (super::shared::real(session), &mount.subtree);
+        let key = (super::shared::real_path(session), &mount.subtree);
         if let Some(other) = shown.insert(key, mount.position) {
             let what = format!("the export shows this directory in line {} already", other.line);
             let hint = "two mounts of a session in one export need different subtrees";

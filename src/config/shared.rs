@@ -16,7 +16,7 @@ struct Said {
 
 /// The file that `path` leads to, where that can be told: links are followed, of a file that is
 /// not there those of its folder.
-pub(super) fn real(path: &Path) -> PathBuf {
+pub fn real_path(path: &Path) -> PathBuf {
     if let Ok(real) = fs::canonicalize(path) {
         return real;
     }
@@ -35,11 +35,11 @@ pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
     let mounts = exports.iter().flat_map(|export| &export.mounts);
     for mount in mounts {
         let StoreConfig::Session { file: session, chunk_size } = &mount.store else { continue };
-        let said = sessions.entry(real(session)).or_default();
+        let said = sessions.entry(real_path(session)).or_default();
         let at = mount.position;
         if let Some(base) = &mount.base {
             let (other, line) = said.base.get_or_insert_with(|| (base.clone(), at));
-            if real(other) != real(base) {
+            if real_path(other) != real_path(base) {
                 return Err(contradiction(file, mount, "base", *line));
             }
         }
@@ -52,7 +52,7 @@ pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
     }
     for mount in exports.iter_mut().flat_map(|export| &mut export.mounts) {
         let StoreConfig::Session { file: session, chunk_size } = &mut mount.store else { continue };
-        let Some(said) = sessions.get(&real(session)) else { continue };
+        let Some(said) = sessions.get(&real_path(session)) else { continue };
         mount.base = said.base.as_ref().map(|(base, _)| base.clone());
         *chunk_size = said.chunk_size.map(|(size, _)| size);
     }
@@ -65,7 +65,7 @@ fn hide_alike(file: &Path, exports: &[ExportConfig]) -> Result<()> {
     for export in exports {
         for mount in export.mounts.iter().filter(|mount| mount.base.is_some()) {
             let Some(session) = mount.session() else { continue };
-            let other = sessions.entry(real(session)).or_insert(export);
+            let other = sessions.entry(real_path(session)).or_insert(export);
             if other.hide != export.hide {
                 return Err(contradiction(file, mount, "hide", other.position));
             }

@@ -4,6 +4,7 @@ mod apply;
 mod change;
 mod check;
 mod compact;
+mod config;
 mod errors;
 mod export;
 mod help;

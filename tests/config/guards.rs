@@ -43,6 +43,14 @@ fn a_program_has_a_time_limit() {
         }
         other => panic!("{other:?}"),
     };
+    let path = guarded("program = [\"./bin/check\", \"./x\"]");
+    match &export(&path).guards[0].rule {
+        GuardRule::Program { argv, .. } => {
+            assert!(argv[0].starts_with('/') && argv[0].ends_with("/bin/check"), "{argv:?}");
+            assert_eq!(argv[1], "./x");
+        }
+        other => panic!("{other:?}"),
+    }
     assert_eq!(timeout(""), limits::DEFAULT_GUARD_TIME);
     assert_eq!(timeout("timeout = 7"), Duration::from_secs(7));
     assert_eq!(timeout("timeout = \"1500ms\""), Duration::from_millis(1500));

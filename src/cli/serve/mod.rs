@@ -74,7 +74,7 @@ pub(super) struct Args {
     #[arg(long)]
     insecure: bool,
 
-    /// Let `mount` find the port: register with rpcbind, or stand in for it on port 111.
+    /// Let `mount` find the port: by rpcbind, or in its place on port 111.
     #[arg(long)]
     rpcbind: bool,
 

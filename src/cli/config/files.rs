@@ -1,0 +1,107 @@
+//! What is behind a mount before it is served: a session as it is, or the base of a new one.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions};
+use crate::config::MountConfig;
+use crate::delta::MergedPath;
+use crate::inspect::InspectError;
+use crate::inspect::opened::{Opened, find};
+use crate::vfs::{FileKind, FsError};
+
+/// The tree that a mount is a part of.
+pub(super) enum Tree {
+    /// A session that exists, and its base.
+    Session(Box<Opened>),
+    /// A base without changes.
+    Base(Arc<dyn Base>),
+    /// Nothing: a new session without a base.
+    Empty,
+}
+
+/// How far a path goes.
+pub(super) enum Way {
+    /// To a directory.
+    There,
+    /// It is not there, or not all of it; the directories could be made.
+    Missing,
+    /// To something else, which is at this path.
+    Blocked(String),
+}
+
+impl Tree {
+    /// Opens what is behind a mount; nothing is made or changed.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn open(mount: &MountConfig) -> Result<Self, String> {
+        if let Some(session) = mount.session().filter(|session| is_there(session)) {
+            let opened = Opened::open(session, mount.base.as_deref());
+            return Ok(Self::Session(Box::new(opened.map_err(|error| error.to_string())?)));
+        }
+        let Some(base) = &mount.base else { return Ok(Self::Empty) };
+        Ok(Self::Base(open_base(base)?))
+    }
+
+    /// How far the path of these names goes.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn way(&self, names: &[&str]) -> Result<Way, String> {
+        let mut path = String::new();
+        for name in names {
+            path.push('/');
+            path.push_str(name);
+            match self.kind(&path)? {
+                Some(FileKind::Directory) => {}
+                Some(_) => return Ok(Way::Blocked(path)),
+                None => return Ok(Way::Missing),
+            }
+        }
+        Ok(Way::There)
+    }
+
+    fn kind(&self, path: &str) -> Result<Option<FileKind>, String> {
+        match self {
+            Self::Session(opened) => {
+                let Some(path) = MergedPath::from_bytes(path.as_bytes()) else { return Ok(None) };
+                match opened.look(|view| find(view, &path)) {
+                    Ok(object) => Ok(Some(object.attr().kind)),
+                    Err(InspectError::Path { source: FsError::NotFound, .. }) => Ok(None),
+                    Err(error) => Err(error.to_string()),
+                }
+            }
+            Self::Base(base) => {
+                let path = path.trim_start_matches('/').as_bytes();
+                let Some(path) = BasePath::from_bytes(path) else { return Ok(None) };
+                match base.stat(&path) {
+                    Ok(attr) => Ok(Some(attr.kind)),
+                    Err(BaseError::NotFound) => Ok(None),
+                    Err(error) => Err(error.to_string()),
+                }
+            }
+            Self::Empty => Ok(None),
+        }
+    }
+}
+
+/// Opens a directory as a base.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn open_base(dir: &Path) -> Result<Arc<dyn Base>, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("base {}: {error}", dir.display());
+    let real = fs::canonicalize(dir).map_err(|error| failed(&error))?;
+    if !real.is_dir() {
+        return Err(failed(&"this is no directory"));
+    }
+    let opened = HostDir::open(&real, HostDirOptions::default());
+    Ok(Arc::new(opened.map_err(|error| failed(&error))?))
+}
+
+/// Whether there is anything at `path`, as serving sees it.
+pub(super) fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}

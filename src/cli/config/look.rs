@@ -1,0 +1,243 @@
+//! What this machine has to say to an exports file: what is missing, and what does not fit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::files::{Tree, Way, is_there, open_base};
+use crate::config::{
+    Config, ExportConfig, GuardRule, MountConfig, Position, StoreConfig, real_path,
+};
+use crate::delta::sqlite::Session;
+use crate::inspect::opened::open_session;
+
+/// The most of a schema's file that is read, in bytes: far above what people write.
+const MAX_SCHEMA_BYTES: u64 = 16 << 20;
+
+/// Something that does not fit.
+pub(super) struct Finding {
+    /// Where the file asks for it.
+    pub(super) position: Position,
+    /// What is wrong, in words.
+    pub(super) what: String,
+}
+
+/// Looks at all that `config` names; nothing is made or changed.
+pub(super) fn look(config: &Config) -> Vec<Finding> {
+    let mut looker = Looker::default();
+    for export in &config.exports {
+        for mount in &export.mounts {
+            looker.mount(export, mount);
+        }
+        for guard in &export.guards {
+            let faults = [guard.rule.schema().map(PathBuf::as_path).and_then(schema_fault)];
+            let program = match &guard.rule {
+                GuardRule::Program { argv, .. } => argv.first().and_then(|it| program_fault(it)),
+                GuardRule::Json(_) | GuardRule::JsonLines(_) => None,
+            };
+            for what in faults.into_iter().chain([program]).flatten() {
+                looker.find(guard.position, what);
+            }
+        }
+    }
+    looker.findings
+}
+
+/// What was looked at so far: each session and each base is told of once.
+#[derive(Default)]
+struct Looker<'a> {
+    findings: Vec<Finding>,
+    bases: BTreeSet<PathBuf>,
+    sessions: BTreeMap<PathBuf, Seen<'a>>,
+}
+
+/// A session that was looked at.
+struct Seen<'a> {
+    is_usable: bool,
+    /// The base that it names, if nobody names another.
+    recorded: Option<PathBuf>,
+    /// The first export that has it.
+    export: &'a ExportConfig,
+}
+
+impl<'a> Looker<'a> {
+    fn find(&mut self, position: Position, what: String) {
+        self.findings.push(Finding { position, what });
+    }
+
+    fn mount(&mut self, export: &'a ExportConfig, mount: &'a MountConfig) {
+        let mut is_usable = true;
+        if let Some(base) = &mount.base
+            && let Err(what) = open_base(base)
+        {
+            is_usable = false;
+            if self.bases.insert(base.clone()) {
+                self.find(mount.position, what);
+            }
+        }
+        if let StoreConfig::Session { file, chunk_size } = &mount.store {
+            is_usable &= self.session(export, mount, file, *chunk_size);
+        }
+        if is_usable && let Some(what) = way_fault(mount) {
+            self.find(mount.position, what);
+        }
+        if is_usable && let Some(what) = above_fault(export, mount) {
+            self.find(mount.position, what);
+        }
+    }
+
+    /// Looks at a session, the first time whole; whether it can be used.
+    fn session(
+        &mut self,
+        export: &'a ExportConfig,
+        mount: &MountConfig,
+        file: &Path,
+        chunk_size: Option<u64>,
+    ) -> bool {
+        let key = real_path(file);
+        if !self.sessions.contains_key(&key) {
+            let (mut is_usable, mut recorded) = (true, None);
+            match session_faults(file, mount, chunk_size) {
+                Ok((faults, base)) => {
+                    recorded = base;
+                    for what in faults {
+                        self.find(mount.position, what);
+                    }
+                }
+                Err(what) => {
+                    is_usable = false;
+                    self.find(mount.position, what);
+                }
+            }
+            self.sessions.insert(key.clone(), Seen { is_usable, recorded, export });
+        }
+        let Some(seen) = self.sessions.get(&key) else { return true };
+        let (is_usable, first) = (seen.is_usable, seen.export);
+        if seen.recorded.is_some() && first.hide != export.hide {
+            let what = format!(
+                "the session {} has another `hide` in line {}: all its exports hide the same",
+                file.display(),
+                first.position.line
+            );
+            self.find(mount.position, what);
+        }
+        is_usable
+    }
+}
+
+/// What is odd about a session, and the base that it names where nobody names another; `Err` is
+/// what keeps it from being served.
+fn session_faults(
+    file: &Path,
+    mount: &MountConfig,
+    chunk_size: Option<u64>,
+) -> Result<(Vec<String>, Option<PathBuf>), String> {
+    if !is_there(file) {
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        return match folder.is_dir() {
+            true => Ok((Vec::new(), None)),
+            false => Err(format!(
+                "session {}: there is no directory {} to make it in",
+                file.display(),
+                folder.display()
+            )),
+        };
+    }
+    let session: Session = open_session(file).map_err(|error| error.to_string())?;
+    let stored = session.chunk_bytes();
+    if let Some(wanted) = chunk_size.filter(|wanted| *wanted != stored) {
+        return Err(format!(
+            "session {}: it has chunks of {stored} bytes, not {wanted}",
+            file.display()
+        ));
+    }
+    let Some(recorded) = session.base_path() else { return Ok((Vec::new(), None)) };
+    match &mount.base {
+        Some(given) if real_path(given) != recorded => {
+            let what = format!(
+                "session {}: it was made over the base {}",
+                file.display(),
+                recorded.display()
+            );
+            Ok((vec![what], None))
+        }
+        Some(_) => Ok((Vec::new(), None)),
+        None => {
+            open_base(recorded)
+                .map_err(|what| format!("session {}: it names a {what}", file.display()))?;
+            Ok((Vec::new(), Some(recorded.to_owned())))
+        }
+    }
+}
+
+/// What is wrong with a mount's subtree.
+fn way_fault(mount: &MountConfig) -> Option<String> {
+    if mount.subtree.is_root() {
+        return None;
+    }
+    let names: Vec<&str> = mount.subtree.components().collect();
+    fault_on_way(mount, &names, &format!("subtree {}", mount.subtree))
+}
+
+/// What is wrong with the directory that a mount is to be in.
+fn above_fault(export: &ExportConfig, mount: &MountConfig) -> Option<String> {
+    let names: Vec<&str> = mount.at.components().collect();
+    let (_, above) = names.split_last()?;
+    let depth = |outer: &MountConfig| outer.at.components().count();
+    let encloses = |outer: &&MountConfig| {
+        let at: Vec<&str> = outer.at.components().collect();
+        at.len() < names.len() && names.starts_with(&at)
+    };
+    let outer = export.mounts.iter().filter(encloses).max_by_key(|outer| depth(outer))?;
+    let below = above.get(depth(outer)..)?;
+    let way: Vec<&str> = outer.subtree.components().chain(below.iter().copied()).collect();
+    fault_on_way(outer, &way, &format!("the directory above {}", mount.at))
+}
+
+/// What keeps a directory from being there, or from being made.
+fn fault_on_way(mount: &MountConfig, names: &[&str], which: &str) -> Option<String> {
+    match Tree::open(mount).and_then(|tree| tree.way(names)) {
+        Ok(Way::There) => None,
+        Ok(Way::Missing) if mount.is_read_only => {
+            Some(format!("{which} is not there, and the mount at {} is read-only", mount.at))
+        }
+        Ok(Way::Missing) => None,
+        Ok(Way::Blocked(path)) => Some(format!("{which}: {path} is no directory")),
+        Err(what) => Some(format!("{which}: {what}")),
+    }
+}
+
+fn schema_fault(file: &Path) -> Option<String> {
+    let failed = |what: &dyn std::fmt::Display| Some(format!("schema {}: {what}", file.display()));
+    match fs::metadata(file) {
+        Err(error) => return failed(&error),
+        Ok(meta) if !meta.is_file() => return failed(&"this is no file"),
+        Ok(meta) if meta.len() > MAX_SCHEMA_BYTES => return failed(&"this is too large"),
+        Ok(_) => {}
+    }
+    let text = match fs::read(file) {
+        Ok(text) => text,
+        Err(error) => return failed(&error),
+    };
+    match serde_json::from_slice::<serde_json::Value>(&text) {
+        Ok(_) => None,
+        Err(error) => failed(&format_args!("this is no JSON: {error}")),
+    }
+}
+
+/// A guard's program: a path, or a name to be looked for in `PATH`.
+fn program_fault(program: &str) -> Option<String> {
+    let can_run = |path: &Path| {
+        fs::metadata(path)
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        let found = can_run(Path::new(program));
+        return (!found).then(|| format!("program {program}: nothing to run is there"));
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).any(|folder| can_run(&folder.join(program)));
+    (!found).then(|| format!("program {program}: it is not in PATH"))
+}

@@ -1,0 +1,28 @@
+//! `acetate config`: the exports file of `acetate serve --config`.
+
+mod check;
+mod files;
+mod look;
+mod show;
+
+use super::Ending;
+use super::error::CliError;
+
+/// Look over the exports file of `acetate serve --config`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Check(check::Args),
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    match &args.command {
+        Command::Check(args) => check::run(args),
+    }
+}

@@ -207,6 +207,10 @@ impl From<WorkspaceError> for CliError {
             WorkspaceError::ChunkSize { .. } => {
                 Self::new(&error).with_hint("leave --chunk-size out; it is for new sessions")
             }
+            WorkspaceError::Differs { .. } => Self::new(&error).with_hint(
+                "an open session keeps its base, what it hides, and whether anybody changes it, \
+                 for all its mounts: to change that, stop the server and start it again",
+            ),
             WorkspaceError::Store { .. }
             | WorkspaceError::Close { .. }
             | WorkspaceError::Memory(_)

@@ -69,6 +69,21 @@ pub enum Error {
         /// Why.
         source: FsError,
     },
+    /// An exports file wants a session that is open otherwise.
+    #[error(
+        "export {export}, mount {at}: the session {} is open with another `{key}`",
+        .session.display()
+    )]
+    Differs {
+        /// The session file.
+        session: PathBuf,
+        /// The export's name.
+        export: String,
+        /// Where the mount is in it.
+        at: String,
+        /// What is different: a key of the exports file.
+        key: &'static str,
+    },
     /// An export cannot be put together.
     #[error("export {export}: {source}")]
     Export {

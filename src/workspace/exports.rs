@@ -12,7 +12,9 @@ use super::layers::{self, Layers, Wanted};
 use super::memory::MemoryDir;
 use super::running::Running;
 use super::this_user;
-use crate::config::{Config, ExportConfig, MountConfig, QuotaConfig, StoreConfig, tokens_file};
+use crate::config::{
+    Config, ExportConfig, MountConfig, QuotaConfig, StoreConfig, real_path, tokens_file,
+};
 use crate::delta::Limits;
 use crate::delta::sqlite::session_files;
 use crate::export::{Admission, Export, ExportParts, Exports, MountParts, Squash};
@@ -122,13 +124,16 @@ impl ServedExports {
             keys.values().filter(|key| !key.read_only).map(|key| key.file.clone()).collect();
         for key in keys.values_mut() {
             key.read_only &= !changed.contains(&key.file);
+            // One that is open to be changed stays so; its mounts refuse that by themselves.
+            let open = Key { read_only: false, ..key.clone() };
+            key.read_only &= !self.sessions.contains_key(&open);
         }
         Ok(keys)
     }
 
     fn session_of(&mut self, export: &ExportConfig, mount: &MountConfig) -> Result<PathBuf> {
         match &mount.store {
-            StoreConfig::Session { file, .. } => Ok(real(file)),
+            StoreConfig::Session { file, .. } => Ok(real_path(file)),
             StoreConfig::Memory => {
                 let dir = match &mut self.memory {
                     Some(dir) => dir,
@@ -144,7 +149,8 @@ impl ServedExports {
     /// What no base may show: every session, and the exports file with its tokens.
     fn files_to_hide(&self, wanted: &HashMap<(String, String), Key>) -> Vec<PathBuf> {
         let tokens = tokens_file(&self.file);
-        let mut files: Vec<PathBuf> = [self.file.clone(), tokens].iter().map(|f| real(f)).collect();
+        let mut files: Vec<PathBuf> =
+            [self.file.clone(), tokens].iter().map(|f| real_path(f)).collect();
         files.extend(wanted.values().flat_map(|key| session_files(&key.file)));
         files
     }
@@ -161,8 +167,12 @@ impl ServedExports {
             for mount in &export.mounts {
                 let place = (export.name.clone(), mount.at.to_string());
                 let Some(key) = wanted.get(&place) else { continue };
-                if self.sessions.contains_key(key) || opened.contains_key(key) {
+                if let Some(running) = self.sessions.get(key).or_else(|| opened.get(key)) {
+                    fits(&running.layers, export, mount)?;
                     continue;
+                }
+                if self.sessions.contains_key(&Key { read_only: true, ..key.clone() }) {
+                    return Err(differs(&key.file, export, mount, "options"));
                 }
                 let chunk_size = match &mount.store {
                     StoreConfig::Session { chunk_size, .. } => *chunk_size,
@@ -254,17 +264,25 @@ impl ServedExports {
     }
 }
 
-fn limits(quota: QuotaConfig) -> Limits {
-    Limits { bytes: quota.bytes, files: quota.files }
+/// A session is opened once, over one base that hides the same of it from all: what another
+/// export, or the file as it is now, says must be what it was opened with.
+fn fits(layers: &Layers, export: &ExportConfig, mount: &MountConfig) -> Result<()> {
+    let base = mount.base.as_deref().map(real_path);
+    let is_memory = mount.store == StoreConfig::Memory;
+    let hides = layers.hidden.as_ref().is_some_and(|hidden| *hidden == export.hide);
+    let key = match (&base, &layers.base) {
+        (base, layers) if base != layers && (base.is_some() || is_memory) => "base",
+        (_, Some(_)) if !hides => "hide",
+        _ => return Ok(()),
+    };
+    Err(differs(&layers.session, export, mount, key))
 }
 
-/// The path without symbolic links, also of a file that does not exist yet.
-fn real(file: &Path) -> PathBuf {
-    if let Ok(real) = std::fs::canonicalize(file) {
-        return real;
-    }
-    match (file.parent().map(std::fs::canonicalize), file.file_name()) {
-        (Some(Ok(parent)), Some(name)) => parent.join(name),
-        _ => file.to_owned(),
-    }
+fn differs(session: &Path, export: &ExportConfig, mount: &MountConfig, key: &'static str) -> Error {
+    let (session, at) = (session.to_owned(), mount.at.to_string());
+    Error::Differs { session, export: export.name.clone(), at, key }
+}
+
+fn limits(quota: QuotaConfig) -> Limits {
+    Limits { bytes: quota.bytes, files: quota.files }
 }

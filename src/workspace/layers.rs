@@ -60,6 +60,8 @@ pub struct Layers {
     pub worker: Arc<Worker>,
     /// Whether every change is refused.
     pub read_only: bool,
+    /// Paths of the base that are not shown.
+    pub hidden: Option<Arc<PatternSet>>,
     /// The base, where it is a directory.
     host_dir: Option<Arc<HostDir>>,
 }
@@ -131,6 +133,7 @@ pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
         overlay,
         worker,
         read_only: wanted.read_only,
+        hidden: wanted.hide.clone(),
         host_dir,
     })
 }

@@ -126,3 +126,54 @@ fn no_base_shows_what_the_server_keeps() {
     running.served.end().unwrap();
     assert!(fs::exists(site.path("base/later.db")).unwrap());
 }
+
+#[test]
+fn a_session_that_is_open_keeps_its_base_and_what_it_hides() {
+    let mut site = Site::start("base-file \"x\"", &export("/a", "a.db"));
+    let hiding = |text: &str| text.replace("path =", "hide = [\"base-file\"]\npath =");
+    let at_base = |text: &str| text.replace("\nbase = \"base\"", "");
+    let (a, b) = (export("/a", "a.db"), export("/b", "a.db"));
+    let cases = [
+        (hiding(&a), "hide"),
+        (at_base(&a) + &hiding(&at_base(&b)), "hide"),
+        (a.replace("\"base\"", "\".\""), "base"),
+    ];
+    for (changed, key) in cases {
+        site.say(&changed);
+        let error = site.reload().unwrap_err();
+        assert!(error.contains(&format!("is open with another `{key}`")), "{error}");
+        let mut peer = site.peer("/a");
+        let root = peer.root.clone();
+        site.wait(async { peer.lookup(&root, "base-file").await.unwrap() });
+    }
+    site.say(&(at_base(&a) + &b));
+    site.reload().unwrap();
+    site.stop();
+}
+
+#[test]
+fn who_changes_a_session_may_come_and_go() {
+    let only_read = export("/r", "a.db").replace("[\"insecure\"", "[\"ro\", \"insecure\"");
+    let both = export("/w", "a.db") + &only_read;
+    let mut site = Site::start("base-file \"x\"", &both);
+    let mut reader = site.peer("/r");
+    let mut writer = site.peer("/w");
+    let (read_root, root) = (reader.root.clone(), writer.root.clone());
+    site.wait(async { writer.put(&root, "file", "content").await });
+    // Nobody writes any more, and the reader goes on.
+    site.say(&only_read);
+    site.reload().unwrap();
+    site.wait(async { reader.lookup(&read_root, "file").await.unwrap() });
+    site.say(&both);
+    site.reload().unwrap();
+    site.wait(async { writer.put(&root, "more", "content").await });
+    site.stop();
+    // What was opened to be read alone shares the file with other servers, and stays so.
+    site.say(&only_read);
+    site.run();
+    site.say(&both);
+    let error = site.reload().unwrap_err();
+    assert!(error.contains("is open with another `options`"), "{error}");
+    site.peer("/r");
+    site.stop();
+}

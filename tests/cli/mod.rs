@@ -7,6 +7,7 @@ mod compact;
 mod config;
 mod errors;
 mod export;
+mod exports;
 mod help;
 mod inspect;
 mod kv;

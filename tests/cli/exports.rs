@@ -1,0 +1,130 @@
+//! `serve --config`: what is announced, what is read anew, and commands on the sessions.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use tempfile::{TempDir, tempdir};
+
+use super::program::{Serving, acetate, failure, run};
+use crate::support::check::assert_consistent;
+
+fn export(path: &str, session: &str, more: &str) -> String {
+    format!("[[export]]\n{path}\n[[export.mount]]\nat = \"/\"\nsession = \"{session}\"\n{more}\n")
+}
+
+fn start(exports: &str) -> (TempDir, Serving) {
+    let dir = tempdir().unwrap();
+    fs::create_dir(dir.path().join("base")).unwrap();
+    fs::write(dir.path().join("exports.toml"), exports).unwrap();
+    let server = Serving::start(dir.path(), 1, &["--config", "exports.toml"]);
+    (dir, server)
+}
+
+fn write(dir: &Path, session: &str) -> Output {
+    let mut command = acetate(dir, &["write", session, "/file"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"content").unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn exports_are_announced_and_secrets_are_not() {
+    let all = export("path = \"/b\"", "b.db", "")
+        + &export("path = \"/a\"", "a.db", "base = \"base\"")
+        + &export("name = \"hush\"\ntoken = true", "c.db", "");
+    let (dir, server) = start(&all);
+    let port = server.addresses[0].port();
+    let said = server.said.join("\n");
+    assert!(said.starts_with("serving 3 exports of exports.toml\n/a\n  Linux "), "{said}");
+    let order =
+        ["127.0.0.1:/a /mnt", "device=:/a", "\n/b\n", "127.0.0.1:/b /mnt", "\n1 with a sec"];
+    let places: Vec<usize> = order.iter().map(|part| said.find(part).expect(part)).collect();
+    assert!(places.is_sorted(), "{said}");
+    assert!(said.ends_with(&format!("\nlistening on 127.0.0.1:{port}")), "{said}");
+    assert!(!said.contains("hush"), "{said}");
+    let token = fs::read_to_string(dir.path().join("exports.toml.tokens")).unwrap();
+    let token = token.lines().last().unwrap().split('"').nth(3).unwrap().to_owned();
+    assert_eq!(token.len(), 32);
+    // The owner is told.
+    let shown = run(dir.path(), &["config", "check", "exports.toml"]);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    assert!(String::from_utf8(shown.stdout).unwrap().contains(&format!("/hush-{token}\n")));
+    server.signal("TERM");
+    let (status, rest) = server.end();
+    assert!(status.success(), "{rest:?}");
+    for session in ["a.db", "b.db", "c.db"] {
+        let log =
+            fs::metadata(dir.path().join(format!("{session}-wal"))).map_or(0, |log| log.len());
+        assert_eq!(log, 0, "{session}: the log is not checkpointed");
+        assert_consistent(&dir.path().join(session));
+    }
+}
+
+#[test]
+fn a_hang_up_reads_the_file_anew() {
+    let (a, b) = (export("path = \"/a\"", "a.db", ""), export("path = \"/b\"", "b.db", ""));
+    let (dir, mut server) = start(&(a.clone() + &b));
+    let dir = dir.path();
+    assert!(write(dir, "b.db").status.success());
+    for (bad, words) in [
+        ("[[export]]\npath = \"/a\"\n".to_owned(), "this export has no mount at '/'"),
+        (export("path = \"/a\"", "a.db", "base = \"none\""), "base"),
+    ] {
+        fs::write(dir.join("exports.toml"), bad).unwrap();
+        server.signal("HUP");
+        let said = server.line();
+        assert!(said.starts_with("error: ") && said.contains(words), "{said}");
+        assert!(said.ends_with("; all is served as before"), "{said}");
+        assert!(server.line().starts_with("hint: "));
+        assert!(write(dir, "b.db").status.success());
+    }
+    fs::write(dir.join("exports.toml"), a + &export("path = \"/c\"", "c.db", "")).unwrap();
+    server.signal("HUP");
+    assert_eq!(server.line(), "read exports.toml anew: 2 exports");
+    // A command has the session that is not served any more, and a server those that are.
+    let own = Serving::start(dir, 1, &["b.db"]);
+    drop(own);
+    assert!(write(dir, "b.db").status.success());
+    assert!(write(dir, "c.db").status.success());
+    let listed = run(dir, &["sessions"]);
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let real = dir.canonicalize().unwrap();
+    let has = |name: &str| listed.contains(&real.join(name).display().to_string());
+    assert_eq!(["a.db", "b.db", "c.db"].map(has), [true, false, true], "{listed}");
+    server.signal("TERM");
+    let (status, rest) = server.end();
+    assert!(status.success(), "{rest:?}");
+}
+
+#[test]
+fn what_is_served_to_be_read_is_not_written() {
+    let dir = tempdir().unwrap();
+    assert!(run(dir.path(), &["init", "s.db"]).status.success());
+    let made = fs::read(dir.path().join("s.db")).unwrap();
+    let exports = export("path = \"/a\"\noptions = [\"ro\"]", "s.db", "");
+    fs::write(dir.path().join("exports.toml"), exports).unwrap();
+    let server = Serving::start(dir.path(), 1, &["--config", "exports.toml"]);
+    let refused = write(dir.path(), "s.db");
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("\nhint: "), "{said}");
+    assert!(fs::read(dir.path().join("s.db")).unwrap() == made);
+    server.signal("TERM");
+    assert!(server.end().0.success());
+}
+
+#[test]
+fn what_an_export_says_is_no_option() {
+    let dir = tempdir().unwrap();
+    for other in [&["s.db"][..], &["--base", "."], &["--read-only"], &["--insecure"]] {
+        let said = failure(dir.path(), &[&["serve", "--config", "exports.toml"], other].concat());
+        assert!(said.contains("cannot be used with"), "{other:?}: {said}");
+    }
+    let said = failure(dir.path(), &["serve"]);
+    assert!(said.contains("SESSION.db"), "{said}");
+    let free = ["serve", "--listen", "127.0.0.1:0", "--config", "none.toml"];
+    assert!(failure(dir.path(), &free).starts_with("error: none.toml: "));
+}

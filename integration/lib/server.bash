@@ -2,8 +2,9 @@
 #
 # server_start, server_stop (SIGTERM, must exit 0), server_kill9, server_restart (kill -9, start)
 #
-# They read BASE (empty for none), SESSION, SERVER_LOG, and from the case server_options (array)
-# and server_descriptors (a limit on open files). SERVER=ganesha serves BASE itself with
+# They read BASE (empty for none), SESSION, SERVER_LOG, and from the case server_options (array),
+# server_config (an exports file, served in place of BASE and SESSION) and server_descriptors (a
+# limit on open files). SERVER=ganesha serves BASE itself with
 # nfs-ganesha instead: a yardstick for speed and a check of the suite; what is about sessions
 # is skipped by name then.
 
@@ -13,8 +14,12 @@ SERVER_PID=
 
 server_start() {
     case $SERVER in
-        acetate) server_command=("$ACETATE" serve "$SESSION" ${BASE:+--base "$BASE"}
-            --listen "$SERVER_ADDRESS:$PORT" "${server_options[@]}") ;;
+        acetate) server_command=("$ACETATE" serve)
+            case $server_config in
+                '') server_command+=("$SESSION" ${BASE:+--base "$BASE"}) ;;
+                *) server_command+=(--config "$server_config") ;;
+            esac
+            server_command+=(--listen "$SERVER_ADDRESS:$PORT" "${server_options[@]}") ;;
         ganesha) ganesha_prepare ;;
         *) die "SERVER=$SERVER is not known" "one of: acetate, ganesha" ;;
     esac

@@ -211,6 +211,23 @@ impl<V: Vfs<Object = Locator>> Files<'_, V> {
         Ok(removed)
     }
 
+    /// Removes an empty directory.
+    pub async fn remove_dir(&self, path: &MergedPath) -> Result<()> {
+        let (dir, name) = self.place(path).await?;
+        let removed = self.vfs.rmdir(self.caller, &dir, name.as_bytes()).await;
+        removed.result.map_err(|error| Refusal::at(path, error))
+    }
+
+    /// Renames something; what is at the new path goes, where rename(2) would replace it.
+    pub async fn rename(&self, from: &MergedPath, to: &MergedPath) -> Result<()> {
+        self.find(from).await?;
+        let (source, old) = self.place(from).await?;
+        let (target, new) = self.place(to).await?;
+        let (source, target) = ((&source, old.as_bytes()), (&target, new.as_bytes()));
+        let renamed = self.vfs.rename(self.caller, source, target).await;
+        renamed.result.map_err(|error| Refusal::at(to, error))
+    }
+
     /// The first entries of a directory, without itself and its parent.
     async fn list(&self, dir: &Locator) -> std::result::Result<Vec<Entry>, FsError> {
         let taken = Arc::new(Mutex::new(Vec::new()));

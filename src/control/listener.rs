@@ -7,15 +7,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 use tokio::task::JoinSet;
 
 use super::content::{Content, Piece};
 use super::frame::{self, Kind};
-use super::limits::MAX_CONNECTIONS;
+use super::limits::{ALONE_SECS, MAX_CONNECTIONS};
 use super::perform::perform;
 use super::request::{Answer, Peer, Refusal, Request, ServerStatus};
 use super::socket;
@@ -64,6 +64,7 @@ impl Listener {
     pub async fn serve(self, overlay: Arc<Overlay>, about: About) {
         let about = Arc::new(about);
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let alone = Arc::new(Mutex::new(()));
         let mut open = JoinSet::new();
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -72,14 +73,15 @@ impl Listener {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!(%error, "control socket");
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             };
             let (overlay, about, owner) = (Arc::clone(&overlay), Arc::clone(&about), self.owner);
+            let alone = Arc::clone(&alone);
             open.spawn(async move {
                 let _place = place;
-                if let Err(error) = converse(stream, &overlay, &about, owner).await {
+                if let Err(error) = converse(stream, &overlay, &about, owner, &alone).await {
                     tracing::debug!(%error, "control connection");
                 }
             });
@@ -99,12 +101,15 @@ async fn converse(
     overlay: &Overlay,
     about: &About,
     owner: u32,
+    alone: &Arc<Mutex<()>>,
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     if peer.uid() != owner && peer.uid() != 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     let caller = Caller::owner(peer.uid(), peer.gid());
+    // Ends with the connection, however that ends.
+    let mut held = None;
     loop {
         let (kind, payload) = match frame::read(&mut stream).await {
             Ok(message) => message,
@@ -114,6 +119,7 @@ async fn converse(
         let request: Request = frame::parse_json(kind, &payload)?;
         let reply = match request {
             Request::Status => Ok(Answer::Status(about.status())),
+            Request::Alone => hold(alone, &mut held).await,
             Request::Write { .. } => {
                 let mut content = Arriving { stream: &mut stream, is_over: false };
                 let reply = perform(overlay, &caller, request, &mut content).await;
@@ -124,6 +130,22 @@ async fn converse(
         };
         answer(&mut stream, &reply).await?;
     }
+}
+
+/// Lets a connection be the only one that is alone.
+async fn hold(
+    alone: &Arc<Mutex<()>>,
+    held: &mut Option<OwnedMutexGuard<()>>,
+) -> Result<Answer, Refusal> {
+    if held.is_none() {
+        let lock = Arc::clone(alone).lock_owned();
+        let locked = tokio::time::timeout(Duration::from_secs(ALONE_SECS), lock).await;
+        *held = Some(locked.map_err(|_| Refusal {
+            what: "the session: another command is changing it".to_owned(),
+            hint: Some("it does not end; look what it waits for, and try again".to_owned()),
+        })?);
+    }
+    Ok(Answer::Done)
 }
 
 async fn answer(stream: &mut UnixStream, reply: &Result<Answer, Refusal>) -> io::Result<()> {

@@ -38,6 +38,16 @@ pub async fn perform(
         Request::Remove { path, recursive } => {
             files.remove(&path.merged()?, recursive).await.map(Answer::Objects)
         }
+        Request::RemoveDir { path } => {
+            files.remove_dir(&path.merged()?).await?;
+            Ok(Answer::Done)
+        }
+        Request::Rename { from, to } => {
+            files.rename(&from.merged()?, &to.merged()?).await?;
+            Ok(Answer::Done)
+        }
+        // Who has the session to himself is alone.
+        Request::Alone => Ok(Answer::Done),
         Request::Sync => {
             let synced = overlay.commit(caller, &Locator::ROOT).await;
             synced.result.map(|_| Answer::Done).map_err(of_session)

@@ -56,6 +56,22 @@ pub enum Request {
         /// Whether a directory may have entries.
         recursive: bool,
     },
+    /// That an empty directory goes.
+    RemoveDir {
+        /// Which.
+        path: PathText,
+    },
+    /// That something gets another path; a file there is replaced, and so is an empty directory
+    /// by a directory.
+    Rename {
+        /// What.
+        from: PathText,
+        /// Its new path, in a directory that is there.
+        to: PathText,
+    },
+    /// To be the only one who asked for this, until the connection ends: for several changes
+    /// that belong together.
+    Alone,
     /// That everything before is synced.
     Sync,
     /// That paths show the base again.

@@ -18,6 +18,7 @@
 //!        server \                sockets, limits, RPC, reply cache
 //!          │   inspect           offline tools: return data, never print
 //!          │   control           changes by path, here or in the server
+//!          │   context           context nodes, over any tree of files
 //!         nfs                    decode → one Vfs call → encode
 //!        /   \
 //!     wire   vfs ◄── overlay     bytes ↔ types │ the contract │ the merge rules
@@ -40,6 +41,7 @@
 pub mod base;
 pub mod cli;
 pub mod config;
+pub mod context;
 pub mod control;
 pub mod delta;
 pub mod export;

@@ -4,6 +4,7 @@
 mod base;
 mod cli;
 mod config;
+mod context;
 mod delta;
 mod e2e;
 mod inspect;

@@ -39,6 +39,7 @@ mod error;
 pub mod exports;
 pub mod layers;
 mod memory;
+mod nodes;
 pub mod running;
 mod serving;
 
@@ -61,6 +62,7 @@ use crate::inspect::tool::ToolCalls;
 use crate::vfs::{Attr, Caller, FsError};
 
 pub use error::{Error, Result};
+pub use nodes::Looking;
 pub use serving::Serving;
 
 use layers::{Layers, Wanted};
@@ -178,6 +180,26 @@ impl Workspace {
     pub fn remove(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = (&tree_path(path.as_ref())?).into();
         self.perform(Request::Remove { path, recursive: true }).map(drop)
+    }
+
+    /// Gives what is at a path another one; a file there is replaced, and so is an empty
+    /// directory by a directory.
+    ///
+    /// # Errors
+    /// There is nothing, the new path is in no directory, or something else is there.
+    pub fn rename(&mut self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        let from = (&tree_path(from.as_ref())?).into();
+        let to = (&tree_path(to.as_ref())?).into();
+        self.perform(Request::Rename { from, to }).map(drop)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// There is none, or it has entries.
+    pub fn remove_dir(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let path = (&tree_path(path.as_ref())?).into();
+        self.perform(Request::RemoveDir { path }).map(drop)
     }
 
     /// Makes paths show the base again; what the session has there is given up.

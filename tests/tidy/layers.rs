@@ -7,6 +7,8 @@ use super::{Complaint, Rule, Source, is_in, settle, sources};
 const LAYERS: &[(&str, &[&str])] = &[
     ("vfs", &[]),
     ("wire", &[]),
+    // Over any tree of files.
+    ("context", &[]),
     ("base", &["vfs"]),
     // What a row says about the base: a path in it, and which numbers are not the base's.
     ("delta", &["vfs", "base::BasePath", "base::DELTA_IDS"]),
@@ -37,7 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "workspace",
         &[
             "vfs", "nfs", "server", "overlay", "worker", "base", "delta", "inspect", "control",
-            "config", "export",
+            "config", "export", "context",
         ],
     ),
     (
@@ -53,6 +55,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "delta",
             "inspect",
             "control",
+            "context",
             "workspace",
             "config",
             "export",

@@ -1,0 +1,87 @@
+//! Going through nodes, and listing them.
+
+use super::Nodes;
+use super::error::{ContextError, Result};
+use super::files::Reads;
+use super::limits::{LISTED, OVERVIEW_BYTES};
+use super::meta::{Meta, Status};
+use super::node::{ABSTRACT, Known, known, text};
+use super::uri::{Prefix, Uri};
+
+/// A node in a listing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// Its URI.
+    pub uri: Uri,
+    /// Its status; that of one whose `.meta.json` is not valid is BROKEN.
+    pub status: Status,
+    /// What is known of it; `None` where `.meta.json` is not valid.
+    pub meta: Option<Meta>,
+    /// L0, of a visible one.
+    pub abstract_text: Option<String>,
+}
+
+impl<R: Reads> Nodes<R> {
+    /// The visible nodes below a prefix, or `all` that have a status, in the order of their
+    /// paths.
+    ///
+    /// # Errors
+    /// The prefix is not in the caller's account, there are more than [`LISTED`], or they cannot
+    /// be read.
+    pub fn list(&mut self, prefix: &Prefix, all: bool) -> Result<Vec<Listed>> {
+        self.check_prefix(prefix)?;
+        let mut listed = Vec::new();
+        walk(&mut self.files, prefix, &mut |files, uri| {
+            let (status, meta) = match known(files, uri)? {
+                Known::Nothing => return Ok(()),
+                Known::Invalid(_) => (Status::Broken, None),
+                Known::Meta(meta) => (meta.status(), Some(meta)),
+            };
+            let is_visible = status == Status::Active;
+            if !is_visible && !all {
+                return Ok(());
+            }
+            let abstract_text = match is_visible {
+                true => text(files, &uri.path(), ABSTRACT, OVERVIEW_BYTES).unwrap_or_default(),
+                false => None,
+            };
+            listed.push(Listed { uri: uri.clone(), status, meta, abstract_text });
+            at_most(listed.len(), prefix)
+        })?;
+        Ok(listed)
+    }
+}
+
+/// Refuses a listing that became too long.
+pub(super) fn at_most(listed: usize, prefix: &Prefix) -> Result<()> {
+    match listed {
+        ..=LISTED => Ok(()),
+        _ => Err(ContextError::Invalid {
+            what: format!("{prefix}: more than {LISTED} to list"),
+            hint: Some("ask for less at a time, with a longer prefix"),
+        }),
+    }
+}
+
+/// What is done for a node.
+type Visit<'a, R> = &'a mut dyn FnMut(&mut R, &Uri) -> Result<()>;
+
+/// Calls `visit` for each directory below a prefix that can be a node's.
+pub(super) fn walk<R: Reads>(files: &mut R, at: &Prefix, visit: Visit<'_, R>) -> Result<()> {
+    if let Some(uri) = at.node() {
+        visit(files, &uri)?;
+    }
+    // A node has nothing below it, but for `profile`.
+    if at.node().is_some() && at.join("_").is_none() {
+        return Ok(());
+    }
+    let mut entries = files.list(&at.path())?.unwrap_or_default();
+    entries.retain(|entry| entry.is_dir);
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    for entry in entries {
+        if let Some(below) = at.join(&entry.name) {
+            walk(files, &below, visit)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! `.meta.json`: what is known of a node, and its status, which says whether it is visible.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use super::schema::Schema;
+use super::uri::Uri;
+
+/// The highest version: what every JSON reader takes for a whole number; the schema says the same.
+const MAX_VERSION: u64 = (1 << 53) - 1;
+
+/// Whether a node is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It is being written, and not visible.
+    Pending,
+    /// It is whole, and visible.
+    Active,
+    /// It cannot be completed: somebody has to look at it. Not visible.
+    Broken,
+}
+
+impl Status {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Active => "ACTIVE",
+            Self::Broken => "BROKEN",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A valid `.meta.json`. Fields that the specification does not have are kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Meta(Map<String, Value>);
+
+impl Meta {
+    /// Of a new node.
+    pub(super) fn new(uri: &Uri, now: &str, level: u64, tags: &[String]) -> Self {
+        let mut meta = Self(Map::new());
+        meta.set("created_at", now.into());
+        meta.set("updated_at", now.into());
+        meta.set("version", 1.into());
+        meta.set("level", level.into());
+        meta.set("tags", tags.into());
+        meta.set_status(Status::Active);
+        meta.set_uri(uri);
+        meta
+    }
+
+    /// That of the node `uri`; else what is wrong with it.
+    pub(super) fn parse(uri: &Uri, text: &[u8]) -> Result<Self, String> {
+        let Value::Object(map) = Schema::Meta.parse(text)? else {
+            return Err("not an object".to_owned());
+        };
+        let meta = Self(map);
+        match meta.text("uri") {
+            own if own == uri.as_str() => Ok(meta),
+            other => Err(format!("is of another node: {other}")),
+        }
+    }
+
+    /// The text of the file.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        pretty(&Value::Object(self.0.clone()))
+    }
+
+    /// All fields.
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// The status.
+    pub fn status(&self) -> Status {
+        let known = [Status::Pending, Status::Active, Status::Broken];
+        let status = self.text("status");
+        known.into_iter().find(|known| known.as_str() == status).unwrap_or(Status::Broken)
+    }
+
+    /// How often the node was written.
+    pub fn version(&self) -> u64 {
+        self.0.get("version").and_then(Value::as_u64).unwrap_or(1)
+    }
+
+    /// When it was written last, as RFC 3339 has it.
+    pub fn updated_at(&self) -> &str {
+        self.text("updated_at")
+    }
+
+    /// The same with another status.
+    pub(super) fn with_status(mut self, status: Status) -> Self {
+        self.set_status(status);
+        self
+    }
+
+    /// The next version: written now, and visible.
+    pub(super) fn next(mut self, now: &str) -> Self {
+        let version = self.version().saturating_add(1).min(MAX_VERSION);
+        self.set("version", version.into());
+        self.set("updated_at", now.into());
+        self.with_status(Status::Active)
+    }
+
+    /// The same version, visible now; its making begins now where nobody knows.
+    pub(super) fn activated(mut self, now: &str) -> Self {
+        if self.text("created_at").is_empty() {
+            self.set("created_at", now.into());
+        }
+        self.set("updated_at", now.into());
+        self.with_status(Status::Active)
+    }
+
+    pub(super) fn set_tags(&mut self, tags: &[String]) {
+        self.set("tags", tags.into());
+    }
+
+    pub(super) fn set_level(&mut self, level: u64) {
+        self.set("level", level.into());
+    }
+
+    /// Sets the URI, and what follows from it.
+    pub(super) fn set_uri(&mut self, uri: &Uri) {
+        self.set("uri", uri.as_str().into());
+        self.set("context_type", uri.context_type().into());
+        self.set("category", uri.category().into());
+        self.set("owner_space", uri.owner_space().into());
+    }
+
+    fn set_status(&mut self, status: Status) {
+        self.set("status", status.as_str().into());
+    }
+
+    fn set(&mut self, key: &str, value: Value) {
+        self.0.insert(key.to_owned(), value);
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.0.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// What an index may want to know of the node.
+    pub(super) fn index_metadata(&self) -> Value {
+        let field = |key: &str| self.0.get(key).cloned().unwrap_or(Value::Null);
+        json!({ "category": field("category"), "context_type": field("context_type") })
+    }
+}
+
+/// A document as it is written: for people too, and with a line's end.
+pub(super) fn pretty(value: &Value) -> Vec<u8> {
+    format!("{value:#}\n").into_bytes()
+}

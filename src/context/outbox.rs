@@ -1,0 +1,282 @@
+//! The outboxes: events wait there until whoever keeps an index has taken them, and those that
+//! fail too often go to the dead letters.
+//!
+//! An event changes its place by one rename, and its status by another before it: whatever is
+//! broken off, [`mend`] sees by the status where it belongs, and it is never in two places.
+
+use super::Nodes;
+use super::error::{ContextError, Result};
+use super::event::Event;
+use super::files::{Files, Reads};
+use super::limits::{EVENT_BYTES, MAX_RETRY};
+use super::list::{at_most, walk};
+use super::node::{CONTENT, DEAD, META, OUTBOX};
+use super::uri::{Prefix, Uri};
+
+/// The status of an event that failed too often.
+const FAILED: &str = "FAILED";
+
+/// The status of an event that is to be taken.
+const WAITING: &str = "PENDING";
+
+/// An event in an outbox.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waiting {
+    /// The node in whose directory it is; after a move, that is not the one that it names.
+    pub node: Uri,
+    /// Its id, as its file is named.
+    pub id: String,
+    /// Whether it is among the dead letters.
+    pub is_dead: bool,
+    /// When it was made; none where it is not valid.
+    created_at: String,
+}
+
+impl Waiting {
+    fn dir(&self) -> String {
+        let dead = if self.is_dead { format!("/{DEAD}") } else { String::new() };
+        format!("{}/{OUTBOX}{dead}", self.node.path())
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}.json", self.dir(), self.id)
+    }
+}
+
+/// What became of an event that failed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failed {
+    /// The event as it is now.
+    pub event: Event,
+    /// Whether it went to the dead letters.
+    pub is_dead: bool,
+}
+
+impl<R: Reads> Nodes<R> {
+    /// The events below a prefix that wait, or those among the dead letters, the oldest first.
+    /// Without a prefix, all that the caller may see.
+    ///
+    /// # Errors
+    /// The prefix is not in the caller's account, there are too many, or they cannot be read.
+    pub fn events(&mut self, prefix: Option<&Prefix>, dead: bool) -> Result<Vec<Waiting>> {
+        let prefix = prefix.cloned().unwrap_or_else(|| self.scope());
+        self.check_prefix(&prefix)?;
+        let mut waiting = Vec::new();
+        walk(&mut self.files, &prefix, &mut |files, uri| {
+            for mut event in in_outbox(files, uri, dead)? {
+                if let Ok(Some(read)) = read(files, &event) {
+                    event.created_at = read.created_at().to_owned();
+                }
+                waiting.push(event);
+            }
+            at_most(waiting.len(), &prefix)
+        })?;
+        waiting.sort_unstable_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+        Ok(waiting)
+    }
+
+    /// What an event says; `None` where it was taken meanwhile.
+    ///
+    /// # Errors
+    /// It is not valid, or cannot be read.
+    pub fn event(&mut self, waiting: &Waiting) -> Result<Option<Event>> {
+        self.check(&waiting.node)?;
+        read(&mut self.files, waiting)
+    }
+
+    /// Where events are, among all that the caller may see.
+    fn find(&mut self, ids: &[String]) -> Result<Vec<Option<Waiting>>> {
+        let is_id = |id: &String| id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+        if let Some(id) = ids.iter().find(|id| id.is_empty() || !is_id(id)) {
+            let what = format!("{}: not the id of an event", id.escape_debug());
+            return Err(ContextError::invalid(what));
+        }
+        let mut found = vec![None; ids.len()];
+        let scope = self.scope();
+        walk(&mut self.files, &scope, &mut |files, uri| {
+            for dead in [false, true] {
+                for waiting in in_outbox(files, uri, dead)? {
+                    if let Some(at) = ids.iter().position(|id| *id == waiting.id) {
+                        found[at].get_or_insert(waiting);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+}
+
+impl<F: Files> Nodes<F> {
+    /// Removes events that were taken, from the outbox or the dead letters; with the last one of
+    /// a removed node, its directory goes. Says of each whether it was there.
+    ///
+    /// # Errors
+    /// The files fail; those before it are removed.
+    pub fn acknowledge(&mut self, ids: &[String]) -> Result<Vec<bool>> {
+        let found = self.find(ids)?;
+        for waiting in found.iter().flatten() {
+            self.files.remove(&waiting.path())?;
+            self.files.sync()?;
+            clear(&mut self.files, &waiting.node)?;
+        }
+        Ok(found.iter().map(Option::is_some).collect())
+    }
+
+    /// Counts that events failed; with the [`MAX_RETRY`]th time one goes to the dead letters.
+    /// `None` where no such event waits.
+    ///
+    /// # Errors
+    /// One is not valid, or the files fail; those before it are counted.
+    pub fn fail(&mut self, ids: &[String]) -> Result<Vec<Option<Failed>>> {
+        let found = self.find(ids)?;
+        found.into_iter().map(|found| self.fail_one(found)).collect()
+    }
+
+    fn fail_one(&mut self, found: Option<Waiting>) -> Result<Option<Failed>> {
+        let Some(waiting) = found.filter(|waiting| !waiting.is_dead) else { return Ok(None) };
+        let Some(mut event) = read(&mut self.files, &waiting)? else { return Ok(None) };
+        let retry_count = event.retry_count().saturating_add(1);
+        let is_dead = retry_count >= MAX_RETRY;
+        event.set(if is_dead { FAILED } else { WAITING }, retry_count);
+        write(&mut self.files, &waiting, &event)?;
+        if is_dead {
+            shift(&mut self.files, &waiting)?;
+        }
+        Ok(Some(Failed { event, is_dead }))
+    }
+
+    /// Brings events back from the dead letters, as if they had never failed. `None` where no
+    /// such event is there.
+    ///
+    /// # Errors
+    /// One is not valid, or the files fail; those before it are back.
+    pub fn retry(&mut self, ids: &[String]) -> Result<Vec<Option<Event>>> {
+        let found = self.find(ids)?;
+        found.into_iter().map(|found| self.retry_one(found)).collect()
+    }
+
+    fn retry_one(&mut self, found: Option<Waiting>) -> Result<Option<Event>> {
+        let Some(waiting) = found.filter(|waiting| waiting.is_dead) else { return Ok(None) };
+        let Some(mut event) = read(&mut self.files, &waiting)? else { return Ok(None) };
+        event.set(WAITING, 0);
+        write(&mut self.files, &waiting, &event)?;
+        shift(&mut self.files, &waiting)?;
+        Ok(Some(event))
+    }
+}
+
+/// What is to be put in order in an outbox.
+#[derive(Debug, Default)]
+pub(super) struct Disorder {
+    /// Written beside an event, and never put in its place.
+    leftovers: Vec<String>,
+    /// Events whose status says that they belong to the other place.
+    misplaced: Vec<Waiting>,
+    /// Nothing but empty directories is left of a removed node.
+    is_empty: bool,
+}
+
+impl Disorder {
+    pub(super) fn is_none(&self) -> bool {
+        self.leftovers.is_empty() && self.misplaced.is_empty() && !self.is_empty
+    }
+}
+
+/// What was broken off in a node's outbox.
+pub(super) fn disorder(files: &mut impl Reads, uri: &Uri) -> Result<Disorder> {
+    let mut disorder = Disorder::default();
+    let outbox = format!("{}/{OUTBOX}", uri.path());
+    for (dir, dead) in [(outbox.clone(), false), (format!("{outbox}/{DEAD}"), true)] {
+        for entry in files.list(&dir)?.unwrap_or_default() {
+            if !entry.is_dir && entry.name.starts_with('.') && entry.name.ends_with(".json.new") {
+                disorder.leftovers.push(format!("{dir}/{}", entry.name));
+            }
+        }
+        for waiting in in_outbox(files, uri, dead)? {
+            // One that is not valid stays where it is: a listing says so.
+            let event = read(files, &waiting).unwrap_or_default();
+            if event.is_some_and(|event| (event.status() == FAILED) != dead) {
+                disorder.misplaced.push(waiting);
+            }
+        }
+    }
+    let has_leftovers = !disorder.leftovers.is_empty();
+    disorder.is_empty = !has_leftovers && files.list(&outbox)?.is_some() && is_over(files, uri)?;
+    Ok(disorder)
+}
+
+/// Puts an outbox in order.
+pub(super) fn mend(files: &mut impl Files, uri: &Uri, disorder: &Disorder) -> Result<()> {
+    for leftover in &disorder.leftovers {
+        files.remove(leftover)?;
+    }
+    for waiting in &disorder.misplaced {
+        shift(files, waiting)?;
+    }
+    files.sync()?;
+    clear(files, uri)
+}
+
+/// Removes what is left of a removed node, if all its events were taken.
+pub(super) fn clear(files: &mut impl Files, uri: &Uri) -> Result<()> {
+    if !is_over(files, uri)? {
+        return Ok(());
+    }
+    let dir = uri.path();
+    let outbox = format!("{dir}/{OUTBOX}");
+    for dir in [format!("{outbox}/{DEAD}"), outbox, dir] {
+        if files.list(&dir)?.is_some_and(|entries| entries.is_empty()) {
+            files.remove_dir(&dir)?;
+        }
+    }
+    Ok(files.sync()?)
+}
+
+/// Whether there is neither a node nor an event.
+fn is_over(files: &mut impl Reads, uri: &Uri) -> Result<bool> {
+    let dir = uri.path();
+    let there = files.list(&dir)?.unwrap_or_default();
+    let is_node = there.iter().any(|entry| [META, CONTENT].contains(&&*entry.name));
+    let outbox = files.list(&format!("{dir}/{OUTBOX}"))?.unwrap_or_default();
+    let dead = files.list(&format!("{dir}/{OUTBOX}/{DEAD}"))?.unwrap_or_default();
+    Ok(!is_node && dead.is_empty() && outbox.iter().all(|entry| entry.name == DEAD))
+}
+
+/// The events in an outbox, or among its dead letters.
+fn in_outbox(files: &mut impl Reads, uri: &Uri, is_dead: bool) -> Result<Vec<Waiting>> {
+    let mut waiting =
+        Waiting { node: uri.clone(), id: String::new(), is_dead, created_at: String::new() };
+    let entries = files.list(&waiting.dir())?.unwrap_or_default();
+    let names = entries.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name);
+    let ids = names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned()));
+    let ids = ids.filter(|id| !id.starts_with('.'));
+    Ok(ids
+        .map(|id| {
+            waiting.id = id;
+            waiting.clone()
+        })
+        .collect())
+}
+
+fn read(files: &mut impl Reads, waiting: &Waiting) -> Result<Option<Event>> {
+    let path = waiting.path();
+    let Some(text) = files.read(&path, EVENT_BYTES)? else { return Ok(None) };
+    Event::parse(&text).map(Some).map_err(|what| ContextError::Document { path, what })
+}
+
+/// Replaces an event where it is.
+fn write(files: &mut impl Files, waiting: &Waiting, event: &Event) -> Result<()> {
+    let beside = format!("{}/.{}.json.new", waiting.dir(), waiting.id);
+    files.write(&beside, &event.to_bytes())?;
+    files.rename(&beside, &waiting.path())?;
+    Ok(files.sync()?)
+}
+
+/// Moves an event to the dead letters, or back.
+fn shift(files: &mut impl Files, waiting: &Waiting) -> Result<()> {
+    let to = Waiting { is_dead: !waiting.is_dead, ..waiting.clone() };
+    files.make_dir(&to.dir())?;
+    files.rename(&waiting.path(), &to.path())?;
+    Ok(files.sync()?)
+}

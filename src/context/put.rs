@@ -1,0 +1,165 @@
+//! Writing a node, new or not.
+
+use super::Nodes;
+use super::change::{Change, Part, carry_out, settle};
+use super::error::{ContextError, Result};
+use super::event::Event;
+use super::files::Files;
+use super::limits::{CONTENT_BYTES, TAG_CHARS, TAGS};
+use super::meta::{Meta, Status};
+use super::node::{Known, known, relations};
+use super::summary::{Layers, checked_abstract, checked_overview, make_abstract, make_overview};
+use super::uri::Uri;
+
+/// The level of a node that nobody gave one: so many layers it has.
+pub(super) const LEVEL: u64 = 3;
+
+/// The highest level; `meta.schema.json` says the same.
+const MAX_LEVEL: u64 = 9;
+
+/// What a node becomes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Put {
+    /// The content: UTF-8 text.
+    pub content: Vec<u8>,
+    /// L0; made from the content where none is given.
+    pub abstract_text: Option<String>,
+    /// L1; made from the content where none is given.
+    pub overview: Option<String>,
+    /// Tags; those that it has stay where none are given.
+    pub tags: Option<Vec<String>>,
+    /// The level, up to 9; where none is given, that which it has.
+    pub level: Option<u64>,
+}
+
+/// What became of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Changed {
+    /// Its URI.
+    pub uri: Uri,
+    /// Its version by now; `None` where it is gone.
+    pub version: Option<u64>,
+    /// The event that tells of it.
+    pub event: Event,
+}
+
+impl<F: Files> Nodes<F> {
+    /// Writes a node. A new one gets version 1; one that is there keeps its edges, the time of
+    /// its making, and gets the next version.
+    ///
+    /// # Errors
+    /// What was given is not valid, or the files fail: then the node is the old one or the new
+    /// one as soon as [`Nodes::repair`] has run.
+    pub fn put(&mut self, uri: &Uri, put: &Put) -> Result<Changed> {
+        self.check(uri)?;
+        let checked = Checked::new(put)?;
+        settle(&mut self.files, uri)?;
+        let stamp = self.stamp()?;
+        let before = known(&mut self.files, uri)?;
+        let was_visible = before.status() == Some(Status::Active);
+        let before = match before {
+            Known::Meta(meta) => Some(meta),
+            Known::Nothing | Known::Invalid(_) => None,
+        };
+        let now = stamp.time();
+        let mut meta = match &before {
+            Some(meta) => meta.clone().next(&now),
+            None => Meta::new(uri, &now, LEVEL, &[]),
+        };
+        if let Some(tags) = &put.tags {
+            meta.set_tags(tags);
+        }
+        if let Some(level) = put.level {
+            meta.set_level(level);
+        }
+        let kept = relations(&mut self.files, uri)?.unwrap_or_default();
+        let event = Event::upsert(&stamp, uri, &meta, &checked.layers());
+        let pending = before.filter(|_| was_visible);
+        let pending = pending.map(|meta| (Part::Pending, pending_bytes(meta)));
+        let parts = [
+            (Part::Content, put.content.clone()),
+            (Part::Relations, kept.to_bytes()),
+            (Part::Abstract, checked.abstract_text.clone().into_bytes()),
+            (Part::Overview, checked.overview.clone().into_bytes()),
+            (Part::Meta, meta.to_bytes()),
+        ];
+        let parts = pending.into_iter().chain(parts).collect();
+        let version = Some(meta.version());
+        let change = Change { parts, event };
+        carry_out(&mut self.files, uri, &change)?;
+        Ok(Changed { uri: uri.clone(), version, event: change.event })
+    }
+}
+
+/// `.meta.json` of a visible node while it is changed.
+pub(super) fn pending_bytes(meta: Meta) -> Vec<u8> {
+    meta.with_status(Status::Pending).to_bytes()
+}
+
+/// What was given, and what follows from it.
+struct Checked<'a> {
+    content: &'a str,
+    abstract_text: String,
+    overview: String,
+}
+
+impl<'a> Checked<'a> {
+    fn new(put: &'a Put) -> Result<Self> {
+        let bytes = put.content.len() as u64;
+        if bytes > CONTENT_BYTES {
+            let most = CONTENT_BYTES >> 20;
+            let what = format!("the content has {bytes} bytes, and {most} MiB are the most");
+            return Err(ContextError::Invalid {
+                what,
+                hint: Some("keep it in a file of the session, and in the node where that is"),
+            });
+        }
+        let Ok(content) = std::str::from_utf8(&put.content) else {
+            return Err(ContextError::invalid("the content is not UTF-8 text"));
+        };
+        check_tags(put.tags.as_deref().unwrap_or_default())?;
+        if put.level.is_some_and(|level| level > MAX_LEVEL) {
+            return Err(ContextError::invalid(format!("the level is 0 to {MAX_LEVEL}")));
+        }
+        let abstract_text = match &put.abstract_text {
+            Some(text) => checked_abstract(text)?,
+            None => make_abstract(content),
+        };
+        if abstract_text.is_empty() {
+            return Err(ContextError::Invalid {
+                what: "the content has no line to make the abstract of".to_owned(),
+                hint: Some("give one with --abstract TEXT"),
+            });
+        }
+        let overview = match &put.overview {
+            Some(text) => checked_overview(text)?,
+            None => make_overview(content),
+        };
+        Ok(Self { content, abstract_text, overview })
+    }
+
+    fn layers(&self) -> Layers<'_> {
+        Layers {
+            abstract_text: &self.abstract_text,
+            overview: &self.overview,
+            content: self.content,
+        }
+    }
+}
+
+fn check_tags(tags: &[String]) -> Result<()> {
+    if tags.len() > TAGS {
+        let what = format!("{} tags, and {TAGS} are the most", tags.len());
+        return Err(ContextError::invalid(what));
+    }
+    for (at, tag) in tags.iter().enumerate() {
+        let what = match tag.chars().count() {
+            0 => "is empty".to_owned(),
+            1..=TAG_CHARS if tags[..at].contains(tag) => "is given twice".to_owned(),
+            1..=TAG_CHARS => continue,
+            chars => format!("has {chars} characters, and {TAG_CHARS} are the most"),
+        };
+        return Err(ContextError::invalid(format!("the tag `{}` {what}", tag.escape_debug())));
+    }
+    Ok(())
+}

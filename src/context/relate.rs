@@ -1,0 +1,42 @@
+//! Adding an edge to a node.
+
+use super::Nodes;
+use super::change::{Change, Part, carry_out, settle};
+use super::error::Result;
+use super::event::Event;
+use super::files::Files;
+use super::node::{relations, visible};
+use super::put::{Changed, pending_bytes};
+use super::relation::Relation;
+use super::uri::Uri;
+
+impl<F: Files> Nodes<F> {
+    /// Adds an edge from one visible node to another of the same account, in the place of one of
+    /// the same type. The node gets the next version.
+    ///
+    /// # Errors
+    /// One of them is not visible, or of another account; the edge is not valid; or the files
+    /// fail.
+    pub fn relate(&mut self, from: &Uri, relation: &Relation) -> Result<Changed> {
+        self.check(from)?;
+        self.check_same(from, &relation.to)?;
+        settle(&mut self.files, from)?;
+        settle(&mut self.files, &relation.to)?;
+        let before = visible(&mut self.files, from)?;
+        visible(&mut self.files, &relation.to)?;
+        let mut edges = relations(&mut self.files, from)?.unwrap_or_default();
+        let edge = edges.add(from, relation)?;
+        let stamp = self.stamp()?;
+        let meta = before.clone().next(&stamp.time());
+        let change = Change {
+            parts: vec![
+                (Part::Pending, pending_bytes(before)),
+                (Part::Relations, edges.to_bytes()),
+                (Part::Meta, meta.to_bytes()),
+            ],
+            event: Event::related(&stamp, from, edge),
+        };
+        carry_out(&mut self.files, from, &change)?;
+        Ok(Changed { uri: from.clone(), version: Some(meta.version()), event: change.event })
+    }
+}

@@ -1,0 +1,91 @@
+//! Moving a node to another URI of its account.
+
+use super::Nodes;
+use super::change::{Change, Part, Settled, carry_out, settle};
+use super::error::{ContextError, Result};
+use super::event::Event;
+use super::files::Files;
+use super::node::{Known, OUTBOX, known, relations, visible};
+use super::outbox::clear;
+use super::put::{Changed, pending_bytes};
+use super::uri::Uri;
+
+impl<F: Files> Nodes<F> {
+    /// Moves a visible node with its outbox, in which the event that tells of it comes after the
+    /// earlier ones. The node gets the next version; edges of others that lead to it stay as they
+    /// are.
+    ///
+    /// # Errors
+    /// It is not visible, something is at its new place, that is of another account, or the
+    /// files fail.
+    pub fn rename(&mut self, from: &Uri, to: &Uri) -> Result<Changed> {
+        self.check(from)?;
+        self.check_same(from, to)?;
+        if to == from {
+            return Err(in_the_way(to, "is the same node"));
+        }
+        settle(&mut self.files, from)?;
+        settle(&mut self.files, to)?;
+        let before = visible(&mut self.files, from)?;
+        self.check_free(from, to)?;
+        let mut edges = relations(&mut self.files, from)?.unwrap_or_default();
+        edges.set_from(to);
+        let stamp = self.stamp()?;
+        let mut meta = before.clone().next(&stamp.time());
+        meta.set_uri(to);
+        let change = Change {
+            parts: vec![
+                (Part::Pending, pending_bytes(before)),
+                (Part::Relations, edges.to_bytes()),
+                (Part::Meta, meta.to_bytes()),
+            ],
+            event: Event::moved(&stamp, from, to),
+        };
+        if carry_out(&mut self.files, from, &change)? == Settled::GivenUp {
+            // Somebody made something there through a mount, just now.
+            self.repair_node(from)?;
+            return Err(in_the_way(to, "is taken"));
+        }
+        Ok(Changed { uri: to.clone(), version: Some(meta.version()), event: change.event })
+    }
+
+    /// Refuses two URIs that are not of one account.
+    pub(super) fn check_same(&self, from: &Uri, to: &Uri) -> Result<()> {
+        match from.account() == to.account() {
+            true => Ok(()),
+            false => Err(ContextError::Account {
+                uri: to.to_string(),
+                account: from.account().to_owned(),
+            }),
+        }
+    }
+
+    /// Refuses to move what cannot move as a directory, or where something is.
+    fn check_free(&mut self, from: &Uri, to: &Uri) -> Result<()> {
+        let (source, target) = (from.path(), to.path());
+        if target.starts_with(&format!("{source}/")) {
+            return Err(in_the_way(to, "is below the node itself"));
+        }
+        let own = self.files.list(&source)?.unwrap_or_default();
+        if own.iter().any(|entry| entry.is_dir && entry.name != OUTBOX) {
+            return Err(in_the_way(from, "has directories below it, which would move along"));
+        }
+        clear(&mut self.files, to)?;
+        let there = self.files.list(&target)?.unwrap_or_default();
+        if known(&mut self.files, to)? != Known::Nothing {
+            return Err(in_the_way(to, "there is a node already"));
+        }
+        match &there[..] {
+            [] => Ok(()),
+            [outbox] if outbox.name == OUTBOX => Err(ContextError::Invalid {
+                what: format!("{to}: events of what was there are not acknowledged yet"),
+                hint: Some("`acetate ctx outbox ls SESSION.db URI` shows them"),
+            }),
+            _ => Err(in_the_way(to, "there is something already")),
+        }
+    }
+}
+
+fn in_the_way(uri: &Uri, what: &'static str) -> ContextError {
+    ContextError::InTheWay { uri: uri.clone(), what }
+}

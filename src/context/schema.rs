@@ -1,0 +1,56 @@
+//! The JSON schemas of a node's documents: the files in `schemas/`, as the specification has them
+//! in examples and words.
+
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+/// A kind of document.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Schema {
+    /// `.meta.json`.
+    Meta,
+    /// `.relations.json`.
+    Relations,
+    /// `.outbox/{event_id}.json`.
+    Event,
+}
+
+type Compiled = Result<Validator, String>;
+
+static META: LazyLock<Compiled> =
+    LazyLock::new(|| compile(include_str!("schemas/meta.schema.json")));
+static RELATIONS: LazyLock<Compiled> =
+    LazyLock::new(|| compile(include_str!("schemas/relations.schema.json")));
+static EVENT: LazyLock<Compiled> =
+    LazyLock::new(|| compile(include_str!("schemas/event.schema.json")));
+
+fn compile(text: &str) -> Compiled {
+    let schema: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    jsonschema::draft202012::new(&schema).map_err(|error| error.to_string())
+}
+
+impl Schema {
+    /// The document that a text is; else what is wrong with it.
+    pub(super) fn parse(self, text: &[u8]) -> Result<Value, String> {
+        let value = serde_json::from_slice(text).map_err(|error| format!("not JSON: {error}"))?;
+        self.check(&value)?;
+        Ok(value)
+    }
+
+    /// Says what is wrong with a document.
+    pub(super) fn check(self, value: &Value) -> Result<(), String> {
+        let compiled: &Compiled = match self {
+            Self::Meta => &META,
+            Self::Relations => &RELATIONS,
+            Self::Event => &EVENT,
+        };
+        let validator = compiled.as_ref().map_err(Clone::clone)?;
+        validator.validate(value).map_err(|error| {
+            let place = error.instance_path().to_string();
+            let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
+            format!("{place}{error}")
+        })
+    }
+}

@@ -1,0 +1,277 @@
+//! `ctx://` URIs, and the directories that they stand for: `ctx://ACCOUNT/…` is
+//! `/accounts/ACCOUNT/…`.
+//!
+//! A node's URI has one of three forms:
+//!
+//! ```text
+//! ctx://{account}/users/{user}/memories/{category}/{slug}
+//! ctx://{account}/agents/{agent}/memories/{category}/{slug}
+//! ctx://{account}/agents/{agent}/skills/{skill_name}
+//! ```
+//!
+//! The category `profile` may go without a slug.
+//! Parts are of the letters that RFC 3986 §2.3 calls unreserved, and begin with none of `.-~`:
+//! no part needs to be escaped in a URI, is `..`, or names one of a node's own files.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::limits::{PART_BYTES, URI_BYTES};
+use super::node::CONTENT;
+
+/// What a URI begins with.
+const SCHEME: &str = "ctx://";
+
+/// Where the accounts are in the tree.
+pub(super) const ACCOUNTS: &str = "/accounts";
+
+/// The categories of memories.
+const CATEGORIES: [&str; 7] =
+    ["profile", "preferences", "entities", "events", "cases", "patterns", "skills"];
+
+/// The category that may go without a slug.
+const ALONE: &str = "profile";
+
+/// The URI of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uri(String);
+
+/// The beginning of URIs, up to the end of a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prefix(Vec<String>);
+
+/// The name of an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account(String);
+
+/// Why a text is no URI of a node, or none of their beginnings.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {what}", .text.escape_debug())]
+pub struct UriError {
+    text: String,
+    what: String,
+}
+
+/// What parts of a URI name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Something above nodes.
+    Above,
+    /// A node.
+    Node,
+}
+
+impl Uri {
+    /// The URI as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The directory of the node.
+    pub fn path(&self) -> String {
+        format!("{ACCOUNTS}/{}", self.parts().collect::<Vec<_>>().join("/"))
+    }
+
+    /// The account that it belongs to.
+    pub fn account(&self) -> &str {
+        self.parts().next().unwrap_or_default()
+    }
+
+    /// The category: that of a memory, or `skills`.
+    pub fn category(&self) -> &str {
+        let mut parts = self.parts().skip(3);
+        match parts.next() {
+            Some("memories") => parts.next().unwrap_or_default(),
+            _ => "skills",
+        }
+    }
+
+    /// `MEMORY` or `SKILL`.
+    pub fn context_type(&self) -> &'static str {
+        match self.parts().nth(3) {
+            Some("memories") => "MEMORY",
+            _ => "SKILL",
+        }
+    }
+
+    /// Whose it is: `user:NAME` or `agent:NAME`.
+    pub fn owner_space(&self) -> String {
+        let mut parts = self.parts().skip(1);
+        let kind = if parts.next() == Some("users") { "user" } else { "agent" };
+        format!("{kind}:{}", parts.next().unwrap_or_default())
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.strip_prefix(SCHEME).unwrap_or_default().split('/')
+    }
+}
+
+impl FromStr for Uri {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        let refused = |what: String| UriError { text: text.to_owned(), what };
+        match reach(&parts(text)?).map_err(refused)? {
+            Reach::Node => Ok(Self(text.to_owned())),
+            Reach::Above => Err(refused(
+                "names no node: ctx://ACCOUNT/users/USER/memories/CATEGORY/SLUG, \
+                 ctx://ACCOUNT/agents/AGENT/memories/CATEGORY/SLUG or \
+                 ctx://ACCOUNT/agents/AGENT/skills/NAME"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Prefix {
+    /// What all URIs begin with.
+    pub fn all() -> Self {
+        Self(Vec::new())
+    }
+
+    /// What all URIs of an account begin with.
+    pub fn of(account: &Account) -> Self {
+        Self(vec![account.0.clone()])
+    }
+
+    /// The account that it is in; `None` where it is above all.
+    pub fn account(&self) -> Option<&str> {
+        self.0.first().map(String::as_str)
+    }
+
+    /// The directory.
+    pub(super) fn path(&self) -> String {
+        [ACCOUNTS]
+            .into_iter()
+            .chain(self.0.iter().map(String::as_str))
+            .collect::<Vec<_>>()
+            .join("/")
+    }
+
+    /// The node at this place, if one can be.
+    pub(super) fn node(&self) -> Option<Uri> {
+        let parts: Vec<&str> = self.0.iter().map(String::as_str).collect();
+        (reach(&parts) == Ok(Reach::Node)).then(|| Uri(self.to_string()))
+    }
+
+    /// One part more; `None` where it cannot be.
+    pub(super) fn join(&self, part: &str) -> Option<Self> {
+        let parts: Vec<&str> = self.0.iter().map(String::as_str).chain([part]).collect();
+        reach(&parts).ok()?;
+        Some(Self(parts.into_iter().map(str::to_owned).collect()))
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        let mut parts = parts(text)?;
+        // `ctx://` alone, and a slash at the end.
+        if parts.last() == Some(&"") {
+            parts.pop();
+        }
+        reach(&parts).map_err(|what| UriError { text: text.to_owned(), what })?;
+        Ok(Self(parts.into_iter().map(str::to_owned).collect()))
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}", self.0.join("/"))
+    }
+}
+
+impl Account {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Account {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        free("the account", text).map_err(|what| UriError { text: text.to_owned(), what })?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What is behind the scheme, cut at its slashes.
+fn parts(text: &str) -> Result<Vec<&str>, UriError> {
+    let refused = |what: String| UriError { text: text.to_owned(), what };
+    if text.len() > URI_BYTES {
+        // Nobody wants to read all of it.
+        let text = text.chars().take(PART_BYTES).chain(['…']).collect();
+        return Err(UriError { text, what: format!("longer than {URI_BYTES} bytes") });
+    }
+    let rest = text.strip_prefix(SCHEME);
+    let rest = rest.ok_or_else(|| refused(format!("a context URI begins with {SCHEME}")))?;
+    Ok(rest.split('/').collect())
+}
+
+/// What parts name, or why no URI of a node begins with them.
+fn reach(parts: &[&str]) -> Result<Reach, String> {
+    let is_agent = parts.get(1) == Some(&"agents");
+    let is_skill = is_agent && parts.get(3) == Some(&"skills");
+    for (at, part) in parts.iter().enumerate() {
+        match at {
+            0 => free("the account", part)?,
+            1 => word(part, &["users", "agents"])?,
+            2 if is_agent => free("the agent", part)?,
+            2 => free("the user", part)?,
+            3 if is_agent => word(part, &["memories", "skills"])?,
+            3 => word(part, &["memories"])?,
+            4 if is_skill => free("the skill's name", part)?,
+            4 => word(part, &CATEGORIES)?,
+            5 if !is_skill => free("the slug", part)?,
+            _ => return Err("a node has nothing below it".to_owned()),
+        }
+    }
+    let is_node = match parts.len() {
+        5 => is_skill || parts[4] == ALONE,
+        6 => true,
+        _ => false,
+    };
+    Ok(if is_node { Reach::Node } else { Reach::Above })
+}
+
+/// Checks a part that must be one of these.
+fn word(part: &str, words: &[&str]) -> Result<(), String> {
+    match words.contains(&part) {
+        true => Ok(()),
+        false => Err(format!("`{}` where {} is expected", part.escape_debug(), words.join(", "))),
+    }
+}
+
+/// Checks a part that people choose.
+fn free(what: &str, part: &str) -> Result<(), String> {
+    let is_first = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_unreserved = |c: char| is_first(c) || matches!(c, '-' | '.' | '~');
+    if part.is_empty() || part.len() > PART_BYTES {
+        return Err(format!("{what} has {} bytes, and must have 1 to {PART_BYTES}", part.len()));
+    }
+    if !part.starts_with(is_first) || !part.chars().all(is_unreserved) {
+        return Err(format!(
+            "{what} must be of A-Z a-z 0-9 - . _ ~ and begin with a letter, a digit or _"
+        ));
+    }
+    // Else a node below `profile` would be where `profile` has its content.
+    if part == CONTENT {
+        return Err(format!("{what} cannot be {CONTENT}: a node has a file of that name"));
+    }
+    Ok(())
+}

@@ -13,7 +13,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Files in the tree",
         &["ls", "tree", "cat", "stat", "find", "du", "write", "cp", "mkdir", "rm"],
     ),
-    ("What the agent keeps", &["kv", "tool"]),
+    ("What the agent keeps", &["kv", "tool", "ctx"]),
     ("Care for the file", &["check", "migrate", "snapshot", "export", "seal", "compact", "quota"]),
     ("Set up this program", &["completions", "man"]),
 ];

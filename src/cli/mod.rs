@@ -17,6 +17,7 @@ mod config;
 mod control;
 mod copying;
 mod cp;
+mod ctx;
 mod detached;
 mod diff;
 mod discard;
@@ -112,6 +113,7 @@ enum Command {
     Config(config::Args),
     Kv(kv::Args),
     Tool(tool::Args),
+    Ctx(ctx::Args),
     Check(check::Args),
     Migrate(migrate::Args),
     Snapshot(snapshot::Args),
@@ -196,6 +198,7 @@ impl Command {
             Self::Config(args) => config::run(&args),
             Self::Kv(args) => kv::run(&args),
             Self::Tool(args) => tool::run(&args),
+            Self::Ctx(args) => ctx::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Migrate(args) => migrate::run(&args),
             Self::Snapshot(args) => snapshot::run(&args),

@@ -5,6 +5,7 @@ mod change;
 mod check;
 mod compact;
 mod config;
+mod ctx;
 mod errors;
 mod export;
 mod exports;

@@ -1,0 +1,59 @@
+//! `acetate ctx ls`: nodes below a prefix.
+
+use super::place::Place;
+use super::print;
+use crate::cli::Ending;
+use crate::cli::error::CliError;
+use crate::cli::output::Out;
+use crate::context::{Meta, Prefix};
+
+/// List the visible nodes below a prefix, a URI each.
+///
+/// A prefix ends with a whole part: ctx://acme/users/al is not one of ctx://acme/users/alice/….
+/// ctx:// is one of all.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    place: Place,
+
+    /// What the URIs begin with.
+    #[arg(value_name = "URI-PREFIX")]
+    prefix: Prefix,
+
+    /// Show those that are PENDING or BROKEN too, and the status of each.
+    #[arg(short, long)]
+    all: bool,
+
+    /// Show version, last change and abstract, too.
+    #[arg(short, long)]
+    long: bool,
+
+    /// Print a JSON object for each: uri, status, meta, abstract.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let listed = args.place.look()?.at(|nodes| nodes.list(&args.prefix, args.all))?;
+    let mut out = Out::new();
+    for node in &listed {
+        if args.json {
+            out.json(print::listed(node))?;
+            continue;
+        }
+        let status = if args.all { format!("{:<7} ", node.status) } else { String::new() };
+        let uri = &node.uri;
+        if !args.long {
+            out.line(format_args!("{status}{uri}"))?;
+            continue;
+        }
+        let version =
+            node.meta.as_ref().map_or_else(|| "-".to_owned(), |m| m.version().to_string());
+        let time = node.meta.as_ref().map_or("-", Meta::updated_at);
+        let text = print::plain(node.abstract_text.as_deref().unwrap_or_default());
+        out.line(format_args!("{status}{version:>4} {time:<20} {uri}  {text}"))?;
+    }
+    out.end()?;
+    Ok(Ending::Done)
+}

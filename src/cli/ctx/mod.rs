@@ -1,0 +1,58 @@
+//! `acetate ctx`: context nodes in a session.
+
+mod get;
+mod ls;
+mod mv;
+mod outbox;
+mod place;
+mod print;
+mod put;
+mod relate;
+mod repair;
+mod rm;
+
+use super::Ending;
+use super::error::CliError;
+
+/// Keep context nodes in a session: what agents know of users and of themselves.
+///
+/// A node has a URI, ctx://ACCOUNT/users/USER/memories/CATEGORY/SLUG,
+/// ctx://ACCOUNT/agents/AGENT/memories/CATEGORY/SLUG or ctx://ACCOUNT/agents/AGENT/skills/NAME,
+/// and is a directory of the same name below /accounts in the session's tree. Whatever is broken
+/// off in the middle of a change, `repair` makes the node the old one or the new one.
+///
+/// With --account, or ACETATE_ACCOUNT in the environment, every other account is refused. Without,
+/// the owner of the session acts as whichever account a URI names.
+///
+/// The session may be served meanwhile.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Put(put::Args),
+    Get(get::Args),
+    Ls(ls::Args),
+    Rm(rm::Args),
+    Mv(mv::Args),
+    Relate(relate::Args),
+    Outbox(outbox::Args),
+    Repair(repair::Args),
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    match &args.command {
+        Command::Put(args) => put::run(args),
+        Command::Get(args) => get::run(args),
+        Command::Ls(args) => ls::run(args),
+        Command::Rm(args) => rm::run(args),
+        Command::Mv(args) => mv::run(args),
+        Command::Relate(args) => relate::run(args),
+        Command::Outbox(args) => outbox::run(args),
+        Command::Repair(args) => repair::run(args),
+    }
+}

@@ -1,0 +1,33 @@
+//! `acetate ctx mv`: gives a node another URI.
+
+use super::place::Place;
+use super::print;
+use crate::cli::Ending;
+use crate::cli::error::CliError;
+use crate::context::Uri;
+
+/// Move a node to another URI of its account.
+///
+/// Its outbox moves along, with the event MOVE_CONTEXT at its end. Edges of other nodes that lead
+/// to it stay as they are.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    place: Place,
+
+    /// The node.
+    uri: Uri,
+
+    /// Where it goes; nothing may be there.
+    new_uri: Uri,
+
+    /// Print a JSON object: uri, version, event_id, event_type.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Moves it.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let changed = args.place.change(|nodes| Ok(nodes.rename(&args.uri, &args.new_uri)?))?;
+    print::changed(&changed, args.json)
+}

@@ -1,0 +1,173 @@
+//! The session whose nodes are looked at or changed, and for whom.
+
+use std::time::{Duration, Instant};
+
+use crate::cli::change::{Changer, with_changer};
+use crate::cli::error::CliError;
+use crate::cli::source::Source;
+use crate::context::{Account, ContextError, Entry, FileError, Files, Nodes, Reads};
+use crate::control::{Meta, Request, WriteHow};
+use crate::inspect::opened::Opened;
+use crate::workspace::Looking;
+
+/// Where the caller's account is, unless it is an option.
+const ACCOUNT: &str = "ACETATE_ACCOUNT";
+
+/// How long is waited for a node that is just being changed.
+const CHANGING: Duration = Duration::from_secs(1);
+
+/// Time between two looks at it.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A session, and who uses it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Place {
+    #[command(flatten)]
+    source: Source,
+
+    /// The caller's account: others are refused [default: ACETATE_ACCOUNT].
+    ///
+    /// Without, the owner of the session acts as whichever account a URI names.
+    #[arg(long, value_name = "ACCOUNT")]
+    account: Option<Account>,
+}
+
+type Done<T> = Result<T, ContextError>;
+
+impl Place {
+    fn account(&self) -> Result<Option<Account>, CliError> {
+        if self.account.is_some() {
+            return Ok(self.account.clone());
+        }
+        let Some(text) = std::env::var_os(ACCOUNT) else { return Ok(None) };
+        let account = text.to_string_lossy().parse();
+        let named = |error| CliError::new(format_args!("{ACCOUNT}: {error}"));
+        account.map(Some).map_err(|error: crate::context::UriError| named(error))
+    }
+
+    /// Opens the session to be looked at.
+    pub(super) fn look(&self) -> Result<Look, CliError> {
+        Ok(Look { opened: self.source.open()?, account: self.account()? })
+    }
+
+    /// Runs `f` on the nodes, which nobody else changes meanwhile.
+    pub(super) fn change<T>(
+        &self,
+        f: impl FnOnce(&mut Nodes<Changing<'_>>) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        let (account, source) = (self.account()?, &self.source);
+        with_changer(&source.session, source.base.as_deref(), |changer| {
+            changer.ask(Request::Alone)?;
+            let opened = source.open()?;
+            f(&mut Nodes::new(Changing { opened, changer }, account))
+        })
+    }
+}
+
+/// A session that is looked at.
+pub(super) struct Look {
+    opened: Opened,
+    account: Option<Account>,
+}
+
+impl Look {
+    /// Runs `f` on the nodes as they are at one moment. Where it asks for one that is being
+    /// changed, it is asked again a little later.
+    pub(super) fn at<T>(&self, f: impl Fn(&mut Nodes<Looking<'_, '_>>) -> Done<T>) -> Done<T> {
+        let since = Instant::now();
+        loop {
+            let mut done = None;
+            let looked = self.opened.look(|view| {
+                done = Some(f(&mut Nodes::new(Looking(view), self.account.clone())));
+                Ok(())
+            });
+            match done {
+                Some(Err(ContextError::NoNode { is_changing: true, .. }))
+                    if since.elapsed() < CHANGING =>
+                {
+                    std::thread::sleep(PAUSE);
+                }
+                Some(done) => return done,
+                None => {
+                    let what = looked.err().map(|error| error.to_string()).unwrap_or_default();
+                    return Err(FileError { what, hint: None, is_unfit: false }.into());
+                }
+            }
+        }
+    }
+}
+
+/// A session that is changed: by its server, or by this process.
+pub(super) struct Changing<'a> {
+    opened: Opened,
+    changer: &'a mut Changer,
+}
+
+type Step<T> = Result<T, FileError>;
+
+impl Changing<'_> {
+    fn look<T>(&self, f: impl FnOnce(&mut Looking<'_, '_>) -> Step<T>) -> Step<T> {
+        let looked = self.opened.look(|view| Ok(f(&mut Looking(view))));
+        looked.map_err(|error| CliError::from(error).into()).and_then(|done| done)
+    }
+
+    fn ask(&mut self, request: Request) -> Step<()> {
+        Ok(self.changer.ask(request).map(drop)?)
+    }
+}
+
+impl Reads for Changing<'_> {
+    fn read(&mut self, path: &str, most: u64) -> Step<Option<Vec<u8>>> {
+        self.look(|tree| tree.read(path, most))
+    }
+
+    fn list(&mut self, path: &str) -> Step<Option<Vec<Entry>>> {
+        self.look(|tree| tree.list(path))
+    }
+}
+
+impl Files for Changing<'_> {
+    fn make_dir(&mut self, path: &str) -> Step<()> {
+        let path = path.as_bytes().into();
+        self.ask(Request::MakeDir { path, meta: Meta::default(), parents: true })
+    }
+
+    fn write(&mut self, path: &str, content: &[u8]) -> Step<()> {
+        let (path, meta) = (path.as_bytes().into(), Meta::default());
+        let request = Request::Write { path, how: WriteHow::Replace, meta };
+        Ok(self.changer.ask_with(request, content).map(drop)?)
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Step<()> {
+        self.ask(Request::Rename { from: from.as_bytes().into(), to: to.as_bytes().into() })
+    }
+
+    fn remove(&mut self, path: &str) -> Step<()> {
+        self.ask(Request::Remove { path: path.as_bytes().into(), recursive: false })
+    }
+
+    fn remove_dir(&mut self, path: &str) -> Step<()> {
+        self.ask(Request::RemoveDir { path: path.as_bytes().into() })
+    }
+
+    fn sync(&mut self) -> Step<()> {
+        self.ask(Request::Sync)
+    }
+}
+
+impl From<CliError> for FileError {
+    fn from(error: CliError) -> Self {
+        let hint = error.hint().map(str::to_owned);
+        Self { what: error.to_string(), hint, is_unfit: false }
+    }
+}
+
+impl From<ContextError> for CliError {
+    fn from(error: ContextError) -> Self {
+        let printed = Self::new(&error);
+        match error.hint() {
+            Some(hint) => printed.with_hint(hint),
+            None => printed,
+        }
+    }
+}

@@ -45,6 +45,7 @@ pub mod context;
 pub mod control;
 pub mod delta;
 pub mod export;
+pub mod guard;
 pub mod inspect;
 pub mod nfs;
 pub mod overlay;

@@ -7,6 +7,7 @@ mod config;
 mod context;
 mod delta;
 mod e2e;
+mod guard;
 mod inspect;
 mod nfs;
 mod overlay;

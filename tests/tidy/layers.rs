@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "vfs",
             "config",
             "overlay",
+            "guard",
             "base::DELTA_IDS",
             "base::FOLDED_IDS",
             "nfs::HandleCodec",
@@ -29,6 +30,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nfs::FileHandle",
         ],
     ),
+    ("guard", &["vfs"]),
     ("worker", &["vfs", "delta"]),
     ("overlay", &["vfs", "worker", "base", "delta"]),
     ("nfs", &["vfs", "wire"]),
@@ -39,7 +41,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "workspace",
         &[
             "vfs", "nfs", "server", "overlay", "worker", "base", "delta", "inspect", "control",
-            "config", "export", "context",
+            "config", "export", "context", "guard",
         ],
     ),
     (
@@ -69,7 +71,10 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Foreign crates that stay in one place.
 const CONFINED: &[(&str, &[&str])] = &[
     ("rusqlite", &["src/delta/sqlite"]),
-    ("tokio", &["src/server", "src/worker", "src/control", "src/workspace", "src/cli/serve"]),
+    (
+        "tokio",
+        &["src/server", "src/worker", "src/control", "src/workspace", "src/guard", "src/cli/serve"],
+    ),
     ("rustix", &["src/base", "src/target"]),
     ("toml", &["src/config"]),
     ("ipnet", &["src/config"]),

@@ -29,6 +29,7 @@ const EXCEPTIONS: &[Exception] = &[
     exception(Rule::CrateConfinement, "src/delta/sqlite/disk.rs", "rustix: space on the disk"),
     exception(Rule::CrateConfinement, "src/workspace/mod.rs", "rustix: who runs it"),
     exception(Rule::CrateConfinement, "src/delta/sqlite/lock.rs", "rustix: O_NOFOLLOW"),
+    exception(Rule::CrateConfinement, "src/guard/program.rs", "rustix: ends a process group"),
     exception(Rule::CrateConfinement, "src/inspect/export/dir.rs", "rustix: fills a directory"),
 ];
 

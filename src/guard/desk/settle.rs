@@ -1,0 +1,129 @@
+//! From a draft to the published content, or to a refusal.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::guard::limits::MAX_ATTEMPTS;
+use crate::guard::published::Expected;
+use crate::guard::violation::Violation;
+use crate::vfs::{Attr, Caller, FsError, Locator, Time, WriteVerifier};
+
+use super::{Desk, Entry, Open, Published, State, lock};
+
+/// Why a draft was not published, or not taken.
+pub(super) enum Failed {
+    /// Its content is not valid.
+    Refused(Violation),
+    /// The file changed since the draft began, and might not.
+    Changed,
+    /// Anything else.
+    Because(FsError),
+}
+
+impl<P: Published> Desk<P> {
+    /// Checks a whole content for the file at `path`, as every guard of that path wants it.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub async fn validate(&self, path: &[u8], content: &Bytes) -> Result<(), Violation> {
+        let validators = self.parts.guards.of(path);
+        let room = &self.parts.room;
+        if validators.iter().any(|validator| validator.as_program().is_none()) {
+            let _turn = room.check(content.len()).await;
+            let (validators, content) = (validators.clone(), content.clone());
+            let checked = tokio::task::spawn_blocking(move || {
+                validators.iter().try_for_each(|validator| validator.check(&content))
+            });
+            checked.await.unwrap_or_else(|_| Err(Violation::new("the validator failed")))?;
+        }
+        for program in validators.iter().filter_map(|validator| validator.as_program()) {
+            let _turn = room.program().await;
+            program.check(path, content).await?;
+        }
+        Ok(())
+    }
+
+    /// Says in the log and the audit log that content for a file was refused.
+    pub async fn refuse(&self, caller: &Caller, file: &Locator, violation: &Violation) {
+        let seen = self.parts.tree.look(file).await;
+        let path = seen.ok().and_then(|seen| seen.paths.into_iter().next()).unwrap_or_default();
+        tracing::warn!(
+            path = %path.escape_ascii(),
+            client = %caller.client,
+            uid = caller.uid,
+            %violation,
+            "refused the content of a guarded file"
+        );
+        self.parts.tree.note_refusal(caller, file, violation).await;
+    }
+
+    /// Validates a draft and publishes it; with `ctime`, only if that is still the file's.
+    pub(super) async fn settle(
+        &self,
+        open: &mut Open,
+        ctime: Option<Time>,
+    ) -> Result<(WriteVerifier, Option<Attr>), Failed> {
+        let content = Bytes::from(open.draft.take());
+        let published = self.publish(open, &content, ctime).await;
+        if published.is_err() {
+            open.draft.put_back(content.into());
+        }
+        published
+    }
+
+    async fn publish(
+        &self,
+        open: &Open,
+        content: &Bytes,
+        ctime: Option<Time>,
+    ) -> Result<(WriteVerifier, Option<Attr>), Failed> {
+        let (tree, file) = (&self.parts.tree, &open.file);
+        for _ in 0..MAX_ATTEMPTS {
+            let paths = tree.look(file).await.map_err(Failed::Because)?.paths;
+            for path in &paths {
+                self.validate(path, content).await.map_err(Failed::Refused)?;
+            }
+            let expected = Expected { paths, ctime, shown: open.shown.time };
+            let outcome = tree.publish(&open.caller, file, content.clone(), expected).await;
+            match outcome.result {
+                Ok(verifier) => return Ok((self.verifier(verifier), outcome.context.after)),
+                // It moved, perhaps to where other guards hold.
+                Err(FsError::Guarded) => {}
+                Err(FsError::NotSync) => return Err(Failed::Changed),
+                Err(error) => return Err(Failed::Because(error)),
+            }
+        }
+        Err(Failed::Because(FsError::TryLater))
+    }
+
+    /// What becomes of a draft that failed, and what its writer is told.
+    pub(super) async fn put_away(
+        &self,
+        entry: &Entry,
+        state: &mut State,
+        open: Box<Open>,
+        failed: Failed,
+        is_unstable: bool,
+    ) -> FsError {
+        let error = match failed {
+            Failed::Changed | Failed::Because(FsError::TryLater) => {
+                *lock(&entry.shown) = Some(open.shown);
+                *state = State::Open(open);
+                return FsError::TryLater;
+            }
+            Failed::Because(error) => error,
+            Failed::Refused(violation) => {
+                self.refuse(&open.caller, &open.file, &violation).await;
+                FsError::Invalid
+            }
+        };
+        *lock(&entry.shown) = None;
+        *state = if open.has_pieces || is_unstable {
+            State::Refused { error, at: Instant::now() }
+        } else {
+            State::Nothing
+        };
+        error
+    }
+}

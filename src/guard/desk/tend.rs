@@ -1,0 +1,101 @@
+//! What time ends: files that were only cut are published, what nobody goes on with is given up.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::time::sleep;
+
+use crate::guard::violation::Violation;
+use crate::vfs::FsError;
+
+use super::settle::Failed;
+use super::{Desk, Entry, Open, Published, State, forget_nothing, lock};
+
+impl<P: Published> Desk<P> {
+    /// Looks after the drafts from now on, until there is none.
+    pub(super) fn tend(self: &Arc<Self>) {
+        if self.is_tended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (desk, tick) = (Arc::downgrade(self), self.parts.periods.tick);
+        tokio::spawn(async move {
+            loop {
+                sleep(tick).await;
+                match desk.upgrade() {
+                    Some(desk) => {
+                        if desk.look_after().await {
+                            return;
+                        }
+                    }
+                    None => return,
+                }
+            }
+        });
+    }
+
+    /// Does what is due; whether there is nothing left.
+    async fn look_after(&self) -> bool {
+        let entries: Vec<_> = lock(&self.entries).values().cloned().collect();
+        for entry in entries {
+            // Where something is done, nothing is due.
+            if let Ok(mut state) = entry.state.try_lock() {
+                self.do_what_is_due(&entry, &mut state).await;
+            }
+        }
+        let mut entries = lock(&self.entries);
+        forget_nothing(&mut entries);
+        if entries.is_empty() {
+            self.is_tended.store(false, Ordering::Release);
+        }
+        entries.is_empty()
+    }
+
+    async fn do_what_is_due(&self, entry: &Entry, state: &mut State) {
+        let periods = &self.parts.periods;
+        match state {
+            State::Refused { at, .. } if at.elapsed() >= periods.refused => *state = State::Nothing,
+            State::Open(open) if open.changed.elapsed() >= periods.idle => {
+                let what = Violation::new("given up: no valid content came, and no COMMIT");
+                self.refuse(&open.caller, &open.file, &what).await;
+                self.lose(entry, state);
+            }
+            State::Open(open)
+                if !open.has_pieces
+                    && !open.is_tried
+                    && open.changed.elapsed() >= periods.quiet =>
+            {
+                if let State::Open(open) = std::mem::take(state) {
+                    self.try_to_publish(entry, state, open).await;
+                }
+            }
+            State::Nothing | State::Refused { .. } | State::Open(_) => {}
+        }
+    }
+
+    /// Publishes a draft that was only cut or grown, if that is valid; if not, content may follow.
+    async fn try_to_publish(&self, entry: &Entry, state: &mut State, mut open: Box<Open>) {
+        match self.settle(&mut open, None).await {
+            Ok(_) => *lock(&entry.shown) = None,
+            Err(Failed::Because(FsError::Stale)) => self.lose(entry, state),
+            Err(failed) => {
+                open.is_tried = !matches!(failed, Failed::Because(FsError::TryLater));
+                *state = State::Open(open);
+            }
+        }
+    }
+
+    /// Publishes at the end what was only cut or grown, if it is valid, and gives up the rest:
+    /// clients send it to the next server, as the verifier will be another.
+    pub async fn close(&self) {
+        let entries: Vec<_> = lock(&self.entries).values().cloned().collect();
+        for entry in entries {
+            let mut state = entry.state.lock().await;
+            if let State::Open(open) = std::mem::take(&mut *state)
+                && !open.has_pieces
+            {
+                self.try_to_publish(&entry, &mut state, open).await;
+            }
+            self.lose(&entry, &mut state);
+        }
+    }
+}

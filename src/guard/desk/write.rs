@@ -1,0 +1,224 @@
+//! What changes a draft: WRITE and a new size; and COMMIT.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::vfs::{
+    Attr, Caller, FsError, Locator, Outcome, Stability, Wcc, WccAttr, WriteVerifier, Written,
+};
+
+use super::settle::Failed;
+use super::{Desk, Draft, Entry, Open, Published, Shown, State, key, lock};
+use crate::guard::limits::MAX_ATTEMPTS;
+
+impl<P: Published> Desk<P> {
+    pub(super) async fn write_now(
+        self: &Arc<Self>,
+        (caller, file): (&Caller, &Locator),
+        attr: Option<Attr>,
+        (offset, data): (u64, &[u8]),
+        stability: Stability,
+    ) -> Outcome<Written, Wcc> {
+        let refused = |error| Outcome::err(error, Wcc { before: None, after: attr.clone() });
+        let Some(entry) = self.entry(key(caller, file)) else {
+            return refused(FsError::TryLater);
+        };
+        let mut state = entry.state.lock().await;
+        let is_unstable = stability == Stability::Unstable;
+        if let State::Refused { error, at } = &mut *state
+            && is_unstable
+        {
+            *at = Instant::now();
+            return refused(*error);
+        }
+        let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        for _ in 0..MAX_ATTEMPTS {
+            let (mut open, before, begun) = match self.opened(&mut state, caller, file, None).await
+            {
+                Ok(opened) => opened,
+                Err(error) => return refused(error),
+            };
+            if let Err(failed) = self.put(&mut open, caller, offset, data).await {
+                let error = self.put_away(&entry, &mut state, open, failed, is_unstable).await;
+                return refused(error);
+            }
+            if is_unstable {
+                open.has_pieces = true;
+                let after = self.keep(&entry, &mut state, open, attr);
+                let verifier = self.verifier(self.parts.tree.verifier());
+                let written = Written { count, committed: Stability::Unstable, verifier };
+                return Outcome::ok(written, Wcc { before: Some(before), after });
+            }
+            let ctime = begun.then_some(before.ctime);
+            match self.settle(&mut open, ctime).await {
+                Ok((verifier, after)) => {
+                    *lock(&entry.shown) = None;
+                    let written = Written { count, committed: Stability::FileSync, verifier };
+                    return Outcome::ok(written, Wcc { before: Some(before), after });
+                }
+                // Another one was published a moment ago: the piece goes over that.
+                Err(Failed::Changed) => {}
+                Err(failed) => {
+                    let error = self.put_away(&entry, &mut state, open, failed, false).await;
+                    return refused(error);
+                }
+            }
+        }
+        refused(FsError::TryLater)
+    }
+
+    pub(super) async fn set_size_now(
+        self: &Arc<Self>,
+        (caller, file): (&Caller, &Locator),
+        attr: Attr,
+        size: u64,
+    ) -> Outcome<(), Wcc> {
+        let refused = |error| Outcome::err(error, Wcc { before: None, after: Some(attr.clone()) });
+        let Some(entry) = self.entry(key(caller, file)) else {
+            return refused(FsError::TryLater);
+        };
+        let mut state = entry.state.lock().await;
+        if (size, attr.size) == (0, 0) && !matches!(*state, State::Open(_)) {
+            *state = State::Nothing;
+            return Outcome::ok((), Wcc::unchanged(Some(attr)));
+        }
+        let opened = self.opened(&mut state, caller, file, Some(size)).await;
+        let (mut open, before, begun) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return refused(error),
+        };
+        let fits = open.share.resize(size);
+        match open.draft.set_size(size) {
+            Ok(()) if fits => {}
+            outcome => {
+                if !begun {
+                    *state = State::Open(open);
+                }
+                return refused(outcome.err().unwrap_or(FsError::TryLater));
+            }
+        }
+        self.stamp(&mut open, caller);
+        let after = self.keep(&entry, &mut state, open, Some(attr));
+        Outcome::ok((), Wcc { before: Some(before), after })
+    }
+
+    /// COMMIT; `None` if there is no draft.
+    pub(super) async fn commit_now(
+        &self,
+        entry: &Entry,
+        file: &Locator,
+    ) -> Option<Outcome<WriteVerifier, Wcc>> {
+        let mut state = entry.state.lock().await;
+        let error = match std::mem::take(&mut *state) {
+            State::Nothing => return None,
+            State::Refused { error, .. } => {
+                *state = State::Refused { error, at: Instant::now() };
+                error
+            }
+            State::Open(mut open) => {
+                let before = Some(open.shown.before());
+                match self.settle(&mut open, None).await {
+                    Ok((verifier, after)) => {
+                        *lock(&entry.shown) = None;
+                        return Some(Outcome::ok(verifier, Wcc { before, after }));
+                    }
+                    Err(failed) => self.put_away(entry, &mut state, open, failed, false).await,
+                }
+            }
+        };
+        let seen = self.parts.tree.look(file).await.ok();
+        Some(Outcome::err(error, Wcc { before: None, after: seen.map(|seen| seen.attr) }))
+    }
+
+    /// The draft, taken out of the state, or a new one over what is published; with what its
+    /// writer saw before, and whether it is new. One that begins with a new size of 0 needs not
+    /// read what is there.
+    async fn opened(
+        &self,
+        state: &mut State,
+        caller: &Caller,
+        file: &Locator,
+        size: Option<u64>,
+    ) -> Result<(Box<Open>, WccAttr, bool), FsError> {
+        if let State::Open(open) = std::mem::take(state) {
+            let before = open.shown.before();
+            return Ok((open, before, false));
+        }
+        let tree = &self.parts.tree;
+        let (seen, content) = match size {
+            Some(0) => (tree.look(file).await?, Vec::new()),
+            _ => tree.read(file).await?,
+        };
+        let share = self.parts.room.take(content.len() as u64).ok_or(FsError::TryLater)?;
+        let open = Open {
+            draft: Draft::over(content),
+            share,
+            caller: caller.clone(),
+            file: file.clone(),
+            validators: self.validators_of(&seen.paths),
+            shown: Shown { size: seen.attr.size, time: seen.attr.ctime.max(seen.attr.mtime) },
+            changed: Instant::now(),
+            has_pieces: false,
+            is_tried: false,
+        };
+        Ok((Box::new(open), (&seen.attr).into(), true))
+    }
+
+    /// Puts a piece into a draft, and checks the lines that it completes.
+    async fn put(
+        &self,
+        open: &mut Open,
+        caller: &Caller,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), Failed> {
+        let size = open.draft.size_after(offset, data.len()).map_err(Failed::Because)?;
+        if !open.share.resize(size) {
+            return Err(Failed::Because(FsError::TryLater));
+        }
+        let piece = open.draft.write(offset, data).map_err(Failed::Because)?;
+        self.stamp(open, caller);
+        if open.validators.iter().any(|validator| validator.is_by_line()) {
+            check_lines(open, piece).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a draft was changed.
+    fn stamp(&self, open: &mut Open, caller: &Caller) {
+        let time = (self.parts.clock)().max(open.shown.time.next());
+        open.shown = Shown { size: open.draft.content().len() as u64, time };
+        open.caller = caller.clone();
+        open.changed = Instant::now();
+        open.is_tried = false;
+    }
+
+    /// Puts a draft back, and says what its writer sees of a file with the attributes `attr`.
+    fn keep(
+        &self,
+        entry: &Entry,
+        state: &mut State,
+        open: Box<Open>,
+        mut attr: Option<Attr>,
+    ) -> Option<Attr> {
+        if let Some(attr) = &mut attr {
+            open.shown.apply(attr);
+        }
+        *lock(&entry.shown) = Some(open.shown);
+        *state = State::Open(open);
+        attr
+    }
+}
+
+/// Checks the lines that `piece` made complete, on a thread that may take its time.
+async fn check_lines(open: &mut Open, piece: Range<usize>) -> Result<(), Failed> {
+    let (draft, validators) = (std::mem::take(&mut open.draft), open.validators.clone());
+    let checked = tokio::task::spawn_blocking(move || {
+        let outcome = validators.iter().try_for_each(|validator| draft.check(&piece, validator));
+        (draft, outcome)
+    });
+    let (draft, outcome) = checked.await.map_err(|_| Failed::Because(FsError::Fault))?;
+    open.draft = draft;
+    outcome.map_err(Failed::Refused)
+}

@@ -1,0 +1,55 @@
+//! Guards: files that accept only content which passes their validators.
+//!
+//! An export has [`Guards`]: patterns of paths, each with a [`Validator`]. What a client writes to
+//! a guarded file goes to a draft in the server's memory ([`Draft`]); readers see the published
+//! content all the time. [`Desk`] has the drafts of an export, and publishes one as a whole, in one
+//! change of the tree, once it is valid.
+//!
+//! | File | What |
+//! |---|---|
+//! | `rules` | which path is guarded by what |
+//! | `validator` | JSON Lines, JSON, with or without a schema, or a program |
+//! | `schema`, `json`, `lines`, `program` | these, one by one |
+//! | `violation` | why content is refused |
+//! | `draft` | content that is being written, and which of its lines have arrived |
+//! | `room` | how much drafts may take together |
+//! | `published` | what is needed of the tree |
+//! | `desk` | drafts by file and client |
+//! | `desk/write`, `desk/settle`, `desk/tend` | writing, publishing, what time ends |
+//! | `limits` | every bound |
+//!
+//! Nothing here knows how the tree is stored, nor the protocol: [`Published`] is the way to the
+//! tree. Who calls what, for a file that [`crate::vfs::FsError::Guarded`] says is guarded:
+//!
+//! - WRITE: [`Desk::write`]; SETATTR and CREATE with a size: [`Desk::set_size`], once the other
+//!   attributes are set; COMMIT: [`Desk::commit`], and the tree's own where that gives nothing.
+//! - A WRITE that the tree took: [`Desk::abandon`], for the file may have been guarded before.
+//! - RENAME onto a guarded path: [`Desk::validate`] the content, then rename on the condition that
+//!   it is still the same.
+//! - Attributes that leave, of whichever procedure: [`Desk::show`]; write verifiers of *all* files
+//!   of the export: [`Desk::verifier`].
+//! - At the end: [`Desk::close`].
+
+mod desk;
+mod draft;
+mod json;
+mod limits;
+mod lines;
+mod program;
+mod published;
+mod room;
+mod rules;
+mod schema;
+mod validator;
+mod violation;
+
+pub use desk::{Desk, DeskParts};
+pub use draft::Draft;
+pub use limits::{MAX_DRAFT_BYTES, MAX_LINE_BYTES, Periods, RoomLimits};
+pub use program::Program;
+pub use published::{Expected, Published, Seen};
+pub use room::Room;
+pub use rules::Guards;
+pub use schema::SchemaError;
+pub use validator::Validator;
+pub use violation::Violation;

@@ -1,0 +1,65 @@
+//! Why content is refused.
+
+use std::fmt::{self, Write};
+
+use super::limits::MAX_REASON_CHARS;
+
+/// Why content is refused, in words for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The line at fault, from 1 on, where there is one.
+    pub line: Option<u64>,
+    /// What is wrong there: one line, without control characters.
+    pub reason: String,
+}
+
+impl Violation {
+    /// A violation of the whole content, or one whose line is not known.
+    pub fn new(reason: impl fmt::Display) -> Self {
+        Self { line: None, reason: cleaned(reason) }
+    }
+
+    /// A violation in a line.
+    pub fn at(line: u64, reason: impl fmt::Display) -> Self {
+        Self { line: Some(line), reason: cleaned(reason) }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+/// A bounded text in which control characters are escaped; what is behind the bound is not even
+/// formatted.
+fn cleaned(reason: impl fmt::Display) -> String {
+    let mut text = Bounded { text: String::new(), left: MAX_REASON_CHARS };
+    // Fails where the text is full.
+    if write!(text, "{reason}").is_err() {
+        text.text.push('…');
+    }
+    text.text
+}
+
+struct Bounded {
+    text: String,
+    left: usize,
+}
+
+impl Write for Bounded {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        for character in part.chars() {
+            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
+            if character.is_control() {
+                self.text.extend(character.escape_default());
+            } else {
+                self.text.push(character);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! What becomes of drafts that nobody goes on with.
+
+use std::time::Duration;
+
+use acetate::guard::{Periods, RoomLimits};
+use acetate::vfs::FsError;
+
+use super::tree::{NEVER, Setup, setup, setup_with};
+
+const SOON: Duration = Duration::from_millis(40);
+
+fn quick(content: &str, periods: Periods) -> Setup {
+    setup_with(content, periods, RoomLimits::default())
+}
+
+/// Waits until something is so.
+async fn until(what: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if what() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never came to that");
+}
+
+#[tokio::test]
+async fn what_was_only_cut_is_published_after_a_while() {
+    let file = quick("[1]\n[2]\n", Periods { quiet: SOON, ..NEVER });
+    file.set_size(1, 4).await.unwrap();
+    assert_eq!(file.content(), "[1]\n[2]\n");
+    until(|| file.content() == "[1]\n").await;
+    until(|| file.shown(1) == file.shown(2)).await;
+    assert_eq!(file.refusals().len(), 0);
+}
+
+#[tokio::test]
+async fn what_is_not_valid_yet_waits_for_what_follows() {
+    let file = quick("[1]", Periods { quiet: SOON, ..NEVER }).at("/a.json");
+    file.set_size(1, 0).await.unwrap();
+    tokio::time::sleep(SOON * 5).await;
+    assert_eq!((file.content().as_str(), file.shown(1).size), ("[1]", 0));
+    file.stable(0, "[2]").await.unwrap();
+    assert_eq!((file.content().as_str(), file.refusals().len()), ("[2]", 0));
+}
+
+#[tokio::test]
+async fn pieces_wait_for_their_commit() {
+    let file = quick("[1]\n", Periods { quiet: SOON, ..NEVER });
+    file.set_size(1, 0).await.unwrap();
+    file.piece(0, "[2]\n").await.unwrap();
+    tokio::time::sleep(SOON * 5).await;
+    assert_eq!(file.content(), "[1]\n");
+    assert_eq!(file.commit(1).await, Some(Ok(())));
+    assert_eq!(file.content(), "[2]\n");
+}
+
+#[tokio::test]
+async fn what_nobody_goes_on_with_is_given_up_and_said() {
+    let file = quick("[1]\n", Periods { idle: SOON, ..NEVER });
+    let before = file.verifier();
+    file.piece(4, "[2]\n").await.unwrap();
+    until(|| !file.refusals().is_empty()).await;
+    until(|| file.verifier() != before).await;
+    assert!(file.refusals()[0].starts_with("given up"), "{:?}", file.refusals());
+    assert_eq!((file.content().as_str(), file.shown(1).size), ("[1]\n", 4));
+    assert_eq!(file.commit(1).await, None);
+}
+
+#[tokio::test]
+async fn a_refusal_is_forgotten_once_nothing_is_under_way() {
+    let file = quick("[1]\n", Periods { refused: SOON, ..NEVER });
+    assert_eq!(file.piece(4, "no\n").await, Err(FsError::Invalid));
+    assert_eq!(file.piece(4, "[2]\n").await, Err(FsError::Invalid));
+    tokio::time::sleep(SOON * 5).await;
+    assert_eq!(file.piece(4, "[2]\n").await, Ok(()));
+}
+
+#[tokio::test]
+async fn the_end_publishes_what_was_cut_and_gives_up_the_rest() {
+    let file = setup("[1]\n[2]\n");
+    file.set_size(1, 4).await.unwrap();
+    file.desk.close().await;
+    assert_eq!(file.content(), "[1]\n");
+    let before = file.verifier();
+    file.piece(4, "[3]\n").await.unwrap();
+    file.desk.close().await;
+    assert_eq!(file.content(), "[1]\n");
+    assert_ne!(file.verifier(), before);
+}

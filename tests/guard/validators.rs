@@ -1,0 +1,178 @@
+//! JSON and JSON Lines, with and without a schema.
+
+use std::fs;
+use std::path::PathBuf;
+
+use acetate::guard::{MAX_LINE_BYTES, Validator};
+use tempfile::TempDir;
+
+/// A schema in a file of its own.
+fn schema(text: &str) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.schema.json");
+    fs::write(&file, text).unwrap();
+    (dir, file)
+}
+
+const FRAGMENT: &str = r##"{
+  "type": "object", "required": ["kind"], "additionalProperties": false,
+  "properties": { "kind": { "enum": ["rule", "fact"] }, "text": { "$ref": "#/$defs/text" } },
+  "$defs": { "text": { "type": "string", "maxLength": 5 } }
+}"##;
+
+#[track_caller]
+fn accepts(validator: &Validator, content: &[u8]) {
+    let outcome = validator.check(content);
+    assert_eq!(outcome, Ok(()), "{}", content.escape_ascii());
+}
+
+/// The line and the reason of a refusal.
+#[track_caller]
+fn refuses(validator: &Validator, content: &[u8]) -> (Option<u64>, String) {
+    let Err(violation) = validator.check(content) else {
+        panic!("accepted: {}", content[..content.len().min(200)].escape_ascii());
+    };
+    (violation.line, violation.reason)
+}
+
+#[test]
+fn json_lines_are_one_value_a_line() {
+    let jsonl = Validator::jsonl();
+    for good in [
+        &b""[..],
+        b"\n",
+        b"{}",
+        b"{}\n",
+        b"{\"a\": 1}\r\n[2]\r\n",
+        b"1\n\n \t\r\n\"zwei\"\nnull",
+        "\"Grüße 🦀\"\n".as_bytes(),
+        b"123456789012345678901234567890.5e999\n",
+        br#""\u00e9\ud83e\udd80""#,
+    ] {
+        accepts(&jsonl, good);
+    }
+    for (bad, line, part) in [
+        (&b"{}\n{\n{}\n"[..], 2, "EOF while parsing an object, at column 1"),
+        (b"{}\n\n[1,]\n", 3, "trailing comma"),
+        (b"{} {}\n", 1, "trailing characters, at column 4"),
+        (b"1\n2\nx", 3, "expected value"),
+        (b"\"\xff\"\n", 1, "invalid unicode code point"),
+        (br#""\ud800""#, 1, "hex escape"),
+        (b"\xef\xbb\xbf{}\n", 1, "expected value"),
+        (b"{}\n\0\0\0\n", 2, "expected value"),
+        (b"{}\r{}\n", 1, "trailing characters"),
+    ] {
+        let (at, reason) = refuses(&jsonl, bad);
+        assert_eq!(at, Some(line), "{}: {reason}", bad.escape_ascii());
+        assert!(reason.contains(part), "{}: {reason}", bad.escape_ascii());
+    }
+}
+
+#[test]
+fn a_line_has_a_bound() {
+    let jsonl = Validator::jsonl();
+    let mut longest = vec![b' '; MAX_LINE_BYTES - 1];
+    longest.push(b'1');
+    longest.push(b'\n');
+    accepts(&jsonl, &longest);
+    longest.insert(0, b' ');
+    longest.splice(0..0, *b"1\n");
+    let (line, reason) = refuses(&jsonl, &longest);
+    assert_eq!((line, reason.as_str()), (Some(2), "the line is over 1048576 bytes"));
+}
+
+#[test]
+fn nesting_has_a_bound() {
+    let nested = |levels| ["[".repeat(levels), "]".repeat(levels)].concat().into_bytes();
+    for validator in [Validator::jsonl(), Validator::json()] {
+        accepts(&validator, &nested(127));
+        let (_, reason) = refuses(&validator, &nested(100_000));
+        assert!(reason.contains("recursion limit"), "{reason}");
+    }
+}
+
+#[test]
+fn a_json_document_is_one_value() {
+    let json = Validator::json();
+    accepts(&json, b" {\"a\":\n [1, 2.50]}\n");
+    accepts(&json, b"null");
+    assert_eq!(refuses(&json, b""), (None, "not JSON: the file is empty".to_owned()));
+    let (line, reason) = refuses(&json, b"{\n\"a\": 1\n\"b\": 2}\n");
+    assert_eq!((line, reason.as_str()), (Some(3), "not JSON: expected `,` or `}`, at column 1"));
+    assert_eq!(refuses(&json, b"{}\n{}\n").0, Some(2));
+}
+
+#[test]
+fn a_schema_says_what_a_line_may_be() {
+    let (_dir, file) = schema(FRAGMENT);
+    let fragments = Validator::jsonl_schema(&file).unwrap();
+    accepts(&fragments, b"{\"kind\": \"rule\", \"text\": \"abc\"}\n{\"kind\": \"fact\"}");
+    for (bad, part) in [
+        (&b"{\"kind\": \"rule\"}\n{}\n"[..], "\"kind\" is a required property"),
+        (b"\n{\"kind\": \"no\"}\n", "\"no\" is not one of"),
+        (b"\n{\"kind\": \"rule\", \"text\": \"abcdef\"}\n", "longer than 5 characters at /text"),
+        (b"\n{\"kind\": \"rule\", \"more\": 1}\n", "('more' was unexpected)"),
+        (b"\n{\n", "not JSON: EOF"),
+    ] {
+        let (line, reason) = refuses(&fragments, bad);
+        assert_eq!(line, Some(2), "{reason}");
+        assert!(reason.contains(part), "{reason}");
+    }
+}
+
+#[test]
+fn a_schema_says_what_a_document_may_be() {
+    let (_dir, file) = schema(FRAGMENT);
+    let document = Validator::json_schema(&file).unwrap();
+    accepts(&document, b"{\n  \"kind\": \"rule\"\n}\n");
+    let (line, reason) = refuses(&document, b"{\"kind\": 3}");
+    assert_eq!(line, None);
+    assert!(reason.ends_with("at /kind"), "{reason}");
+}
+
+#[test]
+fn numbers_of_any_length_are_compared_exactly() {
+    let (_dir, file) = schema(r#"{"maximum": 9007199254740993}"#);
+    let number = Validator::json_schema(&file).unwrap();
+    accepts(&number, b"9007199254740993");
+    refuses(&number, b"9007199254740994");
+    refuses(&number, b"90071992547409930000000000000000000001");
+}
+
+#[test]
+fn a_reason_is_one_bounded_line() {
+    let (_dir, file) = schema(r#"{"type": "integer"}"#);
+    let integer = Validator::json_schema(&file).unwrap();
+    let text = format!("\"\u{1b}[31m{}\"", "ä".repeat(100_000));
+    let (_, reason) = refuses(&integer, text.replace('\u{1b}', "\\u001b").as_bytes());
+    assert!(reason.chars().count() <= 301 && reason.ends_with('…'), "{reason}");
+    assert!(!reason.contains(char::is_control), "{reason}");
+}
+
+#[test]
+fn a_bad_schema_is_named() {
+    for (text, part) in [
+        ("{", "line 1: not JSON: EOF"),
+        (r#"{"type": "strin"}"#, "is none at /type:"),
+        ("[]", "is none"),
+        (r#"{"$ref": "https://example.org/other.json"}"#, "other.json"),
+        (r#"{"$ref": "file:///etc/passwd"}"#, "/etc/passwd"),
+        (r##"{"$ref": "#/$defs/none"}"##, "none"),
+        (r#"{"pattern": "("}"#, "is none at /pattern:"),
+    ] {
+        let (_dir, file) = schema(text);
+        let error = Validator::jsonl_schema(&file).unwrap_err().to_string();
+        assert!(error.contains("a.schema.json") && error.contains(part), "{text}: {error}");
+    }
+    let error = Validator::json_schema(std::path::Path::new("/no/such")).unwrap_err();
+    assert!(error.to_string().contains("/no/such: cannot be read: No such file"), "{error}");
+}
+
+#[test]
+fn no_other_file_is_read_for_a_schema() {
+    let (dir, file) = schema(r#"{"$ref": "other.json"}"#);
+    fs::write(dir.path().join("other.json"), "true").unwrap();
+    assert!(Validator::json_schema(&file).is_err());
+    let (_dir, drafts) = schema(r#"{"$ref": "https://json-schema.org/draft/2020-12/schema"}"#);
+    accepts(&Validator::json_schema(&drafts).unwrap(), br#"{"type": "string"}"#);
+}

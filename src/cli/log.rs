@@ -233,8 +233,15 @@ pub(super) fn line(row: &AuditRow) -> String {
             let unit = if length == 1 { "byte" } else { "bytes" };
             line.push_str(&format!("  offset {offset}, {length} {unit}"));
         }
+        (Procedure::Publish, _, Some(length)) => {
+            let unit = if length == 1 { "byte" } else { "bytes" };
+            line.push_str(&format!("  {length} {unit}"));
+        }
         (Procedure::Setattr, Some(size), _) => line.push_str(&format!("  size {size}")),
         _ => {}
+    }
+    if let Some(note) = &row.note {
+        line.push_str(&format!("  {}", text::name(note.as_bytes())));
     }
     if let Some(export) = &row.export {
         line.push_str(&format!("  through {}", text::name(export.as_bytes())));
@@ -256,6 +263,9 @@ pub(super) fn json(id: i64, row: &AuditRow) -> Map<String, Value> {
         text::put_path(&mut json, "to", to.as_bytes());
     }
     json.insert("fileid".to_owned(), row.fileid.0.into());
+    if let Some(note) = &row.note {
+        json.insert("note".to_owned(), note.as_str().into());
+    }
     if let Some(export) = &row.export {
         json.insert("export".to_owned(), export.as_ref().into());
     }

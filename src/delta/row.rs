@@ -162,11 +162,15 @@ pub enum Procedure {
     Discard,
     /// Changes were written to the base, so that the session needs them no more.
     Apply,
+    /// The content of a guarded file was replaced as a whole.
+    Publish,
+    /// Content for a guarded file was refused: nothing changed.
+    Refuse,
 }
 
 impl Procedure {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Setattr,
         Self::Write,
         Self::Create,
@@ -179,6 +183,8 @@ impl Procedure {
         Self::Link,
         Self::Discard,
         Self::Apply,
+        Self::Publish,
+        Self::Refuse,
     ];
 
     /// The procedure that is stored under this name.
@@ -201,6 +207,8 @@ impl Procedure {
             Self::Link => "LINK",
             Self::Discard => "DISCARD",
             Self::Apply => "APPLY",
+            Self::Publish => "PUBLISH",
+            Self::Refuse => "REFUSE",
         }
     }
 }
@@ -226,12 +234,14 @@ pub struct AuditRow {
     pub fileid: FileId,
     /// First byte of a WRITE; new size of a SETATTR that sets one.
     pub offset: Option<u64>,
-    /// Bytes of a WRITE.
+    /// Bytes of a WRITE, or of what was published.
     pub length: Option<u64>,
     /// Which call asked for it, if it must not be made twice.
     pub call: Option<CallId>,
     /// Through which export of several.
     pub export: Option<Arc<str>>,
+    /// Why content was refused.
+    pub note: Option<String>,
 }
 
 /// A change near the end of the audit log.

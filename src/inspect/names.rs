@@ -100,7 +100,12 @@ impl Past {
             self.objects.insert(fileid);
         }
         let moved = match procedure {
-            Procedure::Setattr | Procedure::Write | Procedure::Discard | Procedure::Apply => false,
+            Procedure::Setattr
+            | Procedure::Write
+            | Procedure::Discard
+            | Procedure::Apply
+            | Procedure::Publish
+            | Procedure::Refuse => false,
             Procedure::Remove | Procedure::Rmdir => {
                 self.is_there |= path == self.asked;
                 false

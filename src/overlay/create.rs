@@ -148,6 +148,7 @@ impl Edit<'_> {
         if birth.kind == FileKind::Directory {
             check_dir_path(&path)?;
         }
+        self.check_birth(birth.kind, set.size, &path)?;
         let parent_ino = self.ensure_dir(&parent.place)?;
         if let Some(target) = target {
             row.size = target.len() as u64;

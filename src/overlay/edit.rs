@@ -279,6 +279,18 @@ impl<'a> Edit<'a> {
         path2: Option<MergedPath>,
         span: (Option<u64>, Option<u64>),
     ) -> Result<()> {
+        self.record_with(procedure, fileid, (path, path2), span, None)
+    }
+
+    /// The same with a note.
+    pub fn record_with(
+        &mut self,
+        procedure: Procedure,
+        fileid: FileId,
+        (path, path2): (MergedPath, Option<MergedPath>),
+        span: (Option<u64>, Option<u64>),
+        note: Option<String>,
+    ) -> Result<()> {
         let row = AuditRow {
             time: self.now,
             client: self.caller.client,
@@ -293,6 +305,7 @@ impl<'a> Edit<'a> {
             // A WRITE may be made twice.
             call: self.caller.call.filter(|_| procedure != Procedure::Write),
             export: self.scope.export.clone(),
+            note,
         };
         Ok(self.txn.record(&row)?)
     }

@@ -62,6 +62,9 @@ impl Default for CopyLimits {
 /// levels.
 pub(super) const MAX_VISITED_DIRS: usize = 100_000;
 
+/// Objects below a directory that are looked at before it is moved to where paths are guarded.
+pub(super) const MAX_GUARD_WALK: usize = 10_000;
+
 /// Objects whose new atime waits for a change; further ones are forgotten.
 pub(super) const MAX_PENDING_ATIMES: usize = 4096;
 

@@ -40,6 +40,7 @@ impl Edit<'_> {
         if view.attr(&node)?.nlink >= MAX_LINKS {
             return Err(FsError::TooManyLinks.into());
         }
+        self.check_link(&node, &parent.place.merged.join(name))?;
         let mut row = self.copy_up(node)?;
         let old_path = self.path_of(&row)?;
         let parent_ino = self.ensure_dir(&parent.place)?;

@@ -12,15 +12,17 @@ use super::access::{Want, check_sticky};
 use super::cache::Touch;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
+use super::guarded::Arrival;
 use super::limits::check_dir_path;
 use super::node::{Child, DirPlace, Node};
 
 impl Edit<'_> {
-    /// RENAME.
+    /// RENAME; `validated` are files that may come to guarded paths.
     pub fn rename(
         &mut self,
         from: (&Locator, &[u8]),
         to: (&Locator, &[u8]),
+        validated: &[Arrival],
     ) -> Outcome<(), (Wcc, Wcc)> {
         let (source, target) = match (self.parent(from.0), self.parent(to.0)) {
             (Ok(source), Ok(target)) => (source, target),
@@ -31,7 +33,7 @@ impl Edit<'_> {
         };
         let names = Name::new(from.1).and_then(|name| Ok((name, Name::new(to.1)?)));
         let result = match names {
-            Ok((old, new)) => self.rename_in(&source, &old, &target, &new),
+            Ok((old, new)) => self.rename_in(&source, &old, &target, &new, validated),
             Err(error) => Err(error.into()),
         };
         let result = result.map_err(|error| error.into_fs());
@@ -47,6 +49,7 @@ impl Edit<'_> {
         old: &Name,
         target: &Parent,
         new: &Name,
+        validated: &[Arrival],
     ) -> Result<()> {
         self.check_writable()?;
         if self.made_before().is_some() {
@@ -62,6 +65,7 @@ impl Edit<'_> {
             return Ok(());
         }
         self.check_move(source, target, &child, replaced.as_ref())?;
+        self.check_arrivals(&child.node, &target.place.merged.join(new), validated)?;
 
         let is_dir = child.node.is_dir();
         let source_ino = self.ensure_dir(&source.place)?;

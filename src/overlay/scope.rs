@@ -13,9 +13,19 @@ use super::error::Result;
 use super::node::{Node, is_linked};
 use super::resolve::View;
 
-/// Whether the content of the file at a path is only to be replaced as a whole, once it passed a
-/// validator.
-pub type IsGuarded = Arc<dyn Fn(&MergedPath) -> bool + Send + Sync>;
+/// Which paths of a scope have guarded content. All paths are those below the scope's root, which
+/// is `/`.
+pub trait GuardedPaths: Send + Sync {
+    /// Whether the content of a file at this path is only to be replaced as a whole, once it
+    /// passed its validators.
+    fn is_guarded(&self, path: &[u8]) -> bool;
+
+    /// Whether that may be so of a path below this directory.
+    fn may_guard_below(&self, dir: &[u8]) -> bool;
+
+    /// Whether only a directory or a regular file may be made at this path, or moved there.
+    fn bars_links(&self, path: &[u8]) -> bool;
+}
 
 /// What an [`Overlay`](super::Overlay) shows of its session, and on whose account.
 #[derive(Clone, Default)]
@@ -27,8 +37,8 @@ pub struct Scope {
     pub read_only: bool,
     /// Directories that stay where they are: something is mounted on them or below.
     pub pinned: HashSet<FileId>,
-    /// Files with guarded content, by their paths in the session's tree.
-    pub guarded: Option<IsGuarded>,
+    /// Files with guarded content.
+    pub guarded: Option<Arc<dyn GuardedPaths>>,
     /// The export, as the audit log names it.
     pub export: Option<Arc<str>>,
 }
@@ -66,7 +76,11 @@ impl View<'_> {
     /// Whether one of the paths by which an object shows is of this kind.
     ///
     /// Searches the whole base where no such path is known of a base file with several names.
-    fn has_path(&self, node: &Node, is_such: &dyn Fn(&MergedPath) -> bool) -> Result<bool> {
+    pub(super) fn has_path(
+        &self,
+        node: &Node,
+        is_such: &dyn Fn(&MergedPath) -> bool,
+    ) -> Result<bool> {
         match node {
             Node::Base { attr, .. } if is_linked(attr.kind, attr.nlink) => {
                 self.has_base_path(attr.fileid, is_such)
@@ -126,15 +140,5 @@ impl Edit<'_> {
             return Err(FsError::Access.into());
         }
         Ok(())
-    }
-
-    /// Refuses to change the content of a guarded file in pieces.
-    pub(super) fn check_unguarded(&self, node: &Node) -> Result<()> {
-        match &self.scope.guarded {
-            Some(is_guarded) if self.view().has_path(node, &**is_guarded)? => {
-                Err(FsError::Guarded.into())
-            }
-            _ => Ok(()),
-        }
     }
 }

@@ -32,7 +32,7 @@ impl Overlay {
     ///
     /// Where a commit began meanwhile, the caches may have said one thing and the snapshot
     /// another: then `f` runs once more, on the snapshot alone.
-    async fn look<T: Send + 'static>(
+    pub(super) async fn look<T: Send + 'static>(
         &self,
         weight: Weight,
         f: impl Fn(&View<'_>) -> T + Send + 'static,
@@ -52,7 +52,7 @@ impl Overlay {
     }
 
     /// Runs `f` on a snapshot, once: for what takes long, or cannot be taken back.
-    async fn look_once<T: Send + 'static, C: Default + Send + 'static>(
+    pub(super) async fn look_once<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         f: impl FnOnce(&View<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Outcome<T, C> {
@@ -141,7 +141,7 @@ impl Overlay {
     }
 
     /// [`Overlay::change`] for procedures whose answer does not speak of stability.
-    async fn alter<T: Send + 'static, C: Default + Send + 'static>(
+    pub(super) async fn alter<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         caller: &Caller,
         weight: Weight,
@@ -166,7 +166,7 @@ impl Overlay {
 
     /// The wcc data of an object whose change could not be kept: a full disk, say, shows only
     /// when the change is committed.
-    async fn unchanged(&self, object: &Locator) -> Wcc {
+    pub(super) async fn unchanged(&self, object: &Locator) -> Wcc {
         let object = object.clone();
         let weight = weight_of(&object);
         let attr = self.look(weight, move |view| view.attr_of(&object).ok()).await;
@@ -320,17 +320,7 @@ impl Vfs for Overlay {
         from: (&Locator, &[u8]),
         to: (&Locator, &[u8]),
     ) -> Outcome<(), (Wcc, Wcc)> {
-        let old = (from.0.clone(), from.1.to_vec());
-        let new = (to.0.clone(), to.1.to_vec());
-        let renamed = self.alter(caller, Weight::Light, move |edit| {
-            edit.rename((&old.0, &old.1), (&new.0, &new.1))
-        });
-        match renamed.await {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                Outcome::err(error, (self.unchanged(from.0).await, self.unchanged(to.0).await))
-            }
-        }
+        self.rename_validated(caller, from, to, Vec::new()).await
     }
 
     async fn link(

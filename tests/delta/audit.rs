@@ -20,6 +20,7 @@ fn row(path: &str) -> AuditRow {
         length: None,
         call: Some(CallId(u64::MAX)),
         export: None,
+        note: None,
     }
 }
 

@@ -24,6 +24,7 @@ fn write_op(offset: u64, length: u64) -> AuditRow {
         length: Some(length),
         call: None,
         export: None,
+        note: None,
     }
 }
 

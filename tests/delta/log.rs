@@ -109,6 +109,7 @@ fn a_change_adds_few_pages() {
         length: None,
         call: Some(CallId(u64::MAX)),
         export: None,
+        note: None,
     };
     let mut row = inode(Ino(0), FileKind::Regular);
     added("CREATE", 6, &mut |txn| {

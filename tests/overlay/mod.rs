@@ -8,6 +8,7 @@ mod drift;
 mod faults;
 mod foreign;
 mod full_disk;
+mod guarded;
 mod hard_links;
 mod identity;
 mod killed;

@@ -139,6 +139,7 @@ impl Maker {
             length: None,
             call: None,
             export: None,
+            note: None,
         }
     }
 }

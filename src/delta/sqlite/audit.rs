@@ -33,6 +33,8 @@ pub struct AuditReader {
     call: &'static str,
     /// The column `export`, likewise.
     export: &'static str,
+    /// The column `note`, likewise.
+    note: &'static str,
     /// Held while any connection is open.
     _lock: Option<Arc<SessionLock>>,
 }
@@ -119,8 +121,8 @@ impl Session {
             let is_there = schema::has_column(&conn, "acetate_op", column)?;
             Ok(if is_there { column } else { "NULL" })
         };
-        let (call, export) = (or_null("call")?, or_null("export")?);
-        Ok(Some(AuditReader { conn, call, export, _lock: self.lock.clone() }))
+        let (call, export, note) = (or_null("call")?, or_null("export")?, or_null("note")?);
+        Ok(Some(AuditReader { conn, call, export, note, _lock: self.lock.clone() }))
     }
 }
 
@@ -148,10 +150,11 @@ impl AuditReader {
     ) -> Result<AuditPage> {
         let (conditions, mut values) = filter.to_sql(self.export);
         let sql = format!(
-            "SELECT {COLUMNS}, {}, {} FROM acetate_op
+            "SELECT {COLUMNS}, {}, {}, {} FROM acetate_op
              WHERE id BETWEEN ? AND ?{conditions} ORDER BY id {}",
             self.call,
             self.export,
+            self.note,
             order.to_sql()
         );
         values.splice(0..0, [Value::Integer(*ids.start()), Value::Integer(*ids.end())]);
@@ -352,6 +355,10 @@ fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, OddRow> {
         export: match row.get_ref(13) {
             Ok(ValueRef::Null) => None,
             _ => Some(text(13, "export")?.into()),
+        },
+        note: match row.get_ref(14) {
+            Ok(ValueRef::Null) => None,
+            _ => Some(text(14, "note")?.to_owned()),
         },
     })
 }

@@ -49,8 +49,8 @@ fn joined(last: &AuditRow, row: &AuditRow) -> Option<u64> {
 fn insert(conn: &Connection, row: &AuditRow) -> Result<i64> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure, path, path2,
-           fileid, offset, length, call, export)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+           fileid, offset, length, call, export, note)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?;
     let id = statement.insert(params![
         row.time.secs,
@@ -66,6 +66,7 @@ fn insert(conn: &Connection, row: &AuditRow) -> Result<i64> {
         row.length.map(u64::cast_signed),
         row.call.map(|call| call.0.cast_signed()),
         row.export.as_deref(),
+        row.note.as_deref(),
     ])?;
     Ok(id)
 }

@@ -192,7 +192,8 @@ pub(super) const OUR_TABLES: &[(&str, &str)] = &[
   offset INTEGER,
   length INTEGER,
   call INTEGER,
-  export TEXT
+  export TEXT,
+  note TEXT
 )",
     ),
 ];
@@ -209,6 +210,7 @@ const ADDED_COLUMNS: &[(&str, &str, &str)] = &[
     ("tool_calls", "status", "TEXT NOT NULL DEFAULT 'pending'"),
     ("acetate_op", "call", "INTEGER"),
     ("acetate_op", "export", "TEXT"),
+    ("acetate_op", "note", "TEXT"),
 ];
 
 /// Creates all tables, columns and indexes that are not there, in the caller's transaction.

@@ -1,0 +1,424 @@
+//! Guarded content: what is refused because it would come in pieces, and what replaces it whole.
+//!
+//! Where an operation answers [`FsError::Guarded`], whoever serves the export validates the
+//! content and comes back with what it has seen; the change is made if that is still so.
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+
+use crate::delta::{InodeRow, MergedPath, Procedure};
+use crate::vfs::{
+    Attr, Caller, FileKind, FsError, Locator, Name, Outcome, Time, Wcc, WriteVerifier,
+};
+use crate::worker::{Committed, Weight};
+
+use super::Overlay;
+use super::edit::{Edit, moved_on};
+use super::error::Result;
+use super::limits::MAX_GUARD_WALK;
+use super::node::{Child, Node};
+use super::resolve::View;
+use super::scope::GuardedPaths;
+use super::setattr::without_privileges;
+
+/// A file as everybody sees it.
+#[derive(Debug, Clone)]
+pub struct GuardedFile {
+    /// Those of its paths, below the scope's root, that are guarded.
+    pub paths: Vec<Vec<u8>>,
+    /// Its attributes.
+    pub attr: Attr,
+}
+
+/// What has to hold for a content to be published.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// The file's guarded paths; it is [`FsError::Guarded`] if it has others.
+    pub paths: Vec<Vec<u8>>,
+    /// The file's ctime, if that matters; it is [`FsError::NotSync`] if it has another.
+    pub ctime: Option<Time>,
+    /// A time that the new ctime is later than.
+    pub after: Time,
+}
+
+/// A file that a RENAME brings to a guarded path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    /// The file.
+    pub file: Locator,
+    /// Its path below the scope's root, once it is there.
+    pub path: Vec<u8>,
+    /// The file's ctime, which moves with its content.
+    pub ctime: Time,
+}
+
+impl View<'_> {
+    /// A path of the session's tree as one below the scope's root; `None` if it is not there.
+    fn below_scope(&self, path: &MergedPath) -> Result<Option<Vec<u8>>> {
+        Ok(below(self.scope_root()?.as_ref(), path))
+    }
+
+    /// Where the scope's root is, if that is not the tree's.
+    fn scope_root(&self) -> Result<Option<MergedPath>> {
+        let Some(root) = &self.scope.root else { return Ok(None) };
+        let root = self.found(root)?.ok_or(FsError::Stale)?;
+        Ok(Some(self.place(&root)?.merged.clone()))
+    }
+
+    /// The guarded paths among those of an object.
+    fn guarded_paths(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
+        let Some(guarded) = &self.scope.guarded else { return Ok(Vec::new()) };
+        if node.kind() != FileKind::Regular {
+            return Ok(Vec::new());
+        }
+        let root = self.scope_root()?;
+        let found = RefCell::new(Vec::new());
+        self.has_path(node, &|path| {
+            let path = below(root.as_ref(), path);
+            found.borrow_mut().extend(path.filter(|path| guarded.is_guarded(path)));
+            false
+        })?;
+        let mut found = found.into_inner();
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// The files that come to guarded paths when `node` comes to `to`.
+    ///
+    /// # Errors
+    /// [`FsError::NotPermitted`] if something else would come where only files may be, and
+    /// [`FsError::Access`] if there are too many objects to look at.
+    fn arrivals(&self, node: &Node, to: &MergedPath) -> Result<Vec<Arrival>> {
+        let Some(guarded) = &self.scope.guarded else { return Ok(Vec::new()) };
+        let Some(to) = self.below_scope(to)? else { return Ok(Vec::new()) };
+        let (mut found, mut seen) = (Vec::new(), 0);
+        let mut left = vec![(node.clone(), to)];
+        while let Some((node, path)) = left.pop() {
+            seen += 1;
+            if seen > MAX_GUARD_WALK {
+                return Err(FsError::Access.into());
+            }
+            match node.kind() {
+                FileKind::Directory if guarded.may_guard_below(&path) => {
+                    for (name, child) in self.all_in(&node)? {
+                        left.push((child.node, [&path, &b"/"[..], name.as_bytes()].concat()));
+                    }
+                }
+                FileKind::Directory => {}
+                FileKind::Regular if guarded.is_guarded(&path) => {
+                    let ctime = self.attr(&node)?.ctime;
+                    found.push(Arrival { file: node.locator(), path, ctime });
+                }
+                FileKind::Regular => {}
+                _ => check_kind(&**guarded, &path)?,
+            }
+        }
+        Ok(found)
+    }
+
+    /// The entries of a directory.
+    fn all_in(&self, dir: &Node) -> Result<Vec<(Name, Child)>> {
+        let place = self.place(dir)?;
+        let mut names = Vec::new();
+        self.each_entry(&place, &mut |entry| names.push(entry.name))?;
+        let mut all = Vec::with_capacity(names.len());
+        for name in names {
+            if let Some(child) = self.child(&place, &name)? {
+                all.push((name, child));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The whole content of a file of at most `most` bytes.
+    fn content(&self, node: &Node, size: u64, most: u64) -> Result<Vec<u8>> {
+        if node.kind() != FileKind::Regular {
+            return Err(FsError::Invalid.into());
+        }
+        if size > most {
+            return Err(FsError::TooLarge.into());
+        }
+        let mut content = vec![0; size as usize];
+        match node {
+            Node::Delta(row) if size > 0 => self.read_content(row, 0, &mut content)?,
+            Node::Delta(_) => {}
+            Node::Base { path, attr } => {
+                let (got, now) = self.core.base.read(path, attr.fileid, 0, &mut content)?;
+                if got as u64 != size || now.size != size {
+                    return Err(FsError::TryLater.into());
+                }
+            }
+        }
+        Ok(content)
+    }
+}
+
+impl Edit<'_> {
+    /// Refuses to change the content of a guarded file in pieces.
+    pub(super) fn check_unguarded(&self, node: &Node) -> Result<()> {
+        let is_free = self.view().guarded_paths(node)?.is_empty();
+        if is_free { Ok(()) } else { Err(FsError::Guarded.into()) }
+    }
+
+    /// Refuses to make at a path what may not be there, or what has content from the beginning.
+    pub(super) fn check_birth(
+        &self,
+        kind: FileKind,
+        size: Option<u64>,
+        path: &MergedPath,
+    ) -> Result<()> {
+        let Some(guarded) = &self.scope.guarded else { return Ok(()) };
+        let Some(path) = self.view().below_scope(path)? else { return Ok(()) };
+        match kind {
+            FileKind::Directory => Ok(()),
+            FileKind::Regular if size.unwrap_or(0) > 0 && guarded.is_guarded(&path) => {
+                Err(FsError::Guarded.into())
+            }
+            FileKind::Regular => Ok(()),
+            _ => check_kind(&**guarded, &path),
+        }
+    }
+
+    /// Refuses another name for what is guarded, or one that is.
+    pub(super) fn check_link(&self, node: &Node, path: &MergedPath) -> Result<()> {
+        let Some(guarded) = &self.scope.guarded else { return Ok(()) };
+        let view = self.view();
+        if let Some(path) = view.below_scope(path)? {
+            let is_file = node.kind() == FileKind::Regular;
+            if guarded.is_guarded(&path) || (!is_file && guarded.bars_links(&path)) {
+                return Err(FsError::NotPermitted.into());
+            }
+        }
+        let is_free = view.guarded_paths(node)?.is_empty();
+        if is_free { Ok(()) } else { Err(FsError::NotPermitted.into()) }
+    }
+
+    /// Refuses a RENAME that brings files to guarded paths, but just those that were validated.
+    pub(super) fn check_arrivals(
+        &self,
+        node: &Node,
+        to: &MergedPath,
+        validated: &[Arrival],
+    ) -> Result<()> {
+        let arrivals = self.view().arrivals(node, to)?;
+        if arrivals.is_empty() || arrivals == validated {
+            return Ok(());
+        }
+        Err(FsError::Guarded.into())
+    }
+
+    /// Replaces a file's content.
+    fn publish(&mut self, file: &Locator, content: &[u8], expected: &Expected) -> Outcome<(), Wcc> {
+        let view = self.view();
+        let found = view.node(file).and_then(|node| Ok((view.attr(&node)?, node)));
+        let (before, node) = match found {
+            Ok(found) => found,
+            Err(error) => return error.into_fs().into(),
+        };
+        match self.publish_node(node, &before, content, expected) {
+            Ok(row) => Outcome::ok((), self.wcc_of(Some(&row), before)),
+            Err(error) => Outcome::err(error.into_fs(), self.wcc_of(None, before)),
+        }
+    }
+
+    fn publish_node(
+        &mut self,
+        node: Node,
+        before: &Attr,
+        content: &[u8],
+        expected: &Expected,
+    ) -> Result<Box<InodeRow>> {
+        self.check_writable()?;
+        if before.kind != FileKind::Regular {
+            return Err(FsError::Invalid.into());
+        }
+        if self.view().guarded_paths(&node)? != expected.paths {
+            return Err(FsError::Guarded.into());
+        }
+        if expected.ctime.is_some_and(|ctime| ctime != before.ctime) {
+            return Err(FsError::NotSync.into());
+        }
+        let mut row = self.copy_up_head(node, 0)?;
+        self.resize_content(&mut row, 0)?;
+        if !content.is_empty() {
+            self.write_content(&mut row, 0, content)?;
+        }
+        row.ctime = moved_on(row.ctime.max(expected.after), self.now);
+        row.mtime = row.ctime;
+        row.create_verifier = None;
+        if !self.caller.is_root() {
+            row.mode = without_privileges(row.mode);
+        }
+        self.txn.put_inode(&row)?;
+        let path = self.path_of(&row)?;
+        let span = (None, Some(content.len() as u64));
+        self.record(Procedure::Publish, row.fileid(), path, None, span)?;
+        Ok(row)
+    }
+
+    /// Writes to the audit log that content for a file was refused.
+    fn note_refusal(&mut self, file: &Locator, why: String) -> Result<()> {
+        let view = self.view();
+        let node = view.node(file)?;
+        let path = RefCell::new(None);
+        view.has_path(&node, &|found| {
+            *path.borrow_mut() = Some(found.clone());
+            true
+        })?;
+        let path = path.into_inner().ok_or(FsError::Stale)?;
+        let id = node.fileid();
+        self.record_with(Procedure::Refuse, id, (path, None), (None, None), Some(why))
+    }
+}
+
+impl Overlay {
+    /// A file's guarded paths and its attributes.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub async fn guarded_file(&self, file: &Locator) -> std::result::Result<GuardedFile, FsError> {
+        let file = file.clone();
+        let seen = self.look(Weight::Heavy, move |view| {
+            let node = view.node(&file)?;
+            Ok(GuardedFile { paths: view.guarded_paths(&node)?, attr: view.attr(&node)? })
+        });
+        seen.await?.map_err(|error: super::error::OpError| error.into_fs())
+    }
+
+    /// The same with its content of at most `most` bytes.
+    ///
+    /// # Errors
+    /// It cannot be had; [`FsError::TooLarge`] if it is larger.
+    pub async fn guarded_content(
+        &self,
+        file: &Locator,
+        most: u64,
+    ) -> std::result::Result<(GuardedFile, Vec<u8>), FsError> {
+        let file = file.clone();
+        let read = self.look_once(move |view| {
+            let read = view.node(&file).and_then(|node| {
+                let attr = view.attr(&node)?;
+                let content = view.content(&node, attr.size, most)?;
+                Ok((GuardedFile { paths: view.guarded_paths(&node)?, attr }, content))
+            });
+            Outcome { result: read.map_err(|error| error.into_fs()), context: () }
+        });
+        read.await.result
+    }
+
+    /// Replaces a file's content as a whole and syncs that, if `expected` holds.
+    pub async fn publish(
+        &self,
+        caller: &Caller,
+        file: &Locator,
+        content: Bytes,
+        expected: Expected,
+    ) -> Outcome<WriteVerifier, Wcc> {
+        let (at, bytes) = (file.clone(), content.len());
+        let published = self.change(caller, Weight::Heavy, bytes, true, move |edit| {
+            edit.publish(&at, &content, &expected)
+        });
+        match published.await {
+            Ok(Committed { value, verifier, .. }) => {
+                Outcome { result: value.result.map(|()| verifier), context: value.context }
+            }
+            Err(error) => error.into(),
+        }
+    }
+
+    /// The files that a RENAME would bring to guarded paths.
+    ///
+    /// # Errors
+    /// They cannot be had; or something would come where only files may be, or there is too much
+    /// to look at.
+    pub async fn arrivals(
+        &self,
+        from: (&Locator, &[u8]),
+        to: (&Locator, &[u8]),
+    ) -> std::result::Result<Vec<Arrival>, FsError> {
+        let from = (from.0.clone(), from.1.to_vec());
+        let to = (to.0.clone(), to.1.to_vec());
+        let found = self.look_once(move |view| {
+            let found = (|| {
+                let (_, source) = view.dir(&from.0)?;
+                let (_, target) = view.dir(&to.0)?;
+                let child = view.child(&source, &Name::new(&from.1)?)?;
+                let node = child.ok_or(FsError::NotFound)?.node;
+                view.arrivals(&node, &target.merged.join(&Name::new(&to.1)?))
+            })();
+            Outcome {
+                result: found.map_err(|error: super::error::OpError| error.into_fs()),
+                context: (),
+            }
+        });
+        found.await.result
+    }
+
+    /// RENAME that may bring just these files to guarded paths, if they are as they were.
+    pub async fn rename_validated(
+        &self,
+        caller: &Caller,
+        from: (&Locator, &[u8]),
+        to: (&Locator, &[u8]),
+        validated: Vec<Arrival>,
+    ) -> Outcome<(), (Wcc, Wcc)> {
+        let old = (from.0.clone(), from.1.to_vec());
+        let new = (to.0.clone(), to.1.to_vec());
+        // Where files are guarded, a directory is walked.
+        let weight = if self.scope.guarded.is_some() { Weight::Heavy } else { Weight::Light };
+        let renamed = self.alter(caller, weight, move |edit| {
+            edit.rename((&old.0, &old.1), (&new.0, &new.1), &validated)
+        });
+        match renamed.await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                Outcome::err(error, (self.unchanged(from.0).await, self.unchanged(to.0).await))
+            }
+        }
+    }
+
+    /// Writes to the audit log that content for a file was refused, and why.
+    ///
+    /// # Errors
+    /// That cannot be written.
+    pub async fn note_refusal(
+        &self,
+        caller: &Caller,
+        file: &Locator,
+        why: String,
+    ) -> std::result::Result<(), FsError> {
+        let file = file.clone();
+        let noted = self.alter(caller, Weight::Heavy, move |edit| {
+            let noted = edit.note_refusal(&file, why);
+            Outcome { result: noted.map_err(|error| error.into_fs()), context: () }
+        });
+        noted.await?.result
+    }
+
+    /// The clock that stamps changes.
+    pub fn clock(&self) -> super::Clock {
+        self.core.clock.clone()
+    }
+
+    /// The write verifier in force.
+    pub fn verifier(&self) -> WriteVerifier {
+        self.worker.verifier()
+    }
+}
+
+fn below(root: Option<&MergedPath>, path: &MergedPath) -> Option<Vec<u8>> {
+    let path = path.as_bytes();
+    let Some(root) = root.map(MergedPath::as_bytes).filter(|root| *root != b"/") else {
+        return Some(path.to_vec());
+    };
+    match path.strip_prefix(root)? {
+        [] => Some(b"/".to_vec()),
+        rest => rest.starts_with(b"/").then(|| rest.to_vec()),
+    }
+}
+
+fn check_kind(guarded: &dyn GuardedPaths, path: &[u8]) -> Result<()> {
+    if guarded.bars_links(path) { Err(FsError::NotPermitted.into()) } else { Ok(()) }
+}

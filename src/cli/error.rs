@@ -216,6 +216,8 @@ impl From<WorkspaceError> for CliError {
             | WorkspaceError::Memory(_)
             | WorkspaceError::Quota { .. }
             | WorkspaceError::Export { .. }
+            | WorkspaceError::Guard { .. }
+            | WorkspaceError::Random(_)
             | WorkspaceError::NoExport
             | WorkspaceError::Work(_)
             | WorkspaceError::Threads(_) => Self::new(&error),

@@ -5,12 +5,15 @@
 //! - `credentials`: whether the caller may come at all, and who it is here
 //! - `tree`: which mount the object is in, where one mount ends and another begins
 //! - the call itself, on the mount's overlay, which shows its [`Scope`](crate::overlay::Scope)
+//! - `guarded`: drafts, where the content of a file is guarded
 //! - `numbers` and owners as this export shows them
 //!
 //! A handle is a capability: it carries a code that is bound to the export and the mount it was
 //! given out by, and works nowhere else.
 
 mod credentials;
+mod guarded;
+mod guarding;
 mod handles;
 mod listing;
 mod numbers;
@@ -24,6 +27,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 
 pub use credentials::{Admission, Refused, Squash};
+pub use guarding::Guarding;
 pub use tree::{Export, ExportParts, MountError, MountParts, Place};
 
 /// All exports of a server. A copy is the same exports.
@@ -58,6 +62,14 @@ impl Exports {
     /// The exports of this moment, in no particular order.
     pub fn all(&self) -> Vec<Arc<Export>> {
         self.table().by_path.values().cloned().collect()
+    }
+
+    /// Publishes what the drafts of guarded files hold, where that is valid and whole, and gives
+    /// up the rest: clients will send it again.
+    pub async fn settle(exports: &[Arc<Export>]) {
+        for mount in exports.iter().flat_map(|export| export.mounts()) {
+            mount.overlay.close().await;
+        }
     }
 
     fn table(&self) -> Arc<Table> {

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use super::guarded::Guarded;
 use super::listing::Lister;
 use super::tree::Place;
 use super::{Exports, Refused};
-use crate::overlay::Overlay;
 use crate::vfs::{
     Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, FsError, FsInfo,
     FsStat, LockKey, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr, Stability, Time, Vfs,
@@ -18,7 +18,7 @@ use crate::vfs::{
 
 impl Place {
     /// Who the caller is here, and the tree that the object is in.
-    fn enter<'a>(&'a self, caller: &'a Caller) -> Result<(Cow<'a, Caller>, &'a Overlay), FsError> {
+    fn enter<'a>(&'a self, caller: &'a Caller) -> Result<(Cow<'a, Caller>, &'a Guarded), FsError> {
         if let Err(refused) = self.export().admission.admit(caller) {
             tracing::debug!(client = %caller.client, %refused, "a call was refused");
             return Err(FsError::Access);

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::credentials::{Admission, Squash};
+use super::guarded::Guarded;
+use super::guarding::Guarding;
 use super::handles;
 use super::numbers::Numbers;
 use crate::nfs::HandleCodec;
@@ -32,6 +34,8 @@ pub struct ExportParts {
     pub squash: Squash,
     /// What is mounted; exactly one at `/`.
     pub mounts: Vec<MountParts>,
+    /// Files that take only some content.
+    pub guarding: Guarding,
     /// Who makes the directories that are missing.
     pub owner: Caller,
 }
@@ -81,7 +85,7 @@ pub struct Export {
 
 /// A session's tree, or a part of it, at its place in an export.
 pub(super) struct Mount {
-    pub(super) overlay: Overlay,
+    pub(super) overlay: Guarded,
     root: Locator,
     tag: u16,
     codec: HandleCodec,
@@ -118,7 +122,8 @@ impl Export {
     /// # Errors
     /// See [`MountError`].
     pub async fn new(parts: ExportParts) -> Result<Self, MountError> {
-        let ExportParts { path, name, is_secret, admission, squash, mounts: given, owner } = parts;
+        let ExportParts { path, name, is_secret, admission, squash, mounts: given, .. } = parts;
+        let (owner, guarding) = (parts.owner, parts.guarding);
         let root = given.iter().position(|mount| mount.at == "/").ok_or(MountError::NoRoot)?;
         let mut mounts = Vec::with_capacity(given.len());
         let mut scopes = Vec::with_capacity(given.len());
@@ -128,9 +133,10 @@ impl Export {
                 root: subtree(part, &owner).await?,
                 read_only: part.read_only,
                 export: Some(Arc::clone(&name)),
+                guarded: guarding.paths(&part.at),
                 ..Scope::default()
             };
-            let overlay = part.overlay.within(scope.clone());
+            let overlay = guarding.before(part.overlay.within(scope.clone()), &part.at);
             let numbers = match part.at.as_str() {
                 "/" => Numbers::ROOT,
                 at => Numbers::choose(at, &taken),
@@ -148,7 +154,7 @@ impl Export {
             }
         }
         for ((mount, part), scope) in mounts.iter_mut().zip(&given).zip(scopes) {
-            mount.overlay = part.overlay.within(scope);
+            mount.overlay = guarding.before(part.overlay.within(scope), &part.at);
         }
         let fsid = mounts.get(root).map_or(0, |mount| mount.overlay.fsid());
         Ok(Self { path, is_secret, admission, squash, fsid, mounts, root })

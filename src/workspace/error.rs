@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::guards::GuardError;
 use crate::base::BaseError;
 use crate::control::Refusal;
 use crate::delta::StoreError;
@@ -92,6 +93,17 @@ pub enum Error {
         /// Why.
         source: MountError,
     },
+    /// A guard of an export cannot be used.
+    #[error("export {export}: {source}")]
+    Guard {
+        /// The export's name.
+        export: String,
+        /// Why.
+        source: GuardError,
+    },
+    /// There are no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(io::Error),
     /// An export is not complete: a defect.
     #[error("an export has no path, or a mount no session")]
     NoExport,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::error::{Error, Result};
+use super::guards::guards;
 use super::layers::{self, Layers, Wanted};
 use super::memory::MemoryDir;
 use super::running::Running;
@@ -17,7 +18,8 @@ use crate::config::{
 };
 use crate::delta::Limits;
 use crate::delta::sqlite::session_files;
-use crate::export::{Admission, Export, ExportParts, Exports, MountParts, Squash};
+use crate::export::{Admission, Export, ExportParts, Exports, Guarding, MountParts, Squash};
+use crate::guard::{Periods, Room, RoomLimits};
 use crate::overlay::{Group, Overlay};
 use crate::server::Program;
 
@@ -32,6 +34,8 @@ pub struct ServedExports {
     exports: Exports,
     sessions: HashMap<Key, Running>,
     memory: Option<MemoryDir>,
+    /// What the drafts of guarded files share.
+    room: Arc<Room>,
 }
 
 /// What tells open sessions apart.
@@ -46,7 +50,8 @@ impl ServedExports {
     /// Serves nothing yet.
     pub fn new(file: &Path, strict: bool, runtime: Handle) -> Self {
         let (exports, sessions) = (Exports::default(), HashMap::new());
-        Self { file: file.to_owned(), strict, runtime, exports, sessions, memory: None }
+        let room = Room::new(RoomLimits::default());
+        Self { file: file.to_owned(), strict, runtime, exports, sessions, memory: None, room }
     }
 
     /// NFS, MOUNT and NLM: for what is served at each moment.
@@ -89,7 +94,9 @@ impl ServedExports {
                 return Err(error);
             }
         };
+        let before = self.exports.all();
         self.exports.replace(exports);
+        self.runtime.block_on(Exports::settle(&before));
         self.sessions.extend(opened);
         let kept: HashSet<&Key> = wanted.values().collect();
         let gone = self.sessions.extract_if(|key, _| !kept.contains(key)).collect();
@@ -102,7 +109,9 @@ impl ServedExports {
     /// # Errors
     /// A session was not closed cleanly; the others were tried.
     pub fn end(mut self) -> Result<()> {
+        let before = self.exports.all();
         self.exports.replace(Vec::new());
+        self.runtime.block_on(Exports::settle(&before));
         let sessions = std::mem::take(&mut self.sessions);
         let ended = sessions.into_values().map(|running| self.end_one(running));
         // All are ended before the first failure is told.
@@ -227,6 +236,12 @@ impl ServedExports {
                 handle_key: layers.handle_key,
             });
         }
+        let guarding = Guarding {
+            guards: guards(export)?,
+            room: Arc::clone(&self.room),
+            boot: getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?,
+            periods: Periods::default(),
+        };
         let path = export.path.as_ref().ok_or(Error::NoExport)?;
         let name = match &export.token {
             Some(token) => format!("{}#{}", export.name, token.mark()),
@@ -239,6 +254,7 @@ impl ServedExports {
             admission: Admission::new(export),
             squash: Squash::new(export),
             mounts,
+            guarding,
             owner: this_user(),
         };
         let made = self.runtime.block_on(Export::new(parts));

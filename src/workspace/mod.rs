@@ -37,6 +37,7 @@
 
 mod error;
 pub mod exports;
+mod guards;
 pub mod layers;
 mod memory;
 mod nodes;

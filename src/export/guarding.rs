@@ -1,0 +1,135 @@
+//! The guards of an export as each of its mounts has them: what its scope has to know, and the tree
+//! that drafts are over. Guards know paths of the export, a mount its own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::guarded::Guarded;
+use crate::guard::{
+    Desk, DeskParts, Expected, Guards, MAX_DRAFT_BYTES, Periods, Published, Room, Seen, Violation,
+};
+use crate::overlay::{self, GuardedPaths, Overlay};
+use crate::vfs::{Caller, FsError, Locator, Outcome, Wcc, WriteVerifier};
+
+/// The guards of an export, and what all drafts of the server share.
+#[derive(Clone)]
+pub struct Guarding {
+    /// Which files, and by what.
+    pub guards: Guards,
+    /// What the drafts of the server share.
+    pub room: Arc<Room>,
+    /// A random number of this process, which it takes for these guards alone.
+    pub boot: u64,
+    /// When what happens to a draft that nobody changes.
+    pub periods: Periods,
+}
+
+/// Where a mount is in its export: nothing for `/`, else `/a/b`.
+#[derive(Debug, Clone)]
+pub(super) struct Prefix(Bytes);
+
+/// The guards of an export as a mount's scope sees them.
+struct InMount {
+    guards: Guards,
+    at: Prefix,
+}
+
+/// A mount as what is guarded.
+pub(super) struct Tree {
+    overlay: Overlay,
+    at: Prefix,
+}
+
+impl Guarding {
+    /// What the scope of the mount at `at` has to know of the guards; nothing if there are none.
+    pub(super) fn paths(&self, at: &str) -> Option<Arc<dyn GuardedPaths>> {
+        let (guards, at) = (self.guards.clone(), Prefix::new(at));
+        (!guards.is_empty()).then(|| Arc::new(InMount { guards, at }) as Arc<dyn GuardedPaths>)
+    }
+
+    /// The overlay of the mount at `at`, behind the guards.
+    pub(super) fn before(&self, overlay: Overlay, at: &str) -> Guarded {
+        let at = Prefix::new(at);
+        let desk = (!self.guards.is_empty()).then(|| {
+            Desk::new(DeskParts {
+                tree: Tree { overlay: overlay.clone(), at: at.clone() },
+                guards: self.guards.clone(),
+                room: Arc::clone(&self.room),
+                clock: overlay.clock(),
+                boot: self.boot,
+                periods: self.periods,
+            })
+        });
+        Guarded { overlay, desk, at }
+    }
+}
+
+impl Prefix {
+    fn new(at: &str) -> Self {
+        Self(Bytes::copy_from_slice(at.trim_end_matches('/').as_bytes()))
+    }
+
+    /// A path in the mount as one in the export.
+    pub(super) fn join(&self, path: &[u8]) -> Vec<u8> {
+        [&self.0, path].concat()
+    }
+}
+
+impl GuardedPaths for InMount {
+    fn is_guarded(&self, path: &[u8]) -> bool {
+        self.guards.is_guarded(&self.at.join(path))
+    }
+
+    fn may_guard_below(&self, dir: &[u8]) -> bool {
+        self.guards.may_guard_below(&self.at.join(dir))
+    }
+
+    fn bars_links(&self, path: &[u8]) -> bool {
+        self.guards.bars_links(&self.at.join(path))
+    }
+}
+
+impl Tree {
+    fn seen(&self, file: overlay::GuardedFile) -> Seen {
+        let paths = file.paths.iter().map(|path| self.at.join(path)).collect();
+        Seen { paths, attr: file.attr }
+    }
+}
+
+impl Published for Tree {
+    async fn look(&self, file: &Locator) -> Result<Seen, FsError> {
+        Ok(self.seen(self.overlay.guarded_file(file).await?))
+    }
+
+    async fn read(&self, file: &Locator) -> Result<(Seen, Vec<u8>), FsError> {
+        let (file, content) = self.overlay.guarded_content(file, MAX_DRAFT_BYTES).await?;
+        Ok((self.seen(file), content))
+    }
+
+    async fn publish(
+        &self,
+        caller: &Caller,
+        file: &Locator,
+        content: Bytes,
+        expected: Expected,
+    ) -> Outcome<WriteVerifier, Wcc> {
+        let here = |path: &Vec<u8>| path.get(self.at.0.len()..).unwrap_or_default().to_vec();
+        let expected = overlay::Expected {
+            paths: expected.paths.iter().map(here).collect(),
+            ctime: expected.ctime,
+            after: expected.shown,
+        };
+        self.overlay.publish(caller, file, content, expected).await
+    }
+
+    fn verifier(&self) -> WriteVerifier {
+        self.overlay.verifier()
+    }
+
+    async fn note_refusal(&self, caller: &Caller, file: &Locator, violation: &Violation) {
+        if let Err(error) = self.overlay.note_refusal(caller, file, violation.to_string()).await {
+            tracing::warn!(%error, "cannot write a refusal to the audit log");
+        }
+    }
+}

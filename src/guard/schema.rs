@@ -29,6 +29,10 @@ impl Schema {
         let failed = |what: String| SchemaError { path: path.to_owned(), what };
         let cannot_read = |error: std::io::Error| failed(format!("cannot be read: {error}"));
         let mut text = Vec::new();
+        // A pipe would be waited for.
+        if !std::fs::metadata(path).map_err(cannot_read)?.is_file() {
+            return Err(failed("is no file".to_owned()));
+        }
         let file = File::open(path).map_err(cannot_read)?;
         file.take(MAX_SCHEMA_BYTES + 1).read_to_end(&mut text).map_err(cannot_read)?;
         if text.len() as u64 > MAX_SCHEMA_BYTES {

@@ -31,6 +31,11 @@ pub fn guards(export: &ExportConfig) -> Result<Guards> {
     Guards::new(rules.map_err(failed)?).map_err(|error| failed(error.into()))
 }
 
+/// Why a guard cannot be used, if it cannot.
+pub fn fault(guard: &GuardConfig) -> Option<GuardError> {
+    prepared(guard).err()
+}
+
 fn prepared(guard: &GuardConfig) -> std::result::Result<(Pattern, Validator), GuardError> {
     let validator = match &guard.rule {
         GuardRule::Json(None) => Validator::json(),

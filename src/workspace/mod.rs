@@ -37,7 +37,7 @@
 
 mod error;
 pub mod exports;
-mod guards;
+pub mod guards;
 pub mod layers;
 mod memory;
 mod nodes;

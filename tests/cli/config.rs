@@ -127,6 +127,7 @@ fn what_does_not_fit_is_a_finding() {
     fs::remove_dir(path.join("base/dir")).unwrap();
     fs::write(path.join("text.db"), "not a session").unwrap();
     fs::write(path.join("bad.json"), "{").unwrap();
+    fs::write(path.join("odd.json"), "{\"type\": 7}").unwrap();
     let before = fs::read(path.join("s.db")).unwrap();
     let inner = "[[export.mount]]\nat = \"/a/b\"\nephemeral = true";
     let guard = |rule: &str| format!("ephemeral = true\n[[export.guard]]\npath = \"/f\"\n{rule}");
@@ -145,8 +146,9 @@ fn what_does_not_fit_is_a_finding() {
         (format!("{many}subtree = \"/file/x\""), "subtree /file/x: /file is no directory"),
         (format!("{many}subtree = \"/x\"\noptions = [\"ro\"]"), "mount at / is read-only"),
         (format!("{many}options = [\"ro\"]\n{inner}"), "the directory above /a/b is not there"),
-        (guard("json_schema = \"bad.json\""), "schema bad.json: this is no JSON"),
-        (guard("json_schema = \"none.json\""), "schema none.json: No such file"),
+        (guard("json_schema = \"bad.json\""), "the JSON Schema bad.json: "),
+        (guard("json_schema = \"odd.json\""), "the JSON Schema odd.json: is none"),
+        (guard("json_schema = \"none.json\""), "the JSON Schema none.json: cannot be read: No"),
         (guard("program = [\"no-such-program-anywhere\"]"), "it is not in PATH"),
         (guard("program = [\"./schema.json\"]"), "program schema.json: nothing to run"),
     ];

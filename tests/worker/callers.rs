@@ -135,6 +135,9 @@ async fn the_thread_does_what_a_callers_commit_leaves_to_do() {
 async fn a_panic_of_the_store_under_a_caller_ends_the_session() {
     let store = FakeStore::default();
     let worker = std::sync::Arc::new(start(&store));
+    // Nothing is left for the writer's thread, which would take the next change as well.
+    while !writes_here(&worker).await {}
+    until(|| store.count(Call::Sync) > 0).await;
     store.panic_at(Call::Commit);
     let writer = std::sync::Arc::clone(&worker);
     let call = async move { writer.write(LIGHT, 1, false, set(1, "x")).await };

@@ -12,9 +12,7 @@ use crate::config::{
 };
 use crate::delta::sqlite::Session;
 use crate::inspect::opened::open_session;
-
-/// The most of a schema's file that is read, in bytes: far above what people write.
-const MAX_SCHEMA_BYTES: u64 = 16 << 20;
+use crate::workspace::guards;
 
 /// Something that does not fit.
 pub(super) struct Finding {
@@ -32,7 +30,7 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
             looker.mount(export, mount);
         }
         for guard in &export.guards {
-            let faults = [guard.rule.schema().map(PathBuf::as_path).and_then(schema_fault)];
+            let faults = [guards::fault(guard).map(|fault| fault.to_string())];
             let program = match &guard.rule {
                 GuardRule::Program { argv, .. } => argv.first().and_then(|it| program_fault(it)),
                 GuardRule::Json(_) | GuardRule::JsonLines(_) => None,
@@ -206,24 +204,6 @@ fn fault_on_way(mount: &MountConfig, names: &[&str], which: &str) -> Option<Stri
         Ok(Way::Missing) => None,
         Ok(Way::Blocked(path)) => Some(format!("{which}: {path} is no directory")),
         Err(what) => Some(format!("{which}: {what}")),
-    }
-}
-
-fn schema_fault(file: &Path) -> Option<String> {
-    let failed = |what: &dyn std::fmt::Display| Some(format!("schema {}: {what}", file.display()));
-    match fs::metadata(file) {
-        Err(error) => return failed(&error),
-        Ok(meta) if !meta.is_file() => return failed(&"this is no file"),
-        Ok(meta) if meta.len() > MAX_SCHEMA_BYTES => return failed(&"this is too large"),
-        Ok(_) => {}
-    }
-    let text = match fs::read(file) {
-        Ok(text) => text,
-        Err(error) => return failed(&error),
-    };
-    match serde_json::from_slice::<serde_json::Value>(&text) {
-        Ok(_) => None,
-        Err(error) => failed(&format_args!("this is no JSON: {error}")),
     }
 }
 

@@ -19,6 +19,7 @@
 //!          │   inspect           offline tools: return data, never print
 //!          │   control           changes by path, here or in the server
 //!          │   context           context nodes, over any tree of files
+//!          │   export            several trees of mounts, for whom; over config and guard
 //!         nfs                    decode → one Vfs call → encode
 //!        /   \
 //!     wire   vfs ◄── overlay     bytes ↔ types │ the contract │ the merge rules

@@ -122,7 +122,8 @@ impl Guarded {
                 let reason = format!("as {}: {}", path.escape_ascii(), violation.reason);
                 let violation = Violation { reason, ..violation };
                 desk.refuse(caller, &arrival.file, &violation).await;
-                return Err(FsError::Invalid);
+                // Programs take INVAL for a directory that would move into itself.
+                return Err(FsError::NotPermitted);
             }
         }
         Ok(())

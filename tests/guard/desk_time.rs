@@ -39,7 +39,7 @@ async fn what_is_not_valid_yet_waits_for_what_follows() {
     let file = quick("[1]", Periods { quiet: SOON, ..NEVER }).at("/a.json");
     file.set_size(1, 0).await.unwrap();
     tokio::time::sleep(SOON * 5).await;
-    assert_eq!((file.content().as_str(), file.shown(1).size), ("[1]", 0));
+    assert_eq!((file.content().as_str(), file.shown(1).size), ("[1]", 3), "nothing is no JSON");
     file.stable(0, "[2]").await.unwrap();
     assert_eq!((file.content().as_str(), file.refusals().len()), ("[2]", 0));
 }

@@ -70,7 +70,8 @@ struct Key {
 struct Entry {
     /// Held as long as something is done to the draft, a program's verdict included.
     state: Held<State>,
-    /// What the draft's writer is shown; never held for long.
+    /// What the writer's client is shown by every call: see [`Open::shown_by_all`]. Never held for
+    /// long.
     shown: Mutex<Option<Shown>>,
 }
 
@@ -122,6 +123,20 @@ impl Shown {
 
     fn before(self) -> WccAttr {
         WccAttr { size: self.size, mtime: self.time, ctime: self.time }
+    }
+}
+
+impl Open {
+    /// What calls other than those that change the draft show of it to the client: that the file
+    /// is empty, where that is valid content and nothing else has come.
+    ///
+    /// Otherwise an append that follows a truncation would go behind the old content. More would
+    /// be wrong: other readers have the same address, and what they read is what is published.
+    /// A Linux client with pieces that it has not committed keeps to its own idea of the size.
+    fn shown_by_all(&self) -> Option<Shown> {
+        let is_emptied = self.draft.content().is_empty() && !self.has_pieces;
+        let is_valid = self.validators.iter().all(|validator| validator.is_by_line());
+        (is_emptied && is_valid).then_some(self.shown)
     }
 }
 
@@ -184,7 +199,7 @@ impl<P: Published> Desk<P> {
         }
     }
 
-    /// Shows a client its own draft's size and times.
+    /// Shows a client that it has emptied a file, if it did nothing else since.
     pub fn show(&self, caller: &Caller, attr: &mut Attr) {
         let entry = self.find(Key { client: caller.client.ip(), file: attr.fileid });
         if let Some(shown) = entry.and_then(|entry| *lock(&entry.shown)) {

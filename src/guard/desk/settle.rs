@@ -108,7 +108,7 @@ impl<P: Published> Desk<P> {
     ) -> FsError {
         let error = match failed {
             Failed::Changed | Failed::Because(FsError::TryLater) => {
-                *lock(&entry.shown) = Some(open.shown);
+                *lock(&entry.shown) = open.shown_by_all();
                 *state = State::Open(open);
                 return FsError::TryLater;
             }

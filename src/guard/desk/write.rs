@@ -205,7 +205,7 @@ impl<P: Published> Desk<P> {
         if let Some(attr) = &mut attr {
             open.shown.apply(attr);
         }
-        *lock(&entry.shown) = Some(open.shown);
+        *lock(&entry.shown) = open.shown_by_all();
         *state = State::Open(open);
         attr
     }

@@ -60,6 +60,7 @@ impl Budget {
     /// Whether no request is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.requests.available_permits() == self.max_requests
+            && self.first_requests.available_permits() == self.max_first_requests
     }
 
     /// Returns once no request is in flight, and lets none begin afterwards.

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -313,7 +315,8 @@ impl Incoming {
         // A client that has no answer yet is not about to send its next request.
         if connection.budget.is_idle() {
             let post = &connection.shared.lookout_post;
-            if let Some(read) = lookout.wait(post, pin!(self.read())).await {
+            let is_alone = || connection.shared.budget.is_idle();
+            if let Some(read) = lookout.wait(post, is_alone, || self.glance()) {
                 return read;
             }
         }
@@ -325,6 +328,25 @@ impl Incoming {
                 Err(_) => {}
             }
         }
+    }
+
+    /// Reads what has arrived, if anything has, without asking the runtime: it hears of what
+    /// arrives from the thread that waits for all sockets, which has to be woken for it.
+    fn glance(&mut self) -> Option<Result<(), Ending>> {
+        let socket: &TcpStream = self.stream.as_ref();
+        let arrived = rustix::io::ioctl_fionread(socket).ok().filter(|&bytes| bytes > 0)?;
+        let before = self.input.len();
+        let most = usize::try_from(arrived).unwrap_or(usize::MAX).min(READ_BUFFER_BYTES);
+        self.input.resize(before + most, 0);
+        let read = rustix::net::recv(socket, &mut self.input[before..], RecvFlags::DONTWAIT);
+        let (read, outcome) = match read {
+            Ok((0, _)) => (0, Some(Err(Ending::Closed))),
+            Ok((read, _)) => (read, Some(Ok(()))),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => (0, None),
+            Err(error) => (0, Some(Err(io::Error::from(error).into()))),
+        };
+        self.input.truncate(before + read);
+        outcome
     }
 
     /// Reads what is there, into a buffer with room for the record at hand.

@@ -4,10 +4,7 @@
 //! one. To wake a thread that went to sleep meanwhile, and its processor with it, takes longer
 //! than to answer most requests (docs/decisions/0017).
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::thread;
 use std::time::Instant;
 
@@ -55,24 +52,27 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// Polls `event` for as long as [`LOOKOUT`], and lets others run in between; `None` if it
-    /// did not come, or if it is not worth looking out for.
-    pub async fn wait<F: Future>(
+    /// Glances again and again for as long as [`LOOKOUT`], while no other connection has anything
+    /// to do (`is_alone`); `None` if nothing came, or if it is not worth looking out.
+    ///
+    /// The thread does nothing else meanwhile: to give way to the runtime's other tasks would
+    /// wake its other threads each time, for nothing.
+    pub fn wait<T>(
         &mut self,
         post: &LookoutPost,
-        mut event: Pin<&mut F>,
-    ) -> Option<F::Output> {
+        is_alone: impl Fn() -> bool,
+        mut glance: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         if self.rests > 0 {
             self.rests -= 1;
             return None;
         }
         let _taken = post.take()?;
         let until = Instant::now() + LOOKOUT;
-        loop {
-            let polled = poll_fn(|context| Poll::Ready(event.as_mut().poll(context))).await;
-            if let Poll::Ready(output) = polled {
+        while is_alone() {
+            if let Some(seen) = glance() {
                 self.misses = self.misses.saturating_sub(1);
-                return Some(output);
+                return Some(seen);
             }
             if Instant::now() >= until {
                 self.miss();
@@ -80,8 +80,8 @@ impl Lookout {
             }
             // The client may wait for this processor.
             thread::yield_now();
-            tokio::task::yield_now().await;
         }
+        None
     }
 
     fn miss(&mut self) {

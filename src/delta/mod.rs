@@ -93,6 +93,9 @@ pub trait Writer: Send {
     /// then on each change is counted ([`WriteTxn::growth`]).
     fn count_usage(&mut self) -> Result<Growth>;
 
+    /// What a sync has to write, in bytes, at most: how long it takes depends on it.
+    fn unsynced_bytes(&self) -> u64;
+
     /// Syncs everything that was committed before, outside a batch. Cheap if nothing was.
     fn sync(&mut self) -> Result<()>;
 

@@ -24,6 +24,10 @@ pub const MAX_READERS: usize = 64;
 /// to others.
 pub const LIGHT_WRITE_BYTES: usize = 64 << 10;
 
+/// Bytes that a sync on its caller's thread has to write at most: what takes longer leaves the
+/// caller's thread to others.
+pub const LIGHT_SYNC_BYTES: u64 = 1 << 20;
+
 /// Time after which a commit is synced, if nobody asked for it before.
 pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -44,8 +44,8 @@ pub use background::{Background, Piece};
 pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{
-    BATCH_BYTES, BATCH_OPS, LIGHT_WRITE_BYTES, Limits, MAX_READERS, READ_QUEUE_OPS, SYNC_INTERVAL,
-    WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
+    BATCH_BYTES, BATCH_OPS, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES, Limits, MAX_READERS,
+    READ_QUEUE_OPS, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
 };
 
 use job::{Job, QueuedRead, Read, Write, WriteOperation};
@@ -118,6 +118,8 @@ struct Shared {
     one_at_a_time: AtomicBool,
     /// Whether callers may write.
     callers_write: bool,
+    /// Whether every change is synced.
+    strict: bool,
     lent: Lent,
     status: Arc<Status>,
 }
@@ -168,7 +170,8 @@ impl Worker {
             writing: Mutex::new(writing),
             thread_waits: AtomicBool::new(false),
             one_at_a_time: AtomicBool::new(true),
-            callers_write: options.callers > 0 && !strict,
+            callers_write: options.callers > 0,
+            strict,
             lent: Lent::new(&store, options.callers),
             status,
         });
@@ -220,9 +223,8 @@ impl Worker {
         self.check_writable()?;
         let mut write = Write::new(f);
         if weight == Weight::Light
-            && !durable
             && bytes <= LIGHT_WRITE_BYTES
-            && let Some(outcome) = self.shared.write_here(&mut write)
+            && let Some(outcome) = self.shared.write_here(&mut write, durable)
         {
             return write.outcome(outcome);
         }
@@ -237,6 +239,9 @@ impl Worker {
     /// Callers that wait at the same time share a sync.
     pub async fn sync(&self) -> Result<WriteVerifier, WorkError> {
         self.check_writable()?;
+        if let Some(outcome) = self.shared.sync_here() {
+            return outcome;
+        }
         let (reply, answer) = oneshot::channel();
         self.shared.writes.push(0, Job::Sync(reply)).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
@@ -305,11 +310,30 @@ impl Status {
 }
 
 impl Shared {
-    /// Commits one change on the caller's thread, if nobody else writes or waits to.
+    /// Commits one change on the caller's thread, if nobody else writes or waits to; a durable
+    /// one, if there is not much else to be synced with it.
     fn write_here(
         &self,
         write: &mut dyn WriteOperation,
+        durable: bool,
     ) -> Option<Result<Committed<()>, WorkError>> {
+        let durable = durable || self.strict;
+        self.as_writer(|writing| {
+            let is_light = !durable || writing.is_sync_light();
+            is_light.then(|| writing.write(&mut [write], durable))
+        })
+    }
+
+    /// Syncs on the caller's thread, under the same conditions.
+    fn sync_here(&self) -> Option<Result<WriteVerifier, WorkError>> {
+        self.as_writer(|writing| {
+            let is_light = writing.is_sync_light();
+            is_light.then(|| writing.sync().map(|()| self.status.verifier()))
+        })
+    }
+
+    /// Does a caller's `work` on its own thread, if nobody else writes or waits to.
+    fn as_writer<T>(&self, work: impl FnOnce(&mut Writing) -> Option<T>) -> Option<T> {
         if !self.callers_write
             || !self.one_at_a_time.load(Ordering::Relaxed)
             || self.thread_waits.load(Ordering::Relaxed)
@@ -319,17 +343,16 @@ impl Shared {
         let taken_over = self.writes.take_over()?;
         // If the store panicked under another holder, the writer thread finds out.
         let mut writing = self.writing.try_lock().ok()?;
-        let was_due = writing.sync_due();
-        let outcome = writing.write(&mut [write], false);
-        let nudge = writing.sync_due() != was_due || writing.wants_upkeep();
+        let outcome = work(&mut writing);
+        let wants_thread = writing.wants_thread();
         drop(writing);
-        if nudge {
+        if wants_thread {
             self.writes.nudge();
         }
         if taken_over.is_waited_for() {
             self.one_at_a_time.store(false, Ordering::Relaxed);
         }
-        Some(outcome)
+        outcome
     }
 
     /// The state of writing, for the writer thread.

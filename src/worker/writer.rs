@@ -23,11 +23,7 @@ pub(super) fn run(
     let joins = |first: &Job, next: &Job| strict || first.needs_sync() || !next.needs_sync();
     let mut jobs = Vec::new();
     loop {
-        let due = {
-            let mut writing = shared.writing()?;
-            writing.tend();
-            writing.sync_due()
-        };
+        let due = shared.writing()?.tend();
         match shared.writes.take(&mut jobs, max, due, joins) {
             Taken::Items(cost) => {
                 shared.one_at_a_time.store(jobs.len() == 1, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use crate::delta::{Compacted, StoreError, Writer};
 use crate::vfs::WriteVerifier;
 
 use super::job::{Counted, Job, QueuedWrite, Reply, WriteOperation, isolate};
-use super::{Committed, Limits, Status, WorkError};
+use super::{Committed, LIGHT_SYNC_BYTES, Limits, Status, WorkError};
 
 /// The state of writing.
 pub(super) struct Writing {
@@ -28,6 +28,8 @@ pub(super) struct Writing {
     clean: bool,
     /// When the oldest commit of this run that is not synced must be.
     sync_due: Option<Instant>,
+    /// When the writer thread looks here again, if nothing wakes it before.
+    looked_at_again: Option<Instant>,
 }
 
 impl Writing {
@@ -38,7 +40,7 @@ impl Writing {
         limits: Limits,
         strict: bool,
     ) -> Self {
-        Self { writer, status, limits, strict, clean: false, sync_due: None }
+        Self { writer, status, limits, strict, clean: false, sync_due: None, looked_at_again: None }
     }
 
     /// Whether there is no writer (any more).
@@ -46,18 +48,22 @@ impl Writing {
         self.writer.is_none()
     }
 
-    /// When [`Writing::tend`] has to be called at the latest, if nothing else happens.
-    pub fn sync_due(&self) -> Option<Instant> {
-        self.sync_due
+    /// Whether the writer thread has to be woken to call [`Writing::tend`]: at once, or earlier
+    /// than it is going to.
+    pub fn wants_thread(&self) -> bool {
+        let is_earlier = |due| self.looked_at_again.is_none_or(|again| due < again);
+        self.sync_due.is_some_and(is_earlier)
+            || self.writer.as_ref().is_some_and(|writer| writer.wants_upkeep())
     }
 
-    /// Whether [`Writing::tend`] should be called as soon as may be.
-    pub fn wants_upkeep(&self) -> bool {
-        self.writer.as_ref().is_some_and(|writer| writer.wants_upkeep())
+    /// Whether a sync takes no longer than a caller's thread may be kept.
+    pub fn is_sync_light(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.unsynced_bytes() <= LIGHT_SYNC_BYTES)
     }
 
-    /// Does what is due between batches: the timer's sync, the store's upkeep.
-    pub fn tend(&mut self) {
+    /// Does what is due between batches: the timer's sync, the store's upkeep. Returns when to
+    /// call it again at the latest, if nothing else happens.
+    pub fn tend(&mut self) -> Option<Instant> {
         if self.sync_due.is_some_and(|due| due <= Instant::now()) {
             // A failure is logged and remembered; whoever asks next hears of it.
             let _ = self.sync();
@@ -65,6 +71,8 @@ impl Writing {
         if let Some(writer) = self.writer.as_mut().filter(|writer| writer.wants_upkeep()) {
             writer.upkeep();
         }
+        self.looked_at_again = self.sync_due;
+        self.sync_due
     }
 
     /// Runs one batch and answers all of it.

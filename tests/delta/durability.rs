@@ -188,6 +188,38 @@ fn a_sync_writes_only_if_something_is_unsynced() {
 }
 
 #[test]
+fn what_a_sync_has_to_write_is_known() {
+    let place = Place::new();
+    let session = place.create_with(65536);
+    let mut writer = session.writer().unwrap();
+    let mut row = change(&mut *writer, |txn| make(txn, Ino::ROOT, "f", FileKind::Regular));
+    let small = writer.unsynced_bytes();
+    assert!((1..1 << 20).contains(&small), "{small}");
+    writer.sync().unwrap();
+    assert_eq!(writer.unsynced_bytes(), 0);
+    // The log starts over meanwhile, when all of it was copied and synced.
+    let (mut last, mut restarts) = (0, 0);
+    for i in 0..60u64 {
+        change(&mut *writer, |txn| {
+            txn.write_data(&mut row, i << 20, &vec![7; 1 << 20]).unwrap();
+            txn.put_inode(&row).unwrap();
+        });
+        let unsynced = writer.unsynced_bytes();
+        assert!(unsynced >= 1 << 20, "{unsynced} bytes after {i} MiB");
+        restarts += u32::from(unsynced < last);
+        last = unsynced;
+    }
+    assert!(restarts > 0);
+    drop((writer, session));
+    // Nobody knows what a process that died has left.
+    let session = place.open();
+    let mut writer = session.writer().unwrap();
+    assert_eq!(writer.unsynced_bytes(), u64::MAX);
+    writer.sync().unwrap();
+    assert_eq!(writer.unsynced_bytes(), 0);
+}
+
+#[test]
 fn the_log_stays_bounded() {
     let place = Place::new();
     let session = place.create_with(65536);

@@ -157,6 +157,10 @@ impl Writer for FaultyWriter {
         self.inner.borrow().wants_upkeep()
     }
 
+    fn unsynced_bytes(&self) -> u64 {
+        self.inner.borrow().unsynced_bytes()
+    }
+
     fn upkeep(&mut self) {
         self.inner.get_mut().upkeep();
     }

@@ -6,7 +6,9 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use acetate::delta::{StoreError, WriteTxn};
-use acetate::worker::{Done, LIGHT_WRITE_BYTES, Limits, Weight, WorkError, Worker, WorkerOptions};
+use acetate::worker::{
+    Done, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES, Limits, Weight, WorkError, Worker, WorkerOptions,
+};
 
 use super::fake::{Call, FakeStore};
 use super::{LIGHT, asked, set, set_and_regret, soon, until};
@@ -56,22 +58,55 @@ async fn what_takes_long_goes_to_the_threads() {
     let here = thread::current().id();
     let store = FakeStore::default();
     let worker = start(&store);
-    let calls = [(HEAVY, 1, false), (LIGHT, LIGHT_WRITE_BYTES + 1, false), (LIGHT, 1, true)];
-    for (weight, bytes, durable) in calls {
-        let answer = soon(worker.write(weight, bytes, durable, whereabouts)).await.unwrap();
-        assert_ne!(answer.value, here, "{weight:?} {bytes} {durable}");
+    for (weight, bytes) in [(HEAVY, 1), (LIGHT, LIGHT_WRITE_BYTES + 1)] {
+        let answer = soon(worker.write(weight, bytes, false, whereabouts)).await.unwrap();
+        assert_ne!(answer.value, here, "{weight:?} {bytes}");
     }
     let at = soon(worker.read(HEAVY, |_| thread::current().id())).await.unwrap();
     assert_ne!(at, here);
     assert!(reads_here(&worker).await);
 }
 
+/// Asks for a durable change, and for a sync; the thread of the change.
+async fn syncs(worker: &Worker) -> ThreadId {
+    let answer = soon(worker.write(LIGHT, 1, true, whereabouts)).await.unwrap();
+    assert!(answer.durable);
+    soon(worker.sync()).await.unwrap();
+    answer.value
+}
+
 #[tokio::test]
-async fn a_strict_worker_lets_nobody_else_commit() {
+async fn a_sync_that_has_little_to_write_is_made_on_its_callers_thread() {
+    let here = thread::current().id();
+    let store = FakeStore::default();
+    let worker = start(&store);
+    store.leave_unsynced(LIGHT_SYNC_BYTES);
+    assert_eq!(syncs(&worker).await, here);
+    assert!(store.calls().ends_with(&[Call::Begin { durable: true }, Call::Commit, Call::Sync]));
+    store.leave_unsynced(LIGHT_SYNC_BYTES + 1);
+    assert_ne!(syncs(&worker).await, here);
+}
+
+#[tokio::test]
+async fn while_a_large_sync_is_under_way_its_callers_thread_is_free() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    store.leave_unsynced(LIGHT_SYNC_BYTES + 1);
+    let hold = store.hold(Call::Sync);
+    let syncing = asked(worker.sync()).await;
+    // This thread is the caller's: it gets here.
+    soon(hold.reached(1)).await;
+    drop(hold);
+    soon(syncing).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_strict_worker_syncs_on_its_callers_thread_too() {
     let store = FakeStore::default();
     let worker = start_with(&store, WorkerOptions { strict: true, readers: 1, callers: 1 }, 3600);
-    assert!(!writes_here(&worker).await);
-    assert!(reads_here(&worker).await);
+    let answer = soon(worker.write(LIGHT, 1, false, whereabouts)).await.unwrap();
+    assert_eq!((answer.value, answer.durable), (thread::current().id(), true));
+    assert!(store.calls().contains(&Call::Begin { durable: true }));
 }
 
 #[tokio::test]
@@ -129,6 +164,13 @@ async fn the_thread_does_what_a_callers_commit_leaves_to_do() {
     assert_eq!(store.count(Call::Upkeep), 0);
     assert!(writes_here(&worker).await);
     until(|| store.count(Call::Upkeep) == 1).await;
+    // However often a caller syncs, the thread looks after what is committed later.
+    for _ in 0..3 {
+        soon(worker.sync()).await.unwrap();
+        assert!(writes_here(&worker).await);
+    }
+    let before = store.count(Call::Sync);
+    until(|| store.count(Call::Sync) > before).await;
 }
 
 #[tokio::test]

@@ -50,6 +50,7 @@ struct State {
     epoch: u64,
     read_only: bool,
     wants_upkeep: bool,
+    unsynced_bytes: u64,
 }
 
 /// The store; cheap to clone.
@@ -74,6 +75,11 @@ impl FakeStore {
     /// Asks for upkeep from now on, until it is done.
     pub fn want_upkeep(&self) {
         self.state().wants_upkeep = true;
+    }
+
+    /// This is what a sync would have to write from now on, in bytes.
+    pub fn leave_unsynced(&self, bytes: u64) {
+        self.state().unsynced_bytes = bytes;
     }
 
     pub fn as_store(&self) -> Arc<dyn Store> {
@@ -277,6 +283,10 @@ impl Writer for FakeWriter {
         assert!(self.rows.is_none(), "counting inside a batch");
         let rows = self.store.enter(Call::Count)?.rows.len();
         Ok(Growth { bytes: 0, files: rows as i128 })
+    }
+
+    fn unsynced_bytes(&self) -> u64 {
+        self.store.state().unsynced_bytes
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {

@@ -55,6 +55,9 @@ pub(super) struct Log {
     frame_bytes: u64,
     /// Its length after the last commit, in bytes.
     last: u64,
+    /// How much of it is known to be synced, in bytes; `None` while nobody knows what an earlier
+    /// process left.
+    synced: Option<u64>,
     /// Length at which the next checkpoint is due, in bytes.
     due_at: u64,
     /// Does most of it.
@@ -84,6 +87,7 @@ impl Log {
             pages,
             frame_bytes,
             last: 0,
+            synced: None,
             due_at: CHECKPOINT_BYTES,
             beside: Beside::of(session),
         })
@@ -99,12 +103,23 @@ impl Log {
     pub(super) fn note_length(&mut self) {
         let length = self.length();
         if length < std::mem::replace(&mut self.last, length) {
-            // It has started over.
+            // It has started over, and what it held is synced in the database.
             self.due_at = CHECKPOINT_BYTES;
+            self.synced = Some(0);
         }
         if length >= self.due_at && !self.beside.is_done() {
             self.beside.ask();
         }
+    }
+
+    /// Notes that all of the log is synced.
+    pub(super) fn note_sync(&mut self) {
+        self.synced = Some(self.length());
+    }
+
+    /// What of the log is not synced, in bytes, at most.
+    pub(super) fn unsynced_bytes(&self) -> u64 {
+        self.synced.map_or(u64::MAX, |synced| self.length().saturating_sub(synced))
     }
 
     /// Whether the writer has to copy something itself: what is left when most was copied, or

@@ -122,12 +122,17 @@ impl SqliteWriter {
         self.set_full(true)?;
         self.run("BEGIN IMMEDIATE")?;
         let done = work(&self.batch.conn).and_then(|()| self.run("COMMIT"));
-        if done.is_err() {
-            self.undo();
-        } else {
-            self.unsynced = false;
+        match done {
+            Ok(()) => self.note_sync(),
+            Err(_) => self.undo(),
         }
         done
+    }
+
+    /// Notes that all that was committed is synced.
+    fn note_sync(&mut self) {
+        self.unsynced = false;
+        self.log.note_sync();
     }
 
     /// Marks the session as being written, and reserves numbers, before the first change: a
@@ -237,8 +242,11 @@ impl Writer for SqliteWriter {
             }
             return Err(error);
         }
-        self.unsynced = !self.durable;
         self.log.note_length();
+        match self.durable {
+            true => self.note_sync(),
+            false => self.unsynced = true,
+        }
         Ok(())
     }
 
@@ -276,6 +284,10 @@ impl Writer for SqliteWriter {
         let sum = quota::count(&self.batch.conn, self.batch.chunk_bytes)?;
         self.batch.growth = Some(Growth::default());
         Ok(sum)
+    }
+
+    fn unsynced_bytes(&self) -> u64 {
+        if self.unsynced { self.log.unsynced_bytes() } else { 0 }
     }
 
     fn sync(&mut self) -> Result<()> {

@@ -18,6 +18,8 @@ pub(super) enum Job {
     Write {
         /// Whether it is answered only after a sync.
         durable: bool,
+        /// Whether it may run on another caller's thread.
+        is_light: bool,
         /// The operation.
         operation: Box<dyn QueuedWrite>,
     },
@@ -33,6 +35,11 @@ pub(super) enum Job {
 pub(super) type Counted = Box<dyn FnOnce(Growth) + Send>;
 
 impl Job {
+    /// Whether a caller that commits its own change may make this one next.
+    pub fn is_light(&self) -> bool {
+        matches!(self, Self::Write { durable: false, is_light: true, .. })
+    }
+
     /// Whether it is answered only after a sync.
     pub fn needs_sync(&self) -> bool {
         matches!(self, Self::Sync(_) | Self::Compact(_) | Self::Write { durable: true, .. })

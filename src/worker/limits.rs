@@ -20,6 +20,12 @@ pub const READ_QUEUE_OPS: usize = 1024;
 /// Reader threads at most, whatever the options ask for.
 pub const MAX_READERS: usize = 64;
 
+/// Batches of light changes of others that a caller makes after its own, at most.
+pub const CALLER_BATCHES: usize = 2;
+
+/// Changes in one of these batches.
+pub const CALLER_BATCH_OPS: usize = 16;
+
 /// Bytes that a change on its caller's thread may hold: what is larger leaves the caller's thread
 /// to others.
 pub const LIGHT_WRITE_BYTES: usize = 64 << 10;

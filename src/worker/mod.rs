@@ -44,12 +44,12 @@ pub use background::{Background, Piece};
 pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{
-    BATCH_BYTES, BATCH_OPS, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES, Limits, MAX_READERS,
-    READ_QUEUE_OPS, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
+    BATCH_BYTES, BATCH_OPS, CALLER_BATCH_OPS, CALLER_BATCHES, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES,
+    Limits, MAX_READERS, READ_QUEUE_OPS, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
 };
 
 use job::{Job, QueuedRead, Read, Write, WriteOperation};
-use queue::{Closed, Cost, Queue};
+use queue::{Closed, Cost, Queue, TakenOver};
 use readers::Lent;
 use writing::Writing;
 
@@ -230,7 +230,8 @@ impl Worker {
         }
         let (reply, answer) = oneshot::channel();
         let operation = Box::new((write, reply));
-        self.shared.writes.push(bytes, Job::Write { durable, operation }).await?;
+        let is_light = weight == Weight::Light && bytes <= LIGHT_WRITE_BYTES;
+        self.shared.writes.push(bytes, Job::Write { durable, is_light, operation }).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
@@ -344,6 +345,9 @@ impl Shared {
         // If the store panicked under another holder, the writer thread finds out.
         let mut writing = self.writing.try_lock().ok()?;
         let outcome = work(&mut writing);
+        if outcome.is_some() && !self.strict {
+            self.work_off(&taken_over, &mut writing);
+        }
         let wants_thread = writing.wants_thread();
         drop(writing);
         if wants_thread {
@@ -353,6 +357,18 @@ impl Shared {
             self.one_at_a_time.store(false, Ordering::Relaxed);
         }
         outcome
+    }
+
+    /// Makes the light changes that came while a caller made its own: to wake the writer thread
+    /// for them takes longer.
+    fn work_off(&self, taken_over: &TakenOver<'_, Job>, writing: &mut Writing) {
+        let mut jobs = Vec::new();
+        for _ in 0..CALLER_BATCHES {
+            let max = Cost { ops: CALLER_BATCH_OPS, bytes: BATCH_BYTES };
+            let Some(cost) = taken_over.take(&mut jobs, max, Job::is_light) else { return };
+            writing.work(&mut jobs);
+            self.writes.release(cost);
+        }
     }
 
     /// The state of writing, for the writer thread.

@@ -61,6 +61,14 @@ struct List<T> {
 pub(super) struct TakenOver<'a, T>(&'a Queue<T>);
 
 impl<T> TakenOver<'_, T> {
+    /// Moves what came meanwhile and `fits` to the end of `batch`, up to the first that does not;
+    /// what it costs goes back with [`Queue::release`].
+    pub fn take(&self, batch: &mut Vec<T>, max: Cost, fits: impl Fn(&T) -> bool) -> Option<Cost> {
+        let mut list = self.0.lock();
+        let first = list.items.front().filter(|(_, item)| fits(item));
+        first.is_some().then(|| list.take(batch, max, |_, next| fits(next)))
+    }
+
     /// Whether something came meanwhile.
     pub fn is_waited_for(&self) -> bool {
         !self.0.lock().items.is_empty()

@@ -13,8 +13,11 @@ use acetate::wire::portmap::{Mapping, Rpcb};
 use acetate::wire::xdr::{Decode, Encode, Encoder};
 use bytes::Bytes;
 
+/// A check of what the bytes are as arguments.
+pub type Check = fn(Bytes);
+
 /// Ways to read arguments, by the first byte: NFS's procedure numbers, then the other programs'.
-pub const KINDS: [(&str, fn(Bytes)); 31] = [
+pub const KINDS: [(&str, Check); 31] = [
     ("null", again::<()>),
     ("getattr", again::<FileHandle>),
     ("setattr", again::<Setattr>),

@@ -47,6 +47,6 @@ fn sound(call: &Call, data: &[u8]) {
 fn refusal(xid: u32, status: Status, data: &[u8]) {
     assert_eq!(xid.to_be_bytes(), data[..4]);
     let reply = status.encode_header(xid).into_bytes();
-    assert!(reply.len() % 4 == 0 && reply[4..8] == REPLY);
+    assert!(reply.len().is_multiple_of(4) && reply[4..8] == REPLY);
     assert!(parse_success(reply, xid).is_err());
 }

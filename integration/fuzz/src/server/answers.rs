@@ -18,7 +18,7 @@ pub type Found = Vec<u8>;
 /// Asserts that `reply` is RPC, and says nothing of what lies outside; returns xid, and the
 /// results if it is a success.
 pub fn envelope(reply: &[u8]) -> (u32, Option<&[u8]>) {
-    assert!(reply.len() % 4 == 0 && reply.len() >= 20, "{reply:?}");
+    assert!(reply.len().is_multiple_of(4) && reply.len() >= 20, "{reply:?}");
     assert!(!reply.windows(OUTSIDE.len()).any(|window| window == OUTSIDE), "it leaks");
     let word = |at: usize| u32::from_be_bytes(reply[at..at + 4].try_into().unwrap());
     assert_eq!(word(4), 1, "a reply");

@@ -7,6 +7,7 @@
 mod answers;
 mod calls;
 mod connection;
+mod signal;
 mod world;
 
 use std::sync::OnceLock;
@@ -53,7 +54,10 @@ const REOPEN: u8 = 0xfc;
 /// The server's base, and its sessions, are made once for all runs of this process.
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
-    WORLD.get_or_init(World::new)
+    WORLD.get_or_init(|| {
+        signal::outlive_closed_connections();
+        World::new()
+    })
 }
 
 /// Runs the script that `data` is.

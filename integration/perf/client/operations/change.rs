@@ -44,8 +44,15 @@ pub fn create_write_commit(bench: &mut Bench) -> Result<Measured> {
     })
 }
 
+/// Fails where there are no files that [`create_write_commit`] made.
+fn need_files(lanes: &[Lane]) -> Result<()> {
+    let missing = lanes.iter().any(|lane| lane.files.is_empty());
+    if missing { Err("this needs the files that create-write-commit makes".into()) } else { Ok(()) }
+}
+
 /// SETATTR of the mode of files of the delta.
 pub fn setattr(bench: &mut Bench) -> Result<Measured> {
+    need_files(&bench.lanes)?;
     bounded(&mut bench.lanes, bench.time, |lane, pace| {
         while pace.more() {
             let (round, at) = (lane.next / lane.files.len(), lane.next % lane.files.len());
@@ -60,6 +67,7 @@ pub fn setattr(bench: &mut Bench) -> Result<Measured> {
 
 /// RENAME of files of the delta, in their directory, to a name that is free.
 pub fn rename(bench: &mut Bench) -> Result<Measured> {
+    need_files(&bench.lanes)?;
     bounded(&mut bench.lanes, bench.time, |lane, pace| {
         while pace.more() {
             let at = lane.next % lane.files.len();
@@ -87,6 +95,7 @@ pub fn mkdir(bench: &mut Bench) -> Result<Measured> {
 
 /// REMOVE of the files that were made before, of 4 KiB each.
 pub fn remove_delta(bench: &mut Bench) -> Result<Measured> {
+    need_files(&bench.lanes)?;
     bounded(&mut bench.lanes, bench.time, |lane, pace| {
         while !lane.files.is_empty() && pace.more() {
             let (name, _) = lane.files.swap_remove(0);

@@ -127,6 +127,10 @@ impl Program for Watched {
         self.program.is_replayed(procedure)
     }
 
+    fn is_too_weak(&self, caller: &Caller, procedure: u32, args: &Bytes) -> bool {
+        self.program.is_too_weak(caller, procedure, args)
+    }
+
     fn reply_bytes(&self, procedure: u32, args: &Bytes) -> usize {
         self.program.reply_bytes(procedure, args)
     }

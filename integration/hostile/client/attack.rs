@@ -6,10 +6,13 @@ use super::nfs::Handle;
 
 const LAST_FRAGMENT: u32 = 1 << 31;
 const NFS: u32 = 100_003;
+const MOUNT: u32 = 100_005;
 const AUTH_SYS: u32 = 1;
 const NULL: u32 = 0;
 const GETATTR: u32 = 1;
 const READ: u32 = 6;
+const WRITE: u32 = 7;
+const MNT: u32 = 1;
 const READDIRPLUS: u32 = 17;
 const MEGABYTE: u32 = 1 << 20;
 
@@ -32,6 +35,8 @@ pub enum Attack {
     Headers,
     Unread,
     UnreadData,
+    UnreadKnown,
+    SlowKnown,
     Storm,
 }
 
@@ -57,6 +62,8 @@ impl Attack {
         Self::Headers,
         Self::Unread,
         Self::UnreadData,
+        Self::UnreadKnown,
+        Self::SlowKnown,
         Self::Storm,
     ];
 
@@ -69,6 +76,8 @@ impl Attack {
             Self::Headers => "headers",
             Self::Unread => "unread",
             Self::UnreadData => "unread-data",
+            Self::UnreadKnown => "unread-known",
+            Self::SlowKnown => "slow-known",
             Self::Storm => "storm",
         }
     }
@@ -83,6 +92,8 @@ impl Attack {
             Self::Headers => "ask for other programs, versions, flavours",
             Self::Unread => "send small sound calls, and read no reply",
             Self::UnreadData => "ask for megabytes, and read none",
+            Self::UnreadKnown => "mount and read a little, then the same",
+            Self::SlowKnown => "mount and read a little, then WRITE a megabyte, a byte a second",
             Self::Storm => "connect, call once, and leave",
         }
     }
@@ -90,9 +101,20 @@ impl Attack {
     pub fn manner(self) -> Manner {
         match self {
             Self::Garbage | Self::Args | Self::Headers => Manner::Fast,
-            Self::Slow | Self::Lengths => Manner::Slow,
-            Self::Unread | Self::UnreadData => Manner::Deaf,
+            Self::Slow | Self::Lengths | Self::SlowKnown => Manner::Slow,
+            Self::Unread | Self::UnreadData | Self::UnreadKnown => Manner::Deaf,
             Self::Storm => Manner::Brief,
+        }
+    }
+
+    /// The calls that a connection begins with, and waits for: those of a client like others.
+    pub fn begins_with(self, target: &Target, random: &mut Random) -> Vec<Vec<u8>> {
+        match self {
+            Self::UnreadKnown | Self::SlowKnown => vec![
+                call(random.next(), [MOUNT, 3, MNT], AUTH_SYS, &opaque(b"/")),
+                read(target, 4096, random),
+            ],
+            _ => Vec::new(),
         }
     }
 
@@ -121,19 +143,32 @@ impl Attack {
                 let handle = opaque(&target.many);
                 (0..32).flat_map(|_| call(random.next(), [NFS, 3, GETATTR], 1, &handle)).collect()
             }
-            Self::UnreadData => {
-                let (procedure, args) = match random.odd() {
-                    0 => (READ, [opaque(&target.file), words(&[0, 0, MEGABYTE])]),
-                    _ => {
-                        let rest = words(&[0, 0, 0, 0, MEGABYTE, MEGABYTE]);
-                        (READDIRPLUS, [opaque(&target.many), rest])
-                    }
-                };
-                call(random.next(), [NFS, 3, procedure], AUTH_SYS, &args.concat())
+            Self::UnreadData | Self::UnreadKnown => match random.odd() {
+                0 => read(target, MEGABYTE, random),
+                _ => {
+                    let rest = words(&[0, 0, 0, 0, MEGABYTE, MEGABYTE]);
+                    let args = [opaque(&target.many), rest].concat();
+                    call(random.next(), [NFS, 3, READDIRPLUS], AUTH_SYS, &args)
+                }
+            },
+            Self::SlowKnown => {
+                // Offset, count, UNSTABLE, and as many bytes, of which none is here.
+                let rest = words(&[0, 0, MEGABYTE, 0, MEGABYTE]);
+                let args = [opaque(&target.file), rest].concat();
+                let mut begun = call(random.next(), [NFS, 3, WRITE], AUTH_SYS, &args);
+                let length = begun.len() as u32 - 4 + MEGABYTE;
+                begun[..4].copy_from_slice(&(LAST_FRAGMENT | length).to_be_bytes());
+                begun
             }
             Self::Storm => call(random.next(), [NFS, 3, NULL], AUTH_SYS, &[]),
         }
     }
+}
+
+/// A READ of the file from its beginning.
+fn read(target: &Target, count: u32, random: &mut Random) -> Vec<u8> {
+    let args = [opaque(&target.file), words(&[0, 0, count])].concat();
+    call(random.next(), [NFS, 3, READ], AUTH_SYS, &args)
 }
 
 fn words(words: &[u32]) -> Vec<u8> {

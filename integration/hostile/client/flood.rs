@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::nice;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,10 +14,14 @@ use tokio::runtime;
 use super::attack::{Attack, Manner, Random, Target};
 use super::rpc::Result;
 
+/// The bit of a fragment's length that says that the record ends with it.
+const LAST_FRAGMENT: u32 = 1 << 31;
 /// As little of the processor as may be.
 const NICE: i32 = 19;
 /// After a connection was refused or closed.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Until all are connected, at most.
+const ARRIVAL: Duration = Duration::from_secs(60);
 /// Between two bytes of one that is slow.
 const SLOW: Duration = Duration::from_secs(1);
 
@@ -57,6 +61,18 @@ impl Flood {
         Ok(Self { stop, sent, thread: std::thread::spawn(run) })
     }
 
+    /// Waits until so many connections were made.
+    pub fn wait_for(&self, connections: usize) -> Result<()> {
+        let start = Instant::now();
+        while self.sent.connections.load(Ordering::Relaxed) < connections as u64 {
+            if start.elapsed() > ARRIVAL {
+                return Err("the flood does not get going; the machine does too much else".into());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
     /// Ends all connections; says what they sent.
     pub fn stop(self) -> Result<String> {
         self.stop.store(true, Ordering::Relaxed);
@@ -92,6 +108,12 @@ async fn one(
 ) -> std::io::Result<()> {
     stream.set_zero_linger()?;
     let (mut from, mut to) = stream.into_split();
+    for call in attack.begins_with(target, random) {
+        to.write_all(&call).await?;
+        sent.bytes.fetch_add(call.len() as u64, Ordering::Relaxed);
+        let length = from.read_u32().await? & !LAST_FRAGMENT;
+        from.read_exact(&mut vec![0; length as usize]).await?;
+    }
     let drained = async {
         let mut buffer = [0; 4096];
         while attack.manner() == Manner::Deaf || from.read(&mut buffer).await? > 0 {

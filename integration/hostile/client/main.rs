@@ -90,10 +90,11 @@ impl Run {
     /// Runs attacks one by one, each at a server of its own, and prints a line for each.
     fn all(mut self, names: &[&str]) -> Result<()> {
         println!(
-            "| {} connections that | alone | beside | ratio | a new client | peak |",
+            "| {} connections that | calls alone | beside | ratio | READ of 1 MiB alone | beside \
+             | ratio | a new client | peak |",
             self.connections
         );
-        println!("|---|---:|---:|---:|---:|---:|");
+        println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
         let chosen = Attack::ALL.iter().filter(|a| names.is_empty() || names.contains(&a.name()));
         let mut too_much = Vec::new();
         for &attack in chosen {
@@ -120,16 +121,23 @@ impl Run {
         let (many, _) = nfs::Client::open(address, 1)?.lookup(&root, "many")?;
         let (file, _) = nfs::Client::open(address, 2)?.lookup(&root, "file")?;
         let flood = Flood::start(attack, Target { address, many, file }, self.connections)?;
-        // All are there before it counts.
+        // All are there, and have sent something, before it counts.
+        flood.wait_for(self.connections)?;
         std::thread::sleep(self.time / 2);
         let beside = good.work(self.time)?;
         let arrival = good::arrive(address)?;
         let sent = flood.stop()?;
         let peak = self.peak_mib()?;
         println!(
-            "| {} | {alone:.0}/s | {beside:.0}/s | {:.2} | {:.0} ms | {peak} MiB |",
+            "| {} | {:.0}/s | {:.0}/s | {:.2} | {:.0} MiB/s | {:.0} MiB/s | {:.2} | {:.0} ms \
+             | {peak} MiB |",
             attack.what(),
-            beside / alone,
+            alone.calls_per_second,
+            beside.calls_per_second,
+            beside.calls_per_second / alone.calls_per_second,
+            alone.mib_per_second,
+            beside.mib_per_second,
+            beside.mib_per_second / alone.mib_per_second,
             arrival.as_secs_f64() * 1000.0,
         );
         eprintln!("{}: {sent}", attack.name());

@@ -197,14 +197,43 @@ impl Client {
         count: usize,
         look: impl FnOnce(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
+        let (_, brought) = self.receive_any_read(look)?;
+        check(brought == count, "READ: not as many bytes as asked for")
+    }
+
+    /// Receives the answer to any READ of a piece of `file`, or of the end of one: pieces have
+    /// `piece` bytes and lie side by side. Where it brought less, asks for the rest, as kernels do.
+    /// Returns how many bytes it brought.
+    pub fn receive_piece(
+        &mut self,
+        file: &[u8],
+        piece: usize,
+        look: impl FnOnce(u64, &[u8]) -> Result<()>,
+    ) -> Result<usize> {
+        let (offset, brought) = self.receive_any_read(look)?;
+        check(brought > 0, "READ: nothing, and not the end")?;
+        let left = piece.checked_sub(offset as usize % piece + brought);
+        let left = left.ok_or("READ: more bytes than asked for")?;
+        if left > 0 {
+            self.send_read(file, offset + brought as u64, left as u32)?;
+        }
+        Ok(brought)
+    }
+
+    /// Receives the answer to any READ; returns its offset, and how many bytes it brought.
+    fn receive_any_read(
+        &mut self,
+        look: impl FnOnce(u64, &[u8]) -> Result<()>,
+    ) -> Result<(u64, usize)> {
         self.rpc.receive(|offset, reply| {
             expect_ok(reply, "READ")?;
             post_op(reply)?;
             let counted = reply.u32()? as usize;
             reply.bool()?;
             let data = reply.opaque()?;
-            check(counted == count && data.len() == count, "READ: not as many bytes as asked for")?;
-            look(offset, data)
+            check(counted == data.len(), "READ: another count than bytes")?;
+            look(offset, data)?;
+            Ok((offset, counted))
         })
     }
 

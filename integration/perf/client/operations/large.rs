@@ -55,7 +55,7 @@ fn read(
             if lane.client.in_flight() == 0 {
                 return Ok(());
             }
-            lane.client.receive_read(PIECE_BYTES, expect)?;
+            lane.client.receive_piece(file, PIECE_BYTES, expect)?;
         }
     })
 }

@@ -1,60 +1,76 @@
-//! Room for requests and replies: counted, so that no client can take the server's memory.
+//! Room for requests and replies on all connections together: counted, so that no client can take
+//! the server's memory. What each connection has of its own besides is in `share`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::limits::{MAX_STRANGER_REQUEST_BYTES, SMALL_REPLY_BYTES, SMALL_REQUEST_BYTES};
+use super::limits::{
+    Limits, MAX_NEWCOMER_REPLY_BYTES, MAX_REPLY_BYTES, MAX_REQUEST_BYTES,
+    MAX_STRANGER_REQUEST_BYTES,
+};
 
-/// Counts what is in flight, on one connection or on all together.
-#[derive(Debug, Clone)]
+/// Counts what is in flight on all connections together.
+#[derive(Debug)]
 pub(super) struct Budget {
     requests: Arc<Semaphore>,
+    max_requests: usize,
     /// Room for the first request of each connection, whatever others have in flight.
     first_requests: Arc<Semaphore>,
+    max_first_requests: usize,
     request_bytes: Arc<Semaphore>,
     /// Room for the large requests of connections that had no sound call answered.
     stranger_bytes: Arc<Semaphore>,
     reply_bytes: Arc<Semaphore>,
-    /// How many wait for room.
-    waiting: Arc<AtomicUsize>,
-    max_requests: usize,
-    max_first_requests: usize,
-    max_reply_bytes: usize,
+    /// How much of it connections may have that have not shown that they take their replies.
+    newcomer_bytes: Arc<Semaphore>,
+    /// How many wait for bytes of a request.
+    waiting_for_bytes: AtomicUsize,
+    /// How many wait for other room.
+    waiting: AtomicUsize,
+    /// How often there was less room for a reply than was asked for.
+    shortages: AtomicUsize,
 }
 
-/// Room that was taken; given back when dropped.
-#[derive(Debug, Default)]
-pub(super) struct Room {
-    permits: [Option<OwnedSemaphorePermit>; 2],
-}
+/// How often replies had to be short until a moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shortages(usize);
 
 impl Budget {
-    /// Makes room for `requests` requests with `request_bytes`, and `reply_bytes` of replies.
-    pub(super) fn new(requests: usize, request_bytes: usize, reply_bytes: usize) -> Self {
+    /// Makes all the room that `limits` and their constants give.
+    pub(super) fn new(limits: &Limits) -> Self {
         Self {
-            requests: Arc::new(Semaphore::new(requests)),
-            first_requests: Arc::new(Semaphore::new(0)),
-            request_bytes: Arc::new(Semaphore::new(request_bytes)),
+            requests: Arc::new(Semaphore::new(limits.requests)),
+            max_requests: limits.requests,
+            first_requests: Arc::new(Semaphore::new(limits.connections)),
+            max_first_requests: limits.connections,
+            request_bytes: Arc::new(Semaphore::new(MAX_REQUEST_BYTES)),
             stranger_bytes: Arc::new(Semaphore::new(MAX_STRANGER_REQUEST_BYTES)),
-            reply_bytes: Arc::new(Semaphore::new(reply_bytes)),
-            waiting: Arc::default(),
-            max_requests: requests,
-            max_first_requests: 0,
-            max_reply_bytes: reply_bytes,
+            reply_bytes: Arc::new(Semaphore::new(MAX_REPLY_BYTES)),
+            newcomer_bytes: Arc::new(Semaphore::new(MAX_NEWCOMER_REPLY_BYTES)),
+            waiting_for_bytes: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            shortages: AtomicUsize::new(0),
         }
     }
 
-    /// Keeps room for one request of each of so many connections besides.
-    pub(super) fn with_first_requests(self, connections: usize) -> Self {
-        let first_requests = Arc::new(Semaphore::new(connections));
-        Self { first_requests, max_first_requests: connections, ..self }
+    /// How often replies had to be short until now.
+    pub(super) fn shortages(&self) -> Shortages {
+        Shortages(self.shortages.load(Ordering::Relaxed))
     }
 
-    /// Whether somebody waits for room here: then it must not be held for nothing.
-    pub(super) fn is_crowded(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+    /// Whether somebody waits for bytes of a request: they must not be held for nothing.
+    pub(super) fn lacks_request_bytes(&self) -> bool {
+        self.waiting_for_bytes.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether somebody waits for what a request and its reply hold until that is sent, or, if the
+    /// reply has some of the common room, had to be short since it began.
+    pub(super) fn is_crowded(&self, since: Shortages, is_common: bool) -> bool {
+        self.lacks_request_bytes()
+            || self.waiting.load(Ordering::Relaxed) > 0
+            || (is_common && self.shortages().0 != since.0)
     }
 
     /// Whether no request is in flight.
@@ -74,71 +90,76 @@ impl Budget {
         }
     }
 
-    /// Waits for room for one request, here and in `overall`.
-    ///
-    /// All that a request holds of one kind it takes at once, and its own connection's room
-    /// before the overall one: so nobody waits for somebody who waits for them.
-    pub(super) async fn take_request(&self, overall: &Self) -> Room {
-        let kept = self.is_idle().then(|| overall.first_requests.clone().try_acquire_owned());
-        let own = self.take(&self.requests, 1).await;
-        let all = match kept {
-            Some(Ok(kept)) => Some(kept),
-            // Not the first, or connections that are closed still have theirs in flight.
-            Some(Err(_)) | None => overall.take(&overall.requests, 1).await,
-        };
-        Room { permits: [own, all] }
+    /// Room for a connection's first request, unless connections that are closed still have
+    /// theirs in flight.
+    pub(super) fn try_first_request(&self) -> Option<OwnedSemaphorePermit> {
+        self.first_requests.clone().try_acquire_owned().ok()
     }
 
-    /// Waits for room for `bytes` bytes of a request, here and in `overall`; `is_known` says
-    /// whether the connection had a sound call answered.
-    ///
-    /// A small one does not wait, so that no clients that are slow to send their large ones stop
-    /// everybody: connections and requests are counted, and bound what all small ones take.
-    pub(super) async fn take_request_bytes(
+    /// Waits for room for a request that is not its connection's first.
+    pub(super) async fn take_request(&self) -> Option<OwnedSemaphorePermit> {
+        take(&self.requests, 1, &self.waiting).await
+    }
+
+    /// Room for `bytes` bytes of a request, if there is some now; `is_known` says whether the
+    /// connection had a sound call answered.
+    pub(super) fn try_request_bytes(
         &self,
-        overall: &Self,
         bytes: usize,
         is_known: bool,
-    ) -> Room {
-        if bytes <= SMALL_REQUEST_BYTES {
-            return Room::default();
-        }
-        let own = self.take(&self.request_bytes, bytes).await;
-        let theirs = if is_known { &overall.request_bytes } else { &overall.stranger_bytes };
-        let all = overall.take(theirs, bytes).await;
-        Room { permits: [own, all] }
+    ) -> Option<OwnedSemaphorePermit> {
+        try_take(self.request_bytes_of(is_known), bytes)
     }
 
-    /// Waits for room for `bytes` bytes of a reply, here and in `overall`; not for a small one,
-    /// as with requests.
-    pub(super) async fn take_reply_bytes(&self, overall: &Self, bytes: usize) -> Room {
-        if bytes <= SMALL_REPLY_BYTES {
-            return Room::default();
-        }
-        let own = self.take(&self.reply_bytes, bytes.min(self.max_reply_bytes)).await;
-        let most = bytes.min(overall.max_reply_bytes);
-        let all = overall.take(&overall.reply_bytes, most).await;
-        Room { permits: [own, all] }
+    /// Waits for room for `bytes` bytes of a request.
+    pub(super) async fn take_request_bytes(
+        &self,
+        bytes: usize,
+        is_known: bool,
+    ) -> Option<OwnedSemaphorePermit> {
+        take(self.request_bytes_of(is_known), bytes, &self.waiting_for_bytes).await
     }
 
-    /// Waits for `amount` permits of a semaphore of this budget.
-    async fn take(&self, of: &Arc<Semaphore>, amount: usize) -> Option<OwnedSemaphorePermit> {
-        let amount = weight(amount);
-        if let Ok(permit) = of.clone().try_acquire_many_owned(amount) {
-            return Some(permit);
+    fn request_bytes_of(&self, is_known: bool) -> &Arc<Semaphore> {
+        if is_known { &self.request_bytes } else { &self.stranger_bytes }
+    }
+
+    /// Room for `bytes` bytes of a reply, if there is some now; `is_newcomer` says whether the
+    /// connection has yet to show that it takes its replies.
+    pub(super) fn try_reply_bytes(&self, bytes: usize, is_newcomer: bool) -> Option<Common> {
+        let newcomers = is_newcomer.then(|| try_take(&self.newcomer_bytes, bytes));
+        let common = try_take(&self.reply_bytes, bytes);
+        if common.is_none() || matches!(newcomers, Some(None)) {
+            self.shortages.fetch_add(1, Ordering::Relaxed);
+            return None;
         }
-        let _counted = Waiting::new(&self.waiting);
-        // The semaphores are never closed, so there is always an answer.
-        of.clone().acquire_many_owned(amount).await.ok()
+        Some(Common([newcomers.flatten(), common]))
+    }
+
+    /// Waits for room for `bytes` bytes of a reply.
+    pub(super) async fn take_reply_bytes(&self, bytes: usize, is_newcomer: bool) -> Common {
+        let waiting = &self.waiting;
+        let newcomers = match is_newcomer {
+            true => {
+                let most = bytes.min(MAX_NEWCOMER_REPLY_BYTES);
+                take(&self.newcomer_bytes, most, waiting).await
+            }
+            false => None,
+        };
+        let common = take(&self.reply_bytes, bytes.min(MAX_REPLY_BYTES), waiting).await;
+        Common([newcomers, common])
     }
 }
 
-impl Room {
-    /// Gives back what is taken above `bytes` bytes of a reply; all of it for a small one.
+/// Room for a reply that all connections share; given back when dropped.
+#[derive(Debug, Default)]
+pub(super) struct Common([Option<OwnedSemaphorePermit>; 2]);
+
+impl Common {
+    /// Gives back what is taken above `bytes` bytes.
     pub(super) fn shrink(&mut self, bytes: usize) {
-        let kept = if bytes <= SMALL_REPLY_BYTES { 0 } else { bytes };
-        for permit in self.permits.iter_mut().flatten() {
-            drop(permit.split(permit.num_permits().saturating_sub(kept)));
+        for permit in self.0.iter_mut().flatten() {
+            drop(permit.split(permit.num_permits().saturating_sub(bytes)));
         }
     }
 }
@@ -159,25 +180,26 @@ impl Drop for Waiting<'_> {
     }
 }
 
-fn weight(amount: usize) -> u32 {
-    u32::try_from(amount).unwrap_or(u32::MAX)
+/// Waits for `amount` permits, and counts as waiting meanwhile.
+async fn take(
+    of: &Arc<Semaphore>,
+    amount: usize,
+    waiting: &AtomicUsize,
+) -> Option<OwnedSemaphorePermit> {
+    if let Some(permit) = try_take(of, amount) {
+        return Some(permit);
+    }
+    let _counted = Waiting::new(waiting);
+    // The semaphores are never closed, so there is always an answer.
+    of.clone().acquire_many_owned(weight(amount)).await.ok()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Takes `amount` permits, if they are there.
+pub(super) fn try_take(of: &Arc<Semaphore>, amount: usize) -> Option<OwnedSemaphorePermit> {
+    of.clone().try_acquire_many_owned(weight(amount)).ok()
+}
 
-    #[tokio::test]
-    async fn a_reply_that_turns_out_small_keeps_no_room() {
-        let (own, overall) = (Budget::new(1, 1, 9000), Budget::new(1, 1, 9000));
-        let mut large = own.take_reply_bytes(&overall, 9000).await;
-        assert_eq!(overall.reply_bytes.available_permits(), 0);
-        large.shrink(5000);
-        assert_eq!(overall.reply_bytes.available_permits(), 4000);
-        assert_eq!(own.reply_bytes.available_permits(), 4000);
-        large.shrink(SMALL_REPLY_BYTES);
-        assert_eq!(overall.reply_bytes.available_permits(), 9000);
-        drop(large);
-        assert_eq!(own.reply_bytes.available_permits(), 9000);
-    }
+/// An amount as semaphores count it.
+pub(super) fn weight(amount: usize) -> u32 {
+    u32::try_from(amount).unwrap_or(u32::MAX)
 }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use super::limits::OWN_REPLY_BYTES;
 use super::program::Program;
 use super::reply_cache::{Entered, Key, Reply, ReplyCache};
 use crate::nfs::CallError;
@@ -73,6 +74,27 @@ impl Prepared {
     /// The bytes of memory that the reply may come to.
     pub(super) fn reply_bytes(&self) -> usize {
         self.program.reply_bytes(self.call.procedure, &self.call.args)
+    }
+
+    /// The bytes of memory that the reply has to be given, where there is no room for more.
+    pub(super) fn least_reply_bytes(&self) -> usize {
+        let bytes = self.reply_bytes();
+        let may_be_short = bytes > OWN_REPLY_BYTES && self.may_be_short();
+        if may_be_short { OWN_REPLY_BYTES } else { bytes }
+    }
+
+    /// Makes the reply come to `bytes` bytes at most, which are not less than the least.
+    pub(super) fn shorten_reply(&mut self, bytes: usize) {
+        if self.may_be_short() {
+            let args = std::mem::take(&mut self.call.args);
+            self.call.args = self.program.shorten(self.call.procedure, args, bytes);
+        }
+    }
+
+    /// A call whose first transmission may have been answered has to get the same answer.
+    fn may_be_short(&self) -> bool {
+        let procedure = self.call.procedure;
+        self.program.may_be_short(procedure) && !self.program.is_replayed(procedure)
     }
 }
 

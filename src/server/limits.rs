@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::wire::record::MAX_RECORD_BYTES;
+use crate::wire::record::{MAX_HEADER_BYTES, MAX_RECORD_BYTES};
 
 /// Connections at the same time; further ones wait in the listening socket's queue.
 pub const MAX_CONNECTIONS: usize = 1024;
@@ -13,17 +13,37 @@ pub const MAX_CONNECTION_REQUESTS: usize = 128;
 pub const MAX_REQUESTS: usize = 2048;
 /// Bytes of a request that is counted, but whose bytes are not: anything but a WRITE or a path.
 pub const SMALL_REQUEST_BYTES: usize = 4 << 10;
-/// Bytes of larger requests in flight on one connection.
+/// Bytes of a record that may have come before it takes room: what a record merely claims takes
+/// none, and its buffer is no larger than others.
+pub const FIRST_RECORD_BYTES: usize = READ_BUFFER_BYTES / 2;
+/// Bytes of larger requests in flight that each connection has room for of its own: a WRITE of
+/// 32 KiB waits for nobody else.
+pub const OWN_REQUEST_BYTES: usize = MAX_HEADER_BYTES + (32 << 10);
+/// Bytes of other larger requests in flight on one connection.
 pub const MAX_CONNECTION_REQUEST_BYTES: usize = 16 * MAX_RECORD_BYTES;
-/// Bytes of larger requests in flight on all connections together.
+/// Bytes of other larger requests in flight on all connections together.
 pub const MAX_REQUEST_BYTES: usize = 28 * MAX_RECORD_BYTES;
 /// The same on all connections that had no sound call answered yet: records that are begun and
-/// never sent keep nobody else from writing.
+/// never sent whole keep nobody else from writing.
 pub const MAX_STRANGER_REQUEST_BYTES: usize = 4 * MAX_RECORD_BYTES;
-/// Bytes of replies with data, made or in the making, on one connection.
+/// Bytes of replies with data, made or in the making, that each connection has room for of its
+/// own. Where there is no more, READ and listings bring less than was asked for, and clients ask
+/// for the rest: nobody waits for replies to others.
+pub const OWN_REPLY_BYTES: usize = SMALL_REPLY_BYTES + (32 << 10);
+/// Bytes of other replies with data, made or in the making, on one connection.
 pub const MAX_CONNECTION_REPLY_BYTES: usize = 8 * MAX_RECORD_BYTES;
-/// Bytes of replies with data, made or in the making, on all connections together.
+/// Bytes of other replies with data, made or in the making, on all connections together.
 pub const MAX_REPLY_BYTES: usize = 24 * MAX_RECORD_BYTES;
+/// How much of that is for connections that are new, or let a reply wait: replies that nobody
+/// takes leave room for those who take theirs.
+pub const MAX_NEWCOMER_REPLY_BYTES: usize = 8 * MAX_RECORD_BYTES;
+/// Bytes of replies that a connection takes, without letting one wait for [`CROWDED_TIMEOUT`],
+/// until it is no newcomer any more: more than the system's buffers take for a client that reads
+/// nothing.
+pub const NEWCOMER_BYTES: usize = 4 << 20;
+/// Bytes of replies to a newcomer that the system takes before it can send them on
+/// (`TCP_NOTSENT_LOWAT` on Linux).
+pub const UNSENT_BYTES: u32 = 64 << 10;
 /// Bytes of a reply without data; it is counted with its request, but its bytes are not.
 pub const SMALL_REPLY_BYTES: usize = 1 << 10;
 /// Bytes by which the buffer of a connection grows.
@@ -37,8 +57,8 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 pub const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
 /// A client has to take a reply within this time.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-/// While others wait for the room that it takes, a large record has to be whole, and a reply
-/// taken, within this time.
+/// While others lack room, a record that takes some of it has to be whole, and a reply taken,
+/// within this time.
 pub const CROWDED_TIMEOUT: Duration = Duration::from_secs(2);
 /// While others wait for a connection, one without a request for this long makes room. One that
 /// had no sound call answered makes room at once.

@@ -134,4 +134,12 @@ impl Program for Watched {
     fn reply_bytes(&self, procedure: u32, args: &Bytes) -> usize {
         self.program.reply_bytes(procedure, args)
     }
+
+    fn may_be_short(&self, procedure: u32) -> bool {
+        self.program.may_be_short(procedure)
+    }
+
+    fn shorten(&self, procedure: u32, args: Bytes, bytes: usize) -> Bytes {
+        self.program.shorten(procedure, args, bytes)
+    }
 }

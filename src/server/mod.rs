@@ -13,11 +13,13 @@
 mod budget;
 mod connection;
 mod dispatch;
+mod incoming;
 pub mod limits;
 mod listeners;
 mod lock_entries;
 mod lock_manager;
 mod lookout;
+mod outgoing;
 mod peers;
 mod portmapper;
 mod program;
@@ -25,6 +27,7 @@ mod registry;
 mod reply_cache;
 mod rpc_client;
 pub mod rpcbind;
+mod share;
 mod stand_in;
 mod standing;
 
@@ -40,7 +43,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use budget::Budget;
 use dispatch::Dispatcher;
-use limits::{Limits, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, WARNED_CLIENTS};
+use limits::{Limits, WARNED_CLIENTS};
 
 use crate::vfs::Caller;
 
@@ -108,8 +111,7 @@ impl Server {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let shared = Shared {
             dispatcher: Dispatcher::new(programs, ReplyCache::new(&limits)),
-            budget: Budget::new(limits.requests, MAX_REQUEST_BYTES, MAX_REPLY_BYTES)
-                .with_first_requests(limits.connections),
+            budget: Budget::new(&limits),
             lookout_post: LookoutPost::new(processors),
             peers: Arc::default(),
             limits,

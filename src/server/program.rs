@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 
-use super::limits::SMALL_REPLY_BYTES;
+use super::limits::{OWN_REPLY_BYTES, SMALL_REPLY_BYTES};
 use crate::nfs::{CallError, Handles, Mount, Nfs};
 use crate::vfs::{Caller, Flavor, Vfs};
 use crate::wire::mount3;
@@ -42,6 +42,17 @@ pub trait Program: Send + Sync + 'static {
     fn reply_bytes(&self, _procedure: u32, _args: &Bytes) -> usize {
         SMALL_REPLY_BYTES
     }
+
+    /// Whether a reply may bring less than was asked for, because the client asks for the rest.
+    fn may_be_short(&self, _procedure: u32) -> bool {
+        false
+    }
+
+    /// The arguments that ask for so much less that [`Program::reply_bytes`] is `bytes` at most;
+    /// only of procedures that [may be short](Program::may_be_short).
+    fn shorten(&self, _procedure: u32, args: Bytes, _bytes: usize) -> Bytes {
+        args
+    }
 }
 
 impl<V: Vfs, H: Handles<V::Object>> Program for Nfs<V, H> {
@@ -67,8 +78,7 @@ impl<V: Vfs, H: Handles<V::Object>> Program for Nfs<V, H> {
 
     fn reply_bytes(&self, procedure: u32, args: &Bytes) -> usize {
         let data = match Procedure::from_number(procedure) {
-            // The arguments of all three end with the count of bytes that is asked for.
-            Some(Procedure::Read | Procedure::Readdir | Procedure::Readdirplus) => {
+            Some(procedure) if ends_with_count(procedure) => {
                 args.last_chunk().map_or(0, |count| u32::from_be_bytes(*count))
             }
             Some(Procedure::Readlink) => MAX_TARGET_BYTES as u32,
@@ -76,6 +86,26 @@ impl<V: Vfs, H: Handles<V::Object>> Program for Nfs<V, H> {
         };
         SMALL_REPLY_BYTES + data.min(MAX_TRANSFER_BYTES) as usize
     }
+
+    fn may_be_short(&self, procedure: u32) -> bool {
+        Procedure::from_number(procedure).is_some_and(ends_with_count)
+    }
+
+    fn shorten(&self, _procedure: u32, args: Bytes, bytes: usize) -> Bytes {
+        let count = bytes.saturating_sub(SMALL_REPLY_BYTES).min(MAX_TRANSFER_BYTES as usize) as u32;
+        match args.split_last_chunk() {
+            Some((rest, asked)) if u32::from_be_bytes(*asked) > count => {
+                [rest, &count.to_be_bytes()].concat().into()
+            }
+            _ => args,
+        }
+    }
+}
+
+/// Whether the arguments end with the bytes that are asked for. The reply may bring less, without
+/// being the end: of a file's content (RFC 1813 §3.3.6), or of a directory's entries.
+fn ends_with_count(procedure: Procedure) -> bool {
+    matches!(procedure, Procedure::Read | Procedure::Readdir | Procedure::Readdirplus)
 }
 
 impl<V: Vfs, H: Handles<V::Object>> Program for Mount<V, H> {
@@ -92,7 +122,11 @@ impl<V: Vfs, H: Handles<V::Object>> Program for Mount<V, H> {
     }
 
     fn reply_bytes(&self, procedure: u32, _args: &Bytes) -> usize {
-        let is_dump = mount3::Procedure::from_number(procedure) == Some(mount3::Procedure::Dump);
-        SMALL_REPLY_BYTES + if is_dump { self.dump_bytes() } else { 0 }
+        match mount3::Procedure::from_number(procedure) {
+            Some(mount3::Procedure::Dump) => SMALL_REPLY_BYTES + self.dump_bytes(),
+            // Nobody knows before it is made; most lists are shorter.
+            Some(mount3::Procedure::Export) => OWN_REPLY_BYTES,
+            _ => SMALL_REPLY_BYTES,
+        }
     }
 }

@@ -19,6 +19,9 @@ pub const MAX_FRAGMENTS: usize = 8 << 10;
 /// Bytes of a fragment's header.
 pub const MARK_BYTES: usize = 4;
 
+/// Bytes of a record in fragments that are gathered before there is space for all of it.
+const GATHERED_BYTES: usize = 32 << 10;
+
 /// The bit of a fragment's header that says that the record ends with it.
 const LAST_FRAGMENT: u32 = 1 << 31;
 
@@ -77,6 +80,7 @@ impl RecordReader {
                 return Ok(Some(input.split_to(left).freeze()));
             }
             let taken = left.min(input.len());
+            self.make_space(taken);
             self.gathered.extend_from_slice(&input[..taken]);
             input.advance(taken);
             if taken < left {
@@ -102,6 +106,11 @@ impl RecordReader {
         }
     }
 
+    /// The bytes of the record at hand that are here, in `input` or inside.
+    pub fn arrived_bytes(&self, input: &BytesMut) -> usize {
+        self.gathered.len() + if self.fragments > 0 { input.len() } else { 0 }
+    }
+
     /// The bytes that have to arrive behind `input` before the reader can go on.
     pub fn missing_bytes(&self, input: &BytesMut) -> usize {
         let wanted = match self.fragment {
@@ -123,6 +132,16 @@ impl RecordReader {
         last && self.gathered.is_empty()
     }
 
+    /// Makes space to gather so many bytes more.
+    fn make_space(&mut self, bytes: usize) {
+        let wanted = self.gathered.len() + bytes;
+        if wanted > self.gathered.capacity() {
+            // A little at first; then all at once, not doubled as it grows.
+            let all = if wanted <= GATHERED_BYTES { GATHERED_BYTES } else { self.limit_bytes };
+            self.gathered.reserve(all.max(wanted) - self.gathered.len());
+        }
+    }
+
     fn begin_fragment(&mut self, mark: u32) -> Result<(), RecordError> {
         let claimed = (mark & !LAST_FRAGMENT) as usize;
         let claimed_bytes = self.gathered.len().saturating_add(claimed);
@@ -131,10 +150,6 @@ impl RecordReader {
         }
         if self.fragments >= MAX_FRAGMENTS {
             return Err(RecordError::TooManyFragments);
-        }
-        if self.fragments == 0 && mark & LAST_FRAGMENT == 0 {
-            // At once, not doubled as it grows: what is not written to takes no memory.
-            self.gathered.reserve(self.limit_bytes);
         }
         self.fragments += 1;
         self.fragment = Some((claimed, mark & LAST_FRAGMENT != 0));

@@ -1,6 +1,7 @@
 //! The whole server in one process, driven over TCP by an independent client.
 
 mod bad_input;
+mod crowded;
 mod escapes;
 mod exports;
 mod in_flight;
@@ -22,6 +23,7 @@ use acetate::delta::Store;
 use acetate::delta::sqlite::{CreateOptions, Host, OpenMode, Session};
 use acetate::nfs::{HandleCodec, Mount, Nfs};
 use acetate::overlay::{Overlay, OverlayParts};
+use acetate::server::limits::Limits;
 use acetate::server::{Listeners, Program, Server, ServerOptions};
 use acetate::vfs::Time;
 use acetate::worker::{Worker, WorkerOptions};
@@ -41,6 +43,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 struct Served {
     dir: TempDir,
     before: HostTree,
+    limits: Limits,
     running: Option<Running>,
 }
 
@@ -55,12 +58,17 @@ struct Running {
 impl Served {
     /// Serves a new session over a base with these objects (see [`fixture`]).
     async fn start(base: &str) -> Self {
+        Self::start_with(base, Limits::default()).await
+    }
+
+    /// The same within other limits.
+    async fn start_with(base: &str, limits: Limits) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base_dir = dir.path().join("base");
         std::fs::create_dir(&base_dir).unwrap();
         fixture::build(&base_dir, base);
         let before = HostTree::read(&base_dir);
-        let mut served = Self { dir, before, running: None };
+        let mut served = Self { dir, before, limits, running: None };
         let options = CreateOptions { base_path: Some(base_dir), ..CreateOptions::default() };
         let host = Host::current().unwrap();
         let session = Session::create(&served.session(), &options, &host).unwrap();
@@ -101,7 +109,7 @@ impl Served {
         ];
         let listeners = Listeners::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))]).await.unwrap();
         let address = listeners.addresses()[0];
-        let options = ServerOptions { insecure: true, ..ServerOptions::default() };
+        let options = ServerOptions { insecure: true, limits: self.limits.clone() };
         let server = Server::new(listeners, programs, options);
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.run(async {

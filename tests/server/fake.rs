@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use acetate::nfs::CallError;
+use acetate::server::limits::SMALL_REPLY_BYTES;
 use acetate::server::{CallFuture, Program};
 use acetate::vfs::Caller;
 use acetate::wire::xdr::{Decoder, Encoder};
@@ -34,10 +35,18 @@ pub const JUKEBOX: u32 = 8;
 pub const GREEDY: u32 = 10;
 /// Decodes one number.
 pub const NUMBER: u32 = 9;
+/// Asks for room for as many bytes as the argument says, waits for [`Fake::gate`], and answers
+/// them all.
+pub const WAIT_BYTES: u32 = 11;
+/// The same without waiting: a list that cannot be shorter.
+pub const LIST: u32 = 12;
+/// Waits for [`Fake::other_gate`].
+pub const WAIT_OTHER: u32 = 13;
 
 #[derive(Clone)]
 pub struct Fake {
     pub gate: Arc<Semaphore>,
+    pub other_gate: Arc<Semaphore>,
     pub begun: Arc<AtomicU32>,
     pub counted: Arc<AtomicU32>,
 }
@@ -45,7 +54,8 @@ pub struct Fake {
 impl Default for Fake {
     fn default() -> Self {
         let number = || Arc::new(AtomicU32::new(0));
-        Self { gate: Arc::new(Semaphore::new(0)), begun: number(), counted: number() }
+        let gate = || Arc::new(Semaphore::new(0));
+        Self { gate: gate(), other_gate: gate(), begun: number(), counted: number() }
     }
 }
 
@@ -91,7 +101,11 @@ impl Fake {
                 self.gate.acquire().await.unwrap().forget();
                 results.put_u32(self.counted.fetch_add(1, Ordering::SeqCst));
             }
-            BYTES => {
+            WAIT_OTHER => self.other_gate.acquire().await.unwrap().forget(),
+            BYTES | LIST | WAIT_BYTES => {
+                if procedure == WAIT_BYTES {
+                    self.gate.acquire().await.unwrap().forget();
+                }
                 let length = Decoder::new(args).u32()? as usize;
                 results.put_shared(Bytes::from(vec![7; length]));
             }
@@ -125,10 +139,20 @@ impl Program for Fake {
 
     fn reply_bytes(&self, procedure: u32, args: &Bytes) -> usize {
         match procedure {
-            BYTES => Decoder::new(args.clone()).u32().unwrap() as usize + 64,
+            BYTES | LIST | WAIT_BYTES => {
+                Decoder::new(args.clone()).u32().unwrap() as usize + SMALL_REPLY_BYTES
+            }
             GREEDY => 1 << 20,
             _ => args.len() + 64,
         }
+    }
+
+    fn may_be_short(&self, procedure: u32) -> bool {
+        procedure == BYTES
+    }
+
+    fn shorten(&self, _procedure: u32, _args: Bytes, bytes: usize) -> Bytes {
+        ((bytes - SMALL_REPLY_BYTES) as u32).to_be_bytes().to_vec().into()
     }
 
     fn is_replayed(&self, procedure: u32) -> bool {

@@ -1,6 +1,7 @@
 //! The server over loopback, with a scripted program; and the I/O-free parts below it.
 
 mod connections;
+mod crowded;
 mod fake;
 mod hostile;
 mod lock_manager;

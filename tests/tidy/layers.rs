@@ -71,6 +71,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Foreign crates that stay in one place.
 const CONFINED: &[(&str, &[&str])] = &[
     ("rusqlite", &["src/delta/sqlite"]),
+    ("socket2", &["src/server"]),
     (
         "tokio",
         &["src/server", "src/worker", "src/control", "src/workspace", "src/guard", "src/cli/serve"],

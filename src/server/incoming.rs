@@ -1,0 +1,165 @@
+//! The reading half of a connection: from what arrives to records, in the room that they take.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::connection::{Connection, Ending};
+use super::limits::{FIRST_RECORD_BYTES, READ_BUFFER_BYTES};
+use super::lookout::Lookout;
+use super::share::Room;
+use crate::wire::record::{self, RecordReader};
+
+/// Bytes that arrived, and the record that they are becoming.
+pub(super) struct Incoming {
+    stream: OwnedReadHalf,
+    input: BytesMut,
+    /// Whether `input` was made for a large record.
+    is_large: bool,
+    records: RecordReader,
+}
+
+/// Until when a record has to be whole.
+#[derive(Default)]
+struct Deadlines {
+    /// In any case.
+    last: Option<Instant>,
+    /// If others lack the room that it takes.
+    crowded: Option<Instant>,
+}
+
+impl Incoming {
+    pub(super) fn new(stream: OwnedReadHalf, record_bytes: usize) -> Self {
+        let records = RecordReader::new(record_bytes);
+        Self { stream, input: BytesMut::new(), is_large: false, records }
+    }
+
+    /// Returns the next record, with the room that its bytes take.
+    pub(super) async fn next(
+        &mut self,
+        connection: &Connection,
+        lookout: &mut Lookout,
+    ) -> Result<(Bytes, Room), Ending> {
+        let limits = &connection.shared.limits;
+        let overall = &connection.shared.budget;
+        let mut room = None;
+        let mut deadlines = Deadlines::default();
+        loop {
+            let record = self.records.next_record(&mut self.input)?;
+            if let (None, Some(bytes)) = (&room, self.wanted_bytes(record.as_ref())) {
+                let begun = Instant::now();
+                let is_known = connection.peer.standing.is_known();
+                let share = &connection.share;
+                let taken = share.take_request_bytes(overall, bytes, is_known).await;
+                // The time that we made the client wait is not its own.
+                deadlines.last = deadlines.last.map(|at| at + begun.elapsed());
+                let at = || Instant::now() + limits.crowded_timeout;
+                deadlines.crowded = taken.is_common().then(at);
+                room = Some(taken);
+            }
+            room = match (record, room) {
+                (Some(record), Some(room)) => {
+                    self.let_go();
+                    return Ok((record, room));
+                }
+                (_, room) => room,
+            };
+            if !self.records.is_mid_record(&self.input) {
+                self.read_first(connection, lookout).await?;
+                continue;
+            }
+            let last =
+                *deadlines.last.get_or_insert_with(|| Instant::now() + limits.record_timeout);
+            let first = deadlines.crowded.map_or(last, |at| last.min(at));
+            match timeout_at(first, self.read(room.is_some())).await {
+                Ok(read) => read?,
+                Err(_) if first == last || overall.lacks_request_bytes() => {
+                    return Err(Ending::RecordTimeout);
+                }
+                // Nobody lacks room: it may go on, to be looked at again.
+                Err(_) => deadlines.crowded = Some(Instant::now() + limits.crowded_timeout),
+            }
+        }
+    }
+
+    /// The bytes of the room that is taken now, if so: for a whole record, and for one of which
+    /// more has come than is read without.
+    fn wanted_bytes(&self, record: Option<&Bytes>) -> Option<usize> {
+        match record {
+            Some(record) => Some(record.len()),
+            None if self.records.arrived_bytes(&self.input) < FIRST_RECORD_BYTES => None,
+            None => self.records.reserved_bytes(),
+        }
+    }
+
+    /// Lets go of the memory of a large record, which has no room any more once that is answered:
+    /// what is left of the buffer, be it nothing, would keep all of it.
+    fn let_go(&mut self) {
+        if std::mem::take(&mut self.is_large) {
+            self.input = BytesMut::from(&self.input[..]);
+        }
+    }
+
+    /// Waits for the first bytes of a record, as long as a connection may be idle.
+    async fn read_first(
+        &mut self,
+        connection: &Connection,
+        lookout: &mut Lookout,
+    ) -> Result<(), Ending> {
+        // A client that has no answer yet is not about to send its next request.
+        if connection.share.is_idle() {
+            let post = &connection.shared.lookout_post;
+            let is_alone = || connection.shared.budget.is_idle();
+            if let Some(read) = lookout.wait(post, is_alone, || self.glance()) {
+                return read;
+            }
+        }
+        let idle_timeout = connection.shared.limits.idle_timeout;
+        loop {
+            match timeout(idle_timeout, self.read(false)).await {
+                Ok(read) => return read,
+                Err(_) if connection.share.is_idle() => return Err(Ending::Idle),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Reads what has arrived, if anything has, without asking the runtime: it hears of what
+    /// arrives from the thread that waits for all sockets, which has to be woken for it.
+    fn glance(&mut self) -> Option<Result<(), Ending>> {
+        let socket: &TcpStream = self.stream.as_ref();
+        let arrived = rustix::io::ioctl_fionread(socket).ok().filter(|&bytes| bytes > 0)?;
+        let before = self.input.len();
+        let most = usize::try_from(arrived).unwrap_or(usize::MAX).min(READ_BUFFER_BYTES);
+        self.input.resize(before + most, 0);
+        let read = rustix::net::recv(socket, &mut self.input[before..], RecvFlags::DONTWAIT);
+        let (read, outcome) = match read {
+            Ok((0, _)) => (0, Some(Err(Ending::Closed))),
+            Ok((read, _)) => (read, Some(Ok(()))),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => (0, None),
+            Err(error) => (0, Some(Err(io::Error::from(error).into()))),
+        };
+        self.input.truncate(before + read);
+        outcome
+    }
+
+    /// Reads what is there, into a buffer with room for the record at hand, if it `has_room`.
+    async fn read(&mut self, has_room: bool) -> Result<(), Ending> {
+        let missing = self.records.missing_bytes(&self.input);
+        let wanted = if has_room { missing } else { missing.min(FIRST_RECORD_BYTES) };
+        if self.input.capacity() - self.input.len() < wanted.max(record::MARK_BYTES) {
+            self.input.reserve(wanted.max(READ_BUFFER_BYTES));
+            self.is_large |= wanted > READ_BUFFER_BYTES;
+        }
+        match self.stream.read_buf(&mut self.input).await? {
+            0 => Err(Ending::Closed),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What one connection has in flight: room of its own, which nobody else's requests and replies
+//! can take, and its part of the room that all share.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
+
+use super::budget::{Budget, Common, try_take, weight};
+use super::limits::{
+    MAX_CONNECTION_REPLY_BYTES, MAX_CONNECTION_REQUEST_BYTES, OWN_REPLY_BYTES, OWN_REQUEST_BYTES,
+    SMALL_REPLY_BYTES, SMALL_REQUEST_BYTES,
+};
+
+/// Counts what is in flight on one connection.
+#[derive(Debug)]
+pub(super) struct Share {
+    requests: Arc<Semaphore>,
+    max_requests: usize,
+    /// Bytes of requests that are counted with everybody's.
+    request_bytes: Arc<Semaphore>,
+    own_request_bytes: Arc<Semaphore>,
+    /// Whose turn it is to take room for a reply: whoever asked first.
+    turn: Mutex<()>,
+    held: Arc<Held>,
+}
+
+/// Room for a request that was taken; given back when dropped.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    _own: Option<OwnedSemaphorePermit>,
+    common: Option<OwnedSemaphorePermit>,
+}
+
+/// Room for a reply that was taken; given back when dropped.
+#[derive(Debug, Default)]
+pub(super) struct ReplyRoom(Option<Taken>);
+
+/// The bytes of replies that a connection has room for, made or in the making.
+#[derive(Debug, Default)]
+struct Held {
+    own: AtomicUsize,
+    common: AtomicUsize,
+    /// Told when either is less than before.
+    returned: Notify,
+}
+
+#[derive(Debug)]
+struct Taken {
+    bytes: usize,
+    /// `None` if it is the connection's own.
+    common: Option<Common>,
+    held: Arc<Held>,
+}
+
+impl Share {
+    /// Makes room for so many requests of a connection.
+    pub(super) fn new(requests: usize) -> Self {
+        Self {
+            requests: Arc::new(Semaphore::new(requests)),
+            max_requests: requests,
+            request_bytes: Arc::new(Semaphore::new(MAX_CONNECTION_REQUEST_BYTES)),
+            own_request_bytes: Arc::new(Semaphore::new(OWN_REQUEST_BYTES)),
+            turn: Mutex::default(),
+            held: Arc::default(),
+        }
+    }
+
+    /// Whether no request is in flight.
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests.available_permits() == self.max_requests
+    }
+
+    /// Waits for room for one request, here and in `overall`.
+    ///
+    /// All that a request holds of one kind it takes at once, and its own connection's room
+    /// before the overall one: so nobody waits for somebody who waits for them.
+    pub(super) async fn take_request(&self, overall: &Budget) -> Room {
+        let kept = if self.is_idle() { overall.try_first_request() } else { None };
+        let own = take(&self.requests, 1).await;
+        let common = match kept {
+            Some(kept) => Some(kept),
+            None => tokio::select! {
+                biased;
+                common = overall.take_request() => common,
+                kept = self.take_first_request(overall) => Some(kept),
+            },
+        };
+        Room { _own: own, common }
+    }
+
+    /// Waits until the request at hand, which has its room here, is the only one.
+    async fn take_first_request(&self, overall: &Budget) -> OwnedSemaphorePermit {
+        drop(self.requests.acquire_many(weight(self.max_requests - 1)).await);
+        match overall.try_first_request() {
+            Some(kept) => kept,
+            None => pending().await,
+        }
+    }
+
+    /// Waits for room for `bytes` bytes of a request, here and in `overall`; `is_known` says
+    /// whether the connection had a sound call answered.
+    ///
+    /// A small one takes none: connections and requests are counted, and bound what all small
+    /// ones take. What fits into the connection's own room waits for nobody else.
+    pub(super) async fn take_request_bytes(
+        &self,
+        overall: &Budget,
+        bytes: usize,
+        is_known: bool,
+    ) -> Room {
+        if bytes <= SMALL_REQUEST_BYTES {
+            return Room::default();
+        }
+        if bytes > OWN_REQUEST_BYTES {
+            let own = take(&self.request_bytes, bytes).await;
+            return Room { _own: own, common: overall.take_request_bytes(bytes, is_known).await };
+        }
+        if let Some(own) = try_take(&self.own_request_bytes, bytes) {
+            return Room { _own: Some(own), common: None };
+        }
+        if let Some(own) = try_take(&self.request_bytes, bytes)
+            && let Some(common) = overall.try_request_bytes(bytes, is_known)
+        {
+            return Room { _own: Some(own), common: Some(common) };
+        }
+        Room { _own: take(&self.own_request_bytes, bytes).await, common: None }
+    }
+
+    /// Takes room for a reply of `bytes` bytes, or of `least` at least where there is less;
+    /// `is_newcomer` says whether the connection has yet to show that it takes its replies.
+    ///
+    /// No small reply takes any, as with requests. Others wait for replies of their own
+    /// connection alone, unless `least` is more than [`OWN_REPLY_BYTES`].
+    pub(super) async fn take_reply(
+        &self,
+        overall: &Budget,
+        bytes: usize,
+        least: usize,
+        is_newcomer: bool,
+    ) -> ReplyRoom {
+        if bytes <= SMALL_REPLY_BYTES {
+            return ReplyRoom::default();
+        }
+        let _turn = self.turn.lock().await;
+        loop {
+            // Made before trying, so that nothing between the two is missed.
+            let returned = self.held.returned.notified();
+            if let Some(room) = self.try_own(bytes) {
+                return room;
+            }
+            let common = self.held.common.load(Ordering::Acquire);
+            if common == 0 || common + bytes <= MAX_CONNECTION_REPLY_BYTES {
+                if let Some(taken) = overall.try_reply_bytes(bytes, is_newcomer) {
+                    return self.common(bytes, taken);
+                }
+                if least > OWN_REPLY_BYTES {
+                    return self.common(bytes, overall.take_reply_bytes(bytes, is_newcomer).await);
+                }
+            }
+            // Who has some of what all share gets that again, and is better off with it.
+            if common == 0
+                && let Some(room) = self.try_own(least)
+            {
+                return room;
+            }
+            returned.await;
+        }
+    }
+
+    /// Takes the connection's own room, if so much of it is left. Only who has the turn does.
+    fn try_own(&self, bytes: usize) -> Option<ReplyRoom> {
+        if self.held.own.load(Ordering::Acquire) + bytes > OWN_REPLY_BYTES {
+            return None;
+        }
+        self.held.own.fetch_add(bytes, Ordering::AcqRel);
+        Some(ReplyRoom(Some(Taken { bytes, common: None, held: Arc::clone(&self.held) })))
+    }
+
+    fn common(&self, bytes: usize, common: Common) -> ReplyRoom {
+        self.held.common.fetch_add(bytes, Ordering::AcqRel);
+        let held = Arc::clone(&self.held);
+        ReplyRoom(Some(Taken { bytes, common: Some(common), held }))
+    }
+}
+
+impl Room {
+    /// Whether it is a part of what all connections share.
+    pub(super) fn is_common(&self) -> bool {
+        self.common.is_some()
+    }
+}
+
+impl ReplyRoom {
+    /// The bytes that a reply may come to in it.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(SMALL_REPLY_BYTES, |taken| taken.bytes)
+    }
+
+    /// Whether it is a part of what all connections share.
+    pub(super) fn is_common(&self) -> bool {
+        self.0.as_ref().is_some_and(|taken| taken.common.is_some())
+    }
+
+    /// Gives back what is taken above `bytes` bytes of a reply; all of it for a small one.
+    pub(super) fn shrink(&mut self, bytes: usize) {
+        if bytes <= SMALL_REPLY_BYTES {
+            self.0 = None;
+        }
+        if let Some(taken) = &mut self.0 {
+            taken.shrink(bytes);
+        }
+    }
+}
+
+impl Taken {
+    fn shrink(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        if less == 0 {
+            return;
+        }
+        self.bytes -= less;
+        let held = match &mut self.common {
+            Some(common) => {
+                common.shrink(bytes);
+                &self.held.common
+            }
+            None => &self.held.own,
+        };
+        held.fetch_sub(less, Ordering::AcqRel);
+        self.held.returned.notify_waiters();
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.shrink(0);
+    }
+}
+
+/// Waits for `amount` permits of a connection's own.
+async fn take(of: &Arc<Semaphore>, amount: usize) -> Option<OwnedSemaphorePermit> {
+    // They are never closed, so there is always an answer.
+    of.clone().acquire_many_owned(weight(amount)).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::limits::Limits;
+
+    /// Bytes of replies on a connection: its own, and common ones.
+    fn held(share: &Share) -> [usize; 2] {
+        [&share.held.own, &share.held.common].map(|bytes| bytes.load(Ordering::Acquire))
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_turns_out_small_keeps_no_room() {
+        let (share, overall) = (Share::new(1), Budget::new(&Limits::default()));
+        let mut small = share.take_reply(&overall, 9000, 9000, true).await;
+        let mut large = share.take_reply(&overall, 1 << 20, OWN_REPLY_BYTES, true).await;
+        assert_eq!(held(&share), [9000, 1 << 20]);
+        small.shrink(5000);
+        large.shrink(6000);
+        assert_eq!(held(&share), [5000, 6000]);
+        small.shrink(SMALL_REPLY_BYTES);
+        large.shrink(SMALL_REPLY_BYTES);
+        assert_eq!(held(&share), [0, 0]);
+        drop((small, large));
+        assert_eq!(held(&share), [0, 0]);
+    }
+}

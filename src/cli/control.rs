@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use tokio::task::JoinHandle;
 
-use crate::control::{About, Listener, Peer, Registered};
+use crate::control::{About, ExportsUsage, Listener, Peer, Refusal, Registered};
 use crate::overlay::Overlay;
 use crate::server::Peers;
+use crate::workspace::accounts::Accounts;
 
 /// Goes with the server. A server without it serves all the same.
 pub(super) struct Control {
@@ -19,19 +20,22 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Begins to answer for a session, which this process alone has.
+    /// Begins to answer for a session, which this process alone has; and for the exports that
+    /// have these accounts.
     pub(super) fn begin(
         session: &Path,
         base: Option<PathBuf>,
         overlay: &Arc<Overlay>,
         addresses: Vec<SocketAddr>,
         peers: Arc<Peers>,
+        accounts: Option<Accounts>,
     ) -> Self {
         let about = About {
             addresses,
             base,
             since: Instant::now(),
             peers: Box::new(move || connected(&peers)),
+            exports: Box::new(move || usage(accounts.as_ref())),
         };
         let listening = match Listener::bind(session) {
             Ok(listener) => Some(tokio::spawn(listener.serve(Arc::clone(overlay), about))),
@@ -67,4 +71,13 @@ fn connected(peers: &Peers) -> Vec<Peer> {
         calls: peer.calls(),
     };
     peers.open().iter().map(seen).collect()
+}
+
+/// What the exports take, where there are any.
+fn usage(accounts: Option<&Accounts>) -> Result<ExportsUsage, Refusal> {
+    let usage = accounts.map(|accounts| accounts.usage());
+    usage
+        .transpose()
+        .map(Option::unwrap_or_default)
+        .map_err(|error| Refusal::new(error.to_string()))
 }

@@ -5,9 +5,10 @@ use serde_json::{Map, Value};
 use super::change::connect;
 use super::error::CliError;
 use super::output::Out;
+use super::quota::exports::{brief_json, with_session};
 use super::source::Source;
 use super::{Ending, quota, text};
-use crate::control::{Answer, Peer, Request, ServerStatus};
+use crate::control::{Answer, ExportUsage, Peer, Request, ServerStatus, Taken};
 use crate::inspect::opened::Opened;
 use crate::inspect::status::{Status, status};
 
@@ -30,16 +31,20 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let found = status(&opened)?;
     // A server that tells nothing of itself is no reason to tell nothing of its session.
-    let server = connect(opened.session().path()).ok().flatten();
-    let server = match server.map(|mut server| server.ask(&Request::Status)) {
+    let mut asked = connect(opened.session().path()).ok().flatten();
+    let server = match asked.as_mut().map(|server| server.ask(&Request::Status)) {
         Some(Ok(Answer::Status(server))) => Some(server),
         _ => None,
     };
+    let exports = asked.map(|mut server| with_session(&mut server, opened.session().path()));
+    let exports = exports.unwrap_or_default();
     let mut out = Out::new();
     if args.json {
-        out.json(json(&opened, &found, server.as_ref()))?;
+        let mut json = json(&opened, &found, server.as_ref());
+        json.insert("exports".to_owned(), exports.iter().map(brief_json).collect());
+        out.json(json)?;
     } else {
-        print(&opened, &found, server.as_ref(), &mut out)?;
+        print(&opened, &found, server.as_ref(), &exports, &mut out)?;
     }
     out.end()?;
     Ok(if found.touched.drifted > 0 { Ending::Findings } else { Ending::Done })
@@ -49,6 +54,7 @@ fn print(
     opened: &Opened,
     status: &Status,
     server: Option<&ServerStatus>,
+    exports: &[ExportUsage],
     out: &mut Out,
 ) -> Result<(), CliError> {
     let (session, figures) = (opened.session(), &status.figures);
@@ -110,7 +116,8 @@ fn print(
     )?;
     field("agent", format!("{} values, {} tool calls", figures.values, figures.tool_calls))?;
     field("audit", format!("{} rows", figures.changes))?;
-    concerns(status).into_iter().try_for_each(|(name, value)| field(name, value))
+    let exports = exports.iter().map(|export| ("export", quota::brief(export)));
+    concerns(status).into_iter().chain(exports).try_for_each(|(name, value)| field(name, value))
 }
 
 /// What is said only where there is any.
@@ -118,8 +125,7 @@ fn concerns(status: &Status) -> Vec<(&'static str, String)> {
     let (figures, drifted) = (&status.figures, status.touched.drifted);
     let mut concerns = Vec::new();
     if let Some(usage) = figures.usage {
-        let [bytes, files] = quota::lines(usage, figures.limits);
-        concerns.push(("quota", format!("{bytes}; files: {files}")));
+        concerns.push(("quota", quota::line(&Taken::new(usage, figures.limits))));
     }
     if figures.pending.files > 0 {
         let left = text::bytes(figures.pending.bytes);
@@ -182,7 +188,7 @@ fn json(opened: &Opened, status: &Status, server: Option<&ServerStatus>) -> Map<
         json.insert(key.to_owned(), value.into());
     }
     if let Some(usage) = figures.usage {
-        quota::put(&mut json, usage, figures.limits);
+        quota::put(&mut json, &Taken::new(usage, figures.limits));
     }
     json
 }

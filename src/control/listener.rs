@@ -19,6 +19,7 @@ use super::limits::{ALONE_SECS, MAX_CONNECTIONS};
 use super::perform::perform;
 use super::request::{Answer, Peer, Refusal, Request, ServerStatus};
 use super::socket;
+use super::usage::ExportsUsage;
 use crate::overlay::Overlay;
 use crate::vfs::Caller;
 
@@ -32,6 +33,8 @@ pub struct About {
     pub since: Instant,
     /// Who is connected.
     pub peers: Box<dyn Fn() -> Vec<Peer> + Send + Sync>,
+    /// What its exports take; this may block.
+    pub exports: Box<dyn Fn() -> Result<ExportsUsage, Refusal> + Send + Sync>,
 }
 
 /// A socket beside a session file; it goes with this.
@@ -99,7 +102,7 @@ impl Drop for Listener {
 async fn converse(
     mut stream: UnixStream,
     overlay: &Overlay,
-    about: &About,
+    about: &Arc<About>,
     owner: u32,
     alone: &Arc<Mutex<()>>,
 ) -> io::Result<()> {
@@ -119,6 +122,7 @@ async fn converse(
         let request: Request = frame::parse_json(kind, &payload)?;
         let reply = match request {
             Request::Status => Ok(Answer::Status(about.status())),
+            Request::Exports => exports(about).await,
             Request::Alone => hold(alone, &mut held).await,
             Request::Write { .. } => {
                 let mut content = Arriving { stream: &mut stream, is_over: false };
@@ -130,6 +134,14 @@ async fn converse(
         };
         answer(&mut stream, &reply).await?;
     }
+}
+
+/// What the server's exports take.
+async fn exports(about: &Arc<About>) -> Result<Answer, Refusal> {
+    let about = Arc::clone(about);
+    let counted = tokio::task::spawn_blocking(move || (about.exports)()).await;
+    let failed = |error| Refusal::new(format!("the exports cannot be counted: {error}"));
+    counted.map_err(failed)?.map(Answer::Exports)
 }
 
 /// Lets a connection be the only one that is alone.

@@ -18,6 +18,7 @@ mod perform;
 mod registry;
 mod request;
 mod socket;
+mod usage;
 
 pub use client::{Connection, ControlError};
 pub use content::{Content, Nothing, Reading};
@@ -27,3 +28,4 @@ pub use registry::{Entry, Registered, entries};
 pub use request::{
     Answer, Applied, Bound, Meta, PathText, Peer, Refusal, Request, ServerStatus, WriteHow,
 };
+pub use usage::{ExportUsage, ExportsUsage, SessionUsage, Taken};

@@ -4,11 +4,13 @@ use super::content::Content;
 use super::files::Files;
 use super::limits::MAX_PATHS;
 use super::request::{Answer, Applied, Bound, PathText, Refusal, Request};
+use super::usage::Taken;
 use crate::delta::{Compacted, MergedPath};
 use crate::overlay::Overlay;
 use crate::vfs::{Caller, FsError, Locator, Vfs};
 
-/// Does what is asked for, but for [`Request::Status`], which only a server has.
+/// Does what is asked for, but for [`Request::Status`] and [`Request::Exports`], which only a
+/// server has.
 ///
 /// # Errors
 /// It cannot be done; what was done until then stays.
@@ -20,7 +22,7 @@ pub async fn perform(
 ) -> Result<Answer, Refusal> {
     let files = Files { vfs: overlay, caller };
     match request {
-        Request::Status => Err(Refusal::new("nobody serves the session")),
+        Request::Status | Request::Exports => Err(Refusal::new("nobody serves the session")),
         Request::MakeDir { path, meta, parents } => {
             files.make_dir(&path.merged()?, &meta, parents).await.map(Answer::Objects)
         }
@@ -72,12 +74,7 @@ pub async fn perform(
         Request::SetQuota { bytes, files } => {
             let set = overlay.set_limits(move |limits| Bound::apply(limits, bytes, files));
             let (usage, limits) = set.await.map_err(of_session)?;
-            Ok(Answer::Quota {
-                used_bytes: usage.bytes,
-                used_files: usage.files,
-                max_bytes: limits.bytes,
-                max_files: limits.files,
-            })
+            Ok(Answer::Quota(Taken::new(usage, limits)))
         }
         Request::Rebase { applied } => {
             at_most(applied.len())?;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::usage::{ExportsUsage, Taken};
 use crate::delta::{Limits, MergedPath};
 use crate::overlay::LetGo;
 use crate::vfs::{FileId, FsError, SetAttr, SetTime, Time};
@@ -15,6 +16,8 @@ use crate::vfs::{FileId, FsError, SetAttr, SetTime, Time};
 pub enum Request {
     /// How the server stands.
     Status,
+    /// What the server's exports take of their quotas.
+    Exports,
     /// A directory; with `parents` also those above it, and one that is there already will do.
     MakeDir {
         /// Where.
@@ -244,16 +247,9 @@ pub enum Answer {
         is_delayed: bool,
     },
     /// To [`Request::SetQuota`].
-    Quota {
-        /// Bytes that contents take.
-        used_bytes: u64,
-        /// Objects.
-        used_files: u64,
-        /// Bytes that contents may take.
-        max_bytes: Option<u64>,
-        /// Objects that there may be.
-        max_files: Option<u64>,
-    },
+    Quota(Taken),
+    /// To [`Request::Exports`].
+    Exports(ExportsUsage),
     /// To [`Request::Discard`].
     Undone {
         /// The paths that show the base again.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
+use super::accounts::{Account, Accounts, Counted};
 use super::error::{Error, Result};
 use super::guards::guards;
 use super::layers::{self, Layers, Wanted};
@@ -36,6 +37,7 @@ pub struct ServedExports {
     memory: Option<MemoryDir>,
     /// What the drafts of guarded files share.
     room: Arc<Room>,
+    accounts: Accounts,
 }
 
 /// What tells open sessions apart.
@@ -51,7 +53,8 @@ impl ServedExports {
     pub fn new(file: &Path, strict: bool, runtime: Handle) -> Self {
         let (exports, sessions) = (Exports::default(), HashMap::new());
         let room = Room::new(RoomLimits::default());
-        Self { file: file.to_owned(), strict, runtime, exports, sessions, memory: None, room }
+        let (file, accounts) = (file.to_owned(), Accounts::new(file));
+        Self { file, strict, runtime, exports, sessions, memory: None, room, accounts }
     }
 
     /// NFS, MOUNT and NLM: for what is served at each moment.
@@ -67,6 +70,11 @@ impl ServedExports {
     /// The exports that are served.
     pub fn exports(&self) -> &Exports {
         &self.exports
+    }
+
+    /// What the exports take of their quotas.
+    pub fn accounts(&self) -> Accounts {
+        self.accounts.clone()
     }
 
     /// Serves what `config` says from now on. What clients have mounted and stays goes on.
@@ -85,9 +93,9 @@ impl ServedExports {
         let mut opened = HashMap::new();
         let exports = self.open_all(config, &wanted, &files, &mut opened).and_then(|()| {
             let all = config.exports.iter();
-            all.map(|export| self.put_together(export, &wanted, &opened)).collect()
+            all.map(|export| self.put_together(export, &wanted, &opened)).collect::<Result<_>>()
         });
-        let exports = match exports {
+        let (exports, accounts): (Vec<_>, Vec<_>) = match exports {
             Ok(exports) => exports,
             Err(error) => {
                 self.close(opened);
@@ -96,6 +104,7 @@ impl ServedExports {
         };
         let before = self.exports.all();
         self.exports.replace(exports);
+        self.accounts.replace(accounts);
         self.runtime.block_on(Exports::settle(&before));
         self.sessions.extend(opened);
         let kept: HashSet<&Key> = wanted.values().collect();
@@ -111,6 +120,7 @@ impl ServedExports {
     pub fn end(mut self) -> Result<()> {
         let before = self.exports.all();
         self.exports.replace(Vec::new());
+        self.accounts.replace(Vec::new());
         self.runtime.block_on(Exports::settle(&before));
         let sessions = std::mem::take(&mut self.sessions);
         let ended = sessions.into_values().map(|running| self.end_one(running));
@@ -207,34 +217,19 @@ impl ServedExports {
         export: &ExportConfig,
         wanted: &HashMap<(String, String), Key>,
         opened: &HashMap<Key, Running>,
-    ) -> Result<Arc<Export>> {
+    ) -> Result<(Arc<Export>, Account)> {
         let quota = limits(export.quota);
-        let group = (quota != Limits::default()).then(|| Arc::new(Group::new(quota)));
+        let group = quota.is_some().then(|| Arc::new(Group::new(quota)));
+        let mut account = Account::new(export, group.clone());
         let mut mounts = Vec::new();
         for mount in &export.mounts {
             let place = (export.name.clone(), mount.at.to_string());
             let key = wanted.get(&place).ok_or(Error::NoExport)?;
             let running = self.sessions.get(key).or_else(|| opened.get(key));
             let layers = &running.ok_or(Error::NoExport)?.layers;
-            let mut overlay = Overlay::clone(&layers.overlay);
-            if !mount.is_read_only {
-                let in_memory = mount.store == StoreConfig::Memory && quota.bytes.is_none();
-                let memory = in_memory.then(|| {
-                    let bytes = Some(MEMORY_BYTES);
-                    Arc::new(Group::new(Limits { bytes, ..Limits::default() }))
-                });
-                for group in group.iter().chain(&memory) {
-                    let joined = self.runtime.block_on(overlay.join(group));
-                    joined.map_err(|source| Error::Quota { session: key.file.clone(), source })?;
-                }
-            }
-            mounts.push(MountParts {
-                at: mount.at.to_string(),
-                overlay,
-                subtree: mount.subtree.to_string(),
-                read_only: mount.is_read_only,
-                handle_key: layers.handle_key,
-            });
+            let (part, counted) = self.mount_parts(mount, layers, quota, group.as_ref())?;
+            account.add(mount, counted);
+            mounts.push(part);
         }
         let guarding = Guarding {
             guards: guards(export)?,
@@ -259,7 +254,36 @@ impl ServedExports {
         };
         let made = self.runtime.block_on(Export::new(parts));
         let failed = |source| Error::Export { export: export.name.clone(), source };
-        Ok(Arc::new(made.map_err(failed)?))
+        Ok((Arc::new(made.map_err(failed)?), account))
+    }
+
+    /// A mount of an export with this quota, and who counts what its session takes.
+    fn mount_parts(
+        &self,
+        mount: &MountConfig,
+        layers: &Layers,
+        quota: Limits,
+        group: Option<&Arc<Group>>,
+    ) -> Result<(MountParts, Counted)> {
+        let mut overlay = Overlay::clone(&layers.overlay);
+        let file = layers.session.clone();
+        let in_memory = mount.store == StoreConfig::Memory && quota.bytes.is_none();
+        let memory = (in_memory && !mount.is_read_only).then(|| {
+            let bytes = Some(MEMORY_BYTES);
+            Arc::new(Group::new(Limits { bytes, ..Limits::default() }))
+        });
+        for group in group.into_iter().chain(&memory).filter(|_| !mount.is_read_only) {
+            let joined = self.runtime.block_on(overlay.join(group));
+            joined.map_err(|source| Error::Quota { session: file.clone(), source })?;
+        }
+        let parts = MountParts {
+            at: mount.at.to_string(),
+            overlay,
+            subtree: mount.subtree.to_string(),
+            read_only: mount.is_read_only,
+            handle_key: layers.handle_key,
+        };
+        Ok((parts, Counted::Open { overlay: Arc::downgrade(&layers.overlay), file, memory }))
     }
 
     fn close(&self, sessions: HashMap<Key, Running>) {
@@ -299,6 +323,6 @@ fn differs(session: &Path, export: &ExportConfig, mount: &MountConfig, key: &'st
     Error::Differs { session, export: export.name.clone(), at, key }
 }
 
-fn limits(quota: QuotaConfig) -> Limits {
+pub(super) fn limits(quota: QuotaConfig) -> Limits {
     Limits { bytes: quota.bytes, files: quota.files }
 }

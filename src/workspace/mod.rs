@@ -35,6 +35,7 @@
 //! see [`Workspace::keys`] and [`Workspace::tool_calls`].
 //! Tools that only look, while another process serves the session, are in [`crate::inspect`].
 
+pub mod accounts;
 mod error;
 pub mod exports;
 pub mod guards;

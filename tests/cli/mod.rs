@@ -9,6 +9,7 @@ mod ctx;
 mod errors;
 mod export;
 mod exports;
+mod exports_quota;
 mod help;
 mod inspect;
 mod kv;

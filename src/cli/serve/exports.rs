@@ -98,7 +98,8 @@ impl Controls {
             let control = self.of.remove(session).unwrap_or_else(|| {
                 let (base, addresses) = (layers.base.clone(), self.addresses.clone());
                 let peers = Arc::clone(&self.peers);
-                Control::begin(session, base, &layers.overlay, addresses, peers)
+                let accounts = Some(served.accounts());
+                Control::begin(session, base, &layers.overlay, addresses, peers, accounts)
             });
             kept.insert(session.clone(), control);
         }

@@ -56,7 +56,7 @@ async fn until_signal(args: &Args, door: Door<'_>, layers: &Layers) -> Option<Lo
     // Whoever serves to be read only shares the session with others that do.
     let control = (!args.read_only).then(|| {
         let (session, base) = (&layers.session, layers.base.clone());
-        Control::begin(session, base, &layers.overlay, addresses.clone(), server.peers())
+        Control::begin(session, base, &layers.overlay, addresses.clone(), server.peers(), None)
     });
     announce(args, layers, &addresses, registration);
     let log = match args.detached {

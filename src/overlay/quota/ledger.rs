@@ -75,6 +75,12 @@ impl Ledger {
         self.state().limits = limits;
     }
 
+    /// What the session takes, if it is counted, and its own limits.
+    pub fn counted(&self) -> (Option<Usage>, Limits) {
+        let state = self.state();
+        (state.used.map(Growth::usage), state.limits)
+    }
+
     /// What the session takes and its own limits.
     pub fn quota(&self) -> (Usage, Limits) {
         let state = self.state();

@@ -49,6 +49,11 @@ impl Overlay {
         Ok(self.core.ledger.quota())
     }
 
+    /// The same where it is counted already; this costs nothing and changes nothing.
+    pub fn counted(&self) -> (Option<Usage>, Limits) {
+        self.core.ledger.counted()
+    }
+
     /// Gives the session limits of its own, `change`d from those that it has; they are on the
     /// disk before this returns. What it takes and those limits then.
     ///

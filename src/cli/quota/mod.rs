@@ -1,4 +1,6 @@
-//! `acetate quota`: what a session takes, and how much it may.
+//! `acetate quota`: what a session takes, or the exports of a file, and how much they may.
+
+pub(super) mod exports;
 
 use std::path::{Path, PathBuf};
 
@@ -8,21 +10,27 @@ use super::change::connect;
 use super::error::CliError;
 use super::output::Out;
 use super::{Ending, text};
-use crate::control::{Answer, Bound, Request};
-use crate::delta::{Limits, Usage};
+use crate::control::{Answer, Bound, ExportUsage, Request, Taken};
 use crate::inspect::quota::{self, Quota};
 
-/// Show what a session takes, and how much it may; or limit that.
+/// Show what a session takes, or the exports of a file, and how much they may; or limit a session.
 ///
 /// Counted are the objects that the session holds, and the bytes of their contents: what was made
 /// or copied up, and not what only the base has. What would go past a limit is refused with
 /// EDQUOT; what the session holds can always be removed or cut. A session that is served gets its
 /// limits through its server, at once; they stay in the session, whoever serves it later.
+///
+/// With --config, shows each export of that file, whose limits are in it (`quota`), and each
+/// session of it. Where the file is served, its server says what the exports take, and may.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file; it may be served meanwhile.
-    #[arg(value_name = "SESSION.db")]
-    session: PathBuf,
+    #[arg(value_name = "SESSION.db", required_unless_present = "config")]
+    session: Option<PathBuf>,
+
+    /// Show the exports of this file instead.
+    #[arg(long, value_name = "EXPORTS.toml", conflicts_with_all = ["session", "bytes", "files"])]
+    config: Option<PathBuf>,
 
     /// The most that contents may take: bytes, with a unit or none (500MB, 2GiB); or `none`.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
@@ -32,34 +40,57 @@ pub(super) struct Args {
     #[arg(long, value_name = "COUNT", value_parser = parse_files)]
     files: Option<Bound>,
 
-    /// Print a JSON object: session, used_bytes, used_files, max_bytes, max_files.
+    /// Print a JSON object: session, used_bytes, used_files, max_bytes, max_files, exports; with
+    /// --config one for each export: name, is_served, the same four, sessions.
     #[arg(long)]
     json: bool,
 }
 
-/// Limits the session, if it is to be, and shows how it stands then.
+/// Shows how the session or the exports stand.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    match (&args.session, &args.config) {
+        (_, Some(file)) => exports::show(file, args.json),
+        (Some(session), None) => of_session(session, args),
+        (None, None) => Err(CliError::new("neither a session nor an exports file to look at")),
+    }
+}
+
+/// Limits the session, if it is to be, and shows how it stands then.
+fn of_session(session: &Path, args: &Args) -> Result<Ending, CliError> {
     let quota = match (args.bytes, args.files) {
-        (None, None) => quota::quota(&args.session)?,
+        (None, None) => quota::quota(session)?,
         (bytes, files) => {
             let kept = |bound: Option<Bound>| bound.unwrap_or(Bound::Keep);
-            set(&args.session, kept(bytes), kept(files))?
+            set(session, kept(bytes), kept(files))?
         }
     };
+    // A server that tells nothing of its exports is no reason to tell nothing of the session.
+    let server = connect(session).ok().flatten();
+    let exports = server.map(|mut server| exports::with_session(&mut server, session));
+    let exports = exports.unwrap_or_default();
     let mut out = Out::new();
+    let taken = Taken::new(quota.usage, quota.limits);
     if args.json {
         let mut json = text::json("quota");
-        json.insert("session".to_owned(), args.session.display().to_string().into());
-        put(&mut json, quota.usage, quota.limits);
+        json.insert("session".to_owned(), session.display().to_string().into());
+        put(&mut json, &taken);
+        json.insert("exports".to_owned(), exports.iter().map(exports::brief_json).collect());
         out.json(json)?;
     } else {
-        let Quota { usage, limits } = quota;
-        let [bytes, files] = lines(usage, limits);
+        let [bytes, files] = figures(&taken);
         out.line(format_args!("bytes  {bytes}"))?;
         out.line(format_args!("files  {files}"))?;
+        for export in &exports {
+            out.line(format_args!("export {}", brief(export)))?;
+        }
     }
     out.end()?;
     Ok(Ending::Done)
+}
+
+/// An export's name, what it takes and may.
+pub(super) fn brief(export: &ExportUsage) -> String {
+    format!("{}: {}", text::name(export.name.as_bytes()), line(&export.taken))
 }
 
 /// Limits a session, through the server that has it or by itself.
@@ -73,32 +104,35 @@ fn set(session: &Path, bytes: Bound, files: Bound) -> Result<Quota, CliError> {
         });
     };
     match server.ask(&Request::SetQuota { bytes, files })? {
-        Answer::Quota { used_bytes, used_files, max_bytes, max_files } => Ok(Quota {
-            usage: Usage { bytes: used_bytes, files: used_files },
-            limits: Limits { bytes: max_bytes, files: max_files },
-        }),
+        Answer::Quota(taken) => Ok(Quota { usage: taken.usage(), limits: taken.limits() }),
         _ => Err(CliError::new("the session's server gave another answer")),
     }
 }
 
+/// Both in a line.
+pub(super) fn line(taken: &Taken) -> String {
+    let [bytes, files] = figures(taken);
+    format!("{bytes}; files: {files}")
+}
+
 /// Bytes and files, each against its limit.
-pub(super) fn lines(usage: Usage, limits: Limits) -> [String; 2] {
+fn figures(taken: &Taken) -> [String; 2] {
     let against = |used: String, limit: Option<String>| match limit {
         Some(limit) => format!("{used} of {limit}"),
         None => format!("{used}, no limit"),
     };
     [
-        against(text::bytes(usage.bytes), limits.bytes.map(text::bytes)),
-        against(usage.files.to_string(), limits.files.map(|files| files.to_string())),
+        against(text::bytes(taken.used_bytes), taken.max_bytes.map(text::bytes)),
+        against(taken.used_files.to_string(), taken.max_files.map(|files| files.to_string())),
     ]
 }
 
 /// Adds what is used and what may be.
-pub(super) fn put(object: &mut Map<String, Value>, usage: Usage, limits: Limits) {
-    object.insert("used_bytes".to_owned(), usage.bytes.into());
-    object.insert("used_files".to_owned(), usage.files.into());
-    object.insert("max_bytes".to_owned(), limits.bytes.into());
-    object.insert("max_files".to_owned(), limits.files.into());
+pub(super) fn put(object: &mut Map<String, Value>, taken: &Taken) {
+    object.insert("used_bytes".to_owned(), taken.used_bytes.into());
+    object.insert("used_files".to_owned(), taken.used_files.into());
+    object.insert("max_bytes".to_owned(), taken.max_bytes.into());
+    object.insert("max_files".to_owned(), taken.max_files.into());
 }
 
 fn parse_bytes(text: &str) -> Result<Bound, String> {

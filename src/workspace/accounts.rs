@@ -1,0 +1,169 @@
+//! What exports and their sessions take of their quotas: of what is served at each moment, or of
+//! what an exports file names while nobody serves it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use super::error::{Error, Result};
+use crate::config::{Config, ExportConfig, MountConfig, StoreConfig, real_path};
+use crate::control::{ExportUsage, ExportsUsage, SessionUsage, Taken};
+use crate::delta::{Growth, Limits, Usage};
+use crate::inspect::quota::{Quota, quota};
+use crate::overlay::{Group, Overlay};
+
+/// What the exports of a server take. A copy is of the same exports.
+#[derive(Clone)]
+pub struct Accounts {
+    file: PathBuf,
+    of: Arc<RwLock<Arc<[Account]>>>,
+}
+
+/// The account of one export.
+pub(super) struct Account {
+    name: String,
+    limits: Limits,
+    /// Counts for the limits, where there are any and the export is served.
+    group: Option<Arc<Group>>,
+    parts: Vec<Part>,
+}
+
+/// A session of an export.
+struct Part {
+    /// The file; `None` in memory.
+    session: Option<PathBuf>,
+    at: Vec<String>,
+    is_counted: bool,
+    source: Counted,
+}
+
+/// Who knows what a session takes.
+pub(super) enum Counted {
+    /// The server that has it, unless nobody has asked for it yet: then the file does.
+    Open {
+        /// Not kept open for the sake of its account.
+        overlay: Weak<Overlay>,
+        /// The session file.
+        file: PathBuf,
+        /// Limits that the server gave it.
+        memory: Option<Arc<Group>>,
+    },
+    /// Its file, if there is one by now.
+    File(PathBuf),
+    /// Nothing is there before it is served.
+    Memory,
+}
+
+impl Accounts {
+    /// Of no exports yet.
+    pub(super) fn new(file: &Path) -> Self {
+        Self { file: real_path(file), of: Arc::default() }
+    }
+
+    /// Those of other exports from now on.
+    pub(super) fn replace(&self, accounts: Vec<Account>) {
+        *self.of.write().unwrap_or_else(PoisonError::into_inner) = accounts.into();
+    }
+
+    /// What each export takes now. Blocks: what nobody limits is counted for this.
+    ///
+    /// # Errors
+    /// A session cannot be read.
+    pub fn usage(&self) -> Result<ExportsUsage> {
+        let accounts = Arc::clone(&self.of.read().unwrap_or_else(PoisonError::into_inner));
+        Ok(ExportsUsage { file: Some(self.file.clone()), exports: all(&accounts)? })
+    }
+}
+
+/// What the exports of a file take while nobody serves them: sessions that are not made yet, and
+/// those in memory, take nothing.
+///
+/// # Errors
+/// A session cannot be read.
+pub fn at_rest(file: &Path, config: &Config) -> Result<ExportsUsage> {
+    let account = |export: &ExportConfig| {
+        let mut account = Account::new(export, None);
+        for mount in &export.mounts {
+            let source = match &mount.store {
+                StoreConfig::Session { file, .. } => Counted::File(real_path(file)),
+                StoreConfig::Memory => Counted::Memory,
+            };
+            account.add(mount, source);
+        }
+        account
+    };
+    let accounts: Vec<Account> = config.exports.iter().map(account).collect();
+    Ok(ExportsUsage { file: Some(real_path(file)), exports: all(&accounts)? })
+}
+
+fn all(accounts: &[Account]) -> Result<Vec<ExportUsage>> {
+    accounts.iter().map(Account::usage).collect()
+}
+
+impl Account {
+    /// That of an export without sessions.
+    pub(super) fn new(export: &ExportConfig, group: Option<Arc<Group>>) -> Self {
+        let limits = super::exports::limits(export.quota);
+        Self { name: export.name.clone(), limits, group, parts: Vec::new() }
+    }
+
+    /// Adds a mount's session; one that the export has already gets another place.
+    pub(super) fn add(&mut self, mount: &MountConfig, source: Counted) {
+        let session = mount.session().map(|file| real_path(file));
+        let is_there = |part: &&mut Part| session.is_some() && part.session == session;
+        let (at, is_counted) = (mount.at.to_string(), !mount.is_read_only);
+        match self.parts.iter_mut().find(is_there) {
+            Some(part) => {
+                part.at.push(at);
+                part.is_counted |= is_counted;
+            }
+            None => self.parts.push(Part { session, at: vec![at], is_counted, source }),
+        }
+    }
+
+    fn usage(&self) -> Result<ExportUsage> {
+        let sessions: Vec<_> = self.parts.iter().map(Part::usage).collect::<Result<_>>()?;
+        let usage = match &self.group {
+            Some(group) => group.usage(),
+            None => {
+                let mut sum = Growth::default();
+                for session in sessions.iter().filter(|session| session.is_counted) {
+                    sum += session.taken.usage().into();
+                }
+                sum.usage()
+            }
+        };
+        let taken = Taken::new(usage, self.limits);
+        Ok(ExportUsage { name: self.name.clone(), taken, sessions })
+    }
+}
+
+impl Part {
+    fn usage(&self) -> Result<SessionUsage> {
+        let (usage, limits) = match &self.source {
+            Counted::Open { overlay, file, memory } => {
+                let known = overlay.upgrade().map(|overlay| overlay.counted());
+                let (usage, own) = match known {
+                    Some((Some(usage), limits)) => (usage, limits),
+                    _ => in_file(file)?,
+                };
+                let given = memory.as_ref().map(|group| group.limits()).unwrap_or_default();
+                let tighter = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+                let bytes = tighter(own.bytes, given.bytes);
+                (usage, Limits { bytes, files: tighter(own.files, given.files) })
+            }
+            Counted::File(file) if file.symlink_metadata().is_ok() => in_file(file)?,
+            Counted::File(_) | Counted::Memory => Default::default(),
+        };
+        Ok(SessionUsage {
+            session: self.session.clone(),
+            at: self.at.clone(),
+            is_counted: self.is_counted,
+            taken: Taken::new(usage, limits),
+        })
+    }
+}
+
+fn in_file(file: &Path) -> Result<(Usage, Limits)> {
+    let Quota { usage, limits } = quota(file).map_err(Error::from)?;
+    Ok((usage, limits))
+}

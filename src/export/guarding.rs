@@ -6,11 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::guarded::Guarded;
-use crate::guard::{
-    Desk, DeskParts, Expected, Guards, MAX_DRAFT_BYTES, Periods, Published, Room, Seen, Violation,
-};
-use crate::overlay::{self, GuardedPaths, Overlay};
-use crate::vfs::{Caller, FsError, Locator, Outcome, Wcc, WriteVerifier};
+use crate::guard::{Desk, DeskParts, Guards, MAX_DRAFT_BYTES, Periods, Published, Room, Violation};
+use crate::overlay::{GuardedPaths, Overlay};
+use crate::vfs::{Caller, Expected, FsError, GuardedFile, Locator, Outcome, Wcc, WriteVerifier};
 
 /// The guards of an export, and what all drafts of the server share.
 #[derive(Clone)]
@@ -91,20 +89,21 @@ impl GuardedPaths for InMount {
 }
 
 impl Tree {
-    fn seen(&self, file: overlay::GuardedFile) -> Seen {
+    /// A file of the mount as the export has it.
+    fn in_export(&self, file: GuardedFile) -> GuardedFile {
         let paths = file.paths.iter().map(|path| self.at.join(path)).collect();
-        Seen { paths, attr: file.attr }
+        GuardedFile { paths, ..file }
     }
 }
 
 impl Published for Tree {
-    async fn look(&self, file: &Locator) -> Result<Seen, FsError> {
-        Ok(self.seen(self.overlay.guarded_file(file).await?))
+    async fn look(&self, file: &Locator) -> Result<GuardedFile, FsError> {
+        Ok(self.in_export(self.overlay.guarded_file(file).await?))
     }
 
-    async fn read(&self, file: &Locator) -> Result<(Seen, Vec<u8>), FsError> {
+    async fn read(&self, file: &Locator) -> Result<(GuardedFile, Vec<u8>), FsError> {
         let (file, content) = self.overlay.guarded_content(file, MAX_DRAFT_BYTES).await?;
-        Ok((self.seen(file), content))
+        Ok((self.in_export(file), content))
     }
 
     async fn publish(
@@ -115,12 +114,8 @@ impl Published for Tree {
         expected: Expected,
     ) -> Outcome<WriteVerifier, Wcc> {
         let here = |path: &Vec<u8>| path.get(self.at.0.len()..).unwrap_or_default().to_vec();
-        let expected = overlay::Expected {
-            paths: expected.paths.iter().map(here).collect(),
-            ctime: expected.ctime,
-            after: expected.shown,
-        };
-        self.overlay.publish(caller, file, content, expected).await
+        let paths = expected.paths.iter().map(here).collect();
+        self.overlay.publish(caller, file, content, Expected { paths, ..expected }).await
     }
 
     fn verifier(&self) -> WriteVerifier {

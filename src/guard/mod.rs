@@ -47,7 +47,7 @@ pub use desk::{Desk, DeskParts};
 pub use draft::Draft;
 pub use limits::{MAX_DRAFT_BYTES, MAX_LINE_BYTES, Periods, RoomLimits};
 pub use program::Program;
-pub use published::{Expected, Published, Seen};
+pub use published::Published;
 pub use room::Room;
 pub use rules::Guards;
 pub use schema::SchemaError;

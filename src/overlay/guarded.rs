@@ -9,7 +9,8 @@ use bytes::Bytes;
 
 use crate::delta::{InodeRow, MergedPath, Procedure};
 use crate::vfs::{
-    Attr, Caller, FileKind, FsError, Locator, Name, Outcome, Time, Wcc, WriteVerifier,
+    Attr, Caller, Expected, FileKind, FsError, GuardedFile, Locator, Name, Outcome, Time, Wcc,
+    WriteVerifier,
 };
 use crate::worker::{Committed, Weight};
 
@@ -21,26 +22,6 @@ use super::node::{Child, Node};
 use super::resolve::View;
 use super::scope::GuardedPaths;
 use super::setattr::without_privileges;
-
-/// A file as everybody sees it.
-#[derive(Debug, Clone)]
-pub struct GuardedFile {
-    /// Those of its paths, below the scope's root, that are guarded.
-    pub paths: Vec<Vec<u8>>,
-    /// Its attributes.
-    pub attr: Attr,
-}
-
-/// What has to hold for a content to be published.
-#[derive(Debug, Clone)]
-pub struct Expected {
-    /// The file's guarded paths; it is [`FsError::Guarded`] if it has others.
-    pub paths: Vec<Vec<u8>>,
-    /// The file's ctime, if that matters; it is [`FsError::NotSync`] if it has another.
-    pub ctime: Option<Time>,
-    /// A time that the new ctime is later than.
-    pub after: Time,
-}
 
 /// A file that a RENAME brings to a guarded path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -274,7 +255,7 @@ impl Edit<'_> {
 }
 
 impl Overlay {
-    /// A file's guarded paths and its attributes.
+    /// A file's guarded paths, below the scope's root, and its attributes.
     ///
     /// # Errors
     /// It cannot be had.

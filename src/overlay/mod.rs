@@ -73,7 +73,7 @@ use quota::{Ledger, Membership};
 
 pub use changes::{BaseObject, Change};
 pub use discard::LetGo;
-pub use guarded::{Arrival, Expected, GuardedFile};
+pub use guarded::Arrival;
 pub use limits::CopyLimits;
 pub use pending::is_as_it_was;
 pub use quota::Group;

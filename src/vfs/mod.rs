@@ -7,6 +7,7 @@
 //! This module depends on no other module of the crate, and holds no I/O.
 
 mod error;
+mod guarded;
 mod name;
 mod outcome;
 mod pattern;
@@ -18,6 +19,7 @@ use std::future::Future;
 use bytes::Bytes;
 
 pub use error::FsError;
+pub use guarded::{Expected, GuardedFile};
 pub use name::{Name, NameError};
 pub use outcome::{
     Created, DirPage, Entry, ExportRoot, FsInfo, FsStat, LookedUp, Outcome, PathConf, ReadData,

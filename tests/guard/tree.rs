@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use acetate::guard::{
-    Desk, DeskParts, Expected, Guards, Periods, Published, Room, RoomLimits, Seen, Validator,
-    Violation,
+    Desk, DeskParts, Guards, Periods, Published, Room, RoomLimits, Validator, Violation,
 };
 use acetate::vfs::{
-    Attr, Caller, Device, FileId, FileKind, FsError, Locator, Outcome, Pattern, Stability, Time,
-    Wcc, WriteVerifier, Written,
+    Attr, Caller, Device, Expected, FileId, FileKind, FsError, GuardedFile, Locator, Outcome,
+    Pattern, Stability, Time, Wcc, WriteVerifier, Written,
 };
 use bytes::Bytes;
 
@@ -53,13 +52,13 @@ fn attr(file: &File) -> Attr {
 }
 
 impl Published for Tree {
-    async fn look(&self, _: &Locator) -> Result<Seen, FsError> {
+    async fn look(&self, _: &Locator) -> Result<GuardedFile, FsError> {
         Ok(self.read(&FILE).await?.0)
     }
 
-    async fn read(&self, _: &Locator) -> Result<(Seen, Vec<u8>), FsError> {
+    async fn read(&self, _: &Locator) -> Result<(GuardedFile, Vec<u8>), FsError> {
         let mut file = self.0.lock().unwrap();
-        let seen = Seen { paths: vec![file.path.into()], attr: attr(&file) };
+        let seen = GuardedFile { paths: vec![file.path.into()], attr: attr(&file) };
         let content = file.content.clone();
         if !file.meanwhile.is_empty() {
             let happens = file.meanwhile.remove(0);

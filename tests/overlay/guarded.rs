@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use acetate::overlay::{Expected, GuardedPaths, Scope};
-use acetate::vfs::{FsError, Locator, NewNode, SetAttr, Time, Vfs};
+use acetate::overlay::{GuardedPaths, Scope};
+use acetate::vfs::{Expected, FsError, Locator, NewNode, SetAttr, Time, Vfs};
 use bytes::Bytes;
 
 use crate::support::client::{Client, size};

@@ -5,9 +5,8 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::guard::limits::MAX_ATTEMPTS;
-use crate::guard::published::Expected;
 use crate::guard::violation::Violation;
-use crate::vfs::{Attr, Caller, FsError, Locator, Time, WriteVerifier};
+use crate::vfs::{Attr, Caller, Expected, FsError, Locator, Time, WriteVerifier};
 
 use super::{Desk, Entry, Open, Published, State, lock};
 
@@ -84,7 +83,7 @@ impl<P: Published> Desk<P> {
             for path in &paths {
                 self.validate(path, content).await.map_err(Failed::Refused)?;
             }
-            let expected = Expected { paths, ctime, shown: open.shown.time };
+            let expected = Expected { paths, ctime, after: open.shown.time };
             let outcome = tree.publish(&open.caller, file, content.clone(), expected).await;
             match outcome.result {
                 Ok(verifier) => return Ok((self.verifier(verifier), outcome.context.after)),

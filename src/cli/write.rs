@@ -15,8 +15,11 @@ use crate::inspect::opened::merged_path;
 
 /// Write what comes on stdin to a file of a session's merged tree.
 ///
-/// The file is written in place, as `cat > FILE` in a mount does: its other names and whoever has
-/// it open see the new content. It is safe when the command has ended.
+/// As with `cat > FILE` in a mount, the file stays the same one: its other names and whoever has it
+/// open see the new content. But all of that is there at once, when the command has ended, or
+/// none: where a quota or a full disk is in the way, the old content stays, and a new file goes.
+/// A file of more than 8 MiB is replaced by another one; if it has several names, it is written
+/// over piece by piece instead.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -1,35 +1,34 @@
-//! Changes by path, as a client would make them one by one.
+//! Changes by path, as a client would make them one by one; content is in `writing`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::content::Content;
 use super::limits::REMOVE_PAGE;
-use super::request::{Meta, Refusal, WriteHow};
+use super::request::{Meta, Refusal};
 use crate::delta::MergedPath;
+use crate::overlay::Overlay;
 use crate::vfs::{
-    Attr, Caller, Cookie, CreateHow, Entry, FileKind, FsError, Locator, Name, NewNode, SetAttr,
-    Stability, Vfs,
+    Attr, Caller, Cookie, Entry, FileKind, FsError, Locator, Name, NewNode, SetAttr, Vfs,
 };
 
 /// Permission bits of a directory that nobody gave any.
 const DIR_MODE: u32 = 0o755;
 
 /// The same of a file.
-const FILE_MODE: u32 = 0o644;
+pub(super) const FILE_MODE: u32 = 0o644;
 
 /// A tree, and who changes it.
-pub(super) struct Files<'a, V> {
-    pub vfs: &'a V,
+pub(super) struct Files<'a> {
+    pub vfs: &'a Overlay,
     pub caller: &'a Caller,
 }
 
-type Result<T> = std::result::Result<T, Refusal>;
+pub(super) type Result<T> = std::result::Result<T, Refusal>;
 
-impl<V: Vfs<Object = Locator>> Files<'_, V> {
+impl Files<'_> {
     /// What is at a path; `None` where nothing is.
-    async fn look(&self, path: &MergedPath) -> Result<Option<(Locator, Attr)>> {
+    pub(super) async fn look(&self, path: &MergedPath) -> Result<Option<(Locator, Attr)>> {
         let at = |error| Refusal::at(path, error);
         let root = Locator::ROOT;
         let attr = self.vfs.getattr(self.caller, &root).await.map_err(at)?;
@@ -51,7 +50,7 @@ impl<V: Vfs<Object = Locator>> Files<'_, V> {
     }
 
     /// The directory that a path is in, and its name there.
-    async fn place(&self, path: &MergedPath) -> Result<(Locator, Name)> {
+    pub(super) async fn place(&self, path: &MergedPath) -> Result<(Locator, Name)> {
         let name = path.name().ok_or_else(|| Refusal::new("/: is the root of the tree"))?;
         let parent = path.parent();
         let (dir, attr) = self.find(&parent).await?;
@@ -89,74 +88,6 @@ impl<V: Vfs<Object = Locator>> Files<'_, V> {
         let made =
             self.vfs.make_node(self.caller, &dir, name.as_bytes(), NewNode::Directory, set).await;
         made.result.map(drop).map_err(|error| Refusal::at(path, error))
-    }
-
-    /// Writes a file; how many bytes.
-    pub async fn write(
-        &self,
-        path: &MergedPath,
-        how: WriteHow,
-        meta: &Meta,
-        content: &mut dyn Content,
-    ) -> Result<u64> {
-        let at = |error| Refusal::at(path, error);
-        let (file, start) = self.open(path, how, meta).await?;
-        let mut offset = start;
-        loop {
-            let piece = content.next().await.map_err(|error| Refusal {
-                what: format!("{}: the content cannot be read: {error}", path.display()),
-                hint: Some(format!("{} bytes of it are written", offset - start)),
-            })?;
-            if piece.is_empty() {
-                break;
-            }
-            offset += self.write_piece(&file, offset, piece).await.map_err(at)?;
-        }
-        let late = Meta { mode: None, ..*meta }.set_attr();
-        if late != SetAttr::default() {
-            self.vfs.setattr(self.caller, &file, late, None).await.result.map_err(at)?;
-        }
-        Ok(offset - start)
-    }
-
-    /// Opens a file to be written, and says from which byte on.
-    async fn open(&self, path: &MergedPath, how: WriteHow, meta: &Meta) -> Result<(Locator, u64)> {
-        let at = |error| Refusal::at(path, error);
-        let (dir, name) = self.place(path).await?;
-        let there = self.look(path).await?;
-        if let Some((file, attr)) = there {
-            match (attr.kind, how) {
-                (FileKind::Directory, _) => {
-                    return Err(Refusal::new(format!("{}: is a directory", path.display())));
-                }
-                (_, WriteHow::New) => return Err(at(FsError::Exists)),
-                (FileKind::Regular, WriteHow::Append) => return Ok((file, attr.size)),
-                (FileKind::Regular, WriteHow::Replace) => {
-                    let set = SetAttr { size: Some(0), mode: meta.mode, ..SetAttr::default() };
-                    self.vfs.setattr(self.caller, &file, set, None).await.result.map_err(at)?;
-                    return Ok((file, 0));
-                }
-                _ => {
-                    let what = format!("{}: is not a regular file", path.display());
-                    return Err(Refusal::new(what));
-                }
-            }
-        }
-        let mode = Some(meta.mode.unwrap_or(FILE_MODE));
-        let how = CreateHow::Guarded(SetAttr { mode, ..SetAttr::default() });
-        let made = self.vfs.create(self.caller, &dir, name.as_bytes(), how).await;
-        Ok((made.result.map_err(at)?.object, 0))
-    }
-
-    async fn write_piece(
-        &self,
-        file: &Locator,
-        offset: u64,
-        piece: Bytes,
-    ) -> std::result::Result<u64, FsError> {
-        let bytes = piece.len() as u64;
-        let write = self.vfs.write(self.caller, file, offset, piece, Stability::Unstable);
-        write.await.result.map(|_| bytes)
     }
 
     /// Makes a symbolic link.

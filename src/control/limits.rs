@@ -10,6 +10,10 @@ pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// Content in one message, in bytes.
 pub const PIECE_BYTES: usize = 1 << 20;
 
+/// Content that replaces another in one transaction, in bytes: larger content is staged in a file
+/// of its own. Each connection may hold that much, and a piece.
+pub const WHOLE_BYTES: usize = 8 << 20;
+
 /// Paths in one request.
 pub const MAX_PATHS: usize = 8192;
 

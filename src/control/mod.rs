@@ -19,6 +19,7 @@ mod registry;
 mod request;
 mod socket;
 mod usage;
+mod writing;
 
 pub use client::{Connection, ControlError};
 pub use content::{Content, Nothing, Reading};

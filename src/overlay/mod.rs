@@ -44,6 +44,7 @@ mod read;
 mod readdir;
 mod remove;
 mod rename;
+mod replace;
 mod resolve;
 mod scope;
 mod seal;

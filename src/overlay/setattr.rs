@@ -75,7 +75,7 @@ impl Edit<'_> {
     }
 
     /// Puts checked attributes into a row; its size is set already.
-    fn apply(&self, row: &mut InodeRow, set: &SetAttr) {
+    pub(super) fn apply(&self, row: &mut InodeRow, set: &SetAttr) {
         row.ctime = moved_on(row.ctime, self.now);
         if set.size.is_some() {
             row.mtime = row.ctime;
@@ -121,7 +121,7 @@ fn as_on_the_wire(time: Time) -> Time {
 }
 
 /// Whether the caller may set these attributes (chown(2), chmod(2), utimensat(2), truncate(2)).
-fn check(caller: &Caller, before: &Attr, set: &SetAttr) -> Result<()> {
+pub(super) fn check(caller: &Caller, before: &Attr, set: &SetAttr) -> Result<()> {
     let owner = caller.is_root() || caller.uid == before.uid;
     if let Some(size) = set.size {
         if before.kind != FileKind::Regular {

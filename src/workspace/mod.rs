@@ -154,8 +154,8 @@ impl Workspace {
     /// Writes a file: a new one, or new content for the one that is there. Returns its bytes.
     ///
     /// # Errors
-    /// The path leads to something else, or the content cannot be read; what was written until
-    /// then stays.
+    /// The path leads to something else, the content cannot be read, or there is no room for it:
+    /// the file is as it was, but for one with several names and more than 8 MiB.
     pub fn write(&mut self, path: impl AsRef<Path>, content: impl Read + Send) -> Result<u64> {
         let path = (&tree_path(path.as_ref())?).into();
         let request = Request::Write { path, how: WriteHow::Replace, meta: Meta::default() };

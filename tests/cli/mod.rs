@@ -25,3 +25,4 @@ mod snapshot;
 mod status;
 mod tool;
 mod tool_run;
+mod writing;

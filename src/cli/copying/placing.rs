@@ -58,13 +58,13 @@ impl Copying<'_> {
                 }
             }
             Place::Host(path) => {
-                let mut options = OpenOptions::new();
-                options.write(true).create(true).truncate(true).mode(0o600);
-                // A link that is there would lead the content elsewhere.
-                options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-                let mut open = options.open(path).map_err(|error| failed(path, &error))?;
-                let bytes = io::copy(&mut content, &mut open);
-                let bytes = bytes.map_err(|error| failed(path, &error))?;
+                let (mut open, is_new) = open(path).map_err(|error| failed(path, &error))?;
+                let copied = io::copy(&mut content, &mut open);
+                if copied.is_err() && is_new {
+                    // What is not whole is not left behind; why it is not, is told.
+                    let _removed = fs::remove_file(path);
+                }
+                let bytes = copied.map_err(|error| failed(path, &error))?;
                 set_meta(&open, path, &file.meta)?;
                 bytes
             }
@@ -113,6 +113,19 @@ impl Copying<'_> {
                 set_meta(&open, path, meta)
             }
         }
+    }
+}
+
+/// Opens a file to be written from its beginning; whether it was made.
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    let mut options = OpenOptions::new();
+    // A link that is there would lead the content elsewhere.
+    options.write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Ok((options.truncate(true).open(path)?, false))
+        }
+        made => Ok((made?, true)),
     }
 }
 

@@ -1,0 +1,262 @@
+//! Writing a file's content so that it is there as a whole, or not at all.
+//!
+//! A file that is there keeps its number, its names and whoever has it open: content of up to
+//! [`WHOLE_BYTES`] replaces the old one in one transaction. Larger content cannot be held; it goes
+//! to a file of its own, which takes the old one's place at the end. Only a large file with
+//! several names is written over in pieces, as another file would lose it the other names.
+
+use bytes::{Bytes, BytesMut};
+
+use super::content::Content;
+use super::files::{FILE_MODE, Files, Result};
+use super::limits::{PIECE_BYTES, WHOLE_BYTES};
+use super::request::{Meta, Refusal, WriteHow};
+use crate::delta::MergedPath;
+use crate::vfs::{
+    Attr, CreateHow, FileId, FileKind, FsError, Locator, Name, SetAttr, Stability, Vfs,
+};
+
+/// Begins the name of a file whose content is not whole yet; 16 digits follow.
+const STAGED: &str = ".acetate-write-";
+
+/// Why a file is written over in pieces.
+const KEEPS_NAMES: &str = "a large file with several names keeps them, and not its old content";
+
+/// A file that is written in pieces.
+struct Writing<'a> {
+    path: &'a MergedPath,
+    file: Locator,
+    /// Where its next byte goes.
+    end: u64,
+}
+
+impl Files<'_> {
+    /// Writes a file; how many bytes.
+    pub async fn write(
+        &self,
+        path: &MergedPath,
+        how: WriteHow,
+        meta: &Meta,
+        content: &mut dyn Content,
+    ) -> Result<u64> {
+        let (dir, name) = self.place(path).await?;
+        let Some((file, attr)) = self.look(path).await? else {
+            return self.make_file(path, (&dir, &name), meta, content).await;
+        };
+        match (attr.kind, how) {
+            (FileKind::Directory, _) => {
+                Err(Refusal::new(format!("{}: is a directory", path.display())))
+            }
+            (_, WriteHow::New) => Err(Refusal::at(path, FsError::Exists)),
+            (FileKind::Regular, WriteHow::Append) => {
+                let writing = Writing { path, file, end: attr.size };
+                self.append(writing, meta, content).await
+            }
+            (FileKind::Regular, WriteHow::Replace) => {
+                self.replace(path, (&dir, &name), (file, attr), meta, content).await
+            }
+            _ => Err(Refusal::new(format!("{}: is not a regular file", path.display()))),
+        }
+    }
+
+    /// Makes a file, and removes it again if it does not get all of its content.
+    async fn make_file(
+        &self,
+        path: &MergedPath,
+        (dir, name): (&Locator, &Name),
+        meta: &Meta,
+        content: &mut dyn Content,
+    ) -> Result<u64> {
+        let file = self.create(path, dir, name, meta.mode.unwrap_or(FILE_MODE)).await?;
+        let mut writing = Writing { path, file, end: 0 };
+        let made = match self.fill(&mut writing, Bytes::new(), content).await {
+            Ok(()) => self.set_late(&writing, meta).await,
+            Err(refusal) => Err(refusal),
+        };
+        if made.is_err() {
+            self.take_back(dir, name, writing.file.fileid()).await;
+        }
+        made.map(|()| writing.end)
+    }
+
+    /// Adds to a file, and cuts it again if not all of the content can be added.
+    async fn append(
+        &self,
+        mut writing: Writing<'_>,
+        meta: &Meta,
+        content: &mut dyn Content,
+    ) -> Result<u64> {
+        let start = writing.end;
+        if let Err(refusal) = self.fill(&mut writing, Bytes::new(), content).await {
+            let now = self.vfs.getattr(self.caller, &writing.file).await;
+            // What somebody else has added since then is not cut off.
+            if writing.end > start && now.is_ok_and(|now| now.size == writing.end) {
+                let set = SetAttr { size: Some(start), ..SetAttr::default() };
+                let cut = self.vfs.setattr(self.caller, &writing.file, set, None).await;
+                if let Err(error) = cut.result {
+                    tracing::warn!(%error, "a part of what was to be added stays");
+                }
+            }
+            return Err(refusal);
+        }
+        self.set_late(&writing, meta).await?;
+        Ok(writing.end - start)
+    }
+
+    /// Gives a file that is there other content.
+    async fn replace(
+        &self,
+        path: &MergedPath,
+        (dir, name): (&Locator, &Name),
+        (file, attr): (Locator, Attr),
+        meta: &Meta,
+        content: &mut dyn Content,
+    ) -> Result<u64> {
+        let (begin, is_whole) = gather(path, content).await?;
+        let bytes = begin.len() as u64;
+        if is_whole {
+            let replaced = self.vfs.replace(self.caller, &file, begin, meta.set_attr()).await;
+            return replaced.result.map(|()| bytes).map_err(|error| Refusal::at(path, error));
+        }
+        if attr.nlink == 1 {
+            return self.exchange(path, (dir, name), &attr, meta, (begin, content)).await;
+        }
+        let set = SetAttr { size: Some(0), mode: meta.mode, ..SetAttr::default() };
+        let cut = self.vfs.setattr(self.caller, &file, set, None).await;
+        cut.result.map_err(|error| Refusal::at(path, error))?;
+        let mut writing = Writing { path, file, end: 0 };
+        if let Err(refusal) = self.fill(&mut writing, begin, content).await {
+            let hint = format!("{} bytes of it are written; {KEEPS_NAMES}", writing.end);
+            return Err(Refusal { hint: Some(hint), ..refusal });
+        }
+        self.set_late(&writing, meta).await?;
+        Ok(writing.end)
+    }
+
+    /// Puts a file with this content in the place of the one that is there.
+    async fn exchange(
+        &self,
+        path: &MergedPath,
+        (dir, name): (&Locator, &Name),
+        old: &Attr,
+        meta: &Meta,
+        (begin, content): (Bytes, &mut dyn Content),
+    ) -> Result<u64> {
+        let random = getrandom::u64();
+        let random = random.map_err(|error| Refusal::new(format!("no random bytes: {error}")))?;
+        let staged = format!("{STAGED}{random:016x}");
+        let staged = Name::new(staged.as_bytes()).map_err(|e| Refusal::at(path, e.into()))?;
+        let file = self.create(path, dir, &staged, 0o600).await?;
+        let mut writing = Writing { path, file, end: 0 };
+        let placed = async {
+            self.fill(&mut writing, begin, content).await.map_err(keeping)?;
+            let set = SetAttr {
+                mode: Some(meta.mode.unwrap_or(old.mode)),
+                uid: Some(meta.uid.unwrap_or(old.uid)),
+                gid: Some(meta.gid.unwrap_or(old.gid)),
+                ..meta.set_attr()
+            };
+            let at = |error| Refusal::at(path, error);
+            self.vfs.setattr(self.caller, &writing.file, set, None).await.result.map_err(at)?;
+            let (from, to) = ((dir, staged.as_bytes()), (dir, name.as_bytes()));
+            self.vfs.rename(self.caller, from, to).await.result.map_err(at)
+        };
+        let placed = placed.await;
+        if placed.is_err() {
+            self.take_back(dir, &staged, writing.file.fileid()).await;
+        }
+        placed.map(|()| writing.end)
+    }
+
+    async fn create(
+        &self,
+        path: &MergedPath,
+        dir: &Locator,
+        name: &Name,
+        mode: u32,
+    ) -> Result<Locator> {
+        let how = CreateHow::Guarded(SetAttr { mode: Some(mode), ..SetAttr::default() });
+        let made = self.vfs.create(self.caller, dir, name.as_bytes(), how).await;
+        made.result.map(|made| made.object).map_err(|error| Refusal::at(path, error))
+    }
+
+    /// Removes a file that was made here, unless something else has its name by now.
+    async fn take_back(&self, dir: &Locator, name: &Name, id: FileId) {
+        let found = self.vfs.lookup(self.caller, dir, name.as_bytes()).await.result;
+        if found.is_ok_and(|found| found.attr.fileid == id) {
+            let gone = self.vfs.remove(self.caller, dir, name.as_bytes()).await;
+            if let Err(error) = gone.result {
+                tracing::warn!(%error, "a file that is not whole stays");
+            }
+        }
+    }
+
+    /// Writes `begin`, and all of `content` behind it.
+    async fn fill(
+        &self,
+        writing: &mut Writing<'_>,
+        mut begin: Bytes,
+        content: &mut dyn Content,
+    ) -> Result<()> {
+        while !begin.is_empty() {
+            let piece = begin.split_to(begin.len().min(PIECE_BYTES));
+            self.write_piece(writing, piece).await?;
+        }
+        loop {
+            let piece = next(writing.path, content).await?;
+            if piece.is_empty() {
+                return Ok(());
+            }
+            self.write_piece(writing, piece).await?;
+        }
+    }
+
+    async fn write_piece(&self, writing: &mut Writing<'_>, piece: Bytes) -> Result<()> {
+        let (end, bytes) = (writing.end, piece.len() as u64);
+        let write = self.vfs.write(self.caller, &writing.file, end, piece, Stability::Unstable);
+        write.await.result.map_err(|error| Refusal::at(writing.path, error))?;
+        writing.end += bytes;
+        Ok(())
+    }
+
+    /// Sets what writing would change.
+    async fn set_late(&self, writing: &Writing<'_>, meta: &Meta) -> Result<()> {
+        let late = Meta { mode: None, ..*meta }.set_attr();
+        if late == SetAttr::default() {
+            return Ok(());
+        }
+        let set = self.vfs.setattr(self.caller, &writing.file, late, None).await;
+        set.result.map_err(|error| Refusal::at(writing.path, error))
+    }
+}
+
+/// What there is of a content, up to [`WHOLE_BYTES`], and whether that is all.
+async fn gather(path: &MergedPath, content: &mut dyn Content) -> Result<(Bytes, bool)> {
+    let mut begin = BytesMut::new();
+    while begin.len() <= WHOLE_BYTES {
+        let piece = next(path, content).await?;
+        if piece.is_empty() {
+            return Ok((begin.freeze(), true));
+        }
+        begin.extend_from_slice(&piece);
+    }
+    Ok((begin.freeze(), false))
+}
+
+async fn next(path: &MergedPath, content: &mut dyn Content) -> Result<Bytes> {
+    let piece = content.next().await;
+    piece.map_err(|error| {
+        Refusal::new(format!("{}: the content cannot be read: {error}", path.display()))
+    })
+}
+
+/// Where old and new content do not fit beside each other.
+fn keeping(refusal: Refusal) -> Refusal {
+    let kept = "the old content is kept until all of the new one is there; removing it first takes \
+                less room";
+    let hint = match &refusal.hint {
+        Some(hint) => format!("{hint}; {kept}"),
+        None => return refusal,
+    };
+    Refusal { hint: Some(hint), ..refusal }
+}

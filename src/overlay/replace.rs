@@ -1,0 +1,78 @@
+//! Replacing a file's content as a whole: nobody sees a part of it, and what does not fit leaves
+//! the old content.
+
+use bytes::Bytes;
+
+use crate::delta::{InodeRow, Procedure};
+use crate::vfs::{Attr, Caller, FsError, Locator, Outcome, SetAttr, Wcc};
+use crate::worker::Weight;
+
+use super::Overlay;
+use super::edit::Edit;
+use super::error::Result;
+use super::node::Node;
+use super::setattr::check;
+
+impl Edit<'_> {
+    /// Gives a file this content, and the attributes to `set`.
+    fn replace(&mut self, file: &Locator, content: &[u8], set: &SetAttr) -> Outcome<(), Wcc> {
+        let view = self.view();
+        let found = view.node(file).and_then(|node| Ok((view.attr(&node)?, node)));
+        let (before, node) = match found {
+            Ok(found) => found,
+            Err(error) => return error.into_fs().into(),
+        };
+        match self.replace_node(node, &before, content, set) {
+            Ok(row) => Outcome::ok((), self.wcc_of(Some(&row), before)),
+            Err(error) => Outcome::err(error.into_fs(), self.wcc_of(None, before)),
+        }
+    }
+
+    fn replace_node(
+        &mut self,
+        node: Node,
+        before: &Attr,
+        content: &[u8],
+        set: &SetAttr,
+    ) -> Result<Box<InodeRow>> {
+        self.check_writable()?;
+        // Cut and written, at one moment.
+        let set = SetAttr { size: Some(0), ..set.clone() };
+        check(self.caller, before, &set)?;
+        self.check_unguarded(&node)?;
+        let mut row = self.copy_up_head(node, 0)?;
+        self.resize_content(&mut row, 0)?;
+        self.apply(&mut row, &set);
+        if !content.is_empty() {
+            self.write_content(&mut row, 0, content)?;
+        }
+        row.create_verifier = None;
+        self.txn.put_inode(&row)?;
+        let path = self.path_of(&row)?;
+        let id = row.fileid();
+        self.record(Procedure::Setattr, id, path.clone(), None, (Some(0), None))?;
+        if !content.is_empty() {
+            let span = (Some(0), Some(content.len() as u64));
+            self.record(Procedure::Write, id, path, None, span)?;
+        }
+        Ok(row)
+    }
+}
+
+impl Overlay {
+    /// Gives a file other content, and sets attributes with it, in one transaction: the audit log
+    /// has it as a SETATTR of the size and a WRITE.
+    pub async fn replace(
+        &self,
+        caller: &Caller,
+        file: &Locator,
+        content: Bytes,
+        set: SetAttr,
+    ) -> Outcome<(), Wcc> {
+        let (at, bytes) = (file.clone(), content.len());
+        let replaced = self.change(caller, Weight::Heavy, bytes, false, move |edit| {
+            edit.replace(&at, &content, &set)
+        });
+        replaced.await.map_or_else(|error: FsError| error.into(), |committed| committed.value)
+    }
+}

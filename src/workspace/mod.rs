@@ -42,6 +42,7 @@ pub mod guards;
 pub mod layers;
 mod memory;
 mod nodes;
+mod quotas;
 pub mod running;
 mod serving;
 
@@ -63,6 +64,8 @@ use crate::inspect::opened::{Opened, find, merged_path};
 use crate::inspect::tool::ToolCalls;
 use crate::vfs::{Attr, Caller, FsError};
 
+pub use crate::delta::{Limits, Usage};
+pub use crate::inspect::quota::Quota;
 pub use error::{Error, Result};
 pub use nodes::Looking;
 pub use serving::Serving;

@@ -1,0 +1,57 @@
+//! What the session of a workspace takes, and how much it may.
+
+use super::{Limits, Quota, Result, Workspace};
+use crate::control::{Answer, Bound, Request};
+use crate::inspect::quota::quota;
+
+impl Workspace {
+    /// What the session takes, and its limits.
+    ///
+    /// ```
+    /// # use acetate::workspace::{Usage, Workspace};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// let mut work = Workspace::create(&dir.path().join("work.db"), None)?;
+    /// work.write("notes.txt", "five\n".as_bytes())?;
+    /// assert_eq!(work.quota()?.usage, Usage { bytes: 5, files: 1 });
+    /// assert_eq!(work.quota()?.limits.bytes, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn quota(&self) -> Result<Quota> {
+        Ok(quota(&self.layers.session)?)
+    }
+
+    /// Gives the session limits of its own, in the place of those that it has: whoever serves it
+    /// later keeps to them too. What it has beyond them stays; what would become more is refused.
+    ///
+    /// ```
+    /// # use acetate::workspace::{Limits, Workspace};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// let mut work = Workspace::create(&dir.path().join("work.db"), None)?;
+    /// work.set_limits(Limits { bytes: Some(1 << 20), files: None })?;
+    /// work.write("notes.txt", "small".as_bytes())?;
+    /// assert!(work.write("notes.txt", &*vec![0; 2 << 20]).is_err());
+    /// // The file is as it was.
+    /// assert_eq!(work.read("notes.txt")?, b"small");
+    /// work.set_limits(Limits::default())?;
+    /// work.write("notes.txt", &*vec![0; 2 << 20])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The session takes no changes: its limits are as they were.
+    pub fn set_limits(&mut self, limits: Limits) -> Result<Quota> {
+        let bound = |limit: Option<u64>| limit.map_or(Bound::None, Bound::AtMost);
+        let (bytes, files) = (bound(limits.bytes), bound(limits.files));
+        match self.perform(Request::SetQuota { bytes, files })? {
+            Answer::Quota(taken) => Ok(Quota { usage: taken.usage(), limits: taken.limits() }),
+            _ => self.quota(),
+        }
+    }
+}

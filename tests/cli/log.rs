@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::program::{acetate, failure, run};
+use super::program::{acetate, failure, let_interrupts_through, run};
 use crate::support::world::World;
 
 fn ask(world: &World, args: &[&str]) -> Output {
@@ -264,6 +264,7 @@ fn following_shows_what_happens_meanwhile() {
 
 #[test]
 fn following_ends_with_its_reader_and_with_a_signal() {
+    let_interrupts_through();
     use std::os::unix::process::ExitStatusExt;
     let world = World::plain();
     world.mkdir("dir").unwrap();

@@ -4,7 +4,43 @@ use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Sees to it that the programs which this process starts from now on get SIGINT as usual: also
+/// where the tests were started with SIGINT ignored, as a shell does for `&` in a script, which
+/// they would inherit.
+///
+/// What a process catches, its children have as by default; so it is caught here, and does what it
+/// would have done.
+pub fn let_interrupts_through() {
+    static CAUGHT: OnceLock<()> = OnceLock::new();
+    CAUGHT.get_or_init(|| {
+        let was_ignored = is_ignored(SignalKind::interrupt());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut interrupts = {
+            let _inside = runtime.enter();
+            signal(SignalKind::interrupt()).unwrap()
+        };
+        std::thread::spawn(move || {
+            while runtime.block_on(interrupts.recv()).is_some() {
+                if !was_ignored {
+                    std::process::exit(130);
+                }
+            }
+        });
+    });
+}
+
+/// Whether this process ignores a signal; `false` where the system does not tell.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
+    mask >> (kind.as_raw_value() - 1) & 1 == 1
+}
 
 /// The program, to be run in `directory`.
 pub fn acetate(directory: &Path, args: &[&str]) -> Command {
@@ -38,7 +74,11 @@ pub struct Serving {
 impl Serving {
     /// Serves with `args` at as many free ports of 127.0.0.1 as `ports` says.
     pub fn start(directory: &Path, ports: usize, args: &[&str]) -> Self {
-        let mut command = acetate(directory, &["serve"]);
+        Self::start_as(acetate(directory, &["serve"]), ports, args)
+    }
+
+    /// The same as this command.
+    pub fn start_as(mut command: Command, ports: usize, args: &[&str]) -> Self {
         for _ in 0..ports {
             command.args(["--listen", "127.0.0.1:0"]);
         }

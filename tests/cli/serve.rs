@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 
 use tempfile::tempdir;
 
@@ -158,6 +159,19 @@ fn both_signals_end_it_with_the_session_whole() {
         let log = fs::metadata(dir.path().join("s.db-wal")).map_or(0, |log| log.len());
         assert_eq!(log, 0, "the log is not checkpointed");
     }
+}
+
+#[test]
+fn one_in_the_background_of_a_script_can_be_stopped() {
+    let dir = tempdir().unwrap();
+    // What a shell does for `&` where it has no job control.
+    let line = format!("trap '' INT QUIT; exec {} serve \"$@\"", env!("CARGO_BIN_EXE_acetate"));
+    let mut command = Command::new("sh");
+    command.args(["-c", &line, "sh"]).current_dir(dir.path());
+    let server = Serving::start_as(command, 1, &["s.db"]);
+    server.signal("TERM");
+    let (status, rest) = server.end();
+    assert_eq!(status.code(), Some(0), "{rest:?}");
 }
 
 #[test]

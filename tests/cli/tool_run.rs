@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::program::{Serving, acetate, failure, run};
+use super::program::{Serving, acetate, failure, let_interrupts_through, run};
 
 /// An empty session in a directory of its own.
 fn place() -> tempfile::TempDir {
@@ -135,6 +135,7 @@ fn a_session_that_goes_away_meanwhile_is_told() {
 
 #[test]
 fn an_interrupt_from_the_terminal_is_the_commands() {
+    let_interrupts_through();
     let dir = place();
     for (line, code, error) in [
         ("trap 'exit 9' INT; echo ready; while :; do sleep 0.05; done", 9, "exit status: 9"),

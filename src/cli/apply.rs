@@ -69,7 +69,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let options = Options { paths, droppings: args.all, force: args.force };
     let opened = args.source.open()?;
     if let Some(steps) = interrupted(&opened, args.to.as_deref())? {
-        output::line(format_args!("an apply was interrupted: {steps} steps are to be finished"));
+        let steps = text::count(steps, "step");
+        output::line(format_args!("an apply was interrupted; to be finished: {steps}"));
         if args.dry_run {
             return Ok(Ending::Findings);
         }
@@ -225,13 +226,13 @@ fn print_plan(
     } else if plan.changes.is_empty() {
         out.line(format_args!("nothing to apply to {}", dir.display()))?;
     } else {
-        let mut sum = format!("{} to write ({})", files(plan.files), text::bytes(plan.bytes));
+        let mut sum =
+            format!("{} to write ({})", text::count(plan.files, "file"), text::bytes(plan.bytes));
         if plan.deletions > 0 {
             sum.push_str(&format!(", {} to remove", plan.deletions));
         }
         if quiet > 0 {
-            let directories = if quiet == 1 { "directory" } else { "directories" };
-            sum.push_str(&format!(", times of {quiet} {directories}"));
+            sum.push_str(&format!(", times of {}", text::count(quiet, "directory")));
         }
         if !plan.drifted.is_empty() {
             sum.push_str(&format!(", {} not as the session saw it", plan.drifted.len()));
@@ -239,10 +240,6 @@ fn print_plan(
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }
     out.end()
-}
-
-fn files(count: u64) -> String {
-    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
 fn put_counts(object: &mut Map<String, Value>, changes: usize, others: usize, what: &str) {
@@ -329,8 +326,8 @@ fn warn(not_set: NotSet) {
         [(not_set.owners, "owner"), (not_set.modes, "mode"), (not_set.times, "modification time")];
     for (count, what) in whats.into_iter().filter(|(count, _)| *count > 0) {
         output::line(format_args!(
-            "warning: the {what} of {count} objects is not as in the session: only their owner \
-             or root may set it"
+            "warning: the {what} of {} is not as in the session: only the owner or root may set it",
+            text::count(count, "object"),
         ));
     }
 }

@@ -114,17 +114,13 @@ fn line(broken: &Broken, breach: &Breach) -> String {
 
 /// What came of it, in words.
 pub(super) fn words(sound: &Soundness) -> String {
-    let count = |count: u64, what: &str| match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
-    };
     let found = match sound.findings() {
         0 => "sound".to_owned(),
-        findings => count(findings, "finding"),
+        findings => text::count(findings, "finding"),
     };
     match sound.notes() {
         0 => found,
-        notes => format!("{found}, {}", count(notes, "note")),
+        notes => format!("{found}, {}", text::count(notes, "note")),
     }
 }
 

@@ -117,8 +117,8 @@ fn print_patch(opened: &Opened, options: &Options) -> Result<Ending, CliError> {
     let left_out = patch(opened, options, &mut out)?.map_err(|error| CliError::stdout(&error))?;
     if left_out.special > 0 {
         output::line(format_args!(
-            "{} special files (fifos, sockets, devices) are in no patch",
-            left_out.special
+            "in no patch: {} (fifos, sockets, devices)",
+            text::count(left_out.special, "special file"),
         ));
     }
     out.out.end()?;

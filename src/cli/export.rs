@@ -121,8 +121,8 @@ fn to_dir(args: &Args, options: &Options, path: &Path) -> Result<Ending, CliErro
     let seen = Seen::new();
     let mut done = Exported::default();
     write(&opened, options, &mut dir, &seen, &mut done).map_err(|error| {
-        let objects = done.objects();
-        let error = format!("{error}; {objects} objects were written to {}", path.display());
+        let objects = text::count(done.objects(), "object");
+        let error = format!("{error}; written to {}: {objects}", path.display());
         CliError::new(error).with_hint("remove it before you try again, or take another directory")
     })?;
     summary(args, path, &done, &seen, dir.not_owned())
@@ -182,13 +182,15 @@ fn summary(
         out.json(object)?;
     } else {
         let (session, to) = (args.source.session.display(), to.display());
-        let (objects, bytes) = (done.objects(), text::bytes(done.bytes));
-        out.line(format_args!("{session}: {objects} objects, {bytes}, written to {to}"))?;
+        let objects = text::count(done.objects(), "object");
+        let bytes = text::bytes(done.bytes);
+        out.line(format_args!("{session}: {objects}, {bytes}, written to {to}"))?;
     }
     out.end()?;
     if not_owned > 0 {
         output::line(format_args!(
-            "{not_owned} objects belong to you now: only root may give files away"
+            "yours now: {}; only root may give files away",
+            text::count(not_owned, "object"),
         ));
     }
     Ok(ending(done))
@@ -212,7 +214,7 @@ impl Seen {
 
 impl Watch for Seen {
     fn progress(&self, objects: u64, bytes: u64) {
-        let text = || format!("{objects} objects, {}", text::bytes(bytes));
+        let text = || format!("{}, {}", text::count(objects, "object"), text::bytes(bytes));
         self.progress.borrow_mut().say(text);
     }
 

@@ -208,8 +208,8 @@ impl Shown {
     fn end(self) -> Result<Ending, CliError> {
         self.out.end()?;
         if self.odd > self.named {
-            let more = self.odd - self.named;
-            output::line(format_args!("skipped {more} more rows that cannot be read"));
+            let more = text::count(self.odd - self.named, "more row");
+            output::line(format_args!("skipped {more} that cannot be read"));
         }
         Ok(if self.any && self.odd == 0 { Ending::Done } else { Ending::Findings })
     }
@@ -230,12 +230,10 @@ pub(super) fn line(row: &AuditRow) -> String {
     }
     match (row.procedure, row.offset, row.length) {
         (Procedure::Write, Some(offset), Some(length)) => {
-            let unit = if length == 1 { "byte" } else { "bytes" };
-            line.push_str(&format!("  offset {offset}, {length} {unit}"));
+            line.push_str(&format!("  offset {offset}, {}", text::count(length, "byte")));
         }
         (Procedure::Publish, _, Some(length)) => {
-            let unit = if length == 1 { "byte" } else { "bytes" };
-            line.push_str(&format!("  {length} {unit}"));
+            line.push_str(&format!("  {}", text::count(length, "byte")));
         }
         (Procedure::Setattr, Some(size), _) => line.push_str(&format!("  size {size}")),
         _ => {}

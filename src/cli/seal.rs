@@ -65,16 +65,16 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut object = text::json("seal");
     text::put_path(&mut object, "session", session.as_os_str().as_encoded_bytes());
     let counts = [
-        ("redirects", sealed.redirects, "redirects folded"),
-        ("copied", sealed.copied, "objects copied up"),
-        ("names", sealed.names, "names added"),
-        ("finished", sealed.finished, "copies finished"),
+        ("redirects", sealed.redirects, "redirect", "folded"),
+        ("copied", sealed.copied, "object", "copied up"),
+        ("names", sealed.names, "name", "added"),
+        ("finished", sealed.finished, "copy", "finished"),
     ];
     let mut words: Vec<String> = Vec::new();
-    for (key, count, what) in counts {
+    for (key, count, what, done) in counts {
         object.insert(key.to_owned(), count.into());
         if count > 0 {
-            words.push(format!("{count} {what}"));
+            words.push(format!("{} {done}", text::count(count, what)));
         }
     }
     object.insert("unfinished".to_owned(), sealed.unfinished.into());
@@ -142,11 +142,11 @@ fn dry_run(args: &Args) -> Result<Ending, CliError> {
         out.json(object)?;
     } else {
         out.line(format_args!(
-            "{}: {} below {} redirects ({} objects), {} of unfinished copies, {} of zeros",
+            "{}: {} below {} ({}), {} of unfinished copies, {} of zeros",
             args.source.session.display(),
             text::bytes(plan.moved_bytes),
-            plan.redirects,
-            plan.objects,
+            text::count(plan.redirects, "redirect"),
+            text::count(plan.objects, "object"),
             text::bytes(plan.pending_bytes),
             text::bytes(plan.zero_bytes),
         ))?;

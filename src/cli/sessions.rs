@@ -89,10 +89,10 @@ fn line(session: &[u8], status: &ServerStatus) -> String {
         None => "no base".to_owned(),
     };
     format!(
-        "{}  {base}  {}  {} connections  pid {}",
+        "{}  {base}  {}  {}  pid {}",
         text::name(session),
         addresses.join(" "),
-        status.peers.len(),
+        text::count(status.peers.len(), "connection"),
         status.pid,
     )
 }

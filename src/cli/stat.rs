@@ -78,7 +78,7 @@ fn print(found: &TreeObject, target: Option<&[u8]>, out: &mut Out) -> Result<(),
     field("mode", &format!("{:04o} {}", attr.mode, text::mode(attr)))?;
     field("owner", &format!("{}:{}", attr.uid, attr.gid))?;
     field("links", &attr.nlink.to_string())?;
-    field("size", &format!("{} bytes, {} on disk", attr.size, attr.used))?;
+    field("size", &format!("{}, {} on disk", text::count(attr.size, "byte"), attr.used))?;
     if matches!(attr.kind, FileKind::Block | FileKind::Character) {
         field("device", &format!("{}, {}", attr.rdev.major, attr.rdev.minor))?;
     }

@@ -91,10 +91,10 @@ fn print(
     field(
         "holds",
         format!(
-            "{} files, {} directories, {} symlinks, {} special; {} of content",
-            figures.files,
-            figures.directories,
-            figures.symlinks,
+            "{}, {}, {}, {} special; {} of content",
+            text::count(figures.files, "file"),
+            text::count(figures.directories, "directory"),
+            text::count(figures.symlinks, "symlink"),
             figures.specials,
             text::bytes(figures.content_bytes),
         ),
@@ -102,8 +102,10 @@ fn print(
     field(
         "of base",
         format!(
-            "{} copied up, {} names hidden, {} directories moved",
-            figures.copied_up, figures.whiteouts, figures.redirects,
+            "{} copied up, {} hidden, {} moved",
+            figures.copied_up,
+            text::count(figures.whiteouts, "name"),
+            text::count(figures.redirects, "directory"),
         ),
     )?;
     let touched = &status.touched;
@@ -114,8 +116,9 @@ fn print(
             touched.added, touched.deleted, touched.modified, touched.renamed,
         ),
     )?;
-    field("agent", format!("{} values, {} tool calls", figures.values, figures.tool_calls))?;
-    field("audit", format!("{} rows", figures.changes))?;
+    let calls = text::count(figures.tool_calls, "tool call");
+    field("agent", format!("{}, {calls}", text::count(figures.values, "value")))?;
+    field("audit", text::count(figures.changes, "row"))?;
     let exports = exports.iter().map(|export| ("export", quota::brief(export)));
     concerns(status).into_iter().chain(exports).try_for_each(|(name, value)| field(name, value))
 }
@@ -129,10 +132,12 @@ fn concerns(status: &Status) -> Vec<(&'static str, String)> {
     }
     if figures.pending.files > 0 {
         let left = text::bytes(figures.pending.bytes);
-        concerns.push(("copying", format!("{} files, {left} left", figures.pending.files)));
+        let files = text::count(figures.pending.files, "file");
+        concerns.push(("copying", format!("{files}, {left} left")));
     }
     if drifted > 0 {
-        concerns.push(("drift", format!("{drifted} objects changed in the base meanwhile")));
+        let drifted = text::count(drifted, "object");
+        concerns.push(("drift", format!("{drifted} changed in the base meanwhile")));
     }
     concerns
 }
@@ -141,8 +146,8 @@ fn concerns(status: &Status) -> Vec<(&'static str, String)> {
 fn about(server: &ServerStatus) -> Vec<(&'static str, String)> {
     let addresses = server.addresses.iter().map(|address| ("at", address.to_string()));
     let clients = server.peers.iter().map(|peer| {
-        let (since, calls) = (peer.connected, peer.calls);
-        ("client", format!("{}, since {since} s, {calls} calls", peer.address))
+        let calls = text::count(peer.calls, "call");
+        ("client", format!("{}, since {} s, {calls}", peer.address, peer.connected))
     });
     addresses.chain(clients).collect()
 }

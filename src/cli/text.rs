@@ -1,5 +1,7 @@
 //! How things look: to people, and to programs (`--json`).
 
+use std::fmt::Display;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -63,6 +65,18 @@ pub(super) fn bytes(bytes: u64) -> String {
     };
     let tenths = (u128::from(bytes) * 10) >> (10 * (unit + 1));
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit as usize])
+}
+
+/// So many of what has this name: `1 file`, `2 files`, `3 directories`.
+pub(super) fn count<N: Display + PartialEq + From<u8>>(number: N, what: &str) -> String {
+    if number == N::from(1) {
+        return format!("{number} {what}");
+    }
+    let is_vowel = |c: char| "aeiou".contains(c);
+    match what.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(is_vowel) => format!("{number} {stem}ies"),
+        _ => format!("{number} {what}s"),
+    }
 }
 
 /// Permission bits as an octal number.
@@ -147,7 +161,7 @@ pub(super) fn put_attr(object: &mut Map<String, Value>, attr: &Attr) {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, mode, name, time, time_millis};
+    use super::{bytes, count, mode, name, time, time_millis};
     use crate::vfs::{Attr, Device, FileId, FileKind, Time};
 
     #[test]
@@ -167,6 +181,14 @@ mod tests {
         ] {
             assert_eq!(bytes(count), text);
         }
+    }
+
+    #[test]
+    fn one_thing_is_no_things() {
+        assert_eq!(count(1_u64, "tool call"), "1 tool call");
+        assert_eq!(count(0_u64, "export"), "0 exports");
+        assert_eq!(count(2_usize, "directory"), "2 directories");
+        assert_eq!((count(1_u32, "key"), count(7_u32, "key")), ("1 key".into(), "7 keys".into()));
     }
 
     #[test]

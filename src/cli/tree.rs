@@ -71,7 +71,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if let Some(error) = closed {
         return Err(error);
     }
-    out.line(format_args!("\n{directories} directories, {others} files"))?;
+    let (directories, others) =
+        (text::count(directories, "directory"), text::count(others, "file"));
+    out.line(format_args!("\n{directories}, {others}"))?;
     out.end()?;
     Ok(Ending::Done)
 }

@@ -255,7 +255,7 @@ fn repair_says_what_it_does() {
         let said = place.says(1, "repair", &[]);
         assert!(said.contains(".abstract.md is missing: marked BROKEN"), "{said}");
         let said = place.says(0, "repair", &[]);
-        assert_eq!(said, "1 nodes are ACTIVE, 1 were BROKEN before\n");
+        assert_eq!(said, "ACTIVE: 1 node; BROKEN before: 1\n");
         place.put(COFFEE, "anew");
         assert_eq!(place.says(0, "get", &[COFFEE]), "anew");
     });

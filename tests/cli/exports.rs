@@ -107,6 +107,7 @@ fn what_is_served_to_be_read_is_not_written() {
     let exports = export("path = \"/a\"\noptions = [\"ro\"]", "s.db", "");
     fs::write(dir.path().join("exports.toml"), exports).unwrap();
     let server = Serving::start(dir.path(), 1, &["--config", "exports.toml"]);
+    assert_eq!(server.said[0], "serving 1 export of exports.toml");
     let refused = write(dir.path(), "s.db");
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8(refused.stderr).unwrap();

@@ -27,7 +27,7 @@ fn it_says_what_it_takes_and_what_it_did() {
     let dir = world.scratch();
     let output = run(dir, &["seal", "session.db", "--dry-run"]);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.starts_with("session.db: 10.6 KiB below 1 redirects (3000 objects), "), "{said}");
+    assert!(said.starts_with("session.db: 10.6 KiB below 1 redirect (3000 objects), "), "{said}");
     let output = run(dir, &["seal", "session.db", "--for", "agentfs", "--json"]);
     assert!(output.status.success());
     let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -58,8 +58,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         false => {
             let count = match findings.len() {
                 0 => "sound".to_owned(),
-                1 => "1 finding".to_owned(),
-                count => format!("{count} findings"),
+                count => text::count(count, "finding"),
             };
             let file = text::name(args.file.as_os_str().as_encoded_bytes());
             out.line(format_args!("{file}: {count}"))?;

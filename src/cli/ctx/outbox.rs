@@ -156,8 +156,9 @@ fn fail(args: &FailArgs) -> Result<Ending, CliError> {
         if args.json {
             out.json(changed(&failed.event, failed.is_dead))?;
         } else if failed.is_dead {
-            let (id, times) = (failed.event.id(), failed.event.retry_count());
-            output::line(format_args!("{id}: failed {times} times; it is a dead letter now"));
+            let times = text::count(failed.event.retry_count(), "time");
+            let id = failed.event.id();
+            output::line(format_args!("{id}: failed {times}; it is a dead letter now"));
         }
     }
     out.end()?;

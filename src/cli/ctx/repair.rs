@@ -60,7 +60,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         out.json(object)?;
     } else {
         let (active, broken) = (repaired.active, repaired.broken);
-        output::line(format_args!("{active} nodes are ACTIVE, {broken} were BROKEN before"));
+        let active = text::count(active, "node");
+        output::line(format_args!("ACTIVE: {active}; BROKEN before: {broken}"));
     }
     out.end()?;
     let is_finding = needs_hands > 0 || (args.dry_run && !repaired.findings.is_empty());

@@ -168,7 +168,8 @@ fn left(session: &Path) -> String {
     let figures = open_session(session).ok().and_then(|session| session.figures().ok());
     match figures.map(|figures| figures.pending) {
         Some(PendingCopies { files, bytes }) if files > 0 => {
-            format!(": {files} files, {} left to copy", text::bytes(bytes))
+            let files = text::count(files, "file");
+            format!(": {files}, {} left to copy", text::bytes(bytes))
         }
         _ => String::new(),
     }

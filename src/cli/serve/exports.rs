@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{Args, Door, Durability};
 use crate::cli::control::Control;
 use crate::cli::error::CliError;
-use crate::cli::output;
+use crate::cli::{output, text};
 use crate::config::{self, Missing};
 use crate::server::Peers;
 use crate::server::rpcbind::Registration;
@@ -68,8 +68,8 @@ async fn reload(file: &Path, served: &Arc<Mutex<ServedExports>>, controls: &mut 
     match loading.await {
         Ok(Ok(())) => {
             controls.follow(&locked(served));
-            let count = locked(served).exports().all().len();
-            output::line(format_args!("read {} anew: {count} exports", file.display()));
+            let count = text::count(locked(served).exports().all().len(), "export");
+            output::line(format_args!("read {} anew: {count}", file.display()));
         }
         Ok(Err(error)) => {
             output::line(format_args!("error: {error}; all is served as before"));
@@ -117,7 +117,8 @@ fn announce(
     let mut exports = served.exports().all();
     exports.sort_unstable_by(|a, b| a.path().cmp(b.path()));
     let secret = exports.iter().filter(|export| export.is_secret()).count();
-    output::line(format_args!("serving {} exports of {}", exports.len(), file.display()));
+    let count = text::count(exports.len(), "export");
+    output::line(format_args!("serving {count} of {}", file.display()));
     for export in exports.iter().filter(|export| !export.is_secret()) {
         let path = String::from_utf8_lossy(export.path());
         output::line(format_args!("{path}"));

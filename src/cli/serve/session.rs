@@ -9,7 +9,7 @@ use super::{Args, Door, Durability};
 use crate::cli::control::Control;
 use crate::cli::detached::LogFile;
 use crate::cli::error::CliError;
-use crate::cli::output;
+use crate::cli::{output, text};
 use crate::delta::PendingCopies;
 use crate::server::rpcbind::Registration;
 use crate::workspace::layers::{self, Layers, Wanted};
@@ -34,12 +34,14 @@ pub(super) fn serve(
     let log = runtime.block_on(until_signal(args, door, &running.layers));
     let left = |PendingCopies { files, bytes }| {
         let mib = bytes.div_ceil(1 << 20);
-        output::line(format_args!("finishing the copy of {files} files, {mib} MiB left"));
+        let files = text::count(files, "file");
+        output::line(format_args!("finishing the copy of {files}, {mib} MiB left"));
     };
     match runtime.block_on(running.end(left))? {
         Ok(PendingCopies { files: 0, .. }) => {}
         Ok(PendingCopies { files, .. }) => output::line(format_args!(
-            "{files} files are copied in part only: their base files changed (see the log)"
+            "copied in part only: {}, as the base has changed (see the log)",
+            text::count(files, "file"),
         )),
         Err(_) => output::line(format_args!("the copy goes on at the next start (see the log)")),
     }

@@ -10,14 +10,23 @@ use super::written::{self, Source};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdMap(Vec<IdRange>);
 
+/// So many ids, from one on, on either side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct IdRange {
-    client: u32,
-    server: u32,
-    count: u32,
+pub struct IdRange {
+    /// What a client calls the first.
+    pub client: u32,
+    /// What the server calls it.
+    pub server: u32,
+    /// How many there are: at least one.
+    pub count: u32,
 }
 
 impl IdMap {
+    /// Its ranges, in the file's order.
+    pub fn ranges(&self) -> &[IdRange] {
+        &self.0
+    }
+
     /// What the server calls the client's `id`; `None` where the map does not have it.
     pub fn to_server(&self, id: u32) -> Option<u32> {
         self.0.iter().find_map(|range| moved(id, range.client, range.server, range.count))

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 pub use clients::Clients;
 pub use error::{ConfigError, Position, Result};
-pub use ids::IdMap;
+pub use ids::{IdMap, IdRange};
 pub use model::{
     Config, ExportConfig, GuardConfig, GuardRule, MountConfig, QuotaConfig, StoreConfig,
 };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
 use super::program::{failure, run};
@@ -111,6 +111,105 @@ exports.toml: sound
     assert_eq!(lines[0]["mounts"][1]["subtree"], "/dir");
     assert_eq!(lines[1]["path"], format!("/secret-{token}"));
     assert_eq!(lines[2]["is_sound"], true);
+}
+
+/// All keys that there are, each with a value that is nowhere else.
+const WHOLE: &str = r#"
+[[export]]
+path = "/mounted"
+name = "called"
+options = ["insecure", "all_squash", "anonuid=41", "anongid=42", "sec=sys:none"]
+clients = ["10.1.0.0/16"]
+map_uids = [{ client = 501, server = 1001 }, { client = 600, server = 2000, count = 5 }]
+map_gids = [{ client = 20, server = 3001, count = 1 }]
+quota = { bytes = "3MiB", files = 77 }
+hide = ["*.hidden"]
+
+  [[export.mount]]
+  at = "/"
+  session = "main.db"
+  base = "base"
+  chunk_size = 8192
+
+  [[export.mount]]
+  at = "/below"
+  ephemeral = true
+  base = "base"
+  subtree = "/dir"
+  options = ["ro"]
+
+  [[export.guard]]
+  path = "/a.lines"
+  jsonl = true
+  [[export.guard]]
+  path = "/b.lines"
+  jsonl_schema = "schema.json"
+  [[export.guard]]
+  path = "/a.json"
+  json = true
+  [[export.guard]]
+  path = "/b.json"
+  json_schema = "schema.json"
+  [[export.guard]]
+  path = "/p"
+  program = ["true", "argument"]
+  timeout = "1500ms"
+
+[[export]]
+name = "hushed"
+token = true
+  [[export.mount]]
+  at = "/"
+  session = "other.db"
+"#;
+
+#[test]
+fn all_that_the_file_says_is_shown() {
+    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/EXPORTS.md");
+    let reference = fs::read_to_string(reference).unwrap();
+    let first_cells = reference.lines().filter(|line| line.starts_with("| `"));
+    let cells = first_cells.filter_map(|line| line.split(" | ").next());
+    for key in cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+        let is_word = key.contains('=') || ["rw", "ro", "secure"].contains(&key);
+        let is_said = WHOLE.contains(&format!("{key} = ")) || WHOLE.contains(&format!("\"{key}\""));
+        assert!(is_said || is_word || key.ends_with("root_squash"), "{key} is not in this test");
+    }
+    let dir = folder();
+    let (code, said) = check(dir.path(), WHOLE);
+    let expected = "\
+/mounted
+  name     called
+  clients  10.1.0.0/16
+  options  rw, insecure, all_squash, anonuid=41, anongid=42, sec=sys:none
+  map_uids 501=1001, 600-604=2000-2004
+  map_gids 20=3001
+  quota    3.0 MiB, 77 files
+  hide     *.hidden
+  at       /       main.db over base, chunks of 8192 bytes
+  at       /below  memory over base, subtree /dir, read-only
+  guard    /a.lines  JSON Lines
+  guard    /b.lines  JSON Lines of schema.json
+  guard    /a.json  JSON
+  guard    /b.json  JSON of schema.json
+  guard    /p  true argument (1.5 s at most)
+/hushed-TOKEN, with a token that the first start makes
+  clients  127.0.0.0/8, ::1/128
+  options  rw, secure, root_squash, sec=sys
+  at       /  other.db
+exports.toml: sound
+";
+    assert_eq!(said, expected);
+    assert_eq!(code, Some(0));
+
+    let output = run(dir.path(), &["config", "check", "exports.toml", "--json"]);
+    let first = output.stdout.split(|byte| *byte == b'\n').next().unwrap();
+    let shown: Value = serde_json::from_slice(first).unwrap();
+    assert_eq!(shown["name"], "called");
+    assert_eq!(shown["map_uids"][1], json!({ "client": 600, "server": 2000, "count": 5 }));
+    assert_eq!(shown["map_gids"], json!([{ "client": 20, "server": 3001, "count": 1 }]));
+    let mounts = (&shown["mounts"][0]["chunk_size"], &shown["mounts"][1]["chunk_size"]);
+    assert_eq!(mounts, (&json!(8192), &Value::Null));
+    assert_eq!(shown["guards"][4]["rule"], "true argument (1.5 s at most)");
 }
 
 /// An export with these lines in its root mount.

@@ -1,4 +1,6 @@
 //! An export as its owner is to see it: what a client mounts, who may, and what it is made of.
+//!
+//! What an exports file says is taken apart by name here, so that nothing new in it is forgotten.
 
 use std::path::Path;
 
@@ -6,55 +8,86 @@ use serde_json::{Map, Value};
 
 use crate::cli::text;
 use crate::config::{
-    ExportConfig, GuardConfig, GuardRule, MountConfig, Options, SquashMode, StoreConfig,
+    Clients, ExportConfig, GuardConfig, GuardRule, IdMap, IdRange, MountConfig, Options,
+    QuotaConfig, SquashMode, StoreConfig,
 };
-use crate::vfs::Caller;
+use crate::vfs::{Caller, Pattern, PatternSet};
 
 /// Lines for people: the path, and below it what there is to say of the export.
 pub(super) fn lines(export: &ExportConfig) -> Vec<String> {
-    let mut lines = vec![match &export.path {
+    #[rustfmt::skip]
+    let ExportConfig {
+        name, path, token: _, is_secret, options, clients, uids, gids, quota, hide, mounts, guards,
+        position: _,
+    } = export;
+    let mut lines = vec![match path {
         Some(path) => text::name(path.as_str().as_bytes()),
-        None => format!("/{}-TOKEN, with a token that the first start makes", export.name),
+        None => format!("/{name}-TOKEN, with a token that the first start makes"),
     }];
     let mut put = |key: &str, value: &str| lines.push(format!("  {key:<8} {value}"));
-    put("clients", &networks(export).join(", "));
-    put("options", &words(&export.options).join(", "));
-    let bytes = export.quota.bytes.map(text::bytes);
-    let files = export.quota.files.map(|files| format!("{files} files"));
-    let quota: Vec<String> = bytes.into_iter().chain(files).collect();
+    // A secret path begins with the name, and most others are it.
+    let is_told = |name: &str| path.as_ref().is_some_and(|path| path.as_str()[1..] == *name);
+    if !is_secret && !is_told(name) {
+        put("name", &text::name(name.as_bytes()));
+    }
+    put("clients", &networks(clients).join(", "));
+    put("options", &words(options).join(", "));
+    for (key, map) in [("map_uids", uids), ("map_gids", gids)] {
+        if let Some(map) = map {
+            put(key, &map.ranges().iter().map(range).collect::<Vec<_>>().join(", "));
+        }
+    }
+    let QuotaConfig { bytes, files } = *quota;
+    let files = files.map(|files| text::count(files, "file"));
+    let quota: Vec<String> = bytes.map(text::bytes).into_iter().chain(files).collect();
     if !quota.is_empty() {
         put("quota", &quota.join(", "));
     }
-    if !export.hide.is_empty() {
-        put("hide", &text::line(patterns(export).join(", ").as_bytes()));
+    if !hide.is_empty() {
+        put("hide", &text::line(patterns(hide).join(", ").as_bytes()));
     }
-    let places = export.mounts.iter().map(|mount| text::name(mount.at.as_str().as_bytes()));
+    let places = mounts.iter().map(|mount| text::name(mount.at.as_str().as_bytes()));
     let places: Vec<String> = places.collect();
     let width = places.iter().map(|place| place.chars().count()).max().unwrap_or(0);
-    for (mount, place) in export.mounts.iter().zip(&places) {
+    for (mount, place) in mounts.iter().zip(&places) {
         put("at", &format!("{place:<width$}  {}", source(mount)));
     }
-    for guard in &export.guards {
+    for guard in guards {
         let path = text::line(guard.path.as_str().as_bytes());
         put("guard", &format!("{path}  {}", text::line(rule(guard).as_bytes())));
     }
     lines
 }
 
+/// What a client calls ids, and what the server does.
+fn range(range: &IdRange) -> String {
+    let IdRange { client, server, count } = *range;
+    // The file is checked: no range goes past the last id.
+    let last = |first: u32| first.saturating_add(count.saturating_sub(1));
+    match count {
+        1 => format!("{client}={server}"),
+        _ => format!("{client}-{}={server}-{}", last(client), last(server)),
+    }
+}
+
 /// Where the changes of a mount go, and what shows through.
 fn source(mount: &MountConfig) -> String {
+    let MountConfig { at: _, store, base, subtree, is_read_only, position: _ } = mount;
     let path = |path: &Path| text::name(path.as_os_str().as_encoded_bytes());
-    let mut said = match &mount.store {
-        StoreConfig::Session { file, .. } => path(file),
-        StoreConfig::Memory => "memory".to_owned(),
+    let (mut said, chunk_size) = match store {
+        StoreConfig::Session { file, chunk_size } => (path(file), *chunk_size),
+        StoreConfig::Memory => ("memory".to_owned(), None),
     };
-    if let Some(base) = &mount.base {
+    if let Some(base) = base {
         said.push_str(&format!(" over {}", path(base)));
     }
-    if !mount.subtree.is_root() {
-        said.push_str(&format!(", subtree {}", text::name(mount.subtree.as_str().as_bytes())));
+    if !subtree.is_root() {
+        said.push_str(&format!(", subtree {}", text::name(subtree.as_str().as_bytes())));
     }
-    if mount.is_read_only {
+    if let Some(bytes) = chunk_size {
+        said.push_str(&format!(", chunks of {}", text::count(bytes, "byte")));
+    }
+    if *is_read_only {
         said.push_str(", read-only");
     }
     said
@@ -72,32 +105,36 @@ fn rule(guard: &GuardConfig) -> String {
     }
 }
 
-fn networks(export: &ExportConfig) -> Vec<String> {
-    export.clients.networks().map(ToString::to_string).collect()
+fn networks(clients: &Clients) -> Vec<String> {
+    clients.networks().map(ToString::to_string).collect()
 }
 
-fn patterns(export: &ExportConfig) -> Vec<&str> {
-    export.hide.patterns().iter().map(crate::vfs::Pattern::as_str).collect()
+fn patterns(hide: &PatternSet) -> Vec<&str> {
+    hide.patterns().iter().map(Pattern::as_str).collect()
 }
 
 /// The words of exports(5) that say all of it; anonymous ids only where they are not as usual.
 fn words(options: &Options) -> Vec<String> {
-    let mut words = vec![if options.is_read_only { "ro" } else { "rw" }.to_owned()];
-    words.push(if options.is_secure { "secure" } else { "insecure" }.to_owned());
+    #[rustfmt::skip]
+    let Options {
+        is_read_only, is_secure, squash, anon_uid, anon_gid, takes_sys, takes_none,
+    } = *options;
+    let mut words = vec![if is_read_only { "ro" } else { "rw" }.to_owned()];
+    words.push(if is_secure { "secure" } else { "insecure" }.to_owned());
     words.push(
-        match options.squash {
+        match squash {
             SquashMode::Nobody => "no_root_squash",
             SquashMode::Root => "root_squash",
             SquashMode::All => "all_squash",
         }
         .to_owned(),
     );
-    for (word, id) in [("anonuid", options.anon_uid), ("anongid", options.anon_gid)] {
+    for (word, id) in [("anonuid", anon_uid), ("anongid", anon_gid)] {
         if id != Caller::NOBODY {
             words.push(format!("{word}={id}"));
         }
     }
-    words.push(match (options.takes_sys, options.takes_none) {
+    words.push(match (takes_sys, takes_none) {
         (true, true) => "sec=sys:none".to_owned(),
         (false, _) => "sec=none".to_owned(),
         (true, false) => "sec=sys".to_owned(),
@@ -112,14 +149,25 @@ pub(super) fn json(export: &ExportConfig) -> Map<String, Value> {
     put("name", export.name.as_str().into());
     put("path", export.path.as_ref().map(|path| path.as_str()).into());
     put("is_secret", export.is_secret.into());
-    put("clients", networks(export).into());
+    put("clients", networks(&export.clients).into());
     put("options", words(&export.options).into());
+    put("map_uids", ranges_json(export.uids.as_ref()));
+    put("map_gids", ranges_json(export.gids.as_ref()));
     put("max_bytes", export.quota.bytes.into());
     put("max_files", export.quota.files.into());
-    put("hide", patterns(export).into());
+    put("hide", patterns(&export.hide).into());
     put("mounts", export.mounts.iter().map(mount_json).collect());
     put("guards", export.guards.iter().map(guard_json).collect());
     object
+}
+
+/// The ranges of a map; null where there is none.
+fn ranges_json(map: Option<&IdMap>) -> Value {
+    let range_json = |range: &IdRange| {
+        let IdRange { client, server, count } = range;
+        serde_json::json!({ "client": client, "server": server, "count": count })
+    };
+    map.map(|map| map.ranges().iter().map(range_json).collect::<Vec<_>>()).into()
 }
 
 fn mount_json(mount: &MountConfig) -> Value {
@@ -132,6 +180,11 @@ fn mount_json(mount: &MountConfig) -> Value {
     put_path("base", mount.base.as_deref());
     object.insert("at".to_owned(), mount.at.as_str().into());
     object.insert("subtree".to_owned(), mount.subtree.as_str().into());
+    let chunk_size = match &mount.store {
+        StoreConfig::Session { chunk_size, .. } => *chunk_size,
+        StoreConfig::Memory => None,
+    };
+    object.insert("chunk_size".to_owned(), chunk_size.into());
     object.insert("read_only".to_owned(), mount.is_read_only.into());
     Value::Object(object)
 }

@@ -129,3 +129,24 @@ fn what_an_export_says_is_no_option() {
     let free = ["serve", "--listen", "127.0.0.1:0", "--config", "none.toml"];
     assert!(failure(dir.path(), &free).starts_with("error: none.toml: "));
 }
+
+#[test]
+fn hidden_files_are_hidden_from_clients_and_not_from_the_owner() {
+    let hiding = export("path = \"/a\"\nhide = [\".env\"]", "a.db", "base = \"base\"");
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    for name in ["conf", "other"] {
+        fs::create_dir_all(dir.join("base").join(name)).unwrap();
+        fs::write(dir.join("base").join(name).join(".env"), "secret").unwrap();
+    }
+    fs::write(dir.join("exports.toml"), hiding).unwrap();
+    let server = Serving::start(dir, 1, &["--config", "exports.toml"]);
+    // As a client would: the directories look empty.
+    assert!(run(dir, &["rm", "a.db", "-r", "conf"]).status.success());
+    assert!(run(dir, &["mkdir", "a.db", "other/.env"]).status.success());
+    server.signal("TERM");
+    assert!(server.end().0.success());
+    assert_eq!(fs::read(dir.join("base/conf/.env")).unwrap(), b"secret");
+    let diff = String::from_utf8(run(dir, &["diff", "a.db"]).stdout).unwrap();
+    assert!(diff.starts_with("D /conf/\n") && diff.contains("/other/.env"), "{diff}");
+}

@@ -13,7 +13,7 @@ use super::{Ending, text};
 use crate::control::{Answer, Bound, ExportUsage, Request, Taken};
 use crate::inspect::quota::{self, Quota};
 
-/// Show what a session takes, or the exports of a file, and how much they may; or limit a session.
+/// Show what a session or an export takes, and how much it may; or limit that.
 ///
 /// Counted are the objects that the session holds, and the bytes of their contents: what was made
 /// or copied up, and not what only the base has. What would go past a limit is refused with

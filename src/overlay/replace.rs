@@ -37,7 +37,7 @@ impl Edit<'_> {
     ) -> Result<Box<InodeRow>> {
         self.check_writable()?;
         // Cut and written, at one moment.
-        let set = SetAttr { size: Some(0), ..set.clone() };
+        let set = SetAttr { size: Some(0), ..*set };
         check(self.caller, before, &set)?;
         self.check_unguarded(&node)?;
         let mut row = self.copy_up_head(node, 0)?;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::limits::{
-    Limits, MAX_NEWCOMER_REPLY_BYTES, MAX_REPLY_BYTES, MAX_REQUEST_BYTES,
-    MAX_STRANGER_REQUEST_BYTES,
+    Limits, MAX_CONNECTION_REPLY_BYTES, MAX_NEWCOMER_REPLY_BYTES, MAX_REPLY_BYTES,
+    MAX_REQUEST_BYTES, MAX_STRANGER_REQUEST_BYTES,
 };
 
 /// Counts what is in flight on all connections together.
@@ -25,6 +25,8 @@ pub(super) struct Budget {
     reply_bytes: Arc<Semaphore>,
     /// How much of it connections may have that have not shown that they take their replies.
     newcomer_bytes: Arc<Semaphore>,
+    /// Connections that have some of it.
+    reply_holders: Arc<AtomicUsize>,
     /// How many wait for bytes of a request.
     waiting_for_bytes: AtomicUsize,
     /// How many wait for other room.
@@ -49,6 +51,7 @@ impl Budget {
             stranger_bytes: Arc::new(Semaphore::new(MAX_STRANGER_REQUEST_BYTES)),
             reply_bytes: Arc::new(Semaphore::new(MAX_REPLY_BYTES)),
             newcomer_bytes: Arc::new(Semaphore::new(MAX_NEWCOMER_REPLY_BYTES)),
+            reply_holders: Arc::default(),
             waiting_for_bytes: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             shortages: AtomicUsize::new(0),
@@ -124,6 +127,13 @@ impl Budget {
         if is_known { &self.request_bytes } else { &self.stranger_bytes }
     }
 
+    /// What a connection that has some of the room for replies may have of it, in bytes: as much
+    /// as each other one, so that a few busy ones leave none of them with short replies.
+    pub(super) fn fair_reply_bytes(&self) -> usize {
+        let holders = self.reply_holders.load(Ordering::Relaxed).max(1);
+        (MAX_REPLY_BYTES / holders).min(MAX_CONNECTION_REPLY_BYTES)
+    }
+
     /// Room for `bytes` bytes of a reply, if there is some now; `is_newcomer` says whether the
     /// connection has yet to show that it takes its replies.
     pub(super) fn try_reply_bytes(&self, bytes: usize, is_newcomer: bool) -> Option<Common> {
@@ -133,7 +143,7 @@ impl Budget {
             self.shortages.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        Some(Common([newcomers.flatten(), common]))
+        Some(self.common([newcomers.flatten(), common]))
     }
 
     /// Waits for room for `bytes` bytes of a reply.
@@ -147,18 +157,35 @@ impl Budget {
             false => None,
         };
         let common = take(&self.reply_bytes, bytes.min(MAX_REPLY_BYTES), waiting).await;
-        Common([newcomers, common])
+        self.common([newcomers, common])
+    }
+
+    fn common(&self, permits: [Option<OwnedSemaphorePermit>; 2]) -> Common {
+        Common { permits, holders: Arc::clone(&self.reply_holders) }
     }
 }
 
 /// Room for a reply that all connections share; given back when dropped.
-#[derive(Debug, Default)]
-pub(super) struct Common([Option<OwnedSemaphorePermit>; 2]);
+#[derive(Debug)]
+pub(super) struct Common {
+    permits: [Option<OwnedSemaphorePermit>; 2],
+    holders: Arc<AtomicUsize>,
+}
 
 impl Common {
+    /// Counts the connection as one that has some of it.
+    pub(super) fn begin(&self) {
+        self.holders.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts it no more.
+    pub(super) fn end(&self) {
+        self.holders.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Gives back what is taken above `bytes` bytes.
     pub(super) fn shrink(&mut self, bytes: usize) {
-        for permit in self.0.iter_mut().flatten() {
+        for permit in self.permits.iter_mut().flatten() {
             drop(permit.split(permit.num_permits().saturating_sub(bytes)));
         }
     }

@@ -9,8 +9,8 @@ use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::budget::{Budget, Common, try_take, weight};
 use super::limits::{
-    MAX_CONNECTION_REPLY_BYTES, MAX_CONNECTION_REQUEST_BYTES, OWN_REPLY_BYTES, OWN_REQUEST_BYTES,
-    SMALL_REPLY_BYTES, SMALL_REQUEST_BYTES,
+    MAX_CONNECTION_REQUEST_BYTES, OWN_REPLY_BYTES, OWN_REQUEST_BYTES, SMALL_REPLY_BYTES,
+    SMALL_REQUEST_BYTES,
 };
 
 /// Counts what is in flight on one connection.
@@ -151,7 +151,7 @@ impl Share {
                 return room;
             }
             let common = self.held.common.load(Ordering::Acquire);
-            if common == 0 || common + bytes <= MAX_CONNECTION_REPLY_BYTES {
+            if common == 0 || common + bytes <= overall.fair_reply_bytes() {
                 if let Some(taken) = overall.try_reply_bytes(bytes, is_newcomer) {
                     return self.common(bytes, taken);
                 }
@@ -179,7 +179,9 @@ impl Share {
     }
 
     fn common(&self, bytes: usize, common: Common) -> ReplyRoom {
-        self.held.common.fetch_add(bytes, Ordering::AcqRel);
+        if self.held.common.fetch_add(bytes, Ordering::AcqRel) == 0 {
+            common.begin();
+        }
         let held = Arc::clone(&self.held);
         ReplyRoom(Some(Taken { bytes, common: Some(common), held }))
     }
@@ -221,14 +223,17 @@ impl Taken {
             return;
         }
         self.bytes -= less;
-        let held = match &mut self.common {
+        match &mut self.common {
             Some(common) => {
                 common.shrink(bytes);
-                &self.held.common
+                if self.held.common.fetch_sub(less, Ordering::AcqRel) == less {
+                    common.end();
+                }
             }
-            None => &self.held.own,
-        };
-        held.fetch_sub(less, Ordering::AcqRel);
+            None => {
+                self.held.own.fetch_sub(less, Ordering::AcqRel);
+            }
+        }
         self.held.returned.notify_waiters();
     }
 }
@@ -247,12 +252,54 @@ async fn take(of: &Arc<Semaphore>, amount: usize) -> Option<OwnedSemaphorePermit
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
     use crate::server::limits::Limits;
+    use crate::wire::record::MAX_RECORD_BYTES;
+
+    /// What is there without waiting.
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
 
     /// Bytes of replies on a connection: its own, and common ones.
     fn held(share: &Share) -> [usize; 2] {
         [&share.held.own, &share.held.common].map(|bytes| bytes.load(Ordering::Acquire))
+    }
+
+    #[tokio::test]
+    async fn busy_connections_share_the_room_alike() {
+        let overall = Budget::new(&Limits::default());
+        let shares: Vec<_> = (0..6).map(|_| Share::new(1)).collect();
+        let mut first = Vec::new();
+        for share in &shares {
+            first.push(share.take_reply(&overall, MAX_RECORD_BYTES, OWN_REPLY_BYTES, false).await);
+        }
+        // A sixth of 24 for each: none gets a short one for want of room.
+        let mut more = Vec::new();
+        for share in &shares {
+            for _ in 1..4 {
+                let reply = share.take_reply(&overall, MAX_RECORD_BYTES, OWN_REPLY_BYTES, false);
+                more.push(now(reply).unwrap());
+            }
+            let reply = share.take_reply(&overall, MAX_RECORD_BYTES, OWN_REPLY_BYTES, false);
+            assert!(now(reply).is_none(), "a fifth waits for one of the same connection");
+        }
+        assert!(more.iter().all(|room| room.bytes() == MAX_RECORD_BYTES));
+        // Alone, one has as much as a connection may have.
+        drop((first, more));
+        let mut alone = Vec::new();
+        for _ in 0..8 {
+            let reply = shares[0].take_reply(&overall, MAX_RECORD_BYTES, OWN_REPLY_BYTES, false);
+            alone.push(now(reply).unwrap());
+        }
+        assert_eq!(held(&shares[0]), [0, 8 * MAX_RECORD_BYTES]);
     }
 
     #[tokio::test]

@@ -93,6 +93,25 @@ impl<'a> Edit<'a> {
         Outcome { result, context }
     }
 
+    /// Runs `change` on an object, as it was before, and adds the object's wcc data; `change`
+    /// returns what it became, if that is anything else.
+    pub fn on_object(
+        &mut self,
+        object: &Locator,
+        change: impl FnOnce(&mut Self, Node, &Attr) -> Result<Option<Box<InodeRow>>>,
+    ) -> Outcome<(), Wcc> {
+        let view = self.view();
+        let found = view.node(object).and_then(|node| Ok((view.attr(&node)?, node)));
+        let (before, node) = match found {
+            Ok(found) => found,
+            Err(error) => return error.into_fs().into(),
+        };
+        match change(self, node, &before) {
+            Ok(row) => Outcome::ok((), self.wcc_of(row.as_deref(), before)),
+            Err(error) => Outcome::err(error.into_fs(), self.wcc_of(None, before)),
+        }
+    }
+
     /// A directory with its attributes.
     pub fn parent(&mut self, dir: &Locator) -> Result<Parent> {
         let view = self.view();

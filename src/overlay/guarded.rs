@@ -192,16 +192,9 @@ impl Edit<'_> {
 
     /// Replaces a file's content.
     fn publish(&mut self, file: &Locator, content: &[u8], expected: &Expected) -> Outcome<(), Wcc> {
-        let view = self.view();
-        let found = view.node(file).and_then(|node| Ok((view.attr(&node)?, node)));
-        let (before, node) = match found {
-            Ok(found) => found,
-            Err(error) => return error.into_fs().into(),
-        };
-        match self.publish_node(node, &before, content, expected) {
-            Ok(row) => Outcome::ok((), self.wcc_of(Some(&row), before)),
-            Err(error) => Outcome::err(error.into_fs(), self.wcc_of(None, before)),
-        }
+        self.on_object(file, |edit, node, before| {
+            Ok(Some(edit.publish_node(node, before, content, expected)?))
+        })
     }
 
     fn publish_node(

@@ -16,16 +16,9 @@ use super::setattr::check;
 impl Edit<'_> {
     /// Gives a file this content, and the attributes to `set`.
     fn replace(&mut self, file: &Locator, content: &[u8], set: &SetAttr) -> Outcome<(), Wcc> {
-        let view = self.view();
-        let found = view.node(file).and_then(|node| Ok((view.attr(&node)?, node)));
-        let (before, node) = match found {
-            Ok(found) => found,
-            Err(error) => return error.into_fs().into(),
-        };
-        match self.replace_node(node, &before, content, set) {
-            Ok(row) => Outcome::ok((), self.wcc_of(Some(&row), before)),
-            Err(error) => Outcome::err(error.into_fs(), self.wcc_of(None, before)),
-        }
+        self.on_object(file, |edit, node, before| {
+            Ok(Some(edit.replace_node(node, before, content, set)?))
+        })
     }
 
     fn replace_node(

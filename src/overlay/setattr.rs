@@ -27,16 +27,7 @@ impl Edit<'_> {
         set: &SetAttr,
         guard: Option<Time>,
     ) -> Outcome<(), Wcc> {
-        let view = self.view();
-        let found = view.node(object).and_then(|node| Ok((view.attr(&node)?, node)));
-        let (before, node) = match found {
-            Ok(found) => found,
-            Err(error) => return error.into_fs().into(),
-        };
-        match self.setattr_node(node, &before, set, guard) {
-            Ok(row) => Outcome::ok((), self.wcc_of(row.as_deref(), before)),
-            Err(error) => Outcome::err(error.into_fs(), self.wcc_of(None, before)),
-        }
+        self.on_object(object, |edit, node, before| edit.setattr_node(node, before, set, guard))
     }
 
     /// Returns what the object became, if that is anything else than before.

@@ -13,16 +13,7 @@ use super::setattr::without_privileges;
 impl Edit<'_> {
     /// WRITE: all of `data` at byte `offset`.
     pub fn write(&mut self, object: &Locator, offset: u64, data: &[u8]) -> Outcome<(), Wcc> {
-        let view = self.view();
-        let found = view.node(object).and_then(|node| Ok((view.attr(&node)?, node)));
-        let (before, node) = match found {
-            Ok(found) => found,
-            Err(error) => return error.into_fs().into(),
-        };
-        match self.write_node(node, &before, offset, data) {
-            Ok(row) => Outcome::ok((), self.wcc_of(row.as_deref(), before)),
-            Err(error) => Outcome::err(error.into_fs(), self.wcc_of(None, before)),
-        }
+        self.on_object(object, |edit, node, before| edit.write_node(node, before, offset, data))
     }
 
     /// Returns what the file became, if that is anything else than before.

@@ -143,3 +143,59 @@ impl Program for Watched {
         self.program.shorten(procedure, args, bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::limits::SMALL_REPLY_BYTES;
+    use crate::wire::xdr::Encoder;
+
+    /// A program whose every answer is another than a program's usual one.
+    struct Unusual;
+
+    impl Program for Unusual {
+        fn number(&self) -> u32 {
+            7
+        }
+
+        fn version(&self) -> u32 {
+            8
+        }
+
+        fn call<'a>(&'a self, _: &'a Caller, _: u32, _: Bytes) -> CallFuture<'a> {
+            Box::pin(async { Ok(Encoder::new()) })
+        }
+
+        fn is_replayed(&self, _: u32) -> bool {
+            true
+        }
+
+        fn is_too_weak(&self, _: &Caller, _: u32, _: &Bytes) -> bool {
+            true
+        }
+
+        fn reply_bytes(&self, _: u32, _: &Bytes) -> usize {
+            SMALL_REPLY_BYTES + 1
+        }
+
+        fn may_be_short(&self, _: u32) -> bool {
+            true
+        }
+
+        fn shorten(&self, _: u32, _: Bytes, _: usize) -> Bytes {
+            Bytes::from_static(b"less")
+        }
+    }
+
+    #[test]
+    fn a_watched_program_says_all_that_it_says_itself() {
+        let locks = Arc::new(LockEntries::new(Vec::new(), 0));
+        let watched = Watched { program: Arc::new(Unusual), locks };
+        let (caller, args) = (Caller::owner(0, 0), Bytes::new());
+        assert_eq!((watched.number(), watched.version()), (7, 8));
+        assert!(watched.is_replayed(0) && watched.may_be_short(0));
+        assert!(watched.is_too_weak(&caller, 0, &args));
+        assert_eq!(watched.reply_bytes(0, &args), SMALL_REPLY_BYTES + 1);
+        assert_eq!(watched.shorten(0, args, 0), "less");
+    }
+}

@@ -240,13 +240,7 @@ async fn large_records_that_never_come_do_not_keep_small_ones_waiting() {
 
 #[tokio::test]
 async fn clients_that_take_all_there_is_leave_others_their_first_request() {
-    let limits = Limits { requests: 2, ..Limits::default() };
-    let server = Running::start_with(limits, true).await;
-    let mut greedy = server.connect().await;
-    for xid in 0..8 {
-        greedy.send_record(&call(xid, fake::WAIT, b"")).await;
-    }
-    server.fake.wait_begun(3).await;
+    let (server, mut greedy) = Running::with_all_requests_taken().await;
     let mut peer = server.connect().await;
     for xid in 0..3 {
         assert_eq!(peer.ask(&call(xid, fake::ECHO, b"")).await, success(xid, b""));

@@ -193,13 +193,7 @@ async fn a_write_of_32_kib_does_not_wait_for_records_that_never_come() {
 
 #[tokio::test]
 async fn who_has_many_calls_in_flight_goes_on_one_by_one_where_others_take_all() {
-    let limits = Limits { requests: 2, ..Limits::default() };
-    let server = Running::start_with(limits, true).await;
-    let mut greedy = server.connect().await;
-    for xid in 0..8 {
-        greedy.send_record(&call(xid, fake::WAIT, b"")).await;
-    }
-    server.fake.wait_begun(3).await;
+    let (server, _greedy) = Running::with_all_requests_taken().await;
     let mut good = server.connect().await;
     for xid in 0..3 {
         good.send_record(&call(xid, fake::WAIT_OTHER, b"")).await;

@@ -41,6 +41,18 @@ impl Running {
         Self { address, fake, stop, task }
     }
 
+    /// A server whose requests in flight are all of one connection, which has more of them waiting.
+    pub async fn with_all_requests_taken() -> (Self, Peer) {
+        let limits = Limits { requests: 2, ..Limits::default() };
+        let server = Self::start_with(limits, true).await;
+        let mut greedy = server.connect().await;
+        for xid in 0..8 {
+            greedy.send_record(&call(xid, fake::WAIT, b"")).await;
+        }
+        server.fake.wait_begun(3).await;
+        (server, greedy)
+    }
+
     pub async fn connect(&self) -> Peer {
         Peer(TcpStream::connect(self.address).await.unwrap())
     }

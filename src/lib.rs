@@ -37,8 +37,6 @@
 //! batch: attributes before, copy-up if need be, chunks, inode, audit row, attributes after.
 //! One commit, caches forget, and only then the answers go back up to the socket.
 
-#![forbid(unsafe_code)]
-
 pub mod base;
 pub mod cli;
 pub mod config;

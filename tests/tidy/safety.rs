@@ -1,4 +1,4 @@
-//! The library neither panics on purpose nor prints.
+//! The library neither panics on purpose nor prints, and lets the compiler check what it does.
 
 use super::tokens::{Token, closing, is_run, library_tokens};
 use super::{Complaint, Rule, Source, is_in, settle, sources};
@@ -65,6 +65,36 @@ fn without_constants(tokens: Vec<Token>) -> Vec<Token> {
 fn the_library_neither_panics_nor_prints() {
     let complaints: Vec<_> = sources().iter().flat_map(panics_and_prints).collect();
     settle(Rule::NoPanic, &complaints);
+}
+
+fn unchecked(source: &Source) -> Vec<Complaint> {
+    let tokens = library_tokens(&source.text);
+    let unsafe_words = tokens.iter().filter(|token| token.text == "unsafe");
+    unsafe_words
+        .map(|token| Complaint {
+            rule: Rule::NoUnsafe,
+            path: source.path.clone(),
+            line: token.line,
+            what: "`unsafe` has no place here".to_owned(),
+        })
+        .collect()
+}
+
+#[test]
+fn what_the_compiler_cannot_check_is_in_one_file() {
+    let complaints: Vec<_> = sources().iter().flat_map(unchecked).collect();
+    settle(Rule::NoUnsafe, &complaints);
+}
+
+#[test]
+fn an_unsafe_block_is_seen() {
+    for (text, count) in [
+        ("fn f() { unsafe { g() } }", 1),
+        ("unsafe impl Send for A {}", 1),
+        ("#![forbid(unsafe_code)]\n// unsafe\nfn f() { \"unsafe\" }", 0),
+    ] {
+        assert_eq!(unchecked(&Source::new("src/vfs/mod.rs", text)).len(), count, "{text}");
+    }
 }
 
 #[test]

@@ -9,11 +9,13 @@
 //! | `cut` | what is left after a power cut, looked at |
 //! | `power_cut` | what survives the machine |
 //! | `faults` | what a failing disk costs |
+//! | `gathered` | how the log is written |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod cut;
 mod disk;
 mod faults;
+mod gathered;
 mod ground;
 mod life;
 mod power_cut;

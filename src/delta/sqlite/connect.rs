@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::delta::{Result, StoreError};
 
-use super::value;
+use super::{gather, value};
 
 /// How long a connection waits for another program's write lock.
 pub(super) const BUSY_WAIT: Duration = Duration::from_secs(5);
@@ -52,6 +52,8 @@ pub(super) fn open(path: &Path, role: Role) -> Result<Connection> {
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = if role == Role::Immutable {
         Connection::open_with_flags(immutable_uri(path), flags | OpenFlags::SQLITE_OPEN_URI)?
+    } else if let Some(layer) = gather::name().filter(|_| role == Role::Writer) {
+        Connection::open_with_flags_and_vfs(path, flags, layer)?
     } else {
         Connection::open_with_flags(path, flags)?
     };

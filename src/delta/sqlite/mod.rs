@@ -24,6 +24,7 @@ mod disk;
 mod epoch;
 mod error;
 mod figures;
+mod gather;
 mod host;
 mod inode;
 mod kv;

@@ -30,7 +30,7 @@ use super::room::Room;
 use super::rows::Rows;
 use super::sequence::Entries;
 use super::session::{OpenMode, Session};
-use super::{compact, connect, dentry, epoch, meta, quota};
+use super::{compact, connect, dentry, epoch, gather, meta, quota};
 
 /// The right to be the session's one writer.
 pub(super) struct Turn(Arc<AtomicBool>);
@@ -109,6 +109,11 @@ impl SqliteWriter {
         Ok(())
     }
 
+    /// Commits the transaction; all of it goes to the log's file in one piece.
+    fn run_commit(&self) -> Result<()> {
+        gather::committing(|| self.run("COMMIT"))
+    }
+
     fn set_full(&mut self, full: bool) -> Result<()> {
         if self.full != full {
             connect::set_full(&self.batch.conn, full)?;
@@ -121,7 +126,7 @@ impl SqliteWriter {
     fn in_synced(&mut self, work: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
         self.set_full(true)?;
         self.run("BEGIN IMMEDIATE")?;
-        let done = work(&self.batch.conn).and_then(|()| self.run("COMMIT"));
+        let done = work(&self.batch.conn).and_then(|()| self.run_commit());
         match done {
             Ok(()) => self.note_sync(),
             Err(_) => self.undo(),
@@ -234,7 +239,7 @@ impl Writer for SqliteWriter {
 
     fn commit(&mut self) -> Result<()> {
         self.require_transaction()?;
-        if let Err(error) = self.last_words().and_then(|()| self.run("COMMIT")) {
+        if let Err(error) = self.last_words().and_then(|()| self.run_commit()) {
             self.undo();
             if matches!(error, StoreError::Full(_)) {
                 // Where the database has room, the log starts over: deleting must work.

@@ -1,0 +1,54 @@
+//! How the log is written: a commit at a time, whatever SQLite hands over.
+
+use crate::disk::{Event, Medium};
+use crate::ground::Ground;
+use crate::life::{Birth, Life};
+
+/// The log's number on the disk: the database is the first file.
+const LOG: u32 = 1;
+
+/// What the log begins with, in bytes.
+const LOG_HEADER_BYTES: usize = 32;
+
+/// A page of 4 KiB behind its header, in bytes.
+const FRAME_BYTES: usize = 24 + 4096;
+
+/// A commit longer than this comes in several pieces, in bytes.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Where a frame says that it ends a commit.
+fn ends_commit(frame: &[u8]) -> bool {
+    frame[4..8] != [0; 4]
+}
+
+#[test]
+fn the_log_is_written_a_commit_at_a_time() {
+    let ground = Ground::new();
+    let (medium, reference) = (Medium::new(&ground.files), ground.reference.clone());
+    medium.disk.record();
+    let birth = Birth { medium, reference, strict: false, boot: 1, seed: 11 };
+    let mut life = Life::new(&ground, birth);
+    for _ in 0..60 {
+        life.step();
+    }
+    let (medium, _) = life.end();
+    let (mut commits, mut frames) = (0, 0);
+    for event in medium.disk.events() {
+        let Event::Write(LOG, offset, bytes) = event else { continue };
+        if offset == 0 {
+            assert_eq!(bytes.len(), LOG_HEADER_BYTES);
+            continue;
+        }
+        assert_eq!(bytes.len() % FRAME_BYTES, 0, "{} bytes at {offset}", bytes.len());
+        let pieces: Vec<_> = bytes.chunks(FRAME_BYTES).collect();
+        let (last, before) = pieces.split_last().expect("a frame");
+        assert!(!before.iter().any(|frame| ends_commit(frame)), "two commits at once");
+        if ends_commit(last) {
+            commits += 1;
+        } else {
+            assert!(bytes.len() >= PIECE_BYTES, "half a commit, of {} frames", pieces.len());
+        }
+        frames += pieces.len();
+    }
+    assert!(commits > 20 && frames > 2 * commits, "{commits} commits of {frames} frames");
+}

@@ -388,13 +388,17 @@ impl Vfs for Overlay {
     }
 
     async fn commit(&self, caller: &Caller, object: &Locator) -> Outcome<WriteVerifier, Wcc> {
+        let version = self.core.caches.version();
         let attr = match self.getattr(caller, object).await {
             Ok(attr) => attr,
             Err(error) => return error.into(),
         };
         let synced = self.worker.sync().await.map_err(|error| from_work(&error));
         // Nothing changes by a COMMIT, but something else may have meanwhile: no "before" then.
-        let after = self.getattr(caller, object).await.ok();
+        let is_as_it_was = matches!(object, Locator::Delta(_))
+            && version.is_some_and(|version| self.core.caches.is_at(version));
+        let after =
+            if is_as_it_was { Some(attr.clone()) } else { self.getattr(caller, object).await.ok() };
         let before = after.as_ref().filter(|after| **after == attr).map(Into::into);
         Outcome { result: synced, context: Wcc { before, after } }
     }

@@ -14,7 +14,7 @@ const LOG_HEADER_BYTES: usize = 32;
 const FRAME_BYTES: usize = 24 + 4096;
 
 /// A commit longer than this comes in several pieces, in bytes.
-const PIECE_BYTES: usize = 64 << 10;
+const PIECE_BYTES: usize = 60 << 10;
 
 /// Where a frame says that it ends a commit.
 fn ends_commit(frame: &[u8]) -> bool {

@@ -109,7 +109,7 @@ impl SqliteWriter {
         Ok(())
     }
 
-    /// Commits the transaction; all of it goes to the log's file in one piece.
+    /// Commits the transaction; it goes to the log's file in one piece, or a few large ones.
     fn run_commit(&self) -> Result<()> {
         gather::committing(|| self.run("COMMIT"))
     }

@@ -1,5 +1,9 @@
 //! Which writes to the log are held back, and until when.
 
+use rusqlite::ffi::SQLITE_NOMEM;
+
+use super::Commit;
+
 /// What the log has before each page, in bytes: number of the page, and of the database's pages
 /// where the frame ends a commit (else 0), big-endian, then salts and checksums
 /// (<https://www.sqlite.org/fileformat2.html#the_write_ahead_log>).
@@ -7,7 +11,15 @@ const HEADER_BYTES: usize = 24;
 
 /// Bytes of frames that are held back when another frame comes. With more, the calls that are
 /// saved no longer count.
-const MAX_HELD_BYTES: usize = 64 << 10;
+const MAX_HELD_BYTES: usize = 60 << 10;
+
+/// The largest page that SQLite knows, in bytes.
+const PAGE_BYTES: usize = 64 << 10;
+
+/// SQLite's layer for Unix takes no more in one call, in bytes.
+const CALL_BYTES: usize = (128 << 10) - 1;
+
+const _: () = assert!(MAX_HELD_BYTES + HEADER_BYTES + PAGE_BYTES <= CALL_BYTES);
 
 /// A file that bytes are put into at an offset; `Err` is SQLite's code of the failure.
 pub(super) trait Put {
@@ -21,13 +33,15 @@ pub(super) struct Frames {
     /// Where the first of `held` belongs; without any, where the next frame is expected. `None`
     /// while that is not known.
     at: Option<u64>,
+    /// The commit that `held` belongs to; `None` for a header outside of any.
+    held_in: Option<Commit>,
     /// Whether the last header ends a commit.
     ends_commit: bool,
 }
 
 impl Frames {
-    /// Takes a write of SQLite's. After it nothing is held but, while it is `committing`, frames
-    /// that another one of the same commit follows, or else a header that its page follows.
+    /// Takes a write of SQLite's. After it nothing is held but, in a `commit`, frames that
+    /// another one of the same commit follows, or else a header that its page follows.
     ///
     /// # Errors
     /// The file's: what was held is lost, and with it the commit.
@@ -35,9 +49,10 @@ impl Frames {
         &mut self,
         bytes: &[u8],
         offset: u64,
-        committing: bool,
+        commit: Option<Commit>,
         file: &mut impl Put,
     ) -> Result<(), i32> {
+        self.drop_ended(commit);
         let is_header = bytes.len() == HEADER_BYTES;
         if is_header {
             self.ends_commit = bytes[4..8] != [0; 4];
@@ -45,7 +60,7 @@ impl Frames {
         if self.end() != Some(offset) {
             // The log's own header, a frame that is written once more, or one that follows what
             // was rolled back.
-            self.flush(file)?;
+            self.flush(commit, file)?;
             file.put(bytes, offset)?;
             let ends_here = offset == 0 || (self.ends_commit && !is_header);
             if ends_here {
@@ -54,22 +69,37 @@ impl Frames {
             return Ok(());
         }
         if is_header && self.held.len() >= MAX_HELD_BYTES {
-            self.flush(file)?;
+            self.flush(commit, file)?;
         }
+        self.held.try_reserve(bytes.len()).map_err(|_| SQLITE_NOMEM)?;
         self.held.extend_from_slice(bytes);
-        if is_header || (committing && !self.ends_commit) { Ok(()) } else { self.flush(file) }
+        self.held_in = commit;
+        let waits = is_header || (commit.is_some() && !self.ends_commit);
+        if waits { Ok(()) } else { self.flush(commit, file) }
     }
 
-    /// Puts what is held where it belongs.
+    /// Puts what is held where it belongs, before anything else is done with the file.
     ///
     /// # Errors
     /// The file's: what was held is lost.
-    pub fn flush(&mut self, file: &mut impl Put) -> Result<(), i32> {
+    pub fn flush(&mut self, commit: Option<Commit>, file: &mut impl Put) -> Result<(), i32> {
+        self.drop_ended(commit);
         let Some(at) = self.at.filter(|_| !self.held.is_empty()) else { return Ok(()) };
         let put = file.put(&self.held, at);
         self.at = put.is_ok().then(|| at + self.held.len() as u64);
         self.held.clear();
         put
+    }
+
+    /// Drops what a commit left that has ended: it failed, and its place is somebody else's.
+    fn drop_ended(&mut self, commit: Option<Commit>) {
+        if self.held_in.is_some() && self.held_in != commit {
+            self.held_in = None;
+            if !self.held.is_empty() {
+                self.held.clear();
+                self.at = None;
+            }
+        }
     }
 
     fn end(&self) -> Option<u64> {
@@ -113,6 +143,7 @@ mod tests {
         file: Memory,
         direct: Memory,
         stamp: u8,
+        commit: u64,
     }
 
     impl Log {
@@ -124,7 +155,8 @@ mod tests {
 
         fn write(&mut self, bytes: &[u8], offset: u64, committing: bool) -> Result<(), i32> {
             self.direct.put(bytes, offset).unwrap();
-            self.frames.write(bytes, offset, committing, &mut self.file)
+            let commit = committing.then_some(Commit(self.commit));
+            self.frames.write(bytes, offset, commit, &mut self.file)
         }
 
         /// Appends frame `number`, counted from 0.
@@ -140,6 +172,7 @@ mod tests {
 
         /// Appends these frames and commits.
         fn commit(&mut self, frames: std::ops::Range<u64>) -> Result<(), i32> {
+            self.commit += 1;
             let last = frames.end - 1;
             frames.into_iter().try_for_each(|number| self.frame(number, number == last, true))
         }
@@ -251,9 +284,29 @@ mod tests {
         log.commit(0..1).unwrap();
         log.frame(1, false, true).unwrap();
         assert!(log.file.bytes != log.direct.bytes, "nothing is held");
-        log.frames.flush(&mut log.file).unwrap();
+        log.frames.flush(Some(Commit(log.commit)), &mut log.file).unwrap();
         log.assert_whole();
         log.frame(2, true, true).unwrap();
+        log.assert_whole();
+    }
+
+    #[test]
+    fn what_a_failed_commit_left_is_never_written() {
+        let mut log = Log::new();
+        log.commit(0..2).unwrap();
+        log.commit += 1;
+        log.frame(2, false, true).unwrap();
+        let before = log.file.bytes.clone();
+        // The commit fails, and somebody else commits; then this file is used again.
+        for commit in [None, Some(Commit(log.commit + 1))] {
+            let mut frames = Frames { held: vec![1; 24], ..Frames::default() };
+            (frames.at, frames.held_in) = (log.frames.at, Some(Commit(log.commit)));
+            frames.flush(commit, &mut log.file).unwrap();
+            assert!(log.file.bytes == before);
+        }
+        log.commit += 1;
+        log.direct.bytes.truncate(before.len());
+        log.commit(2..5).unwrap();
         log.assert_whole();
     }
 }

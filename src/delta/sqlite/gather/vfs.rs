@@ -17,8 +17,8 @@ use rusqlite::ffi::{
     sqlite3_io_methods, sqlite3_vfs,
 };
 
+use super::current_commit;
 use super::frames::{Frames, Put};
-use super::is_committing;
 
 /// What connections open their files with.
 const NAME: &CStr = c"acetate-gather";
@@ -120,7 +120,9 @@ unsafe fn attach(file: *mut sqlite3_file, ours_at: usize) {
     unsafe {
         let system = (*file).pMethods;
         let Some(characteristics) = (*system).xDeviceCharacteristics else { return };
-        // Else commits are filled up to the end of a sector, in pieces of any size.
+        // Else commits are filled up to the end of a sector, in pieces of any size. SQLite asks
+        // the database's file, which says the same: only the parameter `psow` of a URI can tell
+        // it otherwise, and a writer's path is none.
         if characteristics(file) & SQLITE_IOCAP_POWERSAFE_OVERWRITE == 0 {
             return;
         }
@@ -167,7 +169,7 @@ unsafe extern "C" fn write(
     unsafe {
         let (log, mut real) = parts(file);
         let bytes = std::slice::from_raw_parts(from.cast::<u8>(), count);
-        let done = log.frames.write(bytes, offset, is_committing(), &mut real);
+        let done = log.frames.write(bytes, offset, current_commit(), &mut real);
         done.err().unwrap_or(SQLITE_OK)
     }
 }
@@ -179,7 +181,7 @@ macro_rules! after_flush {
             // SAFETY: SQLite calls the methods of files that are open, with what they take.
             unsafe {
                 let (log, mut real) = parts(file);
-                if let Err(code) = log.frames.flush(&mut real) {
+                if let Err(code) = log.frames.flush(current_commit(), &mut real) {
                     return code;
                 }
                 let Some(method) = (*log.system).$method else { return ffi::$error };
@@ -199,7 +201,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     // from a box.
     unsafe {
         let (log, mut real) = parts(file);
-        let flushed = log.frames.flush(&mut real);
+        let flushed = log.frames.flush(current_commit(), &mut real);
         let system = log.system;
         drop(Box::from_raw(std::ptr::from_mut(log)));
         (*file).pMethods = system;

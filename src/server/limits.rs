@@ -22,7 +22,7 @@ pub const OWN_REQUEST_BYTES: usize = MAX_HEADER_BYTES + (32 << 10);
 /// Bytes of other larger requests in flight on one connection.
 pub const MAX_CONNECTION_REQUEST_BYTES: usize = 16 * MAX_RECORD_BYTES;
 /// Bytes of other larger requests in flight on all connections together.
-pub const MAX_REQUEST_BYTES: usize = 28 * MAX_RECORD_BYTES;
+pub const MAX_REQUEST_BYTES: usize = 24 * MAX_RECORD_BYTES;
 /// The same on all connections that had no sound call answered yet: records that are begun and
 /// never sent whole keep nobody else from writing.
 pub const MAX_STRANGER_REQUEST_BYTES: usize = 4 * MAX_RECORD_BYTES;

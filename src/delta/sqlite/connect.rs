@@ -16,7 +16,7 @@ use super::{gather, value};
 pub(super) const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Page cache of the writing connection, in KiB.
-const WRITER_CACHE_KIB: u32 = 16 << 10;
+const WRITER_CACHE_KIB: u32 = 12 << 10;
 
 /// Page cache of each reading connection, in KiB.
 const READER_CACHE_KIB: u32 = 4 << 10;

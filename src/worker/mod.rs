@@ -6,7 +6,8 @@
 //!
 //! To wake a thread and to be woken by it takes longer than most operations. So what is light
 //! runs on its caller's thread, as long as few do so at a time ([`WorkerOptions::callers`]) and,
-//! for a change, while nobody else writes. The runtime has as many threads more than that.
+//! for a change, while nobody else writes; where several change something, one of them commits
+//! for all. The runtime has as many threads more than that.
 //!
 //! This module knows the store only as `delta`'s traits, and nothing of what operations mean.
 //!
@@ -16,12 +17,14 @@
 //! | `job` | a caller's closure and the way back to it |
 //! | `writing` | batches, commits, syncs, and what an error ends |
 //! | `writer` | the thread that does it |
+//! | `callers` | the same on callers' threads |
 //! | `readers` | snapshots: the threads, and what is lent to callers |
 //! | `background` | when work that nobody waits for is due |
 //! | `commits` | the order of commits, for caches |
 //! | `limits` | every bound |
 
 mod background;
+mod callers;
 mod commits;
 mod error;
 mod job;
@@ -44,12 +47,14 @@ pub use background::{Background, Piece};
 pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{
-    BATCH_BYTES, BATCH_OPS, CALLER_BATCH_OPS, CALLER_BATCHES, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES,
-    Limits, MAX_READERS, READ_QUEUE_OPS, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
+    BATCH_BYTES, BATCH_OPS, CALLER_BATCH_OPS, CALLER_BATCHES, LEADER_YIELDS, LIGHT_SYNC_BYTES,
+    LIGHT_WRITE_BYTES, LONE_CHANGES, Limits, MAX_LEAD, MAX_READERS, READ_QUEUE_OPS, SYNC_INTERVAL,
+    WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
 };
 
-use job::{Job, QueuedRead, Read, Write, WriteOperation};
-use queue::{Closed, Cost, Queue, TakenOver};
+use callers::Company;
+use job::{Job, QueuedRead, Read, Write};
+use queue::{Closed, Cost, Queue};
 use readers::Lent;
 use writing::Writing;
 
@@ -113,9 +118,7 @@ struct Shared {
     writing: Mutex<Writing>,
     /// The writer thread waits for `writing`: no caller takes it now.
     thread_waits: AtomicBool,
-    /// Whether changes come one at a time, as far as the last one tells. Where several come at
-    /// once, one commit for all of them on the thread is cheaper than one for each.
-    one_at_a_time: AtomicBool,
+    company: Company,
     /// Whether callers may write.
     callers_write: bool,
     /// Whether every change is synced.
@@ -169,7 +172,7 @@ impl Worker {
             reads: Queue::new(Cost { ops: limits.read_queue_ops, bytes: 0 }),
             writing: Mutex::new(writing),
             thread_waits: AtomicBool::new(false),
-            one_at_a_time: AtomicBool::new(true),
+            company: Company::default(),
             callers_write: options.callers > 0,
             strict,
             lent: Lent::new(&store, options.callers),
@@ -222,16 +225,13 @@ impl Worker {
     ) -> Result<Committed<T>, WorkError> {
         self.check_writable()?;
         let mut write = Write::new(f);
-        if weight == Weight::Light
-            && bytes <= LIGHT_WRITE_BYTES
-            && let Some(outcome) = self.shared.write_here(&mut write, durable)
-        {
+        let is_light = weight == Weight::Light && bytes <= LIGHT_WRITE_BYTES;
+        if is_light && let Some(outcome) = self.shared.write_here(&mut write, durable) {
             return write.outcome(outcome);
         }
         let (reply, answer) = oneshot::channel();
         let operation = Box::new((write, reply));
-        let is_light = weight == Weight::Light && bytes <= LIGHT_WRITE_BYTES;
-        self.shared.writes.push(bytes, Job::Write { durable, is_light, operation }).await?;
+        self.shared.write_later(bytes, Job::Write { durable, is_light, operation }).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
@@ -311,66 +311,6 @@ impl Status {
 }
 
 impl Shared {
-    /// Commits one change on the caller's thread, if nobody else writes or waits to; a durable
-    /// one, if there is not much else to be synced with it.
-    fn write_here(
-        &self,
-        write: &mut dyn WriteOperation,
-        durable: bool,
-    ) -> Option<Result<Committed<()>, WorkError>> {
-        let durable = durable || self.strict;
-        self.as_writer(|writing| {
-            let is_light = !durable || writing.is_sync_light();
-            is_light.then(|| writing.write(&mut [write], durable))
-        })
-    }
-
-    /// Syncs on the caller's thread, under the same conditions.
-    fn sync_here(&self) -> Option<Result<WriteVerifier, WorkError>> {
-        self.as_writer(|writing| {
-            let is_light = writing.is_sync_light();
-            is_light.then(|| writing.sync().map(|()| self.status.verifier()))
-        })
-    }
-
-    /// Does a caller's `work` on its own thread, if nobody else writes or waits to.
-    fn as_writer<T>(&self, work: impl FnOnce(&mut Writing) -> Option<T>) -> Option<T> {
-        if !self.callers_write
-            || !self.one_at_a_time.load(Ordering::Relaxed)
-            || self.thread_waits.load(Ordering::Relaxed)
-        {
-            return None;
-        }
-        let taken_over = self.writes.take_over()?;
-        // If the store panicked under another holder, the writer thread finds out.
-        let mut writing = self.writing.try_lock().ok()?;
-        let outcome = work(&mut writing);
-        if outcome.is_some() && !self.strict {
-            self.work_off(&taken_over, &mut writing);
-        }
-        let wants_thread = writing.wants_thread();
-        drop(writing);
-        if wants_thread {
-            self.writes.nudge();
-        }
-        if taken_over.is_waited_for() {
-            self.one_at_a_time.store(false, Ordering::Relaxed);
-        }
-        outcome
-    }
-
-    /// Makes the light changes that came while a caller made its own: to wake the writer thread
-    /// for them takes longer.
-    fn work_off(&self, taken_over: &TakenOver<'_, Job>, writing: &mut Writing) {
-        let mut jobs = Vec::new();
-        for _ in 0..CALLER_BATCHES {
-            let max = Cost { ops: CALLER_BATCH_OPS, bytes: BATCH_BYTES };
-            let Some(cost) = taken_over.take(&mut jobs, max, Job::is_light) else { return };
-            writing.work(&mut jobs);
-            self.writes.release(cost);
-        }
-    }
-
     /// The state of writing, for the writer thread.
     ///
     /// # Errors

@@ -9,6 +9,8 @@ use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
+use super::limits::MAX_LEAD;
+
 /// The queue takes nothing any more.
 #[derive(Debug)]
 pub(super) struct Closed;
@@ -54,6 +56,8 @@ struct List<T> {
     nudged: bool,
     /// A caller does the threads' work: what comes meanwhile wakes none of them.
     taken_over: bool,
+    /// Since when a caller has been about to do so ([`Led`]).
+    led: Option<Instant>,
     closed: bool,
 }
 
@@ -77,14 +81,30 @@ impl<T> TakenOver<'_, T> {
 
 impl<T> Drop for TakenOver<'_, T> {
     fn drop(&mut self) {
-        let wake = {
+        self.0.leave_the_rest(|list| list.taken_over = false);
+    }
+}
+
+/// A caller's promise to do the threads' work in a moment. What comes by [`Queue::push_led`] until
+/// then wakes none of them, unless that takes longer than [`MAX_LEAD`].
+pub(super) struct Led<'a, T>(&'a Queue<T>);
+
+impl<'a, T> Led<'a, T> {
+    /// Keeps it, unless somebody else does the work.
+    pub fn take_over(self) -> Option<TakenOver<'a, T>> {
+        let is_free = {
             let mut list = self.0.lock();
-            list.taken_over = false;
-            !list.items.is_empty() && list.wakes_one()
+            let is_free = list.is_left_alone();
+            list.taken_over |= is_free;
+            is_free
         };
-        if wake {
-            self.0.arrived.notify_one();
-        }
+        is_free.then(|| TakenOver(self.0))
+    }
+}
+
+impl<T> Drop for Led<'_, T> {
+    fn drop(&mut self) {
+        self.0.leave_the_rest(|list| list.led = None);
     }
 }
 
@@ -94,6 +114,16 @@ impl<T> List<T> {
         let wakes = self.sleepers > self.woken;
         self.woken += usize::from(wakes);
         wakes
+    }
+
+    /// Whether a caller may do the threads' work: nobody does.
+    fn is_left_alone(&self) -> bool {
+        self.in_hand == 0 && !self.closed && !self.taken_over
+    }
+
+    /// Whether a caller is about to do so, and has not been for too long.
+    fn will_be_led(&self) -> bool {
+        self.led.is_some_and(|since| since.elapsed() <= MAX_LEAD)
     }
 
     /// Moves the first item and those that fit beside it; see [`Queue::take`].
@@ -125,6 +155,7 @@ impl<T> Queue<T> {
                 woken: 0,
                 nudged: false,
                 taken_over: false,
+                led: None,
                 closed: false,
             }),
             arrived: Condvar::new(),
@@ -139,19 +170,44 @@ impl<T> Queue<T> {
     ///
     /// If the returned future is dropped, the item is either not in the queue or stays in it.
     pub async fn push(&self, bytes: usize, item: T) -> Result<(), Closed> {
+        self.put(bytes, item, |list| ((), !list.taken_over)).await
+    }
+
+    /// As [`Queue::push`], for what callers do: whoever comes first gets [`Led`], and leads what
+    /// comes until it takes over or lets go.
+    pub async fn push_led(&self, bytes: usize, item: T) -> Result<Option<Led<'_, T>>, Closed> {
+        let join = |list: &mut List<T>| {
+            if list.led.is_some() {
+                return (None, !list.taken_over && !list.will_be_led());
+            }
+            list.led = Some(Instant::now());
+            (Some(Led(self)), false)
+        };
+        self.put(bytes, item, join).await
+    }
+
+    /// Appends `item` once there is room for it, and wakes a thread if `arrive` says so beside
+    /// what it answers.
+    async fn put<R>(
+        &self,
+        bytes: usize,
+        item: T,
+        arrive: impl FnOnce(&mut List<T>) -> (R, bool),
+    ) -> Result<R, Closed> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.max_bytes);
         let op_permit = self.ops.acquire().await.map_err(|_| Closed)?;
         let byte_permits = match bytes {
             0 => None,
             n => Some(self.bytes.acquire_many(n).await.map_err(|_| Closed)?),
         };
-        let wake = {
+        let (answer, wake) = {
             let mut list = self.lock();
             if list.closed {
                 return Err(Closed);
             }
             list.items.push_back((bytes, item));
-            !list.taken_over && list.wakes_one()
+            let (answer, wants_thread) = arrive(&mut list);
+            (answer, wants_thread && list.wakes_one())
         };
         if wake {
             self.arrived.notify_one();
@@ -160,7 +216,7 @@ impl<T> Queue<T> {
         if let Some(permits) = byte_permits {
             permits.forget();
         }
-        Ok(())
+        Ok(answer)
     }
 
     /// Moves waiting items to the end of `batch`: at least one, and not more than `max` allows
@@ -212,11 +268,25 @@ impl<T> Queue<T> {
     /// what is returned here is dropped.
     pub fn take_over(&self) -> Option<TakenOver<'_, T>> {
         let mut list = self.lock();
-        if !list.items.is_empty() || list.in_hand > 0 || list.closed || list.taken_over {
-            return None;
+        let is_free = list.items.is_empty() && list.is_left_alone();
+        is_free.then(|| {
+            list.taken_over = true;
+            TakenOver(self)
+        })
+    }
+
+    /// Ends a caller's part by `end`, and wakes a thread for what it leaves, if nobody else will
+    /// look at that.
+    fn leave_the_rest(&self, end: impl FnOnce(&mut List<T>)) {
+        let wake = {
+            let mut list = self.lock();
+            end(&mut list);
+            let is_left = !list.items.is_empty() && !list.taken_over && !list.will_be_led();
+            is_left && list.wakes_one()
+        };
+        if wake {
+            self.arrived.notify_one();
         }
-        list.taken_over = true;
-        Some(TakenOver(self))
     }
 
     /// Makes room: items of this cost are done.

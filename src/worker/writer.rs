@@ -2,7 +2,6 @@
 //! what is due between batches.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use super::job::Job;
@@ -26,7 +25,7 @@ pub(super) fn run(
         let due = shared.writing()?.tend();
         match shared.writes.take(&mut jobs, max, due, joins) {
             Taken::Items(cost) => {
-                shared.one_at_a_time.store(jobs.len() == 1, Ordering::Relaxed);
+                shared.company.note(jobs.len());
                 shared.writing()?.work(&mut jobs);
                 shared.writes.release(cost);
             }

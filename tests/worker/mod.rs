@@ -7,6 +7,7 @@ mod count;
 mod failure;
 mod fake;
 mod fake_txn;
+mod leader;
 mod readers;
 mod shutdown;
 mod stress;

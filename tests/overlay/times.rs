@@ -1,5 +1,10 @@
 //! Times, link counts of directories, and wcc data, with a clock that stands still.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
 use acetate::vfs::{Attr, CreateHow, FsError, Outcome, SetAttr, SetTime, Time, Vfs, Wcc};
 
 use crate::support::client::{mode, size};
@@ -254,4 +259,40 @@ fn figures_of_the_filesystem_come_with_attributes() {
     let commit = world.wait(world.overlay.commit(caller, &file));
     commit.result.unwrap();
     assert_eq!(commit.context.after, Some(world.stat("dir/file")));
+}
+
+/// Polls a future once, which is not ready.
+async fn begin<F: Future>(mut future: Pin<Box<F>>) -> Pin<Box<F>> {
+    assert!(poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await);
+    future
+}
+
+#[test]
+fn a_commit_shows_what_changed_after_it_looked_and_before_it_synced() {
+    let world = World::new(TREE);
+    for path in ["other/new", "other/large"] {
+        world.put(path, "content");
+    }
+    let (file, large) = (world.at("other/new"), world.at("other/large"));
+    let (overlay, caller) = (&world.overlay, &world.caller);
+    let committed = world.wait(async {
+        let begun = world.faults.calls("begin");
+        let hold = world.faults.hold("begin");
+        let first = begin(Box::pin(overlay.setattr(caller, &large, size(1), None))).await;
+        while world.faults.calls("begin") == begun {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // Both wait behind it, in this order.
+        let change = begin(Box::pin(overlay.setattr(caller, &file, mode(0o600), None))).await;
+        let commit = begin(Box::pin(overlay.commit(caller, &file))).await;
+        drop(hold);
+        let (first, change, committed) = tokio::join!(first, change, commit);
+        first.result.unwrap();
+        change.result.unwrap();
+        committed
+    });
+    committed.result.unwrap();
+    let now = world.stat("other/new");
+    assert_eq!(now.mode, 0o600);
+    assert_eq!((committed.context.before, committed.context.after), (None, Some(now)));
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
 use acetate::base::BasePath;
@@ -22,6 +23,7 @@ pub struct Faults(Arc<Mutex<Plan>>);
 #[derive(Default)]
 struct Plan {
     faults: BTreeMap<&'static str, Planned>,
+    held: BTreeMap<&'static str, Receiver<()>>,
     calls: BTreeMap<&'static str, u32>,
 }
 
@@ -30,6 +32,13 @@ impl Faults {
     /// Several may be told for one method.
     pub fn fail(&self, method: &'static str, n: u32, error: StoreError) {
         self.0.lock().unwrap().faults.entry(method).or_default().push((n, error));
+    }
+
+    /// Holds up the next call of the trait method `method` until what is returned is dropped.
+    pub fn hold(&self, method: &'static str) -> Sender<()> {
+        let (hold, held) = mpsc::channel();
+        self.0.lock().unwrap().held.insert(method, held);
+        hold
     }
 
     /// Takes back what was planned and has not happened; whether there was any.
@@ -47,6 +56,11 @@ impl Faults {
     fn call(&self, method: &'static str) -> Result<()> {
         let mut plan = self.0.lock().unwrap();
         *plan.calls.entry(method).or_default() += 1;
+        if let Some(held) = plan.held.remove(method) {
+            drop(plan);
+            let _let_go = held.recv();
+            plan = self.0.lock().unwrap();
+        }
         let Some(planned) = plan.faults.get_mut(method) else { return Ok(()) };
         planned.iter_mut().for_each(|(left, _)| *left = left.saturating_sub(1));
         match planned.iter().position(|(left, _)| *left == 0) {

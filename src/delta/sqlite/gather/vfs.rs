@@ -5,8 +5,7 @@
 //! and where it is a log we put methods of our own in place of six of the system's; each calls
 //! the one whose place it has with the same file.
 //!
-//! The only `unsafe` code of the crate: nobody else's interface to a file can be laid under
-//! SQLite without it.
+//! The only `unsafe` code of the crate: SQLite takes such a layer as C functions and pointers.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_void};

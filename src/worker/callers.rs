@@ -28,7 +28,7 @@ impl Company {
         self.doubts.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes how many changes came together.
+    /// Notes how many changes or syncs came together.
     pub fn note(&self, changes: usize) {
         let doubts = match changes {
             0 => return,
@@ -81,11 +81,14 @@ impl Shared {
 
     /// Makes the light changes that have come, for all of their callers.
     fn lead(&self, led: Led<'_, Job>) {
+        if self.thread_waits.load(Ordering::Relaxed) {
+            return;
+        }
         let Some(taken_over) = led.take_over() else { return };
         // Where somebody holds it, the thread makes them next.
         let Ok(mut writing) = self.writing.try_lock() else { return };
         let changes = self.work_off(&taken_over, &mut writing);
-        self.company.note(changes);
+        self.company.note(changes + usize::from(taken_over.is_waited_for()));
         self.leave(writing);
     }
 

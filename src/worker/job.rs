@@ -12,7 +12,7 @@ use super::{Committed, Done, WorkError};
 /// The way back to a caller; a caller that gave up is no error.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, WorkError>>;
 
-/// Work for the writer thread.
+/// Work for the writer thread, or for a caller in its place.
 pub(super) enum Job {
     /// An operation.
     Write {
@@ -35,7 +35,7 @@ pub(super) enum Job {
 pub(super) type Counted = Box<dyn FnOnce(Growth) + Send>;
 
 impl Job {
-    /// Whether a caller that commits its own change may make this one next.
+    /// Whether a caller may make it, be it another one's.
     pub fn is_light(&self) -> bool {
         matches!(self, Self::Write { durable: false, is_light: true, .. })
     }
@@ -58,7 +58,7 @@ pub(super) trait WriteOperation {
     fn give_up(&mut self);
 }
 
-/// A change that waits for the writer thread.
+/// A change that waits for the writer thread or a caller.
 pub(super) trait QueuedWrite: Send {
     /// Answers: with the error, or with the answer of the operation.
     fn answer(self: Box<Self>, commit: Result<Committed<()>, WorkError>);

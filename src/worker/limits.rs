@@ -20,7 +20,7 @@ pub const READ_QUEUE_OPS: usize = 1024;
 /// Reader threads at most, whatever the options ask for.
 pub const MAX_READERS: usize = 64;
 
-/// Batches of light changes that a caller makes for others, at most.
+/// Batches of light changes, not all of them its own, that a caller makes at most.
 pub const CALLER_BATCHES: usize = 2;
 
 /// Changes in one of these batches.
@@ -63,6 +63,8 @@ pub struct Limits {
     pub read_queue_ops: usize,
     /// See [`SYNC_INTERVAL`].
     pub sync_interval: Duration,
+    /// See [`MAX_LEAD`].
+    pub max_lead: Duration,
 }
 
 impl Default for Limits {
@@ -74,6 +76,7 @@ impl Default for Limits {
             batch_bytes: BATCH_BYTES,
             read_queue_ops: READ_QUEUE_OPS,
             sync_interval: SYNC_INTERVAL,
+            max_lead: MAX_LEAD,
         }
     }
 }

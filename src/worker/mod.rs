@@ -164,12 +164,11 @@ impl Worker {
         });
         let strict = options.strict;
         let writing = Writing::new(writer, Arc::clone(&status), limits, strict);
+        let writes = Cost { ops: limits.write_queue_ops, bytes: limits.write_queue_bytes };
+        let reads = Cost { ops: limits.read_queue_ops, bytes: 0 };
         let shared = Arc::new(Shared {
-            writes: Queue::new(Cost {
-                ops: limits.write_queue_ops,
-                bytes: limits.write_queue_bytes,
-            }),
-            reads: Queue::new(Cost { ops: limits.read_queue_ops, bytes: 0 }),
+            writes: Queue::new(writes, limits.max_lead),
+            reads: Queue::new(reads, limits.max_lead),
             writing: Mutex::new(writing),
             thread_waits: AtomicBool::new(false),
             company: Company::default(),

@@ -5,11 +5,9 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
-
-use super::limits::MAX_LEAD;
 
 /// The queue takes nothing any more.
 #[derive(Debug)]
@@ -38,6 +36,7 @@ pub(super) enum Taken {
 /// A first-in-first-out queue bounded in items and bytes.
 pub(super) struct Queue<T> {
     list: Mutex<List<T>>,
+    max_lead: Duration,
     arrived: Condvar,
     ops: Semaphore,
     bytes: Semaphore,
@@ -46,7 +45,7 @@ pub(super) struct Queue<T> {
 
 struct List<T> {
     items: VecDeque<(u32, T)>,
-    /// Items that a thread has taken and not released.
+    /// Items that somebody has taken and not released.
     in_hand: usize,
     /// Threads that wait for an item.
     sleepers: usize,
@@ -58,6 +57,8 @@ struct List<T> {
     taken_over: bool,
     /// Since when a caller has been about to do so ([`Led`]).
     led: Option<Instant>,
+    /// Something waits that may not be led: it came by [`Queue::push`].
+    wants_thread: bool,
     closed: bool,
 }
 
@@ -65,10 +66,14 @@ struct List<T> {
 pub(super) struct TakenOver<'a, T>(&'a Queue<T>);
 
 impl<T> TakenOver<'_, T> {
-    /// Moves what came meanwhile and `fits` to the end of `batch`, up to the first that does not;
-    /// what it costs goes back with [`Queue::release`].
+    /// Moves what waits and `fits` to the end of `batch`, up to the first that does not; what it
+    /// costs goes back with [`Queue::release`]. Nothing, while what came before is in somebody
+    /// else's hand: a thread that was awake, or woken for what it alone does, takes items too.
     pub fn take(&self, batch: &mut Vec<T>, max: Cost, fits: impl Fn(&T) -> bool) -> Option<Cost> {
         let mut list = self.0.lock();
+        if list.in_hand > 0 {
+            return None;
+        }
         let first = list.items.front().filter(|(_, item)| fits(item));
         first.is_some().then(|| list.take(batch, max, |_, next| fits(next)))
     }
@@ -86,7 +91,7 @@ impl<T> Drop for TakenOver<'_, T> {
 }
 
 /// A caller's promise to do the threads' work in a moment. What comes by [`Queue::push_led`] until
-/// then wakes none of them, unless that takes longer than [`MAX_LEAD`].
+/// then wakes none of them, unless it comes after the queue's `max_lead`.
 pub(super) struct Led<'a, T>(&'a Queue<T>);
 
 impl<'a, T> Led<'a, T> {
@@ -121,9 +126,9 @@ impl<T> List<T> {
         self.in_hand == 0 && !self.closed && !self.taken_over
     }
 
-    /// Whether a caller is about to do so, and has not been for too long.
-    fn will_be_led(&self) -> bool {
-        self.led.is_some_and(|since| since.elapsed() <= MAX_LEAD)
+    /// Whether a caller is about to do so, and has not been for longer than `max`.
+    fn will_be_led(&self, max: Duration) -> bool {
+        self.led.is_some_and(|since| since.elapsed() <= max)
     }
 
     /// Moves the first item and those that fit beside it; see [`Queue::take`].
@@ -146,7 +151,8 @@ impl<T> List<T> {
 
 impl<T> Queue<T> {
     /// An empty queue with these bounds; items that are taken count until they are released.
-    pub fn new(max: Cost) -> Self {
+    /// After `max_lead` nobody counts on [`Led`] any more.
+    pub fn new(max: Cost, max_lead: Duration) -> Self {
         Self {
             list: Mutex::new(List {
                 items: VecDeque::new(),
@@ -156,8 +162,10 @@ impl<T> Queue<T> {
                 nudged: false,
                 taken_over: false,
                 led: None,
+                wants_thread: false,
                 closed: false,
             }),
+            max_lead,
             arrived: Condvar::new(),
             ops: Semaphore::new(max.ops.clamp(1, Semaphore::MAX_PERMITS)),
             bytes: Semaphore::new(max.bytes as usize),
@@ -170,7 +178,11 @@ impl<T> Queue<T> {
     ///
     /// If the returned future is dropped, the item is either not in the queue or stays in it.
     pub async fn push(&self, bytes: usize, item: T) -> Result<(), Closed> {
-        self.put(bytes, item, |list| ((), !list.taken_over)).await
+        let join = |list: &mut List<T>| {
+            list.wants_thread = true;
+            ((), !list.taken_over)
+        };
+        self.put(bytes, item, join).await
     }
 
     /// As [`Queue::push`], for what callers do: whoever comes first gets [`Led`], and leads what
@@ -178,7 +190,7 @@ impl<T> Queue<T> {
     pub async fn push_led(&self, bytes: usize, item: T) -> Result<Option<Led<'_, T>>, Closed> {
         let join = |list: &mut List<T>| {
             if list.led.is_some() {
-                return (None, !list.taken_over && !list.will_be_led());
+                return (None, !list.taken_over && !list.will_be_led(self.max_lead));
             }
             list.led = Some(Instant::now());
             (Some(Led(self)), false)
@@ -232,6 +244,8 @@ impl<T> Queue<T> {
         let mut list = self.lock();
         loop {
             if !list.items.is_empty() {
+                // Whoever takes now comes again for the rest.
+                list.wants_thread = false;
                 return Taken::Items(list.take(batch, max, &joins));
             }
             if list.closed {
@@ -264,8 +278,8 @@ impl<T> Queue<T> {
     }
 
     /// Lets a caller do the threads' work, if nothing waits for it, and nothing that came before
-    /// is still to be done: a thread may have taken it and not begun. No thread is woken until
-    /// what is returned here is dropped.
+    /// is still to be done: a thread may have taken it and not begun. Nothing that comes wakes a
+    /// thread until what is returned here is dropped.
     pub fn take_over(&self) -> Option<TakenOver<'_, T>> {
         let mut list = self.lock();
         let is_free = list.items.is_empty() && list.is_left_alone();
@@ -281,8 +295,9 @@ impl<T> Queue<T> {
         let wake = {
             let mut list = self.lock();
             end(&mut list);
-            let is_left = !list.items.is_empty() && !list.taken_over && !list.will_be_led();
-            is_left && list.wakes_one()
+            let is_left = !list.items.is_empty() && !list.taken_over;
+            let counts_on_leader = !list.wants_thread && list.will_be_led(self.max_lead);
+            is_left && !counts_on_leader && list.wakes_one()
         };
         if wake {
             self.arrived.notify_one();
@@ -313,7 +328,8 @@ impl<T> Queue<T> {
         drop(items);
     }
 
-    /// The list. Nothing that can panic runs under the lock but `joins`, which changes nothing.
+    /// The list. Nothing that can panic runs under the lock but what callers hand in, which
+    /// leaves the list whole.
     fn lock(&self) -> MutexGuard<'_, List<T>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -321,12 +337,15 @@ impl<T> Queue<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+    use std::time::{Duration, Instant};
+
     use super::{Cost, Queue, Taken};
 
     #[test]
     fn no_caller_overtakes_what_a_thread_has_in_hand() {
         let room = Cost { ops: 4, bytes: 0 };
-        let queue = Queue::new(room);
+        let queue = Queue::new(room, Duration::MAX);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert!(queue.take_over().is_some(), "nothing is there");
         runtime.block_on(queue.push(0, "first")).unwrap();
@@ -338,5 +357,48 @@ mod tests {
         assert!(queue.take_over().is_none(), "it is taken, and not done");
         queue.release(cost);
         assert!(queue.take_over().is_some(), "it is done");
+    }
+
+    #[test]
+    fn what_a_thread_took_from_a_leader_is_not_overtaken_either() {
+        let room = Cost { ops: 4, bytes: 0 };
+        let queue = Queue::new(room, Duration::MAX);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let led = runtime.block_on(queue.push_led(0, "first")).unwrap().unwrap();
+        let taken_over = led.take_over().unwrap();
+        let mut batch = Vec::new();
+        let Taken::Items(cost) = queue.take(&mut batch, room, None, |_, _| true) else {
+            panic!("nothing was taken");
+        };
+        runtime.block_on(queue.push(0, "second")).unwrap();
+        let mut next = Vec::new();
+        assert!(taken_over.take(&mut next, room, |_| true).is_none(), "the first is not done");
+        queue.release(cost);
+        let cost = taken_over.take(&mut next, room, |_| true).unwrap();
+        assert_eq!((cost.ops, next), (1, vec!["second"]));
+    }
+
+    #[test]
+    fn what_only_a_thread_does_does_not_wait_for_a_leader() {
+        let room = Cost { ops: 4, bytes: 0 };
+        let queue = Queue::new(room, Duration::MAX);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        thread::scope(|scope| {
+            let deadline = Instant::now() + Duration::from_secs(30);
+            let queue = &queue;
+            let thread = scope.spawn(move || {
+                let taken = queue.take(&mut Vec::new(), room, Some(deadline), |_, _| true);
+                // At the deadline it would look by itself.
+                matches!(taken, Taken::Items(_)) && Instant::now() < deadline
+            });
+            while queue.lock().sleepers == 0 {
+                thread::yield_now();
+            }
+            let taken_over = queue.take_over().unwrap();
+            runtime.block_on(queue.push(0, "for the thread")).unwrap();
+            let _led = runtime.block_on(queue.push_led(0, "for a leader")).unwrap().unwrap();
+            drop(taken_over);
+            assert!(thread.join().unwrap(), "it was not woken");
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! The state of writing: batches, commits, syncs, and what an error ends.
 //!
-//! Whoever holds it is the one writer: the writer thread, or for one short change its caller.
+//! Whoever holds it is the one writer: the writer thread, or for some short changes a caller.
 //!
 //! Which errors end the session's writing: damaged data anywhere, and an I/O error of a commit,
 //! abort or sync, because nobody knows then what the file holds. Any other error is its batch's

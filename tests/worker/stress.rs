@@ -1,6 +1,6 @@
 //! Many tasks at once: nothing is lost, nothing goes backwards, nobody starves.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use acetate::delta::ReadTxn;
 use acetate::worker::WorkError;
@@ -37,6 +37,15 @@ async fn add(worker: &Worker, step: u64) -> Option<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_counter_loses_nothing_and_never_goes_back() {
+    count_up(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nor_where_callers_commit() {
+    count_up(2).await;
+}
+
+async fn count_up(callers: usize) {
     let store = FakeStore::default();
     let limits = Limits {
         write_queue_ops: 16,
@@ -45,8 +54,9 @@ async fn a_counter_loses_nothing_and_never_goes_back() {
         batch_bytes: 100,
         read_queue_ops: 4,
         sync_interval: Duration::from_millis(1),
+        ..Limits::default()
     };
-    let options = WorkerOptions { strict: false, readers: 3, callers: 0 };
+    let options = WorkerOptions { strict: false, readers: 3, callers };
     let worker = Arc::new(Worker::start_with(store.as_store(), options, limits).unwrap());
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..TASKS {
@@ -77,4 +87,42 @@ async fn a_counter_loses_nothing_and_never_goes_back() {
     soon(worker.shut_down()).await.unwrap();
     assert_eq!(store.row(COUNTER.0).unwrap(), added.to_be_bytes());
     assert!(store.count(Call::Commit) < added as usize, "no commit was ever shared");
+}
+
+/// Notes which of a task's changes it is.
+async fn note(worker: &Worker, made: &Arc<Mutex<Vec<u64>>>, weight: Weight, nth: u64) {
+    let made = Arc::clone(made);
+    let change = move |_: &mut dyn WriteTxn| {
+        made.lock().unwrap().push(nth);
+        Done { value: (), keep: true, after_commit: None }
+    };
+    worker.write(weight, 1, false, change).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_makes_them_changes_are_made_in_their_order() {
+    let store = FakeStore::default();
+    let options = WorkerOptions { strict: false, readers: 1, callers: 2 };
+    let worker = Arc::new(Worker::start(store.as_store(), options).unwrap());
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let worker = Arc::clone(&worker);
+        tasks.spawn(async move {
+            let made = Arc::default();
+            for nth in (0..3_000).step_by(4) {
+                let note = |weight, more: u64| note(&worker, &made, weight, nth + more);
+                tokio::join!(
+                    note(LIGHT, 0),
+                    note(Weight::Heavy, 1),
+                    note(LIGHT, 2),
+                    note(LIGHT, 3)
+                );
+            }
+            let made = made.lock().unwrap();
+            assert!(made.iter().copied().eq(0..3_000), "another order: {made:?}");
+        });
+    }
+    while let Some(task) = soon(tasks.join_next()).await {
+        task.unwrap();
+    }
 }

@@ -12,7 +12,7 @@ use acetate::worker::{
 };
 
 use super::fake::{Call, FakeStore};
-use super::{LIGHT, asked, set, set_and_regret, soon, until};
+use super::{LIGHT, asked, set, set_and_regret, soon, until, whereabouts};
 
 const HEAVY: Weight = Weight::Heavy;
 
@@ -24,11 +24,6 @@ fn start_with(store: &FakeStore, options: WorkerOptions, sync_secs: u64) -> Work
     let sync_interval = Duration::from_secs(sync_secs);
     let limits = Limits { sync_interval, ..Limits::default() };
     Worker::start_with(store.as_store(), options, limits).unwrap()
-}
-
-/// A change that tells on which thread it runs.
-fn whereabouts(_: &mut dyn WriteTxn) -> Done<ThreadId> {
-    Done { value: thread::current().id(), keep: true, after_commit: None }
 }
 
 async fn writes_here(worker: &Worker) -> bool {

@@ -1,16 +1,14 @@
 //! Changes that come in company: one caller commits for all.
 
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::Duration;
 
-use acetate::delta::WriteTxn;
 use acetate::worker::{
-    CALLER_BATCH_OPS, CALLER_BATCHES, Done, LONE_CHANGES, Limits, MAX_LEAD, Weight, Worker,
-    WorkerOptions,
+    CALLER_BATCH_OPS, CALLER_BATCHES, LONE_CHANGES, Limits, MAX_LEAD, Weight, Worker, WorkerOptions,
 };
 
 use super::fake::{Call, FakeStore};
-use super::{LIGHT, Pending, asked, is_pending, set, soon};
+use super::{LIGHT, Pending, asked, is_pending, set, soon, whereabouts};
 
 const HEAVY: Weight = Weight::Heavy;
 
@@ -33,11 +31,6 @@ async fn in_company(store: &FakeStore, strict: bool, max_lead: Duration) -> Work
         soon(call).await.unwrap();
     }
     worker
-}
-
-/// A change that tells on which thread it runs.
-fn whereabouts(_: &mut dyn WriteTxn) -> Done<ThreadId> {
-    Done { value: thread::current().id(), keep: true, after_commit: None }
 }
 
 /// Asks for so many changes at once; whether each was made on this thread, and in how many

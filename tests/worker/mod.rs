@@ -16,6 +16,7 @@ mod sync;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use acetate::delta::{Ino, WriteTxn};
@@ -57,6 +58,11 @@ fn set_and_regret(ino: u64) -> impl FnOnce(&mut dyn WriteTxn) -> Done<u64> + Sen
         txn.put_symlink(Ino(ino), b"never seen").unwrap();
         Done { value: ino, keep: false, after_commit: None }
     }
+}
+
+/// A change that tells on which thread it runs.
+fn whereabouts(_: &mut dyn WriteTxn) -> Done<ThreadId> {
+    Done { value: thread::current().id(), keep: true, after_commit: None }
 }
 
 /// Polls a future once: a call to the worker is in its queue then, if there was room.

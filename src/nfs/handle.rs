@@ -100,23 +100,26 @@ impl HandleCodec {
 
 impl Handles<Locator> for HandleCodec {
     fn encode_in(&self, memory: &mut BytesMut, locator: &Locator) -> FileHandle {
-        memory.reserve(FHSIZE);
-        let bytes = memory;
-        bytes.put_u8(VERSION);
-        bytes.put_u8(match locator {
+        // Listings have a handle for each entry: made in place, and copied in one piece.
+        let mut handle = [0; FHSIZE];
+        let mut rest = &mut handle[..FHSIZE - MAC_BYTES];
+        rest.put_u8(VERSION);
+        rest.put_u8(match locator {
             Locator::Delta(_) => LAYER_DELTA,
             Locator::Base(..) => LAYER_BASE,
             Locator::BaseLinked(_) => LAYER_BASE_LINKED,
         });
-        bytes.put_u16(self.export);
-        bytes.put_u64(locator.fileid().0);
+        rest.put_u16(self.export);
+        rest.put_u64(locator.fileid().0);
         if let Locator::Base(_, trail) = locator {
-            bytes.put_u16(trail.components);
-            bytes.put_slice(trail.bytes());
+            rest.put_u16(trail.components);
+            rest.put_slice(trail.bytes());
         }
-        let mac = self.mac(bytes);
-        bytes.put_u64(mac);
-        FileHandle(bytes.split().freeze())
+        let length = FHSIZE - MAC_BYTES - rest.len();
+        let (body, mac) = handle.split_at_mut(length);
+        mac[..MAC_BYTES].copy_from_slice(&self.mac(body).to_be_bytes());
+        memory.extend_from_slice(&handle[..length + MAC_BYTES]);
+        FileHandle(memory.split().freeze())
     }
 
     fn decode(&self, handle: &FileHandle) -> Result<Locator, FsError> {

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 
 use super::{Answer, Handles, Nfs, attr};
 use crate::vfs::{Caller, Cookie, Entry, Vfs};
-use crate::wire::nfs3::results::{DirEntry, DirEntryPlus, DirList, Reply};
+use crate::wire::nfs3::results::{DirEntry, DirEntryPlus, DirList, Entries, Reply};
 use crate::wire::nfs3::{FHSIZE, MAX_TRANSFER_BYTES, PostOpAttr, Status, VERFSIZE, args};
 use crate::wire::xdr::Encode;
 
@@ -117,16 +117,16 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         };
         let handles = self.handles.clone();
         // The entries come from another thread, one by one; this only ever holds one page.
-        let taken = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::new(Mutex::new(Entries::default()));
         let (page, mut memory) = (Arc::clone(&taken), BytesMut::new());
         let take = move |entry: &Entry<V::Object>| {
             if memory.capacity() < FHSIZE {
                 memory.reserve(HANDLES_BYTES);
             }
-            let entry = E::new(entry, &handles, &mut memory);
+            let entry: E = E::new(entry, &handles, &mut memory);
             let fits = entry.fits(&mut budget);
             if fits {
-                page.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+                page.lock().unwrap_or_else(PoisonError::into_inner).push(&entry);
             }
             fits
         };
@@ -137,7 +137,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
             Err(error) => return Reply::Fail(super::to_status(error), dir_attributes),
         };
         let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries: Vec<E> = std::mem::take(&mut *taken);
+        let entries = std::mem::take(&mut *taken);
         drop(taken);
         if !frame_fits || (entries.is_empty() && !page.eof) {
             return Reply::Fail(Status::TooSmall, dir_attributes);

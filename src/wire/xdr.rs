@@ -183,8 +183,11 @@ impl Decoder {
     }
 }
 
+/// Memory that is taken at the beginning, in bytes: most replies fit.
+const FIRST_BYTES: usize = 256;
+
 /// Writes XDR items one after another.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Encoder {
     /// What is complete.
     segments: Vec<Bytes>,
@@ -194,10 +197,17 @@ pub struct Encoder {
     tail: BytesMut,
 }
 
+impl Default for Encoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Encoder {
     /// Begins empty.
     pub fn new() -> Self {
-        Self::default()
+        let tail = BytesMut::with_capacity(FIRST_BYTES);
+        Self { segments: Vec::new(), segment_bytes: 0, tail }
     }
 
     /// Appends an unsigned integer.
@@ -255,6 +265,12 @@ impl Encoder {
         self.segment_bytes += other.segment_bytes;
         self.segments.extend(other.segments);
         self.tail = other.tail;
+    }
+
+    /// Appends everything that this holds to another one.
+    pub fn copy_to(&self, to: &mut Self) {
+        self.segments.iter().for_each(|segment| to.tail.extend_from_slice(segment));
+        to.tail.extend_from_slice(&self.tail);
     }
 
     /// The number of bytes so far.

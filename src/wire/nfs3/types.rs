@@ -159,13 +159,13 @@ impl Encode for Fattr {
             self.ctime.seconds,
             self.ctime.nseconds,
         ];
-        // Attributes are in almost every answer: written as one piece.
-        let mut bytes = [0; Self::ENCODED_BYTES];
-        for (place, word) in bytes.chunks_exact_mut(UNIT_BYTES).zip(words) {
-            place.copy_from_slice(&word.to_be_bytes());
-        }
-        to.put_fixed(&bytes);
+        to.put_fixed(in_words(words).as_flattened());
     }
+}
+
+/// Attributes are in almost every answer: their words are written as one piece.
+fn in_words<const N: usize>(words: [u32; N]) -> [[u8; UNIT_BYTES]; N] {
+    words.map(u32::to_be_bytes)
 }
 
 /// Attributes after an operation, where they are known (`post_op_attr`).
@@ -184,9 +184,16 @@ pub struct WccAttr {
 
 impl Encode for WccAttr {
     fn encode(&self, to: &mut Encoder) {
-        to.put_u64(self.size);
-        self.mtime.encode(to);
-        self.ctime.encode(to);
+        let Self { size, mtime, ctime } = self;
+        let words = [
+            (size >> 32) as u32,
+            *size as u32,
+            mtime.seconds,
+            mtime.nseconds,
+            ctime.seconds,
+            ctime.nseconds,
+        ];
+        to.put_fixed(in_words(words).as_flattened());
     }
 }
 

@@ -1,5 +1,7 @@
 //! Results of READDIR and READDIRPLUS, with the sizes that their arguments limit.
 
+use std::marker::PhantomData;
+
 use bytes::Bytes;
 
 use crate::wire::nfs3::VERFSIZE;
@@ -65,15 +67,46 @@ impl Encode for DirEntryPlus {
     }
 }
 
+/// The entries of a list, encoded as they come: a page may have thousands.
+#[derive(Debug)]
+pub struct Entries<E>(Encoder, PhantomData<fn(E)>);
+
+impl<E: Encode> Entries<E> {
+    /// Appends an entry.
+    pub fn push(&mut self, entry: &E) {
+        self.0.put_bool(true);
+        entry.encode(&mut self.0);
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<E> Default for Entries<E> {
+    fn default() -> Self {
+        Self(Encoder::new(), PhantomData)
+    }
+}
+
+impl<'e, E: Encode + 'e> FromIterator<&'e E> for Entries<E> {
+    fn from_iter<I: IntoIterator<Item = &'e E>>(entries: I) -> Self {
+        let mut list = Self::default();
+        entries.into_iter().for_each(|entry| list.push(entry));
+        list
+    }
+}
+
 /// Success of READDIR and READDIRPLUS (`READDIR3resok`, `READDIRPLUS3resok`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct DirList<E> {
     /// The directory's attributes.
     pub dir_attributes: PostOpAttr,
     /// To be sent with the next cookie.
     pub cookie_verifier: Verifier,
     /// The entries.
-    pub entries: Vec<E>,
+    pub entries: Entries<E>,
     /// Whether the directory ends here.
     pub eof: bool,
 }
@@ -89,10 +122,7 @@ impl<E: Encode> Encode for DirList<E> {
     fn encode(&self, to: &mut Encoder) {
         self.dir_attributes.encode(to);
         to.put_fixed(&self.cookie_verifier);
-        for entry in &self.entries {
-            to.put_bool(true);
-            entry.encode(to);
-        }
+        self.entries.0.copy_to(to);
         to.put_bool(false);
         to.put_bool(self.eof);
     }

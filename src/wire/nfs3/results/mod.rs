@@ -25,7 +25,7 @@ use super::types::{FileHandle, PostOpAttr, StableHow, Verifier, WccData};
 use crate::wire::xdr::{Encode, Encoder};
 
 pub use fs::{Fsinfo, Fsstat, Pathconf, properties};
-pub use list::{DirEntry, DirEntryPlus, DirList};
+pub use list::{DirEntry, DirEntryPlus, DirList, Entries};
 
 /// A procedure's result: a union over its status.
 #[derive(Debug, Clone, PartialEq, Eq)]

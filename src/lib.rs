@@ -33,7 +33,7 @@
 //!
 //! [`server`] reads one bounded record and looks into the reply cache. [`nfs`] decodes it (the
 //! data stays a slice of the record) and checks the handle. [`overlay`] ships the change to the
-//! writer thread of [`worker`], which runs it in a savepoint, with as many others as wait in one
+//! writer thread of [`worker`], which runs it in a transaction with as many others as wait, its
 //! batch: attributes before, copy-up if need be, chunks, inode, audit row, attributes after.
 //! One commit, caches forget, and only then the answers go back up to the socket.
 

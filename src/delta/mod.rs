@@ -55,13 +55,23 @@ pub trait Reader: Send {
     fn read(&mut self, f: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()>;
 }
 
-/// The writing connection. Order of calls: `begin`, then work, or (`savepoint`, work, `release`
-/// or `roll_back`)*, then `commit` or `abort`.
+/// The writing connection. Order of calls: `begin`, then (`next`, work)* or (`savepoint`, work,
+/// `release` or `roll_back`)*, then `commit` or `abort`.
 pub trait Writer: Send {
     /// Begins a batch. With `durable`, its commit syncs it and everything before it.
     fn begin(&mut self, durable: bool) -> Result<()>;
 
-    /// Marks the beginning of one operation in the batch.
+    /// Begins an operation in the batch that can be undone with all of the batch alone.
+    fn next(&mut self);
+
+    /// Whether the operation has changed anything.
+    fn has_changed(&self) -> bool;
+
+    /// Fails if the batch is lost: some failures, even of a read, make SQLite give it up.
+    fn check_batch(&self) -> Result<()>;
+
+    /// Begins an operation in the batch that can be undone by itself, which costs about a tenth
+    /// of a small one.
     fn savepoint(&mut self) -> Result<()>;
 
     /// Keeps the operation's changes.

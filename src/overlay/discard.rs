@@ -48,8 +48,8 @@ impl Overlay {
         self.give_up(caller, move |edit| {
             let undo = TreeView { view: edit.view() }.undo(&paths)?;
             edit.forget_all(&undo.paths)?;
-            for path in paths.into_iter().filter(|p| undo.idle.iter().all(|i| i.path != *p)) {
-                edit.record_given_up(Procedure::Discard, path)?;
+            for path in paths.iter().filter(|p| undo.idle.iter().all(|i| i.path != **p)) {
+                edit.record_given_up(Procedure::Discard, path.clone())?;
             }
             Ok(undo)
         })
@@ -68,8 +68,8 @@ impl Overlay {
     ) -> std::result::Result<(), FsError> {
         self.give_up(caller, move |edit| {
             edit.let_go(&applied)?;
-            for applied in applied {
-                edit.record_given_up(Procedure::Apply, applied.path)?;
+            for applied in &applied {
+                edit.record_given_up(Procedure::Apply, applied.path.clone())?;
             }
             Ok(())
         })
@@ -79,9 +79,9 @@ impl Overlay {
     async fn give_up<T: Send + 'static>(
         &self,
         caller: &Caller,
-        f: impl FnOnce(&mut Edit<'_>) -> Result<T> + Send + 'static,
+        mut f: impl FnMut(&mut Edit<'_>) -> Result<T> + Send + 'static,
     ) -> std::result::Result<T, FsError> {
-        let change = self.change(caller, Weight::Heavy, 0, true, |edit| {
+        let change = self.change(caller, Weight::Heavy, 0, true, move |edit| {
             // It gives room back, or follows what the base has already.
             edit.is_unlimited = true;
             let done = edit.check_writable().and_then(|()| f(edit));

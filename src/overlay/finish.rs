@@ -40,10 +40,10 @@ struct State {
 
 /// What a step came to.
 enum Step {
-    /// A piece is copied.
-    Copied,
-    /// A file was passed over.
-    Skipped,
+    /// A piece is copied; the round goes on with this inode.
+    Copied(Ino),
+    /// A file was passed over; the same.
+    Skipped(Ino),
     /// The round is over.
     Over,
 }
@@ -96,9 +96,10 @@ impl Overlay {
         let core = self.core.clone();
         let bytes = core.copy_up.piece_bytes;
         let durable = core.copies.is_sync_due(bytes);
+        let from = Ino(core.copies.state().at);
         let job = move |txn: &mut dyn WriteTxn| {
-            let value = step(&core, txn);
-            let keep = matches!(value, Ok(Step::Copied));
+            let value = step(&core, txn, from);
+            let keep = matches!(value, Ok(Step::Copied(_)));
             // All of it was charged when the copy began: it can only turn out to be less.
             let growth = if keep { txn.growth() } else { Growth::default() };
             let charge = core.ledger.charge(growth, None).unwrap_or_default();
@@ -108,9 +109,10 @@ impl Overlay {
         let done = self.worker.write(Weight::Heavy, held, durable, job).await;
         let step = done.map_err(|error| from_work(&error));
         let step = step.and_then(|done| done.value.map_err(OpError::into_fs));
-        if matches!(step, Ok(Step::Over) | Err(_)) {
-            self.core.copies.state().at = 0;
-        }
+        self.core.copies.state().at = match step {
+            Ok(Step::Copied(next) | Step::Skipped(next)) => next.0,
+            Ok(Step::Over) | Err(_) => 0,
+        };
         step.map(|step| !matches!(step, Step::Over))
     }
 
@@ -144,25 +146,17 @@ impl Overlay {
     }
 }
 
-/// Copies the next piece of the file at hand.
-fn step(core: &Core, txn: &mut dyn WriteTxn) -> Result<Step> {
-    let from = Ino(core.copies.state().at);
+/// Copies the next piece of the first file from the inode `from` on.
+fn step(core: &Core, txn: &mut dyn WriteTxn, from: Ino) -> Result<Step> {
     let Some(ino) = txn.pending_copy(from)? else { return Ok(Step::Over) };
     let outcome = match txn.inode(ino)? {
         Some(row) => copy_piece(core, txn, row),
         // Another program took the file away.
         None => txn.put_copy_up(ino, None).map(|()| true).map_err(OpError::from),
     };
-    let mut state = core.copies.state();
     match outcome {
-        Ok(done) => {
-            state.at = ino.0 + u64::from(done);
-            Ok(Step::Copied)
-        }
-        Err(OpError::Lost) => {
-            state.at = ino.0 + 1;
-            Ok(Step::Skipped)
-        }
+        Ok(done) => Ok(Step::Copied(Ino(ino.0 + u64::from(done)))),
+        Err(OpError::Lost) => Ok(Step::Skipped(Ino(ino.0 + 1))),
         Err(error) => Err(error),
     }
 }

@@ -233,7 +233,7 @@ impl Edit<'_> {
     }
 
     /// Writes to the audit log that content for a file was refused.
-    fn note_refusal(&mut self, file: &Locator, why: String) -> Result<()> {
+    fn note_refusal(&mut self, file: &Locator, why: &str) -> Result<()> {
         let view = self.view();
         let node = view.node(file)?;
         let path = RefCell::new(None);
@@ -243,7 +243,7 @@ impl Edit<'_> {
         })?;
         let path = path.into_inner().ok_or(FsError::Stale)?;
         let id = node.fileid();
-        self.record_with(Procedure::Refuse, id, (path, None), (None, None), Some(why))
+        self.record_with(Procedure::Refuse, id, (path, None), (None, None), Some(why.to_owned()))
     }
 }
 
@@ -365,7 +365,7 @@ impl Overlay {
     ) -> std::result::Result<(), FsError> {
         let file = file.clone();
         let noted = self.alter(caller, Weight::Heavy, move |edit| {
-            let noted = edit.note_refusal(&file, why);
+            let noted = edit.note_refusal(&file, &why);
             Outcome { result: noted.map_err(|error| error.into_fs()), context: () }
         });
         noted.await?.result

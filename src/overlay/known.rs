@@ -89,10 +89,7 @@ impl Known {
                 }
             }
             Touch::AllPlaces => facts.forget_places(),
-            Touch::All => {
-                facts.forget_places();
-                facts.shown.clear();
-            }
+            Touch::All => facts.forget_all(),
         }
     }
 
@@ -103,6 +100,11 @@ impl Known {
 }
 
 impl Facts {
+    fn forget_all(&mut self) {
+        self.forget_places();
+        self.shown.clear();
+    }
+
     fn forget_places(&mut self) {
         self.places.clear();
         self.base_places.clear();
@@ -124,7 +126,7 @@ impl Trial {
 impl Drop for Trial {
     fn drop(&mut self) {
         if self.changed {
-            self.known.facts().forget_places();
+            self.known.facts().forget_all();
         }
     }
 }

@@ -84,21 +84,25 @@ impl Overlay {
         weight: Weight,
         data_bytes: usize,
         durable: bool,
-        f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
+        mut f: impl FnMut(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Result<Committed<Outcome<T, C>>, FsError> {
         self.count_if_limited().await?;
         let (core, scope) = (self.core.clone(), self.scope.clone());
         let asked = self.asked.clone();
         let caller = caller.clone();
         let job = move |txn: &mut dyn WriteTxn| {
-            let atimes = core.atimes.write(txn);
             let now = (core.clock)();
             let mut trial = core.known.begin();
             let mut edit = Edit::new(txn, &core, &scope, &caller, now);
-            let (outcome, atimes) = match atimes {
-                Ok(atimes) => (f(&mut edit), Some(atimes)),
-                Err(error) => (Outcome::from(error.into_fs()), None),
-            };
+            let mut outcome = f(&mut edit);
+            // With what is kept alone: what is refused must have changed nothing.
+            let mut atimes = None;
+            if outcome.result.is_ok() {
+                match core.atimes.write(edit.txn) {
+                    Ok(written) => atimes = Some(written),
+                    Err(error) => outcome = error.into_fs().into(),
+                }
+            }
             let (touched, wakes_copies) = (edit.touched, edit.wakes_copies);
             let is_unlimited = edit.is_unlimited;
             let is_made = outcome.result.is_ok();
@@ -145,7 +149,7 @@ impl Overlay {
         &self,
         caller: &Caller,
         weight: Weight,
-        f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
+        f: impl FnMut(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Result<Outcome<T, C>, FsError> {
         self.change(caller, weight, 0, false, f).await.map(|committed| committed.value)
     }
@@ -156,7 +160,7 @@ impl Overlay {
         caller: &Caller,
         weight: Weight,
         object: &Locator,
-        f: impl FnOnce(&mut Edit<'_>) -> Outcome<T, Wcc> + Send + 'static,
+        f: impl FnMut(&mut Edit<'_>) -> Outcome<T, Wcc> + Send + 'static,
     ) -> Outcome<T, Wcc> {
         match self.alter(caller, weight, f).await {
             Ok(outcome) => outcome,

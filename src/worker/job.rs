@@ -49,6 +49,9 @@ impl Job {
 /// A change, whatever its type of answer.
 pub(super) trait WriteOperation {
     /// Runs it and keeps its answer; whether its changes are kept. May panic.
+    ///
+    /// It runs once more where the batch has to begin anew, after [`WriteOperation::give_up`];
+    /// not if it panicked.
     fn run(&mut self, txn: &mut dyn WriteTxn) -> bool;
 
     /// Runs the hook of an operation whose changes are committed. May panic.
@@ -112,11 +115,14 @@ impl<T, F> Write<T, F> {
 impl<T, F> WriteOperation for Write<T, F>
 where
     T: Send,
-    F: FnOnce(&mut dyn WriteTxn) -> Done<T> + Send,
+    F: FnMut(&mut dyn WriteTxn) -> Done<T> + Send,
 {
     fn run(&mut self, txn: &mut dyn WriteTxn) -> bool {
-        let Some(closure) = self.closure.take() else { return false };
+        self.value = None;
+        // Gone for good if it panics.
+        let Some(mut closure) = self.closure.take() else { return false };
         let done = closure(txn);
+        self.closure = Some(closure);
         self.value = Some(done.value);
         self.hook = done.after_commit.filter(|_| done.keep);
         done.keep
@@ -136,7 +142,7 @@ where
 impl<T, F> QueuedWrite for (Write<T, F>, Reply<Committed<T>>)
 where
     T: Send,
-    F: FnOnce(&mut dyn WriteTxn) -> Done<T> + Send,
+    F: FnMut(&mut dyn WriteTxn) -> Done<T> + Send,
 {
     fn answer(self: Box<Self>, commit: Result<Committed<()>, WorkError>) {
         let (write, reply) = *self;

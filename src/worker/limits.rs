@@ -37,6 +37,10 @@ pub const MAX_LEAD: Duration = Duration::from_millis(1);
 /// Changes in a row that have to come alone before a caller makes its own at once again.
 pub const LONE_CHANGES: u8 = 8;
 
+/// Batches in which each operation can be undone by itself, after (and with) one that had to begin
+/// anew to undo one.
+pub const WARY_BATCHES: u8 = 8;
+
 /// Bytes that a change on its caller's thread may hold: what is larger leaves the caller's thread
 /// to others.
 pub const LIGHT_WRITE_BYTES: usize = 64 << 10;

@@ -1,7 +1,7 @@
 //! The one seam between async and blocking code.
 //!
-//! One writer thread with a queue bounded in operations and bytes, a savepoint per operation,
-//! as many operations per commit as are waiting (group commit); reader threads with their own
+//! One writer thread with a queue bounded in operations and bytes, as many operations per commit
+//! as are waiting (group commit), each kept or undone by itself; reader threads with their own
 //! snapshot connections. Answers leave only after the commit that holds their change.
 //!
 //! To wake a thread and to be woken by it takes longer than most operations. So what is light
@@ -83,7 +83,7 @@ pub enum Weight {
 pub struct Done<T> {
     /// The answer.
     pub value: T,
-    /// Whether its changes are kept; if not, they are rolled back to its savepoint.
+    /// Whether its changes are kept; if not, they are rolled back.
     pub keep: bool,
     /// Runs where the change ran, after the commit that holds it and before the answer
     /// leaves: this is where caches forget. Does not run if the commit fails, nor without
@@ -214,13 +214,14 @@ impl Worker {
     /// `durable` (or in strict mode), once it is synced.
     ///
     /// `bytes` is what the operation holds in memory, for the bound of the queue.
+    /// `f` runs again where all of its batch has to, because a part of it is to be undone.
     /// If the future is dropped, `f` runs and is committed, or does not run at all.
     pub async fn write<T: Send + 'static>(
         &self,
         weight: Weight,
         bytes: usize,
         durable: bool,
-        f: impl FnOnce(&mut dyn WriteTxn) -> Done<T> + Send + 'static,
+        f: impl FnMut(&mut dyn WriteTxn) -> Done<T> + Send + 'static,
     ) -> Result<Committed<T>, WorkError> {
         self.check_writable()?;
         let mut write = Write::new(f);

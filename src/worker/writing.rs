@@ -14,6 +14,7 @@ use crate::delta::{Compacted, StoreError, Writer};
 use crate::vfs::WriteVerifier;
 
 use super::job::{Counted, Job, QueuedWrite, Reply, WriteOperation, isolate};
+use super::limits::WARY_BATCHES;
 use super::{Committed, LIGHT_SYNC_BYTES, Limits, Status, WorkError};
 
 /// The state of writing.
@@ -30,6 +31,8 @@ pub(super) struct Writing {
     sync_due: Option<Instant>,
     /// When the writer thread looks here again, if nothing wakes it before.
     looked_at_again: Option<Instant>,
+    /// Batches whose operations get savepoints, because one had to be undone of late.
+    wary: u8,
 }
 
 impl Writing {
@@ -40,7 +43,16 @@ impl Writing {
         limits: Limits,
         strict: bool,
     ) -> Self {
-        Self { writer, status, limits, strict, clean: false, sync_due: None, looked_at_again: None }
+        Self {
+            writer,
+            status,
+            limits,
+            strict,
+            clean: false,
+            sync_due: None,
+            looked_at_again: None,
+            wary: 0,
+        }
     }
 
     /// Whether there is no writer (any more).
@@ -119,16 +131,14 @@ impl Writing {
 
     /// Tells what the session takes, as of the last commit.
     fn count(&mut self, counted: Counted) -> Result<(), WorkError> {
-        let writer = self.writer.as_mut().ok_or(WorkError::ReadOnly)?;
-        let sum = writer.count_usage();
+        let sum = self.writer()?.count_usage();
         let sum = sum.map_err(|error| self.failed("count", error, false))?;
         isolate("what hears of the usage", || counted(sum)).ok_or(WorkError::Panicked)
     }
 
     /// Gives space back; readers go on meanwhile, changes wait.
     fn compact(&mut self) -> Result<Compacted, WorkError> {
-        let writer = self.writer.as_mut().ok_or(WorkError::ReadOnly)?;
-        let done = writer.compact();
+        let done = self.writer()?.compact();
         done.map_err(|error| self.failed("compact", error, false))
     }
 
@@ -158,31 +168,13 @@ impl Writing {
         batch: &mut [&mut dyn WriteOperation],
         durable: bool,
     ) -> Result<(), WorkError> {
-        let writer = self.writer.as_mut().ok_or(WorkError::ReadOnly)?;
-        if let Err(error) = writer.begin(durable) {
-            return Err(self.failed("begin", error, false));
-        }
-        let kept = match run_operations(writer.as_mut(), batch) {
-            Ok(kept) => kept,
-            Err(error) => {
-                let aborted = writer.abort();
-                let error = self.failed("savepoint", error, false);
-                return Err(match aborted {
-                    Ok(()) => error,
-                    Err(cause) => self.failed("abort", cause, true),
-                });
-            }
-        };
-        if !kept {
+        if !self.run_batch(batch, durable)? {
             // Nothing to keep, so nothing to write: the file stays as it is.
-            return match writer.abort() {
-                Ok(()) if durable => self.sync(),
-                Ok(()) => Ok(()),
-                Err(error) => Err(self.failed("abort", error, true)),
-            };
+            self.abort()?;
+            return if durable { self.sync() } else { Ok(()) };
         }
         self.status.commits.step();
-        if let Err(error) = writer.commit() {
+        if let Err(error) = self.writer()?.commit() {
             return Err(self.failed("commit", error, true));
         }
         self.clean = durable;
@@ -194,10 +186,63 @@ impl Writing {
         Ok(())
     }
 
+    /// Begins, and runs the operations; whether the changes of any are kept. After an error there
+    /// is no transaction.
+    ///
+    /// Hardly ever has one to be undone: most find out whether they may before they change
+    /// anything. So they have no savepoints, which cost a small change a tenth; if one has to be
+    /// undone after all, all are, and run again with savepoints.
+    fn run_batch(
+        &mut self,
+        batch: &mut [&mut dyn WriteOperation],
+        durable: bool,
+    ) -> Result<bool, WorkError> {
+        let is_alone = batch.len() == 1;
+        if is_alone || self.wary == 0 {
+            self.begin(durable)?;
+            let ran = run_together(self.writer()?, batch);
+            match ran.map_err(|error| self.gave_up(error))? {
+                Some(kept) => return Ok(kept),
+                // The batch is its savepoint.
+                None if is_alone => return Ok(false),
+                None => {}
+            }
+            for operation in &mut *batch {
+                isolate("dropping a hook", || operation.give_up());
+            }
+            self.abort()?;
+            self.wary = WARY_BATCHES;
+        }
+        self.wary -= 1;
+        self.begin(durable)?;
+        let ran = run_apart(self.writer()?, batch);
+        ran.map_err(|error| self.gave_up(error))
+    }
+
+    /// Notes that the batch cannot go on.
+    fn gave_up(&mut self, error: StoreError) -> WorkError {
+        let error = self.failed("batch", error, false);
+        self.abort().err().unwrap_or(error)
+    }
+
+    fn writer(&mut self) -> Result<&mut dyn Writer, WorkError> {
+        self.writer.as_deref_mut().map(|writer| writer as _).ok_or(WorkError::ReadOnly)
+    }
+
+    fn begin(&mut self, durable: bool) -> Result<(), WorkError> {
+        let begun = self.writer()?.begin(durable);
+        begun.map_err(|error| self.failed("begin", error, false))
+    }
+
+    /// Gives the transaction up, if there is a writer (still).
+    fn abort(&mut self) -> Result<(), WorkError> {
+        let Some(writer) = self.writer.as_mut() else { return Ok(()) };
+        writer.abort().map_err(|error| self.failed("abort", error, true))
+    }
+
     /// Syncs everything that was committed before.
     pub fn sync(&mut self) -> Result<(), WorkError> {
-        let writer = self.writer.as_mut().ok_or(WorkError::ReadOnly)?;
-        match writer.sync() {
+        match self.writer()?.sync() {
             Ok(()) => {
                 self.clean = true;
                 self.sync_due = None;
@@ -246,20 +291,35 @@ impl Writing {
     }
 }
 
+/// Runs the operations; whether the changes of any are kept. `None`, and the rest does not run, if
+/// one is not kept that has changed something, or with which the batch was lost.
+fn run_together(
+    writer: &mut dyn Writer,
+    batch: &mut [&mut dyn WriteOperation],
+) -> Result<Option<bool>, StoreError> {
+    let mut any_kept = false;
+    for operation in batch {
+        writer.next();
+        if run(*operation, writer) {
+            writer.check_batch()?;
+            any_kept = true;
+        } else if writer.has_changed() || writer.check_batch().is_err() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(any_kept))
+}
+
 /// Runs the operations, each in a savepoint of its own; whether the changes of any are kept.
-fn run_operations(
+fn run_apart(
     writer: &mut dyn Writer,
     batch: &mut [&mut dyn WriteOperation],
 ) -> Result<bool, StoreError> {
-    if let [operation] = batch {
-        // The batch is its savepoint: if it is not kept, nothing is.
-        return Ok(run(*operation, writer));
-    }
     let mut any_kept = false;
     for operation in batch {
         writer.savepoint()?;
         let kept = run(*operation, writer);
-        if kept {
+        if kept || !writer.has_changed() {
             writer.release()?;
         } else {
             writer.roll_back()?;

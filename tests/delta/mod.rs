@@ -1,6 +1,7 @@
 //! The store: rows in SQLite files.
 
 mod adopt;
+mod at_hand;
 mod audit;
 mod batches;
 mod chunks;

@@ -166,11 +166,15 @@ fn deleting_an_inode_leaves_nothing() {
             ctime: time(0),
         });
         txn.put_inode(&file).unwrap();
-        txn.put_symlink(file.ino, b"target").unwrap();
-        txn.put_redirect(file.ino, &base("somewhere")).unwrap();
-        txn.delete_dentry(Ino::ROOT, &name("f")).unwrap();
-        txn.delete_inode(file.ino).unwrap();
-        assert_eq!(txn.inode(file.ino).unwrap(), None);
+        let link = make(txn, Ino::ROOT, "l", FileKind::Symlink);
+        txn.put_symlink(link.ino, b"target").unwrap();
+        let dir = make(txn, Ino::ROOT, "d", FileKind::Directory);
+        txn.put_redirect(dir.ino, &base("somewhere")).unwrap();
+        for (at, row) in [("f", file), ("l", link), ("d", dir)] {
+            txn.delete_dentry(Ino::ROOT, &name(at)).unwrap();
+            txn.delete_inode(row.ino).unwrap();
+            assert_eq!(txn.inode(row.ino).unwrap(), None);
+        }
     });
     assert_eq!(place.number(counts), before);
 }
@@ -257,6 +261,28 @@ fn entries_move_as_they_are() {
     });
     let sound = "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'";
     assert_eq!(place.number(sound), 1);
+}
+
+#[test]
+fn content_that_another_program_left_without_an_inode_is_nobodys() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    let last = change(&mut *writer, |txn| make(txn, Ino::ROOT, "f", FileKind::Regular).ino);
+    writer.close().unwrap();
+    drop((writer, session));
+    // Where this session's next file would be.
+    let sql = "INSERT INTO fs_data (ino, chunk_index, data) VALUES (?1, 0, 'left behind')";
+    place.sql().execute(sql, [last.0 as i64 + 1]).unwrap();
+    let session = place.open();
+    let mut writer = session.writer().unwrap();
+    change(&mut *writer, |txn| {
+        let mut row = make(txn, Ino::ROOT, "g", FileKind::Regular);
+        assert!(row.ino.0 > last.0 + 1);
+        txn.truncate(&mut row, 20).unwrap();
+        txn.put_inode(&row).unwrap();
+        assert_eq!(super::content(&*txn, row.ino), [0; 20]);
+    });
 }
 
 #[test]

@@ -19,10 +19,9 @@ const TREE: &str = r#"
 "#;
 
 /// The methods that a full disk can stop.
-const METHODS: [&str; 16] = [
+const METHODS: [&str; 15] = [
     "begin",
-    "savepoint",
-    "release",
+    "check_batch",
     "commit",
     "allocate_ino",
     "put_inode",

@@ -3,13 +3,15 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use acetate::delta::StoreError;
 use acetate::overlay::CopyLimits;
-use acetate::vfs::FsError;
+use acetate::vfs::{FsError, Vfs};
 
 use super::assert_spec_reader_agrees;
-use crate::support::world::{Setup, World};
+use crate::support::client::size;
+use crate::support::world::{Setup, World, begin};
 
 const CHUNK: u64 = 512;
 
@@ -97,6 +99,39 @@ fn a_change_of_attributes_or_names_copies_nothing_itself() {
     assert_eq!(world.finish_copies(), 0);
     assert!(world.read("dir/again").unwrap() == large());
     assert_spec_reader_agrees(&world);
+}
+
+#[test]
+fn a_piece_whose_batch_begins_anew_is_copied() {
+    let world = world();
+    world.put("other/new", "content");
+    world.chmod("dir/large", 0o600).unwrap();
+    while pending(&world) > 2 * CHUNK as i64 {
+        assert!(world.copy_pieces(1));
+    }
+    let new = world.at("other/new");
+    let (overlay, caller) = (&world.overlay, &world.caller);
+    let savepoints = world.faults.calls("savepoint");
+    world.wait(async {
+        let begun = world.faults.calls("begin");
+        let hold = world.faults.hold("begin");
+        let first = begin(Box::pin(overlay.setattr(caller, &new, size(1), None))).await;
+        while world.faults.calls("begin") == begun {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // Both wait behind it; the last step of the one that comes last fails once.
+        let piece = begin(Box::pin(overlay.copy_piece())).await;
+        let last = begin(Box::pin(overlay.setattr(caller, &new, size(2), None))).await;
+        world.faults.fail("record", 2, StoreError::Full("a test".to_owned()));
+        drop(hold);
+        let (first, piece, last) = tokio::join!(first, piece, last);
+        first.result.unwrap();
+        assert!(piece.unwrap());
+        last.result.unwrap();
+    });
+    assert_eq!(world.faults.calls("savepoint"), savepoints + 2, "it began anew");
+    assert_eq!(pending(&world), 0);
+    assert!(world.read("dir/large").unwrap() == large());
 }
 
 #[test]

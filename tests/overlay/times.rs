@@ -1,14 +1,11 @@
 //! Times, link counts of directories, and wcc data, with a clock that stands still.
 
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use acetate::vfs::{Attr, CreateHow, FsError, Outcome, SetAttr, SetTime, Time, Vfs, Wcc};
 
 use crate::support::client::{mode, size};
-use crate::support::world::{START_SECS, World};
+use crate::support::world::{START_SECS, World, begin};
 
 const TREE: &str = r#"
     dir/sub/leaf "leaf"
@@ -163,6 +160,22 @@ fn a_pending_atime_gives_way_to_one_that_is_set() {
 }
 
 #[test]
+fn a_refused_change_writes_no_pending_atime() {
+    let mut world = World::new("");
+    world.put("new", "content");
+    world.tick(100);
+    world.cat("new");
+    let read_at = world.stat("new").atime;
+    let calls = |world: &World| ["put_inode", "abort"].map(|what| world.faults.calls(what));
+    let [puts, aborts] = calls(&world);
+    assert_eq!(world.mkdir("new").err(), Some(FsError::Exists));
+    assert_eq!(calls(&world), [puts, aborts + 1]);
+    world.mkdir("any").unwrap();
+    world.reopen();
+    assert_eq!(world.stat("new").atime, read_at);
+}
+
+#[test]
 fn a_failed_change_keeps_a_pending_atime() {
     let mut world = World::new("");
     world.put("new", "content");
@@ -259,12 +272,6 @@ fn figures_of_the_filesystem_come_with_attributes() {
     let commit = world.wait(world.overlay.commit(caller, &file));
     commit.result.unwrap();
     assert_eq!(commit.context.after, Some(world.stat("dir/file")));
-}
-
-/// Polls a future once, which is not ready.
-async fn begin<F: Future>(mut future: Pin<Box<F>>) -> Pin<Box<F>> {
-    assert!(poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await);
-    future
 }
 
 #[test]

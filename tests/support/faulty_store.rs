@@ -154,6 +154,19 @@ impl Writer for FaultyWriter {
         close();
     }
 
+    fn next(&mut self) {
+        self.inner.get_mut().next();
+    }
+
+    fn has_changed(&self) -> bool {
+        self.inner.borrow().has_changed()
+    }
+
+    fn check_batch(&self) -> Result<()> {
+        self.faults.call("check_batch")?;
+        self.inner.borrow().check_batch()
+    }
+
     fn commit(&mut self) -> Result<()> {
         if let Err(error) = self.faults.call("commit") {
             // Nothing of the batch is kept.

@@ -3,11 +3,14 @@
 //! The clock stands still until a test moves it. Every mutation goes through [`Client`], which
 //! checks on the way what holds for all of them (see there).
 
+use std::future::poll_fn;
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
 
 use acetate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
 use acetate::delta::sqlite::{
@@ -26,6 +29,12 @@ use super::served::{self, Served, Serving};
 
 /// When the tests' clock stands at the beginning: after every base object's times.
 pub const START_SECS: i64 = 2_000_000_000;
+
+/// Polls a future once, which is not ready.
+pub async fn begin<F: Future>(mut future: Pin<Box<F>>) -> Pin<Box<F>> {
+    assert!(poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await);
+    future
+}
 
 /// How a [`World`] is made.
 #[derive(Clone, Default)]

@@ -1,5 +1,6 @@
-//! One commit for all that wait, a savepoint for each.
+//! One commit for all that wait, and what happens where a part of it is not kept.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use acetate::delta::StoreError;
@@ -25,9 +26,8 @@ async fn what_waits_during_a_commit_shares_the_next_one() {
         assert_eq!(store.row(ino).unwrap(), b"x");
     }
     assert_eq!(store.count(Call::Commit), 2);
-    // The first was alone in its batch, and needs none.
-    assert_eq!(store.count(Call::Savepoint), 10);
-    assert_eq!(store.count(Call::Release), 10);
+    // All are kept: none has to be undone alone.
+    assert_eq!(store.count(Call::Savepoint), 0);
 }
 
 #[tokio::test]
@@ -83,6 +83,106 @@ async fn rolling_one_back_keeps_the_others() {
     assert_eq!(store.count(Call::RollBack), 1);
 }
 
+/// A change of the row `ino`, kept or not, that counts how often it runs.
+fn counted(
+    ino: u64,
+    keep: bool,
+    runs: &Arc<AtomicUsize>,
+) -> impl FnMut(&mut dyn WriteTxn) -> Done<u64> + Send + 'static {
+    let runs = Arc::clone(runs);
+    move |txn| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        txn.put_symlink(Ino(ino), b"x").unwrap();
+        Done { value: ino, keep, after_commit: None }
+    }
+}
+
+/// Makes a batch of changes, all of them kept or not; how often they ran, one after the other.
+async fn batch_of(store: &FakeStore, worker: &Worker, keeps: &[bool]) -> Vec<usize> {
+    let (hold, first) = busy(store, worker).await;
+    let runs: Vec<_> = keeps.iter().map(|_| Arc::new(AtomicUsize::new(0))).collect();
+    let mut calls = Vec::new();
+    for ((keep, runs), ino) in keeps.iter().zip(&runs).zip(1..) {
+        calls.push(asked(worker.write(LIGHT, 1, false, counted(ino, *keep, runs))).await);
+    }
+    drop(hold);
+    soon(first).await.unwrap();
+    for (call, ino) in calls.into_iter().zip(1..) {
+        assert_eq!(soon(call).await.unwrap().value, ino);
+    }
+    runs.iter().map(|runs| runs.load(Ordering::SeqCst)).collect()
+}
+
+#[tokio::test]
+async fn a_batch_begins_anew_where_a_part_of_it_is_to_be_undone() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    assert_eq!(batch_of(&store, &worker, &[true, false, true]).await, [2, 2, 1]);
+    assert!(store.row(1).is_some() && store.row(2).is_none() && store.row(3).is_some());
+    assert_eq!(store.count(Call::Savepoint), 3);
+    // The first of `busy`, what was given up, and the same once more.
+    assert_eq!(store.count(Call::Begin { durable: false }), 3);
+    assert_eq!(store.count(Call::Abort), 1);
+}
+
+#[tokio::test]
+async fn what_changes_nothing_needs_not_be_undone() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let (hold, first) = busy(&store, &worker).await;
+    let a = asked(worker.write(LIGHT, 1, false, set(1, "a"))).await;
+    let refused = |_: &mut dyn WriteTxn| Done { value: (), keep: false, after_commit: None };
+    let b = asked(worker.write(LIGHT, 1, false, refused)).await;
+    drop(hold);
+    soon(first).await.unwrap();
+    soon(b).await.unwrap();
+    assert_eq!(soon(a).await.unwrap().value, 1);
+    assert!(store.row(1).is_some());
+    assert_eq!((store.count(Call::Savepoint), store.count(Call::Abort)), (0, 0));
+}
+
+#[tokio::test]
+async fn the_next_batches_have_savepoints_from_the_beginning() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    batch_of(&store, &worker, &[true, false]).await;
+    let mut wary = 0;
+    while batch_of(&store, &worker, &[true, false]).await == [1, 1] {
+        wary += 1;
+        assert!(wary < 100, "for good");
+    }
+    // It says how many in the limits, and the batch that began anew is one of them.
+    assert_eq!(wary, 7);
+}
+
+#[tokio::test]
+async fn hooks_of_a_batch_that_begins_anew_run_once() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let (hold, first) = busy(&store, &worker).await;
+    let held = Arc::new(());
+    let ran = Arc::new(AtomicUsize::new(0));
+    let (kept, runs) = (Arc::clone(&held), Arc::clone(&ran));
+    let hooked = asked(worker.write(LIGHT, 1, false, move |txn| {
+        let others = Arc::strong_count(&kept);
+        let (alive, runs) = (Arc::clone(&kept), Arc::clone(&runs));
+        let hook = move || {
+            drop(alive);
+            runs.fetch_add(1, Ordering::SeqCst);
+        };
+        txn.put_symlink(Ino(1), b"x").unwrap();
+        Done { value: others, keep: true, after_commit: Some(Box::new(hook)) }
+    }))
+    .await;
+    let regretted = asked(worker.write(LIGHT, 1, false, set_and_regret(2))).await;
+    drop(hold);
+    soon(first).await.unwrap();
+    soon(regretted).await.unwrap();
+    // When it ran again, the hook of the first time was gone.
+    assert_eq!(soon(hooked).await.unwrap().value, 2);
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+}
+
 #[tokio::test]
 async fn a_batch_that_keeps_nothing_writes_nothing() {
     let store = FakeStore::default();
@@ -103,7 +203,10 @@ async fn a_panic_stays_its_own_operations() {
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
     let a = asked(worker.write(LIGHT, 1, false, set(1, "a"))).await;
-    let b = asked(worker.write(LIGHT, 1, false, |txn| -> Done<()> {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let b = asked(worker.write(LIGHT, 1, false, move |txn| -> Done<()> {
+        counted.fetch_add(1, Ordering::SeqCst);
         txn.put_symlink(Ino(2), b"half done").unwrap();
         scripted_panic();
     }))
@@ -116,6 +219,7 @@ async fn a_panic_stays_its_own_operations() {
     assert!(soon(c).await.is_ok());
     assert_eq!(store.row(2), None);
     assert!(store.row(1).is_some() && store.row(3).is_some());
+    assert_eq!(runs.load(Ordering::SeqCst), 1, "nobody knows what a second time would do");
     soon(worker.write(LIGHT, 1, false, set(4, "later"))).await.unwrap();
 }
 
@@ -129,6 +233,7 @@ async fn hooks_run_in_order_between_commit_and_answers() {
         let (log, store) = (Arc::clone(&log), store.clone());
         worker.write(LIGHT, 1, false, move |txn| {
             txn.put_symlink(Ino(ino), b"x").unwrap();
+            let (log, store) = (Arc::clone(&log), store.clone());
             let hook = move || {
                 log.lock().unwrap().push((ino, store.row(ino).is_some()));
             };
@@ -139,8 +244,10 @@ async fn hooks_run_in_order_between_commit_and_answers() {
     let b = asked(hooked(2, false)).await;
     let c = asked(hooked(3, true)).await;
     let (go_on, gate) = mpsc::channel::<()>();
+    let mut gate = Some(gate);
     let last = asked(worker.write(LIGHT, 1, false, move |_| {
-        let hook = move || gate.recv().unwrap_or_default();
+        let gate = gate.take();
+        let hook = move || gate.map_or((), |gate| gate.recv().unwrap_or_default());
         Done { value: (), keep: true, after_commit: Some(Box::new(hook)) }
     }))
     .await;
@@ -177,6 +284,7 @@ async fn hooks_do_not_run_when_the_commit_fails() {
     let ran = Arc::new(Mutex::new(false));
     let flag = Arc::clone(&ran);
     let operation = move |_: &mut dyn WriteTxn| {
+        let flag = Arc::clone(&flag);
         let hook = move || *flag.lock().unwrap() = true;
         Done { value: (), keep: true, after_commit: Some(Box::new(hook)) }
     };

@@ -277,12 +277,13 @@ async fn a_hook_that_does_not_run_is_gone_before_the_next_change() {
     store.fail(Call::Commit, StoreError::Full("scripted".to_owned()));
     let (dropping, begun) = mpsc::channel();
     let dropped = Arc::new(AtomicBool::new(false));
-    let hook = Slow(dropping, dropped.clone());
+    let mut hook = Some(Slow(dropping, dropped.clone()));
     let failing = tokio::spawn({
         let worker = worker.clone();
         async move {
             let change = move |_: &mut dyn WriteTxn| {
-                let hook: Box<dyn FnOnce() + Send> = Box::new(move || drop(hook));
+                let slow = hook.take();
+                let hook: Box<dyn FnOnce() + Send> = Box::new(move || drop(slow));
                 Done { value: (), keep: true, after_commit: Some(hook) }
             };
             worker.write(LIGHT, 1, false, change).await.map(|_| ())

@@ -77,6 +77,42 @@ async fn an_early_failure_costs_one_batch() {
 }
 
 #[tokio::test]
+async fn a_batch_that_is_lost_with_one_that_is_kept_costs_no_more() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let (hold, first) = busy(&store, &worker).await;
+    let a = asked(worker.write(LIGHT, 1, false, set(1, "a"))).await;
+    let b = asked(worker.write(LIGHT, 1, false, set(2, "b"))).await;
+    store.fail(Call::CheckBatch, io());
+    drop(hold);
+    soon(first).await.unwrap();
+    for answer in [soon(a).await, soon(b).await] {
+        assert!(matches!(answer, Err(WorkError::Store(StoreError::Io(_)))));
+    }
+    assert_eq!((store.row(1), store.row(2)), (None, None));
+    assert_eq!(store.count(Call::Commit), 1);
+    assert_writable(&worker).await;
+}
+
+#[tokio::test]
+async fn a_batch_that_is_lost_with_one_that_is_refused_begins_anew() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let (hold, first) = busy(&store, &worker).await;
+    let refused = |_: &mut dyn WriteTxn| Done { value: (), keep: false, after_commit: None };
+    let a = asked(worker.write(LIGHT, 1, false, refused)).await;
+    let b = asked(worker.write(LIGHT, 1, false, set(2, "b"))).await;
+    store.fail(Call::CheckBatch, io());
+    drop(hold);
+    soon(first).await.unwrap();
+    soon(a).await.unwrap();
+    soon(b).await.unwrap();
+    assert!(store.row(2).is_some());
+    assert_eq!((store.count(Call::Abort), store.count(Call::Savepoint)), (1, 2));
+    assert_writable(&worker).await;
+}
+
+#[tokio::test]
 async fn an_io_error_of_a_commit_ends_writing() {
     let store = FakeStore::default();
     let worker = start(&store);
@@ -125,7 +161,7 @@ async fn damage_that_a_savepoint_finds_ends_writing() {
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
     let a = asked(worker.write(LIGHT, 1, false, set(1, "x"))).await;
-    let b = asked(worker.write(LIGHT, 1, false, set(2, "x"))).await;
+    let b = asked(worker.write(LIGHT, 1, false, set_and_regret(2))).await;
     store.fail(Call::Savepoint, damaged());
     drop(hold);
     soon(first).await.unwrap();

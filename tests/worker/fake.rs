@@ -17,7 +17,11 @@ use super::scripted_panic;
 /// What the store was asked to do, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    Begin { durable: bool },
+    Begin {
+        durable: bool,
+    },
+    /// Not noted: it is asked all the time.
+    CheckBatch,
     Savepoint,
     Release,
     RollBack,
@@ -51,6 +55,14 @@ struct State {
     read_only: bool,
     wants_upkeep: bool,
     unsynced_bytes: u64,
+}
+
+impl State {
+    /// What the script does to this call.
+    fn take_fault(&mut self, call: Call) -> Option<Fault> {
+        let at = self.faults.iter().position(|(kind, _)| same(*kind, call))?;
+        self.faults.remove(at).map(|(_, fault)| fault)
+    }
 }
 
 /// The store; cheap to clone.
@@ -133,14 +145,11 @@ impl FakeStore {
             state = self.0.1.wait(state).unwrap();
         }
         state.waiting -= 1;
-        let Some(at) = state.faults.iter().position(|(kind, _)| same(*kind, call)) else {
-            return Ok(state);
-        };
-        let fault = state.faults.remove(at);
+        let Some(fault) = state.take_fault(call) else { return Ok(state) };
         drop(state);
         match fault {
-            Some((_, Fault::Fail(error))) => Err(error),
-            _ => scripted_panic(),
+            Fault::Fail(error) => Err(error),
+            Fault::Panic => scripted_panic(),
         }
     }
 }
@@ -166,7 +175,7 @@ impl Store for FakeStore {
         if self.state().read_only {
             return Err(StoreError::ReadOnly("scripted".to_owned()));
         }
-        Ok(Box::new(FakeWriter { store: self.clone(), rows: None, savepoint: None }))
+        Ok(Box::new(FakeWriter { store: self.clone(), rows: None, before: None, savepoint: None }))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
@@ -211,6 +220,8 @@ impl Drop for FakeReader {
 struct FakeWriter {
     store: FakeStore,
     rows: Option<Rows>,
+    /// As they were before the operation.
+    before: Option<Rows>,
     savepoint: Option<Rows>,
 }
 
@@ -226,6 +237,22 @@ impl Writer for FakeWriter {
         let rows = self.store.enter(Call::Begin { durable })?.rows.clone();
         self.rows = Some(Rows(rows));
         Ok(())
+    }
+
+    fn next(&mut self) {
+        self.before = Some(self.rows().clone());
+    }
+
+    fn has_changed(&self) -> bool {
+        self.before.as_ref().map(|rows| &rows.0) != self.rows.as_ref().map(|rows| &rows.0)
+    }
+
+    fn check_batch(&self) -> Result<(), StoreError> {
+        match self.store.state().take_fault(Call::CheckBatch) {
+            None => Ok(()),
+            Some(Fault::Fail(error)) => Err(error),
+            Some(Fault::Panic) => scripted_panic(),
+        }
     }
 
     fn savepoint(&mut self) -> Result<(), StoreError> {

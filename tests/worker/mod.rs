@@ -44,7 +44,7 @@ fn start_with(store: &FakeStore, change: impl FnOnce(&mut Limits)) -> Worker {
 }
 
 /// Sets a row and answers its number.
-fn set(ino: u64, value: &str) -> impl FnOnce(&mut dyn WriteTxn) -> Done<u64> + Send + 'static {
+fn set(ino: u64, value: &str) -> impl FnMut(&mut dyn WriteTxn) -> Done<u64> + Send + 'static {
     let value = value.to_owned();
     move |txn| {
         txn.put_symlink(Ino(ino), value.as_bytes()).unwrap();
@@ -53,7 +53,7 @@ fn set(ino: u64, value: &str) -> impl FnOnce(&mut dyn WriteTxn) -> Done<u64> + S
 }
 
 /// Sets a row as an operation that fails afterwards does.
-fn set_and_regret(ino: u64) -> impl FnOnce(&mut dyn WriteTxn) -> Done<u64> + Send + 'static {
+fn set_and_regret(ino: u64) -> impl FnMut(&mut dyn WriteTxn) -> Done<u64> + Send + 'static {
     move |txn| {
         txn.put_symlink(Ino(ino), b"never seen").unwrap();
         Done { value: ino, keep: false, after_commit: None }

@@ -9,11 +9,11 @@ use crate::delta::{
 };
 use crate::vfs::{FileId, Name, Time};
 
+use super::at_hand::AtHand;
 use super::chunk::Chunks;
 use super::number::Numbers;
 use super::op::Tail;
 use super::room::Room;
-use super::rows::Rows;
 use super::sequence::Entries;
 use super::snapshot::Snapshot;
 use super::{copy_up, dentry, inode, link, origin, quota, redirect, symlink, whiteout};
@@ -31,14 +31,18 @@ pub(super) struct Batch {
     pub numbers: Numbers,
     /// Fresh numbers of entries.
     pub entries: Entries,
-    /// Inode rows as the transaction has them.
-    pub rows: Rows,
+    /// What it need not ask the file for.
+    pub at_hand: AtHand,
     /// The audit log's last row.
     pub tail: Tail,
     /// The audit log's last row at the last savepoint.
     pub tail_before: Tail,
     /// Room on the disk.
     pub room: Room,
+    /// Whether the operation has changed anything, or tried to.
+    pub has_changed: bool,
+    /// Whether one before it has.
+    pub had_changed: bool,
     /// By how much the operation changed what the session takes; `None` where nobody counts.
     pub growth: Option<Growth>,
     /// The last failure of a change: some make SQLite give the whole transaction up.
@@ -54,21 +58,36 @@ impl Snapshot for Batch {
         self.chunk_bytes
     }
 
-    fn rows(&self) -> Option<&Rows> {
-        Some(&self.rows)
+    fn at_hand(&self) -> Option<&AtHand> {
+        Some(&self.at_hand)
     }
 }
 
 impl Batch {
     /// Forgets what a part or all of the transaction had changed.
     pub(super) fn rolled_back(&mut self) {
-        self.rows.clear();
+        self.at_hand.clear();
         self.entries.rolled_back();
+    }
+
+    /// Begins.
+    pub(super) fn begin(&mut self) {
+        self.failure = None;
+        self.room.begin();
+        self.begin_operation();
+        self.had_changed = false;
     }
 
     /// Begins an operation.
     pub(super) fn begin_operation(&mut self) {
         self.growth = self.growth.map(|_| Growth::default());
+        self.had_changed |= self.has_changed;
+        self.has_changed = false;
+    }
+
+    /// Whether anything has changed that a rollback takes back.
+    pub(super) fn is_changed(&self) -> bool {
+        self.has_changed || self.had_changed
     }
 
     /// What an inode takes before a change of it; `row` is what it was, where that is at hand.
@@ -91,6 +110,7 @@ impl Batch {
 
     /// Runs a change, and remembers how it failed.
     fn change<T>(&mut self, change: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        self.has_changed = true;
         let result = change(&self.conn);
         if let Err(error) = &result {
             self.failure = Some(error.clone());
@@ -102,39 +122,42 @@ impl Batch {
 impl WriteTxn for Batch {
     fn allocate_ino(&mut self) -> Result<Ino> {
         let ino = self.numbers.allocate()?;
-        self.rows.add(ino, None);
+        self.at_hand.rows.add(ino, None);
         Ok(ino)
     }
 
     fn put_inode(&mut self, row: &InodeRow) -> Result<()> {
-        let before = self.rows.take(row.ino);
+        let before = self.at_hand.rows.take(row.ino);
         let used = self.usage_before(row.ino, before.as_ref())?;
         self.change(|conn| inode::put(conn, row, before.as_ref()))?;
         self.count(used, row.usage(self.chunk_bytes));
         // What is pending has a row of its own, whatever the caller's struct says of it.
         if let Some(before) = before {
             let copy_up = before.and_then(|before| before.copy_up);
-            self.rows.add(row.ino, Some(InodeRow { copy_up, ..row.clone() }));
+            self.at_hand.rows.add(row.ino, Some(InodeRow { copy_up, ..row.clone() }));
         }
         Ok(())
     }
 
     fn delete_inode(&mut self, ino: Ino) -> Result<()> {
-        let before = self.rows.take(ino);
+        let before = self.at_hand.rows.take(ino);
         let used = self.usage_before(ino, before.as_ref())?;
         self.change(|conn| inode::delete(conn, ino, before.as_ref()))?;
         self.count(used, Usage::default());
-        self.rows.add(ino, None);
+        self.at_hand.rows.add(ino, None);
         Ok(())
     }
 
     fn insert_dentry(&mut self, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
         self.room.add(&self.conn, ENTRY_BYTES)?;
+        self.has_changed = true;
         let id = self.entries.allocate(&self.conn)?;
+        self.at_hand.now_at(ino, parent, name);
         self.change(|conn| dentry::insert(conn, id, parent, name, ino))
     }
 
     fn move_dentry(&mut self, from: (Ino, &Name), to: (Ino, &Name), ino: Ino) -> Result<()> {
+        self.at_hand.now_at(ino, to.0, to.1);
         if self.change(|conn| dentry::rename(conn, from, to, ino))? {
             return Ok(());
         }
@@ -143,22 +166,28 @@ impl WriteTxn for Batch {
     }
 
     fn delete_dentry(&mut self, parent: Ino, name: &Name) -> Result<()> {
-        self.change(|conn| dentry::delete(conn, parent, name))
+        let may_be_blob = self.at_hand.absent.may_have_blobs(&self.conn, parent)?;
+        self.at_hand.names.forget_entry(parent, name, may_be_blob);
+        self.change(|conn| dentry::delete(conn, parent, name, may_be_blob))
     }
 
     fn write_data(&mut self, inode: &mut InodeRow, offset: u64, data: &[u8]) -> Result<()> {
-        let chunk_bytes = self.chunk_bytes;
+        let (chunk_bytes, is_ours) = (self.chunk_bytes, self.numbers.is_ours(inode.ino));
         self.room.add(&self.conn, data.len())?;
-        self.change(|conn| Chunks::of(conn, inode.ino, chunk_bytes).write(inode, offset, data))
+        self.change(|conn| {
+            Chunks::to_change(conn, inode.ino, chunk_bytes, is_ours).write(inode, offset, data)
+        })
     }
 
     fn truncate(&mut self, inode: &mut InodeRow, size: u64) -> Result<()> {
-        let chunk_bytes = self.chunk_bytes;
-        self.change(|conn| Chunks::of(conn, inode.ino, chunk_bytes).truncate(inode, size))
+        let (chunk_bytes, is_ours) = (self.chunk_bytes, self.numbers.is_ours(inode.ino));
+        self.change(|conn| {
+            Chunks::to_change(conn, inode.ino, chunk_bytes, is_ours).truncate(inode, size)
+        })
     }
 
     fn put_copy_up(&mut self, ino: Ino, pending: Option<CopyUp>) -> Result<()> {
-        self.rows.take(ino);
+        self.at_hand.rows.take(ino);
         self.change(|conn| copy_up::put(conn, ino, pending))
     }
 
@@ -167,10 +196,14 @@ impl WriteTxn for Batch {
     }
 
     fn add_whiteout(&mut self, path: &MergedPath, now: Time) -> Result<()> {
+        self.at_hand.absent.hides(path.parent());
         self.change(|conn| whiteout::add(conn, path, now))
     }
 
     fn remove_whiteout(&mut self, path: &MergedPath) -> Result<bool> {
+        if !self.at_hand.absent.may_hide(&self.conn, path.parent())? {
+            return Ok(false);
+        }
         self.change(|conn| whiteout::remove(conn, path))
     }
 
@@ -179,6 +212,7 @@ impl WriteTxn for Batch {
     }
 
     fn move_whiteouts_below(&mut self, from: &MergedPath, to: &MergedPath) -> Result<()> {
+        self.at_hand.absent.may_hide_anything();
         self.change(|conn| whiteout::move_below(conn, from, to))
     }
 

@@ -24,12 +24,20 @@ pub(super) struct Chunks<'c> {
     ino: i64,
     /// Chunk size, in bytes.
     chunk: u64,
+    /// Whether nobody else can have stored any.
+    is_ours: bool,
 }
 
 impl<'c> Chunks<'c> {
     /// The chunks of `ino`, of `chunk` bytes each.
     pub(super) fn of(conn: &'c Connection, ino: Ino, chunk: u64) -> Self {
-        Self { conn, ino: ino.0.cast_signed(), chunk }
+        Self::to_change(conn, ino, chunk, false)
+    }
+
+    /// The same; `is_ours` says that nobody else can have stored any, so that nothing lies behind
+    /// the end (invariant D2).
+    pub(super) fn to_change(conn: &'c Connection, ino: Ino, chunk: u64, is_ours: bool) -> Self {
+        Self { conn, ino: ino.0.cast_signed(), chunk, is_ours }
     }
 
     /// Fills `buffer` with the content from byte `offset` of a file of `size` bytes.
@@ -119,7 +127,7 @@ impl<'c> Chunks<'c> {
         let old_chunks = inode.size.div_ceil(self.chunk);
         let chunks = size.div_ceil(self.chunk);
         // Behind the old end first: what other implementations left there was no hole.
-        self.delete_from(old_chunks)?;
+        self.mend_end(old_chunks)?;
         let stored = self.delete_from(chunks)?;
         inode.holes = inode.holes.saturating_sub((old_chunks - chunks).saturating_sub(stored));
         inode.size = size;
@@ -134,7 +142,7 @@ impl<'c> Chunks<'c> {
     fn grow(&self, inode: &mut InodeRow, size: u64, first: u64) -> Result<()> {
         let old_bytes = inode.size;
         let old_chunks = old_bytes.div_ceil(self.chunk);
-        self.delete_from(old_chunks)?;
+        self.mend_end(old_chunks)?;
         if !old_bytes.is_multiple_of(self.chunk) && old_chunks - 1 < first {
             let start = (old_chunks - 1) * self.chunk;
             self.resize(old_chunks - 1, old_bytes - start, self.chunk.min(size - start))?;
@@ -220,6 +228,14 @@ impl<'c> Chunks<'c> {
             .conn
             .prepare_cached("INSERT INTO fs_data (ino, chunk_index, data) VALUES (?1, ?2, ?3)")?;
         statement.execute(params![self.ino, index.cast_signed(), data])?;
+        Ok(())
+    }
+
+    /// Deletes what others left behind the end, which is at the chunk `end`.
+    fn mend_end(&self, end: u64) -> Result<()> {
+        if !self.is_ours {
+            self.delete_from(end)?;
+        }
         Ok(())
     }
 

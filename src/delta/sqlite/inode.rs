@@ -151,17 +151,23 @@ fn delete_side(conn: &Connection, ino: i64) -> Result<()> {
     Ok(())
 }
 
-/// Deletes an inode and all that hangs on it. `before` says what it was, as for [`put`]: of our
-/// own tables only those are visited that have something.
+/// Deletes an inode and all that hangs on it. `before` says what it was, as for [`put`]: only
+/// those tables are visited that may have something of its kind, and of ours those that have.
 pub(super) fn delete(conn: &Connection, ino: Ino, before: Option<&Option<InodeRow>>) -> Result<()> {
     let number = ino.0.cast_signed();
     conn.prepare_cached("DELETE FROM fs_inode WHERE ino = ?1")?.execute([number])?;
     conn.prepare_cached("DELETE FROM fs_data WHERE ino = ?1")?.execute([number])?;
-    // Of an empty directory only entries are left that nobody can see: invalid names, and names
-    // of no inode, from other implementations.
-    conn.prepare_cached("DELETE FROM fs_dentry WHERE parent_ino = ?1")?.execute([number])?;
-    symlink::delete(conn, ino)?;
     let before = before.and_then(Option::as_ref);
+    let may_be = |kind| before.is_none_or(|row| row.kind == kind);
+    if may_be(FileKind::Directory) {
+        // Of an empty one only entries are left that nobody can see: invalid names, and names of
+        // no inode, from other implementations.
+        conn.prepare_cached("DELETE FROM fs_dentry WHERE parent_ino = ?1")?.execute([number])?;
+        redirect::delete(conn, ino)?;
+    }
+    if may_be(FileKind::Symlink) {
+        symlink::delete(conn, ino)?;
+    }
     let may = |has: fn(&InodeRow) -> bool| before.is_none_or(has);
     if may(|row| row.subdirs.is_some() || row.holes > 0 || row.create_verifier.is_some()) {
         delete_side(conn, number)?;
@@ -172,7 +178,6 @@ pub(super) fn delete(conn: &Connection, ino: Ino, before: Option<&Option<InodeRo
     if may(|row| row.origin.is_some()) {
         origin::delete(conn, ino)?;
     }
-    redirect::delete(conn, ino)?;
     // Not in origin::delete: rows of another implementation go only with their inode.
     conn.prepare_cached("DELETE FROM fs_origin WHERE delta_ino = ?1")?.execute([number])?;
     Ok(())

@@ -7,7 +7,9 @@
 //! Nothing here knows what rows mean together: merging is the overlay's business, and when to
 //! commit is the worker's.
 
+mod absent;
 mod agent;
+mod at_hand;
 mod audit;
 mod backup;
 mod batch;
@@ -33,6 +35,7 @@ mod lock;
 mod log;
 mod meta;
 mod migrate;
+mod names;
 mod number;
 mod op;
 mod open;

@@ -29,21 +29,25 @@ pub(super) struct Numbers {
     next: u64,
     /// `acetate_meta.next_ino`: a later run begins here.
     mark: u64,
+    /// The first that this run gives out.
+    first: u64,
 }
 
 impl Numbers {
-    /// Begins at the mark, and above every number that another program has put into the file.
+    /// Begins at the mark, and above every number that another program has used in the file.
     pub(super) fn load(conn: &Connection) -> Result<Self> {
         let mark = meta::get::<i64>(conn, meta::NEXT_INO)?.unwrap_or(0).cast_unsigned();
-        let largest_below = |limit: u64| -> Result<u64> {
-            let mut statement =
-                conn.prepare("SELECT ifnull(max(ino), 0) FROM fs_inode WHERE ino < ?1")?;
+        let largest_below = |limit: u64, table: &str| -> Result<u64> {
+            let sql = format!("SELECT ifnull(max(ino), 0) FROM {table} WHERE ino < ?1");
+            let mut statement = conn.prepare(&sql)?;
             Ok(statement.query_row([limit.cast_signed()], |row| value::unsigned(row, 0))?)
         };
-        let small = largest_below(DELTA_IDS)?;
-        let large = largest_below(FileId::LIMIT)?;
+        let small = largest_below(DELTA_IDS, "fs_inode")?;
+        // Content that another program left without an inode would be found under its number.
+        let large =
+            largest_below(FileId::LIMIT, "fs_inode")?.max(largest_below(FileId::LIMIT, "fs_data")?);
         let next = mark.max(FIRST).max(DELTA_IDS + small + 1).max(large + 1);
-        Ok(Self { next, mark })
+        Ok(Self { next, mark, first: next })
     }
 
     /// The next number.
@@ -60,6 +64,11 @@ impl Numbers {
         let ino = Ino(self.next);
         self.next += 1;
         Ok(ino)
+    }
+
+    /// Whether this run gave the number out: no other program has stored anything under it.
+    pub(super) fn is_ours(&self, ino: Ino) -> bool {
+        ino.0 >= self.first
     }
 
     /// The mark that the file has to hold before the next batch, if the reserved range runs out.

@@ -1,8 +1,6 @@
 //! The inode rows that the writer has at hand.
 //!
 //! An operation looks at the same few rows over and over, and the next one at some of them again.
-//! They are as the writer's transaction has them: all changes of them come through here, other
-//! programs keep off the tables of a served session, and what is rolled back is forgotten.
 //! To know what a row was also says which of its tables a change leaves alone.
 
 use std::cell::RefCell;
@@ -12,8 +10,8 @@ use lru::LruCache;
 
 use crate::delta::{Ino, InodeRow};
 
-/// Rows at hand.
-const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+/// Rows at hand: some 2 MiB.
+const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 
 /// Rows by number; `None` for a number that has none.
 pub(super) struct Rows(RefCell<LruCache<Ino, Option<InodeRow>>>);
@@ -27,6 +25,11 @@ impl Rows {
     /// The row of `ino`; `None` if it is not at hand.
     pub(super) fn get(&self, ino: Ino) -> Option<Option<InodeRow>> {
         self.0.borrow_mut().get(&ino).cloned()
+    }
+
+    /// Whether the row of `ino` is at hand and says that it has one name.
+    pub(super) fn has_one_name(&self, ino: Ino) -> bool {
+        self.0.borrow().peek(&ino).is_some_and(|row| row.as_ref().is_some_and(|row| row.nlink == 1))
     }
 
     /// Keeps what the row of `ino` is.

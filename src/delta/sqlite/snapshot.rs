@@ -8,8 +8,8 @@ use crate::base::BasePath;
 use crate::delta::{Ino, InodeRow, Limits, MergedPath, PendingCopies, ReadTxn, Result};
 use crate::vfs::{FileId, Name, Time};
 
+use super::at_hand::AtHand;
 use super::chunk::Chunks;
-use super::rows::Rows;
 use super::{copy_up, dentry, inode, link, origin, quota, redirect, sparse, symlink, whiteout};
 
 /// A connection inside a transaction.
@@ -20,8 +20,8 @@ pub(super) trait Snapshot {
     /// The session's chunk size, in bytes.
     fn chunk_size(&self) -> u64;
 
-    /// The inode rows at hand, if it keeps any.
-    fn rows(&self) -> Option<&Rows> {
+    /// What it need not ask the connection for, if it keeps anything.
+    fn at_hand(&self) -> Option<&AtHand> {
         None
     }
 }
@@ -37,18 +37,30 @@ impl<T: Snapshot> ReadTxn for T {
     }
 
     fn inode(&self, ino: Ino) -> Result<Option<InodeRow>> {
-        if let Some(known) = self.rows().and_then(|rows| rows.get(ino)) {
+        if let Some(known) = self.at_hand().and_then(|at_hand| at_hand.rows.get(ino)) {
             return Ok(known);
         }
         let found = inode::get(self.conn()?, ino)?;
-        if let Some(rows) = self.rows() {
-            rows.add(ino, found.clone());
+        if let Some(at_hand) = self.at_hand() {
+            at_hand.rows.add(ino, found.clone());
         }
         Ok(found)
     }
 
     fn dentry(&self, parent: Ino, name: &Name) -> Result<Option<Ino>> {
-        dentry::get(self.conn()?, parent, name)
+        let conn = self.conn()?;
+        let Some(at_hand) = self.at_hand() else { return dentry::get(conn, parent, name) };
+        let found = if at_hand.absent.may_have_blobs(conn, parent)? {
+            dentry::get(conn, parent, name)?
+        } else {
+            let number = dentry::number(conn, parent, name)?;
+            // Entries of no inode are passed over; whoever asks looks at the inode next.
+            number.map(|ino| self.inode(ino)).transpose()?.flatten().map(|row| row.ino)
+        };
+        if let Some(ino) = found {
+            at_hand.names.found(parent, name, ino);
+        }
+        Ok(found)
     }
 
     fn dentries(&self, parent: Ino, each: &mut dyn FnMut(Name, Ino, u32, FileId)) -> Result<()> {
@@ -64,7 +76,14 @@ impl<T: Snapshot> ReadTxn for T {
     }
 
     fn name_of(&self, ino: Ino) -> Result<Option<(Ino, Name)>> {
-        dentry::name_of(self.conn()?, ino)
+        if let Some(known) = self.at_hand().and_then(|at_hand| at_hand.names.get(ino)) {
+            return Ok(Some(known));
+        }
+        let found = dentry::name_of(self.conn()?, ino)?;
+        if let (Some(at_hand), Some((parent, name))) = (self.at_hand(), &found) {
+            at_hand.names.add(ino, *parent, name);
+        }
+        Ok(found)
     }
 
     fn read_data(&self, inode: &InodeRow, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -96,7 +115,13 @@ impl<T: Snapshot> ReadTxn for T {
     }
 
     fn is_whited_out(&self, path: &MergedPath) -> Result<bool> {
-        whiteout::exists(self.conn()?, path)
+        let conn = self.conn()?;
+        if let Some(at_hand) = self.at_hand()
+            && !at_hand.absent.may_hide(conn, path.parent())?
+        {
+            return Ok(false);
+        }
+        whiteout::exists(conn, path)
     }
 
     fn whited_out_at(&self, path: &MergedPath) -> Result<Option<i64>> {

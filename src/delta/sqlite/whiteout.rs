@@ -53,6 +53,14 @@ pub(super) fn list(conn: &Connection, parent: &MergedPath) -> Result<Vec<Name>> 
     Ok(names)
 }
 
+/// Whether any name may be whited out directly below `parent`.
+pub(super) fn any(conn: &Connection, parent: &MergedPath) -> Result<bool> {
+    let mut statement = conn.prepare_cached(
+        "SELECT 1 FROM fs_whiteout WHERE parent_path IN (?1, CAST(?1 AS BLOB), '')",
+    )?;
+    Ok(statement.exists([Bytes(parent.as_bytes())])?)
+}
+
 /// The directories in which a name is whited out; some may come several times.
 pub(super) fn parents(conn: &Connection) -> Result<Vec<MergedPath>> {
     let mut parents = Vec::new();

@@ -21,13 +21,13 @@ use rusqlite::Connection;
 
 use crate::delta::{Compacted, Growth, Result, StoreError, WriteTxn, Writer};
 
+use super::at_hand::AtHand;
 use super::batch::Batch;
 use super::lock::SessionLock;
 use super::log::{self, Log};
 use super::number::{self, Numbers};
 use super::op::Tail;
 use super::room::Room;
-use super::rows::Rows;
 use super::sequence::Entries;
 use super::session::{OpenMode, Session};
 use super::{compact, connect, dentry, epoch, gather, meta, quota};
@@ -91,11 +91,13 @@ impl SqliteWriter {
                 chunk_bytes: session.config.chunk_bytes,
                 numbers: Numbers::load(&conn)?,
                 entries: Entries::load(&conn)?,
-                rows: Rows::new(),
+                at_hand: AtHand::new(),
                 conn,
                 tail: Tail::default(),
                 tail_before: Tail::default(),
                 room: Room::of(&session.path),
+                has_changed: false,
+                had_changed: false,
                 growth: None,
                 failure: None,
             },
@@ -161,7 +163,9 @@ impl SqliteWriter {
 
     /// Rolls the transaction back, if SQLite has not done so itself.
     fn undo(&mut self) {
-        self.batch.rolled_back();
+        if self.batch.is_changed() {
+            self.batch.rolled_back();
+        }
         if !self.batch.conn.is_autocommit() {
             // It fails only where there is nothing left to roll back.
             let _ = self.batch.conn.execute_batch("ROLLBACK");
@@ -169,7 +173,7 @@ impl SqliteWriter {
     }
 
     /// Fails if SQLite gave the transaction up, as it does when the disk is full.
-    fn require_transaction(&mut self) -> Result<()> {
+    fn require_transaction(&self) -> Result<()> {
         if !self.batch.conn.is_autocommit() {
             return Ok(());
         }
@@ -210,11 +214,21 @@ impl Writer for SqliteWriter {
         self.set_full(durable)?;
         self.run("BEGIN IMMEDIATE")?;
         self.durable = durable;
-        self.batch.failure = None;
-        self.batch.room.begin();
-        self.batch.begin_operation();
+        self.batch.begin();
         self.batch.tail = Tail::default();
         Ok(())
+    }
+
+    fn next(&mut self) {
+        self.batch.begin_operation();
+    }
+
+    fn has_changed(&self) -> bool {
+        self.batch.has_changed
+    }
+
+    fn check_batch(&self) -> Result<()> {
+        self.require_transaction()
     }
 
     fn savepoint(&mut self) -> Result<()> {
@@ -238,7 +252,10 @@ impl Writer for SqliteWriter {
     }
 
     fn commit(&mut self) -> Result<()> {
-        self.require_transaction()?;
+        if let Err(error) = self.require_transaction() {
+            self.undo();
+            return Err(error);
+        }
         if let Err(error) = self.last_words().and_then(|()| self.run_commit()) {
             self.undo();
             if matches!(error, StoreError::Full(_)) {

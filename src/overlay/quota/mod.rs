@@ -61,7 +61,7 @@ impl Overlay {
     /// The session takes no changes: the limits are as they were.
     pub async fn set_limits(
         &self,
-        change: impl FnOnce(Limits) -> Limits + Send + 'static,
+        change: impl Fn(Limits) -> Limits + Send + 'static,
     ) -> Result<(Usage, Limits), FsError> {
         if self.core.read_only || self.scope.read_only {
             return Err(FsError::ReadOnly);
@@ -69,9 +69,10 @@ impl Overlay {
         self.count_usage().await?;
         let ledger = Arc::clone(&self.core.ledger);
         let job = move |txn: &mut dyn WriteTxn| {
-            let limits = txn.limits().map(change);
+            let limits = txn.limits().map(&change);
             let value = limits.and_then(|limits| txn.put_limits(limits).map(|()| limits));
             let limits = value.as_ref().ok().copied();
+            let ledger = Arc::clone(&ledger);
             let after_commit = move || limits.into_iter().for_each(|limits| ledger.set(limits));
             Done { keep: value.is_ok(), value, after_commit: Some(Box::new(after_commit)) }
         };

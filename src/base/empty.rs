@@ -10,6 +10,8 @@ use crate::vfs::FileId;
 pub struct Empty;
 
 impl Base for Empty {
+    fn look_anew(&self) {}
+
     fn stat(&self, _path: &BasePath) -> Result<BaseAttr, BaseError> {
         Err(BaseError::NotFound)
     }

@@ -40,6 +40,10 @@ fn shown(mut attr: BaseAttr) -> BaseAttr {
 }
 
 impl Base for Hiding {
+    fn look_anew(&self) {
+        self.inner.look_anew();
+    }
+
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
         self.check(path)?;
         self.inner.stat(path).map(shown)

@@ -25,6 +25,9 @@ pub use path::BasePath;
 
 /// A read-only tree. Every path is relative to its root; symbolic links are never followed.
 pub trait Base: Send + Sync + 'static {
+    /// Takes no path to lead where it led a moment ago: the base was just changed, by us.
+    fn look_anew(&self);
+
     /// Returns an object's attributes, without following a symbolic link.
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError>;
 

@@ -66,6 +66,7 @@ impl Overlay {
         caller: &Caller,
         applied: Vec<LetGo>,
     ) -> std::result::Result<(), FsError> {
+        self.core.base.look_anew();
         self.give_up(caller, move |edit| {
             edit.let_go(&applied)?;
             for applied in &applied {

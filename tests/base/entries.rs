@@ -90,6 +90,27 @@ fn what_is_hidden_or_gone_is_not_there() {
 }
 
 #[test]
+fn what_we_change_ourselves_is_looked_at_anew() {
+    let dir = tree();
+    let root = dir.path();
+    both(root, |base| {
+        fs::create_dir_all(root.join("old/in")).unwrap();
+        fs::create_dir_all(root.join("new/in")).unwrap();
+        fs::write(root.join("old/in/f"), "old").unwrap();
+        fs::write(root.join("new/in/f"), "brand new").unwrap();
+        let size = || base.stat(&path("old/in/f")).unwrap().size;
+        assert_eq!(size(), 3);
+        // The directory that was looked in is where it was; the one above is not.
+        fs::rename(root.join("old"), root.join("gone")).unwrap();
+        fs::rename(root.join("new"), root.join("old")).unwrap();
+        base.look_anew();
+        assert_eq!(size(), 9);
+        fs::remove_dir_all(root.join("old")).unwrap();
+        fs::remove_dir_all(root.join("gone")).unwrap();
+    });
+}
+
+#[test]
 fn a_directory_that_was_moved_is_soon_found_where_it_is() {
     let dir = tree();
     let at = |name: &str| dir.path().join(name);

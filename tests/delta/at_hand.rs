@@ -143,13 +143,13 @@ fn make_step(txn: &mut dyn WriteTxn, dirs: [Ino; 3], step: &Step) {
 /// All that may be at hand.
 fn everything(txn: &dyn ReadTxn, dirs: [Ino; 3]) -> Vec<String> {
     let mut all = Vec::new();
-    for dir in 0..dirs.len() {
+    for (dir, ino) in dirs.into_iter().enumerate() {
         for at in (0..NAMES.len()).map(|name| (dir, name)) {
-            let ino = txn.dentry(dirs[dir], &named(at)).unwrap();
-            let row = ino.map(|ino| txn.inode(ino).unwrap());
-            let name = ino.map(|ino| txn.name_of(ino).unwrap());
+            let found = txn.dentry(ino, &named(at)).unwrap();
+            let row = found.map(|ino| txn.inode(ino).unwrap());
+            let name = found.map(|ino| txn.name_of(ino).unwrap());
             let hidden = txn.is_whited_out(&path(at)).unwrap();
-            all.push(format!("{at:?}: {ino:?} {row:?} {name:?} {hidden}"));
+            all.push(format!("{at:?}: {found:?} {row:?} {name:?} {hidden}"));
         }
     }
     all

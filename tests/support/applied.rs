@@ -194,6 +194,9 @@ pub fn assert_is_let_go(world: &mut World) {
     let report = apply(&opened, None, &all(), digest, Some(&mut book), &mut watch).unwrap();
     assert_eq!(report.skipped, []);
     assert_same(&on_host(&base), &before);
+    drop(opened);
+    // Whoever looks again does so with another program, and not within a moment.
+    let opened = Opened::open(&world.session(), Some(&base)).unwrap();
     let plan = planned(&opened, None, &all()).unwrap();
     assert!(plan.changes.is_empty() && plan.drifted.is_empty(), "{plan:#?}");
     drop(opened);

@@ -122,6 +122,11 @@ impl HostDir {
 }
 
 impl Base for HostDir {
+    fn look_anew(&self) {
+        self.anchors.clear();
+        self.descriptors.clear();
+    }
+
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
         Ok(self.look_at(path)?.0)
     }

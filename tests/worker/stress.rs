@@ -107,7 +107,8 @@ async fn whoever_makes_them_changes_are_made_in_their_order() {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let worker = Arc::clone(&worker);
-        tasks.spawn(async move {
+        // Else tokio makes one of four wait for a turn, so that it comes after the next.
+        tasks.spawn(tokio::task::unconstrained(async move {
             let made = Arc::default();
             for nth in (0..3_000).step_by(4) {
                 let note = |weight, more: u64| note(&worker, &made, weight, nth + more);
@@ -120,7 +121,7 @@ async fn whoever_makes_them_changes_are_made_in_their_order() {
             }
             let made = made.lock().unwrap();
             assert!(made.iter().copied().eq(0..3_000), "another order: {made:?}");
-        });
+        }));
     }
     while let Some(task) = soon(tasks.join_next()).await {
         task.unwrap();

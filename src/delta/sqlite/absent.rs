@@ -13,6 +13,7 @@ use rusqlite::Connection;
 
 use crate::delta::{Ino, MergedPath, Result};
 
+use super::at_hand::MAX_KEPT_PATH_BYTES;
 use super::{dentry, whiteout};
 
 /// Directories of which each is known.
@@ -55,12 +56,17 @@ impl Absent {
 
     /// Whether anything below the directory `path` may be whited out, at its first level.
     pub(super) fn may_hide(&self, conn: &Connection, path: MergedPath) -> Result<bool> {
+        if path.as_bytes().len() > MAX_KEPT_PATH_BYTES {
+            return whiteout::any(conn, &path);
+        }
         self.whiteouts.get(path, |path| whiteout::any(conn, path))
     }
 
     /// Notes that something gets whited out in the directory `path`.
     pub(super) fn hides(&self, path: MergedPath) {
-        self.whiteouts.0.borrow_mut().put(path, true);
+        if path.as_bytes().len() <= MAX_KEPT_PATH_BYTES {
+            self.whiteouts.0.borrow_mut().put(path, true);
+        }
     }
 
     /// Notes that anything may be whited out anywhere.

@@ -10,6 +10,9 @@ use super::absent::Absent;
 use super::names::Names;
 use super::rows::Rows;
 
+/// Paths that are kept, in bytes: what has a longer one is asked for each time.
+pub(super) const MAX_KEPT_PATH_BYTES: usize = 512;
+
 /// What the writer has at hand; each part is bounded.
 pub(super) struct AtHand {
     /// Inode rows.

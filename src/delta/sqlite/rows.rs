@@ -10,7 +10,9 @@ use lru::LruCache;
 
 use crate::delta::{Ino, InodeRow};
 
-/// Rows at hand: some 2 MiB.
+use super::at_hand::MAX_KEPT_PATH_BYTES;
+
+/// Rows at hand: some 2 MiB, besides the paths of what was copied up.
 const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 
 /// Rows by number; `None` for a number that has none.
@@ -32,9 +34,12 @@ impl Rows {
         self.0.borrow().peek(&ino).is_some_and(|row| row.as_ref().is_some_and(|row| row.nlink == 1))
     }
 
-    /// Keeps what the row of `ino` is.
+    /// Keeps what the row of `ino` is, which is not at hand.
     pub(super) fn add(&self, ino: Ino, row: Option<InodeRow>) {
-        self.0.borrow_mut().put(ino, row);
+        let origin = row.as_ref().and_then(|row| row.origin.as_ref());
+        if origin.is_none_or(|origin| origin.path.as_bytes().len() <= MAX_KEPT_PATH_BYTES) {
+            self.0.borrow_mut().put(ino, row);
+        }
     }
 
     /// Takes the row of `ino` away, which is about to change.

@@ -19,6 +19,7 @@ pub use row::{AuditRow, CopyUp, Ino, InodeRow, LateChange, Origin, PendingCopies
 pub use usage::{Growth, Limits, Usage, content_bytes};
 
 use std::ops::Range;
+use std::time::Instant;
 
 use crate::base::BasePath;
 use crate::vfs::{FileId, FsStat, Name, Time};
@@ -89,8 +90,13 @@ pub trait Writer: Send {
     /// The rows, inside a batch.
     fn txn(&mut self) -> &mut dyn WriteTxn;
 
+    /// When [`Writer::upkeep`] has something to do, if it will without another change.
+    fn upkeep_at(&self) -> Option<Instant>;
+
     /// Whether [`Writer::upkeep`] has something to do.
-    fn wants_upkeep(&self) -> bool;
+    fn wants_upkeep(&self) -> bool {
+        self.upkeep_at().is_some_and(|at| at <= Instant::now())
+    }
 
     /// Does what the file needs from time to time and what takes longer than a commit should,
     /// outside a batch. A failure that concerns what was committed fails the next call.

@@ -63,9 +63,13 @@ impl Writing {
     /// Whether the writer thread has to be woken to call [`Writing::tend`]: at once, or earlier
     /// than it is going to.
     pub fn wants_thread(&self) -> bool {
-        let is_earlier = |due| self.looked_at_again.is_none_or(|again| due < again);
-        self.sync_due.is_some_and(is_earlier)
-            || self.writer.as_ref().is_some_and(|writer| writer.wants_upkeep())
+        self.due().is_some_and(|due| self.looked_at_again.is_none_or(|again| due < again))
+    }
+
+    /// When something is due between batches.
+    fn due(&self) -> Option<Instant> {
+        let upkeep = self.writer.as_ref().and_then(|writer| writer.upkeep_at());
+        self.sync_due.into_iter().chain(upkeep).min()
     }
 
     /// Whether a sync takes no longer than a caller's thread may be kept.
@@ -83,8 +87,8 @@ impl Writing {
         if let Some(writer) = self.writer.as_mut().filter(|writer| writer.wants_upkeep()) {
             writer.upkeep();
         }
-        self.looked_at_again = self.sync_due;
-        self.sync_due
+        self.looked_at_again = self.due();
+        self.looked_at_again
     }
 
     /// Runs one batch and answers all of it.

@@ -14,6 +14,9 @@ const MIB: u64 = 1 << 20;
 /// A page in the log, with its header, in bytes.
 const FRAME_BYTES: u64 = 4096 + 24;
 
+/// What a served session keeps, in bytes.
+const KEPT_BYTES: u64 = 20 * MIB;
+
 /// The length that docs/OPERATIONS.md promises, in bytes.
 const PROMISED_BYTES: u64 = 64 * MIB;
 
@@ -48,6 +51,23 @@ fn the_log_starts_over_and_keeps_its_file() {
     assert!(log_bytes(&place) > 16 * MIB, "it was cut");
     writer.close().unwrap();
     assert_eq!(log_bytes(&place), 0);
+}
+
+#[test]
+fn a_log_that_was_long_is_cut_once_nothing_large_comes() {
+    let place = Place::new();
+    let session = place.create_with(65536);
+    let mut writer = session.writer().unwrap();
+    assert_eq!(writer.upkeep_at(), None);
+    write(&place, &mut *writer, 80, 8);
+    assert!(log_bytes(&place) > KEPT_BYTES, "it did not get long");
+    let begun = Instant::now();
+    while let Some(at) = writer.upkeep_at() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is never cut");
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        writer.upkeep();
+    }
+    assert!(log_bytes(&place) <= KEPT_BYTES, "{}", log_bytes(&place));
 }
 
 /// How long the writer waits for readers, at most.

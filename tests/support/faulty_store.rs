@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use acetate::base::BasePath;
 use acetate::delta::{
@@ -180,8 +181,8 @@ impl Writer for FaultyWriter {
         self
     }
 
-    fn wants_upkeep(&self) -> bool {
-        self.inner.borrow().wants_upkeep()
+    fn upkeep_at(&self) -> Option<Instant> {
+        self.inner.borrow().upkeep_at()
     }
 
     fn unsynced_bytes(&self) -> u64 {

@@ -1,11 +1,22 @@
-//! How the log is written: a commit at a time, whatever SQLite hands over.
+//! How the log is written: a commit at a time, whatever SQLite hands over. And how it is copied:
+//! what was copied is synced, though SQLite waits with that until nothing is left.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
 
 use crate::disk::{Event, Medium};
-use crate::ground::Ground;
+use crate::ground::{Ground, SESSION};
 use crate::life::{Birth, Life};
 
-/// The log's number on the disk: the database is the first file.
+/// The database's number on the disk: it is the first file.
+const DATABASE: u32 = 0;
+
+/// The log's.
 const LOG: u32 = 1;
+
+/// How long a thread may take until it has copied a few MiB.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the log begins with, in bytes.
 const LOG_HEADER_BYTES: usize = 32;
@@ -51,4 +62,34 @@ fn the_log_is_written_a_commit_at_a_time() {
         frames += pieces.len();
     }
     assert!(commits > 20 && frames > 2 * commits, "{commits} commits of {frames} frames");
+}
+
+#[test]
+fn what_is_copied_while_somebody_reads_is_synced() {
+    let ground = Ground::new();
+    let (medium, reference) = (Medium::new(&ground.files), ground.reference.clone());
+    medium.disk.record();
+    let birth = Birth { medium, reference, strict: false, boot: 1, seed: 12 };
+    let mut life = Life::new(&ground, birth);
+    life.fill_log(1);
+    let reader = Connection::open(life.medium.path(SESSION)).unwrap();
+    reader.execute_batch("BEGIN").unwrap();
+    let _: i64 = reader.query_row("SELECT count(*) FROM fs_data", [], |row| row.get(0)).unwrap();
+    // What follows cannot be copied while it reads.
+    life.fill_log(5);
+    let (mut written, mut synced) = (0, false);
+    let begun = Instant::now();
+    while !synced {
+        assert!(begun.elapsed() < PATIENCE, "{written} pages were copied and not synced");
+        for event in life.medium.disk.events() {
+            match event {
+                Event::Write(DATABASE, ..) => (written, synced) = (written + 1, false),
+                Event::Sync(DATABASE) => synced = written > 0,
+                _ => {}
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(reader);
+    life.end();
 }

@@ -24,7 +24,7 @@ const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"\xff\x01"];
 const MOST_AT_ONCE: usize = 6;
 
 /// Writes that fill the log once, and bytes of each.
-const LOG_WRITES: usize = 40;
+pub const LOG_WRITES: usize = 40;
 const LOG_WRITE_BYTES: usize = 1 << 20;
 
 /// A session that is served and changed.
@@ -337,10 +337,11 @@ impl<'a> Life<'a> {
         last
     }
 
-    /// Writes over a file so often that the log is folded into the database, and starts over.
-    pub fn fill_log(&mut self) {
+    /// Writes a MiB over a file, so often. The log is folded into the database early, and starts
+    /// over.
+    pub fn fill_log(&mut self, writes: usize) {
         let path = b"c".to_vec();
-        for number in 0..LOG_WRITES {
+        for number in 0..writes {
             let offset = number % 2 * LOG_WRITE_BYTES;
             let data = Bytes::from(vec![number as u8; LOG_WRITE_BYTES]);
             let mut next = self.now().clone();

@@ -197,7 +197,7 @@ async fn the_thread_does_what_a_callers_commit_leaves_to_do() {
     let worker = start_with(&store, WorkerOptions { strict: false, readers: 1, callers: 1 }, 1);
     assert!(writes_here(&worker).await);
     until(|| store.count(Call::Sync) > 0).await;
-    store.want_upkeep();
+    store.want_upkeep_in(Duration::ZERO);
     assert_eq!(store.count(Call::Upkeep), 0);
     assert!(writes_here(&worker).await);
     until(|| store.count(Call::Upkeep) == 1).await;
@@ -208,6 +208,11 @@ async fn the_thread_does_what_a_callers_commit_leaves_to_do() {
     }
     let before = store.count(Call::Sync);
     until(|| store.count(Call::Sync) > before).await;
+    // What is due later is done without another change.
+    store.want_upkeep_in(Duration::from_millis(50));
+    assert!(writes_here(&worker).await);
+    soon(worker.sync()).await.unwrap();
+    until(|| store.count(Call::Upkeep) == 2).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use acetate::delta::{
     Compacted, Growth, Ino, LateChange, Limits, Reader, Store, StoreError, WriteTxn, Writer,
@@ -53,7 +53,7 @@ struct State {
     waiting: usize,
     epoch: u64,
     read_only: bool,
-    wants_upkeep: bool,
+    upkeep_at: Option<Instant>,
     unsynced_bytes: u64,
 }
 
@@ -84,9 +84,9 @@ impl FakeStore {
         store
     }
 
-    /// Asks for upkeep from now on, until it is done.
-    pub fn want_upkeep(&self) {
-        self.state().wants_upkeep = true;
+    /// Asks for upkeep after this time, until it is done.
+    pub fn want_upkeep_in(&self, time: Duration) {
+        self.state().upkeep_at = Some(Instant::now() + time);
     }
 
     /// This is what a sync would have to write from now on, in bytes.
@@ -292,14 +292,14 @@ impl Writer for FakeWriter {
         self.rows()
     }
 
-    fn wants_upkeep(&self) -> bool {
-        self.store.state().wants_upkeep
+    fn upkeep_at(&self) -> Option<Instant> {
+        self.store.state().upkeep_at
     }
 
     fn upkeep(&mut self) {
         assert!(self.rows.is_none(), "upkeep inside a batch");
         self.store.step(Call::Upkeep).expect("nobody hears of its failure");
-        self.store.state().wants_upkeep = false;
+        self.store.state().upkeep_at = None;
     }
 
     fn compact(&mut self) -> Result<Compacted, StoreError> {

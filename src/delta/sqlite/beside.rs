@@ -1,7 +1,4 @@
-//! A thread that copies the log into the database while the writer goes on.
-//!
-//! It does most of a checkpoint; what the writer appended meanwhile is left to the writer itself,
-//! which is the only one that can do the last bit: the log starts over once all of it is copied.
+//! Threads that work on the session's files while the writer goes on, one kind of work each.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,17 +11,30 @@ use rusqlite::Connection;
 use crate::delta::{Result, StoreError};
 
 use super::connect::{self, Role};
-use super::log::checkpoint;
+
+/// What a thread does whenever it is asked.
+pub(super) trait Work: Clone + Send + 'static {
+    /// The thread's name.
+    const NAME: &'static str;
+
+    /// Does it once; `conn` is the thread's own connection to the session.
+    ///
+    /// # Errors
+    /// What was not synced before may be lost.
+    fn once(&self, conn: &Connection) -> Result<()>;
+}
 
 /// The thread; it is started when it is asked for the first time, and ends with this.
-pub(super) struct Beside {
+pub(super) struct Beside<W> {
+    work: W,
     path: PathBuf,
     thread: Option<(Sender<()>, JoinHandle<()>)>,
     state: Arc<State>,
 }
 
-#[derive(Default)]
-struct State {
+/// What it is at.
+#[derive(Debug, Default)]
+pub(super) struct State {
     /// It was asked, and is not done.
     busy: AtomicBool,
     /// It was asked and is done, and nobody has taken notice.
@@ -34,13 +44,13 @@ struct State {
     finished: Condvar,
 }
 
-impl Beside {
+impl<W: Work> Beside<W> {
     /// For the session file `session`.
-    pub(super) fn of(session: &Path) -> Self {
-        Self { path: session.to_owned(), thread: None, state: Arc::default() }
+    pub(super) fn of(session: &Path, work: W) -> Self {
+        Self { work, path: session.to_owned(), thread: None, state: Arc::default() }
     }
 
-    /// Asks it to copy what is in the log, unless it does.
+    /// Asks it to do its work once, unless it is at it.
     pub(super) fn ask(&mut self) {
         if self.state.busy.swap(true, Ordering::AcqRel) {
             return;
@@ -50,20 +60,30 @@ impl Beside {
         }
         let asked = self.thread.as_ref().is_some_and(|(asks, _)| asks.send(()).is_ok());
         if !asked {
-            // There is no thread to be had: the writer does it all.
+            // There is no thread to be had: the writer does it all itself.
             self.state.finish(Ok(()));
         }
     }
 
-    /// Whether it is done since the last call of [`Beside::take_notice`].
+    /// What it is at, for others.
+    pub(super) fn state(&self) -> Arc<State> {
+        Arc::clone(&self.state)
+    }
+
+    /// Whether it was asked, and is not done.
+    pub(super) fn is_busy(&self) -> bool {
+        self.state.is_busy()
+    }
+
+    /// Whether it was done since the last call of [`Beside::take_notice`].
     pub(super) fn is_done(&self) -> bool {
         self.state.done.load(Ordering::Acquire)
     }
 
-    /// Returns once it is not at work: nobody else can copy the log while it is.
+    /// Returns once it is not at work.
     pub(super) fn wait(&self) {
         let mut failure = self.state.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.state.busy.load(Ordering::Acquire) {
+        while self.is_busy() {
             let woken = self.state.finished.wait(failure);
             failure = woken.unwrap_or_else(PoisonError::into_inner);
         }
@@ -81,26 +101,30 @@ impl Beside {
 
     /// Ends the thread, and with it its connection.
     pub(super) fn stop(&mut self) {
-        if let Some((asks, thread)) = self.thread.take() {
-            drop(asks);
-            drop(thread.join());
-        }
+        end(self.thread.take());
     }
 
     fn start(&self) -> Option<(Sender<()>, JoinHandle<()>)> {
         let (asks, asked) = mpsc::channel();
-        let (path, state) = (self.path.clone(), Arc::clone(&self.state));
+        let (work, path, state) = (self.work.clone(), self.path.clone(), Arc::clone(&self.state));
         let thread = thread::Builder::new()
-            .name("acetate-log".to_owned())
-            .spawn(move || serve(&path, &asked, &state))
-            .inspect_err(|error| tracing::warn!(%error, "cannot start a thread for the log"));
+            .name(W::NAME.to_owned())
+            .spawn(move || serve(&work, &path, &asked, &state))
+            .inspect_err(|error| tracing::warn!(%error, name = W::NAME, "cannot start a thread"));
         Some((asks, thread.ok()?))
     }
 }
 
-impl Drop for Beside {
+impl<W> Drop for Beside<W> {
     fn drop(&mut self) {
-        self.stop();
+        end(self.thread.take());
+    }
+}
+
+fn end(thread: Option<(Sender<()>, JoinHandle<()>)>) {
+    if let Some((asks, thread)) = thread {
+        drop(asks);
+        drop(thread.join());
     }
 }
 
@@ -117,6 +141,11 @@ impl Drop for Turn<'_> {
 }
 
 impl State {
+    /// Whether it was asked, and is not done.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Acquire)
+    }
+
     fn finish(&self, outcome: Result<()>) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = outcome {
@@ -128,19 +157,19 @@ impl State {
     }
 }
 
-/// Copies the log whenever asked, until nobody can ask any more.
-fn serve(path: &Path, asked: &Receiver<()>, state: &State) {
+/// Works whenever asked, until nobody can ask any more.
+fn serve<W: Work>(work: &W, path: &Path, asked: &Receiver<()>, state: &State) {
     let mut connection = None;
     while asked.recv().is_ok() {
-        let panicked = StoreError::Io("copying the log panicked".to_owned());
+        let panicked = StoreError::Io(format!("{} panicked", W::NAME));
         let mut turn = Turn { state, outcome: Err(panicked) };
         if connection.is_none() {
             connection = open(path)
-                .inspect_err(|error| tracing::warn!(%error, "the writer copies its log alone"))
+                .inspect_err(|error| tracing::warn!(%error, name = W::NAME, "cannot begin"))
                 .ok();
         }
-        // Without a connection (no descriptor left, say) the writer does it all.
-        turn.outcome = connection.as_ref().map_or(Ok(()), |conn| checkpoint(conn, "PASSIVE"));
+        // Without a connection (no descriptor left, say) the writer does it all itself.
+        turn.outcome = connection.as_ref().map_or(Ok(()), |conn| work.once(conn));
     }
 }
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
@@ -15,11 +15,19 @@ use crate::delta::{Result, StoreError};
 
 use super::beside::Beside;
 use super::connect::{self, BUSY_WAIT, beside};
+use super::copying::{Copying, SyncingAhead};
 use super::probe::byte_len;
 use super::room::Room;
 
 /// Length of the log at which it is copied into the database, in bytes.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
+
+/// What a commit adds at least, in bytes, where a client writes content as fast as it can.
+const LARGE_COMMIT_BYTES: u64 = 1 << 20;
+
+/// Length at which the log is copied then, in bytes: no page of content is there twice, so that
+/// nothing is saved by waiting.
+const EARLY_CHECKPOINT_BYTES: u64 = 4 << 20;
 
 /// How much longer the log gets before the next try, where readers kept it from starting over,
 /// in bytes.
@@ -35,6 +43,13 @@ const READERS_WAIT: Duration = Duration::from_secs(2);
 
 /// What the file keeps when the log starts over, in bytes: overwriting is cheaper than growing.
 const KEPT_BYTES: u64 = 20 << 20;
+
+/// The same while commits are large or the log is longer than that: cutting it each time, and
+/// letting it grow again, takes a tenth of the time.
+const LONG_KEPT_BYTES: u64 = 64 << 20;
+
+/// Time without such a commit after which it is cut.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// What the log has before each page, in bytes.
 const FRAME_HEADER_BYTES: u64 = 24;
@@ -60,8 +75,14 @@ pub(super) struct Log {
     synced: Option<u64>,
     /// Length at which the next checkpoint is due, in bytes.
     due_at: u64,
+    /// When a commit was last large, or its log long; `None` since the file keeps less again.
+    long_at: Option<Instant>,
+    /// When it was opened.
+    opened_at: Instant,
     /// Does most of it.
-    beside: Beside,
+    copying: Beside<Copying>,
+    /// Syncs ahead where much is written.
+    syncing: Beside<SyncingAhead>,
 }
 
 impl Log {
@@ -73,7 +94,7 @@ impl Log {
     /// The log of the session file `session`, whose writer `conn` says from now on how long it
     /// is.
     pub(super) fn of(session: &Path, conn: &mut Connection) -> Result<Self> {
-        conn.pragma_update(None, "journal_size_limit", KEPT_BYTES.cast_signed())?;
+        keep(conn, KEPT_BYTES)?;
         let pages = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&pages);
         conn.wal_hook(Some(move |_: &mut Wal, pages: i32| {
@@ -81,15 +102,21 @@ impl Log {
             Ok(())
         }))?;
         let frame_bytes = FRAME_HEADER_BYTES + connect::page_bytes(conn)?;
+        let path = beside(session, "-wal");
+        let copying = Beside::of(session, Copying { pages: Arc::clone(&pages) });
+        let ahead = SyncingAhead { log: path.clone(), copying: copying.state() };
         Ok(Self {
             session: session.to_owned(),
-            path: beside(session, "-wal"),
+            copying,
+            syncing: Beside::of(session, ahead),
+            path,
             pages,
             frame_bytes,
             last: 0,
             synced: None,
             due_at: CHECKPOINT_BYTES,
-            beside: Beside::of(session),
+            long_at: None,
+            opened_at: Instant::now(),
         })
     }
 
@@ -100,15 +127,29 @@ impl Log {
 
     /// Looks how long the log is after a commit, and has it copied beside the writer when it is
     /// long enough.
-    pub(super) fn note_length(&mut self) {
+    pub(super) fn note_length(&mut self, conn: &Connection) {
         let length = self.length();
-        if length < std::mem::replace(&mut self.last, length) {
+        let before = std::mem::replace(&mut self.last, length);
+        if length < before {
             // It has started over, and what it held is synced in the database.
             self.due_at = CHECKPOINT_BYTES;
             self.synced = Some(0);
         }
-        if length >= self.due_at && !self.beside.is_done() {
-            self.beside.ask();
+        let is_large = length.saturating_sub(before) >= LARGE_COMMIT_BYTES;
+        if is_large || length > KEPT_BYTES {
+            let before = self.long_at.replace(Instant::now());
+            if before.is_none() {
+                // Else it is cut, which only takes longer.
+                let _ = keep(conn, LONG_KEPT_BYTES);
+            }
+        }
+        let is_early = is_large && self.due_at == CHECKPOINT_BYTES;
+        let due_at = if is_early { EARLY_CHECKPOINT_BYTES } else { self.due_at };
+        if length >= due_at && !self.copying.is_done() {
+            self.copying.ask();
+            if is_large {
+                self.syncing.ask();
+            }
         }
     }
 
@@ -122,15 +163,26 @@ impl Log {
         self.synced.map_or(u64::MAX, |synced| self.length().saturating_sub(synced))
     }
 
+    /// When the writer has something to do here, if it will without another commit.
+    pub(super) fn upkeep_at(&self) -> Option<Instant> {
+        if self.is_due() {
+            return Some(self.opened_at);
+        }
+        let quiet_at = self.long_at? + QUIET;
+        // To wait for what is being copied would hold changes up.
+        let is_busy = self.copying.is_busy();
+        Some(if is_busy { quiet_at.max(Instant::now() + QUIET) } else { quiet_at })
+    }
+
     /// Whether the writer has to copy something itself: what is left when most was copied, or
     /// all when that does not keep up.
-    pub(super) fn is_due(&self) -> bool {
-        self.beside.is_done() || self.length() >= self.due_at.max(PATIENCE_BYTES)
+    fn is_due(&self) -> bool {
+        self.copying.is_done() || self.length() >= self.due_at.max(PATIENCE_BYTES)
     }
 
     /// Why what was committed and not synced may be lost, if it may.
     pub(super) fn failure(&self) -> Option<StoreError> {
-        self.beside.failure()
+        self.copying.failure().or_else(|| self.syncing.failure())
     }
 
     /// Copies what is due into the database.
@@ -141,24 +193,40 @@ impl Log {
         if !self.is_due() {
             return Ok(());
         }
-        self.beside.wait();
-        self.beside.take_notice();
-        if let Some(failure) = self.beside.failure() {
+        self.copying.wait();
+        self.copying.take_notice();
+        if let Some(failure) = self.failure() {
             return Err(failure);
         }
         let length = self.length();
         if length < PATIENCE_BYTES {
             // Where a reader keeps the log from starting over, it is tried again later.
             self.due_at = (length + RETRY_BYTES).min(PATIENCE_BYTES);
-            return checkpoint(conn, "PASSIVE");
+            return checkpoint(conn, "PASSIVE").map(drop);
         }
         self.due_at = 2 * length;
         checkpoint_within(conn, READERS_WAIT, "RESTART")
     }
 
+    /// Whether the file may be long for nothing: for a while no commit was large, nor its log long.
+    pub(super) fn is_long(&self) -> bool {
+        self.long_at.is_some_and(|at| at.elapsed() >= QUIET) && !self.copying.is_busy()
+    }
+
+    /// Copies all of the log, so that it starts over with the next commit, which cuts its file.
+    ///
+    /// # Errors
+    /// As [`checkpoint`].
+    pub(super) fn prepare_to_cut(&mut self, conn: &Connection) -> Result<()> {
+        self.long_at = None;
+        keep(conn, KEPT_BYTES)?;
+        self.copy_now(conn)
+    }
+
     /// Ends what copies beside the writer, before the log is copied for the last time.
     pub(super) fn stop(&mut self) {
-        self.beside.stop();
+        self.copying.stop();
+        self.syncing.stop();
     }
 
     /// Copies the log into the database and cuts it, where the disk is so full that its length
@@ -171,18 +239,23 @@ impl Log {
             return Ok(());
         }
         room.forget();
-        self.beside.wait();
+        self.copying.wait();
         checkpoint_within(conn, ROOM_WAIT, "TRUNCATE")
     }
 
-    /// Copies as much as may be at once, because the disk is full.
+    /// Copies as much as may be at once.
     ///
     /// # Errors
     /// As [`checkpoint`].
     pub(super) fn copy_now(&self, conn: &Connection) -> Result<()> {
-        self.beside.wait();
-        checkpoint(conn, "PASSIVE")
+        self.copying.wait();
+        checkpoint(conn, "PASSIVE").map(drop)
     }
+}
+
+/// Lets the file keep so many bytes when the log starts over.
+fn keep(conn: &Connection, bytes: u64) -> Result<()> {
+    Ok(conn.pragma_update(None, "journal_size_limit", bytes.cast_signed())?)
 }
 
 /// The same as [`checkpoint`], where `how` waits for readers: as long as this.
@@ -190,18 +263,22 @@ fn checkpoint_within(conn: &Connection, wait: Duration, how: &str) -> Result<()>
     conn.busy_timeout(wait)?;
     let done = checkpoint(conn, how);
     conn.busy_timeout(BUSY_WAIT)?;
-    done
+    done.map(drop)
 }
 
-/// Copies the log into the database, as far as readers let us.
+/// Copies the log into the database, as far as readers let us; the pages of the log that are
+/// copied by now.
 ///
 /// # Errors
 /// A sync or write failed: what was not synced before may be lost. A full disk or a lock are
 /// no errors, since all of it is still in the log.
-pub(super) fn checkpoint(conn: &Connection, how: &str) -> Result<()> {
+pub(super) fn checkpoint(conn: &Connection, how: &str) -> Result<u32> {
     let sql = format!("PRAGMA wal_checkpoint({how})");
-    match conn.query_row(&sql, [], |_| Ok(())).map_err(StoreError::from) {
-        Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => Ok(()),
-        result => result,
+    // Whether it was kept from it, the pages in the log, and those of them that are copied.
+    let copied = conn.query_row(&sql, [], |row| row.get::<_, i64>(2)).map_err(StoreError::from);
+    match copied {
+        Ok(pages) => Ok(u32::try_from(pages).unwrap_or(0)),
+        Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => Ok(0),
+        Err(error) => Err(error),
     }
 }

@@ -20,6 +20,7 @@ mod compact;
 mod config;
 mod connect;
 mod copy_up;
+mod copying;
 mod create;
 mod dentry;
 mod disk;

@@ -16,6 +16,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use rusqlite::Connection;
 
@@ -186,6 +187,19 @@ impl SqliteWriter {
         self.lost.clone().or_else(|| self.log.failure()).map_or(Ok(()), Err)
     }
 
+    /// Gives back what the log's file has kept for large commits, once there are no more.
+    fn cut_log_if_long(&mut self) -> Result<()> {
+        if !self.log.is_long() {
+            return Ok(());
+        }
+        self.log.prepare_to_cut(&self.batch.conn)?;
+        match self.in_synced(meta::count_sync) {
+            // Nothing is lost, and the log starts over another time.
+            Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => Ok(()),
+            done => done,
+        }
+    }
+
     /// What a commit adds to the batch.
     fn last_words(&mut self) -> Result<()> {
         if self.durable && self.unsynced {
@@ -264,7 +278,7 @@ impl Writer for SqliteWriter {
             }
             return Err(error);
         }
-        self.log.note_length();
+        self.log.note_length(&self.batch.conn);
         match self.durable {
             true => self.note_sync(),
             false => self.unsynced = true,
@@ -281,12 +295,13 @@ impl Writer for SqliteWriter {
         &mut self.batch
     }
 
-    fn wants_upkeep(&self) -> bool {
-        self.lost.is_none() && self.log.is_due()
+    fn upkeep_at(&self) -> Option<Instant> {
+        self.log.upkeep_at().filter(|_| self.lost.is_none())
     }
 
     fn upkeep(&mut self) {
-        self.lost = self.log.checkpoint_if_due(&self.batch.conn).err();
+        let done = self.log.checkpoint_if_due(&self.batch.conn);
+        self.lost = done.and_then(|()| self.cut_log_if_long()).err();
     }
 
     fn compact(&mut self) -> Result<Compacted> {
@@ -298,7 +313,7 @@ impl Writer for SqliteWriter {
         self.set_full(true)?;
         let done = compact::by_writer(&mut self.batch.conn, self.log.session());
         self.unsynced &= done.is_err();
-        self.log.note_length();
+        self.log.note_length(&self.batch.conn);
         done
     }
 
@@ -350,6 +365,6 @@ impl Writer for SqliteWriter {
         }
         self.log.stop();
         self.check_lost()?;
-        log::checkpoint(&self.batch.conn, "TRUNCATE")
+        log::checkpoint(&self.batch.conn, "TRUNCATE").map(drop)
     }
 }

@@ -23,7 +23,7 @@ mod vfs;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(super) use vfs::name;
+pub(super) use vfs::{name, sync_database};
 
 /// One commit of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

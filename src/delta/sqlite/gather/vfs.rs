@@ -11,6 +11,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
+use rusqlite::Connection;
 use rusqlite::ffi::{
     self, SQLITE_IOCAP_POWERSAFE_OVERWRITE, SQLITE_OK, sqlite3_file, sqlite3_int64,
     sqlite3_io_methods, sqlite3_vfs,
@@ -59,6 +60,37 @@ fn install() -> Option<System> {
     // SAFETY: it is never freed, and its methods do what SQLite expects of them.
     let code = unsafe { ffi::sqlite3_vfs_register(ours, 0) };
     (code == SQLITE_OK).then_some(System { vfs, ours_at })
+}
+
+/// Syncs the file of the database that `conn` has open: SQLite does so only at the end of a
+/// checkpoint that has copied all of the log.
+///
+/// # Errors
+/// The sync failed: what was not synced before may be lost.
+pub(in crate::delta::sqlite) fn sync_database(conn: &Connection) -> rusqlite::Result<()> {
+    let mut file: *mut sqlite3_file = std::ptr::null_mut();
+    // SAFETY: the connection is open; null asks for its main database, whose file SQLite writes
+    // into the place that it is given.
+    let code = unsafe {
+        let place = (&raw mut file).cast();
+        let asked = ffi::SQLITE_FCNTL_FILE_POINTER;
+        ffi::sqlite3_file_control(conn.handle(), std::ptr::null(), asked, place)
+    };
+    // SAFETY: null or a file of this connection, which no other thread uses; without methods it
+    // is not open.
+    let methods = unsafe { file.as_ref().and_then(|file| file.pMethods.as_ref()) };
+    let Some(sync) = methods.and_then(|methods| methods.xSync).filter(|_| code == SQLITE_OK) else {
+        return Err(failure(ffi::SQLITE_IOERR_FSYNC));
+    };
+    // SAFETY: the file is open, and this is its method.
+    match unsafe { sync(file, ffi::SQLITE_SYNC_NORMAL) } {
+        SQLITE_OK => Ok(()),
+        code => Err(failure(code)),
+    }
+}
+
+fn failure(code: c_int) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
 }
 
 /// What a log's file has besides the system's bytes.

@@ -24,12 +24,13 @@ fn log_bytes(place: &Place) -> u64 {
     std::fs::metadata(format!("{}-wal", place.path.display())).unwrap().len()
 }
 
-/// Commits `mib` MiB in batches of `batch` MiB; the longest that the log was, in bytes.
-fn write(place: &Place, writer: &mut dyn Writer, mib: u64, batch: u64) -> u64 {
-    let mut row = change(writer, |txn| make(txn, Ino::ROOT, "large", FileKind::Regular));
-    let data = vec![7; (batch * MIB) as usize];
+/// Commits so many bytes in batches of so many; the longest that the log was, in bytes.
+fn write(place: &Place, writer: &mut dyn Writer, bytes: u64, batch: u64) -> u64 {
+    let name = format!("{bytes} bytes");
+    let mut row = change(writer, |txn| make(txn, Ino::ROOT, &name, FileKind::Regular));
+    let data = vec![7; batch as usize];
     let mut longest = 0;
-    for _ in 0..mib / batch {
+    for _ in 0..bytes / batch {
         let at = row.size;
         change(writer, |txn| {
             txn.write_data(&mut row, at, &data).unwrap();
@@ -45,12 +46,45 @@ fn the_log_starts_over_and_keeps_its_file() {
     let place = Place::new();
     let session = place.create_with(65536);
     let mut writer = session.writer().unwrap();
-    let longest = write(&place, &mut *writer, 80, 4);
+    // Not before 16 MiB, where commits are small.
+    write(&place, &mut *writer, 40 * MIB, MIB / 2);
+    assert!(log_bytes(&place) > 16 * MIB, "it was cut");
+    let longest = write(&place, &mut *writer, 80 * MIB, 4 * MIB);
     // Where the writer waits, and a batch beyond that.
     assert!(longest < 45 * MIB, "{longest}");
-    assert!(log_bytes(&place) > 16 * MIB, "it was cut");
     writer.close().unwrap();
     assert_eq!(log_bytes(&place), 0);
+}
+
+/// Does the upkeep that is the next to come.
+fn tend(writer: &mut dyn Writer) {
+    let begun = Instant::now();
+    while !writer.wants_upkeep() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "there is nothing to do");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    writer.upkeep();
+}
+
+#[test]
+fn what_a_new_log_holds_is_not_taken_for_synced() {
+    let place = Place::new();
+    let session = place.create_with(65536);
+    let mut writer = session.writer().unwrap();
+    let mut row = change(&mut *writer, |txn| make(txn, Ino::ROOT, "large", FileKind::Regular));
+    let mut write_at_once = |writer: &mut dyn Writer, mib: u64| {
+        let data = vec![mib as u8; (mib * MIB) as usize];
+        change(writer, |txn| {
+            txn.write_data(&mut row, 0, &data).unwrap();
+            txn.put_inode(&row).unwrap();
+        });
+    };
+    write_at_once(&mut *writer, 8);
+    writer.sync().unwrap();
+    tend(&mut *writer);
+    // All was copied: the log starts over, and is longer at once than what was synced before.
+    write_at_once(&mut *writer, 9);
+    assert!(writer.unsynced_bytes() >= 9 * MIB, "{}", writer.unsynced_bytes());
 }
 
 #[test]
@@ -59,13 +93,10 @@ fn a_log_that_was_long_is_cut_once_nothing_large_comes() {
     let session = place.create_with(65536);
     let mut writer = session.writer().unwrap();
     assert_eq!(writer.upkeep_at(), None);
-    write(&place, &mut *writer, 80, 8);
+    write(&place, &mut *writer, 24 * MIB, 24 * MIB);
     assert!(log_bytes(&place) > KEPT_BYTES, "it did not get long");
-    let begun = Instant::now();
-    while let Some(at) = writer.upkeep_at() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it is never cut");
-        std::thread::sleep(at.saturating_duration_since(Instant::now()));
-        writer.upkeep();
+    while writer.upkeep_at().is_some() {
+        tend(&mut *writer);
     }
     assert!(log_bytes(&place) <= KEPT_BYTES, "{}", log_bytes(&place));
 }
@@ -98,7 +129,7 @@ fn the_log_stays_below_its_bound_beside_readers() {
         let stop = AtomicBool::new(false);
         let (log, held) = std::thread::scope(|scope| {
             let readers = [0; 3].map(|_| scope.spawn(|| keep_reading(&session, &stop)));
-            let log = write(&place, &mut *writer, 160, 16);
+            let log = write(&place, &mut *writer, 160 * MIB, 16 * MIB);
             stop.store(true, Ordering::Relaxed);
             (log, readers.map(|reader| reader.join().unwrap()).into_iter().max().unwrap())
         });

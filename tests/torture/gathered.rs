@@ -15,6 +15,9 @@ const DATABASE: u32 = 0;
 /// The log's.
 const LOG: u32 = 1;
 
+/// What is written at once, in bytes.
+const SMALL_BYTES: usize = 256 << 10;
+
 /// How long a thread may take until it has copied a few MiB.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -71,12 +74,20 @@ fn what_is_copied_while_somebody_reads_is_synced() {
     medium.disk.record();
     let birth = Birth { medium, reference, strict: false, boot: 1, seed: 12 };
     let mut life = Life::new(&ground, birth);
-    life.fill_log(1);
+    let mut at = 0;
+    let mut write_on = |life: &mut Life<'_>, bytes| {
+        // Commits so small that nothing is synced ahead.
+        for _ in 0..bytes / SMALL_BYTES {
+            life.write_over(at, SMALL_BYTES);
+            at += SMALL_BYTES;
+        }
+    };
+    write_on(&mut life, 4 << 20);
     let reader = Connection::open(life.medium.path(SESSION)).unwrap();
     reader.execute_batch("BEGIN").unwrap();
     let _: i64 = reader.query_row("SELECT count(*) FROM fs_data", [], |row| row.get(0)).unwrap();
-    // What follows cannot be copied while it reads.
-    life.fill_log(5);
+    // What follows cannot be copied while it reads, and is enough for the rest to be.
+    write_on(&mut life, 16 << 20);
     let (mut written, mut synced) = (0, false);
     let begun = Instant::now();
     while !synced {

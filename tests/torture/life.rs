@@ -24,7 +24,7 @@ const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"\xff\x01"];
 const MOST_AT_ONCE: usize = 6;
 
 /// Writes that fill the log once, and bytes of each.
-pub const LOG_WRITES: usize = 40;
+const LOG_WRITES: usize = 40;
 const LOG_WRITE_BYTES: usize = 1 << 20;
 
 /// A session that is served and changed.
@@ -337,22 +337,26 @@ impl<'a> Life<'a> {
         last
     }
 
-    /// Writes a MiB over a file, so often. The log is folded into the database early, and starts
-    /// over.
-    pub fn fill_log(&mut self, writes: usize) {
-        let path = b"c".to_vec();
-        for number in 0..writes {
-            let offset = number % 2 * LOG_WRITE_BYTES;
-            let data = Bytes::from(vec![number as u8; LOG_WRITE_BYTES]);
-            let mut next = self.now().clone();
-            let expected = next.write(&path, offset, &data);
-            let at = self.handle(&path);
-            let does = Does::Write(at, offset as u64, data, Stability::Unstable);
-            self.at_once(vec![Planned { shown: format!("{number}"), does, expected }], vec![next]);
+    /// Writes over a file so often that the log is folded into the database, and starts over.
+    pub fn fill_log(&mut self) {
+        for number in 0..LOG_WRITES {
+            self.write_over(number % 2 * LOG_WRITE_BYTES, LOG_WRITE_BYTES);
             if number % 7 == 0 {
                 self.commit();
             }
         }
+    }
+
+    /// Writes so many bytes at an offset of a file.
+    pub fn write_over(&mut self, offset: usize, bytes: usize) {
+        let path = b"c".to_vec();
+        let data = Bytes::from(vec![self.random.next() as u8; bytes]);
+        let mut next = self.now().clone();
+        let expected = next.write(&path, offset, &data);
+        let at = self.handle(&path);
+        let does = Does::Write(at, offset as u64, data, Stability::Unstable);
+        let shown = format!("{bytes} bytes at {offset}");
+        self.at_once(vec![Planned { shown, does, expected }], vec![next]);
     }
 
     /// COMMIT: everything that was answered before is stable.

@@ -15,7 +15,7 @@ use crate::asked;
 use crate::cut::{Cut, Progress};
 use crate::disk::{Event, Files, Medium, Platter, Survival};
 use crate::ground::Ground;
-use crate::life::{Birth, LOG_WRITES, Life};
+use crate::life::{Birth, Life};
 use crate::random::Random;
 use crate::reference::Reference;
 
@@ -203,7 +203,7 @@ fn a_log_that_starts_over_loses_nothing() {
     let mut random = Random::new(3);
     let (medium, reference) = (Medium::new(&ground.files), ground.reference.clone());
     let birth = Birth { medium, reference, strict: false, boot: 1, seed: 3 };
-    let record = live(&ground, birth, Vec::new(), |life| life.fill_log(LOG_WRITES));
+    let record = live(&ground, birth, Vec::new(), |life| life.fill_log());
     let is_start = |event: &Event| matches!(event, Event::Write(1, 0, _));
     let starts: Vec<_> =
         (0..record.events.len()).filter(|at| is_start(&record.events[*at])).collect();

@@ -85,3 +85,26 @@ impl Absent {
         self.blob_names.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_paths_are_not_kept() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE TABLE fs_whiteout (path TEXT PRIMARY KEY, parent_path TEXT)")
+            .unwrap();
+        for (bytes, kept) in [(MAX_KEPT_PATH_BYTES, 1), (MAX_KEPT_PATH_BYTES + 1, 0)] {
+            let text: Vec<u8> =
+                (0..bytes).map(|at| if at % 200 == 0 { b'/' } else { b'a' }).collect();
+            let dir = MergedPath::from_bytes(&text).unwrap();
+            let absent = Absent::new();
+            assert!(!absent.may_hide(&conn, dir.clone()).unwrap());
+            assert_eq!(absent.whiteouts.0.borrow().len(), kept, "{bytes}, asked");
+            absent.clear();
+            absent.hides(dir);
+            assert_eq!(absent.whiteouts.0.borrow().len(), kept, "{bytes}, whited out");
+        }
+    }
+}

@@ -6,11 +6,12 @@
 //! the writer does the last bit, because it alone can keep the log from growing.
 //!
 //! Where a client writes content as fast as it can, both syncs take as long as the copying. Then
-//! a second thread syncs both files ahead, so that the syncs that count find little to do. Linux
-//! tells each open file of a failed write (since 4.13), so what is heard ahead SQLite hears as
-//! well; on other systems nothing is synced ahead, because one sync may hear it for all.
+//! a second thread syncs both files ahead, so that the syncs that count find little to do.
+//!
+//! Linux tells each open file of a failed write (since 4.13), so what is heard ahead SQLite hears
+//! as well. On other systems nothing is synced but by SQLite, because one sync may hear it for all.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,8 +26,11 @@ use super::beside::{State, Work};
 use super::gather;
 use super::log::checkpoint;
 
-/// Pages that the thread leaves to the writer: some 2 MiB.
-const FEW_PAGES: u32 = 512;
+/// What the thread leaves to the writer, in bytes.
+const FEW_BYTES: u64 = 2 << 20;
+
+/// Whether each open file hears of a write that failed, so that SQLite does though we did.
+pub(super) const SYNCS_AHEAD: bool = cfg!(target_os = "linux");
 
 /// How long what is written gathers before it is synced ahead.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -36,6 +40,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub(super) struct Copying {
     /// Pages in the log, as of the last commit.
     pub pages: Arc<AtomicU32>,
+    /// What a page takes in it, in bytes.
+    pub frame_bytes: u64,
 }
 
 impl Work for Copying {
@@ -47,11 +53,16 @@ impl Work for Copying {
             let before = std::mem::replace(&mut copied, checkpoint(conn, "PASSIVE")?);
             let left = self.pages.load(Ordering::Relaxed).saturating_sub(copied);
             // It gets no further where a reader needs the database as it is.
-            if left <= FEW_PAGES || copied <= before {
-                return Ok(gather::sync_database(conn)?);
+            if u64::from(left) * self.frame_bytes <= FEW_BYTES || copied <= before {
+                return sync_ahead(conn);
             }
         }
     }
+}
+
+/// Syncs the database, where that may be done.
+fn sync_ahead(conn: &Connection) -> Result<()> {
+    if SYNCS_AHEAD { Ok(gather::sync_database(conn)?) } else { Ok(()) }
 }
 
 /// Syncs the log and the database, ahead of the syncs that promises rest on, until all is copied.
@@ -67,17 +78,14 @@ impl Work for SyncingAhead {
     const NAME: &'static str = "acetate-sync";
 
     fn once(&self, conn: &Connection) -> Result<()> {
-        if !cfg!(target_os = "linux") {
-            return Ok(());
-        }
         // No lock hangs on the log's file, as one does on the database's: to open and close it
-        // beside SQLite lets go of nothing. Without a descriptor for it, the log is not synced
-        // ahead.
-        let log = File::open(&self.log).ok();
+        // beside SQLite lets go of nothing. Not every file system syncs a file that is open to be
+        // read. Without a descriptor for it, the log is not synced ahead.
+        let log = OpenOptions::new().write(true).open(&self.log).ok();
         loop {
             let synced = log.as_ref().map_or(Ok(()), File::sync_data);
             synced.map_err(|error| StoreError::Io(error.to_string()))?;
-            gather::sync_database(conn)?;
+            sync_ahead(conn)?;
             if !self.copying.is_busy() {
                 return Ok(());
             }
@@ -89,7 +97,10 @@ impl Work for SyncingAhead {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{self, Receiver};
 
+    use super::super::beside::Beside;
     use super::super::connect::{self, Role};
     use super::*;
 
@@ -120,7 +131,7 @@ mod tests {
         let path = directory.path().join("a.db");
         let writer = writer(&path);
         let beside = connect::open(&path, Role::Writer).unwrap();
-        let copying = Copying { pages: Arc::new(AtomicU32::new(u32::MAX)) };
+        let copying = Copying { pages: Arc::new(AtomicU32::new(u32::MAX)), frame_bytes: 4120 };
         writer.execute_batch(ROW).unwrap();
         let reader = connect::open(&path, Role::Reader).unwrap();
         reader.execute_batch("BEGIN").unwrap();
@@ -134,15 +145,36 @@ mod tests {
         assert_eq!(rows_copied(&path), 2);
     }
 
+    /// Is at it until it is told something.
+    #[derive(Clone)]
+    struct Held(Arc<Mutex<Receiver<()>>>);
+
+    impl Work for Held {
+        const NAME: &'static str = "held";
+
+        fn once(&self, _: &Connection) -> Result<()> {
+            let _ = self.0.lock().unwrap().recv_timeout(Duration::from_secs(30));
+            Ok(())
+        }
+    }
+
     #[test]
-    fn syncing_ahead_ends_with_the_copying() {
+    fn syncing_ahead_goes_on_until_all_is_copied() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.db");
         let writer = writer(&path);
         writer.execute_batch(ROW).unwrap();
         for log in [connect::beside(&path, "-wal"), path.join("is not there")] {
-            let ahead = SyncingAhead { log, copying: Arc::default() };
-            ahead.once(&writer).unwrap();
+            let (release, held) = mpsc::channel();
+            let mut copying = Beside::of(&path, Held(Arc::new(Mutex::new(held))));
+            copying.ask();
+            let ahead = SyncingAhead { log, copying: copying.state() };
+            let conn = connect::open(&path, Role::Writer).unwrap();
+            let thread = thread::spawn(move || ahead.once(&conn));
+            thread::sleep(10 * PAUSE);
+            assert!(!thread.is_finished());
+            release.send(()).unwrap();
+            thread.join().unwrap().unwrap();
         }
     }
 }

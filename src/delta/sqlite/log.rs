@@ -15,7 +15,8 @@ use crate::delta::{Result, StoreError};
 
 use super::beside::Beside;
 use super::connect::{self, BUSY_WAIT, beside};
-use super::copying::{Copying, SyncingAhead};
+use super::copying::{Copying, SYNCS_AHEAD, SyncingAhead};
+use super::gather;
 use super::probe::byte_len;
 use super::room::Room;
 
@@ -50,6 +51,9 @@ const LONG_KEPT_BYTES: u64 = 64 << 20;
 
 /// Time without such a commit after which it is cut.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// Time until it is looked whether the thread has copied what is to be cut.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What the log has before each page, in bytes.
 const FRAME_HEADER_BYTES: u64 = 24;
@@ -103,7 +107,8 @@ impl Log {
         }))?;
         let frame_bytes = FRAME_HEADER_BYTES + connect::page_bytes(conn)?;
         let path = beside(session, "-wal");
-        let copying = Beside::of(session, Copying { pages: Arc::clone(&pages) });
+        let copying = Copying { pages: Arc::clone(&pages), frame_bytes };
+        let copying = Beside::of(session, copying);
         let ahead = SyncingAhead { log: path.clone(), copying: copying.state() };
         Ok(Self {
             session: session.to_owned(),
@@ -125,17 +130,18 @@ impl Log {
         u64::from(self.pages.load(Ordering::Relaxed)) * self.frame_bytes
     }
 
-    /// Looks how long the log is after a commit, and has it copied beside the writer when it is
-    /// long enough.
+    /// Looks how long the log is after a commit of this thread, and has it copied beside the
+    /// writer when it is long enough.
     pub(super) fn note_length(&mut self, conn: &Connection) {
         let length = self.length();
-        let before = std::mem::replace(&mut self.last, length);
-        if length < before {
-            // It has started over, and what it held is synced in the database.
+        let mut before = std::mem::replace(&mut self.last, length);
+        if gather::has_started_over() || length < before {
+            // What it held is synced in the database.
+            before = 0;
             self.due_at = CHECKPOINT_BYTES;
             self.synced = Some(0);
         }
-        let is_large = length.saturating_sub(before) >= LARGE_COMMIT_BYTES;
+        let is_large = length - before >= LARGE_COMMIT_BYTES;
         if is_large || length > KEPT_BYTES {
             let before = self.long_at.replace(Instant::now());
             if before.is_none() {
@@ -147,7 +153,7 @@ impl Log {
         let due_at = if is_early { EARLY_CHECKPOINT_BYTES } else { self.due_at };
         if length >= due_at && !self.copying.is_done() {
             self.copying.ask();
-            if is_large {
+            if is_large && SYNCS_AHEAD {
                 self.syncing.ask();
             }
         }
@@ -171,7 +177,7 @@ impl Log {
         let quiet_at = self.long_at? + QUIET;
         // To wait for what is being copied would hold changes up.
         let is_busy = self.copying.is_busy();
-        Some(if is_busy { quiet_at.max(Instant::now() + QUIET) } else { quiet_at })
+        Some(if is_busy { quiet_at.max(Instant::now() + LOOK_AGAIN) } else { quiet_at })
     }
 
     /// Whether the writer has to copy something itself: what is left when most was copied, or
@@ -185,13 +191,13 @@ impl Log {
         self.copying.failure().or_else(|| self.syncing.failure())
     }
 
-    /// Copies what is due into the database.
+    /// Copies what is due into the database; whether it did, so that all is copied that may be.
     ///
     /// # Errors
     /// As [`checkpoint`].
-    pub(super) fn checkpoint_if_due(&mut self, conn: &Connection) -> Result<()> {
+    pub(super) fn checkpoint_if_due(&mut self, conn: &Connection) -> Result<bool> {
         if !self.is_due() {
-            return Ok(());
+            return Ok(false);
         }
         self.copying.wait();
         self.copying.take_notice();
@@ -202,25 +208,35 @@ impl Log {
         if length < PATIENCE_BYTES {
             // Where a reader keeps the log from starting over, it is tried again later.
             self.due_at = (length + RETRY_BYTES).min(PATIENCE_BYTES);
-            return checkpoint(conn, "PASSIVE").map(drop);
+            checkpoint(conn, "PASSIVE")?;
+        } else {
+            self.due_at = 2 * length;
+            checkpoint_within(conn, READERS_WAIT, "RESTART")?;
         }
-        self.due_at = 2 * length;
-        checkpoint_within(conn, READERS_WAIT, "RESTART")
+        Ok(true)
     }
 
-    /// Whether the file may be long for nothing: for a while no commit was large, nor its log long.
-    pub(super) fn is_long(&self) -> bool {
-        self.long_at.is_some_and(|at| at.elapsed() >= QUIET) && !self.copying.is_busy()
-    }
-
-    /// Copies all of the log, so that it starts over with the next commit, which cuts its file.
-    ///
-    /// # Errors
-    /// As [`checkpoint`].
-    pub(super) fn prepare_to_cut(&mut self, conn: &Connection) -> Result<()> {
+    /// Whether the file is to be cut by the next commit: it is long, and for a while no commit was
+    /// large, nor its log long. `is_copied` says that all of the log was copied just now, so that
+    /// it will start over; else the thread is asked to.
+    pub(super) fn is_to_be_cut(&mut self, conn: &Connection, is_copied: bool) -> Result<bool> {
+        let is_quiet = self.long_at.is_some_and(|at| at.elapsed() >= QUIET);
+        if !is_quiet || self.copying.is_busy() {
+            return Ok(false);
+        }
+        let is_long = byte_len(&self.path) > KEPT_BYTES;
+        if is_long && !is_copied {
+            self.copying.ask();
+            return Ok(false);
+        }
         self.long_at = None;
         keep(conn, KEPT_BYTES)?;
-        self.copy_now(conn)
+        Ok(is_long)
+    }
+
+    /// Returns once nothing is copied beside the writer.
+    pub(super) fn wait(&self) {
+        self.copying.wait();
     }
 
     /// Ends what copies beside the writer, before the log is copied for the last time.

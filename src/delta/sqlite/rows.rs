@@ -52,3 +52,51 @@ impl Rows {
         self.0.borrow_mut().clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::BasePath;
+    use crate::delta::Origin;
+    use crate::vfs::{Device, FileId, FileKind, Time};
+
+    /// A path of so many bytes.
+    fn path(bytes: usize) -> Vec<u8> {
+        (1..=bytes).map(|at| if at % 200 == 0 { b'/' } else { b'a' }).collect()
+    }
+
+    /// A file that was copied up from `path`.
+    fn copied_up(path: &[u8]) -> InodeRow {
+        let (fileid, time) = (FileId(7), Time { secs: 1, nanos: 2 });
+        let path = BasePath::from_bytes(path).unwrap();
+        let origin =
+            Origin { fileid, path, dev: 1, ino: 2, nlink: 1, size: 0, mtime: time, ctime: time };
+        InodeRow {
+            ino: Ino(2),
+            kind: FileKind::Regular,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            rdev: Device::default(),
+            atime: time,
+            mtime: time,
+            ctime: time,
+            subdirs: None,
+            holes: 0,
+            create_verifier: None,
+            copy_up: None,
+            origin: Some(origin),
+        }
+    }
+
+    #[test]
+    fn a_row_with_a_long_path_is_not_kept() {
+        for (bytes, kept) in [(MAX_KEPT_PATH_BYTES, true), (MAX_KEPT_PATH_BYTES + 1, false)] {
+            let rows = Rows::new();
+            rows.add(Ino(2), Some(copied_up(&path(bytes))));
+            assert_eq!(rows.get(Ino(2)).is_some(), kept, "{bytes}");
+        }
+    }
+}

@@ -130,11 +130,13 @@ impl SqliteWriter {
         self.set_full(true)?;
         self.run("BEGIN IMMEDIATE")?;
         let done = work(&self.batch.conn).and_then(|()| self.run_commit());
-        match done {
-            Ok(()) => self.note_sync(),
-            Err(_) => self.undo(),
+        if done.is_err() {
+            self.undo();
+            return done;
         }
-        done
+        self.log.note_length(&self.batch.conn);
+        self.note_sync();
+        Ok(())
     }
 
     /// Notes that all that was committed is synced.
@@ -188,11 +190,11 @@ impl SqliteWriter {
     }
 
     /// Gives back what the log's file has kept for large commits, once there are no more.
-    fn cut_log_if_long(&mut self) -> Result<()> {
-        if !self.log.is_long() {
+    /// `is_copied` says that all of the log was copied just now.
+    fn cut_log_if_long(&mut self, is_copied: bool) -> Result<()> {
+        if !self.log.is_to_be_cut(&self.batch.conn, is_copied)? {
             return Ok(());
         }
-        self.log.prepare_to_cut(&self.batch.conn)?;
         match self.in_synced(meta::count_sync) {
             // Nothing is lost, and the log starts over another time.
             Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => Ok(()),
@@ -279,10 +281,13 @@ impl Writer for SqliteWriter {
             return Err(error);
         }
         self.log.note_length(&self.batch.conn);
-        match self.durable {
-            true => self.note_sync(),
-            false => self.unsynced = true,
+        if !self.durable {
+            self.unsynced = true;
+            return Ok(());
         }
+        // Where a failed write is told only once, what works beside may have heard of it.
+        self.check_lost()?;
+        self.note_sync();
         Ok(())
     }
 
@@ -301,13 +306,15 @@ impl Writer for SqliteWriter {
 
     fn upkeep(&mut self) {
         let done = self.log.checkpoint_if_due(&self.batch.conn);
-        self.lost = done.and_then(|()| self.cut_log_if_long()).err();
+        self.lost = done.and_then(|is_copied| self.cut_log_if_long(is_copied)).err();
     }
 
     fn compact(&mut self) -> Result<Compacted> {
         if self.read_only {
             return Err(StoreError::ReadOnly("opened to be read".to_owned()));
         }
+        // Nobody can cut the log while it is copied.
+        self.log.wait();
         self.check_lost()?;
         // Where it is synced, all before it is.
         self.set_full(true)?;
@@ -332,7 +339,8 @@ impl Writer for SqliteWriter {
         if self.read_only || !self.unsynced {
             return Ok(());
         }
-        self.in_synced(meta::count_sync)
+        self.in_synced(meta::count_sync)?;
+        self.check_lost()
     }
 
     fn advance_epoch(&mut self) -> u64 {

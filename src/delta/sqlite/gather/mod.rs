@@ -33,6 +33,7 @@ static COMMITS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static CURRENT: Cell<Option<Commit>> = const { Cell::new(None) };
+    static STARTED_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs what commits: SQLite's `COMMIT`, and nothing else.
@@ -49,6 +50,17 @@ impl Drop for UntilDone {
     fn drop(&mut self) {
         CURRENT.set(None);
     }
+}
+
+/// Whether this thread has begun a log anew since it asked before: a transaction that finds all of
+/// the log copied writes over it.
+pub(super) fn has_started_over() -> bool {
+    STARTED_OVER.take()
+}
+
+/// Notes that this thread begins a log anew.
+fn note_start() {
+    STARTED_OVER.set(true);
 }
 
 /// The commit that this thread is in.

@@ -17,8 +17,8 @@ use rusqlite::ffi::{
     sqlite3_io_methods, sqlite3_vfs,
 };
 
-use super::current_commit;
 use super::frames::{Frames, Put};
+use super::{current_commit, note_start};
 
 /// What connections open their files with.
 const NAME: &CStr = c"acetate-gather";
@@ -196,6 +196,9 @@ unsafe extern "C" fn write(
     let (Ok(count), Ok(offset)) = (usize::try_from(count), u64::try_from(offset)) else {
         return ffi::SQLITE_IOERR_WRITE;
     };
+    if offset == 0 {
+        note_start();
+    }
     // SAFETY: SQLite calls the methods of files that are open; `from` has `count` bytes.
     unsafe {
         let (log, mut real) = parts(file);

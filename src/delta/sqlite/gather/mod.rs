@@ -15,7 +15,7 @@
 //! | File | What |
 //! |---|---|
 //! | `frames` | which writes are held back, and until when |
-//! | `vfs` | the layer under SQLite |
+//! | `vfs` | the layer under SQLite, which also hears of a new log, and syncs a database |
 
 mod frames;
 mod vfs;
@@ -53,7 +53,7 @@ impl Drop for UntilDone {
 }
 
 /// Whether this thread has begun a log anew since it asked before: a transaction that finds all of
-/// the log copied writes over it.
+/// the log copied writes over it. Another session's log counts too: who asks must not mind.
 pub(super) fn has_started_over() -> bool {
     STARTED_OVER.take()
 }

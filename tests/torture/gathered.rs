@@ -46,11 +46,15 @@ fn the_log_is_written_a_commit_at_a_time() {
         life.step();
     }
     let (medium, _) = life.end();
-    let (mut commits, mut frames) = (0, 0);
+    let (mut commits, mut frames, mut zeros) = (0, 0, 0);
     for event in medium.disk.events() {
         let Event::Write(LOG, offset, bytes) = event else { continue };
         if offset == 0 {
             assert_eq!(bytes.len(), LOG_HEADER_BYTES);
+            continue;
+        }
+        if bytes.iter().all(|&byte| byte == 0) {
+            zeros += 1;
             continue;
         }
         assert_eq!(bytes.len() % FRAME_BYTES, 0, "{} bytes at {offset}", bytes.len());
@@ -65,6 +69,7 @@ fn the_log_is_written_a_commit_at_a_time() {
         frames += pieces.len();
     }
     assert!(commits > 20 && frames > 2 * commits, "{commits} commits of {frames} frames");
+    assert!(zeros > 0, "no zeros behind the end");
 }
 
 #[test]

@@ -21,9 +21,13 @@ const CALL_BYTES: usize = (128 << 10) - 1;
 
 const _: () = assert!(MAX_HELD_BYTES + HEADER_BYTES + PAGE_BYTES <= CALL_BYTES);
 
-/// A file that bytes are put into at an offset; `Err` is SQLite's code of the failure.
+/// A file that bytes are put into.
 pub(super) trait Put {
+    /// Writes at `offset`; `Err` is SQLite's code of the failure.
     fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32>;
+
+    /// The file's length, in bytes, if the system tells.
+    fn length(&mut self) -> Option<u64>;
 }
 
 /// The end of a log's file: frames that are held back, and where they belong.
@@ -133,6 +137,10 @@ mod tests {
             self.bytes[start..end].copy_from_slice(bytes);
             self.writes += 1;
             Ok(())
+        }
+
+        fn length(&mut self) -> Option<u64> {
+            Some(self.bytes.len() as u64)
         }
     }
 

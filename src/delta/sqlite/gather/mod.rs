@@ -15,8 +15,10 @@
 //! | File | What |
 //! |---|---|
 //! | `frames` | which writes are held back, and until when |
+//! | `ahead` | zeros behind the file's end |
 //! | `vfs` | the layer under SQLite, which also hears of a new log, and syncs a database |
 
+mod ahead;
 mod frames;
 mod vfs;
 
@@ -90,15 +92,16 @@ mod tests {
     type Rows = BTreeMap<i64, Vec<u8>>;
 
     /// Few pages in memory, so that transactions write to the log before they commit.
-    fn open(path: &Path, auto_vacuum: u32) -> Connection {
+    fn open(path: &Path, auto_vacuum: u32, synchronous: &str) -> Connection {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let conn = Connection::open_with_flags_and_vfs(path, flags, name().unwrap()).unwrap();
         conn.pragma_update(None, "auto_vacuum", auto_vacuum).unwrap();
         let mode: String =
             conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).unwrap();
         assert_eq!(mode, "wal");
+        conn.pragma_update(None, "synchronous", synchronous).unwrap();
         conn.execute_batch(
-            "PRAGMA synchronous = NORMAL; PRAGMA cache_size = 12; PRAGMA wal_autocheckpoint = 0;
+            "PRAGMA cache_size = 12; PRAGMA wal_autocheckpoint = 0;
              CREATE TABLE t (id INTEGER PRIMARY KEY, content BLOB)",
         )
         .unwrap();
@@ -168,10 +171,11 @@ mod tests {
 
     #[test]
     fn sqlite_finds_what_it_wrote() {
-        for auto_vacuum in [0, 1] {
+        // Where commits are synced, there are zeros behind them.
+        for (auto_vacuum, synchronous) in [(0, "NORMAL"), (1, "NORMAL"), (0, "FULL")] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("a.db");
-            let conn = open(&path, auto_vacuum);
+            let conn = open(&path, auto_vacuum, synchronous);
             let (mut random, mut rows) = (Random(u64::from(auto_vacuum) + 5), Rows::new());
             for _ in 0..120 {
                 transaction(&conn, &mut random, &mut rows);

@@ -17,6 +17,7 @@ use rusqlite::ffi::{
     sqlite3_io_methods, sqlite3_vfs,
 };
 
+use super::ahead::Ahead;
 use super::frames::{Frames, Put};
 use super::{current_commit, note_start};
 
@@ -100,6 +101,7 @@ struct Log {
     /// The same with ours in their place: what SQLite calls.
     methods: sqlite3_io_methods,
     frames: Frames,
+    ahead: Ahead,
 }
 
 /// A log's file as the system's layer has it.
@@ -119,6 +121,13 @@ impl Put for Real {
             write(self.file, bytes.as_ptr().cast(), count, offset)
         };
         if code == SQLITE_OK { Ok(()) } else { Err(code) }
+    }
+
+    fn length(&mut self) -> Option<u64> {
+        let mut length: sqlite3_int64 = 0;
+        // SAFETY: the file is open, these are its methods, and there is a place for the answer.
+        let code = unsafe { (*self.methods).xFileSize?(self.file, &raw mut length) };
+        u64::try_from(length).ok().filter(|_| code == SQLITE_OK)
     }
 }
 
@@ -166,7 +175,8 @@ unsafe fn attach(file: *mut sqlite3_file, ours_at: usize) {
             xFileSize: Some(file_size),
             ..*system
         };
-        let log = Box::into_raw(Box::new(Log { system, methods, frames: Frames::default() }));
+        let (frames, ahead) = (Frames::default(), Ahead::default());
+        let log = Box::into_raw(Box::new(Log { system, methods, frames, ahead }));
         file.cast::<u8>().add(ours_at).cast::<*mut Log>().write(log);
         (*file).pMethods = &raw const (*log).methods;
     }
@@ -203,14 +213,16 @@ unsafe extern "C" fn write(
     unsafe {
         let (log, mut real) = parts(file);
         let bytes = std::slice::from_raw_parts(from.cast::<u8>(), count);
+        log.ahead.note_write(offset.saturating_add(bytes.len() as u64));
         let done = log.frames.write(bytes, offset, current_commit(), &mut real);
         done.err().unwrap_or(SQLITE_OK)
     }
 }
 
-/// A method that finds the file as SQLite left it: what is held is put there first.
+/// A method that finds the file as SQLite left it: what is held is put there first. Then `first`
+/// gets what the file has besides the system's bytes, and the arguments.
 macro_rules! after_flush {
-    ($name:ident, $method:ident, $error:ident $(, $arg:ident: $type:ty)*) => {
+    ($first:expr, $name:ident, $method:ident, $error:ident $(, $arg:ident: $type:ty)*) => {
         unsafe extern "C" fn $name(file: *mut sqlite3_file $(, $arg: $type)*) -> c_int {
             // SAFETY: SQLite calls the methods of files that are open, with what they take.
             unsafe {
@@ -219,16 +231,29 @@ macro_rules! after_flush {
                     return code;
                 }
                 let Some(method) = (*log.system).$method else { return ffi::$error };
+                $first(&mut log.ahead, &mut real $(, $arg)*);
                 method(file $(, $arg)*)
             }
         }
     };
 }
 
-after_flush!(read, xRead, SQLITE_IOERR_READ, to: *mut c_void, count: c_int, at: sqlite3_int64);
-after_flush!(truncate, xTruncate, SQLITE_IOERR_TRUNCATE, size: sqlite3_int64);
-after_flush!(sync, xSync, SQLITE_IOERR_FSYNC, flags: c_int);
-after_flush!(file_size, xFileSize, SQLITE_IOERR_FSTAT, size: *mut sqlite3_int64);
+after_flush!(
+    |_: &mut Ahead, _: &mut Real, _, _, _| {},
+    read, xRead, SQLITE_IOERR_READ, to: *mut c_void, count: c_int, at: sqlite3_int64
+);
+after_flush!(
+    |ahead: &mut Ahead, _: &mut Real, size: sqlite3_int64| ahead.note_cut(size.cast_unsigned()),
+    truncate, xTruncate, SQLITE_IOERR_TRUNCATE, size: sqlite3_int64
+);
+after_flush!(
+    |ahead: &mut Ahead, real: &mut Real, _| ahead.before_sync(current_commit().is_some(), real),
+    sync, xSync, SQLITE_IOERR_FSYNC, flags: c_int
+);
+after_flush!(
+    |_: &mut Ahead, _: &mut Real, _| {},
+    file_size, xFileSize, SQLITE_IOERR_FSTAT, size: *mut sqlite3_int64
+);
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     // SAFETY: SQLite closes an open file once, and does not use it after that; the pointer came

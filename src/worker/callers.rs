@@ -1,21 +1,17 @@
-//! Writing on a caller's thread: a change at once where it comes alone; where several come, the
-//! first of their callers lets others run, and then commits for all whose changes are there.
+//! Writing on a caller's thread: a change at once, where changes come one by one. Where several
+//! come, one commit for all of them is cheaper, and the writer thread makes it: it takes the next
+//! ones while callers' threads still answer the last.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU8, Ordering};
-
-use tokio::task;
 
 use crate::vfs::WriteVerifier;
 
-use super::job::{Job, WriteOperation};
-use super::limits::{BATCH_BYTES, CALLER_BATCH_OPS, CALLER_BATCHES, LEADER_YIELDS, LONE_CHANGES};
-use super::queue::{Closed, Cost, Led, TakenOver};
+use super::job::WriteOperation;
+use super::limits::LONE_CHANGES;
 use super::writing::Writing;
 use super::{Committed, Shared, WorkError};
 
-/// Whether others' changes are about to come, as far as the last ones tell. One commit for several
-/// is cheaper than one for each.
+/// Whether others' changes are about to come, as far as the last ones tell.
 #[derive(Debug, Default)]
 pub(super) struct Company {
     /// Changes that have to come alone until none are expected.
@@ -23,7 +19,7 @@ pub(super) struct Company {
 }
 
 impl Company {
-    /// Whether it is worth waiting for them.
+    /// Whether several are likely to share a commit.
     fn is_expected(&self) -> bool {
         self.doubts.load(Ordering::Relaxed) > 0
     }
@@ -40,8 +36,8 @@ impl Company {
 }
 
 impl Shared {
-    /// Commits one change on the caller's thread, if nobody else writes or waits to; a durable
-    /// one, if there is not much else to be synced with it.
+    /// Commits one change on the caller's thread, if it comes alone; a durable one, if there is
+    /// not much else to be synced with it.
     pub fn write_here(
         &self,
         write: &mut dyn WriteOperation,
@@ -62,37 +58,7 @@ impl Shared {
         })
     }
 
-    /// Has a change made that its caller cannot make at once: by the writer thread, or a light
-    /// one by whoever leads.
-    ///
-    /// If the future is dropped, the change is in the queue, and will be made, or is not.
-    pub async fn write_later(&self, bytes: usize, job: Job) -> Result<(), Closed> {
-        if !self.callers_write || self.strict || !job.is_light() {
-            return self.writes.push(bytes, job).await;
-        }
-        if let Some(led) = self.writes.push_led(bytes, job).await? {
-            for _ in 0..LEADER_YIELDS {
-                task::yield_now().await;
-            }
-            self.lead(led);
-        }
-        Ok(())
-    }
-
-    /// Makes the light changes that have come, for all of their callers.
-    fn lead(&self, led: Led<'_, Job>) {
-        if self.thread_waits.load(Ordering::Relaxed) {
-            return;
-        }
-        let Some(taken_over) = led.take_over() else { return };
-        // Where somebody holds it, the thread makes them next.
-        let Ok(mut writing) = self.writing.try_lock() else { return };
-        let changes = self.work_off(&taken_over, &mut writing);
-        self.company.note(changes + usize::from(taken_over.is_waited_for()));
-        self.leave(writing);
-    }
-
-    /// Does a caller's `work` on its own thread, if nobody else writes or waits to.
+    /// Does a caller's `work` on its own thread, if nobody else writes, waits to, or is about to.
     fn as_writer<T>(&self, work: impl FnOnce(&mut Writing) -> Option<T>) -> Option<T> {
         if !self.callers_write
             || self.company.is_expected()
@@ -100,39 +66,19 @@ impl Shared {
         {
             return None;
         }
+        // Until its end, what comes meanwhile waits and wakes nobody.
         let taken_over = self.writes.take_over()?;
         // If the store panicked under another holder, the writer thread finds out.
         let mut writing = self.writing.try_lock().ok()?;
         let outcome = work(&mut writing);
         if outcome.is_some() {
-            let others = if self.strict { 0 } else { self.work_off(&taken_over, &mut writing) };
-            self.company.note(1 + others + usize::from(taken_over.is_waited_for()));
+            self.company.note(1 + usize::from(taken_over.is_waited_for()));
         }
-        self.leave(writing);
-        outcome
-    }
-
-    /// Makes the light changes that came, up to the first of another kind, and as many as one
-    /// caller makes; how many they were. To wake the writer thread for them takes longer.
-    fn work_off(&self, taken_over: &TakenOver<'_, Job>, writing: &mut Writing) -> usize {
-        let mut jobs = Vec::new();
-        let mut changes = 0;
-        for _ in 0..CALLER_BATCHES {
-            let max = Cost { ops: CALLER_BATCH_OPS, bytes: BATCH_BYTES };
-            let Some(cost) = taken_over.take(&mut jobs, max, Job::is_light) else { break };
-            writing.work(&mut jobs);
-            changes += cost.ops;
-            self.writes.release(cost);
-        }
-        changes
-    }
-
-    /// Lets go of the state of writing, and has the writer thread do what it left to do.
-    fn leave(&self, writing: MutexGuard<'_, Writing>) {
         let wants_thread = writing.wants_thread();
         drop(writing);
         if wants_thread {
             self.writes.nudge();
         }
+        outcome
     }
 }

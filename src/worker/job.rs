@@ -12,14 +12,12 @@ use super::{Committed, Done, WorkError};
 /// The way back to a caller; a caller that gave up is no error.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, WorkError>>;
 
-/// Work for the writer thread, or for a caller in its place.
+/// Work for the writer thread.
 pub(super) enum Job {
     /// An operation.
     Write {
         /// Whether it is answered only after a sync.
         durable: bool,
-        /// Whether it may run on another caller's thread.
-        is_light: bool,
         /// The operation.
         operation: Box<dyn QueuedWrite>,
     },
@@ -35,11 +33,6 @@ pub(super) enum Job {
 pub(super) type Counted = Box<dyn FnOnce(Growth) + Send>;
 
 impl Job {
-    /// Whether a caller may make it, be it another one's.
-    pub fn is_light(&self) -> bool {
-        matches!(self, Self::Write { durable: false, is_light: true, .. })
-    }
-
     /// Whether it is answered only after a sync.
     pub fn needs_sync(&self) -> bool {
         matches!(self, Self::Sync(_) | Self::Compact(_) | Self::Write { durable: true, .. })
@@ -61,7 +54,7 @@ pub(super) trait WriteOperation {
     fn give_up(&mut self);
 }
 
-/// A change that waits for the writer thread or a caller.
+/// A change that waits for the writer thread.
 pub(super) trait QueuedWrite: Send {
     /// Answers: with the error, or with the answer of the operation.
     fn answer(self: Box<Self>, commit: Result<Committed<()>, WorkError>);

@@ -20,20 +20,6 @@ pub const READ_QUEUE_OPS: usize = 1024;
 /// Reader threads at most, whatever the options ask for.
 pub const MAX_READERS: usize = 64;
 
-/// Batches of light changes, not all of them its own, that a caller makes at most.
-pub const CALLER_BATCHES: usize = 2;
-
-/// Changes in one of these batches.
-pub const CALLER_BATCH_OPS: usize = 16;
-
-/// Times that a caller lets others run before it commits for all whose changes came meanwhile.
-/// The first is over at once where its request is given a task of its own.
-pub const LEADER_YIELDS: usize = 2;
-
-/// A caller that has not come back from that is held up by something: what comes later than this
-/// wakes the writer thread.
-pub const MAX_LEAD: Duration = Duration::from_millis(1);
-
 /// Changes in a row that have to come alone before a caller makes its own at once again.
 pub const LONE_CHANGES: u8 = 8;
 
@@ -67,8 +53,6 @@ pub struct Limits {
     pub read_queue_ops: usize,
     /// See [`SYNC_INTERVAL`].
     pub sync_interval: Duration,
-    /// See [`MAX_LEAD`].
-    pub max_lead: Duration,
 }
 
 impl Default for Limits {
@@ -80,7 +64,6 @@ impl Default for Limits {
             batch_bytes: BATCH_BYTES,
             read_queue_ops: READ_QUEUE_OPS,
             sync_interval: SYNC_INTERVAL,
-            max_lead: MAX_LEAD,
         }
     }
 }

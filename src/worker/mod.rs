@@ -6,8 +6,7 @@
 //!
 //! To wake a thread and to be woken by it takes longer than most operations. So what is light
 //! runs on its caller's thread, as long as few do so at a time ([`WorkerOptions::callers`]) and,
-//! for a change, while nobody else writes; where several change something, one of them commits
-//! for all. The runtime has as many threads more than that.
+//! for a change, while changes come one by one. The runtime has as many threads more than that.
 //!
 //! This module knows the store only as `delta`'s traits, and nothing of what operations mean.
 //!
@@ -47,9 +46,8 @@ pub use background::{Background, Piece};
 pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{
-    BATCH_BYTES, BATCH_OPS, CALLER_BATCH_OPS, CALLER_BATCHES, LEADER_YIELDS, LIGHT_SYNC_BYTES,
-    LIGHT_WRITE_BYTES, LONE_CHANGES, Limits, MAX_LEAD, MAX_READERS, READ_QUEUE_OPS, SYNC_INTERVAL,
-    WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
+    BATCH_BYTES, BATCH_OPS, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES, LONE_CHANGES, Limits, MAX_READERS,
+    READ_QUEUE_OPS, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
 };
 
 use callers::Company;
@@ -167,8 +165,8 @@ impl Worker {
         let writes = Cost { ops: limits.write_queue_ops, bytes: limits.write_queue_bytes };
         let reads = Cost { ops: limits.read_queue_ops, bytes: 0 };
         let shared = Arc::new(Shared {
-            writes: Queue::new(writes, limits.max_lead),
-            reads: Queue::new(reads, limits.max_lead),
+            writes: Queue::new(writes),
+            reads: Queue::new(reads),
             writing: Mutex::new(writing),
             thread_waits: AtomicBool::new(false),
             company: Company::default(),
@@ -231,7 +229,7 @@ impl Worker {
         }
         let (reply, answer) = oneshot::channel();
         let operation = Box::new((write, reply));
-        self.shared.write_later(bytes, Job::Write { durable, is_light, operation }).await?;
+        self.shared.writes.push(bytes, Job::Write { durable, operation }).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 

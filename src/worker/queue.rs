@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
@@ -36,7 +36,6 @@ pub(super) enum Taken {
 /// A first-in-first-out queue bounded in items and bytes.
 pub(super) struct Queue<T> {
     list: Mutex<List<T>>,
-    max_lead: Duration,
     arrived: Condvar,
     ops: Semaphore,
     bytes: Semaphore,
@@ -55,10 +54,6 @@ struct List<T> {
     nudged: bool,
     /// A caller does the threads' work: what comes meanwhile wakes none of them.
     taken_over: bool,
-    /// Since when a caller has been about to do so ([`Led`]).
-    led: Option<Instant>,
-    /// Something waits that may not be led: it came by [`Queue::push`].
-    wants_thread: bool,
     closed: bool,
 }
 
@@ -66,18 +61,6 @@ struct List<T> {
 pub(super) struct TakenOver<'a, T>(&'a Queue<T>);
 
 impl<T> TakenOver<'_, T> {
-    /// Moves what waits and `fits` to the end of `batch`, up to the first that does not; what it
-    /// costs goes back with [`Queue::release`]. Nothing, while what came before is in somebody
-    /// else's hand: a thread that was awake, or woken for what it alone does, takes items too.
-    pub fn take(&self, batch: &mut Vec<T>, max: Cost, fits: impl Fn(&T) -> bool) -> Option<Cost> {
-        let mut list = self.0.lock();
-        if list.in_hand > 0 {
-            return None;
-        }
-        let first = list.items.front().filter(|(_, item)| fits(item));
-        first.is_some().then(|| list.take(batch, max, |_, next| fits(next)))
-    }
-
     /// Whether something came meanwhile.
     pub fn is_waited_for(&self) -> bool {
         !self.0.lock().items.is_empty()
@@ -85,31 +68,16 @@ impl<T> TakenOver<'_, T> {
 }
 
 impl<T> Drop for TakenOver<'_, T> {
+    /// Wakes a thread for what came meanwhile.
     fn drop(&mut self) {
-        self.0.leave_the_rest(|list| list.taken_over = false);
-    }
-}
-
-/// A caller's promise to do the threads' work in a moment. What comes by [`Queue::push_led`] until
-/// then wakes none of them, unless it comes after the queue's `max_lead`.
-pub(super) struct Led<'a, T>(&'a Queue<T>);
-
-impl<'a, T> Led<'a, T> {
-    /// Keeps it, unless somebody else does the work.
-    pub fn take_over(self) -> Option<TakenOver<'a, T>> {
-        let is_free = {
+        let wake = {
             let mut list = self.0.lock();
-            let is_free = list.is_left_alone();
-            list.taken_over |= is_free;
-            is_free
+            list.taken_over = false;
+            !list.items.is_empty() && list.wakes_one()
         };
-        is_free.then(|| TakenOver(self.0))
-    }
-}
-
-impl<T> Drop for Led<'_, T> {
-    fn drop(&mut self) {
-        self.0.leave_the_rest(|list| list.led = None);
+        if wake {
+            self.0.arrived.notify_one();
+        }
     }
 }
 
@@ -119,16 +87,6 @@ impl<T> List<T> {
         let wakes = self.sleepers > self.woken;
         self.woken += usize::from(wakes);
         wakes
-    }
-
-    /// Whether a caller may do the threads' work: nobody does.
-    fn is_left_alone(&self) -> bool {
-        self.in_hand == 0 && !self.closed && !self.taken_over
-    }
-
-    /// Whether a caller is about to do so, and has not been for longer than `max`.
-    fn will_be_led(&self, max: Duration) -> bool {
-        self.led.is_some_and(|since| since.elapsed() <= max)
     }
 
     /// Moves the first item and those that fit beside it; see [`Queue::take`].
@@ -151,8 +109,7 @@ impl<T> List<T> {
 
 impl<T> Queue<T> {
     /// An empty queue with these bounds; items that are taken count until they are released.
-    /// After `max_lead` nobody counts on [`Led`] any more.
-    pub fn new(max: Cost, max_lead: Duration) -> Self {
+    pub fn new(max: Cost) -> Self {
         Self {
             list: Mutex::new(List {
                 items: VecDeque::new(),
@@ -161,11 +118,8 @@ impl<T> Queue<T> {
                 woken: 0,
                 nudged: false,
                 taken_over: false,
-                led: None,
-                wants_thread: false,
                 closed: false,
             }),
-            max_lead,
             arrived: Condvar::new(),
             ops: Semaphore::new(max.ops.clamp(1, Semaphore::MAX_PERMITS)),
             bytes: Semaphore::new(max.bytes as usize),
@@ -178,48 +132,19 @@ impl<T> Queue<T> {
     ///
     /// If the returned future is dropped, the item is either not in the queue or stays in it.
     pub async fn push(&self, bytes: usize, item: T) -> Result<(), Closed> {
-        let join = |list: &mut List<T>| {
-            list.wants_thread = true;
-            ((), !list.taken_over)
-        };
-        self.put(bytes, item, join).await
-    }
-
-    /// As [`Queue::push`], for what callers do: whoever comes first gets [`Led`], and leads what
-    /// comes until it takes over or lets go.
-    pub async fn push_led(&self, bytes: usize, item: T) -> Result<Option<Led<'_, T>>, Closed> {
-        let join = |list: &mut List<T>| {
-            if list.led.is_some() {
-                return (None, !list.taken_over && !list.will_be_led(self.max_lead));
-            }
-            list.led = Some(Instant::now());
-            (Some(Led(self)), false)
-        };
-        self.put(bytes, item, join).await
-    }
-
-    /// Appends `item` once there is room for it, and wakes a thread if `arrive` says so beside
-    /// what it answers.
-    async fn put<R>(
-        &self,
-        bytes: usize,
-        item: T,
-        arrive: impl FnOnce(&mut List<T>) -> (R, bool),
-    ) -> Result<R, Closed> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.max_bytes);
         let op_permit = self.ops.acquire().await.map_err(|_| Closed)?;
         let byte_permits = match bytes {
             0 => None,
             n => Some(self.bytes.acquire_many(n).await.map_err(|_| Closed)?),
         };
-        let (answer, wake) = {
+        let wake = {
             let mut list = self.lock();
             if list.closed {
                 return Err(Closed);
             }
             list.items.push_back((bytes, item));
-            let (answer, wants_thread) = arrive(&mut list);
-            (answer, wants_thread && list.wakes_one())
+            !list.taken_over && list.wakes_one()
         };
         if wake {
             self.arrived.notify_one();
@@ -228,7 +153,7 @@ impl<T> Queue<T> {
         if let Some(permits) = byte_permits {
             permits.forget();
         }
-        Ok(answer)
+        Ok(())
     }
 
     /// Moves waiting items to the end of `batch`: at least one, and not more than `max` allows
@@ -244,8 +169,6 @@ impl<T> Queue<T> {
         let mut list = self.lock();
         loop {
             if !list.items.is_empty() {
-                // Whoever takes now comes again for the rest.
-                list.wants_thread = false;
                 return Taken::Items(list.take(batch, max, &joins));
             }
             if list.closed {
@@ -282,26 +205,11 @@ impl<T> Queue<T> {
     /// thread until what is returned here is dropped.
     pub fn take_over(&self) -> Option<TakenOver<'_, T>> {
         let mut list = self.lock();
-        let is_free = list.items.is_empty() && list.is_left_alone();
-        is_free.then(|| {
+        let is_left_alone = list.in_hand == 0 && !list.closed && !list.taken_over;
+        (is_left_alone && list.items.is_empty()).then(|| {
             list.taken_over = true;
             TakenOver(self)
         })
-    }
-
-    /// Ends a caller's part by `end`, and wakes a thread for what it leaves, if nobody else will
-    /// look at that.
-    fn leave_the_rest(&self, end: impl FnOnce(&mut List<T>)) {
-        let wake = {
-            let mut list = self.lock();
-            end(&mut list);
-            let is_left = !list.items.is_empty() && !list.taken_over;
-            let counts_on_leader = !list.wants_thread && list.will_be_led(self.max_lead);
-            is_left && !counts_on_leader && list.wakes_one()
-        };
-        if wake {
-            self.arrived.notify_one();
-        }
     }
 
     /// Makes room: items of this cost are done.
@@ -345,7 +253,7 @@ mod tests {
     #[test]
     fn no_caller_overtakes_what_a_thread_has_in_hand() {
         let room = Cost { ops: 4, bytes: 0 };
-        let queue = Queue::new(room, Duration::MAX);
+        let queue = Queue::new(room);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert!(queue.take_over().is_some(), "nothing is there");
         runtime.block_on(queue.push(0, "first")).unwrap();
@@ -360,28 +268,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_took_from_a_leader_is_not_overtaken_either() {
+    fn what_comes_while_a_caller_works_wakes_a_thread_when_it_is_done() {
         let room = Cost { ops: 4, bytes: 0 };
-        let queue = Queue::new(room, Duration::MAX);
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let led = runtime.block_on(queue.push_led(0, "first")).unwrap().unwrap();
-        let taken_over = led.take_over().unwrap();
-        let mut batch = Vec::new();
-        let Taken::Items(cost) = queue.take(&mut batch, room, None, |_, _| true) else {
-            panic!("nothing was taken");
-        };
-        runtime.block_on(queue.push(0, "second")).unwrap();
-        let mut next = Vec::new();
-        assert!(taken_over.take(&mut next, room, |_| true).is_none(), "the first is not done");
-        queue.release(cost);
-        let cost = taken_over.take(&mut next, room, |_| true).unwrap();
-        assert_eq!((cost.ops, next), (1, vec!["second"]));
-    }
-
-    #[test]
-    fn what_only_a_thread_does_does_not_wait_for_a_leader() {
-        let room = Cost { ops: 4, bytes: 0 };
-        let queue = Queue::new(room, Duration::MAX);
+        let queue = Queue::new(room);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         thread::scope(|scope| {
             let deadline = Instant::now() + Duration::from_secs(30);
@@ -395,8 +284,9 @@ mod tests {
                 thread::yield_now();
             }
             let taken_over = queue.take_over().unwrap();
-            runtime.block_on(queue.push(0, "for the thread")).unwrap();
-            let _led = runtime.block_on(queue.push_led(0, "for a leader")).unwrap().unwrap();
+            runtime.block_on(queue.push(0, "next")).unwrap();
+            assert!(taken_over.is_waited_for());
+            assert_eq!(queue.lock().woken, 0, "it would only wait for the caller");
             drop(taken_over);
             assert!(thread.join().unwrap(), "it was not woken");
         });

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use acetate::delta::{StoreError, WriteTxn};
 use acetate::worker::{
-    CALLER_BATCH_OPS, CALLER_BATCHES, Done, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES, Limits, Weight,
-    WorkError, Worker, WorkerOptions,
+    Done, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES, Limits, Weight, WorkError, Worker, WorkerOptions,
 };
 
 use super::fake::{Call, FakeStore};
@@ -120,51 +119,6 @@ async fn changes_that_come_at_once_share_commits_on_the_thread() {
     soon(a).await.unwrap();
     assert_ne!(soon(b).await.unwrap().value, thread::current().id());
     assert_eq!(store.count(Call::Commit), 2);
-}
-
-/// Changes by `calls` that come while a caller on another thread commits; whether each was made
-/// on that caller's thread.
-fn made_by_another_caller(calls: &[(Weight, usize, bool)]) -> Vec<bool> {
-    let store = FakeStore::default();
-    let worker = start(&store);
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let hold = store.hold(Call::Commit);
-    thread::scope(|scope| {
-        let there = scope.spawn(|| {
-            assert!(runtime().block_on(writes_here(&worker)));
-            thread::current().id()
-        });
-        let made = runtime().block_on(async {
-            soon(hold.reached(1)).await;
-            let mut answers = Vec::new();
-            for &(weight, bytes, durable) in calls {
-                answers.push(asked(worker.write(weight, bytes, durable, whereabouts)).await);
-            }
-            drop(hold);
-            let mut made = Vec::new();
-            for answer in answers {
-                made.push(soon(answer).await.unwrap().value);
-            }
-            made
-        });
-        let there = there.join().unwrap();
-        made.into_iter().map(|at| at == there).collect()
-    })
-}
-
-#[test]
-fn a_caller_makes_the_light_changes_that_came_meanwhile() {
-    let light = (LIGHT, 1, false);
-    assert_eq!(made_by_another_caller(&[light; 3]), [true; 3]);
-    // In their order, and what takes long is left to the thread.
-    for other in [(HEAVY, 1, false), (LIGHT, LIGHT_WRITE_BYTES + 1, false), (LIGHT, 1, true)] {
-        assert_eq!(made_by_another_caller(&[light, other, light]), [true, false, false]);
-    }
-    // One batch for what came meanwhile, and nothing more of it than a batch or two.
-    let many = [light; CALLER_BATCHES * CALLER_BATCH_OPS + 1];
-    let made = made_by_another_caller(&many);
-    let (last, first) = made.split_last().unwrap();
-    assert!(first.iter().all(|&there| there) && !last);
 }
 
 #[test]

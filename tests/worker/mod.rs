@@ -3,11 +3,11 @@
 mod batch;
 mod bounds;
 mod callers;
+mod company;
 mod count;
 mod failure;
 mod fake;
 mod fake_txn;
-mod leader;
 mod readers;
 mod shutdown;
 mod stress;

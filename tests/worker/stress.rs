@@ -54,7 +54,6 @@ async fn count_up(callers: usize) {
         batch_bytes: 100,
         read_queue_ops: 4,
         sync_interval: Duration::from_millis(1),
-        ..Limits::default()
     };
     let options = WorkerOptions { strict: false, readers: 3, callers };
     let worker = Arc::new(Worker::start_with(store.as_store(), options, limits).unwrap());

@@ -6,6 +6,7 @@
 //! checksum against accidents.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,7 @@ use crate::vfs::CallId;
 pub type Reply = Vec<Bytes>;
 
 /// What makes two calls the same call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     client: IpAddr,
     xid: u32,
@@ -43,8 +44,15 @@ impl Key {
     /// All of it in a number, which is the same in every server.
     pub fn digest(&self) -> CallId {
         let mut hasher = siphasher::sip::SipHasher13::new();
-        self.hash(&mut hasher);
+        (self.client, self.xid, self.procedure, self.checksum).hash(&mut hasher);
         CallId(hasher.finish())
+    }
+}
+
+impl Hash for Key {
+    /// The checksum is over xid and procedure too, and a key is looked up seven times.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.checksum);
     }
 }
 
@@ -68,7 +76,8 @@ pub struct ReplyCache {
 }
 
 struct Inner {
-    in_progress: HashMap<Key, watch::Receiver<Option<Reply>>>,
+    /// With the way to whoever waits for the reply, if anybody does.
+    in_progress: HashMap<Key, Option<watch::Sender<Option<Reply>>>>,
     done: LruCache<Key, (Reply, Instant)>,
     bytes: usize,
 }
@@ -87,25 +96,27 @@ impl ReplyCache {
 
     /// Looks a call up, and notes it as in progress if it is new. `now` is the time.
     pub fn enter(&self, key: Key, now: Instant) -> Entered<'_> {
-        let mut inner = self.lock();
-        if let Some(waiting) = inner.in_progress.get(&key) {
-            return Entered::InProgress(Waiting(waiting.clone()));
-        }
+        let Inner { in_progress, done, .. } = &mut *self.lock();
+        let place = match in_progress.entry(key) {
+            Entry::Occupied(mut call) => {
+                let sender = call.get_mut().get_or_insert_with(|| watch::Sender::new(None));
+                return Entered::InProgress(Waiting(sender.subscribe()));
+            }
+            Entry::Vacant(place) => place,
+        };
         // A peek: what counts for the order is when the reply was made, not when it was needed.
-        if let Some((reply, made)) = inner.done.peek(&key)
+        if let Some((reply, made)) = done.peek(&key)
             && now.saturating_duration_since(*made) < self.max_age
         {
             return Entered::Done(reply.clone());
         }
-        let (sender, receiver) = watch::channel(None);
-        inner.in_progress.insert(key, receiver);
-        Entered::New(Slot { cache: self, key, sender })
+        place.insert(None);
+        Entered::New(Slot { cache: self, key, is_open: true })
     }
 
-    fn store(&self, key: Key, reply: Reply, now: Instant) {
-        let bytes = reply_bytes(&reply);
-        let mut inner = self.lock();
-        inner.bytes += bytes;
+    /// Keeps a reply, in place of the oldest ones.
+    fn store(&self, inner: &mut Inner, key: Key, reply: Reply, now: Instant) {
+        inner.bytes += reply_bytes(&reply);
         if let Some((_, (old, _))) = inner.done.push(key, (reply, now)) {
             inner.bytes -= reply_bytes(&old);
         }
@@ -131,23 +142,33 @@ impl ReplyCache {
 pub struct Slot<'a> {
     cache: &'a ReplyCache,
     key: Key,
-    sender: watch::Sender<Option<Reply>>,
+    /// Whether there is no reply yet.
+    is_open: bool,
 }
 
 impl Slot<'_> {
     /// Hands the reply in, for whoever waits and for retransmissions to come; with `keep`
     /// false only for whoever waits.
-    pub fn finish(self, reply: &Reply, keep: bool, now: Instant) {
-        if keep {
-            self.cache.store(self.key, reply.clone(), now);
+    pub fn finish(mut self, reply: &Reply, keep: bool, now: Instant) {
+        self.is_open = false;
+        let waited_for = {
+            let inner = &mut *self.cache.lock();
+            if keep {
+                self.cache.store(inner, self.key, reply.clone(), now);
+            }
+            inner.in_progress.remove(&self.key).flatten()
+        };
+        if let Some(sender) = waited_for {
+            sender.send_replace(Some(reply.clone()));
         }
-        self.sender.send_replace(Some(reply.clone()));
     }
 }
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.cache.lock().in_progress.remove(&self.key);
+        if self.is_open {
+            self.cache.lock().in_progress.remove(&self.key);
+        }
     }
 }
 

@@ -121,6 +121,28 @@ fn a_call_given_up_counts_as_never_seen() {
     assert!(matches!(cache.enter(key(1), now), Entered::New(_)));
 }
 
+#[tokio::test]
+async fn whoever_waits_hears_of_a_reply_that_is_not_kept_and_of_none() {
+    let now = Instant::now();
+    let cache = ReplyCache::new(&Limits::default());
+    let reply = vec![Bytes::from_static(b"later")];
+    for finished in [true, false] {
+        let Entered::New(slot) = cache.enter(key(1), now) else { panic!("it is known") };
+        let waiting = [(); 2].map(|()| match cache.enter(key(1), now) {
+            Entered::InProgress(waiting) => waiting,
+            _ => panic!("it is not in progress"),
+        });
+        match finished {
+            true => slot.finish(&reply, false, now),
+            false => drop(slot),
+        }
+        for waiting in waiting {
+            let heard = tokio::time::timeout(Duration::from_secs(30), waiting.reply()).await;
+            assert_eq!(heard, Ok(finished.then(|| reply.clone())));
+        }
+    }
+}
+
 #[test]
 fn an_ipv4_client_is_the_same_over_an_ipv6_socket() {
     let at = |ip: &str| Key::new(ip.parse().unwrap(), 1, 1, b"record", 0);

@@ -12,7 +12,7 @@ use crate::vfs::{FileId, Name, Time};
 use super::at_hand::AtHand;
 use super::chunk::Chunks;
 use super::number::Numbers;
-use super::op::Tail;
+use super::op::{Clients, Tail};
 use super::room::Room;
 use super::sequence::Entries;
 use super::snapshot::Snapshot;
@@ -37,6 +37,8 @@ pub(super) struct Batch {
     pub tail: Tail,
     /// The audit log's last row at the last savepoint.
     pub tail_before: Tail,
+    /// The audit log's clients.
+    pub clients: Clients,
     /// Room on the disk.
     pub room: Room,
     /// Whether the operation has changed anything, or tried to.
@@ -246,7 +248,8 @@ impl WriteTxn for Batch {
 
     fn record(&mut self, row: &AuditRow) -> Result<()> {
         let mut tail = std::mem::take(&mut self.tail);
-        let result = self.change(|conn| tail.record(conn, row));
+        let client = self.clients.text(row.client);
+        let result = self.change(|conn| tail.record(conn, row, &client));
         self.tail = tail;
         result
     }

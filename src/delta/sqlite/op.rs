@@ -1,5 +1,10 @@
 //! `acetate_op`: the audit log.
 
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
 use rusqlite::{Connection, params};
 
 use crate::delta::{AuditRow, LateChange, Procedure, Result};
@@ -11,13 +16,32 @@ use super::value::Bytes;
 /// arrived: more than there are calls in flight.
 const LATE_ROWS: u32 = 4096;
 
+/// Clients whose addresses are kept as the log has them.
+const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// The addresses of the last clients, as the log has them: to write one out takes as long as to
+/// find an entry.
+pub(super) struct Clients(LruCache<SocketAddr, Arc<str>>);
+
+impl Clients {
+    /// None.
+    pub(super) fn new() -> Self {
+        Self(LruCache::new(MAX_CLIENTS))
+    }
+
+    /// The address, written out.
+    pub(super) fn text(&mut self, client: SocketAddr) -> Arc<str> {
+        Arc::clone(self.0.get_or_insert(client, || client.to_string().into()))
+    }
+}
+
 /// The batch's last row, while a WRITE that goes on where it ended may share it.
 #[derive(Clone, Default)]
 pub(super) struct Tail(Option<(i64, AuditRow)>);
 
 impl Tail {
-    /// Writes `row`, or lengthens the last one.
-    pub(super) fn record(&mut self, conn: &Connection, row: &AuditRow) -> Result<()> {
+    /// Writes `row`, whose client is called `client`, or lengthens the last one.
+    pub(super) fn record(&mut self, conn: &Connection, row: &AuditRow, client: &str) -> Result<()> {
         if let Some((id, last)) = &mut self.0
             && let Some(length) = joined(last, row)
         {
@@ -28,7 +52,7 @@ impl Tail {
             return Ok(());
         }
         self.0 = None;
-        let id = insert(conn, row)?;
+        let id = insert(conn, row, client)?;
         self.0 = (row.procedure == Procedure::Write).then(|| (id, row.clone()));
         Ok(())
     }
@@ -46,7 +70,7 @@ fn joined(last: &AuditRow, row: &AuditRow) -> Option<u64> {
     (same && row.offset? == end).then(|| last.length?.checked_add(row.length?)).flatten()
 }
 
-fn insert(conn: &Connection, row: &AuditRow) -> Result<i64> {
+fn insert(conn: &Connection, row: &AuditRow, client: &str) -> Result<i64> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure, path, path2,
            fileid, offset, length, call, export, note)
@@ -55,7 +79,7 @@ fn insert(conn: &Connection, row: &AuditRow) -> Result<i64> {
     let id = statement.insert(params![
         row.time.secs,
         row.time.nanos,
-        row.client.to_string(),
+        client,
         row.uid,
         row.gid,
         row.procedure.as_str(),

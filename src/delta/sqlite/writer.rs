@@ -27,7 +27,7 @@ use super::batch::Batch;
 use super::lock::SessionLock;
 use super::log::{self, Log};
 use super::number::{self, Numbers};
-use super::op::Tail;
+use super::op::{Clients, Tail};
 use super::room::Room;
 use super::sequence::Entries;
 use super::session::{OpenMode, Session};
@@ -96,6 +96,7 @@ impl SqliteWriter {
                 conn,
                 tail: Tail::default(),
                 tail_before: Tail::default(),
+                clients: Clients::new(),
                 room: Room::of(&session.path),
                 has_changed: false,
                 had_changed: false,

@@ -50,9 +50,11 @@ impl Key {
 }
 
 impl Hash for Key {
-    /// The checksum is over xid and procedure too, and a key is looked up seven times.
+    /// The checksum is over xid and procedure too, and a key is looked up seven times. The client
+    /// has its part in it: else one record from many addresses is in one place of the table.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.checksum);
+        self.client.hash(state);
     }
 }
 
@@ -150,7 +152,6 @@ impl Slot<'_> {
     /// Hands the reply in, for whoever waits and for retransmissions to come; with `keep`
     /// false only for whoever waits.
     pub fn finish(mut self, reply: &Reply, keep: bool, now: Instant) {
-        self.is_open = false;
         let waited_for = {
             let inner = &mut *self.cache.lock();
             if keep {
@@ -158,6 +159,7 @@ impl Slot<'_> {
             }
             inner.in_progress.remove(&self.key).flatten()
         };
+        self.is_open = false;
         if let Some(sender) = waited_for {
             sender.send_replace(Some(reply.clone()));
         }

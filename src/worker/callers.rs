@@ -26,12 +26,13 @@ impl Company {
 
     /// Notes how many changes or syncs came together.
     pub fn note(&self, changes: usize) {
-        let doubts = match changes {
-            0 => return,
-            1 => self.doubts.load(Ordering::Relaxed).saturating_sub(1),
-            _ => LONE_CHANGES,
+        let next = |doubts: u8| match changes {
+            0 => None,
+            1 => doubts.checked_sub(1),
+            _ => Some(LONE_CHANGES),
         };
-        self.doubts.store(doubts, Ordering::Relaxed);
+        // Where nothing changes, it stays.
+        let _ = self.doubts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 }
 

@@ -61,9 +61,10 @@ struct List<T> {
 pub(super) struct TakenOver<'a, T>(&'a Queue<T>);
 
 impl<T> TakenOver<'_, T> {
-    /// Whether something came meanwhile.
+    /// Whether something came meanwhile, be it in the hand of a thread that was awake.
     pub fn is_waited_for(&self) -> bool {
-        !self.0.lock().items.is_empty()
+        let list = self.0.lock();
+        !list.items.is_empty() || list.in_hand > 0
     }
 }
 

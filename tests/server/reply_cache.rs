@@ -1,5 +1,6 @@
 //! Retransmitted calls.
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -148,4 +149,14 @@ fn an_ipv4_client_is_the_same_over_an_ipv6_socket() {
     let at = |ip: &str| Key::new(ip.parse().unwrap(), 1, 1, b"record", 0);
     assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
     assert_ne!(at("192.0.2.2"), at("192.0.2.1"));
+}
+
+#[test]
+fn one_record_from_many_addresses_is_in_many_places() {
+    let hash = |ip: &str| {
+        let key = Key::new(ip.parse().unwrap(), 1, 1, b"record", 0);
+        BuildHasherDefault::<DefaultHasher>::default().hash_one(key)
+    };
+    assert_ne!(hash("192.0.2.1"), hash("192.0.2.2"));
+    assert_eq!(hash("192.0.2.1"), hash("::ffff:192.0.2.1"));
 }

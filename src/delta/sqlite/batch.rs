@@ -248,8 +248,12 @@ impl WriteTxn for Batch {
 
     fn record(&mut self, row: &AuditRow) -> Result<()> {
         let mut tail = std::mem::take(&mut self.tail);
-        let client = self.clients.text(row.client);
-        let result = self.change(|conn| tail.record(conn, row, &client));
+        let result = if let Some(length) = tail.joined(row) {
+            self.change(|conn| tail.lengthen(conn, length))
+        } else {
+            let client = self.clients.text(row.client);
+            self.change(|conn| tail.write(conn, row, &client))
+        };
         self.tail = tail;
         result
     }

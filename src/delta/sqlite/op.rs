@@ -16,8 +16,8 @@ use super::value::Bytes;
 /// arrived: more than there are calls in flight.
 const LATE_ROWS: u32 = 4096;
 
-/// Clients whose addresses are kept as the log has them.
-const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+/// Clients whose addresses are kept as the log has them: each connection is one.
+const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
 /// The addresses of the last clients, as the log has them: to write one out takes as long as to
 /// find an entry.
@@ -40,17 +40,22 @@ impl Clients {
 pub(super) struct Tail(Option<(i64, AuditRow)>);
 
 impl Tail {
-    /// Writes `row`, whose client is called `client`, or lengthens the last one.
-    pub(super) fn record(&mut self, conn: &Connection, row: &AuditRow, client: &str) -> Result<()> {
-        if let Some((id, last)) = &mut self.0
-            && let Some(length) = joined(last, row)
-        {
-            let mut update =
-                conn.prepare_cached("UPDATE acetate_op SET length = ?2 WHERE id = ?1")?;
-            update.execute(params![*id, length.cast_signed()])?;
-            last.length = Some(length);
-            return Ok(());
-        }
+    /// The length that the last row gets in place of a new `row`, if that goes on where it ended.
+    pub(super) fn joined(&self, row: &AuditRow) -> Option<u64> {
+        self.0.as_ref().and_then(|(_, last)| joined(last, row))
+    }
+
+    /// Gives the last row another length.
+    pub(super) fn lengthen(&mut self, conn: &Connection, length: u64) -> Result<()> {
+        let Some((id, last)) = &mut self.0 else { return Ok(()) };
+        let mut update = conn.prepare_cached("UPDATE acetate_op SET length = ?2 WHERE id = ?1")?;
+        update.execute(params![*id, length.cast_signed()])?;
+        last.length = Some(length);
+        Ok(())
+    }
+
+    /// Writes `row`, whose client is called `client`.
+    pub(super) fn write(&mut self, conn: &Connection, row: &AuditRow, client: &str) -> Result<()> {
         self.0 = None;
         let id = insert(conn, row, client)?;
         self.0 = (row.procedure == Procedure::Write).then(|| (id, row.clone()));

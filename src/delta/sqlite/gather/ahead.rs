@@ -1,9 +1,9 @@
 //! Zeros behind the end of the log's file, so that most syncs find its length as it was.
 //!
-//! A sync of a file that has grown writes its length and its new blocks to the disk as well: of
-//! 14 pages it took 240 µs where one of a file that was overwritten took 140
-//! (docs/decisions/0032-zeros-ahead-of-the-log.md). So where a synced commit has made the file
-//! longer, zeros go behind it, and are synced with it; the next commits overwrite them.
+//! A sync of a file that has grown writes its length and its new blocks to the disk as well, and
+//! takes half as long again, or more (docs/decisions/0032-zeros-ahead-of-the-log.md). So where a
+//! commit that is synced has made the file longer, zeros go behind it, and are synced with it; the
+//! next commits overwrite them.
 //!
 //! Zeros are no frame: whoever reads the log finds its end where it would be without them.
 
@@ -16,8 +16,10 @@ const AHEAD_BYTES: u64 = 256 << 10;
 /// sync at its end counts little, and all that it writes would be written twice.
 const MAX_GROWTH_BYTES: u64 = AHEAD_BYTES;
 
-/// SQLite's layer for Unix takes less than twice as much in one call.
+/// They, by the piece: SQLite's layer for Unix takes less than twice as much in one call.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+const _: () = assert!(AHEAD_BYTES.is_multiple_of(ZEROS.len() as u64));
 
 /// What is known of the end of a log's file.
 #[derive(Debug, Default)]
@@ -26,18 +28,25 @@ pub(super) struct Ahead {
     synced: u64,
     /// The end of what was written since, where that is behind it; else the same.
     end: u64,
+    /// There was no room for zeros, since the file was last cut.
+    is_full: bool,
 }
 
 impl Ahead {
-    /// Notes that the file has something up to `end`.
-    pub fn note_write(&mut self, end: u64) {
-        self.end = self.end.max(end);
+    /// Notes that so many bytes were written at `offset`.
+    pub fn note_write(&mut self, offset: u64, bytes: usize) {
+        if offset == 0 {
+            // The log starts over: another process may have cut its file.
+            (self.synced, self.end) = (0, 0);
+        }
+        self.end = self.end.max(offset.saturating_add(bytes as u64));
     }
 
     /// Notes that the file was cut to `length`.
     pub fn note_cut(&mut self, length: u64) {
         self.synced = self.synced.min(length);
         self.end = self.end.min(length);
+        self.is_full = false;
     }
 
     /// Goes before a sync. Only while this connection commits may the file be touched: at any
@@ -49,53 +58,61 @@ impl Ahead {
         let grown = self.end - self.synced;
         let Some(length) = file.length() else { return };
         self.synced = length;
-        if commits && grown <= MAX_GROWTH_BYTES && length == self.end {
-            self.synced = fill(length, file);
+        if commits && grown <= MAX_GROWTH_BYTES && length == self.end && !self.is_full {
+            self.is_full = !fill(length, file);
+            self.synced = if self.is_full { length } else { length + AHEAD_BYTES };
         }
         self.end = self.synced;
     }
 }
 
-/// Writes zeros behind `end`; where they end. Where there is no room for them, it is so: what
-/// counts is written.
-fn fill(end: u64, file: &mut impl Put) -> u64 {
-    let mut at = end;
-    while at < end + AHEAD_BYTES && file.put(&ZEROS, at).is_ok() {
-        at += ZEROS.len() as u64;
+/// Writes zeros behind `end`; whether there is room for them. Where there is none, the last of it
+/// is left to what counts.
+fn fill(end: u64, file: &mut impl Put) -> bool {
+    let step = ZEROS.len();
+    let is_filled = (end..end + AHEAD_BYTES).step_by(step).all(|at| file.put(&ZEROS, at).is_ok());
+    if !is_filled {
+        file.cut(end);
     }
-    at
+    is_filled
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The end of a file, and whether anything more fits behind it.
-    #[derive(Default)]
+    /// The end of a file, and where its disk is full.
     struct End {
         length: u64,
-        is_full: bool,
+        most: u64,
+    }
+
+    impl Default for End {
+        fn default() -> Self {
+            Self { length: 0, most: u64::MAX }
+        }
     }
 
     impl Put for End {
         fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32> {
-            if self.is_full {
-                return Err(13);
-            }
             assert_eq!(offset, self.length, "zeros over what is there");
             assert!(bytes.iter().all(|&byte| byte == 0));
-            self.length += bytes.len() as u64;
-            Ok(())
+            self.length = self.most.min(offset + bytes.len() as u64);
+            if self.length == self.most { Err(13) } else { Ok(()) }
         }
 
         fn length(&mut self) -> Option<u64> {
             Some(self.length)
         }
+
+        fn cut(&mut self, length: u64) {
+            self.length = length;
+        }
     }
 
     /// Writes up to `end`, and syncs.
     fn commit(ahead: &mut Ahead, file: &mut End, end: u64) {
-        ahead.note_write(end);
+        ahead.note_write(end - 1, 1);
         file.length = file.length.max(end);
         ahead.before_sync(true, file);
     }
@@ -115,16 +132,21 @@ mod tests {
         file.length = 0;
         commit(&mut ahead, &mut file, 500);
         assert_eq!(file.length, 500 + AHEAD_BYTES, "it was cut");
+        // By somebody else, who does not say so.
+        file.length = 0;
+        ahead.note_write(0, 32);
+        commit(&mut ahead, &mut file, 600);
+        assert_eq!(file.length, 600 + AHEAD_BYTES, "it starts over");
     }
 
     #[test]
     fn nothing_is_touched_that_may_be_somebody_elses() {
         let (mut ahead, mut file) = (Ahead::default(), End::default());
-        ahead.note_write(1000);
+        ahead.note_write(500, 500);
         file.length = 1000;
         ahead.before_sync(false, &mut file);
         assert_eq!(file.length, 1000, "no commit");
-        ahead.note_write(2000);
+        ahead.note_write(1000, 1000);
         file.length = 3000;
         ahead.before_sync(true, &mut file);
         assert_eq!(file.length, 3000, "the end is not ours");
@@ -140,12 +162,17 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_keeps_nobody_from_a_sync() {
-        let (mut ahead, mut file) = (Ahead::default(), End { is_full: true, ..End::default() });
+    fn the_last_room_of_a_disk_is_left_to_what_counts() {
+        let (mut ahead, mut file) = (Ahead::default(), End::default());
+        file.most = 1000 + AHEAD_BYTES / 2;
         commit(&mut ahead, &mut file, 1000);
         assert_eq!(file.length, 1000);
-        file.is_full = false;
+        file.most = u64::MAX;
         commit(&mut ahead, &mut file, 1001);
-        assert_eq!(file.length, 1001 + AHEAD_BYTES);
+        assert_eq!(file.length, 1001, "it was tried");
+        ahead.note_cut(0);
+        file.length = 0;
+        commit(&mut ahead, &mut file, 1000);
+        assert_eq!(file.length, 1000 + AHEAD_BYTES);
     }
 }

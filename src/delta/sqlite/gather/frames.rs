@@ -28,6 +28,9 @@ pub(super) trait Put {
 
     /// The file's length, in bytes, if the system tells.
     fn length(&mut self) -> Option<u64>;
+
+    /// Cuts it to `length` bytes, if the system does.
+    fn cut(&mut self, length: u64);
 }
 
 /// The end of a log's file: frames that are held back, and where they belong.
@@ -141,6 +144,10 @@ mod tests {
 
         fn length(&mut self) -> Option<u64> {
             Some(self.bytes.len() as u64)
+        }
+
+        fn cut(&mut self, length: u64) {
+            self.bytes.truncate(length as usize);
         }
     }
 

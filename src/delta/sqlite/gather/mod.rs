@@ -38,7 +38,9 @@ thread_local! {
     static STARTED_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs what commits: SQLite's `COMMIT`, and nothing else.
+/// Runs what commits: SQLite's `COMMIT`, and nothing else. The connection must not copy its log
+/// by itself (`wal_autocheckpoint = 0`): that comes when others may write to the log again, and
+/// behind its end this layer writes zeros until the commit is over.
 pub(super) fn committing<T>(commit: impl FnOnce() -> T) -> T {
     let _until_done = UntilDone;
     CURRENT.set(Some(Commit(COMMITS.fetch_add(1, Ordering::Relaxed))));

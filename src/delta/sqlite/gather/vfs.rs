@@ -129,6 +129,16 @@ impl Put for Real {
         let code = unsafe { (*self.methods).xFileSize?(self.file, &raw mut length) };
         u64::try_from(length).ok().filter(|_| code == SQLITE_OK)
     }
+
+    fn cut(&mut self, length: u64) {
+        // SAFETY: the file is open, and these are its methods.
+        unsafe {
+            if let Some(truncate) = (*self.methods).xTruncate {
+                // What stays is zeros, which nobody reads.
+                let _ = truncate(self.file, length.cast_signed());
+            }
+        }
+    }
 }
 
 unsafe extern "C" fn open(
@@ -213,7 +223,7 @@ unsafe extern "C" fn write(
     unsafe {
         let (log, mut real) = parts(file);
         let bytes = std::slice::from_raw_parts(from.cast::<u8>(), count);
-        log.ahead.note_write(offset.saturating_add(bytes.len() as u64));
+        log.ahead.note_write(offset, bytes.len());
         let done = log.frames.write(bytes, offset, current_commit(), &mut real);
         done.err().unwrap_or(SQLITE_OK)
     }

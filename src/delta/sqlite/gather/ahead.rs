@@ -28,6 +28,8 @@ pub(super) struct Ahead {
     synced: u64,
     /// The end of what was written since, where that is behind it; else the same.
     end: u64,
+    /// The log has started over, and its header is not synced.
+    is_new: bool,
     /// There was no room for zeros, since the file was last cut.
     is_full: bool,
 }
@@ -36,8 +38,8 @@ impl Ahead {
     /// Notes that so many bytes were written at `offset`.
     pub fn note_write(&mut self, offset: u64, bytes: usize) {
         if offset == 0 {
-            // The log starts over: another process may have cut its file.
-            (self.synced, self.end) = (0, 0);
+            // Another process may have cut the file.
+            (self.synced, self.end, self.is_new) = (0, 0, true);
         }
         self.end = self.end.max(offset.saturating_add(bytes as u64));
     }
@@ -55,10 +57,13 @@ impl Ahead {
         if self.end <= self.synced {
             return;
         }
-        let grown = self.end - self.synced;
+        let is_short = self.end - self.synced <= MAX_GROWTH_BYTES;
+        // SQLite syncs a new header before anything else. Until then the frames of the log before
+        // may be there again after a power cut, and be read up to whatever was written over them.
+        let may_fill = commits && !std::mem::take(&mut self.is_new) && !self.is_full;
         let Some(length) = file.length() else { return };
         self.synced = length;
-        if commits && grown <= MAX_GROWTH_BYTES && length == self.end && !self.is_full {
+        if may_fill && is_short && length == self.end {
             self.is_full = !fill(length, file);
             self.synced = if self.is_full { length } else { length + AHEAD_BYTES };
         }
@@ -135,6 +140,7 @@ mod tests {
         // By somebody else, who does not say so.
         file.length = 0;
         ahead.note_write(0, 32);
+        commit(&mut ahead, &mut file, 32);
         commit(&mut ahead, &mut file, 600);
         assert_eq!(file.length, 600 + AHEAD_BYTES, "it starts over");
     }
@@ -150,6 +156,16 @@ mod tests {
         file.length = 3000;
         ahead.before_sync(true, &mut file);
         assert_eq!(file.length, 3000, "the end is not ours");
+    }
+
+    #[test]
+    fn zeros_come_after_a_header_that_is_synced() {
+        let (mut ahead, mut file) = (Ahead::default(), End::default());
+        ahead.note_write(0, 32);
+        commit(&mut ahead, &mut file, 32);
+        assert_eq!(file.length, 32);
+        commit(&mut ahead, &mut file, 100);
+        assert_eq!(file.length, 100 + AHEAD_BYTES);
     }
 
     #[test]

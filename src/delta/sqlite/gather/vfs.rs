@@ -229,10 +229,12 @@ unsafe extern "C" fn write(
     }
 }
 
-/// A method that finds the file as SQLite left it: what is held is put there first. Then `first`
-/// gets what the file has besides the system's bytes, and the arguments.
+/// A method that finds the file as SQLite left it: what is held is put there first. Then `first`,
+/// if there is any, hears of it.
 macro_rules! after_flush {
-    ($first:expr, $name:ident, $method:ident, $error:ident $(, $arg:ident: $type:ty)*) => {
+    (
+        $name:ident, $method:ident($($arg:ident: $type:ty),*), $error:ident $(, $first:expr)?
+    ) => {
         unsafe extern "C" fn $name(file: *mut sqlite3_file $(, $arg: $type)*) -> c_int {
             // SAFETY: SQLite calls the methods of files that are open, with what they take.
             unsafe {
@@ -241,7 +243,7 @@ macro_rules! after_flush {
                     return code;
                 }
                 let Some(method) = (*log.system).$method else { return ffi::$error };
-                $first(&mut log.ahead, &mut real $(, $arg)*);
+                $($first(&mut log.ahead, &mut real);)?
                 method(file $(, $arg)*)
             }
         }
@@ -249,21 +251,23 @@ macro_rules! after_flush {
 }
 
 after_flush!(
-    |_: &mut Ahead, _: &mut Real, _, _, _| {},
-    read, xRead, SQLITE_IOERR_READ, to: *mut c_void, count: c_int, at: sqlite3_int64
+    read,
+    xRead(to: *mut c_void, count: c_int, at: sqlite3_int64),
+    SQLITE_IOERR_READ
 );
 after_flush!(
-    |ahead: &mut Ahead, _: &mut Real, size: sqlite3_int64| ahead.note_cut(size.cast_unsigned()),
-    truncate, xTruncate, SQLITE_IOERR_TRUNCATE, size: sqlite3_int64
+    truncate,
+    xTruncate(size: sqlite3_int64),
+    SQLITE_IOERR_TRUNCATE,
+    |ahead: &mut Ahead, _: &mut Real| ahead.note_cut(size.cast_unsigned())
 );
 after_flush!(
-    |ahead: &mut Ahead, real: &mut Real, _| ahead.before_sync(current_commit().is_some(), real),
-    sync, xSync, SQLITE_IOERR_FSYNC, flags: c_int
+    sync,
+    xSync(flags: c_int),
+    SQLITE_IOERR_FSYNC,
+    |ahead: &mut Ahead, real: &mut Real| ahead.before_sync(current_commit().is_some(), real)
 );
-after_flush!(
-    |_: &mut Ahead, _: &mut Real, _| {},
-    file_size, xFileSize, SQLITE_IOERR_FSTAT, size: *mut sqlite3_int64
-);
+after_flush!(file_size, xFileSize(size: *mut sqlite3_int64), SQLITE_IOERR_FSTAT);
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     // SAFETY: SQLite closes an open file once, and does not use it after that; the pointer came

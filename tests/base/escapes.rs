@@ -91,7 +91,7 @@ fn a_directory_that_turns_into_a_link_while_we_read_gives_nothing_away() {
     let inside = FileId(std::fs::metadata(dir.path().join("d/f")).unwrap().ino());
     both(dir.path(), |base| {
         let (seen, refused) = (AtomicBool::new(false), AtomicBool::new(false));
-        race(&dir.path().join("d"), &dir.path().join("l"), || {
+        let look = || {
             let mut buffer = [0; 16];
             match base.read(&path("d/f"), inside, 0, &mut buffer) {
                 Ok((length, _)) => {
@@ -107,9 +107,13 @@ fn a_directory_that_turns_into_a_link_while_we_read_gives_nothing_away() {
             if let Ok(listing) = base.list(&path("d")) {
                 assert!(listing.entries.iter().all(|e| e.name.as_bytes() == b"f"));
             }
+        };
+        // On a busy machine one side of the race may not be met in one go.
+        let is_met = (0..30).any(|_| {
+            race(&dir.path().join("d"), &dir.path().join("l"), look);
+            seen.load(Ordering::Relaxed) && refused.load(Ordering::Relaxed)
         });
-        // Both sides of the race were met.
-        assert!(seen.into_inner() && refused.into_inner());
+        assert!(is_met, "read {seen:?}, refused {refused:?}");
     });
 }
 

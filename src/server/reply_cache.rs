@@ -50,7 +50,7 @@ impl Key {
 }
 
 impl Hash for Key {
-    /// The checksum is over xid and procedure too, and a key is looked up seven times. The client
+    /// The checksum is over xid and procedure too, and a key is looked up several times. The client
     /// has its part in it: else one record from many addresses is in one place of the table.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.checksum);

@@ -142,6 +142,8 @@ impl Writing {
 
     /// Gives space back; readers go on meanwhile, changes wait.
     fn compact(&mut self) -> Result<Compacted, WorkError> {
+        // Were a sync of its to fail, what was answered before would be lost with it.
+        self.sync()?;
         let done = self.writer()?.compact();
         done.map_err(|error| self.failed("compact", error, false))
     }

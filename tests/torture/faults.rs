@@ -6,7 +6,7 @@
 //! on (the system reports it once, and takes the pages for clean): where the power is cut in the
 //! end, all that was promised must be there all the same, or the write verifier another.
 //!
-//! `ACETATE_FAULTS=n` looks at every n-th call, and at the first few of each kind.
+//! `ACETATE_FAULTS=n` looks at every n-th call, at the first few of each kind, and at each sync.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -51,7 +51,8 @@ const FAULTS: [(Call, c_int, &[FsError]); 13] = [
 /// A disk that does not read, write or sync; it may end all writing.
 const BROKEN: &[FsError] = &[FsError::Io, FsError::ReadOnly];
 
-/// Without a word from the environment, one of so many calls fails, and the first few.
+/// Without a word from the environment, one of so many calls fails, and the first few; but each
+/// sync, of which there are not many.
 const STRIDE: u64 = 25;
 
 /// The first few.
@@ -103,6 +104,21 @@ const COMMIT: Step = Step {
     ours: |client, at| {
         client.wait(client.overlay.commit(&client.caller, &at.root)).result.map(Some)
     },
+    theirs: |_| Ok(()),
+};
+
+/// What a killed server left in the log.
+const LEFT: Step = Step {
+    name: "a change before",
+    ours: |client, _| make(client, b"left", NewNode::Directory),
+    theirs: |r| r.create(b"left", object(acetate::vfs::FileKind::Directory, 0o750, b"")),
+};
+
+/// What rewrites all of the session. In the script it comes early: a later one would hide that
+/// something was lost, which is only in the memory of the system by then.
+const COMPACT: Step = Step {
+    name: "compact",
+    ours: |client, _| client.wait(client.overlay.compact()).map(|_| None),
     theirs: |_| Ok(()),
 };
 
@@ -290,21 +306,43 @@ impl Known {
     }
 }
 
+/// What was before the script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// A clean end.
+    Closed,
+    /// A server that was killed, with a change that nobody synced.
+    Killed,
+    /// The same, and the session is compacted behind a change that nobody synced either.
+    KilledToBeCompacted,
+}
+
 /// Runs the script with one fault; whether it happened.
-fn run(prepared: &Prepared, fault: Fault, may: &[FsError]) -> bool {
+fn run(prepared: &Prepared, before: Before, fault: Fault, may: &[FsError]) -> bool {
     let Prepared { ground, files, reference, handles } = prepared;
-    let shown = format!("{fault:?}");
+    let shown = format!("{before:?}, {fault:?}");
     let medium = Medium::new(files);
     let path = medium.path(SESSION);
     let runtime = runtime();
     let now = reference.clone();
     let first = medium.disk.record();
-    let (epoch, served) = ground.serve(&path, 1, false, &runtime).unwrap();
+    let (mut epoch, mut served) = ground.serve(&path, 1, false, &runtime).unwrap();
     let verifier = WriteVerifier(epoch.to_be_bytes());
     let states = vec![now.clone()];
     let mut known = Known { states, now, verifier, stable: 0, answered: 0, shown };
+    if before != Before::Closed {
+        known.hear(&medium, &LEFT, (LEFT.ours)(&served.root, handles), &[]);
+        medium.disk.kill();
+        let _ = served.stop();
+        medium.disk.revive();
+        (epoch, served) = ground.serve(&path, 1, false, &runtime).unwrap();
+        assert_eq!(verifier, WriteVerifier(epoch.to_be_bytes()), "{}", known.shown);
+    }
     medium.disk.arm(fault);
-    for step in &STEPS {
+    let compacts = before == Before::KilledToBeCompacted;
+    let (early, late) = STEPS.split_at(if compacts { 2 } else { 0 });
+    let script = early.iter().chain(compacts.then_some(&COMPACT)).chain(late);
+    for step in script {
         let failed = known.hear(&medium, step, (step.ours)(&served.root, handles), may);
         if failed && !fault.lasts {
             let what = format!("{}, after {}", known.shown, step.name);
@@ -364,13 +402,16 @@ fn whatever_call_fails_is_answered_and_undone() {
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((call, code, may)) = FAULTS.get(at / 2) else { return };
+                    let Some((call, code, may)) = FAULTS.get(at / 6) else { return };
                     let lasts = at % 2 == 1;
-                    for nth in (1..).filter(|nth| *nth <= FIRST || nth % stride == 0) {
+                    let before = [Before::Closed, Before::Killed, Before::KilledToBeCompacted];
+                    let before = before[at / 2 % 3];
+                    let all = *call == Call::Sync;
+                    for nth in (1..).filter(|nth| all || *nth <= FIRST || nth % stride == 0) {
                         let nth = nth as u32;
                         let fault = Fault { call: *call, nth, code: *code, lasts };
                         ran.fetch_add(1, Ordering::Relaxed);
-                        if !run(&prepared, fault, may) {
+                        if !run(&prepared, before, fault, may) {
                             break;
                         }
                     }

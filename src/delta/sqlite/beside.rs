@@ -176,5 +176,6 @@ fn serve<W: Work>(work: &W, path: &Path, asked: &Receiver<()>, state: &State) {
 fn open(path: &Path) -> Result<Connection> {
     let conn = connect::open(path, Role::Writer)?;
     connect::prepare_to_write(&conn)?;
+    connect::keep_log(&conn)?;
     Ok(conn)
 }

@@ -86,10 +86,25 @@ impl Session {
     }
 }
 
-/// The same by the server's own writing connection, between two batches.
-///
-/// The log keeps its length until readers let it start over: see `log`.
-pub(super) fn by_writer(conn: &mut Connection, path: &Path) -> Result<Compacted> {
+/// A session that was rewritten, and whose log is still to be copied and cut.
+pub(super) struct Rewritten {
+    before_bytes: u64,
+}
+
+impl Rewritten {
+    /// What came of it, once the log of the session file `path` was copied.
+    ///
+    /// The log keeps its length until readers let it start over: see `log`.
+    pub(super) fn finish(self, path: &Path) -> Compacted {
+        let is_delayed = byte_len(&beside(path, "-wal")) > 0;
+        let Self { before_bytes } = self;
+        Compacted { before_bytes, after_bytes: whole_length(path), is_delayed }
+    }
+}
+
+/// The same by the server's own writing connection, between two batches, when all that was
+/// committed is synced.
+pub(super) fn by_writer(conn: &mut Connection, path: &Path) -> Result<Rewritten> {
     let copy = Copy { path: beside(path, SUFFIX), journal: beside(path, JOURNAL_SUFFIX) };
     let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", copy.path.display()));
     copy.remove().map_err(io)?;
@@ -99,9 +114,7 @@ pub(super) fn by_writer(conn: &mut Connection, path: &Path) -> Result<Compacted>
     copy.create().map_err(io)?;
     rewrite(conn, path, &copy.path, used, &mut |_, _| {})?;
     copy.remove().map_err(io)?;
-    log::checkpoint(conn, "TRUNCATE")?;
-    let is_delayed = byte_len(&beside(path, "-wal")) > 0;
-    Ok(Compacted { before_bytes, after_bytes: whole_length(path), is_delayed })
+    Ok(Rewritten { before_bytes })
 }
 
 /// The length of the session file and its log.

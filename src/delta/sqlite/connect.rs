@@ -92,6 +92,14 @@ pub(super) fn prepare_to_write(conn: &Connection) -> Result<()> {
     set_full(conn, true)
 }
 
+/// Leaves the log as it is if `conn` is the last connection to close. Else SQLite copies it into
+/// the database then, and removes it where no sync fails: one may have failed before, and lost
+/// what was copied earlier.
+pub(super) fn keep_log(conn: &Connection) -> Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    Ok(())
+}
+
 /// Sets a connection up to write a few rows beside whoever serves the session: each commit synced,
 /// and the log left to the server, as long as it keeps the log short.
 pub(super) fn prepare_beside(conn: &Connection) -> Result<()> {

@@ -130,7 +130,11 @@ impl Store for Session {
 
     fn reader(&self) -> Result<Box<dyn Reader>> {
         let conn = match self.mode {
-            OpenMode::Serve => connect::open(&self.path, Role::Reader)?,
+            OpenMode::Serve => {
+                let conn = connect::open(&self.path, Role::Reader)?;
+                connect::keep_log(&conn)?;
+                conn
+            }
             OpenMode::ReadOnly | OpenMode::Inspect => open_read_only(&self.path)?,
         };
         let chunk_bytes = self.config.chunk_bytes;

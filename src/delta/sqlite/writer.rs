@@ -12,7 +12,9 @@
 //! *A failed sync is not missed*: the system reports it once to each open file, and then takes
 //! the pages for clean. SQLite's automatic checkpoints swallow errors, so they are off; we
 //! checkpoint ourselves, most of it on a thread beside the writer, and a failure fails the next
-//! batch, and with it every later one.
+//! batch, and with it every later one. Nor does any connection of a server copy the log and
+//! remove it by being the last to close (`keep_log`), unless the writer closes soundly: of pages
+//! that a failed sync lost, the log has the only copy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -212,6 +214,15 @@ impl SqliteWriter {
     }
 }
 
+impl Drop for SqliteWriter {
+    fn drop(&mut self) {
+        if self.check_lost().is_err() {
+            // It fails only where the connection is of no use, and then it does no harm either.
+            let _ = connect::keep_log(&self.batch.conn);
+        }
+    }
+}
+
 impl Writer for SqliteWriter {
     fn begin(&mut self, durable: bool) -> Result<()> {
         if self.read_only {
@@ -225,8 +236,14 @@ impl Writer for SqliteWriter {
             self.lost = Some(error.clone());
             return Err(error);
         }
-        if self.clean || self.batch.numbers.due().is_some() {
-            self.begin_writing()?;
+        if (self.clean || self.batch.numbers.due().is_some())
+            && let Err(error) = self.begin_writing()
+        {
+            // A sync that failed took along what was committed before it.
+            if matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
+                self.lost = Some(error.clone());
+            }
+            return Err(error);
         }
         self.set_full(durable)?;
         self.run("BEGIN IMMEDIATE")?;
@@ -321,6 +338,10 @@ impl Writer for SqliteWriter {
         self.set_full(true)?;
         let done = compact::by_writer(&mut self.batch.conn, self.log.session());
         self.unsynced &= done.is_err();
+        let done = done.and_then(|rewritten| {
+            self.lost = log::checkpoint(&self.batch.conn, "TRUNCATE").err();
+            self.check_lost().map(|()| rewritten.finish(self.log.session()))
+        });
         self.log.note_length(&self.batch.conn);
         done
     }
@@ -374,6 +395,7 @@ impl Writer for SqliteWriter {
         }
         self.log.stop();
         self.check_lost()?;
-        log::checkpoint(&self.batch.conn, "TRUNCATE").map(drop)
+        self.lost = log::checkpoint(&self.batch.conn, "TRUNCATE").err();
+        self.check_lost()
     }
 }

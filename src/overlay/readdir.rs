@@ -213,7 +213,7 @@ impl View<'_> {
         self.core.caches.add_listed(trail, base);
         match self.core.base.entries(base) {
             Ok(entries) => Ok(Some(ShownBase { entries, trail })),
-            Err(BaseError::NotFound) => Ok(None),
+            Err(BaseError::NotFound | BaseError::WrongKind) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -248,7 +248,8 @@ impl View<'_> {
         let Some(base) = &place.base else { return Ok(()) };
         let listing = match self.core.base.list(base) {
             Ok(listing) => listing,
-            Err(BaseError::NotFound) => return Ok(()),
+            // What the session has in it needs no base.
+            Err(BaseError::NotFound | BaseError::WrongKind) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         hidden.extend(self.txn.whiteouts_in(&place.merged)?);
@@ -272,7 +273,7 @@ impl View<'_> {
         let Some(base) = &place.base else { return Ok(false) };
         let listing = match self.core.base.list(base) {
             Ok(listing) => listing,
-            Err(BaseError::NotFound) => return Ok(false),
+            Err(BaseError::NotFound | BaseError::WrongKind) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
         if listing.entries.is_empty() {

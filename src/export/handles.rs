@@ -55,3 +55,22 @@ pub(super) fn codec(
     let tag = (digest(3) & 0xffff) as u16;
     (tag, HandleCodec::new(key, tag))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::codec;
+
+    #[test]
+    fn two_mounts_of_one_tag_are_two() {
+        let mut by_tag = HashMap::new();
+        let twins = (0..).find_map(|number| {
+            let at = format!("/{number}");
+            let (tag, codec) = codec([7; 16], b"/export", &at, "/");
+            by_tag.insert(tag, codec).map(|other| (other, codec))
+        });
+        let (one, other) = twins.unwrap();
+        assert!(one != other);
+    }
+}

@@ -301,7 +301,7 @@ impl Place {
     /// Whether the two are in the same mount of the same export: also where the exports were read
     /// anew in between.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
-        self.export.path == other.export.path && self.mount().tag == other.mount().tag
+        self.export.path == other.export.path && self.mount().codec == other.mount().codec
     }
 
     /// The root of what is mounted at a name of this directory.

@@ -54,7 +54,7 @@ pub trait Handles<O>: Clone + Send + Sync + 'static {
 }
 
 /// Turns locators into handles and back.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HandleCodec {
     key: [u8; 16],
     export: u16,

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::{TempDir, tempdir};
 
@@ -97,6 +99,46 @@ fn a_hang_up_reads_the_file_anew() {
     server.signal("TERM");
     let (status, rest) = server.end();
     assert!(status.success(), "{rest:?}");
+}
+
+/// Returns once nobody listens there any more.
+fn until_refused(address: SocketAddr) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(address).is_ok() {
+        assert!(Instant::now() < deadline, "it still listens");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_server_that_reads_the_file_anew_can_be_stopped() {
+    let (dir, server) = start(&export("path = \"/a\"", "a.db", ""));
+    let file = dir.path().join("exports.toml");
+    fs::remove_file(&file).unwrap();
+    // To read it takes as long as we like.
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    server.signal("HUP");
+    let writing = fs::OpenOptions::new().write(true).open(&file).unwrap();
+    server.signal("TERM");
+    until_refused(server.addresses[0]);
+    server.signal("TERM");
+    let (status, rest) = server.end();
+    assert_eq!(status.code(), Some(2), "{rest:?}");
+    drop(writing);
+
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, export("path = \"/a\"", "a.db", "")).unwrap();
+    let server = Serving::start(dir.path(), 1, &["--config", "exports.toml"]);
+    fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    server.signal("HUP");
+    let writing = fs::OpenOptions::new().write(true).open(&file).unwrap();
+    server.signal("TERM");
+    until_refused(server.addresses[0]);
+    drop(writing);
+    let (status, rest) = server.end();
+    assert!(status.success(), "{rest:?}");
+    assert_consistent(&dir.path().join("a.db"));
 }
 
 #[test]

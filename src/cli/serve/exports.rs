@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::{JoinError, JoinHandle};
 
 use super::{Args, Door, Durability};
 use crate::cli::control::Control;
@@ -50,22 +51,52 @@ async fn until_signal(
     announce(file, &locked(served), &addresses, registration);
     let serving = server.run(signals.first(true));
     tokio::pin!(serving);
+    // One at a time; a signal that comes meanwhile is heard behind it.
+    let mut reload: Option<Reload> = None;
     loop {
         tokio::select! {
-            () = &mut serving => return Ok(()),
-            _ = hang_ups.recv() => reload(file, served, &mut controls).await,
+            () = &mut serving => break,
+            _ = hang_ups.recv(), if reload.is_none() => reload = Some(begin(file, served)),
+            loaded = end_of(&mut reload) => {
+                reload = None;
+                tell(file, loaded, served, &mut controls);
+            }
         }
+    }
+    if let Some(reload) = reload {
+        // It may have a part in what is closed now.
+        tell(file, reload.await, served, &mut controls);
+    }
+    Ok(())
+}
+
+/// Reading the file anew, which may take long: what is served no more is finished and closed.
+type Reload = JoinHandle<Result<(), CliError>>;
+
+fn begin(file: &Path, served: &Arc<Mutex<ServedExports>>) -> Reload {
+    let (file, served) = (file.to_owned(), Arc::clone(served));
+    tokio::task::spawn_blocking(move || {
+        let config = config::read(&file, Missing::Make)?;
+        Ok(locked(&served).load(&config)?)
+    })
+}
+
+/// What came of it; nothing where there is none.
+async fn end_of(reload: &mut Option<Reload>) -> Result<Result<(), CliError>, JoinError> {
+    match reload {
+        Some(reload) => reload.await,
+        None => std::future::pending().await,
     }
 }
 
-/// Reads the file anew; what is wrong with it leaves all as it is.
-async fn reload(file: &Path, served: &Arc<Mutex<ServedExports>>, controls: &mut Controls) {
-    let (read, serves) = (file.to_owned(), Arc::clone(served));
-    let loading = tokio::task::spawn_blocking(move || -> Result<(), CliError> {
-        let config = config::read(&read, Missing::Make)?;
-        Ok(locked(&serves).load(&config)?)
-    });
-    match loading.await {
+/// Says what came of reading the file anew; what is wrong with it leaves all as it is.
+fn tell(
+    file: &Path,
+    loaded: Result<Result<(), CliError>, JoinError>,
+    served: &Arc<Mutex<ServedExports>>,
+    controls: &mut Controls,
+) {
+    match loaded {
         Ok(Ok(())) => {
             controls.follow(&locked(served));
             let count = text::count(locked(served).exports().all().len(), "export");

@@ -9,7 +9,8 @@ use crate::control::{Answer, Entry, Request, ServerStatus, entries};
 
 /// List the sessions that are being served on this machine.
 ///
-/// Those of this user's servers, with their addresses and where they are mounted here.
+/// Those of this user's servers that take changes, with their addresses and where they are
+/// mounted here.
 /// Exits with 1 if there are none.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

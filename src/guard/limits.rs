@@ -28,6 +28,18 @@ pub(super) const KEPT_OUTPUT_BYTES: usize = 4 << 10;
 /// How often a draft is validated anew because the file moved or changed meanwhile.
 pub(super) const MAX_ATTEMPTS: usize = 5;
 
+/// Drafts in one server.
+pub const MAX_DRAFTS: usize = 256;
+
+/// Drafts of one client address, in one export.
+pub const MAX_CLIENT_DRAFTS: usize = 64;
+
+/// Content of all drafts in one server, in bytes.
+pub const MAX_DRAFTS_BYTES: u64 = 64 << 20;
+
+/// Programs of guards that run at a time, in one server.
+pub const MAX_PROGRAMS: usize = 4;
+
 /// How much drafts may take, in one server.
 #[derive(Debug, Clone, Copy)]
 pub struct RoomLimits {
@@ -47,11 +59,11 @@ pub struct RoomLimits {
 impl Default for RoomLimits {
     fn default() -> Self {
         Self {
-            drafts: 256,
-            client_drafts: 64,
-            bytes: 64 << 20,
+            drafts: MAX_DRAFTS,
+            client_drafts: MAX_CLIENT_DRAFTS,
+            bytes: MAX_DRAFTS_BYTES,
             checked_bytes: MAX_DRAFT_BYTES,
-            programs: 4,
+            programs: MAX_PROGRAMS,
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::overlay::{Group, Overlay};
 use crate::server::Program;
 
 /// What changes in memory may take where the export has no quota of bytes, in bytes.
-pub const MEMORY_BYTES: u64 = 256 << 20;
+pub const MAX_MEMORY_BYTES: u64 = 256 << 20;
 
 /// Everything that is served for an exports file.
 pub struct ServedExports {
@@ -269,7 +269,7 @@ impl ServedExports {
         let file = layers.session.clone();
         let in_memory = mount.store == StoreConfig::Memory && quota.bytes.is_none();
         let memory = (in_memory && !mount.is_read_only).then(|| {
-            let bytes = Some(MEMORY_BYTES);
+            let bytes = Some(MAX_MEMORY_BYTES);
             Arc::new(Group::new(Limits { bytes, ..Limits::default() }))
         });
         for group in group.into_iter().chain(&memory).filter(|_| !mount.is_read_only) {

@@ -16,8 +16,20 @@ Sizes are in bytes where nothing else is said, and `a << b` is a · 2^b.
 ";
 
 /// Where limits are: the files named so, and constants of others whose names begin like this.
-const NAMES: &[&str] = &["MAX_", "CACHE_BYTES", "WRITER_CACHE", "READER_CACHE", "SHARE_OF_LIMIT"];
-const FOLDERS: &[&str] = &[
+const NAMES: &[&str] = &[
+    "MAX_",
+    "CACHE_BYTES",
+    "WRITER_CACHE",
+    "READER_CACHE",
+    "SHARE_OF_LIMIT",
+    // The log's.
+    "CHECKPOINT_BYTES",
+    "EARLY_CHECKPOINT_BYTES",
+    "PATIENCE_BYTES",
+    "READERS_WAIT",
+    "KEPT_BYTES",
+];
+const PLACES: &[&str] = &[
     "src/wire",
     "src/server",
     "src/nfs",
@@ -26,6 +38,10 @@ const FOLDERS: &[&str] = &[
     "src/base",
     "src/delta/sqlite",
     "src/control",
+    "src/config",
+    "src/guard",
+    "src/workspace",
+    "src/cli/logging.rs",
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -83,7 +99,7 @@ fn first_sentence(text: &str) -> String {
 
 fn page() -> String {
     let mut text = HEAD.to_owned();
-    for source in FOLDERS.iter().flat_map(|folder| files(folder, "rs")) {
+    for source in PLACES.iter().flat_map(|place| files(place, "rs")) {
         let limits = limits(&source);
         if limits.is_empty() {
             continue;

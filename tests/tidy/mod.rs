@@ -93,21 +93,17 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files below `folder` (of the repository) whose name ends in `.{extension}`.
-fn files(folder: &str, extension: &str) -> Vec<Source> {
+/// All files at or below `place` (in the repository) whose name ends in `.{extension}`.
+fn files(place: &str, extension: &str) -> Vec<Source> {
     let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> = vec![root().join(folder)];
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
-        for entry in entries {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == extension) {
-                let name = path.strip_prefix(root()).expect("below the root");
-                let text = fs::read_to_string(&path).expect("UTF-8 text");
-                found.push(Source::new(&name.to_string_lossy(), &text));
-            }
+    let mut paths: Vec<PathBuf> = vec![root().join(place)];
+    while let Some(path) = paths.pop() {
+        if let Ok(entries) = fs::read_dir(&path) {
+            paths.extend(entries.map(|entry| entry.expect("an entry").path()));
+        } else if path.extension().is_some_and(|e| e == extension) {
+            let name = path.strip_prefix(root()).expect("below the root");
+            let text = fs::read_to_string(&path).expect("UTF-8 text");
+            found.push(Source::new(&name.to_string_lossy(), &text));
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));

@@ -15,7 +15,6 @@ use super::{Ending, text};
 /// A path that begins with a colon is in the tree (`:/src`, `:notes.txt`), any other on this
 /// machine. Permissions and times of the last change are kept. In place of a directory that is
 /// there, the copy goes into it, under its own name; files that are there get the new content.
-/// Nothing is copied into the base, nor over the session: `acetate apply` writes to the base.
 /// Exits with 1 if something was left out: special files are not copied.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

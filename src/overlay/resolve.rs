@@ -310,13 +310,9 @@ impl View<'_> {
         if let Some(redirect) = self.txn.redirect(ino)? {
             return Ok(Some(redirect));
         }
-        let Some(implied) = parent.base.as_ref().map(|base| base.join(name)) else {
-            return Ok(None);
-        };
-        // What has moved away shows there, and not here as well.
-        match self.txn.redirected_to(&implied)? {
-            Some(moved) if moved != ino => Ok(None),
-            _ => self.base_dir_at(implied),
+        match &parent.base {
+            Some(base) => self.base_dir_at(base.join(name)),
+            None => Ok(None),
         }
     }
 

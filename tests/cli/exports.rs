@@ -3,10 +3,12 @@
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use tempfile::{TempDir, tempdir};
 
 use super::program::{Serving, acetate, failure, run};
@@ -101,6 +103,21 @@ fn a_hang_up_reads_the_file_anew() {
     assert!(status.success(), "{rest:?}");
 }
 
+/// The other end of the pipe `file`, once it is being read.
+fn once_read(file: &Path) -> fs::File {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut options = fs::OpenOptions::new();
+    // Without a reader it cannot be opened so.
+    options.write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    loop {
+        if let Ok(writing) = options.open(file) {
+            return writing;
+        }
+        assert!(Instant::now() < deadline, "nobody reads it");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Returns once nobody listens there any more.
 fn until_refused(address: SocketAddr) {
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -118,7 +135,7 @@ fn a_server_that_reads_the_file_anew_can_be_stopped() {
     // To read it takes as long as we like.
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     server.signal("HUP");
-    let writing = fs::OpenOptions::new().write(true).open(&file).unwrap();
+    let writing = once_read(&file);
     server.signal("TERM");
     until_refused(server.addresses[0]);
     server.signal("TERM");
@@ -132,7 +149,7 @@ fn a_server_that_reads_the_file_anew_can_be_stopped() {
     fs::remove_file(&file).unwrap();
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     server.signal("HUP");
-    let writing = fs::OpenOptions::new().write(true).open(&file).unwrap();
+    let writing = once_read(&file);
     server.signal("TERM");
     until_refused(server.addresses[0]);
     drop(writing);

@@ -158,27 +158,3 @@ fn a_copy_that_does_not_fit_on_the_host_is_removed() {
     says(dir, &["cp", "s.db", ":file", "out"]);
     assert_eq!(fs::metadata(dir.join("out")).unwrap().len(), 4 * MIB as u64);
 }
-
-#[test]
-fn nothing_is_copied_into_the_base_or_over_the_session() {
-    in_both(|dir| {
-        std::os::unix::fs::symlink("base", dir.join("link")).unwrap();
-        says(dir, &["mkdir", "s.db", "base"]);
-        assert!(write(dir, &["base/one"], b"other").status.success());
-        for (to, is) in [
-            ("base/new", "in the base"),
-            ("base", "in the base"),
-            ("link/new", "in the base"),
-            // Only what is below it gets into the base.
-            (".", "in the base"),
-            ("s.db", "a file of the session"),
-        ] {
-            let from = if to == "." { ":/base" } else { ":two" };
-            let output = run(dir, &["cp", "s.db", "-r", from, to]);
-            let said = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(2), "{to}: {said}");
-            assert!(said.contains(&format!(": is {is}")), "{to}: {said}");
-        }
-        assert_eq!(fs::read_dir(dir.join("base")).unwrap().count(), 2);
-    });
-}

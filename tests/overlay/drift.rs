@@ -99,23 +99,6 @@ fn what_was_made_in_a_directory_that_became_something_else_stays() {
 }
 
 #[test]
-fn what_comes_to_a_base_directory_that_moved_shows_there_alone() {
-    let mut world = World::new(TREE);
-    world.rename("dir", "moved").unwrap();
-    world.mkdir("dir").unwrap();
-    let base = world.change_base();
-    fs::write(base.join("dir/new"), "new").unwrap();
-    assert!(!world.exists("dir/new"));
-    assert_eq!(world.cat("moved/new"), "new");
-    world.reopen();
-    assert!(world.ls("dir").is_empty());
-    assert_eq!(world.rename("dir/new", "elsewhere"), Err(FsError::NotFound));
-    world.rename("moved/new", "elsewhere").unwrap();
-    assert_eq!(world.cat("elsewhere"), "new");
-    assert!(!world.exists("moved/new"));
-}
-
-#[test]
 fn a_directory_that_became_a_file_and_the_other_way_round() {
     let mut world = World::new(TREE);
     let (sub, keep) = (world.at("dir/sub"), world.at("keep"));

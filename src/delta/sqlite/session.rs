@@ -130,11 +130,7 @@ impl Store for Session {
 
     fn reader(&self) -> Result<Box<dyn Reader>> {
         let conn = match self.mode {
-            OpenMode::Serve => {
-                let conn = connect::open(&self.path, Role::Reader)?;
-                connect::keep_log(&conn)?;
-                conn
-            }
+            OpenMode::Serve => connect::open(&self.path, Role::Reader)?,
             OpenMode::ReadOnly | OpenMode::Inspect => open_read_only(&self.path)?,
         };
         let chunk_bytes = self.config.chunk_bytes;

@@ -12,9 +12,9 @@
 //! *A failed sync is not missed*: the system reports it once to each open file, and then takes
 //! the pages for clean. SQLite's automatic checkpoints swallow errors, so they are off; we
 //! checkpoint ourselves, most of it on a thread beside the writer, and a failure fails the next
-//! batch, and with it every later one. Nor does any connection of a server copy the log and
-//! remove it by being the last to close (`keep_log`), unless the writer closes soundly: of pages
-//! that a failed sync lost, the log has the only copy.
+//! batch, and with it every later one. Nor does a writer that failed copy the log and remove it
+//! by being the last to close, nor do the threads beside it (`keep_log`): of pages that a failed
+//! sync lost, the log has the only copy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -240,7 +240,7 @@ impl Writer for SqliteWriter {
             && let Err(error) = self.begin_writing()
         {
             // A sync that failed took along what was committed before it.
-            if matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
+            if self.unsynced && matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
                 self.lost = Some(error.clone());
             }
             return Err(error);
@@ -370,8 +370,9 @@ impl Writer for SqliteWriter {
         self.undo();
         // If the file does not take it, answers carry it all the same.
         let stored = self.in_synced(|conn| epoch::put(conn, next));
-        if stored.is_ok() {
-            self.lost = None;
+        if stored.is_ok() && self.lost.take().is_some() {
+            // As in `drop`, which will not see it any more.
+            let _ = connect::keep_log(&self.batch.conn);
         }
         self.epoch.store(next, Ordering::Release);
         next

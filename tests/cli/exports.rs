@@ -127,17 +127,23 @@ fn until_refused(address: SocketAddr) {
     }
 }
 
+/// Tells a server to read its file anew, which takes until what is returned is dropped; and to
+/// stop, which it begins meanwhile.
+fn stop_while_reading(server: &Serving, file: &Path) -> fs::File {
+    fs::remove_file(file).unwrap();
+    assert!(Command::new("mkfifo").arg(file).status().unwrap().success());
+    server.signal("HUP");
+    let writing = once_read(file);
+    server.signal("TERM");
+    until_refused(server.addresses[0]);
+    writing
+}
+
 #[test]
 fn a_server_that_reads_the_file_anew_can_be_stopped() {
     let (dir, server) = start(&export("path = \"/a\"", "a.db", ""));
     let file = dir.path().join("exports.toml");
-    fs::remove_file(&file).unwrap();
-    // To read it takes as long as we like.
-    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
-    server.signal("HUP");
-    let writing = once_read(&file);
-    server.signal("TERM");
-    until_refused(server.addresses[0]);
+    let writing = stop_while_reading(&server, &file);
     server.signal("TERM");
     let (status, rest) = server.end();
     assert_eq!(status.code(), Some(2), "{rest:?}");
@@ -146,12 +152,7 @@ fn a_server_that_reads_the_file_anew_can_be_stopped() {
     fs::remove_file(&file).unwrap();
     fs::write(&file, export("path = \"/a\"", "a.db", "")).unwrap();
     let server = Serving::start(dir.path(), 1, &["--config", "exports.toml"]);
-    fs::remove_file(&file).unwrap();
-    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
-    server.signal("HUP");
-    let writing = once_read(&file);
-    server.signal("TERM");
-    until_refused(server.addresses[0]);
+    let writing = stop_while_reading(&server, &file);
     drop(writing);
     let (status, rest) = server.end();
     assert!(status.success(), "{rest:?}");

@@ -52,13 +52,8 @@ fn file_type(kind: FileKind) -> nfs3::FileType {
 
 /// Clamps to what the protocol can say: 1970 to 2106 (RFC 1813 §2.6 `nfstime3`).
 pub(super) fn nfs_time(time: Time) -> nfs3::NfsTime {
-    if time.secs < 0 {
-        return nfs3::NfsTime { seconds: 0, nseconds: 0 };
-    }
-    match u32::try_from(time.secs) {
-        Ok(seconds) => nfs3::NfsTime { seconds, nseconds: time.nanos },
-        Err(_) => nfs3::NfsTime { seconds: u32::MAX, nseconds: NANOS_PER_SEC - 1 },
-    }
+    let Time { secs, nanos } = time.as_clients_see_it();
+    nfs3::NfsTime { seconds: u32::try_from(secs).unwrap_or(u32::MAX), nseconds: nanos }
 }
 
 /// Reads a client's time; a billion nanoseconds or more are [`FsError::Invalid`].

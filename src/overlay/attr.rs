@@ -1,7 +1,7 @@
 //! Attributes as the export shows them.
 
-use crate::base::BaseAttr;
-use crate::delta::{InodeRow, content_bytes};
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::{Ino, InodeRow, content_bytes};
 use crate::vfs::{Attr, FileId, FileKind, Locator};
 
 use super::error::Result;
@@ -16,12 +16,36 @@ const DIR_BYTES: u64 = 4096;
 const BLOCK_BYTES: u64 = 512;
 
 impl View<'_> {
-    /// The attributes of a visible object.
+    /// The attributes of a visible object, as clients see them.
     pub fn attr(&self, node: &Node) -> Result<Attr> {
+        let attr = self.own_attr(node)?;
+        let half = node.row().and_then(|row| self.later_half(row));
+        let Some(half) = half else { return Ok(attr) };
+        Ok(Attr { mtime: attr.mtime.max(half.mtime), ctime: half.ctime, ..attr })
+    }
+
+    /// The same, but a directory in the session has the times that the session gave it: those say
+    /// what became of it there.
+    pub fn own_attr(&self, node: &Node) -> Result<Attr> {
         match node {
             Node::Delta(row) => self.delta_attr(row),
             Node::Base { attr, .. } => self.base_attr(node, attr),
         }
+    }
+
+    /// What the base has of a directory, if that changed later than what the session has of it:
+    /// shown with the session's times alone, it would look unchanged, and clients would go by what
+    /// they know of its entries.
+    fn later_half(&self, row: &InodeRow) -> Option<BaseAttr> {
+        if row.kind != FileKind::Directory {
+            return None;
+        }
+        let half = match &row.origin {
+            _ if row.ino == Ino::ROOT => self.core.base.stat(&BasePath::root()),
+            Some(origin) => self.core.base.stat(&origin.path),
+            None => return None,
+        };
+        half.ok().filter(|half| half.kind == FileKind::Directory && half.ctime > row.ctime)
     }
 
     /// GETATTR.
@@ -29,7 +53,8 @@ impl View<'_> {
         self.attr(&self.node(object)?)
     }
 
-    /// The attributes of a delta object.
+    /// The attributes of a delta object, with the times of its row: what a change has just made of
+    /// a directory, without what the base did meanwhile.
     pub fn delta_attr(&self, row: &InodeRow) -> Result<Attr> {
         let (size, used) = match row.kind {
             FileKind::Directory => {

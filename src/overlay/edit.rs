@@ -117,9 +117,11 @@ impl<'a> Edit<'a> {
         let view = self.view();
         let (node, place) = view.dir(dir)?;
         let attr = view.attr(&node)?;
-        if let Node::Delta(row) = node
+        if let Node::Delta(mut row) = node
             && self.dirs.iter().all(|known| known.ino != row.ino)
         {
+            // The change comes after what was shown, also of the base's half.
+            (row.mtime, row.ctime) = (attr.mtime, attr.ctime);
             self.dirs.push(*row);
         }
         Ok(Parent { place, attr })

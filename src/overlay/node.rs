@@ -29,6 +29,14 @@ impl Node {
         }
     }
 
+    /// Its row, if it is in the session.
+    pub fn row(&self) -> Option<&InodeRow> {
+        match self {
+            Self::Delta(row) => Some(row),
+            Self::Base { .. } => None,
+        }
+    }
+
     /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind() == FileKind::Directory

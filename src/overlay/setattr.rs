@@ -42,7 +42,7 @@ impl Edit<'_> {
         if self.made_before().is_some() {
             return Ok(None);
         }
-        if guard.is_some_and(|guard| guard != as_on_the_wire(before.ctime)) {
+        if guard.is_some_and(|guard| guard != before.ctime.as_clients_see_it()) {
             return Err(FsError::NotSync.into());
         }
         if *set == SetAttr::default() {
@@ -53,6 +53,8 @@ impl Edit<'_> {
             self.check_unguarded(&node)?;
         }
         let mut row = self.copy_up_head(node, set.size.unwrap_or(u64::MAX))?;
+        // The change comes after what was shown, also of a directory's half in the base.
+        (row.mtime, row.ctime) = (row.mtime.max(before.mtime), row.ctime.max(before.ctime));
         if let Some(size) = set.size {
             self.resize_content(&mut row, size)?;
         }
@@ -104,11 +106,6 @@ pub(super) fn chosen(set: SetTime, old: Time, now: Time) -> Time {
         SetTime::ServerNow => now,
         SetTime::To(time) => time,
     }
-}
-
-/// A time as a client has seen it: seconds are unsigned 32-bit numbers there.
-fn as_on_the_wire(time: Time) -> Time {
-    Time { secs: time.secs.clamp(0, i64::from(u32::MAX)), ..time }
 }
 
 /// Whether the caller may set these attributes (chown(2), chmod(2), utimensat(2), truncate(2)).

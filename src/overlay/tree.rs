@@ -225,7 +225,7 @@ impl TreeView<'_> {
     }
 
     pub(super) fn object(&self, node: Node, path: MergedPath) -> Result<TreeObject> {
-        let attr = self.view.attr(&node)?;
+        let attr = self.view.own_attr(&node)?;
         Ok(TreeObject { node, path, attr })
     }
 }
@@ -236,17 +236,15 @@ impl TreeObject {
         &self.path
     }
 
-    /// Its attributes, as the export shows them.
+    /// Its attributes, as the export shows them; a directory that changed in the base since has
+    /// the times that the session gave it.
     pub fn attr(&self) -> &Attr {
         &self.attr
     }
 
     /// Its row, if it is in the session.
     pub fn row(&self) -> Option<&InodeRow> {
-        match &self.node {
-            Node::Delta(row) => Some(row),
-            Node::Base { .. } => None,
-        }
+        self.node.row()
     }
 
     /// What it was in the base, if it was copied up.

@@ -103,6 +103,12 @@ impl Time {
             Self { secs: self.secs, nanos: self.nanos + 1 }
         }
     }
+
+    /// The closest time that the protocol can say: 1970 to 2106.
+    pub fn as_clients_see_it(self) -> Self {
+        let last = Self { secs: i64::from(u32::MAX), nanos: 999_999_999 };
+        self.clamp(Self::default(), last)
+    }
 }
 
 /// The type of an object (`ftype3`).
@@ -344,6 +350,11 @@ impl Caller {
 
     /// Ports below this can only be used by the superuser.
     pub const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
+
+    /// Whether the call comes from a port that only the superuser can use.
+    pub fn has_privileged_port(&self) -> bool {
+        self.client.port() < Self::FIRST_UNPRIVILEGED_PORT
+    }
 
     /// Whether the caller may do all that the superuser may.
     pub fn is_root(&self) -> bool {

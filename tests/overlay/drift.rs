@@ -1,9 +1,11 @@
 //! A base that changes under us: only the object that changed suffers.
 
 use std::fs;
+use std::time::Duration;
 
-use acetate::vfs::{FileKind, FsError};
+use acetate::vfs::{CreateHow, FileKind, FsError, SetAttr, SetTime, Time};
 
+use crate::support::client::mode;
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -28,7 +30,7 @@ fn a_replaced_file_is_another_file() {
     fs::rename(base.join("dir/new"), base.join("dir/file")).unwrap();
     assert!(is_lost(world.getattr(&old)));
     assert!(is_lost(world.read_all(&old)));
-    assert!(is_lost(world.set(&old, crate::support::client::mode(0o600), None).result));
+    assert!(is_lost(world.set(&old, mode(0o600), None).result));
     assert_ne!(world.at("dir/file"), old);
     assert_eq!(world.cat("dir/file"), "replaced");
     assert_eq!(world.cat("keep"), "keep");
@@ -133,6 +135,38 @@ fn new_base_objects_show_unless_the_delta_hides_them() {
     assert_eq!(world.cat("dir/late"), "late");
     assert_eq!(world.cat("dir/born"), "born");
     assert!(!world.exists("keep"));
+}
+
+#[test]
+fn a_directory_of_both_layers_looks_changed_when_its_base_half_does() {
+    let mut world = World::new(TREE);
+    // As far back as the base's clock, or further.
+    world.tick(-1_000_000_000);
+    // The root is the session's from the start, the other is copied up.
+    world.put("dir/born", "born");
+    for (dir, new) in [("", "late"), ("dir", "dir/late")] {
+        let before = world.stat(dir);
+        // The base's clock counts in ticks of milliseconds.
+        std::thread::sleep(Duration::from_millis(30));
+        fs::write(world.change_base().join(new), "late").unwrap();
+        let late = world.stat(dir);
+        assert!(late.ctime > before.ctime && late.mtime > before.mtime, "{dir:?}");
+        assert_eq!(world.stat(dir), late, "{dir:?}");
+        // What the session does to it comes after that, and is told to come after that.
+        let (at, how) = (world.at(dir), CreateHow::Guarded(mode(0o600)));
+        let wcc = world.create_in(&at, b"next", how).context;
+        assert_eq!(wcc.before.unwrap().ctime, late.ctime, "{dir:?}");
+        let next = world.stat(dir);
+        assert_eq!(wcc.after.unwrap(), next, "{dir:?}");
+        assert!(next.ctime > late.ctime && next.mtime == next.ctime, "{dir:?}");
+        // A time that is set is the one that shows.
+        let mtime = Time { secs: 5, nanos: 6 };
+        let set = SetAttr { mtime: SetTime::To(mtime), ..SetAttr::default() };
+        world.set(&at, set, Some(next.ctime)).result.unwrap();
+        assert_eq!(world.stat(dir).mtime, mtime, "{dir:?}");
+        world.reopen();
+        assert_eq!(world.stat(dir).mtime, mtime, "{dir:?}");
+    }
 }
 
 #[test]

@@ -39,8 +39,8 @@ pub trait Store: Send + Sync + 'static {
     /// whenever unsynced data may have been lost.
     fn epoch(&self) -> u64;
 
-    /// The last changes before the session was opened, if it had not been closed: their answers
-    /// may not have reached the clients, who ask again then.
+    /// The last changes before the session was last found not closed: their answers may not have
+    /// reached the clients, who ask again then.
     fn late_changes(&self) -> &[LateChange];
 
     /// The session's own limits, as they were when it was opened.

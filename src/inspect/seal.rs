@@ -147,9 +147,7 @@ pub fn seal(
     writer.begin(true).map_err(failed)?;
     writer.txn().show_origins(!for_agentfs).map_err(failed)?;
     writer.commit().map_err(failed)?;
-    // What a killed server last did is still asked for by its clients: see `Store::late_changes`.
-    let ended = if session.late_changes().is_empty() { writer.close() } else { writer.sync() };
-    ended.map_err(failed)?;
+    writer.close().map_err(failed)?;
     Ok(sealing.done().clone())
 }
 

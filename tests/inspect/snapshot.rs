@@ -23,7 +23,7 @@ fn new(place: &Place) -> PathBuf {
 
 /// Rows but for what tells a session from its copy.
 fn shared_rows(rows: Vec<String>) -> Vec<String> {
-    let own = ["session_id", "handle_key", "clean", "last_dentry"];
+    let own = ["session_id", "handle_key", "clean", "last_dentry", "late_op"];
     let is_own = |row: &String| own.iter().any(|key| row.contains(&format!("Text(\"{key}\")")));
     rows.into_iter().filter(|row| !is_own(row)).collect()
 }

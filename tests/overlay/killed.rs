@@ -123,6 +123,20 @@ fn what_failed_is_tried_again() {
 }
 
 #[test]
+fn what_was_not_heard_of_stays_so_through_a_clean_end() {
+    let mut world = World::new(TREE);
+    calling(&world, 1).remove("dir/file").unwrap();
+    world.kill();
+    calling(&world, 2).remove("dir/other").unwrap();
+    world.reopen();
+    // The killed server's last change; the other one's end says that its client heard of it.
+    assert_eq!(calling(&world, 1).remove("dir/file"), Ok(()));
+    assert_eq!(calling(&world, 2).remove("dir/other"), Err(FsError::NotFound));
+    world.reopen();
+    assert_eq!(calling(&world, 1).remove("dir/file"), Ok(()));
+}
+
+#[test]
 fn nothing_is_taken_for_made_before_after_a_clean_end() {
     let mut world = World::new(TREE);
     calling(&world, 1).remove("dir/file").unwrap();

@@ -276,10 +276,12 @@ fn identify(copy: &Path, host: &Host) -> Result<Option<String>> {
     config::identify(&transaction, host)?;
     if !epoch::is_clean(&transaction)? {
         // Nothing was ever acknowledged by the copy, and it is synced whole before it gets its
-        // name (invariant M4). Nor are the original's last calls its own.
+        // name (invariant M4).
         meta::put(&transaction, meta::CLEAN, 1)?;
         meta::put(&transaction, meta::LAST_DENTRY, dentry::last_id(&transaction)?)?;
     }
+    // The original's last calls are not its own.
+    meta::delete(&transaction, meta::LATE_OP)?;
     transaction.commit()?;
     log::checkpoint(&conn, "TRUNCATE")?;
     meta::get(&conn, meta::SESSION_ID)

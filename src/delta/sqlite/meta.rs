@@ -25,6 +25,9 @@ pub(super) const NEXT_INO: &str = "next_ino";
 /// The largest `fs_dentry.id` at the last clean close: another one means that another program
 /// added entries.
 pub(super) const LAST_DENTRY: &str = "last_dentry";
+/// The largest `acetate_op.id` when the session was last found not closed: the answers to calls up
+/// to there may not have arrived.
+pub(super) const LATE_OP: &str = "late_op";
 /// Counts the syncs that had nothing else to write.
 pub(super) const SYNCS: &str = "syncs";
 

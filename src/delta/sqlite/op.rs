@@ -10,6 +10,7 @@ use rusqlite::{Connection, params};
 use crate::delta::{AuditRow, LateChange, Procedure, Result};
 use crate::vfs::{CallId, FileId};
 
+use super::meta;
 use super::value::Bytes;
 
 /// Rows at the end of the log in which the changes are looked for whose answers may not have
@@ -100,13 +101,31 @@ fn insert(conn: &Connection, row: &AuditRow, client: &str) -> Result<i64> {
     Ok(id)
 }
 
-/// The last changes that must not be made twice, oldest first.
+/// Notes that no change so far has certainly been heard of by the client that asked for it.
+pub(super) fn doubt_answers(conn: &Connection) -> Result<()> {
+    let last: Option<i64> =
+        conn.query_row("SELECT max(id) FROM acetate_op", [], |row| row.get(0))?;
+    match last {
+        Some(last) if meta::get(conn, meta::LATE_OP)? != Some(last) => {
+            meta::put(conn, meta::LATE_OP, last)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The last changes that must not be made twice and of whose answers there is
+/// [doubt](doubt_answers), oldest first.
+///
+/// A clean end does not settle them: its server may not have been asked again yet. They go as
+/// others are made.
 pub(super) fn late_changes(conn: &Connection) -> Result<Vec<LateChange>> {
+    let Some(until) = meta::get::<i64>(conn, meta::LATE_OP)? else { return Ok(Vec::new()) };
     let mut statement = conn.prepare(
         "SELECT call, fileid FROM acetate_op
-         WHERE id > (SELECT max(id) FROM acetate_op) - ?1 AND call IS NOT NULL ORDER BY id",
+         WHERE id > (SELECT max(id) FROM acetate_op) - ?1 AND id <= ?2 AND call IS NOT NULL
+         ORDER BY id",
     )?;
-    let changes = statement.query_map([LATE_ROWS], |row| {
+    let changes = statement.query_map([i64::from(LATE_ROWS), until], |row| {
         let (call, fileid): (i64, i64) = (row.get(0)?, row.get(1)?);
         let (call, fileid) = (CallId(call.cast_unsigned()), FileId(fileid.cast_unsigned()));
         Ok(LateChange { call, fileid })

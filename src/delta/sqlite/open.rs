@@ -118,8 +118,10 @@ fn prepare(path: &Path, host: &Host) -> Result<Opened> {
     }
     take_stock(&transaction)?;
     require_root(&transaction)?;
-    let was_closed = epoch::is_clean(&transaction)?;
-    let late_changes = if was_closed { Vec::new() } else { op::late_changes(&transaction)? };
+    if !epoch::is_clean(&transaction)? {
+        op::doubt_answers(&transaction)?;
+    }
+    let late_changes = op::late_changes(&transaction)?;
     let epoch = epoch::settle(&transaction, host)?;
     // Synced, as prepare_to_write left it: the epoch is on disk before anyone hears of it.
     transaction.commit()?;

@@ -9,7 +9,8 @@ use crate::delta::sqlite::{config, meta, number::Numbers};
 use super::mender::Mender;
 
 /// The keys that have numbers.
-const NUMBERS: &str = "'format_version', 'boot_epoch', 'clean', 'next_ino', 'last_dentry', 'syncs'";
+const NUMBERS: &str =
+    "'format_version', 'boot_epoch', 'clean', 'next_ino', 'last_dentry', 'late_op', 'syncs'";
 
 /// The chunk size, in bytes, and whether it had to be told from the chunks.
 pub(super) fn chunk_bytes(conn: &Connection) -> Result<(u64, bool)> {

@@ -46,6 +46,11 @@ impl Admission {
         self.takes_none
     }
 
+    /// Whether only privileged ports are answered.
+    pub fn is_secure(&self) -> bool {
+        self.needs_privileged_port
+    }
+
     /// Whether `caller` may come. A command of the session's owner always may.
     ///
     /// # Errors
@@ -57,8 +62,7 @@ impl Admission {
         if !self.clients.contain(caller.client.ip()) {
             return Err(Refused::Address);
         }
-        let port = caller.client.port();
-        if self.needs_privileged_port && port >= Caller::FIRST_UNPRIVILEGED_PORT {
+        if self.needs_privileged_port && !caller.has_privileged_port() {
             return Err(Refused::Port);
         }
         let is_taken = match caller.flavor {

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use acetate::vfs::*;
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 
 /// The second implementation of [`Vfs`]: fixed answers, recorded calls.
 pub struct ScriptedVfs {
@@ -16,6 +17,8 @@ pub struct ScriptedVfs {
     pub entries: Vec<Entry>,
     /// The attributes of everything.
     pub attr: Attr,
+    /// What GETATTR waits for.
+    pub gate: Option<Semaphore>,
     /// What was asked, as text.
     pub calls: Mutex<Vec<String>>,
 }
@@ -53,6 +56,7 @@ impl Default for ScriptedVfs {
             data: Bytes::from_static(b"hello"),
             entries: Vec::new(),
             attr: attr(),
+            gate: None,
             calls: Mutex::default(),
         }
     }
@@ -128,6 +132,9 @@ impl Vfs for ScriptedVfs {
 
     async fn getattr(&self, _: &Caller, object: &Locator) -> Result<Attr, FsError> {
         self.note("getattr", &[object]);
+        if let Some(gate) = &self.gate {
+            gate.acquire().await.unwrap().forget();
+        }
         self.result(self.attr.clone())
     }
 

@@ -33,7 +33,8 @@ pub struct Nlm<V, H = HandleCodec> {
 }
 
 /// What a lock is about, in our terms.
-struct Target {
+struct Target<O> {
+    object: O,
     file: LockKey,
     owner: Arc<Owner>,
     range: ByteRange,
@@ -67,7 +68,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
             }
             Procedure::Share => encode(&share(decode(args)?, Status::DeniedNoLocks)),
             Procedure::Unshare => encode(&share(decode(args)?, Status::Granted)),
-            Procedure::FreeAll => encode(&self.free_all(caller, decode(args)?)),
+            Procedure::FreeAll => encode(&self.free_all(caller, &decode(args)?)),
         }))
     }
 
@@ -78,10 +79,13 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
 
     async fn test(&self, caller: &Caller, args: TestArgs) -> TestReply {
         let TestArgs { cookie, exclusive, lock } = args;
-        let Target { file, owner, range } = match self.existing(caller, &lock).await {
+        let Target { object, file, owner, range } = match self.target(caller, &lock) {
             Ok(target) => target,
             Err(status) => return TestReply::Other(Reply { cookie, status }),
         };
+        if let Err(error) = self.vfs.getattr(caller, &object).await {
+            return TestReply::Other(Reply { cookie, status: to_lock_status(error) });
+        }
         let locks = self.shared.locks();
         match locks.table.conflict(file, &owner, range, exclusive) {
             Some(held) => TestReply::Denied {
@@ -100,19 +104,20 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
 
     async fn lock(&self, caller: &Caller, args: LockArgs, monitored: bool) -> Answer {
         let LockArgs { cookie, block, exclusive, lock, state, .. } = args;
-        let answer = |cookie, status| Answer::Reply(encode(&Reply { cookie, status }));
-        let Target { file, owner, range } = match self.existing(caller, &lock).await {
+        let Target { object, file, owner, range } = match self.target(caller, &lock) {
             Ok(target) => target,
-            Err(status) => return answer(cookie, status),
+            Err(status) => return Answer::Reply(encode(&Reply { cookie, status })),
         };
         let wanted = Wanted { file, owner, range, exclusive, state: monitored.then_some(state) };
-        let status = self.shared.locks().take(&wanted);
-        if status != Status::Denied || !block {
-            return answer(cookie, status);
+        let asked = self.shared.ask(cookie, wanted);
+        if let Err(error) = self.vfs.getattr(caller, &object).await {
+            return Answer::Reply(asked.reply(to_lock_status(error)));
         }
-        match self.shared.wait(cookie.clone(), wanted) {
-            Some(waiting) => Answer::Wait(waiting),
-            None => answer(cookie, Status::DeniedGracePeriod),
+        match asked.retry() {
+            Some(reply) => Answer::Reply(reply),
+            None if !block => Answer::Reply(asked.reply(Status::Denied)),
+            None if asked.may_wait() => Answer::Wait(asked),
+            None => Answer::Reply(asked.give_up()),
         }
     }
 
@@ -120,7 +125,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
     /// is told so unlocks.
     fn cancel(&self, caller: &Caller, args: &CancelArgs) -> Reply {
         let status = match self.target(caller, &args.lock) {
-            Ok(Target { file, owner, range }) => {
+            Ok(Target { file, owner, range, .. }) => {
                 match self.shared.locks().cancel(file, &owner, range) {
                     true => Status::Granted,
                     false => Status::Denied,
@@ -134,7 +139,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
     /// Works for files that are gone, too: their locks must not stay.
     fn unlock(&self, caller: &Caller, args: &UnlockArgs) -> Reply {
         let status = match self.target(caller, &args.lock) {
-            Ok(Target { file, owner, range }) => {
+            Ok(Target { file, owner, range, .. }) => {
                 let mut locks = self.shared.locks();
                 locks.cancel(file, &owner, range);
                 match locks.table.unlock(file, &owner, range) {
@@ -147,33 +152,36 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
         Reply { cookie: args.cookie.clone(), status }
     }
 
-    fn free_all(&self, caller: &Caller, args: FreeAllArgs) {
-        self.shared.locks().free(&client(caller, &args.caller_name));
+    /// Frees what the caller could have locked: from an unprivileged port, nothing of what needs
+    /// a privileged one.
+    fn free_all(&self, caller: &Caller, args: &FreeAllArgs) {
+        let mut locks = self.shared.locks();
+        locks.free(&client(caller, &args.caller_name, false));
+        if caller.has_privileged_port() {
+            locks.free(&client(caller, &args.caller_name, true));
+        }
     }
 
-    /// The target of a lock on a file that must be there.
-    async fn existing(&self, caller: &Caller, lock: &Lock) -> Result<Target, Status> {
-        let target = self.target(caller, lock)?;
+    /// What a lock is about, on a file that may be gone.
+    fn target(&self, caller: &Caller, lock: &Lock) -> Result<Target<V::Object>, Status> {
         let object = self.handles.decode(&lock.handle).map_err(to_lock_status)?;
-        self.vfs.getattr(caller, &object).await.map_err(to_lock_status)?;
-        Ok(target)
-    }
-
-    fn target(&self, caller: &Caller, lock: &Lock) -> Result<Target, Status> {
-        let object = self.handles.decode(&lock.handle).map_err(to_lock_status)?;
+        // Also where nothing is looked up: nobody else gives a client's locks up.
+        self.vfs.admit(caller, &object).map_err(to_lock_status)?;
         let range = ByteRange::new(lock.offset, lock.length).ok_or(Status::TooLarge)?;
+        let is_secure = self.vfs.is_secure(&object);
         let owner = Owner {
-            client: client(caller, &lock.caller_name),
+            client: client(caller, &lock.caller_name, is_secure),
             svid: lock.svid,
             handle: Bytes::copy_from_slice(&lock.owner),
         };
-        Ok(Target { file: self.vfs.lock_key(&object), owner: Arc::new(owner), range })
+        Ok(Target { file: self.vfs.lock_key(&object), object, owner: Arc::new(owner), range })
     }
 }
 
 /// The client that `caller` is; copied, so that the call's memory is not held on to.
-fn client(caller: &Caller, name: &[u8]) -> Client {
-    Client { address: caller.client.ip().to_canonical(), name: Bytes::copy_from_slice(name) }
+fn client(caller: &Caller, name: &[u8], is_secure: bool) -> Client {
+    let address = caller.client.ip().to_canonical();
+    Client { address, name: Bytes::copy_from_slice(name), is_secure }
 }
 
 fn share(args: ShareArgs, status: Status) -> ShareReply {

@@ -26,6 +26,9 @@ pub struct Client {
     pub address: IpAddr,
     /// Its name for itself.
     pub name: Bytes,
+    /// Whether this is about exports that only privileged ports reach. There it is another client:
+    /// what any program of the machine says in its name is not heard.
+    pub is_secure: bool,
 }
 
 /// Who has a lock, or wants one.

@@ -1,4 +1,8 @@
-//! LOCKs that are waiting for somebody else's UNLOCK.
+//! LOCKs that are not answered yet: their file is looked for, or they wait for somebody else's
+//! UNLOCK.
+//!
+//! They are known from their arrival on: what takes one back may come while its file is looked
+//! for, and a lock that is granted then would stay for ever.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,13 +35,22 @@ pub(super) struct Wanted {
     pub(super) state: Option<i32>,
 }
 
-/// The locks, and who waits for one.
+/// A LOCK that is not answered yet.
+#[derive(Debug)]
+struct Asked {
+    wanted: Wanted,
+    /// Whether somebody else's lock is in the way.
+    waits: bool,
+}
+
+/// The locks, and who asks for one.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     pub(super) table: LockTable,
-    waiting: HashMap<u64, Wanted>,
+    /// As many as there are LOCKs in flight.
+    asked: HashMap<u64, Asked>,
     last_id: u64,
-    /// How often somebody who waited was told not to.
+    /// How often somebody who asked was told not to.
     cancelled: u64,
 }
 
@@ -68,22 +81,35 @@ impl Locks {
         self.table.releases() + self.cancelled
     }
 
-    /// Takes back what `owner` is waiting for in `range`; whether there was something.
+    /// Takes back what `owner` is asking for in `range`; whether there was something.
     pub(super) fn cancel(&mut self, file: LockKey, owner: &Owner, range: ByteRange) -> bool {
-        let before = self.waiting.len();
-        self.waiting.retain(|_, wanted| {
+        let before = self.asked.len();
+        self.asked.retain(|_, Asked { wanted, .. }| {
             wanted.file != file || *wanted.owner != *owner || !wanted.range.overlaps(range)
         });
-        let found = self.waiting.len() < before;
+        let found = self.asked.len() < before;
         self.cancelled += u64::from(found);
         found
     }
 
-    /// Gives up all that `client` has, and takes back all that it is waiting for.
+    /// Gives up all that `client` has, and takes back all that it is asking for.
     pub(super) fn free(&mut self, client: &Client) {
         self.table.free(client);
         self.cancelled += 1;
-        self.waiting.retain(|_, wanted| wanted.owner.client != *client);
+        self.asked.retain(|_, asked| asked.wanted.owner.client != *client);
+    }
+
+    /// Lets a LOCK wait, if there is room. One that was taken back meanwhile hears of it at once.
+    fn may_wait(&mut self, id: u64, client: &Client) -> bool {
+        let waiting = || self.asked.values().filter(|asked| asked.waits);
+        let same = waiting().filter(|asked| asked.wanted.owner.client.address == client.address);
+        if waiting().count() >= MAX_WAITING || same.count() >= MAX_CLIENT_WAITING {
+            return false;
+        }
+        if let Some(asked) = self.asked.get_mut(&id) {
+            asked.waits = true;
+        }
+        true
     }
 }
 
@@ -97,23 +123,18 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a LOCK wait, if there is room.
-    pub(super) fn wait(&self, cookie: Bytes, wanted: Wanted) -> Option<Waiting> {
+    /// Takes note of a LOCK that has arrived, before its file is looked for.
+    pub(super) fn ask(&self, cookie: Bytes, wanted: Wanted) -> Waiting {
         let mut locks = self.locks();
-        let address = wanted.owner.client.address;
-        let same = locks.waiting.values().filter(|other| other.owner.client.address == address);
-        if locks.waiting.len() >= MAX_WAITING || same.count() >= MAX_CLIENT_WAITING {
-            return None;
-        }
         locks.last_id += 1;
         let id = locks.last_id;
-        locks.waiting.insert(id, wanted.clone());
+        locks.asked.insert(id, Asked { wanted: wanted.clone(), waits: false });
         drop(locks);
-        Some(Waiting { shared: self.clone(), id, cookie, wanted })
+        Waiting { shared: self.clone(), id, cookie, wanted }
     }
 }
 
-/// A LOCK that has not been answered yet. Dropped, it does not wait any more.
+/// A LOCK that has not been answered yet. Dropped, it is not asked for any more.
 #[derive(Debug)]
 pub struct Waiting {
     shared: Shared,
@@ -123,17 +144,22 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Tries again; the encoded reply, or `None` if the lock is still not to be had.
+    /// Whether it may wait: there is room.
+    pub(super) fn may_wait(&self) -> bool {
+        self.shared.locks().may_wait(self.id, &self.wanted.owner.client)
+    }
+
+    /// Tries to take the lock; the encoded reply, or `None` while somebody else's is in the way.
     pub fn retry(&self) -> Option<Encoder> {
         let mut locks = self.shared.locks();
-        if !locks.waiting.contains_key(&self.id) {
+        if !locks.asked.contains_key(&self.id) {
             // The client does not want it any more: granted, it would stay for ever.
             return Some(self.reply(Status::Denied));
         }
         match locks.take(&self.wanted) {
             Status::Denied => None,
             status => {
-                locks.waiting.remove(&self.id);
+                locks.asked.remove(&self.id);
                 Some(self.reply(status))
             }
         }
@@ -147,13 +173,14 @@ impl Waiting {
         self.reply(Status::DeniedGracePeriod)
     }
 
-    fn reply(&self, status: Status) -> Encoder {
+    /// The encoded reply with this status.
+    pub(super) fn reply(&self, status: Status) -> Encoder {
         encode(&Reply { cookie: self.cookie.clone(), status })
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.shared.locks().waiting.remove(&self.id);
+        self.shared.locks().asked.remove(&self.id);
     }
 }

@@ -1,6 +1,8 @@
 //! Several exports of one server: one tree of several mounts, and who gets where.
 
 mod guard;
+#[cfg(target_os = "linux")]
+mod locks;
 mod reload;
 mod scopes;
 mod tree;

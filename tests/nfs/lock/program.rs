@@ -7,6 +7,8 @@ use acetate::nfs::{CallError, Nlm};
 use acetate::vfs::{Caller, FsError};
 use acetate::wire::nlm4::MAX_NETOBJ_BYTES;
 use bytes::Bytes;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use crate::nfs::{caller, codec, wire};
 use crate::support::hex::{hex, to_hex};
@@ -152,6 +154,54 @@ async fn what_is_cancelled_is_not_granted() {
         assert_eq!(retried(&waiting), Some(status(DENIED)), "{procedure}");
         let third = lock_args(false, true, &lock(3, 0, 0));
         assert_eq!(ask(&nlm, LOCK, &third).await, status(GRANTED));
+    }
+}
+
+#[tokio::test]
+async fn what_overtakes_a_lock_takes_it_back() {
+    let back = lock(1, 0, 0);
+    let all = format!("{NAME} 00000005");
+    for (procedure, args, answer) in [
+        (CANCEL, cancel_args(&back), status(GRANTED)),
+        (UNLOCK, unlock_args(&back), status(GRANTED)),
+        (FREE_ALL, all, String::new()),
+    ] {
+        for block in [false, true] {
+            // The LOCK's file is being looked for.
+            let gate = Semaphore::new(0);
+            let vfs = Arc::new(ScriptedVfs { gate: Some(gate), ..ScriptedVfs::default() });
+            let nlm = Nlm::new(Arc::clone(&vfs), codec());
+            let args_of_lock = lock_args(block, true, &back);
+            let overtaken = ask(&nlm, LOCK, &args_of_lock);
+            let overtaking = async {
+                assert_eq!(ask(&nlm, procedure, &args).await, answer);
+                vfs.gate.as_ref().unwrap().add_permits(100);
+            };
+            let (overtaken, ()) = tokio::join!(biased; overtaken, overtaking);
+            assert_eq!(overtaken, status(DENIED), "{procedure}");
+            let other = lock_args(false, true, &lock(2, 0, 0));
+            assert_eq!(ask(&nlm, LOCK, &other).await, status(GRANTED), "{procedure}: a lock stays");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lock_whose_file_is_looked_for_takes_no_place() {
+    let vfs = ScriptedVfs { gate: Some(Semaphore::new(0)), ..ScriptedVfs::default() };
+    let vfs = Arc::new(vfs);
+    let nlm = Nlm::new(Arc::clone(&vfs), codec());
+    let nlm = Arc::new(nlm);
+    let mut asking = JoinSet::new();
+    for svid in 0..=2 * u32::try_from(MAX_WAITING).unwrap() {
+        let nlm = Arc::clone(&nlm);
+        let args = lock_args(true, false, &lock(svid, 0, 0));
+        asking.spawn(async move { ask(&nlm, LOCK, &args).await });
+    }
+    // All of them arrive, on this one thread, before the first goes on.
+    tokio::task::yield_now().await;
+    vfs.gate.as_ref().unwrap().add_permits(asking.len());
+    for got in asking.join_all().await {
+        assert_eq!(got, status(GRANTED));
     }
 }
 

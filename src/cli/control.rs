@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::control::{About, ExportsUsage, Listener, Peer, Refusal, Registered};
+use crate::control::{About, ExportsUsage, Listener, Peer, Refusal, Registered, Stop};
 use crate::overlay::Overlay;
 use crate::server::Peers;
 use crate::workspace::accounts::Accounts;
 
 /// Goes with the server. A server without it serves all the same.
 pub(super) struct Control {
-    listening: Option<JoinHandle<()>>,
+    listening: Option<(watch::Sender<bool>, JoinHandle<()>)>,
     _registered: Option<Registered>,
 }
 
@@ -38,7 +39,11 @@ impl Control {
             exports: Box::new(move || usage(accounts.as_ref())),
         };
         let listening = match Listener::bind(session) {
-            Ok(listener) => Some(tokio::spawn(listener.serve(Arc::clone(overlay), about))),
+            Ok(listener) => {
+                let (stop, stopped) = Stop::new();
+                let serving = listener.serve(Arc::clone(overlay), about, stopped);
+                Some((stop, tokio::spawn(serving)))
+            }
             Err(error) => {
                 tracing::warn!(
                     session = %session.display(),
@@ -56,10 +61,14 @@ impl Control {
     }
 }
 
-impl Drop for Control {
-    fn drop(&mut self) {
-        if let Some(listening) = &self.listening {
-            listening.abort();
+impl Control {
+    /// Answers no more; returns once nothing is under way.
+    pub(super) async fn end(mut self) {
+        if let Some((stop, listening)) = self.listening.take() {
+            drop(stop);
+            if let Err(error) = listening.await {
+                tracing::error!(%error, "control socket");
+            }
         }
     }
 }

@@ -66,7 +66,14 @@ impl Connection {
         loop {
             match content.piece() {
                 Ok(piece) => {
-                    frame::write_blocking(&mut self.stream, Kind::Data, &piece)?;
+                    if let Err(error) = frame::write_blocking(&mut self.stream, Kind::Data, &piece)
+                    {
+                        // A server that takes no more may have said why.
+                        return self.answer().map_err(|none| match none {
+                            ControlError::Refused(why) => ControlError::Refused(why),
+                            ControlError::Broken(_) => ControlError::Broken(error),
+                        });
+                    }
                     if piece.is_empty() {
                         return self.answer();
                     }

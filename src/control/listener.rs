@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::content::{Content, Piece};
@@ -63,31 +63,60 @@ impl Listener {
         Ok(Self { socket, path, owner })
     }
 
-    /// Answers until it is dropped; what is being done then is broken off between two changes.
-    pub async fn serve(self, overlay: Arc<Overlay>, about: About) {
+    /// Answers until it is to stop: then what is being done is broken off between two changes, and
+    /// what is being written is taken back where it is not whole.
+    pub async fn serve(self, overlay: Arc<Overlay>, about: About, stop: Stop) {
         let about = Arc::new(about);
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let alone = Arc::new(Mutex::new(()));
         let mut open = JoinSet::new();
-        loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let mut stopping = stop.clone();
+        while let Some((place, stream)) = stopping.unless_stopped(self.next(&places)).await {
             while open.try_join_next().is_some() {}
-            let stream = match self.socket.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "control socket");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
             let (overlay, about, owner) = (Arc::clone(&overlay), Arc::clone(&about), self.owner);
-            let alone = Arc::clone(&alone);
+            let (alone, stop) = (Arc::clone(&alone), stop.clone());
             open.spawn(async move {
                 let _place = place;
-                if let Err(error) = converse(stream, &overlay, &about, owner, &alone).await {
+                if let Err(error) = converse(stream, &overlay, &about, owner, &alone, stop).await {
                     tracing::debug!(%error, "control connection");
                 }
             });
+        }
+        while open.join_next().await.is_some() {}
+    }
+
+    /// The next connection, with the place that it takes.
+    async fn next(&self, places: &Arc<Semaphore>) -> (Option<OwnedSemaphorePermit>, UnixStream) {
+        // Nobody closes the places.
+        let place = Arc::clone(places).acquire_owned().await.ok();
+        loop {
+            match self.socket.accept().await {
+                Ok((stream, _)) => return (place, stream),
+                Err(error) => {
+                    tracing::warn!(%error, "control socket");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Hears when a [`Listener`] is to stop: told so, or nobody is left who could tell.
+#[derive(Clone)]
+pub struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// One that stops once the sender says `true`, or is gone.
+    pub fn new() -> (watch::Sender<bool>, Self) {
+        let (sender, receiver) = watch::channel(false);
+        (sender, Self(receiver))
+    }
+
+    /// What `work` comes to, unless it is to stop before.
+    async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            _ = self.0.wait_for(|stops| *stops) => None,
         }
     }
 }
@@ -105,6 +134,7 @@ async fn converse(
     about: &Arc<About>,
     owner: u32,
     alone: &Arc<Mutex<()>>,
+    mut stop: Stop,
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     if peer.uid() != owner && peer.uid() != 0 {
@@ -114,10 +144,11 @@ async fn converse(
     // Ends with the connection, however that ends.
     let mut held = None;
     loop {
-        let (kind, payload) = match frame::read(&mut stream).await {
-            Ok(message) => message,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            Err(error) => return Err(error),
+        let (kind, payload) = match stop.unless_stopped(frame::read(&mut stream)).await {
+            Some(Ok(message)) => message,
+            Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Some(Err(error)) => return Err(error),
+            None => return Ok(()),
         };
         let request: Request = frame::parse_json(kind, &payload)?;
         let reply = match request {
@@ -125,12 +156,18 @@ async fn converse(
             Request::Exports => exports(about).await,
             Request::Alone => hold(alone, &mut held).await,
             Request::Write { .. } => {
-                let mut content = Arriving { stream: &mut stream, is_over: false };
+                let mut content =
+                    Arriving { stream: &mut stream, stop: stop.clone(), is_over: false };
                 let reply = perform(overlay, &caller, request, &mut content).await;
                 content.drain().await?;
                 reply
             }
-            request => perform(overlay, &caller, request, &mut super::Nothing).await,
+            request => {
+                let mut nothing = super::Nothing;
+                let performed = perform(overlay, &caller, request, &mut nothing);
+                let Some(reply) = stop.unless_stopped(performed).await else { return Ok(()) };
+                reply
+            }
         };
         answer(&mut stream, &reply).await?;
     }
@@ -184,6 +221,8 @@ impl About {
 /// Content that arrives after a request.
 struct Arriving<'a> {
     stream: &'a mut UnixStream,
+    stop: Stop,
+    /// Nothing more comes, or is taken.
     is_over: bool,
 }
 
@@ -192,7 +231,11 @@ impl Arriving<'_> {
         if self.is_over {
             return Ok(bytes::Bytes::new());
         }
-        let (kind, piece) = frame::read(self.stream).await?;
+        let Some(read) = self.stop.unless_stopped(frame::read(self.stream)).await else {
+            self.is_over = true;
+            return Err(io::Error::other("the server is stopping"));
+        };
+        let (kind, piece) = read?;
         self.is_over = kind != Kind::Data || piece.is_empty();
         match kind {
             Kind::Data => Ok(piece),

@@ -67,6 +67,7 @@ async fn until_signal(
         // It may have a part in what is closed now.
         tell(file, reload.await, served, &mut controls);
     }
+    controls.end().await;
     Ok(())
 }
 
@@ -135,6 +136,13 @@ impl Controls {
             kept.insert(session.clone(), control);
         }
         self.of = kept;
+    }
+
+    /// Closes them all.
+    async fn end(self) {
+        for control in self.of.into_values() {
+            control.end().await;
+        }
     }
 }
 

@@ -73,7 +73,9 @@ async fn until_signal(args: &Args, door: Door<'_>, layers: &Layers) -> Option<Lo
         },
         None => server.run(stopped).await,
     }
-    drop(control);
+    if let Some(control) = control {
+        control.end().await;
+    }
     log
 }
 

@@ -161,7 +161,8 @@ impl Writing {
                 Err(_) => isolate("dropping a hook", || operation.give_up()),
             };
         }
-        if self.status.commits.version().is_none() {
+        // Where nobody knows whether a commit stands, it never ends: no cache is believed any more.
+        if self.status.commits.version().is_none() && self.writer.is_some() {
             self.status.commits.step();
         }
         let verifier = self.status.verifier();

@@ -6,6 +6,7 @@ use acetate::vfs::{CreateHow, FsError, Locator};
 
 use super::paths;
 use crate::support::client::Result;
+use crate::support::faulty_store::AFTER_COMMIT;
 use crate::support::tree::{assert_same, read_tree};
 use crate::support::world::World;
 
@@ -112,6 +113,22 @@ fn reads_go_on_while_the_disk_is_full() {
     world.write("dir/new", 0, b"N").unwrap();
     world.reopen();
     assert_eq!(world.cat("dir/new"), "New");
+}
+
+#[test]
+fn what_was_committed_and_not_answered_shows_whole() {
+    for (what, operation) in OPERATIONS {
+        let mut world = world();
+        // All of it is known to the caches.
+        read_tree(&world);
+        world.faults.fail(AFTER_COMMIT, 1, StoreError::Io("a test".to_owned()));
+        assert!(operation(&world).is_err(), "{what}");
+        let shown = read_tree(&world);
+        assert_eq!(world.mkdir("more").err(), Some(FsError::ReadOnly), "{what}");
+        world.abandon();
+        world.open_again();
+        assert_same(&shown, &read_tree(&world), what);
+    }
 }
 
 #[test]

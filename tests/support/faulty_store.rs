@@ -17,6 +17,9 @@ use acetate::vfs::{FileId, FsStat, Name, Time};
 /// The calls of one method that fail: how many calls away, and how.
 type Planned = Vec<(u32, StoreError)>;
 
+/// A commit that stands, and fails all the same.
+pub const AFTER_COMMIT: &str = "after_commit";
+
 /// What fails when; shared by a store's connections and the test.
 #[derive(Clone, Default)]
 pub struct Faults(Arc<Mutex<Plan>>);
@@ -174,7 +177,8 @@ impl Writer for FaultyWriter {
             self.inner.get_mut().abort()?;
             return Err(error);
         }
-        self.inner.get_mut().commit()
+        self.inner.get_mut().commit()?;
+        self.faults.call(AFTER_COMMIT)
     }
 
     fn txn(&mut self) -> &mut dyn WriteTxn {

@@ -226,6 +226,14 @@ impl World {
         self.assert_base_untouched();
     }
 
+    /// Lets go of a session that takes no changes any more, and so is not closed cleanly.
+    #[track_caller]
+    pub fn abandon(&mut self) {
+        if let Some(open) = self.open.take() {
+            assert!(open.stop().is_err());
+        }
+    }
+
     /// Asserts that the program's own check agrees with the tests'.
     #[track_caller]
     fn assert_sound(&self) {

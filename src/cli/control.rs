@@ -16,7 +16,9 @@ use crate::workspace::accounts::Accounts;
 
 /// Goes with the server. A server without it serves all the same.
 pub(super) struct Control {
-    listening: Option<(watch::Sender<bool>, JoinHandle<()>)>,
+    /// Gone, it lets the other one end.
+    stop: Option<watch::Sender<()>>,
+    listening: Option<JoinHandle<()>>,
     _registered: Option<Registered>,
 }
 
@@ -38,12 +40,9 @@ impl Control {
             peers: Box::new(move || connected(&peers)),
             exports: Box::new(move || usage(accounts.as_ref())),
         };
+        let (stop, stopped) = Stop::new();
         let listening = match Listener::bind(session) {
-            Ok(listener) => {
-                let (stop, stopped) = Stop::new();
-                let serving = listener.serve(Arc::clone(overlay), about, stopped);
-                Some((stop, tokio::spawn(serving)))
-            }
+            Ok(listener) => Some(tokio::spawn(listener.serve(Arc::clone(overlay), about, stopped))),
             Err(error) => {
                 tracing::warn!(
                     session = %session.display(),
@@ -57,18 +56,23 @@ impl Control {
         if let Err(error) = &registered {
             tracing::debug!(%error, "`acetate sessions` will not show this server");
         }
-        Self { listening, _registered: registered.ok() }
+        Self { stop: Some(stop), listening, _registered: registered.ok() }
     }
 }
 
 impl Control {
-    /// Answers no more; returns once nothing is under way.
+    /// Answers no more.
+    pub(super) fn stop(&mut self) {
+        self.stop = None;
+    }
+
+    /// The same; returns once nothing is under way.
     pub(super) async fn end(mut self) {
-        if let Some((stop, listening)) = self.listening.take() {
-            drop(stop);
-            if let Err(error) = listening.await {
-                tracing::error!(%error, "control socket");
-            }
+        self.stop();
+        if let Some(listening) = self.listening.take()
+            && let Err(error) = listening.await
+        {
+            tracing::error!(%error, "control socket");
         }
     }
 }

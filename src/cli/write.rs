@@ -19,8 +19,9 @@ use crate::inspect::opened::merged_path;
 /// open see the new content. But all of that is there at once, when the command has ended, or
 /// none: where a quota or a full disk is in the way, the old content stays, and a new file goes.
 /// A file of more than 8 MiB is replaced by another one; if it has several names, it is written
-/// over piece by piece instead. A server that is told to stop takes back what is not whole; a kill
-/// leaves that of a large file beside it, called `.acetate-write-` and 16 digits.
+/// over piece by piece instead, and may be left in part. A server that is told to stop takes
+/// back what else is not whole; a kill leaves that of a large file beside it, called
+/// `.acetate-write-` and 16 digits.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

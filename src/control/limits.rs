@@ -20,6 +20,9 @@ pub const MAX_PATHS: usize = 8192;
 /// Entries of a directory that are removed before it is listed again.
 pub const REMOVE_PAGE: usize = 1024;
 
+/// How long a server that stops waits for a command to take its answer, in seconds.
+pub const LAST_WORD_SECS: u64 = 2;
+
 /// How long a command waits until it is alone, in seconds: until those that asked before it have
 /// ended.
 pub const ALONE_SECS: u64 = 30;

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::content::{Content, Piece};
 use super::frame::{self, Kind};
-use super::limits::{ALONE_SECS, MAX_CONNECTIONS};
+use super::limits::{ALONE_SECS, LAST_WORD_SECS, MAX_CONNECTIONS};
 use super::perform::perform;
 use super::request::{Answer, Peer, Refusal, Request, ServerStatus};
 use super::socket;
@@ -41,6 +41,8 @@ pub struct About {
 pub struct Listener {
     socket: UnixListener,
     path: PathBuf,
+    /// The socket's device and inode: another server may have taken its place.
+    file: (u64, u64),
     /// Who may use it, besides the superuser.
     owner: u32,
 }
@@ -59,8 +61,8 @@ impl Listener {
         }
         let socket = socket::with_address(&path, |path| UnixListener::bind(path))?;
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-        let owner = fs::symlink_metadata(&path)?.uid();
-        Ok(Self { socket, path, owner })
+        let made = fs::symlink_metadata(&path)?;
+        Ok(Self { socket, path, file: (made.dev(), made.ino()), owner: made.uid() })
     }
 
     /// Answers until it is to stop: then what is being done is broken off between two changes, and
@@ -101,29 +103,48 @@ impl Listener {
     }
 }
 
-/// Hears when a [`Listener`] is to stop: told so, or nobody is left who could tell.
+/// Hears when a [`Listener`] is to stop.
 #[derive(Clone)]
-pub struct Stop(watch::Receiver<bool>);
+pub struct Stop(watch::Receiver<()>);
 
 impl Stop {
-    /// One that stops once the sender says `true`, or is gone.
-    pub fn new() -> (watch::Sender<bool>, Self) {
-        let (sender, receiver) = watch::channel(false);
+    /// One that stops once the sender is gone.
+    pub fn new() -> (watch::Sender<()>, Self) {
+        let (sender, receiver) = watch::channel(());
         (sender, Self(receiver))
+    }
+
+    async fn stopped(&mut self) {
+        while self.0.changed().await.is_ok() {}
     }
 
     /// What `work` comes to, unless it is to stop before.
     async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),
-            _ = self.0.wait_for(|stops| *stops) => None,
+            () = self.stopped() => None,
+        }
+    }
+
+    /// The same, with [`LAST_WORD_SECS`] more.
+    async fn unless_long_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let late = async {
+            self.stopped().await;
+            tokio::time::sleep(Duration::from_secs(LAST_WORD_SECS)).await;
+        };
+        tokio::select! {
+            done = work => Some(done),
+            () = late => None,
         }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let is_ours = |found: fs::Metadata| (found.dev(), found.ino()) == self.file;
+        if fs::symlink_metadata(&self.path).is_ok_and(is_ours) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -152,9 +173,6 @@ async fn converse(
         };
         let request: Request = frame::parse_json(kind, &payload)?;
         let reply = match request {
-            Request::Status => Ok(Answer::Status(about.status())),
-            Request::Exports => exports(about).await,
-            Request::Alone => hold(alone, &mut held).await,
             Request::Write { .. } => {
                 let mut content =
                     Arriving { stream: &mut stream, stop: stop.clone(), is_over: false };
@@ -163,13 +181,32 @@ async fn converse(
                 reply
             }
             request => {
-                let mut nothing = super::Nothing;
-                let performed = perform(overlay, &caller, request, &mut nothing);
-                let Some(reply) = stop.unless_stopped(performed).await else { return Ok(()) };
+                let reply = reply(request, overlay, &caller, about, alone, &mut held);
+                let Some(reply) = stop.unless_stopped(reply).await else { return Ok(()) };
                 reply
             }
         };
-        answer(&mut stream, &reply).await?;
+        match stop.unless_long_stopped(answer(&mut stream, &reply)).await {
+            Some(answered) => answered?,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The answer to a request that brings no content.
+async fn reply(
+    request: Request,
+    overlay: &Overlay,
+    caller: &Caller,
+    about: &Arc<About>,
+    alone: &Arc<Mutex<()>>,
+    held: &mut Option<OwnedMutexGuard<()>>,
+) -> Result<Answer, Refusal> {
+    match request {
+        Request::Status => Ok(Answer::Status(about.status())),
+        Request::Exports => exports(about).await,
+        Request::Alone => hold(alone, held).await,
+        request => perform(overlay, caller, request, &mut super::Nothing).await,
     }
 }
 

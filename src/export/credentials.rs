@@ -46,11 +46,6 @@ impl Admission {
         self.takes_none
     }
 
-    /// Whether only privileged ports are answered.
-    pub fn is_secure(&self) -> bool {
-        self.needs_privileged_port
-    }
-
     /// Whether `caller` may come. A command of the session's owner always may.
     ///
     /// # Errors

@@ -19,15 +19,11 @@ use crate::vfs::{
 impl Place {
     /// Who the caller is here, and the tree that the object is in.
     fn enter<'a>(&'a self, caller: &'a Caller) -> Result<(Cow<'a, Caller>, &'a Guarded), FsError> {
-        self.admit(caller)?;
-        Ok((self.export().squash.apply(caller), &self.mount().overlay))
-    }
-
-    fn admit(&self, caller: &Caller) -> Result<(), FsError> {
-        self.export().admission.admit(caller).map_err(|refused| {
+        if let Err(refused) = self.export().admission.admit(caller) {
             tracing::debug!(client = %caller.client, %refused, "a call was refused");
-            FsError::Access
-        })
+            return Err(FsError::Access);
+        }
+        Ok((self.export().squash.apply(caller), &self.mount().overlay))
     }
 
     /// The failure of a change in this directory, which changed nothing.
@@ -115,14 +111,6 @@ impl Vfs for Exports {
 
     fn takes_anonymous(&self, object: &Place) -> bool {
         object.export().admission.takes_anonymous()
-    }
-
-    fn is_secure(&self, object: &Place) -> bool {
-        object.export().admission.is_secure()
-    }
-
-    fn admit(&self, caller: &Caller, object: &Place) -> Result<(), FsError> {
-        object.admit(caller)
     }
 
     fn lock_key(&self, object: &Place) -> LockKey {

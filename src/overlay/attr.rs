@@ -1,8 +1,8 @@
 //! Attributes as the export shows them.
 
-use crate::base::{BaseAttr, BasePath};
-use crate::delta::{Ino, InodeRow, content_bytes};
-use crate::vfs::{Attr, FileId, FileKind, Locator};
+use crate::base::{BaseAttr, BaseError};
+use crate::delta::{InodeRow, content_bytes};
+use crate::vfs::{Attr, FileId, FileKind, Locator, Time};
 
 use super::error::Result;
 use super::node::{DirPlace, Node, is_linked};
@@ -15,13 +15,41 @@ const DIR_BYTES: u64 = 4096;
 /// The unit in which space on disk is shown, in bytes (`st_blocks`).
 const BLOCK_BYTES: u64 = 512;
 
+/// How far the time that a filesystem stamps may be behind the clock, in nanoseconds: the last tick.
+const TICK_NANOS: u32 = 10_000_000;
+
 impl View<'_> {
     /// The attributes of a visible object, as clients see them.
+    ///
+    /// A directory that is in both layers shows that the base's half changed after the session's:
+    /// else clients would go by what they know of its entries.
     pub fn attr(&self, node: &Node) -> Result<Attr> {
         let attr = self.own_attr(node)?;
-        let half = node.row().and_then(|row| self.later_half(row));
-        let Some(half) = half else { return Ok(attr) };
-        Ok(Attr { mtime: attr.mtime.max(half.mtime), ctime: half.ctime, ..attr })
+        let Some(half) = self.base_half(node).filter(|half| is_later(half, &attr)) else {
+            return Ok(attr);
+        };
+        // A moment later than the base's own: if the session gives its half up, that shows too.
+        let ctime = half.ctime.max(attr.ctime).next();
+        let mtime = if half.mtime > attr.mtime { half.mtime.next() } else { attr.mtime };
+        Ok(Attr { mtime, ctime, ..attr })
+    }
+
+    /// What the base has of a directory of the session, unless that is as it was; where it is gone,
+    /// of the directory that lost it.
+    fn base_half(&self, node: &Node) -> Option<BaseAttr> {
+        let row = node.row().filter(|row| row.kind == FileKind::Directory)?;
+        let place = self.place(node).ok()?;
+        let copied = || row.origin.as_ref().map(|origin| origin.path.clone());
+        let mut path = place.base.clone().or_else(copied)?;
+        loop {
+            match self.core.base.stat(&path) {
+                Ok(attr) if attr.kind == FileKind::Directory => {
+                    return Some(attr).filter(|attr| !is_as_copied(row, attr));
+                }
+                Ok(_) | Err(BaseError::NotFound) => path = path.split()?.0,
+                Err(_) => return None,
+            }
+        }
     }
 
     /// The same, but a directory in the session has the times that the session gave it: those say
@@ -31,21 +59,6 @@ impl View<'_> {
             Node::Delta(row) => self.delta_attr(row),
             Node::Base { attr, .. } => self.base_attr(node, attr),
         }
-    }
-
-    /// What the base has of a directory, if that changed later than what the session has of it:
-    /// shown with the session's times alone, it would look unchanged, and clients would go by what
-    /// they know of its entries.
-    fn later_half(&self, row: &InodeRow) -> Option<BaseAttr> {
-        if row.kind != FileKind::Directory {
-            return None;
-        }
-        let half = match &row.origin {
-            _ if row.ino == Ino::ROOT => self.core.base.stat(&BasePath::root()),
-            Some(origin) => self.core.base.stat(&origin.path),
-            None => return None,
-        };
-        half.ok().filter(|half| half.kind == FileKind::Directory && half.ctime > row.ctime)
     }
 
     /// GETATTR.
@@ -161,4 +174,18 @@ impl View<'_> {
         })?;
         Ok(count)
     }
+}
+
+/// Whether a base directory is as it was when it was copied up.
+fn is_as_copied(row: &InodeRow, attr: &BaseAttr) -> bool {
+    row.origin.as_ref().is_some_and(|origin| {
+        (origin.fileid, origin.mtime, origin.ctime) == (attr.fileid, attr.mtime, attr.ctime)
+    })
+}
+
+/// Whether the base's half of a directory may have changed after its row says that it changed.
+fn is_later(half: &BaseAttr, own: &Attr) -> bool {
+    let nanos = half.ctime.nanos.saturating_add(TICK_NANOS);
+    let secs = half.ctime.secs.saturating_add(i64::from(nanos / 1_000_000_000));
+    half.ctime != own.ctime && Time { secs, nanos: nanos % 1_000_000_000 } > own.ctime
 }

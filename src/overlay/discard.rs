@@ -18,7 +18,7 @@ use super::copy_up::origin_of;
 use super::edit::{Edit, moved_on};
 use super::error::Result;
 use super::finish;
-use super::node::DirPlace;
+use super::node::{DirPlace, Node};
 use super::tree::TreeView;
 use super::undo::{Undo, is_in};
 
@@ -384,8 +384,9 @@ impl Edit<'_> {
                     dirs.insert(path.parent());
                 }
                 (base, _) => {
+                    let shown = self.view().attr(&Node::Delta(Box::new(row.clone())))?;
                     let mut row = row;
-                    row.ctime = moved_on(row.ctime, self.now);
+                    row.ctime = moved_on(shown.ctime, self.now);
                     if !is_applied {
                         row.mtime = base.map_or(row.ctime, |base| base.mtime);
                     }

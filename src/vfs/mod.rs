@@ -56,20 +56,6 @@ pub trait Vfs: Send + Sync + 'static {
         true
     }
 
-    /// Whether the object's export answers privileged ports only (`secure` in exports(5)).
-    fn is_secure(&self, _object: &Self::Object) -> bool {
-        false
-    }
-
-    /// Whether the object's export answers this caller: for what touches no file, and so is not
-    /// refused there.
-    ///
-    /// # Errors
-    /// [`FsError::Access`].
-    fn admit(&self, _caller: &Caller, _object: &Self::Object) -> Result<(), FsError> {
-        Ok(())
-    }
-
     /// What locks on this object are kept under: the same by whatever export it is reached.
     fn lock_key(&self, object: &Self::Object) -> LockKey;
 

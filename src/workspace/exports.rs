@@ -48,6 +48,10 @@ struct Key {
     read_only: bool,
 }
 
+/// Sessions that are open, and in no export any more.
+#[must_use]
+pub struct Gone(HashMap<Key, Running>);
+
 impl ServedExports {
     /// Serves nothing yet.
     pub fn new(file: &Path, strict: bool, runtime: Handle) -> Self {
@@ -79,12 +83,15 @@ impl ServedExports {
 
     /// Serves what `config` says from now on. What clients have mounted and stays goes on.
     ///
+    /// Returns the sessions that are served no more, still open: they are for
+    /// [`ServedExports::close`] once nobody else asks them for anything.
+    ///
     /// Blocks: not for a thread of the runtime.
     ///
     /// # Errors
     /// A session or a base cannot be opened, or an export cannot be put together: all goes on as
     /// it was.
-    pub fn load(&mut self, config: &Config) -> Result<()> {
+    pub fn load(&mut self, config: &Config) -> Result<Gone> {
         let wanted = self.keys(config)?;
         let files = self.files_to_hide(&wanted);
         for running in self.sessions.values() {
@@ -98,7 +105,7 @@ impl ServedExports {
         let (exports, accounts): (Vec<_>, Vec<_>) = match exports {
             Ok(exports) => exports,
             Err(error) => {
-                self.close(opened);
+                self.close(Gone(opened));
                 return Err(error);
             }
         };
@@ -108,9 +115,7 @@ impl ServedExports {
         self.runtime.block_on(Exports::settle(&before));
         self.sessions.extend(opened);
         let kept: HashSet<&Key> = wanted.values().collect();
-        let gone = self.sessions.extract_if(|key, _| !kept.contains(key)).collect();
-        self.close(gone);
-        Ok(())
+        Ok(Gone(self.sessions.extract_if(|key, _| !kept.contains(key)).collect()))
     }
 
     /// Stops serving, and closes all sessions. Blocks.
@@ -286,8 +291,9 @@ impl ServedExports {
         Ok((parts, Counted::Open { overlay: Arc::downgrade(&layers.overlay), file, memory }))
     }
 
-    fn close(&self, sessions: HashMap<Key, Running>) {
-        for running in sessions.into_values() {
+    /// Finishes and closes sessions. Blocks.
+    pub fn close(&self, gone: Gone) {
+        for running in gone.0.into_values() {
             if let Err(error) = self.end_one(running) {
                 tracing::error!(%error, "a session was not closed cleanly");
             }

@@ -160,6 +160,44 @@ fn a_server_that_reads_the_file_anew_can_be_stopped() {
 }
 
 #[test]
+fn what_is_half_written_to_a_session_that_is_served_no_more_is_taken_back() {
+    let a = export("path = \"/a\"", "a.db", "");
+    let (dir, server) = start(&(a.clone() + &export("path = \"/b\"", "b.db", "")));
+    let mut writing = acetate(dir.path(), &["write", "b.db", "file"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = writing.stdin.take().unwrap();
+    stdin.write_all(&vec![b'n'; 9 << 20]).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let wait = || {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    while run(dir.path(), &["ls", "b.db"]).stdout != b"file\n" {
+        wait();
+    }
+    fs::write(dir.path().join("exports.toml"), a).unwrap();
+    server.signal("HUP");
+    while dir.path().join("b.db-control").exists() {
+        wait();
+    }
+    let _ = stdin.write_all(b"n");
+    drop(stdin);
+    let said = writing.wait_with_output().unwrap();
+    assert_eq!(said.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("the server is stopping"), "{said:?}");
+    while dir.path().join("b.db-lock").exists() {
+        wait();
+    }
+    assert_eq!(run(dir.path(), &["ls", "b.db"]).stdout, b"");
+    assert_consistent(&dir.path().join("b.db"));
+    server.signal("TERM");
+    assert!(server.end().0.success());
+}
+
+#[test]
 fn what_is_served_to_be_read_is_not_written() {
     let dir = tempdir().unwrap();
     assert!(run(dir.path(), &["init", "s.db"]).status.success());

@@ -1,5 +1,7 @@
 //! Giving up what the session holds.
 
+use std::time::Duration;
+
 use acetate::delta::MergedPath;
 use acetate::overlay::{Idle, LetGo, Undo};
 use acetate::vfs::FsError;
@@ -45,6 +47,25 @@ fn rebase(world: &World, paths: &[&str]) {
 
 fn given_up(undo: &Undo) -> Vec<String> {
     undo.paths.iter().map(|path| path.display().to_string()).collect()
+}
+
+#[test]
+fn a_directory_looks_changed_when_only_the_bases_half_of_it_is_left() {
+    let mut world = World::new(BASE);
+    world.tick(-1_000_000_000);
+    world.remove("dir/a").unwrap();
+    world.put("other/born", "born");
+    std::thread::sleep(Duration::from_millis(30));
+    let base = world.change_base();
+    std::fs::write(base.join("dir/late"), "late").unwrap();
+    std::fs::write(base.join("other/late"), "late").unwrap();
+    let before = ["dir", "other"].map(|dir| world.stat(dir));
+    discard(&world, &["dir/a", "other"]).unwrap();
+    assert_eq!(world.ls("dir"), ["a", "b", "late", "sub"]);
+    assert_eq!(world.ls("other"), ["late"]);
+    for (before, after) in before.iter().zip(["dir", "other"].map(|dir| world.stat(dir))) {
+        assert!(before.ctime != after.ctime && before.mtime != after.mtime, "{before:?} {after:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A base that changes under us: only the object that changed suffers.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use acetate::vfs::{CreateHow, FileKind, FsError, SetAttr, SetTime, Time};
 
@@ -15,6 +15,10 @@ const TREE: &str = r#"
     one "linked"
     two = one
 "#;
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
 
 /// Whether this is an answer that tells the client that its handle leads nowhere.
 fn is_lost<T: std::fmt::Debug>(result: Result<T, FsError>) -> bool {
@@ -153,6 +157,8 @@ fn a_directory_of_both_layers_looks_changed_when_its_base_half_does() {
         assert!(late.ctime > before.ctime && late.mtime > before.mtime, "{dir:?}");
         assert_eq!(world.stat(dir), late, "{dir:?}");
         // What the session does to it comes after that, and is told to come after that.
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() as i64;
+        world.tick(now + 2 - world.now());
         let (at, how) = (world.at(dir), CreateHow::Guarded(mode(0o600)));
         let wcc = world.create_in(&at, b"next", how).context;
         assert_eq!(wcc.before.unwrap().ctime, late.ctime, "{dir:?}");
@@ -167,6 +173,34 @@ fn a_directory_of_both_layers_looks_changed_when_its_base_half_does() {
         world.reopen();
         assert_eq!(world.stat(dir).mtime, mtime, "{dir:?}");
     }
+}
+
+#[test]
+fn a_directory_whose_base_half_goes_looks_changed() {
+    let mut world = World::new(TREE);
+    world.tick(-1_000_000_000);
+    world.put("dir/born", "born");
+    world.put("dir/sub/born", "born");
+    for (gone, left) in [("dir/sub", "dir/sub"), ("dir", "dir")] {
+        let before = world.stat(left);
+        std::thread::sleep(Duration::from_millis(30));
+        fs::remove_dir_all(world.change_base().join(gone)).unwrap();
+        assert!(world.stat(left).ctime > before.ctime, "{gone}");
+    }
+    assert_eq!((world.ls("dir"), world.ls("dir/sub")), (names(&["born", "sub"]), names(&["born"])));
+}
+
+#[test]
+fn a_directory_made_over_the_bases_looks_changed_when_that_does() {
+    let mut world = World::new(TREE);
+    world.tick(-1_000_000_000);
+    world.rm_rf("dir");
+    world.mkdir("dir").unwrap();
+    let before = world.stat("dir");
+    std::thread::sleep(Duration::from_millis(30));
+    fs::write(world.change_base().join("dir/late"), "late").unwrap();
+    assert_eq!(world.ls("dir"), ["late"]);
+    assert!(world.stat("dir").ctime > before.ctime);
 }
 
 #[test]

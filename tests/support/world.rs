@@ -181,6 +181,11 @@ impl World {
         self.clock.fetch_add(secs, Ordering::SeqCst);
     }
 
+    /// What the clock says, in seconds.
+    pub fn now(&self) -> i64 {
+        self.clock.load(Ordering::SeqCst)
+    }
+
     /// Shuts the server down, checks what it left behind, and opens it again with empty caches.
     #[track_caller]
     pub fn reopen(&mut self) {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 
@@ -27,7 +27,8 @@ pub(super) fn serve(
 ) -> Result<(), CliError> {
     let strict = args.durability == Durability::Strict;
     let mut served = ServedExports::new(file, strict, runtime.handle().clone());
-    served.load(&config::read(file, Missing::Make)?)?;
+    let none = served.load(&config::read(file, Missing::Make)?)?;
+    served.close(none);
     let served = Arc::new(Mutex::new(served));
     runtime.block_on(until_signal(file, door, &served))?;
     let served = Arc::into_inner(served).ok_or_else(|| CliError::new("still reading the file"))?;
@@ -47,7 +48,8 @@ async fn until_signal(
     let server = super::server(listeners, locked(served).programs(), registration, true);
     let mut controls =
         Controls { of: HashMap::new(), addresses: addresses.clone(), peers: server.peers() };
-    controls.follow(&locked(served));
+    controls.follow(&locked(served)).await;
+    let controls = Arc::new(tokio::sync::Mutex::new(controls));
     announce(file, &locked(served), &addresses, registration);
     let serving = server.run(signals.first(true));
     tokio::pin!(serving);
@@ -56,29 +58,41 @@ async fn until_signal(
     loop {
         tokio::select! {
             () = &mut serving => break,
-            _ = hang_ups.recv(), if reload.is_none() => reload = Some(begin(file, served)),
+            _ = hang_ups.recv(), if reload.is_none() => {
+                reload = Some(begin(file, served, &controls));
+            }
             loaded = end_of(&mut reload) => {
                 reload = None;
-                tell(file, loaded, served, &mut controls);
+                tell(file, loaded, served);
             }
         }
     }
     if let Some(reload) = reload {
         // It may have a part in what is closed now.
-        tell(file, reload.await, served, &mut controls);
+        tell(file, reload.await, served);
     }
-    controls.end().await;
+    controls.lock().await.end().await;
     Ok(())
 }
 
 /// Reading the file anew, which may take long: what is served no more is finished and closed.
 type Reload = JoinHandle<Result<(), CliError>>;
 
-fn begin(file: &Path, served: &Arc<Mutex<ServedExports>>) -> Reload {
-    let (file, served) = (file.to_owned(), Arc::clone(served));
+fn begin(
+    file: &Path,
+    served: &Arc<Mutex<ServedExports>>,
+    controls: &Arc<tokio::sync::Mutex<Controls>>,
+) -> Reload {
+    let (file, served, controls) = (file.to_owned(), Arc::clone(served), Arc::clone(controls));
+    let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
         let config = config::read(&file, Missing::Make)?;
-        Ok(locked(&served).load(&config)?)
+        let mut served = locked(&served);
+        let gone = served.load(&config)?;
+        // First the commands that are under way there come to an end.
+        runtime.block_on(async { controls.lock().await.follow(&served).await });
+        served.close(gone);
+        Ok(())
     })
 }
 
@@ -95,11 +109,9 @@ fn tell(
     file: &Path,
     loaded: Result<Result<(), CliError>, JoinError>,
     served: &Arc<Mutex<ServedExports>>,
-    controls: &mut Controls,
 ) {
     match loaded {
         Ok(Ok(())) => {
-            controls.follow(&locked(served));
             let count = text::count(locked(served).exports().all().len(), "export");
             output::line(format_args!("read {} anew: {count}", file.display()));
         }
@@ -121,8 +133,8 @@ struct Controls {
 }
 
 impl Controls {
-    /// Opens those of new sessions, and closes those of sessions that are gone.
-    fn follow(&mut self, served: &ServedExports) {
+    /// Opens those of new sessions, and ends those of sessions that are gone.
+    async fn follow(&mut self, served: &ServedExports) {
         let mut kept = HashMap::new();
         // Whoever serves to be read only shares the session with others that do.
         for layers in served.sessions().filter(|layers| !layers.read_only) {
@@ -135,12 +147,15 @@ impl Controls {
             });
             kept.insert(session.clone(), control);
         }
+        self.end().await;
         self.of = kept;
     }
 
-    /// Closes them all.
-    async fn end(self) {
-        for control in self.of.into_values() {
+    /// Ends all that are left.
+    async fn end(&mut self) {
+        let mut gone: Vec<Control> = self.of.drain().map(|(_, control)| control).collect();
+        gone.iter_mut().for_each(Control::stop);
+        for control in gone {
             control.end().await;
         }
     }

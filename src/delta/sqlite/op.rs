@@ -8,14 +8,18 @@ use lru::LruCache;
 use rusqlite::{Connection, params};
 
 use crate::delta::{AuditRow, LateChange, Procedure, Result};
-use crate::vfs::{CallId, FileId};
+use crate::vfs::{CallId, FileId, Time};
 
-use super::meta;
 use super::value::Bytes;
+use super::{epoch, meta};
 
 /// Rows at the end of the log in which the changes are looked for whose answers may not have
 /// arrived: more than there are calls in flight.
 const LATE_ROWS: u32 = 4096;
+
+/// How old they may be, in seconds: as long as a client may be asleep, and not so long that another
+/// one begins anew with the same transaction numbers.
+const LATE_SECS: i64 = 86_400;
 
 /// Clients whose addresses are kept as the log has them: each connection is one.
 const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
@@ -101,31 +105,29 @@ fn insert(conn: &Connection, row: &AuditRow, client: &str) -> Result<i64> {
     Ok(id)
 }
 
-/// Notes that no change so far has certainly been heard of by the client that asked for it.
-pub(super) fn doubt_answers(conn: &Connection) -> Result<()> {
-    let last: Option<i64> =
-        conn.query_row("SELECT max(id) FROM acetate_op", [], |row| row.get(0))?;
-    match last {
-        Some(last) if meta::get(conn, meta::LATE_OP)? != Some(last) => {
-            meta::put(conn, meta::LATE_OP, last)
-        }
-        _ => Ok(()),
+/// The last row whose client may not have heard of its change, if there is any: the last of all,
+/// where the session was not closed.
+///
+/// A clean end does not settle that, as its server may not have been asked again yet: then it is
+/// what the one before it knew.
+pub(super) fn late_op(conn: &Connection) -> Result<Option<i64>> {
+    if epoch::is_clean(conn)? {
+        return meta::get(conn, meta::LATE_OP);
     }
+    Ok(conn.query_row("SELECT max(id) FROM acetate_op", [], |row| row.get(0))?)
 }
 
-/// The last changes that must not be made twice and of whose answers there is
-/// [doubt](doubt_answers), oldest first.
-///
-/// A clean end does not settle them: its server may not have been asked again yet. They go as
-/// others are made.
-pub(super) fn late_changes(conn: &Connection) -> Result<Vec<LateChange>> {
-    let Some(until) = meta::get::<i64>(conn, meta::LATE_OP)? else { return Ok(Vec::new()) };
+/// The changes up to the row `last` that must not be made twice, oldest first; those long past,
+/// and those with many others behind them, are none any more.
+pub(super) fn late_changes(conn: &Connection, last: i64, now: Time) -> Result<Vec<LateChange>> {
     let mut statement = conn.prepare(
         "SELECT call, fileid FROM acetate_op
          WHERE id > (SELECT max(id) FROM acetate_op) - ?1 AND id <= ?2 AND call IS NOT NULL
+           AND time > ?3
          ORDER BY id",
     )?;
-    let changes = statement.query_map([i64::from(LATE_ROWS), until], |row| {
+    let since = now.secs.saturating_sub(LATE_SECS);
+    let changes = statement.query_map([i64::from(LATE_ROWS), last, since], |row| {
         let (call, fileid): (i64, i64) = (row.get(0)?, row.get(1)?);
         let (call, fileid) = (CallId(call.cast_unsigned()), FileId(fileid.cast_unsigned()));
         Ok(LateChange { call, fileid })

@@ -64,6 +64,7 @@ impl Session {
             config,
             epoch: Arc::new(AtomicU64::new(opened.epoch)),
             boot_id: host.boot_id.clone(),
+            late_op: opened.late_op,
             late_changes: opened.late_changes,
             first: Mutex::new(Some(opened.conn)),
             writing: Arc::new(AtomicBool::new(false)),
@@ -93,13 +94,14 @@ fn lock(path: &Path, mode: OpenMode) -> std::result::Result<Option<SessionLock>,
 struct Opened {
     conn: Connection,
     epoch: u64,
+    late_op: Option<i64>,
     late_changes: Vec<LateChange>,
 }
 
 fn look(path: &Path) -> Result<Opened> {
     let conn = open_read_only(path)?;
     let epoch = epoch::stored(&conn)?;
-    Ok(Opened { conn, epoch, late_changes: Vec::new() })
+    Ok(Opened { conn, epoch, late_op: None, late_changes: Vec::new() })
 }
 
 /// Opens the writing connection, and completes the file and settles its epoch; a session that
@@ -118,14 +120,15 @@ fn prepare(path: &Path, host: &Host) -> Result<Opened> {
     }
     take_stock(&transaction)?;
     require_root(&transaction)?;
-    if !epoch::is_clean(&transaction)? {
-        op::doubt_answers(&transaction)?;
-    }
-    let late_changes = op::late_changes(&transaction)?;
+    let late_op = op::late_op(&transaction)?;
+    let late_changes = match late_op {
+        Some(last) => op::late_changes(&transaction, last, host.now)?,
+        None => Vec::new(),
+    };
     let epoch = epoch::settle(&transaction, host)?;
     // Synced, as prepare_to_write left it: the epoch is on disk before anyone hears of it.
     transaction.commit()?;
-    Ok(Opened { conn, epoch, late_changes })
+    Ok(Opened { conn, epoch, late_op, late_changes })
 }
 
 /// Counts links anew, and forgets what is gone, if another program added entries

@@ -41,6 +41,8 @@ pub struct Session {
     pub(super) config: Config,
     pub(super) epoch: Arc<AtomicU64>,
     pub(super) boot_id: Option<String>,
+    /// See [`op::late_op`](super::op::late_op).
+    pub(super) late_op: Option<i64>,
     pub(super) late_changes: Vec<LateChange>,
     /// The connection that opened the session, until the writer takes it: while one is open, no
     /// reader that comes and goes clears the log away.

@@ -60,6 +60,8 @@ pub(super) struct SqliteWriter {
     epoch: Arc<AtomicU64>,
     boot_id: Option<String>,
     read_only: bool,
+    /// See [`op::late_op`](super::op::late_op).
+    late_op: Option<i64>,
     /// `acetate_meta.clean`.
     clean: bool,
     /// Whether commits sync now (FULL).
@@ -83,6 +85,7 @@ impl SqliteWriter {
             epoch: Arc::clone(&session.epoch),
             boot_id: session.boot_id.clone(),
             read_only: session.mode != OpenMode::Serve,
+            late_op: session.late_op,
             clean,
             full: true,
             durable: true,
@@ -385,11 +388,13 @@ impl Writer for SqliteWriter {
         }
         self.check_lost()?;
         if !self.clean {
-            let mark = self.batch.numbers.last();
+            let (mark, late_op) = (self.batch.numbers.last(), self.late_op);
             self.in_synced(|conn| {
                 meta::put(conn, meta::CLEAN, 1)?;
                 meta::put(conn, meta::NEXT_INO, mark.cast_signed())?;
-                meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)
+                meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)?;
+                // Those who come next cannot tell any more.
+                late_op.map_or(Ok(()), |last| meta::put(conn, meta::LATE_OP, last))
             })?;
             self.clean = true;
             self.batch.numbers.marked(mark);

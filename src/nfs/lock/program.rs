@@ -152,25 +152,16 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
         Reply { cookie: args.cookie.clone(), status }
     }
 
-    /// Frees what the caller could have locked: from an unprivileged port, nothing of what needs
-    /// a privileged one.
     fn free_all(&self, caller: &Caller, args: &FreeAllArgs) {
-        let mut locks = self.shared.locks();
-        locks.free(&client(caller, &args.caller_name, false));
-        if caller.has_privileged_port() {
-            locks.free(&client(caller, &args.caller_name, true));
-        }
+        self.shared.locks().free(&client(caller, &args.caller_name));
     }
 
     /// What a lock is about, on a file that may be gone.
     fn target(&self, caller: &Caller, lock: &Lock) -> Result<Target<V::Object>, Status> {
         let object = self.handles.decode(&lock.handle).map_err(to_lock_status)?;
-        // Also where nothing is looked up: nobody else gives a client's locks up.
-        self.vfs.admit(caller, &object).map_err(to_lock_status)?;
         let range = ByteRange::new(lock.offset, lock.length).ok_or(Status::TooLarge)?;
-        let is_secure = self.vfs.is_secure(&object);
         let owner = Owner {
-            client: client(caller, &lock.caller_name, is_secure),
+            client: client(caller, &lock.caller_name),
             svid: lock.svid,
             handle: Bytes::copy_from_slice(&lock.owner),
         };
@@ -179,9 +170,12 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
 }
 
 /// The client that `caller` is; copied, so that the call's memory is not held on to.
-fn client(caller: &Caller, name: &[u8], is_secure: bool) -> Client {
-    let address = caller.client.ip().to_canonical();
-    Client { address, name: Bytes::copy_from_slice(name), is_secure }
+fn client(caller: &Caller, name: &[u8]) -> Client {
+    Client {
+        address: caller.client.ip().to_canonical(),
+        name: Bytes::copy_from_slice(name),
+        has_privileged_port: caller.has_privileged_port(),
+    }
 }
 
 fn share(args: ShareArgs, status: Status) -> ShareReply {

@@ -26,9 +26,9 @@ pub struct Client {
     pub address: IpAddr,
     /// Its name for itself.
     pub name: Bytes,
-    /// Whether this is about exports that only privileged ports reach. There it is another client:
-    /// what any program of the machine says in its name is not heard.
-    pub is_secure: bool,
+    /// Whether it calls from privileged ports, as its kernel does: any program of the machine may
+    /// call itself the same, but has no such port, and is another client.
+    pub has_privileged_port: bool,
 }
 
 /// Who has a lock, or wants one.

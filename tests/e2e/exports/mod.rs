@@ -70,7 +70,8 @@ impl Site {
     fn run(&mut self) {
         let file = self.path("exports.toml");
         let mut served = ServedExports::new(&file, false, self.runtime.handle().clone());
-        served.load(&config::read(&file, Missing::Make).unwrap()).unwrap();
+        let none = served.load(&config::read(&file, Missing::Make).unwrap()).unwrap();
+        served.close(none);
         let programs = served.programs();
         let (address, server) = self.runtime.block_on(async {
             let at = [SocketAddr::from(([127, 0, 0, 1], 0))];
@@ -91,7 +92,9 @@ impl Site {
         let file = self.path("exports.toml");
         let config = config::read(&file, Missing::Make).map_err(|error| error.to_string())?;
         let served = &mut self.running.as_mut().unwrap().served;
-        served.load(&config).map_err(|error| error.to_string())
+        let gone = served.load(&config).map_err(|error| error.to_string())?;
+        served.close(gone);
+        Ok(())
     }
 
     /// Stops, and checks what is left behind.

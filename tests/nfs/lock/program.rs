@@ -187,22 +187,26 @@ async fn what_overtakes_a_lock_takes_it_back() {
 
 #[tokio::test]
 async fn a_lock_whose_file_is_looked_for_takes_no_place() {
-    let vfs = ScriptedVfs { gate: Some(Semaphore::new(0)), ..ScriptedVfs::default() };
+    let vfs = ScriptedVfs { gate: Some(Semaphore::new(1)), ..ScriptedVfs::default() };
     let vfs = Arc::new(vfs);
     let nlm = Nlm::new(Arc::clone(&vfs), codec());
+    let held = lock_args(false, true, &lock(1, 0, 0));
+    assert_eq!(ask(&nlm, LOCK, &held).await, status(GRANTED));
     let nlm = Arc::new(nlm);
     let mut asking = JoinSet::new();
-    for svid in 0..=2 * u32::try_from(MAX_WAITING).unwrap() {
+    let last = 1 + u32::try_from(MAX_WAITING).unwrap();
+    for svid in 2..=last {
         let nlm = Arc::clone(&nlm);
-        let args = lock_args(true, false, &lock(svid, 0, 0));
-        asking.spawn(async move { ask(&nlm, LOCK, &args).await });
+        let args = lock_args(true, true, &lock(svid, 0, 0));
+        asking.spawn(async move { call(&nlm, LOCK, &args).await });
     }
-    // All of them arrive, on this one thread, before the first goes on.
-    tokio::task::yield_now().await;
-    vfs.gate.as_ref().unwrap().add_permits(asking.len());
-    for got in asking.join_all().await {
-        assert_eq!(got, status(GRANTED));
+    // One after the other finds its file, while all behind it are there.
+    while vfs.calls.lock().unwrap().len() < MAX_WAITING {
+        tokio::task::yield_now().await;
     }
+    vfs.gate.as_ref().unwrap().add_permits(1);
+    let first = asking.join_next().await.unwrap().unwrap();
+    assert!(matches!(first, Ok(Answer::Wait(_))), "{first:?}");
 }
 
 #[tokio::test]

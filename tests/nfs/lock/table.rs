@@ -23,7 +23,8 @@ const OFFSETS: u64 = 24;
 
 fn owner_at(address: &str, name: &'static str, svid: i32) -> Arc<Owner> {
     let address: IpAddr = address.parse().unwrap();
-    let client = Client { address, name: Bytes::from_static(name.as_bytes()), is_secure: false };
+    let name = Bytes::from_static(name.as_bytes());
+    let client = Client { address, name, has_privileged_port: true };
     Arc::new(Owner { client, svid, handle: Bytes::from_static(b"handle") })
 }
 

@@ -45,7 +45,7 @@ struct Search {
     files: Vec<(FileId, u32)>,
     indexed: usize,
     room: usize,
-    /// When it came to its end, or to a hit.
+    /// When it last read a directory that was new to it.
     rested: Instant,
 }
 
@@ -126,6 +126,23 @@ impl HostDir {
         id: FileId,
         wanted: Wanted<'_>,
     ) -> Result<Option<BasePath>, BaseError> {
+        let next = search.next;
+        let found = self.read_on(search, id, wanted);
+        // Also where a directory could not be read: those before it are in the index.
+        search.files.sort_unstable();
+        // Whoever misses a number again and again must not keep the index from growing old.
+        if search.next > next {
+            search.rested = Instant::now();
+        }
+        found
+    }
+
+    fn read_on(
+        &self,
+        search: &mut Search,
+        id: FileId,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<BasePath>, BaseError> {
         let mut found = None;
         let mut at = search.indexed;
         while found.is_none() && at < search.directories.len() {
@@ -136,8 +153,6 @@ impl HostDir {
             }
             at += 1;
         }
-        search.files.sort_unstable();
-        search.rested = Instant::now();
         Ok(found)
     }
 
@@ -235,6 +250,7 @@ impl Directories {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::HostDirOptions;
 
     fn entry(name: &str, id: u64, kind: FileKind) -> ListedEntry {
         let name = Name::new(name.as_bytes()).unwrap();
@@ -249,6 +265,25 @@ mod tests {
         assert_eq!(table.path(0), BasePath::root());
         assert_eq!(table.path(1).as_bytes(), b"a");
         assert_eq!(table.path(2).as_bytes(), b"a/bc");
+    }
+
+    #[test]
+    fn what_is_missed_again_and_again_does_not_keep_the_index_young() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("x")).unwrap();
+        std::fs::write(dir.path().join("x/a"), "").unwrap();
+        let base = HostDir::open(dir.path(), HostDirOptions::default()).unwrap();
+        let [before, after] = ["x/a", "y/a"].map(|path| BasePath::from_bytes(path.as_bytes()));
+        let id = base.stat(&before.unwrap()).unwrap().fileid;
+        let nothing = FileId(3);
+        assert_eq!(base.search(nothing, &mut |_| true).unwrap(), None);
+        std::fs::rename(dir.path().join("x"), dir.path().join("y")).unwrap();
+        for _ in 0..3 {
+            let age = |search: &mut Search| search.rested -= REPEAT_AFTER / 3;
+            age(&mut base.links.0.lock().unwrap());
+            assert_eq!(base.search(nothing, &mut |_| true).unwrap(), None);
+        }
+        assert_eq!(base.search(id, &mut |_| true).unwrap(), after);
     }
 
     #[test]

@@ -200,8 +200,9 @@ pub trait ReadTxn {
     /// The copied-up files that had several names in the base.
     fn copied_links(&self) -> Result<Vec<Ino>>;
 
-    /// The delta inode that a base object was copied up to.
-    fn copied_up(&self, base: FileId) -> Result<Option<Ino>>;
+    /// The delta inodes that base objects with this number were copied up to: more than one where
+    /// the host removed the first of them, and gave its number to another.
+    fn copied_up(&self, base: FileId) -> Result<Vec<Ino>>;
 
     /// The base directory that shows through the delta directory `ino` instead of the one at
     /// its own place.

@@ -15,7 +15,7 @@ const DIR_BYTES: u64 = 4096;
 /// The unit in which space on disk is shown, in bytes (`st_blocks`).
 const BLOCK_BYTES: u64 = 512;
 
-/// How far the time that a filesystem stamps may be behind the clock, in nanoseconds: the last tick.
+/// How far the time that a filesystem stamps may be behind the clock, in ns: since the last tick.
 const TICK_NANOS: u32 = 10_000_000;
 
 impl View<'_> {
@@ -185,7 +185,16 @@ fn is_as_copied(row: &InodeRow, attr: &BaseAttr) -> bool {
 
 /// Whether the base's half of a directory may have changed after its row says that it changed.
 fn is_later(half: &BaseAttr, own: &Attr) -> bool {
-    let nanos = half.ctime.nanos.saturating_add(TICK_NANOS);
-    let secs = half.ctime.secs.saturating_add(i64::from(nanos / 1_000_000_000));
-    half.ctime != own.ctime && Time { secs, nanos: nanos % 1_000_000_000 } > own.ctime
+    half.ctime != own.ctime && tick_after(half.ctime) > own.ctime
+}
+
+/// When at the latest something happened that the base's filesystem says was at `stamp`.
+pub(super) fn tick_after(stamp: Time) -> Time {
+    if stamp.nanos == 0 {
+        // One that counts in seconds, or in two.
+        return Time { secs: stamp.secs.saturating_add(2), nanos: 0 };
+    }
+    let nanos = stamp.nanos.saturating_add(TICK_NANOS);
+    let secs = stamp.secs.saturating_add(i64::from(nanos / 1_000_000_000));
+    Time { secs, nanos: nanos % 1_000_000_000 }
 }

@@ -22,7 +22,7 @@ use super::limits::{
     MAX_ALIKE, MAX_CHILDREN, MAX_LISTED, MAX_LISTED_BYTES, MAX_LOCATION_BYTES, MAX_LOCATIONS,
     MAX_PLACE_BYTES, MAX_PLACES, MAX_SNAPSHOT_ENTRIES, MAX_SNAPSHOTS,
 };
-use super::node::DirPlace;
+use super::node::{DirId, DirPlace};
 use super::snapshot::{DirChange, Snapshot};
 use super::weighed::Weighed;
 
@@ -41,9 +41,9 @@ pub(super) enum DeltaChild {
 #[derive(Debug, Clone)]
 pub(super) enum Touch {
     /// What a name in a directory leads to.
-    Child(FileId, Name),
-    /// Where a directory is: its number, and the base directory that shows through it.
-    Place(FileId, Option<BasePath>),
+    Child(DirId, Name),
+    /// Where a directory is: its inode, if it has one, and the base directory that shows.
+    Place(Option<Ino>, Option<BasePath>),
     /// Where directories are: one of them moved, with all below it.
     AllPlaces,
     /// Everything: much was given up.
@@ -62,8 +62,8 @@ struct Location {
 /// The readers' memory; each part is bounded.
 pub(super) struct Caches {
     commits: Arc<Commits>,
-    children: Mutex<LruCache<(FileId, Name), DeltaChild>>,
-    places: Mutex<Weighed<FileId, Arc<DirPlace>>>,
+    children: Mutex<LruCache<(DirId, Name), DeltaChild>>,
+    places: Mutex<Weighed<Ino, Arc<DirPlace>>>,
     base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
     locations: Mutex<Weighed<FileId, Location>>,
     listed: Mutex<Weighed<Trail, Vec<BasePath>>>,
@@ -105,14 +105,16 @@ impl Caches {
                 Touch::Child(dir, name) => {
                     lock(&self.children).pop(&(*dir, name.clone()));
                     let mut snapshots = lock(&self.snapshots);
-                    if let Some((_, snapshot)) = snapshots.peek_mut(dir)
+                    if let Some((_, snapshot)) = snapshots.peek_mut(&dir.fileid)
                         && snapshot.knows(name)
                     {
                         Arc::make_mut(snapshot).doubt(name);
                     }
                 }
-                Touch::Place(dir, base) => {
-                    lock(&self.places).pop(dir);
+                Touch::Place(ino, base) => {
+                    if let Some(ino) = ino {
+                        lock(&self.places).pop(ino);
+                    }
                     if let Some(base) = base {
                         lock(&self.base_places).pop(base);
                     }
@@ -132,28 +134,28 @@ impl Caches {
         }
     }
 
-    pub fn child(&self, at: Version, dir: FileId, name: &Name) -> Option<DeltaChild> {
+    pub fn child(&self, at: Version, dir: DirId, name: &Name) -> Option<DeltaChild> {
         let mut children = lock(&self.children);
         let known = children.get(&(dir, name.clone())).copied();
         known.filter(|_| self.is_at(at))
     }
 
-    pub fn add_child(&self, at: Version, dir: FileId, name: &Name, child: DeltaChild) {
+    pub fn add_child(&self, at: Version, dir: DirId, name: &Name, child: DeltaChild) {
         let mut children = lock(&self.children);
         if self.is_at(at) {
             children.put((dir, name.detached()), child);
         }
     }
 
-    pub fn place(&self, at: Version, dir: FileId) -> Option<Arc<DirPlace>> {
+    pub fn place(&self, at: Version, dir: Ino) -> Option<Arc<DirPlace>> {
         let mut places = lock(&self.places);
         places.get(&dir).filter(|_| self.is_at(at)).cloned()
     }
 
-    pub fn add_place(&self, at: Version, place: &Arc<DirPlace>) {
+    pub fn add_place(&self, at: Version, ino: Ino, place: &Arc<DirPlace>) {
         let mut places = lock(&self.places);
         if self.is_at(at) {
-            places.put(place.fileid, place.clone(), place.path_bytes());
+            places.put(ino, place.clone(), place.path_bytes());
         }
     }
 

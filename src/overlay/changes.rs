@@ -279,14 +279,11 @@ impl Search<'_> {
         {
             return Ok(true);
         }
-        let Some(ino) = self.view().txn.copied_up(object.attr.fileid)? else { return Ok(false) };
-        let Some(row) = self.view().txn.inode(ino)? else { return Ok(false) };
-        if !is_linked(object.attr.kind, object.attr.nlink) {
-            return Ok(true);
-        }
-        // One of its names went: it moved if it has one that the base does not know.
-        let is_first = row.origin.is_some_and(|origin| origin.path == object.path);
-        Ok(is_first && self.has_new_name(ino, object)?)
+        let is_it = |_: &InodeRow, origin: &Origin| origin.path == object.path;
+        let Some(row) = self.view().copy_of(object.attr.fileid, is_it)? else { return Ok(false) };
+        // Where one of several names went, it moved if it has one that the base does not know.
+        let is_linked = is_linked(object.attr.kind, object.attr.nlink);
+        Ok(!is_linked || self.has_new_name(row.ino, object)?)
     }
 
     fn has_new_name(&self, ino: Ino, object: &BaseObject) -> Result<bool> {
@@ -309,8 +306,9 @@ impl Search<'_> {
         }
         // Its directory may be one that shows nothing of the base any more.
         let Some(dir) = self.base_object(parent)? else { return Ok(false) };
-        let Some(dir) = self.view().txn.copied_up(dir.attr.fileid)? else { return Ok(false) };
-        let Some(ino) = self.view().txn.dentry(dir, &name)? else { return Ok(false) };
+        let is_dir = |row: &InodeRow, _: &Origin| row.kind == FileKind::Directory;
+        let Some(dir) = self.view().copy_of(dir.attr.fileid, is_dir)? else { return Ok(false) };
+        let Some(ino) = self.view().txn.dentry(dir.ino, &name)? else { return Ok(false) };
         Ok(self.view().shown(ino)? == origin.fileid)
     }
 

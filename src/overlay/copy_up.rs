@@ -12,7 +12,7 @@ use crate::vfs::{FileKind, FsError, Name};
 
 use super::edit::Edit;
 use super::error::Result;
-use super::node::{DirPlace, Node, is_linked};
+use super::node::{DirId, DirPlace, Node, is_linked};
 
 /// What a file's content is to be.
 #[derive(Clone, Copy)]
@@ -84,7 +84,7 @@ impl Edit<'_> {
             let (_, since) = self.txn.hidden_links(attr.fileid)?;
             self.txn.hide_link(attr.fileid, since.unwrap_or(attr.ctime))?;
         }
-        self.touch_child(place.fileid, &name);
+        self.touch_child(place.id(), &name);
         Ok(Box::new(row))
     }
 
@@ -114,7 +114,7 @@ impl Edit<'_> {
             let above = self.view().place_of_base(&above)?.ok_or(FsError::Stale)?;
             let row = self.dir_from_base(&path)?;
             self.txn.insert_dentry(ino, &name, row.ino)?;
-            self.touch_child(above.fileid, &name);
+            self.touch_child(above.id(), &name);
             ino = row.ino;
         }
         Ok(ino)
@@ -136,7 +136,7 @@ impl Edit<'_> {
         let mut row = self.row_from_base(path, &attr)?;
         row.subdirs = Some(subdirs);
         self.txn.put_inode(&row)?;
-        self.touch_place(attr.fileid, Some(path.clone()));
+        self.touch_place(None, Some(path.clone()));
         Ok(row)
     }
 
@@ -261,8 +261,9 @@ impl Edit<'_> {
     /// directory born there shows nothing but its own entries, to readers that know only the
     /// specification's tables too.
     pub fn mask(&mut self, dir: &InodeRow, merged: &MergedPath, base: &BasePath) -> Result<()> {
-        let mut open = vec![(dir.ino, dir.fileid(), merged.clone(), base.clone())];
-        while let Some((ino, id, merged, base)) = open.pop() {
+        let id = |row: &InodeRow| DirId { fileid: row.fileid(), ino: Some(row.ino) };
+        let mut open = vec![(id(dir), dir.ino, merged.clone(), base.clone())];
+        while let Some((dir, ino, merged, base)) = open.pop() {
             let listing = self.core.base.list(&base)?;
             for entry in &listing.entries {
                 let path = merged.join(&entry.name);
@@ -270,11 +271,12 @@ impl Edit<'_> {
                     None => {
                         self.txn.add_whiteout(&path, self.now)?;
                         // A directory that moved here was remembered to have nothing to hide.
-                        self.touch_child(id, &entry.name);
+                        self.touch_child(dir, &entry.name);
                     }
                     Some(below) => {
                         if let Some(base) = self.implied_base(below, &base, &entry.name)? {
-                            open.push((below, self.view().inode(below)?.fileid(), path, base));
+                            let row = self.view().inode(below)?;
+                            open.push((id(&row), below, path, base));
                         }
                     }
                 }

@@ -9,7 +9,7 @@ use crate::vfs::{Attr, Caller, FileId, FsError, Locator, Name, Outcome, Time, Wc
 use super::Core;
 use super::cache::Touch;
 use super::error::Result;
-use super::node::{DirPlace, Node};
+use super::node::{DirId, DirPlace, Node};
 use super::resolve::View;
 use super::scope::Scope;
 use super::snapshot::{DirChange, Renamed};
@@ -245,7 +245,7 @@ impl<'a> Edit<'a> {
     fn show_name(&mut self, dir: &DirPlace, name: &Name, row: &InodeRow) -> Result<()> {
         self.txn.remove_whiteout(&dir.merged.join(name))?;
         self.renamed.push((dir.fileid, (name.clone(), Some((row.fileid(), row.ino)))));
-        self.touch_child(dir.fileid, name);
+        self.touch_child(dir.id(), name);
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl<'a> Edit<'a> {
             self.txn.add_whiteout(&dir.merged.join(name), self.now)?;
         }
         self.renamed.push((dir.fileid, (name.clone(), None)));
-        self.touch_child(dir.fileid, name);
+        self.touch_child(dir.id(), name);
         Ok(())
     }
 
@@ -354,12 +354,12 @@ impl<'a> Edit<'a> {
     }
 
     /// Lets readers forget what a name leads to.
-    pub fn touch_child(&mut self, dir: FileId, name: &Name) {
+    pub fn touch_child(&mut self, dir: DirId, name: &Name) {
         self.touch(Touch::Child(dir, name.clone()));
     }
 
     /// Lets readers forget where a directory is.
-    pub fn touch_place(&mut self, dir: FileId, base: Option<BasePath>) {
-        self.touch(Touch::Place(dir, base));
+    pub fn touch_place(&mut self, ino: Option<Ino>, base: Option<BasePath>) {
+        self.touch(Touch::Place(ino, base));
     }
 }

@@ -24,7 +24,7 @@ use super::weighed::Weighed;
 pub(super) struct Known(Mutex<Facts>);
 
 struct Facts {
-    places: Weighed<FileId, Arc<DirPlace>>,
+    places: Weighed<Ino, Arc<DirPlace>>,
     base_places: Weighed<BasePath, Arc<DirPlace>>,
     /// The numbers that inodes are shown with: those change only where things are given up.
     shown: LruCache<Ino, FileId>,
@@ -51,12 +51,12 @@ impl Known {
         Trial { known: Arc::clone(self), changed: true }
     }
 
-    pub fn place(&self, dir: FileId) -> Option<Arc<DirPlace>> {
+    pub fn place(&self, dir: Ino) -> Option<Arc<DirPlace>> {
         self.facts().places.get(&dir).cloned()
     }
 
-    pub fn add_place(&self, place: &Arc<DirPlace>) {
-        self.facts().places.put(place.fileid, place.clone(), place.path_bytes());
+    pub fn add_place(&self, ino: Ino, place: &Arc<DirPlace>) {
+        self.facts().places.put(ino, place.clone(), place.path_bytes());
     }
 
     /// The same by the base directory that shows through.
@@ -82,8 +82,10 @@ impl Known {
         let mut facts = self.facts();
         match touch {
             Touch::Child(..) | Touch::Entries(..) => {}
-            Touch::Place(dir, base) => {
-                facts.places.pop(dir);
+            Touch::Place(ino, base) => {
+                if let Some(ino) = ino {
+                    facts.places.pop(ino);
+                }
                 if let Some(base) = base {
                     facts.base_places.pop(base);
                 }

@@ -2,6 +2,7 @@
 //! (specification 0.4, "Overlay Lookup Semantics").
 
 use crate::base::BaseError;
+use crate::delta::{InodeRow, Origin};
 use crate::vfs::{Attr, Caller, FsError, Locator, LookedUp, Name, Outcome};
 
 use super::access::Want;
@@ -33,14 +34,22 @@ impl View<'_> {
             Err(error) => return Err(error.into()),
         };
         if is_linked(attr.kind, attr.nlink)
-            && let Some(ino) = self.txn.copied_up(attr.fileid)?
+            && let Some(row) = self.copy_of(attr.fileid, |row, origin| self.is_it(row, origin))?
         {
-            let node = Node::Delta(Box::new(self.inode(ino)?));
+            let node = Node::Delta(Box::new(row));
             return Ok(Some(Child { node, has_dentry: false }));
         }
         self.core.caches.add_location(attr.fileid, &path);
         let node = Node::Base { path, attr: Box::new(attr) };
         Ok(Some(Child { node, has_dentry: false }))
+    }
+
+    /// Whether another name of a base file that has several leads to what it was copied up to. Of a
+    /// file that had one name then, its number alone does not say: it is the same file, with a name
+    /// more, if it still is where it was.
+    fn is_it(&self, row: &InodeRow, origin: &Origin) -> bool {
+        is_linked(row.kind, origin.nlink)
+            || self.core.base.stat(&origin.path).is_ok_and(|attr| attr.fileid == origin.fileid)
     }
 
     /// LOOKUP.

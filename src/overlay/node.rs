@@ -75,6 +75,16 @@ pub(super) fn is_linked(kind: FileKind, nlink: u32) -> bool {
     kind != FileKind::Directory && nlink > 1
 }
 
+/// What caches know a directory by. Its number alone is not enough: once the host has removed a
+/// directory that was copied up, it may give the same number to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct DirId {
+    /// The number that the export shows.
+    pub fileid: FileId,
+    /// Its inode in the delta.
+    pub ino: Option<Ino>,
+}
+
 /// Where a visible directory is in each of the trees.
 #[derive(Debug, Clone)]
 pub(super) struct DirPlace {
@@ -89,9 +99,17 @@ pub(super) struct DirPlace {
     /// The rows say nothing of any of its entries: all of them are the base's. Not known
     /// where caches are not used.
     pub is_plain: bool,
+    /// It was copied up, and the base has no directory there by now. One may come back: what
+    /// follows from its absence is not remembered.
+    pub is_lost: bool,
 }
 
 impl DirPlace {
+    /// What caches know it by.
+    pub fn id(&self) -> DirId {
+        DirId { fileid: self.fileid, ino: self.ino }
+    }
+
     /// What remembering it takes: the length of its paths, in bytes.
     pub fn path_bytes(&self) -> usize {
         let base = self.base.as_ref().map_or(0, |base| base.as_bytes().len());

@@ -16,6 +16,7 @@ use crate::vfs::{
 };
 
 use super::access::Want;
+use super::attr::tick_after;
 use super::error::Result;
 use super::limits::MAX_SNAPSHOT_AGE;
 use super::node::{DirPlace, Node, is_linked};
@@ -76,7 +77,9 @@ impl View<'_> {
         if let Some((made, known, is_settled)) =
             self.core.caches.snapshot(self.version, place.fileid)
         {
-            if known.state() == state {
+            // From the beginning, a listing shows the directory as it is.
+            let is_certain = cookie.0 != 0 || known.is_certain;
+            if known.state() == state && is_certain {
                 // Nothing gets into the delta without its directory.
                 let is_known = is_settled || place.ino.is_none();
                 return Ok((known, if is_known { Age::Known } else { Age::Fresh }));
@@ -85,12 +88,16 @@ impl View<'_> {
                 return Ok((known, Age::Old));
             }
         }
+        // The base may change once more within the tick of its times.
+        let (now, last) = ((self.core.clock)(), state.base.map(|(mtime, ctime)| mtime.max(ctime)));
+        let is_certain = last.is_none_or(|last| tick_after(last) <= now);
         let mut entries = Vec::new();
         self.each_entry(place, &mut |RawEntry { name, fileid, ino, .. }| {
             let source = ino.map_or(Source::Base, Source::Delta);
             entries.push(Listed { name, fileid, source });
         })?;
         let mut snapshot = Arc::new(Snapshot::new(state, self.core.cookie_key, entries));
+        Arc::make_mut(&mut snapshot).is_certain = is_certain;
         self.core.caches.add_snapshot(self.version, place.fileid, &mut snapshot);
         Ok((snapshot, Age::Known))
     }

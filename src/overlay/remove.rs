@@ -121,7 +121,7 @@ impl Edit<'_> {
         };
         let parent = self.ensure_dir(&place)?;
         self.txn.insert_dentry(parent, &name, row.ino)?;
-        self.touch_child(place.fileid, &name);
+        self.touch_child(place.id(), &name);
         self.txn.hide_link(origin.fileid, row.ctime)?;
         row.nlink = 1;
         Ok(true)
@@ -157,7 +157,7 @@ impl Edit<'_> {
         if let Node::Delta(row) = &child.node {
             self.txn.delete_inode(row.ino)?;
         }
-        self.touch_place(place.fileid, place.base.clone());
+        self.touch_place(place.ino, place.base.clone());
         Ok(())
     }
 }

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use crate::base::{BaseAttr, BaseError, BasePath, DELTA_IDS};
-use crate::delta::{Ino, InodeRow, MergedPath, ReadTxn, StoreError};
+use crate::delta::{Ino, InodeRow, MergedPath, Origin, ReadTxn, StoreError};
 use crate::vfs::{FileId, FileKind, FsError, Locator, Name, Trail};
 use crate::worker::Version;
 
 use super::Core;
-use super::cache::DeltaChild;
+use super::cache::{DeltaChild, Touch};
 use super::error::Result;
 use super::known::Known;
 use super::limits::MAX_DEPTH;
@@ -65,7 +65,19 @@ impl View<'_> {
     pub fn place(&self, dir: &Node) -> Result<Arc<DirPlace>> {
         match dir {
             Node::Delta(row) => self.place_of_inode(row.ino, row.fileid()),
-            Node::Base { path, .. } => Ok(self.place_of_base(path)?.ok_or(FsError::Stale)?),
+            Node::Base { path, .. } => {
+                let place = self.place_of_base(path)?.ok_or(FsError::Stale)?;
+                if place.ino.is_some() || place.fileid == dir.fileid() {
+                    return Ok(place);
+                }
+                // The host has put another directory there since its place was remembered.
+                let touch = Touch::Place(None, Some(path.clone()));
+                if let Some(known) = self.known {
+                    known.forget(&touch);
+                }
+                self.core.caches.forget(&[touch]);
+                Ok(self.place_of_base(path)?.ok_or(FsError::Stale)?)
+            }
         }
     }
 
@@ -133,17 +145,30 @@ impl View<'_> {
         {
             return Ok(Some(Node::Base { path, attr: Box::new(attr) }));
         }
-        if let Some(ino) = self.txn.copied_up(id)? {
-            let row = self.inode(ino)?;
-            if row.origin.as_ref().is_some_and(|origin| trail_of(&origin.path) == *trail) {
-                return Ok(Some(Node::Delta(Box::new(row))));
-            }
+        if let Some(row) = self.copy_of(id, |_, origin| trail_of(&origin.path) == *trail)? {
+            return Ok(Some(Node::Delta(Box::new(row))));
         }
         let found = self.untouched_node(id, trail)?;
         if let (Some(at), Some(Node::Base { path, .. })) = (self.version, &found) {
             self.core.caches.add_showing(at, id, path);
         }
         Ok(found)
+    }
+
+    /// What a base object with this number was copied up to, where it `is` the one that is meant:
+    /// the host may have given the number to another one since.
+    pub fn copy_of(
+        &self,
+        id: FileId,
+        is: impl Fn(&InodeRow, &Origin) -> bool,
+    ) -> Result<Option<InodeRow>> {
+        for ino in self.txn.copied_up(id)? {
+            let row = self.inode(ino)?;
+            if row.origin.as_ref().is_some_and(|origin| is(&row, origin)) {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
     }
 
     /// A base object that was not copied up.
@@ -181,11 +206,8 @@ impl View<'_> {
 
     /// A base file with several names, through any one that is still visible.
     fn linked_node(&self, id: FileId) -> Result<Option<Node>> {
-        if let Some(ino) = self.txn.copied_up(id)? {
-            let row = self.inode(ino)?;
-            if row.origin.as_ref().is_some_and(|origin| is_linked(row.kind, origin.nlink)) {
-                return Ok(Some(Node::Delta(Box::new(row))));
-            }
+        if let Some(row) = self.copy_of(id, |row, origin| is_linked(row.kind, origin.nlink))? {
+            return Ok(Some(Node::Delta(Box::new(row))));
         }
         if let Some(path) = self.core.caches.location(id)
             && let Some(node) = self.visible_at(&path, id)?
@@ -247,7 +269,7 @@ impl View<'_> {
             return Ok(DeltaChild::Through);
         }
         if let Some(at) = self.version
-            && let Some(child) = self.core.caches.child(at, dir.fileid, name)
+            && let Some(child) = self.core.caches.child(at, dir.id(), name)
         {
             return Ok(child);
         }
@@ -261,8 +283,10 @@ impl View<'_> {
             None if self.txn.is_whited_out(&dir.merged.join(name))? => DeltaChild::WhitedOut,
             None => DeltaChild::Through,
         };
-        if let Some(at) = self.version {
-            self.core.caches.add_child(at, dir.fileid, name, child);
+        if let Some(at) = self.version
+            && !dir.is_lost
+        {
+            self.core.caches.add_child(at, dir.id(), name, child);
         }
         Ok(child)
     }
@@ -272,7 +296,7 @@ impl View<'_> {
         let mut below = Vec::new();
         let (mut at, mut at_id) = (ino, fileid);
         let mut place = loop {
-            if let Some(known) = self.remembered(at_id) {
+            if let Some(known) = self.remembered(at) {
                 break known;
             }
             if at == Ino::ROOT {
@@ -282,6 +306,7 @@ impl View<'_> {
                     merged: MergedPath::root(),
                     base: self.base_dir_at(BasePath::root())?,
                     is_plain: false,
+                    is_lost: false,
                 });
             }
             if below.len() >= MAX_DEPTH {
@@ -293,14 +318,23 @@ impl View<'_> {
             at_id = self.shown(parent)?;
         };
         while let Some((ino, fileid, name)) = below.pop() {
+            let base = self.base_below(ino, &place, &name)?;
+            let is_lost = match (&base, &place.base) {
+                (None, Some(_)) => self.inode(ino)?.origin.is_some(),
+                (None, None) => place.is_lost,
+                (Some(_), _) => false,
+            };
             place = Arc::new(DirPlace {
                 fileid,
                 ino: Some(ino),
                 merged: place.merged.join(&name),
-                base: self.base_below(ino, &place, &name)?,
+                base,
                 is_plain: false,
+                is_lost,
             });
-            self.remember(&place);
+            if !is_lost {
+                self.remember(ino, &place);
+            }
         }
         Ok(place)
     }
@@ -390,22 +424,23 @@ impl View<'_> {
             },
         };
         let merged = dir.merged.join(name);
-        Ok(Some(DirPlace { fileid, ino, merged, base: Some(base.clone()), is_plain: false }))
+        let base = Some(base.clone());
+        Ok(Some(DirPlace { fileid, ino, merged, base, is_plain: false, is_lost: false }))
     }
 
-    fn remembered(&self, id: FileId) -> Option<Arc<DirPlace>> {
+    fn remembered(&self, ino: Ino) -> Option<Arc<DirPlace>> {
         match self.known {
-            Some(known) => known.place(id),
-            None => self.version.and_then(|at| self.core.caches.place(at, id)),
+            Some(known) => known.place(ino),
+            None => self.version.and_then(|at| self.core.caches.place(at, ino)),
         }
     }
 
-    fn remember(&self, place: &Arc<DirPlace>) {
+    fn remember(&self, ino: Ino, place: &Arc<DirPlace>) {
         if let Some(at) = self.version {
-            self.core.caches.add_place(at, place);
+            self.core.caches.add_place(at, ino, place);
         }
         if let Some(known) = self.known {
-            known.add_place(place);
+            known.add_place(ino, place);
         }
     }
 }

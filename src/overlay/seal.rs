@@ -341,6 +341,6 @@ fn add_name(edit: &mut Edit<'_>, place: &DirPlace, name: &Name, mut row: InodeRo
         edit.txn.hide_link(origin.fileid, since.unwrap_or(row.ctime))?;
     }
     row.nlink += 1;
-    edit.touch_child(place.fileid, name);
+    edit.touch_child(place.id(), name);
     Ok(edit.txn.put_inode(&row)?)
 }

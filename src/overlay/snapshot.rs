@@ -80,12 +80,15 @@ pub(super) struct Snapshot {
     /// Whether the entries' sources are what the delta's rows say, as of the directory's state
     /// and the version that whoever asks the caches is at.
     pub is_settled: bool,
+    /// Whether the base's directory would show another time if it had changed since.
+    pub is_certain: bool,
 }
 
 impl Snapshot {
     /// A directory with these entries.
     pub fn new(state: DirState, key: u64, entries: Vec<Listed>) -> Self {
-        let mut snapshot = Self { state, key, entries: BTreeMap::new(), is_settled: true };
+        let none = BTreeMap::new();
+        let mut snapshot = Self { state, key, entries: none, is_settled: true, is_certain: true };
         let mut entries: Vec<_> =
             entries.into_iter().map(|entry| (snapshot.hash(&entry.name), entry)).collect();
         entries.sort_unstable_by(|(a, x), (b, y)| (a, &x.name).cmp(&(b, &y.name)));

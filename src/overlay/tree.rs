@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::base::{Base, BasePath};
 use crate::delta::{InodeRow, MergedPath, Origin, Reader, Store, StoreError};
-use crate::vfs::{Attr, FileKind, FsError, Name, Time};
+use crate::vfs::{Attr, FileKind, FsError, Locator, Name, Time};
 
 use super::Core;
 use super::error::Result;
@@ -240,6 +240,12 @@ impl TreeObject {
     /// the times that the session gave it.
     pub fn attr(&self) -> &Attr {
         &self.attr
+    }
+
+    /// What tells it apart from every other object; the number alone may be of two, where the host
+    /// gave that of a removed object to another one.
+    pub fn locator(&self) -> Locator {
+        self.node.locator()
     }
 
     /// Its row, if it is in the session.

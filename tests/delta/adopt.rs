@@ -74,7 +74,7 @@ fn looks_right(session: &Session) {
         assert_eq!(txn.whiteouts_in(&dir).unwrap(), [name("gone")]);
         assert!(txn.is_whited_out(&dir.join(&name("gone"))).unwrap());
         // Their fs_origin counts something else.
-        assert_eq!(txn.copied_up(FileId(12)).unwrap(), None);
+        assert_eq!(txn.copied_up(FileId(12)).unwrap(), []);
         assert_eq!(txn.inode(Ino(3)).unwrap().unwrap().origin, None);
         assert_eq!(txn.inode(Ino(2)).unwrap().unwrap().subdirs, None);
     });

@@ -56,13 +56,13 @@ fn an_inode_keeps_every_column() {
     });
     assert_eq!(look(&session, |txn| txn.inode(full.ino).unwrap().unwrap()), full);
     assert_eq!(full.fileid(), FileId(4711));
-    assert_eq!(look(&session, |txn| txn.copied_up(FileId(4711)).unwrap()), Some(full.ino));
+    assert_eq!(look(&session, |txn| txn.copied_up(FileId(4711)).unwrap()), [full.ino]);
     assert_eq!(place.number("SELECT base_ino FROM fs_origin"), 4711);
 
     let bare = InodeRow { origin: None, create_verifier: None, ..full.clone() };
     change(&mut *writer, |txn| txn.put_inode(&bare).unwrap());
     assert_eq!(look(&session, |txn| txn.inode(full.ino).unwrap().unwrap()), bare);
-    assert_eq!(look(&session, |txn| txn.copied_up(FileId(4711)).unwrap()), None);
+    assert_eq!(look(&session, |txn| txn.copied_up(FileId(4711)).unwrap()), []);
     assert_eq!(place.number("SELECT count(*) FROM fs_origin"), 0);
     assert_eq!(place.number("SELECT count(*) FROM acetate_inode WHERE ino <> 1"), 0);
 }

@@ -153,8 +153,8 @@ pub const DAMAGE: &[&str] = &[
     "O1: DELETE FROM fs_origin WHERE delta_ino = @small",
     "O1: UPDATE fs_origin SET base_ino = base_ino + 1 WHERE delta_ino = @small",
     "O1: UPDATE acetate_origin SET delta_ino = 77 WHERE delta_ino = @small",
-    "O2: UPDATE acetate_origin SET base_ino =
-         (SELECT base_ino FROM acetate_origin WHERE delta_ino = @second)
+    "O2: UPDATE acetate_origin SET (base_ino, base_path) =
+         (SELECT base_ino, base_path FROM acetate_origin WHERE delta_ino = @second)
        WHERE delta_ino = @small;
        UPDATE fs_origin SET base_ino =
          (SELECT base_ino FROM acetate_origin WHERE delta_ino = @second)

@@ -1,10 +1,13 @@
 //! A base that changes under us: only the object that changed suffers.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use acetate::vfs::{CreateHow, FileKind, FsError, SetAttr, SetTime, Time};
 
+use crate::support::applied;
 use crate::support::client::mode;
 use crate::support::world::World;
 
@@ -173,6 +176,131 @@ fn a_directory_of_both_layers_looks_changed_when_its_base_half_does() {
         world.reopen();
         assert_eq!(world.stat(dir).mtime, mtime, "{dir:?}");
     }
+}
+
+/// Gives `path` of the base the number that `of` had there, as a host does that gives the numbers
+/// of what it removed to what it makes; both are replaced.
+fn give_number(base: &Path, of: &str, path: &str) {
+    let number = |path: &Path| fs::symlink_metadata(path).unwrap().ino();
+    let (old, new) = (base.join(of), base.join(path));
+    let wanted = number(&old);
+    let is_dir = old.is_dir();
+    // What held it moves to the other's place.
+    if is_dir {
+        fs::remove_dir_all(&new).unwrap();
+    }
+    fs::rename(&old, &new).unwrap();
+    assert_eq!(number(&new), wanted);
+    if is_dir {
+        fs::create_dir(&old).unwrap();
+        for entry in fs::read_dir(&new).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+    } else {
+        fs::write(&old, "another").unwrap();
+    }
+    // Where a directory was may be remembered for so long: docs/SEMANTICS.md.
+    std::thread::sleep(Duration::from_millis(30));
+}
+
+#[test]
+fn a_number_that_is_given_out_again_is_of_two_files() {
+    let mut world = World::new("a \"a\"\nfile \"file\"\nfile2 \"file2\"\ngone \"gone\"");
+    world.write("a", 0, b"A").unwrap();
+    world.write("gone", 0, b"G").unwrap();
+    let base = world.change_base();
+    give_number(&base, "a", "file");
+    give_number(&base, "gone", "file2");
+    fs::write(base.join("file"), "of the number").unwrap();
+    let (one, other) = (world.at("a"), world.at("file"));
+    assert_eq!(world.stat("a").fileid, world.stat("file").fileid);
+    assert_ne!(one, other);
+    world.write("file", 0, b"OF").unwrap();
+    assert_eq!(world.read_all(&other).unwrap(), b"OF the number");
+    assert_eq!(world.read_all(&one).unwrap(), b"A");
+    assert_eq!(world.at("file"), other);
+    world.reopen();
+    assert_eq!(world.read_all(&other).unwrap(), b"OF the number");
+    assert_eq!(world.read_all(&one).unwrap(), b"A");
+    // What is removed is removed, and not taken for what moved.
+    world.remove("file2").unwrap();
+    world.close();
+    let left = applied::merged(&world.session(), Some(&world.base()));
+    applied::assert_makes_merged(&world.session(), &world.base());
+    assert!(!left.contains_key(&b"file2"[..]));
+    world.open_again();
+}
+
+#[test]
+fn a_number_that_is_given_out_again_is_of_two_directories() {
+    let mut world = World::new("d/x \"of d\"\nother/y \"of other\"");
+    world.write("d/x", 0, b"OF").unwrap();
+    let base = world.change_base();
+    give_number(&base, "d", "other");
+    fs::write(base.join("other/z"), "of other").unwrap();
+    assert_eq!(world.stat("d").fileid, world.stat("other").fileid);
+    for _ in 0..2 {
+        assert_eq!((world.cat("d/x"), world.cat("other/z")), ("OF d".into(), "of other".into()));
+        assert!(!world.exists("d/z"));
+        assert!(!world.exists("other/x"));
+        assert_eq!(world.ls("d"), ["x"]);
+        assert_eq!(world.ls("other"), ["z"]);
+    }
+    let at = world.at("other");
+    world.put("other/born", "born");
+    world.put("d/born", "of d");
+    for _ in 0..2 {
+        assert_eq!(world.at("other"), at);
+        assert_eq!(
+            (world.ls("d"), world.ls("other")),
+            (names(&["born", "x"]), names(&["born", "z"]))
+        );
+        assert_eq!((world.cat("d/born"), world.cat("other/born")), ("of d".into(), "born".into()));
+        world.reopen();
+    }
+}
+
+#[test]
+fn a_directory_that_the_base_loses_and_gets_back_is_as_it_was() {
+    let mut world = World::new("p/d/f \"f\"\np/d/g \"g\"\np/d/x \"x\"\np/d/s/t \"t\"");
+    world.remove("p/d/x").unwrap();
+    world.write("p/d/f", 0, b"F").unwrap();
+    let away = world.scratch().join("away");
+    let base = world.change_base();
+    fs::rename(base.join("p/d"), &away).unwrap();
+    world.reopen();
+    for name in ["p/d/x", "p/d/s", "p/d/g"] {
+        assert!(!world.exists(name));
+    }
+    assert_eq!(world.ls("p/d"), ["f"]);
+    assert_eq!(world.rmdir("p/d"), Err(FsError::NotEmpty));
+    let base = world.change_base();
+    fs::rename(&away, base.join("p/d")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(world.ls("p/d"), ["f", "g", "s"]);
+        assert_eq!((world.cat("p/d/f"), world.cat("p/d/g")), ("F".into(), "g".into()));
+        assert!(!world.exists("p/d/x"));
+        world.reopen();
+    }
+    world.remove("p/d/f").unwrap();
+    world.reopen();
+    assert_eq!(world.ls("p/d"), ["g", "s"]);
+}
+
+#[test]
+fn a_directory_that_is_replaced_is_listed_as_it_is_changed() {
+    let mut world = World::new("d/x \"x\"\nkeep \"keep\"");
+    // The writer knows where it is.
+    assert_eq!(world.mkdir("d/x").err(), Some(FsError::Exists));
+    let base = world.change_base();
+    fs::rename(base.join("d"), base.join("d.old")).unwrap();
+    fs::create_dir(base.join("d")).unwrap();
+    fs::write(base.join("d/x"), "another").unwrap();
+    assert_eq!(world.ls("d"), ["x"]);
+    world.remove("d/x").unwrap();
+    assert_eq!(world.ls("d"), Vec::<String>::new());
+    world.put("d/new", "new");
+    assert_eq!(world.ls("d"), ["new"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A session's changes, applied to a copy of its base: that must be the merged tree then, with
 //! owners, modes, times and hard links.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +36,7 @@ pub type Exact = BTreeMap<Vec<u8>, Object>;
 /// The merged tree.
 pub fn merged(session: &Path, base: Option<&Path>) -> Exact {
     let opened = Opened::open(session, base).unwrap();
-    let (mut tree, mut first) = (Exact::new(), BTreeMap::new());
+    let (mut tree, mut first) = (Exact::new(), HashMap::new());
     opened
         .look(|view| {
             walk(view, &view.root().unwrap(), &mut |_, object, _| {
@@ -51,7 +51,7 @@ pub fn merged(session: &Path, base: Option<&Path>) -> Exact {
                     FileKind::Symlink => view.target(object).unwrap().to_vec(),
                     _ => Vec::new(),
                 };
-                let first = first.entry(attr.fileid).or_insert(path.clone()).clone();
+                let first = first.entry(object.locator()).or_insert(path.clone()).clone();
                 let mode = if attr.kind == FileKind::Symlink { 0o777 } else { attr.mode };
                 let mtime = (attr.mtime.secs, attr.mtime.nanos);
                 let owner = (attr.uid, attr.gid);

@@ -102,7 +102,9 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "O2 a base object has one delta inode",
-        "SELECT base_ino FROM acetate_origin GROUP BY base_ino HAVING count(*) > 1",
+        "SELECT base_ino FROM acetate_origin o JOIN fs_inode i ON i.ino = o.delta_ino
+         GROUP BY base_ino, iif(o.nlink > 1 AND i.mode & 61440 <> 16384, NULL, base_path)
+         HAVING count(*) > 1",
     ),
     (
         "C1 what is pending belongs to a copied-up file",

@@ -277,7 +277,7 @@ macro_rules! reads {
             whiteouts_in(parent: &MergedPath) -> Vec<Name>;
             whiteout_parents() -> Vec<MergedPath>;
             copied_links() -> Vec<Ino>;
-            copied_up(base: FileId) -> Option<Ino>;
+            copied_up(base: FileId) -> Vec<Ino>;
             redirect(ino: Ino) -> Option<BasePath>;
             redirects() -> Vec<Ino>;
             sparse_file(from: Ino) -> Option<Ino>;

@@ -96,7 +96,7 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
-    fn copied_up(&self, _: FileId) -> Result<Option<Ino>> {
+    fn copied_up(&self, _: FileId) -> Result<Vec<Ino>> {
         unimplemented!()
     }
 

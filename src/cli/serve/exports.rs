@@ -48,7 +48,8 @@ async fn until_signal(
     let server = super::server(listeners, locked(served).programs(), registration, true);
     let mut controls =
         Controls { of: HashMap::new(), addresses: addresses.clone(), peers: server.peers() };
-    controls.follow(&locked(served)).await;
+    let none = controls.follow(&locked(served));
+    end_all(none).await;
     let controls = Arc::new(tokio::sync::Mutex::new(controls));
     announce(file, &locked(served), &addresses, registration);
     let serving = server.run(signals.first(true));
@@ -71,7 +72,8 @@ async fn until_signal(
         // It may have a part in what is closed now.
         tell(file, reload.await, served);
     }
-    controls.lock().await.end().await;
+    let all = std::mem::take(&mut controls.lock().await.of);
+    end_all(all.into_values().collect()).await;
     Ok(())
 }
 
@@ -90,7 +92,10 @@ fn begin(
         let mut served = locked(&served);
         let gone = served.load(&config)?;
         // First the commands that are under way there come to an end.
-        runtime.block_on(async { controls.lock().await.follow(&served).await });
+        runtime.block_on(async {
+            let gone = controls.lock().await.follow(&served);
+            end_all(gone).await;
+        });
         served.close(gone);
         Ok(())
     })
@@ -133,8 +138,8 @@ struct Controls {
 }
 
 impl Controls {
-    /// Opens those of new sessions, and ends those of sessions that are gone.
-    async fn follow(&mut self, served: &ServedExports) {
+    /// Opens those of new sessions, and returns those of sessions that are gone.
+    fn follow(&mut self, served: &ServedExports) -> Vec<Control> {
         let mut kept = HashMap::new();
         // Whoever serves to be read only shares the session with others that do.
         for layers in served.sessions().filter(|layers| !layers.read_only) {
@@ -147,17 +152,15 @@ impl Controls {
             });
             kept.insert(session.clone(), control);
         }
-        self.end().await;
-        self.of = kept;
+        std::mem::replace(&mut self.of, kept).into_values().collect()
     }
+}
 
-    /// Ends all that are left.
-    async fn end(&mut self) {
-        let mut gone: Vec<Control> = self.of.drain().map(|(_, control)| control).collect();
-        gone.iter_mut().for_each(Control::stop);
-        for control in gone {
-            control.end().await;
-        }
+/// Ends them together.
+async fn end_all(mut controls: Vec<Control>) {
+    controls.iter_mut().for_each(Control::stop);
+    for control in controls {
+        control.end().await;
     }
 }
 

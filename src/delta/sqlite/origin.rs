@@ -4,7 +4,7 @@
 //! objects by a counter of their own: they are left alone and not believed.
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::base::BasePath;
 use crate::delta::{Ino, Origin, Result};
@@ -111,14 +111,15 @@ pub(super) fn show(conn: &Connection, shown: bool) -> Result<()> {
     Ok(())
 }
 
-/// The delta inode that a base object was copied up to, if it is still there.
-pub(super) fn copied_up(conn: &Connection, base: FileId) -> Result<Option<Ino>> {
+/// The delta inodes that base objects with this number were copied up to, and that are still there.
+pub(super) fn copied_up(conn: &Connection, base: FileId) -> Result<Vec<Ino>> {
     let mut statement = conn.prepare_cached(
         "SELECT o.delta_ino FROM acetate_origin o JOIN fs_inode i ON i.ino = o.delta_ino
-         WHERE o.base_ino = ?1 ORDER BY o.delta_ino LIMIT 1",
+         WHERE o.base_ino = ?1 ORDER BY o.delta_ino",
     )?;
-    let found = statement.query_row([base.0.cast_signed()], |row| value::unsigned(row, 0));
-    Ok(found.optional()?.map(Ino))
+    let inos =
+        statement.query_map([base.0.cast_signed()], |row| Ok(Ino(value::unsigned(row, 0)?)))?;
+    Ok(inos.collect::<rusqlite::Result<_>>()?)
 }
 
 /// The copied-up files that had several names in the base.

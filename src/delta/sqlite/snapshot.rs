@@ -140,7 +140,7 @@ impl<T: Snapshot> ReadTxn for T {
         origin::links(self.conn()?)
     }
 
-    fn copied_up(&self, base: FileId) -> Result<Option<Ino>> {
+    fn copied_up(&self, base: FileId) -> Result<Vec<Ino>> {
         origin::copied_up(self.conn()?, base)
     }
 

@@ -110,11 +110,11 @@ impl Planner<'_> {
         if self.place.is_copy() && self.is_other(base)? {
             return Ok(false);
         }
-        if let Some(known) = self.kept.get(&new.fileid).filter(|_| is_same) {
+        if let Some(known) = self.kept.get(&after.locator()).filter(|_| is_same) {
             return Ok(*known);
         }
         let kept = !diff::content_differs(self.opened, self.view, base, after)?;
-        self.kept.insert(new.fileid, kept);
+        self.kept.insert(after.locator(), kept);
         Ok(kept)
     }
 
@@ -175,10 +175,10 @@ impl Planner<'_> {
         let (slot, attr) = (self.slot(), after.attr());
         let link = match attr.kind {
             FileKind::Directory => None,
-            _ => self.made.get(&attr.fileid).copied(),
+            _ => self.made.get(&after.locator()).copied(),
         };
         if link.is_none() {
-            self.made.insert(attr.fileid, slot);
+            self.made.insert(after.locator(), slot);
             self.plan.files += u64::from(attr.kind != FileKind::Directory);
             self.plan.bytes += if attr.kind == FileKind::Regular { attr.size } else { 0 };
         }

@@ -14,7 +14,7 @@ use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
 use crate::target::Slot;
-use crate::vfs::{FileId, FileKind};
+use crate::vfs::{FileKind, Locator};
 
 /// Makes the plan.
 pub(super) struct Planner<'a> {
@@ -35,9 +35,9 @@ pub(super) struct Planner<'a> {
     /// Directories that are gone, with the second since when, to be gone through.
     pub gone: Vec<(BasePath, i64)>,
     /// Whether objects have their content from the base.
-    pub(super) kept: HashMap<FileId, bool>,
+    pub(super) kept: HashMap<Locator, bool>,
     /// Objects that are made, for their further names.
-    pub(super) made: HashMap<FileId, Slot>,
+    pub(super) made: HashMap<Locator, Slot>,
     pub(super) slots: Slot,
 }
 

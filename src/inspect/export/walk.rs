@@ -15,7 +15,7 @@ use super::super::walk::children;
 use super::{Exported, Flow, Item, OPAQUE, Options, Put, Sink, WHITEOUT, Watch};
 use crate::delta::MergedPath;
 use crate::overlay::{TreeObject, TreeView};
-use crate::vfs::{FileId, FileKind, FsError, Name};
+use crate::vfs::{FileId, FileKind, FsError, Locator, Name};
 
 /// Writes what was asked for.
 pub(super) fn export(
@@ -61,7 +61,7 @@ struct Export<'a> {
     /// are written, to be names of one file again.
     moved_links: HashSet<FileId>,
     /// Files with more names to come: where the first is, and how many are left at most.
-    seen: HashMap<FileId, (Vec<u8>, u32)>,
+    seen: HashMap<Locator, (Vec<u8>, u32)>,
     levels: Vec<Level>,
     /// Of what is at hand, relative to where the export begins.
     path: Vec<u8>,
@@ -218,13 +218,14 @@ impl<'a> Export<'a> {
         self.write_dirs()?;
         let attr = object.attr();
         let item = Item { view: self.view, object, path: &self.path, flow: self.flow };
-        if let Some((first, left)) = self.seen.get_mut(&attr.fileid) {
+        let id = object.locator();
+        if let Some((first, left)) = self.seen.get_mut(&id) {
             self.sink.link(&item, first)?;
             self.done.links += 1;
             self.flow.add(1, 0);
             *left -= 1;
             if *left == 0 {
-                self.seen.remove(&attr.fileid);
+                self.seen.remove(&id);
             }
             return Ok(());
         }
@@ -233,7 +234,7 @@ impl<'a> Export<'a> {
             return Ok(());
         }
         if attr.nlink > 1 {
-            self.seen.insert(attr.fileid, (self.path.clone(), attr.nlink - 1));
+            self.seen.insert(id, (self.path.clone(), attr.nlink - 1));
         }
         self.flow.add(1, 0);
         match attr.kind {

@@ -21,7 +21,9 @@ const QUERIES: &[(&str, &str)] = &[
         "O2",
         "SELECT max(delta_ino), NULL, NULL,
            'inode ' || min(delta_ino) || ' is a copy of the same base object'
-         FROM acetate_origin GROUP BY base_ino HAVING count(*) > 1",
+         FROM acetate_origin o LEFT JOIN fs_inode i ON i.ino = o.delta_ino
+         GROUP BY base_ino, iif(o.nlink > 1 AND i.mode & 61440 <> 16384, NULL, base_path)
+         HAVING count(*) > 1",
     ),
     (
         "R1",

@@ -19,8 +19,11 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
         // Content that is still the base's is found by its origin.
         "DELETE FROM acetate_origin WHERE delta_ino IN (SELECT delta_ino FROM
            (SELECT o.delta_ino, u.delta_ino AS pending, row_number() OVER
-              (PARTITION BY o.base_ino ORDER BY u.delta_ino IS NULL, o.delta_ino) AS nth
-            FROM acetate_origin o LEFT JOIN acetate_copy_up u ON u.delta_ino = o.delta_ino)
+              (PARTITION BY o.base_ino,
+                 iif(o.nlink > 1 AND i.mode & 61440 <> 16384, NULL, o.base_path)
+               ORDER BY u.delta_ino IS NULL, o.delta_ino) AS nth
+            FROM acetate_origin o LEFT JOIN fs_inode i ON i.ino = o.delta_ino
+              LEFT JOIN acetate_copy_up u ON u.delta_ino = o.delta_ino)
          WHERE nth > 1 AND pending IS NULL)",
         "a second copy of a base object becomes an object of its own",
     )?;

@@ -104,7 +104,7 @@ impl Edit<'_> {
     ) -> Result<()> {
         let view = self.view();
         self.check_unpinned(&child.node)?;
-        if child.node.is_dir() && source.place.fileid != target.place.fileid {
+        if child.node.is_dir() && source.place.id() != target.place.id() {
             // Its `..` changes.
             Want::WRITE.check(self.caller, &view.attr(&child.node)?)?;
             let moved = view.place(&child.node)?.merged.clone();

@@ -1,10 +1,11 @@
 //! Running the program.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,25 +13,35 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Sees to it that the programs which this process starts from now on get SIGINT as usual: also
 /// where the tests were started with SIGINT ignored, as a shell does for `&` in a script, which
 /// they would inherit.
-///
+pub fn let_interrupts_through() {
+    let_through(SignalKind::interrupt());
+}
+
+/// The same for SIGHUP, which `nohup` lets be ignored.
+pub fn let_hang_ups_through() {
+    let_through(SignalKind::hangup());
+}
+
 /// What a process catches, its children have as by default; so it is caught here, and does what it
 /// would have done.
-pub fn let_interrupts_through() {
-    static CAUGHT: OnceLock<()> = OnceLock::new();
-    CAUGHT.get_or_init(|| {
-        let was_ignored = is_ignored(SignalKind::interrupt());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let mut interrupts = {
-            let _inside = runtime.enter();
-            signal(SignalKind::interrupt()).unwrap()
-        };
-        std::thread::spawn(move || {
-            while runtime.block_on(interrupts.recv()).is_some() {
-                if !was_ignored {
-                    std::process::exit(130);
-                }
+fn let_through(kind: SignalKind) {
+    static CAUGHT: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+    let mut caught = CAUGHT.lock().unwrap();
+    if !caught.insert(kind.as_raw_value()) {
+        return;
+    }
+    let was_ignored = is_ignored(kind);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut signals = {
+        let _inside = runtime.enter();
+        signal(kind).unwrap()
+    };
+    std::thread::spawn(move || {
+        while runtime.block_on(signals.recv()).is_some() {
+            if !was_ignored {
+                std::process::exit(128 + kind.as_raw_value());
             }
-        });
+        }
     });
 }
 

@@ -7,7 +7,9 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::program::{Serving, acetate, failure, let_interrupts_through, run};
+use super::program::{
+    Serving, acetate, failure, let_hang_ups_through, let_interrupts_through, run,
+};
 
 /// An empty session in a directory of its own.
 fn place() -> tempfile::TempDir {
@@ -150,6 +152,7 @@ fn an_interrupt_from_the_terminal_is_the_commands() {
 
 #[test]
 fn a_signal_to_us_alone_is_passed_on() {
+    let_hang_ups_through();
     let dir = place();
     for (signal, number) in [("TERM", 15), ("HUP", 1)] {
         let mut child = start(dir.path(), "echo ready; exec sleep 20");

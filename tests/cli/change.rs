@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::program::{Serving, acetate, run};
+use super::program::{HalfWritten, Serving, acetate, run};
 use crate::support::check::assert_consistent;
 use crate::support::fixture;
 use crate::support::host_tree::HostTree;
@@ -137,26 +137,14 @@ fn what_is_half_written_when_the_server_stops_is_taken_back() {
     // Large content is gathered in a file of its own; that for a new name, in the new file.
     for (path, staged) in [("kept", ".acetate-write-"), ("new", "new")] {
         let mut place = Place::new(true);
-        let mut writing = acetate(place.path(), &["write", "s.db", path])
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = writing.stdin.take().unwrap();
-        stdin.write_all(&vec![b'n'; 9 << 20]).unwrap();
+        let writing = HalfWritten::begin(place.path(), "s.db", path);
         let deadline = Instant::now() + Duration::from_secs(20);
         while !place.says(0, "ls", &[]).contains(staged) {
             assert!(Instant::now() < deadline, "{path}: nothing is written");
             std::thread::sleep(Duration::from_millis(20));
         }
         place.end();
-        // It was told while it waited for more.
-        let _ = stdin.write_all(b"n");
-        drop(stdin);
-        let said = writing.wait_with_output().unwrap();
-        let why = String::from_utf8_lossy(&said.stderr);
-        assert_eq!(said.status.code(), Some(2), "{path}: {why}");
-        assert!(why.contains("the server is stopping"), "{path}: {why}");
+        writing.assert_told_to_stop();
         assert_eq!(place.says(0, "ls", &[]), "dir\nkept\nlink\n");
         assert_eq!(place.cat("kept"), "kept");
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use tempfile::{TempDir, tempdir};
 
-use super::program::{Serving, acetate, failure, run};
+use super::program::{HalfWritten, Serving, acetate, failure, run};
 use crate::support::check::assert_consistent;
 
 fn export(path: &str, session: &str, more: &str) -> String {
@@ -163,13 +163,7 @@ fn a_server_that_reads_the_file_anew_can_be_stopped() {
 fn what_is_half_written_to_a_session_that_is_served_no_more_is_taken_back() {
     let a = export("path = \"/a\"", "a.db", "");
     let (dir, server) = start(&(a.clone() + &export("path = \"/b\"", "b.db", "")));
-    let mut writing = acetate(dir.path(), &["write", "b.db", "file"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = writing.stdin.take().unwrap();
-    stdin.write_all(&vec![b'n'; 9 << 20]).unwrap();
+    let writing = HalfWritten::begin(dir.path(), "b.db", "file");
     let deadline = Instant::now() + Duration::from_secs(20);
     let wait = || {
         assert!(Instant::now() < deadline);
@@ -183,11 +177,7 @@ fn what_is_half_written_to_a_session_that_is_served_no_more_is_taken_back() {
     while dir.path().join("b.db-control").exists() {
         wait();
     }
-    let _ = stdin.write_all(b"n");
-    drop(stdin);
-    let said = writing.wait_with_output().unwrap();
-    assert_eq!(said.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("the server is stopping"), "{said:?}");
+    writing.assert_told_to_stop();
     while dir.path().join("b.db-lock").exists() {
         wait();
     }

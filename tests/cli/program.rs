@@ -1,10 +1,10 @@
 //! Running the program.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -145,5 +145,32 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _killed = self.child.kill();
         let _reaped = self.child.wait();
+    }
+}
+
+/// An `acetate write` that has sent more than is held, and waits for the rest of its stdin.
+pub struct HalfWritten {
+    child: Child,
+    stdin: ChildStdin,
+}
+
+impl HalfWritten {
+    pub fn begin(directory: &Path, session: &str, path: &str) -> Self {
+        let mut command = acetate(directory, &["write", session, path]);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(&vec![b'n'; 9 << 20]).unwrap();
+        Self { child, stdin }
+    }
+
+    /// Goes on after its server has stopped: it is told so.
+    #[track_caller]
+    pub fn assert_told_to_stop(mut self) {
+        let _ = self.stdin.write_all(b"n");
+        drop(self.stdin);
+        let output = self.child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("the server is stopping"), "{said}");
     }
 }

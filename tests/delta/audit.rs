@@ -2,7 +2,7 @@
 
 use acetate::delta::sqlite::{AuditFilter, AuditPage, OpenMode, Order, Session};
 use acetate::delta::{AuditRow, MergedPath, Procedure, Store};
-use acetate::vfs::{CallId, FileId};
+use acetate::vfs::{CallId, FileId, Time};
 
 use super::{Place, change, host, time};
 
@@ -102,4 +102,21 @@ fn pages_fit_together_beside_the_writer() {
     assert_eq!(busy, 0);
     drop(audit);
     writer.close().unwrap();
+}
+
+#[test]
+fn a_call_that_nobody_heard_of_is_known_for_a_day() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    change(&mut *writer, |txn| txn.record(&row("/a")).unwrap());
+    // As a kill leaves it.
+    drop((writer, session));
+    let known = |later: i64| {
+        let mut host = host("boot");
+        host.now = Time { secs: time(5).secs + later, nanos: 0 };
+        let session = Session::open(&place.path, OpenMode::Serve, &host).unwrap();
+        session.late_changes().len()
+    };
+    assert_eq!([0, 86_399, 86_400, 10_000_000].map(known), [1, 1, 0, 0]);
 }

@@ -7,13 +7,10 @@ use acetate::nfs::{HandleCodec, Handles, Nlm};
 use acetate::server::limits::LOCK_WAIT;
 use acetate::server::{LockManager, Program};
 use acetate::vfs::{Caller, FileId, Flavor, Locator};
-use acetate::wire::xdr::Encoder;
 
 use super::peer::words;
+use crate::support::nlm::{LOCK, UNLOCK, lock_args, unlock_args};
 use crate::support::scripted_vfs::ScriptedVfs;
-
-const LOCK: u32 = 2;
-const UNLOCK: u32 = 4;
 
 const GRANTED: u32 = 0;
 const AGAIN: u32 = 4;
@@ -28,22 +25,11 @@ fn manager() -> LockManager<ScriptedVfs> {
 
 /// Calls as the process `svid`, for the whole of one file; returns the status.
 async fn call(manager: &LockManager<ScriptedVfs>, procedure: u32, svid: u32) -> u32 {
-    let mut args = Encoder::new();
-    args.put_opaque(b"");
-    if procedure == LOCK {
-        args.put_bool(true);
-        args.put_bool(true);
-    }
-    args.put_opaque(b"client");
-    args.put_opaque(&codec().encode(&Locator::Delta(FileId(9))).0);
-    args.put_opaque(b"owner");
-    args.put_u32(svid);
-    args.put_u64(0);
-    args.put_u64(0);
-    if procedure == LOCK {
-        args.put_bool(false);
-        args.put_u32(3);
-    }
+    let file = codec().encode(&Locator::Delta(FileId(9))).0;
+    let args = match procedure {
+        LOCK => lock_args(true, &file, svid, 3),
+        _ => unlock_args(&file, svid),
+    };
     let client = "192.0.2.1:700".parse().unwrap();
     let caller = Caller {
         client,

@@ -11,6 +11,7 @@ pub mod given_up;
 pub mod hex;
 pub mod host_tree;
 pub mod merged;
+pub mod nlm;
 pub mod patched;
 pub mod predicted;
 pub mod scripted_vfs;

@@ -8,6 +8,7 @@ use acetate::wire::xdr::Encoder;
 use acetate::wire::{mount3, nlm4};
 
 use super::Site;
+use crate::support::nlm::{LOCK, UNLOCK, lock_args, unlock_args};
 
 const EXPORTS: &str = r#"
     [[export]]
@@ -24,8 +25,6 @@ const EXPORTS: &str = r#"
 "#;
 
 const MNT: u32 = 1;
-const LOCK: u32 = 2;
-const UNLOCK: u32 = 4;
 const FREE_ALL: u32 = 23;
 
 const GRANTED: u32 = 0;
@@ -60,26 +59,13 @@ impl Called {
         reply[8..][..length.try_into().unwrap()].to_vec()
     }
 
-    /// LOCK, which does not wait, or UNLOCK by a process, for the whole of a file; the status.
-    async fn lock(&self, port: u16, procedure: u32, svid: u32, state: u32, file: &[u8]) -> u32 {
-        let mut args = Encoder::new();
-        args.put_opaque(b"");
-        if procedure == LOCK {
-            args.put_bool(false);
-            args.put_bool(true);
-        }
-        args.put_opaque(b"client");
-        args.put_opaque(file);
-        args.put_opaque(b"owner");
-        args.put_u32(svid);
-        args.put_u64(0);
-        args.put_u64(0);
-        if procedure == LOCK {
-            args.put_bool(false);
-            args.put_u32(state);
-        }
-        let reply = self.call(port, nlm4::PROGRAM, procedure, args).await;
-        u32::from_be_bytes(*reply.last_chunk().unwrap())
+    /// LOCK, which does not wait; the status.
+    async fn lock(&self, port: u16, svid: u32, state: u32, file: &[u8]) -> u32 {
+        status(&self.call(port, nlm4::PROGRAM, LOCK, lock_args(false, file, svid, state)).await)
+    }
+
+    async fn unlock(&self, port: u16, svid: u32, file: &[u8]) -> u32 {
+        status(&self.call(port, nlm4::PROGRAM, UNLOCK, unlock_args(file, svid)).await)
     }
 
     /// The client says that it has none any more.
@@ -91,29 +77,33 @@ impl Called {
     }
 }
 
+fn status(reply: &[u8]) -> u32 {
+    u32::from_be_bytes(*reply.last_chunk().unwrap())
+}
+
 #[test]
 fn they_are_given_up_from_privileged_ports_alone() {
     let mut site = Site::start("", EXPORTS);
     let called = Called(site.running.as_ref().unwrap().served.programs());
     site.wait(async {
         let (root, open) = (called.root(b"/privileged").await, called.root(b"/open").await);
-        assert_eq!(called.lock(PRIVILEGED, LOCK, 1, 3, &root).await, GRANTED);
-        assert_eq!(called.lock(COMMON, LOCK, 1, 3, &open).await, GRANTED);
+        assert_eq!(called.lock(PRIVILEGED, 1, 3, &root).await, GRANTED);
+        assert_eq!(called.lock(COMMON, 1, 3, &open).await, GRANTED);
 
         // It gives up what it has: nothing.
-        assert_eq!(called.lock(COMMON, UNLOCK, 1, 3, &root).await, GRANTED);
-        assert_eq!(called.lock(COMMON, LOCK, 2, 3, &root).await, FAILED);
-        assert_eq!(called.lock(PRIVILEGED, LOCK, 2, 3, &root).await, DENIED, "UNLOCK");
+        assert_eq!(called.unlock(COMMON, 1, &root).await, GRANTED);
+        assert_eq!(called.lock(COMMON, 2, 3, &root).await, FAILED);
+        assert_eq!(called.lock(PRIVILEGED, 2, 3, &root).await, DENIED, "UNLOCK");
 
         // A restart that any program can claim, where any can lock: that is another client.
-        assert_eq!(called.lock(COMMON, LOCK, 2, 5, &open).await, GRANTED);
-        assert_eq!(called.lock(PRIVILEGED, LOCK, 2, 3, &root).await, DENIED, "a restart");
+        assert_eq!(called.lock(COMMON, 2, 5, &open).await, GRANTED);
+        assert_eq!(called.lock(PRIVILEGED, 2, 3, &root).await, DENIED, "a restart");
 
         called.free_all(COMMON).await;
-        assert_eq!(called.lock(COMMON, LOCK, 3, 5, &open).await, GRANTED);
-        assert_eq!(called.lock(PRIVILEGED, LOCK, 2, 3, &root).await, DENIED, "FREE_ALL");
+        assert_eq!(called.lock(COMMON, 3, 5, &open).await, GRANTED);
+        assert_eq!(called.lock(PRIVILEGED, 2, 3, &root).await, DENIED, "FREE_ALL");
         called.free_all(PRIVILEGED).await;
-        assert_eq!(called.lock(PRIVILEGED, LOCK, 2, 3, &root).await, GRANTED);
+        assert_eq!(called.lock(PRIVILEGED, 2, 3, &root).await, GRANTED);
     });
     site.stop();
 }

@@ -22,7 +22,10 @@ fn start(store: &FakeStore) -> Worker {
 fn start_with(store: &FakeStore, options: WorkerOptions, sync_secs: u64) -> Worker {
     let sync_interval = Duration::from_secs(sync_secs);
     let limits = Limits { sync_interval, ..Limits::default() };
-    Worker::start_with(store.as_store(), options, limits).unwrap()
+    let worker = Worker::start_with(store.as_store(), options, limits).unwrap();
+    // The thread looks for work when it begins, and makes a change that comes in that moment.
+    thread::sleep(Duration::from_millis(30));
+    worker
 }
 
 async fn writes_here(worker: &Worker) -> bool {

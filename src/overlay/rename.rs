@@ -59,9 +59,9 @@ impl Edit<'_> {
         Want::CHANGE_ENTRIES.check(self.caller, &target.attr)?;
         let replaced = self.view().child(&target.place, new)?;
         if let Some(replaced) = &replaced
-            && replaced.node.fileid() == child.node.fileid()
+            && replaced.node.locator() == child.node.locator()
         {
-            // Two names of one file: POSIX has nothing happen.
+            // Two names of one file: POSIX has nothing happen. Their numbers alone do not tell.
             return Ok(());
         }
         self.check_move(source, target, &child, replaced.as_ref())?;

@@ -261,6 +261,27 @@ fn a_number_that_is_given_out_again_is_of_two_directories() {
 }
 
 #[test]
+fn what_has_one_number_is_renamed_over_each_other() {
+    let mut world = World::new("a \"a\"\nfile \"file\"\nd/x \"of d\"\nother/y \"y\"");
+    world.write("a", 0, b"A").unwrap();
+    world.write("d/x", 0, b"OF").unwrap();
+    let base = world.change_base();
+    give_number(&base, "a", "file");
+    give_number(&base, "d", "other");
+    assert_eq!(world.stat("a").fileid, world.stat("file").fileid);
+    assert_eq!(world.stat("d").fileid, world.stat("other").fileid);
+    assert_eq!((world.ls("d"), world.ls("other")), (names(&["x"]), vec![]));
+    world.rename("a", "file").unwrap();
+    world.rename("d/x", "other/z").unwrap();
+    for _ in 0..2 {
+        assert!(!world.exists("a"), "it is not another name of the file");
+        assert_eq!(world.cat("file"), "A");
+        assert_eq!((world.ls("d"), world.ls("other")), (vec![], names(&["z"])));
+        world.reopen();
+    }
+}
+
+#[test]
 fn a_directory_that_the_base_loses_and_gets_back_is_as_it_was() {
     let mut world = World::new("p/d/f \"f\"\np/d/g \"g\"\np/d/x \"x\"\np/d/s/t \"t\"");
     world.remove("p/d/x").unwrap();

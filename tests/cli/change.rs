@@ -234,6 +234,27 @@ fn files_are_copied_in_out_and_within() {
 }
 
 #[test]
+fn a_copy_out_does_not_overwrite_what_it_reads() {
+    in_both(|place| {
+        let (kept, changed) = (place.host("base/kept"), place.host("base/dir/file"));
+        let before = fs::read(&kept).unwrap();
+        fs::hard_link(&kept, place.host("base/other")).unwrap();
+        for args in [[":kept", "base"], [":kept", "base/other"], [":kept", "base/kept"]] {
+            let said = place.says(2, "cp", &args);
+            assert!(said.contains("are the same file") && said.contains("apply"), "{said}");
+            assert_eq!(fs::read(&kept).unwrap(), before, "{args:?}");
+        }
+        let said = place.says(2, "cp", &[":kept", "s.db"]);
+        assert!(said.contains("s.db: is a file of the session"), "{said}");
+        // What the session has all of goes where it is told to.
+        place.does("cp", &[":kept", ":dir/file"]);
+        place.does("cp", &[":dir/file", "base/dir"]);
+        assert_eq!(fs::read(&changed).unwrap(), before);
+        place.before = HostTree::read(&place.host("base"));
+    });
+}
+
+#[test]
 fn a_copy_out_follows_no_link() {
     in_both(|place| {
         fs::create_dir(place.host("out")).unwrap();

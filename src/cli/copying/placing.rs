@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
@@ -59,6 +59,9 @@ impl Copying<'_> {
             }
             Place::Host(path) => {
                 let (mut open, is_new) = open(path).map_err(|error| failed(path, &error))?;
+                if !is_new {
+                    self.empty(&open, path, &file.place)?;
+                }
                 let copied = io::copy(&mut content, &mut open);
                 if copied.is_err() && is_new {
                     // What is not whole is not left behind; why it is not, is told.
@@ -71,6 +74,27 @@ impl Copying<'_> {
         };
         self.copied.bytes += bytes;
         Ok(())
+    }
+
+    /// Empties a file of the host that is there, unless the copy would lose what it copies.
+    fn empty(&self, target: &File, path: &Path, source: &Place) -> Result<(), CliError> {
+        let meta = target.metadata().map_err(|error| failed(path, &error))?;
+        if !meta.is_file() {
+            return Ok(());
+        }
+        let number = Some((meta.dev(), meta.ino()));
+        if self.host_file(source)? == number {
+            let what = format!("{source} and {} are the same file", path.display());
+            let hint = "`acetate apply` writes what was changed to the base";
+            return Err(CliError::new(what).with_hint(hint));
+        }
+        let of_session = |file: &PathBuf| {
+            fs::metadata(file).is_ok_and(|meta| Some((meta.dev(), meta.ino())) == number)
+        };
+        if self.opened.session().files().iter().any(of_session) {
+            return Err(CliError::new(format!("{}: is a file of the session", path.display())));
+        }
+        target.set_len(0).map_err(|error| failed(path, &error))
     }
 
     /// A symbolic link; one that is there is replaced.
@@ -116,14 +140,14 @@ impl Copying<'_> {
     }
 }
 
-/// Opens a file to be written from its beginning; whether it was made.
+/// Opens a file to be written, as it is; whether it was made.
 fn open(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
     // A link that is there would lead the content elsewhere.
     options.write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     match options.clone().create_new(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Ok((options.truncate(true).open(path)?, false))
+            Ok((options.open(path)?, false))
         }
         made => Ok((made?, true)),
     }

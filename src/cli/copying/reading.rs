@@ -86,6 +86,26 @@ impl Copying<'_> {
         }
     }
 
+    /// Device and inode number of the host's file that holds a file's content, or what of it the
+    /// session has not copied yet; `None` where the session has all.
+    pub(super) fn host_file(&self, file: &Place) -> Result<Option<(u64, u64)>, CliError> {
+        match file {
+            Place::Tree(path) => {
+                let found = self.opened.look(|view| find(view, path))?;
+                let is_pending = found.row().is_some_and(|row| row.copy_up.is_some());
+                let origin = found.origin().filter(|_| is_pending).map(|origin| &origin.path);
+                // What is not there cannot be overwritten.
+                let stat = |path| self.opened.base().stat(path).ok();
+                let attr = found.base_path().or(origin).and_then(stat);
+                Ok(attr.map(|attr| (attr.dev, attr.ino)))
+            }
+            Place::Host(path) => {
+                let meta = fs::metadata(path).map_err(|error| failed(path, &error))?;
+                Ok(Some((meta.dev(), meta.ino())))
+            }
+        }
+    }
+
     /// A file's content.
     pub(super) fn content<'a>(
         opened: &'a Opened,

@@ -41,9 +41,17 @@ impl Admission {
         }
     }
 
-    /// Whether calls without credentials (AUTH_NONE) are taken.
-    pub fn takes_anonymous(&self) -> bool {
-        self.takes_none
+    /// Whether calls with such credentials are taken.
+    pub fn takes(&self, flavor: Flavor) -> bool {
+        match flavor {
+            Flavor::Sys => self.takes_sys,
+            Flavor::None => self.takes_none,
+        }
+    }
+
+    /// The credentials that are taken, the best first.
+    pub fn flavors(&self) -> Vec<Flavor> {
+        [Flavor::Sys, Flavor::None].into_iter().filter(|flavor| self.takes(*flavor)).collect()
     }
 
     /// Whether `caller` may come. A command of the session's owner always may.
@@ -60,11 +68,7 @@ impl Admission {
         if self.needs_privileged_port && !caller.has_privileged_port() {
             return Err(Refused::Port);
         }
-        let is_taken = match caller.flavor {
-            Flavor::Sys => self.takes_sys,
-            Flavor::None => self.takes_none,
-        };
-        if is_taken { Ok(()) } else { Err(Refused::Flavor) }
+        if self.takes(caller.flavor) { Ok(()) } else { Err(Refused::Flavor) }
     }
 }
 
@@ -121,6 +125,14 @@ impl Squash {
         let uid = to_server(self.uids.as_ref(), set.uid)?;
         let gid = to_server(self.gids.as_ref(), set.gid)?;
         Ok(SetAttr { uid, gid, ..set })
+    }
+
+    /// The attributes that a client gives what it makes: an id that the map does not have is left
+    /// out, for some clients send an owner and a group with each object.
+    pub fn set_new(&self, set: SetAttr) -> SetAttr {
+        let uid = to_server(self.uids.as_ref(), set.uid).unwrap_or(None);
+        let gid = to_server(self.gids.as_ref(), set.gid).unwrap_or(None);
+        SetAttr { uid, gid, ..set }
     }
 
     /// Attributes as a client is to see them: owners that the map does not have are nobody.

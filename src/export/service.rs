@@ -11,9 +11,9 @@ use super::listing::Lister;
 use super::tree::Place;
 use super::{Exports, Refused};
 use crate::vfs::{
-    Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, FsError, FsInfo,
-    FsStat, LockKey, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr, Stability, Time, Vfs,
-    Wcc, WriteVerifier, Written,
+    Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, Flavor, FsError,
+    FsInfo, FsStat, LockKey, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr, Stability,
+    Time, Vfs, Wcc, WriteVerifier, Written,
 };
 
 impl Place {
@@ -93,8 +93,8 @@ impl Vfs for Exports {
         }
         let object = export.root();
         object.mount().overlay.getattr(caller, &object.at).await?;
-        let takes_anonymous = self.takes_anonymous(&object);
-        Ok(ExportRoot { object, takes_anonymous })
+        let flavors = object.export().admission.flavors();
+        Ok(ExportRoot { object, flavors })
     }
 
     fn exports(&self, caller: &Caller) -> Vec<Bytes> {
@@ -110,7 +110,7 @@ impl Vfs for Exports {
     }
 
     fn takes_anonymous(&self, object: &Place) -> bool {
-        object.export().admission.takes_anonymous()
+        object.export().admission.takes(Flavor::None)
     }
 
     fn lock_key(&self, object: &Place) -> LockKey {
@@ -227,15 +227,14 @@ impl Vfs for Exports {
         };
         let squash = &dir.export().squash;
         let how = match how {
-            CreateHow::Unchecked(set) => squash.set(set).map(CreateHow::Unchecked),
-            CreateHow::Guarded(set) => squash.set(set).map(CreateHow::Guarded),
-            CreateHow::Exclusive(verifier) => Ok(CreateHow::Exclusive(verifier)),
+            CreateHow::Unchecked(set) => CreateHow::Unchecked(squash.set_new(set)),
+            CreateHow::Guarded(set) => CreateHow::Guarded(squash.set_new(set)),
+            CreateHow::Exclusive(verifier) => CreateHow::Exclusive(verifier),
         };
-        match how {
-            _ if dir.mounted_at(name).is_some() => dir.refused(&caller, FsError::Exists).await,
-            Ok(how) => dir.show_created(overlay.create(&caller, &dir.at, name, how).await),
-            Err(error) => dir.refused(&caller, error).await,
+        if dir.mounted_at(name).is_some() {
+            return dir.refused(&caller, FsError::Exists).await;
         }
+        dir.show_created(overlay.create(&caller, &dir.at, name, how).await)
     }
 
     async fn make_node(
@@ -250,11 +249,11 @@ impl Vfs for Exports {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
-        match dir.export().squash.set(set) {
-            _ if dir.mounted_at(name).is_some() => dir.refused(&caller, FsError::Exists).await,
-            Ok(set) => dir.show_created(overlay.make_node(&caller, &dir.at, name, node, set).await),
-            Err(error) => dir.refused(&caller, error).await,
+        if dir.mounted_at(name).is_some() {
+            return dir.refused(&caller, FsError::Exists).await;
         }
+        let set = dir.export().squash.set_new(set);
+        dir.show_created(overlay.make_node(&caller, &dir.at, name, node, set).await)
     }
 
     async fn remove(&self, caller: &Caller, dir: &Place, name: &[u8]) -> Outcome<(), Wcc> {

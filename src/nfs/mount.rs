@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::{CallError, HandleCodec, Handles, decode, encode, to_mount_status};
-use crate::vfs::{Caller, ExportRoot, FsError, Vfs};
+use crate::vfs::{Caller, ExportRoot, Flavor, FsError, Vfs};
 use crate::wire::mount3::{
     DirPath, ExportList, MAX_PATH_BYTES, MountEntry, MountList, MountReply, Procedure,
 };
@@ -75,10 +75,13 @@ impl<V: Vfs, H: Handles<V::Object>> Mount<V, H> {
         }
         let path = spelled(path);
         match self.vfs.mount(caller, &path).await {
-            Ok(ExportRoot { object, takes_anonymous }) => {
+            Ok(ExportRoot { object, flavors }) => {
                 self.remember(client_of(caller), path);
-                let mut flavors = vec![AUTH_SYS];
-                flavors.extend(takes_anonymous.then_some(AUTH_NONE));
+                let number = |flavor: &Flavor| match flavor {
+                    Flavor::Sys => AUTH_SYS,
+                    Flavor::None => AUTH_NONE,
+                };
+                let flavors = flavors.iter().map(number).collect();
                 MountReply::Ok { handle: self.handles.encode(&object), flavors }
             }
             Err(error) => MountReply::Fail(to_mount_status(error)),

@@ -188,12 +188,12 @@ impl Edit<'_> {
     fn new_row(&mut self, parent: &Parent, birth: &Birth, set: &SetAttr) -> Result<InodeRow> {
         let inherits = parent.attr.mode & SETGID != 0;
         let own_gid = if inherits { parent.attr.gid } else { self.caller.gid };
-        let uid = set.uid.unwrap_or(self.caller.uid);
-        let gid = set.gid.unwrap_or(own_gid);
-        let foreign = uid != self.caller.uid || (gid != own_gid && !self.caller.in_group(gid));
-        if foreign && !self.caller.is_root() {
-            return Err(FsError::NotPermitted.into());
-        }
+        // macOS names an owner and a group, its directory's, for all that it makes, and takes what
+        // comes of it: what is not the caller's to choose is left out, as by Linux's server.
+        let is_root = self.caller.is_root();
+        let uid = set.uid.filter(|_| is_root).unwrap_or(self.caller.uid);
+        let may_give = |gid: &u32| is_root || self.caller.in_group(*gid);
+        let gid = set.gid.filter(may_give).unwrap_or(own_gid);
         let mut mode = set.mode.unwrap_or(birth.default_mode);
         mode = match birth.kind {
             FileKind::Symlink => 0o777,

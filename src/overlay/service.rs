@@ -8,9 +8,9 @@ use bytes::Bytes;
 
 use crate::delta::{Compacted, Growth, WriteTxn};
 use crate::vfs::{
-    Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, FsError, FsInfo,
-    FsStat, Locator, LockKey, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr, Stability,
-    Time, Vfs, Wcc, WriteVerifier, Written,
+    Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, Flavor, FsError,
+    FsInfo, FsStat, Locator, LockKey, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr,
+    Stability, Time, Vfs, Wcc, WriteVerifier, Written,
 };
 use crate::worker::{Committed, Done, Weight};
 
@@ -187,7 +187,7 @@ impl Vfs for Overlay {
         }
         let object = self.root();
         self.getattr(caller, &object).await?;
-        Ok(ExportRoot { object, takes_anonymous: true })
+        Ok(ExportRoot { object, flavors: vec![Flavor::Sys, Flavor::None] })
     }
 
     fn exports(&self, _caller: &Caller) -> Vec<Bytes> {

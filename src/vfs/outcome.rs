@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Attr, Cookie, FileId, FsError, Locator, Name, Stability, Time, WriteVerifier};
+use super::{Attr, Cookie, FileId, Flavor, FsError, Locator, Name, Stability, Time, WriteVerifier};
 
 /// The result of an operation together with the attributes that RFC 1813 returns for success
 /// *and* failure: `C` is `Option<Attr>` (post_op_attr), [`Wcc`], or a pair of these.
@@ -71,8 +71,8 @@ impl Wcc {
 pub struct ExportRoot<O = Locator> {
     /// The root directory.
     pub object: O,
-    /// Whether calls without credentials (AUTH_NONE) are taken.
-    pub takes_anonymous: bool,
+    /// The credentials that are taken, the best first.
+    pub flavors: Vec<Flavor>,
 }
 
 /// What LOOKUP found.

@@ -88,6 +88,7 @@ fn owners_are_set_and_shown_by_the_same_map() {
     assert_eq!(squash.set(set(Some(501), Some(9))), Ok(set(Some(2000), Some(9))));
     assert_eq!(squash.set(set(None, None)), Ok(set(None, None)));
     assert_eq!(squash.set(set(Some(2000), None)), Err(FsError::Invalid));
+    assert_eq!(squash.set_new(set(Some(2000), None)), set(None, None));
     let attr = |uid, gid| Attr {
         kind: FileKind::Regular,
         mode: 0o644,
@@ -131,6 +132,8 @@ fn an_export_takes_the_flavors_that_it_names() {
     assert_eq!(admission("rw").admit(&anonymous()), Err(Refused::Flavor));
     assert_eq!(admission("sec=none").admit(&anonymous()), Ok(()));
     assert_eq!(admission("sec=none").admit(&sys), Err(Refused::Flavor));
+    assert_eq!(admission("sec=none").flavors(), [Flavor::None]);
+    assert_eq!(admission("sec=sys:none").flavors(), [Flavor::Sys, Flavor::None]);
     assert_eq!(admission("sec=sys:none").admit(&anonymous()), Ok(()));
     assert_eq!(admission("sec=sys:none").admit(&sys), Ok(()));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use acetate::nfs::{CallError, MAX_REMEMBERED_MOUNTS, Mount};
-use acetate::vfs::{Caller, FsError, Locator};
+use acetate::vfs::{Caller, Flavor, FsError, Locator};
 use bytes::Bytes;
 
 use super::{caller, codec, handle};
@@ -41,6 +41,20 @@ async fn any_spelling_of_the_root_mounts() {
     let mount = mount(ScriptedVfs::default());
     assert_eq!(ask(&mount, 1, ROOT_PATH).await, root_reply());
     assert_eq!(ask(&mount, 1, "00000003 2f2f2f00").await, root_reply());
+}
+
+#[tokio::test]
+async fn the_credentials_that_are_taken_are_listed() {
+    for (flavors, listed) in [
+        (vec![Flavor::Sys], "00000001 00000001"),
+        (vec![Flavor::None], "00000001 00000000"),
+        (vec![Flavor::Sys, Flavor::None], "00000002 00000001 00000000"),
+    ] {
+        let mount = mount(ScriptedVfs { flavors, ..ScriptedVfs::default() });
+        let text = format!("00000000 ROOT {listed}");
+        let expected = to_hex(&hex_with(&text, |_| handle(&Locator::ROOT)));
+        assert_eq!(ask(&mount, 1, ROOT_PATH).await, expected);
+    }
 }
 
 #[tokio::test]

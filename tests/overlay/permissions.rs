@@ -195,10 +195,24 @@ fn new_objects_are_the_callers_or_take_the_group_of_a_setgid_directory() {
     drop(bob);
     world.reopen();
     assert_eq!(world.stat("dir/sub").mode, 0o2755);
-    let stolen = SetAttr { uid: Some(ALICE), ..SetAttr::default() };
-    let made = world.user(BOB, BOB, &[]).create("dir/stolen", CreateHow::Guarded(stolen));
-    assert_eq!(made.err(), Some(FsError::NotPermitted));
-    assert!(!world.exists("dir/stolen"));
+}
+
+/// As macOS sends it with all that it makes: an owner, and the group of the directory.
+#[test]
+fn an_owner_that_is_not_the_callers_to_give_is_left_out() {
+    let world = world();
+    world.chmod("dir", 0o777).unwrap();
+    let set =
+        SetAttr { uid: Some(ALICE), gid: Some(STAFF), mode: Some(0o640), ..SetAttr::default() };
+    let made = |user: &Client, name: &str| {
+        let file = user.create(&format!("dir/{name}"), CreateHow::Unchecked(set)).unwrap().attr;
+        let node = user.make(&format!("dir/{name}.fifo"), NewNode::Fifo, set).unwrap().attr;
+        assert_eq!((file.uid, file.gid, file.mode), (node.uid, node.gid, node.mode));
+        (file.uid, file.gid)
+    };
+    assert_eq!(made(&world.user(BOB, BOB, &[]), "stranger"), (BOB, BOB));
+    assert_eq!(made(&world.user(BOB, BOB, &[STAFF]), "member"), (BOB, STAFF));
+    assert_eq!(made(&world.user(0, 0, &[]), "root"), (ALICE, STAFF));
 }
 
 #[test]

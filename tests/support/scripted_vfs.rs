@@ -17,6 +17,8 @@ pub struct ScriptedVfs {
     pub entries: Vec<Entry>,
     /// The attributes of everything.
     pub attr: Attr,
+    /// What MNT says is taken.
+    pub flavors: Vec<Flavor>,
     /// What GETATTR waits for.
     pub gate: Option<Semaphore>,
     /// What was asked, as text.
@@ -56,6 +58,7 @@ impl Default for ScriptedVfs {
             data: Bytes::from_static(b"hello"),
             entries: Vec::new(),
             attr: attr(),
+            flavors: vec![Flavor::Sys, Flavor::None],
             gate: None,
             calls: Mutex::default(),
         }
@@ -119,7 +122,7 @@ impl Vfs for ScriptedVfs {
         if path != b"/" {
             return Err(FsError::NotFound);
         }
-        self.result(ExportRoot { object: Locator::ROOT, takes_anonymous: true })
+        self.result(ExportRoot { object: Locator::ROOT, flavors: self.flavors.clone() })
     }
 
     fn exports(&self, _: &Caller) -> Vec<Bytes> {

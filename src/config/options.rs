@@ -63,7 +63,7 @@ const MEANINGLESS: &[(&str, &str)] = &[
     ("crossmnt", "an export is composed of its mounts, and of nothing else"),
     ("nohide", "an export is composed of its mounts, and of nothing else"),
     ("hide", "paths of the base that are not served are in `hide = [...]`"),
-    ("fsid", "an export's number is its session's, and stays the same"),
+    ("fsid", "an export's number follows from its session and path, and stays the same"),
     ("insecure_locks", "locks are open to all who may mount"),
     ("secure_locks", "locks are open to all who may mount"),
     ("auth_nlm", "locks are open to all who may mount"),

@@ -56,6 +56,14 @@ impl Numbers {
     }
 }
 
+/// The fsid of an export, from that of the session at its `/`. Exports that share this session
+/// have others: numbers are told apart within an export alone.
+pub(super) fn fsid(session: u64, path: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new_with_keys(session, 2);
+    hasher.write(path);
+    hasher.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

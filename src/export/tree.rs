@@ -10,7 +10,7 @@ use super::credentials::{Admission, Squash};
 use super::guarded::Guarded;
 use super::guarding::Guarding;
 use super::handles;
-use super::numbers::Numbers;
+use super::numbers::{self, Numbers};
 use crate::nfs::HandleCodec;
 use crate::overlay::{Overlay, Scope};
 use crate::vfs::{
@@ -156,7 +156,8 @@ impl Export {
         for ((mount, part), scope) in mounts.iter_mut().zip(&given).zip(scopes) {
             mount.overlay = guarding.before(part.overlay.within(scope), &part.at);
         }
-        let fsid = mounts.get(root).map_or(0, |mount| mount.overlay.fsid());
+        let session = mounts.get(root).map_or(0, |mount| mount.overlay.fsid());
+        let fsid = numbers::fsid(session, &path);
         Ok(Self { path, is_secret, admission, squash, fsid, mounts, root })
     }
 

@@ -1,5 +1,7 @@
 //! A part of a session is a capability: what is outside does not exist.
 
+use std::collections::HashSet;
+
 use nfs3_client::nfs3_types::nfs3::{nfs_fh3, nfsstat3};
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
 
@@ -157,6 +159,50 @@ fn one_session_in_two_exports_is_coherent() {
             a1.remove(&root, "taken").await.unwrap();
             assert_eq!(all.getattr(&seen).await.err(), Some(nfsstat3::NFS3ERR_STALE));
             assert_eq!(a1.getattr(&file).await.err(), Some(nfsstat3::NFS3ERR_STALE));
+        }
+    });
+    site.stop();
+}
+
+/// Exports of one session, each with one of its own inside.
+const CHATS: &str = r#"
+    [[export]]
+    path = "/one"
+    options = ["no_root_squash", "insecure"]
+      [[export.mount]]
+      at = "/"
+      session = "shared.db"
+      base = "base"
+      [[export.mount]]
+      at = "/.user"
+      session = "one.db"
+    [[export]]
+    path = "/two"
+    options = ["no_root_squash", "insecure"]
+      [[export.mount]]
+      at = "/"
+      session = "shared.db"
+      [[export.mount]]
+      at = "/.user"
+      session = "two.db"
+"#;
+
+/// Whoever mounts both tells files apart by these, as `cp` and `diff` do.
+#[test]
+fn no_two_files_of_two_exports_have_one_fsid_and_fileid() {
+    let mut site = Site::start(BASE, CHATS);
+    let (mut one, mut two) = (site.peer("/one"), site.peer("/two"));
+    site.wait(async {
+        let mut seen = HashSet::new();
+        for peer in [&mut one, &mut two] {
+            let user = peer.at(".user").await;
+            for dir in [peer.root.clone(), user] {
+                let made = peer.put(&dir, "made", "content").await;
+                for object in [dir, made] {
+                    let attr = peer.getattr(&object).await.unwrap();
+                    assert!(seen.insert((attr.fsid, attr.fileid)), "{attr:?}");
+                }
+            }
         }
     });
     site.stop();

@@ -13,7 +13,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit};
 use tokio::time::{sleep, timeout};
 
 use super::dispatch::{Next, Origin, Prepared};
@@ -61,6 +61,8 @@ pub(super) struct Connection {
     writer: Mutex<Option<Outgoing>>,
     /// A reply could not be sent whole: the stream is of no more use.
     broken: Notify,
+    /// Its place among all connections: a request that is still worked on keeps the socket open.
+    _place: OwnedSemaphorePermit,
 }
 
 /// Serves one connection until it ends.
@@ -69,6 +71,7 @@ pub(super) async fn serve(
     peer: SocketAddr,
     shared: Arc<Shared>,
     stop: StopSignal,
+    place: OwnedSemaphorePermit,
 ) -> Ending {
     if let Err(error) = stream.set_nodelay(true) {
         return error.into();
@@ -81,19 +84,32 @@ pub(super) async fn serve(
         peer: Arc::clone(&entered.peer),
         writer: Mutex::new(Some(Outgoing::new(writer))),
         broken: Notify::new(),
+        _place: place,
         shared,
     });
-    let incoming = Incoming::new(reader, connection.shared.limits.record_bytes);
-    tokio::select! {
-        ending = read_requests(incoming, &connection) => ending,
+    let mut incoming = Incoming::new(reader, connection.shared.limits.record_bytes);
+    let ending = tokio::select! {
+        ending = read_requests(&mut incoming, &connection) => ending,
         () = connection.broken.notified() => Ending::ReplyFailed,
         () = entered.peer.unwanted.notified() => Ending::Crowded,
-        () = stop.wait() => Ending::ShuttingDown,
+        () = stop.clone().wait() => Ending::ShuttingDown,
+    };
+    match ending {
+        Ending::Crowded => incoming.hang_up(),
+        Ending::ReplyFailed | Ending::ShuttingDown => {}
+        // Until its last reply is sent it keeps its place, and can be asked for it.
+        _ => tokio::select! {
+            () = connection.share.settled() => {}
+            () = connection.broken.notified() => {}
+            () = entered.peer.unwanted.notified() => incoming.hang_up(),
+            () = stop.wait() => {}
+        },
     }
+    ending
 }
 
 /// Reads requests and begins their work, until the connection ends.
-async fn read_requests(mut incoming: Incoming, connection: &Arc<Connection>) -> Ending {
+async fn read_requests(incoming: &mut Incoming, connection: &Arc<Connection>) -> Ending {
     let mut lookout = Lookout::default();
     loop {
         connection.rest().await;

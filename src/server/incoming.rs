@@ -1,10 +1,12 @@
 //! The reading half of a connection: from what arrives to records, in the room that they take.
 
 use std::io;
+use std::net::Shutdown;
 
 use bytes::{Bytes, BytesMut};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
@@ -38,6 +40,12 @@ impl Incoming {
     pub(super) fn new(stream: OwnedReadHalf, record_bytes: usize) -> Self {
         let records = RecordReader::new(record_bytes);
         Self { stream, input: BytesMut::new(), is_large: false, records }
+    }
+
+    /// Ends the connection both ways: a reply that the client does not take fails at once.
+    pub(super) fn hang_up(&self) {
+        // Where it is gone already, nothing waits for it.
+        let _gone = SockRef::from(self.stream.as_ref()).shutdown(Shutdown::Both);
     }
 
     /// Returns the next record, with the room that its bytes take.

@@ -199,10 +199,10 @@ async fn serve_connection(
     peer: SocketAddr,
     shared: Arc<Shared>,
     stop: StopSignal,
-    _place: OwnedSemaphorePermit,
+    place: OwnedSemaphorePermit,
 ) {
     tracing::debug!(client = %peer, "connected");
-    let ending = connection::serve(stream, peer, shared, stop).await;
+    let ending = connection::serve(stream, peer, shared, stop, place).await;
     tracing::debug!(client = %peer, reason = %ending, "connection ended");
 }
 

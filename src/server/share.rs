@@ -72,6 +72,11 @@ impl Share {
         self.requests.available_permits() == self.max_requests
     }
 
+    /// Waits until no request is in flight, and keeps new ones away while it does.
+    pub(super) async fn settled(&self) {
+        drop(self.requests.acquire_many(weight(self.max_requests)).await);
+    }
+
     /// Waits for room for one request, here and in `overall`.
     ///
     /// All that a request holds of one kind it takes at once, and its own connection's room

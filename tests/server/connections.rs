@@ -181,6 +181,41 @@ async fn a_client_that_sends_and_closes_its_side_gets_its_replies() {
 }
 
 #[tokio::test]
+async fn a_client_that_closed_its_side_has_its_place_until_its_last_reply() {
+    let limits = Limits { connections: 1, ..Limits::default() };
+    let server = Running::start_with(limits, true).await;
+    let mut first = server.connect().await;
+    first.ask(&call(1, fake::ECHO, b"")).await;
+    first.send_record(&call(2, fake::WAIT, b"")).await;
+    first.0.shutdown().await.unwrap();
+    server.fake.wait_begun(1).await;
+    let mut second = server.connect().await;
+    second.send_record(&call(3, fake::ECHO, b"")).await;
+    assert!(second.is_silent().await);
+    server.fake.open_gate();
+    assert_eq!(first.receive().await, success(2, b""));
+    assert_eq!(second.receive().await, success(3, b""));
+}
+
+#[tokio::test]
+async fn a_client_that_closed_its_side_and_takes_no_replies_makes_room() {
+    let limits = Limits { connections: 1, crowded_idle_timeout: SOON, ..Limits::default() };
+    let server = Running::start_with(limits, true).await;
+    let mut first = server.connect().await;
+    for xid in 0..32 {
+        first.send_record(&call(xid, fake::BYTES, &words(&[1 << 20]))).await;
+    }
+    first.0.shutdown().await.unwrap();
+    let mut second = server.connect().await;
+    assert_eq!(second.ask(&call(3, fake::ECHO, b"")).await, success(3, b""));
+    let mut stream = Vec::new();
+    let read = tokio::io::AsyncReadExt::read_to_end(&mut first.0, &mut stream);
+    // The end may be a reset: what it sent last was not read.
+    let _ended = tokio::time::timeout(super::peer::PATIENCE, read).await.expect("an end");
+    assert!(stream.len() < 32 << 20, "all was sent");
+}
+
+#[tokio::test]
 async fn clients_that_are_slow_to_send_do_not_stop_the_others() {
     let server = Running::start().await;
     let mut slow = Vec::new();

@@ -38,8 +38,7 @@ pub(super) fn sweep(top: &File) -> io::Result<()> {
             }
             count += 1;
             let moved = CString::new(format!("{MOVED}{count}")).unwrap_or_default();
-            unlock(&dir, &below);
-            rustix::fs::renameat(&dir, &below, top, &moved)?;
+            lift(&dir, &below, top, &moved)?;
             dirs.push(moved);
         }
         rustix::fs::unlinkat(top, &name, AtFlags::REMOVEDIR)?;
@@ -56,6 +55,18 @@ fn remove_file(dir: &File, name: &CString) -> io::Result<bool> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Moves a directory to the top. Its `..` is an entry of it, which its mode may not let us change;
+/// but one that something is mounted on is left as it is.
+fn lift(dir: &File, name: &CString, top: &File, moved: &CString) -> io::Result<()> {
+    match rustix::fs::renameat(dir, name, top, moved) {
+        Err(Errno::ACCESS) => {
+            unlock(dir, name);
+            Ok(rustix::fs::renameat(dir, name, top, moved)?)
+        }
+        lifted => Ok(lifted?),
     }
 }
 

@@ -29,6 +29,8 @@
 //!                   delta  target  the writable upper layer │ a host directory for `apply`
 //! ```
 //!
+//! [`json`] stands apart, for all that read JSON.
+//!
 //! # Life of a WRITE
 //!
 //! [`server`] reads one bounded record and looks into the reply cache. [`nfs`] decodes it (the
@@ -46,6 +48,7 @@ pub mod delta;
 pub mod export;
 pub mod guard;
 pub mod inspect;
+pub mod json;
 pub mod nfs;
 pub mod overlay;
 pub mod server;

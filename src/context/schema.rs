@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use serde_json::Value;
 
+use crate::json;
+
 /// A kind of document.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Schema {
@@ -34,7 +36,7 @@ fn compile(text: &str) -> Compiled {
 impl Schema {
     /// The document that a text is; else what is wrong with it.
     pub(super) fn parse(self, text: &[u8]) -> Result<Value, String> {
-        let value = serde_json::from_slice(text).map_err(|error| format!("not JSON: {error}"))?;
+        let value = json::value(text).map_err(|error| format!("not JSON: {error}"))?;
         self.check(&value)?;
         Ok(value)
     }

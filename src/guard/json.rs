@@ -6,10 +6,11 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::violation::Violation;
+use crate::json;
 
 /// Reads one JSON value, and says why it is none.
 pub(super) fn value(text: &[u8]) -> Result<Value, Violation> {
-    serde_json::from_slice(text).map_err(|error| violation(&error))
+    json::value(text).map_err(|error| violation(&error))
 }
 
 /// Checks that a text is one JSON value, without keeping it in memory.

@@ -3,13 +3,14 @@
 use serde_json::Value;
 
 use super::error::{InspectError, Result};
+use crate::json;
 
 /// The longest text that is stored, in bytes: a longer one belongs into a file.
 pub const MOST_BYTES: usize = 64 << 20;
 
 /// What a stored text says; `None` where it is no JSON.
 pub fn parse(text: &[u8]) -> Option<Value> {
-    serde_json::from_slice(text).ok()
+    json::value(text).ok()
 }
 
 /// The text as it is stored: as it is given, but for white space around it.
@@ -18,7 +19,7 @@ pub fn parse(text: &[u8]) -> Option<Value> {
 /// `what` is no JSON, or too long.
 pub fn checked<'a>(what: &'static str, text: &'a str) -> Result<&'a str> {
     limited(what, text)?;
-    match serde_json::from_str::<Value>(text) {
+    match json::value(text.as_bytes()) {
         // The white space of RFC 8259 §2.
         Ok(_) => Ok(text.trim_matches([' ', '\t', '\n', '\r'])),
         Err(source) => Err(InspectError::NotJson { what, source }),

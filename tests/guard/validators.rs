@@ -140,6 +140,42 @@ fn numbers_of_any_length_are_compared_exactly() {
 }
 
 #[test]
+fn no_object_passes_for_a_number() {
+    let (_dir, file) = schema(r#"{"items": {"type": "integer"}, "type": ["integer", "array"]}"#);
+    let integers = Validator::json_schema(&file).unwrap();
+    accepts(&integers, b"[1, 23456789012345678901234567890]");
+    for bad in [
+        &br#"{"$serde_json::private::Number": "5"}"#[..],
+        br#"{"$serde_json::private::Number" : "5"}"#,
+        br#"{"\u0024serde_json::private::Number": "5"}"#,
+        br#"{"$serde_json::priv\u0061te::Number": "5"}"#,
+        b"[1,\n{\"$serde_json::private::Number\":\n\"-1e5\"}]",
+    ] {
+        refuses(&integers, bad);
+    }
+    let lines = Validator::jsonl_schema(&file).unwrap();
+    let (line, reason) = refuses(&lines, b"1\n{\"$serde_json::private::Number\": \"5\"}\n");
+    assert_eq!(line, Some(2));
+    assert!(reason.contains("`$serde_json::private::Number` is not taken as a key"), "{reason}");
+    let (line, reason) = refuses(&integers, b"[1,\n {\"$serde_json::private::Number\":\"x\"}]");
+    assert_eq!(line, Some(2), "{reason}");
+    assert!(reason.ends_with("at column 3"), "{reason}");
+}
+
+#[test]
+fn the_mark_of_numbers_is_a_text_like_others() {
+    let (_dir, file) = schema("{}");
+    let anything = Validator::json_schema(&file).unwrap();
+    for good in [
+        &br#"["$serde_json::private::Number", {"a": "$serde_json::private::Number"}]"#[..],
+        br#"{"\"$serde_json::private::Number": 1, "$serde_json::private::Numbers": 2}"#,
+    ] {
+        accepts(&anything, good);
+    }
+    accepts(&Validator::json(), br#"{"$serde_json::private::Number": "5"}"#);
+}
+
+#[test]
 fn a_reason_is_one_bounded_line() {
     let (_dir, file) = schema(r#"{"type": "integer"}"#);
     let integer = Validator::json_schema(&file).unwrap();

@@ -122,6 +122,8 @@ fn only_json_is_kept_and_as_it_is_given() {
         assert!(error.to_string().starts_with("value: not JSON: "), "{text}: {error}");
         assert!(error.hint().unwrap().contains("double quotes"));
     }
+    let error = kept.set("key", r#"{"$serde_json::private::Number": "5"}"#, 2).unwrap_err();
+    assert!(error.to_string().contains("is not taken as a key"), "it would be shown as 5: {error}");
     let long = format!("\"{}\"", "x".repeat(MOST_BYTES));
     let error = kept.set("key", &long, 2).unwrap_err().to_string();
     assert!(error.contains("64 MiB is the most"), "{error}");

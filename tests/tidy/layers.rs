@@ -7,8 +7,9 @@ use super::{Complaint, Rule, Source, is_in, settle, sources};
 const LAYERS: &[(&str, &[&str])] = &[
     ("vfs", &[]),
     ("wire", &[]),
+    ("json", &[]),
     // Over any tree of files.
-    ("context", &[]),
+    ("context", &["json"]),
     ("base", &["vfs"]),
     // What a row says about the base: a path in it, and which numbers are not the base's.
     ("delta", &["vfs", "base::BasePath", "base::DELTA_IDS"]),
@@ -30,12 +31,12 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nfs::FileHandle",
         ],
     ),
-    ("guard", &["vfs"]),
+    ("guard", &["vfs", "json"]),
     ("worker", &["vfs", "delta"]),
     ("overlay", &["vfs", "worker", "base", "delta"]),
     ("nfs", &["vfs", "wire"]),
     ("server", &["vfs", "wire", "nfs"]),
-    ("inspect", &["vfs", "overlay", "worker", "base", "delta", "target"]),
+    ("inspect", &["vfs", "json", "overlay", "worker", "base", "delta", "target"]),
     ("control", &["vfs", "overlay", "delta"]),
     (
         "workspace",

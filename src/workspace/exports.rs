@@ -202,14 +202,16 @@ impl ServedExports {
                     StoreConfig::Session { chunk_size, .. } => *chunk_size,
                     StoreConfig::Memory => None,
                 };
-                let layers = layers::open(&Wanted {
+                let opening = layers::open(&Wanted {
                     session: &key.file,
                     base: mount.base.as_deref(),
                     chunk_size,
                     read_only: key.read_only,
                     strict: self.strict,
                     hide: Some(Arc::clone(&export.hide)),
-                })?;
+                });
+                // What failed may have made the file.
+                let layers = opening.inspect_err(|_| self.forget(&key.file))?;
                 layers.hide(files);
                 opened.insert(key.clone(), Running::begin(layers, &self.runtime));
             }
@@ -293,10 +295,18 @@ impl ServedExports {
 
     /// Finishes and closes sessions. Blocks.
     pub fn close(&self, gone: Gone) {
-        for running in gone.0.into_values() {
+        for (key, running) in gone.0 {
             if let Err(error) = self.end_one(running) {
                 tracing::error!(%error, "a session was not closed cleanly");
             }
+            self.forget(&key.file);
+        }
+    }
+
+    /// Removes a session in memory, which nobody has open any more.
+    fn forget(&self, session: &Path) {
+        if let Some(memory) = &self.memory {
+            memory.forget(session);
         }
     }
 

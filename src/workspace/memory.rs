@@ -6,6 +6,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::delta::sqlite::session_files;
+
 /// A filesystem in memory that every Linux has.
 const IN_MEMORY: &str = "/dev/shm";
 
@@ -58,6 +60,22 @@ impl MemoryDir {
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Removes a session that is open no more, if it is in here: an export may come that has the
+    /// same name, and begins anew.
+    pub fn forget(&self, session: &Path) {
+        if session.parent() != Some(&self.path) {
+            return;
+        }
+        for file in session_files(session) {
+            match fs::remove_file(&file) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    tracing::warn!(file = %file.display(), %error, "cannot remove a file");
+                }
+                _ => {}
+            }
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The exports file changes while clients have mounted.
 
+use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 
 use nfs3_client::nfs3_types::nfs3::nfsstat3;
 
@@ -11,6 +13,21 @@ fn export(path: &str, session: &str) -> String {
         "[[export]]\npath = \"{path}\"\noptions = [\"insecure\", \"no_root_squash\"]\n\
          [[export.mount]]\nat = \"/\"\nsession = \"{session}\"\nbase = \"base\"\n"
     )
+}
+
+/// An export whose changes are in memory.
+fn in_memory(path: &str) -> String {
+    format!(
+        "[[export]]\npath = \"{path}\"\noptions = [\"insecure\", \"no_root_squash\"]\n\
+         [[export.mount]]\nat = \"/\"\nbase = \"base\"\nephemeral = true\n"
+    )
+}
+
+/// The files in a directory, in order.
+fn names(dir: &Path) -> Vec<OsString> {
+    let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    names
 }
 
 #[test]
@@ -65,16 +82,7 @@ fn a_bad_file_changes_nothing() {
 
 #[test]
 fn changes_in_memory_go_with_the_export() {
-    let memory = r#"
-        [[export]]
-        path = "/skill"
-        options = ["insecure", "no_root_squash"]
-          [[export.mount]]
-          at = "/"
-          base = "base"
-          ephemeral = true
-    "#;
-    let mut site = Site::start("references/one \"text\"", memory);
+    let mut site = Site::start("references/one \"text\"", &in_memory("/skill"));
     let mut peer = site.peer("/skill");
     let root = peer.root.clone();
     site.wait(async {
@@ -85,6 +93,35 @@ fn changes_in_memory_go_with_the_export() {
     site.wait(async { assert_eq!(peer.ls(&root).await, ["references", "scratch"]) });
     site.stop();
     site.run();
+    let mut peer = site.peer("/skill");
+    let new = peer.root.clone();
+    site.wait(async {
+        assert_eq!(peer.ls(&new).await, ["references"]);
+        let stale = peer.getattr(&root).await.err();
+        assert!(matches!(stale, Some(nfsstat3::NFS3ERR_STALE | nfsstat3::NFS3ERR_BADHANDLE)));
+    });
+    site.stop();
+}
+
+#[test]
+fn an_export_of_the_same_name_begins_anew_in_memory() {
+    let memory = in_memory("/skill");
+    let mut site = Site::start("references/one \"text\"", &memory);
+    let mut peer = site.peer("/skill");
+    let root = peer.root.clone();
+    site.wait(async { peer.put(&root, "scratch", "content").await });
+    let served = &site.running.as_ref().unwrap().served;
+    let dir = served.sessions().next().unwrap().session.parent().unwrap().to_owned();
+    let before = names(&dir);
+    let no_base = export("/b", "b.db").replace("\"base\"", "\"nowhere\"");
+    site.say(&[memory.as_str(), &in_memory("/other"), &no_base].concat());
+    site.reload().unwrap_err();
+    assert_eq!(names(&dir), before, "what was opened for nothing is gone");
+    site.say(&export("/a", "a.db"));
+    site.reload().unwrap();
+    assert_eq!(names(&dir), ["lock"]);
+    site.say(&memory);
+    site.reload().unwrap();
     let mut peer = site.peer("/skill");
     let new = peer.root.clone();
     site.wait(async {

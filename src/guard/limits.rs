@@ -75,8 +75,10 @@ pub struct Periods {
     pub quiet: Duration,
     /// After a refusal, further pieces of the same content are expected no more.
     pub refused: Duration,
-    /// A draft is given up.
+    /// A draft is given up, or, of a file that was cut to nothing, kept as no more than that.
     pub idle: Duration,
+    /// That it was cut to nothing is forgotten.
+    pub cut: Duration,
     /// How often that is looked at.
     pub tick: Duration,
 }
@@ -87,6 +89,7 @@ impl Default for Periods {
             quiet: Duration::from_secs(1),
             refused: Duration::from_secs(5),
             idle: Duration::from_secs(120),
+            cut: Duration::from_secs(24 * 60 * 60),
             tick: Duration::from_millis(250),
         }
     }

@@ -45,6 +45,50 @@ async fn what_is_not_valid_yet_waits_for_what_follows() {
 }
 
 #[tokio::test]
+async fn what_was_cut_begins_from_nothing_however_late_content_comes() {
+    let periods = Periods { quiet: SOON, idle: SOON, ..NEVER };
+    let file = quick("[1, 2]", periods).at("/a.json");
+    let before = file.verifier();
+    file.set_size(1, 0).await.unwrap();
+    tokio::time::sleep(SOON * 5).await;
+    assert_eq!((file.content().as_str(), file.commit(1).await), ("[1, 2]", None));
+    file.piece(0, "[3]").await.unwrap();
+    assert_eq!(file.commit(1).await, Some(Ok(())));
+    assert_eq!(file.content(), "[3]");
+    file.set_size(1, 0).await.unwrap();
+    tokio::time::sleep(SOON * 5).await;
+    file.stable(0, "4").await.unwrap();
+    assert_eq!((file.content().as_str(), file.refusals().len()), ("4", 0));
+    assert_eq!(file.verifier(), before, "nothing was lost");
+}
+
+#[tokio::test]
+async fn what_was_cut_is_forgotten_in_the_end_and_that_is_said() {
+    let periods = Periods { idle: SOON, cut: SOON * 3, ..NEVER };
+    let file = quick("[1]", periods).at("/a.json");
+    file.set_size(1, 0).await.unwrap();
+    until(|| file.desk.is_idle()).await;
+    assert_eq!(file.refusals(), ["given up: cut to nothing, and no content came"]);
+    file.stable(1, "2").await.unwrap();
+    assert_eq!(file.content(), "[2]");
+}
+
+#[tokio::test]
+async fn what_was_cut_makes_room_for_drafts() {
+    let limits = RoomLimits { drafts: 1, ..RoomLimits::default() };
+    let file = setup_with("[1]", Periods { idle: SOON, ..NEVER }, limits).at("/a.json");
+    file.set_size(1, 0).await.unwrap();
+    assert_eq!(file.set_size(2, 0).await, Err(FsError::TryLater));
+    tokio::time::sleep(SOON * 5).await;
+    file.set_size(2, 0).await.unwrap();
+    until(|| !file.refusals().is_empty()).await;
+    assert_eq!(file.set_size(1, 0).await, Err(FsError::TryLater));
+    tokio::time::sleep(SOON * 5).await;
+    file.stable(1, "3").await.unwrap();
+    assert_eq!(file.content(), "[3]", "the first client's cut was given up");
+}
+
+#[tokio::test]
 async fn pieces_wait_for_their_commit() {
     let file = quick("[1]\n", Periods { quiet: SOON, ..NEVER });
     file.set_size(1, 0).await.unwrap();

@@ -112,6 +112,7 @@ pub const NEVER: Periods = Periods {
     quiet: Duration::from_secs(3600),
     refused: Duration::from_secs(3600),
     idle: Duration::from_secs(3600),
+    cut: Duration::from_secs(3600),
     tick: Duration::from_millis(10),
 };
 

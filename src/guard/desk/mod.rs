@@ -6,6 +6,7 @@
 //! Each operation is a task of its own: a client that goes away in the middle leaves none half
 //! done.
 
+mod cut;
 mod settle;
 mod tend;
 mod write;
@@ -32,6 +33,8 @@ use super::published::Published;
 use super::room::{Room, Share};
 use super::rules::Guards;
 use super::validator::Validator;
+
+use cut::Cut;
 
 /// What a [`Desk`] is made of.
 pub struct DeskParts<P> {
@@ -80,6 +83,8 @@ enum State {
     #[default]
     Nothing,
     Open(Box<Open>),
+    /// It was given up, and what comes begins from nothing.
+    Cut(Box<Cut>),
     /// It was refused, but for pieces that are on their way: these belong to it, and would make a
     /// mixture with the old content.
     Refused {
@@ -134,9 +139,13 @@ impl Open {
     /// be wrong: other readers have the same address, and what they read is what is published.
     /// A Linux client with pieces that it has not committed keeps to its own idea of the size.
     fn shown_by_all(&self) -> Option<Shown> {
-        let is_emptied = self.draft.content().is_empty() && !self.has_pieces;
         let is_valid = self.validators.iter().all(|validator| validator.is_by_line());
-        (is_emptied && is_valid).then_some(self.shown)
+        (self.is_emptied() && is_valid).then_some(self.shown)
+    }
+
+    /// Whether the file was cut to nothing, and nothing has come since.
+    fn is_emptied(&self) -> bool {
+        self.draft.content().is_empty() && !self.has_pieces
     }
 }
 
@@ -194,8 +203,10 @@ impl<P: Published> Desk<P> {
     pub async fn abandon(&self, caller: &Caller, file: &Locator) {
         let Some(entry) = self.find(key(caller, file)) else { return };
         let mut state = entry.state.lock().await;
-        if matches!(*state, State::Open(_)) {
-            self.lose(&entry, &mut state);
+        match *state {
+            State::Open(_) => self.lose(&entry, &mut state),
+            State::Cut(_) => *state = State::Nothing,
+            State::Nothing | State::Refused { .. } => {}
         }
     }
 
@@ -238,7 +249,7 @@ impl<P: Published> Desk<P> {
         }
         if self.is_full(&entries, key.client) {
             forget_nothing(&mut entries);
-            if self.is_full(&entries, key.client) {
+            if self.is_full(&entries, key.client) && !self.make_room(&mut entries, key.client) {
                 return None;
             }
         }
@@ -250,9 +261,13 @@ impl<P: Published> Desk<P> {
     }
 
     fn is_full(&self, entries: &HashMap<Key, Arc<Entry>>, client: IpAddr) -> bool {
-        let limits = &self.parts.room.limits;
+        entries.len() >= self.parts.room.limits.drafts || self.has_many(entries, client)
+    }
+
+    /// Whether a client has as many entries as it may.
+    fn has_many(&self, entries: &HashMap<Key, Arc<Entry>>, client: IpAddr) -> bool {
         let of_client = entries.keys().filter(|key| key.client == client).count();
-        entries.len() >= limits.drafts || of_client >= limits.client_drafts
+        of_client >= self.parts.room.limits.client_drafts
     }
 
     /// Drops a draft whose client does not know it yet: the verifier tells.

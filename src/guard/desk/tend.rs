@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use crate::guard::violation::Violation;
 use crate::vfs::FsError;
 
+use super::cut::Cut;
 use super::settle::Failed;
 use super::{Desk, Entry, Open, Published, State, forget_nothing, lock};
 
@@ -54,7 +55,15 @@ impl<P: Published> Desk<P> {
         let periods = &self.parts.periods;
         match state {
             State::Refused { at, .. } if at.elapsed() >= periods.refused => *state = State::Nothing,
+            State::Cut(cut) if cut.since.elapsed() >= periods.cut => {
+                self.give_up(cut).await;
+                *state = State::Nothing;
+            }
             State::Open(open) if open.changed.elapsed() >= periods.idle => {
+                if let Some(cut) = Cut::of(open) {
+                    *state = State::Cut(Box::new(cut));
+                    return;
+                }
                 let what = Violation::new("given up: no valid content came, and no COMMIT");
                 self.refuse(&open.caller, &open.file, &what).await;
                 self.lose(entry, state);
@@ -68,7 +77,7 @@ impl<P: Published> Desk<P> {
                     self.try_to_publish(entry, state, open).await;
                 }
             }
-            State::Nothing | State::Refused { .. } | State::Open(_) => {}
+            State::Nothing | State::Refused { .. } | State::Open(_) | State::Cut(_) => {}
         }
     }
 

@@ -112,6 +112,10 @@ impl<P: Published> Desk<P> {
         let mut state = entry.state.lock().await;
         let error = match std::mem::take(&mut *state) {
             State::Nothing => return None,
+            State::Cut(cut) => {
+                *state = State::Cut(cut);
+                return None;
+            }
             State::Refused { error, .. } => {
                 *state = State::Refused { error, at: Instant::now() };
                 error
@@ -132,8 +136,8 @@ impl<P: Published> Desk<P> {
     }
 
     /// The draft, taken out of the state, or a new one over what is published; with what its
-    /// writer saw before, and whether it is new. One that begins with a new size of 0 needs not
-    /// read what is there.
+    /// writer saw before, and whether it is new, and not of a file that was cut before. One that
+    /// begins with nothing needs not read what is there.
     async fn opened(
         &self,
         state: &mut State,
@@ -141,12 +145,15 @@ impl<P: Published> Desk<P> {
         file: &Locator,
         size: Option<u64>,
     ) -> Result<(Box<Open>, WccAttr, bool), FsError> {
-        if let State::Open(open) = std::mem::take(state) {
+        let is_cut = matches!(state, State::Cut(_));
+        // Where this fails, a file that was cut stays so.
+        if !is_cut && let State::Open(open) = std::mem::take(state) {
             let before = open.shown.before();
             return Ok((open, before, false));
         }
         let tree = &self.parts.tree;
         let (seen, content) = match size {
+            _ if is_cut => (tree.look(file).await?, Vec::new()),
             Some(0) => (tree.look(file).await?, Vec::new()),
             _ => tree.read(file).await?,
         };
@@ -162,7 +169,8 @@ impl<P: Published> Desk<P> {
             has_pieces: false,
             is_tried: false,
         };
-        Ok((Box::new(open), (&seen.attr).into(), true))
+        *state = State::Nothing;
+        Ok((Box::new(open), (&seen.attr).into(), !is_cut))
     }
 
     /// Puts a piece into a draft, and checks the lines that it completes.

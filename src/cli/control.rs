@@ -33,11 +33,13 @@ impl Control {
         peers: Arc<Peers>,
         accounts: Option<Accounts>,
     ) -> Self {
+        let (shown, session_file) = (accounts.clone(), session.to_owned());
         let about = About {
             addresses,
             base,
             since: Instant::now(),
             peers: Box::new(move || connected(&peers)),
+            paths: Box::new(move || shown.as_ref().map(|shown| shown.paths_of(&session_file))),
             exports: Box::new(move || usage(accounts.as_ref())),
         };
         let (stop, stopped) = Stop::new();

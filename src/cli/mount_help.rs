@@ -46,6 +46,11 @@ pub(super) fn host(address: SocketAddr) -> String {
     }
 }
 
+/// Where this machine reaches a server that listens at `address`.
+pub(super) fn reached(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(reachable(address.ip()), address.port())
+}
+
 /// An address that this machine reaches a listening socket at.
 pub(super) fn reachable(ip: IpAddr) -> IpAddr {
     match ip {

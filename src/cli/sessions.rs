@@ -2,6 +2,7 @@
 
 use super::change::connect;
 use super::error::CliError;
+use super::mount_help::reached;
 use super::mounting::table::{Mounted, mounted};
 use super::output::{self, Out};
 use super::{Ending, text};
@@ -59,9 +60,8 @@ fn show(
     out: &mut Out,
 ) -> Result<(), CliError> {
     let session = entry.session.as_os_str().as_encoded_bytes();
-    let is_ours = |mounted: &Mounted| status.addresses.iter().any(|at| mounted.is_from(*at));
-    let mounts: Vec<_> =
-        mounted.iter().filter(|mounted| is_ours(mounted)).map(|mounted| &mounted.dir).collect();
+    let shown = mounted.iter().filter(|mounted| shows(mounted, status));
+    let mounts: Vec<_> = shown.map(|mounted| &mounted.dir).collect();
     if args.json {
         let mut object = text::json("session");
         text::put_path(&mut object, "session", session);
@@ -83,6 +83,14 @@ fn show(
     Ok(())
 }
 
+/// Whether a mount of this machine shows the session of a server that stands so. Where the system
+/// does not tell the server of a mount, it may be any.
+fn shows(mounted: &Mounted, status: &ServerStatus) -> bool {
+    let is_here = status.addresses.iter().any(|at| mounted.is_from(reached(*at)));
+    let exports = status.exports.as_ref();
+    is_here && exports.is_none_or(|paths| paths.iter().any(|path| mounted.is_export(path)))
+}
+
 fn line(session: &[u8], status: &ServerStatus) -> String {
     let addresses: Vec<_> = status.addresses.iter().map(ToString::to_string).collect();
     let base = match &status.base {
@@ -96,4 +104,53 @@ fn line(session: &[u8], status: &ServerStatus) -> String {
         text::count(status.peers.len(), "connection"),
         status.pid,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shows;
+    use crate::cli::mounting::table::Mounted;
+    use crate::control::ServerStatus;
+
+    fn mounted(source: &str, server: &str) -> Mounted {
+        let server = server.parse().ok();
+        Mounted { dir: "/mnt".into(), kind: "nfs".into(), source: source.into(), server }
+    }
+
+    fn status(address: &str, exports: Option<&[&str]>) -> ServerStatus {
+        ServerStatus {
+            pid: 1,
+            version: String::new(),
+            addresses: vec![address.parse().unwrap()],
+            base: None,
+            exports: exports.map(|paths| paths.iter().map(ToString::to_string).collect()),
+            uptime: 0,
+            peers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_server_at_all_addresses_is_mounted_by_one() {
+        let local = mounted("127.0.0.1:/", "127.0.0.1:2049");
+        assert!(shows(&local, &status("127.0.0.1:2049", None)));
+        assert!(shows(&local, &status("0.0.0.0:2049", None)));
+        assert!(!shows(&local, &status("0.0.0.0:2050", None)));
+        assert!(shows(&mounted("[::1]:/", "[::1]:2049"), &status("[::]:2049", None)));
+        assert!(!shows(&mounted("nas:/", "192.0.2.1:2049"), &status("0.0.0.0:2049", None)));
+    }
+
+    #[test]
+    fn a_mount_shows_the_sessions_of_its_export() {
+        let at = "0.0.0.0:2049";
+        let skill = mounted("localhost:/skill", "127.0.0.1:2049");
+        assert!(shows(&skill, &status(at, Some(&["/other", "/skill"]))));
+        for others in [&["/other"][..], &["/skill/more"], &["/"], &[]] {
+            assert!(!shows(&skill, &status(at, Some(others))), "{others:?}");
+        }
+        assert!(shows(
+            &mounted("[::1]://a//b/", "[::1]:2049"),
+            &status("[::]:2049", Some(&["/a/b"]))
+        ));
+        assert!(!shows(&mounted("odd", "127.0.0.1:2049"), &status(at, Some(&["/"]))));
+    }
 }

@@ -33,6 +33,8 @@ pub struct About {
     pub since: Instant,
     /// Who is connected.
     pub peers: Box<dyn Fn() -> Vec<Peer> + Send + Sync>,
+    /// The paths of the exports that show the session, if they are those of an exports file.
+    pub paths: Box<dyn Fn() -> Option<Vec<String>> + Send + Sync>,
     /// What its exports take; this may block.
     pub exports: Box<dyn Fn() -> Result<ExportsUsage, Refusal> + Send + Sync>,
 }
@@ -249,6 +251,7 @@ impl About {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             addresses: self.addresses.clone(),
             base: self.base.clone(),
+            exports: (self.paths)(),
             uptime: self.since.elapsed().as_secs(),
             peers: (self.peers)(),
         }

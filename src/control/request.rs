@@ -272,6 +272,9 @@ pub struct ServerStatus {
     pub addresses: Vec<SocketAddr>,
     /// The base directory.
     pub base: Option<PathBuf>,
+    /// The paths of the exports that show the session; `None` where it is served alone. They may
+    /// be secrets.
+    pub exports: Option<Vec<String>>,
     /// Seconds since it began to serve.
     pub uptime: u64,
     /// Who is connected, the longest first.

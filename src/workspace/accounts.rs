@@ -21,6 +21,8 @@ pub struct Accounts {
 /// The account of one export.
 pub(super) struct Account {
     name: String,
+    /// What clients mount; `None` where it has no token yet.
+    path: Option<String>,
     limits: Limits,
     /// Counts for the limits, where there are any and the export is served.
     group: Option<Arc<Group>>,
@@ -72,6 +74,13 @@ impl Accounts {
         let accounts = Arc::clone(&self.of.read().unwrap_or_else(PoisonError::into_inner));
         Ok(ExportsUsage { file: Some(self.file.clone()), exports: all(&accounts)? })
     }
+
+    /// The paths of the exports that show a session which is served. They may be secrets.
+    pub fn paths_of(&self, session: &Path) -> Vec<String> {
+        let accounts = Arc::clone(&self.of.read().unwrap_or_else(PoisonError::into_inner));
+        let shows = |account: &&Account| account.parts.iter().any(|part| part.is_open_at(session));
+        accounts.iter().filter(shows).filter_map(|account| account.path.clone()).collect()
+    }
 }
 
 /// What the exports of a file take while nobody serves them: sessions that are not made yet, and
@@ -103,7 +112,8 @@ impl Account {
     /// That of an export without sessions.
     pub(super) fn new(export: &ExportConfig, group: Option<Arc<Group>>) -> Self {
         let limits = super::exports::limits(export.quota);
-        Self { name: export.name.clone(), limits, group, parts: Vec::new() }
+        let path = export.path.as_ref().map(ToString::to_string);
+        Self { name: export.name.clone(), path, limits, group, parts: Vec::new() }
     }
 
     /// Adds a mount's session; one that the export has already gets another place.
@@ -138,6 +148,10 @@ impl Account {
 }
 
 impl Part {
+    fn is_open_at(&self, session: &Path) -> bool {
+        matches!(&self.source, Counted::Open { file, .. } if file == session)
+    }
+
     fn usage(&self) -> Result<SessionUsage> {
         let (usage, limits) = match &self.source {
             Counted::Open { overlay, file, memory } => {

@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 use sha1::{Digest, Sha1};
 
 use crate::cli::error::CliError;
-use crate::cli::mount_help::reachable;
+use crate::cli::mount_help::reached;
 
 /// Names another directory for these files, for tests.
 const VARIABLE: &str = "ACETATE_RUNTIME_DIR";
@@ -43,7 +43,7 @@ pub(in crate::cli) struct Note {
 impl Note {
     /// Where this machine reaches the server.
     pub(in crate::cli) fn reached(&self) -> SocketAddr {
-        SocketAddr::new(reachable(self.address.ip()), self.address.port())
+        reached(self.address)
     }
 
     /// Writes it down.

@@ -35,6 +35,16 @@ impl Mounted {
     pub(in crate::cli) fn is_from(&self, server: SocketAddr) -> bool {
         self.is_nfs() && self.server.is_none_or(|at| at == server)
     }
+
+    /// Whether it is the server's export `path`, however many slashes either is written with.
+    pub(in crate::cli) fn is_export(&self, path: &str) -> bool {
+        let mounted = self.source.find(":/").map(|colon| &self.source[colon + 1..]);
+        mounted.is_some_and(|mounted| names(mounted).eq(names(path)))
+    }
+}
+
+fn names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|name| !name.is_empty())
 }
 
 /// All that is mounted, what was mounted last coming last.

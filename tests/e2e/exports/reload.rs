@@ -65,6 +65,23 @@ fn what_stays_goes_on_and_what_goes_is_stale() {
 }
 
 #[test]
+fn what_shows_a_session_is_told_by_the_file_as_it_is() {
+    let more = "[[export.mount]]\nat = \"/b\"\nsession = \"b.db\"\n";
+    let both = export("/a", "a.db") + more + &export("/b", "b.db");
+    let mut site = Site::start("b/ file \"x\"", &both);
+    let (a, b) = (site.path("a.db"), site.path("b.db"));
+    let (a, b) = (a.canonicalize().unwrap(), b.canonicalize().unwrap());
+    let accounts = site.running.as_ref().unwrap().served.accounts();
+    assert_eq!(accounts.paths_of(&a), ["/a"]);
+    assert_eq!(accounts.paths_of(&b), ["/a", "/b"]);
+    site.say(&export("/c", "a.db"));
+    site.reload().unwrap();
+    assert_eq!(accounts.paths_of(&a), ["/c"]);
+    assert!(accounts.paths_of(&b).is_empty());
+    site.stop();
+}
+
+#[test]
 fn a_bad_file_changes_nothing() {
     let mut site = Site::start("base-file \"x\"", &export("/a", "a.db"));
     let mut a = site.peer("/a");

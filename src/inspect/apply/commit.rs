@@ -35,6 +35,8 @@ pub(super) struct Commit<'a> {
     skipped: HashSet<usize>,
     /// What is taken to be removed.
     removed: HashSet<Slot>,
+    /// Directories that something is taken from, whose ctimes move with that.
+    left: HashSet<BasePath>,
     /// Steps that were done.
     pub done: usize,
 }
@@ -64,11 +66,13 @@ impl<'a> Commit<'a> {
         let skipped = notes.skipped.iter().filter_map(|(change, _)| *change).collect();
         let (not_set, done) = (NotSet::default(), 0);
         let target = &place.target;
+        let left = journal.steps.takes.iter().filter_map(|take| take.from.split());
+        let left = left.map(|(dir, _)| dir).collect();
         // What is not put anywhere is removed.
         let put: HashSet<_> = journal.steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
         let takes = journal.steps.takes.iter().map(|take| take.slot);
         let removed = takes.filter(|slot| !put.contains(&(Shelf::Taken, *slot))).collect();
-        Ok(Self { place, target, staging, journal, notes, not_set, skipped, removed, done })
+        Ok(Self { place, target, staging, journal, notes, not_set, skipped, removed, left, done })
     }
 
     /// Does what is left to be done; whether it was not broken off.
@@ -139,10 +143,13 @@ impl<'a> Commit<'a> {
                 let Some(attr) = stat_in(self.place.reader(), &path).map_err(skip)? else {
                     continue;
                 };
-                if attr.kind == FileKind::Directory {
+                let is_dir = attr.kind == FileKind::Directory;
+                // These times may be of our own making.
+                let is_ours = if is_dir { self.left.contains(&path) } else { attr.nlink > 1 };
+                if is_dir {
                     open.push(path);
-                // The times of a file with several names may be of our own making.
-                } else if attr.nlink < 2 && attr.ctime > self.journal.begun {
+                }
+                if !is_ours && attr.ctime > self.journal.begun {
                     return Err(Stop::Skip("something in it changed meanwhile".to_owned()));
                 }
             }

@@ -64,20 +64,20 @@ impl Planner<'_> {
         }
         let is_born = |after: &TreeObject| after.origin().is_none();
         match (&change.before, &change.after) {
-            (Some(base), None) if base.attr.kind != FileKind::Directory => {
-                let since = self.view.whited_out(&place);
-                let since = since.map_err(|source| diff::at(&place, source))?;
-                if since.is_some_and(|since| base.attr.ctime.secs > since) {
+            // Of a directory that was moved there only its own ctime tells.
+            (Some(base), None) => {
+                if base.attr.ctime.secs > self.gone_since(base, &place)? {
                     let path = MergedPath::of_base(&base.path);
                     self.drifted(path, Why::ChangedSinceDeleted);
                 }
             }
             (before, Some(after)) => {
                 let here = change.replaced.as_ref().or(before.as_ref().filter(|_| is_born(after)));
-                // Two directories show as one.
+                // Two directories show as one, but for one from elsewhere.
                 let is_dir = |kind| kind == FileKind::Directory;
                 let came = here.is_some_and(|here| {
-                    let merges = is_dir(here.attr.kind) && is_dir(after.attr().kind);
+                    let are_dirs = is_dir(here.attr.kind) && is_dir(after.attr().kind);
+                    let merges = are_dirs && change.replaced.is_none();
                     !merges && here.attr.ctime > after.attr().ctime
                 });
                 if came {
@@ -87,6 +87,21 @@ impl Planner<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Since when a base object is gone at its place in the session, in seconds since 1970; ever,
+    /// where nothing tells.
+    pub(super) fn gone_since(&self, base: &BaseObject, place: &MergedPath) -> Result<i64> {
+        // In a directory that was moved and sealed nothing is whited out but what it left.
+        let home = MergedPath::of_base(&base.path);
+        let own = [place.clone(), home.clone()];
+        for at in own.into_iter().chain(home.above()) {
+            let since = self.view.whited_out(&at).map_err(|source| diff::at(&at, source))?;
+            if let Some(since) = since {
+                return Ok(since);
+            }
+        }
+        Ok(i64::MIN)
     }
 
     /// Whether the copy has something else than the base where this is from, or goes.
@@ -164,8 +179,7 @@ impl Planner<'_> {
 
     fn late_change(&mut self, path: &BasePath, since: i64, open: &mut Vec<BasePath>) -> Result<()> {
         let Some(attr) = self.place.stat(path)? else { return Ok(()) };
-        let is_dir = attr.kind == FileKind::Directory;
-        if is_dir {
+        if attr.kind == FileKind::Directory {
             open.push(path.clone());
         }
         if self.place.is_copy() {
@@ -174,7 +188,7 @@ impl Planner<'_> {
             if base.is_none_or(|base| self.is_other(&base).unwrap_or(true)) {
                 self.drifted(MergedPath::of_base(path), Why::Copy);
             }
-        } else if !is_dir && attr.ctime.secs > since {
+        } else if attr.ctime.secs > since {
             self.drifted(MergedPath::of_base(path), Why::ChangedSinceDeleted);
         }
         Ok(())

@@ -27,9 +27,8 @@ impl Planner<'_> {
                 && let Some(slot) = self.take(&base.path, false)?
             {
                 self.plan.deletions += 1;
-                let since = self.view.whited_out(&change.path);
-                let since = since.map_err(|source| diff::at(&change.path, source))?;
-                self.goes(base, slot, since.unwrap_or(i64::MAX));
+                let since = self.gone_since(base, &change.path)?;
+                self.goes(base, slot, since);
             }
             return Ok(());
         };

@@ -1,9 +1,11 @@
 //! What changed behind the session's back.
 
 use std::fs;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use acetate::inspect::InspectError;
 use acetate::inspect::apply::{Options, Why};
+use acetate::inspect::seal::seal;
 
 use super::{copy, open};
 use crate::support::applied::{all, applied, assert_same, merged, on_host, planned};
@@ -16,6 +18,9 @@ const TREE: &str = r#"
     gone/b/c "c"
     one "one"
 "#;
+
+/// Before all that the tests do, in seconds since 1970.
+const LONG_AGO: i64 = 1_000_000_000;
 
 fn force() -> Options {
     Options { force: true, ..all() }
@@ -61,8 +66,8 @@ fn a_file_that_was_replaced_or_is_gone() {
 }
 
 /// The tests' clock runs ahead of the host's.
-fn at_the_hosts_time(world: &World, table: &str, column: &str) {
-    let sql = format!("UPDATE {table} SET {column} = 1000000000");
+fn at_the_hosts_time(world: &World, table: &str, column: &str, secs: i64) {
+    let sql = format!("UPDATE {table} SET {column} = {secs}");
     world.sql().execute(&sql, []).unwrap();
 }
 
@@ -72,10 +77,58 @@ fn what_was_deleted() {
     world.remove("one").unwrap();
     world.rm_rf("gone");
     assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
-    at_the_hosts_time(&world, "fs_whiteout", "created_at");
+    at_the_hosts_time(&world, "fs_whiteout", "created_at", LONG_AGO);
     let found = drifted(&mut world);
     let since = |path: &str| (path.to_owned(), Why::ChangedSinceDeleted);
-    assert_eq!(found, [since("/one"), since("/gone/a"), since("/gone/b/c")]);
+    let dirs = [since("/gone"), since("/gone/b")];
+    let files = [since("/one"), since("/gone/a"), since("/gone/b/c")];
+    assert!(dirs.iter().chain(&files).all(|one| found.contains(one)), "{found:?}");
+    assert_eq!(found.len(), 5, "{found:?}");
+}
+
+/// Begins a second of the host's that comes after all that was done until now, and returns the
+/// one before it.
+fn next_second() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    std::thread::sleep(
+        Duration::from_millis(1_050) - Duration::from_nanos(now.subsec_nanos().into()),
+    );
+    now.as_secs() as i64
+}
+
+/// A rename changes the directory that moves, and nothing of what is in it.
+#[test]
+fn a_directory_that_came_where_one_was_deleted() {
+    let mut world = World::new(TREE);
+    let theirs = world.scratch().join("theirs");
+    fs::create_dir_all(theirs.join("b")).unwrap();
+    fs::write(theirs.join("b/c"), "theirs").unwrap();
+    fs::create_dir(world.change_base().join("gone/old")).unwrap();
+    world.rm_rf("gone");
+    at_the_hosts_time(&world, "fs_whiteout", "created_at", next_second());
+    let base = world.base();
+    fs::rename(theirs.join("b"), base.join("gone/old")).unwrap();
+    let since = |path: &str| (path.to_owned(), Why::ChangedSinceDeleted);
+    assert_eq!(drifted(&mut world), [since("/gone"), since("/gone/old")]);
+}
+
+/// Afterwards only the directory's own whiteout tells since when its files are gone.
+#[test]
+fn what_came_into_a_directory_that_was_moved_and_sealed() {
+    let mut world = World::new(TREE);
+    world.rename("gone", "moved").unwrap();
+    world.remove("moved/a").unwrap();
+    at_the_hosts_time(&world, "fs_whiteout", "created_at", next_second());
+    world.close();
+    seal(&world.session(), Some(&world.base()), false, &mut |_, _| {}).unwrap();
+    world.open_again();
+    assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
+    fs::write(world.change_base().join("gone/new"), "theirs").unwrap();
+    let opened = open(&world);
+    let plan = planned(&opened, None, &all()).unwrap();
+    let found: Vec<_> =
+        plan.drifted.iter().map(|d| (d.path.display().to_string(), d.why)).collect();
+    assert_eq!(found, [("/gone/new".to_owned(), Why::ChangedSinceDeleted)]);
 }
 
 #[test]
@@ -84,7 +137,7 @@ fn what_came_where_the_session_made_something() {
     world.put("dir/new", "mine");
     fs::write(world.change_base().join("dir/new"), "theirs").unwrap();
     world.reopen();
-    at_the_hosts_time(&world, "fs_inode", "ctime");
+    at_the_hosts_time(&world, "fs_inode", "ctime", LONG_AGO);
     assert_eq!(drifted(&mut world), [("/dir/new".to_owned(), Why::Came)]);
 }
 

@@ -74,6 +74,25 @@ fn a_directory_that_was_to_be_removed() {
     assert_eq!(fs::read(to.join("other")).unwrap(), b"other");
 }
 
+/// What is in it has not changed by that.
+#[test]
+fn a_directory_that_was_moved_into_one_to_be_removed() {
+    let world = World::new(TREE);
+    world.rename("dir/other", "other").unwrap();
+    world.rm_rf("dir");
+    let (to, theirs) = (copy(&world, "copy"), world.scratch().join("theirs"));
+    fs::create_dir(&theirs).unwrap();
+    fs::write(theirs.join("file"), "theirs").unwrap();
+    let event = first(&world);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let skipped = skipped(&world, &to, event, || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::rename(&theirs, to.join("dir/theirs")).unwrap();
+    });
+    assert_eq!(skipped, ["/dir: something in it changed meanwhile"]);
+    assert_eq!(fs::read(to.join("dir/theirs/file")).unwrap(), b"theirs");
+}
+
 #[test]
 fn something_that_comes_where_something_goes() {
     let world = World::new(TREE);

@@ -1,5 +1,6 @@
 //! What is not any more as the session saw it: writing there would lose what somebody else did.
 
+use super::history::{self, Hidden};
 use super::place::{base_error, stat_in};
 use super::plan::target_path;
 use super::planner::Planner;
@@ -66,26 +67,53 @@ impl Planner<'_> {
         match (&change.before, &change.after) {
             // Of a directory that was moved there only its own ctime tells.
             (Some(base), None) => {
+                let path = MergedPath::of_base(&base.path);
                 if base.attr.ctime.secs > self.gone_since(base, &place)? {
-                    let path = MergedPath::of_base(&base.path);
                     self.drifted(path, Why::ChangedSinceDeleted);
+                } else {
+                    self.hides(base, place, Drifted { path, why: Why::ChangedSinceDeleted });
                 }
             }
             (before, Some(after)) => {
                 let here = change.replaced.as_ref().or(before.as_ref().filter(|_| is_born(after)));
                 // Two directories show as one, but for one from elsewhere.
                 let is_dir = |kind| kind == FileKind::Directory;
-                let came = here.is_some_and(|here| {
+                let apart = here.filter(|here| {
                     let are_dirs = is_dir(here.attr.kind) && is_dir(after.attr().kind);
-                    let merges = are_dirs && change.replaced.is_none();
-                    !merges && here.attr.ctime > after.attr().ctime
+                    !are_dirs || change.replaced.is_some()
                 });
-                if came {
-                    self.drifted(place, Why::Came);
+                match apart {
+                    Some(here) if here.attr.ctime > after.attr().ctime => {
+                        self.drifted(place, Why::Came);
+                    }
+                    Some(here) => {
+                        let drifted = Drifted { path: place.clone(), why: Why::Came };
+                        self.hides(here, place, drifted);
+                    }
+                    None => {}
                 }
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Notes that the session hides a file of the base, which has not changed since its last
+    /// change, but may have since an earlier one.
+    fn hides(&mut self, base: &BaseObject, place: MergedPath, drifted: Drifted) {
+        let changed = base.attr.ctime;
+        // The ctime of a directory follows its entries, and they were seen.
+        let is_dir = base.attr.kind == FileKind::Directory;
+        if !is_dir && self.log_begun.is_some_and(|begun| changed > begun) {
+            let home = MergedPath::of_base(&base.path);
+            self.hidden.push(Hidden { place, home, changed, drifted });
+        }
+    }
+
+    /// Looks in the audit log for earlier changes of what hides a file of the base.
+    pub(super) fn look_for_earlier_changes(&mut self) -> Result<()> {
+        let hidden = std::mem::take(&mut self.hidden);
+        self.plan.drifted.extend(history::changed_since(self.opened, hidden)?);
         Ok(())
     }
 
@@ -188,8 +216,14 @@ impl Planner<'_> {
             if base.is_none_or(|base| self.is_other(&base).unwrap_or(true)) {
                 self.drifted(MergedPath::of_base(path), Why::Copy);
             }
-        } else if attr.ctime.secs > since {
-            self.drifted(MergedPath::of_base(path), Why::ChangedSinceDeleted);
+            return Ok(());
+        }
+        let at = MergedPath::of_base(path);
+        if attr.ctime.secs > since {
+            self.drifted(at, Why::ChangedSinceDeleted);
+        } else {
+            let drifted = Drifted { path: at.clone(), why: Why::ChangedSinceDeleted };
+            self.hides(&BaseObject { path: path.clone(), attr }, at, drifted);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@
 mod check;
 mod commit;
 mod drift;
+mod history;
 mod journal;
 mod moves;
 mod place;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::drift::{Drifted, Why};
+use super::history::{self, Hidden};
 use super::place::Place;
 use super::plan::{Options, Plan, attrs, attrs_of, target_path};
 use super::steps::{Applied, Set};
@@ -14,7 +15,7 @@ use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
 use crate::target::Slot;
-use crate::vfs::{FileKind, Locator};
+use crate::vfs::{FileKind, Locator, Time};
 
 /// Makes the plan.
 pub(super) struct Planner<'a> {
@@ -34,6 +35,10 @@ pub(super) struct Planner<'a> {
     pub taken: HashMap<BasePath, Slot>,
     /// Directories that are gone, with the second since when, to be gone through.
     pub gone: Vec<(BasePath, i64)>,
+    /// Files of the base that the session hides, and that may have changed since.
+    pub hidden: Vec<Hidden>,
+    /// When the audit log begins, if there is one.
+    pub log_begun: Option<Time>,
     /// Whether objects have their content from the base.
     pub(super) kept: HashMap<Locator, bool>,
     /// Objects that are made, for their further names.
@@ -68,6 +73,8 @@ impl<'a> Planner<'a> {
             dirs: HashMap::new(),
             taken: HashMap::new(),
             gone: Vec::new(),
+            hidden: Vec::new(),
+            log_begun: None,
             kept: HashMap::new(),
             made: HashMap::new(),
             slots: 0,
@@ -76,6 +83,9 @@ impl<'a> Planner<'a> {
 
     /// Goes through the session.
     pub fn make(mut self) -> Result<Plan> {
+        if !self.place.is_copy() {
+            self.log_begun = history::begun(self.opened)?;
+        }
         self.top()?;
         let mut failed = None;
         let view = self.view;
@@ -89,6 +99,7 @@ impl<'a> Planner<'a> {
         through.map_err(|source| diff::at(&MergedPath::root(), source))?;
         self.directories_as_they_were()?;
         self.look_for_late_changes()?;
+        self.look_for_earlier_changes()?;
         for at in 0..self.plan.changes.len() {
             let is_whole = !self.has_left_out(&self.plan.changes[at].path);
             self.plan.changes[at].is_whole = is_whole;

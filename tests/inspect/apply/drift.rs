@@ -28,7 +28,7 @@ fn force() -> Options {
 
 /// What drifted; nothing is written then, unless it is forced: that makes the merged tree.
 #[track_caller]
-fn drifted(world: &mut World) -> Vec<(String, Why)> {
+pub fn drifted(world: &mut World) -> Vec<(String, Why)> {
     world.change_base();
     let opened = open(world);
     let before = on_host(&world.base());
@@ -88,7 +88,7 @@ fn what_was_deleted() {
 
 /// Begins a second of the host's that comes after all that was done until now, and returns the
 /// one before it.
-fn next_second() -> i64 {
+pub fn next_second() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     std::thread::sleep(
         Duration::from_millis(1_050) - Duration::from_nanos(now.subsec_nanos().into()),

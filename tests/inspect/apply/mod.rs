@@ -2,6 +2,7 @@
 
 mod chosen;
 mod drift;
+mod history;
 mod kinds;
 mod meanwhile;
 mod refused;

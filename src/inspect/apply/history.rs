@@ -1,0 +1,168 @@
+//! What the audit log tells: since when the session hides what the base has.
+//!
+//! A session keeps when an object changed last, and when a name was whited out last. Who changed
+//! it before has not seen since what the base has there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow};
+
+use super::drift::Drifted;
+use crate::base::DELTA_IDS;
+use crate::delta::sqlite::Order;
+use crate::delta::{AuditRow, MergedPath, Procedure};
+use crate::inspect::InspectError;
+use crate::inspect::error::Result;
+use crate::inspect::log::{Log, Options};
+use crate::inspect::opened::Opened;
+use crate::vfs::{FileId, Time};
+
+/// A file of the base that the session hides.
+#[derive(Debug)]
+pub(super) struct Hidden {
+    /// Its place in the session.
+    pub place: MergedPath,
+    /// Where it would be if nothing had moved.
+    pub home: MergedPath,
+    /// When it last changed in the base.
+    pub changed: Time,
+    /// What it is if that was later than it was hidden.
+    pub drifted: Drifted,
+}
+
+/// When the log begins; `None` where there is none.
+///
+/// # Errors
+/// The session cannot be read; so with all functions here.
+pub(super) fn begun(opened: &Opened) -> Result<Option<Time>> {
+    let mut begun = None;
+    read(opened, Options::default(), &mut |row| {
+        begun = Some(row.time);
+        ControlFlow::Break(())
+    })?;
+    Ok(begun)
+}
+
+/// Those of the files that changed in the base after the session had hidden them.
+pub(super) fn changed_since(opened: &Opened, hidden: Vec<Hidden>) -> Result<Vec<Drifted>> {
+    if hidden.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut past = Past::of(hidden);
+    read(opened, Options { order: Order::NewestFirst, ..Options::default() }, &mut |row| {
+        past.go_back(row);
+        match past.open.is_empty() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    let all = past.hidden.into_iter().enumerate();
+    let late = all.filter(|(number, _)| past.late.contains(number));
+    Ok(late.map(|(_, hidden)| hidden.drifted).collect())
+}
+
+/// Reads the log, but for rows without a meaning.
+fn read(
+    opened: &Opened,
+    options: Options,
+    each: &mut dyn FnMut(&AuditRow) -> ControlFlow<()>,
+) -> Result<()> {
+    let mut log = match Log::open(opened.session(), options) {
+        Err(InspectError::NoAudit { .. }) => return Ok(()),
+        log => log?,
+    };
+    log.read(&mut |_, row| row.as_ref().map_or(ControlFlow::Continue(()), &mut *each))
+}
+
+/// Reads the log backwards.
+struct Past {
+    hidden: Vec<Hidden>,
+    /// What the places of those that nothing is known of were called then.
+    names: BTreeMap<Vec<u8>, BTreeSet<usize>>,
+    open: BTreeSet<usize>,
+    /// What changed after it was hidden.
+    late: BTreeSet<usize>,
+}
+
+impl Past {
+    fn of(hidden: Vec<Hidden>) -> Self {
+        let mut names: BTreeMap<Vec<u8>, BTreeSet<usize>> = BTreeMap::new();
+        for (number, hidden) in hidden.iter().enumerate() {
+            names.entry(hidden.place.as_bytes().to_vec()).or_default().insert(number);
+        }
+        let open = (0..hidden.len()).collect();
+        Self { hidden, names, open, late: BTreeSet::new() }
+    }
+
+    /// Takes the row before the last one.
+    fn go_back(&mut self, row: &AuditRow) {
+        match row.procedure {
+            Procedure::Refuse => {}
+            Procedure::Discard => self.shows(&row.path, true),
+            Procedure::Apply => {
+                // It changed again before the session could let go of it.
+                if row.fileid.0 >= DELTA_IDS {
+                    self.hides(&row.path, row.time);
+                }
+                self.shows(&row.path, row.fileid == FileId(0));
+            }
+            // Its first change hides the base's, whatever it is.
+            _ => {
+                for path in [Some(&row.path), row.path2.as_ref()].into_iter().flatten() {
+                    self.hides(path, row.time);
+                }
+                if let (Procedure::Rename, Some(to)) = (row.procedure, &row.path2) {
+                    self.follow(&row.path, to);
+                }
+            }
+        }
+    }
+
+    /// The session had something of its own there, or nothing, from this moment on.
+    fn hides(&mut self, path: &MergedPath, at: Time) {
+        for &number in self.names.get(path.as_bytes()).into_iter().flatten() {
+            if self.hidden.get(number).is_some_and(|hidden| hidden.changed > at)
+                && self.open.remove(&number)
+            {
+                self.late.insert(number);
+            }
+        }
+    }
+
+    /// The base showed there at this moment, and below it too if so.
+    fn shows(&mut self, path: &MergedPath, below: bool) {
+        let here = self.names.contains_key(path.as_bytes()).then(|| path.as_bytes().to_vec());
+        let below = if below { self.names_below(path) } else { Vec::new() };
+        for name in here.into_iter().chain(below) {
+            for number in self.names.remove(&name).into_iter().flatten() {
+                self.open.remove(&number);
+            }
+        }
+    }
+
+    /// A directory came from another place, with what is in it. What the base has where it came
+    /// was hidden before.
+    fn follow(&mut self, from: &MergedPath, to: &MergedPath) {
+        for name in self.names_below(to) {
+            let mut numbers = self.names.remove(&name).unwrap_or_default();
+            numbers.retain(|number| self.open.contains(number));
+            let is_home = |hidden: &Hidden| hidden.home.as_bytes() == name;
+            let home = numbers.iter().filter(|at| self.hidden.get(**at).is_some_and(is_home));
+            let home: BTreeSet<_> = home.copied().collect();
+            let earlier = [from.as_bytes(), &name[to.as_bytes().len()..]].concat();
+            if !home.is_empty() {
+                self.names.insert(name, home);
+            }
+            self.names.entry(earlier).or_default().extend(numbers);
+        }
+    }
+
+    fn names_below(&self, dir: &MergedPath) -> Vec<Vec<u8>> {
+        let mut start = dir.as_bytes().to_vec();
+        if start != b"/" {
+            start.push(b'/');
+        }
+        let from = (Bound::Excluded(&start[..]), Bound::Unbounded);
+        let names = self.names.range::<[u8], _>(from).map(|(name, _)| name);
+        names.take_while(|name| name.starts_with(&start)).cloned().collect()
+    }
+}

@@ -1,0 +1,103 @@
+//! What changed in the base since the session hid it, though the session changed its own later.
+
+use std::fs;
+
+use acetate::inspect::apply::Why;
+
+use super::drift::{drifted, next_second};
+use super::{open, path};
+use crate::support::applied::{all, planned};
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    dir/file "content"
+    gone/a "a"
+    one "one"
+    two "two"
+"#;
+
+/// Lets all that the session did until now have happened before anything else of the host.
+fn goes_on(world: &mut World) {
+    let last = next_second();
+    let sql = format!("UPDATE acetate_op SET time = {last}, time_nsec = 999999999");
+    world.sql().execute(&sql, []).unwrap();
+    world.change_base();
+}
+
+fn save(world: &World, path: &str) {
+    world.put("saved", "mine");
+    world.rename("saved", path).unwrap();
+}
+
+/// What drifted, with a clock of the session that is always ahead of the host's.
+#[track_caller]
+fn assert_drifted(mut world: World, wanted: &[(&str, Why)]) {
+    let wanted: Vec<_> = wanted.iter().map(|(path, why)| ((*path).to_owned(), *why)).collect();
+    assert_eq!(drifted(&mut world), wanted);
+}
+
+#[test]
+fn a_replaced_file_that_the_session_changed_later() {
+    let mut world = World::new(TREE);
+    save(&world, "one");
+    world.rename("dir/file", "two").unwrap();
+    save(&world, "gone/a");
+    world.rename("gone", "elsewhere").unwrap();
+    goes_on(&mut world);
+    for file in ["one", "two", "gone/a"] {
+        fs::write(world.base().join(file), "theirs").unwrap();
+    }
+    world.write("one", 4, b" again").unwrap();
+    world.chmod("two", 0o600).unwrap();
+    save(&world, "elsewhere/a");
+    let came = ["/one", "/two", "/elsewhere/a"].map(|path| (path, Why::Came));
+    assert_drifted(world, &came);
+}
+
+#[test]
+fn a_changed_file_that_the_session_deleted_later() {
+    let mut world = World::new(TREE);
+    world.write("one", 0, b"mine").unwrap();
+    world.write("gone/a", 0, b"mine").unwrap();
+    goes_on(&mut world);
+    for file in ["one", "gone/a"] {
+        fs::write(world.base().join(file), "theirs").unwrap();
+    }
+    world.remove("one").unwrap();
+    world.rm_rf("gone");
+    let gone = ["/one", "/gone/a"].map(|path| (path, Why::ChangedSinceDeleted));
+    assert_drifted(world, &gone);
+}
+
+#[test]
+fn what_was_seen_again_has_not_drifted() {
+    let mut world = World::new(TREE);
+    save(&world, "one");
+    world.write("gone/a", 0, b"mine").unwrap();
+    save(&world, "two");
+    let paths = ["one", "gone"].map(path).to_vec();
+    world.wait(world.overlay.discard(&world.caller, paths)).unwrap();
+    goes_on(&mut world);
+    for file in ["one", "gone/a"] {
+        fs::write(world.base().join(file), "theirs").unwrap();
+    }
+    save(&world, "one");
+    world.write("two", 0, b"again").unwrap();
+    world.rm_rf("gone");
+    assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
+}
+
+#[test]
+fn what_was_applied_has_not_drifted() {
+    let mut world = World::new(TREE);
+    save(&world, "one");
+    world.rm_rf("gone");
+    crate::support::applied::assert_is_let_go(&mut world);
+    goes_on(&mut world);
+    fs::write(world.base().join("one"), "theirs").unwrap();
+    fs::create_dir(world.base().join("gone")).unwrap();
+    fs::write(world.base().join("gone/a"), "theirs").unwrap();
+    save(&world, "one");
+    save(&world, "gone/a");
+    assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
+}

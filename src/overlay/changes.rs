@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin};
-use crate::vfs::{FileKind, FsError, Name};
+use crate::vfs::{Attr, FileKind, FsError, Name};
 
 use super::error::Result;
 use super::node::{DirPlace, Node, is_linked};
@@ -190,8 +190,11 @@ impl Search<'_> {
             None => change.before = here.filter(|_| !left),
         }
         change.is_carried = dir.is_moved && same;
-        if let Some(origin) = change.after.as_ref().and_then(TreeObject::origin) {
-            change.is_drifted = change.before.as_ref().is_none_or(|base| drifted(origin, base));
+        if let Some(after) = &change.after
+            && let Some(origin) = after.origin()
+        {
+            let before = change.before.as_ref();
+            change.is_drifted = before.is_none_or(|base| drifted(origin, base, after.attr()));
         }
         Ok(change)
     }
@@ -249,9 +252,10 @@ impl Search<'_> {
                 let Some((place, name)) = self.view().shown_name(&path)? else { continue };
                 let node = Node::Delta(Box::new(row.clone()));
                 let Some(before) = self.base_object(path)? else { continue };
-                let is_drifted = drifted(&origin, &before);
                 let path = place.merged.join(&name);
-                let after = Some(self.tree.object(node, path.clone())?);
+                let after = self.tree.object(node, path.clone())?;
+                let is_drifted = drifted(&origin, &before, after.attr());
+                let after = Some(after);
                 let is_carried = before.path.as_bytes() != &path.as_bytes()[1..];
                 let before = Some(before);
                 let change = Change {
@@ -341,11 +345,16 @@ impl Change {
     }
 }
 
-/// Whether a base object is not what it was when it was copied up.
-fn drifted(origin: &Origin, base: &BaseObject) -> bool {
+/// Whether a base object is not what it was when it was copied up; it is `here` now.
+fn drifted(origin: &Origin, base: &BaseObject, here: &Attr) -> bool {
     let attr = &base.attr;
-    // A directory's times and size follow its entries.
-    let same = attr.kind == FileKind::Directory
-        || (origin.size, origin.mtime, origin.ctime) == (attr.size, attr.mtime, attr.ctime);
+    let same = match attr.kind {
+        // Its times and size follow its entries. Whose its mode and owner are is not known then.
+        FileKind::Directory => {
+            let is_alike = (attr.mode, attr.uid, attr.gid) == (here.mode, here.uid, here.gid);
+            is_alike || origin.ctime == attr.ctime
+        }
+        _ => (origin.size, origin.mtime, origin.ctime) == (attr.size, attr.mtime, attr.ctime),
+    };
     !(same && origin.fileid == attr.fileid)
 }

@@ -387,7 +387,9 @@ impl Edit<'_> {
                     let shown = self.view().attr(&Node::Delta(Box::new(row.clone())))?;
                     let mut row = row;
                     row.ctime = moved_on(shown.ctime, self.now);
-                    if !is_applied {
+                    if is_applied {
+                        self.know_again(&place, &mut row)?;
+                    } else {
                         row.mtime = base.map_or(row.ctime, |base| base.mtime);
                     }
                     row.subdirs = Some(self.view().count_subdirs(&place)?);
@@ -395,6 +397,21 @@ impl Edit<'_> {
                 }
             }
             self.touch(Touch::All);
+        }
+        Ok(())
+    }
+
+    /// Lets a directory know the base's by the ctime that it has since something in it was
+    /// applied; not where they have another mode or owner, which may be somebody else's doing.
+    fn know_again(&self, place: &DirPlace, row: &mut InodeRow) -> Result<()> {
+        let Some((base, origin)) = place.base.as_ref().zip(row.origin.as_mut()) else {
+            return Ok(());
+        };
+        let is_alike = |a: &BaseAttr| (a.mode, a.uid, a.gid) == (row.mode, row.uid, row.gid);
+        if let Some(attr) = self.view().base_attr_at(base)?.filter(is_alike)
+            && (&origin.path, origin.fileid) == (base, attr.fileid)
+        {
+            origin.ctime = attr.ctime;
         }
         Ok(())
     }

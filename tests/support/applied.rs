@@ -166,7 +166,7 @@ pub fn assert_makes_merged(session: &Path, base: &Path) {
 }
 
 /// The session of a world that is served, which forgets what was applied.
-struct Book<'a>(&'a World);
+pub struct Book<'a>(pub &'a World);
 
 impl Bookkeeper for Book<'_> {
     fn forget(&mut self, applied: &[Applied]) -> Result<()> {

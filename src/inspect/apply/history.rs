@@ -1,4 +1,5 @@
-//! What the audit log tells: since when the session hides what the base has.
+//! What the audit log tells: since when the session hides what the base has, and whether it set
+//! attributes of the top.
 //!
 //! A session keeps when an object changed last, and when a name was whited out last. Who changed
 //! it before has not seen since what the base has there.
@@ -8,7 +9,7 @@ use std::ops::{Bound, ControlFlow};
 
 use super::drift::Drifted;
 use crate::base::DELTA_IDS;
-use crate::delta::sqlite::Order;
+use crate::delta::sqlite::{AuditFilter, Order};
 use crate::delta::{AuditRow, MergedPath, Procedure};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
@@ -40,6 +41,25 @@ pub(super) fn begun(opened: &Opened) -> Result<Option<Time>> {
         ControlFlow::Break(())
     })?;
     Ok(begun)
+}
+
+/// Whether the session set attributes of the top since it last had those of the base.
+pub(super) fn set_top(opened: &Opened) -> Result<bool> {
+    let procedures = vec![Procedure::Setattr, Procedure::Apply, Procedure::Discard];
+    let filter = AuditFilter { procedures, ..AuditFilter::default() };
+    let mut last = None;
+    read(
+        opened,
+        Options { filter, order: Order::NewestFirst, ..Options::default() },
+        &mut |row| {
+            if row.path != MergedPath::root() {
+                return ControlFlow::Continue(());
+            }
+            last = Some(row.procedure);
+            ControlFlow::Break(())
+        },
+    )?;
+    Ok(last == Some(Procedure::Setattr))
 }
 
 /// Those of the files that changed in the base after the session had hidden them.

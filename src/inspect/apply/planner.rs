@@ -14,7 +14,7 @@ use crate::inspect::diff::{self, Difference, Kind};
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
-use crate::target::Slot;
+use crate::target::{Attrs, Slot};
 use crate::vfs::{FileKind, Locator, Time};
 
 /// Makes the plan.
@@ -131,11 +131,18 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let after = self.view.root().map_err(|source| diff::at(&root, source))?;
-        self.plan.top = Some(attrs(&after));
         let attr = if self.place.is_copy() { self.base_stat(&top)? } else { None };
         let attr = attr.unwrap_or_else(|| self.place.top.clone());
         let before = BaseObject { path: top, attr };
-        let differs = diff::differences(self.opened, self.view, &self.options, &before, &after)?;
+        let mut differs =
+            diff::differences(self.opened, self.view, &self.options, &before, &after)?;
+        let mut top = attrs(&after);
+        // It is in the session from the beginning, so the host's may be later.
+        if (differs.mode || differs.owner) && !history::set_top(self.opened)? {
+            top = Attrs { mtime: top.mtime, ..attrs_of(&before.attr) };
+            (differs.mode, differs.owner) = (false, false);
+        }
+        self.plan.top = Some(top);
         if differs != diff::Differs::default() {
             let change = Change {
                 path: root.clone(),

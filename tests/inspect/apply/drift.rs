@@ -1,14 +1,15 @@
 //! What changed behind the session's back.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{Options, Why};
+use acetate::inspect::apply::{Options, Why, apply};
 use acetate::inspect::seal::seal;
 
 use super::{copy, open};
-use crate::support::applied::{all, applied, assert_same, merged, on_host, planned};
+use crate::support::applied::{Book, all, applied, assert_same, merged, on_host, planned};
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -176,4 +177,45 @@ fn a_directory_that_was_only_added_to_has_not_drifted() {
     assert_eq!(applied(&opened, None, &all()).unwrap().skipped, []);
     assert_same(&on_host(&base), &wanted);
     assert_eq!(fs::read(base.join("dir/theirs")).unwrap(), b"theirs");
+}
+
+#[test]
+fn a_directory_with_another_mode() {
+    let mut world = World::new(TREE);
+    world.put("dir/mine", "mine");
+    let private = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(world.change_base().join("dir"), private).unwrap();
+    assert_eq!(drifted(&mut world), [("/dir".to_owned(), Why::Changed)]);
+}
+
+/// An apply of a part is no change of somebody else's.
+#[test]
+fn a_directory_that_got_its_mode_from_the_session() {
+    let mut world = World::new(TREE);
+    world.put("dir/mine", "mine");
+    world.put("dir/more", "more");
+    world.change_base();
+    let opened = open(&world);
+    let part = super::only(&["/dir/mine"]);
+    let digest = planned(&opened, None, &part).unwrap().digest();
+    let mut watch = |_| std::ops::ControlFlow::Continue(());
+    apply(&opened, None, &part, digest, Some(&mut Book(&world)), &mut watch).unwrap();
+    drop(opened);
+    world.chmod("dir", 0o700).unwrap();
+    assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
+}
+
+/// The session has the top since it was made, and has not changed it by that.
+#[test]
+fn the_top_keeps_the_hosts_mode() {
+    let mut world = World::new(TREE);
+    world.put("mine", "mine");
+    let private = fs::Permissions::from_mode(0o700);
+    let base = world.change_base();
+    fs::set_permissions(&base, private).unwrap();
+    assert_eq!(applied(&open(&world), None, &all()).unwrap().skipped, []);
+    assert_eq!(base.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    world.chmod("", 0o711).unwrap();
+    assert_eq!(applied(&open(&world), None, &all()).unwrap().skipped, []);
+    assert_eq!(base.metadata().unwrap().permissions().mode() & 0o777, 0o711);
 }

@@ -285,8 +285,8 @@ impl Edit<'_> {
             return Ok(true);
         }
         self.txn.delete_dentry(parent, name)?;
+        // Its ctime stays: its other names, which may be asked for later, are known by it.
         row.nlink = row.nlink.saturating_sub(1);
-        row.ctime = moved_on(row.ctime, self.now);
         // Its other names in the base show what was applied too, if it is still one file there.
         let is_one = row.origin.as_ref().is_some_and(|origin| origin.fileid == attr.fileid);
         if row.nlink > 0 || (!is_one && self.adopt_base_name(&mut row, keeps)?) {

@@ -282,3 +282,24 @@ fn what_changed_since_it_was_applied_stays() {
     world.wait(world.overlay.rebase(&world.caller, applied)).unwrap();
     assert_eq!((world.cat("dir/a"), world.cat("kept")), ("LATERed".into(), "made again".into()));
 }
+
+/// So many are let go of at a time, and a file's names may be among several of these.
+#[test]
+fn the_names_of_one_file_are_let_go_of_one_by_one() {
+    let mut world = World::new(BASE);
+    world.put("first", "new");
+    world.link("first", "second").unwrap();
+    world.write("one", 0, b"LINKED").unwrap();
+    let all = applied(&world, &["first", "second", "one", "two"]);
+    let base = world.change_base();
+    for (file, link, content) in [("first", "second", "new"), ("one", "two", "LINKED")] {
+        std::fs::write(base.join("made"), content).unwrap();
+        std::fs::rename(base.join("made"), base.join(file)).unwrap();
+        std::fs::hard_link(base.join(file), base.join("made")).unwrap();
+        std::fs::rename(base.join("made"), base.join(link)).unwrap();
+    }
+    for one in all {
+        world.wait(world.overlay.rebase(&world.caller, vec![one])).unwrap();
+    }
+    assert_eq!(world.sql_list("SELECT CAST(name AS TEXT) FROM fs_dentry"), [""; 0]);
+}

@@ -98,19 +98,18 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Notes that the session hides a file of the base, which has not changed since its last
-    /// change, but may have since an earlier one.
+    /// Notes that the session hides a base object, which has not changed since its last change,
+    /// but may have since an earlier one.
     fn hides(&mut self, base: &BaseObject, place: MergedPath, drifted: Drifted) {
         let changed = base.attr.ctime;
-        // The ctime of a directory follows its entries, and they were seen.
-        let is_dir = base.attr.kind == FileKind::Directory;
-        if !is_dir && self.log_begun.is_some_and(|begun| changed > begun) {
+        if self.log_begun.is_some_and(|begun| changed > begun) {
             let home = MergedPath::of_base(&base.path);
-            self.hidden.push(Hidden { place, home, changed, drifted });
+            let is_dir = base.attr.kind == FileKind::Directory;
+            self.hidden.push(Hidden { place, home, is_dir, changed, drifted });
         }
     }
 
-    /// Looks in the audit log for earlier changes of what hides a file of the base.
+    /// Looks in the audit log for earlier changes of what hides something of the base.
     pub(super) fn look_for_earlier_changes(&mut self) -> Result<()> {
         let hidden = std::mem::take(&mut self.hidden);
         self.plan.drifted.extend(history::changed_since(self.opened, hidden)?);

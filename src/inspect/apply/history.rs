@@ -17,13 +17,15 @@ use crate::inspect::log::{Log, Options};
 use crate::inspect::opened::Opened;
 use crate::vfs::{FileId, Time};
 
-/// A file of the base that the session hides.
+/// A base object that the session hides.
 #[derive(Debug)]
 pub(super) struct Hidden {
     /// Its place in the session.
     pub place: MergedPath,
     /// Where it would be if nothing had moved.
     pub home: MergedPath,
+    /// It is a directory.
+    pub is_dir: bool,
     /// When it last changed in the base.
     pub changed: Time,
     /// What it is if that was later than it was hidden.
@@ -62,7 +64,7 @@ pub(super) fn set_top(opened: &Opened) -> Result<bool> {
     Ok(last == Some(Procedure::Setattr))
 }
 
-/// Those of the files that changed in the base after the session had hidden them.
+/// Those that changed in the base after the session had hidden them.
 pub(super) fn changed_since(opened: &Opened, hidden: Vec<Hidden>) -> Result<Vec<Drifted>> {
     if hidden.is_empty() {
         return Ok(Vec::new());
@@ -121,14 +123,14 @@ impl Past {
             Procedure::Apply => {
                 // It changed again before the session could let go of it.
                 if row.fileid.0 >= DELTA_IDS {
-                    self.hides(&row.path, row.time);
+                    self.hides(&row.path, row);
                 }
                 self.shows(&row.path, row.fileid == FileId(0));
             }
             // Its first change hides the base's, whatever it is.
             _ => {
                 for path in [Some(&row.path), row.path2.as_ref()].into_iter().flatten() {
-                    self.hides(path, row.time);
+                    self.hides(path, row);
                 }
                 if let (Procedure::Rename, Some(to)) = (row.procedure, &row.path2) {
                     self.follow(&row.path, to);
@@ -137,12 +139,14 @@ impl Past {
         }
     }
 
-    /// The session had something of its own there, or nothing, from this moment on.
-    fn hides(&mut self, path: &MergedPath, at: Time) {
+    /// The session had something of its own there, or nothing, from this change on.
+    fn hides(&mut self, path: &MergedPath, row: &AuditRow) {
+        // The base's entries show in a directory that has other attributes.
+        let is_of_files = row.procedure == Procedure::Setattr;
+        let is_late =
+            |hidden: &Hidden| hidden.changed > row.time && !(hidden.is_dir && is_of_files);
         for &number in self.names.get(path.as_bytes()).into_iter().flatten() {
-            if self.hidden.get(number).is_some_and(|hidden| hidden.changed > at)
-                && self.open.remove(&number)
-            {
+            if self.hidden.get(number).is_some_and(is_late) && self.open.remove(&number) {
                 self.late.insert(number);
             }
         }

@@ -35,7 +35,7 @@ pub(super) struct Planner<'a> {
     pub taken: HashMap<BasePath, Slot>,
     /// Directories that are gone, with the second since when, to be gone through.
     pub gone: Vec<(BasePath, i64)>,
-    /// Files of the base that the session hides, and that may have changed since.
+    /// Base objects that the session hides, and that may have changed since.
     pub hidden: Vec<Hidden>,
     /// When the audit log begins, if there is one.
     pub log_begun: Option<Time>,

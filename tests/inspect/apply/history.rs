@@ -69,6 +69,41 @@ fn a_changed_file_that_the_session_deleted_later() {
     assert_drifted(world, &gone);
 }
 
+/// What came into it did so after it was gone; that it went once more is no matter.
+#[test]
+fn a_deleted_directory_that_the_session_made_again() {
+    let mut world = World::new(TREE);
+    world.rm_rf("gone");
+    goes_on(&mut world);
+    fs::write(world.base().join("gone/new"), "theirs").unwrap();
+    world.mkdir("gone").unwrap();
+    world.rmdir("gone").unwrap();
+    assert_drifted(world, &[("/gone", Why::ChangedSinceDeleted)]);
+}
+
+#[test]
+fn a_replaced_directory_that_the_session_changed_later() {
+    let mut world = World::new(TREE);
+    world.chmod("gone", 0o711).unwrap();
+    world.rm_rf("gone");
+    world.rename("dir", "gone").unwrap();
+    goes_on(&mut world);
+    fs::write(world.base().join("gone/new"), "theirs").unwrap();
+    world.chmod("gone", 0o700).unwrap();
+    assert_drifted(world, &[("/gone", Why::Came)]);
+}
+
+/// New attributes hide nothing of what is in it.
+#[test]
+fn what_came_into_a_directory_before_it_was_deleted() {
+    let mut world = World::new(TREE);
+    world.chmod("gone", 0o711).unwrap();
+    goes_on(&mut world);
+    fs::write(world.base().join("gone/new"), "theirs").unwrap();
+    world.rm_rf("gone");
+    assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
+}
+
 #[test]
 fn what_was_seen_again_has_not_drifted() {
     let mut world = World::new(TREE);

@@ -39,6 +39,20 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Refuses if something would come to where the base has what was moved on, and that move is
+    /// not chosen: what is there would be put aside, and taken for gone.
+    pub(super) fn check_chosen(&self) -> Result<()> {
+        for put in self.plan.steps.puts.iter().filter(|put| put.over.is_none()) {
+            if let Some(moved) = self.staying.get(&put.to) {
+                let (shown, moved) = (self.place.shown(&put.to), moved.display());
+                let what = format!("{}: what is there was moved to {moved}", shown.display());
+                let hint = "name the path that it was moved to as well, to apply that move too";
+                return Err(InspectError::Refused { what, hint });
+            }
+        }
+        Ok(())
+    }
+
     /// The directories of the target, as they are now, of which entries come or go.
     fn directories(&self) -> BTreeSet<BasePath> {
         let steps = &self.plan.steps;

@@ -31,6 +31,8 @@ pub(super) struct Planner<'a> {
     left_out: BTreeSet<MergedPath>,
     /// The directories among that, with the change.
     dirs: HashMap<MergedPath, Change>,
+    /// Base objects whose moves are among that, with where they moved to.
+    pub(super) staying: HashMap<BasePath, MergedPath>,
     /// What was taken, and from where.
     pub taken: HashMap<BasePath, Slot>,
     /// Directories that are gone, with the second since when, to be gone through.
@@ -71,6 +73,7 @@ impl<'a> Planner<'a> {
             each,
             left_out: BTreeSet::new(),
             dirs: HashMap::new(),
+            staying: HashMap::new(),
             taken: HashMap::new(),
             gone: Vec::new(),
             hidden: Vec::new(),
@@ -115,6 +118,7 @@ impl<'a> Planner<'a> {
         }
         steps.sort();
         self.check_directories()?;
+        self.check_chosen()?;
         Ok(self.plan)
     }
 
@@ -163,6 +167,12 @@ impl<'a> Planner<'a> {
     fn change(&mut self, change: Change) -> Result<()> {
         if !diff::is_chosen(&self.options, &change) {
             self.left_out.insert(change.path.clone());
+            if let (Some(base), Some(after)) = (&change.before, &change.after)
+                && is_moved(&change, base, after)
+                && !diff::is_dropping(&change.path)
+            {
+                self.staying.insert(base.path.clone(), change.path.clone());
+            }
             let is_dir = |object: &TreeObject| object.attr().kind == FileKind::Directory;
             if change.after.as_ref().is_some_and(is_dir) {
                 self.dirs.insert(change.path.clone(), change);
@@ -215,15 +225,13 @@ impl<'a> Planner<'a> {
         for name in names.iter().take(names.len().saturating_sub(1)) {
             above = above.join(name);
             let Some(change) = self.dirs.get(&above) else { continue };
-            let is_moved = match (&change.before, &change.after) {
+            let was_moved = match (&change.before, &change.after) {
                 (Some(base), Some(after)) => {
-                    let is_dir = base.attr.kind == FileKind::Directory;
-                    let other = MergedPath::of_base(&base.path) != *after.path();
-                    is_dir && (other || change.is_moved)
+                    base.attr.kind == FileKind::Directory && is_moved(change, base, after)
                 }
                 _ => false,
             };
-            if is_moved && !change.is_carried {
+            if was_moved {
                 let what = format!("{}: in {}, which was moved", path.display(), above.display());
                 let hint = "name the directory that was moved, to apply the move too";
                 return Err(InspectError::Refused { what, hint });
@@ -283,4 +291,10 @@ impl<'a> Planner<'a> {
     pub fn drifted(&mut self, path: MergedPath, why: Why) {
         self.plan.drifted.push(Drifted { path, why });
     }
+}
+
+/// Whether a change moves the base's object itself, and not only a directory above it.
+fn is_moved(change: &Change, base: &BaseObject, after: &TreeObject) -> bool {
+    let is_elsewhere = MergedPath::of_base(&base.path) != *after.path() || change.is_moved;
+    is_elsewhere && !change.is_link && !change.is_carried
 }

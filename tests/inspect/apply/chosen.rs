@@ -67,6 +67,26 @@ fn what_is_in_a_moved_directory_goes_with_it() {
 }
 
 #[test]
+fn what_comes_to_where_something_moved_on_goes_with_that() {
+    let mut world = World::new("log \"0\"\nlog.1 \"1\"\nlog.2 \"2\"");
+    for (from, to) in [("log.2", "log.3"), ("log.1", "log.2"), ("log", "log.1")] {
+        world.rename(from, to).unwrap();
+    }
+    world.put("log", "new");
+    world.change_base();
+    let refused = applied(&open(&world), None, &only(&["log.1"])).unwrap_err();
+    assert!(matches!(refused, InspectError::Refused { .. }), "{refused}");
+    let moved = refused.to_string();
+    assert!(moved.ends_with("log.2: what is there was moved to /log.3"), "{moved}");
+    assert!(refused.hint().is_some());
+    let read = |name: &str| fs::read_to_string(world.base().join(name)).ok();
+    let all = || ["log", "log.1", "log.2", "log.3"].map(read);
+    assert_eq!(all(), [Some("0".into()), Some("1".into()), Some("2".into()), None]);
+    applied(&open(&world), None, &only(&["log.1", "log.3"])).unwrap();
+    assert_eq!(all(), [None, Some("0".into()), Some("1".into()), Some("2".into())]);
+}
+
+#[test]
 fn what_clients_leave_behind_is_left_out() {
     let world = World::new(TREE);
     world.put("dir/._file", "macOS");

@@ -83,6 +83,20 @@ impl Planner<'_> {
         Ok(self.place.stat(&base.path)?.as_ref().map(Seen::from))
     }
 
+    /// Lets what has the name of a file that is open, and that its client renamed, replace it.
+    pub(super) fn replace_dropped(&mut self) -> Result<()> {
+        for at in 0..self.plan.steps.puts.len() {
+            let put = &self.plan.steps.puts[at];
+            if put.over.is_some() || !self.dropped.contains(&put.to) {
+                continue;
+            }
+            let there = self.place.stat(&put.to)?;
+            let over = there.filter(|there| there.kind != FileKind::Directory);
+            self.plan.steps.puts[at].over = over.as_ref().map(Seen::from);
+        }
+        Ok(())
+    }
+
     /// What a copy has where an object goes, and the base has nothing.
     fn only_in_copy(&self, change: &Change) -> Result<Option<BaseObject>> {
         let Some(after) = change.after.as_ref().filter(|_| self.place.is_copy()) else {

@@ -1,6 +1,6 @@
 //! Going through the session: which changes are chosen, and what comes along with them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::drift::{Drifted, Why};
 use super::history::{self, Hidden};
@@ -33,6 +33,8 @@ pub(super) struct Planner<'a> {
     dirs: HashMap<MergedPath, Change>,
     /// Base objects whose moves are among that, with where they moved to.
     pub(super) staying: HashMap<BasePath, MergedPath>,
+    /// Base files that a client renamed because they are open: they go when they are closed.
+    pub(super) dropped: HashSet<BasePath>,
     /// What was taken, and from where.
     pub taken: HashMap<BasePath, Slot>,
     /// Directories that are gone, with the second since when, to be gone through.
@@ -74,6 +76,7 @@ impl<'a> Planner<'a> {
             left_out: BTreeSet::new(),
             dirs: HashMap::new(),
             staying: HashMap::new(),
+            dropped: HashSet::new(),
             taken: HashMap::new(),
             gone: Vec::new(),
             hidden: Vec::new(),
@@ -107,6 +110,7 @@ impl<'a> Planner<'a> {
             let is_whole = !self.has_left_out(&self.plan.changes[at].path);
             self.plan.changes[at].is_whole = is_whole;
         }
+        self.replace_dropped()?;
         let of_top = |path: &BasePath| path.components().count() == 1;
         let steps = &mut self.plan.steps;
         if self.left_out.contains(&MergedPath::root())
@@ -169,9 +173,12 @@ impl<'a> Planner<'a> {
             self.left_out.insert(change.path.clone());
             if let (Some(base), Some(after)) = (&change.before, &change.after)
                 && is_moved(&change, base, after)
-                && !diff::is_dropping(&change.path)
             {
-                self.staying.insert(base.path.clone(), change.path.clone());
+                match diff::is_dropping(&change.path) {
+                    false => drop(self.staying.insert(base.path.clone(), change.path.clone())),
+                    true if change.is_drifted => {}
+                    true => drop(self.dropped.insert(base.path.clone())),
+                }
             }
             let is_dir = |object: &TreeObject| object.attr().kind == FileKind::Directory;
             if change.after.as_ref().is_some_and(is_dir) {

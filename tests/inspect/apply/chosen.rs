@@ -104,6 +104,20 @@ fn what_clients_leave_behind_is_left_out() {
     assert!(plan.changes.iter().all(|change| change.is_whole));
 }
 
+/// A client renames a file that is open, where another one takes its name.
+#[test]
+fn what_replaces_an_open_file_takes_its_place() {
+    for renamed in ["dir/.nfs0001", "dir/._file"] {
+        let mut world = World::new(TREE);
+        world.rename("dir/file", renamed).unwrap();
+        world.put("dir/file", "new");
+        world.change_base();
+        let done = applied(&open(&world), None, &Options::default()).unwrap();
+        assert_eq!(fs::read(world.base().join("dir/file")).unwrap(), b"new", "{done:?}");
+        assert!(!world.base().join(renamed).exists());
+    }
+}
+
 #[test]
 fn what_is_noted_for_the_session() {
     let world = World::new(TREE);

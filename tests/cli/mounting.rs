@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::{TempDir, tempdir};
 
-use super::program::{acetate, run};
+use super::program::{Serving, acetate, run};
 use super::serve::mount_root;
 
 /// A place where mounting is a program of the test's own.
@@ -167,6 +167,49 @@ fn what_the_server_refuses_is_said_in_its_words() {
     let said = place.failure(&["mount", "s.db", "at", "--listen", &address]);
     assert!(said.contains("cannot listen") && said.contains("hint: "), "{said}");
     place.assert_nothing_is_left();
+}
+
+/// Sessions by themselves at `/` and below it, in an export that names a part, and under a token.
+const EXPORTS: &str = r#"
+[[export]]
+name = "all"
+path = "/"
+  [[export.mount]]
+  at = "/"
+  session = "a.db"
+  [[export.mount]]
+  at = "/.user"
+  session = "u.db"
+
+[[export]]
+name = "hush"
+token = true
+  [[export.mount]]
+  at = "/"
+  session = "u.db"
+"#;
+
+#[test]
+fn what_an_exports_server_has_at_its_root_is_no_session_that_was_asked_for() {
+    let Some(place) = Place::new("echo \"$@\" >&2; exit 1") else { return };
+    fs::write(place.path("exports.toml"), EXPORTS).unwrap();
+    let mut serve = acetate(place.dir.path(), &["serve"]);
+    serve.env("XDG_RUNTIME_DIR", place.path("xdg"));
+    let server = Serving::start_as(serve, 1, &["--config", "exports.toml"]);
+    let port = server.addresses[0].port();
+    let check = format!("acetate config check {}", place.path("exports.toml").display());
+    let mount =
+        format!("mount -t nfs -o vers=3,tcp,port={port},mountport={port},nolock 127.0.0.1:");
+    for (session, exports) in [("u.db", "all (at /.user), hush (at /)"), ("a.db", "all (at /)")] {
+        for args in [&["mount", session, "at"][..], &["run", session, "--", "true"]] {
+            let said = place.failure(args);
+            assert!(said.contains(&format!("exports: {exports}\n")), "{said}");
+            assert!(said.contains(&check) && said.contains(&mount), "{said}");
+        }
+    }
+    assert_eq!(fs::read_dir(place.path("run")).unwrap().count(), 0);
+    server.signal("TERM");
+    assert!(server.end().0.success());
 }
 
 #[test]

@@ -12,7 +12,6 @@ use super::server::{self, ANY_PORT, Started};
 use super::table::{self, Mounted};
 use super::user::User;
 use crate::cli::error::CliError;
-use crate::cli::mount_help::reachable;
 use crate::cli::{output, text};
 use crate::inspect::opened::open_session;
 
@@ -91,6 +90,7 @@ fn find_or_start(
         let Started { child, address } = start(wanted, listen, wanted.read_only)?;
         return Ok((address, Some(child.id()), Some(child)));
     };
+    served.check_root(&wanted.session)?;
     let pid = served.pid;
     let recorded = base_of(&wanted.session, None)?;
     if let Some(base) = wanted.base.as_ref().filter(|base| Some(*base) != recorded.as_ref()) {
@@ -106,15 +106,13 @@ fn find_or_start(
         let what = CliError::new(format_args!("{session}: process {pid} serves it read-only"));
         return Err(what.with_hint("mount it with --read-only, or unmount it elsewhere first"));
     }
-    let is_near = |address: &&SocketAddr| reachable(address.ip()).is_loopback();
-    let near = served.addresses.iter().find(is_near);
-    let Some(address) = near.or(served.addresses.first()) else {
+    let Some(address) = served.near() else {
         let what = CliError::new(format_args!("{session}: process {pid} serves it already"));
         return Err(what.with_hint("mount it as that server said, or stop the server first"));
     };
     // Whoever unmounts last ends it.
     let is_started = Note::all().iter().any(|note| note.started == Some(pid));
-    Ok((*address, is_started.then_some(pid), None))
+    Ok((address, is_started.then_some(pid), None))
 }
 
 fn start(wanted: &Wanted<'_>, listen: SocketAddr, read_only: bool) -> Result<Started, CliError> {
@@ -165,7 +163,8 @@ pub(in crate::cli) fn again(wanted: &Wanted<'_>, mounted: &Mounted) -> Result<Ag
         let hint = format!("choose another directory, or unmount it first: acetate umount {dir}");
         return Err(CliError::new(what).with_hint(hint));
     };
-    if served(&wanted.session)?.is_some() {
+    if let Some(served) = served(&wanted.session)? {
+        served.check_root(&wanted.session)?;
         return Ok(Again::Serving(note));
     }
     let others = Note::all().into_iter();

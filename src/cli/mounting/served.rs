@@ -8,7 +8,8 @@ use super::note::Note;
 use super::server::DETACHED;
 use crate::cli::change::connect;
 use crate::cli::error::CliError;
-use crate::control::{Answer, Request, ServerStatus};
+use crate::cli::{mount_help, text};
+use crate::control::{Answer, ControlError, ExportsUsage, Request, ServerStatus};
 
 /// A server that has a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,51 @@ pub(super) struct Served {
     pub(super) addresses: Vec<SocketAddr>,
     /// Whether it refuses every change.
     pub(super) is_read_only: bool,
+    /// What an exports file says that it serves; `None` where the session is all that it has.
+    exports: Option<ExportsUsage>,
+}
+
+impl Served {
+    /// Where this machine reaches it best.
+    pub(super) fn near(&self) -> Option<SocketAddr> {
+        let is_near = |address: &&SocketAddr| mount_help::reachable(address.ip()).is_loopback();
+        self.addresses.iter().find(is_near).or(self.addresses.first()).copied()
+    }
+
+    /// Sees to it that its `/` is `session`.
+    ///
+    /// # Errors
+    /// It serves what an exports file says: `/` may be another session there, or nothing, and
+    /// each export has its own rules. The error says how to mount those that have `session`.
+    pub(super) fn check_root(&self, session: &Path) -> Result<(), CliError> {
+        let Some(usage) = &self.exports else {
+            return Ok(());
+        };
+        let (shown, pid) = (session.display(), self.pid);
+        let exports = exports_with(usage, session);
+        let what = format!("{shown}: process {pid} serves it in exports{exports}");
+        let file = usage.file.as_deref().unwrap_or(Path::new("EXPORTS.toml")).display();
+        let how = self.near().map(|near| {
+            let (options, host) = (mount_help::options(near), mount_help::host(near));
+            format!("; then: mount -t nfs -o {options} {host}:PATH DIR")
+        });
+        Err(CliError::new(what).with_hint(format_args!(
+            "`acetate config check {file}` shows the PATH of each export{}",
+            how.unwrap_or_default()
+        )))
+    }
+}
+
+/// `: NAME (at /PLACE)` of each export that has `session`.
+fn exports_with(usage: &ExportsUsage, session: &Path) -> String {
+    let named = usage.exports.iter().filter_map(|export| {
+        let mut parts = export.sessions.iter();
+        let part = parts.find(|part| part.session.as_deref() == Some(session))?;
+        let places: Vec<String> = part.at.iter().map(|at| text::name(at.as_bytes())).collect();
+        Some(format!("{} (at {})", text::name(export.name.as_bytes()), places.join(" ")))
+    });
+    let named: Vec<String> = named.collect();
+    if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
 }
 
 /// The server that has `session`: one that was started for a mount, or any other.
@@ -27,7 +73,7 @@ pub(super) fn served(session: &Path) -> Result<Option<Served>, CliError> {
     let mut ours = notes.filter_map(|note| {
         let pid = note.started?;
         let is_read_only = is_read_only(&command_line(pid)?, session)?;
-        Some(Served { pid, addresses: vec![note.address], is_read_only })
+        Some(Served { pid, addresses: vec![note.address], is_read_only, exports: None })
     });
     if let Some(served) = ours.next() {
         return Ok(Some(served));
@@ -35,13 +81,18 @@ pub(super) fn served(session: &Path) -> Result<Option<Served>, CliError> {
     let Some(mut server) = connect(session)? else {
         return Ok(None);
     };
-    Ok(match server.ask(&Request::Status) {
-        Ok(Answer::Status(ServerStatus { pid, addresses, .. })) => {
-            Some(Served { pid, addresses, is_read_only: false })
-        }
+    let Ok(Answer::Status(ServerStatus { pid, addresses, .. })) = server.ask(&Request::Status)
+    else {
         // It has ended meanwhile.
-        _ => None,
-    })
+        return Ok(None);
+    };
+    let exports = match server.ask(&Request::Exports) {
+        Ok(Answer::Exports(usage)) => usage.file.is_some().then_some(usage),
+        // One that has exports, and cannot say what they take.
+        Err(ControlError::Refused(_)) => Some(ExportsUsage::default()),
+        _ => return Ok(None),
+    };
+    Ok(Some(Served { pid, addresses, is_read_only: false, exports }))
 }
 
 /// Whether the command is a server of ours for `session` that only reads it; `None` if it is no

@@ -119,7 +119,7 @@ fn once_read(file: &Path) -> fs::File {
 }
 
 /// Returns once nobody listens there any more.
-fn until_refused(address: SocketAddr) {
+pub(super) fn until_refused(address: SocketAddr) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while TcpStream::connect(address).is_ok() {
         assert!(Instant::now() < deadline, "it still listens");

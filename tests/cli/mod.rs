@@ -25,4 +25,5 @@ mod snapshot;
 mod status;
 mod tool;
 mod tool_run;
+mod unmounting;
 mod writing;

@@ -15,14 +15,14 @@ use super::program::{Serving, acetate, run};
 use super::serve::mount_root;
 
 /// A place where mounting is a program of the test's own.
-struct Place {
-    dir: TempDir,
+pub struct Place {
+    pub dir: TempDir,
 }
 
 impl Place {
     /// `mount` is a script with this line. `None` where nobody gets as far as that: root alone
     /// may mount.
-    fn new(line: &str) -> Option<Self> {
+    pub fn new(line: &str) -> Option<Self> {
         let status = fs::read_to_string("/proc/self/status").ok()?;
         let admin = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
         let admin = u64::from_str_radix(admin.trim(), 16).unwrap() & 1 << 21 != 0;
@@ -44,11 +44,15 @@ impl Place {
         Some(place)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().canonicalize().unwrap().join(name)
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = acetate(self.dir.path(), args);
         let path = std::env::var_os("PATH").unwrap();
         let paths = [self.path("bin")].into_iter().chain(std::env::split_paths(&path));
@@ -56,11 +60,12 @@ impl Place {
         command.env("ACETATE_RUNTIME_DIR", self.path("run")).env("TMPDIR", self.path("tmp"));
         // Where servers make themselves known.
         command.env("XDG_RUNTIME_DIR", self.path("xdg"));
-        command.env_remove("SUDO_UID").output().unwrap()
+        command.env_remove("SUDO_UID");
+        command
     }
 
     /// What it says before it fails with 2.
-    fn failure(&self, args: &[&str]) -> String {
+    pub fn failure(&self, args: &[&str]) -> String {
         let output = self.run(args);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{said}");
@@ -69,7 +74,7 @@ impl Place {
     }
 
     /// No server, no note, no directory.
-    fn assert_nothing_is_left(&self) {
+    pub fn assert_nothing_is_left(&self) {
         assert!(!self.path("s.db-lock").exists(), "a server has it");
         assert!(!self.path("s.db-wal").exists() && !self.path("s.db.log").exists());
         for name in ["run", "tmp"] {
@@ -193,9 +198,7 @@ token = true
 fn what_an_exports_server_has_at_its_root_is_no_session_that_was_asked_for() {
     let Some(place) = Place::new("echo \"$@\" >&2; exit 1") else { return };
     fs::write(place.path("exports.toml"), EXPORTS).unwrap();
-    let mut serve = acetate(place.dir.path(), &["serve"]);
-    serve.env("XDG_RUNTIME_DIR", place.path("xdg"));
-    let server = Serving::start_as(serve, 1, &["--config", "exports.toml"]);
+    let server = Serving::start_as(place.command(&["serve"]), 1, &["--config", "exports.toml"]);
     let port = server.addresses[0].port();
     let check = format!("acetate config check {}", place.path("exports.toml").display());
     let mount =
@@ -231,7 +234,7 @@ fn nothing_can_be_unmounted_where_nothing_is() {
 }
 
 /// A server in the background, and what it said until it closed its stderr.
-fn detached(dir: &Path, args: &[&str]) -> (Child, String) {
+pub fn detached(dir: &Path, args: &[&str]) -> (Child, String) {
     let mut command = acetate(dir, &["serve", "--detached", "--listen", "127.0.0.1:0"]);
     let mut child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();

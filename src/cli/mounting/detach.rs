@@ -119,6 +119,10 @@ pub(in crate::cli) fn release(
     // Forgotten when it is done: whoever is interrupted here can ask for it again.
     server::stop(pid, &note.session, child)?;
     note.forget();
+    // One that only reads leaves a log that a killed server left, as it was.
+    if !note.is_read_only {
+        server::check_closed(&note.session)?;
+    }
     Ok(Server::Stopped)
 }
 

@@ -14,6 +14,7 @@ use super::user::{User, acting_as};
 use crate::cli::error::CliError;
 use crate::cli::{output, text};
 use crate::delta::PendingCopies;
+use crate::delta::sqlite::Figures;
 use crate::inspect::opened::open_session;
 
 /// A port that is free, for nobody but this machine.
@@ -163,16 +164,49 @@ pub(super) fn stop(pid: u32, session: &Path, mut child: Option<Child>) -> Result
     }
 }
 
-/// What copy-ups have left to do.
+/// What copy-ups have left to do: `: N files, BYTES left to copy`.
 fn left(session: &Path) -> String {
     let figures = open_session(session).ok().and_then(|session| session.figures().ok());
-    match figures.map(|figures| figures.pending) {
-        Some(PendingCopies { files, bytes }) if files > 0 => {
+    figures.map(|figures| left_of(&figures)).unwrap_or_default()
+}
+
+fn left_of(figures: &Figures) -> String {
+    match figures.pending {
+        PendingCopies { files, bytes } if files > 0 => {
             let files = text::count(files, "file");
             format!(": {files}, {} left to copy", text::bytes(bytes))
         }
         _ => String::new(),
     }
+}
+
+/// Sees to it that a server which has ended left the session at rest; says what it left to be
+/// copied, as the base has changed or the disk is full.
+///
+/// # Errors
+/// It was killed, or failed.
+pub(super) fn check_closed(session: &Path) -> Result<(), CliError> {
+    let Ok(opened) = open_session(session) else {
+        return Ok(());
+    };
+    let Ok(figures) = opened.figures() else {
+        return Ok(());
+    };
+    if opened.served_by().is_some() {
+        // Somebody else has it by now.
+        return Ok(());
+    }
+    let (shown, left) = (session.display(), left_of(&figures));
+    if !figures.is_closed {
+        let what = format!("{shown}: the server ended before it had closed the session{left}");
+        return Err(CliError::new(what).with_hint(format_args!(
+            "the next `acetate mount` goes on with it; the server's log is {shown}.log"
+        )));
+    }
+    if !left.is_empty() {
+        output::line(format_args!("{shown}{left} (see {shown}.log)"));
+    }
+    Ok(())
 }
 
 /// Whether a process runs: a zombie does not.

@@ -52,7 +52,7 @@ async fn until_signal(
     end_all(none).await;
     let controls = Arc::new(tokio::sync::Mutex::new(controls));
     announce(file, &locked(served), &addresses, registration);
-    let serving = server.run(signals.first(true));
+    let serving = server.run(signals.first(false));
     tokio::pin!(serving);
     // One at a time; a signal that comes meanwhile is heard behind it.
     let mut reload: Option<Reload> = None;

@@ -65,7 +65,7 @@ async fn until_signal(args: &Args, door: Door<'_>, layers: &Layers) -> Option<Lo
         true => Some(LogFile::take_stderr(&layers.session)?),
         false => None,
     };
-    let stopped = signals.first(!args.detached);
+    let stopped = signals.first(args.detached);
     match &log {
         Some(log) => tokio::select! {
             () = server.run(stopped) => {}

@@ -25,13 +25,20 @@ impl Signals {
     }
 
     /// Returns at the first signal; a second one ends the process at once.
-    pub(super) async fn first(mut self, is_told: bool) {
+    ///
+    /// In the background (`is_detached`) that takes SIGINT: SIGTERM is how `umount` and `run` ask
+    /// for the end, and whoever asks again, after one that was interrupted, wants the same end.
+    pub(super) async fn first(mut self, is_detached: bool) {
         self.next().await;
-        if is_told {
+        if !is_detached {
             output::line(format_args!("stopping; a second signal stops at once"));
         }
         tokio::spawn(async move {
-            self.next().await;
+            if is_detached {
+                self.interrupt.recv().await;
+            } else {
+                self.next().await;
+            }
             process::exit(FAILED.into());
         });
     }

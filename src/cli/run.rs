@@ -221,9 +221,12 @@ fn leave(args: &Args, place: &Place, note: &Note, child: Option<Child>) -> Resul
         output::line(format_args!("still mounted at {dir}; to unmount it: acetate umount {dir}"));
         return Ok(());
     }
-    match place {
-        Place::Given(dir) => unmount_dir(dir, Unmounting::default())?,
-        Place::Private { dir, .. } => unmount_private(dir)?,
+    // Whoever unmounted it before us, the command maybe, left the directory and the server.
+    if table::at(&note.dir)?.is_some() {
+        match place {
+            Place::Given(dir) => unmount_dir(dir, Unmounting::default())?,
+            Place::Private { dir, .. } => unmount_private(dir)?,
+        }
     }
     place.remove();
     if let Server::GoesOn { pid, why } = release(note, child, false)? {

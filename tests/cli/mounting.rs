@@ -53,7 +53,18 @@ impl Place {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = acetate(self.dir.path(), args);
+        self.at_home(acetate(self.dir.path(), args))
+    }
+
+    /// The same, started by a program with these words.
+    pub fn command_by(&self, words: &[&str], args: &[&str]) -> Command {
+        let mut command = Command::new(words[0]);
+        command.current_dir(self.dir.path()).args(&words[1..]).env_remove("RUST_LOG");
+        command.arg(env!("CARGO_BIN_EXE_acetate")).args(args);
+        self.at_home(command)
+    }
+
+    fn at_home(&self, mut command: Command) -> Command {
         let path = std::env::var_os("PATH").unwrap();
         let paths = [self.path("bin")].into_iter().chain(std::env::split_paths(&path));
         command.env("PATH", std::env::join_paths(paths).unwrap());

@@ -2,6 +2,7 @@
 //! there any more, as after an umount(8) by hand. With a kernel's client: integration/kernel.
 
 use std::fs;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Stdio};
@@ -43,6 +44,11 @@ impl Left {
         fs::write(place.path("run").join(digits + ".mount"), note).unwrap();
     }
 
+    fn signal(&self, name: &str) {
+        let pid = self.server.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
     /// Its exit code, if it has ended.
     fn code(&mut self) -> Option<i32> {
         self.server.try_wait().unwrap().and_then(|status| status.code())
@@ -56,24 +62,15 @@ impl Drop for Left {
     }
 }
 
-/// A session with a large file of the base changed, whose copy takes a while.
-fn large(place: &Place) {
-    fs::write(place.path("base/large"), vec![b'x'; LARGE_BYTES]).unwrap();
-    assert!(place.run(&["init", "s.db", "--base", "base"]).status.success());
-}
-
-fn change_large(place: &Place) {
-    let mut write = place.command(&["write", "s.db", "/large", "--append"]);
-    let change = fs::File::open(place.path("bin/mount")).unwrap();
-    assert!(write.stdin(change).status().unwrap().success());
-}
-
 #[test]
 fn umount_waits_for_the_copies_that_another_one_waited_for() {
     let Some(place) = Place::new("exit 0") else { return };
-    large(&place);
+    fs::write(place.path("base/large"), vec![b'x'; LARGE_BYTES]).unwrap();
+    assert!(place.run(&["init", "s.db", "--base", "base"]).status.success());
     let mut left = Left::new(&place, "s.db", "at");
-    change_large(&place);
+    let mut write = place.command(&["write", "s.db", "/large", "--append"]);
+    let change = fs::File::open(place.path("bin/mount")).unwrap();
+    assert!(write.stdin(change).status().unwrap().success());
     let mut first = place.command(&["umount", "at"]).stderr(Stdio::null()).spawn().unwrap();
     until_refused(left.address);
     first.kill().unwrap();
@@ -85,25 +82,90 @@ fn umount_waits_for_the_copies_that_another_one_waited_for() {
     let status = run(place.dir.path(), &["status", "s.db", "--json"]);
     let status = String::from_utf8(status.stdout).unwrap();
     assert!(status.contains("\"pending_files\":0,"), "{status}");
-    place.assert_nothing_is_left();
+    assert!(!place.path("s.db-lock").exists() && !place.path("s.db-wal").exists());
+    assert_eq!(fs::read_dir(place.path("run")).unwrap().count(), 0);
 }
 
 #[test]
 fn umount_says_so_if_the_server_did_not_close_the_session() {
     let Some(place) = Place::new("exit 0") else { return };
-    large(&place);
     let left = Left::new(&place, "s.db", "at");
-    change_large(&place);
-    let umount = place.command(&["umount", "at"]).stderr(Stdio::piped()).spawn().unwrap();
-    until_refused(left.address);
-    let pid = left.server.id().to_string();
-    assert!(Command::new("kill").args(["-s", "KILL", &pid]).status().unwrap().success());
+    assert!(place.run(&["mkdir", "s.db", "/dir"]).status.success());
+    left.signal("STOP");
+    let mut umount = place.command(&["umount", "at"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = [0; 8];
+    umount.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"waiting ");
+    left.signal("KILL");
     let output = umount.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("s.db: the server ended before it had closed the session: 1 file, "));
+    assert!(said.contains("s.db: the server ended before it had closed the session"), "{said}");
     assert!(said.contains("\nhint: ") && said.contains("s.db.log"), "{said}");
     // It is known, and over.
     assert_eq!(fs::read_dir(place.path("run")).unwrap().count(), 0);
     assert!(run(place.dir.path(), &["check", "s.db"]).status.success());
+}
+
+#[test]
+fn another_session_at_a_directory_leaves_no_server_that_nobody_knows() {
+    let Some(place) = Place::new("exit 1") else { return };
+    for args in [&["mount", "s.db", "at"][..], &["run", "s.db", "--at", "at", "--", "true"]] {
+        let mut left = Left::new(&place, "one.db", "at");
+        let said = place.failure(args);
+        assert!(said.contains("one.db was mounted there; its server has ended\n"), "{said}");
+        assert_eq!(left.code(), Some(0));
+        assert!(!place.path("one.db-lock").exists());
+        place.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_mount_that_fails_where_one_was_leaves_its_server_known() {
+    let Some(place) = Place::new("exit 1") else { return };
+    let mut left = Left::new(&place, "s.db", "at");
+    place.failure(&["mount", "s.db", "at"]);
+    assert_eq!(left.code(), None);
+    let umount = place.run(&["umount", "at"]);
+    assert!(String::from_utf8(umount.stdout).unwrap().contains("; its server has ended\n"));
+    assert_eq!(left.code(), Some(0));
+    place.assert_nothing_is_left();
+}
+
+/// A `mount` that only says so: in the table that its caller reads, which is to be in a mount
+/// namespace of its own.
+const FEIGN: &str = r#"
+table=$(mktemp "${0%/*}/../table.XXXXXX") port=${4#*,port=}
+{
+    cat "/proc/$PPID/mountinfo"
+    echo "999 1 0:99 / $6 rw - nfs $5 rw,port=${port%%,*},addr=127.0.0.1"
+} >"$table"
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+exec mount --bind "$table" "/proc/$PPID/mountinfo"
+"#;
+
+/// A place where `mount` feigns, and the program in a mount namespace; `None` where there is no
+/// such thing.
+fn feigned(args: &[&str]) -> Option<(Place, Command)> {
+    let place = Place::new(FEIGN)?;
+    let feigns = Command::new("unshare").args(["--mount", "true"]).output();
+    if !feigns.is_ok_and(|output| output.status.success()) {
+        return None;
+    }
+    let command = place.command_by(&["unshare", "--mount"], args);
+    Some((place, command))
+}
+
+#[test]
+fn run_takes_everything_back_if_its_mount_is_gone_before_the_command_ends() {
+    let unmount = "umount /proc/$PPID/mountinfo; exit 3";
+    for at in [&[][..], &["--at", "at"]] {
+        let args = [&["run", "s.db"], at, &["--", "sh", "-c", unmount]].concat();
+        let Some((place, mut command)) = feigned(&args) else { return };
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(!said.contains("error: "), "{said}");
+        place.assert_nothing_is_left();
+    }
 }

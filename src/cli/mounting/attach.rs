@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use super::call::{self, Call, Unmounting};
+use super::detach::release_other;
 use super::note::Note;
 use super::privilege::Means;
 use super::served::served;
@@ -57,6 +58,7 @@ pub(in crate::cli) fn base_of(
 
 /// Serves and mounts; what was begun is taken back where it fails.
 pub(in crate::cli) fn attach(wanted: &Wanted<'_>) -> Result<Attached, CliError> {
+    release_other(&wanted.dir, &wanted.session)?;
     let (address, started, child) = find_or_start(wanted)?;
     let note = Note {
         dir: wanted.dir.clone(),
@@ -65,11 +67,16 @@ pub(in crate::cli) fn attach(wanted: &Wanted<'_>) -> Result<Attached, CliError> 
         started,
         is_read_only: wanted.read_only,
     };
+    // By a mount here that somebody unmounted by other means.
+    let is_known =
+        started.is_some() && Note::of(&wanted.dir).is_some_and(|before| before.started == started);
     // Written first: whatever happens to us, `umount` finds the server.
     match note.write().and_then(|()| mount(wanted, &note)) {
         Ok(()) => Ok(Attached { note, child }),
         Err(error) => {
-            note.forget();
+            if !is_known {
+                note.forget();
+            }
             if let Some(child) = child
                 && let Err(error) = server::stop(child.id(), &wanted.session, Some(child))
             {

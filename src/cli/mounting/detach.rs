@@ -126,6 +126,25 @@ pub(in crate::cli) fn release(
     Ok(Server::Stopped)
 }
 
+/// Releases the session that was mounted at `dir` before `session` is, where somebody unmounted it
+/// by other means: once the note of `dir` is another one, nobody would know its server.
+pub(in crate::cli) fn release_other(dir: &Path, session: &Path) -> Result<(), CliError> {
+    let Some(note) = Note::of(dir).filter(|note| note.session != session) else {
+        return Ok(());
+    };
+    if table::at(dir)?.is_some() {
+        return Ok(());
+    }
+    let (shown, other) = (dir.display(), note.session.display());
+    match release(&note, None, false)? {
+        Server::Stopped => {
+            output::line(format_args!("{shown}: {other} was mounted there; its server has ended"))
+        }
+        Server::GoesOn { .. } | Server::Unknown => {}
+    }
+    Ok(())
+}
+
 /// Whether the server of a mount is there.
 pub(in crate::cli) fn is_served(session: &Path) -> Result<bool, CliError> {
     Ok(served(session)?.is_some())

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use super::error::CliError;
 use super::mounting::attach::{Again, Wanted, again, attach, base_of};
+use super::mounting::detach::release_other;
 use super::mounting::note::Note;
+use super::mounting::turn::Turn;
 use super::mounting::user::User;
 use super::mounting::{place, privilege, table};
 use super::output::{self, Out};
@@ -69,8 +71,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         user: user.as_ref(),
         means,
     };
+    release_other(&wanted.dir, &wanted.session)?;
+    let turn = Turn::take(&wanted.session)?;
     if let Some(mounted) = table::at(&wanted.dir)? {
-        return match again(&wanted, &mounted)? {
+        return match again(&wanted, &mounted, turn)? {
             Again::Serving(note) => told(args, &note, "is mounted already at"),
             Again::Restarted(note) => told(args, &note, "is served again, and mounted at"),
         };
@@ -79,7 +83,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let shown = wanted.dir.display();
         output::line(format_args!("{shown} is not empty: what is in it is hidden meanwhile"));
     }
-    let attached = attach(&wanted)?;
+    let attached = attach(&wanted, turn)?;
     told(args, &attached.note, "is mounted at")
 }
 

@@ -9,8 +9,11 @@ use std::process::{Child, Command};
 use super::child::Runner;
 use super::error::CliError;
 use super::mounting::attach::{Attached, Wanted, attach, base_of};
-use super::mounting::detach::{Server, Unmounting, release, unmount_dir, unmount_private};
+use super::mounting::detach::{
+    Server, Unmounting, release, release_other, unmount_dir, unmount_private,
+};
 use super::mounting::note::Note;
+use super::mounting::turn::Turn;
 use super::mounting::user::User;
 use super::mounting::{place, privilege, table};
 use super::{Ending, diff, output};
@@ -77,13 +80,18 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let session = place::session(&args.session)?;
     let user = if args.as_root { None } else { User::behind_sudo() };
     let base = base_of(&session, args.base.as_deref())?;
+    if let Some(at) = &args.at {
+        release_other(&place::resolve(at)?, &session)?;
+    }
+    // While signals still end us: it may be long in coming.
+    let turn = Turn::take(&session)?;
     // From the first on that has to be taken back, a signal is the command's.
     let mut runner = Runner::new()?;
     let place = match &args.at {
         Some(at) => Place::given(at, base.as_deref(), &session)?,
         None => Place::private(base.as_deref(), &session, user.as_ref())?,
     };
-    let attached = attach(&Wanted {
+    let wanted = Wanted {
         session,
         base: args.base.as_ref().and(base.clone()),
         dir: place.dir().to_owned(),
@@ -92,8 +100,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         options: args.options.as_deref(),
         user: user.as_ref(),
         means,
-    });
-    let Attached { note, child } = match attached {
+    };
+    let Attached { note, child } = match attach(&wanted, turn) {
         Ok(attached) => attached,
         Err(error) => {
             place.remove();

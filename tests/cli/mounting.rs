@@ -32,7 +32,7 @@ impl Place {
             return None;
         }
         let place = Self { dir: tempdir().unwrap() };
-        for name in ["bin", "base", "at", "run", "tmp", "xdg"] {
+        for name in ["bin", "base", "at", "b", "run", "tmp", "xdg"] {
             fs::create_dir(place.path(name)).unwrap();
         }
         fs::set_permissions(place.path("run"), fs::Permissions::from_mode(0o700)).unwrap();

@@ -2,10 +2,12 @@
 //! there any more, as after an umount(8) by hand. With a kernel's client: integration/kernel.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use sha1::{Digest, Sha1};
 
@@ -33,7 +35,7 @@ impl Left {
     }
 
     /// Writes down that the session is mounted there.
-    fn note(&self, place: &Place, session: &std::path::Path, dir: &str) {
+    fn note(&self, place: &Place, session: &Path, dir: &str) {
         let dir = place.path(dir);
         let (address, pid) = (self.address.to_string(), self.server.id().to_string());
         let fields = [dir.as_os_str(), session.as_os_str(), address.as_ref(), pid.as_ref()];
@@ -62,19 +64,25 @@ impl Drop for Left {
     }
 }
 
-#[test]
-fn umount_waits_for_the_copies_that_another_one_waited_for() {
-    let Some(place) = Place::new("exit 0") else { return };
+/// A server that copies a large file; the `umount` that waited for it was killed.
+fn left_copying(place: &Place) -> Left {
     fs::write(place.path("base/large"), vec![b'x'; LARGE_BYTES]).unwrap();
     assert!(place.run(&["init", "s.db", "--base", "base"]).status.success());
-    let mut left = Left::new(&place, "s.db", "at");
+    let left = Left::new(place, "s.db", "at");
     let mut write = place.command(&["write", "s.db", "/large", "--append"]);
     let change = fs::File::open(place.path("bin/mount")).unwrap();
     assert!(write.stdin(change).status().unwrap().success());
-    let mut first = place.command(&["umount", "at"]).stderr(Stdio::null()).spawn().unwrap();
+    let mut umount = place.command(&["umount", "at"]).stderr(Stdio::null()).spawn().unwrap();
     until_refused(left.address);
-    first.kill().unwrap();
-    first.wait().unwrap();
+    umount.kill().unwrap();
+    umount.wait().unwrap();
+    left
+}
+
+#[test]
+fn umount_waits_for_the_copies_that_another_one_waited_for() {
+    let Some(place) = Place::new("exit 0") else { return };
+    let mut left = left_copying(&place);
     let second = place.run(&["umount", "at"]);
     let said = String::from_utf8(second.stdout).unwrap();
     assert!(said.contains("at is unmounted; its server has ended\n"), "{said}");
@@ -84,6 +92,15 @@ fn umount_waits_for_the_copies_that_another_one_waited_for() {
     assert!(status.contains("\"pending_files\":0,"), "{status}");
     assert!(!place.path("s.db-lock").exists() && !place.path("s.db-wal").exists());
     assert_eq!(fs::read_dir(place.path("run")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_server_that_ends_is_not_mounted_but_waited_for() {
+    let Some(place) = Place::new("echo \"$4\" >&2; exit 1") else { return };
+    let mut left = left_copying(&place);
+    let said = place.failure(&["mount", "s.db", "b"]);
+    assert_eq!(left.code(), Some(0), "{said}");
+    assert!(said.contains(",port=") && !said.contains(&left.address.port().to_string()), "{said}");
 }
 
 #[test]
@@ -132,6 +149,55 @@ fn a_mount_that_fails_where_one_was_leaves_its_server_known() {
     place.assert_nothing_is_left();
 }
 
+/// What a command says first on stderr, after a second, about whom it waits for.
+fn waits(waiting: &mut Child, by: &Child, session: &Path) {
+    let mut line = String::new();
+    BufReader::new(waiting.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let (by, session) = (by.id(), session.display());
+    let expected = format!("waiting for process {by}, which mounts or unmounts {session}");
+    assert!(line.starts_with(&expected), "{line}");
+}
+
+#[test]
+fn umount_ends_no_server_that_somebody_is_about_to_mount() {
+    let line = "touch begun; while [ -e begun ]; do sleep 0.02; done; exit 1";
+    let Some(place) = Place::new(line) else { return };
+    let mut left = Left::new(&place, "s.db", "at");
+    let mut mount = place.command(&["mount", "s.db", "b"]).stderr(Stdio::null()).spawn().unwrap();
+    while !place.path("begun").exists() {
+        assert!(mount.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut umount = place.command(&["umount", "at"]).stderr(Stdio::piped()).spawn().unwrap();
+    waits(&mut umount, &mount, &place.path("s.db"));
+    assert_eq!(left.code(), None);
+    fs::remove_file(place.path("begun")).unwrap();
+    assert_eq!(mount.wait().unwrap().code(), Some(2));
+    assert_eq!(umount.wait().unwrap().code(), Some(0));
+    assert_eq!(left.code(), Some(0));
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn mount_waits_for_an_umount_that_ends_the_server() {
+    let Some(place) = Place::new("exit 1") else { return };
+    let mut left = Left::new(&place, "s.db", "at");
+    left.signal("STOP");
+    let mut umount = place.command(&["umount", "at"]).stderr(Stdio::piped()).spawn().unwrap();
+    umount.stderr.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
+    for args in [&["mount", "s.db", "b"][..], &["run", "s.db", "--", "true"]] {
+        let mut mount = place.command(args).stderr(Stdio::piped()).spawn().unwrap();
+        waits(&mut mount, &umount, &place.path("s.db"));
+        // Who waits can be interrupted.
+        assert!(Command::new("kill").arg(mount.id().to_string()).status().unwrap().success());
+        assert_eq!(mount.wait().unwrap().code(), None);
+    }
+    left.signal("CONT");
+    assert_eq!(umount.wait().unwrap().code(), Some(0));
+    assert_eq!(left.code(), Some(0));
+    place.assert_nothing_is_left();
+}
+
 /// A `mount` that only says so: in the table that its caller reads, which is to be in a mount
 /// namespace of its own.
 const FEIGN: &str = r#"
@@ -168,4 +234,18 @@ fn run_takes_everything_back_if_its_mount_is_gone_before_the_command_ends() {
         assert!(!said.contains("error: "), "{said}");
         place.assert_nothing_is_left();
     }
+}
+
+#[test]
+fn run_in_run_waits_for_nobody() {
+    let unmount = "umount /proc/$PPID/mountinfo";
+    let inner =
+        format!("{} run $ACETATE_SESSION -- sh -c '{unmount}'", env!("CARGO_BIN_EXE_acetate"));
+    let args = ["run", "s.db", "--", "sh", "-c", &format!("{inner}; {unmount}")];
+    let Some((place, mut command)) = feigned(&args) else { return };
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(!said.contains("error: ") && !said.contains("waiting"), "{said}");
+    place.assert_nothing_is_left();
 }

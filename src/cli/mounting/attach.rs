@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use super::call::{self, Call, Unmounting};
-use super::detach::release_other;
 use super::note::Note;
 use super::privilege::Means;
-use super::served::served;
+use super::served::{Served, served};
 use super::server::{self, ANY_PORT, Started};
 use super::table::{self, Mounted};
+use super::turn::Turn;
 use super::user::User;
 use crate::cli::error::CliError;
 use crate::cli::{output, text};
@@ -56,9 +56,9 @@ pub(in crate::cli) fn base_of(
     Ok(Some(real))
 }
 
-/// Serves and mounts; what was begun is taken back where it fails.
-pub(in crate::cli) fn attach(wanted: &Wanted<'_>) -> Result<Attached, CliError> {
-    release_other(&wanted.dir, &wanted.session)?;
+/// Serves and mounts; what was begun is taken back where it fails. With the turn at the session,
+/// the server that is found is there until it is mounted.
+pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attached, CliError> {
     let (address, started, child) = find_or_start(wanted)?;
     let note = Note {
         dir: wanted.dir.clone(),
@@ -92,7 +92,7 @@ fn find_or_start(
     wanted: &Wanted<'_>,
 ) -> Result<(SocketAddr, Option<u32>, Option<Child>), CliError> {
     let session = wanted.session.display();
-    let Some(served) = served(&wanted.session)? else {
+    let Some(served) = served_on(&wanted.session)? else {
         let listen = wanted.listen.unwrap_or(ANY_PORT);
         let Started { child, address } = start(wanted, listen, wanted.read_only)?;
         return Ok((address, Some(child.id()), Some(child)));
@@ -120,6 +120,18 @@ fn find_or_start(
     // Whoever unmounts last ends it.
     let is_started = Note::all().iter().any(|note| note.started == Some(pid));
     Ok((address, is_started.then_some(pid), None))
+}
+
+/// The server that has the session, and goes on with it: one that an `umount` told to end, which
+/// was interrupted, is waited for.
+fn served_on(session: &Path) -> Result<Option<Served>, CliError> {
+    match served(session)? {
+        Some(ending) if ending.is_ending() => {
+            server::wait(ending.pid, session, None)?;
+            served(session)
+        }
+        found => Ok(found),
+    }
 }
 
 fn start(wanted: &Wanted<'_>, listen: SocketAddr, read_only: bool) -> Result<Started, CliError> {
@@ -159,7 +171,11 @@ pub(in crate::cli) enum Again {
 }
 
 /// Makes a mount of this session work again whose server was killed.
-pub(in crate::cli) fn again(wanted: &Wanted<'_>, mounted: &Mounted) -> Result<Again, CliError> {
+pub(in crate::cli) fn again(
+    wanted: &Wanted<'_>,
+    mounted: &Mounted,
+    _turn: Turn,
+) -> Result<Again, CliError> {
     let note = Note::of(&wanted.dir);
     let Some(mut note) =
         note.filter(|note| note.session == wanted.session && mounted.is_from(note.reached()))
@@ -170,7 +186,7 @@ pub(in crate::cli) fn again(wanted: &Wanted<'_>, mounted: &Mounted) -> Result<Ag
         let hint = format!("choose another directory, or unmount it first: acetate umount {dir}");
         return Err(CliError::new(what).with_hint(hint));
     };
-    if let Some(served) = served(&wanted.session)? {
+    if let Some(served) = served_on(&wanted.session)? {
         served.check_root(&wanted.session)?;
         return Ok(Again::Serving(note));
     }

@@ -13,6 +13,7 @@ pub(in crate::cli) use super::call::Unmounting;
 use super::call::unmount;
 use super::note::Note;
 use super::served::served;
+use super::turn::Turn;
 use super::{server, table};
 use crate::cli::error::CliError;
 use crate::cli::output;
@@ -83,12 +84,14 @@ pub(in crate::cli) fn unmount_private(dir: &Path) -> Result<(), CliError> {
 }
 
 /// Forgets the mount, which is gone, and stops its server if it was started for mounts and this
-/// was the last one. `in_use`: programs may still use what was unmounted lazily.
+/// was the last one: in a turn at the session, so that nobody mounts that server meanwhile.
+/// `in_use`: programs may still use what was unmounted lazily.
 pub(in crate::cli) fn release(
     note: &Note,
     child: Option<Child>,
     in_use: bool,
 ) -> Result<Server, CliError> {
+    let _turn = Turn::take(&note.session)?;
     let pid = match &child {
         Some(child) => Some(child.id()),
         None => served(&note.session)?.map(|served| served.pid),
@@ -127,7 +130,8 @@ pub(in crate::cli) fn release(
 }
 
 /// Releases the session that was mounted at `dir` before `session` is, where somebody unmounted it
-/// by other means: once the note of `dir` is another one, nobody would know its server.
+/// by other means: once the note of `dir` is another one, nobody would know its server. Not for who
+/// has a turn.
 pub(in crate::cli) fn release_other(dir: &Path, session: &Path) -> Result<(), CliError> {
     let Some(note) = Note::of(dir).filter(|note| note.session != session) else {
         return Ok(());

@@ -49,7 +49,7 @@ impl Note {
     /// Writes it down.
     pub(in crate::cli) fn write(&self) -> Result<(), CliError> {
         let written = folder().and_then(|folder| {
-            let path = folder.join(name(&self.dir));
+            let path = folder.join(name(&self.dir, SUFFIX));
             let new = path.with_extension("new");
             fs::write(&new, self.encode())?;
             fs::rename(new, path)
@@ -62,7 +62,7 @@ impl Note {
 
     /// The one of `dir`.
     pub(in crate::cli) fn of(dir: &Path) -> Option<Self> {
-        let note = read(&folder().ok()?.join(name(dir)))?;
+        let note = read(&folder().ok()?.join(name(dir, SUFFIX)))?;
         (note.dir == dir).then_some(note)
     }
 
@@ -77,7 +77,7 @@ impl Note {
     /// Forgets it.
     pub(in crate::cli) fn forget(&self) {
         if let Ok(folder) = folder() {
-            let _gone = fs::remove_file(folder.join(name(&self.dir)));
+            let _gone = fs::remove_file(folder.join(name(&self.dir, SUFFIX)));
         }
     }
 
@@ -123,11 +123,19 @@ fn read(path: &Path) -> Option<Note> {
     Note::decode(&fs::read(path).ok()?)
 }
 
+/// A file beside the notes for something else that has a path.
+///
+/// # Errors
+/// There is no directory of ours alone for it.
+pub(super) fn file(path: &Path, suffix: &str) -> io::Result<PathBuf> {
+    Ok(folder()?.join(name(path, suffix)))
+}
+
 /// A path can be longer than a name.
-fn name(dir: &Path) -> String {
-    let digest = Sha1::digest(dir.as_os_str().as_bytes());
+fn name(path: &Path, suffix: &str) -> String {
+    let digest = Sha1::digest(path.as_os_str().as_bytes());
     let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    digits + SUFFIX
+    digits + suffix
 }
 
 /// Where the files are: a directory that is ours alone, since what stands there ends processes.

@@ -1,8 +1,10 @@
 //! Whether a session is being served, by whom, and where.
 
-use std::net::SocketAddr;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use super::note::Note;
 use super::server::DETACHED;
@@ -10,6 +12,9 @@ use crate::cli::change::connect;
 use crate::cli::error::CliError;
 use crate::cli::{mount_help, text};
 use crate::control::{Answer, ControlError, ExportsUsage, Request, ServerStatus};
+
+/// A server that is there answers sooner; one that is busy does not refuse.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A server that has a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,9 +27,22 @@ pub(super) struct Served {
     pub(super) is_read_only: bool,
     /// What an exports file says that it serves; `None` where the session is all that it has.
     exports: Option<ExportsUsage>,
+    /// Whether it was started for a mount.
+    is_ours: bool,
 }
 
 impl Served {
+    /// Whether it was told to end, and is at that: nobody hears clients any more. Only of one that
+    /// was started for a mount, which listens before that is known to anybody.
+    pub(super) fn is_ending(&self) -> bool {
+        let refuses = |address: &SocketAddr| {
+            let reached = SocketAddr::new(mount_help::reachable(address.ip()), address.port());
+            let connected = TcpStream::connect_timeout(&reached, CONNECT_TIMEOUT);
+            connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        };
+        self.is_ours && self.addresses.iter().all(refuses)
+    }
+
     /// Where this machine reaches it best.
     pub(super) fn near(&self) -> Option<SocketAddr> {
         let is_near = |address: &&SocketAddr| mount_help::reachable(address.ip()).is_loopback();
@@ -73,7 +91,13 @@ pub(super) fn served(session: &Path) -> Result<Option<Served>, CliError> {
     let mut ours = notes.filter_map(|note| {
         let pid = note.started?;
         let is_read_only = is_read_only(&command_line(pid)?, session)?;
-        Some(Served { pid, addresses: vec![note.address], is_read_only, exports: None })
+        Some(Served {
+            pid,
+            addresses: vec![note.address],
+            is_read_only,
+            exports: None,
+            is_ours: true,
+        })
     });
     if let Some(served) = ours.next() {
         return Ok(Some(served));
@@ -92,7 +116,7 @@ pub(super) fn served(session: &Path) -> Result<Option<Served>, CliError> {
         Err(ControlError::Refused(_)) => Some(ExportsUsage::default()),
         _ => return Ok(None),
     };
-    Ok(Some(Served { pid, addresses, is_read_only: false, exports }))
+    Ok(Some(Served { pid, addresses, is_read_only: false, exports, is_ours: false }))
 }
 
 /// Whether the command is a server of ours for `session` that only reads it; `None` if it is no

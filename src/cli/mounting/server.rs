@@ -129,28 +129,32 @@ impl Said {
 }
 
 /// Stops the server `pid` of `session`, and waits until it has ended and the session is at rest.
-pub(super) fn stop(pid: u32, session: &Path, mut child: Option<Child>) -> Result<(), CliError> {
-    let number = pid;
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+pub(super) fn stop(pid: u32, session: &Path, child: Option<Child>) -> Result<(), CliError> {
+    let Some(number) = as_pid(pid) else {
         return Ok(());
     };
-    match kill_process(pid, Signal::TERM) {
+    match kill_process(number, Signal::TERM) {
         // One that is gone already needs no signal.
         Ok(()) | Err(Errno::SRCH) => {}
         Err(error) => {
-            let what = format!("cannot stop the server (process {number})");
+            let what = format!("cannot stop the server (process {pid})");
             return Err(CliError::caused(what, &error));
         }
     }
+    wait(pid, session, child)
+}
+
+/// Waits until the server `pid` of `session` has ended, which it was told.
+pub(super) fn wait(pid: u32, session: &Path, mut child: Option<Child>) -> Result<(), CliError> {
+    let Some(number) = as_pid(pid) else {
+        return Ok(());
+    };
     let mut told = Instant::now();
-    while is_running(pid, child.as_mut()) {
+    while is_running(number, child.as_mut()) {
         thread::sleep(LOOK_INTERVAL);
         if told.elapsed() >= TELL_INTERVAL {
             told = Instant::now();
-            output::line(format_args!(
-                "waiting for the server (process {number}){}",
-                left(session)
-            ));
+            output::line(format_args!("waiting for the server (process {pid}){}", left(session)));
         }
     }
     match child.and_then(|mut child| child.wait().ok()) {
@@ -164,8 +168,12 @@ pub(super) fn stop(pid: u32, session: &Path, mut child: Option<Child>) -> Result
     }
 }
 
+fn as_pid(number: u32) -> Option<Pid> {
+    i32::try_from(number).ok().and_then(Pid::from_raw)
+}
+
 /// What copy-ups have left to do: `: N files, BYTES left to copy`.
-fn left(session: &Path) -> String {
+pub(super) fn left(session: &Path) -> String {
     let figures = open_session(session).ok().and_then(|session| session.figures().ok());
     figures.map(|figures| left_of(&figures)).unwrap_or_default()
 }

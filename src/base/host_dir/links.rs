@@ -4,7 +4,7 @@
 //! from there the next time. What it saw is kept as an index of numbers and directories; the
 //! names are read again, and checked, when an answer is needed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -103,6 +103,18 @@ impl HostDir {
     ) -> Result<Option<BasePath>, BaseError> {
         let mut search = self.links.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = search.is_old();
+        // What is refused once is not offered again by the second search: callers count names.
+        let mut refused = HashSet::new();
+        let wanted: Wanted<'_> = &mut |path| {
+            if refused.contains(path) {
+                return false;
+            }
+            let is_wanted = wanted(path);
+            if !is_wanted && is_old {
+                refused.insert(path.clone());
+            }
+            is_wanted
+        };
         let known: BTreeSet<u32> = search.known(id).iter().map(|f| f.1).collect();
         for at in known {
             let dir = search.directories.path(at as usize);
@@ -284,6 +296,34 @@ mod tests {
             assert_eq!(base.search(nothing, &mut |_| true).unwrap(), None);
         }
         assert_eq!(base.search(id, &mut |_| true).unwrap(), after);
+    }
+
+    #[test]
+    fn each_name_is_offered_once_also_where_the_index_is_old() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["1", "2", "3"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        std::fs::write(at("1/x"), "").unwrap();
+        std::fs::hard_link(at("1/x"), at("2/y")).unwrap();
+        let base = HostDir::open(dir.path(), HostDirOptions::default()).unwrap();
+        let id = base.stat(&BasePath::from_bytes(b"1/x").unwrap()).unwrap().fileid;
+        let names = || {
+            let mut names = Vec::new();
+            let mut collect = |path: &BasePath| {
+                names.push(path.as_bytes().to_vec());
+                false
+            };
+            assert_eq!(base.search(id, &mut collect).unwrap(), None);
+            names.sort();
+            names
+        };
+        assert_eq!(names(), [b"1/x", b"2/y"]);
+        base.links.0.lock().unwrap().rested -= REPEAT_AFTER;
+        std::fs::hard_link(at("1/x"), at("3/z")).unwrap();
+        assert_eq!(names(), [b"1/x", b"2/y", b"3/z"], "by a second search");
+        assert_eq!(names(), [b"1/x", b"2/y", b"3/z"]);
     }
 
     #[test]

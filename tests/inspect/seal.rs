@@ -3,10 +3,11 @@
 use std::fs;
 
 use acetate::delta::Store;
-use acetate::delta::sqlite::{CheckOptions, Host, OpenMode, Session};
+use acetate::delta::sqlite::{CheckOptions, Host, OpenMode, RepairOptions, Session};
 use acetate::inspect::InspectError;
 use acetate::inspect::check::check;
 use acetate::inspect::opened::Opened;
+use acetate::inspect::repair::repair;
 use acetate::inspect::seal::{Obstacles, Plan, obstacles, plan, seal};
 use acetate::overlay::{CopyLimits, SealStep, Sealed, Sealing};
 use acetate::vfs::Attr;
@@ -110,6 +111,19 @@ fn a_sealed_session_has_nothing_to_seal() {
         ["acetate_meta", "sqlite_sequence"].iter().any(|table| row.starts_with(table))
     };
     assert_eq!(changed.iter().filter(|row| !is_counter(row)).count(), 0, "{changed:?}");
+}
+
+#[test]
+fn a_repair_keeps_a_session_sealed_for_agentfs() {
+    let world = world();
+    sealed(&world, true);
+    let broken = "UPDATE fs_inode SET nlink = 7 WHERE ino = (SELECT max(ino) FROM fs_inode)";
+    world.sql().execute(broken, []).unwrap();
+    let options = RepairOptions { backup: None, dry_run: false, most: 100 };
+    let (repaired, left) = repair(&world.session(), None, &options, &mut |_, _| ()).unwrap();
+    assert!(left.is_some(), "{repaired:?}");
+    assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM fs_origin"), 0);
+    assert_sealed(&world);
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
         "INSERT INTO fs_origin (delta_ino, base_ino) SELECT a.delta_ino, a.base_ino
          FROM acetate_origin a LEFT JOIN fs_origin f ON f.delta_ino = a.delta_ino
          WHERE f.base_ino IS NOT a.base_ino
+           AND (f.delta_ino IS NOT NULL
+             OR NOT EXISTS (SELECT 1 FROM acetate_meta WHERE key = 'sealed_for'))
          ON CONFLICT(delta_ino) DO UPDATE SET base_ino = excluded.base_ino",
         "fs_origin says what acetate_origin does",
     )?;

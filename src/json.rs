@@ -1,7 +1,7 @@
 //! JSON texts as values: what `serde_json` reads, but for its mistake.
 //!
 //! To keep every digit of a number, `serde_json` hands numbers on as objects with one key of its
-//! own ([`NUMBER`]), and takes a text's object with that key for a number too. A schema then sees
+//! own (`NUMBER`), and takes a text's object with that key for a number too. A schema then sees
 //! a number where every other reader sees an object; so no such text becomes a value.
 
 use serde::de::Error as _;

@@ -205,8 +205,8 @@ fn an_owner_that_is_not_the_callers_to_give_is_left_out() {
     let set =
         SetAttr { uid: Some(ALICE), gid: Some(STAFF), mode: Some(0o640), ..SetAttr::default() };
     let made = |user: &Client, name: &str| {
-        let file = user.create(&format!("dir/{name}"), CreateHow::Unchecked(set)).unwrap().attr;
-        let node = user.make(&format!("dir/{name}.fifo"), NewNode::Fifo, set).unwrap().attr;
+        let file = user.create(format!("dir/{name}"), CreateHow::Unchecked(set)).unwrap().attr;
+        let node = user.make(format!("dir/{name}.fifo"), NewNode::Fifo, set).unwrap().attr;
         assert_eq!((file.uid, file.gid, file.mode), (node.uid, node.gid, node.mode));
         (file.uid, file.gid)
     };

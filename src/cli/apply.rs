@@ -13,7 +13,8 @@ use super::output::{self, Out, Progress};
 use super::signals::Interrupts;
 use super::source::Source;
 use super::{Ending, diff, text};
-use crate::control::{self, Request, limits};
+use crate::control::{self, Answer, Request, limits};
+use crate::delta::{Ino, PendingCopies};
 use crate::inspect::InspectError;
 use crate::inspect::apply::{
     Applied, Bookkeeper, Event, NotSet, Options, Plan, Report, apply, clear, interrupted, plan,
@@ -21,6 +22,7 @@ use crate::inspect::apply::{
 };
 use crate::inspect::diff::{Difference, Kind};
 use crate::inspect::opened::{Opened, merged_path};
+use crate::overlay::CopyTurn;
 use crate::vfs::FileKind;
 
 /// Write what a session changed to its base.
@@ -123,6 +125,21 @@ fn with_book<T>(
 struct Forgetting<'a>(&'a mut Changer);
 
 impl Bookkeeper for Forgetting<'_> {
+    fn copy(&mut self, from: Ino) -> Result<CopyTurn, InspectError> {
+        let failed = |why: &dyn std::fmt::Display| InspectError::Refused {
+            what: format!("cannot copy what large files still have in the base: {why}"),
+            hint: "the session would lose it; see to that, and run the same command again",
+        };
+        match self.0.ask(Request::Copy { from: from.0 }) {
+            Ok(Answer::Copied { next, has_copied, files, bytes }) => {
+                let left = PendingCopies { files, bytes };
+                Ok(CopyTurn { next: next.map(Ino), has_copied, left })
+            }
+            Ok(_) => Err(failed(&"the session's server gave another answer")),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
     fn forget(&mut self, applied: &[Applied]) -> Result<(), InspectError> {
         let mut applied: Vec<_> = applied.iter().collect();
         // A directory before what is in it.
@@ -336,21 +353,30 @@ fn warn(not_set: NotSet) {
 struct Watched<'a> {
     interrupts: &'a Interrupts,
     making: Progress,
+    copying: Progress,
     applying: Progress,
 }
 
 impl<'a> Watched<'a> {
     fn new(interrupts: &'a Interrupts) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
-        let (making, applying) =
-            (Progress::new("preparing", is_terminal), Progress::new("applying", is_terminal));
-        Self { interrupts, making, applying }
+        let progress = |what| Progress::new(what, is_terminal);
+        let (making, copying) = (progress("preparing"), progress("finishing copies"));
+        Self { interrupts, making, copying, applying: progress("applying") }
     }
 
     fn tell(&mut self, event: Event) -> ControlFlow<()> {
         match event {
             Event::Making { done, all } => self.making.tell(done, all),
-            Event::Step { done, all } => self.applying.tell(done as u64, all as u64),
+            Event::Copying(PendingCopies { files, bytes }) => self
+                .copying
+                .say(|| format!("{}, {} left", text::count(files, "file"), text::bytes(bytes))),
+            Event::Step { done, all } => {
+                if done == 0 {
+                    self.copying.end();
+                }
+                self.applying.tell(done as u64, all as u64);
+            }
         }
         // What is done to its end has not been interrupted.
         let is_done = matches!(event, Event::Step { done, all } if done == all);
@@ -362,6 +388,7 @@ impl<'a> Watched<'a> {
 
     fn end(&self) {
         self.making.end();
+        self.copying.end();
         self.applying.end();
     }
 }

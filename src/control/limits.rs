@@ -26,3 +26,7 @@ pub const LAST_WORD_SECS: u64 = 2;
 /// How long a command waits until it is alone, in seconds: until those that asked before it have
 /// ended.
 pub const ALONE_SECS: u64 = 30;
+
+/// How long a server copies for one request, in milliseconds: so often a command can say how much
+/// is left, and be interrupted.
+pub const COPY_TURN_MS: u64 = 500;

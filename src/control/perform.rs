@@ -1,12 +1,14 @@
 //! Doing what is asked for.
 
+use std::time::Duration;
+
 use super::content::Content;
 use super::files::Files;
-use super::limits::MAX_PATHS;
+use super::limits::{COPY_TURN_MS, MAX_PATHS};
 use super::request::{Answer, Applied, Bound, PathText, Refusal, Request};
 use super::usage::Taken;
-use crate::delta::{Compacted, MergedPath};
-use crate::overlay::Overlay;
+use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
+use crate::overlay::{CopyTurn, Overlay};
 use crate::vfs::{Caller, FsError, Locator, Vfs};
 
 /// Does what is asked for, but for [`Request::Status`] and [`Request::Exports`], which only a
@@ -71,6 +73,7 @@ pub async fn perform(
                 overlay.compact().await.map_err(of_session)?;
             Ok(Answer::Compacted { before_bytes, after_bytes, is_delayed })
         }
+        Request::Copy { from } => copy(overlay, Ino(from)).await,
         Request::SetQuota { bytes, files } => {
             let set = overlay.set_limits(move |limits| Bound::apply(limits, bytes, files));
             let (usage, limits) = set.await.map_err(of_session)?;
@@ -83,6 +86,13 @@ pub async fn perform(
             Ok(Answer::Done)
         }
     }
+}
+
+async fn copy(overlay: &Overlay, from: Ino) -> Result<Answer, Refusal> {
+    let turn = overlay.copy_turn(from, Duration::from_millis(COPY_TURN_MS)).await;
+    let CopyTurn { next, has_copied, left } = turn.map_err(of_session)?;
+    let PendingCopies { files, bytes } = left;
+    Ok(Answer::Copied { next: next.map(|ino| ino.0), has_copied, files, bytes })
 }
 
 fn merged(paths: &[PathText]) -> Result<Vec<MergedPath>, Refusal> {

@@ -82,6 +82,14 @@ pub enum Request {
         /// Which.
         paths: Vec<PathText>,
     },
+    /// That what copy-up left in the base is copied, for about [`COPY_TURN_MS`], from this inode
+    /// on.
+    ///
+    /// [`COPY_TURN_MS`]: super::limits::COPY_TURN_MS
+    Copy {
+        /// Its number; 0 to begin with.
+        from: u64,
+    },
     /// That the session lets go of what the base has by now.
     Rebase {
         /// What.
@@ -245,6 +253,17 @@ pub enum Answer {
         after_bytes: u64,
         /// Whether readers keep the space for now.
         is_delayed: bool,
+    },
+    /// To [`Request::Copy`].
+    Copied {
+        /// The inode to go on with, if there are more.
+        next: Option<u64>,
+        /// Whether there was anything that could be copied.
+        has_copied: bool,
+        /// Files of which something is left in the base.
+        files: u64,
+        /// How much that is at most.
+        bytes: u64,
     },
     /// To [`Request::SetQuota`].
     Quota(Taken),

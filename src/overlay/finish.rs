@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::delta::{CopyUp, Growth, Ino, InodeRow, PendingCopies, WriteTxn};
 use crate::vfs::FsError;
@@ -36,6 +36,17 @@ struct State {
     unsynced_bytes: u64,
     /// Files whose rest is lost and in the log; further ones are logged each time.
     lost: HashSet<Ino>,
+}
+
+/// How far a while of copying came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyTurn {
+    /// The inode to go on with; none where the round is over.
+    pub next: Option<Ino>,
+    /// Whether there was anything that could be copied.
+    pub has_copied: bool,
+    /// What is still the base's.
+    pub left: PendingCopies,
 }
 
 /// What a step came to.
@@ -93,10 +104,20 @@ impl Overlay {
     /// # Errors
     /// The session does not take it; it is in the log.
     pub async fn copy_piece(&self) -> std::result::Result<bool, FsError> {
+        let from = Ino(self.core.copies.state().at);
+        let step = self.copy_next(from).await;
+        self.core.copies.state().at = match step {
+            Ok(Step::Copied(next) | Step::Skipped(next)) => next.0,
+            Ok(Step::Over) | Err(_) => 0,
+        };
+        step.map(|step| !matches!(step, Step::Over))
+    }
+
+    /// Copies the next piece of the first file from the inode `from` on.
+    async fn copy_next(&self, from: Ino) -> std::result::Result<Step, FsError> {
         let core = self.core.clone();
         let bytes = core.copy_up.piece_bytes;
         let durable = core.copies.is_sync_due(bytes);
-        let from = Ino(core.copies.state().at);
         let job = move |txn: &mut dyn WriteTxn| {
             let value = step(&core, txn, from);
             let keep = matches!(value, Ok(Step::Copied(_)));
@@ -107,13 +128,40 @@ impl Overlay {
         };
         let held = PIECE_OVERHEAD_BYTES + usize::try_from(bytes).unwrap_or(usize::MAX);
         let done = self.worker.write(Weight::Heavy, held, durable, job).await;
-        let step = done.map_err(|error| from_work(&error));
-        let step = step.and_then(|done| done.value.map_err(OpError::into_fs));
-        self.core.copies.state().at = match step {
-            Ok(Step::Copied(next) | Step::Skipped(next)) => next.0,
-            Ok(Step::Over) | Err(_) => 0,
-        };
-        step.map(|step| !matches!(step, Step::Over))
+        let step = done.map_err(|error| from_work(&error))?;
+        step.value.map_err(OpError::into_fs)
+    }
+
+    /// Copies for about as long as `most`, from the inode `from` on. It has its own place in the
+    /// round, which the background, at work meanwhile, does not move. Where the round is over,
+    /// all that was copied is synced: the base may change then.
+    ///
+    /// # Errors
+    /// The session does not take it; it is in the log.
+    pub async fn copy_turn(
+        &self,
+        from: Ino,
+        most: Duration,
+    ) -> std::result::Result<CopyTurn, FsError> {
+        let begun = Instant::now();
+        let (mut next, mut has_copied) = (Some(from), false);
+        while let Some(from) = next {
+            next = match self.copy_next(from).await? {
+                Step::Copied(next) => {
+                    has_copied = true;
+                    Some(next)
+                }
+                Step::Skipped(next) => Some(next),
+                Step::Over => None,
+            };
+            if begun.elapsed() >= most {
+                break;
+            }
+        }
+        if next.is_none() {
+            self.worker.sync().await.map_err(|error| from_work(&error))?;
+        }
+        Ok(CopyTurn { next, has_copied, left: self.pending_copies().await? })
     }
 
     /// How much content is still the base's.
@@ -134,15 +182,12 @@ impl Overlay {
         &self,
         mut progress: impl FnMut(PendingCopies),
     ) -> std::result::Result<PendingCopies, FsError> {
-        self.core.copies.state().at = 0;
-        let mut said = Instant::now();
-        while self.copy_piece().await? {
-            if said.elapsed() >= COPY_PROGRESS_INTERVAL {
-                progress(self.pending_copies().await?);
-                said = Instant::now();
-            }
+        let mut turn = self.copy_turn(Ino(0), COPY_PROGRESS_INTERVAL).await?;
+        while let Some(next) = turn.next {
+            progress(turn.left);
+            turn = self.copy_turn(next, COPY_PROGRESS_INTERVAL).await?;
         }
-        self.pending_copies().await
+        Ok(turn.left)
     }
 }
 

@@ -74,6 +74,7 @@ use quota::{Ledger, Membership};
 
 pub use changes::{BaseObject, Change};
 pub use discard::LetGo;
+pub use finish::CopyTurn;
 pub use guarded::Arrival;
 pub use limits::CopyLimits;
 pub use pending::is_as_it_was;

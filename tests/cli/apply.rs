@@ -239,3 +239,35 @@ fn a_signal_ends_it_at_a_good_moment() {
     finish(&world, &to);
     assert_same(&on_host(&to), &wanted);
 }
+
+/// A large file that was written to, and has another name, with most of it still in the base.
+fn half_copied() -> (World, Vec<u8>) {
+    let mut world = World::new("big \"\"");
+    let mut content = "some content\n".repeat(1 << 18).into_bytes();
+    fs::write(world.change_base().join("big"), &content).unwrap();
+    world.link("big", "other").unwrap();
+    world.write("big", 0, b"SOME").unwrap();
+    content[..4].copy_from_slice(b"SOME");
+    world.close();
+    let pending = world.sql_value::<i64>("SELECT count(*) FROM acetate_copy_up");
+    assert_eq!(pending, 1);
+    (world, content)
+}
+
+#[test]
+fn content_that_is_still_in_the_base_is_copied_first() {
+    for is_served in [false, true] {
+        let (world, content) = half_copied();
+        let server = is_served
+            .then(|| Serving::start(world.scratch(), 1, &[world.session().to_str().unwrap()]));
+        said(&apply(&world, &["--yes", "big"]), 0);
+        assert!(fs::read(world.base().join("big")).unwrap() == content);
+        let session = world.session();
+        let got = run(world.scratch(), &["cat", session.to_str().unwrap(), "other"]);
+        assert!(got.stdout == content, "{}", String::from_utf8_lossy(&got.stderr));
+        if let Some(server) = server {
+            server.signal("TERM");
+            assert!(server.end().0.success());
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use acetate::delta::StoreError;
+use acetate::delta::{Ino, StoreError};
 use acetate::overlay::CopyLimits;
 use acetate::vfs::{FsError, Vfs};
 
@@ -132,6 +132,24 @@ fn a_piece_whose_batch_begins_anew_is_copied() {
     assert_eq!(world.faults.calls("savepoint"), savepoints + 2, "it began anew");
     assert_eq!(pending(&world), 0);
     assert!(world.read("dir/large").unwrap() == large());
+}
+
+#[test]
+fn a_round_of_turns_copies_all_and_is_synced() {
+    let world = world();
+    world.chmod("dir/large", 0o600).unwrap();
+    let (mut next, mut turns, synced) = (Some(Ino(0)), 0, world.faults.calls("sync"));
+    while let Some(from) = next {
+        assert_eq!(world.faults.calls("sync"), synced, "after {turns} turns");
+        let turn = world.wait(world.overlay.copy_turn(from, Duration::ZERO)).unwrap();
+        assert_eq!(turn.has_copied, turn.next.is_some());
+        assert_eq!(turn.left.bytes, pending(&world) as u64);
+        next = turn.next;
+        turns += 1;
+    }
+    assert!(turns > 5, "{turns} turns");
+    assert_eq!((chunks(&world), pending(&world)), (21, 0));
+    assert_eq!(world.faults.calls("sync"), synced + 1);
 }
 
 #[test]

@@ -8,12 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use acetate::delta::Ino;
 use acetate::inspect::Result;
 use acetate::inspect::apply::{Applied, Bookkeeper, Event, Options, Plan, Report, apply, plan};
 use acetate::inspect::opened::Opened;
 use acetate::inspect::walk::{Next, walk};
-use acetate::overlay::LetGo;
+use acetate::overlay::{CopyTurn, LetGo};
 use acetate::vfs::FileKind;
 
 use super::world::World;
@@ -169,6 +171,11 @@ pub fn assert_makes_merged(session: &Path, base: &Path) {
 pub struct Book<'a>(pub &'a World);
 
 impl Bookkeeper for Book<'_> {
+    /// A piece at a time.
+    fn copy(&mut self, from: Ino) -> Result<CopyTurn> {
+        Ok(self.0.wait(self.0.overlay.copy_turn(from, Duration::ZERO)).unwrap())
+    }
+
     fn forget(&mut self, applied: &[Applied]) -> Result<()> {
         let let_go = |applied: &Applied| LetGo {
             path: applied.path.clone(),

@@ -12,6 +12,7 @@ mod drift;
 mod history;
 mod journal;
 mod moves;
+mod pending;
 mod place;
 mod plan;
 mod planner;
@@ -27,7 +28,8 @@ use super::diff::Difference;
 use super::error::Result;
 use super::opened::Opened;
 use crate::base::BasePath;
-use crate::delta::MergedPath;
+use crate::delta::{Ino, MergedPath, PendingCopies};
+use crate::overlay::CopyTurn;
 use crate::target::{Staging, Target, TargetError};
 use commit::Commit;
 use journal::Journal;
@@ -49,6 +51,8 @@ pub enum Event {
         /// All.
         all: u64,
     },
+    /// What the session still has in the base is being copied into it: so much is left.
+    Copying(PendingCopies),
     /// The tree is being changed: before the next step, and after the last one.
     Step {
         /// Steps that were done.
@@ -63,6 +67,13 @@ pub type Watch<'a> = dyn FnMut(Event) -> ControlFlow<()> + 'a;
 
 /// The session, or whoever serves it.
 pub trait Bookkeeper {
+    /// Copies what copy-up left in the base, for a while, from the inode `from` on: the base is
+    /// about to change. Where the round is over, all that was copied is synced.
+    ///
+    /// # Errors
+    /// The session cannot be changed, and so nothing may be.
+    fn copy(&mut self, from: Ino) -> Result<CopyTurn>;
+
     /// Forgets what was applied, so that the base shows there again. The base is synced by then.
     ///
     /// It may come twice for the same changes, if we are killed right after the first time.
@@ -120,7 +131,7 @@ pub fn apply(
     to: Option<&Path>,
     options: &Options,
     expected: u64,
-    bookkeeper: Option<&mut dyn Bookkeeper>,
+    mut bookkeeper: Option<&mut dyn Bookkeeper>,
     watch: &mut Watch<'_>,
 ) -> Result<Report> {
     let place = Place::open(opened, to)?;
@@ -131,8 +142,17 @@ pub fn apply(
         return Err(InspectError::Refused { what, hint });
     }
     let prepared = prepare(opened, &place, options, expected, &mut staging, watch);
-    let prepared = match prepared {
-        Ok(Some(prepared)) => prepared,
+    let begun = prepared.and_then(|prepared| {
+        let Some((journal, not_set)) = prepared else { return Ok(None) };
+        // As late as it may be: who writes to a large file while we prepare is served too.
+        if pending::bring_in(bookkeeper.as_deref_mut(), watch)?.is_break() {
+            return Ok(None);
+        }
+        staging.begin(&mut |out| journal.write(out))?;
+        Ok(Some((journal, not_set)))
+    });
+    let (journal, not_set) = match begun {
+        Ok(Some(begun)) => begun,
         given_up => {
             place.target.remove(staging)?;
             place.target.set(&BasePath::root(), &plan::attrs_of(&place.top))?;
@@ -140,10 +160,10 @@ pub fn apply(
             return given_up.map(|_| none);
         }
     };
-    finish(&place, staging, &prepared.0, prepared.1, bookkeeper, watch)
+    finish(&place, staging, &journal, not_set, bookkeeper, watch)
 }
 
-/// Makes everything that will be placed, and the journal; `None` if it was broken off.
+/// Makes everything that will be placed, and says how; `None` if it was broken off.
 fn prepare(
     opened: &Opened,
     place: &Place<'_>,
@@ -181,7 +201,6 @@ fn prepare(
         steps: plan.steps,
         changes: plan.changes,
     };
-    staging.begin(&mut |out| journal.write(out))?;
     Ok(Some((journal, not_set)))
 }
 
@@ -216,12 +235,17 @@ pub fn clear(opened: &Opened, to: Option<&Path>) -> Result<()> {
 pub fn resume(
     opened: &Opened,
     to: Option<&Path>,
-    bookkeeper: Option<&mut dyn Bookkeeper>,
+    mut bookkeeper: Option<&mut dyn Bookkeeper>,
     watch: &mut Watch<'_>,
 ) -> Result<Option<Report>> {
     let place = Place::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(None) };
     let Some(journal) = journal_of(opened, &place.target, &staging)? else { return Ok(None) };
+    // Who served the session meanwhile may have begun to copy what is about to go.
+    if pending::bring_in(bookkeeper.as_deref_mut(), watch)?.is_break() {
+        let broken_off = Some((0, journal.steps.len()));
+        return Ok(Some(Report { broken_off, ..Report::default() }));
+    }
     let not_set = NotSet::default();
     finish(&place, staging, &journal, not_set, bookkeeper, watch).map(Some)
 }

@@ -5,16 +5,18 @@ mod drift;
 mod history;
 mod kinds;
 mod meanwhile;
+mod pending;
 mod refused;
 mod resume;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use acetate::delta::MergedPath;
+use acetate::delta::{Ino, MergedPath, PendingCopies};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{Applied, Bookkeeper, Event, Options, Report, apply};
 use acetate::inspect::opened::Opened;
+use acetate::overlay::CopyTurn;
 
 use crate::support::applied::{self, planned};
 use crate::support::world::World;
@@ -81,6 +83,10 @@ pub fn skipped(world: &World, to: &Path, at: Event, change: impl FnOnce()) -> Ve
 pub struct Noting(pub Vec<Applied>);
 
 impl Bookkeeper for Noting {
+    fn copy(&mut self, _: Ino) -> Result<CopyTurn> {
+        Ok(CopyTurn { next: None, has_copied: false, left: PendingCopies::default() })
+    }
+
     fn forget(&mut self, applied: &[Applied]) -> Result<()> {
         self.0.extend_from_slice(applied);
         Ok(())

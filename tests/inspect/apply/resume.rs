@@ -57,7 +57,7 @@ fn after_whichever_step() {
                 steps = all;
                 if done == at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }
-            Event::Making { .. } => ControlFlow::Continue(()),
+            Event::Making { .. } | Event::Copying(_) => ControlFlow::Continue(()),
         });
         let report = report.unwrap();
         if report.broken_off.is_none() {
@@ -101,7 +101,7 @@ fn again_and_again() {
     let mut left = 0;
     let report = watched(&opened, Some(&to), &all(), &mut |event| match event {
         Event::Step { .. } => one_step(&mut left),
-        Event::Making { .. } => ControlFlow::Continue(()),
+        Event::Making { .. } | Event::Copying(_) => ControlFlow::Continue(()),
     });
     assert!(report.unwrap().broken_off.is_some());
     for steps in 2.. {

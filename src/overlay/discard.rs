@@ -100,6 +100,9 @@ impl Edit<'_> {
             self.forget(path, &mut kept)?;
         }
         self.touch(Touch::All);
+        for path in paths {
+            self.hide_elsewhere(path)?;
+        }
         let chosen: HashSet<_> = paths.iter().cloned().collect();
         self.part_from_base(kept, &chosen)?;
         self.count_hidden_links()?;
@@ -121,6 +124,21 @@ impl Edit<'_> {
         {
             self.drop_tree(parent, &name, ino, kept)?;
             // What comes next must not meet what was remembered of these.
+            self.touch(Touch::All);
+        }
+        Ok(())
+    }
+
+    /// Hides what the base has at one path again where it shows through another directory, which
+    /// moved before the one that is there was made.
+    fn hide_elsewhere(&mut self, path: &MergedPath) -> Result<()> {
+        let Some(name) = path.name() else { return Ok(()) };
+        if let Some(place) = self.visible_dir(&path.parent())?
+            && let (Some(ino), Some(base)) = (place.ino, &place.base)
+            && !self.shows(ino, base)?
+            && self.base_has(&place, &name)?
+        {
+            self.txn.add_whiteout(path, self.now)?;
             self.touch(Touch::All);
         }
         Ok(())

@@ -31,9 +31,15 @@ pub struct Idle {
     pub gone_with: Option<MergedPath>,
 }
 
-/// The ends of a change: where the object is, where it was in the base, and where it would be if
-/// it had not moved out of a directory that moved itself.
-struct Ends(Vec<MergedPath>);
+/// What has to go back together.
+struct Ends {
+    /// Where the object is, and where the base would show it: there may be another one by now,
+    /// and it is given up too.
+    paths: Vec<MergedPath>,
+    /// Where the base would show a directory that was above it and shows nowhere. What is there
+    /// instead has nothing to do with it, but when that goes back, the object does too.
+    gone_at: Option<MergedPath>,
+}
 
 impl TreeView<'_> {
     /// What it takes that `asked` show the base again.
@@ -75,16 +81,23 @@ impl TreeView<'_> {
     }
 
     fn ends(&self, change: Change) -> super::error::Result<Ends> {
-        let mut ends = vec![change.path];
-        let Some(before) = change.before.filter(|_| !change.is_link) else { return Ok(Ends(ends)) };
-        if let Some((parent, name)) = before.path.split()
-            && let Some(place) = self.view.place_of_base(&parent)?
-        {
-            ends.push(place.merged.join(&name));
+        let mut ends = Ends { paths: vec![change.path], gone_at: None };
+        let Some(before) = change.before.filter(|_| !change.is_link) else { return Ok(ends) };
+        let (mut base, mut is_gone) = (before.path, false);
+        while let Some((parent, name)) = base.split() {
+            // Not its path in the base: where a directory moved, that may lead to anything else.
+            if let Some(place) = self.view.place_of_base(&parent)? {
+                let path = place.merged.join(&name);
+                if is_gone {
+                    ends.gone_at = Some(path);
+                } else if path != ends.paths[0] {
+                    ends.paths.push(path);
+                }
+                break;
+            }
+            (base, is_gone) = (parent, true);
         }
-        ends.push(MergedPath::of_base(&before.path));
-        ends.dedup();
-        Ok(Ends(ends))
+        Ok(ends)
     }
 
     fn idle(&self, path: &MergedPath) -> Result<Idle, FsError> {
@@ -113,7 +126,7 @@ impl TreeView<'_> {
 
 impl Ends {
     fn is_in(&self, chosen: &HashSet<MergedPath>) -> bool {
-        self.0.iter().any(|end| is_in(end, chosen))
+        self.paths.iter().chain(&self.gone_at).any(|end| is_in(end, chosen))
     }
 }
 
@@ -123,7 +136,7 @@ fn grow(chosen: &mut HashSet<MergedPath>, all: &[Ends]) -> bool {
     for change in all {
         if change.is_in(chosen) {
             let missing: Vec<_> =
-                change.0.iter().filter(|end| !is_in(end, chosen)).cloned().collect();
+                change.paths.iter().filter(|end| !is_in(end, chosen)).cloned().collect();
             chosen.extend(missing);
         }
     }

@@ -268,6 +268,50 @@ fn what_moved_out_of_a_moved_directory_goes_back_into_it() {
     world.reopen();
 }
 
+/// A directory made where one moved away hides what shows there: the two are not ends of one change.
+#[test]
+fn what_was_made_at_the_old_place_of_a_directory_is_another_object() {
+    for (asked, kept) in [("tree/a", "dir/a"), ("dir/a", "tree/a")] {
+        let mut world = World::new(BASE);
+        world.rename("dir", "tree").unwrap();
+        world.mkdir("dir").unwrap();
+        world.put("dir/a", "made");
+        world.write("tree/a", 0, b"edited").unwrap();
+        let before = world.cat(kept);
+        let undo = discard(&world, &[asked]).unwrap();
+        assert_eq!(given_up(&undo), [format!("/{asked}")]);
+        world.reopen();
+        assert_eq!(world.cat(kept), before);
+        let is_moved = asked == "tree/a";
+        assert_eq!(world.ls("dir"), if is_moved { vec!["a"] } else { vec![] });
+        assert_eq!(world.cat("tree/a"), if is_moved { "a" } else { "edited" });
+        discard(&world, &["dir"]).unwrap();
+        assert_eq!((world.cat("dir/a"), world.exists("tree")), ("a".into(), false));
+    }
+}
+
+/// What moved out of a directory that is gone goes back with whatever took its place, only.
+#[test]
+fn what_took_the_place_of_a_directory_that_is_gone_stays() {
+    let world = World::new(BASE);
+    world.rename("dir/a", "moved").unwrap();
+    world.rm_rf("dir");
+    world.rename("other", "dir").unwrap();
+    world.put("dir/a", "made");
+    let undo = discard(&world, &["moved"]).unwrap();
+    assert_eq!(given_up(&undo), ["/moved"]);
+    assert_eq!(world.cat("dir/a"), "made");
+    assert!(!world.exists("moved"));
+    let world = World::new(BASE);
+    let before = read_tree(&world);
+    world.rename("dir/a", "moved").unwrap();
+    world.rm_rf("dir");
+    world.rename("other", "dir").unwrap();
+    let undo = discard(&world, &["dir"]).unwrap();
+    assert_eq!(given_up(&undo), ["/dir", "/moved", "/other"]);
+    assert_same(&read_tree(&world), &before, "discarded");
+}
+
 #[test]
 fn what_changed_since_it_was_applied_stays() {
     let mut world = World::new(BASE);

@@ -16,10 +16,23 @@ fn differing(session: &Path, base: &Path, paths: &[MergedPath]) -> BTreeSet<Merg
     let opened = Opened::open(session, Some(base)).unwrap();
     let options = Options { droppings: true, paths: paths.to_vec(), ..Options::default() };
     let mut differing = BTreeSet::new();
-    diff(&opened, &options, &mut |_, difference| {
+    diff(&opened, &options, &mut |view, difference| {
         let before = difference.change.before.filter(|_| !difference.change.is_link);
-        differing.extend(before.map(|base| MergedPath::of_base(&base.path)));
-        differing.insert(difference.path);
+        if let Some(base) = before {
+            let from = MergedPath::of_base(&base.path);
+            // What came from there may stay where another directory took the place of its own.
+            let is_back = || {
+                let found = view.find(&from).unwrap();
+                found.is_some_and(|found| found.attr().fileid == base.attr.fileid)
+            };
+            if paths.is_empty() || is_back() {
+                differing.insert(from);
+            }
+        }
+        let is_asked = |path: &MergedPath| difference.path.is_within(path);
+        if paths.is_empty() || paths.iter().any(is_asked) {
+            differing.insert(difference.path);
+        }
         Ok(ControlFlow::Continue(()))
     })
     .unwrap();

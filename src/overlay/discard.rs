@@ -48,7 +48,8 @@ impl Overlay {
         self.give_up(caller, move |edit| {
             let undo = TreeView { view: edit.view() }.undo(&paths)?;
             edit.forget_all(&undo.paths)?;
-            for path in paths.iter().filter(|p| undo.idle.iter().all(|i| i.path != **p)) {
+            let idle: HashSet<_> = undo.idle.iter().map(|idle| &idle.path).collect();
+            for path in paths.iter().filter(|path| !idle.contains(path)) {
                 edit.record_given_up(Procedure::Discard, path.clone())?;
             }
             Ok(undo)

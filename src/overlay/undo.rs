@@ -62,11 +62,12 @@ impl TreeView<'_> {
         if let Some(error) = failed {
             return Err(error.into_fs());
         }
+        let touched = touched(&all);
         let (mut chosen, mut idle) = (HashSet::new(), Vec::new());
         for path in asked {
             let found = self.idle(path)?;
             let is_alone = found.gone_with.is_none();
-            if *path != MergedPath::root() && !(is_alone && touches(&all, path)) {
+            if *path != MergedPath::root() && !(is_alone && touched.contains(path)) {
                 idle.push(found);
             } else {
                 chosen.insert(path.clone());
@@ -143,10 +144,20 @@ fn grow(chosen: &mut HashSet<MergedPath>, all: &[Ends]) -> bool {
     chosen.len() > before
 }
 
-/// Whether any change is at or below a path.
-fn touches(all: &[Ends], path: &MergedPath) -> bool {
-    let only = HashSet::from([path.clone()]);
-    all.iter().any(|change| change.is_in(&only))
+/// The paths at or below which there is any change.
+fn touched(all: &[Ends]) -> HashSet<MergedPath> {
+    let mut touched = HashSet::new();
+    for end in all.iter().flat_map(|change| change.paths.iter().chain(&change.gone_at)) {
+        // With a path, those above it were put in too.
+        if touched.insert(end.clone()) {
+            for above in end.above() {
+                if !touched.insert(above) {
+                    break;
+                }
+            }
+        }
+    }
+    touched
 }
 
 /// Whether a path, or one above it, is among these.

@@ -179,6 +179,27 @@ fn what_cannot_be_given_up_is_said() {
 }
 
 #[test]
+fn each_of_many_paths_is_looked_at() {
+    let world = World::new(BASE);
+    world.mkdir("made").unwrap();
+    world.mkdir("made/deep").unwrap();
+    let names: Vec<_> = (0..30).map(|n| format!("made/deep/{n}")).collect();
+    names.iter().for_each(|name| world.put(name, "made"));
+    world.rename("dir/sub", "moved").unwrap();
+    let mut asked: Vec<_> = names[..20].iter().map(String::as_str).collect();
+    asked.extend(["made/deep/30", "kept", "dir/sub", "other"]);
+    let undo = discard(&world, &asked).unwrap();
+    let idle: Vec<_> = undo.idle.iter().map(|idle| idle.path.display().to_string()).collect();
+    assert_eq!(idle, ["/made/deep/30", "/kept", "/other"]);
+    assert_eq!((undo.paths.len(), undo.changes), (22, 21));
+    assert_eq!(world.ls("made/deep").len(), 10);
+    assert_eq!(world.ls("dir"), ["a", "b", "sub"]);
+    // A path above one that was left is touched by it.
+    assert_eq!(given_up(&discard(&world, &["made", "made/deep/20"]).unwrap()), ["/made"]);
+    assert!(!world.exists("made"));
+}
+
+#[test]
 fn everything_can_be_given_up() {
     let mut world = World::new(BASE);
     let before = read_tree(&world);

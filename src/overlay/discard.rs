@@ -308,6 +308,10 @@ impl Edit<'_> {
         row.nlink = row.nlink.saturating_sub(1);
         // Its other names in the base show what was applied too, if it is still one file there.
         let is_one = row.origin.as_ref().is_some_and(|origin| origin.fileid == attr.fileid);
+        if row.nlink > 0 && is_one {
+            self.see_links(&mut row)?;
+            self.know_link(&mut row, &attr);
+        }
         if row.nlink > 0 || (!is_one && self.adopt_base_name(&mut row, keeps)?) {
             self.txn.put_inode(&row)?;
         } else {
@@ -350,38 +354,6 @@ impl Edit<'_> {
             }
         }
         Ok(false)
-    }
-
-    /// The names that a base object has by now: those of a file with several are searched for.
-    fn names_in_base(&self, id: FileId, nlink: u32, path: &BasePath) -> Result<Vec<BasePath>> {
-        if nlink <= 1 {
-            let there = self.view().base_attr_at(path)?.filter(|attr| attr.fileid == id);
-            return Ok(there.map(|_| path.clone()).into_iter().collect());
-        }
-        let mut names = Vec::new();
-        self.core.base.find_linked(id, &mut |path| {
-            names.push(path.clone());
-            false
-        })?;
-        Ok(names)
-    }
-
-    /// Where a name of the base shows that the session says nothing about.
-    fn shown_at(&self, path: &BasePath) -> Result<Option<MergedPath>> {
-        let shown = self.view().shown_name(path)?;
-        Ok(shown.map(|(place, name)| place.merged.join(&name)))
-    }
-
-    /// Counts anew which names of base files are hidden (invariant L1).
-    fn count_hidden_links(&mut self) -> Result<()> {
-        for base in self.txn.hidden_files()? {
-            let mut hidden = 0;
-            for path in self.names_in_base(base, u32::MAX, &BasePath::root())? {
-                hidden += u32::from(self.shown_at(&path)?.is_none());
-            }
-            self.txn.count_hidden(base, hidden)?;
-        }
-        Ok(())
     }
 
     /// Sees to directories in which something was given up: one that was copied up and differs

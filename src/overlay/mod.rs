@@ -22,6 +22,7 @@
 mod access;
 mod atime;
 mod attr;
+mod base_names;
 mod buffers;
 mod cache;
 mod changes;

@@ -82,9 +82,10 @@ impl Edit<'_> {
 
     /// Takes one name from a delta file: an entry of the delta, or a name that only the base has.
     fn drop_link(&mut self, mut row: InodeRow, had_dentry: bool) -> Result<()> {
+        let is_counted = self.see_links(&mut row)?;
         if had_dentry {
             row.nlink = row.nlink.saturating_sub(1);
-        } else if let Some(origin) = &row.origin {
+        } else if let Some(origin) = row.origin.as_ref().filter(|_| !is_counted) {
             self.txn.hide_link(origin.fileid, self.now)?;
         }
         row.ctime = moved_on(row.ctime, self.now);

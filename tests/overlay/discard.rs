@@ -289,6 +289,39 @@ fn what_moved_out_of_a_moved_directory_goes_back_into_it() {
     world.reopen();
 }
 
+/// Somebody gave a file a further name, by applying that or on the host.
+#[test]
+fn a_further_name_in_the_base_keeps_what_is_written() {
+    for is_applied in [true, false] {
+        let mut world = World::new(BASE);
+        let inode = world.stat("kept").fileid;
+        match is_applied {
+            true => world.link("kept", "more").unwrap(),
+            false => world.write("kept", 0, b"old").map(|_| ()).unwrap(),
+        }
+        let base = world.change_base();
+        std::fs::hard_link(base.join("kept"), base.join("more")).unwrap();
+        if is_applied {
+            rebase(&world, &["more"]);
+            assert_eq!((world.stat("kept").nlink, world.stat("more").nlink), (2, 2));
+        }
+        let handle = world.at("kept");
+        world.write("more", 0, b"NEW!").unwrap();
+        assert_eq!(world.cat("kept"), "NEW!");
+        world.remove("kept").unwrap();
+        assert_eq!(world.getattr(&handle).unwrap().nlink, 1);
+        world.reopen();
+        assert_eq!(world.cat("more"), "NEW!");
+        assert_eq!((world.stat("more").fileid, world.stat("more").nlink), (inode, 1));
+        assert_eq!(world.sql_value::<i64>("SELECT sum(hidden) FROM acetate_link"), 2);
+        assert!(!world.exists("kept"));
+        world.remove("more").unwrap();
+        assert!(!world.exists("more"));
+        discard(&world, &["kept", "more"]).unwrap();
+        assert_eq!((world.cat("kept"), world.stat("more").nlink), ("kept".into(), 2));
+    }
+}
+
 /// A directory made where one moved away hides what shows there: the two are not ends of one change.
 #[test]
 fn what_was_made_at_the_old_place_of_a_directory_is_another_object() {

@@ -1,0 +1,81 @@
+//! The names that base files have by now, and those of them that are hidden.
+
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::{InodeRow, MergedPath};
+use crate::vfs::FileId;
+
+use super::edit::Edit;
+use super::error::Result;
+use super::node::is_linked;
+
+impl Edit<'_> {
+    /// Lets a copied-up file that had one name in the base know that it has more by now, which
+    /// lead to it too, and counts those that are hidden; whether it did.
+    ///
+    /// Not where several copies say that they are of the same file (invariant O2).
+    pub fn see_links(&mut self, row: &mut InodeRow) -> Result<bool> {
+        let kind = row.kind;
+        let Some(origin) = row.origin.as_mut().filter(|o| !is_linked(kind, o.nlink)) else {
+            return Ok(false);
+        };
+        let there = self.view().base_attr_at(&origin.path)?;
+        let Some(attr) = there.filter(|attr| {
+            attr.fileid == origin.fileid && attr.kind == kind && is_linked(kind, attr.nlink)
+        }) else {
+            return Ok(false);
+        };
+        if self.txn.copied_up(origin.fileid)?.len() > 1 {
+            return Ok(false);
+        }
+        origin.nlink = attr.nlink;
+        self.txn.hide_link(attr.fileid, row.ctime)?;
+        self.count_hidden_links_of(attr.fileid)?;
+        Ok(true)
+    }
+
+    /// Lets a file know the base's by the ctime that it has since it got a name there.
+    pub fn know_link(&self, row: &mut InodeRow, attr: &BaseAttr) {
+        if let Some(origin) = row.origin.as_mut()
+            && (origin.size, origin.mtime) == (attr.size, attr.mtime)
+        {
+            origin.ctime = attr.ctime;
+        }
+    }
+
+    /// The names that a base object has by now: those of a file with several are searched for.
+    pub fn names_in_base(&self, id: FileId, nlink: u32, path: &BasePath) -> Result<Vec<BasePath>> {
+        if nlink <= 1 {
+            let there = self.view().base_attr_at(path)?.filter(|attr| attr.fileid == id);
+            return Ok(there.map(|_| path.clone()).into_iter().collect());
+        }
+        let mut names = Vec::new();
+        self.core.base.find_linked(id, &mut |path| {
+            names.push(path.clone());
+            false
+        })?;
+        Ok(names)
+    }
+
+    /// Where a name of the base shows that the session says nothing about.
+    pub fn shown_at(&self, path: &BasePath) -> Result<Option<MergedPath>> {
+        let shown = self.view().shown_name(path)?;
+        Ok(shown.map(|(place, name)| place.merged.join(&name)))
+    }
+
+    /// Counts anew which names of base files are hidden (invariant L1).
+    pub fn count_hidden_links(&mut self) -> Result<()> {
+        for base in self.txn.hidden_files()? {
+            self.count_hidden_links_of(base)?;
+        }
+        Ok(())
+    }
+
+    /// The same of one file, of which some are known to be.
+    fn count_hidden_links_of(&mut self, base: FileId) -> Result<()> {
+        let mut hidden = 0;
+        for path in self.names_in_base(base, u32::MAX, &BasePath::root())? {
+            hidden += u32::from(self.shown_at(&path)?.is_none());
+        }
+        Ok(self.txn.count_hidden(base, hidden)?)
+    }
+}

@@ -160,6 +160,11 @@ impl Search<'_> {
         };
         let id = row.fileid();
         let origin = row.origin.clone();
+        // A directory that was made anew says by a redirect what shows through it.
+        let from = match &origin {
+            Some(origin) => Some(origin.path.clone()),
+            None => self.view().txn.redirect(row.ino)?,
+        };
         let node = Node::Delta(Box::new(row));
         let path = dir.place.merged.join(name);
         let after = self.tree.object(node, path.clone())?;
@@ -178,18 +183,22 @@ impl Search<'_> {
             is_link: false,
             is_drifted: false,
         };
-        match origin {
+        let own = dir.base.as_ref().map(|base| base.join(name));
+        let is_here = same || from.is_some() && own == from;
+        match from {
             _ if same => change.before = here,
-            Some(origin) => {
-                change.before = self.base_object(origin.path.clone())?;
-                change.is_link = self.still_shows(&origin)?;
-                let own = dir.base.as_ref().map(|base| base.join(name));
-                change.is_moved = own.as_ref() != Some(&origin.path);
+            Some(from) => {
+                change.before = self.base_object(from)?;
+                change.is_link = match &origin {
+                    Some(origin) => self.still_shows(origin)?,
+                    None => false,
+                };
+                change.is_moved = !is_here;
                 change.replaced = here.filter(|_| !left);
             }
             None => change.before = here.filter(|_| !left),
         }
-        change.is_carried = dir.is_moved && same;
+        change.is_carried = dir.is_moved && (same || origin.is_none() && is_here);
         if let Some(after) = &change.after
             && let Some(origin) = after.origin()
         {

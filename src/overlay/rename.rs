@@ -6,7 +6,7 @@
 
 use crate::base::BasePath;
 use crate::delta::{Ino, InodeRow, MergedPath, Procedure};
-use crate::vfs::{FsError, Locator, Name, Outcome, Wcc};
+use crate::vfs::{FileKind, FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
 use super::cache::Touch;
@@ -198,9 +198,10 @@ impl Edit<'_> {
 
     /// The base directory that a delta directory takes along when it moves. One that another
     /// implementation made, and that takes none, counts as born in the delta from now on.
-    fn shown_by(&self, row: &mut InodeRow) -> Result<Option<BasePath>> {
+    fn shown_by(&mut self, row: &mut InodeRow) -> Result<Option<BasePath>> {
         if self.is_born(row)? {
-            return Ok(None);
+            self.keep_shown(row.ino)?;
+            return Ok(self.txn.redirect(row.ino)?);
         }
         let place = self.view().place_of_inode(row.ino, row.fileid())?;
         if let Some(base) = &place.base
@@ -213,6 +214,34 @@ impl Edit<'_> {
             row.subdirs = Some(self.view().count_subdirs(&alone)?);
         }
         Ok(None)
+    }
+
+    /// Lets a directory born in the delta take along what shows through it, or through others in
+    /// it, for no other reason than its place: what was given up, applied, or came into the base
+    /// since. Each gets a redirect to there.
+    fn keep_shown(&mut self, dir: Ino) -> Result<()> {
+        let mut open = vec![dir];
+        while let Some(ino) = open.pop() {
+            let row = self.view().inode(ino)?;
+            if row.kind != FileKind::Directory || self.txn.redirect(ino)?.is_some() {
+                continue;
+            }
+            let place = self.view().place_of_inode(ino, row.fileid())?;
+            let Some(base) = &place.base else { continue };
+            if self.shows(ino, base)? && (row.origin.is_some() || self.shows_entries(&place)?) {
+                self.txn.put_redirect(ino, base)?;
+            } else {
+                self.txn.dentries(ino, &mut |_, child, _, _| open.push(child))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an entry of the base shows through a directory.
+    fn shows_entries(&self, dir: &DirPlace) -> Result<bool> {
+        let mut shows = false;
+        self.view().each_entry(dir, &mut |entry| shows |= entry.ino.is_none())?;
+        Ok(shows)
     }
 
     /// Makes exactly `shown` show through a directory at its new place.
@@ -244,8 +273,9 @@ impl Edit<'_> {
         }
     }
 
-    /// Whether a directory was born in the delta, so that it shows no base entry anywhere. (One
-    /// that another implementation made may show some, until its first change tells.)
+    /// Whether a directory was born in the delta and has not moved with base entries: it shows
+    /// none but at the place where it is. (One that another implementation made may show some,
+    /// until its first change tells.)
     fn is_born(&self, row: &InodeRow) -> Result<bool> {
         let ours = row.ino != Ino::ROOT && row.origin.is_none() && row.subdirs.is_some();
         Ok(ours && self.txn.redirect(row.ino)?.is_none())

@@ -6,6 +6,8 @@ use acetate::delta::MergedPath;
 use acetate::overlay::{Idle, LetGo, Undo};
 use acetate::vfs::FsError;
 
+use super::paths;
+use crate::support::applied::assert_makes_merged;
 use crate::support::client::Result;
 use crate::support::tree::{assert_same, read_tree};
 use crate::support::world::World;
@@ -322,7 +324,69 @@ fn a_further_name_in_the_base_keeps_what_is_written() {
     }
 }
 
-/// A directory made where one moved away hides what shows there: the two are not ends of one change.
+#[test]
+fn what_shows_through_a_directory_made_anew_moves_with_it() {
+    for how in ["discarded", "applied", "late"] {
+        let mut world = World::new(BASE);
+        world.rm_rf("dir");
+        world.mkdir("dir").unwrap();
+        world.mkdir("dir/sub").unwrap();
+        world.put("dir/sub/new", "new");
+        let base = world.change_base();
+        let shown = match how {
+            "discarded" => {
+                discard(&world, &["dir/a", "dir/sub/c"]).unwrap();
+                vec!["", "a", "sub", "sub/c", "sub/new"]
+            }
+            "applied" => {
+                std::fs::write(base.join("dir/sub/new"), "new").unwrap();
+                rebase(&world, &["dir/sub/new"]);
+                vec!["", "sub", "sub/new"]
+            }
+            _ => {
+                std::fs::write(base.join("dir/sub/late"), "late").unwrap();
+                vec!["", "sub", "sub/late", "sub/new"]
+            }
+        };
+        let below = |world: &World, dir: &str| -> Vec<String> {
+            let all = paths(world).into_iter();
+            all.filter_map(|p| Some(p.strip_prefix(dir)?.trim_start_matches('/').into())).collect()
+        };
+        assert_eq!(below(&world, "dir"), shown, "{how}");
+        for (from, to) in [("dir", "moved"), ("moved", "other/moved"), ("other/moved", "dir")] {
+            world.rename(from, to).unwrap();
+            assert_eq!(below(&world, to), shown, "{how}: {to}");
+            assert!(!world.exists(from));
+            world.reopen();
+            assert_eq!(below(&world, to), shown, "{how}: {to}");
+        }
+        world.rename("dir/sub", "dir/again").unwrap();
+        world.reopen();
+        assert_eq!(world.cat("dir/again/new"), "new");
+        discard(&world, &["dir"]).unwrap();
+        assert!(world.ls("dir").starts_with(&["a".into(), "b".into(), "sub".into()]));
+    }
+}
+
+/// A directory made anew, through which the base shows again, makes a diff when it moves.
+#[test]
+fn a_directory_made_anew_is_applied_with_what_shows_through_it() {
+    let world = World::new(BASE);
+    world.rm_rf("dir");
+    world.mkdir("dir").unwrap();
+    discard(&world, &["dir/a", "dir/sub"]).unwrap();
+    assert_makes_merged(&world.session(), &world.base());
+    world.rename("dir", "moved").unwrap();
+    assert_eq!(world.ls("moved"), ["a", "sub"]);
+    assert_makes_merged(&world.session(), &world.base());
+    world.mkdir("dir").unwrap();
+    world.put("dir/a", "made");
+    assert_makes_merged(&world.session(), &world.base());
+    discard(&world, &["moved"]).unwrap();
+    assert_eq!((world.cat("dir/a"), world.exists("moved")), ("a".into(), false));
+}
+
+/// A directory made where one moved away hides what shows there: these are not ends of one change.
 #[test]
 fn what_was_made_at_the_old_place_of_a_directory_is_another_object() {
     for (asked, kept) in [("tree/a", "dir/a"), ("dir/a", "tree/a")] {

@@ -36,7 +36,7 @@ impl Served {
     /// was started for a mount, which listens before that is known to anybody.
     pub(super) fn is_ending(&self) -> bool {
         let refuses = |address: &SocketAddr| {
-            let reached = SocketAddr::new(mount_help::reachable(address.ip()), address.port());
+            let reached = mount_help::reached(*address);
             let connected = TcpStream::connect_timeout(&reached, CONNECT_TIMEOUT);
             connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
         };

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use nfs3_client::nfs3_types::nfs3::nfsstat3;
+use nfs3_client::nfs3_types::nfs3::{nfs_fh3, nfsstat3};
 
 use super::Site;
 
@@ -28,6 +28,18 @@ fn names(dir: &Path) -> Vec<OsString> {
     let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     names
+}
+
+/// The export shows its base alone, and what was its root before is no more.
+#[track_caller]
+fn assert_begins_anew(site: &Site, before: &nfs_fh3) {
+    let mut peer = site.peer("/skill");
+    let root = peer.root.clone();
+    site.wait(async {
+        assert_eq!(peer.ls(&root).await, ["references"]);
+        let stale = peer.getattr(before).await.err();
+        assert!(matches!(stale, Some(nfsstat3::NFS3ERR_STALE | nfsstat3::NFS3ERR_BADHANDLE)));
+    });
 }
 
 #[test]
@@ -110,13 +122,7 @@ fn changes_in_memory_go_with_the_export() {
     site.wait(async { assert_eq!(peer.ls(&root).await, ["references", "scratch"]) });
     site.stop();
     site.run();
-    let mut peer = site.peer("/skill");
-    let new = peer.root.clone();
-    site.wait(async {
-        assert_eq!(peer.ls(&new).await, ["references"]);
-        let stale = peer.getattr(&root).await.err();
-        assert!(matches!(stale, Some(nfsstat3::NFS3ERR_STALE | nfsstat3::NFS3ERR_BADHANDLE)));
-    });
+    assert_begins_anew(&site, &root);
     site.stop();
 }
 
@@ -139,13 +145,7 @@ fn an_export_of_the_same_name_begins_anew_in_memory() {
     assert_eq!(names(&dir), ["lock"]);
     site.say(&memory);
     site.reload().unwrap();
-    let mut peer = site.peer("/skill");
-    let new = peer.root.clone();
-    site.wait(async {
-        assert_eq!(peer.ls(&new).await, ["references"]);
-        let stale = peer.getattr(&root).await.err();
-        assert!(matches!(stale, Some(nfsstat3::NFS3ERR_STALE | nfsstat3::NFS3ERR_BADHANDLE)));
-    });
+    assert_begins_anew(&site, &root);
     site.stop();
 }
 

@@ -81,7 +81,7 @@ fn unchecked(source: &Source) -> Vec<Complaint> {
 }
 
 #[test]
-fn what_the_compiler_cannot_check_is_in_one_file() {
+fn what_the_compiler_cannot_check_is_in_one_place() {
     let complaints: Vec<_> = sources().iter().flat_map(unchecked).collect();
     settle(Rule::NoUnsafe, &complaints);
 }

@@ -1,0 +1,161 @@
+//! The layer under SQLite: the system's own, but for the log's file.
+//!
+//! SQLite allocates `szOsFile` bytes for a file, of which the system's layer uses the first; a
+//! file's methods are whatever its first field points to. So the system opens the file as ever,
+//! and where it is a log ([`log`]) we put methods of our own in place of some of the system's;
+//! each calls the one whose place it has with the same file.
+//!
+//! The only `unsafe` code of the crate: SQLite takes such a layer as C functions and pointers.
+#![allow(unsafe_code)]
+
+mod log;
+
+use std::ffi::{CStr, c_int};
+use std::sync::OnceLock;
+
+use rusqlite::Connection;
+use rusqlite::ffi::{
+    self, SQLITE_OK, sqlite3_file, sqlite3_int64, sqlite3_io_methods, sqlite3_vfs,
+};
+
+use super::frames::Put;
+
+/// What connections open their files with.
+const NAME: &CStr = c"acetate-gather";
+
+/// The system's layer.
+struct System {
+    vfs: *mut sqlite3_vfs,
+    /// Where in a file's bytes ours begin: in the file of a log, a pointer to what we have of it.
+    ours_at: usize,
+}
+
+// SAFETY: SQLite's own layers are made for calls from any thread, and are never freed.
+unsafe impl Send for System {}
+// SAFETY: as above.
+unsafe impl Sync for System {}
+
+static SYSTEM: OnceLock<Option<System>> = OnceLock::new();
+
+/// The layer's name, once it can be used; `None` where SQLite does not take it.
+pub(in crate::delta::sqlite) fn name() -> Option<&'static CStr> {
+    SYSTEM.get_or_init(install).as_ref().map(|_| NAME)
+}
+
+fn install() -> Option<System> {
+    // SAFETY: null asks for the default layer. What is found lives as long as the process.
+    let vfs = unsafe { ffi::sqlite3_vfs_find(std::ptr::null()) };
+    // SAFETY: it is null or a layer.
+    let system = unsafe { vfs.as_ref() }?;
+    let ours_at = usize::try_from(system.szOsFile).ok()?.next_multiple_of(align_of::<*mut ()>());
+    let bytes = ours_at + size_of::<*mut ()>();
+    system.xOpen?;
+    let ours = Box::leak(Box::new(sqlite3_vfs {
+        szOsFile: c_int::try_from(bytes).ok()?,
+        pNext: std::ptr::null_mut(),
+        zName: NAME.as_ptr(),
+        xOpen: Some(open),
+        ..*system
+    }));
+    // SAFETY: it is never freed, and its methods do what SQLite expects of them.
+    let code = unsafe { ffi::sqlite3_vfs_register(ours, 0) };
+    (code == SQLITE_OK).then_some(System { vfs, ours_at })
+}
+
+/// Syncs the file of the database that `conn` has open: SQLite does so only at the end of a
+/// checkpoint that has copied all of the log.
+///
+/// # Errors
+/// The sync failed: what was not synced before may be lost.
+pub(in crate::delta::sqlite) fn sync_database(conn: &Connection) -> rusqlite::Result<()> {
+    let mut file: *mut sqlite3_file = std::ptr::null_mut();
+    // SAFETY: the connection is open; null asks for its main database, whose file SQLite writes
+    // into the place that it is given.
+    let code = unsafe {
+        let place = (&raw mut file).cast();
+        let asked = ffi::SQLITE_FCNTL_FILE_POINTER;
+        ffi::sqlite3_file_control(conn.handle(), std::ptr::null(), asked, place)
+    };
+    // SAFETY: null or a file of this connection, which no other thread uses; without methods it
+    // is not open.
+    let methods = unsafe { file.as_ref().and_then(|file| file.pMethods.as_ref()) };
+    let Some(sync) = methods.and_then(|methods| methods.xSync).filter(|_| code == SQLITE_OK) else {
+        return Err(failure(ffi::SQLITE_IOERR_FSYNC));
+    };
+    // SAFETY: the file is open, and this is its method.
+    match unsafe { sync(file, ffi::SQLITE_SYNC_NORMAL) } {
+        SQLITE_OK => Ok(()),
+        code => Err(failure(code)),
+    }
+}
+
+fn failure(code: c_int) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
+}
+
+/// A file as the system's layer has it.
+struct Real {
+    file: *mut sqlite3_file,
+    methods: *const sqlite3_io_methods,
+}
+
+impl Put for Real {
+    fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), c_int> {
+        let (Ok(count), Ok(offset)) = (c_int::try_from(bytes.len()), i64::try_from(offset)) else {
+            return Err(ffi::SQLITE_IOERR_WRITE);
+        };
+        // SAFETY: the file is open, these are its methods, and `bytes` has `count` bytes.
+        let code = unsafe {
+            let Some(write) = (*self.methods).xWrite else { return Err(ffi::SQLITE_IOERR_WRITE) };
+            write(self.file, bytes.as_ptr().cast(), count, offset)
+        };
+        if code == SQLITE_OK { Ok(()) } else { Err(code) }
+    }
+
+    fn length(&mut self) -> Option<u64> {
+        let mut length: sqlite3_int64 = 0;
+        // SAFETY: the file is open, these are its methods, and there is a place for the answer.
+        let code = unsafe { (*self.methods).xFileSize?(self.file, &raw mut length) };
+        u64::try_from(length).ok().filter(|_| code == SQLITE_OK)
+    }
+
+    fn cut(&mut self, length: u64) {
+        // SAFETY: the file is open, and these are its methods.
+        unsafe {
+            if let Some(truncate) = (*self.methods).xTruncate {
+                // What stays is zeros, which nobody reads.
+                let _ = truncate(self.file, length.cast_signed());
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn open(
+    _: *mut sqlite3_vfs,
+    path: ffi::sqlite3_filename,
+    file: *mut sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    let Some(Some(system)) = SYSTEM.get() else { return ffi::SQLITE_CANTOPEN };
+    // SAFETY: as the system's layer would have been called; `file` has room for its bytes and,
+    // behind them, for ours.
+    unsafe {
+        let Some(open) = (*system.vfs).xOpen else { return ffi::SQLITE_CANTOPEN };
+        let code = open(system.vfs, path, file, flags, out_flags);
+        if code == SQLITE_OK && flags & ffi::SQLITE_OPEN_WAL != 0 {
+            log::attach(file, system.ours_at);
+        }
+        code
+    }
+}
+
+/// What [`attach`](log::attach) put into a file's bytes.
+///
+/// # Safety
+/// It was called with `file`, and put a pointer to a `T` there.
+unsafe fn ours<T>(file: *mut sqlite3_file) -> *mut T {
+    let ours_at = SYSTEM.get().and_then(Option::as_ref).map_or(0, |system| system.ours_at);
+    // SAFETY: the pointer's place is aligned and in the file's bytes.
+    unsafe { file.cast::<u8>().add(ours_at).cast::<*mut T>().read() }
+}

@@ -52,7 +52,7 @@ pub(super) fn open(path: &Path, role: Role) -> Result<Connection> {
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = if role == Role::Immutable {
         Connection::open_with_flags(immutable_uri(path), flags | OpenFlags::SQLITE_OPEN_URI)?
-    } else if let Some(layer) = gather::name().filter(|_| role == Role::Writer) {
+    } else if let Some(layer) = gather::name().filter(|_| role != Role::ReadOnly) {
         Connection::open_with_flags_and_vfs(path, flags, layer)?
     } else {
         Connection::open_with_flags(path, flags)?

@@ -16,10 +16,10 @@ const AHEAD_BYTES: u64 = 256 << 10;
 /// sync at its end counts little, and all that it writes would be written twice.
 const MAX_GROWTH_BYTES: u64 = AHEAD_BYTES;
 
-/// They, by the piece: SQLite's layer for Unix takes less than twice as much in one call.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// Zeros in one call, in bytes: SQLite's layer for Unix takes less than twice as much.
+const PIECE_BYTES: u64 = 64 << 10;
 
-const _: () = assert!(AHEAD_BYTES.is_multiple_of(ZEROS.len() as u64));
+static ZEROS: [u8; PIECE_BYTES as usize] = [0; PIECE_BYTES as usize];
 
 /// What is known of the end of a log's file.
 #[derive(Debug, Default)]
@@ -64,22 +64,26 @@ impl Ahead {
         let Some(length) = file.length() else { return };
         self.synced = length;
         if may_fill && is_short && length == self.end {
-            self.is_full = !fill(length, file);
+            self.is_full = !fill(length, length + AHEAD_BYTES, file);
             self.synced = if self.is_full { length } else { length + AHEAD_BYTES };
         }
         self.end = self.synced;
     }
 }
 
-/// Writes zeros behind `end`; whether there is room for them. Where there is none, the last of it
-/// is left to what counts.
-fn fill(end: u64, file: &mut impl Put) -> bool {
-    let step = ZEROS.len();
-    let is_filled = (end..end + AHEAD_BYTES).step_by(step).all(|at| file.put(&ZEROS, at).is_ok());
-    if !is_filled {
-        file.cut(end);
+/// Writes zeros from `end`, where the file ends, up to `to`; whether there is room for them. Where
+/// there is none, the last of it is left to what counts.
+pub(super) fn fill(end: u64, to: u64, file: &mut impl Put) -> bool {
+    let mut at = end;
+    while at < to {
+        let piece = &ZEROS[..(PIECE_BYTES - at % PIECE_BYTES).min(to - at) as usize];
+        if file.put(piece, at).is_err() {
+            file.cut(end);
+            return false;
+        }
+        at += piece.len() as u64;
     }
-    is_filled
+    true
 }
 
 #[cfg(test)]

@@ -1,25 +1,30 @@
-//! The log's file, written a commit at a time.
+//! A session's files, written and read in larger pieces than pages.
 //!
 //! SQLite writes each page of its log with two calls, one for the frame's header and one for the
-//! page, and a call costs more than the bytes: 14 pages took 68 µs one by one, and take 9 in one
+//! page, copies the log into the database page by page, and reads content page by page. Such a
+//! call costs more than its bytes: 14 pages of a log took 68 µs one by one, and take 9 in one
 //! piece (docs/decisions/0029-a-commit-in-one-piece.md).
 //!
-//! Only what SQLite cannot yet take for written is held back. While it commits, it appends frame
-//! after frame; the last one's header says that it is the last. So frames are held up to that
-//! one, and the write of its page puts all of them into the file, and fails if that fails: before
-//! anything is synced, and before SQLite tells anyone of the commit. Whatever else it does with
-//! the file finds there what it wrote before. What is still held when the commit has ended is of
-//! a commit that failed, and is dropped: somebody else may be writing there by then. Outside of
-//! commits only a frame's header is held, for the write of its page.
+//! In the log only what SQLite cannot yet take for written is held back. While it commits, it
+//! appends frame after frame; the last one's header says that it is the last. So frames are held
+//! up to that one, and the write of its page puts all of them into the file, and fails if that
+//! fails: before anything is synced, and before SQLite tells anyone of the commit. Whatever else
+//! it does with the file finds there what it wrote before. What is still held when the commit has
+//! ended is of a commit that failed, and is dropped: somebody else may be writing there by then.
+//! Outside of commits only a frame's header is held, for the write of its page.
 //!
 //! | File | What |
 //! |---|---|
-//! | `frames` | which writes are held back, and until when |
-//! | `ahead` | zeros behind the file's end |
+//! | `frames` | which writes to the log are held back, and until when |
+//! | `ahead` | zeros behind the log's end |
+//! | `growth` | zeros behind the database's end, while the log is copied into it |
+//! | `read_ahead` | what is read of the database along with a page |
 //! | `vfs` | the layer under SQLite, which also hears of a new log, and syncs a database |
 
 mod ahead;
 mod frames;
+mod growth;
+mod read_ahead;
 mod vfs;
 
 use std::cell::Cell;
@@ -184,6 +189,52 @@ mod tests {
                 assert_holds(&path, &rows);
             }
             assert!(rows.len() > 10, "{} rows", rows.len());
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_makes_the_database_grow_in_pieces() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.db");
+        let conn = open(&path, 0, "NORMAL");
+        let length = || std::fs::metadata(&path).unwrap().len();
+        let checkpoint = |how| {
+            let sql = format!("PRAGMA wal_checkpoint({how})");
+            conn.query_row(&sql, [], |_| Ok(())).unwrap();
+        };
+        checkpoint("TRUNCATE");
+        let before = length();
+        conn.execute("INSERT INTO t VALUES (1, ?1)", [vec![1; 10_000]]).unwrap();
+        let reader = Connection::open(&path).unwrap();
+        reader.execute_batch("BEGIN").unwrap();
+        assert_eq!(rows(&reader).len(), 1);
+        conn.execute("INSERT INTO t VALUES (2, ?1)", [vec![2; 2_000_000]]).unwrap();
+        // The reader needs the log from here on: a few pages are copied, and space for more.
+        checkpoint("PASSIVE");
+        assert_eq!(length(), 256 << 10, "of {before} bytes before");
+        assert_eq!(rows(&reader).len(), 1);
+        reader.execute_batch("COMMIT").unwrap();
+        assert_eq!(rows(&reader)[&2], vec![2; 2_000_000]);
+        checkpoint("TRUNCATE");
+        let pages: u32 = conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+        assert_eq!(length(), u64::from(pages) * 4096);
+        assert_eq!(rows(&Connection::open(&path).unwrap()), rows(&conn));
+    }
+
+    #[test]
+    fn no_transaction_reads_what_another_one_read_ahead() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.db");
+        let conn = open(&path, 0, "NORMAL");
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+        let reader = Connection::open_with_flags_and_vfs(&path, flags, name().unwrap()).unwrap();
+        reader.pragma_update(None, "cache_size", 12).unwrap();
+        for round in 1..6 {
+            // Of the same length, so that the same pages hold it.
+            let content = vec![round; 300_000];
+            conn.execute("REPLACE INTO t VALUES (1, ?1)", [&content]).unwrap();
+            conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+            assert!(rows(&reader)[&1] == content, "round {round}");
         }
     }
 }

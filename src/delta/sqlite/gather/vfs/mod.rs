@@ -1,13 +1,14 @@
-//! The layer under SQLite: the system's own, but for the log's file.
+//! The layer under SQLite: the system's own, but for how it writes and reads a session's files.
 //!
 //! SQLite allocates `szOsFile` bytes for a file, of which the system's layer uses the first; a
 //! file's methods are whatever its first field points to. So the system opens the file as ever,
-//! and where it is a log ([`log`]) we put methods of our own in place of some of the system's;
-//! each calls the one whose place it has with the same file.
+//! and where it is a log ([`log`]) or a database ([`database`]) we put methods of our own in place
+//! of some of the system's; each calls the one whose place it has with the same file.
 //!
 //! The only `unsafe` code of the crate: SQLite takes such a layer as C functions and pointers.
 #![allow(unsafe_code)]
 
+mod database;
 mod log;
 
 use std::ffi::{CStr, c_int};
@@ -19,6 +20,7 @@ use rusqlite::ffi::{
 };
 
 use super::frames::Put;
+use super::read_ahead::Get;
 
 /// What connections open their files with.
 const NAME: &CStr = c"acetate-gather";
@@ -26,7 +28,7 @@ const NAME: &CStr = c"acetate-gather";
 /// The system's layer.
 struct System {
     vfs: *mut sqlite3_vfs,
-    /// Where in a file's bytes ours begin: in the file of a log, a pointer to what we have of it.
+    /// Where in a file's bytes ours begin: a pointer to what we have of it.
     ours_at: usize,
 }
 
@@ -130,6 +132,24 @@ impl Put for Real {
     }
 }
 
+impl Get for Real {
+    fn get(&mut self, to: &mut [u8], offset: u64) -> Result<(), c_int> {
+        let (Ok(count), Ok(offset)) = (c_int::try_from(to.len()), i64::try_from(offset)) else {
+            return Err(ffi::SQLITE_IOERR_READ);
+        };
+        // SAFETY: the file is open, these are its methods, and `to` has room for `count` bytes.
+        let code = unsafe {
+            let Some(read) = (*self.methods).xRead else { return Err(ffi::SQLITE_IOERR_READ) };
+            read(self.file, to.as_mut_ptr().cast(), count, offset)
+        };
+        if code == SQLITE_OK { Ok(()) } else { Err(code) }
+    }
+
+    fn length(&mut self) -> Option<u64> {
+        Put::length(self)
+    }
+}
+
 unsafe extern "C" fn open(
     _: *mut sqlite3_vfs,
     path: ffi::sqlite3_filename,
@@ -146,14 +166,17 @@ unsafe extern "C" fn open(
         if code == SQLITE_OK && flags & ffi::SQLITE_OPEN_WAL != 0 {
             log::attach(file, system.ours_at);
         }
+        if code == SQLITE_OK && flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
+            database::attach(file, system.ours_at);
+        }
         code
     }
 }
 
-/// What [`attach`](log::attach) put into a file's bytes.
+/// What was put into a file's bytes when it was opened.
 ///
 /// # Safety
-/// It was called with `file`, and put a pointer to a `T` there.
+/// A pointer to a `T` was put there.
 unsafe fn ours<T>(file: *mut sqlite3_file) -> *mut T {
     let ours_at = SYSTEM.get().and_then(Option::as_ref).map_or(0, |system| system.ours_at);
     // SAFETY: the pointer's place is aligned and in the file's bytes.

@@ -1,0 +1,192 @@
+//! The database, read in larger pieces where it is read from front to back.
+//!
+//! SQLite reads page by page, and the content of a file is a chain of pages, nearly all of them
+//! one behind the other: 272 calls for a MiB, which take as long as all else that SQLite does for
+//! it (docs/decisions/0034-content-is-read-in-pieces.md). So what follows is read along with it.
+//!
+//! What was read ahead is good for one transaction, as the pages that SQLite itself keeps: while
+//! it lasts, no checkpoint writes a page that it takes from the database. Every lock that SQLite
+//! takes or gives back may begin or end one, and lets go of it.
+
+/// What is read at once, in bytes; every connection that reads content keeps room for it.
+const MAX_PIECE_BYTES: u64 = 64 << 10;
+
+/// Reads, each where the one before ended, after which more is read.
+const IN_A_ROW: u32 = 2;
+
+/// A file to read.
+pub(super) trait Get {
+    /// Fills `to` from `offset` on; `Err` is SQLite's code of the failure.
+    fn get(&mut self, to: &mut [u8], offset: u64) -> Result<(), i32>;
+
+    /// The file's length, in bytes, if the system tells.
+    fn length(&mut self) -> Option<u64>;
+}
+
+/// A piece of a database.
+#[derive(Debug, Default)]
+pub(super) struct ReadAhead {
+    /// Room for one: `held` bytes of it are the file's from `at` on.
+    piece: Vec<u8>,
+    held: usize,
+    at: u64,
+    /// Where the last read ended.
+    next: u64,
+    /// Reads before it, each where the one before ended.
+    in_a_row: u32,
+}
+
+impl ReadAhead {
+    /// The `count` bytes from `offset` on; `None` where they have to be read from the file.
+    pub fn read(&mut self, offset: u64, count: usize, file: &mut impl Get) -> Option<&[u8]> {
+        self.note(offset, count);
+        if !self.holds(offset, count) && (self.in_a_row < IN_A_ROW || !self.fill(offset, file)) {
+            return None;
+        }
+        let from = usize::try_from(offset - self.at).ok()?;
+        self.piece[..self.held].get(from..from.checked_add(count)?)
+    }
+
+    /// Lets go of what was read: it may be another by now.
+    pub fn forget(&mut self) {
+        self.held = 0;
+    }
+
+    fn note(&mut self, offset: u64, count: usize) {
+        // Between two chunks of content SQLite may look elsewhere for the next one.
+        let follows_piece = self.held > 0 && offset == self.at + self.held as u64;
+        self.in_a_row =
+            if offset == self.next || follows_piece { self.in_a_row.saturating_add(1) } else { 0 };
+        if follows_piece {
+            self.in_a_row = self.in_a_row.max(IN_A_ROW);
+        }
+        self.next = offset.saturating_add(count as u64);
+    }
+
+    fn holds(&self, offset: u64, count: usize) -> bool {
+        let end = offset.saturating_add(count as u64);
+        self.at <= offset && end <= self.at + self.held as u64
+    }
+
+    /// Reads a piece from `offset` on, or what the file has of it; whether it could.
+    fn fill(&mut self, offset: u64, file: &mut impl Get) -> bool {
+        self.held = 0;
+        let left = file.length().map_or(0, |length| length.saturating_sub(offset));
+        let bytes = left.min(MAX_PIECE_BYTES) as usize;
+        self.piece.resize(MAX_PIECE_BYTES as usize, 0);
+        if bytes == 0 || file.get(&mut self.piece[..bytes], offset).is_err() {
+            return false;
+        }
+        (self.held, self.at) = (bytes, offset);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 4096;
+
+    /// A file of bytes that differ, and the calls that read it.
+    struct Bytes {
+        bytes: Vec<u8>,
+        reads: Vec<(u64, usize)>,
+        fails: bool,
+    }
+
+    impl Bytes {
+        fn pages(count: usize) -> Self {
+            let bytes = (0..count * PAGE).map(|at| (at / 7 % 251) as u8).collect();
+            Self { bytes, reads: Vec::new(), fails: false }
+        }
+
+        /// Reads a page as SQLite does.
+        fn page(&mut self, ahead: &mut ReadAhead, page: usize) {
+            let offset = (page * PAGE) as u64;
+            let mut read = vec![0; PAGE];
+            match ahead.read(offset, PAGE, self) {
+                Some(held) => read.copy_from_slice(held),
+                None => self.get(&mut read, offset).unwrap(),
+            }
+            assert!(read == self.bytes[page * PAGE..][..PAGE], "page {page}");
+        }
+    }
+
+    impl Get for Bytes {
+        fn get(&mut self, to: &mut [u8], offset: u64) -> Result<(), i32> {
+            if self.fails && to.len() > PAGE {
+                to.fill(9);
+                return Err(10);
+            }
+            self.reads.push((offset, to.len()));
+            to.copy_from_slice(&self.bytes[offset as usize..][..to.len()]);
+            Ok(())
+        }
+
+        fn length(&mut self) -> Option<u64> {
+            Some(self.bytes.len() as u64)
+        }
+    }
+
+    #[test]
+    fn pages_one_behind_the_other_are_read_together() {
+        let (mut ahead, mut file) = (ReadAhead::default(), Bytes::pages(100));
+        for page in 10..100 {
+            file.page(&mut ahead, page);
+        }
+        // Two to see it, and then as much as there is.
+        assert_eq!(file.reads.len(), 2 + (90_usize - 2).div_ceil(16));
+        assert_eq!(file.reads.last(), Some(&(92 * PAGE as u64, 8 * PAGE)));
+    }
+
+    #[test]
+    fn a_look_elsewhere_does_not_end_it() {
+        let (mut ahead, mut file) = (ReadAhead::default(), Bytes::pages(100));
+        for page in 10..90 {
+            file.page(&mut ahead, page);
+            if page % 17 == 0 {
+                file.page(&mut ahead, 3);
+            }
+        }
+        let elsewhere = (10..90).filter(|page| page % 17 == 0).count();
+        let alone = file.reads.iter().filter(|(_, bytes)| *bytes == PAGE).count();
+        assert!(alone <= 2 + elsewhere, "{:?}", file.reads);
+    }
+
+    #[test]
+    fn pages_here_and_there_are_read_alone() {
+        let (mut ahead, mut file) = (ReadAhead::default(), Bytes::pages(100));
+        for page in [5, 6, 50, 51, 7, 8, 99, 0, 1, 60, 59, 58] {
+            file.page(&mut ahead, page);
+        }
+        assert_eq!(file.reads.len(), 12);
+        assert!(file.reads.iter().all(|&(_, bytes)| bytes == PAGE));
+    }
+
+    #[test]
+    fn nothing_old_is_shown() {
+        let (mut ahead, mut file) = (ReadAhead::default(), Bytes::pages(40));
+        for page in 0..6 {
+            file.page(&mut ahead, page);
+        }
+        file.bytes.fill(1);
+        ahead.forget();
+        for page in 6..40 {
+            file.page(&mut ahead, page);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_ahead_is_read_alone() {
+        let (mut ahead, mut file) = (ReadAhead::default(), Bytes::pages(40));
+        for page in 0..4 {
+            file.page(&mut ahead, page);
+        }
+        file.fails = true;
+        for page in 4..40 {
+            file.page(&mut ahead, page);
+        }
+        assert!(file.reads.iter().skip(3).all(|&(_, bytes)| bytes == PAGE));
+    }
+}

@@ -21,7 +21,8 @@ pub(super) struct Args {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Hide the mount at once, also while programs use it; the server goes on for them.
+    /// Hide the mount at once, also while programs use it; the server goes on for them, until
+    /// the same command without this.
     #[arg(long)]
     lazy: bool,
 

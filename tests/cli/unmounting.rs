@@ -125,6 +125,32 @@ fn umount_says_so_if_the_server_did_not_close_the_session() {
 }
 
 #[test]
+fn the_server_of_a_hidden_mount_is_stopped_when_it_is_unmounted_again() {
+    let Some(place) = Place::new("exit 1") else { return };
+    let mut left = Left::new(&place, "one.db", "at");
+    left.note(&place, &place.path("one.db"), "b");
+    let hidden = place.run(&["umount", "at", "--lazy"]);
+    let said = String::from_utf8(hidden.stdout).unwrap();
+    assert!(said.contains("goes on: programs may still use the mount; once"), "{said}");
+    // Neither another mount of the server, nor another session there, takes it from them.
+    let other = place.run(&["umount", "b"]);
+    let said = String::from_utf8(other.stdout).unwrap();
+    assert!(said.contains("goes on: the session is mounted elsewhere, too"), "{said}");
+    for args in [&["mount", "s.db", "at"][..], &["run", "s.db", "--at", "at", "--", "true"]] {
+        let said = place.failure(args);
+        assert!(said.contains("one.db was hidden there, and programs may still use it"), "{said}");
+        assert!(said.contains("\nhint: ") && said.contains("acetate umount "), "{said}");
+    }
+    assert_eq!(left.code(), None);
+    let again = place.run(&["umount", "at"]);
+    let said = String::from_utf8(again.stdout).unwrap();
+    assert!(said.contains("at is unmounted; its server has ended\n"), "{said}");
+    assert_eq!(left.code(), Some(0));
+    assert!(!place.path("one.db-lock").exists());
+    assert_eq!(fs::read_dir(place.path("run")).unwrap().count(), 0);
+}
+
+#[test]
 fn another_session_at_a_directory_leaves_no_server_that_nobody_knows() {
     let Some(place) = Place::new("exit 1") else { return };
     for args in [&["mount", "s.db", "at"][..], &["run", "s.db", "--at", "at", "--", "true"]] {

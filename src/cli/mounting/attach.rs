@@ -66,6 +66,7 @@ pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attache
         address,
         started,
         is_read_only: wanted.read_only,
+        is_hidden: false,
     };
     // By a mount here that somebody unmounted by other means.
     let is_known =

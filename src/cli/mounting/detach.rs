@@ -85,7 +85,7 @@ pub(in crate::cli) fn unmount_private(dir: &Path) -> Result<(), CliError> {
 
 /// Forgets the mount, which is gone, and stops its server if it was started for mounts and this
 /// was the last one: in a turn at the session, so that nobody mounts that server meanwhile.
-/// `in_use`: programs may still use what was unmounted lazily.
+/// `in_use`: programs may still use what was unmounted lazily, and the mount is not forgotten.
 pub(in crate::cli) fn release(
     note: &Note,
     child: Option<Child>,
@@ -101,8 +101,9 @@ pub(in crate::cli) fn release(
         .into_iter()
         .filter(|other| other.session == note.session && other.dir != note.dir);
     let is_mounted = |dir: &Path| mounted.iter().any(|at| at.dir == dir && at.is_nfs());
+    let is_hidden = |other: &Note| other.is_hidden && other.started == note.started;
     let by_hand = mounted.iter().any(|at| at.server == Some(note.reached()));
-    let is_used = by_hand || others.any(|other| is_mounted(&other.dir));
+    let is_used = by_hand || others.any(|other| is_hidden(&other) || is_mounted(&other.dir));
     let Some(pid) = pid else {
         note.forget();
         return Ok(Server::Unknown);
@@ -116,8 +117,9 @@ pub(in crate::cli) fn release(
         return Ok(Server::GoesOn { pid, why: "the session is mounted elsewhere, too" });
     }
     if in_use {
-        note.forget();
-        return Ok(Server::GoesOn { pid, why: "programs may still use the mount" });
+        Note { is_hidden: true, ..note.clone() }.write()?;
+        let why = "programs may still use the mount; once they have ended, unmount it again";
+        return Ok(Server::GoesOn { pid, why });
     }
     // Forgotten when it is done: whoever is interrupted here can ask for it again.
     server::stop(pid, &note.session, child)?;
@@ -132,6 +134,9 @@ pub(in crate::cli) fn release(
 /// Releases the session that was mounted at `dir` before `session` is, where somebody unmounted it
 /// by other means: once the note of `dir` is another one, nobody would know its server. Not for who
 /// has a turn.
+///
+/// # Errors
+/// Programs may still use it.
 pub(in crate::cli) fn release_other(dir: &Path, session: &Path) -> Result<(), CliError> {
     let Some(note) = Note::of(dir).filter(|note| note.session != session) else {
         return Ok(());
@@ -140,6 +145,11 @@ pub(in crate::cli) fn release_other(dir: &Path, session: &Path) -> Result<(), Cl
         return Ok(());
     }
     let (shown, other) = (dir.display(), note.session.display());
+    if note.is_hidden && served(&note.session)?.map(|served| served.pid) == note.started {
+        let what = format!("{shown}: {other} was hidden there, and programs may still use it");
+        let hint = format!("once they have ended, stop its server: acetate umount {shown}");
+        return Err(CliError::new(what).with_hint(hint));
+    }
     match release(&note, None, false)? {
         Server::Stopped => {
             output::line(format_args!("{shown}: {other} was mounted there; its server has ended"))

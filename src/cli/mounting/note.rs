@@ -25,6 +25,9 @@ const VARIABLE: &str = "ACETATE_RUNTIME_DIR";
 /// Ends the names of the files.
 const SUFFIX: &str = ".mount";
 
+/// Ends the fields of a mount that is hidden.
+const HIDDEN: &[u8] = b"hidden";
+
 /// A longer file is none of ours: two paths, an address and a number.
 const MAX_BYTES: u64 = 16 << 10;
 
@@ -38,6 +41,8 @@ pub(in crate::cli) struct Note {
     /// The server, where it was started for a mount.
     pub(in crate::cli) started: Option<u32>,
     pub(in crate::cli) is_read_only: bool,
+    /// `umount --lazy` has hidden it: programs may still use it.
+    pub(in crate::cli) is_hidden: bool,
 }
 
 impl Note {
@@ -84,13 +89,16 @@ impl Note {
     fn encode(&self) -> Vec<u8> {
         let started = self.started.unwrap_or(0).to_string();
         let (address, mode) = (self.address.to_string(), self.mode());
-        let fields: [&[u8]; 5] = [
+        let mut fields: Vec<&[u8]> = vec![
             self.dir.as_os_str().as_bytes(),
             self.session.as_os_str().as_bytes(),
             address.as_bytes(),
             started.as_bytes(),
             mode.as_bytes(),
         ];
+        if self.is_hidden {
+            fields.push(HIDDEN);
+        }
         // No path has a NUL.
         fields.join(&0)
     }
@@ -101,7 +109,11 @@ impl Note {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let fields: Vec<&[u8]> = bytes.split(|byte| *byte == 0).collect();
-        let [dir, session, address, started, mode] = *fields else {
+        let (fields, is_hidden) = match fields.split_last() {
+            Some((&HIDDEN, fields)) => (fields, true),
+            _ => (&fields[..], false),
+        };
+        let &[dir, session, address, started, mode] = fields else {
             return None;
         };
         let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
@@ -113,6 +125,7 @@ impl Note {
             address: text(address)?.parse().ok()?,
             started: (started != 0).then_some(started),
             is_read_only: mode == b"ro",
+            is_hidden,
         })
     }
 }
@@ -173,7 +186,10 @@ mod tests {
             address: "[::1]:2049".parse().unwrap(),
             started: Some(77),
             is_read_only: true,
+            is_hidden: true,
         };
+        assert_eq!(Note::decode(&note.encode()), Some(note.clone()));
+        note.is_hidden = false;
         assert_eq!(Note::decode(&note.encode()), Some(note.clone()));
         note.started = None;
         note.is_read_only = false;

@@ -6,6 +6,9 @@
 //! next commits overwrite them.
 //!
 //! Zeros are no frame: whoever reads the log finds its end where it would be without them.
+//!
+//! Where there is no room for them, nobody hears of it. So there are none on a disk whose error
+//! may be one of what was written before ([`tells_each_write`](super::super::disk)).
 
 use super::frames::Put;
 
@@ -32,9 +35,16 @@ pub(super) struct Ahead {
     is_new: bool,
     /// There was no room for zeros, since the file was last cut.
     is_full: bool,
+    /// What the disk says of a write may be said of one before it.
+    is_vague: bool,
 }
 
 impl Ahead {
+    /// For a file of which nothing is known; `tells_each_write` says how its disk fails.
+    pub fn new(tells_each_write: bool) -> Self {
+        Self { is_vague: !tells_each_write, ..Self::default() }
+    }
+
     /// Notes that so many bytes were written at `offset`.
     pub fn note_write(&mut self, offset: u64, bytes: usize) {
         if offset == 0 {
@@ -60,7 +70,8 @@ impl Ahead {
         let is_short = self.end - self.synced <= MAX_GROWTH_BYTES;
         // SQLite syncs a new header before anything else. Until then the frames of the log before
         // may be there again after a power cut, and be read up to whatever was written over them.
-        let may_fill = commits && !std::mem::take(&mut self.is_new) && !self.is_full;
+        let may_fill =
+            commits && !std::mem::take(&mut self.is_new) && !self.is_full && !self.is_vague;
         let Some(length) = file.length() else { return };
         self.synced = length;
         if may_fill && is_short && length == self.end {
@@ -170,6 +181,16 @@ mod tests {
         assert_eq!(file.length, 32);
         commit(&mut ahead, &mut file, 100);
         assert_eq!(file.length, 100 + AHEAD_BYTES);
+    }
+
+    #[test]
+    fn no_error_is_missed_that_may_be_one_of_what_counts() {
+        let (mut ahead, mut file) = (Ahead::new(false), End::default());
+        commit(&mut ahead, &mut file, 1000);
+        assert_eq!(file.length, 1000);
+        let (mut ahead, mut file) = (Ahead::new(true), End::default());
+        commit(&mut ahead, &mut file, 1000);
+        assert_eq!(file.length, 1000 + AHEAD_BYTES);
     }
 
     #[test]

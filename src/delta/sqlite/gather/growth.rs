@@ -7,7 +7,10 @@
 //!
 //! Only between the beginning of a checkpoint and its end: then SQLite's lock keeps everybody else
 //! from the file's end. Whatever is left of them is behind what the database holds, or comes with
-//! a later checkpoint; in a crash, pages of the log come again as after any other.
+//! a later checkpoint; in a crash, pages of the log come again as after any other. The last page is
+//! never written so: a database that is cut off from its log is too short until all is there.
+//!
+//! As with the log's zeros ([`ahead`](super::ahead)), nobody hears where there is no room for them.
 
 use super::ahead::fill;
 use super::frames::Put;
@@ -24,12 +27,19 @@ pub(super) struct Growth {
     end: u64,
     /// What it is going to be; 0 where it does not grow.
     goal: u64,
+    /// What the disk says of a write may be said of one before it.
+    is_vague: bool,
 }
 
 impl Growth {
+    /// For a file; `tells_each_write` says how its disk fails.
+    pub fn new(tells_each_write: bool) -> Self {
+        Self { is_vague: !tells_each_write, ..Self::default() }
+    }
+
     /// Begins: the log is about to be copied.
     pub fn begin(&mut self) {
-        *self = Self { is_copying: true, ..Self::default() };
+        *self = Self { is_copying: !self.is_vague, ..Self::new(!self.is_vague) };
     }
 
     /// Notes that the file is going to be `goal` bytes long.
@@ -49,14 +59,15 @@ impl Growth {
             return;
         }
         // Pieces that begin at a multiple of their length are the cheapest.
-        let to = self.goal.min((offset / PIECE_BYTES + 1) * PIECE_BYTES);
+        let last = self.goal.saturating_sub(bytes as u64);
+        let to = last.min((offset / PIECE_BYTES + 1) * PIECE_BYTES);
         // Where the disk is full, pages find that out one by one.
         (self.end, self.goal) = if fill(offset, to, file) { (to, self.goal) } else { (0, 0) };
     }
 
     /// Ends: nothing more of the log is copied.
     pub fn finish(&mut self) {
-        *self = Self::default();
+        *self = Self::new(!self.is_vague);
     }
 }
 
@@ -115,12 +126,12 @@ mod tests {
         growth.begin();
         growth.hint(1000 * PAGE, &mut file);
         for page in 3..1000 {
+            assert!(file.length < 1000 * PAGE, "as long as if all were there");
             assert!(write(&mut growth, &mut file, page));
-            assert!(file.length <= 1000 * PAGE, "longer than it is going to be");
         }
         assert_eq!(file.length, 1000 * PAGE);
-        // 64 KiB at a time, of which a part comes first and last.
-        assert_eq!(file.growths as u64, (1000 * PAGE).div_ceil(64 << 10));
+        // 64 KiB at a time, of which a part comes first and last, and the last page.
+        assert_eq!(file.growths as u64, (999 * PAGE).div_ceil(64 << 10) + 1);
     }
 
     #[test]
@@ -147,10 +158,16 @@ mod tests {
         growth.finish();
         assert!(write(&mut growth, &mut file, 2));
         assert_eq!(file.length, 3 * PAGE);
+        // On a disk that is not to be believed.
+        let mut vague = Growth::new(false);
+        vague.begin();
+        vague.hint(500 * PAGE, &mut file);
+        assert!(write(&mut vague, &mut file, 3));
+        assert_eq!(file.length, 4 * PAGE);
         // One that says nothing of its length.
         growth.begin();
-        assert!(write(&mut growth, &mut file, 3));
-        assert_eq!(file.length, 4 * PAGE);
+        assert!(write(&mut growth, &mut file, 4));
+        assert_eq!(file.length, 5 * PAGE);
     }
 
     #[test]

@@ -22,7 +22,7 @@ struct Database {
 ///
 /// # Safety
 /// `file` was opened by the system's layer, and has room for a pointer at `ours_at`.
-pub(super) unsafe fn attach(file: *mut sqlite3_file, ours_at: usize) {
+pub(super) unsafe fn attach(file: *mut sqlite3_file, ours_at: usize, tells_each_write: bool) {
     // SAFETY: an open file has methods; the pointer's place is aligned and in the file's bytes.
     unsafe {
         let system = (*file).pMethods;
@@ -35,7 +35,7 @@ pub(super) unsafe fn attach(file: *mut sqlite3_file, ours_at: usize) {
             xFileControl: Some(control),
             ..*system
         };
-        let (growth, ahead) = (Growth::default(), ReadAhead::default());
+        let (growth, ahead) = (Growth::new(tells_each_write), ReadAhead::default());
         let database = Database { system, methods, growth, ahead };
         let database = Box::into_raw(Box::new(database));
         file.cast::<u8>().add(ours_at).cast::<*mut Database>().write(database);
@@ -97,7 +97,7 @@ unsafe extern "C" fn write(
     }
 }
 
-/// A transaction begins or ends, in a database without a log.
+/// A transaction may begin, in a database without a log.
 unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
     // SAFETY: SQLite calls the methods of files that are open, with what they take.
     unsafe {
@@ -108,7 +108,7 @@ unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
     }
 }
 
-/// A transaction begins or ends, in a database with a log.
+/// A transaction may begin or end, in a database with a log.
 unsafe extern "C" fn lock_shared_memory(
     file: *mut sqlite3_file,
     first: c_int,

@@ -26,7 +26,7 @@ struct Log {
 ///
 /// # Safety
 /// `file` was opened by the system's layer, and has room for a pointer at `ours_at`.
-pub(super) unsafe fn attach(file: *mut sqlite3_file, ours_at: usize) {
+pub(super) unsafe fn attach(file: *mut sqlite3_file, ours_at: usize, tells_each_write: bool) {
     // SAFETY: an open file has methods; the pointer's place is aligned and in the file's bytes.
     unsafe {
         let system = (*file).pMethods;
@@ -46,7 +46,7 @@ pub(super) unsafe fn attach(file: *mut sqlite3_file, ours_at: usize) {
             xFileSize: Some(file_size),
             ..*system
         };
-        let (frames, ahead) = (Frames::default(), Ahead::default());
+        let (frames, ahead) = (Frames::default(), Ahead::new(tells_each_write));
         let log = Box::into_raw(Box::new(Log { system, methods, frames, ahead }));
         file.cast::<u8>().add(ours_at).cast::<*mut Log>().write(log);
         (*file).pMethods = &raw const (*log).methods;

@@ -11,7 +11,9 @@
 mod database;
 mod log;
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, OsStr, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use rusqlite::Connection;
@@ -19,6 +21,7 @@ use rusqlite::ffi::{
     self, SQLITE_OK, sqlite3_file, sqlite3_int64, sqlite3_io_methods, sqlite3_vfs,
 };
 
+use super::super::disk;
 use super::frames::Put;
 use super::read_ahead::Get;
 
@@ -163,14 +166,27 @@ unsafe extern "C" fn open(
     unsafe {
         let Some(open) = (*system.vfs).xOpen else { return ffi::SQLITE_CANTOPEN };
         let code = open(system.vfs, path, file, flags, out_flags);
-        if code == SQLITE_OK && flags & ffi::SQLITE_OPEN_WAL != 0 {
-            log::attach(file, system.ours_at);
+        if code != SQLITE_OK {
+            return code;
         }
-        if code == SQLITE_OK && flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
-            database::attach(file, system.ours_at);
+        if flags & ffi::SQLITE_OPEN_WAL != 0 {
+            log::attach(file, system.ours_at, tells_each_write(path));
         }
-        code
+        if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
+            database::attach(file, system.ours_at, tells_each_write(path));
+        }
+        SQLITE_OK
     }
+}
+
+/// How the disk of a file fails.
+///
+/// # Safety
+/// `path` is null, or a path as SQLite opens it.
+unsafe fn tells_each_write(path: ffi::sqlite3_filename) -> bool {
+    // SAFETY: a path ends with a NUL.
+    let path = unsafe { path.as_ref().map(|path| CStr::from_ptr(path)) };
+    path.is_some_and(|path| disk::tells_each_write(Path::new(OsStr::from_bytes(path.to_bytes()))))
 }
 
 /// What was put into a file's bytes when it was opened.

@@ -10,14 +10,11 @@ use rusqlite::ffi::{
 use super::super::ahead::Ahead;
 use super::super::frames::Frames;
 use super::super::{current_commit, note_start};
-use super::{Real, ours};
+use super::Real;
+use super::attached::Attached;
 
-/// What a log's file has besides the system's bytes.
+/// What we have of a log's file.
 struct Log {
-    /// The system's methods.
-    system: *const sqlite3_io_methods,
-    /// The same with ours in their place: what SQLite calls.
-    methods: sqlite3_io_methods,
     frames: Frames,
     ahead: Ahead,
 }
@@ -25,45 +22,27 @@ struct Log {
 /// Puts our methods in the place of the system's.
 ///
 /// # Safety
-/// `file` was opened by the system's layer, and has room for a pointer at `ours_at`.
-pub(super) unsafe fn attach(file: *mut sqlite3_file, ours_at: usize, tells_each_write: bool) {
-    // SAFETY: an open file has methods; the pointer's place is aligned and in the file's bytes.
+/// As of [`Attached::attach`].
+pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
+    // SAFETY: the file is open, and `close` detaches what we have of it.
     unsafe {
-        let system = (*file).pMethods;
-        let Some(characteristics) = (*system).xDeviceCharacteristics else { return };
+        let Some(characteristics) = (*(*file).pMethods).xDeviceCharacteristics else { return };
         // Else commits are filled up to the end of a sector, in pieces of any size. SQLite asks
         // the database's file, which says the same: only the parameter `psow` of a URI can tell
         // it otherwise, and a writer's path is none.
         if characteristics(file) & SQLITE_IOCAP_POWERSAFE_OVERWRITE == 0 {
             return;
         }
-        let methods = sqlite3_io_methods {
+        let log = Log { frames: Frames::default(), ahead: Ahead::new(tells_each_write) };
+        Attached::attach(file, log, |system| sqlite3_io_methods {
             xClose: Some(close),
             xRead: Some(read),
             xWrite: Some(write),
             xTruncate: Some(truncate),
             xSync: Some(sync),
             xFileSize: Some(file_size),
-            ..*system
-        };
-        let (frames, ahead) = (Frames::default(), Ahead::new(tells_each_write));
-        let log = Box::into_raw(Box::new(Log { system, methods, frames, ahead }));
-        file.cast::<u8>().add(ours_at).cast::<*mut Log>().write(log);
-        (*file).pMethods = &raw const (*log).methods;
-    }
-}
-
-/// What a log's file has besides the system's bytes, and the file as the system's layer has it.
-///
-/// # Safety
-/// [`attach`] was called with `file`, and [`close`] was not.
-unsafe fn parts<'a>(file: *mut sqlite3_file) -> (&'a mut Log, Real) {
-    // SAFETY: `attach` put the pointer there. A file is one connection's, which is used by one
-    // thread at a time, and no method of ours calls another one: nobody else has the reference.
-    unsafe {
-        let log = &mut *ours::<Log>(file);
-        let methods = log.system;
-        (log, Real { file, methods })
+            ..system
+        });
     }
 }
 
@@ -81,7 +60,7 @@ unsafe extern "C" fn write(
     }
     // SAFETY: SQLite calls the methods of files that are open; `from` has `count` bytes.
     unsafe {
-        let (log, mut real) = parts(file);
+        let (log, mut real) = Attached::<Log>::parts(file);
         let bytes = std::slice::from_raw_parts(from.cast::<u8>(), count);
         log.ahead.note_write(offset, bytes.len());
         let done = log.frames.write(bytes, offset, current_commit(), &mut real);
@@ -98,11 +77,11 @@ macro_rules! after_flush {
         unsafe extern "C" fn $name(file: *mut sqlite3_file $(, $arg: $type)*) -> c_int {
             // SAFETY: SQLite calls the methods of files that are open, with what they take.
             unsafe {
-                let (log, mut real) = parts(file);
+                let (log, mut real) = Attached::<Log>::parts(file);
                 if let Err(code) = log.frames.flush(current_commit(), &mut real) {
                     return code;
                 }
-                let Some(method) = (*log.system).$method else { return ffi::$error };
+                let Some(method) = (*real.methods).$method else { return ffi::$error };
                 $($first(&mut log.ahead, &mut real);)?
                 method(file $(, $arg)*)
             }
@@ -130,15 +109,12 @@ after_flush!(
 after_flush!(file_size, xFileSize(size: *mut sqlite3_int64), SQLITE_IOERR_FSTAT);
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
-    // SAFETY: SQLite closes an open file once, and does not use it after that; the pointer came
-    // from a box.
+    // SAFETY: SQLite closes an open file once, and does not use it after that.
     unsafe {
-        let (log, mut real) = parts(file);
+        let (log, mut real) = Attached::<Log>::parts(file);
         let flushed = log.frames.flush(current_commit(), &mut real);
-        let system = log.system;
-        drop(Box::from_raw(std::ptr::from_mut(log)));
-        (*file).pMethods = system;
-        let Some(close) = (*system).xClose else { return ffi::SQLITE_IOERR_CLOSE };
+        let real = Attached::<Log>::detach(file);
+        let Some(close) = (*real.methods).xClose else { return ffi::SQLITE_IOERR_CLOSE };
         let closed = close(file);
         flushed.err().unwrap_or(closed)
     }

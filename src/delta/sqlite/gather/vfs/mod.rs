@@ -8,6 +8,7 @@
 //! The only `unsafe` code of the crate: SQLite takes such a layer as C functions and pointers.
 #![allow(unsafe_code)]
 
+mod attached;
 mod database;
 mod log;
 
@@ -170,10 +171,10 @@ unsafe extern "C" fn open(
             return code;
         }
         if flags & ffi::SQLITE_OPEN_WAL != 0 {
-            log::attach(file, system.ours_at, tells_each_write(path));
+            log::attach(file, tells_each_write(path));
         }
         if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
-            database::attach(file, system.ours_at, tells_each_write(path));
+            database::attach(file, tells_each_write(path));
         }
         SQLITE_OK
     }
@@ -187,14 +188,4 @@ unsafe fn tells_each_write(path: ffi::sqlite3_filename) -> bool {
     // SAFETY: a path ends with a NUL.
     let path = unsafe { path.as_ref().map(|path| CStr::from_ptr(path)) };
     path.is_some_and(|path| disk::tells_each_write(Path::new(OsStr::from_bytes(path.to_bytes()))))
-}
-
-/// What was put into a file's bytes when it was opened.
-///
-/// # Safety
-/// A pointer to a `T` was put there.
-unsafe fn ours<T>(file: *mut sqlite3_file) -> *mut T {
-    let ours_at = SYSTEM.get().and_then(Option::as_ref).map_or(0, |system| system.ours_at);
-    // SAFETY: the pointer's place is aligned and in the file's bytes.
-    unsafe { file.cast::<u8>().add(ours_at).cast::<*mut T>().read() }
 }

@@ -16,6 +16,9 @@ const MAX_REPLY_BYTES: usize = 2 << 20;
 pub struct Connection {
     stream: TcpStream,
     xid: u32,
+    /// Transaction numbers of damaged calls whose answers have not come. Replies come in any order
+    /// (RFC 5531 section 9), so theirs may be behind those of later calls.
+    owed: Vec<u32>,
 }
 
 pub enum Answer {
@@ -30,13 +33,17 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         // Closed without TIME_WAIT: the ports would not last for thousands of runs.
         socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
-        Self { stream, xid: 0 }
+        Self { stream, xid: 0, owed: Vec::new() }
     }
 
-    /// A new transaction number.
+    /// A new transaction number; none that damage has made of another one.
     pub fn next_xid(&mut self) -> u32 {
-        self.xid += 1;
-        self.xid
+        loop {
+            self.xid += 1;
+            if !self.owed.contains(&self.xid) {
+                return self.xid;
+            }
+        }
     }
 
     /// Sends a call and waits for its answer.
@@ -46,11 +53,20 @@ impl Connection {
         if self.send(&record, record.len()).is_err() {
             return Answer::Closed;
         }
-        let answer = self.receive();
-        if let Answer::Reply(reply) = &answer {
-            assert_eq!(answers::envelope(reply).0, xid);
+        self.answer_to(xid)
+    }
+
+    /// Waits for the answer to `xid`; those before it are to damaged calls, one to each.
+    fn answer_to(&mut self, xid: u32) -> Answer {
+        loop {
+            let Answer::Reply(reply) = self.receive() else { return Answer::Closed };
+            let answered = answers::envelope(&reply).0;
+            if answered == xid {
+                return Answer::Reply(reply);
+            }
+            let at = self.owed.iter().position(|&owed| owed == answered);
+            self.owed.swap_remove(at.unwrap_or_else(|| panic!("nobody asked {answered}")));
         }
-        answer
     }
 
     /// Sends a record that may be none, in fragments, and a sound one behind it; whether that was
@@ -60,19 +76,14 @@ impl Connection {
             0..0x80 => record.len(),
             piece => usize::from(piece - 0x7f),
         };
-        let null = Call { program: MOUNT, version: 3, procedure: 0, args: Vec::new() };
-        let xid = self.next_xid() | 1 << 31;
-        let null = null.record(xid);
-        if self.send(record, piece).is_err() || self.send(&null, null.len()).is_err() {
+        if let Some((&xid, _)) = record.split_first_chunk() {
+            self.owed.push(u32::from_be_bytes(xid));
+        }
+        if self.send(record, piece).is_err() {
             return false;
         }
-        loop {
-            match self.receive() {
-                Answer::Closed => return false,
-                Answer::Reply(reply) if answers::envelope(&reply).0 == xid => return true,
-                Answer::Reply(_) => {}
-            }
-        }
+        let null = Call { program: MOUNT, version: 3, procedure: 0, args: Vec::new() };
+        matches!(self.ask(&null), Answer::Reply(_))
     }
 
     /// Sends bytes that are no record, and reads whatever comes until the server hangs up.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::Shutdown;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use rustix::io::Errno;
@@ -13,9 +14,10 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::{Connection, Ending};
-use super::limits::{FIRST_RECORD_BYTES, READ_BUFFER_BYTES};
+use super::limits::{FIRST_RECORD_BYTES, MIN_SPARE_BYTES, READ_BUFFER_BYTES};
 use super::lookout::Lookout;
 use super::share::Room;
+use super::spares::Spares;
 use crate::wire::record::{self, RecordReader};
 
 /// Bytes that arrived, and the record that they are becoming.
@@ -73,7 +75,7 @@ impl Incoming {
             }
             room = match (record, room) {
                 (Some(record), Some(room)) => {
-                    self.let_go();
+                    self.let_go(record.len(), &connection.shared.spares);
                     return Ok((record, room));
                 }
                 (_, room) => room,
@@ -85,6 +87,9 @@ impl Incoming {
             let last =
                 *deadlines.last.get_or_insert_with(|| Instant::now() + limits.record_timeout);
             let first = deadlines.crowded.map_or(last, |at| last.min(at));
+            if room.is_some() {
+                self.make_room(&connection.shared.spares);
+            }
             match timeout_at(first, self.read(room.is_some())).await {
                 Ok(read) => read?,
                 Err(_) if first == last || overall.lacks_request_bytes() => {
@@ -108,9 +113,24 @@ impl Incoming {
 
     /// Lets go of the memory of a large record, which has no room any more once that is answered:
     /// what is left of the buffer, be it nothing, would keep all of it.
-    fn let_go(&mut self) {
+    fn let_go(&mut self, record_bytes: usize, spares: &Arc<Spares>) {
         if std::mem::take(&mut self.is_large) {
-            self.input = BytesMut::from(&self.input[..]);
+            let rest = BytesMut::from(&self.input[..]);
+            let buffer = std::mem::replace(&mut self.input, rest);
+            if record_bytes >= MIN_SPARE_BYTES {
+                spares.keep(buffer);
+            }
+        }
+    }
+
+    /// Makes room for the rest of a large record in memory that is there, if there is some.
+    fn make_room(&mut self, spares: &Spares) {
+        let missing = self.records.missing_bytes(&self.input);
+        if self.input.capacity() - self.input.len() < missing
+            && let Some(mut buffer) = spares.take(self.input.len() + missing)
+        {
+            buffer.extend_from_slice(&self.input);
+            (self.input, self.is_large) = (buffer, true);
         }
     }
 

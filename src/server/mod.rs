@@ -28,6 +28,7 @@ mod reply_cache;
 mod rpc_client;
 pub mod rpcbind;
 mod share;
+mod spares;
 mod stand_in;
 mod standing;
 
@@ -44,6 +45,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use budget::Budget;
 use dispatch::Dispatcher;
 use limits::{Limits, WARNED_CLIENTS};
+use spares::Spares;
 
 use crate::vfs::Caller;
 
@@ -82,6 +84,7 @@ pub struct Server {
 struct Shared {
     dispatcher: Dispatcher,
     budget: Budget,
+    spares: Arc<Spares>,
     lookout_post: LookoutPost,
     peers: Arc<Peers>,
     limits: Limits,
@@ -112,6 +115,7 @@ impl Server {
         let shared = Shared {
             dispatcher: Dispatcher::new(programs, ReplyCache::new(&limits)),
             budget: Budget::new(&limits),
+            spares: Arc::default(),
             lookout_post: LookoutPost::new(processors),
             peers: Arc::default(),
             limits,

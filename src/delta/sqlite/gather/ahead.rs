@@ -10,6 +10,7 @@
 //! Where there is no room for them, nobody hears of it. So there are none on a disk whose error
 //! may be one of what was written before ([`tells_each_write`](super::super::disk)).
 
+use super::PIECE_BYTES;
 use super::frames::Put;
 
 /// How much of them is written at a time, in bytes.
@@ -19,10 +20,7 @@ const AHEAD_BYTES: u64 = 256 << 10;
 /// sync at its end counts little, and all that it writes would be written twice.
 const MAX_GROWTH_BYTES: u64 = AHEAD_BYTES;
 
-/// Zeros in one call, in bytes: SQLite's layer for Unix takes less than twice as much.
-const PIECE_BYTES: u64 = 64 << 10;
-
-static ZEROS: [u8; PIECE_BYTES as usize] = [0; PIECE_BYTES as usize];
+static ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
 
 /// What is known of the end of a log's file.
 #[derive(Debug, Default)]
@@ -87,7 +85,8 @@ impl Ahead {
 pub(super) fn fill(end: u64, to: u64, file: &mut impl Put) -> bool {
     let mut at = end;
     while at < to {
-        let piece = &ZEROS[..(PIECE_BYTES - at % PIECE_BYTES).min(to - at) as usize];
+        let next = to.min((at + 1).next_multiple_of(PIECE_BYTES as u64));
+        let piece = &ZEROS[..(next - at) as usize];
         if file.put(piece, at).is_err() {
             file.cut(end);
             return false;

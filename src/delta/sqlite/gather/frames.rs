@@ -2,24 +2,24 @@
 
 use rusqlite::ffi::SQLITE_NOMEM;
 
-use super::Commit;
+use super::{Commit, PIECE_BYTES};
 
 /// What the log has before each page, in bytes: number of the page, and of the database's pages
 /// where the frame ends a commit (else 0), big-endian, then salts and checksums
 /// (<https://www.sqlite.org/fileformat2.html#the_write_ahead_log>).
-const HEADER_BYTES: usize = 24;
+pub(super) const HEADER_BYTES: usize = 24;
 
-/// Bytes of frames that are held back when another frame comes. With more, the calls that are
-/// saved no longer count.
-const MAX_HELD_BYTES: usize = 60 << 10;
+/// Bytes of frames that are held back; of more, whole pieces are put where they belong.
+const MAX_HELD_BYTES: usize = PIECE_BYTES;
 
 /// The largest page that SQLite knows, in bytes.
 const PAGE_BYTES: usize = 64 << 10;
 
 /// SQLite's layer for Unix takes no more in one call, in bytes.
-const CALL_BYTES: usize = (128 << 10) - 1;
+pub(super) const CALL_BYTES: usize = (128 << 10) - 1;
 
-const _: () = assert!(MAX_HELD_BYTES + HEADER_BYTES + PAGE_BYTES <= CALL_BYTES);
+// What is held when a page comes, and the page.
+const _: () = assert!(MAX_HELD_BYTES - 1 + PAGE_BYTES <= CALL_BYTES);
 
 /// A file that bytes are put into.
 pub(super) trait Put {
@@ -75,14 +75,23 @@ impl Frames {
             }
             return Ok(());
         }
-        if is_header && self.held.len() >= MAX_HELD_BYTES {
-            self.flush(commit, file)?;
-        }
         self.held.try_reserve(bytes.len()).map_err(|_| SQLITE_NOMEM)?;
         self.held.extend_from_slice(bytes);
         self.held_in = commit;
         let waits = is_header || (commit.is_some() && !self.ends_commit);
-        if waits { Ok(()) } else { self.flush(commit, file) }
+        if waits { self.put_pieces(file) } else { self.flush(commit, file) }
+    }
+
+    /// Puts what is held where it belongs up to the end of its last whole piece, so that a large
+    /// commit takes no more memory.
+    fn put_pieces(&mut self, file: &mut impl Put) -> Result<(), i32> {
+        let Some(at) = self.at.filter(|_| self.held.len() >= MAX_HELD_BYTES) else { return Ok(()) };
+        let rest = (at + self.held.len() as u64) % PIECE_BYTES as u64;
+        let whole = self.held.len() - rest as usize;
+        let put = file.put(&self.held[..whole], at);
+        self.at = put.is_ok().then(|| at + whole as u64);
+        self.held.drain(..if put.is_ok() { whole } else { self.held.len() });
+        put
     }
 
     /// Puts what is held where it belongs, before anything else is done with the file.
@@ -211,13 +220,39 @@ mod tests {
     #[test]
     fn a_large_commit_takes_no_more_memory_than_it_may() {
         let mut log = Log::new();
-        let frames = 4 * MAX_HELD_BYTES as u64 / FRAME;
-        for number in 0..frames {
-            log.frame(number, number == frames - 1, true).unwrap();
-            assert!(log.frames.held.capacity() <= 2 * MAX_HELD_BYTES);
+        log.commit(0..100).unwrap();
+        log.file.writes = 0;
+        let start = LOG_HEADER + 100 * FRAME;
+        let frames = 4 * PIECE_BYTES as u64 / FRAME;
+        for number in 100..100 + frames {
+            log.frame(number, number == 99 + frames, true).unwrap();
+            assert!(log.frames.held.capacity() <= 2 * PIECE_BYTES);
+            let at = log.frames.at.unwrap();
+            let is_last = number == 99 + frames;
+            assert!(
+                at == start || at.is_multiple_of(PIECE_BYTES as u64) || is_last,
+                "no whole piece"
+            );
         }
         log.assert_whole();
-        assert!(log.file.writes <= 6, "{}", log.file.writes);
+        assert_eq!(log.file.writes, 5);
+    }
+
+    #[test]
+    fn a_large_commit_fails_with_any_piece_of_it() {
+        for full_from in [100, 200, 350] {
+            let mut log = Log::new();
+            log.commit(0..2).unwrap();
+            log.commit += 1;
+            let outcome = (2..400).try_for_each(|number| {
+                log.file.is_full = number >= full_from;
+                log.frame(number, number == 399, true)
+            });
+            assert_eq!(outcome, Err(13));
+            log.file.is_full = false;
+            log.commit(2..400).unwrap();
+            assert!(log.file.bytes == log.direct.bytes[..log.file.bytes.len()]);
+        }
     }
 
     #[test]

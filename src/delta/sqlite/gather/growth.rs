@@ -1,32 +1,48 @@
-//! Zeros behind the end of the database, before a checkpoint's pages come there.
+//! The end of the database, which comes there in pieces while a checkpoint copies the log.
 //!
 //! SQLite copies the log page by page. Where the file grows by that, each page is one more that
 //! the system has to find memory and a place on the disk for, which costs twice as much as to
 //! write it; in large pieces hardly anything (docs/decisions/0033-the-database-grows-in-pieces.md).
-//! So what is to be written there is zeros first, a piece at a time.
+//! So with a page come those that follow it in the log as well ([`log_ahead`]), and where that has
+//! others next, zeros. When SQLite comes to a page that is there already, nothing is written; what
+//! is there and is not the page, it writes over.
 //!
 //! Only between the beginning of a checkpoint and its end: then SQLite's lock keeps everybody else
-//! from the file's end. Whatever is left of them is behind what the database holds, or comes with
-//! a later checkpoint; in a crash, pages of the log come again as after any other. The last page is
-//! never written so: a database that is cut off from its log is too short until all is there.
+//! from the file's end, so that anything may be behind it. Whatever is left there is behind what
+//! the database holds, or comes with a later checkpoint; in a crash, pages of the log come again
+//! as after any other. The last page is never written so: a database that is cut off from its log
+//! is too short until all is there.
 //!
-//! As with the log's zeros ([`ahead`](super::ahead)), nobody hears where there is no room for them.
+//! As with the log's zeros ([`ahead`](super::ahead)), nobody hears where there is no room for what
+//! is written ahead.
 
+use super::PIECE_BYTES;
 use super::ahead::fill;
-use super::frames::Put;
+use super::frames::{CALL_BYTES, Put};
+use super::log_ahead;
 
-/// How much is written ahead, in bytes.
-const PIECE_BYTES: u64 = 256 << 10;
+/// Pages that follow each other in the log come at once from so many on, in bytes.
+const MIN_RUN_BYTES: usize = PIECE_BYTES / 2;
+
+/// The most of them that come at once, in bytes: up to a multiple of a piece.
+const MAX_RUN_BYTES: usize = MIN_RUN_BYTES + PIECE_BYTES;
+
+const _: () = assert!(MAX_RUN_BYTES <= CALL_BYTES);
 
 /// What is known of a database while a checkpoint copies the log into it.
 #[derive(Debug, Default)]
 pub(super) struct Growth {
     /// It does.
     is_copying: bool,
-    /// The file's length, in bytes.
+    /// The file's length when it began, in bytes.
+    start: u64,
+    /// Its length now.
     end: u64,
     /// What it is going to be; 0 where it does not grow.
     goal: u64,
+    /// The last pages that came at once, as the file has them from `run_at` on.
+    run: Vec<u8>,
+    run_at: u64,
     /// What the disk says of a write may be said of one before it.
     is_vague: bool,
 }
@@ -45,34 +61,88 @@ impl Growth {
     /// Notes that the file is going to be `goal` bytes long.
     pub fn hint(&mut self, goal: u64, file: &mut impl Put) {
         if self.is_copying
-            && let Some(end) = file.length()
+            && let Some(length) = file.length()
         {
-            (self.end, self.goal) = (end, goal);
+            (self.start, self.end, self.goal) = (length, length, goal);
         }
     }
 
-    /// Goes before a write of so many bytes at `offset`.
-    pub fn before_write(&mut self, offset: u64, bytes: usize, file: &mut impl Put) {
-        let end = offset.saturating_add(bytes as u64);
-        // What is last needs none.
-        if end <= self.end || end >= self.goal {
-            return;
+    /// Goes before a write of `page` at `offset`; whether it is in the file, and needs none.
+    pub fn write(&mut self, page: &[u8], offset: u64, file: &mut impl Put) -> bool {
+        if let Some(known) = self.known(page.len(), offset) {
+            if known == page {
+                return true;
+            }
+            // The log has it again, later.
+            known.copy_from_slice(page);
+            return false;
         }
-        // Pieces that begin at a multiple of their length are the cheapest.
-        let last = self.goal.saturating_sub(bytes as u64);
-        let to = last.min((offset / PIECE_BYTES + 1) * PIECE_BYTES);
-        // Where the disk is full, pages find that out one by one.
-        (self.end, self.goal) = if fill(offset, to, file) { (to, self.goal) } else { (0, 0) };
+        let end = offset.saturating_add(page.len() as u64);
+        // What is last comes by itself.
+        if offset < self.start || end >= self.goal {
+            return false;
+        }
+        self.write_run(page, offset, file) || {
+            if end > self.end {
+                self.write_zeros(offset, page.len(), file);
+            }
+            false
+        }
     }
 
     /// Ends: nothing more of the log is copied.
     pub fn finish(&mut self) {
         *self = Self::new(!self.is_vague);
     }
+
+    /// What the file has where a page is to be written, if that was written ahead.
+    fn known(&mut self, page_bytes: usize, offset: u64) -> Option<&mut [u8]> {
+        let from = usize::try_from(offset.checked_sub(self.run_at)?).ok()?;
+        self.run.get_mut(from..from.checked_add(page_bytes)?)
+    }
+
+    /// Writes the page and those that follow it in the log, if they are many; whether it did.
+    fn write_run(&mut self, page: &[u8], offset: u64, file: &mut impl Put) -> bool {
+        self.run.clear();
+        let last = self.goal.saturating_sub(page.len() as u64);
+        let most = (offset + MIN_RUN_BYTES as u64).next_multiple_of(PIECE_BYTES as u64);
+        log_ahead::following(page, offset, last.min(most), &mut self.run);
+        if self.run.len() < MIN_RUN_BYTES {
+            self.run.clear();
+            return false;
+        }
+        if file.put(&self.run, offset).is_err() {
+            file.cut(self.end);
+            self.give_up();
+            return false;
+        }
+        self.run_at = offset;
+        self.end = self.end.max(offset + self.run.len() as u64);
+        true
+    }
+
+    fn write_zeros(&mut self, offset: u64, page_bytes: usize, file: &mut impl Put) {
+        let last = self.goal.saturating_sub(page_bytes as u64);
+        let to = last.min((offset + 1).next_multiple_of(PIECE_BYTES as u64));
+        if fill(offset, to, file) {
+            self.end = to;
+        } else {
+            self.give_up();
+        }
+    }
+
+    /// Where the disk is full, pages find that out one by one.
+    fn give_up(&mut self) {
+        self.run.clear();
+        (self.end, self.goal) = (0, 0);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::read_ahead::Get;
     use super::*;
 
     const PAGE: u64 = 4096;
@@ -116,8 +186,8 @@ mod tests {
 
     /// Writes a page as SQLite does; whether there was room.
     fn write(growth: &mut Growth, file: &mut End, page: u64) -> bool {
-        growth.before_write(page * PAGE, PAGE as usize, file);
-        file.put(&[1; PAGE as usize], page * PAGE).is_ok()
+        let content = [1; PAGE as usize];
+        growth.write(&content, page * PAGE, file) || file.put(&content, page * PAGE).is_ok()
     }
 
     #[test]
@@ -130,8 +200,8 @@ mod tests {
             assert!(write(&mut growth, &mut file, page));
         }
         assert_eq!(file.length, 1000 * PAGE);
-        // 64 KiB at a time, of which a part comes first and last, and the last page.
-        assert_eq!(file.growths as u64, (999 * PAGE).div_ceil(64 << 10) + 1);
+        // Of the pieces a part comes first and last; and the last page.
+        assert_eq!(file.growths as u64, (999 * PAGE).div_ceil(PIECE_BYTES as u64) + 1);
     }
 
     #[test]
@@ -178,8 +248,173 @@ mod tests {
         growth.hint(500 * PAGE, &mut file);
         for page in 1..20 {
             assert!(write(&mut growth, &mut file, page), "page {page}");
-            assert_eq!(file.length, (page + 1) * PAGE);
+            // A piece, and then there is no room for one.
+            assert_eq!(file.length, (page + 1).max(16) * PAGE);
         }
         assert!(!write(&mut growth, &mut file, 20));
+    }
+
+    /// Frames as the log has them: number of the page, and what it is filled with.
+    struct Log(Vec<u8>);
+
+    impl Log {
+        const FRAME: usize = PAGE as usize + 24;
+
+        fn new(frames: &[(u32, u8)]) -> Self {
+            let frame = |&(number, content): &(u32, u8)| {
+                let header = number.to_be_bytes().into_iter().chain([0xfe; 20]);
+                header.chain([content; PAGE as usize]).collect::<Vec<u8>>()
+            };
+            Self(frames.iter().flat_map(frame).collect())
+        }
+    }
+
+    impl Get for Log {
+        fn get(&mut self, to: &mut [u8], offset: u64) -> Result<(), i32> {
+            to.copy_from_slice(&self.0[offset as usize..][..to.len()]);
+            Ok(())
+        }
+
+        fn length(&mut self) -> Option<u64> {
+            Some(self.0.len() as u64)
+        }
+    }
+
+    /// A database's file.
+    struct Database {
+        content: Vec<u8>,
+        most: usize,
+        writes: usize,
+    }
+
+    impl Put for Database {
+        fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32> {
+            let end = offset as usize + bytes.len();
+            self.content.resize(self.content.len().max(end.min(self.most)), 0);
+            if end > self.most {
+                return Err(13);
+            }
+            self.content[offset as usize..end].copy_from_slice(bytes);
+            self.writes += 1;
+            Ok(())
+        }
+
+        fn length(&mut self) -> Option<u64> {
+            Some(self.content.len() as u64)
+        }
+
+        fn cut(&mut self, length: u64) {
+            self.content.truncate(length as usize);
+        }
+    }
+
+    /// Copies frames as SQLite does: the last one of each page up to `most`, by number. Returns
+    /// whether there was room for all; then asserts that every page is in its place.
+    fn copy(frames: &[(u32, u8)], most: usize, file: &mut Database) -> bool {
+        let (mut growth, mut log) = (Growth::default(), Log::new(frames));
+        let goal =
+            u64::from(frames[..most].iter().map(|&(number, _)| number).max().unwrap()) * PAGE;
+        let last: BTreeMap<u32, usize> =
+            frames[..most].iter().enumerate().map(|(at, &(number, _))| (number, at)).collect();
+        growth.begin();
+        log_ahead::begin();
+        let grows = (file.content.len() as u64) < goal;
+        if grows {
+            growth.hint(goal, file);
+        }
+        let before = file.content.clone();
+        let mut has_room = true;
+        for (&number, &frame) in &last {
+            let mut page = [0; PAGE as usize];
+            let at = (frame * Log::FRAME + 24) as u64;
+            if !log_ahead::read(at, page.len(), &mut log, |held| page.copy_from_slice(held)) {
+                log.get(&mut page, at).unwrap();
+            }
+            assert_eq!(page, [frames[frame].1; PAGE as usize]);
+            let place = u64::from(number - 1) * PAGE;
+            assert!(!grows || (file.content.len() as u64) < goal, "as long as if all were there");
+            has_room = growth.write(&page, place, file) || file.put(&page, place).is_ok();
+            if !has_room {
+                break;
+            }
+        }
+        growth.finish();
+        log_ahead::finish();
+        for (&number, &frame) in last.iter().filter(|_| has_room) {
+            let place = (number - 1) as usize * PAGE as usize;
+            let page = &file.content[place..][..PAGE as usize];
+            assert!(page.iter().all(|&byte| byte == frames[frame].1), "page {number}");
+        }
+        // What there was, and what transactions may still read.
+        for (number, page) in (1..).zip(before.chunks(PAGE as usize)) {
+            let place = (number - 1) as usize * PAGE as usize;
+            let is_same = page == &file.content[place..][..PAGE as usize];
+            assert!(last.contains_key(&number) || is_same, "page {number} is not to be copied");
+        }
+        has_room
+    }
+
+    fn database(pages: usize) -> Database {
+        let content = vec![9; pages * PAGE as usize];
+        Database { content, most: usize::MAX, writes: 0 }
+    }
+
+    #[test]
+    fn pages_that_follow_each_other_in_the_log_come_at_once() {
+        let frames: Vec<(u32, u8)> = (11..=310).map(|number| (number, number as u8)).collect();
+        let mut file = database(10);
+        assert!(copy(&frames, frames.len(), &mut file));
+        // 16 at a time, and a few at both ends.
+        assert!(file.writes <= 300 / 16 + 10, "{} writes", file.writes);
+        // What the database has is written as ever.
+        file.writes = 0;
+        assert!(copy(&frames, frames.len(), &mut file));
+        assert_eq!(file.writes, 300);
+    }
+
+    #[test]
+    fn what_transactions_may_read_comes_only_when_it_is_asked_for() {
+        // Two commits, and a third that is not to be copied, of pages that there were.
+        let numbers = (1..=4).chain([40]).chain([5]).chain(6..=30);
+        let frames: Vec<(u32, u8)> = numbers.map(|number| (number, 1)).collect();
+        assert!(copy(&frames, 6, &mut database(39)));
+    }
+
+    #[test]
+    fn what_the_log_has_again_is_written_over() {
+        let mut random = 7_u32;
+        let mut below = |end: u32| {
+            random = random.wrapping_mul(1_103_515_245).wrapping_add(12345);
+            (random >> 16) % end
+        };
+        for round in 0..60 {
+            let mut frames = Vec::new();
+            let mut end = 20 + below(20);
+            for commit in 0..1 + below(12) {
+                // Some pages that there were, in their order, and new ones.
+                let rare = [1, 2, 1 + end / 4][below(3) as usize];
+                let old = (1..end).filter(|_| below(rare) == 0).collect::<Vec<u32>>();
+                let grown = end + below(90);
+                frames.extend(old.into_iter().chain(end..grown).map(|n| (n, commit as u8 + 1)));
+                end = grown;
+            }
+            let mut file = database(19);
+            // Of the last ones not all are committed.
+            let most = frames.len().saturating_sub(below(30) as usize).max(1);
+            assert!(copy(&frames, most, &mut file), "round {round}");
+            assert!(copy(&frames, frames.len(), &mut file), "round {round}");
+        }
+    }
+
+    #[test]
+    fn the_last_room_of_a_disk_is_left_to_each_page() {
+        let frames: Vec<(u32, u8)> = (11..=310).map(|number| (number, number as u8)).collect();
+        for room in [0, 1, 30, 31, 32, 60, 299] {
+            let mut file = database(10);
+            file.most = (10 + room) * PAGE as usize + 100;
+            assert!(!copy(&frames, frames.len(), &mut file));
+            let held: Vec<u8> = (0..room).map(|page| file.content[(10 + page) * 4096]).collect();
+            assert_eq!(held, (11..11 + room).map(|page| page as u8).collect::<Vec<u8>>());
+        }
     }
 }

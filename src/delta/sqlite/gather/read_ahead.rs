@@ -8,8 +8,9 @@
 //! it lasts, no checkpoint writes a page that it takes from the database. SQLite begins none
 //! without a lock, and every lock that it takes lets go of what was read.
 
-/// What is read at once, in bytes; every connection that reads content keeps room for it.
-const MAX_PIECE_BYTES: u64 = 64 << 10;
+/// What is read of a database at once, in bytes; every connection that reads content keeps room
+/// for it.
+pub(super) const MAX_CONTENT_PIECE_BYTES: usize = 64 << 10;
 
 /// Reads, each where the one before ended, after which more is read.
 const IN_A_ROW: u32 = 2;
@@ -23,10 +24,12 @@ pub(super) trait Get {
     fn length(&mut self) -> Option<u64>;
 }
 
-/// A piece of a database.
-#[derive(Debug, Default)]
+/// A piece of a file.
+#[derive(Debug)]
 pub(super) struct ReadAhead {
-    /// Room for one: `held` bytes of it are the file's from `at` on.
+    /// What is read at once.
+    piece_bytes: usize,
+    /// Room for it: `held` bytes of it are the file's from `at` on.
     piece: Vec<u8>,
     held: usize,
     at: u64,
@@ -37,6 +40,11 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
+    /// Reads `piece_bytes` at once.
+    pub fn new(piece_bytes: usize) -> Self {
+        Self { piece_bytes, piece: Vec::new(), held: 0, at: 0, next: 0, in_a_row: 0 }
+    }
+
     /// The `count` bytes from `offset` on; `None` where they have to be read from the file.
     pub fn read(&mut self, offset: u64, count: usize, file: &mut impl Get) -> Option<&[u8]> {
         self.note(offset, count);
@@ -45,6 +53,20 @@ impl ReadAhead {
         }
         let from = usize::try_from(offset - self.at).ok()?;
         self.piece[..self.held].get(from..from.checked_add(count)?)
+    }
+
+    /// What is held of the file from `offset` on.
+    pub fn held_from(&self, offset: u64) -> &[u8] {
+        let from = offset.checked_sub(self.at).and_then(|from| usize::try_from(from).ok());
+        from.and_then(|from| self.piece[..self.held].get(from..)).unwrap_or_default()
+    }
+
+    /// Has the next read begin a piece at `offset`, if it is there and one that ends too soon holds
+    /// it.
+    pub fn begin_at(&mut self, offset: u64) {
+        if self.held == self.piece_bytes && !self.held_from(offset).is_empty() {
+            self.held = usize::try_from(offset - self.at).unwrap_or(0);
+        }
     }
 
     /// Lets go of what was read: it may be another by now.
@@ -72,8 +94,8 @@ impl ReadAhead {
     fn fill(&mut self, offset: u64, file: &mut impl Get) -> bool {
         self.held = 0;
         let left = file.length().map_or(0, |length| length.saturating_sub(offset));
-        let bytes = left.min(MAX_PIECE_BYTES) as usize;
-        self.piece.resize(MAX_PIECE_BYTES as usize, 0);
+        let bytes = left.min(self.piece_bytes as u64) as usize;
+        self.piece.resize(self.piece_bytes, 0);
         if bytes == 0 || file.get(&mut self.piece[..bytes], offset).is_err() {
             // A place that cannot be read is not tried again with each page before it.
             self.in_a_row = 0;
@@ -135,7 +157,7 @@ mod tests {
 
     #[test]
     fn pages_one_behind_the_other_are_read_together() {
-        let (mut ahead, mut file) = (ReadAhead::default(), Bytes::pages(100));
+        let (mut ahead, mut file) = (ReadAhead::new(MAX_CONTENT_PIECE_BYTES), Bytes::pages(100));
         for page in 10..100 {
             file.page(&mut ahead, page);
         }
@@ -146,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_look_elsewhere_does_not_end_it() {
-        let (mut ahead, mut file) = (ReadAhead::default(), Bytes::pages(100));
+        let (mut ahead, mut file) = (ReadAhead::new(MAX_CONTENT_PIECE_BYTES), Bytes::pages(100));
         for page in 10..90 {
             file.page(&mut ahead, page);
             if page % 17 == 0 {
@@ -160,7 +182,7 @@ mod tests {
 
     #[test]
     fn pages_here_and_there_are_read_alone() {
-        let (mut ahead, mut file) = (ReadAhead::default(), Bytes::pages(100));
+        let (mut ahead, mut file) = (ReadAhead::new(MAX_CONTENT_PIECE_BYTES), Bytes::pages(100));
         for page in [5, 6, 50, 51, 7, 8, 99, 0, 1, 60, 59, 58] {
             file.page(&mut ahead, page);
         }
@@ -170,7 +192,7 @@ mod tests {
 
     #[test]
     fn nothing_old_is_shown() {
-        let (mut ahead, mut file) = (ReadAhead::default(), Bytes::pages(40));
+        let (mut ahead, mut file) = (ReadAhead::new(MAX_CONTENT_PIECE_BYTES), Bytes::pages(40));
         for page in 0..6 {
             file.page(&mut ahead, page);
         }
@@ -183,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_ahead_is_read_alone() {
-        let (mut ahead, mut file) = (ReadAhead::default(), Bytes::pages(40));
+        let (mut ahead, mut file) = (ReadAhead::new(MAX_CONTENT_PIECE_BYTES), Bytes::pages(40));
         for page in 0..4 {
             file.page(&mut ahead, page);
         }

@@ -1,11 +1,13 @@
-//! The database's file: it grows in pieces while the log is copied into it, and is read in pieces.
+//! The database's file: it grows in pieces while the log is copied into it, and is
+//! read in pieces.
 
 use std::ffi::{c_int, c_void};
 
 use rusqlite::ffi::{self, SQLITE_OK, sqlite3_file, sqlite3_int64, sqlite3_io_methods};
 
 use super::super::growth::Growth;
-use super::super::read_ahead::ReadAhead;
+use super::super::log_ahead;
+use super::super::read_ahead::{MAX_CONTENT_PIECE_BYTES, ReadAhead};
 use super::attached::Attached;
 
 /// What we have of a database's file.
@@ -19,7 +21,7 @@ struct Database {
 /// # Safety
 /// As of [`Attached::attach`].
 pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
-    let (growth, ahead) = (Growth::new(tells_each_write), ReadAhead::default());
+    let (growth, ahead) = (Growth::new(tells_each_write), ReadAhead::new(MAX_CONTENT_PIECE_BYTES));
     // SAFETY: the file is open, and `close` detaches what we have of it.
     unsafe {
         Attached::attach(file, Database { growth, ahead }, |system| sqlite3_io_methods {
@@ -61,12 +63,15 @@ unsafe extern "C" fn write(
     count: c_int,
     offset: sqlite3_int64,
 ) -> c_int {
-    // SAFETY: SQLite calls the methods of files that are open, with what they take.
+    // SAFETY: SQLite calls the methods of files that are open; `from` has `count` bytes.
     unsafe {
         let (database, mut real) = Attached::<Database>::parts(file);
         database.ahead.forget();
         if let (Ok(at), Ok(bytes)) = (u64::try_from(offset), usize::try_from(count)) {
-            database.growth.before_write(at, bytes, &mut real);
+            let page = std::slice::from_raw_parts(from.cast::<u8>(), bytes);
+            if database.growth.write(page, at, &mut real) {
+                return SQLITE_OK;
+            }
         }
         let Some(write) = (*real.methods).xWrite else { return ffi::SQLITE_IOERR_WRITE };
         write(file, from, count, offset)
@@ -111,13 +116,19 @@ unsafe extern "C" fn control(
     unsafe {
         let (database, mut real) = Attached::<Database>::parts(file);
         match operation {
-            ffi::SQLITE_FCNTL_CKPT_START => database.growth.begin(),
+            ffi::SQLITE_FCNTL_CKPT_START => {
+                database.growth.begin();
+                log_ahead::begin();
+            }
             ffi::SQLITE_FCNTL_SIZE_HINT => {
                 if let Some(size) = argument.cast::<sqlite3_int64>().as_ref() {
                     database.growth.hint(size.cast_unsigned(), &mut real);
                 }
             }
-            ffi::SQLITE_FCNTL_CKPT_DONE => database.growth.finish(),
+            ffi::SQLITE_FCNTL_CKPT_DONE => {
+                database.growth.finish();
+                log_ahead::finish();
+            }
             _ => {}
         }
         match (*real.methods).xFileControl {

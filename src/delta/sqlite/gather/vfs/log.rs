@@ -9,6 +9,7 @@ use rusqlite::ffi::{
 
 use super::super::ahead::Ahead;
 use super::super::frames::Frames;
+use super::super::log_ahead;
 use super::super::{current_commit, note_start};
 use super::Real;
 use super::attached::Attached;
@@ -68,6 +69,32 @@ unsafe extern "C" fn write(
     }
 }
 
+/// What is held is put into the file first. While the log is copied, it is read in pieces.
+unsafe extern "C" fn read(
+    file: *mut sqlite3_file,
+    to: *mut c_void,
+    count: c_int,
+    offset: sqlite3_int64,
+) -> c_int {
+    // SAFETY: SQLite calls the methods of files that are open; `to` has room for `count` bytes,
+    // and lies in nothing of ours.
+    unsafe {
+        let (log, mut real) = Attached::<Log>::parts(file);
+        if let Err(code) = log.frames.flush(current_commit(), &mut real) {
+            return code;
+        }
+        let take =
+            |page: &[u8]| to.cast::<u8>().copy_from_nonoverlapping(page.as_ptr(), page.len());
+        if let (Ok(at), Ok(bytes)) = (u64::try_from(offset), usize::try_from(count))
+            && log_ahead::read(at, bytes, &mut real, take)
+        {
+            return SQLITE_OK;
+        }
+        let Some(read) = (*real.methods).xRead else { return ffi::SQLITE_IOERR_READ };
+        read(file, to, count, offset)
+    }
+}
+
 /// A method that finds the file as SQLite left it: what is held is put there first. Then `first`,
 /// if there is any, hears of it.
 macro_rules! after_flush {
@@ -89,11 +116,6 @@ macro_rules! after_flush {
     };
 }
 
-after_flush!(
-    read,
-    xRead(to: *mut c_void, count: c_int, at: sqlite3_int64),
-    SQLITE_IOERR_READ
-);
 after_flush!(
     truncate,
     xTruncate(size: sqlite3_int64),

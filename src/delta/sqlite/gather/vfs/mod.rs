@@ -23,7 +23,7 @@ use rusqlite::ffi::{
 };
 
 use super::super::disk;
-use super::frames::Put;
+use super::frames::{CALL_BYTES, Put};
 use super::read_ahead::Get;
 
 /// What connections open their files with.
@@ -138,15 +138,21 @@ impl Put for Real {
 
 impl Get for Real {
     fn get(&mut self, to: &mut [u8], offset: u64) -> Result<(), c_int> {
-        let (Ok(count), Ok(offset)) = (c_int::try_from(to.len()), i64::try_from(offset)) else {
-            return Err(ffi::SQLITE_IOERR_READ);
-        };
-        // SAFETY: the file is open, these are its methods, and `to` has room for `count` bytes.
-        let code = unsafe {
-            let Some(read) = (*self.methods).xRead else { return Err(ffi::SQLITE_IOERR_READ) };
-            read(self.file, to.as_mut_ptr().cast(), count, offset)
-        };
-        if code == SQLITE_OK { Ok(()) } else { Err(code) }
+        let mut at = i64::try_from(offset).map_err(|_| ffi::SQLITE_IOERR_READ)?;
+        for piece in to.chunks_mut(CALL_BYTES) {
+            let count = c_int::try_from(piece.len()).map_err(|_| ffi::SQLITE_IOERR_READ)?;
+            // SAFETY: the file is open, these are its methods, and `piece` has room for `count`
+            // bytes.
+            let code = unsafe {
+                let Some(read) = (*self.methods).xRead else { return Err(ffi::SQLITE_IOERR_READ) };
+                read(self.file, piece.as_mut_ptr().cast(), count, at)
+            };
+            if code != SQLITE_OK {
+                return Err(code);
+            }
+            at += i64::from(count);
+        }
+        Ok(())
     }
 
     fn length(&mut self) -> Option<u64> {

@@ -1,14 +1,14 @@
-//! The log, read in larger pieces while a checkpoint copies it into the database.
+//! The log, read in larger pieces while a checkpoint makes the database grow by it.
 //!
-//! SQLite copies the pages in their order, and content has the same order in the log: 256 calls a
-//! MiB. So the frames that follow are read along with one, and what they hold is known before
+//! SQLite copies the pages in their order, and content that is new has the same order in the log:
+//! 256 calls a MiB. So the frames that follow are read along with one, and what they hold is known before
 //! SQLite asks for it ([`growth`](super::growth)).
 //!
 //! Frames that a checkpoint copies stay as they are until it has ended: the log starts over only
 //! where all of it was copied before. Behind them others may be appended meanwhile, or be left of
 //! a log before: of those a piece may have anything, and SQLite does not ask for them.
 //!
-//! SQLite tells the database's file when a checkpoint begins and ends. In between it reads the log
+//! SQLite tells the database's file when a checkpoint begins and ends; in between it reads the log
 //! and writes the database, on one thread, and does nothing else: so the thread has the piece.
 
 use std::cell::RefCell;
@@ -35,7 +35,7 @@ thread_local! {
     static COPIED: RefCell<Option<LogAhead>> = const { RefCell::new(None) };
 }
 
-/// Begins: this thread copies a log.
+/// Begins: this thread copies a log, and has come to pages that are new.
 pub(super) fn begin() {
     COPIED.set(Some(LogAhead {
         frames: ReadAhead::new(MAX_LOG_PIECE_BYTES),
@@ -68,7 +68,9 @@ pub(super) fn read(
         log.last = frame;
         Some(())
     };
-    COPIED.with_borrow_mut(|log| log.as_mut().and_then(page)).is_some()
+    // Not where a thread ends, and its connections with it.
+    let taken = COPIED.try_with(|log| log.borrow_mut().as_mut().and_then(page));
+    taken.is_ok_and(|taken| taken.is_some())
 }
 
 /// Appends `page`, if it is what this thread has read last, and the pages that follow it both in

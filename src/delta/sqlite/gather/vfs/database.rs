@@ -6,7 +6,6 @@ use std::ffi::{c_int, c_void};
 use rusqlite::ffi::{self, SQLITE_OK, sqlite3_file, sqlite3_int64, sqlite3_io_methods};
 
 use super::super::growth::Growth;
-use super::super::log_ahead;
 use super::super::read_ahead::{MAX_CONTENT_PIECE_BYTES, ReadAhead};
 use super::attached::Attached;
 
@@ -116,19 +115,13 @@ unsafe extern "C" fn control(
     unsafe {
         let (database, mut real) = Attached::<Database>::parts(file);
         match operation {
-            ffi::SQLITE_FCNTL_CKPT_START => {
-                database.growth.begin();
-                log_ahead::begin();
-            }
+            ffi::SQLITE_FCNTL_CKPT_START => database.growth.begin(),
             ffi::SQLITE_FCNTL_SIZE_HINT => {
                 if let Some(size) = argument.cast::<sqlite3_int64>().as_ref() {
                     database.growth.hint(size.cast_unsigned(), &mut real);
                 }
             }
-            ffi::SQLITE_FCNTL_CKPT_DONE => {
-                database.growth.finish();
-                log_ahead::finish();
-            }
+            ffi::SQLITE_FCNTL_CKPT_DONE => database.growth.finish(),
             _ => {}
         }
         match (*real.methods).xFileControl {

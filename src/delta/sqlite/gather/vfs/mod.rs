@@ -129,7 +129,7 @@ impl Put for Real {
         // SAFETY: the file is open, and these are its methods.
         unsafe {
             if let Some(truncate) = (*self.methods).xTruncate {
-                // What stays is zeros, which nobody reads.
+                // What stays is zeros, or pages that nobody reads there.
                 let _ = truncate(self.file, length.cast_signed());
             }
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::Shutdown;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use socket2::SockRef;
@@ -185,9 +185,53 @@ impl Incoming {
             self.input.reserve(wanted.max(READ_BUFFER_BYTES));
             self.is_large |= wanted > READ_BUFFER_BYTES;
         }
-        match self.stream.read_buf(&mut self.input).await? {
+        // Memory that is used again may have room for more than the record: what comes behind it
+        // has no room of its own.
+        let most = wanted.max(READ_BUFFER_BYTES);
+        match self.stream.read_buf(&mut (&mut self.input).limit(most)).await? {
             0 => Err(Ending::Closed),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::wire::record::MAX_RECORD_BYTES;
+
+    #[tokio::test]
+    async fn memory_that_is_used_again_takes_no_more_than_its_record() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut incoming = Incoming::new(stream.into_split().0, MAX_RECORD_BYTES);
+        let spares = Arc::new(Spares::default());
+        let mut large = BytesMut::zeroed(MAX_RECORD_BYTES);
+        drop(large.split_to(MAX_RECORD_BYTES));
+        spares.keep(large);
+        // Records that are much shorter, one behind the other, without waiting.
+        let record = [&record::mark(MIN_SPARE_BYTES)[..], &[2; MIN_SPARE_BYTES]].concat();
+        let all = record.repeat(8);
+        let sent = tokio::spawn(async move { client.write_all(&all).await.map(|()| client) });
+        let mut records = 0;
+        let mut again = 0;
+        while records < 8 {
+            if let Some(record) = incoming.records.next_record(&mut incoming.input).unwrap() {
+                incoming.let_go(record.len(), &spares);
+                records += 1;
+                continue;
+            }
+            incoming.make_room(&spares);
+            again += usize::from(incoming.input.capacity() > MAX_RECORD_BYTES / 2);
+            incoming.read(true).await.unwrap();
+            let most = MIN_SPARE_BYTES + 2 * READ_BUFFER_BYTES;
+            assert!(incoming.input.len() <= most, "{} bytes", incoming.input.len());
+        }
+        assert!(again > 0, "it was not used again");
+        sent.await.unwrap().unwrap();
     }
 }

@@ -46,11 +46,11 @@ pub const NEWCOMER_BYTES: usize = 4 << 20;
 pub const UNSENT_BYTES: u32 = 64 << 10;
 /// Bytes of a reply without data; it is counted with its request, but its bytes are not.
 pub const SMALL_REPLY_BYTES: usize = 1 << 10;
-/// Buffers of large requests that are used again: as many as may be in flight.
+/// Buffers of large requests that are used again: as many as may be in flight of the largest.
 pub const MAX_SPARES: usize = MAX_REQUEST_BYTES / MAX_RECORD_BYTES;
 /// The smallest of them, in bytes: of a smaller one, the allocator takes care.
 pub const MIN_SPARE_BYTES: usize = 128 << 10;
-/// Without a large request for this long, none of them is kept.
+/// How often it is looked at whether any was used since; if not, none of them is kept.
 pub const SPARE_AGE: Duration = Duration::from_secs(1);
 /// Bytes by which the buffer of a connection grows.
 pub const READ_BUFFER_BYTES: usize = 16 << 10;

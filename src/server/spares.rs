@@ -36,8 +36,8 @@ impl Spares {
         Some(kept.buffers.remove(at))
     }
 
-    /// Keeps what is left of a buffer of which a record was taken. Without a large request for
-    /// [`SPARE_AGE`], all that are kept are let go of.
+    /// Keeps what is left of a buffer of which a record was taken. Where there is no large request
+    /// from one look to the next ([`SPARE_AGE`]), all that are kept are let go of.
     pub fn keep(self: &Arc<Self>, mut buffer: BytesMut) {
         buffer.clear();
         let mut kept = self.kept();
@@ -123,5 +123,20 @@ mod tests {
         // As from the beginning.
         record(&spares, BytesMut::new(), 0);
         assert!(spares.take(MIN_SPARE_BYTES).is_some());
+    }
+
+    #[tokio::test]
+    async fn somebody_looks_at_them() {
+        let spares = Arc::new(Spares::default());
+        for _ in 0..2 {
+            record(&spares, BytesMut::new(), 0);
+            for _ in 0..100 {
+                tokio::time::sleep(SPARE_AGE / 5).await;
+                if spares.kept().buffers.is_empty() {
+                    break;
+                }
+            }
+            assert!(spares.kept().buffers.is_empty());
+        }
     }
 }

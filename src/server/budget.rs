@@ -93,6 +93,14 @@ impl Budget {
         }
     }
 
+    /// Lets nobody wait for room any more: what is given up would else be woken one by one, each
+    /// by the end of the one before.
+    pub(super) fn close(&self) {
+        let of_requests = [&self.requests, &self.first_requests, &self.request_bytes];
+        let others = [&self.stranger_bytes, &self.reply_bytes, &self.newcomer_bytes];
+        of_requests.into_iter().chain(others).for_each(|room| room.close());
+    }
+
     /// Room for a connection's first request, unless connections that are closed still have
     /// theirs in flight.
     pub(super) fn try_first_request(&self) -> Option<OwnedSemaphorePermit> {
@@ -217,7 +225,7 @@ async fn take(
         return Some(permit);
     }
     let _counted = Waiting::new(waiting);
-    // The semaphores are never closed, so there is always an answer.
+    // Closed, they let everybody go on without.
     of.clone().acquire_many_owned(weight(amount)).await.ok()
 }
 

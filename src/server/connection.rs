@@ -4,12 +4,11 @@
 //! cache knows is answered without a hop), and goes to a task of its own if it has to wait.
 //! Requests outlive the connection: what was begun is finished, and the reply kept.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
@@ -20,6 +19,7 @@ use super::dispatch::{Next, Origin, Prepared};
 use super::incoming::Incoming;
 use super::lookout::Lookout;
 use super::outgoing::Outgoing;
+use super::parked::go_on;
 use super::peers::Peer;
 use super::reply_cache::Reply;
 use super::share::{Room, Share};
@@ -122,7 +122,7 @@ async fn read_requests(incoming: &mut Incoming, connection: &Arc<Connection>) ->
         let reply = match connection.shared.dispatcher.prepare(&connection.origin, record) {
             Next::Run(prepared) => {
                 let work = Arc::clone(connection).answer(prepared, [bytes_room, room]);
-                poll_or_spawn(work).await;
+                go_on(work);
                 continue;
             }
             Next::Ignore => {
@@ -137,7 +137,7 @@ async fn read_requests(incoming: &mut Incoming, connection: &Arc<Connection>) ->
             Next::Reply(reply) => reply,
         };
         connection.peer.standing.refused();
-        poll_or_spawn(Arc::clone(connection).send_refusal(reply, [bytes_room, room])).await;
+        go_on(Arc::clone(connection).send_refusal(reply, [bytes_room, room]));
     }
 }
 
@@ -223,14 +223,5 @@ impl Connection {
             }
         }
         None
-    }
-}
-
-/// Polls `work` once here; gives it a task of its own if it is not done by then.
-async fn poll_or_spawn(work: impl Future<Output = ()> + Send + 'static) {
-    let mut work = Box::pin(work);
-    let poll = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
-    if poll.is_pending() {
-        tokio::spawn(work);
     }
 }

@@ -20,6 +20,7 @@ mod lock_entries;
 mod lock_manager;
 mod lookout;
 mod outgoing;
+mod parked;
 mod peers;
 mod portmapper;
 mod program;
@@ -152,6 +153,7 @@ impl Server {
         let drained = self.shared.budget.drain();
         if tokio::time::timeout(self.shared.limits.drain_timeout, drained).await.is_err() {
             tracing::warn!("requests are still in flight; giving them up");
+            self.shared.budget.close();
         }
     }
 }

@@ -8,6 +8,9 @@
 //! runs on its caller's thread, as long as few do so at a time ([`WorkerOptions::callers`]) and,
 //! for a change, while changes come one by one. The runtime has as many threads more than that.
 //!
+//! Whoever is answered is woken on the thread that answers, and may go on there as long as it
+//! does not block (docs/decisions/0037-who-answers-goes-on.md).
+//!
 //! This module knows the store only as `delta`'s traits, and nothing of what operations mean.
 //!
 //! | File | What |

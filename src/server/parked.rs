@@ -112,17 +112,15 @@ mod tests {
     use super::*;
 
     /// Work that waits for `first` and then for `second`, and says after each where it is.
-    fn work(
+    async fn work(
         first: oneshot::Receiver<()>,
         second: oneshot::Receiver<()>,
         places: mpsc::Sender<ThreadId>,
-    ) -> impl Future<Output = ()> {
-        async move {
-            let _sent = first.await;
-            places.send(thread::current().id()).unwrap();
-            let _sent = second.await;
-            places.send(thread::current().id()).unwrap();
-        }
+    ) {
+        let _sent = first.await;
+        places.send(thread::current().id()).unwrap();
+        let _sent = second.await;
+        places.send(thread::current().id()).unwrap();
     }
 
     fn next(places: &mpsc::Receiver<ThreadId>) -> ThreadId {

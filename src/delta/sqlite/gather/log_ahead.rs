@@ -1,8 +1,8 @@
 //! The log, read in larger pieces while a checkpoint makes the database grow by it.
 //!
 //! SQLite copies the pages in their order, and content that is new has the same order in the log:
-//! 256 calls a MiB. So the frames that follow are read along with one, and what they hold is known before
-//! SQLite asks for it ([`growth`](super::growth)).
+//! 256 calls a MiB. So the frames that follow are read along with one, and what they hold is known
+//! before SQLite asks for it ([`growth`](super::growth)).
 //!
 //! Frames that a checkpoint copies stay as they are until it has ended: the log starts over only
 //! where all of it was copied before. Behind them others may be appended meanwhile, or be left of

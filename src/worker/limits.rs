@@ -12,7 +12,7 @@ pub const WRITE_QUEUE_BYTES: u32 = 64 << 20;
 pub const BATCH_OPS: usize = 256;
 
 /// Bytes of operations in one commit (one operation may exceed it alone).
-pub const BATCH_BYTES: u32 = 8 << 20;
+pub const BATCH_BYTES: u32 = 4 << 20;
 
 /// Operations that may wait for a reader or run on one; further callers wait asynchronously.
 pub const READ_QUEUE_OPS: usize = 1024;

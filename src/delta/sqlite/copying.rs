@@ -6,12 +6,12 @@
 //! the writer does the last bit, because it alone can keep the log from growing.
 //!
 //! Where a client writes content as fast as it can, both syncs take as long as the copying. Then
-//! a second thread syncs both files ahead, so that the syncs that count find little to do.
+//! two more threads sync ahead, one each file, so that the syncs that count find little to do.
 //!
 //! Linux tells each open file of a failed write (since 4.13), so what is heard ahead SQLite hears
 //! as well. On other systems nothing is synced but by SQLite, because one sync may hear it for all.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,7 +33,7 @@ const FEW_BYTES: u64 = 2 << 20;
 pub(super) const SYNCS_AHEAD: bool = cfg!(target_os = "linux");
 
 /// How long what is written gathers before it is synced ahead.
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_micros(500);
 
 /// Copies the log into the database, and syncs that.
 #[derive(Clone)]
@@ -65,37 +65,58 @@ fn sync_ahead(conn: &Connection) -> Result<()> {
     if SYNCS_AHEAD { Ok(gather::sync_database(conn)?) } else { Ok(()) }
 }
 
-/// Syncs the log and the database, ahead of the syncs that promises rest on, until all is copied.
+/// Syncs the log ahead of the syncs that promises rest on, until all of it is copied.
 #[derive(Clone)]
-pub(super) struct SyncingAhead {
+pub(super) struct SyncingLog {
     /// The log's file.
     pub log: PathBuf,
     /// What copies it.
     pub copying: Arc<State>,
 }
 
-impl Work for SyncingAhead {
-    const NAME: &'static str = "acetate-sync";
+impl Work for SyncingLog {
+    const NAME: &'static str = "acetate-synclog";
 
-    fn once(&self, conn: &Connection) -> Result<()> {
+    fn once(&self, _: &Connection) -> Result<()> {
         // No lock hangs on the log's file, as one does on the database's: to open and close it
         // beside SQLite lets go of nothing. Not every file system syncs a file that is open to be
         // read. Without a descriptor for it, the log is not synced ahead.
-        let log = OpenOptions::new().write(true).open(&self.log).ok();
-        loop {
-            let synced = log.as_ref().map_or(Ok(()), File::sync_data);
-            synced.map_err(|error| StoreError::Io(error.to_string()))?;
-            sync_ahead(conn)?;
-            if !self.copying.is_busy() {
-                return Ok(());
-            }
-            thread::sleep(PAUSE);
+        let Ok(log) = OpenOptions::new().write(true).open(&self.log) else { return Ok(()) };
+        while_busy(&self.copying, || {
+            log.sync_data().map_err(|error| StoreError::Io(error.to_string()))
+        })
+    }
+}
+
+/// Syncs the database ahead, until the log is copied.
+#[derive(Clone)]
+pub(super) struct SyncingDatabase {
+    /// What copies the log.
+    pub copying: Arc<State>,
+}
+
+impl Work for SyncingDatabase {
+    const NAME: &'static str = "acetate-syncdb";
+
+    fn once(&self, conn: &Connection) -> Result<()> {
+        while_busy(&self.copying, || sync_ahead(conn))
+    }
+}
+
+/// Syncs once, and again and again as long as `copying` is at work.
+fn while_busy(copying: &State, mut sync: impl FnMut() -> Result<()>) -> Result<()> {
+    loop {
+        sync()?;
+        if !copying.is_busy() {
+            return Ok(());
         }
+        thread::sleep(PAUSE);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::path::Path;
     use std::sync::Mutex;
     use std::sync::mpsc::{self, Receiver};
@@ -161,23 +182,36 @@ mod tests {
         }
     }
 
+    /// Does the work while something is copied; whether it went on until that was done.
+    fn goes_on(path: &Path, of: impl FnOnce(Arc<State>) -> Box<dyn FnOnce(&Connection) + Send>) {
+        let (release, held) = mpsc::channel();
+        let mut copying = Beside::of(path, Held(Arc::new(Mutex::new(held))));
+        copying.ask();
+        let once = of(copying.state());
+        let conn = connect::open(path, Role::Writer).unwrap();
+        let thread = thread::spawn(move || once(&conn));
+        thread::sleep(40 * PAUSE);
+        assert!(!thread.is_finished());
+        release.send(()).unwrap();
+        thread.join().unwrap();
+    }
+
     #[test]
     fn syncing_ahead_goes_on_until_all_is_copied() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.db");
         let writer = writer(&path);
         writer.execute_batch(ROW).unwrap();
-        for log in [connect::beside(&path, "-wal"), path.join("is not there")] {
-            let (release, held) = mpsc::channel();
-            let mut copying = Beside::of(&path, Held(Arc::new(Mutex::new(held))));
-            copying.ask();
-            let ahead = SyncingAhead { log, copying: copying.state() };
-            let conn = connect::open(&path, Role::Writer).unwrap();
-            let thread = thread::spawn(move || ahead.once(&conn));
-            thread::sleep(10 * PAUSE);
-            assert!(!thread.is_finished());
-            release.send(()).unwrap();
-            thread.join().unwrap().unwrap();
-        }
+        let log = connect::beside(&path, "-wal");
+        goes_on(&path, |copying| {
+            Box::new(move |conn| SyncingLog { log, copying }.once(conn).unwrap())
+        });
+        goes_on(&path, |copying| {
+            Box::new(move |conn| SyncingDatabase { copying }.once(conn).unwrap())
+        });
+        // Without a log to be had, nothing is waited for.
+        let copying = Beside::of(&path, Held(Arc::new(Mutex::new(mpsc::channel().1)))).state();
+        let log = path.join("is not there");
+        SyncingLog { log, copying }.once(&writer).unwrap();
     }
 }

@@ -15,7 +15,7 @@ use crate::delta::{Result, StoreError};
 
 use super::beside::Beside;
 use super::connect::{self, BUSY_WAIT, beside};
-use super::copying::{Copying, SYNCS_AHEAD, SyncingAhead};
+use super::copying::{Copying, SYNCS_AHEAD, SyncingDatabase, SyncingLog};
 use super::gather;
 use super::probe::byte_len;
 use super::room::Room;
@@ -85,8 +85,8 @@ pub(super) struct Log {
     opened_at: Instant,
     /// Does most of it.
     copying: Beside<Copying>,
-    /// Syncs ahead where much is written.
-    syncing: Beside<SyncingAhead>,
+    /// Sync ahead where much is written.
+    syncing: (Beside<SyncingLog>, Beside<SyncingDatabase>),
 }
 
 impl Log {
@@ -109,11 +109,12 @@ impl Log {
         let path = beside(session, "-wal");
         let copying = Copying { pages: Arc::clone(&pages), frame_bytes };
         let copying = Beside::of(session, copying);
-        let ahead = SyncingAhead { log: path.clone(), copying: copying.state() };
+        let log = SyncingLog { log: path.clone(), copying: copying.state() };
+        let database = SyncingDatabase { copying: copying.state() };
         Ok(Self {
             session: session.to_owned(),
             copying,
-            syncing: Beside::of(session, ahead),
+            syncing: (Beside::of(session, log), Beside::of(session, database)),
             path,
             pages,
             frame_bytes,
@@ -154,7 +155,8 @@ impl Log {
         if length >= due_at && !self.copying.is_done() {
             self.copying.ask();
             if is_large && SYNCS_AHEAD {
-                self.syncing.ask();
+                self.syncing.0.ask();
+                self.syncing.1.ask();
             }
         }
     }
@@ -188,7 +190,8 @@ impl Log {
 
     /// Why what was committed and not synced may be lost, if it may.
     pub(super) fn failure(&self) -> Option<StoreError> {
-        self.copying.failure().or_else(|| self.syncing.failure())
+        let (log, database) = &self.syncing;
+        self.copying.failure().or_else(|| log.failure()).or_else(|| database.failure())
     }
 
     /// Copies what is due into the database; whether it did, so that all is copied that may be.
@@ -242,7 +245,8 @@ impl Log {
     /// Ends what copies beside the writer, before the log is copied for the last time.
     pub(super) fn stop(&mut self) {
         self.copying.stop();
-        self.syncing.stop();
+        self.syncing.0.stop();
+        self.syncing.1.stop();
     }
 
     /// Copies the log into the database and cuts it, where the disk is so full that its length

@@ -169,7 +169,8 @@ impl Slot<'_> {
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
         if self.is_open {
-            self.cache.lock().in_progress.remove(&self.key);
+            // Whoever waits is woken when nothing is locked any more.
+            let _waited_for = self.cache.lock().in_progress.remove(&self.key);
         }
     }
 }

@@ -9,7 +9,8 @@
 //! for a change, while changes come one by one. The runtime has as many threads more than that.
 //!
 //! Whoever is answered is woken on the thread that answers, and may go on there as long as it
-//! does not block (docs/decisions/0037-who-answers-goes-on.md).
+//! does not block (docs/decisions/0037-who-answers-goes-on.md): the session and the base are asked
+//! elsewhere.
 //!
 //! This module knows the store only as `delta`'s traits, and nothing of what operations mean.
 //!
@@ -21,6 +22,7 @@
 //! | `writer` | the thread that does it |
 //! | `callers` | the same on callers' threads |
 //! | `readers` | snapshots: the threads, and what is lent to callers |
+//! | `threads` | calls that go on on these threads, and what they leave to others |
 //! | `background` | when work that nobody waits for is due |
 //! | `commits` | the order of commits, for caches |
 //! | `limits` | every bound |
@@ -33,6 +35,7 @@ mod job;
 mod limits;
 mod queue;
 mod readers;
+mod threads;
 mod writer;
 mod writing;
 
@@ -201,10 +204,11 @@ impl Worker {
         f: impl FnOnce(&dyn ReadTxn) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
         let mut read = Read::new(f);
-        if weight == Weight::Light
-            && let Some(outcome) = self.shared.lent.read(&mut read)
-        {
-            return read.outcome(outcome);
+        if weight == Weight::Light {
+            threads::leave().await;
+            if let Some(outcome) = self.shared.lent.read(&mut read) {
+                return read.outcome(outcome);
+            }
         }
         let (reply, answer) = oneshot::channel();
         self.shared.reads.push(0, Box::new((read, reply))).await?;
@@ -227,8 +231,11 @@ impl Worker {
         self.check_writable()?;
         let mut write = Write::new(f);
         let is_light = weight == Weight::Light && bytes <= LIGHT_WRITE_BYTES;
-        if is_light && let Some(outcome) = self.shared.write_here(&mut write, durable) {
-            return write.outcome(outcome);
+        if is_light {
+            threads::leave().await;
+            if let Some(outcome) = self.shared.write_here(&mut write, durable) {
+                return write.outcome(outcome);
+            }
         }
         let (reply, answer) = oneshot::channel();
         let operation = Box::new((write, reply));
@@ -241,6 +248,7 @@ impl Worker {
     /// Callers that wait at the same time share a sync.
     pub async fn sync(&self) -> Result<WriteVerifier, WorkError> {
         self.check_writable()?;
+        threads::leave().await;
         if let Some(outcome) = self.shared.sync_here() {
             return outcome;
         }

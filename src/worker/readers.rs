@@ -9,7 +9,7 @@ use crate::delta::{Reader, Store, StoreError};
 
 use super::job::{ReadOperation, isolate};
 use super::queue::{Cost, Taken};
-use super::{Shared, WorkError};
+use super::{Shared, WorkError, threads};
 
 /// A reader thread takes one operation at a time, so that the others can take the next.
 const ONE: Cost = Cost { ops: 1, bytes: 0 };
@@ -33,6 +33,7 @@ pub(super) fn spawn(
 
 /// Serves the queue until it is closed and empty.
 fn serve(place: &mut Place, shared: &Shared) {
+    threads::join();
     let mut taken = Vec::with_capacity(ONE.ops);
     while let Taken::Items(cost) = shared.reads.take(&mut taken, ONE, None, |_, _| false) {
         for mut read in taken.drain(..) {

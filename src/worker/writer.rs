@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use super::job::Job;
 use super::queue::{Cost, Taken};
-use super::{Limits, Shared, WorkError};
+use super::{Limits, Shared, WorkError, threads};
 
 /// Serves the queue until it is closed and empty, then ends the readers and the session.
 pub(super) fn run(
@@ -15,6 +15,7 @@ pub(super) fn run(
     strict: bool,
     readers: Vec<JoinHandle<()>>,
 ) -> Result<(), WorkError> {
+    threads::join();
     let _abandon = AbandonOnDrop(shared);
     let read_only_from_the_start = shared.writing()?.is_read_only();
     let max = Cost { ops: limits.batch_ops, bytes: limits.batch_bytes };

@@ -1,7 +1,8 @@
 //! What runs on its caller's thread, and what does not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use acetate::worker::{
 };
 
 use super::fake::{Call, FakeStore};
-use super::{LIGHT, asked, set, set_and_regret, soon, until, whereabouts};
+use super::{LIGHT, Pending, asked, set, set_and_regret, soon, until, whereabouts};
+use tokio::runtime::Handle;
 
 const HEAVY: Weight = Weight::Heavy;
 
@@ -264,4 +266,70 @@ async fn a_hook_that_does_not_run_is_gone_before_the_next_change() {
     };
     assert!(soon(worker.write(HEAVY, 1, false, look)).await.unwrap().value);
     assert!(soon(failing).await.unwrap().is_err());
+}
+
+/// A call that goes on where it is woken, as those of the server do.
+struct Inline {
+    call: Mutex<Option<Pending<'static, ()>>>,
+    runtime: Handle,
+}
+
+impl Inline {
+    fn start(call: impl Future<Output = ()> + Send + 'static) {
+        let call = Mutex::new(Some(Box::pin(call) as Pending<'static, ()>));
+        Arc::new(Self { call, runtime: Handle::current() }).poll();
+    }
+
+    fn poll(self: Arc<Self>) {
+        let mut call = self.call.lock().unwrap();
+        let waker = Waker::from(Arc::clone(&self));
+        let mut cx = Context::from_waker(&waker);
+        if call.as_mut().is_some_and(|call| call.as_mut().poll(&mut cx).is_ready()) {
+            *call = None;
+        }
+    }
+}
+
+impl Wake for Inline {
+    fn wake(self: Arc<Self>) {
+        if Handle::try_current().is_err() && self.call.try_lock().is_ok() {
+            self.poll();
+        } else {
+            let runtime = self.runtime.clone();
+            runtime.spawn(async move { self.poll() });
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_goes_on_on_a_thread_of_the_worker_asks_for_nothing_there() {
+    let store = FakeStore::default();
+    let worker = Arc::new(start(&store));
+    // Or all of it goes through the queues, and nothing is seen.
+    assert!(reads_here(&worker).await && writes_here(&worker).await);
+    let (places, at) = mpsc::channel();
+    Inline::start(async move {
+        let here = || thread::current().id();
+        // It goes on there if it waited already when it was answered.
+        let (mut after_change, mut after_read) = (0, 0);
+        while after_change < 20 || after_read < 20 {
+            let answered = worker.write(HEAVY, 1, false, whereabouts).await.unwrap().value;
+            if answered == here() {
+                let next = worker.read(LIGHT, move |_| here()).await.unwrap();
+                places.send(("a read after a change", answered, next)).unwrap();
+                after_change += 1;
+            }
+            let answered = worker.read(HEAVY, move |_| here()).await.unwrap();
+            if answered == here() {
+                let next = worker.write(LIGHT, 1, false, whereabouts).await.unwrap().value;
+                places.send(("a change after a read", answered, next)).unwrap();
+                after_read += 1;
+            }
+        }
+    });
+    let next = || at.recv_timeout(Duration::from_secs(30));
+    while let Ok((what, answered, next)) = next() {
+        assert_ne!(answered, next, "{what}");
+    }
+    assert_eq!(next(), Err(mpsc::RecvTimeoutError::Disconnected));
 }

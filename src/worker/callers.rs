@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::vfs::WriteVerifier;
 
+use super::batch::Alone;
 use super::job::WriteOperation;
 use super::limits::LONE_CHANGES;
 use super::writing::Writing;
@@ -47,7 +48,7 @@ impl Shared {
         let durable = durable || self.strict;
         self.as_writer(|writing| {
             let is_light = !durable || writing.is_sync_light();
-            is_light.then(|| writing.write(&mut [write], durable))
+            is_light.then(|| writing.write(&mut Alone(write), durable))
         })
     }
 

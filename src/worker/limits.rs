@@ -14,6 +14,10 @@ pub const BATCH_OPS: usize = 256;
 /// Bytes of operations in one commit (one operation may exceed it alone).
 pub const BATCH_BYTES: u32 = 4 << 20;
 
+/// Operations with which a batch begins that takes in what comes while it runs, though it needs no
+/// sync.
+pub const GROWING_BATCH_OPS: usize = 3;
+
 /// Operations that may wait for a reader or run on one; further callers wait asynchronously.
 pub const READ_QUEUE_OPS: usize = 1024;
 

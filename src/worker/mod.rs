@@ -1,8 +1,9 @@
 //! The one seam between async and blocking code.
 //!
 //! One writer thread with a queue bounded in operations and bytes, as many operations per commit
-//! as are waiting (group commit), each kept or undone by itself; reader threads with their own
-//! snapshot connections. Answers leave only after the commit that holds their change.
+//! as are waiting, and come meanwhile (group commit), each kept or undone by itself; reader
+//! threads with their own snapshot connections. Answers leave only after the commit that holds
+//! their change.
 //!
 //! To wake a thread and to be woken by it takes longer than most operations. So what is light
 //! runs on its caller's thread, as long as few do so at a time ([`WorkerOptions::callers`]) and,
@@ -18,6 +19,7 @@
 //! |---|---|
 //! | `queue` | holds callers back asynchronously, hands items to blocking threads |
 //! | `job` | a caller's closure and the way back to it |
+//! | `batch` | what one commit holds |
 //! | `writing` | batches, commits, syncs, and what an error ends |
 //! | `writer` | the thread that does it |
 //! | `callers` | the same on callers' threads |
@@ -28,6 +30,7 @@
 //! | `limits` | every bound |
 
 mod background;
+mod batch;
 mod callers;
 mod commits;
 mod error;
@@ -52,8 +55,8 @@ pub use background::{Background, Piece};
 pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{
-    BATCH_BYTES, BATCH_OPS, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES, LONE_CHANGES, Limits, MAX_READERS,
-    READ_QUEUE_OPS, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
+    BATCH_BYTES, BATCH_OPS, GROWING_BATCH_OPS, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES, LONE_CHANGES,
+    Limits, MAX_READERS, READ_QUEUE_OPS, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
 };
 
 use callers::Company;

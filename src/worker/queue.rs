@@ -94,17 +94,33 @@ impl<T> List<T> {
     fn take(&mut self, batch: &mut Vec<T>, max: Cost, joins: impl Fn(&T, &T) -> bool) -> Cost {
         let first = batch.len();
         let mut cost = Cost::default();
+        if let Some((bytes, item)) = self.items.pop_front() {
+            batch.push(item);
+            cost = Cost { ops: 1, bytes };
+            self.in_hand += 1;
+            self.take_more(batch, &mut cost, max, |batch, next| joins(&batch[first], next));
+        }
+        cost
+    }
+
+    /// Moves those items that fit beside what `cost` says; see [`Queue::take_more`].
+    fn take_more(
+        &mut self,
+        batch: &mut Vec<T>,
+        cost: &mut Cost,
+        max: Cost,
+        joins: impl Fn(&[T], &T) -> bool,
+    ) {
         while let Some((bytes, item)) = self.items.front() {
             let total = cost.bytes.saturating_add(*bytes);
             let fits = cost.ops < max.ops && total <= max.bytes;
-            if cost.ops > 0 && !(fits && joins(&batch[first], item)) {
+            if !(fits && joins(batch, item)) {
                 break;
             }
-            cost = Cost { ops: cost.ops + 1, bytes: total };
+            *cost = Cost { ops: cost.ops + 1, bytes: total };
             batch.extend(self.items.pop_front().map(|(_, item)| item));
+            self.in_hand += 1;
         }
-        self.in_hand += cost.ops;
-        cost
     }
 }
 
@@ -193,6 +209,18 @@ impl<T> Queue<T> {
             list.sleepers -= 1;
             list.woken = list.woken.saturating_sub(1);
         }
+    }
+
+    /// Moves to the end of `batch` what waits already and fits beside what was taken before, to
+    /// whose `cost` it is added; does not wait. It is as if [`Queue::take`] had taken it.
+    pub fn take_more(
+        &self,
+        batch: &mut Vec<T>,
+        cost: &mut Cost,
+        max: Cost,
+        joins: impl Fn(&T) -> bool,
+    ) {
+        self.lock().take_more(batch, cost, max, |_, next| joins(next));
     }
 
     /// Ends the wait of one thread, now or the next time that it would wait.

@@ -1,5 +1,5 @@
-//! The writer thread: takes what is waiting, commits it as one batch, then answers; and does
-//! what is due between batches.
+//! The writer thread: takes what is waiting, commits it as one batch, with what comes while it
+//! runs, then answers; and does what is due between batches.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -20,14 +20,20 @@ pub(super) fn run(
     let read_only_from_the_start = shared.writing()?.is_read_only();
     let max = Cost { ops: limits.batch_ops, bytes: limits.batch_bytes };
     // What needs no sync does not wait for one that stands behind it in the queue.
-    let joins = |first: &Job, next: &Job| strict || first.needs_sync() || !next.needs_sync();
+    let is_synced = |first: &Job| strict || first.needs_sync();
+    let joins = |first: &Job, next: &Job| is_synced(first) || !next.needs_sync();
     let mut jobs = Vec::new();
     loop {
         let due = shared.writing()?.tend();
         match shared.writes.take(&mut jobs, max, due, joins) {
-            Taken::Items(cost) => {
-                shared.company.note(jobs.len());
-                shared.writing()?.work(&mut jobs);
+            Taken::Items(mut cost) => {
+                let is_synced = jobs.first().is_some_and(is_synced);
+                let mut more = |jobs: &mut Vec<Job>| {
+                    let joins = |next: &Job| is_synced || !next.needs_sync();
+                    shared.writes.take_more(jobs, &mut cost, max, joins);
+                };
+                shared.writing()?.work(&mut jobs, &mut more);
+                shared.company.note(cost.ops);
                 shared.writes.release(cost);
             }
             Taken::TimedOut => {}

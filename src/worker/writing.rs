@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::delta::{Compacted, StoreError, Writer};
-use crate::vfs::WriteVerifier;
 
-use super::job::{Counted, Job, QueuedWrite, Reply, WriteOperation, isolate};
-use super::limits::WARY_BATCHES;
+use super::batch::{Batch, Jobs, More};
+use super::job::{Counted, Job, WriteOperation, isolate};
+use super::limits::{GROWING_BATCH_OPS, WARY_BATCHES};
 use super::{Committed, LIGHT_SYNC_BYTES, Limits, Status, WorkError};
 
 /// The state of writing.
@@ -91,43 +91,34 @@ impl Writing {
         self.looked_at_again
     }
 
-    /// Runs one batch and answers all of it.
-    pub fn work(&mut self, jobs: &mut Vec<Job>) {
+    /// Runs one batch and answers all of it. `more` adds those jobs that came meanwhile and may
+    /// join: to a batch that is synced, or of several
+    /// (docs/decisions/0038-a-batch-takes-in-what-comes.md).
+    pub fn work(&mut self, jobs: &mut Vec<Job>, more: More<'_>) {
         let durable = self.strict || jobs.iter().any(Job::needs_sync);
-        let mut batch: Vec<Box<dyn QueuedWrite>> = Vec::with_capacity(jobs.len());
-        let mut syncs: Vec<Reply<WriteVerifier>> = Vec::new();
-        let mut compactions: Vec<Reply<Compacted>> = Vec::new();
-        let mut counts: Vec<(Counted, Reply<()>)> = Vec::new();
-        for job in jobs.drain(..) {
-            match job {
-                Job::Write { operation, .. } => batch.push(operation),
-                Job::Sync(reply) => syncs.push(reply),
-                Job::Compact(reply) => compactions.push(reply),
-                Job::Count(counted, reply) => counts.push((counted, reply)),
-            }
-        }
+        let grows = durable || jobs.len() >= GROWING_BATCH_OPS;
+        let mut batch = Jobs::new(jobs, grows.then_some(more));
         let mut synced = false;
-        if !batch.is_empty() {
-            let mut operations: Vec<_> = batch.iter_mut().map(|write| write.operation()).collect();
-            let answer = self.write(&mut operations, durable);
+        if batch.len() > 0 {
+            let answer = self.write(&mut batch, durable);
             synced = durable && answer.is_ok();
-            for write in batch {
+            for write in batch.writes {
                 isolate("answering a write", || write.answer(answer.clone()));
             }
         }
-        if !syncs.is_empty() {
+        if !batch.syncs.is_empty() {
             // A batch that failed for want of space says nothing about what stood before it.
             let outcome = if synced { Ok(()) } else { self.sync() };
             let answer = outcome.map(|()| self.status.verifier());
-            for reply in syncs {
+            for reply in batch.syncs {
                 drop(reply.send(answer.clone()));
             }
         }
-        for reply in compactions {
+        for reply in batch.compactions {
             let compacted = self.compact();
             drop(reply.send(compacted));
         }
-        for (counted, reply) in counts {
+        for (counted, reply) in batch.counts {
             let outcome = self.count(counted);
             drop(reply.send(outcome));
         }
@@ -151,11 +142,12 @@ impl Writing {
     /// Commits a batch and runs its hooks; the answer of all of it.
     pub fn write(
         &mut self,
-        batch: &mut [&mut dyn WriteOperation],
+        batch: &mut dyn Batch,
         durable: bool,
     ) -> Result<Committed<()>, WorkError> {
         let outcome = self.commit(batch, durable);
-        for operation in batch {
+        for at in 0..batch.len() {
+            let operation = batch.operation(at);
             match outcome {
                 Ok(()) => isolate("a hook after a commit", || operation.after_commit()),
                 Err(_) => isolate("dropping a hook", || operation.give_up()),
@@ -170,11 +162,7 @@ impl Writing {
     }
 
     /// Runs the operations between begin and commit. After an error nothing of them is kept.
-    fn commit(
-        &mut self,
-        batch: &mut [&mut dyn WriteOperation],
-        durable: bool,
-    ) -> Result<(), WorkError> {
+    fn commit(&mut self, batch: &mut dyn Batch, durable: bool) -> Result<(), WorkError> {
         if !self.run_batch(batch, durable)? {
             // Nothing to keep, so nothing to write: the file stays as it is.
             self.abort()?;
@@ -199,23 +187,18 @@ impl Writing {
     /// Hardly ever has one to be undone: most find out whether they may before they change
     /// anything. So they have no savepoints, which cost a small change a tenth; if one has to be
     /// undone after all, all are, and run again with savepoints.
-    fn run_batch(
-        &mut self,
-        batch: &mut [&mut dyn WriteOperation],
-        durable: bool,
-    ) -> Result<bool, WorkError> {
-        let is_alone = batch.len() == 1;
-        if is_alone || self.wary == 0 {
+    fn run_batch(&mut self, batch: &mut dyn Batch, durable: bool) -> Result<bool, WorkError> {
+        if batch.len() == 1 || self.wary == 0 {
             self.begin(durable)?;
             let ran = run_together(self.writer()?, batch);
             match ran.map_err(|error| self.gave_up(error))? {
                 Some(kept) => return Ok(kept),
                 // The batch is its savepoint.
-                None if is_alone => return Ok(false),
+                None if batch.len() == 1 => return Ok(false),
                 None => {}
             }
-            for operation in &mut *batch {
-                isolate("dropping a hook", || operation.give_up());
+            for at in 0..batch.len() {
+                isolate("dropping a hook", || batch.operation(at).give_up());
             }
             self.abort()?;
             self.wary = WARY_BATCHES;
@@ -298,34 +281,33 @@ impl Writing {
     }
 }
 
-/// Runs the operations; whether the changes of any are kept. `None`, and the rest does not run, if
-/// one is not kept that has changed something, or with which the batch was lost.
+/// Runs the operations, and those that come meanwhile; whether the changes of any are kept.
+/// `None`, and the rest does not run, if one is not kept that has changed something, or with which
+/// the batch was lost.
 fn run_together(
     writer: &mut dyn Writer,
-    batch: &mut [&mut dyn WriteOperation],
+    batch: &mut dyn Batch,
 ) -> Result<Option<bool>, StoreError> {
-    let mut any_kept = false;
-    for operation in batch {
+    let (mut any_kept, mut at) = (false, 0);
+    while at < batch.len() || batch.grow() {
         writer.next();
-        if run(*operation, writer) {
+        if run(batch.operation(at), writer) {
             writer.check_batch()?;
             any_kept = true;
         } else if writer.has_changed() || writer.check_batch().is_err() {
             return Ok(None);
         }
+        at += 1;
     }
     Ok(Some(any_kept))
 }
 
 /// Runs the operations, each in a savepoint of its own; whether the changes of any are kept.
-fn run_apart(
-    writer: &mut dyn Writer,
-    batch: &mut [&mut dyn WriteOperation],
-) -> Result<bool, StoreError> {
+fn run_apart(writer: &mut dyn Writer, batch: &mut dyn Batch) -> Result<bool, StoreError> {
     let mut any_kept = false;
-    for operation in batch {
+    for at in 0..batch.len() {
         writer.savepoint()?;
-        let kept = run(*operation, writer);
+        let kept = run(batch.operation(at), writer);
         if kept || !writer.has_changed() {
             writer.release()?;
         } else {

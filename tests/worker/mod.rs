@@ -8,6 +8,7 @@ mod count;
 mod failure;
 mod fake;
 mod fake_txn;
+mod joining;
 mod readers;
 mod shutdown;
 mod stress;

@@ -261,11 +261,31 @@ impl Caches {
         }
     }
 
-    pub fn add_snapshot(&self, at: Option<Version>, dir: FileId, snapshot: &mut Arc<Snapshot>) {
+    /// Keeps a listing, which was begun at `since`, for its later pages and for other listings.
+    ///
+    /// Listings are made at the same time, and who begins first may end last: what is older than
+    /// what is kept would show the later pages of a newer listing as they were before it began.
+    pub fn add_snapshot(
+        &self,
+        at: Option<Version>,
+        since: Instant,
+        dir: FileId,
+        snapshot: &mut Arc<Snapshot>,
+    ) {
         let mut snapshots = lock(&self.snapshots);
         if at.is_none_or(|at| !self.is_at(at)) {
             // A commit that has just copied something up has passed this snapshot by.
             Arc::make_mut(snapshot).is_settled = false;
+        }
+        if let Some((made, kept)) = snapshots.peek(&dir) {
+            match snapshot.state().follows(&kept.state(), *made <= since) {
+                Some(true) => {}
+                Some(false) => return,
+                None => {
+                    snapshots.pop(&dir);
+                    return;
+                }
+            }
         }
         snapshots.put(dir, (Instant::now(), snapshot.clone()));
         let mut entries: usize = snapshots.iter().map(|(_, (_, s))| s.len()).sum();
@@ -274,5 +294,44 @@ impl Caches {
                 entries -= dropped.len();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::snapshot::{DirState, Listed, Source};
+    use super::*;
+    use crate::vfs::{Cookie, Time};
+
+    const DIR: FileId = FileId(7);
+
+    /// A listing of `DIR` with one entry, at a moment of each layer.
+    fn listing(delta: u32, base: u32, name: &str) -> Arc<Snapshot> {
+        let at = |nanos| Time { secs: 1, nanos };
+        let state = DirState { delta: Some(at(delta)), base: Some((at(base), at(base))) };
+        let name = Name::new(name.as_bytes()).unwrap();
+        let entry = Listed { name, fileid: FileId(8), source: Source::Base };
+        Arc::new(Snapshot::new(state, 1, vec![entry]))
+    }
+
+    fn kept(caches: &Caches) -> Option<String> {
+        let (_, snapshot, _) = caches.snapshot(None, DIR)?;
+        let (_, entry) = snapshot.after(Cookie(0)).next()?;
+        Some(String::from_utf8_lossy(entry.name.as_bytes()).into_owned())
+    }
+
+    #[test]
+    fn who_lists_slowly_does_not_replace_a_newer_listing() {
+        let caches = Caches::new(Arc::default());
+        let early = Instant::now();
+        caches.add_snapshot(None, early, DIR, &mut listing(5, 5, "kept"));
+        caches.add_snapshot(None, early, DIR, &mut listing(4, 5, "older"));
+        assert_eq!(kept(&caches).as_deref(), Some("kept"));
+        caches.add_snapshot(None, early, DIR, &mut listing(6, 5, "newer"));
+        assert_eq!(kept(&caches).as_deref(), Some("newer"));
+        caches.add_snapshot(None, Instant::now(), DIR, &mut listing(6, 4, "looked later"));
+        assert_eq!(kept(&caches).as_deref(), Some("looked later"));
+        caches.add_snapshot(None, early, DIR, &mut listing(6, 5, "who knows"));
+        assert_eq!(kept(&caches), None);
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -73,6 +74,7 @@ impl View<'_> {
         node: &Node,
         cookie: Cookie,
     ) -> Result<(Arc<Snapshot>, Age)> {
+        let since = Instant::now();
         let state = self.dir_state(place, node);
         if let Some((made, known, is_settled)) =
             self.core.caches.snapshot(self.version, place.fileid)
@@ -98,7 +100,7 @@ impl View<'_> {
         })?;
         let mut snapshot = Arc::new(Snapshot::new(state, self.core.cookie_key, entries));
         Arc::make_mut(&mut snapshot).is_certain = is_certain;
-        self.core.caches.add_snapshot(self.version, place.fileid, &mut snapshot);
+        self.core.caches.add_snapshot(self.version, since, place.fileid, &mut snapshot);
         Ok((snapshot, Age::Known))
     }
 

@@ -35,6 +35,24 @@ impl DirState {
             (None, base) => base.is_some_and(|(_, base)| base == ctime),
         }
     }
+
+    /// Whether the directory was like this when it was like `kept`, or later; `None` if that
+    /// cannot be told.
+    ///
+    /// Its ctime in the delta only grows, but the host may set times of the base as it likes:
+    /// where those differ, `looked_later` says that they were read after those of `kept`.
+    pub fn follows(&self, kept: &Self, looked_later: bool) -> Option<bool> {
+        let grew = match (self.delta, kept.delta) {
+            (Some(here), Some(kept)) => here >= kept,
+            (None, None) => true,
+            _ => return None,
+        };
+        match (grew, self.base == kept.base) {
+            (grew, true) => Some(grew),
+            (true, false) if looked_later => Some(true),
+            _ => None,
+        }
+    }
 }
 
 /// A change of a directory's entries by one operation.
@@ -208,6 +226,28 @@ mod tests {
         assert!(snapshot.knows(&name("b")) && !snapshot.knows(&name("a")));
         snapshot.doubt(&name("b"));
         assert!(!snapshot.knows(&name("b")));
+    }
+
+    #[test]
+    fn a_state_follows_another_only_if_both_layers_say_so() {
+        let state = |delta: Option<u32>, base: u32| DirState {
+            delta: delta.map(at),
+            base: Some((at(base), at(base))),
+        };
+        let kept = state(Some(5), 5);
+        for (delta, base, at_once, later) in [
+            (Some(5), 5, Some(true), Some(true)),
+            (Some(6), 5, Some(true), Some(true)),
+            (Some(4), 5, Some(false), Some(false)),
+            (Some(6), 4, None, Some(true)),
+            (Some(4), 6, None, None),
+            (None, 5, None, None),
+        ] {
+            let state = state(delta, base);
+            assert_eq!(state.follows(&kept, false), at_once, "{state:?}");
+            assert_eq!(state.follows(&kept, true), later, "{state:?}");
+        }
+        assert_eq!(state(None, 4).follows(&state(None, 5), true), Some(true));
     }
 
     #[test]

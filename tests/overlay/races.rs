@@ -125,3 +125,42 @@ fn a_change_by_one_name_is_seen_by_the_other() {
         assert_eq!(world.stat("one").nlink, 2);
     });
 }
+
+/// All names in a directory, by pages of 20.
+fn listed(world: &World, dir: &Locator) -> Vec<Vec<u8>> {
+    let (mut cookie, mut names) = (0, Vec::new());
+    loop {
+        let (page, eof) = world.page(dir, cookie, 20, false).unwrap();
+        cookie = page.last().map_or(cookie, |entry| entry.cookie.0);
+        names.extend(page.into_iter().map(|entry| entry.name.to_vec()));
+        if eof {
+            return names;
+        }
+    }
+}
+
+#[test]
+fn a_listing_in_pages_holds_all_that_was_there_when_it_began() {
+    let world = World::new(&(0..80).map(|n| format!("dir/base{n}\n")).collect::<String>());
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let world = &world;
+            scope.spawn(move || {
+                let (dir, mut before) = (world.at("dir"), format!("base{client}"));
+                for round in 0.. {
+                    let now = format!("moved{client}-{round}");
+                    world.rename(format!("dir/{before}"), format!("dir/{now}")).unwrap();
+                    let names = listed(world, &dir);
+                    assert!(names.contains(&now.clone().into_bytes()), "{now} is missed");
+                    let unmoved = names.iter().filter(|name| name.starts_with(b"base")).count();
+                    assert!((72..80).contains(&unmoved), "{unmoved} that stay");
+                    before = now;
+                    if start.elapsed() > DURATION {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+}

@@ -265,6 +265,8 @@ impl Caches {
     ///
     /// Listings are made at the same time, and who begins first may end last: what is older than
     /// what is kept would show the later pages of a newer listing as they were before it began.
+    /// Where nobody can tell which of two is newer, neither is kept, and the next page collects
+    /// its own.
     pub fn add_snapshot(
         &self,
         at: Option<Version>,

@@ -302,21 +302,24 @@ fn a_killed_writer_leaves_the_old_node_or_the_new_one() {
         place.put(COFFEE, &version(0));
         let mut before = 0;
         let mut seen = BTreeSet::new();
-        for number in 1..=12 {
+        // How long a writer has is drawn to the moment at which it is done, wherever that is.
+        let mut patience = Duration::from_millis(15);
+        for number in 1..=16 {
             let mut writer = place.begin("put", &[COFFEE], &version(number));
-            std::thread::sleep(Duration::from_millis(15 * number as u64));
+            std::thread::sleep(patience);
             writer.kill().unwrap();
             writer.wait().unwrap();
             place.says(0, "repair", &[]);
             let now = whole(&place, COFFEE).unwrap();
             assert!(now == before || now == number, "{now} after {before} and {number}");
             seen.insert(now == number);
+            patience = if now == number { patience / 2 } else { patience * 3 / 2 };
             before = now;
             let events = place.json("outbox ls", &[]);
             let version = &place.json("get", &[COFFEE])[0]["meta"]["version"];
             assert_eq!(*version, events.len(), "one event for each version");
         }
-        assert!(seen.contains(&false), "none was killed in time");
+        assert_eq!(seen.len(), 2, "none was killed in time, or each");
         place.end();
     }
 }

@@ -9,7 +9,6 @@
 //! The writer never uses these: it must see its batch's uncommitted rows (see `known`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use lru::LruCache;
 
@@ -20,10 +19,11 @@ use crate::worker::{Commits, Version};
 
 use super::limits::{
     MAX_ALIKE, MAX_CHILDREN, MAX_LISTED, MAX_LISTED_BYTES, MAX_LOCATION_BYTES, MAX_LOCATIONS,
-    MAX_PLACE_BYTES, MAX_PLACES, MAX_SNAPSHOT_ENTRIES, MAX_SNAPSHOTS,
+    MAX_PLACE_BYTES, MAX_PLACES,
 };
+use super::listings::{Listings, Page};
 use super::node::{DirId, DirPlace};
-use super::snapshot::{DirChange, Snapshot};
+use super::snapshot::DirChange;
 use super::weighed::Weighed;
 
 /// What the delta says about a name; the base is asked each time.
@@ -67,7 +67,7 @@ pub(super) struct Caches {
     base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
     locations: Mutex<Weighed<FileId, Location>>,
     listed: Mutex<Weighed<Trail, Vec<BasePath>>>,
-    snapshots: Mutex<LruCache<FileId, (Instant, Arc<Snapshot>)>>,
+    listings: Listings,
 }
 
 /// A poisoned cache is still a cache: its entries are whole values.
@@ -84,7 +84,7 @@ impl Caches {
             base_places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
             locations: Mutex::new(Weighed::new(MAX_LOCATIONS, MAX_LOCATION_BYTES)),
             listed: Mutex::new(Weighed::new(MAX_LISTED, MAX_LISTED_BYTES)),
-            snapshots: Mutex::new(LruCache::new(MAX_SNAPSHOTS)),
+            listings: Listings::new(),
         }
     }
 
@@ -104,12 +104,7 @@ impl Caches {
             match touch {
                 Touch::Child(dir, name) => {
                     lock(&self.children).pop(&(*dir, name.clone()));
-                    let mut snapshots = lock(&self.snapshots);
-                    if let Some((_, snapshot)) = snapshots.peek_mut(&dir.fileid)
-                        && snapshot.knows(name)
-                    {
-                        Arc::make_mut(snapshot).doubt(name);
-                    }
+                    self.listings.doubt(dir.fileid, name);
                 }
                 Touch::Place(ino, base) => {
                     if let Some(ino) = ino {
@@ -119,12 +114,12 @@ impl Caches {
                         lock(&self.base_places).pop(base);
                     }
                 }
-                Touch::Entries(dir, change) => self.move_snapshot(*dir, change),
+                Touch::Entries(dir, change) => self.listings.apply(*dir, change),
                 Touch::All => {
                     lock(&self.children).clear();
                     lock(&self.places).clear();
                     lock(&self.base_places).clear();
-                    lock(&self.snapshots).clear();
+                    self.listings.clear();
                 }
                 Touch::AllPlaces => {
                     lock(&self.places).clear();
@@ -238,102 +233,8 @@ impl Caches {
         listed.put(trail, dirs, bytes);
     }
 
-    /// The last listing of a directory, when it was made, and whether the sources of its
-    /// entries are those of the snapshot at hand.
-    pub fn snapshot(
-        &self,
-        at: Option<Version>,
-        dir: FileId,
-    ) -> Option<(Instant, Arc<Snapshot>, bool)> {
-        let mut snapshots = lock(&self.snapshots);
-        let (made, snapshot) = snapshots.get(&dir)?;
-        let is_settled = snapshot.is_settled && at.is_some_and(|at| self.is_at(at));
-        Some((*made, Arc::clone(snapshot), is_settled))
-    }
-
-    /// Moves a kept listing on; one of another moment is given up.
-    fn move_snapshot(&self, dir: FileId, change: &DirChange) {
-        let mut snapshots = lock(&self.snapshots);
-        if let Some((_, snapshot)) = snapshots.get_mut(&dir)
-            && !Arc::make_mut(snapshot).apply(change)
-        {
-            snapshots.pop(&dir);
-        }
-    }
-
-    /// Keeps a listing, which was begun at `since`, for its later pages and for other listings.
-    ///
-    /// Listings are made at the same time, and who begins first may end last: what is older than
-    /// what is kept would show the later pages of a newer listing as they were before it began.
-    /// Where nobody can tell which of two is newer, neither is kept, and the next page collects
-    /// its own.
-    pub fn add_snapshot(
-        &self,
-        at: Option<Version>,
-        since: Instant,
-        dir: FileId,
-        snapshot: &mut Arc<Snapshot>,
-    ) {
-        let mut snapshots = lock(&self.snapshots);
-        if at.is_none_or(|at| !self.is_at(at)) {
-            // A commit that has just copied something up has passed this snapshot by.
-            Arc::make_mut(snapshot).is_settled = false;
-        }
-        if let Some((made, kept)) = snapshots.peek(&dir) {
-            match snapshot.state().follows(&kept.state(), *made <= since) {
-                Some(true) => {}
-                Some(false) => return,
-                None => {
-                    snapshots.pop(&dir);
-                    return;
-                }
-            }
-        }
-        snapshots.put(dir, (Instant::now(), snapshot.clone()));
-        let mut entries: usize = snapshots.iter().map(|(_, (_, s))| s.len()).sum();
-        while entries > MAX_SNAPSHOT_ENTRIES && snapshots.len() > 1 {
-            if let Some((_, (_, dropped))) = snapshots.pop_lru() {
-                entries -= dropped.len();
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::snapshot::{DirState, Listed, Source};
-    use super::*;
-    use crate::vfs::{Cookie, Time};
-
-    const DIR: FileId = FileId(7);
-
-    /// A listing of `DIR` with one entry, at a moment of each layer.
-    fn listing(delta: u32, base: u32, name: &str) -> Arc<Snapshot> {
-        let at = |nanos| Time { secs: 1, nanos };
-        let state = DirState { delta: Some(at(delta)), base: Some((at(base), at(base))) };
-        let name = Name::new(name.as_bytes()).unwrap();
-        let entry = Listed { name, fileid: FileId(8), source: Source::Base };
-        Arc::new(Snapshot::new(state, 1, vec![entry]))
-    }
-
-    fn kept(caches: &Caches) -> Option<String> {
-        let (_, snapshot, _) = caches.snapshot(None, DIR)?;
-        let (_, entry) = snapshot.after(Cookie(0)).next()?;
-        Some(String::from_utf8_lossy(entry.name.as_bytes()).into_owned())
-    }
-
-    #[test]
-    fn who_lists_slowly_does_not_replace_a_newer_listing() {
-        let caches = Caches::new(Arc::default());
-        let early = Instant::now();
-        caches.add_snapshot(None, early, DIR, &mut listing(5, 5, "kept"));
-        caches.add_snapshot(None, early, DIR, &mut listing(4, 5, "older"));
-        assert_eq!(kept(&caches).as_deref(), Some("kept"));
-        caches.add_snapshot(None, early, DIR, &mut listing(6, 5, "newer"));
-        assert_eq!(kept(&caches).as_deref(), Some("newer"));
-        caches.add_snapshot(None, Instant::now(), DIR, &mut listing(6, 4, "looked later"));
-        assert_eq!(kept(&caches).as_deref(), Some("looked later"));
-        caches.add_snapshot(None, early, DIR, &mut listing(6, 5, "who knows"));
-        assert_eq!(kept(&caches), None);
+    /// Begins a page of a directory's listing; before its snapshot is taken.
+    pub fn begin_page(&self, dir: FileId) -> Page {
+        self.listings.begin(dir)
     }
 }

@@ -37,6 +37,7 @@ mod known;
 mod layer;
 mod limits;
 mod link;
+mod listings;
 mod lookup;
 mod node;
 mod pending;

@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -20,6 +19,7 @@ use super::access::Want;
 use super::attr::tick_after;
 use super::error::Result;
 use super::limits::MAX_SNAPSHOT_AGE;
+use super::listings::{Found, Page};
 use super::node::{DirPlace, Node, is_linked};
 use super::resolve::View;
 use super::snapshot::{DirState, Listed, Snapshot, Source};
@@ -45,6 +45,7 @@ impl View<'_> {
         &self,
         caller: &Caller,
         dir: &Locator,
+        listing: &Page,
         cookie: Cookie,
         with_attrs: bool,
         take: &mut dyn FnMut(&Entry) -> bool,
@@ -55,7 +56,7 @@ impl View<'_> {
             Err(error) => return Outcome::err(error.into_fs(), self.attr_of(dir).ok()),
         };
         let page = Want::READ.check(caller, &attr).and_then(|()| {
-            let (snapshot, age) = self.snapshot(&place, &node, cookie)?;
+            let (snapshot, age) = self.snapshot(&place, &node, listing, cookie)?;
             let lookup = match (with_attrs, age) {
                 (true, Age::Known) => Lookup::Sources(self.shown_base(&place)?),
                 (true, _) => Lookup::Attributes,
@@ -72,22 +73,20 @@ impl View<'_> {
         &self,
         place: &DirPlace,
         node: &Node,
+        listing: &Page,
         cookie: Cookie,
     ) -> Result<(Arc<Snapshot>, Age)> {
-        let since = Instant::now();
         let state = self.dir_state(place, node);
-        if let Some((made, known, is_settled)) =
-            self.core.caches.snapshot(self.version, place.fileid)
-        {
+        let is_settled = || self.version.is_some_and(|version| self.core.caches.is_at(version));
+        if let Some(Found { snapshot, is_current, age }) = listing.find(&state) {
             // From the beginning, a listing shows the directory as it is.
-            let is_certain = cookie.0 != 0 || known.is_certain;
-            if known.state() == state && is_certain {
+            if is_current && (cookie.0 != 0 || snapshot.is_certain) {
                 // Nothing gets into the delta without its directory.
-                let is_known = is_settled || place.ino.is_none();
-                return Ok((known, if is_known { Age::Known } else { Age::Fresh }));
+                let is_known = place.ino.is_none() || (snapshot.is_settled && is_settled());
+                return Ok((snapshot, if is_known { Age::Known } else { Age::Fresh }));
             }
-            if cookie.0 != 0 && made.elapsed() < MAX_SNAPSHOT_AGE {
-                return Ok((known, Age::Old));
+            if cookie.0 != 0 && age < MAX_SNAPSHOT_AGE {
+                return Ok((snapshot, Age::Old));
             }
         }
         // The base may change once more within the tick of its times.
@@ -100,7 +99,7 @@ impl View<'_> {
         })?;
         let mut snapshot = Arc::new(Snapshot::new(state, self.core.cookie_key, entries));
         Arc::make_mut(&mut snapshot).is_certain = is_certain;
-        self.core.caches.add_snapshot(self.version, since, place.fileid, &mut snapshot);
+        listing.keep(&mut snapshot, is_settled);
         Ok((snapshot, Age::Known))
     }
 

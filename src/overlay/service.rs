@@ -355,7 +355,11 @@ impl Vfs for Overlay {
         mut take: impl FnMut(&Entry) -> bool + Send + 'static,
     ) -> Outcome<DirPage, Option<Attr>> {
         let (caller, dir) = (caller.clone(), dir.clone());
-        self.look_once(move |view| view.readdir(&caller, &dir, cookie, with_attrs, &mut take)).await
+        let page = self.core.caches.begin_page(dir.fileid());
+        self.look_once(move |view| {
+            view.readdir(&caller, &dir, &page, cookie, with_attrs, &mut take)
+        })
+        .await
     }
 
     async fn fsstat(&self, _caller: &Caller, object: &Locator) -> Outcome<FsStat, Option<Attr>> {

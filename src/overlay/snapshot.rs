@@ -35,24 +35,6 @@ impl DirState {
             (None, base) => base.is_some_and(|(_, base)| base == ctime),
         }
     }
-
-    /// Whether the directory was like this when it was like `kept`, or later; `None` if that
-    /// cannot be told.
-    ///
-    /// Its ctime in the delta only grows, but the host may set times of the base as it likes:
-    /// where those differ, `looked_later` says that they were read after those of `kept`.
-    pub fn follows(&self, kept: &Self, looked_later: bool) -> Option<bool> {
-        let grew = match (self.delta, kept.delta) {
-            (Some(here), Some(kept)) => here >= kept,
-            (None, None) => true,
-            _ => return None,
-        };
-        match (grew, self.base == kept.base) {
-            (grew, true) => Some(grew),
-            (true, false) if looked_later => Some(true),
-            _ => None,
-        }
-    }
 }
 
 /// A change of a directory's entries by one operation.
@@ -158,11 +140,13 @@ impl Snapshot {
         }
     }
 
-    /// Moves the snapshot on by a change; `false` if it is not of the moment before it.
-    pub fn apply(&mut self, change: &DirChange) -> bool {
-        if !self.state.is_at(change.before) {
-            return false;
-        }
+    /// Whether it is of the moment before a change.
+    pub fn precedes(&self, change: &DirChange) -> bool {
+        self.state.is_at(change.before)
+    }
+
+    /// Moves the snapshot on by a change that it precedes.
+    pub fn apply(&mut self, change: &DirChange) {
         for (name, leads_to) in &change.names {
             if let Some(at) = self.find(name) {
                 self.entries.remove(&at);
@@ -172,7 +156,6 @@ impl Snapshot {
             }
         }
         self.state.delta = Some(change.after);
-        true
     }
 
     fn find(&self, name: &Name) -> Option<Cookie> {
@@ -217,11 +200,12 @@ mod tests {
         let entries = vec![entry("a", 10), entry("b", 11)];
         let mut snapshot = Snapshot::new(DirState { delta: Some(at(1)), base: None }, 7, entries);
         let names = vec![(name("a"), None), (name("b"), Some((FileId(12), Ino(12))))];
-        assert!(snapshot.apply(&DirChange { before: at(1), after: at(2), names }));
+        let change = DirChange { before: at(1), after: at(2), names };
+        assert!(snapshot.precedes(&change));
+        snapshot.apply(&change);
         assert_eq!(listed(&snapshot), [(name("b"), 12)]);
         assert_eq!(snapshot.state(), DirState { delta: Some(at(2)), base: None });
-        let late = DirChange { before: at(1), after: at(3), names: vec![(name("b"), None)] };
-        assert!(!snapshot.apply(&late), "it has moved on since");
+        assert!(!snapshot.precedes(&change), "it has moved on since");
         assert_eq!(snapshot.len(), 1);
         assert!(snapshot.knows(&name("b")) && !snapshot.knows(&name("a")));
         snapshot.doubt(&name("b"));
@@ -229,33 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn a_state_follows_another_only_if_both_layers_say_so() {
-        let state = |delta: Option<u32>, base: u32| DirState {
-            delta: delta.map(at),
-            base: Some((at(base), at(base))),
-        };
-        let kept = state(Some(5), 5);
-        for (delta, base, at_once, later) in [
-            (Some(5), 5, Some(true), Some(true)),
-            (Some(6), 5, Some(true), Some(true)),
-            (Some(4), 5, Some(false), Some(false)),
-            (Some(6), 4, None, Some(true)),
-            (Some(4), 6, None, None),
-            (None, 5, None, None),
-        ] {
-            let state = state(delta, base);
-            assert_eq!(state.follows(&kept, false), at_once, "{state:?}");
-            assert_eq!(state.follows(&kept, true), later, "{state:?}");
-        }
-        assert_eq!(state(None, 4).follows(&state(None, 5), true), Some(true));
-    }
-
-    #[test]
     fn the_first_change_of_a_base_directory_follows_its_copy_up() {
         let base = Some((at(5), at(6)));
         let mut snapshot = Snapshot::new(DirState { delta: None, base }, 7, Vec::new());
         let names = vec![(name("new"), Some((FileId(3), Ino(3))))];
-        assert!(snapshot.apply(&DirChange { before: at(6), after: at(9), names }));
+        let change = DirChange { before: at(6), after: at(9), names };
+        assert!(snapshot.precedes(&change));
+        snapshot.apply(&change);
         assert_eq!(snapshot.state(), DirState { delta: Some(at(9)), base });
     }
 }

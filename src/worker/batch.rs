@@ -13,6 +13,9 @@ pub(super) trait Batch {
     /// The one at this place, which is below [`Batch::len`].
     fn operation(&mut self, at: usize) -> &mut dyn WriteOperation;
 
+    /// Whether any may join.
+    fn may_grow(&self) -> bool;
+
     /// Adds those that came meanwhile and may join; whether there were any.
     fn grow(&mut self) -> bool;
 }
@@ -27,6 +30,10 @@ impl Batch for Alone<'_> {
 
     fn operation(&mut self, _at: usize) -> &mut dyn WriteOperation {
         self.0
+    }
+
+    fn may_grow(&self) -> bool {
+        false
     }
 
     fn grow(&mut self) -> bool {
@@ -84,6 +91,10 @@ impl Batch for Jobs<'_> {
 
     fn operation(&mut self, at: usize) -> &mut dyn WriteOperation {
         self.writes[at].operation()
+    }
+
+    fn may_grow(&self) -> bool {
+        self.more.is_some()
     }
 
     fn grow(&mut self) -> bool {

@@ -188,7 +188,8 @@ impl Writing {
     /// anything. So they have no savepoints, which cost a small change a tenth; if one has to be
     /// undone after all, all are, and run again with savepoints.
     fn run_batch(&mut self, batch: &mut dyn Batch, durable: bool) -> Result<bool, WorkError> {
-        if batch.len() == 1 || self.wary == 0 {
+        let is_alone = batch.len() == 1 && !batch.may_grow();
+        if is_alone || self.wary == 0 {
             self.begin(durable)?;
             let ran = run_together(self.writer()?, batch);
             match ran.map_err(|error| self.gave_up(error))? {
@@ -302,10 +303,11 @@ fn run_together(
     Ok(Some(any_kept))
 }
 
-/// Runs the operations, each in a savepoint of its own; whether the changes of any are kept.
+/// Runs the operations, and those that come meanwhile, each in a savepoint of its own; whether the
+/// changes of any are kept.
 fn run_apart(writer: &mut dyn Writer, batch: &mut dyn Batch) -> Result<bool, StoreError> {
-    let mut any_kept = false;
-    for at in 0..batch.len() {
+    let (mut any_kept, mut at) = (false, 0);
+    while at < batch.len() || batch.grow() {
         writer.savepoint()?;
         let kept = run(batch.operation(at), writer);
         if kept || !writer.has_changed() {
@@ -314,6 +316,7 @@ fn run_apart(writer: &mut dyn Writer, batch: &mut dyn Batch) -> Result<bool, Sto
             writer.roll_back()?;
         }
         any_kept |= kept;
+        at += 1;
     }
     Ok(any_kept)
 }

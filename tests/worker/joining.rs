@@ -1,6 +1,7 @@
 //! What comes while a batch runs, and is committed with it.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
 use acetate::delta::StoreError;
 use acetate::worker::GROWING_BATCH_OPS;
@@ -128,6 +129,27 @@ async fn one_that_joined_is_undone_alone() {
     all_made(calls, true).await;
     assert_eq!([1, 2, 3].map(|ino| store.row(ino).is_some()), [true, false, true]);
     assert_eq!(store.count(Call::RollBack), 1);
+}
+
+#[tokio::test]
+async fn after_one_was_undone_those_that_joined_do_not_run_twice_again() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    let runs = Arc::new(AtomicUsize::new(0));
+    for round in 1..=3 {
+        let (running, mut calls) = running(&store, &worker, 1, true).await;
+        let runs_again = Arc::clone(&runs);
+        let counted = move |txn: &mut dyn WriteTxn| {
+            runs_again.fetch_add(1, Ordering::Relaxed);
+            set(2, "x")(txn)
+        };
+        calls.push(asked(worker.write(LIGHT, 1, false, counted)).await);
+        calls.push(asked(worker.write(LIGHT, 1, false, set_and_regret(3))).await);
+        running.go_on();
+        all_made(calls, true).await;
+        assert_eq!(store.count(Call::RollBack), round);
+        assert_eq!(runs.load(Ordering::Relaxed), 1 + round, "twice in the first batch alone");
+    }
 }
 
 #[tokio::test]

@@ -9,10 +9,11 @@
 //! two more threads sync ahead, one each file, so that the syncs that count find little to do.
 //!
 //! Linux tells each open file of a failed write (since 4.13), so what is heard ahead SQLite hears
-//! as well. On other systems nothing is synced but by SQLite, because one sync may hear it for all.
+//! as well. On other systems, and where the filesystem may tell one sync for all, nothing is synced
+//! but by SQLite.
 
 use std::fs::OpenOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -23,14 +24,17 @@ use rusqlite::Connection;
 use crate::delta::{Result, StoreError};
 
 use super::beside::{State, Work};
-use super::gather;
+use super::{disk, gather};
 use super::log::checkpoint;
 
 /// What the thread leaves to the writer, in bytes.
 const FEW_BYTES: u64 = 2 << 20;
 
-/// Whether each open file hears of a write that failed, so that SQLite does though we did.
-pub(super) const SYNCS_AHEAD: bool = cfg!(target_os = "linux");
+/// Whether each open file hears of a write of the session that failed, so that SQLite does though
+/// we did.
+pub(super) fn syncs_ahead(session: &Path) -> bool {
+    cfg!(target_os = "linux") && disk::tells_each_write(session)
+}
 
 /// How long what is written gathers before it is synced ahead.
 const PAUSE: Duration = Duration::from_micros(500);
@@ -42,6 +46,8 @@ pub(super) struct Copying {
     pub pages: Arc<AtomicU32>,
     /// What a page takes in it, in bytes.
     pub frame_bytes: u64,
+    /// Whether it may sync by itself: [`syncs_ahead`].
+    pub syncs: bool,
 }
 
 impl Work for Copying {
@@ -54,15 +60,10 @@ impl Work for Copying {
             let left = self.pages.load(Ordering::Relaxed).saturating_sub(copied);
             // It gets no further where a reader needs the database as it is.
             if u64::from(left) * self.frame_bytes <= FEW_BYTES || copied <= before {
-                return sync_ahead(conn);
+                return if self.syncs { Ok(gather::sync_database(conn)?) } else { Ok(()) };
             }
         }
     }
-}
-
-/// Syncs the database, where that may be done.
-fn sync_ahead(conn: &Connection) -> Result<()> {
-    if SYNCS_AHEAD { Ok(gather::sync_database(conn)?) } else { Ok(()) }
 }
 
 /// Syncs the log ahead of the syncs that promises rest on, until all of it is copied.
@@ -99,7 +100,7 @@ impl Work for SyncingDatabase {
     const NAME: &'static str = "acetate-syncdb";
 
     fn once(&self, conn: &Connection) -> Result<()> {
-        while_busy(&self.copying, || sync_ahead(conn))
+        while_busy(&self.copying, || Ok(gather::sync_database(conn)?))
     }
 }
 
@@ -119,7 +120,7 @@ mod tests {
     use std::fs::File;
     use std::path::Path;
     use std::sync::Mutex;
-    use std::sync::mpsc::{self, Receiver};
+    use std::sync::mpsc::{self, Receiver, Sender};
 
     use super::super::beside::Beside;
     use super::super::connect::{self, Role};
@@ -155,7 +156,8 @@ mod tests {
         let path = directory.path().join("a.db");
         let writer = writer(&path);
         let beside = connect::open(&path, Role::Writer).unwrap();
-        let copying = Copying { pages: Arc::new(AtomicU32::new(u32::MAX)), frame_bytes: 4120 };
+        let pages = Arc::new(AtomicU32::new(u32::MAX));
+        let copying = Copying { pages, frame_bytes: 4120, syncs: true };
         writer.execute_batch(ROW).unwrap();
         let reader = connect::open(&path, Role::Reader).unwrap();
         reader.execute_batch("BEGIN").unwrap();
@@ -182,11 +184,17 @@ mod tests {
         }
     }
 
-    /// Does the work while something is copied; whether it went on until that was done.
-    fn goes_on(path: &Path, of: impl FnOnce(Arc<State>) -> Box<dyn FnOnce(&Connection) + Send>) {
+    /// Something that is copied until the sender is used.
+    fn held(path: &Path) -> (Sender<()>, Beside<Held>) {
         let (release, held) = mpsc::channel();
         let mut copying = Beside::of(path, Held(Arc::new(Mutex::new(held))));
         copying.ask();
+        (release, copying)
+    }
+
+    /// Asserts that work beside something that is copied goes on until that is done.
+    fn goes_on(path: &Path, of: impl FnOnce(Arc<State>) -> Box<dyn FnOnce(&Connection) + Send>) {
+        let (release, copying) = held(path);
         let once = of(copying.state());
         let conn = connect::open(path, Role::Writer).unwrap();
         let thread = thread::spawn(move || once(&conn));
@@ -210,8 +218,11 @@ mod tests {
             Box::new(move |conn| SyncingDatabase { copying }.once(conn).unwrap())
         });
         // Without a log to be had, nothing is waited for.
-        let copying = Beside::of(&path, Held(Arc::new(Mutex::new(mpsc::channel().1)))).state();
+        let (release, copying) = held(&path);
+        let state = copying.state();
         let log = path.join("is not there");
-        SyncingLog { log, copying }.once(&writer).unwrap();
+        SyncingLog { log, copying: Arc::clone(&state) }.once(&writer).unwrap();
+        assert!(state.is_busy());
+        release.send(()).unwrap();
     }
 }

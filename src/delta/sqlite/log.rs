@@ -15,7 +15,7 @@ use crate::delta::{Result, StoreError};
 
 use super::beside::Beside;
 use super::connect::{self, BUSY_WAIT, beside};
-use super::copying::{Copying, SYNCS_AHEAD, SyncingDatabase, SyncingLog};
+use super::copying::{Copying, SyncingDatabase, SyncingLog, syncs_ahead};
 use super::gather;
 use super::probe::byte_len;
 use super::room::Room;
@@ -85,8 +85,8 @@ pub(super) struct Log {
     opened_at: Instant,
     /// Does most of it.
     copying: Beside<Copying>,
-    /// Sync ahead where much is written.
-    syncing: (Beside<SyncingLog>, Beside<SyncingDatabase>),
+    /// Sync ahead where much is written, and where they may.
+    syncing: Option<(Beside<SyncingLog>, Beside<SyncingDatabase>)>,
 }
 
 impl Log {
@@ -107,14 +107,18 @@ impl Log {
         }))?;
         let frame_bytes = FRAME_HEADER_BYTES + connect::page_bytes(conn)?;
         let path = beside(session, "-wal");
-        let copying = Copying { pages: Arc::clone(&pages), frame_bytes };
+        let syncs = syncs_ahead(session);
+        let copying = Copying { pages: Arc::clone(&pages), frame_bytes, syncs };
         let copying = Beside::of(session, copying);
-        let log = SyncingLog { log: path.clone(), copying: copying.state() };
-        let database = SyncingDatabase { copying: copying.state() };
+        let syncing = syncs.then(|| {
+            let log = SyncingLog { log: path.clone(), copying: copying.state() };
+            let database = SyncingDatabase { copying: copying.state() };
+            (Beside::of(session, log), Beside::of(session, database))
+        });
         Ok(Self {
             session: session.to_owned(),
             copying,
-            syncing: (Beside::of(session, log), Beside::of(session, database)),
+            syncing,
             path,
             pages,
             frame_bytes,
@@ -154,9 +158,9 @@ impl Log {
         let due_at = if is_early { EARLY_CHECKPOINT_BYTES } else { self.due_at };
         if length >= due_at && !self.copying.is_done() {
             self.copying.ask();
-            if is_large && SYNCS_AHEAD {
-                self.syncing.0.ask();
-                self.syncing.1.ask();
+            if is_large && let Some((log, database)) = &mut self.syncing {
+                log.ask();
+                database.ask();
             }
         }
     }
@@ -190,8 +194,11 @@ impl Log {
 
     /// Why what was committed and not synced may be lost, if it may.
     pub(super) fn failure(&self) -> Option<StoreError> {
-        let (log, database) = &self.syncing;
-        self.copying.failure().or_else(|| log.failure()).or_else(|| database.failure())
+        let ahead = || {
+            let (log, database) = self.syncing.as_ref()?;
+            log.failure().or_else(|| database.failure())
+        };
+        self.copying.failure().or_else(ahead)
     }
 
     /// Copies what is due into the database; whether it did, so that all is copied that may be.
@@ -245,8 +252,10 @@ impl Log {
     /// Ends what copies beside the writer, before the log is copied for the last time.
     pub(super) fn stop(&mut self) {
         self.copying.stop();
-        self.syncing.0.stop();
-        self.syncing.1.stop();
+        if let Some((log, database)) = &mut self.syncing {
+            log.stop();
+            database.stop();
+        }
     }
 
     /// Copies the log into the database and cuts it, where the disk is so full that its length

@@ -1,7 +1,8 @@
 """Prints the tables of a benchmark's results, in Markdown.
 
-Usage: python3 report RESULTS [JSON]: RESULTS holds one JSON object a line, as the parts print
-them; JSON gets the tables' rows in the same form.
+Usage: python3 report [--check] RESULTS [JSON]: RESULTS holds one JSON object a line, as the parts
+print them; JSON gets the tables' rows in the same form. With --check, a bound of memory or of size
+that is not kept is a failure: these hardly depend on the machine, as times do.
 """
 
 import json
@@ -14,7 +15,8 @@ import work
 
 
 def main():
-    with open(sys.argv[1], encoding="utf-8") as lines:
+    arguments = [one for one in sys.argv[1:] if one != "--check"]
+    with open(arguments[0], encoding="utf-8") as lines:
         results = [json.loads(line) for line in lines]
     rows = []
     for module, part in ((protocol, "protocol"), (work, "work"), (scale, "scale"), (bounds, None)):
@@ -24,10 +26,13 @@ def main():
         if lines:
             print(f"\n{module.TITLE}:\n")
             print("\n".join(lines))
-    if len(sys.argv) > 2:
-        with open(sys.argv[2], "w", encoding="utf-8") as out:
+    if len(arguments) > 1:
+        with open(arguments[1], "w", encoding="utf-8") as out:
             for row in rows:
                 print(json.dumps(row), file=out)
+    missed = [f"{row['what']}: {row['value']:.2f} {row['unit']}" for row in bounds.missed(rows)]
+    if "--check" in sys.argv and missed:
+        sys.exit(f"error: above what it may be: {'; '.join(missed)}")
 
 
 main()

@@ -54,5 +54,11 @@ def report(results):
     return (list(markdown.table(lines, LEFT)), rows) if rows else ([], [])
 
 
+def missed(rows):
+    """The rows that are above their bound, of those whose figure is not a time."""
+    of_size = [row for row in rows if "value" in row and row["unit"] != "ms"]
+    return [row for row in of_size if row["at_most"] is not None and row["value"] > row["at_most"]]
+
+
 def bound(part, what):
     return next((most for one, begin, most in MOST if one == part and what.startswith(begin)), None)

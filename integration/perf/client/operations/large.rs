@@ -1,11 +1,11 @@
 //! A large file, in pieces of 1 MiB, of which a kernel has several on the way: 16 per
 //! connection. With several connections the pieces go round among them, as with `nconnect`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::fixture::{LARGE_BYTES, LARGE_SEED, check_content, content};
 use crate::load::Bench;
-use crate::measure::{Budget, Lane, Measured, Pace, run};
+use crate::measure::{Budget, Lane, Measured, Pace, run, server_time};
 use crate::nfs::{Handle, Stability};
 use crate::operations::look::timed;
 use crate::rpc::Result;
@@ -101,13 +101,15 @@ fn write_file(
             lane.written = Some(lane.client.receive_write(PIECE_BYTES, Stability::Unstable)?);
         }
     })?;
-    let start = std::time::Instant::now();
+    let (start, server_start) = (Instant::now(), server_time());
     let written: Vec<_> = bench.lanes.iter().filter_map(|lane| lane.written).collect();
     if written.iter().any(|one| *one != written[0]) {
         return Err("WRITE: the write verifier changed".into());
     }
     bench.lanes[0].client.commit(&file, written[0])?;
     measured.time += start.elapsed();
+    let of_commit = server_time().zip(server_start).map(|(end, start)| end - start);
+    measured.server_time = measured.server_time.zip(of_commit).map(|(all, last)| all + last);
     bench.written = file;
     Ok(measured)
 }

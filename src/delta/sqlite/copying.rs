@@ -24,8 +24,8 @@ use rusqlite::Connection;
 use crate::delta::{Result, StoreError};
 
 use super::beside::{State, Work};
-use super::{disk, gather};
 use super::log::checkpoint;
+use super::{disk, gather};
 
 /// What the thread leaves to the writer, in bytes.
 const FEW_BYTES: u64 = 2 << 20;

@@ -103,7 +103,8 @@ impl View<'_> {
             tracing::warn!(
                 ?path,
                 why,
-                hint = "what was not copied yet is lost: write the file anew, or cut or remove it",
+                hint = "what was not copied yet cannot be had while that lasts; if it stays so, \
+                    write the file anew, or cut or remove it",
                 "cannot read the base file of an unfinished copy-up"
             );
         }

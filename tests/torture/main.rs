@@ -9,6 +9,7 @@
 //! | `cut` | what is left after a power cut, looked at |
 //! | `power_cut` | what survives the machine |
 //! | `faults` | what a failing disk costs |
+//! | `faults/opening` | what it costs a session that is being opened |
 //! | `gathered` | how the log is written |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 

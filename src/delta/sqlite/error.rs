@@ -230,7 +230,10 @@ impl From<rusqlite::Error> for StoreError {
         match code.code {
             ErrorCode::DiskFull => Self::Full(text),
             ErrorCode::SystemIoFailure if code.extended_code == IOERR_SHMSIZE => Self::Full(text),
-            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy(text),
+            // The last: a lock of the log that somebody else keeps, asked for again and again.
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::FileLockingProtocolFailed => Self::Busy(text),
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Self::Corrupt(text),
             ErrorCode::ReadOnly => Self::ReadOnly(text),
             _ => Self::Io(text),

@@ -61,8 +61,11 @@ const FRAME_HEADER_BYTES: u64 = 24;
 /// Length from which the log is cut to make room on a disk that is almost full, in bytes.
 const ROOM_BYTES: u64 = 1 << 20;
 
-/// How long that waits for readers.
+/// How long that, and the first promise after another process, waits for readers.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// Time until the latter is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// The log beside a session file.
 pub(super) struct Log {
@@ -77,6 +80,8 @@ pub(super) struct Log {
     /// How much of it is known to be synced, in bytes; `None` while nobody knows what an earlier
     /// process left.
     synced: Option<u64>,
+    /// Where an earlier process left something in it: when it is tried next to have it start over.
+    inherited: Option<Instant>,
     /// Length at which the next checkpoint is due, in bytes.
     due_at: u64,
     /// When a commit was last large, or its log long; `None` since the file keeps less again.
@@ -124,6 +129,7 @@ impl Log {
             frame_bytes,
             last: 0,
             synced: None,
+            inherited: (byte_len(&beside(session, "-wal")) > 0).then(Instant::now),
             due_at: CHECKPOINT_BYTES,
             long_at: None,
             opened_at: Instant::now(),
@@ -163,6 +169,31 @@ impl Log {
                 database.ask();
             }
         }
+    }
+
+    /// Whether it holds, or may hold, what an earlier process left.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.inherited.is_some()
+    }
+
+    /// Has the log start over if an earlier process left any: copied into the database, all of it
+    /// is written once more.
+    ///
+    /// A sync of that process may have failed without anybody to tell of it. Then the system has
+    /// pages of the log in memory that it takes for written; no later sync writes them, and after a
+    /// power loss nothing counts that stands behind them.
+    ///
+    /// Where a reader of another program keeps it from starting over, that is tried again.
+    ///
+    /// # Errors
+    /// As [`checkpoint`].
+    pub(super) fn start_over(&mut self, conn: &Connection) -> Result<()> {
+        if self.inherited.is_none_or(|again| Instant::now() < again) {
+            return Ok(());
+        }
+        checkpoint_within(conn, ROOM_WAIT, "TRUNCATE")?;
+        self.inherited = (byte_len(&self.path) > 0).then(|| Instant::now() + TRY_AGAIN);
+        Ok(())
     }
 
     /// Notes that all of the log is synced.

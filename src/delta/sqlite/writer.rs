@@ -9,6 +9,10 @@
 //! database after it, and the log starts over only when all of it was copied. So every earlier
 //! commit is in the synced log or in the synced database.
 //!
+//! *What an earlier process left in the log is written once more before anything is promised*
+//! ([`Log::start_over`]): a sync that failed there told nobody else, and only what is written anew
+//! does the next one write to the disk.
+//!
 //! *A failed sync is not missed*: the system reports it once to each open file, and then takes
 //! the pages for clean. SQLite's automatic checkpoints swallow errors, so they are off; we
 //! checkpoint ourselves, most of it on a thread beside the writer, and a failure fails the next
@@ -90,7 +94,7 @@ impl SqliteWriter {
             full: true,
             durable: true,
             // An earlier process may have died with commits in the log that nobody synced.
-            unsynced: !clean,
+            unsynced: !clean || log.is_inherited(),
             lost: None,
             log,
             batch: Batch {
@@ -129,6 +133,12 @@ impl SqliteWriter {
             self.full = full;
         }
         Ok(())
+    }
+
+    /// Makes what an earlier process left a part of the database, before the first promise.
+    fn take_over_log(&mut self) -> Result<()> {
+        let done = self.log.start_over(&self.batch.conn);
+        done.inspect_err(|error| self.lost = Some(error.clone()))
     }
 
     /// Runs `work` in a synced transaction of its own.
@@ -235,6 +245,7 @@ impl Writer for SqliteWriter {
         if !self.batch.conn.is_autocommit() {
             self.undo();
         }
+        self.take_over_log()?;
         if let Err(error) = self.log.make_room(&self.batch.conn, &mut self.batch.room) {
             self.lost = Some(error.clone());
             return Err(error);
@@ -364,6 +375,7 @@ impl Writer for SqliteWriter {
         if self.read_only || !self.unsynced {
             return Ok(());
         }
+        self.take_over_log()?;
         self.in_synced(meta::count_sync)?;
         self.check_lost()
     }

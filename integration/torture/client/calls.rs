@@ -1,8 +1,10 @@
 //! Calls that only this client makes, beside those of the benchmark's client.
 
+use std::io;
+
 use super::nfs::{
-    Client, GETATTR, LISTING_BYTES, READDIRPLUS, Refused, SETATTR, Stability, Written, attributes,
-    expect_ok, post_op, wcc, written,
+    Client, GETATTR, LISTING_BYTES, READDIRPLUS, Refused, SETATTR, Stability, Written, expect_ok,
+    post_op, wcc, written,
 };
 use super::rpc::{Call, Error, Result};
 
@@ -12,25 +14,37 @@ pub const STALE: u32 = 70;
 /// Bytes of one READ.
 const READ_BYTES: u32 = 1 << 20;
 
+/// In `fattr3`, the bytes between the mode and the size, and those after the size.
+const BEFORE_SIZE: usize = 12;
+const AFTER_SIZE: usize = 56;
+
 /// The `nfsstat3` that a call was refused with; `None` for any other failure.
 pub fn status(error: &Error) -> Option<u32> {
     error.downcast_ref::<Refused>().map(|refused| refused.status)
 }
 
-/// Whether there was no answer, because the server is gone.
+/// Whether there was no answer, because the server is gone; not whether it only kept silent.
 pub fn is_gone(error: &Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some()
+    error.downcast_ref::<io::Error>().is_some_and(|error| {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+    })
 }
 
 impl Client {
-    /// GETATTR: the size in bytes.
-    pub fn size(&mut self, object: &[u8]) -> Result<u64> {
+    /// GETATTR: the mode, and the size in bytes.
+    pub fn mode_and_size(&mut self, object: &[u8]) -> Result<(u32, u64)> {
         self.rpc.call(
             GETATTR,
             |call| call.opaque(object),
             |reply| {
                 expect_ok(reply, "GETATTR")?;
-                Ok(attributes(reply)?.1)
+                reply.u32()?;
+                let mode = reply.u32()?;
+                reply.take(BEFORE_SIZE)?;
+                let size = reply.u64()?;
+                reply.take(AFTER_SIZE)?;
+                Ok((mode, size))
             },
         )
     }
@@ -47,18 +61,22 @@ impl Client {
         })
     }
 
-    /// Receives the answer to any of the WRITEs that were sent: offset, bytes, stability.
-    pub fn receive_any_write(&mut self, sent: &[(u64, usize, Stability)]) -> Result<Written> {
+    /// Receives the answer to any of the WRITEs that were sent (offset, bytes, stability), and
+    /// says to which: its offset.
+    pub fn receive_any_write(
+        &mut self,
+        sent: &[(u64, usize, Stability)],
+    ) -> Result<(u64, Written)> {
         self.rpc.receive(|offset, reply| {
             let found = sent.iter().find(|(sent, _, _)| *sent == offset);
             let (_, count, stability) = found.ok_or("an answer to no write")?;
-            written(reply, *count, *stability)
+            Ok((offset, written(reply, *count, *stability)?))
         })
     }
 
-    /// A file's whole content.
-    pub fn content(&mut self, file: &[u8]) -> Result<Vec<u8>> {
-        let size = self.size(file)?;
+    /// A file's mode, and its whole content.
+    pub fn mode_and_content(&mut self, file: &[u8]) -> Result<(u32, Vec<u8>)> {
+        let (mode, size) = self.mode_and_size(file)?;
         let mut content = Vec::with_capacity(size as usize);
         while (content.len() as u64) < size {
             let count = (size - content.len() as u64).min(READ_BYTES.into()) as u32;
@@ -68,7 +86,7 @@ impl Client {
                 Ok(())
             })?;
         }
-        Ok(content)
+        Ok((mode, content))
     }
 
     /// The names in a directory, in order, without `.` and `..`.

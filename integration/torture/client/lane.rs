@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::calls::{STALE, is_gone, status};
+use super::calls::{STALE, status};
+use super::change::{Change, FIRST_MODE, File, kills, may_be};
+use super::end::End;
 use super::nfs::{Client, Handle, Stability, Written};
 use super::random::Random;
 use super::rpc::{Error, Result};
@@ -31,35 +33,10 @@ const SMALL_BYTES: usize = 200_000;
 /// Handles of removed files that are tried again.
 const MOST_DEAD: usize = 20;
 
-const EXIST: u32 = 17;
-const NOENT: u32 = 2;
-/// What a server says that is about to stop.
-const JUKEBOX: u32 = 10008;
-
-/// A file, as all that was answered has left it.
-#[derive(Clone)]
-struct File {
-    handle: Handle,
-    content: Vec<u8>,
-}
-
 /// A directory: files by name; `None` for an empty directory.
 pub struct Directory {
     handle: Handle,
     entries: BTreeMap<String, Option<File>>,
-}
-
-/// A change.
-#[derive(Debug, Clone)]
-enum Change {
-    Create(String),
-    Mkdir(String),
-    Remove(String),
-    Rename(String, String),
-    Write { name: String, offset: usize, data: Vec<u8>, stability: Stability },
-    Resize(String, usize),
-    Chmod(String, u32),
-    Commit(String),
 }
 
 /// A connection and its two directories: one of the base, one of the session.
@@ -101,7 +78,7 @@ impl Lane {
             let bytes = if large { LARGE_BYTES } else { BASE_FILE_BYTES };
             let content = base_content(index as usize, number, bytes);
             let handle = client.lookup(&handle, &name)?.0;
-            entries.insert(name, Some(File { handle, content }));
+            entries.insert(name, Some(File { handle, content, mode: FIRST_MODE }));
         }
         let directories = vec![
             Directory { handle, entries },
@@ -113,27 +90,30 @@ impl Lane {
         Ok(Self { index, client, random, directories, on_its_way, dead, verifier, answered })
     }
 
-    /// Changes things until the server is gone.
-    pub fn load(&mut self) -> Result<()> {
+    /// Changes things until the server is gone, which it must not be before `end`.
+    pub fn load(&mut self, end: &End) -> Result<()> {
         loop {
             let at = self.random.below(self.directories.len());
             let changes = self.choose(at);
             self.on_its_way = (at, changes.clone());
             let done = match &changes[..] {
-                [change] => self.send(at, change),
+                [change] => self.send(at, change).map(|()| self.answered(0)),
                 changes => self.send_writes(at, changes),
             };
             match done {
                 Ok(()) => {}
-                Err(error) if is_gone(&error) || status(&error) == Some(JUKEBOX) => return Ok(()),
+                Err(error) if end.explains(&error) => return Ok(()),
                 Err(error) => return Err(self.blame(&error, &format!("{changes:?}"))),
             }
-            for change in &changes {
-                self.apply(at, change);
-            }
-            self.answered += changes.len() as u64;
-            self.on_its_way.1.clear();
         }
+    }
+
+    /// A change is no longer on its way: from now on it has to be there.
+    fn answered(&mut self, number: usize) {
+        let (at, changes) = &mut self.on_its_way;
+        let (at, change) = (*at, changes.remove(number));
+        self.apply(at, &change);
+        self.answered += 1;
     }
 
     fn blame(&self, error: &Error, what: &str) -> Error {
@@ -235,7 +215,7 @@ impl Lane {
         }
     }
 
-    /// Sends writes all at once.
+    /// Sends writes all at once. The answers count one by one, as the end may come between.
     fn send_writes(&mut self, at: usize, changes: &[Change]) -> Result<()> {
         let mut sent = Vec::new();
         for change in changes {
@@ -246,8 +226,11 @@ impl Lane {
             }
         }
         while self.client.in_flight() > 0 {
-            let written = self.client.receive_any_write(&sent)?;
+            let (answered, written) = self.client.receive_any_write(&sent)?;
             self.same_verifier(written.verifier)?;
+            let changes = &self.on_its_way.1;
+            let number = changes.iter().position(|change| change.offset() == Some(answered));
+            self.answered(number.ok_or("an answer to no write")?);
         }
         Ok(())
     }
@@ -257,7 +240,8 @@ impl Lane {
         let entries = &mut self.directories[at].entries;
         match change {
             Change::Create(name) => {
-                let empty = || Some(File { handle: Vec::new(), content: Vec::new() });
+                let (handle, content) = (Vec::new(), Vec::new());
+                let empty = || Some(File { handle, content, mode: FIRST_MODE });
                 entries.entry(name.clone()).or_insert_with(empty);
             }
             Change::Mkdir(name) => drop(entries.insert(name.clone(), None)),
@@ -273,12 +257,12 @@ impl Lane {
                     self.bury(gone);
                 }
             }
-            Change::Write { name, .. } | Change::Resize(name, _) => {
+            Change::Write { name, .. } | Change::Resize(name, _) | Change::Chmod(name, _) => {
                 if let Some(Some(file)) = entries.get_mut(name) {
-                    change.apply_to(&mut file.content);
+                    change.apply_to(file);
                 }
             }
-            Change::Chmod(..) | Change::Commit(_) => {}
+            Change::Commit(_) => {}
         }
     }
 
@@ -325,13 +309,14 @@ impl Lane {
         Ok(())
     }
 
-    /// The files' content, by the handles that they always had, and that the dead stay dead.
+    /// The files' modes and content, by the handles that they always had, and that the dead stay
+    /// dead.
     fn check_files(&mut self, at: usize, changes: &[Change]) -> Result<()> {
         for (number, directory) in self.directories.iter().enumerate() {
             for (name, file) in &directory.entries {
                 let Some(file) = file else { continue };
                 let changes: Vec<_> = changes.iter().filter(|_| number == at).collect();
-                let found = match self.client.content(&file.handle) {
+                let (mode, found) = match self.client.mode_and_content(&file.handle) {
                     Ok(found) => found,
                     // It may have been removed, or replaced, by what was on its way.
                     Err(error) if status(&error) == Some(STALE) && kills(&changes, name) => {
@@ -339,91 +324,23 @@ impl Lane {
                     }
                     Err(error) => return Err(format!("{name}: {error}").into()),
                 };
-                if !may_hold(&file.content, &changes, name, &found) {
+                if !may_be(file, &changes, name, mode, &found) {
                     let (ours, theirs) = (file.content.len(), found.len());
                     let differ = file.content.iter().zip(&found).position(|(a, b)| a != b);
-                    return Err(format!("{name}: {theirs} bytes, not {ours}; {differ:?}").into());
+                    return Err(format!(
+                        "{name}: mode {mode:o}, not {:o}; {theirs} bytes, not {ours}; {differ:?}",
+                        file.mode
+                    )
+                    .into());
                 }
             }
         }
         for handle in &self.dead {
-            match self.client.size(handle) {
+            match self.client.mode_and_size(handle) {
                 Err(error) if status(&error) == Some(STALE) => {}
                 other => return Err(format!("a removed file: {other:?}").into()),
             }
         }
         Ok(())
-    }
-}
-
-/// Whether one of the changes takes the file called `name` away.
-fn kills(changes: &[&Change], name: &str) -> bool {
-    changes.iter().any(|change| match change {
-        Change::Remove(removed) => removed == name,
-        Change::Rename(_, replaced) => replaced == name,
-        _ => false,
-    })
-}
-
-/// Whether a file of `content` may hold `found` after some of the changes: each by itself is
-/// done or not. They do not overlap, but may all move the file's end.
-fn may_hold(content: &[u8], changes: &[&Change], name: &str, found: &[u8]) -> bool {
-    let about = changes.iter().filter(|change| change.content_of() == Some(name));
-    let about: Vec<_> = about.collect();
-    (0..1u32 << about.len()).any(|subset| {
-        let mut content = content.to_vec();
-        for (bit, change) in about.iter().enumerate() {
-            if subset & 1 << bit != 0 {
-                change.apply_to(&mut content);
-            }
-        }
-        content == found
-    })
-}
-
-impl Change {
-    /// The file whose content it changes.
-    fn content_of(&self) -> Option<&str> {
-        match self {
-            Self::Write { name, .. } | Self::Resize(name, _) => Some(name),
-            _ => None,
-        }
-    }
-
-    fn apply_to(&self, content: &mut Vec<u8>) {
-        match self {
-            Self::Write { offset, data, .. } => {
-                let end = offset + data.len();
-                if content.len() < end {
-                    content.resize(end, 0);
-                }
-                content[*offset..end].copy_from_slice(data);
-            }
-            Self::Resize(_, bytes) => content.resize(*bytes, 0),
-            _ => {}
-        }
-    }
-
-    /// What it does to the names of its directory, in order.
-    fn rename_in(&self, names: &mut Vec<String>) {
-        match self {
-            Self::Create(name) | Self::Mkdir(name) => names.push(name.clone()),
-            Self::Remove(name) => names.retain(|known| known != name),
-            Self::Rename(from, to) => {
-                names.retain(|known| known != from && known != to);
-                names.push(to.clone());
-            }
-            _ => {}
-        }
-        names.sort();
-    }
-
-    /// Whether this status says that the change had been done before it was sent again.
-    fn was_done(&self, status: u32) -> bool {
-        match self {
-            Self::Mkdir(_) => status == EXIST,
-            Self::Remove(_) | Self::Rename(..) => status == NOENT,
-            _ => false,
-        }
     }
 }

@@ -4,6 +4,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod calls;
+mod change;
+mod end;
 mod lane;
 // The benchmark's: neither shares anything with the server's code.
 #[path = "../../perf/client/nfs.rs"]
@@ -17,14 +19,17 @@ mod rpc;
 mod server;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use change::FIRST_MODE;
+use end::End;
 use lane::{BASE_FILE_BYTES, BASE_FILES, LARGE, LARGE_BYTES, Lane, base_content, base_directory};
 use random::Random;
-use rpc::Result;
+use rpc::{Error, Result};
 use server::Server;
 
 const USAGE: &str = "\
@@ -40,8 +45,12 @@ const MOST_MILLISECONDS: usize = 150;
 /// One of so many ends is a SIGTERM.
 const GENTLE: u64 = 10;
 
-/// The session is checked by another program after so many ends.
-const CHECK: u64 = 20;
+/// The session is checked by another program after the first end and then one of so many; nothing
+/// divides both this and `GENTLE`, so that most of these are kills.
+const CHECK: u64 = 7;
+
+/// With fewer answered changes to a kill, the kills prove nothing.
+const LEAST_ANSWERED: u64 = 10;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -79,11 +88,16 @@ fn make_base(dir: &Path) -> Result<()> {
         let dir = dir.join(base_directory(lane));
         fs::create_dir_all(&dir)?;
         for file in 0..BASE_FILES {
-            fs::write(dir.join(format!("f{file}")), base_content(lane, file, BASE_FILE_BYTES))?;
+            make_file(&dir.join(format!("f{file}")), &base_content(lane, file, BASE_FILE_BYTES))?;
         }
-        fs::write(dir.join(LARGE), base_content(lane, BASE_FILES, LARGE_BYTES))?;
+        make_file(&dir.join(LARGE), &base_content(lane, BASE_FILES, LARGE_BYTES))?;
     }
     Ok(())
+}
+
+fn make_file(path: &Path, content: &[u8]) -> Result<()> {
+    fs::write(path, content)?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(FIRST_MODE))?)
 }
 
 fn run(mut server: Server, kills: u64, seed: u64, checker: &Path) -> Result<()> {
@@ -92,21 +106,23 @@ fn run(mut server: Server, kills: u64, seed: u64, checker: &Path) -> Result<()> 
     let root = nfs::mount(server.address, "/")?;
     let open = |index| Lane::open(server.address, &root, index as u32, seed);
     let mut lanes = (0..LANES).map(open).collect::<Result<Vec<_>>>()?;
-    for end in 1..=kills + kills / (GENTLE - 1) {
+    let (mut killed, mut checked) = (0, 0);
+    for number in 1..=kills + kills / (GENTLE - 1) {
+        let end = End::new(number % GENTLE == 0);
+        let blame = |error: Error| format!("seed {seed}, end {number}: {error}");
         let lives = Duration::from_millis(random.below(MOST_MILLISECONDS) as u64);
         let outcomes = thread::scope(|scope| -> Result<Vec<_>> {
-            let loads: Vec<_> = lanes.iter_mut().map(|lane| scope.spawn(|| lane.load())).collect();
+            let loads = lanes.iter_mut().map(|lane| scope.spawn(|| lane.load(&end)));
+            let loads: Vec<_> = loads.collect();
             thread::sleep(lives);
-            if end % GENTLE == 0 {
-                server.stop()?
-            } else {
-                server.kill()?
-            }
+            end.bring(&mut server)?;
             Ok(loads.into_iter().map(|load| load.join()).collect())
         })?;
-        settle(outcomes).map_err(|error| format!("seed {seed}, end {end}: {error}"))?;
-        if end % CHECK == 0 {
-            server.check(checker)?;
+        settle(outcomes).map_err(blame)?;
+        killed += u64::from(!end.is_gentle);
+        if number % CHECK == 1 {
+            server.check(checker).map_err(blame)?;
+            checked += u64::from(!end.is_gentle);
         }
         server.start()?;
         let address = server.address;
@@ -115,12 +131,16 @@ fn run(mut server: Server, kills: u64, seed: u64, checker: &Path) -> Result<()> 
             let checks: Vec<_> = checks.collect();
             checks.into_iter().map(|check| check.join()).collect()
         });
-        settle(outcomes).map_err(|error| format!("seed {seed}, end {end}: {error}"))?;
+        settle(outcomes).map_err(blame)?;
     }
     server.stop()?;
     server.check(checker)?;
     let answered: u64 = lanes.iter().map(|lane| lane.answered).sum();
-    println!("{kills} kills, {answered} changes answered, all there");
+    let counts = format!("{killed} kills, {checked} checked, {answered} changes answered");
+    if killed < kills || checked == 0 || answered < LEAST_ANSWERED * kills {
+        return Err(format!("too few for a proof: {counts}").into());
+    }
+    println!("{counts}, all there");
     Ok(())
 }
 

@@ -48,61 +48,6 @@ fn a_commit_survives_the_process() {
     assert_consistent(&copy.path);
 }
 
-/// How many entries there are.
-const ENTRIES: &str = "SELECT count(*) FROM fs_dentry";
-
-/// A session with one file, `f`, all in the log, whose process died.
-fn left_in_the_log() -> Place {
-    let place = Place::new();
-    let session = place.create();
-    let mut writer = session.writer().unwrap();
-    change(&mut *writer, |txn| make(txn, Ino::ROOT, "f", FileKind::Regular));
-    dead_copy(&place.path)
-}
-
-fn log_bytes(place: &Place) -> u64 {
-    std::fs::metadata(format!("{}-wal", place.path.display())).map_or(0, |file| file.len())
-}
-
-#[test]
-fn what_a_dead_process_left_in_the_log_is_written_anew_before_the_first_change() {
-    let place = left_in_the_log();
-    let session = place.open();
-    let mut writer = session.writer().unwrap();
-    look(&session, |txn| assert!(txn.dentry(Ino::ROOT, &name("f")).unwrap().is_some()));
-    let left = log_bytes(&place);
-    assert!(left > 0, "who reads changes nothing");
-    writer.begin(false).unwrap();
-    // The log holds nothing but the mark that the session is being written.
-    assert!((1..left).contains(&log_bytes(&place)));
-    let alone = Place::new();
-    std::fs::copy(&place.path, &alone.path).unwrap();
-    assert_eq!(alone.number(ENTRIES), 1);
-    writer.abort().unwrap();
-    writer.close().unwrap();
-}
-
-#[test]
-fn another_programs_reader_of_a_log_that_was_left_keeps_nobody_from_changing() {
-    let place = left_in_the_log();
-    let session = place.open();
-    let mut writer = session.writer().unwrap();
-    let reader = place.sql();
-    reader.execute_batch("BEGIN").unwrap();
-    let rows = || reader.query_row(ENTRIES, [], |row| row.get::<_, u32>(0));
-    assert_eq!(rows(), Ok(1));
-    let left = log_bytes(&place);
-    for at in ["g", "h"] {
-        change(&mut *writer, |txn| make(txn, Ino::ROOT, at, FileKind::Regular));
-    }
-    writer.sync().unwrap();
-    assert_eq!(rows(), Ok(1));
-    assert!(log_bytes(&place) >= left, "it has started over");
-    drop(reader);
-    writer.close().unwrap();
-    assert_eq!(place.number(ENTRIES), 3);
-}
-
 #[test]
 fn a_death_in_the_middle_of_many_batches_keeps_the_tree_whole() {
     let place = Place::new();

@@ -73,6 +73,7 @@ impl Session {
         let store = |error| OpenError::store(path, error);
         let mut conn = connect::open(path, Role::Writer).map_err(store)?;
         connect::prepare_to_write(&conn).map_err(store)?;
+        log::write_anew(&conn).map_err(store)?;
         let used = Used::of(&conn).map_err(store)?;
         require_room(path, used.bytes())?;
         copy.create().map_err(|error| OpenError::io(&copy.path, error))?;

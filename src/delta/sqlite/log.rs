@@ -61,10 +61,10 @@ const FRAME_HEADER_BYTES: u64 = 24;
 /// Length from which the log is cut to make room on a disk that is almost full, in bytes.
 const ROOM_BYTES: u64 = 1 << 20;
 
-/// How long that, and the first promise after another process, waits for readers.
+/// How long that waits for readers.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
 
-/// Time until the latter is tried again.
+/// Time until that which could not be written once more is tried again, if no promise needs it.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// The log beside a session file.
@@ -80,7 +80,8 @@ pub(super) struct Log {
     /// How much of it is known to be synced, in bytes; `None` while nobody knows what an earlier
     /// process left.
     synced: Option<u64>,
-    /// Where an earlier process left something in it: when it is tried next to have it start over.
+    /// Where an earlier process left something in it: when that is written once more, if no promise
+    /// needs it earlier.
     inherited: Option<Instant>,
     /// Length at which the next checkpoint is due, in bytes.
     due_at: u64,
@@ -101,8 +102,8 @@ impl Log {
     }
 
     /// The log of the session file `session`, whose writer `conn` says from now on how long it
-    /// is.
-    pub(super) fn of(session: &Path, conn: &mut Connection) -> Result<Self> {
+    /// is. `is_read` says that nothing will be written.
+    pub(super) fn of(session: &Path, conn: &mut Connection, is_read: bool) -> Result<Self> {
         keep(conn, KEPT_BYTES)?;
         let pages = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&pages);
@@ -129,7 +130,7 @@ impl Log {
             frame_bytes,
             last: 0,
             synced: None,
-            inherited: (byte_len(&beside(session, "-wal")) > 0).then(Instant::now),
+            inherited: (!is_read && byte_len(&beside(session, "-wal")) > 0).then(Instant::now),
             due_at: CHECKPOINT_BYTES,
             long_at: None,
             opened_at: Instant::now(),
@@ -176,23 +177,16 @@ impl Log {
         self.inherited.is_some()
     }
 
-    /// Has the log start over if an earlier process left any: copied into the database, all of it
-    /// is written once more.
-    ///
-    /// A sync of that process may have failed without anybody to tell of it. Then the system has
-    /// pages of the log in memory that it takes for written; no later sync writes them, and after a
-    /// power loss nothing counts that stands behind them.
-    ///
-    /// Where a reader of another program keeps it from starting over, that is tried again.
+    /// Writes what an earlier process left once more ([`write_anew`]), if there is any.
     ///
     /// # Errors
-    /// As [`checkpoint`].
-    pub(super) fn start_over(&mut self, conn: &Connection) -> Result<()> {
-        if self.inherited.is_none_or(|again| Instant::now() < again) {
-            return Ok(());
+    /// As there; it is to be tried again.
+    pub(super) fn take_over(&mut self, conn: &Connection) -> Result<()> {
+        if self.inherited.is_some() {
+            self.inherited = Some(Instant::now() + TRY_AGAIN);
+            write_anew(conn)?;
+            self.inherited = None;
         }
-        checkpoint_within(conn, ROOM_WAIT, "TRUNCATE")?;
-        self.inherited = (byte_len(&self.path) > 0).then(|| Instant::now() + TRY_AGAIN);
         Ok(())
     }
 
@@ -211,10 +205,12 @@ impl Log {
         if self.is_due() {
             return Some(self.opened_at);
         }
-        let quiet_at = self.long_at? + QUIET;
+        let quiet_at = self.long_at.map(|at| at + QUIET);
         // To wait for what is being copied would hold changes up.
         let is_busy = self.copying.is_busy();
-        Some(if is_busy { quiet_at.max(Instant::now() + LOOK_AGAIN) } else { quiet_at })
+        let not_before = |at: Instant| at.max(Instant::now() + LOOK_AGAIN);
+        let cut_at = quiet_at.map(|at| if is_busy { not_before(at) } else { at });
+        self.inherited.into_iter().chain(cut_at).min()
     }
 
     /// Whether the writer has to copy something itself: what is left when most was copied, or
@@ -311,6 +307,23 @@ impl Log {
         self.copying.wait();
         checkpoint(conn, "PASSIVE").map(drop)
     }
+}
+
+/// Writes what an earlier process left in the log once more, so that the next sync writes it to
+/// the disk; before the first promise.
+///
+/// A sync of that process may have failed, with nobody to tell of it. Then the system has pages of
+/// the log in memory that it takes for written, no later sync writes them, and after a power loss
+/// nothing counts that stands behind them.
+///
+/// # Errors
+/// Another program writes for too long, or the log cannot be read or written.
+pub(super) fn write_anew(conn: &Connection) -> Result<()> {
+    conn.execute_batch("BEGIN IMMEDIATE")?;
+    let written = gather::rewrite_log(conn);
+    // It fails only where there is nothing to roll back.
+    let _ = conn.execute_batch("ROLLBACK");
+    Ok(written?)
 }
 
 /// Lets the file keep so many bytes when the log starts over.

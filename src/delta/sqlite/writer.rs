@@ -10,8 +10,8 @@
 //! commit is in the synced log or in the synced database.
 //!
 //! *What an earlier process left in the log is written once more before anything is promised*
-//! ([`Log::start_over`]): a sync that failed there told nobody else, and only what is written anew
-//! does the next one write to the disk.
+//! ([`log::write_anew`]): a sync that failed there told nobody else, and no later one writes what
+//! it was to write.
 //!
 //! *A failed sync is not missed*: the system reports it once to each open file, and then takes
 //! the pages for clean. SQLite's automatic checkpoints swallow errors, so they are off; we
@@ -83,12 +83,13 @@ pub(super) struct SqliteWriter {
 
 impl SqliteWriter {
     pub(super) fn new(session: &Session, mut conn: Connection, turn: Turn) -> Result<Self> {
-        let log = Log::of(&session.path, &mut conn)?;
+        let read_only = session.mode != OpenMode::Serve;
+        let log = Log::of(&session.path, &mut conn, read_only)?;
         let clean = epoch::is_clean(&conn)?;
         Ok(Self {
             epoch: Arc::clone(&session.epoch),
             boot_id: session.boot_id.clone(),
-            read_only: session.mode != OpenMode::Serve,
+            read_only,
             late_op: session.late_op,
             clean,
             full: true,
@@ -135,10 +136,14 @@ impl SqliteWriter {
         Ok(())
     }
 
-    /// Makes what an earlier process left a part of the database, before the first promise.
+    /// Has the next sync write what an earlier process left, too.
     fn take_over_log(&mut self) -> Result<()> {
-        let done = self.log.start_over(&self.batch.conn);
-        done.inspect_err(|error| self.lost = Some(error.clone()))
+        let done = self.log.take_over(&self.batch.conn);
+        done.inspect_err(|error| {
+            if matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
+                self.lost = Some(error.clone());
+            }
+        })
     }
 
     /// Runs `work` in a synced transaction of its own.
@@ -337,6 +342,9 @@ impl Writer for SqliteWriter {
     }
 
     fn upkeep(&mut self) {
+        if self.take_over_log().is_err() {
+            return;
+        }
         let done = self.log.checkpoint_if_due(&self.batch.conn);
         self.lost = done.and_then(|is_copied| self.cut_log_if_long(is_copied)).err();
     }

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use acetate::delta::sqlite::{OpenError, OpenMode, Session};
 use acetate::delta::{Reader, Store, StoreError, Writer};
-use acetate::vfs::{FsError, WriteVerifier};
+use acetate::vfs::{FileKind, FsError, Stability, WriteVerifier};
 use rusqlite::ffi::SQLITE_IOERR_FSYNC;
 
 use super::turns::{Tally, fail_in_turn};
-use super::{COMMIT, LEFT, MORE, Prepared, Step, kill, prepare};
+use super::{COMMIT, LEFT, MORE, Prepared, Step, kill, object, prepare, write};
 use crate::cut::{Cut, Progress};
 use crate::disk::{Call, Fault, Files, Medium, Platter, Survival};
 use crate::ground::{SESSION, host};
@@ -186,4 +186,65 @@ fn what_is_promised_after_a_failed_sync_and_a_restart_is_kept() {
     place.kill(served);
     let epoch = place.serve_and_promise("after a failed sync");
     place.assert_is_kept(epoch, "after a failed sync");
+}
+
+/// A change of content and nothing else that the tree shows: its page is not among those that
+/// making directories changes.
+const OVERWRITE: Step = Step {
+    name: "write over a file",
+    ours: |client, at| write(client, &at.file, 0, 4, Stability::Unstable),
+    theirs: |r| r.write(b"made/file", 0, &[7; 4]),
+};
+
+/// A session in which a sync failed that was to save some directories and a file's content; with
+/// the states of its tree from the last promise on, and its epoch. `None` where the timer was
+/// faster.
+fn with_a_failed_sync(prepared: &Prepared) -> Option<(Place<'_>, Vec<Reference>, u64)> {
+    let mut place = Place::new(prepared, Left::Closed);
+    let (epoch, served) = prepared.ground.serve(&place.path, 1, false, &runtime()).unwrap();
+    let mut make = |number: u32| {
+        let name = format!("directory {number}");
+        served.root.mkdir(&name).unwrap();
+        let made = object(FileKind::Directory, 0o755, b"");
+        place.now.create(name.as_bytes(), made).unwrap();
+        place.now.clone()
+    };
+    let promised = (0..20).map(&mut make).last()?;
+    (COMMIT.ours)(&served.root, &prepared.handles).unwrap();
+    let mut states = vec![promised];
+    states.extend((20..40).map(make));
+    place.change(&OVERWRITE, &served);
+    states.push(place.now.clone());
+    let (call, code) = (Call::Sync, SQLITE_IOERR_FSYNC);
+    place.medium.disk.arm(Fault { call, nth: 1, code, lasts: true });
+    let answer = (COMMIT.ours)(&served.root, &prepared.handles);
+    place.medium.disk.disarm();
+    place.kill(served);
+    (answer == Err(FsError::Io)).then_some((place, states, epoch))
+}
+
+/// Wherever the power is cut while the next server writes that log once more, and goes on: what the
+/// failed sync was to save may be gone, and nothing from before.
+#[test]
+fn a_cut_while_the_next_server_begins_takes_nothing_that_was_promised() {
+    let prepared = prepare();
+    let failed = (0..10).find_map(|_| with_a_failed_sync(&prepared));
+    let (mut place, mut states, epoch) = failed.expect("a sync that fails");
+    let mut platter = Platter::new(&place.first);
+    place.medium.disk.events().iter().for_each(|event| platter.apply(event));
+    place.serve_and_promise("after a failed sync");
+    states.push(place.now.clone());
+    let issued = states.len() - 1;
+    let progress = Progress { stable: 0, answered: issued - 1, issued };
+    let (ground, states) = (&prepared.ground, &states[..]);
+    let mut random = Random::new(2);
+    for (at, event) in place.medium.disk.events().iter().enumerate() {
+        platter.apply(event);
+        for survival in [Survival::Nothing, Survival::Torn] {
+            let image = Medium::new(&platter.image(survival, &mut random));
+            let cut = Cut { ground, states, seen: &[], verifier: epoch, boot: 2, progress };
+            let verdict = cut.verdict(&image, false);
+            assert!(verdict.is_ok(), "event {at}, {survival:?}: {verdict:?}");
+        }
+    }
 }

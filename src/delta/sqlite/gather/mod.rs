@@ -19,6 +19,7 @@
 //! | `ahead` | zeros behind the log's end |
 //! | `growth` | the database's end, while the log is copied into it |
 //! | `log_ahead` | what is read of the log along with a page, meanwhile |
+//! | `rewrite` | the log that an earlier process left, written once more |
 //! | `read_ahead` | reading ahead, and what is read of the database along with a page |
 //! | `vfs` | the layer under SQLite, which also hears of a new log, and syncs a database |
 
@@ -27,12 +28,13 @@ mod frames;
 mod growth;
 mod log_ahead;
 mod read_ahead;
+mod rewrite;
 mod vfs;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(super) use vfs::{name, sync_database};
+pub(super) use vfs::{name, rewrite_log, sync_database};
 
 /// What is written at once ends at a multiple of so many bytes, where it may: then the system has
 /// it in pieces of memory of that length, which are cheapest to write and to sync.

@@ -136,6 +136,7 @@ fn write(
     let store = |error| OpenError::store(path, error);
     let conn = connect::open(path, Role::Writer).map_err(store)?;
     connect::prepare_to_write(&conn).map_err(store)?;
+    log::write_anew(&conn).map_err(store)?;
     // What names a table goes on to name the one that takes its place.
     conn.pragma_update(None, "legacy_alter_table", true).map_err(|error| store(error.into()))?;
     // From here on nobody else writes: the copy has all that there is.

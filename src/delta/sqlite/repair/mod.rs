@@ -99,6 +99,7 @@ impl Session {
         let conn = connect::open(path, Role::Writer).map_err(store)?;
         if !options.dry_run {
             connect::prepare_to_write(&conn).map_err(store)?;
+            log::write_anew(&conn).map_err(store)?;
         }
         let transaction = Transaction::new_unchecked(&conn, TransactionBehavior::Immediate)
             .map_err(|error| store(error.into()))?;

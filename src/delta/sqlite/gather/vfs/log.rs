@@ -47,6 +47,21 @@ pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
     }
 }
 
+/// The file as the system's layer has it, whether it has our methods or not.
+///
+/// # Safety
+/// It is open, and a log.
+pub(super) unsafe fn real(file: *mut sqlite3_file) -> Real {
+    // SAFETY: an open file has methods; with ours, `attach` was called with it.
+    unsafe {
+        let methods = (*file).pMethods;
+        let has_ours = (*methods).xWrite.is_some_and(|method| {
+            std::ptr::fn_addr_eq(method, write as unsafe extern "C" fn(_, _, _, _) -> _)
+        });
+        if has_ours { Attached::<Log>::parts(file).1 } else { Real { file, methods } }
+    }
+}
+
 unsafe extern "C" fn write(
     file: *mut sqlite3_file,
     from: *const c_void,

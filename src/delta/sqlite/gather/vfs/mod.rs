@@ -25,6 +25,7 @@ use rusqlite::ffi::{
 use super::super::disk;
 use super::frames::{CALL_BYTES, Put};
 use super::read_ahead::Get;
+use super::rewrite::rewrite;
 
 /// What connections open their files with.
 const NAME: &CStr = c"acetate-gather";
@@ -74,25 +75,42 @@ fn install() -> Option<System> {
 /// # Errors
 /// The sync failed: what was not synced before may be lost.
 pub(in crate::delta::sqlite) fn sync_database(conn: &Connection) -> rusqlite::Result<()> {
-    let mut file: *mut sqlite3_file = std::ptr::null_mut();
-    // SAFETY: the connection is open; null asks for its main database, whose file SQLite writes
-    // into the place that it is given.
-    let code = unsafe {
-        let place = (&raw mut file).cast();
-        let asked = ffi::SQLITE_FCNTL_FILE_POINTER;
-        ffi::sqlite3_file_control(conn.handle(), std::ptr::null(), asked, place)
-    };
-    // SAFETY: null or a file of this connection, which no other thread uses; without methods it
-    // is not open.
-    let methods = unsafe { file.as_ref().and_then(|file| file.pMethods.as_ref()) };
-    let Some(sync) = methods.and_then(|methods| methods.xSync).filter(|_| code == SQLITE_OK) else {
+    let Some(file) = open_file(conn, ffi::SQLITE_FCNTL_FILE_POINTER) else {
         return Err(failure(ffi::SQLITE_IOERR_FSYNC));
     };
     // SAFETY: the file is open, and this is its method.
-    match unsafe { sync(file, ffi::SQLITE_SYNC_NORMAL) } {
-        SQLITE_OK => Ok(()),
-        code => Err(failure(code)),
-    }
+    let code = unsafe {
+        let sync = (*(*file).pMethods).xSync;
+        sync.map_or(ffi::SQLITE_IOERR_FSYNC, |sync| sync(file, ffi::SQLITE_SYNC_NORMAL))
+    };
+    if code == SQLITE_OK { Ok(()) } else { Err(failure(code)) }
+}
+
+/// Writes the log that `conn` has open once more, as it is; `conn` is in a transaction that writes
+/// and has written nothing yet, so that nobody else does meanwhile.
+///
+/// # Errors
+/// The log could not be read or written.
+pub(in crate::delta::sqlite) fn rewrite_log(conn: &Connection) -> rusqlite::Result<()> {
+    let Some(file) = open_file(conn, ffi::SQLITE_FCNTL_JOURNAL_POINTER) else { return Ok(()) };
+    // SAFETY: the file is open.
+    let mut real = unsafe { log::real(file) };
+    rewrite(&mut real).map_err(failure)
+}
+
+/// The file of the main database of `conn` that `which` asks for, if it is open.
+fn open_file(conn: &Connection, which: c_int) -> Option<*mut sqlite3_file> {
+    let mut file: *mut sqlite3_file = std::ptr::null_mut();
+    // SAFETY: the connection is open; null asks for its main database, of which SQLite writes a
+    // file into the place that it is given.
+    let code = unsafe {
+        let place = (&raw mut file).cast();
+        ffi::sqlite3_file_control(conn.handle(), std::ptr::null(), which, place)
+    };
+    // SAFETY: null or a file of this connection, which no other thread uses; without methods it
+    // is not open.
+    let is_open = unsafe { file.as_ref().is_some_and(|file| !file.pMethods.is_null()) };
+    (code == SQLITE_OK && is_open).then_some(file)
 }
 
 fn failure(code: c_int) -> rusqlite::Error {

@@ -113,6 +113,7 @@ impl Log {
         }))?;
         let frame_bytes = FRAME_HEADER_BYTES + connect::page_bytes(conn)?;
         let path = beside(session, "-wal");
+        let is_inherited = !is_read && byte_len(&path) > 0;
         let syncs = syncs_ahead(session);
         let copying = Copying { pages: Arc::clone(&pages), frame_bytes, syncs };
         let copying = Beside::of(session, copying);
@@ -130,7 +131,7 @@ impl Log {
             frame_bytes,
             last: 0,
             synced: None,
-            inherited: (!is_read && byte_len(&beside(session, "-wal")) > 0).then(Instant::now),
+            inherited: is_inherited.then(Instant::now),
             due_at: CHECKPOINT_BYTES,
             long_at: None,
             opened_at: Instant::now(),

@@ -148,6 +148,7 @@ impl SqliteWriter {
 
     /// Runs `work` in a synced transaction of its own.
     fn in_synced(&mut self, work: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
+        self.take_over_log()?;
         self.set_full(true)?;
         self.run("BEGIN IMMEDIATE")?;
         let done = work(&self.batch.conn).and_then(|()| self.run_commit());
@@ -383,7 +384,6 @@ impl Writer for SqliteWriter {
         if self.read_only || !self.unsynced {
             return Ok(());
         }
-        self.take_over_log()?;
         self.in_synced(meta::count_sync)?;
         self.check_lost()
     }

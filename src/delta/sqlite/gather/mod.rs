@@ -21,7 +21,7 @@
 //! | `log_ahead` | what is read of the log along with a page, meanwhile |
 //! | `rewrite` | the log that an earlier process left, written once more |
 //! | `read_ahead` | reading ahead, and what is read of the database along with a page |
-//! | `vfs` | the layer under SQLite, which also hears of a new log, syncs a database, rewrites a log |
+//! | `vfs` | the layer under SQLite; it hears of a new log, syncs a database, rewrites a log |
 
 mod ahead;
 mod frames;

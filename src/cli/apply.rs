@@ -191,7 +191,7 @@ fn show(args: &Args, opened: &Opened, options: &Options) -> Result<(Plan, usize)
         if is_time_of_directory(difference) && !args.json {
             quiet += 1;
         } else if args.json {
-            lines.push(Value::Object(diff::json(difference)).to_string());
+            lines.push(output::json_text(&Value::Object(diff::json(difference))));
         } else {
             lines.push(diff::line(difference));
         }
@@ -292,7 +292,8 @@ fn is_wanted(args: &Args, opened: &Opened, shown: usize) -> Result<bool, CliErro
     } else {
         format!("apply these {shown} changes to {dir}? [y/N] ")
     };
-    let asked = stderr.write_all(question.as_bytes()).and_then(|()| stderr.flush());
+    let asked =
+        stderr.write_all(text::printable(&question).as_bytes()).and_then(|()| stderr.flush());
     let mut answer = String::new();
     let answered = asked.and_then(|()| std::io::stdin().lock().read_line(&mut answer));
     answered.map_err(|error| CliError::caused("cannot ask", &error))?;

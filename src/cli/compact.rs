@@ -3,6 +3,8 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+use serde_json::Map;
+
 use super::change::connect;
 use super::error::CliError;
 use super::{Ending, output, text};
@@ -52,13 +54,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     };
     let session = args.session.display();
     if args.json {
-        let object = serde_json::json!({
-            "session": session.to_string(),
-            "before_bytes": compacted.before_bytes,
-            "after_bytes": compacted.after_bytes,
-            "is_delayed": compacted.is_delayed,
-        });
-        output::data(format_args!("{object}"));
+        let mut object = Map::new();
+        object.insert("session".to_owned(), session.to_string().into());
+        object.insert("before_bytes".to_owned(), compacted.before_bytes.into());
+        object.insert("after_bytes".to_owned(), compacted.after_bytes.into());
+        object.insert("is_delayed".to_owned(), compacted.is_delayed.into());
+        output::json(object);
         return Ok(Ending::Done);
     }
     let (before, after) = (text::bytes(compacted.before_bytes), text::bytes(compacted.after_bytes));

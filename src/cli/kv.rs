@@ -153,7 +153,7 @@ fn set(args: &SetArgs) -> Result<Ending, CliError> {
     if args.json
         && let Some(row) = kept.get(args.key.as_bytes())?
     {
-        output::data(format_args!("{}", Value::Object(object(&row))));
+        output::json(object(&row));
     }
     Ok(Ending::Done)
 }
@@ -162,7 +162,7 @@ fn remove(args: &RmArgs) -> Result<Ending, CliError> {
     let kept = KeyValues::open(&args.session, Access::Write)?;
     let Some(row) = kept.remove(args.key.as_bytes())? else { return Ok(missing(&args.key)) };
     if args.json {
-        output::data(format_args!("{}", Value::Object(object(&row))));
+        output::json(object(&row));
     }
     Ok(Ending::Done)
 }

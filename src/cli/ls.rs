@@ -54,8 +54,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             Ok((is_dir, entries))
         })?;
         if is_dir && paths.len() > 1 && !args.json {
-            let gap = if first { "" } else { "\n" };
-            out.line(format_args!("{gap}{}:", text::name(path.as_bytes())))?;
+            if !first {
+                out.line(format_args!(""))?;
+            }
+            out.line(format_args!("{}:", text::name(path.as_bytes())))?;
         }
         first = false;
         print(args, &entries, &mut out)?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Map, Value};
 
-use super::CliError;
+use super::{CliError, text};
 
 /// How often a line that is written over says something new.
 const SAY_INTERVAL: Duration = Duration::from_millis(100);
@@ -19,14 +19,31 @@ pub(super) fn error(error: &CliError) {
     }
 }
 
-/// Prints a line to stderr, in one write: whoever waits for it sees it whole.
+/// Prints a line to stderr, in one write: a reader that waits for it sees it whole.
 pub(super) fn line(text: std::fmt::Arguments<'_>) {
-    let _written = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+    let _written = std::io::stderr().lock().write_all(printable_line(text).as_bytes());
 }
 
 /// Prints a line of what was asked for to stdout.
 pub(super) fn data(text: std::fmt::Arguments<'_>) {
-    let _written = std::io::stdout().lock().write_all(format!("{text}\n").as_bytes());
+    let _written = std::io::stdout().lock().write_all(printable_line(text).as_bytes());
+}
+
+/// Prints an object of `--json` to stdout, in a line of its own.
+pub(super) fn json(object: Map<String, Value>) {
+    let line = json_text(&Value::Object(object)) + "\n";
+    let _written = std::io::stdout().lock().write_all(line.as_bytes());
+}
+
+/// A value as `--json` prints it: in one line, with nothing that steers a terminal.
+pub(super) fn json_text(value: &Value) -> String {
+    text::printable_json(&value.to_string()).into_owned()
+}
+
+fn printable_line(text: std::fmt::Arguments<'_>) -> String {
+    let mut line = text::printable(&text.to_string()).into_owned();
+    line.push('\n');
+    line
 }
 
 /// What was asked for, to stdout: many lines, of which whoever reads them may have had enough.
@@ -40,12 +57,17 @@ impl Out {
 
     /// Prints a line.
     pub(super) fn line(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), CliError> {
-        self.0.write_fmt(format_args!("{text}\n")).map_err(|error| CliError::stdout(&error))
+        self.bytes(printable_line(text).as_bytes())
     }
 
     /// Prints an object of `--json`, in a line of its own.
     pub(super) fn json(&mut self, object: Map<String, Value>) -> Result<(), CliError> {
-        self.line(format_args!("{}", Value::Object(object)))
+        self.bytes((json_text(&Value::Object(object)) + "\n").as_bytes())
+    }
+
+    /// Prints a value of a session over several lines, indented.
+    pub(super) fn pretty(&mut self, value: &Value) -> Result<(), CliError> {
+        self.bytes(text::printable_json(&format!("{value:#}\n")).as_bytes())
     }
 
     /// Prints bytes as they are.

@@ -1,5 +1,6 @@
 //! How things look: to people, and to programs (`--json`).
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use jiff::Timestamp;
@@ -10,6 +11,49 @@ use crate::vfs::{Attr, FileKind, Time};
 /// The version of what `--json` prints; fields may be added to it, and none changes.
 const JSON_VERSION: u32 = 1;
 
+/// Whether a character can steer a terminal or change the order of what it shows: controls (C0,
+/// DEL, C1), line and paragraph separators, and the bidirectional controls of Unicode (UAX #9).
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2066}'..='\u{2069}')
+}
+
+/// A line for a terminal, whatever was put into it: what could steer the terminal is escaped, but
+/// for tabs.
+pub(super) fn printable(line: &str) -> Cow<'_, str> {
+    let is_escaped = |c| steers(c) && c != '\t';
+    if !line.contains(is_escaped) {
+        return Cow::Borrowed(line);
+    }
+    let mut text = String::with_capacity(line.len());
+    for c in line.chars() {
+        match is_escaped(c) {
+            true => text.extend(c.escape_default()),
+            false => text.push(c),
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// JSON without characters that could steer a terminal: they are written as `\uXXXX` (RFC 8259
+/// §7), which only strings can hold. Line feeds between values stay.
+pub(super) fn printable_json(json: &str) -> Cow<'_, str> {
+    let is_escaped = |c| steers(c) && c != '\n';
+    if !json.contains(is_escaped) {
+        return Cow::Borrowed(json);
+    }
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_escaped(c) {
+            // All of them are in the basic plane.
+            true => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => text.push(c),
+        }
+    }
+    Cow::Owned(text)
+}
+
 /// A name or path for a terminal: what could steer the terminal, or is no text, is escaped.
 pub(super) fn name(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -17,7 +61,7 @@ pub(super) fn name(bytes: &[u8]) -> String {
         for c in chunk.valid().chars() {
             match c {
                 '\\' => text.push_str("\\\\"),
-                c if c.is_control() => text.extend(c.escape_default()),
+                c if steers(c) => text.extend(c.escape_default()),
                 c => text.push(c),
             }
         }
@@ -161,12 +205,46 @@ pub(super) fn put_attr(object: &mut Map<String, Value>, attr: &Attr) {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, count, mode, name, time, time_millis};
+    use super::{bytes, count, mode, name, printable, printable_json, time, time_millis};
     use crate::vfs::{Attr, Device, FileId, FileKind, Time};
 
     #[test]
     fn what_steers_a_terminal_is_escaped() {
         assert_eq!(name(b"a b\\c\n\x1b[2J\xff\xc3\xa9"), "a b\\\\c\\n\\u{1b}[2J\\xffé");
+    }
+
+    /// One of each range that steers a terminal.
+    const STEERING: [(char, &str); 12] = [
+        ('\u{7}', "0007"),
+        ('\u{1b}', "001b"),
+        ('\u{7f}', "007f"),
+        ('\u{85}', "0085"),
+        ('\u{9b}', "009b"),
+        ('\u{61c}', "061c"),
+        ('\u{200e}', "200e"),
+        ('\u{2028}', "2028"),
+        ('\u{202a}', "202a"),
+        ('\u{202e}', "202e"),
+        ('\u{2066}', "2066"),
+        ('\u{2069}', "2069"),
+    ];
+
+    #[test]
+    fn what_turns_text_around_is_escaped_in_names_lines_and_json() {
+        for (c, hex) in STEERING {
+            let text = format!("a{c}b");
+            let escaped = format!("a{}b", c.escape_default());
+            assert_eq!(name(text.as_bytes()), escaped);
+            assert_eq!(printable(&text), escaped);
+            let json = serde_json::Value::from(text.as_str()).to_string();
+            let printed = printable_json(&json);
+            assert_eq!(printed, format!("\"a\\u{hex}b\""));
+            assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), text);
+        }
+        assert_eq!(printable("a\tb\nc"), "a\tb\\nc");
+        // Joiners and directions that letters have by themselves are text.
+        let plain = "\u{5d0}\u{200d}\u{e9}";
+        assert_eq!((name(plain.as_bytes()).as_str(), &*printable(plain)), (plain, plain));
     }
 
     #[test]

@@ -73,7 +73,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     let (directories, others) =
         (text::count(directories, "directory"), text::count(others, "file"));
-    out.line(format_args!("\n{directories}, {others}"))?;
+    out.line(format_args!(""))?;
+    out.line(format_args!("{directories}, {others}"))?;
     out.end()?;
     Ok(Ending::Done)
 }

@@ -71,6 +71,40 @@ fn names_cannot_steer_the_terminal() {
 }
 
 #[test]
+fn names_that_turn_text_around_reach_neither_terminal_nor_json() {
+    let world = World::plain();
+    let name = "a\u{202e}b\u{9b}31m\u{2066}c\u{2028}d";
+    world.mkdir(name).unwrap();
+    world.put(&format!("{name}/x"), "x");
+    let escaped = "a\\u{202e}b\\u{9b}31m\\u{2066}c\\u{2028}d";
+    for (command, args) in [
+        ("ls", &[][..]),
+        ("tree", &[]),
+        ("diff", &[]),
+        ("find", &[]),
+        ("du", &[]),
+        ("log", &[]),
+        ("ls", &["--json"]),
+        ("diff", &["--json"]),
+        ("find", &["--json"]),
+        ("log", &["--json"]),
+        // Fails, and says what is missing.
+        ("cat", &[&format!("{name}/y")[..]]),
+        ("ls", &[&format!("{name}/x/y")[..]]),
+    ] {
+        let output = ask(&world, command, args);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        let is_raw = |c: &char| "\u{202e}\u{9b}\u{2066}\u{2028}".contains(*c);
+        assert_eq!(said.chars().find(is_raw), None, "{command} {args:?}: {said}");
+        let shown = [escaped, "a\\u202eb\\u009b31m\\u2066c\\u2028d"];
+        assert!(shown.iter().any(|name| said.contains(name)), "{command} {args:?}: {said}");
+    }
+    let json = objects(&world, 0, "ls", &[], "object");
+    assert_eq!(json[0]["path"], format!("/{name}"));
+}
+
+#[test]
 fn tree_marks_what_is_in_the_session() {
     let world = World::new(TREE);
     world.put("dir/sub/new", "new");

@@ -60,13 +60,15 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if args.json {
         out.json(print::node(&node))?;
     } else if layer.meta {
-        out.line(format_args!("{:#}", Value::Object(node.meta.fields().clone())))?;
+        out.pretty(&Value::Object(node.meta.fields().clone()))?;
     } else if layer.relations {
-        out.line(format_args!("{:#}", Value::from(node.relations.edges())))?;
+        out.pretty(&Value::from(node.relations.edges()))?;
     } else if layer.abstract_text {
-        out.line(format_args!("{}", node.abstract_text))?;
+        out.bytes(node.abstract_text.as_bytes())?;
+        out.bytes(b"\n")?;
     } else if layer.overview {
-        out.line(format_args!("{}", node.overview))?;
+        out.bytes(node.overview.as_bytes())?;
+        out.bytes(b"\n")?;
     } else {
         out.bytes(node.content.as_bytes())?;
     }

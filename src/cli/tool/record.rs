@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::call;
 use crate::cli::error::CliError;
@@ -77,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         completed_at: completed.as_second(),
     })?;
     match calls.get(id)?.filter(|_| args.json) {
-        Some(call) => output::data(format_args!("{}", Value::Object(call::json(&call, None)))),
+        Some(call) => output::json(call::json(&call, None)),
         None => output::data(format_args!("{id}")),
     }
     Ok(Ending::Done)

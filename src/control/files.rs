@@ -1,5 +1,6 @@
 //! Changes by path, as a client would make them one by one; content is in `writing`.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -118,6 +119,8 @@ impl Files<'_> {
         if !recursive {
             return Err(at(FsError::IsDirectory));
         }
+        // Rows of another program may put a directory into itself (invariant S8).
+        let mut entered = HashSet::from([object.clone()]);
         let mut open = vec![(dir, name.as_bytes().to_vec(), object)];
         let mut removed = 0;
         while let Some((above, name, dir)) = open.last().cloned() {
@@ -126,11 +129,15 @@ impl Files<'_> {
                 let gone = self.vfs.rmdir(self.caller, &above, &name).await;
                 gone.result.map_err(at)?;
                 removed += 1;
+                entered.remove(&dir);
                 open.pop();
             }
             for entry in entries {
                 let (object, attr) = entry.object.ok_or(at(FsError::Io))?;
                 if attr.kind == FileKind::Directory {
+                    if !entered.insert(object.clone()) {
+                        return Err(at(FsError::Loop));
+                    }
                     open.push((dir.clone(), entry.name.to_vec(), object));
                 } else {
                     let gone = self.vfs.remove(self.caller, &dir, &entry.name).await;

@@ -131,6 +131,9 @@ impl InspectError {
             Self::Unfinished { .. } => {
                 Some("see to that, and run the same command again: it goes on from there")
             }
+            Self::Path { source: FsError::Loop, .. } => {
+                Some("`acetate check` names it, `acetate check --repair` cuts it loose")
+            }
             Self::Store { source: StoreError::Busy(_), .. } => {
                 Some("another program holds the session's write lock; try again")
             }

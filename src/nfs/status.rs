@@ -9,7 +9,8 @@ pub fn to_status(error: FsError) -> nfs3::Status {
     match error {
         FsError::NotPermitted => Status::Perm,
         FsError::NotFound => Status::NoEnt,
-        FsError::Io => Status::Io,
+        // The protocol has no status for a loop of directories.
+        FsError::Io | FsError::Loop => Status::Io,
         FsError::Access => Status::Acces,
         FsError::Exists => Status::Exist,
         FsError::CrossDevice => Status::Xdev,
@@ -39,7 +40,7 @@ pub fn to_mount_status(error: FsError) -> mount3::Status {
     match error {
         FsError::NotPermitted => Status::Perm,
         FsError::NotFound | FsError::Stale => Status::NoEnt,
-        FsError::Io | FsError::NoSpace | FsError::Quota => Status::Io,
+        FsError::Io | FsError::Loop | FsError::NoSpace | FsError::Quota => Status::Io,
         FsError::Access | FsError::ReadOnly => Status::Acces,
         FsError::NotDirectory => Status::NotDir,
         FsError::Invalid => Status::Inval,
@@ -70,6 +71,7 @@ pub fn to_lock_status(error: FsError) -> nlm4::Status {
         FsError::TryLater => Status::DeniedGracePeriod,
         FsError::NotPermitted
         | FsError::Io
+        | FsError::Loop
         | FsError::Access
         | FsError::Exists
         | FsError::CrossDevice

@@ -12,7 +12,8 @@ use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin};
 use crate::vfs::{Attr, FileKind, FsError, Name};
 
-use super::error::Result;
+use super::error::{OpError, Result};
+use super::lineage::Lineage;
 use super::node::{DirPlace, Node, is_linked};
 use super::resolve::View;
 use super::tree::{TreeObject, TreeView};
@@ -86,6 +87,7 @@ struct Search<'a> {
 struct Dir {
     place: Arc<DirPlace>,
     ino: Ino,
+    lineage: Lineage,
     /// The base directory that shows through it, unless that shows elsewhere.
     base: Option<BasePath>,
     /// It has another path than the base directory.
@@ -102,7 +104,7 @@ impl Search<'_> {
 
     fn all(&mut self) -> Result<bool> {
         let root = self.view().place_of_inode(Ino::ROOT, crate::vfs::FileId::ROOT)?;
-        let mut open = vec![self.dir(root, Ino::ROOT)?];
+        let mut open = vec![self.dir(root, Ino::ROOT, &Lineage::default())?];
         while let Some(dir) = open.pop() {
             let mut below = Vec::new();
             if !self.entries(&dir, &mut below)? || !self.whiteouts(&dir)? {
@@ -113,7 +115,8 @@ impl Search<'_> {
         self.strays()
     }
 
-    fn dir(&self, place: Arc<DirPlace>, ino: Ino) -> Result<Dir> {
+    fn dir(&self, place: Arc<DirPlace>, ino: Ino, above: &Lineage) -> Result<Dir> {
+        let lineage = above.enter(ino)?;
         let row = self.view().inode(ino)?;
         let origin = row.origin.map(|origin| origin.path);
         let is_sealed = ino != Ino::ROOT && origin.is_some() && place.base != origin;
@@ -128,7 +131,7 @@ impl Search<'_> {
         };
         let is_moved =
             base.as_ref().is_some_and(|base| base.as_bytes() != &place.merged.as_bytes()[1..]);
-        Ok(Dir { place, ino, base, is_moved, is_sealed })
+        Ok(Dir { place, ino, lineage, base, is_moved, is_sealed })
     }
 
     /// The entries of a directory; those that are directories are added to `below`.
@@ -146,8 +149,14 @@ impl Search<'_> {
             }
             if is_dir {
                 let fileid = self.view().shown(ino)?;
-                let place = self.view().place_of_inode(ino, fileid)?;
-                below.push(self.dir(place, ino)?);
+                let place = self.view().place_of_inode(ino, fileid);
+                let entered = place.and_then(|place| self.dir(place, ino, &dir.lineage));
+                below.push(entered.inspect_err(|error| {
+                    if let OpError::Fs(FsError::Loop) = error {
+                        let path = dir.place.merged.join(&name);
+                        tracing::error!(?path, "the directory is among its own parents");
+                    }
+                })?);
             }
         }
         Ok(true)
@@ -240,7 +249,8 @@ impl Search<'_> {
             let Some(found) = found.filter(|found| found.base_path().is_some()) else { continue };
             let place = self.view().place(&found.node)?;
             let base = place.base.clone();
-            let dir = Dir { base, place, ino: Ino(0), is_moved: false, is_sealed: false };
+            let lineage = Lineage::default();
+            let dir = Dir { base, place, ino: Ino(0), lineage, is_moved: false, is_sealed: false };
             if !self.whiteouts(&dir)? {
                 return Ok(false);
             }

@@ -36,6 +36,7 @@ mod guarded;
 mod known;
 mod layer;
 mod limits;
+mod lineage;
 mod link;
 mod listings;
 mod lookup;

@@ -293,7 +293,7 @@ impl View<'_> {
 
     /// Where the delta directory `ino` is: climbs to the root, then comes down with the paths.
     pub fn place_of_inode(&self, ino: Ino, fileid: FileId) -> Result<Arc<DirPlace>> {
-        let mut below = Vec::new();
+        let mut below: Vec<(Ino, FileId, Name)> = Vec::new();
         let (mut at, mut at_id) = (ino, fileid);
         let mut place = loop {
             if let Some(known) = self.remembered(at) {
@@ -310,7 +310,9 @@ impl View<'_> {
                 });
             }
             if below.len() >= MAX_DEPTH {
-                return Err(FsError::NameTooLong.into());
+                // Rows of another program may put a directory into itself (invariant S8).
+                let is_loop = below.iter().any(|(ino, ..)| *ino == at);
+                return Err(if is_loop { FsError::Loop } else { FsError::NameTooLong }.into());
             }
             let (parent, name) = self.txn.name_of(at)?.ok_or(FsError::Stale)?;
             below.push((at, at_id, name));

@@ -14,6 +14,7 @@ use super::Core;
 use super::error::Result;
 use super::known::Known;
 use super::limits::CopyLimits;
+use super::lineage::Lineage;
 use super::node::Node;
 use super::resolve::View;
 
@@ -37,6 +38,8 @@ pub struct TreeObject {
     pub(super) node: Node,
     path: MergedPath,
     attr: Attr,
+    /// The directories that led here.
+    above: Lineage,
 }
 
 impl Tree {
@@ -116,12 +119,24 @@ impl TreeView<'_> {
     }
 
     fn child_of(&self, dir: &TreeObject, name: &Name) -> Result<Option<TreeObject>> {
+        self.child_in(dir, &dir.within()?, name)
+    }
+
+    fn child_in(
+        &self,
+        dir: &TreeObject,
+        within: &Lineage,
+        name: &Name,
+    ) -> Result<Option<TreeObject>> {
         let place = self.view.place(&dir.node)?;
         let Some(child) = self.view.child(&place, name)? else { return Ok(None) };
-        Ok(Some(self.object(child.node, dir.path.join(name))?))
+        let above = within.clone();
+        Ok(Some(TreeObject { above, ..self.object(child.node, dir.path.join(name))? }))
     }
 
     /// The entries of a directory, in the order of their names' bytes.
+    ///
+    /// [`FsError::Loop`] for a directory that is among those that led to it.
     pub fn children(
         &self,
         dir: &TreeObject,
@@ -133,6 +148,7 @@ impl TreeView<'_> {
         if dir.attr.kind != FileKind::Directory {
             return Err(FsError::NotDirectory.into());
         }
+        let within = dir.within()?;
         let place = self.view.place(&dir.node)?;
         let mut names = Vec::new();
         self.view.each_entry(&place, &mut |entry| names.push(entry.name))?;
@@ -140,7 +156,7 @@ impl TreeView<'_> {
         let mut children = Vec::with_capacity(names.len());
         for name in names {
             // What went from the base since it was listed is left out.
-            if let Some(child) = self.child_of(dir, &name)? {
+            if let Some(child) = self.child_in(dir, &within, &name)? {
                 children.push((name, child));
             }
         }
@@ -226,11 +242,19 @@ impl TreeView<'_> {
 
     pub(super) fn object(&self, node: Node, path: MergedPath) -> Result<TreeObject> {
         let attr = self.view.own_attr(&node)?;
-        Ok(TreeObject { node, path, attr })
+        Ok(TreeObject { node, path, attr, above: Lineage::default() })
     }
 }
 
 impl TreeObject {
+    /// The directories that lead to what is in this one.
+    fn within(&self) -> Result<Lineage> {
+        match &self.node {
+            Node::Delta(row) => self.above.enter(row.ino),
+            Node::Base { .. } => Ok(self.above.clone()),
+        }
+    }
+
     /// Where it was found.
     pub fn path(&self) -> &MergedPath {
         &self.path

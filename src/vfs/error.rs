@@ -48,6 +48,9 @@ pub enum FsError {
     /// The directory has entries (ENOTEMPTY).
     #[error("directory not empty")]
     NotEmpty,
+    /// A directory is among its own parents (ELOOP), by rows that another program wrote.
+    #[error("a directory is among its own parents")]
+    Loop,
     /// A quota is used up (EDQUOT).
     #[error("quota exceeded")]
     Quota,

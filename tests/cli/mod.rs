@@ -6,6 +6,7 @@ mod check;
 mod compact;
 mod config;
 mod ctx;
+mod cycles;
 mod errors;
 mod export;
 mod exports;

@@ -4,6 +4,7 @@ mod apply;
 mod check;
 mod compact;
 mod cookbook;
+mod cycles;
 mod diff;
 mod export;
 mod kv;

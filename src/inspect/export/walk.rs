@@ -168,6 +168,11 @@ impl<'a> Export<'a> {
                 self.leave_out(&path, "its entries cannot be listed: permission denied");
                 Vec::new()
             }
+            Err(InspectError::Path { source: source @ FsError::Loop, path }) => {
+                base = None;
+                self.leave_out(&path, &format!("its entries cannot be listed: {source}"));
+                Vec::new()
+            }
             Err(error) => return Err(error),
         };
         let mut whiteouts = if is_whole { Vec::new() } else { base.unwrap_or_default() };

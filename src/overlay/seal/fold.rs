@@ -14,7 +14,7 @@ use crate::overlay::cache::Touch;
 use crate::overlay::error::Result;
 use crate::overlay::node::DirPlace;
 use crate::overlay::resolve::View;
-use crate::vfs::Name;
+use crate::vfs::{FsError, Name};
 
 /// A redirect that is being folded away.
 pub(super) struct Fold {
@@ -92,6 +92,10 @@ impl Sealing {
             *at = place.merged.join(&name);
             let place = Arc::clone(place);
             if let Some(row) = self.settle(txn, &place, &name)? {
+                // Rows of another program may put a directory into itself (invariant S8).
+                if fold.levels.iter().any(|(above, _)| above.ino == Some(row.ino)) {
+                    return Err(FsError::Loop.into());
+                }
                 fold.levels.push(self.level(txn, &row)?);
             }
         }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -243,7 +244,7 @@ impl Partial {
         let mut path = file.as_os_str().to_owned();
         path.push(format!(".partial-{}", std::process::id()));
         let path = PathBuf::from(path);
-        let opened = OpenOptions::new().write(true).create_new(true).open(&path);
+        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let file = opened.map_err(|error| CliError::caused(path.display(), &error))?;
         Ok(Self { file, path })
     }

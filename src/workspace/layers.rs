@@ -108,6 +108,7 @@ pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
         (Some(host_dir), _) => host_dir,
         (None, _) => Arc::new(Empty),
     };
+    warn_of_exposed(&session);
     let key = session.handle_key();
     let id = session.id().to_owned();
     let session_path = session.path().to_owned();
@@ -136,6 +137,19 @@ pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
         hidden: wanted.hide.clone(),
         host_dir,
     })
+}
+
+/// Warns of files of the session that others may read or write: a file that another program made
+/// has the mode that its umask gave it.
+fn warn_of_exposed(session: &Session) {
+    for file in session.exposed_files() {
+        tracing::warn!(
+            file = %file.path.display(),
+            mode = %format_args!("{:04o}", file.mode),
+            "others may read or write a file of the session, which holds the content of files of \
+             mode 0600 and the key of all handles: chmod 600"
+        );
+    }
 }
 
 /// Creates a session over `base`, or without one.

@@ -1,6 +1,7 @@
 //! `acetate export`.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -35,6 +36,16 @@ fn an_archive_to_a_file_or_to_stdout() {
         fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["base", "out.tar", "s.db"], "nothing is left beside it");
+}
+
+#[test]
+fn an_archive_is_its_owners_alone() {
+    let dir = place();
+    let archive = dir.path().join("out.tar");
+    fs::write(&archive, "old").unwrap();
+    fs::set_permissions(&archive, Permissions::from_mode(0o666)).unwrap();
+    assert!(run(dir.path(), &["export", "s.db", "--tar", "out.tar", "--force"]).status.success());
+    assert_eq!(fs::metadata(&archive).unwrap().permissions().mode() & 0o7777, 0o600);
 }
 
 #[test]

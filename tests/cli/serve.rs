@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use tempfile::tempdir;
@@ -72,6 +73,28 @@ fn the_root_can_be_mounted_at_every_address_before_and_after_a_restart() {
 }
 
 #[cfg(target_os = "linux")]
+#[test]
+fn a_session_that_others_may_read_is_warned_of() {
+    let dir = tempdir().unwrap();
+    assert!(super::program::run(dir.path(), &["init", "s.db"]).status.success());
+    let session = dir.path().join("s.db");
+    fs::set_permissions(&session, fs::Permissions::from_mode(0o644)).unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db"]);
+    let real = dir.path().canonicalize().unwrap();
+    // SQLite gives its files beside it the same mode.
+    for file in ["s.db", "s.db-wal"] {
+        let named = format!("file={}/{file} mode=0644", real.display());
+        let warned = server.said.iter().find(|line| line.ends_with(&named));
+        let warned = warned.unwrap_or_else(|| panic!("{named}: {:?}", server.said));
+        assert!(warned.contains("WARN") && warned.contains("chmod 600"), "{warned}");
+    }
+    server.signal("TERM");
+    assert!(server.end().0.success());
+    fs::set_permissions(&session, fs::Permissions::from_mode(0o600)).unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db"]);
+    assert!(!server.said.iter().any(|line| line.contains("WARN")), "{:?}", server.said);
+}
+
 #[test]
 fn a_base_can_be_served_read_only_without_a_session() {
     let dir = tempdir().unwrap();

@@ -7,9 +7,9 @@
 //! The copy is written under a name of its own, synced, and gets the one that was asked for at
 //! the end: there is a whole copy or none.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use rusqlite::backup::{Backup, StepResult};
@@ -35,9 +35,6 @@ const STEP_PAGES: i32 = 1024;
 /// Room beyond what is copied, in bytes: for the log of the last step.
 const MARGIN_BYTES: u64 = 1 << 20;
 
-/// What other users of a group may do with a file.
-const GROUP_BITS: u32 = 0o070;
-
 /// A copy of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
@@ -50,8 +47,8 @@ pub struct Copied {
 }
 
 impl Session {
-    /// Copies the session file `path`, as it is now, to the new file `to`. The copy is synced and
-    /// has the permissions of the original.
+    /// Copies the session file `path`, as it is now, to the new file `to`. The copy is synced,
+    /// belongs to the original's owner where the system allows it, and has mode 0600.
     ///
     /// It is a session of its own, with another id and another key of handles (invariant M1). From
     /// the copy on both go their own ways and give out the same inode numbers for different
@@ -161,19 +158,13 @@ impl Unfinished {
         File::open(to.parent().unwrap_or(Path::new("/")))?.sync_all()
     }
 
-    /// Gives the copy the owner and permissions of the original, as far as the system lets us:
-    /// nobody may read it who may not read that one.
+    /// Gives the copy the original's owner, where the system lets us. Its mode stays 0600: it holds
+    /// the content of files that others may not read, whatever the original's mode is.
     fn permit(&self, original: &Path) -> std::io::Result<()> {
         let wanted = original.metadata()?;
-        if chown(&self.0, Some(wanted.uid()), Some(wanted.gid())).is_err() {
-            // Only root gives files away.
-            let _group_alone = chown(&self.0, None, Some(wanted.gid()));
-        }
-        let mut mode = wanted.mode() & 0o777;
-        if self.0.metadata()?.gid() != wanted.gid() {
-            mode &= !GROUP_BITS;
-        }
-        std::fs::set_permissions(&self.0, Permissions::from_mode(mode))
+        // Only root gives files away.
+        let _given = chown(&self.0, Some(wanted.uid()), Some(wanted.gid()));
+        Ok(())
     }
 }
 

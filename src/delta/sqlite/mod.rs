@@ -73,6 +73,6 @@ pub use host::Host;
 pub use kv::{KvKey, KvRow};
 pub use migrate::{MigrateOptions, Migrated, SPEC_VERSION, Step};
 pub use repair::{AskBase, Listed, Mended, RepairOptions, Repaired};
-pub use session::{LOG_SUFFIXES, OpenMode, Session, session_files};
+pub use session::{ExposedFile, LOG_SUFFIXES, OpenMode, Session, session_files};
 pub use sparse::OddNames;
 pub use tool_call::{CallFilter, CallRow, CallStats, CallStatus, NewCall, ToolCall};

@@ -1,6 +1,7 @@
 //! [`Session`]: an open session file, which hands out connections.
 
 use std::cell::Cell;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +34,18 @@ pub enum OpenMode {
 
 /// End the names of what a server in the background logs, and of the log before that.
 pub const LOG_SUFFIXES: [&str; 2] = [".log", ".log.old"];
+
+/// Permission bits by which others than its owner read or write a file.
+const SHARED_BITS: u32 = 0o066;
+
+/// A file of a session that others than its owner may read or write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExposedFile {
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// Its permission bits.
+    pub mode: u32,
+}
 
 /// An open session file.
 pub struct Session {
@@ -67,6 +80,16 @@ impl Session {
     /// The session file and all that may lie beside it: what an export must not show.
     pub fn files(&self) -> Vec<PathBuf> {
         session_files(&self.path)
+    }
+
+    /// The session's files that others than their owner may read or write.
+    pub fn exposed_files(&self) -> Vec<ExposedFile> {
+        let mode = |path: &Path| path.symlink_metadata().map_or(0, |meta| meta.mode() & 0o7777);
+        let files = self.files().into_iter();
+        files
+            .map(|path| ExposedFile { mode: mode(&path), path })
+            .filter(|file| file.mode & SHARED_BITS != 0)
+            .collect()
     }
 
     /// The session's id, 32 hexadecimal digits (invariant M1).

@@ -1,7 +1,7 @@
 //! The commands that change the tree: write, cp, mkdir, rm, discard; and `sessions`. Each both
 //! where a server has the session and where nobody does.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -229,6 +229,22 @@ fn files_are_copied_in_out_and_within() {
         ] {
             let said = place.says(2, "cp", args);
             assert!(said.contains(what), "{args:?}: {said}");
+        }
+    });
+}
+
+#[test]
+fn a_copy_out_runs_as_nobody_else() {
+    in_both(|place| {
+        fixture::build(&place.host("in"), "program 6755 \"a\"\ndir/file \"b\"");
+        fs::set_permissions(place.host("in/dir"), Permissions::from_mode(0o2755)).unwrap();
+        place.does("cp", &["-r", "in", ":/copied"]);
+        place.does("cp", &["-r", ":copied", "out"]);
+        // Again over what is there.
+        place.does("cp", &[":copied/program", "out/program"]);
+        for (name, mode) in [("program", 0o755), ("dir", 0o755)] {
+            let made = place.host("out").join(name).metadata().unwrap();
+            assert_eq!(made.permissions().mode() & 0o7777, mode, "{name}");
         }
     });
 }

@@ -140,6 +140,10 @@ impl Copying<'_> {
     }
 }
 
+/// The set-user-ID and set-group-ID bits. A copy belongs to the user who copies: with the bits, a
+/// client's file would become a program that runs as that user.
+const SET_ID: u32 = 0o6000;
+
 /// Opens a file to be written, as it is; whether it was made.
 fn open(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
@@ -156,7 +160,7 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
 fn set_meta(file: &File, path: &Path, meta: &Meta) -> Result<(), CliError> {
     let at = |error| failed(path, &error);
     if let Some(mode) = meta.mode {
-        file.set_permissions(Permissions::from_mode(mode)).map_err(at)?;
+        file.set_permissions(Permissions::from_mode(mode & !SET_ID)).map_err(at)?;
     }
     if let Some((secs, nanos)) = meta.mtime {
         let since = Duration::new(secs.unsigned_abs(), 0);

@@ -35,6 +35,9 @@ pub(super) const COPY_PIECE_BYTES: u64 = 256 << 10;
 /// What the background copies between two syncs, in bytes: no COMMIT waits for more.
 pub(super) const COPY_SYNC_BYTES: u64 = 8 << 20;
 
+/// How much of a file's data a tool has in memory at a time, in bytes.
+pub(super) const DATA_PIECE_BYTES: u64 = 256 << 10;
+
 /// How often it is said how much is left to copy at the end.
 pub(super) const COPY_PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 

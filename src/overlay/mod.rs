@@ -28,6 +28,7 @@ mod cache;
 mod changes;
 mod copy_up;
 mod create;
+mod data;
 mod discard;
 mod edit;
 mod error;
@@ -76,6 +77,7 @@ use known::Known;
 use quota::{Ledger, Membership};
 
 pub use changes::{BaseObject, Change};
+pub use data::{DataPiece, DataReader};
 pub use discard::LetGo;
 pub use finish::CopyTurn;
 pub use guarded::Arrival;

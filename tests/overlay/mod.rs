@@ -4,6 +4,7 @@ mod broken_base;
 mod content;
 mod copy_up;
 mod creation;
+mod data;
 mod discard;
 mod drift;
 mod faults;

@@ -118,7 +118,11 @@ fn print(
     )?;
     let calls = text::count(figures.tool_calls, "tool call");
     field("agent", format!("{}, {calls}", text::count(figures.values, "value")))?;
-    field("audit", text::count(figures.changes, "row"))?;
+    let dropped = match figures.dropped_changes {
+        0 => String::new(),
+        rows => format!("; {} dropped", text::count(rows, "older row")),
+    };
+    field("audit", format!("{}{dropped}", text::count(figures.changes, "row")))?;
     let exports = exports.iter().map(|export| ("export", quota::brief(export)));
     concerns(status).into_iter().chain(exports).try_for_each(|(name, value)| field(name, value))
 }
@@ -182,6 +186,7 @@ fn json(opened: &Opened, status: &Status, server: Option<&ServerStatus>) -> Map<
         ("pending_files", figures.pending.files),
         ("pending_bytes", figures.pending.bytes),
         ("audit_rows", figures.changes),
+        ("audit_rows_dropped", figures.dropped_changes),
         ("values", figures.values),
         ("tool_calls", figures.tool_calls),
         ("added", touched.added),

@@ -14,9 +14,12 @@ pub mod sqlite;
 mod usage;
 
 pub use error::StoreError;
-pub use path::MergedPath;
-pub use row::{AuditRow, CopyUp, Ino, InodeRow, LateChange, Origin, PendingCopies, Procedure};
-pub use usage::{Growth, Limits, Usage, content_bytes};
+pub use path::{MAX_PATH_BYTES, MergedPath};
+pub use row::{
+    AuditRow, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin, PendingCopies, Procedure, SHORTENED,
+    Whiteouts,
+};
+pub use usage::{Growth, Limits, Usage, content_bytes, whiteout_files};
 
 use std::ops::Range;
 use std::time::Instant;
@@ -196,6 +199,9 @@ pub trait ReadTxn {
 
     /// The directories in which a name is whited out; some may come several times.
     fn whiteout_parents(&self) -> Result<Vec<MergedPath>>;
+
+    /// The whiteouts below the directory `dir` (not its own); counts at most `most` of them.
+    fn whiteouts_below(&self, dir: &MergedPath, most: u32) -> Result<Whiteouts>;
 
     /// The copied-up files that had several names in the base.
     fn copied_links(&self) -> Result<Vec<Ino>>;

@@ -5,6 +5,10 @@ use std::fmt;
 use crate::base::BasePath;
 use crate::vfs::Name;
 
+/// The longest path that a change may make, or that a row of the audit log holds, in bytes
+/// (Linux's PATH_MAX).
+pub const MAX_PATH_BYTES: usize = 4096;
+
 /// A normalized absolute path in the merged tree: `/` for the root, else `/a/b`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MergedPath(Vec<u8>);

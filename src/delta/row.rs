@@ -77,7 +77,7 @@ impl InodeRow {
 
     /// What it takes of a quota, with chunks of `chunk` bytes.
     pub fn usage(&self, chunk: u64) -> Usage {
-        Usage::of(self.ino, self.kind, (self.size, self.holes), chunk)
+        Usage::of(self.ino, self.kind, (self.size, self.holes), self.nlink, chunk)
     }
 
     /// `st_mode`: type and permission bits.
@@ -168,6 +168,17 @@ pub enum Procedure {
     Refuse,
 }
 
+/// The note of a row whose path, or `path2`, was longer than
+/// [`MAX_PATH_BYTES`](super::MAX_PATH_BYTES): the row has the path of a directory above instead.
+pub const SHORTENED: &str = "something below this path: the whole path is too long for the log";
+
+impl AuditRow {
+    /// Whether a path is that of a directory above what was changed.
+    pub fn is_shortened(&self) -> bool {
+        self.note.as_deref() == Some(SHORTENED)
+    }
+}
+
 impl Procedure {
     /// All of them.
     pub const ALL: [Self; 14] = [
@@ -242,6 +253,28 @@ pub struct AuditRow {
     pub export: Option<Arc<str>>,
     /// Why content was refused.
     pub note: Option<String>,
+}
+
+/// The whiteouts below a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Whiteouts {
+    /// How many there are.
+    pub rows: u64,
+    /// Length of their paths together, in bytes.
+    pub bytes: u64,
+    /// Length of the longest path, in bytes.
+    pub longest: u64,
+    /// How many objects they count as ([`whiteout_files`](super::whiteout_files)).
+    pub files: u64,
+}
+
+/// What is gone of the audit log, so that the rest keeps within its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// Rows, the oldest ones.
+    pub rows: u64,
+    /// When the first of them was written, to the second.
+    pub since: Time,
 }
 
 /// A change near the end of the audit log.

@@ -1,7 +1,8 @@
 //! What a session takes, and how much it may: what quotas are made of.
 //!
-//! Counted are the delta's inodes but for the root, and the bytes that the contents of regular
-//! files take: chunks that are stored, and those that copy-up has yet to bring.
+//! Counted are the names of the delta's objects and its whiteouts, the bytes that the contents of
+//! regular files take (chunks that are stored, and those that copy-up has yet to bring), and the
+//! targets of symbolic links.
 
 use std::ops::{AddAssign, Neg};
 
@@ -12,9 +13,9 @@ use super::Ino;
 /// What a session takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Bytes of contents.
+    /// Bytes of contents and of targets of symbolic links.
     pub bytes: u64,
-    /// Objects of any type, but for the root.
+    /// Names of objects of any type, but for the root, and whiteouts.
     pub files: u64,
 }
 
@@ -38,10 +39,29 @@ pub struct Growth {
 }
 
 impl Usage {
-    /// What an inode takes that has so many bytes and holes, with chunks of `chunk` bytes.
-    pub fn of(ino: Ino, kind: FileKind, (size, holes): (u64, u64), chunk: u64) -> Self {
-        let bytes = if kind == FileKind::Regular { content_bytes(size, holes, chunk) } else { 0 };
-        if ino == Ino::ROOT { Self::default() } else { Self { bytes, files: 1 } }
+    /// What an inode takes that has so many bytes and holes, and `names`, with chunks of `chunk`
+    /// bytes. An inode that has no name yet counts as one with a name.
+    pub fn of(
+        ino: Ino,
+        kind: FileKind,
+        (size, holes): (u64, u64),
+        names: u32,
+        chunk: u64,
+    ) -> Self {
+        if ino == Ino::ROOT {
+            return Self::default();
+        }
+        let bytes = match kind {
+            FileKind::Regular => content_bytes(size, holes, chunk),
+            FileKind::Symlink => size,
+            _ => 0,
+        };
+        Self { bytes, files: names.max(1).into() }
+    }
+
+    /// What whiteouts take that count as so many objects.
+    pub fn of_whiteouts(files: u64) -> Self {
+        Self { bytes: 0, files }
     }
 
     /// The change from `before` to this.
@@ -50,6 +70,21 @@ impl Usage {
         growth += -Growth::from(before);
         growth
     }
+}
+
+/// Where only bytes are limited, there may be a name, or a whiteout, for so many bytes.
+const BYTES_PER_NAME: u64 = 1024;
+
+/// But always so many: they take at most 1.5 KiB each in the session file.
+const MIN_NAMES: u64 = 65_536;
+
+/// Bytes of a whiteout's path that count as one object. The session file holds the path four
+/// times.
+pub const WHITEOUT_UNIT_BYTES: u64 = 256;
+
+/// How many objects a whiteout counts as whose path has so many bytes.
+pub fn whiteout_files(path_bytes: usize) -> u64 {
+    (path_bytes as u64).div_ceil(WHITEOUT_UNIT_BYTES)
 }
 
 /// Bytes that the content of a file takes: what is neither stored nor still the base's takes none.
@@ -66,13 +101,20 @@ impl Limits {
         self.bytes.is_some() || self.files.is_some()
     }
 
+    /// The limit of names and whiteouts: where only bytes are limited, so many that they cannot
+    /// fill the disk either.
+    pub fn files(&self) -> Option<u64> {
+        let implied = |bytes: u64| (bytes / BYTES_PER_NAME).max(MIN_NAMES);
+        self.files.or(self.bytes.map(implied))
+    }
+
     /// Whether `used` may grow like this: what does not grow may always, also past a limit that
     /// was lowered meanwhile.
     pub fn allow(&self, used: Growth, growth: Growth) -> bool {
         let fits = |limit: Option<u64>, used: i128, growth: i128| {
             growth <= 0 || limit.is_none_or(|limit| used + growth <= i128::from(limit))
         };
-        fits(self.bytes, used.bytes, growth.bytes) && fits(self.files, used.files, growth.files)
+        fits(self.bytes, used.bytes, growth.bytes) && fits(self.files(), used.files, growth.files)
     }
 }
 

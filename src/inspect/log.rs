@@ -9,7 +9,7 @@ use super::error::{InspectError, Result};
 use super::names::{Past, Watch};
 use super::opened::Opened;
 use crate::delta::sqlite::{AuditFilter, AuditReader, OddRow, Order, Session};
-use crate::delta::{AuditRow, MergedPath, StoreError};
+use crate::delta::{AuditRow, Dropped, MergedPath, StoreError};
 
 pub use super::names::Now;
 
@@ -65,6 +65,14 @@ impl Log {
         options.path = options.path.filter(|(path, _)| *path != MergedPath::root());
         let watch = options.path.as_ref().map(|(path, now)| Watch::of(path, *now));
         Ok(Self { reader, session: path, options, watch, seen: 0 })
+    }
+
+    /// What is gone of the log, if it lost any rows.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn dropped(&self) -> Result<Option<Dropped>> {
+        self.reader.dropped().map_err(|source| failed(&self.session, source))
     }
 
     /// Calls `each` for the changes up to now.

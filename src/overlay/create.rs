@@ -10,7 +10,7 @@ use crate::vfs::{
 use super::access::Want;
 use super::edit::{Edit, Parent};
 use super::error::Result;
-use super::limits::{MAX_FILE_BYTES, MAX_TARGET_BYTES, check_dir_path};
+use super::limits::{MAX_FILE_BYTES, MAX_TARGET_BYTES, check_path};
 use super::node::Node;
 use super::setattr::{allowed_mode, chosen};
 
@@ -145,9 +145,7 @@ impl Edit<'_> {
         Want::CHANGE_ENTRIES.check(self.caller, &parent.attr)?;
         let mut row = self.new_row(parent, birth, set)?;
         let path = parent.place.merged.join(name);
-        if birth.kind == FileKind::Directory {
-            check_dir_path(&path)?;
-        }
+        check_path(&path)?;
         self.check_birth(birth.kind, set.size, &path)?;
         let parent_ino = self.ensure_dir(&parent.place)?;
         if let Some(target) = target {

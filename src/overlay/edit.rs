@@ -9,6 +9,7 @@ use crate::vfs::{Attr, Caller, FileId, FsError, Locator, Name, Outcome, Time, Wc
 use super::Core;
 use super::cache::Touch;
 use super::error::Result;
+use super::limits::check_path;
 use super::node::{DirId, DirPlace, Node};
 use super::resolve::View;
 use super::scope::Scope;
@@ -266,7 +267,13 @@ impl<'a> Edit<'a> {
     /// The same for a name that has no entry any more.
     fn hide_name(&mut self, dir: &DirPlace, name: &Name) -> Result<()> {
         if self.base_has(dir, name)? {
-            self.txn.add_whiteout(&dir.merged.join(name), self.now)?;
+            let path = dir.merged.join(name);
+            // A base path is as long as the host made it; moves must not lengthen it without end.
+            let base_bytes = dir.base.as_ref().map_or(0, |base| base.as_bytes().len());
+            if dir.merged.as_bytes().len() > base_bytes + 1 {
+                check_path(&path)?;
+            }
+            self.txn.add_whiteout(&path, self.now)?;
         }
         self.renamed.push((dir.fileid, (name.clone(), None)));
         self.touch_child(dir.id(), name);

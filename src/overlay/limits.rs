@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use crate::delta::MergedPath;
+use crate::delta::{MAX_PATH_BYTES, MergedPath};
 use crate::vfs::FsError;
 
 use super::error::Result;
@@ -20,9 +20,11 @@ pub(super) const MAX_TARGET_BYTES: usize = 4096;
 /// Levels of directories: rows of another program that form a cycle end here too.
 pub(super) const MAX_DEPTH: usize = 4096;
 
-/// The longest path of a directory that is made or moved, in bytes. Every whiteout and audit row
-/// below it holds its path.
-const MAX_DIR_PATH_BYTES: usize = 64 << 10;
+/// The most whiteouts that a RENAME of a directory moves: each is rewritten in one transaction.
+pub(super) const MAX_MOVED_WHITEOUTS: u32 = 16_384;
+
+/// Length of their paths together, in bytes.
+pub(super) const MAX_MOVED_WHITEOUT_BYTES: u64 = 2 << 20;
 
 /// Files up to this size, in bytes, are copied up at once, by the change itself; of larger ones
 /// the content follows in the background. A change that copies as much takes about 10 ms.
@@ -115,14 +117,16 @@ pub(super) const MAX_SNAPSHOT_ENTRIES: usize = 131_072;
 /// vanished since are left out all the same.
 pub(super) const MAX_SNAPSHOT_AGE: Duration = Duration::from_secs(60);
 
-/// Whether a directory may be made at, or moved to, this path.
-pub(super) fn check_dir_path(path: &MergedPath) -> Result<()> {
-    let bytes = path.as_bytes();
-    let levels = bytes.iter().filter(|&&byte| byte == b'/').count();
-    if levels > MAX_DEPTH || bytes.len() > MAX_DIR_PATH_BYTES {
-        return Err(FsError::NameTooLong.into());
-    }
-    Ok(())
+/// Refuses to make something at a path that is too long.
+pub(super) fn check_path(path: &MergedPath) -> Result<()> {
+    let fits = path.as_bytes().len() <= MAX_PATH_BYTES;
+    if fits { Ok(()) } else { Err(FsError::NameTooLong.into()) }
+}
+
+/// Refuses to move something to a path that is too long, unless it was as long before: sessions
+/// of earlier versions, and bases, have such paths.
+pub(super) fn check_moved_path(old: &MergedPath, new: &MergedPath) -> Result<()> {
+    if new.as_bytes().len() <= old.as_bytes().len() { Ok(()) } else { check_path(new) }
 }
 
 /// A READ of at most so many bytes is answered on the thread that decodes it, and may be done

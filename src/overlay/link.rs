@@ -6,7 +6,7 @@ use crate::vfs::{Attr, FsError, Locator, Name, Outcome, Wcc};
 use super::access::Want;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
-use super::limits::MAX_LINKS;
+use super::limits::{MAX_LINKS, check_path};
 
 impl Edit<'_> {
     /// LINK.
@@ -40,7 +40,9 @@ impl Edit<'_> {
         if view.attr(&node)?.nlink >= MAX_LINKS {
             return Err(FsError::TooManyLinks.into());
         }
-        self.check_link(&node, &parent.place.merged.join(name))?;
+        let path = parent.place.merged.join(name);
+        check_path(&path)?;
+        self.check_link(&node, &path)?;
         let mut row = self.copy_up(node)?;
         let old_path = self.path_of(&row)?;
         let parent_ino = self.ensure_dir(&parent.place)?;
@@ -49,7 +51,6 @@ impl Edit<'_> {
         self.txn.put_inode(&row)?;
         self.add_entry(&parent.place, parent_ino, name, &row)?;
         self.entries_changed(parent_ino, 0)?;
-        let path = parent.place.merged.join(name);
         self.record(Procedure::Link, row.fileid(), old_path, Some(path), (None, None))
     }
 }

@@ -5,7 +5,7 @@
 //! the directory move with it.
 
 use crate::base::BasePath;
-use crate::delta::{Ino, InodeRow, MergedPath, Procedure};
+use crate::delta::{Ino, InodeRow, MAX_PATH_BYTES, MergedPath, Procedure};
 use crate::vfs::{FileKind, FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
@@ -13,7 +13,9 @@ use super::cache::Touch;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
 use super::guarded::Arrival;
-use super::limits::check_dir_path;
+use super::limits::{
+    MAX_MOVED_WHITEOUT_BYTES, MAX_MOVED_WHITEOUTS, check_moved_path,
+};
 use super::node::{Child, DirPlace, Node};
 
 impl Edit<'_> {
@@ -65,7 +67,10 @@ impl Edit<'_> {
             return Ok(());
         }
         self.check_move(source, target, &child, replaced.as_ref())?;
-        self.check_arrivals(&child.node, &target.place.merged.join(new), validated)?;
+        let old_path = source.place.merged.join(old);
+        let new_path = target.place.merged.join(new);
+        check_moved_path(&old_path, &new_path)?;
+        self.check_arrivals(&child.node, &new_path, validated)?;
 
         let is_dir = child.node.is_dir();
         let source_ino = self.ensure_dir(&source.place)?;
@@ -76,8 +81,6 @@ impl Edit<'_> {
             Some(replaced) => self.unlink(&target.place, new, replaced)?,
             None => {}
         }
-        let old_path = source.place.merged.join(old);
-        let new_path = target.place.merged.join(new);
         let row = if is_dir {
             self.move_dir(source, old, target, target_ino, new, child)?
         } else {
@@ -173,7 +176,6 @@ impl Edit<'_> {
         };
         let old_path = source.place.merged.join(old);
         let new_path = target.place.merged.join(new);
-        check_dir_path(&new_path)?;
         // The whiteouts of a directory born in the delta hide what the base has at its old path,
         // and stay behind.
         if self.is_born(&row)? {
@@ -188,12 +190,31 @@ impl Edit<'_> {
             self.drop_entry(from, None, old)?;
             self.add_entry(to, target_ino, new, &row)?;
         }
-        self.txn.move_whiteouts_below(&old_path, &new_path)?;
+        self.move_whiteouts(&old_path, &new_path)?;
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
         self.show_through(&row, &new_path, shown.as_ref(), (target, target_ino), new)?;
         self.touch(Touch::AllPlaces);
         Ok(row)
+    }
+
+    /// Moves the whiteouts below a directory with it, if there are not too many.
+    fn move_whiteouts(&mut self, from: &MergedPath, to: &MergedPath) -> Result<()> {
+        let below = self.txn.whiteouts_below(from, MAX_MOVED_WHITEOUTS + 1)?;
+        if below.rows == 0 {
+            return Ok(());
+        }
+        if below.rows > MAX_MOVED_WHITEOUTS.into() || below.bytes > MAX_MOVED_WHITEOUT_BYTES {
+            // The client moves what is in it one by one.
+            return Err(FsError::CrossDevice.into());
+        }
+        let (from_bytes, to_bytes) = (from.as_bytes().len(), to.as_bytes().len());
+        let longest = below.longest.saturating_add(to_bytes as u64);
+        if to_bytes > from_bytes && longest.saturating_sub(from_bytes as u64) > MAX_PATH_BYTES as u64
+        {
+            return Err(FsError::NameTooLong.into());
+        }
+        Ok(self.txn.move_whiteouts_below(from, to)?)
     }
 
     /// The base directory that a delta directory takes along when it moves. One that another

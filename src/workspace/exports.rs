@@ -24,8 +24,13 @@ use crate::guard::{Periods, Room, RoomLimits};
 use crate::overlay::{Group, Overlay};
 use crate::server::Program;
 
-/// What changes in memory may take where the export has no quota of bytes, in bytes.
+/// What the files of a session in memory may take where the export has no quota of bytes, in
+/// bytes.
 pub const MAX_MEMORY_BYTES: u64 = 256 << 20;
+
+/// What they may take besides a quota of bytes and a quarter of it, in bytes: names, whiteouts
+/// and the write-ahead log.
+const MAX_MEMORY_BESIDE_BYTES: u64 = 128 << 20;
 
 /// Everything that is served for an exports file.
 pub struct ServedExports {
@@ -209,6 +214,8 @@ impl ServedExports {
                     read_only: key.read_only,
                     strict: self.strict,
                     hide: Some(Arc::clone(&export.hide)),
+                    memory_bytes: (mount.store == StoreConfig::Memory)
+                        .then(|| memory_bytes(limits(export.quota))),
                 });
                 // What failed may have made the file.
                 let layers = opening.inspect_err(|_| self.forget(&key.file))?;
@@ -274,6 +281,9 @@ impl ServedExports {
     ) -> Result<(MountParts, Counted)> {
         let mut overlay = Overlay::clone(&layers.overlay);
         let file = layers.session.clone();
+        if let Some(bound) = &layers.memory {
+            bound.set(memory_bytes(quota));
+        }
         let in_memory = mount.store == StoreConfig::Memory && quota.bytes.is_none();
         let memory = (in_memory && !mount.is_read_only).then(|| {
             let bytes = Some(MAX_MEMORY_BYTES);
@@ -337,6 +347,14 @@ fn fits(layers: &Layers, export: &ExportConfig, mount: &MountConfig) -> Result<(
 fn differs(session: &Path, export: &ExportConfig, mount: &MountConfig, key: &'static str) -> Error {
     let (session, at) = (session.to_owned(), mount.at.to_string());
     Error::Differs { session, export: export.name.clone(), at, key }
+}
+
+/// What the files of a session in memory may take, in bytes, under these limits of its export.
+fn memory_bytes(limits: Limits) -> u64 {
+    let with_pages = |bytes: u64| bytes.saturating_add(bytes / 4);
+    limits.bytes.map_or(MAX_MEMORY_BYTES, |bytes| {
+        with_pages(bytes).saturating_add(MAX_MEMORY_BESIDE_BYTES)
+    })
 }
 
 pub(super) fn limits(quota: QuotaConfig) -> Limits {

@@ -8,7 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::error::{Error, Result};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions};
 use crate::delta::Store;
-use crate::delta::sqlite::{ChunkSize, CreateOptions, OpenMode, RootAttr, Session};
+use crate::delta::sqlite::{
+    ChunkSize, CreateOptions, MemoryBound, OpenMode, RootAttr, Session,
+};
 use crate::inspect::opened::{below, host};
 use crate::nfs::{HandleCodec, Handles, Mount, Nfs, Nlm};
 use crate::overlay::{CopyLimits, Overlay, OverlayParts};
@@ -37,12 +39,22 @@ pub struct Wanted<'a> {
     pub strict: bool,
     /// Paths of the base that are not shown.
     pub hide: Option<Arc<PatternSet>>,
+    /// How much its files may take, in bytes, where the session is in memory.
+    pub memory_bytes: Option<u64>,
 }
 
 impl<'a> Wanted<'a> {
     /// A session over a base, as it usually is.
     pub fn new(session: &'a Path, base: Option<&'a Path>) -> Self {
-        Self { session, base, chunk_size: None, read_only: false, strict: false, hide: None }
+        Self {
+            session,
+            base,
+            chunk_size: None,
+            read_only: false,
+            strict: false,
+            hide: None,
+            memory_bytes: None,
+        }
     }
 }
 
@@ -62,6 +74,8 @@ pub struct Layers {
     pub read_only: bool,
     /// Paths of the base that are not shown.
     pub hidden: Option<Arc<PatternSet>>,
+    /// How much its files may take, where the session is in memory.
+    pub memory: Option<MemoryBound>,
     /// The base, where it is a directory.
     host_dir: Option<Arc<HostDir>>,
 }
@@ -92,7 +106,11 @@ pub fn programs<V: Vfs, H: Handles<V::Object>>(vfs: Arc<V>, handles: H) -> Vec<A
 
 /// Opens, or creates, the session, and sets up all that serves it.
 pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
-    let (session, base_path) = open_session(wanted)?;
+    let (mut session, base_path) = open_session(wanted)?;
+    let memory = wanted.memory_bytes.map(MemoryBound::new);
+    if let Some(bound) = &memory {
+        session.keep_in_memory(bound.clone());
+    }
     let host_dir = match &base_path {
         Some(path) => {
             let options = HostDirOptions { hidden: below(&session.files(), path) };
@@ -135,6 +153,7 @@ pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
         worker,
         read_only: wanted.read_only,
         hidden: wanted.hide.clone(),
+        memory,
         host_dir,
     })
 }

@@ -3,11 +3,13 @@
 mod adopt;
 mod at_hand;
 mod audit;
+mod audit_bound;
 mod batches;
 mod chunks;
 mod durability;
 mod faulty;
 mod log;
+mod memory;
 mod overlay_rows;
 mod refusals;
 mod rows;

@@ -150,6 +150,8 @@ pub const DAMAGE: &[&str] = &[
     "M4: UPDATE acetate_meta SET value = 2 WHERE key = 'clean'",
     "M5: INSERT INTO acetate_meta (key, value) VALUES ('quota_bytes', 'much')",
     "M5: INSERT INTO acetate_meta (key, value) VALUES ('quota_files', -1)",
+    "M6: INSERT INTO acetate_meta (key, value) VALUES ('audit_dropped', -1)",
+    "M6: INSERT INTO acetate_meta (key, value) VALUES ('audit_since', 'ever')",
     "O1: DELETE FROM fs_origin WHERE delta_ino = @small",
     "O1: UPDATE fs_origin SET base_ino = base_ino + 1 WHERE delta_ino = @small",
     "O1: UPDATE acetate_origin SET delta_ino = 77 WHERE delta_ino = @small",

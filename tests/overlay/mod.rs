@@ -1,5 +1,6 @@
 //! The overlay over a real session and a real host directory, through the `Vfs` trait.
 
+mod bounds;
 mod broken_base;
 mod content;
 mod copy_up;

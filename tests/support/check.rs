@@ -93,6 +93,11 @@ const RULES: &[(&str, &str)] = &[
            AND (typeof(value) <> 'integer' OR value < 0)",
     ),
     (
+        "M6 the log says how many rows it lost",
+        "SELECT 0 FROM acetate_meta WHERE key IN ('audit_dropped', 'audit_since')
+           AND (typeof(value) <> 'integer' OR key = 'audit_dropped' AND value < 0)",
+    ),
+    (
         "O1 both origin tables agree",
         "SELECT a.delta_ino FROM acetate_origin a
          LEFT JOIN fs_origin f ON f.delta_ino = a.delta_ino

@@ -7,11 +7,14 @@ use super::world::World;
 /// More than any test takes: it makes the server count.
 pub const AMPLE: Limits = Limits { bytes: Some(1 << 50), files: Some(1 << 40) };
 
-/// Chunks below the size that are neither holes nor missing count whole, but for the last.
+/// Chunks below the size that are neither holes nor missing count whole, but for the last; names
+/// and whiteouts count as files.
 const USAGE: &str = "
     WITH chunk AS (SELECT CAST(value AS INTEGER) AS c FROM fs_config WHERE key = 'chunk_size')
-    SELECT count(*), ifnull(sum(iif(mode & 61440 <> 32768, 0,
-        min(size, ((size + c - 1) / c - ifnull(holes, 0)) * c))), 0)
+    SELECT ifnull(sum(max(nlink, 1)), 0)
+        + (SELECT ifnull(sum((octet_length(path) + 255) / 256), 0) FROM fs_whiteout),
+      ifnull(sum(CASE mode & 61440 WHEN 40960 THEN size WHEN 32768 THEN
+        min(size, ((size + c - 1) / c - ifnull(holes, 0)) * c) ELSE 0 END), 0)
     FROM chunk, fs_inode i LEFT JOIN acetate_inode a ON a.ino = i.ino WHERE i.ino <> 1";
 
 /// The rows' own word for it.

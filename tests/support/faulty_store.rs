@@ -10,7 +10,7 @@ use std::time::Instant;
 use acetate::base::BasePath;
 use acetate::delta::{
     AuditRow, Compacted, CopyUp, Growth, Ino, InodeRow, LateChange, Limits, MergedPath,
-    PendingCopies, ReadTxn, Reader, Result, Store, StoreError, WriteTxn, Writer,
+    PendingCopies, ReadTxn, Reader, Result, Store, StoreError, Whiteouts, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -276,6 +276,7 @@ macro_rules! reads {
             whited_out_at(path: &MergedPath) -> Option<i64>;
             whiteouts_in(parent: &MergedPath) -> Vec<Name>;
             whiteout_parents() -> Vec<MergedPath>;
+            whiteouts_below(dir: &MergedPath, most: u32) -> Whiteouts;
             copied_links() -> Vec<Ino>;
             copied_up(base: FileId) -> Vec<Ino>;
             redirect(ino: Ino) -> Option<BasePath>;

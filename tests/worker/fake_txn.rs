@@ -6,7 +6,7 @@ use std::ops::Range;
 use acetate::base::BasePath;
 use acetate::delta::{
     AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, PendingCopies, ReadTxn,
-    StoreError, WriteTxn,
+    StoreError, WriteTxn, Whiteouts,
 };
 use acetate::vfs::{FileId, Name, Time};
 
@@ -89,6 +89,10 @@ impl ReadTxn for Rows {
     }
 
     fn whiteout_parents(&self) -> Result<Vec<MergedPath>> {
+        unimplemented!()
+    }
+
+    fn whiteouts_below(&self, _: &MergedPath, _: u32) -> Result<Whiteouts> {
         unimplemented!()
     }
 

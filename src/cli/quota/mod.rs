@@ -123,7 +123,7 @@ fn figures(taken: &Taken) -> [String; 2] {
     };
     [
         against(text::bytes(taken.used_bytes), taken.max_bytes.map(text::bytes)),
-        against(taken.used_files.to_string(), taken.max_files.map(|files| files.to_string())),
+        against(taken.used_files.to_string(), taken.limits().files().map(|files| files.to_string())),
     ]
 }
 

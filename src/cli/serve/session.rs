@@ -29,6 +29,7 @@ pub(super) fn serve(
         read_only: args.read_only,
         strict: args.durability == Durability::Strict,
         hide: None,
+        memory_bytes: None,
     })?;
     let running = Running::begin(layers, runtime.handle());
     let log = runtime.block_on(until_signal(args, door, &running.layers));

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params_from_iter};
 
-use crate::delta::{AuditRow, MergedPath, Procedure, Result};
+use crate::delta::{AuditRow, Dropped, MergedPath, Procedure, Result, SHORTENED};
 use crate::vfs::{CallId, FileId, Time};
 
+use super::audit_bound;
 use super::connect::{self, Role};
 use super::lock::SessionLock;
 use super::schema;
@@ -127,6 +128,14 @@ impl Session {
 }
 
 impl AuditReader {
+    /// What is gone of the log, if it lost any rows.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn dropped(&self) -> Result<Option<Dropped>> {
+        audit_bound::dropped(&self.conn)
+    }
+
     /// The id of the last row; 0 where there is none.
     ///
     /// # Errors
@@ -322,8 +331,13 @@ fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, OddRow> {
     let text = |at: usize, column| {
         row.get_ref(at).ok().and_then(|value| value.as_str().ok()).ok_or(odd(column))
     };
-    let path =
-        |at: usize, column| path_bytes(row, at).and_then(MergedPath::from_bytes).ok_or(odd(column));
+    let mut is_shortened = false;
+    let mut path = |at: usize, column| {
+        let bytes = path_bytes(row, at).ok_or(odd(column))?;
+        let short = bytes.strip_suffix(b"/").filter(|short| !short.is_empty());
+        is_shortened |= short.is_some();
+        MergedPath::from_bytes(short.unwrap_or(bytes)).ok_or(odd(column))
+    };
     let optional = |at: usize, column| {
         let value = row.get::<_, Option<i64>>(at).map_err(|_| odd(column))?;
         value.map(|value| u64::try_from(value).map_err(|_| odd(column))).transpose()
@@ -357,7 +371,7 @@ fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, OddRow> {
             _ => Some(text(13, "export")?.into()),
         },
         note: match row.get_ref(14) {
-            Ok(ValueRef::Null) => None,
+            Ok(ValueRef::Null) => is_shortened.then(|| SHORTENED.to_owned()),
             _ => Some(text(14, "note")?.to_owned()),
         },
     })

@@ -5,11 +5,12 @@ use rusqlite::Connection;
 use crate::base::BasePath;
 use crate::delta::{
     AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, Result, StoreError, Usage,
-    WriteTxn,
+    WriteTxn, whiteout_files,
 };
 use crate::vfs::{FileId, Name, Time};
 
 use super::at_hand::AtHand;
+use super::audit_bound::{self, AuditBound};
 use super::chunk::Chunks;
 use super::number::Numbers;
 use super::op::{Clients, Tail};
@@ -20,6 +21,9 @@ use super::{copy_up, dentry, inode, link, origin, quota, redirect, symlink, whit
 
 /// What a new object takes, with its entry and its row in the audit log, in bytes.
 const ENTRY_BYTES: usize = 4 << 10;
+
+/// How often the session file holds a whiteout's path, in its row and the indexes.
+const WHITEOUT_COPIES: usize = 4;
 
 /// The writer's open batch.
 pub(super) struct Batch {
@@ -37,6 +41,8 @@ pub(super) struct Batch {
     pub tail: Tail,
     /// The audit log's last row at the last savepoint.
     pub tail_before: Tail,
+    /// How much of the audit log stays.
+    pub audit_bound: AuditBound,
     /// The audit log's clients.
     pub clients: Clients,
     /// Room on the disk.
@@ -66,16 +72,18 @@ impl Snapshot for Batch {
 }
 
 impl Batch {
-    /// Forgets what a part or all of the transaction had changed.
-    pub(super) fn rolled_back(&mut self) {
+    /// Forgets what the operation, or the `whole` transaction, had changed.
+    pub(super) fn rolled_back(&mut self, whole: bool) {
         self.at_hand.clear();
         self.entries.rolled_back();
+        self.audit_bound.rolled_back(whole);
     }
 
     /// Begins.
     pub(super) fn begin(&mut self) {
         self.failure = None;
         self.room.begin();
+        self.audit_bound.begin_batch();
         self.begin_operation();
         self.had_changed = false;
     }
@@ -83,6 +91,7 @@ impl Batch {
     /// Begins an operation.
     pub(super) fn begin_operation(&mut self) {
         self.growth = self.growth.map(|_| Growth::default());
+        self.audit_bound.begin_operation();
         self.had_changed |= self.has_changed;
         self.has_changed = false;
     }
@@ -108,6 +117,17 @@ impl Batch {
         if let Some(growth) = &mut self.growth {
             *growth += after.since(before);
         }
+    }
+
+    /// What the whiteouts below some directories take; nothing where nobody counts.
+    fn whiteouts_usage(&self, dirs: &[&MergedPath]) -> Result<Usage> {
+        let mut files = 0;
+        if self.growth.is_some() {
+            for dir in dirs {
+                files += whiteout::below(&self.conn, dir, None)?.files;
+            }
+        }
+        Ok(Usage::of_whiteouts(files))
     }
 
     /// Runs a change, and remembers how it failed.
@@ -198,24 +218,40 @@ impl WriteTxn for Batch {
     }
 
     fn add_whiteout(&mut self, path: &MergedPath, now: Time) -> Result<()> {
+        let path_bytes = path.as_bytes().len();
+        self.room.add(&self.conn, path_bytes.saturating_mul(WHITEOUT_COPIES))?;
         self.at_hand.absent.hides(path.parent());
-        self.change(|conn| whiteout::add(conn, path, now))
+        if self.change(|conn| whiteout::add(conn, path, now))? {
+            self.count(Usage::default(), Usage::of_whiteouts(whiteout_files(path_bytes)));
+        }
+        Ok(())
     }
 
     fn remove_whiteout(&mut self, path: &MergedPath) -> Result<bool> {
         if !self.at_hand.absent.may_hide(&self.conn, path.parent())? {
             return Ok(false);
         }
-        self.change(|conn| whiteout::remove(conn, path))
+        let is_removed = self.change(|conn| whiteout::remove(conn, path))?;
+        if is_removed {
+            let files = whiteout_files(path.as_bytes().len());
+            self.count(Usage::of_whiteouts(files), Usage::default());
+        }
+        Ok(is_removed)
     }
 
     fn remove_whiteouts_below(&mut self, path: &MergedPath) -> Result<()> {
-        self.change(|conn| whiteout::remove_below(conn, path))
+        let before = self.whiteouts_usage(&[path])?;
+        self.change(|conn| whiteout::remove_below(conn, path))?;
+        self.count(before, Usage::default());
+        Ok(())
     }
 
     fn move_whiteouts_below(&mut self, from: &MergedPath, to: &MergedPath) -> Result<()> {
         self.at_hand.absent.may_hide_anything();
-        self.change(|conn| whiteout::move_below(conn, from, to))
+        let before = self.whiteouts_usage(&[from, to])?;
+        self.change(|conn| whiteout::move_below(conn, from, to))?;
+        self.count(before, self.whiteouts_usage(&[from, to])?);
+        Ok(())
     }
 
     fn put_redirect(&mut self, ino: Ino, base: &BasePath) -> Result<()> {
@@ -247,12 +283,22 @@ impl WriteTxn for Batch {
     }
 
     fn record(&mut self, row: &AuditRow) -> Result<()> {
+        if self.room.is_in_memory() {
+            // The log would be gone before anybody reads it.
+            return Ok(());
+        }
         let mut tail = std::mem::take(&mut self.tail);
         let result = if let Some(length) = tail.joined(row) {
             self.change(|conn| tail.lengthen(conn, length))
         } else {
             let client = self.clients.text(row.client);
-            self.change(|conn| tail.write(conn, row, &client))
+            let mut bound = std::mem::take(&mut self.audit_bound);
+            let result = self.change(|conn| {
+                tail.write(conn, row, &client)?;
+                bound.added(conn, audit_bound::bytes_of(row, &client))
+            });
+            self.audit_bound = bound;
+            result
         };
         self.tail = tail;
         result

@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::delta::{Limits, PendingCopies, Result, Usage};
 
+use super::audit_bound;
 use super::connect::{beside, page_bytes};
 use super::lock::SessionLock;
 use super::probe::byte_len;
@@ -45,6 +46,8 @@ pub struct Figures {
     pub pending: PendingCopies,
     /// Rows of the audit log.
     pub changes: u64,
+    /// Older rows that it has no more.
+    pub dropped_changes: u64,
     /// Values that agents keep.
     pub values: u64,
     /// Tool calls that agents recorded.
@@ -71,6 +74,7 @@ impl Session {
         let content = conn.query_row("SELECT sum(length(data)) FROM fs_data", [], |row| {
             row.get::<_, Option<i64>>(0)
         })?;
+        let dropped_changes = audit_bound::dropped(&conn)?.map_or(0, |dropped| dropped.rows);
         let limits = quota::limits(&conn)?;
         let usage = match limits.is_some() {
             true => Some(quota::count(&conn, config::chunk_bytes(&conn)?)?.usage()),
@@ -92,7 +96,8 @@ impl Session {
             whiteouts: count(&conn, "fs_whiteout")?,
             redirects: count(&conn, "acetate_redirect")?,
             pending: copy_up::total(&conn)?,
-            changes: last_change(&conn)?,
+            changes: last_change(&conn)?.saturating_sub(dropped_changes),
+            dropped_changes,
             values: count_if_there(&conn, "kv_store")?,
             tool_calls: count_if_there(&conn, "tool_calls")?,
             is_closed: epoch::is_clean(&conn)?,
@@ -114,7 +119,8 @@ fn count_if_there(conn: &Connection, table: &str) -> Result<u64> {
     if schema::has_table(conn, table)? { count(conn, table) } else { Ok(0) }
 }
 
-/// The audit log is only added to: its last id is the number of its rows.
+/// Rows of the audit log are only added at its end, and dropped at its beginning: its last id is
+/// the number of all of them.
 fn last_change(conn: &Connection) -> Result<u64> {
     let mut statement = conn.prepare("SELECT max(id) FROM acetate_op")?;
     let last = statement.query_row([], |row| row.get::<_, Option<i64>>(0)).optional()?;

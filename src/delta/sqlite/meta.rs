@@ -36,6 +36,11 @@ pub(super) const QUOTA_BYTES: &str = "quota_bytes";
 /// The same of objects.
 pub(super) const QUOTA_FILES: &str = "quota_files";
 
+/// How many rows the audit log lost at its beginning (invariant M6).
+pub(super) const AUDIT_DROPPED: &str = "audit_dropped";
+/// When the first of them was written, in seconds since 1970.
+pub(super) const AUDIT_SINCE: &str = "audit_since";
+
 /// `agentfs` where `fs_origin` was emptied for it.
 pub(super) const SEALED_FOR: &str = "sealed_for";
 

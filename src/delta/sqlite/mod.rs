@@ -11,6 +11,7 @@ mod absent;
 mod agent;
 mod at_hand;
 mod audit;
+mod audit_bound;
 mod backup;
 mod batch;
 mod beside;
@@ -63,6 +64,7 @@ mod writer;
 pub const CONTROL_SUFFIX: &str = "-control";
 
 pub use agent::{Access, AgentTables};
+pub use room::MemoryBound;
 pub use audit::{AuditFilter, AuditPage, AuditReader, Client, Mention, OddRow, Order};
 pub use backup::Copied;
 pub use check::{Breach, Broken, CheckOptions, Checked, INTEGRITY, Pending, RULES};

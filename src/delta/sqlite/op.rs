@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lru::LruCache;
 use rusqlite::{Connection, params};
 
-use crate::delta::{AuditRow, LateChange, Procedure, Result};
+use crate::delta::{AuditRow, LateChange, MAX_PATH_BYTES, MergedPath, Procedure, Result};
 use crate::vfs::{CallId, FileId, Time};
 
 use super::value::Bytes;
@@ -15,11 +15,14 @@ use super::{epoch, meta};
 
 /// Rows at the end of the log in which the changes are looked for whose answers may not have
 /// arrived: more than there are calls in flight.
-const LATE_ROWS: u32 = 4096;
+pub(super) const LATE_ROWS: u32 = 4096;
 
 /// How old they may be, in seconds: as long as a client may be asleep, and not so long that another
 /// one begins anew with the same transaction numbers.
 const LATE_SECS: i64 = 86_400;
+
+/// The longest note of a row, in bytes: the rest is cut off.
+pub(super) const MAX_NOTE_BYTES: usize = 4096;
 
 /// Clients whose addresses are kept as the log has them: each connection is one.
 const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
@@ -86,6 +89,7 @@ fn insert(conn: &Connection, row: &AuditRow, client: &str) -> Result<i64> {
            fileid, offset, length, call, export, note)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?;
+    let (path, path2) = (stored(&row.path), row.path2.as_ref().map(stored));
     let id = statement.insert(params![
         row.time.secs,
         row.time.nanos,
@@ -93,16 +97,27 @@ fn insert(conn: &Connection, row: &AuditRow, client: &str) -> Result<i64> {
         row.uid,
         row.gid,
         row.procedure.as_str(),
-        Bytes(row.path.as_bytes()),
-        row.path2.as_ref().map(|path| Bytes(path.as_bytes())),
+        Bytes(path),
+        path2.map(Bytes),
         row.fileid.0.cast_signed(),
         row.offset.map(u64::cast_signed),
         row.length.map(u64::cast_signed),
         row.call.map(|call| call.0.cast_signed()),
         row.export.as_deref(),
-        row.note.as_deref(),
+        row.note.as_deref().map(|note| &note[..note.floor_char_boundary(MAX_NOTE_BYTES)]),
     ])?;
     Ok(id)
+}
+
+/// A path as the log has it: one that is too long becomes that of the last directory above that
+/// fits, with a slash at its end.
+fn stored(path: &MergedPath) -> &[u8] {
+    let bytes = path.as_bytes();
+    if bytes.len() <= MAX_PATH_BYTES {
+        return bytes;
+    }
+    let slash = bytes[..MAX_PATH_BYTES].iter().rposition(|&byte| byte == b'/');
+    &bytes[..=slash.unwrap_or(0)]
 }
 
 /// The last row whose client may not have heard of its change, if there is any: the last of all,

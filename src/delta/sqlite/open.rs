@@ -66,6 +66,7 @@ impl Session {
             boot_id: host.boot_id.clone(),
             late_op: opened.late_op,
             late_changes: opened.late_changes,
+            memory: None,
             first: Mutex::new(Some(opened.conn)),
             writing: Arc::new(AtomicBool::new(false)),
             lock: lock.map(Arc::new),

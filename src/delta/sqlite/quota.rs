@@ -3,10 +3,10 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use crate::delta::{Growth, Ino, Limits, Result, StoreError, Usage};
+use crate::delta::{Growth, Ino, Limits, MergedPath, Result, StoreError, Usage};
 
 use super::session::{Session, open_read_only};
-use super::{config, inode, meta, value};
+use super::{config, inode, meta, value, whiteout};
 
 /// The session's own limits.
 pub(super) fn limits(conn: &Connection) -> Result<Limits> {
@@ -38,14 +38,15 @@ pub(super) fn put_limits(conn: &Connection, limits: Limits) -> Result<()> {
     Ok(())
 }
 
-/// Counts what a session takes, with chunks of `chunk` bytes: O(inodes).
+/// Counts what a session takes, with chunks of `chunk` bytes: O(inodes and whiteouts).
 pub(super) fn count(conn: &Connection, chunk: u64) -> Result<Growth> {
     let mut statement = conn.prepare(
-        "SELECT i.ino, i.mode, i.size, a.holes FROM fs_inode i
+        "SELECT i.ino, i.mode, i.size, a.holes, i.nlink FROM fs_inode i
          LEFT JOIN acetate_inode a ON a.ino = i.ino",
     )?;
     let mut rows = statement.query([])?;
-    let mut sum = Growth::default();
+    let whiteouts = whiteout::below(conn, &MergedPath::root(), None)?;
+    let mut sum = Growth::from(Usage::of_whiteouts(whiteouts.files));
     while let Some(row) = rows.next()? {
         sum += usage_of(row, chunk)?.into();
     }
@@ -55,7 +56,7 @@ pub(super) fn count(conn: &Connection, chunk: u64) -> Result<Growth> {
 /// What one inode takes; nothing where there is none.
 pub(super) fn of_inode(conn: &Connection, ino: Ino, chunk: u64) -> Result<Usage> {
     let mut statement = conn.prepare_cached(
-        "SELECT i.ino, i.mode, i.size, a.holes FROM fs_inode i
+        "SELECT i.ino, i.mode, i.size, a.holes, i.nlink FROM fs_inode i
          LEFT JOIN acetate_inode a ON a.ino = i.ino WHERE i.ino = ?1",
     )?;
     let found = statement.query_row([ino.0.cast_signed()], |row| usage_of(row, chunk));
@@ -65,7 +66,8 @@ pub(super) fn of_inode(conn: &Connection, ino: Ino, chunk: u64) -> Result<Usage>
 fn usage_of(row: &Row<'_>, chunk: u64) -> rusqlite::Result<Usage> {
     let (kind, _) = inode::split_mode(value::int(row, 1)?);
     let (size, holes) = (value::unsigned(row, 2)?, value::unsigned(row, 3)?);
-    Ok(Usage::of(Ino(value::unsigned(row, 0)?), kind, (size, holes), chunk))
+    let names = value::count(row, 4)?;
+    Ok(Usage::of(Ino(value::unsigned(row, 0)?), kind, (size, holes), names, chunk))
 }
 
 impl Session {

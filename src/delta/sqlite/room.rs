@@ -4,8 +4,13 @@
 //! copied there. Were the disk filled to the last byte before that, the log could not be copied,
 //! so not start over, and even deleting, which writes to it, would fail for good. So what adds
 //! content is refused while there is still room for both.
+//!
+//! A session in memory has a disk of its own in this sense: the bytes that its files may take
+//! together ([`MemoryBound`]). A batch is refused where these might not hold it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -19,6 +24,9 @@ use super::{connect, disk};
 /// What only deletions, syncs and the like may use, in bytes.
 const RESERVED_BYTES: u64 = 4 << 20;
 
+/// The same of a session in memory, in bytes: more than the largest batch takes.
+const MEMORY_RESERVED_BYTES: u64 = 32 << 20;
+
 /// What a batch may hold in memory that is not in the log yet, in bytes.
 const MOST_UNWRITTEN_BYTES: u64 = 24 << 20;
 
@@ -31,9 +39,43 @@ const STEP_BYTES: u64 = 256 << 10;
 /// Or after this time: other programs fill the disk, too.
 const TRUSTED_FOR: Duration = Duration::from_millis(100);
 
+/// The bytes that the files of a session in memory may take together: the session and its
+/// write-ahead log. A copy is of the same bound.
+#[derive(Debug, Clone)]
+pub struct MemoryBound(Arc<AtomicU64>);
+
+impl MemoryBound {
+    /// A bound of so many bytes.
+    pub fn new(bytes: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(bytes)))
+    }
+
+    /// Bounds the session by so many bytes from now on.
+    pub fn set(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How full the files of the session `path` are, as if they were a disk.
+    pub(super) fn usage(&self, path: &Path) -> FsStat {
+        let files = ["", "-wal", "-shm"].map(|suffix| byte_len(&connect::beside(path, suffix)));
+        let total_bytes = self.0.load(Ordering::Relaxed);
+        let left = total_bytes.saturating_sub(files.iter().sum());
+        FsStat {
+            total_bytes,
+            free_bytes: left,
+            available_bytes: left,
+            total_files: u64::MAX,
+            free_files: u64::MAX,
+            available_files: u64::MAX,
+        }
+    }
+}
+
 /// How much room a session has.
 pub(super) struct Room {
     path: PathBuf,
+    /// Where the session is in memory.
+    memory: Option<MemoryBound>,
     /// Figures of the disk.
     usage: fn(&Path) -> Result<FsStat>,
     /// What the batch added, in bytes.
@@ -53,14 +95,37 @@ struct Known {
 }
 
 impl Room {
-    /// The room of the session file `session`.
-    pub(super) fn of(session: &Path) -> Self {
-        Self { path: session.to_owned(), usage: disk::usage, added: 0, known: None }
+    /// The room of the session file `session`, which may be in `memory`.
+    pub(super) fn of(session: &Path, memory: Option<MemoryBound>) -> Self {
+        Self { path: session.to_owned(), memory, usage: disk::usage, added: 0, known: None }
+    }
+
+    /// Whether the session is in memory.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.memory.is_some()
     }
 
     /// Begins a batch.
     pub(super) fn begin(&mut self) {
         self.added = 0;
+    }
+
+    /// Fails where the bound of a session in memory might not hold another batch: what the log
+    /// has takes its place in the database later.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`]
+    pub(super) fn check_memory(&mut self, conn: &Connection) -> Result<()> {
+        if self.memory.is_none() {
+            return Ok(());
+        }
+        match self.ask(conn)? {
+            Some(spare) if spare < MOST_UNWRITTEN_BYTES => {
+                self.forget();
+                Err(StoreError::Full("the session's memory is used up".to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Forgets what the disk said: it has changed.
@@ -84,7 +149,9 @@ impl Room {
         // last byte.
         let coming = with_waste(bytes.saturating_add(STEP_BYTES));
         let unwritten = with_waste(added).min(MOST_UNWRITTEN_BYTES);
-        let needed = unwritten.saturating_add(coming).saturating_add(RESERVED_BYTES);
+        let reserved =
+            if self.is_in_memory() { MEMORY_RESERVED_BYTES } else { RESERVED_BYTES };
+        let needed = unwritten.saturating_add(coming).saturating_add(reserved);
         if self.ask(conn)?.is_some_and(|spare| spare < needed) {
             self.forget();
             return Err(StoreError::Full("what is left is reserved for deleting".to_owned()));
@@ -120,7 +187,13 @@ impl Room {
     /// The bytes that are left on the disk when the log is copied into the database; `None`
     /// where the system does not tell.
     fn spare(&self, conn: &Connection) -> Result<Option<u64>> {
-        let Ok(disk) = (self.usage)(&self.path) else { return Ok(None) };
+        let disk = match &self.memory {
+            Some(bound) => bound.usage(&self.path),
+            None => match (self.usage)(&self.path) {
+                Ok(disk) => disk,
+                Err(_) => return Ok(None),
+            },
+        };
         if disk.total_bytes == 0 {
             return Ok(None);
         }
@@ -144,7 +217,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn room(usage: fn(&Path) -> Result<FsStat>) -> Room {
-        Room { usage, ..Room::of(Path::new("/nowhere")) }
+        Room { usage, ..Room::of(Path::new("/nowhere"), None) }
     }
 
     fn disk(total_bytes: u64, available_bytes: u64) -> Result<FsStat> {

@@ -18,6 +18,7 @@ use super::disk;
 use super::lock::{self, SessionLock};
 use super::probe::byte_len;
 use super::reader::SqliteReader;
+use super::room::MemoryBound;
 use super::schema;
 use super::writer::{SqliteWriter, Turn};
 
@@ -57,6 +58,8 @@ pub struct Session {
     /// See [`op::late_op`](super::op::late_op).
     pub(super) late_op: Option<i64>,
     pub(super) late_changes: Vec<LateChange>,
+    /// Where it is in memory: how much of that it may take.
+    pub(super) memory: Option<MemoryBound>,
     /// The connection that opened the session, until the writer takes it: while one is open, no
     /// reader that comes and goes clears the log away.
     pub(super) first: Mutex<Option<Connection>>,
@@ -115,6 +118,12 @@ impl Session {
     /// What the session was opened for.
     pub fn mode(&self) -> OpenMode {
         self.mode
+    }
+
+    /// Says that the session is in memory, where its files take no more than `bound` together,
+    /// and where it has no audit log; before the writer is opened.
+    pub fn keep_in_memory(&mut self, bound: MemoryBound) {
+        self.memory = Some(bound);
     }
 
     /// Records the base directory in the session; before the writer is opened.
@@ -180,7 +189,15 @@ impl Store for Session {
     }
 
     fn disk_usage(&self) -> Result<FsStat> {
-        disk::usage(&self.path)
+        let disk = disk::usage(&self.path)?;
+        let Some(bound) = &self.memory else { return Ok(disk) };
+        let own = bound.usage(&self.path);
+        Ok(FsStat {
+            total_bytes: own.total_bytes.min(disk.total_bytes),
+            free_bytes: own.free_bytes.min(disk.free_bytes),
+            available_bytes: own.available_bytes.min(disk.available_bytes),
+            ..disk
+        })
     }
 }
 

@@ -5,7 +5,9 @@ use std::ops::Range;
 use rusqlite::Connection;
 
 use crate::base::BasePath;
-use crate::delta::{Ino, InodeRow, Limits, MergedPath, PendingCopies, ReadTxn, Result};
+use crate::delta::{
+    Ino, InodeRow, Limits, MergedPath, PendingCopies, ReadTxn, Result, Whiteouts,
+};
 use crate::vfs::{FileId, Name, Time};
 
 use super::at_hand::AtHand;
@@ -134,6 +136,10 @@ impl<T: Snapshot> ReadTxn for T {
 
     fn whiteout_parents(&self) -> Result<Vec<MergedPath>> {
         whiteout::parents(self.conn()?)
+    }
+
+    fn whiteouts_below(&self, dir: &MergedPath, most: u32) -> Result<Whiteouts> {
+        whiteout::below(self.conn()?, dir, Some(most))
     }
 
     fn copied_links(&self) -> Result<Vec<Ino>> {

@@ -6,7 +6,7 @@
 
 use rusqlite::{Connection, params};
 
-use crate::delta::{MergedPath, Result, StoreError};
+use crate::delta::{MergedPath, Result, StoreError, Whiteouts};
 use crate::vfs::{Name, Time};
 
 use super::value::{self, Bytes};
@@ -78,9 +78,19 @@ pub(super) fn parents(conn: &Connection) -> Result<Vec<MergedPath>> {
     Ok(parents)
 }
 
-/// Whites a path out (specification 0.4, "Create Whiteout").
-pub(super) fn add(conn: &Connection, path: &MergedPath, now: Time) -> Result<()> {
-    put(conn, path, now.secs)
+/// Whites a path out (specification 0.4, "Create Whiteout"); whether it was not yet.
+pub(super) fn add(conn: &Connection, path: &MergedPath, now: Time) -> Result<bool> {
+    let mut statement = conn.prepare_cached(
+        "INSERT INTO fs_whiteout (path, parent_path, created_at) VALUES (?1, ?2, ?3)
+         ON CONFLICT(path) DO NOTHING",
+    )?;
+    let parent = path.parent();
+    let row = params![Bytes(path.as_bytes()), Bytes(parent.as_bytes()), now.secs];
+    let is_new = statement.execute(row)? > 0;
+    if !is_new {
+        put(conn, path, now.secs)?;
+    }
+    Ok(is_new)
 }
 
 fn put(conn: &Connection, path: &MergedPath, created_at: i64) -> Result<()> {
@@ -115,6 +125,36 @@ fn range_below(path: &MergedPath) -> (Vec<u8>, Vec<u8>) {
         *last = b'/' + 1;
     }
     (from, to)
+}
+
+/// Counts the whiteouts below a path; no more than `most` of each type of key, where that is
+/// given. Reads no overflow pages: SQLite has the length of a path in the row's header.
+pub(super) fn below(conn: &Connection, path: &MergedPath, most: Option<u32>) -> Result<Whiteouts> {
+    let (from, to) = range_below(path);
+    let mut statement = conn.prepare_cached(
+        "SELECT count(*), ifnull(sum(bytes), 0), ifnull(max(bytes), 0),
+           ifnull(sum((bytes + 255) / 256), 0)
+         FROM (SELECT octet_length(path) AS bytes FROM fs_whiteout
+               WHERE path > ?1 AND path < ?2 LIMIT ?3)",
+    )?;
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(Whiteouts {
+            rows: value::unsigned(row, 0)?,
+            bytes: value::unsigned(row, 1)?,
+            longest: value::unsigned(row, 2)?,
+            files: value::unsigned(row, 3)?,
+        })
+    };
+    let limit = most.map_or(-1, i64::from);
+    let mut sum = statement.query_row(params![from, to, limit], read)?;
+    if std::str::from_utf8(&from).is_ok() {
+        let texts = statement.query_row(params![Bytes(&from), Bytes(&to), limit], read)?;
+        sum.rows += texts.rows;
+        sum.bytes += texts.bytes;
+        sum.longest = sum.longest.max(texts.longest);
+        sum.files += texts.files;
+    }
+    Ok(sum)
 }
 
 /// Removes all whiteouts below a path.

@@ -29,6 +29,7 @@ use rusqlite::Connection;
 use crate::delta::{Compacted, Growth, Result, StoreError, WriteTxn, Writer};
 
 use super::at_hand::AtHand;
+use super::audit_bound::AuditBound;
 use super::batch::Batch;
 use super::lock::SessionLock;
 use super::log::{self, Log};
@@ -107,7 +108,8 @@ impl SqliteWriter {
                 tail: Tail::default(),
                 tail_before: Tail::default(),
                 clients: Clients::new(),
-                room: Room::of(&session.path),
+                audit_bound: AuditBound::default(),
+                room: Room::of(&session.path, session.memory.clone()),
                 has_changed: false,
                 had_changed: false,
                 growth: None,
@@ -189,7 +191,7 @@ impl SqliteWriter {
     /// Rolls the transaction back, if SQLite has not done so itself.
     fn undo(&mut self) {
         if self.batch.is_changed() {
-            self.batch.rolled_back();
+            self.batch.rolled_back(true);
         }
         if !self.batch.conn.is_autocommit() {
             // It fails only where there is nothing left to roll back.
@@ -256,6 +258,7 @@ impl Writer for SqliteWriter {
             self.lost = Some(error.clone());
             return Err(error);
         }
+        self.batch.room.check_memory(&self.batch.conn)?;
         if (self.clean || self.batch.numbers.due().is_some())
             && let Err(error) = self.begin_writing()
         {
@@ -300,7 +303,7 @@ impl Writer for SqliteWriter {
     fn roll_back(&mut self) -> Result<()> {
         self.require_transaction()?;
         self.run("ROLLBACK TO operation")?;
-        self.batch.rolled_back();
+        self.batch.rolled_back(false);
         self.batch.tail = self.batch.tail_before.clone();
         self.run("RELEASE operation")
     }
@@ -371,6 +374,7 @@ impl Writer for SqliteWriter {
 
     fn count_usage(&mut self) -> Result<Growth> {
         let sum = quota::count(&self.batch.conn, self.batch.chunk_bytes)?;
+        self.batch.audit_bound.load(&self.batch.conn)?;
         self.batch.growth = Some(Growth::default());
         Ok(sum)
     }

@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 use super::drift::Drifted;
 use crate::base::DELTA_IDS;
 use crate::delta::sqlite::{AuditFilter, Order};
-use crate::delta::{AuditRow, MergedPath, Procedure};
+use crate::delta::{AuditRow, Dropped, MergedPath, Procedure};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::log::{Log, Options};
@@ -32,11 +32,14 @@ pub(super) struct Hidden {
     pub drifted: Drifted,
 }
 
-/// When the log begins; `None` where there is none.
+/// When the log began, with what is gone of it; `None` where there is none.
 ///
 /// # Errors
 /// The session cannot be read; so with all functions here.
 pub(super) fn begun(opened: &Opened) -> Result<Option<Time>> {
+    if let Some(dropped) = dropped(opened)? {
+        return Ok(Some(dropped.since));
+    }
     let mut begun = None;
     read(opened, Options::default(), &mut |row| {
         begun = Some(row.time);
@@ -77,9 +80,21 @@ pub(super) fn changed_since(opened: &Opened, hidden: Vec<Hidden>) -> Result<Vec<
             false => ControlFlow::Continue(()),
         }
     })?;
+    // When the session hid these, only rows told that are gone from the log: they may be late.
+    if dropped(opened)?.is_some() {
+        past.late.append(&mut past.open);
+    }
     let all = past.hidden.into_iter().enumerate();
     let late = all.filter(|(number, _)| past.late.contains(number));
     Ok(late.map(|(_, hidden)| hidden.drifted).collect())
+}
+
+/// What is gone of the log.
+fn dropped(opened: &Opened) -> Result<Option<Dropped>> {
+    match Log::open(opened.session(), Options::default()) {
+        Err(InspectError::NoAudit { .. }) => Ok(None),
+        log => log?.dropped(),
+    }
 }
 
 /// Reads the log, but for rows without a meaning.
@@ -119,6 +134,8 @@ impl Past {
     fn go_back(&mut self, row: &AuditRow) {
         match row.procedure {
             Procedure::Refuse => {}
+            // What showed the base again was below this path, nobody knows where.
+            Procedure::Discard | Procedure::Apply if row.is_shortened() => {}
             Procedure::Discard => self.shows(&row.path, true),
             Procedure::Apply => {
                 // It changed again before the session could let go of it.

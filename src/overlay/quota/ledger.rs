@@ -168,7 +168,7 @@ impl Ledger {
             shown.free_bytes = shown.free_bytes.min(left);
             shown.available_bytes = shown.available_bytes.min(left);
         }
-        if let Some((left, limit)) = tightest(|limits| limits.files, |used| used.files) {
+        if let Some((left, limit)) = tightest(Limits::files, |used| used.files) {
             shown.total_files = shown.total_files.min(limit);
             shown.free_files = shown.free_files.min(left);
             shown.available_files = shown.available_files.min(left);

@@ -1,4 +1,4 @@
-//! M1 to M5: what the session says about itself, as far as one look at the file shows them.
+//! M1 to M6: what the session says about itself, as far as one look at the file shows them.
 
 use crate::delta::Result;
 
@@ -70,6 +70,12 @@ const QUERIES: &[(&str, &str)] = &[
         "SELECT NULL, NULL, NULL, key || ' is no number from 0 on' FROM acetate_meta
          WHERE key IN ('quota_bytes', 'quota_files')
            AND (typeof(value) <> 'integer' OR value < 0)",
+    ),
+    (
+        "M6",
+        "SELECT NULL, NULL, NULL, key || ' is no number' FROM acetate_meta
+         WHERE key IN ('audit_dropped', 'audit_since')
+           AND (typeof(value) <> 'integer' OR key = 'audit_dropped' AND value < 0)",
     ),
 ];
 

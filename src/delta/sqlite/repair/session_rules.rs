@@ -1,4 +1,4 @@
-//! M1 to M5, and the chunk size: what the session says about itself.
+//! M1 to M6, and the chunk size: what the session says about itself.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
@@ -91,6 +91,14 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
         if is_there && !is_sound(key, "typeof(value) = 'integer' AND value >= 0")? {
             meta::delete(conn, key)?;
             mender.mended("M5", "a limit that is no number is gone: `acetate quota` sets another");
+        }
+    }
+    for key in [meta::AUDIT_DROPPED, meta::AUDIT_SINCE] {
+        let is_there = meta::get::<Value>(conn, key)?.is_some();
+        if is_there && !is_sound(key, "typeof(value) = 'integer' AND value >= 0")? {
+            // Something is gone, nobody knows how much: since ever.
+            meta::put(conn, key, i64::from(key == meta::AUDIT_DROPPED))?;
+            mender.mended("M6", "the audit log is one that lost rows");
         }
     }
     if !is_sound(meta::CLEAN, "value = 1")? && !is_sound(meta::BOOT_ID, "typeof(value) = 'text'")? {

@@ -24,7 +24,8 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
 
 /// Whites paths out.
 pub(super) fn add(mender: &Mender<'_>, paths: &[MergedPath]) -> Result<()> {
-    paths.iter().try_for_each(|path| whiteout::add(mender.conn, path, mender.host.now))
+    let now = mender.host.now;
+    paths.iter().try_for_each(|path| whiteout::add(mender.conn, path, now).map(drop))
 }
 
 /// W2 and D5: a path, its parent, and both stored as we store them.

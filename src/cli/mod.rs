@@ -56,6 +56,7 @@ mod text;
 mod tool;
 mod tree;
 mod umount;
+mod validator_child;
 mod when;
 mod write;
 
@@ -122,6 +123,8 @@ enum Command {
     Seal(seal::Args),
     Completions(completions::Args),
     Man(man::Args),
+    #[command(hide = true)]
+    ValidatorChild(validator_child::Args),
 }
 
 /// How a command ended that did not fail.
@@ -207,6 +210,7 @@ impl Command {
             Self::Seal(args) => seal::run(&args),
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
+            Self::ValidatorChild(args) => validator_child::run(&args),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::guarding::{Prefix, Tree};
-use crate::guard::{Desk, MAX_DRAFT_BYTES, Violation};
+use crate::guard::{Desk, MAX_DRAFT_BYTES, NotAccepted, Violation};
 use crate::overlay::{Arrival, Overlay};
 use crate::vfs::{
     Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, FsError, FsInfo,
@@ -118,7 +118,11 @@ impl Guarded {
         for arrival in arrivals {
             let (_, content) = self.overlay.guarded_content(&arrival.file, MAX_DRAFT_BYTES).await?;
             let path = self.at.join(&arrival.path);
-            if let Err(violation) = desk.validate(&path, &content.into()).await {
+            let fault = desk.validate(&path, &content.into()).await.err();
+            if let Some(NotAccepted::Busy) = fault {
+                return Err(FsError::TryLater);
+            }
+            if let Some(NotAccepted::Refused(violation)) = fault {
                 let reason = format!("as {}: {}", path.escape_ascii(), violation.reason);
                 let violation = Violation { reason, ..violation };
                 desk.refuse(caller, &arrival.file, &violation).await;

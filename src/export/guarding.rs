@@ -6,17 +6,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::guarded::Guarded;
-use crate::guard::{Desk, DeskParts, Guards, MAX_DRAFT_BYTES, Periods, Published, Room, Violation};
+use crate::guard::{
+    Desk, DeskParts, ExportResources, Guards, MAX_DRAFT_BYTES, Periods, Published, Violation,
+};
 use crate::overlay::{GuardedPaths, Overlay};
 use crate::vfs::{Caller, Expected, FsError, GuardedFile, Locator, Outcome, Wcc, WriteVerifier};
 
-/// The guards of an export, and what all drafts of the server share.
+/// The guards of an export, and its part of what all guards of the server share.
 #[derive(Clone)]
 pub struct Guarding {
     /// Which files, and by what.
     pub guards: Guards,
-    /// What the drafts of the server share.
-    pub room: Arc<Room>,
+    /// The export's part of what the guards of the server share.
+    pub resources: Arc<ExportResources>,
     /// A random number of this process, which it takes for these guards alone.
     pub boot: u64,
     /// When what happens to a draft that nobody changes.
@@ -53,7 +55,7 @@ impl Guarding {
             Desk::new(DeskParts {
                 tree: Tree { overlay: overlay.clone(), at: at.clone() },
                 guards: self.guards.clone(),
-                room: Arc::clone(&self.room),
+                resources: Arc::clone(&self.resources),
                 clock: overlay.clock(),
                 boot: self.boot,
                 periods: self.periods,

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::vfs::FsError;
 
+use super::lines;
 use super::limits::{MAX_DRAFT_BYTES, MAX_RUNS};
-use super::validator::Validator;
 use super::violation::Violation;
 
 /// Content that is being written.
@@ -23,6 +23,27 @@ pub struct Draft {
     old_end: usize,
     /// Whether a line ends there.
     ends_line: bool,
+}
+
+/// Whole lines of a draft.
+pub struct ArrivedLines<'a> {
+    content: &'a [u8],
+    range: Range<usize>,
+    has_number: bool,
+}
+
+impl<'a> ArrivedLines<'a> {
+    /// The lines.
+    pub fn bytes(&self) -> &'a [u8] {
+        &self.content[self.range.clone()]
+    }
+
+    /// A fault that was found in these lines by themselves, placed in the draft.
+    pub fn placed(&self, fault: Violation) -> Violation {
+        let before = || lines::number_of(self.content, self.range.start) - 1;
+        let line = fault.line.filter(|_| self.has_number).map(|line| before() + line);
+        Violation { line, ..fault }
+    }
 }
 
 impl Draft {
@@ -96,23 +117,15 @@ impl Draft {
         Ok(())
     }
 
-    /// Checks the lines that `piece` made complete, or changed.
-    ///
-    /// # Errors
-    /// The first fault.
-    pub fn check(&self, piece: &Range<usize>, validator: &Validator) -> Result<(), Violation> {
+    /// The whole lines that `piece` made complete, or changed; `None` if there are none.
+    pub fn arrived_lines(&self, piece: &Range<usize>) -> Option<ArrivedLines<'_>> {
         let runs = self.runs.iter().flatten();
-        let Some(run) = runs.clone().find(|run| run.start <= piece.start && piece.end <= run.end)
-        else {
-            return Ok(());
-        };
+        let run = runs.clone().find(|run| run.start <= piece.start && piece.end <= run.end)?;
         let starts_line = run.start == 0 || (self.ends_line && self.old_end == run.start);
-        let checked = validator.check_arrived(&self.content, run, piece, starts_line);
-        checked.map_err(|violation| match run.start <= self.old_end {
-            true => violation,
-            // Nobody knows how many lines there will be in the gap.
-            false => Violation { line: None, ..violation },
-        })
+        let range = lines::arrived(&self.content, run, piece, starts_line);
+        // The number of lines in the gap before a later run is not known.
+        let has_number = run.start <= self.old_end;
+        (!range.is_empty()).then_some(ArrivedLines { content: &self.content, range, has_number })
     }
 
     fn note_end(&mut self) {

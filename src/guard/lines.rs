@@ -1,37 +1,83 @@
-//! JSON Lines: one JSON value a line.
+//! The JSON texts of a content: the whole document, or one text a line (JSON Lines).
 //!
-//! Lines end with LF or CRLF; the last one may lack its end; blank lines are passed over.
+//! Lines end with LF or CRLF; the last line may lack its end; blank lines are skipped.
 
 use std::ops::Range;
 
 use super::limits::MAX_LINE_BYTES;
 use super::violation::Violation;
 
-/// Checks one line, without its LF.
-pub(super) type LineCheck<'a> = &'a dyn Fn(&[u8]) -> Result<(), Violation>;
-
-/// Checks every line.
-pub(super) fn check_all(content: &[u8], check: LineCheck<'_>) -> Result<(), Violation> {
-    let mut start = 0;
-    let mut number = 1;
-    while start < content.len() {
-        let end = line_end(content, start).unwrap_or(content.len());
-        check_line(&content[start..end], check).map_err(|what| placed(what, number))?;
-        start = end + 1;
-        number += 1;
-    }
-    Ok(())
+/// How a content holds JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The content is one JSON text.
+    Document,
+    /// Each line that is not blank is one JSON text.
+    Lines,
 }
 
-/// Checks the lines that `written` made complete, or changed, in the run of bytes `run` that has
-/// arrived; `starts_line` says that the run begins where a line does.
-pub(super) fn check_arrived(
+/// One JSON text of a content.
+pub(super) struct Text<'a> {
+    /// The number of its line, from 1 on; `None` for a document.
+    pub(super) line: Option<u64>,
+    /// Its bytes, or why it cannot be one.
+    pub(super) bytes: Result<&'a [u8], Violation>,
+}
+
+impl Form {
+    /// The JSON texts of a content, in order.
+    pub(super) fn texts(self, content: &[u8]) -> impl Iterator<Item = Text<'_>> {
+        let document = (self == Self::Document).then(|| Text::document(content));
+        let lines = (self == Self::Lines).then(|| content.split(|&byte| byte == b'\n'));
+        let lines = lines.into_iter().flatten().zip(1..);
+        let lines = lines.filter(|(line, _)| line.len() > MAX_LINE_BYTES || !is_blank(line));
+        document.into_iter().chain(lines.map(|(line, number)| Text::line(line, number)))
+    }
+
+    /// Checks all texts of a content; a fault is placed in its line.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub(super) fn check_all(
+        self,
+        content: &[u8],
+        check: impl Fn(&[u8]) -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
+        self.texts(content).try_for_each(|Text { line, bytes }| {
+            bytes.and_then(&check).map_err(|fault| fault.in_line(line))
+        })
+    }
+}
+
+impl<'a> Text<'a> {
+    fn document(content: &'a [u8]) -> Self {
+        let bytes = match content {
+            [] => Err(Violation::new("not JSON: the file is empty")),
+            content => Ok(content),
+        };
+        Self { line: None, bytes }
+    }
+
+    fn line(line: &'a [u8], number: u64) -> Self {
+        let bytes = match line.len() > MAX_LINE_BYTES {
+            true => {
+                Err(Violation::new(format_args!("the line is over {MAX_LINE_BYTES} bytes")))
+            }
+            false => Ok(line),
+        };
+        Self { line: Some(number), bytes }
+    }
+}
+
+/// The lines that `written` made complete, or changed, in the run of bytes `run` that has arrived:
+/// a range of whole lines, which may be empty. `starts_line` says that the run begins where a line
+/// does.
+pub(super) fn arrived(
     content: &[u8],
     run: &Range<usize>,
     written: &Range<usize>,
     starts_line: bool,
-    check: LineCheck<'_>,
-) -> Result<(), Violation> {
+) -> Range<usize> {
     let before = content[run.start..written.start.min(run.end)].iter().rposition(|&b| b == b'\n');
     let first = match before {
         Some(at) => run.start + at + 1,
@@ -39,34 +85,23 @@ pub(super) fn check_arrived(
         // The line that the run begins in has a part that may yet change.
         None => match line_end(&content[..run.end], run.start) {
             Some(end) => end + 1,
-            None => return Ok(()),
+            None => return run.start..run.start,
         },
     };
-    let mut start = first;
+    let mut end = first;
     // A line that begins right behind what was written may not have begun there before.
-    while start <= written.end && start < run.end {
-        let line = match line_end(&content[..run.end], start) {
-            Some(end) => &content[start..end],
-            None if run.end - start > MAX_LINE_BYTES => &content[start..run.end],
+    while end <= written.end && end < run.end {
+        end = match line_end(&content[..run.end], end) {
+            Some(lf) => lf + 1,
+            None if run.end - end > MAX_LINE_BYTES => run.end,
             None => break,
         };
-        check_line(line, check).map_err(|what| placed(what, number_of(content, start)))?;
-        start += line.len() + 1;
     }
-    Ok(())
+    first..end
 }
 
-fn check_line(line: &[u8], check: LineCheck<'_>) -> Result<(), Violation> {
-    if line.len() > MAX_LINE_BYTES {
-        return Err(Violation::new(format_args!("the line is over {MAX_LINE_BYTES} bytes")));
-    }
-    let is_blank = line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
-    if is_blank { Ok(()) } else { check(line) }
-}
-
-/// What is wrong in a line by itself, as a fault of the line `number` of the content.
-fn placed(what: Violation, number: u64) -> Violation {
-    Violation { line: Some(number), ..what }
+fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
 }
 
 /// Where the line that begins at `start` has its LF.
@@ -74,7 +109,7 @@ fn line_end(content: &[u8], start: usize) -> Option<usize> {
     content[start..].iter().position(|&b| b == b'\n').map(|at| start + at)
 }
 
-/// The number of the line that begins at `start`.
-fn number_of(content: &[u8], start: usize) -> u64 {
+/// The number of the line that begins at `start`, from 1 on.
+pub(super) fn number_of(content: &[u8], start: usize) -> u64 {
     content[..start].iter().filter(|&&b| b == b'\n').count() as u64 + 1
 }

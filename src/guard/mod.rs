@@ -10,9 +10,12 @@
 //! | `rules` | which path is guarded by what |
 //! | `validator` | JSON Lines, JSON, with or without a schema, or a program |
 //! | `schema`, `json`, `lines`, `program` | these, one by one |
+//! | `child` | the processes in which content is checked against a schema |
+//! | `recursion` | schemas for which a small content may take long |
 //! | `violation` | why content is refused |
 //! | `draft` | content that is being written, and which of its lines have arrived |
-//! | `room` | how much drafts may take together |
+//! | `resources` | what the guards of all exports share, and the part of each |
+//! | `fair` | turns that exports take |
 //! | `published` | what is needed of the tree |
 //! | `desk` | drafts by file and client |
 //! | `desk/write`, `desk/settle`, `desk/tend` | writing, publishing, what time ends |
@@ -30,25 +33,29 @@
 //!   of the export: [`Desk::verifier`].
 //! - At the end: [`Desk::close`].
 
+mod child;
 mod desk;
 mod draft;
+mod fair;
 mod json;
 mod limits;
 mod lines;
 mod program;
 mod published;
-mod room;
+mod recursion;
+mod resources;
 mod rules;
 mod schema;
 mod validator;
 mod violation;
 
+pub use child::{ValidatorCommand, serve_validator};
 pub use desk::{Desk, DeskParts};
-pub use draft::Draft;
-pub use limits::{MAX_DRAFT_BYTES, MAX_LINE_BYTES, Periods, RoomLimits};
+pub use draft::{ArrivedLines, Draft};
+pub use limits::{ChildLimits, GuardLimits, MAX_CHECK_TIME, MAX_DRAFT_BYTES, MAX_LINE_BYTES, Periods};
 pub use program::Program;
 pub use published::Published;
-pub use room::Room;
+pub use resources::{ExportResources, GuardResources, NoValidatorCommand, NotAccepted};
 pub use rules::Guards;
 pub use schema::SchemaError;
 pub use validator::Validator;

@@ -11,6 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+#[cfg(target_os = "linux")]
+use super::limits::MAX_PROGRAM_BYTES;
 use super::limits::{KEPT_OUTPUT_BYTES, OUTPUT_GRACE};
 use super::violation::Violation;
 
@@ -66,9 +68,9 @@ impl Program {
         }
     }
 
-    /// Starts it as the leader of a process group of its own.
+    /// Starts it as the leader of a process group of its own, and bounds its memory.
     fn start(&self, path: &[u8]) -> std::io::Result<Child> {
-        Command::new(&self.argv[0])
+        let child = Command::new(&self.argv[0])
             .args(&self.argv[1..])
             .env(PATH_VARIABLE, OsStr::from_bytes(path))
             .stdin(Stdio::piped())
@@ -76,9 +78,34 @@ impl Program {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true)
-            .spawn()
+            .spawn()?;
+        limit_memory(&child);
+        Ok(child)
     }
 }
+
+/// Bounds the memory of a program that was just started, and of what it starts from now on, each.
+/// Address space is not bounded: runtimes reserve more than they use.
+#[cfg(target_os = "linux")]
+fn limit_memory(child: &Child) {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+
+    let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let most = getrlimit(Resource::Data).maximum.map_or(MAX_PROGRAM_BYTES, |maximum| {
+        maximum.min(MAX_PROGRAM_BYTES)
+    });
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    // Fails where the program has ended, or runs as another user by itself.
+    if let Some(pid) = pid
+        && let Err(error) = prlimit(Some(pid), Resource::Data, limit)
+    {
+        tracing::debug!(%error, "cannot bound the memory of a guard's program");
+    }
+}
+
+/// macOS does not bound the memory of a process.
+#[cfg(not(target_os = "linux"))]
+fn limit_memory(_: &Child) {}
 
 /// Gives the program its input and hears its output until it ends.
 async fn talk(child: &mut Child, content: &[u8], said: &mut Said) -> std::io::Result<ExitStatus> {

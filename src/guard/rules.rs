@@ -42,6 +42,11 @@ impl Guards {
         self.rules.is_empty()
     }
 
+    /// Whether content is checked against a schema anywhere.
+    pub fn has_schema(&self) -> bool {
+        self.rules.iter().any(|rule| rule.validator.schema().is_some())
+    }
+
     /// The validators of the file at a path: all of them have to accept it.
     pub fn of(&self, path: &[u8]) -> Vec<Arc<Validator>> {
         let path = below_root(path);

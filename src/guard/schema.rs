@@ -1,11 +1,17 @@
-//! A JSON Schema, read from a file of the operator's and compiled once.
+//! A JSON Schema, read from a file of the operator's. It is checked here that it is one; content is
+//! checked against it in validator processes only.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::Value;
 
 use super::json;
 use super::limits::MAX_SCHEMA_BYTES;
+use super::recursion::find_recursion;
 use super::violation::Violation;
 
 /// Why a schema cannot be used.
@@ -18,13 +24,21 @@ pub struct SchemaError {
     pub what: String,
 }
 
-/// A compiled JSON Schema.
+/// The text of a JSON Schema.
 #[derive(Debug)]
-pub(super) struct Schema(jsonschema::Validator);
+pub(super) struct Schema {
+    /// Tells it from all other schemas of this process.
+    id: u64,
+    text: Arc<[u8]>,
+    recursion: Option<String>,
+}
+
+/// A schema that texts can be checked against.
+pub(super) struct Compiled(jsonschema::Validator);
 
 impl Schema {
-    /// Reads and compiles a schema. Nothing else is read: a `$ref` leads to the schema itself, or
-    /// to one of the drafts' own.
+    /// Reads a schema. Nothing else is read: a `$ref` leads to the schema itself, or to one of the
+    /// drafts' own.
     pub(super) fn load(path: &Path) -> Result<Self, SchemaError> {
         let failed = |what: String| SchemaError { path: path.to_owned(), what };
         let cannot_read = |error: std::io::Error| failed(format!("cannot be read: {error}"));
@@ -39,20 +53,48 @@ impl Schema {
             return Err(failed(format!("is over {MAX_SCHEMA_BYTES} bytes")));
         }
         let value = json::value(&text).map_err(|violation| failed(violation.to_string()))?;
-        let compiled = jsonschema::options().offline().build(&value);
-        let compiled = compiled.map_err(|error| {
-            let at = at(error.instance_path().as_str());
-            failed(format!("is none{at}: {}", Violation::new(&error)))
-        })?;
-        Ok(Self(compiled))
+        Compiled::new(&value).map_err(|violation| failed(format!("is none{violation}")))?;
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let id = LAST.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { id, text: text.into(), recursion: find_recursion(&value) })
     }
 
-    /// Checks a value, and names the first fault.
-    pub(super) fn check(&self, text: &[u8]) -> Result<(), Violation> {
-        let value = json::value(text)?;
-        self.0.validate(&value).map_err(|error| {
-            Violation::new(format_args!("{error}{}", at(error.instance_path().as_str())))
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    pub(super) fn recursion(&self) -> Option<&str> {
+        self.recursion.as_deref()
+    }
+}
+
+impl Compiled {
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    /// Where it is none, and why: to be put behind "is none".
+    pub(super) fn new(schema: &Value) -> Result<Self, Violation> {
+        let compiled = jsonschema::options().offline().build(schema);
+        compiled.map(Self).map_err(|error| {
+            let at = at(error.instance_path().as_str());
+            Violation::new(format_args!("{at}: {}", Violation::new(&error)))
         })
+    }
+
+    /// Whether a value fits. Makes no errors, which can take exponentially more than the answer.
+    pub(super) fn is_valid(&self, value: &Value) -> bool {
+        self.0.is_valid(value)
+    }
+
+    /// The first fault of a value.
+    pub(super) fn fault(&self, value: &Value) -> Option<Violation> {
+        let error = self.0.validate(value).err()?;
+        let at = at(error.instance_path().as_str());
+        Some(Violation::new(format_args!("{error}{at}")))
     }
 }
 

@@ -1,10 +1,9 @@
 //! What the content of a guarded file has to be.
 
-use std::ops::Range;
 use std::path::Path;
 
 use super::json;
-use super::lines;
+use super::lines::Form;
 use super::program::Program;
 use super::schema::{Schema, SchemaError};
 use super::violation::Violation;
@@ -14,11 +13,9 @@ use super::violation::Violation;
 pub struct Validator(Kind);
 
 #[derive(Debug)]
-enum Kind {
-    /// Each line is a JSON value, and one that the schema allows.
-    Lines(Option<Box<Schema>>),
-    /// The content is a JSON value, and one that the schema allows.
-    Document(Option<Box<Schema>>),
+pub(super) enum Kind {
+    /// The content, or each line of it, is JSON, which fits the schema if there is one.
+    Json(Form, Option<Schema>),
     /// A program accepts it.
     Program(Program),
 }
@@ -26,7 +23,7 @@ enum Kind {
 impl Validator {
     /// JSON Lines.
     pub fn jsonl() -> Self {
-        Self(Kind::Lines(None))
+        Self(Kind::Json(Form::Lines, None))
     }
 
     /// JSON Lines of which each fits the schema in a file.
@@ -34,12 +31,12 @@ impl Validator {
     /// # Errors
     /// The file cannot be read, or is no JSON Schema.
     pub fn jsonl_schema(file: &Path) -> Result<Self, SchemaError> {
-        Ok(Self(Kind::Lines(Some(Box::new(Schema::load(file)?)))))
+        Ok(Self(Kind::Json(Form::Lines, Some(Schema::load(file)?))))
     }
 
     /// A JSON document.
     pub fn json() -> Self {
-        Self(Kind::Document(None))
+        Self(Kind::Json(Form::Document, None))
     }
 
     /// A JSON document that fits the schema in a file.
@@ -47,7 +44,7 @@ impl Validator {
     /// # Errors
     /// The file cannot be read, or is no JSON Schema.
     pub fn json_schema(file: &Path) -> Result<Self, SchemaError> {
-        Ok(Self(Kind::Document(Some(Box::new(Schema::load(file)?)))))
+        Ok(Self(Kind::Json(Form::Document, Some(Schema::load(file)?))))
     }
 
     /// Whatever a program accepts.
@@ -55,50 +52,37 @@ impl Validator {
         Self(Kind::Program(program))
     }
 
-    /// The program that decides, if one does.
-    pub(super) fn as_program(&self) -> Option<&Program> {
+    /// Where the schema recurses so that a small content may take long to check: see
+    /// [`super::recursion`].
+    pub fn recursion(&self) -> Option<&str> {
+        self.schema().and_then(Schema::recursion)
+    }
+
+    pub(super) fn kind(&self) -> &Kind {
+        &self.0
+    }
+
+    /// The schema, if there is one.
+    pub(super) fn schema(&self) -> Option<&Schema> {
         match &self.0 {
-            Kind::Program(program) => Some(program),
-            Kind::Lines(_) | Kind::Document(_) => None,
+            Kind::Json(_, schema) => schema.as_ref(),
+            Kind::Program(_) => None,
         }
     }
 
     /// Whether lines can be checked one by one.
     pub(super) fn is_by_line(&self) -> bool {
-        matches!(self.0, Kind::Lines(_))
+        matches!(self.0, Kind::Json(Form::Lines, _))
     }
 
-    /// Checks a whole content, as far as no program has to be asked.
+    /// Checks that a content is JSON, where it has to be: the part that needs no other process.
     ///
     /// # Errors
     /// The first fault.
-    pub fn check(&self, content: &[u8]) -> Result<(), Violation> {
+    pub fn check_syntax(&self, content: &[u8]) -> Result<(), Violation> {
         match &self.0 {
-            Kind::Lines(schema) => lines::check_all(content, &|line| check(schema, line)),
-            Kind::Document(_) if content.is_empty() => {
-                Err(Violation::new("not JSON: the file is empty"))
-            }
-            Kind::Document(schema) => check(schema, content),
+            Kind::Json(form, _) => form.check_all(content, json::check),
             Kind::Program(_) => Ok(()),
         }
-    }
-
-    /// Checks the lines that a piece made complete: see [`lines::check_arrived`].
-    pub(super) fn check_arrived(
-        &self,
-        content: &[u8],
-        run: &Range<usize>,
-        written: &Range<usize>,
-        starts_line: bool,
-    ) -> Result<(), Violation> {
-        let Kind::Lines(schema) = &self.0 else { return Ok(()) };
-        lines::check_arrived(content, run, written, starts_line, &|line| check(schema, line))
-    }
-}
-
-fn check(schema: &Option<Box<Schema>>, text: &[u8]) -> Result<(), Violation> {
-    match schema {
-        Some(schema) => schema.check(text),
-        None => json::check(text),
     }
 }

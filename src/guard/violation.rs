@@ -23,6 +23,11 @@ impl Violation {
     pub fn at(line: u64, reason: impl fmt::Display) -> Self {
         Self { line: Some(line), reason: cleaned(reason) }
     }
+
+    /// The same fault, in a line of the content where one is given.
+    pub(super) fn in_line(self, line: Option<u64>) -> Self {
+        Self { line: line.or(self.line), ..self }
+    }
 }
 
 impl fmt::Display for Violation {

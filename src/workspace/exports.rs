@@ -20,7 +20,7 @@ use crate::config::{
 use crate::delta::Limits;
 use crate::delta::sqlite::session_files;
 use crate::export::{Admission, Export, ExportParts, Exports, Guarding, MountParts, Squash};
-use crate::guard::{Periods, Room, RoomLimits};
+use crate::guard::{GuardLimits, GuardResources, Periods, ValidatorCommand};
 use crate::overlay::{Group, Overlay};
 use crate::server::Program;
 
@@ -40,8 +40,8 @@ pub struct ServedExports {
     exports: Exports,
     sessions: HashMap<Key, Running>,
     memory: Option<MemoryDir>,
-    /// What the drafts of guarded files share.
-    room: Arc<Room>,
+    /// What the guards of all exports share.
+    resources: Arc<GuardResources>,
     accounts: Accounts,
 }
 
@@ -58,12 +58,18 @@ struct Key {
 pub struct Gone(HashMap<Key, Running>);
 
 impl ServedExports {
-    /// Serves nothing yet.
-    pub fn new(file: &Path, strict: bool, runtime: Handle) -> Self {
+    /// Serves nothing yet. `validators` starts the processes in which content is checked against
+    /// the schemas of guards; without it, exports with schemas are refused.
+    pub fn new(
+        file: &Path,
+        strict: bool,
+        runtime: Handle,
+        validators: Option<ValidatorCommand>,
+    ) -> Self {
         let (exports, sessions) = (Exports::default(), HashMap::new());
-        let room = Room::new(RoomLimits::default());
+        let resources = GuardResources::new(GuardLimits::default(), validators);
         let (file, accounts) = (file.to_owned(), Accounts::new(file));
-        Self { file, strict, runtime, exports, sessions, memory: None, room, accounts }
+        Self { file, strict, runtime, exports, sessions, memory: None, resources, accounts }
     }
 
     /// NFS, MOUNT and NLM: for what is served at each moment.
@@ -245,9 +251,14 @@ impl ServedExports {
             account.add(mount, counted);
             mounts.push(part);
         }
+        let guards = guards(export)?;
+        let resources = self.resources.export(&guards).map_err(|error| {
+            let (export, source) = (export.name.clone(), error.into());
+            Error::Guard { export, source }
+        })?;
         let guarding = Guarding {
-            guards: guards(export)?,
-            room: Arc::clone(&self.room),
+            guards,
+            resources,
             boot: getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?,
             periods: Periods::default(),
         };

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::error::{Error, Result};
 use crate::config::{ExportConfig, GuardConfig, GuardRule};
-use crate::guard::{Guards, Program, SchemaError, Validator};
+use crate::guard::{Guards, MAX_CHECK_TIME, NoValidatorCommand, Program, SchemaError, Validator};
 use crate::vfs::{Pattern, PatternError};
 
 /// Why a guard cannot be used.
@@ -19,6 +19,9 @@ pub enum GuardError {
     /// No program is named.
     #[error("there is no program to run")]
     NoProgram,
+    /// Nothing checks content against a schema.
+    #[error(transparent)]
+    NoValidator(#[from] NoValidatorCommand),
 }
 
 /// Prepares the guards of an export.
@@ -34,6 +37,19 @@ pub fn guards(export: &ExportConfig) -> Result<Guards> {
 /// Why a guard cannot be used, if it cannot.
 pub fn fault(guard: &GuardConfig) -> Option<GuardError> {
     prepared(guard).err()
+}
+
+/// What may make a guard refuse content that is valid, if anything does.
+pub fn warning(guard: &GuardConfig) -> Option<String> {
+    let (GuardRule::Json(file) | GuardRule::JsonLines(file)) = &guard.rule else { return None };
+    let (file, (_, validator)) = (file.as_ref()?, prepared(guard).ok()?);
+    let place = validator.recursion()?;
+    let (file, secs) = (file.display(), MAX_CHECK_TIME.as_secs());
+    Some(format!(
+        "the JSON Schema {file} recurses {place}: deeply nested content may take more than \
+         {secs} s to check, and is refused then; make the branches differ in a `required` property \
+         with a `const`, or use `if` and `then`"
+    ))
 }
 
 fn prepared(guard: &GuardConfig) -> std::result::Result<(Pattern, Validator), GuardError> {

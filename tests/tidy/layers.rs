@@ -62,6 +62,9 @@ const LAYERS: &[(&str, &[&str])] = &[
             "workspace",
             "config",
             "export",
+            // The processes that check content, and how they are started.
+            "guard::ValidatorCommand",
+            "guard::serve_validator",
         ],
     ),
     ("main", &["cli"]),

@@ -30,7 +30,8 @@ const EXCEPTIONS: &[Exception] = &[
     exception(Rule::CrateConfinement, "src/delta/sqlite/disk.rs", "rustix: space on the disk"),
     exception(Rule::CrateConfinement, "src/workspace/mod.rs", "rustix: who runs it"),
     exception(Rule::CrateConfinement, "src/delta/sqlite/lock.rs", "rustix: O_NOFOLLOW"),
-    exception(Rule::CrateConfinement, "src/guard/program.rs", "rustix: ends a process group"),
+    exception(Rule::CrateConfinement, "src/guard/child", "rustix: limits and ends a process"),
+    exception(Rule::CrateConfinement, "src/guard/program.rs", "rustix: the same"),
     exception(Rule::CrateConfinement, "src/inspect/export/dir.rs", "rustix: fills a directory"),
     exception(Rule::NoUnsafe, "src/delta/sqlite/gather/vfs", "a layer under SQLite"),
 ];

@@ -35,7 +35,8 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
                 GuardRule::Program { argv, .. } => argv.first().and_then(|it| program_fault(it)),
                 GuardRule::Json(_) | GuardRule::JsonLines(_) => None,
             };
-            for what in faults.into_iter().chain([program]).flatten() {
+            let warning = guards::warning(guard);
+            for what in faults.into_iter().chain([program, warning]).flatten() {
                 looker.find(guard.position, what);
             }
         }

@@ -14,6 +14,7 @@ use crate::cli::control::Control;
 use crate::cli::error::CliError;
 use crate::cli::{output, text};
 use crate::config::{self, Missing};
+use crate::guard::ValidatorCommand;
 use crate::server::Peers;
 use crate::server::rpcbind::Registration;
 use crate::workspace::exports::ServedExports;
@@ -26,7 +27,10 @@ pub(super) fn serve(
     door: Door<'_>,
 ) -> Result<(), CliError> {
     let strict = args.durability == Durability::Strict;
-    let mut served = ServedExports::new(file, strict, runtime.handle().clone());
+    let validators = ValidatorCommand::this_program()
+        .map_err(|error| CliError::caused("cannot find this program", &error))?;
+    let runtime_handle = runtime.handle().clone();
+    let mut served = ServedExports::new(file, strict, runtime_handle, Some(validators));
     let none = served.load(&config::read(file, Missing::Make)?)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));

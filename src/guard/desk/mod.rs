@@ -30,7 +30,7 @@ use crate::vfs::{
 use super::draft::Draft;
 use super::limits::Periods;
 use super::published::Published;
-use super::room::{Room, Share};
+use super::resources::{DraftRoom, ExportResources};
 use super::rules::Guards;
 use super::validator::Validator;
 
@@ -42,8 +42,8 @@ pub struct DeskParts<P> {
     pub tree: P,
     /// Which files, and by what.
     pub guards: Guards,
-    /// What the drafts of the whole server share.
-    pub room: Arc<Room>,
+    /// The export's part of what the guards of the server share.
+    pub resources: Arc<ExportResources>,
     /// The clock that stamps what a draft's writer is shown.
     pub clock: Arc<dyn Fn() -> Time + Send + Sync>,
     /// A random number of this process: drafts do not outlive it.
@@ -96,7 +96,7 @@ enum State {
 /// A draft.
 struct Open {
     draft: Draft,
-    share: Share,
+    room: DraftRoom,
     /// Who changed it last.
     caller: Caller,
     file: Locator,
@@ -261,13 +261,13 @@ impl<P: Published> Desk<P> {
     }
 
     fn is_full(&self, entries: &HashMap<Key, Arc<Entry>>, client: IpAddr) -> bool {
-        entries.len() >= self.parts.room.limits.drafts || self.has_many(entries, client)
+        entries.len() >= self.parts.resources.most_drafts() || self.has_many(entries, client)
     }
 
     /// Whether a client has as many entries as it may.
     fn has_many(&self, entries: &HashMap<Key, Arc<Entry>>, client: IpAddr) -> bool {
         let of_client = entries.keys().filter(|key| key.client == client).count();
-        of_client >= self.parts.room.limits.client_drafts
+        of_client >= self.parts.resources.all.limits.client_drafts
     }
 
     /// Drops a draft whose client does not know it yet: the verifier tells.

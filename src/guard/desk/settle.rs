@@ -5,6 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::guard::limits::MAX_ATTEMPTS;
+use crate::guard::resources::NotAccepted;
 use crate::guard::violation::Violation;
 use crate::vfs::{Attr, Caller, Expected, FsError, Locator, Time, WriteVerifier};
 
@@ -20,25 +21,23 @@ pub(super) enum Failed {
     Because(FsError),
 }
 
+impl From<NotAccepted> for Failed {
+    fn from(fault: NotAccepted) -> Self {
+        match fault {
+            NotAccepted::Refused(violation) => Self::Refused(violation),
+            NotAccepted::Busy => Self::Because(FsError::TryLater),
+        }
+    }
+}
+
 impl<P: Published> Desk<P> {
     /// Checks a whole content for the file at `path`, as every guard of that path wants it.
     ///
     /// # Errors
-    /// The first fault.
-    pub async fn validate(&self, path: &[u8], content: &Bytes) -> Result<(), Violation> {
-        let validators = self.parts.guards.of(path);
-        let room = &self.parts.room;
-        if validators.iter().any(|validator| validator.as_program().is_none()) {
-            let _turn = room.check(content.len()).await;
-            let (validators, content) = (validators.clone(), content.clone());
-            let checked = tokio::task::spawn_blocking(move || {
-                validators.iter().try_for_each(|validator| validator.check(&content))
-            });
-            checked.await.unwrap_or_else(|_| Err(Violation::new("the validator failed")))?;
-        }
-        for program in validators.iter().filter_map(|validator| validator.as_program()) {
-            let _turn = room.program().await;
-            program.check(path, content).await?;
+    /// The first fault, or that it was not this content's turn for too long.
+    pub async fn validate(&self, path: &[u8], content: &Bytes) -> Result<(), NotAccepted> {
+        for validator in self.parts.guards.of(path) {
+            self.parts.resources.check(&validator, path, content).await?;
         }
         Ok(())
     }
@@ -81,7 +80,7 @@ impl<P: Published> Desk<P> {
         for _ in 0..MAX_ATTEMPTS {
             let paths = tree.look(file).await.map_err(Failed::Because)?.paths;
             for path in &paths {
-                self.validate(path, content).await.map_err(Failed::Refused)?;
+                self.validate(path, content).await?;
             }
             let expected = Expected { paths, ctime, after: open.shown.time };
             let outcome = tree.publish(&open.caller, file, content.clone(), expected).await;

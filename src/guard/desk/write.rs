@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
+
 use crate::vfs::{
     Attr, Caller, FsError, Locator, Outcome, Stability, Wcc, WccAttr, WriteVerifier, Written,
 };
@@ -11,6 +13,7 @@ use crate::vfs::{
 use super::settle::Failed;
 use super::{Desk, Draft, Entry, Open, Published, Shown, State, key, lock};
 use crate::guard::limits::MAX_ATTEMPTS;
+use crate::guard::resources::NotAccepted;
 
 impl<P: Published> Desk<P> {
     pub(super) async fn write_now(
@@ -39,12 +42,11 @@ impl<P: Published> Desk<P> {
                 Ok(opened) => opened,
                 Err(error) => return refused(error),
             };
-            if let Err(failed) = self.put(&mut open, caller, offset, data).await {
+            if let Err(failed) = self.put(&mut open, caller, (offset, data), is_unstable).await {
                 let error = self.put_away(&entry, &mut state, open, failed, is_unstable).await;
                 return refused(error);
             }
             if is_unstable {
-                open.has_pieces = true;
                 let after = self.keep(&entry, &mut state, open, attr);
                 let verifier = self.verifier(self.parts.tree.verifier());
                 let written = Written { count, committed: Stability::Unstable, verifier };
@@ -88,7 +90,7 @@ impl<P: Published> Desk<P> {
             Ok(opened) => opened,
             Err(error) => return refused(error),
         };
-        let fits = open.share.resize(size);
+        let fits = open.room.resize(size);
         match open.draft.set_size(size) {
             Ok(()) if fits => {}
             outcome => {
@@ -157,10 +159,10 @@ impl<P: Published> Desk<P> {
             Some(0) => (tree.look(file).await?, Vec::new()),
             _ => tree.read(file).await?,
         };
-        let share = self.parts.room.take(content.len() as u64).ok_or(FsError::TryLater)?;
+        let room = self.parts.resources.draft(content.len() as u64).ok_or(FsError::TryLater)?;
         let open = Open {
             draft: Draft::over(content),
-            share,
+            room,
             caller: caller.clone(),
             file: file.clone(),
             validators: self.validators_of(&seen.paths),
@@ -178,17 +180,33 @@ impl<P: Published> Desk<P> {
         &self,
         open: &mut Open,
         caller: &Caller,
-        offset: u64,
-        data: &[u8],
+        (offset, data): (u64, &[u8]),
+        is_unstable: bool,
     ) -> Result<(), Failed> {
         let size = open.draft.size_after(offset, data.len()).map_err(Failed::Because)?;
-        if !open.share.resize(size) {
+        if !open.room.resize(size) {
             return Err(Failed::Because(FsError::TryLater));
         }
         let piece = open.draft.write(offset, data).map_err(Failed::Because)?;
         self.stamp(open, caller);
+        open.has_pieces |= is_unstable;
         if open.validators.iter().any(|validator| validator.is_by_line()) {
-            check_lines(open, piece).await?;
+            self.check_lines(open, &piece).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks the lines that `piece` made complete, or changed.
+    async fn check_lines(&self, open: &Open, piece: &Range<usize>) -> Result<(), Failed> {
+        let Some(lines) = open.draft.arrived_lines(piece) else { return Ok(()) };
+        let content = Bytes::copy_from_slice(lines.bytes());
+        let resources = &self.parts.resources;
+        for validator in open.validators.iter().filter(|validator| validator.is_by_line()) {
+            let checked = resources.check(validator, b"", &content).await;
+            checked.map_err(|fault| match fault {
+                NotAccepted::Refused(violation) => Failed::Refused(lines.placed(violation)),
+                NotAccepted::Busy => Failed::Because(FsError::TryLater),
+            })?;
         }
         Ok(())
     }
@@ -217,16 +235,4 @@ impl<P: Published> Desk<P> {
         *state = State::Open(open);
         attr
     }
-}
-
-/// Checks the lines that `piece` made complete, on a thread that may take its time.
-async fn check_lines(open: &mut Open, piece: Range<usize>) -> Result<(), Failed> {
-    let (draft, validators) = (std::mem::take(&mut open.draft), open.validators.clone());
-    let checked = tokio::task::spawn_blocking(move || {
-        let outcome = validators.iter().try_for_each(|validator| draft.check(&piece, validator));
-        (draft, outcome)
-    });
-    let (draft, outcome) = checked.await.map_err(|_| Failed::Because(FsError::Fault))?;
-    open.draft = draft;
-    outcome.map_err(Failed::Refused)
 }

@@ -30,7 +30,8 @@ const TEMPLATE: &str = "\
 /// the long one.
 pub(super) fn grouped(command: Command) -> Command {
     let (mut short, mut long) = ("Commands:\n".to_owned(), String::new());
-    let name_width = command.get_subcommands().map(|c| c.get_name().len()).max().unwrap_or(0);
+    let visible = command.get_subcommands().filter(|c| !c.is_hide_set());
+    let name_width = visible.map(|c| c.get_name().len()).max().unwrap_or(0);
     let title_width = GROUPS.iter().map(|(title, _)| title.len()).max().unwrap_or(0);
     for (title, names) in GROUPS {
         // Writing to a String cannot fail.

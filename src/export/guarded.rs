@@ -5,11 +5,12 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 
 use super::guarding::{Prefix, Tree};
-use crate::guard::{Desk, MAX_DRAFT_BYTES, NotAccepted, Violation};
+use crate::guard::{Desk, MAX_ARRIVAL_CHECK_TIME, MAX_DRAFT_BYTES, NotAccepted, Violation};
 use crate::overlay::{Arrival, Overlay};
 use crate::vfs::{
     Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, FsError, FsInfo,
@@ -115,6 +116,7 @@ impl Guarded {
         caller: &Caller,
         arrivals: &[Arrival],
     ) -> Result<(), FsError> {
+        let start = Instant::now();
         for arrival in arrivals {
             let (_, content) = self.overlay.guarded_content(&arrival.file, MAX_DRAFT_BYTES).await?;
             let path = self.at.join(&arrival.path);
@@ -127,6 +129,12 @@ impl Guarded {
                 let violation = Violation { reason, ..violation };
                 desk.refuse(caller, &arrival.file, &violation).await;
                 // Programs take INVAL for a directory that would move into itself.
+                return Err(FsError::NotPermitted);
+            }
+            if start.elapsed() > MAX_ARRIVAL_CHECK_TIME {
+                let all = "what is moved cannot be checked within";
+                let violation = Violation::new(format_args!("{all} {MAX_ARRIVAL_CHECK_TIME:?}"));
+                desk.refuse(caller, &arrival.file, &violation).await;
                 return Err(FsError::NotPermitted);
             }
         }

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::vfs::FsError;
 
-use super::lines;
 use super::limits::{MAX_DRAFT_BYTES, MAX_RUNS};
+use super::lines;
 use super::violation::Violation;
 
 /// Content that is being written.

@@ -30,8 +30,7 @@ struct State {
 /// One permit, given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
-    /// `None` once the permit was given back.
-    semaphore: Option<Arc<FairSemaphore>>,
+    semaphore: Arc<FairSemaphore>,
     export: u64,
 }
 
@@ -45,23 +44,19 @@ impl FairSemaphore {
     /// Waits for a permit for an export; `None` if there is none within `wait`.
     pub(super) async fn acquire(self: &Arc<Self>, export: u64, wait: Duration) -> Option<Permit> {
         let (sender, receiver) = oneshot::channel();
-        {
-            let mut state = self.lock();
-            state.waiting.push_back((export, sender));
-            self.hand_out(&mut state);
-        }
+        self.lock().waiting.push_back((export, sender));
+        self.hand_out();
         timeout(wait, receiver).await.ok()?.ok()
     }
 
     /// Gives free permits to waiting callers.
-    fn hand_out(self: &Arc<Self>, state: &mut State) {
-        while let Some((export, sender)) = state.next() {
-            let permit = Permit { semaphore: Some(Arc::clone(self)), export };
-            match sender.send(permit) {
-                Ok(()) => state.take(export),
-                // The caller went away. The permit must not lock what is locked here.
-                Err(mut unused) => unused.semaphore = None,
-            }
+    fn hand_out(self: &Arc<Self>) {
+        let chosen = self.lock().choose();
+        // Without the lock: a call that is woken may go on at once, and give its permit back.
+        for (export, sender) in chosen {
+            let unused = sender.send(Permit { semaphore: Arc::clone(self), export });
+            // The caller has gone away.
+            drop(unused);
         }
     }
 
@@ -71,8 +66,19 @@ impl FairSemaphore {
 }
 
 impl State {
-    /// Takes the caller out of the queue that gets the next free permit.
-    fn next(&mut self) -> Option<(u64, oneshot::Sender<Permit>)> {
+    /// Takes the callers out of the queue that get the free permits.
+    fn choose(&mut self) -> Vec<(u64, oneshot::Sender<Permit>)> {
+        self.waiting.retain(|(_, sender)| !sender.is_closed());
+        let mut chosen = Vec::new();
+        while let Some(caller) = self.next().and_then(|at| self.waiting.remove(at)) {
+            self.take(caller.0);
+            chosen.push(caller);
+        }
+        chosen
+    }
+
+    /// The place in the queue of the caller that gets the next free permit.
+    fn next(&self) -> Option<usize> {
         let held = |export: &u64| self.held.get(export).copied().unwrap_or(0);
         let most = match self.free {
             0 => return None,
@@ -81,8 +87,7 @@ impl State {
         };
         let callers = self.waiting.iter().enumerate();
         let callers = callers.map(|(at, (export, _))| (held(export), at));
-        let (_, at) = callers.filter(|(held, _)| *held <= most).min()?;
-        self.waiting.remove(at)
+        callers.filter(|(held, _)| *held <= most).min().map(|(_, at)| at)
     }
 
     fn take(&mut self, export: u64) {
@@ -103,9 +108,7 @@ impl State {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let Some(semaphore) = self.semaphore.take() else { return };
-        let mut state = semaphore.lock();
-        state.give_back(self.export);
-        semaphore.hand_out(&mut state);
+        self.semaphore.lock().give_back(self.export);
+        self.semaphore.hand_out();
     }
 }

@@ -67,9 +67,17 @@ pub const MAX_CHECK_TIME: Duration = Duration::from_secs(5);
 /// the line only.
 pub const MAX_REASON_TIME: Duration = Duration::from_millis(500);
 
+/// Wall-clock time to check all files of a directory that a RENAME brings to guarded paths; past
+/// it, nothing is moved.
+pub const MAX_ARRIVAL_CHECK_TIME: Duration = Duration::from_secs(60);
+
 /// Address space of a validator process, in bytes (RLIMIT_AS); a content that takes more is
 /// refused.
 pub const MAX_CHILD_BYTES: u64 = 512 << 20;
+
+/// A validator process that has checked a larger content, in bytes, is not used again: its memory
+/// stays at a hundred times the content.
+pub(super) const MAX_KEPT_CONTENT_BYTES: usize = 512 << 10;
 
 /// Schemas that a validator process keeps compiled, in bytes of their texts.
 pub(super) const KEPT_SCHEMA_BYTES: usize = MAX_SCHEMA_BYTES as usize;

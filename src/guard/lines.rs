@@ -60,9 +60,7 @@ impl<'a> Text<'a> {
 
     fn line(line: &'a [u8], number: u64) -> Self {
         let bytes = match line.len() > MAX_LINE_BYTES {
-            true => {
-                Err(Violation::new(format_args!("the line is over {MAX_LINE_BYTES} bytes")))
-            }
+            true => Err(Violation::new(format_args!("the line is over {MAX_LINE_BYTES} bytes"))),
             false => Ok(line),
         };
         Self { line: Some(number), bytes }

@@ -52,7 +52,10 @@ mod violation;
 pub use child::{ValidatorCommand, serve_validator};
 pub use desk::{Desk, DeskParts};
 pub use draft::{ArrivedLines, Draft};
-pub use limits::{ChildLimits, GuardLimits, MAX_CHECK_TIME, MAX_DRAFT_BYTES, MAX_LINE_BYTES, Periods};
+pub use limits::{
+    ChildLimits, GuardLimits, MAX_ARRIVAL_CHECK_TIME, MAX_CHECK_TIME, MAX_DRAFT_BYTES,
+    MAX_LINE_BYTES, Periods,
+};
 pub use program::Program;
 pub use published::Published;
 pub use resources::{ExportResources, GuardResources, NoValidatorCommand, NotAccepted};

@@ -91,9 +91,9 @@ fn limit_memory(child: &Child) {
     use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
     let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    let most = getrlimit(Resource::Data).maximum.map_or(MAX_PROGRAM_BYTES, |maximum| {
-        maximum.min(MAX_PROGRAM_BYTES)
-    });
+    let most = getrlimit(Resource::Data)
+        .maximum
+        .map_or(MAX_PROGRAM_BYTES, |maximum| maximum.min(MAX_PROGRAM_BYTES));
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
     // Fails where the program has ended, or runs as another user by itself.
     if let Some(pid) = pid

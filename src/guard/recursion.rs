@@ -70,9 +70,8 @@ pub(super) fn find_recursion(root: &Value) -> Option<String> {
     graph.nodes.iter().enumerate().find_map(|(from, node)| {
         let mut edges = node.edges.iter();
         // An edge within a component is on a cycle.
-        let choice = edges.find_map(|(to, choice)| {
-            choice.filter(|_| component[from] == component[*to])
-        })?;
+        let choice =
+            edges.find_map(|(to, choice)| choice.filter(|_| component[from] == component[*to]))?;
         Some(format!("through `{choice}` at {}", node.place))
     })
 }
@@ -158,7 +157,9 @@ impl<'a> Graph<'a> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let bases = match base {
             "" => vec![resource, root],
-            base => self.ids.iter().filter(|(id, _)| is_same(id, base)).map(|(_, it)| *it).collect(),
+            base => {
+                self.ids.iter().filter(|(id, _)| is_same(id, base)).map(|(_, it)| *it).collect()
+            }
         };
         let found: Vec<&Value> = match fragment {
             "" => bases,

@@ -167,7 +167,7 @@ impl ExportResources {
     /// # Errors
     /// The content is not valid, or cannot be checked within the bounds; or it was not this
     /// content's turn for too long.
-    pub(super) async fn check(
+    pub async fn check(
         &self,
         validator: &Validator,
         path: &[u8],
@@ -188,8 +188,9 @@ impl ExportResources {
             Kind::Json(form, None) => {
                 // In this process: see `json::check`, which is linear in time and memory.
                 let (form, content) = (*form, content.clone());
-                let checked =
-                    tokio::task::spawn_blocking(move || form.check_all(&content, super::json::check));
+                let checked = tokio::task::spawn_blocking(move || {
+                    form.check_all(&content, super::json::check)
+                });
                 checked.await.unwrap_or_else(|_| Err(Violation::new("the validator failed")))?;
             }
         }

@@ -227,6 +227,8 @@ fn what_does_not_fit_is_a_finding() {
     fs::write(path.join("text.db"), "not a session").unwrap();
     fs::write(path.join("bad.json"), "{").unwrap();
     fs::write(path.join("odd.json"), "{\"type\": 7}").unwrap();
+    let tree = r##"{"anyOf": [{"items": {"$ref": "#"}}, {"type": "string"}]}"##;
+    fs::write(path.join("tree.json"), tree).unwrap();
     let before = fs::read(path.join("s.db")).unwrap();
     let inner = "[[export.mount]]\nat = \"/a/b\"\nephemeral = true";
     let guard = |rule: &str| format!("ephemeral = true\n[[export.guard]]\npath = \"/f\"\n{rule}");
@@ -247,6 +249,7 @@ fn what_does_not_fit_is_a_finding() {
         (format!("{many}options = [\"ro\"]\n{inner}"), "the directory above /a/b is not there"),
         (guard("json_schema = \"bad.json\""), "the JSON Schema bad.json: "),
         (guard("json_schema = \"odd.json\""), "the JSON Schema odd.json: is none"),
+        (guard("jsonl_schema = \"tree.json\""), "tree.json recurses through `anyOf` at #: deeply"),
         (guard("json_schema = \"none.json\""), "the JSON Schema none.json: cannot be read: No"),
         (guard("program = [\"no-such-program-anywhere\"]"), "it is not in PATH"),
         (guard("program = [\"./schema.json\"]"), "program schema.json: nothing to run"),

@@ -1,6 +1,6 @@
 //! Drafts: what is published, what is refused, and what whom is shown.
 
-use acetate::guard::{MAX_DRAFT_BYTES, RoomLimits};
+use acetate::guard::{GuardLimits, MAX_DRAFT_BYTES};
 use acetate::vfs::{FsError, Stability};
 
 use super::tree::{NEVER, setup, setup_with};
@@ -149,7 +149,8 @@ async fn an_error_of_the_tree_is_passed_on() {
 
 #[tokio::test]
 async fn drafts_have_bounds() {
-    let limits = RoomLimits { drafts: 3, client_drafts: 1, bytes: 20, ..RoomLimits::default() };
+    let none_of_its_own = GuardLimits { own_drafts: 0, own_bytes: 0, ..GuardLimits::default() };
+    let limits = GuardLimits { drafts: 3, client_drafts: 1, bytes: 20, ..none_of_its_own };
     let file = setup_with("[0]\n", NEVER, limits);
     file.piece(4, "[1]\n[2]\n").await.unwrap();
     assert_eq!(file.piece(12, "[3]\n[4]\n[5]\n").await, Err(FsError::TryLater), "bytes");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acetate::guard::{Periods, RoomLimits};
+use acetate::guard::{GuardLimits, Periods};
 use acetate::vfs::FsError;
 
 use super::tree::{NEVER, Setup, setup, setup_with};
@@ -10,7 +10,7 @@ use super::tree::{NEVER, Setup, setup, setup_with};
 const SOON: Duration = Duration::from_millis(40);
 
 fn quick(content: &str, periods: Periods) -> Setup {
-    setup_with(content, periods, RoomLimits::default())
+    setup_with(content, periods, GuardLimits::default())
 }
 
 /// Waits until something is so.
@@ -75,7 +75,7 @@ async fn what_was_cut_is_forgotten_in_the_end_and_that_is_said() {
 
 #[tokio::test]
 async fn what_was_cut_makes_room_for_drafts() {
-    let limits = RoomLimits { drafts: 1, ..RoomLimits::default() };
+    let limits = GuardLimits { drafts: 1, own_drafts: 0, ..GuardLimits::default() };
     let file = setup_with("[1]", Periods { idle: SOON, ..NEVER }, limits).at("/a.json");
     file.set_size(1, 0).await.unwrap();
     assert_eq!(file.set_size(2, 0).await, Err(FsError::TryLater));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use acetate::guard::{
-    Desk, DeskParts, Guards, Periods, Published, Room, RoomLimits, Validator, Violation,
+    Desk, DeskParts, GuardLimits, GuardResources, Guards, Periods, Published, Validator, Violation,
 };
 use acetate::vfs::{
     Attr, Caller, Device, Expected, FileId, FileKind, FsError, GuardedFile, Locator, Outcome,
@@ -123,11 +123,16 @@ pub fn client(host: u8) -> Caller {
 }
 
 pub fn setup(content: &str) -> Setup {
-    setup_with(content, NEVER, RoomLimits::default())
+    setup_with(content, NEVER, GuardLimits::default())
 }
 
 /// `/a.jsonl` with this content is guarded as JSON Lines, `/a.json` as JSON.
-pub fn setup_with(content: &str, periods: Periods, limits: RoomLimits) -> Setup {
+pub fn setup_with(content: &str, periods: Periods, limits: GuardLimits) -> Setup {
+    setup_in(content, periods, &GuardResources::new(limits, None))
+}
+
+/// The same in an export of its own, of those that share these resources.
+pub fn setup_in(content: &str, periods: Periods, all: &Arc<GuardResources>) -> Setup {
     let file = Arc::new(Mutex::new(File {
         path: "/a.jsonl",
         content: content.into(),
@@ -141,11 +146,13 @@ pub fn setup_with(content: &str, periods: Periods, limits: RoomLimits) -> Setup 
         (Pattern::new("/a.jsonl").unwrap(), Validator::jsonl()),
         (Pattern::new("/a.json").unwrap(), Validator::json()),
     ];
+    let guards = Guards::new(rules).unwrap();
+    let resources = all.export(&guards).unwrap();
     let clock = AtomicI64::new(1000);
     let desk = Desk::new(DeskParts {
         tree: Tree(Arc::clone(&file)),
-        guards: Guards::new(rules).unwrap(),
-        room: Room::new(limits),
+        guards,
+        resources,
         clock: Arc::new(move || Time { secs: clock.fetch_add(1, Ordering::SeqCst), nanos: 0 }),
         boot: 1,
         periods,

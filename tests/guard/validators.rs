@@ -1,18 +1,8 @@
 //! JSON and JSON Lines, with and without a schema.
 
-use std::fs;
-use std::path::PathBuf;
-
 use acetate::guard::{MAX_LINE_BYTES, Validator};
-use tempfile::TempDir;
 
-/// A schema in a file of its own.
-fn schema(text: &str) -> (TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("a.schema.json");
-    fs::write(&file, text).unwrap();
-    (dir, file)
-}
+use crate::support::validators::{check_shared, schema};
 
 const FRAGMENT: &str = r##"{
   "type": "object", "required": ["kind"], "additionalProperties": false,
@@ -22,14 +12,14 @@ const FRAGMENT: &str = r##"{
 
 #[track_caller]
 fn accepts(validator: &Validator, content: &[u8]) {
-    let outcome = validator.check(content);
+    let outcome = check_shared(validator, content);
     assert_eq!(outcome, Ok(()), "{}", content.escape_ascii());
 }
 
 /// The line and the reason of a refusal.
 #[track_caller]
 fn refuses(validator: &Validator, content: &[u8]) -> (Option<u64>, String) {
-    let Err(violation) = validator.check(content) else {
+    let Err(violation) = check_shared(validator, content) else {
         panic!("accepted: {}", content[..content.len().min(200)].escape_ascii());
     };
     (violation.line, violation.reason)
@@ -207,7 +197,7 @@ fn a_bad_schema_is_named() {
 #[test]
 fn no_other_file_is_read_for_a_schema() {
     let (dir, file) = schema(r#"{"$ref": "other.json"}"#);
-    fs::write(dir.path().join("other.json"), "true").unwrap();
+    std::fs::write(dir.path().join("other.json"), "true").unwrap();
     assert!(Validator::json_schema(&file).is_err());
     let (_dir, drafts) = schema(r#"{"$ref": "https://json-schema.org/draft/2020-12/schema"}"#);
     accepts(&Validator::json_schema(&drafts).unwrap(), br#"{"type": "string"}"#);

@@ -19,4 +19,5 @@ pub mod served;
 pub mod spec_reader;
 pub mod spec_versions;
 pub mod tree;
+pub mod validators;
 pub mod world;

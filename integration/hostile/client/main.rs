@@ -6,6 +6,7 @@
 mod attack;
 mod flood;
 mod good;
+mod guards;
 // The benchmark's, and the torture's: none shares anything with the server's code.
 #[path = "../../perf/client/nfs.rs"]
 #[allow(dead_code)]
@@ -28,6 +29,7 @@ use server::Server;
 
 const USAGE: &str = "\
 usage: flood make-base DIR
+       flood guards ACETATE DIR ADDRESS SECONDS MOST_MIB
        flood run ACETATE SESSION BASE ADDRESS CONNECTIONS SECONDS MOST_MIB [ATTACK...]";
 
 /// Entries of the directory that is listed over and over.
@@ -48,6 +50,11 @@ fn start(args: &[String]) -> Result<()> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["make-base", dir] => make_base(Path::new(dir)),
+        ["guards", program, dir, address, seconds, most] => {
+            let time = Duration::from_secs_f64(seconds.parse()?);
+            let (program, dir) = (Path::new(program), Path::new(dir));
+            guards::run(program, dir, address.parse()?, time, most.parse()?)
+        }
         ["run", program, session, base, address, connections, seconds, most, ref attacks @ ..] => {
             let server = Server {
                 program: program.into(),
@@ -146,10 +153,14 @@ impl Run {
     }
 
     fn peak_mib(&self) -> Result<u64> {
-        let process = self.server.process.as_ref().ok_or("no server runs")?;
-        let status = fs::read_to_string(format!("/proc/{}/status", process.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("no VmHWM")?;
-        Ok(kib.parse::<u64>()?.div_ceil(1024))
+        peak_mib(self.server.process.as_ref().ok_or("no server runs")?.id())
     }
+}
+
+/// The most memory that a process had, in MiB.
+fn peak_mib(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("no VmHWM")?;
+    Ok(kib.parse::<u64>()?.div_ceil(1024))
 }

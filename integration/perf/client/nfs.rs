@@ -110,6 +110,12 @@ impl Client {
         Ok(Self { rpc: Connection::open(address, NFS_PROGRAM, VERSION, index)? })
     }
 
+    /// The same over a connection that was made.
+    #[allow(dead_code)]
+    pub fn over(socket: std::net::TcpStream, index: u32) -> Result<Self> {
+        Ok(Self { rpc: Connection::over(socket, NFS_PROGRAM, VERSION, index)? })
+    }
+
     /// Calls in flight.
     pub fn in_flight(&self) -> usize {
         self.rpc.in_flight()

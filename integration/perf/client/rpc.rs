@@ -126,7 +126,11 @@ pub struct Connection {
 impl Connection {
     /// Connects; `index` makes the transaction numbers of connections differ.
     pub fn open(address: SocketAddr, program: u32, version: u32, index: u32) -> Result<Self> {
-        let socket = TcpStream::connect(address)?;
+        Self::over(TcpStream::connect(address)?, program, version, index)
+    }
+
+    /// The same over a connection that was made.
+    pub fn over(socket: TcpStream, program: u32, version: u32, index: u32) -> Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(TIMEOUT))?;
         socket.set_write_timeout(Some(TIMEOUT))?;

@@ -68,12 +68,7 @@ pub(super) async fn send_schema(
     send(to, SCHEMA, id, text).await
 }
 
-async fn send(
-    to: &mut (impl AsyncWrite + Unpin),
-    tag: u8,
-    id: u64,
-    data: &[u8],
-) -> io::Result<()> {
+async fn send(to: &mut (impl AsyncWrite + Unpin), tag: u8, id: u64, data: &[u8]) -> io::Result<()> {
     let length = u32::try_from(data.len()).map_err(|_| odd("a frame is too long"))?;
     let mut head = Vec::with_capacity(REQUEST_BYTES);
     head.push(tag);

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::process::{Checked, Process, ValidatorCommand};
-use crate::guard::limits::ChildLimits;
+use crate::guard::limits::{ChildLimits, MAX_KEPT_CONTENT_BYTES};
 use crate::guard::lines::Form;
 use crate::guard::schema::Schema;
 use crate::guard::violation::Violation;
@@ -41,7 +41,8 @@ impl ValidatorPool {
             };
             let is_new = !process.has_answered;
             let (checked, process) = process.check(schema, form, content).await;
-            self.idle().extend(process);
+            // What a large content took stays with a process: the allocator keeps it.
+            self.idle().extend(process.filter(|_| content.len() <= MAX_KEPT_CONTENT_BYTES));
             if let Checked::Ended(status) = checked {
                 tracing::warn!(%status, "a validator process ended");
                 // It may have been ended for something else, or before the content came.

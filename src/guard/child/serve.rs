@@ -51,12 +51,7 @@ pub fn serve_validator(
 
 /// Checks a content and answers. That it is refused is said first: to find the reason may take
 /// longer than there is time.
-fn check(
-    schema: &Compiled,
-    form: Form,
-    content: &[u8],
-    output: &mut impl Write,
-) -> io::Result<()> {
+fn check(schema: &Compiled, form: Form, content: &[u8], output: &mut impl Write) -> io::Result<()> {
     for Text { line, bytes } in form.texts(content) {
         let value = match bytes.and_then(json::value) {
             Ok(value) if schema.is_valid(&value) => continue,

@@ -5,6 +5,7 @@ mod guard;
 mod locks;
 mod reload;
 mod scopes;
+mod slow_checks;
 mod tree;
 mod who;
 
@@ -27,6 +28,7 @@ use super::peer::Peer;
 use crate::support::check::assert_consistent;
 use crate::support::fixture;
 use crate::support::host_tree::HostTree;
+use crate::support::validators::command;
 
 /// A server of an exports file, at a port of its own.
 struct Site {
@@ -69,7 +71,8 @@ impl Site {
 
     fn run(&mut self) {
         let file = self.path("exports.toml");
-        let mut served = ServedExports::new(&file, false, self.runtime.handle().clone());
+        let mut served =
+            ServedExports::new(&file, false, self.runtime.handle().clone(), Some(command()));
         let none = served.load(&config::read(&file, Missing::Make).unwrap()).unwrap();
         served.close(none);
         let programs = served.programs();

@@ -94,7 +94,8 @@ pub trait Entries {
 pub struct BaseAttr {
     /// Type.
     pub kind: FileKind,
-    /// Permission bits (12 bits).
+    /// Permission bits (12 bits). Where the object has an access ACL, without those that would
+    /// grant what the ACL denies.
     pub mode: u32,
     /// Names on the host.
     pub nlink: u32,

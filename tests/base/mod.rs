@@ -3,6 +3,7 @@
 //! Most cases run twice: as the host does it, and component by component (what macOS and old
 //! kernels do).
 
+mod acl;
 mod attributes;
 mod content;
 mod entries;

@@ -3,13 +3,14 @@
 //! A file is looked at, opened without blocking, and looked at again: what was opened has to be
 //! regular and the object that is meant, whatever a hostile process does meanwhile.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::HostDir;
+use super::acl::At;
 use super::attr::{base_attr, path_error};
 use super::descriptors::OpenFile;
 use super::walk::{Reached, retry};
@@ -132,7 +133,8 @@ impl HostDir {
     }
 
     fn attr_of(&self, fd: &OwnedFd) -> Result<BaseAttr, BaseError> {
-        base_attr(self.root_dev, &rustix::fs::fstat(fd).map_err(path_error)?)
+        let attr = base_attr(self.root_dev, &rustix::fs::fstat(fd).map_err(path_error)?)?;
+        Ok(self.limited(attr, At::Open(fd.as_fd())))
     }
 }
 

@@ -48,12 +48,16 @@ impl From<&BaseAttr> for Stamp {
 impl Stamp {
     /// Whether a change after `now` is sure to give another stamp.
     pub(super) fn is_settled(&self, now: SystemTime) -> bool {
-        let last = self.mtime.max(self.ctime);
-        let tick = if last.nanos == 0 { COARSE_TICK } else { TICK };
-        let Ok(now) = now.duration_since(UNIX_EPOCH) else { return false };
-        let Ok(secs) = u64::try_from(last.secs) else { return true };
-        Duration::new(secs, last.nanos).saturating_add(tick) < now
+        is_settled(self.mtime.max(self.ctime), now)
     }
+}
+
+/// Whether a change after `now` is sure to give another time than `last`, that of the last change.
+pub(super) fn is_settled(last: Time, now: SystemTime) -> bool {
+    let tick = if last.nanos == 0 { COARSE_TICK } else { TICK };
+    let Ok(now) = now.duration_since(UNIX_EPOCH) else { return false };
+    let Ok(secs) = u64::try_from(last.secs) else { return true };
+    Duration::new(secs, last.nanos).saturating_add(tick) < now
 }
 
 /// The cache.

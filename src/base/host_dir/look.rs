@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use rustix::io::Errno;
 
 use super::HostDir;
+use super::acl::At;
 use super::anchors::Anchor;
 use super::attr::{base_attr, covered, path_error};
 use super::listings::Stamp;
@@ -33,17 +34,17 @@ impl HostDir {
         if let Some(anchor) = self.anchors.get(path.as_bytes()) {
             let attr = self.attr_of_dir(anchor.fd.as_fd())?;
             if anchor.is_in_place(&attr) {
+                let attr = self.limited(attr, At::Open(anchor.fd.as_fd()));
                 self.seen.note(&attr);
                 return Ok((attr, false));
             }
         }
         let (parent, name) = path.split_bytes();
-        let looked = match self.anchor(parent)? {
-            Some(anchor) => local.stat(self.root_dev, anchor.fd.as_fd(), name),
-            None => local.stat(self.root_dev, self.walker.root(), name),
-        };
-        match looked? {
+        let anchor = self.anchor(parent)?;
+        let dir = anchor.as_ref().map_or(self.walker.root(), |anchor| anchor.fd.as_fd());
+        match local.stat(self.root_dev, dir, name)? {
             Reached::Object(attr) => {
+                let attr = self.limited(attr, At::Entry(dir, name));
                 self.seen.note(&attr);
                 Ok((attr, false))
             }
@@ -58,12 +59,17 @@ impl HostDir {
         }
         match self.walker.stat(path).map_err(path_error)? {
             Reached::Object(stat) => {
-                let attr = base_attr(self.root_dev, &stat)?;
+                let attr = self.limited(base_attr(self.root_dev, &stat)?, At::Path(path));
                 self.seen.note(&attr);
                 Ok((attr, false))
             }
             Reached::MountPoint => Ok((self.mount_point(path)?, true)),
         }
+    }
+
+    /// The attributes of the object that is `at` this place, without mode bits that its ACL denies.
+    pub(super) fn limited(&self, attr: BaseAttr, at: At<'_>) -> BaseAttr {
+        self.acls.limit(&self.walker, at, attr)
     }
 
     /// What is shown for the mount point `path`: its number and type are those that its
@@ -152,6 +158,7 @@ impl Entries for LookedIn<'_> {
         if let Some(local) = self.local {
             let dir = self.anchor.as_ref().map_or(self.base.walker.root(), |a| a.fd.as_fd());
             if let Reached::Object(attr) = local.stat(self.base.root_dev, dir, name.as_bytes())? {
+                let attr = self.base.limited(attr, At::Entry(dir, name.as_bytes()));
                 self.base.seen.note(&attr);
                 return Ok(attr);
             }

@@ -2,11 +2,12 @@
 //!
 //! Everything below the base's root goes through `walk`, from the open root: nothing follows a
 //! symbolic link, nothing enters another mount, and only regular files are opened for reading.
-//! What is kept between calls (`anchors`, `descriptors`, `listings`, `links`, `seen`) is bounded,
+//! What is kept between calls (`acl`, `anchors`, `descriptors`, `listings`, `links`, `seen`) is bounded,
 //! and checked against the host before it is used, or trusted for a moment (see each).
 //!
 //! Nothing here knows of sessions, of callers, or of the protocol.
 
+mod acl;
 mod anchors;
 mod attr;
 mod beneath;
@@ -29,6 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use self::acl::Acls;
 use self::anchors::Anchors;
 use self::attr::{device_of, path_error};
 use self::descriptors::Descriptors;
@@ -56,6 +58,7 @@ pub struct HostDir {
     walker: Walker,
     root_dev: u64,
     hidden: Hidden,
+    acls: Acls,
     anchors: Anchors,
     descriptors: Descriptors,
     listings: Listings,
@@ -87,6 +90,7 @@ impl HostDir {
             Reached::MountPoint => return Err(BaseError::NotFound),
         };
         Ok(Self {
+            acls: Acls::of(&walker),
             walker,
             root_dev,
             hidden: Hidden::new(hidden),

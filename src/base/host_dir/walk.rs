@@ -135,6 +135,13 @@ impl Walker {
         }
     }
 
+    /// Opens the object `path`, of any type, neither to read it nor to look from it.
+    #[cfg(target_os = "linux")]
+    pub(super) fn open_object(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
+        let flags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+        self.open_with(path, flags)
+    }
+
     /// Opens the directory `path` for reading its entries.
     pub(super) fn open_dir(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
         self.open_unnoticed(path, LISTING)

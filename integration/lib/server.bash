@@ -16,7 +16,8 @@ server_start() {
     case $SERVER in
         acetate) server_command=("$ACETATE" serve)
             case $server_config in
-                '') server_command+=("$SESSION" ${BASE:+--base "$BASE"}) ;;
+                # The guest's root is root, as at an address of this machine alone.
+                '') server_command+=("$SESSION" ${BASE:+--base "$BASE"} --no-root-squash) ;;
                 *) server_command+=(--config "$server_config") ;;
             esac
             server_command+=(--listen "$SERVER_ADDRESS:$PORT" "${server_options[@]}") ;;

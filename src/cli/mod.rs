@@ -49,6 +49,7 @@ mod sessions;
 mod signals;
 mod snapshot;
 mod source;
+mod squash;
 mod stat;
 mod status;
 mod stored;

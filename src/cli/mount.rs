@@ -11,6 +11,7 @@ use super::mounting::turn::Turn;
 use super::mounting::user::User;
 use super::mounting::{place, privilege, table};
 use super::output::{self, Out};
+use super::squash::RootSquash;
 use super::{Ending, text};
 
 /// Serve a session in the background, and mount it.
@@ -41,6 +42,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
 
+    #[command(flatten)]
+    squash: RootSquash,
+
     /// More options, as for `mount -o`.
     #[arg(short, long, value_name = "OPTIONS")]
     options: Option<String>,
@@ -66,6 +70,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         base: args.base.as_ref().and(base.clone()),
         dir,
         listen: args.listen,
+        squash: args.squash,
         read_only: args.read_only,
         options: args.options.as_deref(),
         user: user.as_ref(),

@@ -16,6 +16,7 @@ use super::mounting::note::Note;
 use super::mounting::turn::Turn;
 use super::mounting::user::User;
 use super::mounting::{place, privilege, table};
+use super::squash::RootSquash;
 use super::{Ending, diff, output};
 use crate::inspect::opened::Opened;
 
@@ -96,6 +97,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         base: args.base.as_ref().and(base.clone()),
         dir: place.dir().to_owned(),
         listen: None,
+        squash: RootSquash::default(),
         read_only: false,
         options: args.options.as_deref(),
         user: user.as_ref(),

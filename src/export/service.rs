@@ -2,6 +2,7 @@
 //! this export shows it.
 
 use std::borrow::Cow;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -111,6 +112,10 @@ impl Vfs for Exports {
 
     fn takes_anonymous(&self, object: &Place) -> bool {
         object.export().admission.takes(Flavor::None)
+    }
+
+    fn export_number(&self, object: &Place) -> NonZeroU64 {
+        object.export().number()
     }
 
     fn lock_key(&self, object: &Place) -> LockKey {

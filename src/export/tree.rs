@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -169,6 +170,11 @@ impl Export {
     /// Whether its path is not to be told.
     pub fn is_secret(&self) -> bool {
         self.is_secret
+    }
+
+    /// What tells it from other exports; the same over restarts.
+    pub(super) fn number(&self) -> NonZeroU64 {
+        NonZeroU64::new(self.fsid).unwrap_or(NonZeroU64::MIN)
     }
 
     pub(super) fn mounts(&self) -> &[Mount] {

@@ -19,6 +19,7 @@ mod readdir;
 mod remove_rename;
 mod status;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -97,11 +98,21 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     }
 
     /// Whether the object that a call with these arguments is about takes none without
-    /// credentials; the arguments of all procedures but NULL begin with its handle.
+    /// credentials.
     pub fn refuses_anonymous(&self, args: &Bytes) -> bool {
-        let handle = FileHandle::decode(&mut Decoder::new(args.clone()));
-        let object = handle.ok().and_then(|handle| self.handles.decode(&handle).ok());
-        object.is_some_and(|object| !self.vfs.takes_anonymous(&object))
+        self.object_of(args).is_some_and(|object| !self.vfs.takes_anonymous(&object))
+    }
+
+    /// The number of the export that a call with these arguments is about: see
+    /// [`Vfs::export_number`].
+    pub fn export_of(&self, args: &Bytes) -> Option<NonZeroU64> {
+        self.object_of(args).map(|object| self.vfs.export_number(&object))
+    }
+
+    /// The object whose handle these arguments begin with, as those of all procedures but NULL do.
+    fn object_of(&self, args: &Bytes) -> Option<V::Object> {
+        let handle = FileHandle::decode(&mut Decoder::new(args.clone())).ok()?;
+        self.handles.decode(&handle).ok()
     }
 
     /// Refuses a change that makes no sense before anything is tried, with the attributes of the

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
-use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit};
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 
 use super::dispatch::{Next, Origin, Prepared};
@@ -21,6 +21,7 @@ use super::lookout::Lookout;
 use super::outgoing::Outgoing;
 use super::parked::go_on;
 use super::peers::Peer;
+use super::presence::Presence;
 use super::reply_cache::Reply;
 use super::share::{Room, Share};
 use super::{Shared, StopSignal};
@@ -61,8 +62,6 @@ pub(super) struct Connection {
     writer: Mutex<Option<Outgoing>>,
     /// A reply could not be sent whole: the stream is of no more use.
     broken: Notify,
-    /// Its place among all connections: a request that is still worked on keeps the socket open.
-    _place: OwnedSemaphorePermit,
 }
 
 /// Serves one connection until it ends.
@@ -71,41 +70,57 @@ pub(super) async fn serve(
     peer: SocketAddr,
     shared: Arc<Shared>,
     stop: StopSignal,
-    place: OwnedSemaphorePermit,
 ) -> Ending {
     if let Err(error) = stream.set_nodelay(true) {
         return error.into();
     }
     let (reader, writer) = stream.into_split();
     let entered = shared.peers.enter(peer);
+    let origin = Origin {
+        peer,
+        presence: Arc::clone(&entered.peer.presence),
+        untrusted_port: shared.refuses_port(peer),
+        squashes_root: shared.squash_root,
+    };
+    let usage = Arc::clone(&entered.peer.usage);
     let connection = Arc::new(Connection {
-        origin: Origin { peer, untrusted_port: shared.refuses_port(peer) },
-        share: Share::new(shared.limits.connection_requests),
+        origin,
+        share: Share::new(shared.limits.connection_requests, usage),
         peer: Arc::clone(&entered.peer),
         writer: Mutex::new(Some(Outgoing::new(writer))),
         broken: Notify::new(),
-        _place: place,
         shared,
     });
     let mut incoming = Incoming::new(reader, connection.shared.limits.record_bytes);
+    let is_read = IsRead(&entered.peer.presence);
     let ending = tokio::select! {
         ending = read_requests(&mut incoming, &connection) => ending,
         () = connection.broken.notified() => Ending::ReplyFailed,
         () = entered.peer.unwanted.notified() => Ending::Crowded,
         () = stop.clone().wait() => Ending::ShuttingDown,
     };
+    drop(is_read);
     match ending {
-        Ending::Crowded => incoming.hang_up(),
+        Ending::Crowded => connection.hang_up(&incoming),
         Ending::ReplyFailed | Ending::ShuttingDown => {}
         // Until its last reply is sent it keeps its place, and can be asked for it.
         _ => tokio::select! {
             () = connection.share.settled() => {}
             () = connection.broken.notified() => {}
-            () = entered.peer.unwanted.notified() => incoming.hang_up(),
+            () = entered.peer.unwanted.notified() => connection.hang_up(&incoming),
             () = stop.wait() => {}
         },
     }
     ending
+}
+
+/// A connection that is read from; dropped, it is not any more.
+struct IsRead<'a>(&'a Presence);
+
+impl Drop for IsRead<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// Reads requests and begins their work, until the connection ends.
@@ -121,6 +136,7 @@ async fn read_requests(incoming: &mut Incoming, connection: &Arc<Connection>) ->
         let room = connection.share.take_request(&connection.shared.budget).await;
         let reply = match connection.shared.dispatcher.prepare(&connection.origin, record) {
             Next::Run(prepared) => {
+                connection.peer.note_tenant(|| prepared.tenant());
                 let work = Arc::clone(connection).answer(prepared, [bytes_room, room]);
                 go_on(work);
                 continue;
@@ -142,6 +158,16 @@ async fn read_requests(incoming: &mut Incoming, connection: &Arc<Connection>) ->
 }
 
 impl Connection {
+    /// Ends the connection both ways, and closes the socket: its place is another client's, while
+    /// what was begun is finished.
+    fn hang_up(&self, incoming: &Incoming) {
+        incoming.hang_up();
+        // A reply that is being sent fails, and takes the writer with it.
+        if let Ok(mut writer) = self.writer.try_lock() {
+            *writer = None;
+        }
+    }
+
     /// Pauses where too many calls made no sense: they cost more to answer than to send.
     async fn rest(&self) {
         if self.peer.standing.is_tiresome() {

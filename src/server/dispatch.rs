@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -10,8 +11,10 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
+use tokio::time::timeout_at;
 
-use super::limits::OWN_REPLY_BYTES;
+use super::limits::{EQUAL_CALL_WAIT, OWN_REPLY_BYTES};
+use super::presence::Presence;
 use super::program::Program;
 use super::reply_cache::{Entered, Key, Reply, ReplyCache};
 use crate::nfs::CallError;
@@ -29,12 +32,24 @@ pub(super) struct Dispatcher {
 }
 
 /// Where a record came from.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Origin {
     /// The client's address.
     pub(super) peer: SocketAddr,
+    /// Whether the connection is still read from.
+    pub(super) presence: Arc<Presence>,
     /// Whether only NULL is answered, because the client's port is not privileged.
     pub(super) untrusted_port: bool,
+    /// Whether root becomes nobody.
+    pub(super) squashes_root: bool,
+}
+
+impl Origin {
+    /// That of a datagram, to which no reply is kept.
+    pub(super) fn of_datagram(peer: SocketAddr) -> Self {
+        let presence = Arc::new(Presence::new(peer.port()));
+        Self { peer, presence, untrusted_port: false, squashes_root: false }
+    }
 }
 
 /// A call that found its program, ready to be carried out.
@@ -69,6 +84,11 @@ impl Prepared {
     /// Whether it is the call that does nothing, for anybody.
     pub(super) fn is_null(&self) -> bool {
         self.call.procedure == PROC_NULL
+    }
+
+    /// Whom the call is for.
+    pub(super) fn tenant(&self) -> Option<NonZeroU64> {
+        self.program.tenant(self.call.procedure, &self.call.args)
     }
 
     /// The bytes of memory that the reply may come to.
@@ -135,7 +155,7 @@ impl Dispatcher {
         let key = Key::new(origin.peer.ip(), call.xid, call.procedure, &record, args_at);
         // Only the arguments hold on to the record's memory from here on.
         drop(record);
-        match self.cache.enter(key, Instant::now()) {
+        match self.enter(key, &origin.presence).await {
             Entered::Done(reply) => {
                 tracing::debug!(client = %origin.peer, xid = call.xid, "replayed a reply");
                 Some(Answered { reply, is_refused: false })
@@ -149,6 +169,25 @@ impl Dispatcher {
                 let reply = &answered.reply;
                 slot.finish(reply, !says_jukebox(reply), Instant::now());
                 Some(answered)
+            }
+            Entered::Doubtful(_) => None,
+        }
+    }
+
+    /// Looks a call up in the reply cache. Where an equal call came over another connection, waits
+    /// a little for that one's end: the end and the retransmission come over different sockets.
+    async fn enter(&self, key: Key, from: &Arc<Presence>) -> Entered<'_> {
+        let mut until = None;
+        loop {
+            match self.cache.enter(key, from, Instant::now()) {
+                Entered::Doubtful(other) => {
+                    let now = tokio::time::Instant::now();
+                    let until = *until.get_or_insert(now + EQUAL_CALL_WAIT);
+                    if timeout_at(until, other.ended()).await.is_err() {
+                        return self.cache.enter_beside(key, from, Instant::now());
+                    }
+                }
+                entered => return entered,
             }
         }
     }
@@ -201,10 +240,10 @@ async fn carry_out(
     Answered { reply: refuse(xid, status), is_refused: status != Status::SystemError }
 }
 
-/// Who calls. AUTH_NONE is nobody, never root.
+/// Who calls. AUTH_NONE is nobody, never root; nor is AUTH_SYS where root is squashed.
 fn caller(origin: &Origin, credential: Credential) -> Caller {
     let client = origin.peer;
-    match credential {
+    let caller = match credential {
         Credential::None => {
             let nobody = Caller::NOBODY;
             Caller {
@@ -226,7 +265,8 @@ fn caller(origin: &Origin, credential: Credential) -> Caller {
             call: None,
             is_owner: false,
         },
-    }
+    };
+    if origin.squashes_root { caller.root_squashed() } else { caller }
 }
 
 fn refuse(xid: u32, status: Status) -> Reply {

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use crate::wire::record::{MAX_HEADER_BYTES, MAX_RECORD_BYTES};
 
-/// Connections at the same time; further ones wait in the listening socket's queue.
+/// Connections at the same time; for a further one, the address with most connections gives one
+/// up, and there the export with most.
 pub const MAX_CONNECTIONS: usize = 1024;
 /// Requests in flight on one connection; then it is not read from.
 pub const MAX_CONNECTION_REQUESTS: usize = 128;
 /// Requests in flight on all connections together, besides the first of each connection: clients
-/// that take no replies cannot keep others from being served.
+/// that take no replies cannot keep others from being served. While several client addresses want
+/// some, each may have as much as it leaves free, as of the bytes below.
 pub const MAX_REQUESTS: usize = 2048;
 /// Bytes of a request that is counted, but whose bytes are not: anything but a WRITE or a path.
 pub const SMALL_REQUEST_BYTES: usize = 4 << 10;
@@ -64,11 +66,11 @@ pub const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
 /// A client has to take a reply within this time.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// While others lack room, a record that takes some of it has to be whole, and a reply taken,
+/// within this time. While others need its place, a connection has to have a sound call answered
 /// within this time.
 pub const CROWDED_TIMEOUT: Duration = Duration::from_secs(2);
-/// While others wait for a connection, one without a request for this long makes room. One that
-/// had no sound call answered makes room at once.
-pub const CROWDED_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Calls of a connection of which one is looked at for the tenant that it is for.
+pub const TENANT_CALLS: u64 = 64;
 /// Calls of one connection that are refused without a look at a procedure, or whose arguments
 /// make no sense, until the connection is read from more slowly. Each sound call makes up for one.
 pub const FREE_REFUSALS: u32 = 32;
@@ -87,9 +89,16 @@ pub const REPLY_CACHE_AGE: Duration = Duration::from_secs(120);
 pub const REPLY_CACHE_ENTRIES: usize = 8192;
 /// Bytes of replies in the reply cache.
 pub const REPLY_CACHE_BYTES: usize = 4 << 20;
-/// Bytes of a call's arguments that go into the checksum that tells retransmissions from calls
-/// with the same xid. The longest call without data is RENAME with 656 bytes.
-pub const CHECKSUM_ARGS_BYTES: usize = 1 << 10;
+/// Bytes of a call's arguments that the reply cache hashes by SipHash; the rest, which is data of
+/// a WRITE or a link's target, goes in by its CRC-32. The longest call without data is RENAME with
+/// 656 bytes.
+pub const STRONG_CHECKSUM_ARGS_BYTES: usize = 1 << 10;
+/// Equal calls over different connections of one address, whose replies are kept apart; further
+/// ones are carried out, and their replies are not kept.
+pub const MAX_EQUAL_CALLS: u8 = 8;
+/// A call that equals one over another open connection of the same address waits this long for
+/// the end of that connection, which makes it a retransmission; then it is another program's.
+pub const EQUAL_CALL_WAIT: Duration = Duration::from_millis(500);
 /// Clients that the server remembers having warned.
 pub const WARNED_CLIENTS: usize = 256;
 /// Registrations of others that our own port mapper takes.
@@ -119,8 +128,6 @@ pub struct Limits {
     pub reply_timeout: Duration,
     /// See [`CROWDED_TIMEOUT`].
     pub crowded_timeout: Duration,
-    /// See [`CROWDED_IDLE_TIMEOUT`].
-    pub crowded_idle_timeout: Duration,
     /// See [`REFUSAL_PAUSE`].
     pub refusal_pause: Duration,
     /// See [`DRAIN_TIMEOUT`].
@@ -142,7 +149,6 @@ impl Default for Limits {
             record_timeout: RECORD_TIMEOUT,
             reply_timeout: REPLY_TIMEOUT,
             crowded_timeout: CROWDED_TIMEOUT,
-            crowded_idle_timeout: CROWDED_IDLE_TIMEOUT,
             refusal_pause: REFUSAL_PAUSE,
             drain_timeout: DRAIN_TIMEOUT,
             reply_cache_entries: REPLY_CACHE_ENTRIES,

@@ -7,6 +7,7 @@
 //! are callbacks from other servers; it asks those again every 30 seconds.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,6 +113,10 @@ impl Program for Watched {
         self.program.version()
     }
 
+    fn tenant(&self, procedure: u32, args: &Bytes) -> Option<NonZeroU64> {
+        self.program.tenant(procedure, args)
+    }
+
     fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {
         let is_fsinfo = Procedure::from_number(procedure) == Some(Procedure::Fsinfo);
         if self.program.number() != nfs3::PROGRAM || !is_fsinfo {
@@ -162,6 +167,10 @@ mod tests {
             8
         }
 
+        fn tenant(&self, _: u32, _: &Bytes) -> Option<NonZeroU64> {
+            NonZeroU64::new(9)
+        }
+
         fn call<'a>(&'a self, _: &'a Caller, _: u32, _: Bytes) -> CallFuture<'a> {
             Box::pin(async { Ok(Encoder::new()) })
         }
@@ -193,6 +202,7 @@ mod tests {
         let watched = Watched { program: Arc::new(Unusual), locks };
         let (caller, args) = (Caller::owner(0, 0), Bytes::new());
         assert_eq!((watched.number(), watched.version()), (7, 8));
+        assert_eq!(watched.tenant(0, &args), NonZeroU64::new(9));
         assert!(watched.is_replayed(0) && watched.may_be_short(0));
         assert!(watched.is_too_weak(&caller, 0, &args));
         assert_eq!(watched.reply_bytes(0, &args), SMALL_REPLY_BYTES + 1);

@@ -13,6 +13,7 @@
 mod budget;
 mod connection;
 mod dispatch;
+mod giving_way;
 mod incoming;
 pub mod limits;
 mod listeners;
@@ -22,7 +23,9 @@ mod lookout;
 mod outgoing;
 mod parked;
 mod peers;
+mod pool;
 mod portmapper;
+mod presence;
 mod program;
 mod registry;
 mod reply_cache;
@@ -55,6 +58,7 @@ pub use lock_manager::LockManager;
 pub use lookout::{Lookout, LookoutPost};
 pub use peers::{Peer, Peers};
 pub use portmapper::Portmapper;
+pub use presence::Presence;
 pub use program::{CallFuture, Program};
 pub use registry::{Registry, Service};
 pub use reply_cache::{Entered, Key, Reply, ReplyCache, Slot, Waiting};
@@ -71,6 +75,8 @@ pub struct ServerOptions {
     /// Clients may use any source port (exports(5) `insecure`). Without it, calls from
     /// unprivileged ports are refused on Linux; elsewhere clients do not use privileged ones.
     pub insecure: bool,
+    /// Root of clients is nobody (exports(5) `root_squash`).
+    pub squash_root: bool,
     /// What clients can take at most.
     pub limits: Limits,
 }
@@ -90,6 +96,7 @@ struct Shared {
     peers: Arc<Peers>,
     limits: Limits,
     insecure: bool,
+    squash_root: bool,
     warned: Mutex<LruCache<IpAddr, ()>>,
 }
 
@@ -121,6 +128,7 @@ impl Server {
             peers: Arc::default(),
             limits,
             insecure: options.insecure,
+            squash_root: options.squash_root,
             warned: Mutex::new(LruCache::new(
                 NonZeroUsize::new(WARNED_CLIENTS).unwrap_or(NonZeroUsize::MIN),
             )),
@@ -169,7 +177,7 @@ async fn accept(
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    let Some(place) = take_place(&shared, &places).await else { return };
+                    let Some(place) = take_place(&shared, &places, peer).await else { return };
                     let (shared, stop) = (Arc::clone(&shared), stop.clone());
                     tokio::spawn(serve_connection(stream, peer, shared, stop, place));
                 }
@@ -186,13 +194,17 @@ async fn accept(
     }
 }
 
-/// Waits for a place for one more connection; the first one that others may have makes room.
-async fn take_place(shared: &Shared, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+/// Waits for a place for one more connection; where all are taken, another one gives way.
+async fn take_place(
+    shared: &Shared,
+    places: &Arc<Semaphore>,
+    newcomer: SocketAddr,
+) -> Option<OwnedSemaphorePermit> {
     if let Ok(place) = places.clone().try_acquire_owned() {
         return Some(place);
     }
     loop {
-        shared.peers.make_room(shared.limits.crowded_idle_timeout);
+        shared.peers.make_room(newcomer.ip(), shared.limits.crowded_timeout);
         let place = tokio::time::timeout(ROOM_PAUSE, places.clone().acquire_owned());
         if let Ok(place) = place.await {
             return place.ok();
@@ -208,7 +220,8 @@ async fn serve_connection(
     place: OwnedSemaphorePermit,
 ) {
     tracing::debug!(client = %peer, "connected");
-    let ending = connection::serve(stream, peer, shared, stop, place).await;
+    let ending = connection::serve(stream, peer, shared, stop).await;
+    drop(place);
     tracing::debug!(client = %peer, reason = %ending, "connection ended");
 }
 

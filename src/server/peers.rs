@@ -1,20 +1,39 @@
 //! Who is connected, and who makes room where all connections are taken.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use super::giving_way::{Candidate, choose, share_of};
+use super::limits::TENANT_CALLS;
+use super::pool::AddressUse;
+use super::presence::Presence;
 use super::standing::Standing;
 
 /// The connections that are open: as many as the server takes at most.
 #[derive(Debug, Default)]
 pub struct Peers {
-    open: Mutex<BTreeMap<u64, Arc<Peer>>>,
+    open: Mutex<Open>,
     next: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    peers: BTreeMap<u64, Arc<Peer>>,
+    /// Addresses that are connected, by what [`share_of`] makes of them.
+    addresses: HashMap<IpAddr, Address>,
+}
+
+/// An address that is connected.
+#[derive(Debug, Default)]
+struct Address {
+    connections: usize,
+    usage: Arc<AddressUse>,
 }
 
 /// A connection.
@@ -27,6 +46,12 @@ pub struct Peer {
     calls: AtomicU64,
     /// When the last call came, in milliseconds since it was opened.
     last_call: AtomicU64,
+    /// The tenant that its calls are about; 0 if that is not known.
+    tenant: AtomicU64,
+    /// What its address has of the room that all share.
+    pub(super) usage: Arc<AddressUse>,
+    /// Whether it is still read from.
+    pub(super) presence: Arc<Presence>,
     /// How it has behaved.
     pub(super) standing: Standing,
     /// Told when others need its place.
@@ -44,6 +69,27 @@ impl Peer {
         self.last_call.store(self.age(), Ordering::Relaxed);
     }
 
+    /// Notes whom a call is for, as `tenant` says: of one call in so many, and of each until one
+    /// has said so.
+    pub(super) fn note_tenant(&self, tenant: impl FnOnce() -> Option<NonZeroU64>) {
+        let is_due = self.calls() % TENANT_CALLS == 0 || self.tenant.load(Ordering::Relaxed) == 0;
+        if is_due && let Some(tenant) = tenant() {
+            self.tenant.store(tenant.get(), Ordering::Relaxed);
+        }
+    }
+
+    /// What counts where one has to give way.
+    fn as_candidate(&self, number: u64) -> Candidate {
+        Candidate {
+            number,
+            share: share_of(self.address.ip()),
+            tenant: NonZeroU64::new(self.tenant.load(Ordering::Relaxed)),
+            is_known: self.standing.is_known(),
+            age: self.since.elapsed(),
+            idle: self.idle(),
+        }
+    }
+
     /// The time since its last call, or since it was opened.
     fn idle(&self) -> Duration {
         Duration::from_millis(self.age().saturating_sub(self.last_call.load(Ordering::Relaxed)))
@@ -58,41 +104,62 @@ impl Peer {
 impl Peers {
     /// The connections that are open, the first one first.
     pub fn open(&self) -> Vec<Arc<Peer>> {
-        self.lock().values().cloned().collect()
+        self.lock().peers.values().cloned().collect()
     }
 
     pub(super) fn enter(self: &Arc<Self>, address: SocketAddr) -> Entered {
+        let mut open = self.lock();
+        let at = open.addresses.entry(share_of(address.ip())).or_default();
+        at.connections += 1;
         let peer = Arc::new(Peer {
             address,
             since: Instant::now(),
             calls: AtomicU64::new(0),
             last_call: AtomicU64::new(0),
+            tenant: AtomicU64::new(0),
+            usage: Arc::clone(&at.usage),
+            presence: Arc::new(Presence::new(address.port())),
             standing: Standing::default(),
             unwanted: Notify::new(),
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.lock().insert(number, Arc::clone(&peer));
+        open.peers.insert(number, Arc::clone(&peer));
+        drop(open);
         Entered { peers: Arc::clone(self), number, peer }
     }
 
-    /// Tells one connection to end, if there is one that others may take the place of: the oldest
-    /// of those that had no sound call answered, or else the one that is idle for longest, if
-    /// that is at least `idle`. A client whose connection ends opens another for its next call.
-    pub(super) fn make_room(&self, idle: Duration) {
-        let open = self.lock();
-        let stranger = open.values().find(|peer| !peer.standing.is_known());
-        let chosen = stranger.or_else(|| {
-            let longest = open.values().max_by_key(|peer| peer.idle());
-            longest.filter(|peer| peer.idle() >= idle)
-        });
-        if let Some(peer) = chosen {
+    /// Tells the connection to end that [gives way](choose) to one from `newcomer`: one that had
+    /// no sound call answered for `grace`, or else one of those who have most. A client whose
+    /// connection ends opens another for its next call.
+    pub(super) fn make_room(&self, newcomer: IpAddr, grace: Duration) {
+        let mut open = self.lock();
+        let all = open.peers.iter().map(|(&number, peer)| peer.as_candidate(number));
+        let all: Vec<_> = all.collect();
+        // It counts no more, so that another one is told next time.
+        if let Some(number) = choose(&all, share_of(newcomer), grace)
+            && let Some(peer) = open.leave(number)
+        {
             peer.unwanted.notify_one();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Peer>>> {
+    fn lock(&self) -> MutexGuard<'_, Open> {
         // Its entries are whole whatever a panic interrupted.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn leave(&mut self, number: u64) -> Option<Arc<Peer>> {
+        let peer = self.peers.remove(&number)?;
+        let share = share_of(peer.address.ip());
+        if let Some(at) = self.addresses.get_mut(&share) {
+            at.connections -= 1;
+            if at.connections == 0 {
+                self.addresses.remove(&share);
+            }
+        }
+        Some(peer)
     }
 }
 
@@ -105,6 +172,6 @@ pub(super) struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.peers.lock().remove(&self.number);
+        self.peers.lock().leave(self.number);
     }
 }

@@ -1,6 +1,7 @@
 //! What the server asks of a program that it serves.
 
 use std::future::Future;
+use std::num::NonZeroU64;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -23,6 +24,12 @@ pub trait Program: Send + Sync + 'static {
 
     /// Program version.
     fn version(&self) -> u32;
+
+    /// Whom a call is for: a number that means nothing here, such as that of the export that it is
+    /// about; `None` where the arguments do not show it. It must not be for the client to choose.
+    fn tenant(&self, _procedure: u32, _args: &Bytes) -> Option<NonZeroU64> {
+        None
+    }
 
     /// Carries out `procedure` with the encoded `args`; returns the encoded results.
     fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a>;
@@ -62,6 +69,10 @@ impl<V: Vfs, H: Handles<V::Object>> Program for Nfs<V, H> {
 
     fn version(&self) -> u32 {
         nfs3::VERSION
+    }
+
+    fn tenant(&self, procedure: u32, args: &Bytes) -> Option<NonZeroU64> {
+        if procedure == PROC_NULL { None } else { self.export_of(args) }
     }
 
     fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {

@@ -3,20 +3,25 @@
 //!
 //! A client retransmits when its connection broke before the reply came. Then the call comes
 //! from the same address over another connection, with the same xid: that is the key, with a
-//! checksum against accidents.
+//! checksum over the whole call.
+//!
+//! While the first connection is open, an equal call over another one is that of another program
+//! at the same address, whose xids happen to be the same: it is carried out, and has a reply of
+//! its own. What tells the two apart is in [`Presence`], and not in the key: a client connects
+//! again from another port, and the digest in the audit log outlives the server.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use lru::LruCache;
 use tokio::sync::watch;
 
-use super::limits::{CHECKSUM_ARGS_BYTES, Limits, REPLY_CACHE_AGE};
+use super::limits::{Limits, MAX_EQUAL_CALLS, REPLY_CACHE_AGE, STRONG_CHECKSUM_ARGS_BYTES};
+use super::presence::Presence;
 use crate::vfs::CallId;
 
 /// A reply as it goes out: the record's bytes in segments.
@@ -33,11 +38,18 @@ pub struct Key {
 
 impl Key {
     /// The key of the call in `record`, whose arguments begin at byte `args_at`.
+    ///
+    /// All of the record is in the checksum. The data of a large WRITE is in it by its CRC-32: to
+    /// hash a megabyte takes longer, and a change of these bytes alone is found all the same.
     pub fn new(client: IpAddr, xid: u32, procedure: u32, record: &[u8], args_at: usize) -> Self {
-        let end = record.len().min(args_at.saturating_add(CHECKSUM_ARGS_BYTES));
+        let end = record.len().min(args_at.saturating_add(STRONG_CHECKSUM_ARGS_BYTES));
+        let (head, rest) = record.split_at(end);
         let mut hasher = siphasher::sip::SipHasher13::new();
-        hasher.write(&record[..end]);
+        hasher.write(head);
         hasher.write_usize(record.len());
+        if !rest.is_empty() {
+            hasher.write_u32(crc32fast::hash(rest));
+        }
         Self { client: client.to_canonical(), xid, procedure, checksum: hasher.finish() }
     }
 
@@ -66,71 +78,196 @@ pub enum Entered<'a> {
     InProgress(Waiting),
     /// It was carried out: this was the reply.
     Done(Reply),
+    /// An equal call came over this connection, which is open: see whether that ends, and enter
+    /// the call again.
+    Doubtful(Arc<Presence>),
 }
 
-/// Replies of late, and calls that will have one. Bounded in replies, bytes and age; calls in
+/// The place of a call among those with the same key, which came over different connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    key: Key,
+    number: u8,
+}
+
+impl Hash for Place {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
+    }
+}
+
+/// A call that is being carried out.
+struct InProgress {
+    from: Arc<Presence>,
+    /// The way to retransmissions that wait for the reply, if there are any.
+    waiting: Option<watch::Sender<Option<Reply>>>,
+}
+
+/// A call that was carried out.
+struct Done {
+    from: Arc<Presence>,
+    reply: Reply,
+    made: Instant,
+}
+
+impl Done {
+    /// Whether the reply is still kept.
+    fn is_fresh(&self, max_age: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(self.made) < max_age
+    }
+}
+
+/// Recent replies, and calls that will have one. Bounded in replies, bytes and age; calls in
 /// progress are bounded by what may be in flight.
 pub struct ReplyCache {
     inner: Mutex<Inner>,
     max_entries: usize,
     max_bytes: usize,
-    max_age: Duration,
 }
 
 struct Inner {
-    /// With the way to whoever waits for the reply, if anybody does.
-    in_progress: HashMap<Key, Option<watch::Sender<Option<Reply>>>>,
-    done: LruCache<Key, (Reply, Instant)>,
+    in_progress: HashMap<Place, InProgress>,
+    done: LruCache<Place, Done>,
     bytes: usize,
+    /// Places with a number above 0: without any, a key has one place to look at.
+    higher: usize,
+    max_age: Duration,
+}
+
+/// What is known of a call that comes.
+enum Found {
+    /// The call in this place is the same one.
+    Same(Place),
+    /// The call of this open connection may be the same one; no other is.
+    Doubtful(Arc<Presence>),
+    /// None is.
+    None,
+}
+
+impl Inner {
+    /// The connection of the call in a place; `None` if the place is free.
+    fn from(&mut self, place: &Place, now: Instant) -> Option<&mut Arc<Presence>> {
+        if let Some(call) = self.in_progress.get_mut(place) {
+            return Some(&mut call.from);
+        }
+        let done = self.done.peek_mut(place)?;
+        done.is_fresh(self.max_age, now).then_some(&mut done.from)
+    }
+
+    /// The places of a key that may be taken.
+    fn places(&self, key: Key) -> impl Iterator<Item = Place> + use<> {
+        let count = if self.higher == 0 { 1 } else { MAX_EQUAL_CALLS };
+        (0..count).map(move |number| Place { key, number })
+    }
+
+    /// Looks for a call of `key` that `from` sends again: one of its own port comes before one of
+    /// a connection that has ended.
+    fn find(&mut self, key: Key, from: &Presence, now: Instant) -> Found {
+        let mut found = Found::None;
+        for place in self.places(key) {
+            match self.from(&place, now) {
+                Some(other) if other.is_at_port_of(from) => return Found::Same(place),
+                Some(other) if other.has_ended() => {
+                    if !matches!(found, Found::Same(_)) {
+                        found = Found::Same(place);
+                    }
+                }
+                Some(other) if matches!(found, Found::None) => {
+                    found = Found::Doubtful(Arc::clone(other));
+                }
+                Some(_) | None => {}
+            }
+        }
+        found
+    }
+
+    /// A free place of a key; `None` where all are taken.
+    fn free(&mut self, key: Key, now: Instant) -> Option<Place> {
+        let places = (0..MAX_EQUAL_CALLS).map(|number| Place { key, number });
+        places.into_iter().find(|place| self.from(place, now).is_none())
+    }
+
+    /// What a retransmission gets. The call is that of the new connection from here on: while
+    /// this is open, an equal call over a third one is another program's.
+    fn again<'a>(&mut self, place: Place, from: &Arc<Presence>) -> Entered<'a> {
+        if let Some(call) = self.in_progress.get_mut(&place) {
+            call.from = Arc::clone(from);
+            let sender = call.waiting.get_or_insert_with(|| watch::Sender::new(None));
+            return Entered::InProgress(Waiting(sender.subscribe()));
+        }
+        // A peek: what counts for the order is when the reply was made, not when it was needed.
+        let reply = self.done.peek_mut(&place).map(|done| {
+            done.from = Arc::clone(from);
+            done.reply.clone()
+        });
+        Entered::Done(reply.unwrap_or_default())
+    }
+
+    /// Counts a place that is free again.
+    fn count_free(&mut self, place: Place) {
+        self.higher -= usize::from(place.number > 0);
+    }
 }
 
 impl ReplyCache {
     /// Makes an empty cache.
     pub fn new(limits: &Limits) -> Self {
-        let inner = Inner { in_progress: HashMap::new(), done: LruCache::unbounded(), bytes: 0 };
+        let (in_progress, done, max_age) = (HashMap::new(), LruCache::unbounded(), REPLY_CACHE_AGE);
+        let inner = Inner { in_progress, done, bytes: 0, higher: 0, max_age };
         Self {
             inner: Mutex::new(inner),
             max_entries: limits.reply_cache_entries,
             max_bytes: limits.reply_cache_bytes,
-            max_age: REPLY_CACHE_AGE,
         }
     }
 
     /// Looks a call up, and notes it as in progress if it is new. `now` is the time.
-    pub fn enter(&self, key: Key, now: Instant) -> Entered<'_> {
-        let Inner { in_progress, done, .. } = &mut *self.lock();
-        let place = match in_progress.entry(key) {
-            Entry::Occupied(mut call) => {
-                let sender = call.get_mut().get_or_insert_with(|| watch::Sender::new(None));
-                return Entered::InProgress(Waiting(sender.subscribe()));
-            }
-            Entry::Vacant(place) => place,
+    pub fn enter(&self, key: Key, from: &Arc<Presence>, now: Instant) -> Entered<'_> {
+        self.enter_as(key, from, now, false)
+    }
+
+    /// Does the same with a call that is new if it is only [`Entered::Doubtful`].
+    pub fn enter_beside(&self, key: Key, from: &Arc<Presence>, now: Instant) -> Entered<'_> {
+        self.enter_as(key, from, now, true)
+    }
+
+    fn enter_as(
+        &self,
+        key: Key,
+        from: &Arc<Presence>,
+        now: Instant,
+        is_other: bool,
+    ) -> Entered<'_> {
+        let inner = &mut *self.lock();
+        let place = match inner.find(key, from, now) {
+            Found::Same(place) => return inner.again(place, from),
+            Found::Doubtful(other) if !is_other => return Entered::Doubtful(other),
+            Found::Doubtful(_) => inner.free(key, now),
+            Found::None => Some(Place { key, number: 0 }),
         };
-        // A peek: what counts for the order is when the reply was made, not when it was needed.
-        if let Some((reply, made)) = done.peek(&key)
-            && now.saturating_duration_since(*made) < self.max_age
-        {
-            return Entered::Done(reply.clone());
+        if let Some(place) = place {
+            inner.higher += usize::from(place.number > 0);
+            let call = InProgress { from: Arc::clone(from), waiting: None };
+            inner.in_progress.insert(place, call);
         }
-        place.insert(None);
-        Entered::New(Slot { cache: self, key, is_open: true })
+        Entered::New(Slot { cache: self, place })
     }
 
     /// Keeps a reply, in place of the oldest ones.
-    fn store(&self, inner: &mut Inner, key: Key, reply: Reply, now: Instant) {
-        inner.bytes += reply_bytes(&reply);
-        if let Some((_, (old, _))) = inner.done.push(key, (reply, now)) {
-            inner.bytes -= reply_bytes(&old);
+    fn store(&self, inner: &mut Inner, place: Place, done: Done) {
+        let now = done.made;
+        inner.bytes += reply_bytes(&done.reply);
+        if let Some((old_place, old)) = inner.done.push(place, done) {
+            inner.bytes -= reply_bytes(&old.reply);
+            inner.count_free(old_place);
         }
         while inner.done.len() > self.max_entries
             || inner.bytes > self.max_bytes
-            || inner
-                .done
-                .peek_lru()
-                .is_some_and(|(_, (_, made))| now.saturating_duration_since(*made) >= self.max_age)
+            || inner.done.peek_lru().is_some_and(|(_, done)| !done.is_fresh(inner.max_age, now))
         {
-            let Some((_, (old, _))) = inner.done.pop_lru() else { break };
-            inner.bytes -= reply_bytes(&old);
+            let Some((old_place, old)) = inner.done.pop_lru() else { break };
+            inner.bytes -= reply_bytes(&old.reply);
+            inner.count_free(old_place);
         }
     }
 
@@ -143,24 +280,28 @@ impl ReplyCache {
 /// A call in progress. Dropped without a reply, the call counts as never seen.
 pub struct Slot<'a> {
     cache: &'a ReplyCache,
-    key: Key,
-    /// Whether there is no reply yet.
-    is_open: bool,
+    /// `None` once there is a reply, and where so many equal calls are kept that this one is not.
+    place: Option<Place>,
 }
 
 impl Slot<'_> {
-    /// Hands the reply in, for whoever waits and for retransmissions to come; with `keep`
-    /// false only for whoever waits.
+    /// Hands the reply in, for retransmissions; with `keep` false only for those that wait.
     pub fn finish(mut self, reply: &Reply, keep: bool, now: Instant) {
-        let waited_for = {
+        let Some(place) = self.place.take() else { return };
+        let waiting = {
             let inner = &mut *self.cache.lock();
-            if keep {
-                self.cache.store(inner, self.key, reply.clone(), now);
+            let Some(InProgress { from, waiting }) = inner.in_progress.remove(&place) else {
+                return;
+            };
+            match keep {
+                true => {
+                    self.cache.store(inner, place, Done { from, reply: reply.clone(), made: now });
+                }
+                false => inner.count_free(place),
             }
-            inner.in_progress.remove(&self.key).flatten()
+            waiting
         };
-        self.is_open = false;
-        if let Some(sender) = waited_for {
+        if let Some(sender) = waiting {
             sender.send_replace(Some(reply.clone()));
         }
     }
@@ -168,10 +309,14 @@ impl Slot<'_> {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        if self.is_open {
-            // Whoever waits is woken when nothing is locked any more.
-            let _waited_for = self.cache.lock().in_progress.remove(&self.key);
-        }
+        let Some(place) = self.place else { return };
+        let call = {
+            let mut inner = self.cache.lock();
+            inner.count_free(place);
+            inner.in_progress.remove(&place)
+        };
+        // Retransmissions that wait are woken when nothing is locked any more.
+        drop(call);
     }
 }
 

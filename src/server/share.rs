@@ -7,15 +7,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::budget::{Budget, Common, try_take, weight};
+use super::budget::{Budget, Common};
 use super::limits::{
     MAX_CONNECTION_REQUEST_BYTES, OWN_REPLY_BYTES, OWN_REQUEST_BYTES, SMALL_REPLY_BYTES,
     SMALL_REQUEST_BYTES,
 };
+use super::pool::{AddressUse, Portion, try_take, weight};
 
 /// Counts what is in flight on one connection.
 #[derive(Debug)]
 pub(super) struct Share {
+    /// What its address has of the room that all share.
+    address: Arc<AddressUse>,
     requests: Arc<Semaphore>,
     max_requests: usize,
     /// Bytes of requests that are counted with everybody's.
@@ -30,7 +33,8 @@ pub(super) struct Share {
 #[derive(Debug, Default)]
 pub(super) struct Room {
     _own: Option<OwnedSemaphorePermit>,
-    common: Option<OwnedSemaphorePermit>,
+    _first: Option<OwnedSemaphorePermit>,
+    common: Option<Portion>,
 }
 
 /// Room for a reply that was taken; given back when dropped.
@@ -55,9 +59,10 @@ struct Taken {
 }
 
 impl Share {
-    /// Makes room for so many requests of a connection.
-    pub(super) fn new(requests: usize) -> Self {
+    /// Makes room for so many requests of a connection from `address`.
+    pub(super) fn new(requests: usize, address: Arc<AddressUse>) -> Self {
         Self {
+            address,
             requests: Arc::new(Semaphore::new(requests)),
             max_requests: requests,
             request_bytes: Arc::new(Semaphore::new(MAX_CONNECTION_REQUEST_BYTES)),
@@ -83,16 +88,17 @@ impl Share {
     /// before the overall one: so nobody waits for somebody who waits for them.
     pub(super) async fn take_request(&self, overall: &Budget) -> Room {
         let kept = if self.is_idle() { overall.try_first_request() } else { None };
-        let own = take(&self.requests, 1).await;
-        let common = match kept {
-            Some(kept) => Some(kept),
-            None => tokio::select! {
-                biased;
-                common = overall.take_request() => common,
-                kept = self.take_first_request(overall) => Some(kept),
-            },
-        };
-        Room { _own: own, common }
+        let _own = take(&self.requests, 1).await;
+        if kept.is_some() {
+            return Room { _own, _first: kept, common: None };
+        }
+        tokio::select! {
+            biased;
+            common = overall.take_request(&self.address) => Room { _own, _first: None, common },
+            kept = self.take_first_request(overall) => {
+                Room { _own, _first: Some(kept), common: None }
+            }
+        }
     }
 
     /// Waits until the request at hand, which has its room here, is the only one.
@@ -119,18 +125,19 @@ impl Share {
             return Room::default();
         }
         if bytes > OWN_REQUEST_BYTES {
-            let own = take(&self.request_bytes, bytes).await;
-            return Room { _own: own, common: overall.take_request_bytes(bytes, is_known).await };
+            let _own = take(&self.request_bytes, bytes).await;
+            let common = overall.take_request_bytes(&self.address, bytes, is_known).await;
+            return Room { _own, common, ..Room::default() };
         }
         if let Some(own) = try_take(&self.own_request_bytes, bytes) {
-            return Room { _own: Some(own), common: None };
+            return Room { _own: Some(own), ..Room::default() };
         }
         if let Some(own) = try_take(&self.request_bytes, bytes)
-            && let Some(common) = overall.try_request_bytes(bytes, is_known)
+            && let Some(common) = overall.try_request_bytes(&self.address, bytes, is_known)
         {
-            return Room { _own: Some(own), common: Some(common) };
+            return Room { _own: Some(own), common: Some(common), ..Room::default() };
         }
-        Room { _own: take(&self.own_request_bytes, bytes).await, common: None }
+        Room { _own: take(&self.own_request_bytes, bytes).await, ..Room::default() }
     }
 
     /// Takes room for a reply of `bytes` bytes, or of `least` at least where there is less;
@@ -156,12 +163,14 @@ impl Share {
                 return room;
             }
             let common = self.held.common.load(Ordering::Acquire);
-            if common == 0 || common + bytes <= overall.fair_reply_bytes() {
-                if let Some(taken) = overall.try_reply_bytes(bytes, is_newcomer) {
+            if common == 0 || common + bytes <= overall.fair_reply_bytes(&self.address) {
+                let address = &self.address;
+                if let Some(taken) = overall.try_reply_bytes(address, bytes, is_newcomer) {
                     return self.common(bytes, taken);
                 }
                 if least > OWN_REPLY_BYTES {
-                    return self.common(bytes, overall.take_reply_bytes(bytes, is_newcomer).await);
+                    let taken = overall.take_reply_bytes(address, bytes, is_newcomer).await;
+                    return self.common(bytes, taken);
                 }
             }
             // Who has some of what all share gets that again, and is better off with it.
@@ -281,7 +290,8 @@ mod tests {
     #[tokio::test]
     async fn busy_connections_share_the_room_alike() {
         let overall = Budget::new(&Limits::default());
-        let shares: Vec<_> = (0..6).map(|_| Share::new(1)).collect();
+        let address = Arc::<AddressUse>::default();
+        let shares: Vec<_> = (0..6).map(|_| Share::new(1, Arc::clone(&address))).collect();
         let mut first = Vec::new();
         for share in &shares {
             first.push(share.take_reply(&overall, MAX_RECORD_BYTES, OWN_REPLY_BYTES, false).await);
@@ -309,7 +319,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_that_turns_out_small_keeps_no_room() {
-        let (share, overall) = (Share::new(1), Budget::new(&Limits::default()));
+        let (share, overall) = (Share::new(1, Arc::default()), Budget::new(&Limits::default()));
         let mut small = share.take_reply(&overall, 9000, 9000, true).await;
         let mut large = share.take_reply(&overall, 1 << 20, OWN_REPLY_BYTES, true).await;
         assert_eq!(held(&share), [9000, 1 << 20]);

@@ -51,7 +51,7 @@ impl StandIn {
         };
         let dispatcher = Arc::new(Dispatcher::new(programs.clone(), ReplyCache::new(&limits)));
         let (stop, stopped) = oneshot::channel::<()>();
-        let server = Server::new(listeners, programs, ServerOptions { insecure: true, limits });
+        let server = Server::new(listeners, programs, ServerOptions { insecure: true, limits, ..ServerOptions::default() });
         let server = tokio::spawn(server.run(async {
             let _told = stopped.await;
         }));
@@ -96,7 +96,7 @@ async fn answer_datagrams(socket: UdpSocket, dispatcher: Arc<Dispatcher>) {
             }
         };
         let record = Bytes::copy_from_slice(&buffer[..length]);
-        let origin = Origin { peer, untrusted_port: false };
+        let origin = Origin::of_datagram(peer);
         let reply = match dispatcher.prepare(&origin, record) {
             Next::Run(prepared) => {
                 dispatcher.run(&origin, prepared).await.map(|answered| answered.reply)

@@ -15,6 +15,7 @@ mod types;
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
@@ -54,6 +55,12 @@ pub trait Vfs: Send + Sync + 'static {
     /// Whether the object's export takes calls without credentials (AUTH_NONE).
     fn takes_anonymous(&self, _object: &Self::Object) -> bool {
         true
+    }
+
+    /// The number of the object's export: the same for all of its objects, and another one for
+    /// those of other exports. What clients share is divided by it.
+    fn export_number(&self, _object: &Self::Object) -> NonZeroU64 {
+        NonZeroU64::MIN
     }
 
     /// What locks on this object are kept under: the same by whatever export it is reached.

@@ -356,6 +356,15 @@ impl Caller {
         self.client.port() < Self::FIRST_UNPRIVILEGED_PORT
     }
 
+    /// Who the caller is where root is squashed (exports(5) `root_squash`): the numbers 0 and -1
+    /// of users and groups become nobody's.
+    #[must_use]
+    pub fn root_squashed(mut self) -> Self {
+        let ids = [&mut self.uid, &mut self.gid].into_iter().chain(&mut self.gids);
+        ids.filter(|id| matches!(**id, 0 | u32::MAX)).for_each(|id| *id = Self::NOBODY);
+        self
+    }
+
     /// Whether the caller may do all that the superuser may.
     pub fn is_root(&self) -> bool {
         self.uid == 0 || self.is_owner

@@ -31,6 +31,28 @@ pub fn mount_root(to: SocketAddr) -> Vec<u8> {
     mount_call(to, 1, b"\0\0\0\x01/\0\0\0")
 }
 
+/// MKDIR of `made` in the root, by uid 0: the status (RFC 1813 §3.3.9).
+fn mkdir_as_root(to: SocketAddr) -> u32 {
+    let mounted = mount_root(to);
+    // Behind the header and the status: the length of a handle, and it.
+    let handle = &mounted[ACCEPTED.len() + 4..];
+    let length = 4 + u32::from_be_bytes(*handle.first_chunk().unwrap()) as usize;
+    let auth_sys = [1, 20, 0, 0, 0, 0, 0, 0, 0];
+    let head = [&[1, 0, 2, 100_003, 3, 9][..], &auth_sys].concat();
+    let mut record: Vec<u8> = head.iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
+    record.extend(&handle[..length.next_multiple_of(4)]);
+    record.extend([0, 0, 0, 4]);
+    record.extend(b"made");
+    record.extend([0; 24]);
+    let mut stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    stream.write_all(&(record.len() as u32 | 1 << 31).to_be_bytes()).unwrap();
+    stream.write_all(&record).unwrap();
+    let mut reply = [0; 4 + 4 + ACCEPTED.len() + 4];
+    stream.read_exact(&mut reply).unwrap();
+    u32::from_be_bytes(*reply.last_chunk().unwrap())
+}
+
 const ACCEPTED: [u8; 20] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 #[test]
@@ -122,6 +144,54 @@ fn an_unprivileged_port_is_refused_and_told_of_once() {
     server.signal("TERM");
     let (_, rest) = server.end();
     assert!(!rest.iter().any(|line| line.contains("--insecure")), "{rest:?}");
+}
+
+#[test]
+fn root_of_clients_is_squashed_where_that_is_said() {
+    const ACCES: u32 = 13;
+    let dir = tempdir().unwrap();
+    for (option, status) in [("--root-squash", ACCES), ("--no-root-squash", 0)] {
+        let server = Serving::start(dir.path(), 1, &["s.db", "--insecure", option]);
+        assert_eq!(mkdir_as_root(server.addresses[0]), status, "{option}");
+        server.signal("TERM");
+        server.end();
+    }
+}
+
+#[test]
+fn it_warns_of_clients_that_can_be_any_user() {
+    let dir = tempdir().unwrap();
+    let said = |args: &[&str]| {
+        let server = Serving::start(dir.path(), 1, args);
+        server.signal("TERM");
+        let warned = server.said.iter().filter(|line| line.starts_with("warning: "));
+        let warned: Vec<String> = warned.cloned().collect();
+        server.end();
+        warned
+    };
+    assert_eq!(said(&["s.db"]), [""; 0]);
+    let insecure = said(&["s.db", "--insecure"]);
+    assert_eq!(insecure.len(), 1, "{insecure:?}");
+    assert!(insecure[0].contains("--insecure") && insecure[0].contains("root included"));
+    let beyond = said(&["s.db", "--listen", "0.0.0.0:0"]);
+    assert_eq!(beyond.len(), 1, "{beyond:?}");
+    assert!(beyond[0].contains("0.0.0.0:") && beyond[0].contains("but root"), "{beyond:?}");
+    let both = said(&["s.db", "--listen", "0.0.0.0:0", "--insecure", "--no-root-squash"]);
+    assert_eq!(both.len(), 2, "{both:?}");
+    assert!(both.iter().all(|line| line.contains("root included")), "{both:?}");
+}
+
+#[test]
+fn root_is_squashed_beyond_loopback_unless_it_is_said_otherwise() {
+    const ACCES: u32 = 13;
+    let dir = tempdir().unwrap();
+    let loopback = Serving::start(dir.path(), 1, &["s.db", "--insecure"]);
+    assert_eq!(mkdir_as_root(loopback.addresses[0]), 0);
+    loopback.signal("TERM");
+    loopback.end();
+    let args = ["other.db", "--insecure", "--listen", "0.0.0.0:0"];
+    let beyond = Serving::start(dir.path(), 1, &args);
+    assert_eq!(mkdir_as_root(beyond.addresses[0]), ACCES);
 }
 
 #[cfg(target_os = "linux")]

@@ -109,7 +109,8 @@ impl Served {
         ];
         let listeners = Listeners::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))]).await.unwrap();
         let address = listeners.addresses()[0];
-        let options = ServerOptions { insecure: true, limits: self.limits.clone() };
+        let limits = self.limits.clone();
+        let options = ServerOptions { insecure: true, limits, ..ServerOptions::default() };
         let server = Server::new(listeners, programs, options);
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.run(async {

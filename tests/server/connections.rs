@@ -181,25 +181,28 @@ async fn a_client_that_sends_and_closes_its_side_gets_its_replies() {
 }
 
 #[tokio::test]
-async fn a_client_that_closed_its_side_has_its_place_until_its_last_reply() {
-    let limits = Limits { connections: 1, ..Limits::default() };
+async fn a_client_that_closed_its_side_has_its_place_until_its_last_reply_or_another_needs_it() {
+    let limits = Limits { connections: 2, ..Limits::default() };
     let server = Running::start_with(limits, true).await;
-    let mut first = server.connect().await;
-    first.ask(&call(1, fake::ECHO, b"")).await;
-    first.send_record(&call(2, fake::WAIT, b"")).await;
-    first.0.shutdown().await.unwrap();
-    server.fake.wait_begun(1).await;
-    let mut second = server.connect().await;
-    second.send_record(&call(3, fake::ECHO, b"")).await;
-    assert!(second.is_silent().await);
+    let closed = async |xid| {
+        let mut peer = server.connect().await;
+        peer.ask(&call(xid, fake::ECHO, b"")).await;
+        peer.send_record(&call(xid, fake::WAIT, b"")).await;
+        peer.0.shutdown().await.unwrap();
+        peer
+    };
+    let (mut first, mut second) = (closed(1).await, closed(2).await);
+    server.fake.wait_begun(4).await;
+    let mut third = server.connect().await;
+    assert_eq!(third.ask(&call(3, fake::ECHO, b"")).await, success(3, b""));
     server.fake.open_gate();
-    assert_eq!(first.receive().await, success(2, b""));
-    assert_eq!(second.receive().await, success(3, b""));
+    assert!(first.is_closed().await);
+    assert_eq!(second.receive().await, success(2, b""));
 }
 
 #[tokio::test]
 async fn a_client_that_closed_its_side_and_takes_no_replies_makes_room() {
-    let limits = Limits { connections: 1, crowded_idle_timeout: SOON, ..Limits::default() };
+    let limits = Limits { connections: 1, ..Limits::default() };
     let server = Running::start_with(limits, true).await;
     let mut first = server.connect().await;
     for xid in 0..32 {
@@ -246,16 +249,14 @@ async fn clients_that_are_slow_to_receive_do_not_stop_the_others() {
 }
 
 #[tokio::test]
-async fn connections_over_the_limit_wait_for_a_place() {
+async fn a_connection_over_the_limit_takes_the_place_of_another() {
     let limits = Limits { connections: 1, ..Limits::default() };
     let server = Running::start_with(limits, true).await;
     let mut first = server.connect().await;
     first.ask(&call(1, fake::ECHO, b"")).await;
     let mut second = server.connect().await;
-    second.send_record(&call(2, 0, b"")).await;
-    assert!(second.is_silent().await);
-    drop(first);
-    assert_eq!(second.receive().await, success(2, b""));
+    assert_eq!(second.ask(&call(2, 0, b"")).await, success(2, b""));
+    assert!(first.is_closed().await);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A program whose procedures show what the server does with a call.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -42,6 +43,8 @@ pub const WAIT_BYTES: u32 = 11;
 pub const LIST: u32 = 12;
 /// Waits for [`Fake::other_gate`].
 pub const WAIT_OTHER: u32 = 13;
+/// For the tenant that the argument says.
+pub const FOR_TENANT: u32 = 14;
 
 #[derive(Clone)]
 pub struct Fake {
@@ -84,7 +87,7 @@ impl Fake {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut results = Encoder::new();
         match procedure {
-            0 | GREEDY => {}
+            0 | GREEDY | FOR_TENANT => {}
             ECHO => results.put_fixed(&args),
             COUNT => results.put_u32(self.counted.fetch_add(1, Ordering::SeqCst)),
             WAIT => {
@@ -135,6 +138,11 @@ impl Program for Fake {
 
     fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {
         Box::pin(self.run(caller, procedure, args))
+    }
+
+    fn tenant(&self, procedure: u32, args: &Bytes) -> Option<NonZeroU64> {
+        let tenant = args.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+        NonZeroU64::new(tenant.into()).filter(|_| procedure == FOR_TENANT)
     }
 
     fn reply_bytes(&self, procedure: u32, args: &Bytes) -> usize {

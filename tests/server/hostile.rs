@@ -92,7 +92,7 @@ async fn who_never_asked_anything_makes_room_for_others() {
 
 #[tokio::test]
 async fn where_all_are_known_the_idle_one_makes_room() {
-    let limits = Limits { connections: 2, crowded_idle_timeout: SOON, ..Limits::default() };
+    let limits = Limits { connections: 2, ..Limits::default() };
     let server = Running::start_with(limits, true).await;
     let mut idle = known(&server).await;
     tokio::time::sleep(SOON * 2).await;

@@ -11,4 +11,6 @@ mod portmapper;
 mod record;
 mod reply_cache;
 mod rpc;
+#[cfg(target_os = "linux")]
+mod shares;
 mod shutdown;

@@ -29,10 +29,13 @@ impl Running {
     }
 
     pub async fn start_with(limits: Limits, insecure: bool) -> Self {
+        Self::start_as(ServerOptions { insecure, limits, ..ServerOptions::default() }).await
+    }
+
+    pub async fn start_as(options: ServerOptions) -> Self {
         let fake = Fake::default();
         let listeners = Listeners::bind(&["127.0.0.1:0".parse().unwrap()]).await.unwrap();
         let address = listeners.addresses()[0];
-        let options = ServerOptions { insecure, limits };
         let server = Server::new(listeners, vec![Arc::new(fake.clone())], options);
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.run(async {
@@ -55,6 +58,14 @@ impl Running {
 
     pub async fn connect(&self) -> Peer {
         Peer(TcpStream::connect(self.address).await.unwrap())
+    }
+
+    /// Connects from another address of this machine, which is another client.
+    #[cfg(target_os = "linux")]
+    pub async fn connect_from(&self, address: &str) -> Peer {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(address.parse().unwrap(), 0)).unwrap();
+        Peer(socket.connect(self.address).await.unwrap())
     }
 
     /// Tells the server to stop; the task ends when it has.

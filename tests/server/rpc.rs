@@ -2,6 +2,7 @@
 
 use super::fake;
 use super::peer::{Running, call, call_as, success, words};
+use acetate::server::ServerOptions;
 use acetate::server::limits::Limits;
 use acetate::vfs::Caller;
 
@@ -38,6 +39,25 @@ async fn credentials_reach_the_program() {
     assert_eq!(answer(sys).await, success(1, &words(&[501, 20, 12, 61])));
     let none = call(1, fake::WHO, b"");
     assert_eq!(answer(none).await, success(1, &words(&[Caller::NOBODY, Caller::NOBODY])));
+}
+
+#[tokio::test]
+async fn root_is_nobody_where_it_is_squashed() {
+    let options = ServerOptions { insecure: true, squash_root: true, ..ServerOptions::default() };
+    let server = Running::start_as(options).await;
+    let mut peer = server.connect().await;
+    let nobody = Caller::NOBODY;
+    for (asked, shown) in [
+        ([0, 0, 0], [nobody; 3]),
+        ([0, 20, 12], [nobody, 20, 12]),
+        ([501, 0, 0], [501, nobody, nobody]),
+        ([u32::MAX, u32::MAX, 61], [nobody, nobody, 61]),
+        ([501, 20, 12], [501, 20, 12]),
+    ] {
+        let credential = [1, 24, 0, 0, asked[0], asked[1], 1, asked[2]];
+        let got = peer.ask(&call_as(1, fake::WHO, &credential, b"")).await;
+        assert_eq!(got, success(1, &words(&shown)), "{asked:?}");
+    }
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use super::table::{self, Mounted};
 use super::turn::Turn;
 use super::user::User;
 use crate::cli::error::CliError;
+use crate::cli::squash::RootSquash;
 use crate::cli::{output, text};
 use crate::inspect::opened::open_session;
 
@@ -24,6 +25,8 @@ pub(in crate::cli) struct Wanted<'a> {
     pub(in crate::cli) dir: PathBuf,
     /// Where a server is to listen, if one has to be started.
     pub(in crate::cli) listen: Option<SocketAddr>,
+    /// Whether that makes root of clients nobody.
+    pub(in crate::cli) squash: RootSquash,
     pub(in crate::cli) read_only: bool,
     /// As for `mount -o`.
     pub(in crate::cli) options: Option<&'a str>,
@@ -110,6 +113,11 @@ fn find_or_start(
         let what = CliError::new(format_args!("{session}: process {pid} serves it already"));
         return Err(what.with_hint("leave --listen out to mount from that server"));
     }
+    if let Some(option) = wanted.squash.option() {
+        let what = CliError::new(format_args!("{session}: process {pid} serves it already"));
+        let hint = format!("leave {option} out to mount from that server");
+        return Err(what.with_hint(hint));
+    }
     if served.is_read_only && !wanted.read_only {
         let what = CliError::new(format_args!("{session}: process {pid} serves it read-only"));
         return Err(what.with_hint("mount it with --read-only, or unmount it elsewhere first"));
@@ -140,6 +148,7 @@ fn start(wanted: &Wanted<'_>, listen: SocketAddr, read_only: bool) -> Result<Sta
         session: &wanted.session,
         base: wanted.base.as_deref(),
         listen,
+        squash: wanted.squash,
         read_only,
         user: wanted.user,
     })

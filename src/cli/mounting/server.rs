@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::user::{User, acting_as};
 use crate::cli::error::CliError;
+use crate::cli::squash::RootSquash;
 use crate::cli::{output, text};
 use crate::delta::PendingCopies;
 use crate::delta::sqlite::Figures;
@@ -39,6 +40,7 @@ pub(super) struct Wanted<'a> {
     pub(super) session: &'a Path,
     pub(super) base: Option<&'a Path>,
     pub(super) listen: SocketAddr,
+    pub(super) squash: RootSquash,
     pub(super) read_only: bool,
     pub(super) user: Option<&'a User>,
 }
@@ -62,6 +64,7 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Result<Started, CliError> {
     if wanted.read_only {
         command.arg("--read-only");
     }
+    command.args(wanted.squash.option());
     command.arg("--").arg(wanted.session);
     if let Some(user) = wanted.user {
         // As in a session of the user's own.

@@ -15,8 +15,8 @@ use crate::cli::error::CliError;
 use crate::cli::{output, text};
 use crate::config::{self, Missing};
 use crate::guard::ValidatorCommand;
-use crate::server::Peers;
 use crate::server::rpcbind::Registration;
+use crate::server::{Peers, ServerOptions};
 use crate::workspace::exports::ServedExports;
 
 /// Serves the exports of `file` until a signal comes, and closes all sessions.
@@ -48,8 +48,9 @@ async fn until_signal(
     let mut hang_ups = signal(SignalKind::hangup())
         .map_err(|error| CliError::caused("cannot listen for signals", &error))?;
     let addresses = listeners.addresses();
-    // Each export says which ports it takes.
-    let server = super::server(listeners, locked(served).programs(), registration, true);
+    // Each export says which ports it takes, and who is squashed.
+    let options = ServerOptions { insecure: true, ..ServerOptions::default() };
+    let server = super::server(listeners, locked(served).programs(), registration, options);
     let mut controls =
         Controls { of: HashMap::new(), addresses: addresses.clone(), peers: server.peers() };
     let none = controls.follow(&locked(served));

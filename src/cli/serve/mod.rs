@@ -4,6 +4,7 @@ mod exports;
 mod limits;
 mod session;
 mod signals;
+mod warnings;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use tokio::runtime::{self, Runtime};
 
 use super::detached;
 use super::error::CliError;
+use super::squash::RootSquash;
 use super::{Ending, mount_help, output};
 use crate::server::limits::Limits;
 use crate::server::rpcbind::Registration;
@@ -49,7 +51,10 @@ pub(super) struct Args {
     #[arg(
         long,
         value_name = "EXPORTS.toml",
-        conflicts_with_all = ["session", "base", "read_only", "insecure", "chunk_size", "detached"]
+        conflicts_with_all = [
+            "session", "base", "read_only", "insecure", "root_squash", "no_root_squash",
+            "chunk_size", "detached",
+        ]
     )]
     config: Option<PathBuf>,
 
@@ -73,6 +78,9 @@ pub(super) struct Args {
     /// Allow clients with source ports above 1023 (refused on Linux otherwise).
     #[arg(long)]
     insecure: bool,
+
+    #[command(flatten)]
+    squash: RootSquash,
 
     /// Let `mount` find the port: by rpcbind, or in its place on port 111.
     #[arg(long)]
@@ -140,20 +148,20 @@ struct Door<'a> {
     registration: Option<&'a Registration>,
 }
 
-/// A server of `programs`; `insecure` takes clients from any port.
+/// A server of `programs`, for as many connections as the process has descriptors for.
 fn server(
     listeners: Listeners,
     programs: Vec<Arc<dyn Program>>,
     registration: Option<&Registration>,
-    insecure: bool,
+    options: ServerOptions,
 ) -> Server {
-    let limits = Limits { connections: max_connections(), ..Limits::default() };
+    let limits = Limits { connections: max_connections(), ..options.limits };
     let watch = |program| match registration {
         Some(registration) => registration.watch(program),
         None => program,
     };
     let programs = programs.into_iter().map(watch).collect();
-    Server::new(listeners, programs, ServerOptions { insecure, limits })
+    Server::new(listeners, programs, ServerOptions { limits, ..options })
 }
 
 /// Says how to mount an export; where there is a port mapper, also in short.

@@ -11,6 +11,7 @@ use crate::cli::detached::LogFile;
 use crate::cli::error::CliError;
 use crate::cli::{output, text};
 use crate::delta::PendingCopies;
+use crate::server::ServerOptions;
 use crate::server::rpcbind::Registration;
 use crate::workspace::layers::{self, Layers, Wanted};
 use crate::workspace::running::Running;
@@ -55,7 +56,10 @@ pub(super) fn serve(
 async fn until_signal(args: &Args, door: Door<'_>, layers: &Layers) -> Option<LogFile> {
     let Door { signals, listeners, registration } = door;
     let addresses = listeners.addresses();
-    let server = super::server(listeners, layers.programs(), registration, args.insecure);
+    let squash_root = args.squash.applies_at(&addresses);
+    let insecure = args.insecure;
+    let options = ServerOptions { insecure, squash_root, ..ServerOptions::default() };
+    let server = super::server(listeners, layers.programs(), registration, options);
     // Whoever serves to be read only shares the session with others that do.
     let control = (!args.read_only).then(|| {
         let (session, base) = (&layers.session, layers.base.clone());
@@ -100,5 +104,6 @@ fn announce(
             super::tell_how_to_mount(*first, "/", registration);
         }
     }
+    super::warnings::tell(addresses, args.insecure, args.squash.applies_at(addresses));
     super::tell_addresses(addresses);
 }

@@ -16,5 +16,7 @@ mod waiting;
 
 pub use program::{Answer, Nlm};
 pub use range::ByteRange;
-pub use table::{Client, Held, LockTable, MAX_CLIENT_LOCKS, MAX_LOCKS, Owner, Refusal};
-pub use waiting::{MAX_CLIENT_WAITING, MAX_WAITING, Waiting};
+pub use table::{
+    CLIENT_SHARE, Client, EXPORT_SHARE, Held, LockTable, MAX_LOCKS, Owner, Refusal,
+};
+pub use waiting::{MAX_CLIENT_WAITING, MAX_EXPORT_WAITING, MAX_WAITING, Waiting};

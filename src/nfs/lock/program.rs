@@ -1,5 +1,6 @@
 //! The procedures.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,6 +36,7 @@ pub struct Nlm<V, H = HandleCodec> {
 /// What a lock is about, in our terms.
 struct Target<O> {
     object: O,
+    export: NonZeroU64,
     file: LockKey,
     owner: Arc<Owner>,
     range: ByteRange,
@@ -79,7 +81,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
 
     async fn test(&self, caller: &Caller, args: TestArgs) -> TestReply {
         let TestArgs { cookie, exclusive, lock } = args;
-        let Target { object, file, owner, range } = match self.target(caller, &lock) {
+        let Target { object, file, owner, range, .. } = match self.target(caller, &lock) {
             Ok(target) => target,
             Err(status) => return TestReply::Other(Reply { cookie, status }),
         };
@@ -104,11 +106,12 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
 
     async fn lock(&self, caller: &Caller, args: LockArgs, monitored: bool) -> Answer {
         let LockArgs { cookie, block, exclusive, lock, state, .. } = args;
-        let Target { object, file, owner, range } = match self.target(caller, &lock) {
+        let Target { object, export, file, owner, range } = match self.target(caller, &lock) {
             Ok(target) => target,
             Err(status) => return Answer::Reply(encode(&Reply { cookie, status })),
         };
-        let wanted = Wanted { file, owner, range, exclusive, state: monitored.then_some(state) };
+        let state = monitored.then_some(state);
+        let wanted = Wanted { export, file, owner, range, exclusive, state };
         let asked = self.shared.ask(cookie, wanted);
         if let Err(error) = self.vfs.getattr(caller, &object).await {
             return Answer::Reply(asked.reply(to_lock_status(error)));
@@ -139,10 +142,10 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
     /// Works for files that are gone, too: their locks must not stay.
     fn unlock(&self, caller: &Caller, args: &UnlockArgs) -> Reply {
         let status = match self.target(caller, &args.lock) {
-            Ok(Target { file, owner, range, .. }) => {
+            Ok(Target { export, file, owner, range, .. }) => {
                 let mut locks = self.shared.locks();
                 locks.cancel(file, &owner, range);
-                match locks.table.unlock(file, &owner, range) {
+                match locks.table.unlock(export, file, &owner, range) {
                     Ok(()) => Status::Granted,
                     Err(_full) => Status::DeniedNoLocks,
                 }
@@ -165,7 +168,8 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
             svid: lock.svid,
             handle: Bytes::copy_from_slice(&lock.owner),
         };
-        Ok(Target { file: self.vfs.lock_key(&object), object, owner: Arc::new(owner), range })
+        let (export, file) = (self.vfs.export_number(&object), self.vfs.lock_key(&object));
+        Ok(Target { object, export, file, owner: Arc::new(owner), range })
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,11 +14,16 @@ use bytes::Bytes;
 use super::range::ByteRange;
 use crate::vfs::LockKey;
 
-/// Locks of all clients together.
-pub const MAX_LOCKS: usize = 8192;
+/// Locks of all clients together. No export has more than its [share](EXPORT_SHARE), and no client
+/// address more than its own.
+pub const MAX_LOCKS: usize = 32_768;
 
-/// Locks of one client address.
-pub const MAX_CLIENT_LOCKS: usize = 4096;
+/// The part of what others leave that the locks of an export may be: a quarter, so that the first
+/// one has 8,192 at most, and the tenth still more than a hundred where all before it take theirs.
+pub const EXPORT_SHARE: usize = 4;
+
+/// The part of what others leave to an export that the locks of a client address may be: a half.
+pub const CLIENT_SHARE: usize = 2;
 
 /// A machine that locks: its address, and its name for itself (several may share an address).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -51,6 +57,8 @@ pub struct Held {
     pub range: ByteRange,
     /// Whether nobody else may have a lock there.
     pub exclusive: bool,
+    /// The export whose share of the locks it counts in.
+    pub export: NonZeroU64,
 }
 
 /// Why there is no lock.
@@ -58,7 +66,7 @@ pub struct Held {
 pub enum Refusal {
     /// Somebody else's lock is in the way.
     Conflict(Held),
-    /// [`MAX_LOCKS`] or [`MAX_CLIENT_LOCKS`] would be exceeded; nothing has changed.
+    /// The share of the export or of the client's address would be exceeded; nothing has changed.
     Full,
 }
 
@@ -71,6 +79,13 @@ struct Known {
     state: Option<i32>,
 }
 
+/// The locks of an export.
+#[derive(Debug, Default)]
+struct OfExport {
+    len: usize,
+    addresses: HashMap<IpAddr, usize>,
+}
+
 /// All locks.
 #[derive(Debug, Default)]
 pub struct LockTable {
@@ -78,8 +93,8 @@ pub struct LockTable {
     files: HashMap<LockKey, Vec<Held>>,
     /// Clients that have any.
     clients: HashMap<Client, Known>,
-    /// Locks of each address that has any.
-    addresses: HashMap<IpAddr, usize>,
+    /// Locks of each export that has any, and in it of each address.
+    exports: HashMap<NonZeroU64, OfExport>,
     /// The number of locks.
     len: usize,
     /// How often locks were given up, or replaced by others.
@@ -115,9 +130,10 @@ impl LockTable {
         })
     }
 
-    /// Locks `range`, in place of what `owner` has locked there.
+    /// Locks `range` of a file in `export`, in place of what `owner` has locked there.
     pub fn lock(
         &mut self,
+        export: NonZeroU64,
         file: LockKey,
         owner: &Arc<Owner>,
         range: ByteRange,
@@ -126,18 +142,19 @@ impl LockTable {
         if let Some(held) = self.conflict(file, owner, range, exclusive) {
             return Err(Refusal::Conflict(held.clone()));
         }
-        self.replace(file, owner, range, Some(exclusive))
+        self.replace(export, file, owner, range, Some(exclusive))
     }
 
     /// Gives up what `owner` has locked in `range`. This too can be [`Refusal::Full`], where it
     /// makes two locks of one.
     pub fn unlock(
         &mut self,
+        export: NonZeroU64,
         file: LockKey,
         owner: &Arc<Owner>,
         range: ByteRange,
     ) -> Result<(), Refusal> {
-        self.replace(file, owner, range, None)
+        self.replace(export, file, owner, range, None)
     }
 
     /// Whether `client` had another state when it locked: then it has restarted since.
@@ -155,19 +172,25 @@ impl LockTable {
 
     /// Gives up all locks of `client`.
     pub fn free(&mut self, client: &Client) {
-        let Some(known) = self.clients.remove(client) else { return };
-        self.len -= known.locks;
+        if self.clients.remove(client).is_none() {
+            return;
+        }
         self.releases += 1;
-        self.count_address(client.address, known.locks, 0);
+        let mut freed = Vec::new();
         self.files.retain(|_, locks| {
-            locks.retain(|held| held.owner.client != *client);
+            let gone = locks.extract_if(.., |held| held.owner.client == *client);
+            freed.extend(gone.map(|held| held.export));
             !locks.is_empty()
         });
+        for export in freed {
+            self.count_share(export, client.address, 1, 0);
+        }
     }
 
     /// Makes `range` of `owner` exclusive, shared, or (`None`) unlocked.
     fn replace(
         &mut self,
+        export: NonZeroU64,
         file: LockKey,
         owner: &Arc<Owner>,
         range: ByteRange,
@@ -175,13 +198,24 @@ impl LockTable {
     ) -> Result<(), Refusal> {
         let held = self.files.get(&file).map(Vec::as_slice).unwrap_or_default();
         let own: Vec<&Held> = held.iter().filter(|held| *held.owner == **owner).collect();
-        let before = own.len();
-        let after = replaced(&own, owner, range, kind);
-        if after.len() > before && !self.has_room(&owner.client, after.len() - before) {
-            return Err(Refusal::Full);
+        let after = replaced(&own, owner, range, kind.map(|exclusive| (exclusive, export)));
+        let before: Vec<NonZeroU64> = own.iter().map(|held| held.export).collect();
+        if after.len() > before.len() {
+            let more = after.len() - before.len();
+            // What is cut in two is counted where it was taken.
+            let export = before.first().copied().filter(|_| kind.is_none()).unwrap_or(export);
+            if !self.has_room(export, &owner.client, more) {
+                return Err(Refusal::Full);
+            }
         }
-        self.count(&owner.client, before, after.len());
-        self.releases += u64::from(before > 0);
+        self.releases += u64::from(!before.is_empty());
+        self.count_client(&owner.client, before.len(), after.len());
+        for export in before {
+            self.count_share(export, owner.client.address, 1, 0);
+        }
+        for held in &after {
+            self.count_share(held.export, owner.client.address, 0, 1);
+        }
         let locks = self.files.entry(file).or_default();
         locks.retain(|held| *held.owner != **owner);
         locks.extend(after);
@@ -191,14 +225,18 @@ impl LockTable {
         Ok(())
     }
 
-    fn has_room(&self, client: &Client, more: usize) -> bool {
-        let here = self.addresses.get(&client.address).copied().unwrap_or_default();
-        self.len + more <= MAX_LOCKS && here + more <= MAX_CLIENT_LOCKS
+    /// Whether `client` may have so many more in `export`.
+    fn has_room(&self, export: NonZeroU64, client: &Client, more: usize) -> bool {
+        let here = self.exports.get(&export);
+        let of_export = here.map_or(0, |here| here.len);
+        let of_client = here.and_then(|here| here.addresses.get(&client.address)).copied();
+        let of_client = of_client.unwrap_or_default();
+        let share = (MAX_LOCKS - (self.len - of_export)) / EXPORT_SHARE;
+        let left = share.saturating_sub(of_export - of_client);
+        of_export + more <= share && of_client + more <= left / CLIENT_SHARE
     }
 
-    fn count(&mut self, client: &Client, before: usize, after: usize) {
-        self.len = self.len - before + after;
-        self.count_address(client.address, before, after);
+    fn count_client(&mut self, client: &Client, before: usize, after: usize) {
         let had = self.clients.get(client).map_or(0, |known| known.locks);
         let has = had - before + after;
         if has == 0 {
@@ -210,31 +248,44 @@ impl LockTable {
         }
     }
 
-    fn count_address(&mut self, address: IpAddr, before: usize, after: usize) {
-        let locks = self.addresses.entry(address).or_default();
+    fn count_share(&mut self, export: NonZeroU64, address: IpAddr, before: usize, after: usize) {
+        self.len = self.len - before + after;
+        let here = self.exports.entry(export).or_default();
+        here.len = here.len - before + after;
+        let locks = here.addresses.entry(address).or_default();
         *locks = *locks - before + after;
         if *locks == 0 {
-            self.addresses.remove(&address);
+            here.addresses.remove(&address);
+        }
+        if here.len == 0 {
+            self.exports.remove(&export);
         }
     }
 }
 
-/// One owner's locks after `range` got this `kind`, in order, neighbours of one kind as one.
-fn replaced(own: &[&Held], owner: &Arc<Owner>, range: ByteRange, kind: Option<bool>) -> Vec<Held> {
-    let keep = |range, exclusive| Held { owner: Arc::clone(owner), range, exclusive };
+/// One owner's locks after `range` got this `kind` in an export, in order, neighbours of one kind
+/// and export as one.
+fn replaced(
+    own: &[&Held],
+    owner: &Arc<Owner>,
+    range: ByteRange,
+    kind: Option<(bool, NonZeroU64)>,
+) -> Vec<Held> {
+    let keep = |range, exclusive, export| Held { owner: Arc::clone(owner), range, exclusive, export };
     let mut pieces: Vec<Held> = own
         .iter()
         .flat_map(|held| {
             let left = held.range.without(range).into_iter().flatten();
-            left.map(|range| keep(range, held.exclusive))
+            left.map(|range| keep(range, held.exclusive, held.export))
         })
-        .chain(kind.map(|exclusive| keep(range, exclusive)))
+        .chain(kind.map(|(exclusive, export)| keep(range, exclusive, export)))
         .collect();
     pieces.sort_unstable_by_key(|held| held.range.first);
     let mut merged: Vec<Held> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         if let Some(last) = merged.last_mut()
             && last.exclusive == piece.exclusive
+            && last.export == piece.export
             && let Some(joined) = last.range.joined(piece.range)
         {
             last.range = joined;

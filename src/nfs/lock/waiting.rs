@@ -5,6 +5,7 @@
 //! for, and a lock that is granted then would stay for ever.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -17,16 +18,21 @@ use crate::wire::nlm4::{Reply, Status};
 use crate::wire::xdr::Encoder;
 
 /// LOCKs that wait at the same time; further ones are sent away at once, to ask again.
+pub const MAX_WAITING: usize = 128;
+
+/// The same for LOCKs of one export, and half of what other exports leave.
+pub const MAX_EXPORT_WAITING: usize = 64;
+
+/// The same for LOCKs of one client address in an export, and half of what that may have.
 ///
 /// Fewer than the requests that one connection may have in flight: an UNLOCK must get through.
-pub const MAX_WAITING: usize = 64;
-
-/// The same for LOCKs of one client address.
 pub const MAX_CLIENT_WAITING: usize = 32;
 
 /// A lock that is asked for.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
+    /// The export whose share of the locks it counts in.
+    pub(super) export: NonZeroU64,
     pub(super) file: LockKey,
     pub(super) owner: Arc<Owner>,
     pub(super) range: ByteRange,
@@ -57,14 +63,14 @@ pub(super) struct Locks {
 impl Locks {
     /// Takes a lock; [`Status::Denied`] if another one is in the way.
     pub(super) fn take(&mut self, wanted: &Wanted) -> Status {
-        let Wanted { file, owner, range, exclusive, state } = wanted;
+        let Wanted { export, file, owner, range, exclusive, state } = wanted;
         if let Some(state) = *state
             && self.table.has_restarted(&owner.client, state)
         {
             tracing::debug!(client = %owner.client.address, "restarted; its locks are given up");
             self.table.free(&owner.client);
         }
-        match self.table.lock(*file, owner, *range, *exclusive) {
+        match self.table.lock(*export, *file, owner, *range, *exclusive) {
             Ok(()) => {
                 if let Some(state) = *state {
                     self.table.set_state(&owner.client, state);
@@ -100,10 +106,19 @@ impl Locks {
     }
 
     /// Lets a LOCK wait, if there is room. One that was taken back meanwhile hears of it at once.
-    fn may_wait(&mut self, id: u64, client: &Client) -> bool {
-        let waiting = || self.asked.values().filter(|asked| asked.waits);
-        let same = waiting().filter(|asked| asked.wanted.owner.client.address == client.address);
-        if waiting().count() >= MAX_WAITING || same.count() >= MAX_CLIENT_WAITING {
+    fn may_wait(&mut self, id: u64, wanted: &Wanted) -> bool {
+        let (mut all, mut of_export, mut of_client) = (0, 0, 0);
+        for other in self.asked.values().filter(|asked| asked.waits).map(|asked| &asked.wanted) {
+            let is_of_export = other.export == wanted.export;
+            let is_of_client = other.owner.client.address == wanted.owner.client.address;
+            all += 1;
+            of_export += usize::from(is_of_export);
+            of_client += usize::from(is_of_export && is_of_client);
+        }
+        // Half of what others leave: a few exports cannot take all places.
+        let of_others = all - of_export;
+        let share = MAX_EXPORT_WAITING.min((MAX_WAITING - of_others) / 2);
+        if of_export >= share || of_client >= MAX_CLIENT_WAITING.min(share.div_ceil(2)) {
             return false;
         }
         if let Some(asked) = self.asked.get_mut(&id) {
@@ -146,7 +161,7 @@ pub struct Waiting {
 impl Waiting {
     /// Whether it may wait: there is room.
     pub(super) fn may_wait(&self) -> bool {
-        self.shared.locks().may_wait(self.id, &self.wanted.owner.client)
+        self.shared.locks().may_wait(self.id, &self.wanted)
     }
 
     /// Tries to take the lock; the encoded reply, or `None` while somebody else's is in the way.

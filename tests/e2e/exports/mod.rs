@@ -5,6 +5,7 @@ mod guard;
 mod locks;
 mod reload;
 mod scopes;
+mod shares;
 mod slow_checks;
 mod tree;
 mod who;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use acetate::config::{self, Missing};
 use acetate::inspect::log::{Log, Options};
 use acetate::inspect::opened::open_session;
+use acetate::server::limits::Limits;
 use acetate::server::{Listeners, Server, ServerOptions};
 use acetate::workspace::exports::ServedExports;
 use tempfile::TempDir;
@@ -35,6 +37,7 @@ struct Site {
     dir: TempDir,
     before: HostTree,
     runtime: Runtime,
+    limits: Limits,
     running: Option<Running>,
 }
 
@@ -48,13 +51,18 @@ struct Running {
 impl Site {
     /// Serves these exports over a folder that has `base`, with these objects (see [`fixture`]).
     fn start(base: &str, exports: &str) -> Self {
+        Self::start_with(base, exports, Limits::default())
+    }
+
+    /// The same within limits.
+    fn start_with(base: &str, exports: &str, limits: Limits) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base_dir = dir.path().join("base");
         fs::create_dir(&base_dir).unwrap();
         fixture::build(&base_dir, base);
         let before = HostTree::read(&base_dir);
         let runtime = Runtime::new().unwrap();
-        let mut site = Self { dir, before, runtime, running: None };
+        let mut site = Self { dir, before, runtime, limits, running: None };
         site.say(exports);
         site.run();
         site
@@ -80,7 +88,8 @@ impl Site {
             let at = [SocketAddr::from(([127, 0, 0, 1], 0))];
             let listeners = Listeners::bind(&at).await.unwrap();
             let address = listeners.addresses()[0];
-            let options = ServerOptions { insecure: true, ..ServerOptions::default() };
+            let limits = self.limits.clone();
+            let options = ServerOptions { insecure: true, limits, ..ServerOptions::default() };
             (address, Server::new(listeners, programs, options))
         });
         let (stop, stopped) = oneshot::channel();

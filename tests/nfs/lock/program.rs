@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use acetate::nfs::lock::{Answer, MAX_CLIENT_WAITING, MAX_WAITING, Waiting};
+use acetate::nfs::lock::{Answer, MAX_CLIENT_WAITING, MAX_EXPORT_WAITING, MAX_WAITING, Waiting};
 use acetate::nfs::{CallError, Nlm};
 use acetate::vfs::{Caller, FsError};
 use acetate::wire::nlm4::MAX_NETOBJ_BYTES;
@@ -230,7 +230,7 @@ async fn so_many_wait_and_not_more() {
         nlm.call(&Caller { client, ..caller() }, LOCK, args.clone().into()).await.unwrap()
     };
     let mut waiting = Vec::new();
-    for host in 0..MAX_WAITING / MAX_CLIENT_WAITING {
+    for host in 0..MAX_EXPORT_WAITING / MAX_CLIENT_WAITING {
         for _ in 0..MAX_CLIENT_WAITING {
             let Answer::Wait(one) = ask(host).await else { panic!("does not wait") };
             waiting.push(one);

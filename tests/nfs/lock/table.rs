@@ -2,14 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use acetate::nfs::lock::{
-    ByteRange, Client, LockTable, MAX_CLIENT_LOCKS, MAX_LOCKS, Owner, Refusal,
+    ByteRange, CLIENT_SHARE, Client, EXPORT_SHARE, LockTable, MAX_LOCKS, Owner, Refusal,
 };
 use acetate::vfs::{FileId, LockKey};
 use bytes::Bytes;
 use proptest::prelude::*;
+
+const EXPORT: NonZeroU64 = NonZeroU64::MIN;
+
+/// Locks of an export where others have none, and of the first of its clients.
+const MAX_EXPORT_LOCKS: usize = MAX_LOCKS / EXPORT_SHARE;
+const MAX_CLIENT_LOCKS: usize = MAX_EXPORT_LOCKS / CLIENT_SHARE;
 
 const FILE: LockKey = LockKey { fsid: 1, fileid: FileId(7) };
 
@@ -106,14 +113,14 @@ proptest! {
                     let conflict = table.conflict(file_key(file), owner, range, exclusive);
                     let in_the_way = conflict.cloned();
                     prop_assert_eq!(in_the_way.is_none(), free);
-                    let locked = table.lock(file_key(file), owner, range, exclusive);
+                    let locked = table.lock(EXPORT, file_key(file), owner, range, exclusive);
                     prop_assert_eq!(locked, in_the_way.map(Refusal::Conflict).map_or(Ok(()), Err));
                     if free {
                         model.set(file, svid, range, Some(exclusive));
                     }
                 }
                 Op::Unlock => {
-                    prop_assert_eq!(table.unlock(file_key(file), owner, range), Ok(()));
+                    prop_assert_eq!(table.unlock(EXPORT, file_key(file), owner, range), Ok(()));
                     model.set(file, svid, range, None);
                 }
                 Op::Free => {
@@ -142,7 +149,7 @@ proptest! {
 fn owners_differ_in_every_part() {
     let mut table = LockTable::default();
     let first = owner(1);
-    table.lock(FILE, &first, range(0, 0), true).unwrap();
+    table.lock(EXPORT, FILE, &first, range(0, 0), true).unwrap();
     let mut handle = Owner::clone(&first);
     handle.handle = Bytes::from_static(b"other");
     let others = [
@@ -152,44 +159,96 @@ fn owners_differ_in_every_part() {
         Arc::new(handle),
     ];
     for other in others {
-        let refused = table.lock(FILE, &other, range(9, 1), false);
+        let refused = table.lock(EXPORT, FILE, &other, range(9, 1), false);
         assert!(matches!(refused, Err(Refusal::Conflict(_))), "{other:?}");
     }
-    table.lock(FILE, &owner(1), range(9, 1), true).unwrap();
+    table.lock(EXPORT, FILE, &owner(1), range(9, 1), true).unwrap();
 }
 
 #[test]
 fn a_client_has_so_many_locks_and_not_more() {
     let mut table = LockTable::default();
     let everything = range(0, 0);
-    table.lock(FILE, &owner(1), everything, true).unwrap();
+    table.lock(EXPORT, FILE, &owner(1), everything, true).unwrap();
     for hole in 1..MAX_CLIENT_LOCKS as u64 {
-        table.unlock(FILE, &owner(1), range(hole * 2, 1)).unwrap();
+        table.unlock(EXPORT, FILE, &owner(1), range(hole * 2, 1)).unwrap();
     }
     assert_eq!(table.len(), MAX_CLIENT_LOCKS);
     let hole = range(1_000_000, 1);
-    assert_eq!(table.unlock(FILE, &owner(1), hole), Err(Refusal::Full));
+    assert_eq!(table.unlock(EXPORT, FILE, &owner(1), hole), Err(Refusal::Full));
     let other = owner_at("192.0.2.2", "client", 1);
     assert!(table.conflict(FILE, &other, hole, false).is_some(), "nothing has changed");
     let neighbour = owner_at("192.0.2.1", "neighbour", 1);
-    assert_eq!(table.lock(file_key(8), &neighbour, range(0, 1), true), Err(Refusal::Full));
-    table.lock(file_key(8), &other, range(0, 1), true).unwrap();
-    table.unlock(FILE, &owner(1), everything).unwrap();
+    assert_eq!(table.lock(EXPORT, file_key(8), &neighbour, range(0, 1), true), Err(Refusal::Full));
+    table.lock(EXPORT, file_key(8), &other, range(0, 1), true).unwrap();
+    table.unlock(EXPORT, FILE, &owner(1), everything).unwrap();
     assert_eq!(table.len(), 1);
-    table.lock(file_key(9), &neighbour, range(0, 1), true).unwrap();
+    table.lock(EXPORT, file_key(9), &neighbour, range(0, 1), true).unwrap();
+}
+
+/// Takes locks in an export, a file for each, until there are no more; returns how many.
+fn fill(table: &mut LockTable, export: u64, owner: &Arc<Owner>, files: &mut u64) -> usize {
+    let export = NonZeroU64::new(export).unwrap();
+    let mut taken = 0;
+    loop {
+        *files += 1;
+        match table.lock(export, file_key(*files), owner, range(0, 1), true) {
+            Ok(()) => taken += 1,
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::Full);
+                return taken;
+            }
+        }
+    }
 }
 
 #[test]
-fn all_clients_together_have_so_many_locks_and_not_more() {
-    let mut table = LockTable::default();
-    for index in 0..MAX_LOCKS {
-        let client = owner_at(["192.0.2.1", "192.0.2.2", "192.0.2.3"][index % 3], "client", 1);
-        table.lock(file_key(index as u64), &client, range(0, 1), true).unwrap();
+fn an_export_leaves_locks_to_others_however_many_clients_it_has() {
+    let (mut table, mut files) = (LockTable::default(), 100);
+    let greedy: Vec<_> = (1..200).map(|at| owner_at(&format!("192.0.2.{at}"), "c", 1)).collect();
+    let taken: usize = greedy.iter().map(|one| fill(&mut table, 1, one, &mut files)).sum();
+    // Halves of what is left end before the last one.
+    assert!((MAX_EXPORT_LOCKS - 1..=MAX_EXPORT_LOCKS).contains(&taken), "{taken}");
+    // At one of the addresses, in another export.
+    let other = fill(&mut table, 2, &greedy[0], &mut files);
+    assert_eq!(other, (MAX_LOCKS - taken) / EXPORT_SHARE / CLIENT_SHARE);
+}
+
+#[test]
+fn a_client_leaves_locks_to_others_of_its_export() {
+    let (mut table, mut files) = (LockTable::default(), 100);
+    assert_eq!(fill(&mut table, 1, &owner(1), &mut files), MAX_CLIENT_LOCKS);
+    let other = owner_at("192.0.2.2", "client", 1);
+    assert_eq!(fill(&mut table, 1, &other, &mut files), MAX_CLIENT_LOCKS / CLIENT_SHARE);
+}
+
+#[test]
+fn ten_greedy_exports_leave_locks_to_the_next() {
+    let (mut table, mut files) = (LockTable::default(), 100);
+    for export in 1..=10 {
+        for at in 1..20 {
+            let client = owner_at(&format!("192.0.2.{at}"), "client", 1);
+            fill(&mut table, export, &client, &mut files);
+        }
     }
-    let last = owner_at("192.0.2.4", "client", 1);
-    assert_eq!(table.lock(FILE, &last, range(5, 1), true), Err(Refusal::Full));
+    let other = fill(&mut table, 11, &owner(1), &mut files);
+    assert!(other > 100, "{other}");
     table.free(&owner(1).client);
-    table.lock(FILE, &last, range(5, 1), true).unwrap();
+    assert!(table.len() <= MAX_LOCKS);
+    assert!(fill(&mut table, 12, &owner(1), &mut files) > other, "what is given up is there again");
+}
+
+#[test]
+fn a_lock_counts_in_the_export_that_it_was_taken_through() {
+    let (mut table, mut files) = (LockTable::default(), 100);
+    let second = NonZeroU64::new(2).unwrap();
+    // The same file by two exports: neighbours, and each counts where it was taken.
+    table.lock(EXPORT, FILE, &owner(1), range(10, 10), true).unwrap();
+    table.lock(second, FILE, &owner(1), range(0, 10), true).unwrap();
+    fill(&mut table, 2, &owner(1), &mut files);
+    assert_eq!(table.unlock(EXPORT, FILE, &owner(1), range(5, 1)), Err(Refusal::Full));
+    table.unlock(EXPORT, FILE, &owner(1), range(0, 10)).unwrap();
+    assert_eq!(fill(&mut table, 2, &owner(1), &mut files), 1);
 }
 
 #[test]
@@ -197,7 +256,7 @@ fn a_new_state_is_a_restart() {
     let mut table = LockTable::default();
     let client = &owner(1).client;
     assert!(!table.has_restarted(client, 3), "nothing is known of it");
-    table.lock(FILE, &owner(1), range(0, 1), true).unwrap();
+    table.lock(EXPORT, FILE, &owner(1), range(0, 1), true).unwrap();
     assert!(!table.has_restarted(client, 3), "it has not said its state");
     table.set_state(client, 3);
     assert!(!table.has_restarted(client, 3));

@@ -1,0 +1,31 @@
+//! What is dangerous in the way that a session is served. NFSv3 has no authentication: a client
+//! says itself who its users are.
+
+use std::net::SocketAddr;
+
+use crate::cli::output;
+use crate::cli::squash::is_beyond_loopback;
+
+/// Warns, on stderr, of clients that can pretend to be any user.
+pub(super) fn tell(addresses: &[SocketAddr], insecure: bool, squashes_root: bool) {
+    let who = if squashes_root { "any user but root" } else { "any user, root included" };
+    if let Some(address) = addresses.iter().find(|address| is_beyond_loopback(address)) {
+        output::line(format_args!(
+            "warning: other machines can reach {address}: each of them can be {who}, and the \
+             wire is clear text"
+        ));
+        output::line(format_args!(
+            "hint: listen on 127.0.0.1 and use a tunnel, or name the clients in an exports file"
+        ));
+    }
+    if insecure {
+        output::line(format_args!(
+            "warning: --insecure lets every program that reaches the port be {who}"
+        ));
+        let hint = match squashes_root {
+            true => "leave it out where clients can mount with `resvport`",
+            false => "leave it out where clients can mount with `resvport`, or add --root-squash",
+        };
+        output::line(format_args!("hint: {hint}"));
+    }
+}

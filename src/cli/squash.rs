@@ -1,0 +1,36 @@
+//! Whether root of clients is nobody, where one session is served to all who come.
+
+use std::net::SocketAddr;
+
+/// `--root-squash` and `--no-root-squash`.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(super) struct RootSquash {
+    /// Make root of clients nobody (65534) [default beyond loopback].
+    #[arg(long, conflicts_with = "no_root_squash")]
+    root_squash: bool,
+
+    /// Let root of clients be root [default on loopback].
+    #[arg(long)]
+    no_root_squash: bool,
+}
+
+impl RootSquash {
+    /// Whether root is squashed by a server that listens at `addresses`.
+    pub(super) fn applies_at(self, addresses: &[SocketAddr]) -> bool {
+        self.root_squash || (!self.no_root_squash && addresses.iter().any(is_beyond_loopback))
+    }
+
+    /// The option that was given.
+    pub(super) fn option(self) -> Option<&'static str> {
+        match self {
+            Self { root_squash: true, .. } => Some("--root-squash"),
+            Self { no_root_squash: true, .. } => Some("--no-root-squash"),
+            _ => None,
+        }
+    }
+}
+
+/// Whether other machines can reach an address.
+pub(super) fn is_beyond_loopback(address: &SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}

@@ -1,0 +1,294 @@
+//! Room that all connections share, divided among client addresses.
+//!
+//! One address may have all of it, as long as no other address asks for some. While several do,
+//! an address may have at most as much as it leaves free: so there is always some for one more
+//! (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+//! Each address has one place in the queue for room, so that one with a thousand connections does
+//! not stand there a thousand times.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
+
+/// How long the request of one address makes others leave room, after the last such request.
+const CONTENTION: Duration = Duration::from_secs(2);
+
+/// What is divided.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Requests,
+    RequestBytes,
+    StrangerBytes,
+    ReplyBytes,
+    NewcomerBytes,
+}
+
+/// The number of kinds.
+const KINDS: usize = 5;
+
+/// What one client address has of all pools.
+#[derive(Debug, Default)]
+pub(super) struct AddressUse {
+    pools: [PoolUse; KINDS],
+    /// Connections of the address that have some of the room for replies.
+    pub(super) reply_holders: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct PoolUse {
+    held: AtomicUsize,
+    /// Told when less is held.
+    returned: Notify,
+    /// Held by the one of the address's connections that is in the queue for room.
+    turn: Mutex<()>,
+}
+
+/// Room of one kind.
+#[derive(Debug)]
+pub(super) struct Pool {
+    kind: Kind,
+    permits: Arc<Semaphore>,
+    max: usize,
+    since: Instant,
+    /// The address that asked last.
+    last: AtomicUsize,
+    /// Until when several addresses ask, in milliseconds after `since`.
+    contended_until: AtomicU64,
+}
+
+/// Room that was taken; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Portion {
+    kind: Kind,
+    /// Always there until the portion is dropped.
+    permit: Option<OwnedSemaphorePermit>,
+    address: Arc<AddressUse>,
+}
+
+impl Pool {
+    /// Makes a pool of so much.
+    pub(super) fn new(kind: Kind, max: usize) -> Self {
+        Self {
+            kind,
+            permits: Arc::new(Semaphore::new(max)),
+            max,
+            since: Instant::now(),
+            last: AtomicUsize::new(0),
+            contended_until: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether nothing is taken.
+    pub(super) fn is_whole(&self) -> bool {
+        self.permits.available_permits() == self.max
+    }
+
+    /// Waits until all is given back, and gives nothing out afterwards.
+    pub(super) async fn drain(&self) {
+        if let Ok(permits) = self.permits.acquire_many(weight(self.max)).await {
+            permits.forget();
+        }
+    }
+
+    /// Lets nothing wait any more.
+    pub(super) fn close(&self) {
+        self.permits.close();
+    }
+
+    /// Takes `amount`, if that is there and `address` may have it now.
+    pub(super) fn try_take(&self, address: &Arc<AddressUse>, amount: usize) -> Option<Portion> {
+        self.note(address);
+        if !self.may_have(address, amount) {
+            return None;
+        }
+        let permit = try_take(&self.permits, amount)?;
+        Some(self.portion(address, permit, amount))
+    }
+
+    /// Waits for `amount`, and counts as `waiting` meanwhile; `None` once the pool is closed.
+    pub(super) async fn take(
+        &self,
+        address: &Arc<AddressUse>,
+        amount: usize,
+        waiting: &AtomicUsize,
+    ) -> Option<Portion> {
+        if let Some(portion) = self.try_take(address, amount) {
+            return Some(portion);
+        }
+        let _counted = Waiting::new(waiting);
+        let own = address.of(self.kind);
+        let _turn = own.turn.lock().await;
+        loop {
+            // Made before the look, so that nothing between the two is missed.
+            let returned = own.returned.notified();
+            if self.permits.is_closed() || self.may_have(address, amount) {
+                break;
+            }
+            returned.await;
+        }
+        let permit = self.permits.clone().acquire_many_owned(weight(amount)).await.ok()?;
+        Some(self.portion(address, permit, amount))
+    }
+
+    fn portion(
+        &self,
+        address: &Arc<AddressUse>,
+        permit: OwnedSemaphorePermit,
+        amount: usize,
+    ) -> Portion {
+        address.of(self.kind).held.fetch_add(amount, Ordering::Relaxed);
+        Portion { kind: self.kind, permit: Some(permit), address: Arc::clone(address) }
+    }
+
+    /// Notes that an address asks.
+    fn note(&self, address: &Arc<AddressUse>) {
+        let address = Arc::as_ptr(address).addr();
+        if self.last.load(Ordering::Relaxed) != address
+            && self.last.swap(address, Ordering::Relaxed) != 0
+        {
+            let until = self.since.elapsed() + CONTENTION;
+            self.contended_until.store(millis(until), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether an address may have `amount` more. One that has none always may: so whatever waits
+    /// here waits for what its own address gives back.
+    fn may_have(&self, address: &AddressUse, amount: usize) -> bool {
+        let held = address.of(self.kind).held.load(Ordering::Relaxed);
+        held == 0 || !self.is_contended() || held + amount <= self.permits.available_permits()
+    }
+
+    /// Whether several addresses asked within [`CONTENTION`].
+    fn is_contended(&self) -> bool {
+        let until = self.contended_until.load(Ordering::Relaxed);
+        until != 0 && millis(self.since.elapsed()) < until
+    }
+}
+
+impl AddressUse {
+    fn of(&self, kind: Kind) -> &PoolUse {
+        let [requests, request_bytes, stranger_bytes, reply_bytes, newcomer_bytes] = &self.pools;
+        match kind {
+            Kind::Requests => requests,
+            Kind::RequestBytes => request_bytes,
+            Kind::StrangerBytes => stranger_bytes,
+            Kind::ReplyBytes => reply_bytes,
+            Kind::NewcomerBytes => newcomer_bytes,
+        }
+    }
+}
+
+impl Portion {
+    /// Gives back what is taken above `amount`.
+    pub(super) fn shrink(&mut self, amount: usize) {
+        let Some(permit) = &mut self.permit else { return };
+        let less = permit.num_permits().saturating_sub(amount);
+        if less > 0 {
+            drop(permit.split(less));
+            self.address.of(self.kind).give_back(less);
+        }
+    }
+}
+
+impl Drop for Portion {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            let amount = permit.num_permits();
+            // Before the address is told: it looks at what is free.
+            drop(permit);
+            self.address.of(self.kind).give_back(amount);
+        }
+    }
+}
+
+impl PoolUse {
+    fn give_back(&self, amount: usize) {
+        self.held.fetch_sub(amount, Ordering::Relaxed);
+        self.returned.notify_one();
+    }
+}
+
+/// Counted as waiting for as long as this is.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes `amount` permits, if they are there.
+pub(super) fn try_take(of: &Arc<Semaphore>, amount: usize) -> Option<OwnedSemaphorePermit> {
+    of.clone().try_acquire_many_owned(weight(amount)).ok()
+}
+
+/// An amount as semaphores count it.
+pub(super) fn weight(amount: usize) -> u32 {
+    u32::try_from(amount).unwrap_or(u32::MAX)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_address_has_all_until_another_asks() {
+        let pool = Pool::new(Kind::Requests, 8);
+        let [greedy, modest]: [Arc<AddressUse>; 2] = Default::default();
+        let mut taken: Vec<_> = (0..8).filter_map(|_| pool.try_take(&greedy, 1)).collect();
+        assert_eq!(taken.len(), 8);
+        assert!(pool.try_take(&modest, 1).is_none(), "there is no more");
+        // What the greedy one gives back it does not get again, up to half of all.
+        for left in (4..8).rev() {
+            taken.pop();
+            assert!(pool.try_take(&greedy, 1).is_none(), "{left} left to it");
+        }
+        let first = pool.try_take(&modest, 4);
+        assert!(first.is_some());
+        assert!(pool.try_take(&greedy, 1).is_none() && pool.try_take(&modest, 1).is_none());
+    }
+
+    #[tokio::test]
+    async fn an_address_has_one_place_in_the_queue() {
+        let pool = Arc::new(Pool::new(Kind::Requests, 1));
+        let [greedy, modest]: [Arc<AddressUse>; 2] = Default::default();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let held = pool.try_take(&greedy, 1);
+        let ask = |address: &Arc<AddressUse>, name: &'static str| {
+            let (pool, address) = (Arc::clone(&pool), Arc::clone(address));
+            let waiting = Arc::clone(&waiting);
+            tokio::spawn(async move {
+                let _taken = pool.take(&address, 1, &waiting).await;
+                (name, Instant::now())
+            })
+        };
+        let mut all = Vec::new();
+        for (address, name) in [(&greedy, "g1"), (&greedy, "g2"), (&greedy, "g3"), (&modest, "m")] {
+            all.push(ask(address, name));
+            // In this order.
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        let mut order = Vec::new();
+        for one in all {
+            order.push(one.await.unwrap());
+        }
+        order.sort_by_key(|(_, at)| *at);
+        let names: Vec<_> = order.iter().map(|(name, _)| *name).collect();
+        assert!(names.iter().position(|name| *name == "m").unwrap() <= 1, "{names:?}");
+        assert_eq!(waiting.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,48 @@
+//! Whether a connection is still read from. The reply cache asks: a call that comes again over
+//! another connection is a retransmission only once the first connection has ended.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+/// A connection, for as long as replies to its calls are kept.
+#[derive(Debug)]
+pub struct Presence {
+    /// The client's port.
+    port: u16,
+    has_ended: AtomicBool,
+    end: Notify,
+}
+
+impl Presence {
+    /// A connection from a client's port, which is open.
+    pub fn new(port: u16) -> Self {
+        Self { port, has_ended: AtomicBool::new(false), end: Notify::new() }
+    }
+
+    /// Notes that no further call is read from the connection.
+    pub fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.end.notify_waiters();
+    }
+
+    /// Whether no further call is read from the connection.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Returns once the connection has ended.
+    pub(super) async fn ended(&self) {
+        // Made before the look, so that nothing between the two is missed.
+        let end = self.end.notified();
+        if !self.has_ended() {
+            end.await;
+        }
+    }
+
+    /// Whether this is the same connection, or one that took its place: two connections of one
+    /// address and port are never open at once.
+    pub(super) fn is_at_port_of(&self, other: &Self) -> bool {
+        self.port == other.port
+    }
+}

@@ -7,6 +7,7 @@ use super::error::CliError;
 use super::mounting::attach::{Again, Wanted, again, attach, base_of};
 use super::mounting::detach::release_other;
 use super::mounting::note::Note;
+use super::mounting::point::MountPoint;
 use super::mounting::turn::Turn;
 use super::mounting::user::User;
 use super::mounting::{place, privilege, table};
@@ -61,14 +62,18 @@ pub(super) struct Args {
 /// Serves and mounts, and says how to take that back.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let means = privilege::check(Some(&args.dir), &privilege::as_root())?;
-    let dir = place::resolve(&args.dir)?;
+    let named = MountPoint::find(&args.dir)?;
     let session = place::session(&args.session)?;
     let user = if args.as_root { None } else { User::behind_sudo() };
     let base = base_of(&session, args.base.as_deref())?;
+    release_other(named.path(), &session)?;
+    let turn = Turn::take(&session)?;
+    // The turn may have been long in coming.
+    let point = MountPoint::find(&args.dir)?;
     let wanted = Wanted {
         session,
         base: args.base.as_ref().and(base.clone()),
-        dir,
+        point: &point,
         listen: args.listen,
         squash: args.squash,
         read_only: args.read_only,
@@ -76,16 +81,14 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         user: user.as_ref(),
         means,
     };
-    release_other(&wanted.dir, &wanted.session)?;
-    let turn = Turn::take(&wanted.session)?;
-    if let Some(mounted) = table::at(&wanted.dir)? {
+    if let Some(mounted) = table::at(point.path())? {
         return match again(&wanted, &mounted, turn)? {
             Again::Serving(note) => told(args, &note, "is mounted already at"),
             Again::Restarted(note) => told(args, &note, "is served again, and mounted at"),
         };
     }
-    if place::check(&wanted.dir, base.as_deref(), &wanted.session)? {
-        let shown = wanted.dir.display();
+    if place::check(&point, base.as_deref(), &wanted.session, user.as_ref())? {
+        let shown = point.path().display();
         output::line(format_args!("{shown} is not empty: what is in it is hidden meanwhile"));
     }
     let attached = attach(&wanted, turn)?;

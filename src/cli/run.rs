@@ -1,8 +1,6 @@
 //! `acetate run`: runs a command in a mounted session.
 
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
@@ -13,6 +11,8 @@ use super::mounting::detach::{
     Server, Unmounting, release, release_other, unmount_dir, unmount_private,
 };
 use super::mounting::note::Note;
+use super::mounting::point::MountPoint;
+use super::mounting::private::PrivateDir;
 use super::mounting::turn::Turn;
 use super::mounting::user::User;
 use super::mounting::{place, privilege, table};
@@ -25,9 +25,6 @@ const VARIABLE: &str = "ACETATE_SESSION";
 
 /// Changes that are shown at the end; more are counted.
 const MAX_SHOWN: usize = 40;
-
-/// Names that are tried for a directory that nobody else has.
-const ATTEMPTS: u32 = 8;
 
 /// Run a command in a session: serve it, mount it, and unmount it afterwards.
 ///
@@ -70,9 +67,9 @@ pub(super) struct Args {
 /// Where the session is mounted for the command.
 enum Place {
     /// At a directory of the user's.
-    Given(PathBuf),
-    /// At a directory of its own, within one that others cannot enter.
-    Private { dir: PathBuf, within: PathBuf },
+    Given(MountPoint),
+    /// At a directory of its own.
+    Private(PrivateDir),
 }
 
 /// Serves, mounts, runs, unmounts, and shows what changed.
@@ -82,20 +79,20 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let user = if args.as_root { None } else { User::behind_sudo() };
     let base = base_of(&session, args.base.as_deref())?;
     if let Some(at) = &args.at {
-        release_other(&place::resolve(at)?, &session)?;
+        release_other(MountPoint::find(at)?.path(), &session)?;
     }
     // While signals still end us: it may be long in coming.
     let turn = Turn::take(&session)?;
     // From the first on that has to be taken back, a signal is the command's.
     let mut runner = Runner::new()?;
     let place = match &args.at {
-        Some(at) => Place::given(at, base.as_deref(), &session)?,
+        Some(at) => Place::given(at, base.as_deref(), &session, user.as_ref())?,
         None => Place::private(base.as_deref(), &session, user.as_ref())?,
     };
     let wanted = Wanted {
         session,
         base: args.base.as_ref().and(base.clone()),
-        dir: place.dir().to_owned(),
+        point: place.point(),
         listen: None,
         squash: RootSquash::default(),
         read_only: false,
@@ -112,10 +109,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     };
     let code = match runner.interrupted() {
         Some(code) => Ok(code),
-        None => {
-            let command = command(args, &note, base.as_deref(), user.as_ref());
-            command.and_then(|command| Ok(runner.run(command, user.as_ref())?.code))
-        }
+        None => place.give_to(user.as_ref()).and_then(|()| {
+            let command = command(args, &note, base.as_deref(), user.as_ref())?;
+            Ok(runner.run(command, user.as_ref())?.code)
+        }),
     };
     let left = leave(args, &place, &note, child);
     show(&note);
@@ -130,72 +127,75 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 impl Place {
-    fn given(at: &Path, base: Option<&Path>, session: &Path) -> Result<Self, CliError> {
-        let dir = place::resolve(at)?;
-        if let Some(mounted) = table::at(&dir)? {
-            let shown = dir.display();
+    fn given(
+        at: &Path,
+        base: Option<&Path>,
+        session: &Path,
+        user: Option<&User>,
+    ) -> Result<Self, CliError> {
+        let point = MountPoint::find(at)?;
+        let shown = point.path().display();
+        if let Some(mounted) = table::at(point.path())? {
             let what = format!("{shown}: something is mounted there ({})", mounted.kind);
             let hint = format!("choose another directory, or `acetate umount {shown}`");
             return Err(CliError::new(what).with_hint(hint));
         }
-        if place::check(&dir, base, session)? {
-            let shown = dir.display();
+        if place::check(&point, base, session, user)? {
             output::line(format_args!("{shown} is not empty: what is in it is hidden meanwhile"));
         }
-        Ok(Self::Given(dir))
+        Ok(Self::Given(point))
     }
 
     /// A new directory that is called as the base is, for whom the command runs as.
     fn private(base: Option<&Path>, session: &Path, user: Option<&User>) -> Result<Self, CliError> {
-        let failed = |error: std::io::Error| {
+        let name = base.and_then(Path::file_name).or(session.file_stem());
+        let made = PrivateDir::new(name.unwrap_or(OsStr::new("session")), user);
+        let private = made.map_err(|error| {
             let temporary = std::env::temp_dir();
             let what = format!("cannot make a directory in {}", temporary.display());
             CliError::caused(what, &error).with_hint("name one to mount at: --at DIR")
-        };
-        let name = base.and_then(Path::file_name).or(session.file_stem());
-        let name = name.unwrap_or(std::ffi::OsStr::new("session"));
-        let within = new_directory().map_err(failed)?;
-        let dir = within.join(name);
-        let place = Self::Private { dir: dir.clone(), within: within.clone() };
-        let made = DirBuilder::new().mode(0o700).create(&dir).and_then(|()| match user {
-            Some(user) => chown(&within, Some(user.uid), None),
-            None => Ok(()),
-        });
-        // A base that holds all temporary directories holds this one.
-        let checked = made.map_err(failed).and_then(|()| place::check(&dir, base, session));
-        if let Err(error) = checked {
-            place.remove();
-            return Err(error.with_hint("name an empty directory to mount at: --at DIR"));
+        })?;
+        // A base that holds all temporary directories holds this one. It is ours until then.
+        match place::check(private.point(), base, session, None) {
+            Ok(_empty) => Ok(Self::Private(private)),
+            Err(error) => {
+                private.remove();
+                Err(error.with_hint("name an empty directory to mount at: --at DIR"))
+            }
         }
-        Ok(place)
     }
 
-    fn dir(&self) -> &Path {
+    fn point(&self) -> &MountPoint {
         match self {
-            Self::Given(dir) | Self::Private { dir, .. } => dir,
+            Self::Given(point) => point,
+            Self::Private(private) => private.point(),
+        }
+    }
+
+    /// Lets the command's user into a directory that was made for it.
+    fn give_to(&self, user: Option<&User>) -> Result<(), CliError> {
+        match self {
+            Self::Given(_) => Ok(()),
+            Self::Private(private) => private.give_to(user).map_err(|error| {
+                let shown = private.point().path().display();
+                CliError::caused(format!("cannot let the command's user into {shown}"), &error)
+            }),
+        }
+    }
+
+    fn unmount(&self) -> Result<(), CliError> {
+        match self {
+            Self::Given(point) => unmount_dir(point, Unmounting::default()),
+            Self::Private(private) => unmount_private(private.point()),
         }
     }
 
     /// Removes what was made. Only what is empty: whatever is still mounted stays as it is.
     fn remove(&self) {
-        if let Self::Private { dir, within } = self {
-            let _removed = fs::remove_dir(dir).and_then(|()| fs::remove_dir(within));
+        if let Self::Private(private) = self {
+            private.remove();
         }
     }
-}
-
-fn new_directory() -> std::io::Result<PathBuf> {
-    let temporary = std::env::temp_dir().canonicalize()?;
-    let mut failed = std::io::ErrorKind::AlreadyExists.into();
-    for _ in 0..ATTEMPTS {
-        let number = getrandom::u64().map_err(std::io::Error::other)?;
-        let dir = temporary.join(format!("acetate-{number:016x}"));
-        match DirBuilder::new().mode(0o700).create(&dir) {
-            Ok(()) => return Ok(dir),
-            Err(error) => failed = error,
-        }
-    }
-    Err(failed)
 }
 
 /// The command, in the mount.
@@ -231,12 +231,14 @@ fn leave(args: &Args, place: &Place, note: &Note, child: Option<Child>) -> Resul
         output::line(format_args!("still mounted at {dir}; to unmount it: acetate umount {dir}"));
         return Ok(());
     }
-    // Whoever unmounted it before us, the command maybe, left the directory and the server.
-    if table::at(&note.dir)?.is_some() {
-        match place {
-            Place::Given(dir) => unmount_dir(dir, Unmounting::default())?,
-            Place::Private { dir, .. } => unmount_private(dir)?,
+    // Another command that unmounted it left the directory and the server.
+    match table::at(&place.point().path_now())? {
+        Some(mounted) if mounted.is_from(note.reached()) => place.unmount()?,
+        Some(mounted) => {
+            let kind = mounted.kind;
+            output::line(format_args!("{dir}: something else is mounted there now ({kind})"));
         }
+        None => {}
     }
     place.remove();
     if let Server::GoesOn { pid, why } = release(note, child, false)? {

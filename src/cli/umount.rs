@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use super::error::CliError;
 use super::mounting::detach::{Server, Unmounting, is_served, release, unmount_dir};
 use super::mounting::note::Note;
-use super::mounting::{place, privilege, table};
+use super::mounting::point::MountPoint;
+use super::mounting::{privilege, table};
 use super::output::Out;
 use super::{Ending, text};
 use crate::inspect::opened::Opened;
@@ -38,13 +39,15 @@ pub(super) struct Args {
 /// Unmounts, and says what the session holds.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     privilege::check(None, &privilege::as_root())?;
-    let dir = place::resolve(&args.dir)?;
+    let point = MountPoint::find(&args.dir)?;
+    point.check_owner(None)?;
+    let dir = point.path();
     let shown = dir.display();
     let how = Unmounting { lazy: args.lazy, force: args.force };
-    let note = match (table::at(&dir)?, Note::of(&dir)) {
+    let note = match (table::at(dir)?, Note::of(dir)) {
         (Some(mounted), Some(note)) if mounted.is_from(note.reached()) => {
             check_served(&note, how)?;
-            unmount_dir(&dir, how)?;
+            unmount_dir(&point, how)?;
             note
         }
         (Some(mounted), _) => {

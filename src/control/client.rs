@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::content::Reading;
 use super::frame::{self, Kind};
+use super::peer;
 use super::request::{Answer, Refusal, Request};
 use super::socket;
 
@@ -30,11 +31,15 @@ impl Connection {
     /// Connects to the server of a session; `None` where there is none.
     ///
     /// # Errors
-    /// The socket cannot be used: above all, it is another user's.
+    /// The socket cannot be used: above all, it is another user's; or a process listens there that
+    /// is none of root's, the session's owner's or our own user's.
     pub fn open(session: &Path) -> io::Result<Option<Self>> {
         let path = socket::path(session);
         match socket::with_address(&path, |path| UnixStream::connect(path)) {
-            Ok(stream) => Ok(Some(Self { stream })),
+            Ok(stream) => {
+                peer::check(&stream, &path, session)?;
+                Ok(Some(Self { stream }))
+            }
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound
                 | io::ErrorKind::ConnectionRefused

@@ -1,9 +1,9 @@
 //! The server's end of the socket.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -61,10 +61,11 @@ impl Listener {
             Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
             Err(_) => {}
         }
-        let socket = socket::with_address(&path, |path| UnixListener::bind(path))?;
-        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let socket = UnixListener::from_std(socket::listen(&path)?)?;
         let made = fs::symlink_metadata(&path)?;
-        Ok(Self { socket, path, file: (made.dev(), made.ino()), owner: made.uid() })
+        // By the path, it might be the owner of what another user put there meanwhile.
+        let owner = rustix::process::geteuid().as_raw();
+        Ok(Self { socket, path, file: (made.dev(), made.ino()), owner })
     }
 
     /// Answers until it is to stop: then what is being done is broken off between two changes, and

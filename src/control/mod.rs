@@ -5,7 +5,7 @@
 //! ([`Listener`], [`Connection`]), or in this process, if nobody serves the session. So clients
 //! of a server see such a change as any other, and two writers never meet.
 //!
-//! The socket is for the session's owner alone (mode 0600, and the peer's user is checked);
+//! The socket is for the session's owner alone (mode 0600, and both ends check the other's user);
 //! its messages are JSON between programs of one version, and no interface for others.
 
 mod client;
@@ -14,6 +14,7 @@ mod files;
 mod frame;
 pub mod limits;
 mod listener;
+mod peer;
 mod perform;
 mod registry;
 mod request;

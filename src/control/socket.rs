@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use crate::delta::sqlite::CONTROL_SUFFIX;
@@ -38,4 +39,33 @@ pub(super) fn with_address<T>(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     f(&short)
+}
+
+/// Listens at `socket`, where nothing is, for its user alone (mode 0600).
+#[cfg(target_os = "linux")]
+pub(super) fn listen(socket: &Path) -> io::Result<UnixListener> {
+    use rustix::fs::{Mode, fchmod};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let open = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // Linux makes the file with the mode of the open socket. By its path, chmod(2) would follow
+    // what another user of the directory put there meanwhile.
+    fchmod(&open, Mode::RUSR | Mode::WUSR)?;
+    with_address(socket, |path| Ok(rustix::net::bind(&open, &SocketAddrUnix::new(path)?)?))?;
+    rustix::net::listen(&open, BACKLOG)?;
+    Ok(open.into())
+}
+
+/// Connections that the system holds until they are taken.
+#[cfg(target_os = "linux")]
+const BACKLOG: i32 = 128;
+
+/// Listens at `socket`, where nothing is, for its user alone (mode 0600).
+#[cfg(not(target_os = "linux"))]
+pub(super) fn listen(socket: &Path) -> io::Result<UnixListener> {
+    use std::os::unix::fs::PermissionsExt;
+    let listener = with_address(socket, |path| UnixListener::bind(path))?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }

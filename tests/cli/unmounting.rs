@@ -225,12 +225,14 @@ fn mount_waits_for_an_umount_that_ends_the_server() {
 }
 
 /// A `mount` that only says so: in the table that its caller reads, which is to be in a mount
-/// namespace of its own.
+/// namespace of its own. It names the directory that it gets, and those that `run` mounts on.
 const FEIGN: &str = r#"
 table=$(mktemp "${0%/*}/../table.XXXXXX") port=${4#*,port=}
 {
     cat "/proc/$PPID/mountinfo"
-    echo "999 1 0:99 / $6 rw - nfs $5 rw,port=${port%%,*},addr=127.0.0.1"
+    for dir in "$6" "${TMPDIR%/tmp}/at" "$TMPDIR"/acetate-????????????????/s; do
+        echo "999 1 0:99 / $dir rw - nfs $5 rw,port=${port%%,*},addr=127.0.0.1"
+    done
 } >"$table"
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 exec mount --bind "$table" "/proc/$PPID/mountinfo"
@@ -250,7 +252,7 @@ fn feigned(args: &[&str]) -> Option<(Place, Command)> {
 
 #[test]
 fn run_takes_everything_back_if_its_mount_is_gone_before_the_command_ends() {
-    let unmount = "umount /proc/$PPID/mountinfo; exit 3";
+    let unmount = "umount -l $PWD; umount /proc/$PPID/mountinfo; exit 3";
     for at in [&[][..], &["--at", "at"]] {
         let args = [&["run", "s.db"], at, &["--", "sh", "-c", unmount]].concat();
         let Some((place, mut command)) = feigned(&args) else { return };
@@ -264,7 +266,7 @@ fn run_takes_everything_back_if_its_mount_is_gone_before_the_command_ends() {
 
 #[test]
 fn run_in_run_waits_for_nobody() {
-    let unmount = "umount /proc/$PPID/mountinfo";
+    let unmount = "umount -l $PWD; umount /proc/$PPID/mountinfo";
     let inner =
         format!("{} run $ACETATE_SESSION -- sh -c '{unmount}'", env!("CARGO_BIN_EXE_acetate"));
     let args = ["run", "s.db", "--", "sh", "-c", &format!("{inner}; {unmount}")];

@@ -6,6 +6,7 @@ use std::process::Child;
 
 use super::call::{self, Call, Unmounting};
 use super::note::Note;
+use super::point::MountPoint;
 use super::privilege::Means;
 use super::served::{Served, served};
 use super::server::{self, ANY_PORT, Started};
@@ -22,7 +23,7 @@ use crate::inspect::opened::open_session;
 pub(in crate::cli) struct Wanted<'a> {
     pub(in crate::cli) session: PathBuf,
     pub(in crate::cli) base: Option<PathBuf>,
-    pub(in crate::cli) dir: PathBuf,
+    pub(in crate::cli) point: &'a MountPoint,
     /// Where a server is to listen, if one has to be started.
     pub(in crate::cli) listen: Option<SocketAddr>,
     /// Whether that makes root of clients nobody.
@@ -64,7 +65,7 @@ pub(in crate::cli) fn base_of(
 pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attached, CliError> {
     let (address, started, child) = find_or_start(wanted)?;
     let note = Note {
-        dir: wanted.dir.clone(),
+        dir: wanted.point.path().to_owned(),
         session: wanted.session.clone(),
         address,
         started,
@@ -73,7 +74,7 @@ pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attache
     };
     // By a mount here that somebody unmounted by other means.
     let is_known =
-        started.is_some() && Note::of(&wanted.dir).is_some_and(|before| before.started == started);
+        started.is_some() && Note::of(&note.dir).is_some_and(|before| before.started == started);
     // Written first: whatever happens to us, `umount` finds the server.
     match note.write().and_then(|()| mount(wanted, &note)) {
         Ok(()) => Ok(Attached { note, child }),
@@ -154,21 +155,20 @@ fn start(wanted: &Wanted<'_>, listen: SocketAddr, read_only: bool) -> Result<Sta
     })
 }
 
+/// Mounts, and checks that it shows where it was meant to: who can rename what is on the way may
+/// have moved the directory meanwhile.
 fn mount(wanted: &Wanted<'_>, note: &Note) -> Result<(), CliError> {
     let address = note.reached();
-    let Wanted { dir, read_only, options, means, .. } = wanted;
-    let call = Call { address, dir, read_only: *read_only, options: *options, means: *means };
+    let Wanted { point, read_only, options, means, .. } = wanted;
+    let call = Call { address, point, read_only: *read_only, options: *options, means: *means };
     call.mount()?;
-    match table::at(dir)? {
-        Some(mounted) if mounted.is_from(address) => Ok(()),
-        found => {
-            if found.is_some_and(|mounted| mounted.is_nfs()) {
-                let _undone = call::unmount(dir, Unmounting::default());
-            }
-            let what = format!("mount says that it succeeded, but {} shows nothing", dir.display());
-            Err(CliError::new(what))
-        }
+    let dir = point.path();
+    if table::at(dir)?.is_some_and(|mounted| mounted.is_from(address)) {
+        return Ok(());
     }
+    let _undone = call::unmount(point, Unmounting::default());
+    let what = format!("{}: was moved or replaced while it was being mounted", dir.display());
+    Err(CliError::new(what).with_hint("see what does that, and mount it again"))
 }
 
 /// What `mount` finds where something is mounted already.
@@ -186,11 +186,11 @@ pub(in crate::cli) fn again(
     mounted: &Mounted,
     _turn: Turn,
 ) -> Result<Again, CliError> {
-    let note = Note::of(&wanted.dir);
+    let note = Note::of(wanted.point.path());
     let Some(mut note) =
         note.filter(|note| note.session == wanted.session && mounted.is_from(note.reached()))
     else {
-        let dir = wanted.dir.display();
+        let dir = wanted.point.path().display();
         let source = text::line(mounted.source.as_bytes());
         let what = format!("{dir}: {source} ({}) is mounted there", mounted.kind);
         let hint = format!("choose another directory, or unmount it first: acetate umount {dir}");

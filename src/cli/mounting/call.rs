@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
+use super::point::MountPoint;
 use super::privilege::Means;
 use crate::cli::error::CliError;
 use crate::cli::mount_help;
@@ -13,7 +14,7 @@ use crate::cli::mount_help;
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) address: SocketAddr,
-    pub(super) dir: &'a Path,
+    pub(super) point: &'a MountPoint,
     pub(super) read_only: bool,
     /// As for `mount -o`, after ours.
     pub(super) options: Option<&'a str>,
@@ -40,11 +41,17 @@ impl Call<'_> {
     /// Mounts.
     pub(super) fn mount(&self) -> Result<(), CliError> {
         let source = format!("{}:/", mount_help::host(self.address));
-        if !self.is_by_program() {
-            return own::mount(self, &source);
+        if self.is_by_program() {
+            own::by_program(self.point, |dir| self.run_program(&source, dir))
+        } else {
+            own::mount(self, &source)
         }
+    }
+
+    /// Runs the system's `mount`.
+    fn run_program(&self, source: &str, dir: &Path) -> Result<(), CliError> {
         let mut command = Command::new("mount");
-        command.args(["-t", "nfs", "-o", &self.options(), &source]).arg(self.dir);
+        command.args(["-t", "nfs", "-o", &self.options(), source]).arg(dir);
         let output =
             command.output().map_err(|error| CliError::caused("cannot run mount", &error))?;
         if output.status.success() {
@@ -53,7 +60,11 @@ impl Call<'_> {
         let said = String::from_utf8_lossy(&output.stderr);
         let said = said.split('\n').map(str::trim).filter(|line| !line.is_empty());
         let said = said.collect::<Vec<_>>().join("; ");
-        Err(refused(self.dir, if said.is_empty() { "mount failed" } else { &said }))
+        Err(self.refused(if said.is_empty() { "mount failed" } else { &said }))
+    }
+
+    fn refused(&self, said: &str) -> CliError {
+        refused(self.point.path(), said)
     }
 
     /// Whether the system's `mount` does it: Linux's hands NFS on to a program of its own, which
@@ -102,9 +113,9 @@ pub(in crate::cli) struct Unmounting {
     pub(in crate::cli) force: bool,
 }
 
-/// Unmounts `dir`; `ResourceBusy` where it is in use.
-pub(super) fn unmount(dir: &Path, how: Unmounting) -> io::Result<()> {
-    own::unmount(dir, how)
+/// Unmounts what is mounted last at `point`; `ResourceBusy` where it is in use.
+pub(super) fn unmount(point: &MountPoint, how: Unmounting) -> io::Result<()> {
+    own::unmount(&point.mounted_by_descriptor(), how)
 }
 
 #[cfg(target_os = "linux")]
@@ -116,6 +127,7 @@ mod own {
         MountFlags, UnmountFlags, mount as system_mount, unmount as system_unmount,
     };
 
+    pub(super) use super::super::stage::mount as by_program;
     use super::*;
 
     /// Mounts by mount(2): the kernel asks the server for the root's handle itself.
@@ -124,13 +136,14 @@ mod own {
         data.push(format!("addr={}", mount_help::reachable(call.address.ip())));
         let invalid = |_nul| CliError::new("mount options have a NUL byte");
         let data = CString::new(data.join(",")).map_err(invalid)?;
-        system_mount(source, call.dir, "nfs", flags, &*data).map_err(|errno| {
+        let target = call.point.by_descriptor();
+        system_mount(source, target, "nfs", flags, &*data).map_err(|errno| {
             let said = match errno {
                 // The client's way to say so.
                 Errno::NODEV => "No such device (this kernel has no NFS)".to_owned(),
                 errno => io::Error::from(errno).to_string(),
             };
-            refused(call.dir, &said)
+            call.refused(&said)
         })
     }
 
@@ -174,7 +187,14 @@ mod own {
     use super::*;
 
     pub(super) fn mount(call: &Call<'_>, source: &str) -> Result<(), CliError> {
-        Err(refused(call.dir, source))
+        Err(call.refused(source))
+    }
+
+    pub(super) fn by_program(
+        point: &MountPoint,
+        mount: impl FnOnce(&Path) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        mount(point.path())
     }
 
     pub(super) fn unmount(dir: &Path, how: Unmounting) -> io::Result<()> {

@@ -12,7 +12,10 @@ use super::busy;
 pub(in crate::cli) use super::call::Unmounting;
 use super::call::unmount;
 use super::note::Note;
+use super::point::MountPoint;
 use super::served::served;
+#[cfg(target_os = "linux")]
+use super::stage;
 use super::turn::Turn;
 use super::{server, table};
 use crate::cli::error::CliError;
@@ -35,10 +38,11 @@ pub(in crate::cli) enum Server {
     Unknown,
 }
 
-/// Unmounts `dir`, or says who uses it.
-pub(in crate::cli) fn unmount_dir(dir: &Path, how: Unmounting) -> Result<(), CliError> {
+/// Unmounts what is at `point`, or says who uses it.
+pub(in crate::cli) fn unmount_dir(point: &MountPoint, how: Unmounting) -> Result<(), CliError> {
+    let dir = point.path();
     let shown = dir.display();
-    unmount(dir, how).map_err(|error| {
+    unmount(point, how).map_err(|error| {
         if error.kind() != ErrorKind::ResourceBusy {
             return CliError::caused(format_args!("cannot unmount {shown}"), &error);
         }
@@ -55,8 +59,10 @@ pub(in crate::cli) fn unmount_dir(dir: &Path, how: Unmounting) -> Result<(), Cli
     })
 }
 
-/// Unmounts `dir`, which nobody but a command that has ended knew: what it left there is ended.
-pub(in crate::cli) fn unmount_private(dir: &Path) -> Result<(), CliError> {
+/// Unmounts what is at `point`, which only a command that has ended knew: processes that it left
+/// there are ended.
+pub(in crate::cli) fn unmount_private(point: &MountPoint) -> Result<(), CliError> {
+    let dir = point.path();
     for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
         if let Some(signal) = signal {
             let holders = busy::holders(dir);
@@ -68,7 +74,7 @@ pub(in crate::cli) fn unmount_private(dir: &Path) -> Result<(), CliError> {
         }
         let begun = Instant::now();
         while begun.elapsed() < GRACE {
-            match unmount(dir, Unmounting::default()) {
+            match unmount(point, Unmounting::default()) {
                 Err(error) if error.kind() == ErrorKind::ResourceBusy => {
                     thread::sleep(TRY_INTERVAL)
                 }
@@ -80,7 +86,7 @@ pub(in crate::cli) fn unmount_private(dir: &Path) -> Result<(), CliError> {
             }
         }
     }
-    unmount_dir(dir, Unmounting { lazy: true, force: false })
+    unmount_dir(point, Unmounting { lazy: true, force: false })
 }
 
 /// Forgets the mount, which is gone, and stops its server if it was started for mounts and this
@@ -92,6 +98,8 @@ pub(in crate::cli) fn release(
     in_use: bool,
 ) -> Result<Server, CliError> {
     let _turn = Turn::take(&note.session)?;
+    #[cfg(target_os = "linux")]
+    stage::clear(&note.dir);
     let pid = match &child {
         Some(child) => Some(child.id()),
         None => served(&note.session)?.map(|served| served.pid),

@@ -157,9 +157,12 @@ fn folder() -> io::Result<PathBuf> {
     let folder = match std::env::var_os(VARIABLE) {
         Some(folder) => PathBuf::from(folder),
         None if uid.is_root() && Path::new("/run").is_dir() => "/run/acetate".into(),
-        None => match std::env::var_os("XDG_RUNTIME_DIR") {
-            Some(runtime) => Path::new(&runtime).join("acetate-mounts"),
-            None => std::env::temp_dir().join(format!("acetate-mounts-{}", uid.as_raw())),
+        None => match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+            // Another user may rename what is in a directory of its own.
+            Some(runtime) if runtime.metadata().is_ok_and(|found| found.uid() == uid.as_raw()) => {
+                runtime.join("acetate-mounts")
+            }
+            _ => std::env::temp_dir().join(format!("acetate-mounts-{}", uid.as_raw())),
         },
     };
     match fs::DirBuilder::new().mode(0o700).create(&folder) {

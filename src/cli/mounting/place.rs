@@ -1,49 +1,12 @@
 //! Where may be mounted: the directory, and how it lies to the base and the session.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::table;
+use super::point::{MountPoint, cannot};
+use super::user::User;
 use crate::cli::error::CliError;
-use crate::cli::text;
-
-/// Symbolic links that are followed to a directory at most, as many as Linux follows.
-const MAX_LINKS: u32 = 40;
-
-/// The absolute path, without symbolic links, of a directory to be mounted at, or that something
-/// is mounted at: the directory itself is not touched then.
-pub(in crate::cli) fn resolve(dir: &Path) -> Result<PathBuf, CliError> {
-    let failed = |error: &io::Error| cannot(dir, error);
-    let mut path = std::path::absolute(dir).map_err(|error| failed(&error))?;
-    for _ in 0..MAX_LINKS {
-        let Some(name) = path.file_name() else {
-            return path.canonicalize().map_err(|error| failed(&error));
-        };
-        let parent = path.parent().unwrap_or(Path::new("/"));
-        let real = parent.canonicalize().map_err(|error| failed(&error))?.join(name);
-        if table::at(&real)?.is_some() {
-            return Ok(real);
-        }
-        match fs::read_link(&real) {
-            Ok(target) => path = real.parent().unwrap_or(Path::new("/")).join(target),
-            // No link.
-            Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(real),
-            Err(error) => return Err(failed(&error)),
-        }
-    }
-    Err(failed(&io::Error::other("too many levels of symbolic links")))
-}
-
-fn cannot(dir: &Path, error: &io::Error) -> CliError {
-    let shown = text::name(dir.as_os_str().as_encoded_bytes());
-    let failed = CliError::new(format_args!("{shown}: {error}"));
-    match error.kind() {
-        ErrorKind::NotFound => failed.with_hint(format_args!("make it first: mkdir -p {shown}")),
-        ErrorKind::NotADirectory => failed.with_hint("something on the way is no directory"),
-        _ => failed,
-    }
-}
 
 /// The absolute path of a session file that there is, or that is to be made.
 pub(in crate::cli) fn session(path: &Path) -> Result<PathBuf, CliError> {
@@ -61,21 +24,24 @@ pub(in crate::cli) fn session(path: &Path) -> Result<PathBuf, CliError> {
     Ok(parent.canonicalize().map_err(failed)?.join(name))
 }
 
-/// Whether `dir`, where nothing is mounted, will do; says whether there is something in it.
+/// Whether `point`, where nothing is mounted, will do for `user`; says whether there is something
+/// in it.
 pub(in crate::cli) fn check(
-    dir: &Path,
+    point: &MountPoint,
     base: Option<&Path>,
     session: &Path,
+    user: Option<&User>,
 ) -> Result<bool, CliError> {
-    let found = fs::metadata(dir).map_err(|error| cannot(dir, &error))?;
-    if !found.is_dir() {
+    let (dir, open) = (point.path(), point.by_descriptor());
+    if !fs::metadata(&open).map_err(|error| cannot(dir, &error))?.is_dir() {
         let what = CliError::new(format_args!("{}: not a directory", dir.display()));
         return Err(what.with_hint("give an empty directory"));
     }
+    point.check_owner(user)?;
     if let Some(error) = conflict(dir, base, session) {
         return Err(error);
     }
-    let mut entries = fs::read_dir(dir).map_err(|error| cannot(dir, &error))?;
+    let mut entries = fs::read_dir(&open).map_err(|error| cannot(dir, &error))?;
     Ok(entries.next().is_some())
 }
 

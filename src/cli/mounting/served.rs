@@ -1,7 +1,7 @@
 //! Whether a session is being served, by whom, and where.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +15,9 @@ use crate::control::{Answer, ControlError, ExportsUsage, Request, ServerStatus};
 
 /// A server that is there answers sooner; one that is busy does not refuse.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The port that [`is_local`] names (discard, RFC 863).
+const DISCARD_PORT: u16 = 9;
 
 /// A server that has a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,10 +46,11 @@ impl Served {
         self.is_ours && self.addresses.iter().all(refuses)
     }
 
-    /// Where this machine reaches it best.
+    /// Where this machine reaches it best: at an address of this machine, whatever the server says.
     pub(super) fn near(&self) -> Option<SocketAddr> {
         let is_near = |address: &&SocketAddr| mount_help::reachable(address.ip()).is_loopback();
-        self.addresses.iter().find(is_near).or(self.addresses.first()).copied()
+        let local = || self.addresses.iter().find(|address| is_local(address.ip()));
+        self.addresses.iter().find(is_near).or_else(local).copied()
     }
 
     /// Sees to it that its `/` is `session`.
@@ -73,6 +77,20 @@ impl Served {
     }
 }
 
+/// Whether `ip` is an address of this machine: what is sent there, the system sends from the same
+/// address. Nothing is sent.
+fn is_local(ip: IpAddr) -> bool {
+    let any: IpAddr = match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let from = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((ip, DISCARD_PORT))?;
+        socket.local_addr()
+    });
+    from.is_ok_and(|from| from.ip() == ip)
+}
+
 /// `: NAME (at /PLACE)` of each export that has `session`.
 fn exports_with(usage: &ExportsUsage, session: &Path) -> String {
     let named = usage.exports.iter().filter_map(|export| {
@@ -90,7 +108,7 @@ pub(super) fn served(session: &Path) -> Result<Option<Served>, CliError> {
     let notes = Note::all().into_iter().filter(|note| note.session == session);
     let mut ours = notes.filter_map(|note| {
         let pid = note.started?;
-        let is_read_only = is_read_only(&command_line(pid)?, session)?;
+        let is_read_only = is_read_only(&command_line(pid, session)?, session)?;
         Some(Served {
             pid,
             addresses: vec![note.address],
@@ -127,9 +145,15 @@ fn is_read_only(command: &[u8], session: &Path) -> Option<bool> {
     (has("serve") && has(DETACHED)).then(|| has("--read-only"))
 }
 
-/// The words of a process's command, with a space between.
+/// The words of a process's command, with a space between; `None` of a process whose user could
+/// only pretend to be the server of `session`.
 #[cfg(target_os = "linux")]
-fn command_line(pid: u32) -> Option<Vec<u8>> {
+fn command_line(pid: u32, session: &Path) -> Option<Vec<u8>> {
+    use std::os::unix::fs::MetadataExt;
+    let uid_of = |path: &Path| path.metadata().ok().map(|found| found.uid());
+    let user = uid_of(Path::new(&format!("/proc/{pid}")))?;
+    let ours = rustix::process::geteuid().as_raw();
+    (user == 0 || user == ours || Some(user) == uid_of(session)).then_some(())?;
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = words.strip_suffix(b"\0")?;
     Some(words.iter().map(|byte| if *byte == 0 { b' ' } else { *byte }).collect())
@@ -137,7 +161,7 @@ fn command_line(pid: u32) -> Option<Vec<u8>> {
 
 /// The words of a process's command, with a space between.
 #[cfg(not(target_os = "linux"))]
-fn command_line(pid: u32) -> Option<Vec<u8>> {
+fn command_line(pid: u32, _session: &Path) -> Option<Vec<u8>> {
     let mut command = std::process::Command::new("ps");
     let output = command.args(["-ww", "-o", "command=", "-p", &pid.to_string()]).output().ok()?;
     output.status.success().then(|| output.stdout.trim_ascii_end().to_vec())

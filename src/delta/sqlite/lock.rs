@@ -44,6 +44,7 @@ impl SessionLock {
             // As SQLite opens its own files: a link put here must not name what is overwritten.
             options.mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
             let mut file = options.open(&path).map_err(|e| OpenError::io(&path, e))?;
+            check_owner(&file, session).map_err(|e| OpenError::io(&path, e))?;
             let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
             match taken {
                 Ok(()) => {}
@@ -91,6 +92,21 @@ impl Drop for SessionLock {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Checks that an open lock file is one that a server made: in a directory that others may write,
+/// it can be another user's, or a further name of a file that is not to be overwritten.
+fn check_owner(file: &File, session: &Path) -> io::Result<()> {
+    let found = file.metadata()?;
+    let owner = std::fs::metadata(session).ok().map(|session| session.uid());
+    let ours = rustix::process::geteuid().as_raw();
+    let is_owned = [Some(0), Some(ours), owner].contains(&Some(found.uid()));
+    // One that its last holder has removed has no name; that is noticed later.
+    if is_owned && found.is_file() && found.nlink() <= 1 {
+        return Ok(());
+    }
+    let what = format!("not a lock file of the session's owner, but user {}'s", found.uid());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }
 
 fn same_file(file: &File, path: &Path) -> bool {

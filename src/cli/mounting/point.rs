@@ -1,0 +1,149 @@
+//! The directory that is mounted on, by descriptor: what its path names may change at any time.
+//!
+//! On Linux root mounts, often for a user (`sudo`) who can rename what is on the way, and put a
+//! symbolic link in its place. So the path is walked once, and everything afterwards (the checks,
+//! mount(2), umount2(2)) names the directory through its descriptor
+//! ([decision 0046](../../../docs/decisions/0046-mounting-by-descriptor.md)).
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::user::User;
+#[cfg(target_os = "linux")]
+use super::walk::{Walked, walk};
+use crate::cli::error::CliError;
+use crate::cli::text;
+
+/// A directory to be mounted on, or that something is mounted on: then it is not touched, since
+/// its server may not answer.
+#[derive(Debug)]
+pub(in crate::cli) struct MountPoint {
+    path: PathBuf,
+    #[cfg(target_os = "linux")]
+    walked: Walked,
+}
+
+impl MountPoint {
+    /// The absolute path, without symbolic links.
+    pub(in crate::cli) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Why `dir` cannot be a mount point, with what helps.
+pub(super) fn cannot(dir: &Path, error: &io::Error) -> CliError {
+    let shown = text::name(dir.as_os_str().as_encoded_bytes());
+    let failed = CliError::new(format_args!("{shown}: {error}"));
+    match error.kind() {
+        ErrorKind::NotFound => failed.with_hint(format_args!("make it first: mkdir -p {shown}")),
+        ErrorKind::NotADirectory => failed.with_hint("something on the way is no directory"),
+        _ => failed,
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl MountPoint {
+    /// Finds `dir`, and opens it unless something is mounted there.
+    ///
+    /// # Errors
+    /// It does not exist, cannot be reached, or is no directory.
+    pub(in crate::cli) fn find(dir: &Path) -> Result<Self, CliError> {
+        let (path, walked) = walk(dir)?;
+        Ok(Self { path, walked })
+    }
+
+    /// The directory `name` of the open directory at `within`, which is not a symbolic link.
+    pub(super) fn within(
+        parent: std::os::fd::OwnedFd,
+        within: &Path,
+        name: &std::ffi::OsStr,
+    ) -> io::Result<Self> {
+        let walked = Walked::child(parent, name)?;
+        Ok(Self { path: within.join(name), walked })
+    }
+
+    /// Checks that nobody led here who may not: the directory belongs to `user`, for whom root
+    /// mounts, or to root; and where a symbolic link of another user than root led to it, to that
+    /// user.
+    ///
+    /// # Errors
+    /// It belongs to another user.
+    pub(in crate::cli) fn check_owner(&self, user: Option<&User>) -> Result<(), CliError> {
+        let shown = self.path.display();
+        let (owner, linked_by) = (self.walked.owner(), self.walked.linked_by());
+        if let Some(by) = linked_by.filter(|by| owner != Some(*by)) {
+            let what = format!("{shown}: a symbolic link of user {by} leads there");
+            return Err(CliError::new(what).with_hint("name that directory by its own path"));
+        }
+        match (owner, user) {
+            (Some(owner), Some(user)) if owner != 0 && owner != user.uid => {
+                let what = format!("{shown}: belongs to user {owner}, not to {}", user.name);
+                Err(CliError::new(what).with_hint(format_args!(
+                    "choose a directory of {}'s or root's (--as-root takes any)",
+                    user.name
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the directory is now, which may have been moved.
+    pub(in crate::cli) fn path_now(&self) -> PathBuf {
+        std::fs::read_link(self.by_descriptor()).unwrap_or_else(|_unknown| self.path.clone())
+    }
+
+    /// A path to the directory itself that no rename changes, for calls of this process.
+    pub(super) fn by_descriptor(&self) -> PathBuf {
+        self.walked.by_descriptor()
+    }
+
+    /// The same to what is mounted there, for umount2(2) with UMOUNT_NOFOLLOW.
+    pub(super) fn mounted_by_descriptor(&self) -> PathBuf {
+        self.walked.mounted_by_descriptor()
+    }
+}
+
+/// Elsewhere who owns a directory may mount there, and does so without root's rights.
+#[cfg(not(target_os = "linux"))]
+impl MountPoint {
+    /// Finds `dir`, and does not touch it if something is mounted there.
+    ///
+    /// # Errors
+    /// It does not exist, or cannot be reached.
+    pub(in crate::cli) fn find(dir: &Path) -> Result<Self, CliError> {
+        let failed = |error: io::Error| cannot(dir, &error);
+        let absolute = std::path::absolute(dir).map_err(failed)?;
+        let parent = absolute.parent().map(Path::canonicalize).transpose().map_err(failed)?;
+        let named = parent.zip(absolute.file_name()).map(|(parent, name)| parent.join(name));
+        let path = match named {
+            Some(path) if super::table::at(&path)?.is_some() => path,
+            _ => absolute.canonicalize().map_err(failed)?,
+        };
+        Ok(Self { path })
+    }
+
+    pub(super) fn within(
+        _parent: std::os::fd::OwnedFd,
+        within: &Path,
+        name: &std::ffi::OsStr,
+    ) -> io::Result<Self> {
+        Ok(Self { path: within.join(name) })
+    }
+
+    pub(in crate::cli) fn path_now(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
+    pub(in crate::cli) fn check_owner(&self, _user: Option<&User>) -> Result<(), CliError> {
+        Ok(())
+    }
+
+    pub(super) fn by_descriptor(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    pub(super) fn mounted_by_descriptor(&self) -> PathBuf {
+        self.path.clone()
+    }
+}

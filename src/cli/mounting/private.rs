@@ -1,0 +1,112 @@
+//! A directory of its own for one mount, in another one that only its user can enter.
+//!
+//! Both are ours until the session is mounted, so that nobody else can put anything in their
+//! place; then the outer one is given to the user. What is done to them is done by descriptor.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchown, fstat, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::{Uid, geteuid};
+
+use super::point::MountPoint;
+use super::user::User;
+
+/// Names that are tried for a directory that nobody else has.
+const ATTEMPTS: u32 = 8;
+
+/// How directories are opened that we have made.
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// `acetate-NUMBER/NAME` among the temporary files.
+#[derive(Debug)]
+pub(in crate::cli) struct PrivateDir {
+    temporary: OwnedFd,
+    outer_name: OsString,
+    outer: OwnedFd,
+    name: OsString,
+    point: MountPoint,
+}
+
+impl PrivateDir {
+    /// Makes both; the inner one is called `name`. `user` is who will have it.
+    ///
+    /// # Errors
+    /// There is no place for it, or the temporary directory is another user's.
+    pub(in crate::cli) fn new(name: &OsStr, user: Option<&User>) -> io::Result<Self> {
+        let path = std::env::temp_dir().canonicalize()?;
+        let temporary = openat(CWD, &path, DIRECTORY, Mode::empty())?;
+        let owner = fstat(&temporary)?.st_uid;
+        let ours = [0, geteuid().as_raw(), user.map_or(0, |user| user.uid)];
+        if !ours.contains(&owner) {
+            let what = format!("{} belongs to user {owner}", path.display());
+            return Err(io::Error::new(ErrorKind::PermissionDenied, what));
+        }
+        let outer_name = make_in(&temporary)?;
+        let removed_again = |error: io::Error| {
+            let _removed = unlinkat(&temporary, &outer_name, AtFlags::REMOVEDIR);
+            error
+        };
+        let outer = open_ours(&temporary, &outer_name).map_err(removed_again)?;
+        let made = mkdirat(&outer, name, Mode::RWXU)
+            .map_err(io::Error::from)
+            .and_then(|()| MountPoint::within(outer.try_clone()?, &path.join(&outer_name), name));
+        match made {
+            Ok(point) => Ok(Self { temporary, outer_name, outer, name: name.to_owned(), point }),
+            Err(error) => {
+                let _removed = unlinkat(&outer, name, AtFlags::REMOVEDIR);
+                Err(removed_again(error))
+            }
+        }
+    }
+
+    /// The inner directory.
+    pub(in crate::cli) fn point(&self) -> &MountPoint {
+        &self.point
+    }
+
+    /// Lets `user` in, and nobody else; for after the mount.
+    ///
+    /// # Errors
+    /// The filesystem does not give it away.
+    pub(in crate::cli) fn give_to(&self, user: Option<&User>) -> io::Result<()> {
+        match user {
+            Some(user) => Ok(fchown(&self.outer, Some(Uid::from_raw(user.uid)), None)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes both where they are empty: what is still mounted stays as it is.
+    pub(in crate::cli) fn remove(&self) {
+        let _removed = unlinkat(&self.outer, &self.name, AtFlags::REMOVEDIR)
+            .and_then(|()| unlinkat(&self.temporary, &self.outer_name, AtFlags::REMOVEDIR));
+    }
+}
+
+/// Makes a directory with a name that nobody can guess.
+fn make_in(temporary: &OwnedFd) -> io::Result<OsString> {
+    for _ in 0..ATTEMPTS {
+        let number = getrandom::u64().map_err(io::Error::other)?;
+        let name = OsString::from(format!("acetate-{number:016x}"));
+        match mkdirat(temporary, &name, Mode::RWXU) {
+            Ok(()) => return Ok(name),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Err(ErrorKind::AlreadyExists.into())
+}
+
+/// Opens what we have just made: another directory in its place belongs to another user.
+fn open_ours(temporary: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let outer = openat(temporary, name, DIRECTORY, Mode::empty())?;
+    let found = fstat(&outer)?;
+    let mode = Mode::from_raw_mode(found.st_mode);
+    if found.st_uid != geteuid().as_raw() || mode != Mode::RWXU {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, "it was replaced meanwhile"));
+    }
+    Ok(outer)
+}

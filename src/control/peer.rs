@@ -1,0 +1,40 @@
+//! Who listens at a session's socket.
+//!
+//! In a directory that others may write, anybody can put a socket there before the server does.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::process::geteuid;
+
+/// Checks that a process listens which could change the session anyway: one of its owner's, of
+/// root's or of our own user's.
+///
+/// # Errors
+/// It is another user's.
+pub(super) fn check(stream: &UnixStream, socket: &Path, session: &Path) -> io::Result<()> {
+    let listens = user_of(stream, socket)?;
+    let owner = fs::metadata(session).ok().map(|found| found.uid());
+    if listens == 0 || listens == geteuid().as_raw() || Some(listens) == owner {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "a process of user {listens} listens at {}, which is neither root nor the session's owner",
+        socket.display()
+    )))
+}
+
+/// Whose process listens (SO_PEERCRED, unix(7): as it was when it began to listen).
+#[cfg(target_os = "linux")]
+fn user_of(stream: &UnixStream, _socket: &Path) -> io::Result<u32> {
+    Ok(rustix::net::sockopt::socket_peercred(stream)?.uid.as_raw())
+}
+
+/// Who made the socket.
+#[cfg(not(target_os = "linux"))]
+fn user_of(_stream: &UnixStream, socket: &Path) -> io::Result<u32> {
+    Ok(fs::symlink_metadata(socket)?.uid())
+}

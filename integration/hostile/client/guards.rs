@@ -47,7 +47,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 fn nested(levels: usize) -> Vec<u8> {
     let (open, close) = (r#"{"type":"a","children":["#, "]}");
-    (open.repeat(levels) + "7" + &close.repeat(levels)).into_bytes()
+    (open.repeat(levels) + r#"{"type":"x"}"# + &close.repeat(levels)).into_bytes()
 }
 
 fn slow() -> Vec<u8> {

@@ -80,8 +80,8 @@ fn content_that_is_slow_to_check_is_refused_and_others_go_on() {
             let how = createhow3::UNCHECKED(mode(0o644));
             let file = nested.create(&root, "b.tree", how).await.unwrap();
             for levels in [11, 30] {
-                let text =
-                    r#"{"type":"a","children":["#.repeat(levels) + "7" + &"]}".repeat(levels);
+                let (open, close) = (r#"{"type":"a","children":["#, "]}");
+                let text = open.repeat(levels) + r#"{"type":"x"}"# + &close.repeat(levels);
                 let written = nested.write(&file, 0, text.as_bytes(), stable_how::FILE_SYNC).await;
                 assert_eq!(written.map(drop), Err(nfsstat3::NFS3ERR_INVAL));
             }

@@ -1,9 +1,9 @@
 //! A semaphore that is fair among exports: permits for work that exports share.
 //!
 //! A free permit goes to the waiting export that holds the fewest, and among these to the caller
-//! that has waited longest. The last free permit only goes to an export that holds none. So an
-//! export that holds no permit waits for the work of others only as long as one piece of it takes,
-//! times the number of such exports.
+//! that has waited longest. Where there are several exports, the last free permit only goes to one
+//! that holds none. So an export that holds no permit waits for the work of others only as long as
+//! one piece of it takes, times the number of such exports.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,8 +23,16 @@ struct State {
     free: usize,
     /// How many permits an export holds; exports without any are absent.
     held: HashMap<u64, usize>,
-    /// Waiting callers by export, in order of arrival.
-    waiting: VecDeque<(u64, oneshot::Sender<Permit>)>,
+    /// Waiting callers, in order of arrival.
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    export: u64,
+    /// Whether there is no other export that the last permit is for.
+    is_alone: bool,
+    sender: oneshot::Sender<Permit>,
 }
 
 /// One permit, given back when it is dropped.
@@ -41,10 +49,16 @@ impl FairSemaphore {
         Arc::new(Self { state: Mutex::new(State { free: permits.max(1), held, waiting }) })
     }
 
-    /// Waits for a permit for an export; `None` if there is none within `wait`.
-    pub(super) async fn acquire(self: &Arc<Self>, export: u64, wait: Duration) -> Option<Permit> {
+    /// Waits for a permit for an export; `None` if there is none within `wait`. An export that is
+    /// alone may have all of them.
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        export: u64,
+        is_alone: bool,
+        wait: Duration,
+    ) -> Option<Permit> {
         let (sender, receiver) = oneshot::channel();
-        self.lock().waiting.push_back((export, sender));
+        self.lock().waiting.push_back(Waiting { export, is_alone, sender });
         self.hand_out();
         timeout(wait, receiver).await.ok()?.ok()
     }
@@ -53,7 +67,7 @@ impl FairSemaphore {
     fn hand_out(self: &Arc<Self>) {
         let chosen = self.lock().choose();
         // Without the lock: a call that is woken may go on at once, and give its permit back.
-        for (export, sender) in chosen {
+        for Waiting { export, sender, .. } in chosen {
             let unused = sender.send(Permit { semaphore: Arc::clone(self), export });
             // The caller has gone away.
             drop(unused);
@@ -67,11 +81,11 @@ impl FairSemaphore {
 
 impl State {
     /// Takes the callers out of the queue that get the free permits.
-    fn choose(&mut self) -> Vec<(u64, oneshot::Sender<Permit>)> {
-        self.waiting.retain(|(_, sender)| !sender.is_closed());
+    fn choose(&mut self) -> Vec<Waiting> {
+        self.waiting.retain(|caller| !caller.sender.is_closed());
         let mut chosen = Vec::new();
         while let Some(caller) = self.next().and_then(|at| self.waiting.remove(at)) {
-            self.take(caller.0);
+            self.take(caller.export);
             chosen.push(caller);
         }
         chosen
@@ -79,15 +93,13 @@ impl State {
 
     /// The place in the queue of the caller that gets the next free permit.
     fn next(&self) -> Option<usize> {
-        let held = |export: &u64| self.held.get(export).copied().unwrap_or(0);
-        let most = match self.free {
-            0 => return None,
-            1 => 0,
-            _ => usize::MAX,
-        };
-        let callers = self.waiting.iter().enumerate();
-        let callers = callers.map(|(at, (export, _))| (held(export), at));
-        callers.filter(|(held, _)| *held <= most).min().map(|(_, at)| at)
+        if self.free == 0 {
+            return None;
+        }
+        let held = |caller: &Waiting| self.held.get(&caller.export).copied().unwrap_or(0);
+        let may = |caller: &Waiting| self.free > 1 || caller.is_alone || held(caller) == 0;
+        let callers = self.waiting.iter().enumerate().filter(|(_, caller)| may(caller));
+        callers.map(|(at, caller)| (held(caller), at)).min().map(|(_, at)| at)
     }
 
     fn take(&mut self, export: u64) {

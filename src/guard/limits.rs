@@ -50,14 +50,14 @@ pub const OWN_DRAFTS: usize = 8;
 pub const OWN_DRAFTS_BYTES: u64 = MAX_DRAFT_BYTES;
 
 /// Programs of guards that run at a time, in one server; the last turn is for an export that has
-/// none.
+/// none, where there are several.
 pub const MAX_PROGRAMS: usize = 4;
 
 /// Memory of each process of a guard's program, in bytes (RLIMIT_DATA; Linux only).
 pub(super) const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 
 /// Contents that are checked at a time in one server, and so validator processes: as many as there
-/// are processors, but at most this many; the last turn is for an export that has none.
+/// are processors, but at most this many; the last turn is as for programs.
 pub const MAX_CHECKS: usize = 8;
 
 /// Wall-clock time to check a content against a schema; a content that takes longer is refused.

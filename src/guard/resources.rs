@@ -36,11 +36,12 @@ struct Used {
     last: u64,
 }
 
-/// The part of an export with guards.
+/// The part of an export.
 #[derive(Debug)]
 pub struct ExportResources {
     pub(super) all: Arc<GuardResources>,
     number: u64,
+    has_guards: bool,
     held: Mutex<Held>,
     pool: Option<Arc<ValidatorPool>>,
 }
@@ -101,11 +102,12 @@ impl GuardResources {
         guards: &Guards,
     ) -> Result<Arc<ExportResources>, NoValidatorCommand> {
         let pool = guards.has_schema().then(|| self.pool()).transpose()?;
+        let has_guards = !guards.is_empty();
         let mut used = lock(&self.used);
-        used.exports += 1;
+        used.exports += usize::from(has_guards);
         used.last += 1;
         let (all, number) = (Arc::clone(self), used.last);
-        Ok(Arc::new(ExportResources { all, number, held: Mutex::default(), pool }))
+        Ok(Arc::new(ExportResources { all, number, has_guards, held: Mutex::default(), pool }))
     }
 
     fn pool(&self) -> Result<Arc<ValidatorPool>, NoValidatorCommand> {
@@ -178,7 +180,9 @@ impl ExportResources {
             Kind::Program(_) => &self.all.programs,
             Kind::Json(..) => &self.all.checks,
         };
-        let _turn = turns.acquire(self.number, wait).await.ok_or(NotAccepted::Busy)?;
+        let is_alone = lock(&self.all.used).exports <= 1;
+        let turn = turns.acquire(self.number, is_alone, wait).await;
+        let _turn = turn.ok_or(NotAccepted::Busy)?;
         match validator.kind() {
             Kind::Program(program) => program.check(path, content).await?,
             Kind::Json(form, Some(schema)) => {
@@ -200,7 +204,7 @@ impl ExportResources {
 
 impl Drop for ExportResources {
     fn drop(&mut self) {
-        lock(&self.all.used).exports -= 1;
+        lock(&self.all.used).exports -= usize::from(self.has_guards);
     }
 }
 

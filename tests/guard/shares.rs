@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use acetate::guard::{
     ExportResources, GuardLimits, GuardResources, Guards, NotAccepted, Program, Validator,
 };
-use acetate::vfs::{FsError, Stability};
+use acetate::vfs::{FsError, Pattern, Stability};
 use bytes::Bytes;
 
 use super::tree::{NEVER, Setup, setup_in};
@@ -89,8 +89,13 @@ fn program(script: &str) -> Arc<Validator> {
 
 fn exports(limits: GuardLimits) -> (Arc<ExportResources>, Arc<ExportResources>) {
     let all = GuardResources::new(limits, None);
-    let export = || all.export(&Guards::default()).unwrap();
-    (export(), export())
+    (export(&all), export(&all))
+}
+
+/// An export with guards.
+fn export(all: &Arc<GuardResources>) -> Arc<ExportResources> {
+    let guards = [(Pattern::new("/a").unwrap(), Validator::json())];
+    all.export(&Guards::new(guards).unwrap()).unwrap()
 }
 
 async fn ask(export: &ExportResources, program: &Validator) -> Result<(), NotAccepted> {
@@ -115,6 +120,25 @@ async fn the_last_turn_of_programs_is_for_an_export_that_has_none() {
     for task in tasks {
         task.abort();
     }
+}
+
+#[tokio::test]
+async fn an_export_with_guards_alone_takes_all_turns() {
+    let all = GuardResources::new(GuardLimits { programs: 2, ..GuardLimits::default() }, None);
+    let (alone, _unguarded) = (export(&all), all.export(&Guards::default()).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    // Each ends once the other has begun.
+    let meet = |mine: &str, other: &str| {
+        let (mine, other) = (dir.path().join(mine), dir.path().join(other));
+        program(&format!(
+            "touch {}; while ! test -e {}; do sleep 0.1; done",
+            mine.display(),
+            other.display()
+        ))
+    };
+    let (one, two) = (meet("1", "2"), meet("2", "1"));
+    let met = tokio::join!(ask(&alone, &one), ask(&alone, &two));
+    assert_eq!(met, (Ok(()), Ok(())));
 }
 
 #[tokio::test]

@@ -28,9 +28,11 @@ pub(super) fn serve(
 ) -> Result<(), CliError> {
     let strict = args.durability == Durability::Strict;
     let validators = ValidatorCommand::this_program()
-        .map_err(|error| CliError::caused("cannot find this program", &error))?;
-    let runtime_handle = runtime.handle().clone();
-    let mut served = ServedExports::new(file, strict, runtime_handle, Some(validators));
+        .inspect_err(
+            |error| tracing::warn!(%error, "this program is not found: a schema is refused"),
+        )
+        .ok();
+    let mut served = ServedExports::new(file, strict, runtime.handle().clone(), validators);
     let none = served.load(&config::read(file, Missing::Make)?)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-use super::nfs::{Client, Handle, Stability, mount};
+use super::nfs::{Client, Handle, Refused, Stability, mount};
 use super::rpc::Result;
 use super::server::Server;
 
@@ -32,7 +32,7 @@ const TREE: &str = r##"{ "$ref": "#/$defs/node", "$defs": { "node": { "anyOf": [
 const SLOW: &str = r#"{"items": {"pattern": "^(?:(?:a|a)+(?=c)c|a)"}}"#;
 
 /// Connections that write each kind of content, and that keep drafts: one for each address.
-const WRITERS: u8 = 8;
+const WRITERS: u8 = 4;
 const DRAFTERS: u8 = 8;
 /// Drafts of one address.
 const DRAFTS: usize = 64;
@@ -44,6 +44,8 @@ const MOST_WAIT: Duration = Duration::from_secs(8);
 /// The server has to listen by then.
 const START: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(10);
+/// NFS3ERR_INVAL: content that is not valid.
+const INVAL: u32 = 22;
 
 fn nested(levels: usize) -> Vec<u8> {
     let (open, close) = (r#"{"type":"a","children":["#, "]}");
@@ -65,9 +67,9 @@ pub fn run(
     let mut server = start(program, dir, address)?;
     let mut other = Other::open(address)?;
     let alone = other.work(time)?;
-    let attack = Attack::start(address);
-    thread::sleep(time);
-    let beside = other.work(time);
+    let attack = Attack::start(address, time);
+    thread::sleep(time / 2);
+    let beside = other.work(time * 2);
     let (refused, drafts) = attack.stop();
     let process = server.process.as_ref().ok_or("no server runs")?;
     let peak = super::peak_mib(process.id())?;
@@ -111,7 +113,7 @@ fn start(program: &Path, dir: &Path, address: SocketAddr) -> Result<Server> {
     fs::write(&file, export("hostile") + &export("other"))?;
     let log = fs::File::create(dir.join("server.log"))?;
     let mut command = Command::new(program);
-    command.arg("serve").arg("--config").arg(&file).arg("--insecure");
+    command.arg("serve").arg("--config").arg(&file);
     command.arg("--listen").arg(address.to_string());
     let mut process = command.stdin(Stdio::null()).stderr(log).spawn()?;
     let begun = Instant::now();
@@ -182,7 +184,9 @@ struct Attack {
 }
 
 impl Attack {
-    fn start(address: SocketAddr) -> Self {
+    /// Content that is slow to check at once, and drafts as well after a while: without room for
+    /// drafts, nothing is checked.
+    fn start(address: SocketAddr, before_drafts: Duration) -> Self {
         let mut attack = Self {
             stop: Arc::default(),
             refused: Arc::default(),
@@ -200,8 +204,13 @@ impl Attack {
                     let Ok((mut client, root)) = connect(address, host) else { continue };
                     let Ok(file) = client.create(&root, &name) else { continue };
                     while !stop.load(Ordering::Relaxed) {
-                        if client.write(&file, 0, &content, Stability::FileSync).is_err() {
-                            refused.fetch_add(1, Ordering::Relaxed);
+                        let written = client.write(&file, 0, &content, Stability::FileSync);
+                        let status =
+                            written.err().and_then(|error| error.downcast::<Refused>().ok());
+                        match status.map(|refused| refused.status) {
+                            Some(INVAL) => _ = refused.fetch_add(1, Ordering::Relaxed),
+                            // JUKEBOX: a client waits before it tries again.
+                            _ => thread::sleep(PAUSE),
                         }
                     }
                 }
@@ -210,6 +219,7 @@ impl Attack {
         for host in 50..50 + DRAFTERS {
             let (stop, drafts) = (Arc::clone(&attack.stop), Arc::clone(&attack.drafts));
             attack.threads.push(thread::spawn(move || {
+                thread::sleep(before_drafts);
                 let Ok((mut client, root)) = connect(address, host) else { return };
                 for number in 0..DRAFTS {
                     let name = format!("{host}-{number}.tree");

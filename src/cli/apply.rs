@@ -14,11 +14,11 @@ use super::signals::Interrupts;
 use super::source::Source;
 use super::{Ending, diff, text};
 use crate::control::{self, Answer, Request, limits};
-use crate::delta::{Ino, PendingCopies};
+use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
 use crate::inspect::apply::{
-    Applied, Bookkeeper, Event, NotSet, Options, Plan, Report, apply, clear, interrupted, plan,
-    resume,
+    Applied, Bookkeeper, Event, Loss, NotSet, Options, Plan, Report, apply, clear, interrupted,
+    plan, resume,
 };
 use crate::inspect::diff::{Difference, Kind};
 use crate::inspect::opened::{Opened, merged_path};
@@ -28,7 +28,7 @@ use crate::vfs::FileKind;
 /// Write what a session changed to its base.
 ///
 /// Shows the plan, and asks. What is not any more as the session saw it is never overwritten
-/// without --force. Each file is replaced at once, whole; nothing outside the base is touched.
+/// without --force. Set-user-ID files and devices are left out without --allow-special. Each file is replaced at once, whole; nothing outside the base is touched.
 /// May be killed at any time: the next run finishes what was begun, and does no more then. Exits
 /// with 1 if something was not applied.
 #[derive(Debug, clap::Args)]
@@ -56,11 +56,15 @@ pub(super) struct Args {
     #[arg(long)]
     force: bool,
 
+    /// Make set-user-ID and set-group-ID files and device nodes too.
+    #[arg(long)]
+    allow_special: bool,
+
     /// Also what clients leave behind for themselves: .nfs*, ._*, .DS_Store.
     #[arg(long)]
     all: bool,
 
-    /// Print JSON objects: difference, drift, plan, skipped, applied.
+    /// Print JSON objects: difference, drift, special, left_out, loss, plan, skipped, applied.
     #[arg(long)]
     json: bool,
 }
@@ -68,7 +72,8 @@ pub(super) struct Args {
 /// Shows, asks, applies.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let paths = args.paths.iter().map(|path| merged_path(path)).collect::<Result<_, _>>()?;
-    let options = Options { paths, droppings: args.all, force: args.force };
+    let (force, special) = (args.force, args.allow_special);
+    let options = Options { paths, droppings: args.all, force, special };
     let opened = args.source.open()?;
     if let Some(steps) = interrupted(&opened, args.to.as_deref())? {
         let steps = text::count(steps, "step");
@@ -83,14 +88,14 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     let (plan, shown) = show(args, &opened, &options)?;
     if plan.changes.is_empty() {
-        return Ok(Ending::Done);
+        return Ok(if plan.left_out.is_empty() { Ending::Done } else { Ending::Findings });
     }
     if !plan.drifted.is_empty() && !args.force {
         output::line(format_args!("nothing was written; --force overwrites what is not as it was"));
         return Ok(Ending::Findings);
     }
     if args.dry_run {
-        return Ok(Ending::Done);
+        return Ok(if plan.left_out.is_empty() { Ending::Done } else { Ending::Findings });
     }
     if !args.yes && !is_wanted(args, &opened, shown)? {
         output::line(format_args!("nothing was written"));
@@ -102,7 +107,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let watch = &mut |event| watched.tell(event);
         let report = apply(&opened, args.to.as_deref(), &options, plan.digest(), book, watch);
         watched.end();
-        tell(args, &opened, &report?)
+        let ending = tell(args, &opened, &report?)?;
+        Ok(if plan.left_out.is_empty() { ending } else { Ending::Findings })
     })
 }
 
@@ -140,27 +146,37 @@ impl Bookkeeper for Forgetting<'_> {
         }
     }
 
-    fn forget(&mut self, applied: &[Applied]) -> Result<(), InspectError> {
+    fn forget(
+        &mut self,
+        applied: &[Applied],
+        is_first: bool,
+    ) -> Result<Vec<MergedPath>, InspectError> {
         let mut applied: Vec<_> = applied.iter().collect();
         // A directory before what is in it.
         applied.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut all_kept = Vec::new();
         let forgotten = applied.chunks(limits::MAX_PATHS).try_for_each(|some| {
-            let applied = some.iter().map(|applied| message(applied)).collect();
-            self.0.ask(Request::Rebase { applied }).map(drop)
+            let applied = some.iter().map(|applied| message(applied, is_first)).collect();
+            if let Answer::Rebased { kept } = self.0.ask(Request::Rebase { applied })? {
+                all_kept.extend(kept.iter().filter_map(|path| path.merged().ok()));
+            }
+            Ok(())
         });
-        forgotten.map_err(|error| InspectError::Refused {
+        forgotten.map_err(|error: CliError| InspectError::Refused {
             what: format!("all is written, and the session still has it: {error}"),
             hint: "run the same command again: it finishes that",
-        })
+        })?;
+        Ok(all_kept)
     }
 }
 
-fn message(applied: &Applied) -> control::Applied {
+fn message(applied: &Applied, is_first: bool) -> control::Applied {
     let object = |(id, time): (crate::vfs::FileId, crate::vfs::Time)| (id.0, time.secs, time.nanos);
     control::Applied {
         path: (&applied.path).into(),
         from: applied.from.as_ref().map(Into::into),
         object: applied.object.map(object),
+        was_entry: is_first && applied.was_entry(),
     }
 }
 
@@ -229,14 +245,21 @@ fn print_plan(
             out.line(format_args!("! {}: {why}", text::name(path)))?;
         }
     }
+    print_notes(args, plan, &mut out)?;
     let dir = target(args, opened);
     if args.json {
         let mut object = text::json("plan");
         text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
         put_counts(&mut object, plan.changes.len(), plan.drifted.len(), "drifted");
-        for (key, value) in
-            [("files", plan.files), ("bytes", plan.bytes), ("deletions", plan.deletions)]
-        {
+        for (key, value) in [
+            ("files", plan.files),
+            ("bytes", plan.bytes),
+            ("data_bytes", plan.data_bytes),
+            ("deletions", plan.deletions),
+            ("special", plan.special.len() as u64),
+            ("left_out", plan.left_out.len() as u64),
+            ("losses", plan.losses.len() as u64),
+        ] {
             object.insert(key.to_owned(), value.into());
         }
         out.json(object)?;
@@ -244,7 +267,11 @@ fn print_plan(
         out.line(format_args!("nothing to apply to {}", dir.display()))?;
     } else {
         let mut sum =
-            format!("{} to write ({})", text::count(plan.files, "file"), text::bytes(plan.bytes));
+            format!("{} to write ({}", text::count(plan.files, "file"), text::bytes(plan.bytes));
+        if plan.data_bytes < plan.bytes {
+            sum.push_str(&format!(", of which {} are data", text::bytes(plan.data_bytes)));
+        }
+        sum.push(')');
         if plan.deletions > 0 {
             sum.push_str(&format!(", {} to remove", plan.deletions));
         }
@@ -254,9 +281,41 @@ fn print_plan(
         if !plan.drifted.is_empty() {
             sum.push_str(&format!(", {} not as the session saw it", plan.drifted.len()));
         }
+        if !plan.left_out.is_empty() {
+            sum.push_str(&format!(", {} left out", plan.left_out.len()));
+        }
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }
     out.end()
+}
+
+/// Names what gives rights away, what is left out, and what of the host's objects is lost.
+fn print_notes(args: &Args, plan: &Plan, out: &mut Out) -> Result<(), CliError> {
+    let mut note = |kind, sign, path: &MergedPath, why: &str| {
+        if args.json {
+            let mut object = text::json(kind);
+            text::put_path(&mut object, "path", path.as_bytes());
+            object.insert("why".to_owned(), why.into());
+            out.json(object)
+        } else {
+            out.line(format_args!("{sign} {}: {why}", text::name(path.as_bytes())))
+        }
+    };
+    for special in &plan.special {
+        note("special", '*', &special.path, special.what)?;
+    }
+    for left in &plan.left_out {
+        note("left_out", '-', &left.path, &left.why)?;
+    }
+    for loss in &plan.losses {
+        note("loss", '~', &loss.path, &lost(loss))?;
+    }
+    Ok(())
+}
+
+/// What is lost of an object, in words.
+fn lost(loss: &Loss) -> String {
+    format!("loses {}: {}", loss.names.join(", "), loss.why)
 }
 
 fn put_counts(object: &mut Map<String, Value>, changes: usize, others: usize, what: &str) {
@@ -312,6 +371,10 @@ fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Ending, CliErro
         None => {}
     }
     warn(report.not_set);
+    for loss in &report.losses {
+        let path = text::name(loss.path.as_bytes());
+        output::line(format_args!("warning: {path} {}", lost(loss)));
+    }
     let mut out = Out::new();
     for skipped in &report.skipped {
         let path = skipped.path.as_bytes();

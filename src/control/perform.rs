@@ -82,8 +82,8 @@ pub async fn perform(
         Request::Rebase { applied } => {
             at_most(applied.len())?;
             let applied = applied.iter().map(Applied::let_go).collect::<Result<_, _>>()?;
-            overlay.rebase(caller, applied).await.map_err(of_session)?;
-            Ok(Answer::Done)
+            let kept = overlay.rebase(caller, applied).await.map_err(of_session)?;
+            Ok(Answer::Rebased { kept: kept.iter().map(PathText::from).collect() })
         }
     }
 }

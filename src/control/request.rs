@@ -138,6 +138,9 @@ pub struct Applied {
     pub from: Option<PathText>,
     /// What the session has there: its number, and seconds and nanoseconds of its last change.
     pub object: Option<(u64, i64, u32)>,
+    /// The session had an entry there.
+    #[serde(default)]
+    pub was_entry: bool,
 }
 
 impl Applied {
@@ -148,6 +151,7 @@ impl Applied {
             path: self.path.merged()?,
             from: self.from.as_ref().map(PathText::merged).transpose()?,
             object: self.object.map(object),
+            was_entry: self.was_entry,
         })
     }
 }
@@ -264,6 +268,11 @@ pub enum Answer {
         files: u64,
         /// How much that is at most.
         bytes: u64,
+    },
+    /// To [`Request::Rebase`].
+    Rebased {
+        /// The paths where something changed since, which stays.
+        kept: Vec<PathText>,
     },
     /// To [`Request::SetQuota`].
     Quota(Taken),

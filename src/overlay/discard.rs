@@ -1,38 +1,23 @@
 //! Giving up what the session holds.
 //!
-//! `discard` makes paths show the base again, whatever the session has there. `rebase` lets go of
-//! what the base has by now because it was applied: it takes away only what the base shows alike,
-//! and a directory stays as long as something in it does.
+//! `discard` makes paths show the base again, whatever the session has there.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin, Procedure};
-use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome, Time};
+use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome};
 use crate::worker::Weight;
 
 use super::Overlay;
 use super::cache::Touch;
-use super::copy_up::origin_of;
 use super::edit::{Edit, moved_on};
 use super::error::Result;
 use super::finish;
 use super::node::{DirPlace, Node};
 use super::tree::TreeView;
 use super::undo::{Undo, is_in};
-
-/// Something that the base has by now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LetGo {
-    /// Where it is in the merged tree, or would be if it were not gone.
-    pub path: MergedPath,
-    /// Where the base had it before, if it moved.
-    pub from: Option<MergedPath>,
-    /// What the session has there, by its number and the time of its last change: anything else
-    /// stays. `None` where it is gone.
-    pub object: Option<(FileId, Time)>,
-}
 
 impl Overlay {
     /// Makes `paths`, and what they take along ([`TreeView::undo`]), show the base again. What
@@ -57,28 +42,7 @@ impl Overlay {
         .await
     }
 
-    /// Lets go of what was applied to the base, so that the base shows there: of each object that
-    /// has not changed since, and that the base has. It is one change, synced before this returns.
-    ///
-    /// # Errors
-    /// The session takes no changes, or it or the base cannot be read: nothing has changed.
-    pub async fn rebase(
-        &self,
-        caller: &Caller,
-        applied: Vec<LetGo>,
-    ) -> std::result::Result<(), FsError> {
-        self.core.base.look_anew();
-        self.give_up(caller, move |edit| {
-            edit.let_go(&applied)?;
-            for applied in &applied {
-                edit.record_given_up(Procedure::Apply, applied.path.clone())?;
-            }
-            Ok(())
-        })
-        .await
-    }
-
-    async fn give_up<T: Send + 'static>(
+    pub(super) async fn give_up<T: Send + 'static>(
         &self,
         caller: &Caller,
         mut f: impl FnMut(&mut Edit<'_>) -> Result<T> + Send + 'static,
@@ -188,138 +152,6 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Lets go of what the base has alike.
-    fn let_go(&mut self, applied: &[LetGo]) -> Result<()> {
-        // All are looked at first: a file changes with each of its names.
-        let mut paths = BTreeSet::new();
-        for applied in applied {
-            if self.is_as_applied(applied)? {
-                paths.insert(&applied.path);
-            }
-        }
-        let mut dirs = BTreeSet::new();
-        // A directory before what is in it: where that is in the base depends on it.
-        for path in &paths {
-            dirs.insert(path.parent());
-            if let Some(name) = path.name()
-                && let Some(place) = self.visible_dir(&path.parent())?
-                && self.let_go_of(&place, &name, &|path| !paths.contains(path))?
-            {
-                dirs.insert((*path).clone());
-            }
-        }
-        for dir in dirs.clone() {
-            self.follow_base(&dir, &mut dirs)?;
-        }
-        for from in applied.iter().filter_map(|applied| applied.from.as_ref()) {
-            dirs.insert(from.parent());
-        }
-        self.touch(Touch::All);
-        self.count_hidden_links()?;
-        self.settle(dirs, true)
-    }
-
-    /// Lets what stays below a directory that moved in the base say where it is there now. The
-    /// directories among it are added to `dirs`.
-    fn follow_base(&mut self, dir: &MergedPath, dirs: &mut BTreeSet<MergedPath>) -> Result<()> {
-        let mut open = vec![dir.clone()];
-        while let Some(path) = open.pop() {
-            let Some(place) = self.visible_dir(&path)? else { continue };
-            let (Some(ino), Some(base)) = (place.ino, &place.base) else { continue };
-            for (name, child) in self.entries_of(ino)? {
-                let Some(mut row) = self.txn.inode(child)? else { continue };
-                let Some(origin) = &mut row.origin else { continue };
-                let now = base.join(&name);
-                let is_there = self
-                    .view()
-                    .base_attr_at(&now)?
-                    .is_some_and(|attr| attr.fileid == origin.fileid);
-                if origin.path == now || !is_there {
-                    continue;
-                }
-                origin.path = now;
-                self.txn.put_inode(&row)?;
-                if row.kind == FileKind::Directory {
-                    self.txn.remove_redirect(child)?;
-                    self.touch(Touch::All);
-                    dirs.insert(path.join(&name));
-                    open.push(path.join(&name));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether nobody has changed something since it was applied.
-    fn is_as_applied(&self, applied: &LetGo) -> Result<bool> {
-        let found = TreeView { view: self.view() }.find(&applied.path)?;
-        Ok(match (found, applied.object) {
-            (None, None) => true,
-            (Some(found), Some((id, ctime))) => {
-                let attr = found.attr();
-                // What is in a directory stays or goes by itself.
-                let is_dir = attr.kind == FileKind::Directory;
-                attr.fileid == id && (is_dir || attr.ctime == ctime)
-            }
-            _ => false,
-        })
-    }
-
-    /// The same of one name; whether that is a directory which the base has by now. A file that
-    /// is still seen at another of its base names, one that `keeps` it, gets an entry there.
-    fn let_go_of(
-        &mut self,
-        dir: &DirPlace,
-        name: &Name,
-        keeps: &dyn Fn(&MergedPath) -> bool,
-    ) -> Result<bool> {
-        let path = dir.merged.join(name);
-        let there = match &dir.base {
-            Some(base) => {
-                let base = base.join(name);
-                self.view().base_attr_at(&base)?.map(|attr| (base, attr))
-            }
-            None => None,
-        };
-        let entry = match dir.ino {
-            Some(parent) => self.txn.dentry(parent, name)?.map(|ino| (parent, ino)),
-            None => None,
-        };
-        let Some((parent, ino)) = entry else {
-            if there.is_none() {
-                self.txn.remove_whiteout(&path)?;
-                self.txn.remove_whiteouts_below(&path)?;
-            }
-            return Ok(false);
-        };
-        let mut row = self.view().inode(ino)?;
-        let Some((base, attr)) = there.filter(|(_, attr)| attr.kind == row.kind) else {
-            return Ok(false);
-        };
-        if row.kind == FileKind::Directory {
-            self.txn.remove_redirect(ino)?;
-            row.origin = Some(origin_of(base, &attr));
-            self.txn.put_inode(&row)?;
-            self.touch(Touch::All);
-            return Ok(true);
-        }
-        self.txn.delete_dentry(parent, name)?;
-        // Its ctime stays: its other names, which may be asked for later, are known by it.
-        row.nlink = row.nlink.saturating_sub(1);
-        // Its other names in the base show what was applied too, if it is still one file there.
-        let is_one = row.origin.as_ref().is_some_and(|origin| origin.fileid == attr.fileid);
-        if row.nlink > 0 && is_one {
-            self.see_links(&mut row)?;
-            self.know_link(&mut row, &attr);
-        }
-        if row.nlink > 0 || (!is_one && self.adopt_base_name(&mut row, keeps)?) {
-            self.txn.put_inode(&row)?;
-        } else {
-            self.txn.delete_inode(ino)?;
-        }
-        Ok(false)
-    }
-
     /// Makes files of their own of those that were copied up from a name which shows the base
     /// again, and that have names elsewhere: an object is in one layer.
     fn part_from_base(
@@ -359,14 +191,18 @@ impl Edit<'_> {
     /// Sees to directories in which something was given up: one that was copied up and differs
     /// in nothing any more goes; any other has changed entries, but for where the base has the
     /// same ones by now (`is_applied`).
-    fn settle(&mut self, mut dirs: BTreeSet<MergedPath>, is_applied: bool) -> Result<()> {
+    pub(super) fn settle(
+        &mut self,
+        mut dirs: BTreeSet<MergedPath>,
+        is_applied: bool,
+    ) -> Result<()> {
         // The path of what is in a directory is greater than its own.
         while let Some(path) = dirs.pop_last() {
             let Some(place) = self.visible_dir(&path)? else { continue };
             let Some(ino) = place.ino else { continue };
             let row = self.view().inode(ino)?;
             self.drop_idle_whiteouts(&place)?;
-            let base = self.bare(&place, &row)?;
+            let base = self.bare(&place, &row, is_applied)?;
             match (base, path.name()) {
                 (Some(_), Some(name)) => {
                     let (parent, _) = self.txn.name_of(ino)?.ok_or(FsError::Stale)?;
@@ -392,23 +228,9 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Lets a directory know the base's by the ctime that it has since something in it was
-    /// applied; not where they have another mode or owner, which may be somebody else's doing.
-    fn know_again(&self, place: &DirPlace, row: &mut InodeRow) -> Result<()> {
-        let Some((base, origin)) = place.base.as_ref().zip(row.origin.as_mut()) else {
-            return Ok(());
-        };
-        let is_alike = |a: &BaseAttr| (a.mode, a.uid, a.gid) == (row.mode, row.uid, row.gid);
-        if let Some(attr) = self.view().base_attr_at(base)?.filter(is_alike)
-            && (&origin.path, origin.fileid) == (base, attr.fileid)
-        {
-            origin.ctime = attr.ctime;
-        }
-        Ok(())
-    }
-
-    /// The base's attributes of a directory of the session that adds nothing to them.
-    fn bare(&self, place: &DirPlace, row: &InodeRow) -> Result<Option<BaseAttr>> {
+    /// The base's attributes of a directory of the session that adds nothing to them. A time that
+    /// a client set while changes were applied (`is_applied`) counts as an addition.
+    fn bare(&self, place: &DirPlace, row: &InodeRow, is_applied: bool) -> Result<Option<BaseAttr>> {
         let Some(base) = &place.base else { return Ok(None) };
         let is_copy = match &row.origin {
             Some(origin) => origin.path == *base && self.txn.redirect(row.ino)?.is_none(),
@@ -421,7 +243,10 @@ impl Edit<'_> {
             return Ok(None);
         }
         let attr = self.view().base_attr_at(base)?;
-        let same = |a: &BaseAttr| (a.mode, a.uid, a.gid) == (row.mode, row.uid, row.gid);
+        let same = |a: &BaseAttr| {
+            (a.mode, a.uid, a.gid) == (row.mode, row.uid, row.gid)
+                && (!is_applied || a.mtime == row.mtime)
+        };
         Ok(attr.filter(same))
     }
 
@@ -435,7 +260,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    fn visible_dir(&self, path: &MergedPath) -> Result<Option<Arc<DirPlace>>> {
+    pub(super) fn visible_dir(&self, path: &MergedPath) -> Result<Option<Arc<DirPlace>>> {
         let tree = TreeView { view: self.view() };
         match tree.find(path)? {
             Some(found) if found.attr().kind == FileKind::Directory => {
@@ -445,13 +270,13 @@ impl Edit<'_> {
         }
     }
 
-    fn entries_of(&self, dir: Ino) -> Result<Vec<(Name, Ino)>> {
+    pub(super) fn entries_of(&self, dir: Ino) -> Result<Vec<(Name, Ino)>> {
         let mut entries = Vec::new();
         self.txn.dentries(dir, &mut |name, ino, _, _| entries.push((name, ino)))?;
         Ok(entries)
     }
 
-    fn record_given_up(&mut self, procedure: Procedure, path: MergedPath) -> Result<()> {
+    pub(super) fn record_given_up(&mut self, procedure: Procedure, path: MergedPath) -> Result<()> {
         let found = TreeView { view: self.view() }.find(&path)?;
         let fileid = found.map_or(FileId(0), |found| found.attr().fileid);
         self.record(procedure, fileid, path, None, (None, None))

@@ -4,7 +4,7 @@
 //! what they do, in overlayfs's words: `resolve` and `lookup` find objects, `attr` and `access`
 //! describe and guard them, `read` and `readdir` show them, `copy_up` brings them into the
 //! delta, and `write`, `setattr`, `create`, `link`, `remove`, `rename` change them; `discard`
-//! gives changes up (`undo` says what that takes).
+//! gives changes up (`undo` says what that takes), `rebase` those that were applied.
 //! What a change takes is counted and limited by `quota`.
 //! Content of large files is `pending` until the background has copied it (`finish`).
 //! A [`Scope`] says which part of it is whose.
@@ -41,11 +41,13 @@ mod lineage;
 mod link;
 mod listings;
 mod lookup;
+mod name_state;
 mod node;
 mod pending;
 mod quota;
 mod read;
 mod readdir;
+mod rebase;
 mod remove;
 mod rename;
 mod replace;
@@ -78,12 +80,13 @@ use quota::{Ledger, Membership};
 
 pub use changes::{BaseObject, Change};
 pub use data::{DataPiece, DataReader};
-pub use discard::LetGo;
 pub use finish::CopyTurn;
 pub use guarded::Arrival;
 pub use limits::CopyLimits;
+pub use name_state::NameState;
 pub use pending::is_as_it_was;
 pub use quota::Group;
+pub use rebase::LetGo;
 pub use scope::{GuardedPaths, Scope};
 pub use seal::{SealError, SealStep, Sealed, Sealing};
 pub use snapshot::FIRST_NAME_COOKIE;

@@ -8,6 +8,9 @@ use rustix::io::Errno;
 
 use crate::vfs::{FileKind, Time};
 
+/// The set-user-ID and set-group-ID bits.
+const SET_ID: u32 = 0o6000;
+
 /// What an object is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attrs {
@@ -48,9 +51,14 @@ pub(super) fn set(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> io::Result
         unset.owner = !allowed(owner(dir, name, &stat, attrs))?;
     }
     // A new owner takes setuid and setgid away, so the mode comes after it.
-    let has_mode = stat.st_mode as u32 & 0o7777 == attrs.mode;
+    let mut wanted = attrs.clone();
+    if unset.owner && attrs.kind != FileKind::Directory && attrs.mode & SET_ID != 0 {
+        // It would run as whoever applies.
+        (wanted.mode, unset.mode) = (attrs.mode & !SET_ID, true);
+    }
+    let has_mode = stat.st_mode as u32 & 0o7777 == wanted.mode;
     if attrs.kind != FileKind::Symlink && !(has_mode && has_owner) {
-        unset.mode = !allowed(mode(dir, name, attrs))?;
+        unset.mode |= !allowed(mode(dir, name, &wanted))?;
     }
     let mtime = Time { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 };
     if mtime != attrs.mtime {

@@ -13,6 +13,7 @@ mod seen;
 mod staged;
 mod staging;
 mod sweep;
+mod xattrs;
 
 use std::fs::File;
 use std::io;
@@ -29,6 +30,7 @@ pub use error::TargetError;
 pub use seen::Seen;
 pub use staged::StagedFile;
 pub use staging::{Shelf, Slot, Staging};
+pub use xattrs::Xattrs;
 
 /// The result of a step.
 pub type Result<T> = std::result::Result<T, TargetError>;
@@ -156,6 +158,18 @@ impl Target {
             attrs::set(dir.as_fd(), name, attrs)
         };
         set().map_err(|source| self.error(path, source))
+    }
+
+    /// The extended attributes of what is at `path`, as far as they can be carried over.
+    ///
+    /// # Errors
+    /// It is gone, or they cannot be read.
+    pub fn xattrs(&self, path: &BasePath) -> Result<Xattrs> {
+        let read = || -> io::Result<Xattrs> {
+            let (dir, name) = self.parent(path)?;
+            xattrs::read(dir.as_fd(), name)
+        };
+        read().map_err(|source| self.error(path, source))
     }
 
     /// Makes all that was done so far survive a loss of power.

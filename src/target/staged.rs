@@ -5,51 +5,50 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Zeros of this many bytes, where they begin at a multiple of it, are left out.
-const HOLE_BYTES: usize = 4096;
+const HOLE_BYTES: u64 = 4096;
 
-/// A file that is written from its beginning to its end; zeros become holes.
+/// A file that is written in pieces; zeros become holes.
 #[derive(Debug)]
 pub struct StagedFile {
     file: File,
-    written: u64,
 }
 
 impl StagedFile {
     pub(super) fn new(file: File) -> Self {
-        Self { file, written: 0 }
+        Self { file }
     }
 
-    /// Appends `bytes`.
+    /// Writes `bytes` at byte `offset`, where nothing was written before.
     ///
     /// # Errors
-    /// The disk is full, or fails.
-    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// The disk is full, or fails; a file may not be as large.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let is_zero = |block: &[u8]| block.iter().all(|&byte| byte == 0);
+        let end_of = |at: usize| {
+            let here = offset + at as u64;
+            let next = (here / HOLE_BYTES + 1) * HOLE_BYTES;
+            bytes.len().min(at + (next - here) as usize)
+        };
         let mut at = 0;
         while at < bytes.len() {
-            let is_zero = |block: &[u8]| block.iter().all(|&byte| byte == 0);
-            let end_of = |at: usize| bytes.len().min(at + HOLE_BYTES);
-            let end = end_of(at);
+            let mut end = end_of(at);
             if !is_zero(&bytes[at..end]) {
-                let mut data_end = end;
-                while data_end < bytes.len() && !is_zero(&bytes[data_end..end_of(data_end)]) {
-                    data_end = end_of(data_end);
+                while end < bytes.len() && !is_zero(&bytes[end..end_of(end)]) {
+                    end = end_of(end);
                 }
-                self.file.write_all_at(&bytes[at..data_end], self.written + at as u64)?;
-                at = data_end;
-            } else {
-                at = end;
+                self.file.write_all_at(&bytes[at..end], offset + at as u64)?;
             }
+            at = end;
         }
-        self.written += bytes.len() as u64;
         Ok(())
     }
 
-    /// Ends the file at what was appended.
+    /// Gives the file its size, in bytes.
     ///
     /// # Errors
-    /// The disk is full, or fails.
-    pub fn end(self) -> io::Result<()> {
-        self.file.set_len(self.written)?;
+    /// The disk is full, or fails; a file may not be as large.
+    pub fn end(self, size: u64) -> io::Result<()> {
+        self.file.set_len(size)?;
         // Elsewhere the whole filesystem is synced, once.
         #[cfg(not(target_os = "linux"))]
         self.file.sync_all()?;

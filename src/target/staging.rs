@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::staged::StagedFile;
+use super::xattrs::{self, Xattrs};
 use super::{Attrs, DIRECTORY, Result, Seen, Target, TargetError, Unset, attrs, sweep, sync_all};
 use crate::base::{BasePath, STAGING};
 use crate::vfs::{Device, FileKind, Time};
@@ -112,7 +113,14 @@ fn shelf(dir: &File, name: &str) -> io::Result<OwnedFd> {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
-    Ok(rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())?)
+    let shelf = rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())?;
+    // What is made in it gets none of what entries of the target's top would get.
+    #[cfg(target_os = "linux")]
+    match rustix::fs::fremovexattr(&shelf, xattrs::DEFAULT_ACL) {
+        Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(shelf)
 }
 
 /// Unlocked at once: a process that is just being started may have the descriptor for a moment.
@@ -211,10 +219,29 @@ impl Staging {
         )))
     }
 
-    /// Gives what is in a slot of [`Shelf::New`] these attributes.
-    pub fn set(&self, slot: Slot, attrs: &Attrs) -> Result<Unset> {
+    /// Gives what is in a slot of [`Shelf::New`] these attributes, and `carried`; returns the
+    /// names of those of the latter that the host refuses. With an access control list, the mode
+    /// is set as chmod(2) does: its group bits are the mask.
+    pub fn set(&self, slot: Slot, attrs: &Attrs, carried: &Xattrs) -> Result<(Unset, Vec<String>)> {
         let (dir, name) = self.place(Shelf::New, slot);
-        attrs::set(dir, name.as_bytes(), attrs).map_err(|source| self.error(source))
+        let refused = xattrs::write(dir, name.as_bytes(), carried);
+        let mut attrs = attrs.clone();
+        if xattrs::has_access_acl(&refused) {
+            attrs.mode = carried.without_acl(attrs.mode);
+        }
+        let unset = attrs::set(dir, name.as_bytes(), &attrs);
+        let unset = unset.map_err(|source| self.error(source))?;
+        let refused = refused.iter().map(|name| name.to_string_lossy().into_owned());
+        Ok((unset, refused.collect()))
+    }
+
+    /// Removes what is in a slot of [`Shelf::New`], and could not be made whole.
+    pub fn unmake(&self, slot: Slot) -> Result<()> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        match rustix::fs::unlinkat(dir, &*name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => Ok(()),
+            Err(error) => Err(self.error(error)),
+        }
     }
 
     /// Syncs all that was made, and then writes the journal; from then on there is work to be

@@ -151,12 +151,12 @@ fn what_drifted_is_refused_and_listed() {
 }
 
 #[test]
-fn a_full_disk_changes_nothing() {
+fn what_the_disk_does_not_take_is_left_out() {
     let mut world = changed();
     world.open_again();
     world.put("large", &"large".repeat(1 << 20));
     world.close();
-    let before = on_host(&world.base());
+    let mut wanted = merged(&world.session(), Some(&world.base()));
     // A limit on what a file may hold, in KiB or half of that, in place of a disk.
     let script = format!(
         "trap '' XFSZ; ulimit -f 2000; exec {} apply --yes {}",
@@ -164,9 +164,93 @@ fn a_full_disk_changes_nothing() {
         world.session().display()
     );
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-    let (_, err) = said(&output, 2);
-    assert!(err.contains("File too large"), "{err}");
-    assert_same(&on_host(&world.base()), &before);
+    let (out, _) = said(&output, 1);
+    assert!(out.contains("skipped /large: File too large"), "{out}");
+    wanted.remove(&b"large"[..]);
+    let mut got = on_host(&world.base());
+    // Its entries are others than the session's.
+    got.insert(Vec::new(), wanted[&b""[..]].clone());
+    assert_same(&got, &wanted);
+    let session = world.session();
+    let kept = run(world.scratch(), &["cat", session.to_str().unwrap(), "large"]);
+    assert_eq!(kept.stdout.len(), 5 << 20);
+}
+
+#[test]
+fn a_huge_file_shows_its_size_and_its_data() {
+    let mut world = changed();
+    world.open_again();
+    world.put("huge", "data");
+    world.truncate("huge", 1 << 62).unwrap();
+    world.close();
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
+    assert!(out.contains("2 files to write (4.0 EiB, of which "), "{out}");
+    let (out, _) = said(&apply(&world, &["--dry-run", "--json"]), 0);
+    let plan: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(plan["bytes"], (1_u64 << 62) + 17);
+    assert!(plan["data_bytes"].as_u64().unwrap() < 1 << 20, "{plan}");
+    said(&apply(&world, &["--yes"]), 1);
+    assert!(!world.base().join("sub/huge").exists());
+}
+
+/// With a program that would run as whoever applies.
+fn with_program() -> World {
+    let mut world = changed();
+    world.open_again();
+    world.put("evil", "#!/bin/sh");
+    world.chmod("evil", 0o6755).unwrap();
+    world.close();
+    world
+}
+
+#[test]
+fn set_user_id_files_are_named_and_made_only_if_that_is_asked_for() {
+    let world = with_program();
+    let line = "- /evil: a set-user-ID file: made only with --allow-special\n";
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 1);
+    assert!(out.contains(line) && out.contains(", 1 left out\n"), "{out}");
+    let (out, _) = said(&apply(&world, &["--dry-run", "--json"]), 1);
+    assert!(out.contains(r#""type":"left_out""#) && out.contains("set-user-ID"), "{out}");
+    said(&apply(&world, &["--yes"]), 1);
+    assert!(!world.base().join("evil").exists() && world.base().join("sub").exists());
+    let (out, _) = said(&apply(&world, &["--yes", "--allow-special"]), 0);
+    assert!(out.contains("* /evil: a set-user-ID file\n"), "{out}");
+    assert!(world.base().join("evil").exists());
+}
+
+/// Who may not give it to the owner that it is of in the session.
+#[test]
+fn a_program_of_somebody_else_is_not_made_set_user_id() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    let world = with_program();
+    let session = world.session();
+    let args = ["apply", session.to_str().unwrap(), "--yes", "--allow-special"];
+    let mut command = acetate(world.scratch(), &args);
+    if rustix::process::geteuid().is_root() {
+        let mut open = vec![world.scratch().to_owned()];
+        while let Some(path) = open.pop() {
+            chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+            if path.is_dir() {
+                open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+        }
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    // The session says root.
+    let output = match command.output() {
+        Err(error) => {
+            eprintln!("skipped: cannot run the program as another user: {error}");
+            return;
+        }
+        output => output.unwrap(),
+    };
+    let err = String::from_utf8_lossy(&output.stderr);
+    let meta = fs::metadata(world.base().join("evil")).expect(&err);
+    assert_ne!(meta.uid(), 0);
+    assert_eq!(meta.permissions().mode() & 0o7777, 0o755, "{err}");
+    assert!(err.contains("the owner of"), "{err}");
 }
 
 /// Killed whenever it may be: what is there then is finished, or begun anew.

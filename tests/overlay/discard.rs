@@ -1,5 +1,6 @@
 //! Giving up what the session holds.
 
+use std::fs;
 use std::time::Duration;
 
 use acetate::delta::MergedPath;
@@ -38,6 +39,7 @@ fn applied(world: &World, paths: &[&str]) -> Vec<LetGo> {
         path: path(text),
         from: None,
         object: object(text).map(|attr| (attr.fileid, attr.ctime)),
+        was_entry: true,
     };
     paths.iter().map(let_go).collect()
 }
@@ -251,7 +253,8 @@ fn what_the_base_has_by_now_is_let_go_of() {
     };
     assert_eq!(modes_of(&read_tree(&world)), modes_of(&before));
     let left = world.sql_list("SELECT CAST(name AS TEXT) FROM fs_dentry ORDER BY 1");
-    assert_eq!(left, ["moved", "not applied"]);
+    // The base's directories have other times than clients saw.
+    assert_eq!(left, ["dir", "fresh", "moved", "not applied"]);
     assert_eq!(world.whiteouts(), [""; 0]);
 }
 
@@ -464,4 +467,32 @@ fn the_names_of_one_file_are_let_go_of_one_by_one() {
         world.wait(world.overlay.rebase(&world.caller, vec![one])).unwrap();
     }
     assert_eq!(world.sql_list("SELECT CAST(name AS TEXT) FROM fs_dentry"), [""; 0]);
+}
+
+#[test]
+fn what_a_client_removed_before_the_base_got_it_stays_removed() {
+    let mut world = World::new(BASE);
+    world.put("born", "born");
+    world.put("renamed", "renamed");
+    world.mkdir("newdir").unwrap();
+    world.put("newdir/file", "file");
+    let applied = applied(&world, &["born", "newdir", "newdir/file", "renamed"]);
+    world.remove("born").unwrap();
+    world.rename("renamed", "elsewhere").unwrap();
+    world.rename("newdir", "olddir").unwrap();
+    world.mkdir("newdir").unwrap();
+    let base = world.change_base();
+    fs::write(base.join("born"), "born").unwrap();
+    fs::write(base.join("renamed"), "renamed").unwrap();
+    fs::create_dir(base.join("newdir")).unwrap();
+    fs::write(base.join("newdir/file"), "file").unwrap();
+    let kept = world.wait(world.overlay.rebase(&world.caller, applied)).unwrap();
+    assert_eq!(kept.len(), 4, "{kept:?}");
+    assert!(!world.exists("born") && !world.exists("renamed"));
+    assert_eq!(world.cat("elsewhere"), "renamed");
+    assert_eq!(world.ls("newdir"), [""; 0]);
+    assert_eq!(world.cat("olddir/file"), "file");
+    world.reopen();
+    assert!(!world.exists("born") && !world.exists("renamed"));
+    assert_eq!(world.ls("newdir"), [""; 0]);
 }

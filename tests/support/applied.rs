@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use acetate::delta::Ino;
+use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{Applied, Bookkeeper, Event, Options, Plan, Report, apply, plan};
 use acetate::inspect::opened::Opened;
@@ -140,7 +140,7 @@ pub fn copy(from: &Path, to: &Path) {
 
 /// Everything is chosen.
 pub fn all() -> Options {
-    Options { droppings: true, ..Options::default() }
+    Options { droppings: true, special: true, ..Options::default() }
 }
 
 /// What would be done.
@@ -176,15 +176,15 @@ impl Bookkeeper for Book<'_> {
         Ok(self.0.wait(self.0.overlay.copy_turn(from, Duration::ZERO)).unwrap())
     }
 
-    fn forget(&mut self, applied: &[Applied]) -> Result<()> {
+    fn forget(&mut self, applied: &[Applied], is_first: bool) -> Result<Vec<MergedPath>> {
         let let_go = |applied: &Applied| LetGo {
             path: applied.path.clone(),
             from: applied.from.clone(),
             object: applied.object,
+            was_entry: is_first && applied.was_entry(),
         };
         let applied = applied.iter().map(let_go).collect();
-        self.0.wait(self.0.overlay.rebase(&self.0.caller, applied)).unwrap();
-        Ok(())
+        Ok(self.0.wait(self.0.overlay.rebase(&self.0.caller, applied)).unwrap())
     }
 }
 

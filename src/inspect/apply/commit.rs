@@ -1,15 +1,17 @@
 //! Doing what the journal says: each step is one rename, or can be done again.
 //!
 //! What was done is told by the slots of the staging: a thing is taken if it is in its slot, or
-//! all is, and put if it is not. Before a thing is taken or replaced it is looked at once more:
-//! what changed since the plan was made is left as it is, and with it the change that it is a
-//! part of.
+//! all is, and put if it is not. Before a thing is taken or replaced it is looked at once more,
+//! and so is what the session has of it: what changed since the plan was made is left as it is,
+//! and with it the change that it is a part of. What was taken is put where the plan says even if
+//! the session has moved it on since; the session follows it there.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::{Bound, ControlFlow};
 
 use super::journal::{Journal, Notes};
 use super::place::{Place, stat_in};
+use super::session_check::{CHANGED, SessionCheck};
 use super::stage::NotSet;
 use super::steps::{Applied, Put, Set, Take};
 use super::{Event, Skipped, Watch};
@@ -33,8 +35,14 @@ pub(super) struct Commit<'a> {
     pub not_set: NotSet,
     /// Changes of which something was skipped.
     skipped: HashSet<usize>,
-    /// What is taken to be removed.
-    removed: HashSet<Slot>,
+    /// What is taken to be removed, with all that is in it.
+    removed: BTreeMap<BasePath, &'a Take>,
+    /// What is taken to be put elsewhere.
+    moved: BTreeMap<BasePath, Slot>,
+    /// Further names that are taken.
+    links: HashSet<Slot>,
+    /// Changes of which something is put.
+    placed: HashSet<usize>,
     /// Directories that something is taken from, whose ctimes move with that.
     left: HashSet<BasePath>,
     /// Steps that were done.
@@ -70,13 +78,39 @@ impl<'a> Commit<'a> {
         let left = left.map(|(dir, _)| dir).collect();
         // What is not put anywhere is removed.
         let put: HashSet<_> = journal.steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
-        let takes = journal.steps.takes.iter().map(|take| take.slot);
-        let removed = takes.filter(|slot| !put.contains(&(Shelf::Taken, *slot))).collect();
-        Ok(Self { place, target, staging, journal, notes, not_set, skipped, removed, left, done })
+        let (mut removed, mut moved) = (BTreeMap::new(), BTreeMap::new());
+        for take in journal.steps.takes.iter().filter(|take| !take.stays) {
+            match put.contains(&(Shelf::Taken, take.slot)) {
+                true => drop(moved.insert(take.from.clone(), take.slot)),
+                false => drop(removed.insert(take.from.clone(), take)),
+            }
+        }
+        let links = journal.steps.takes.iter().filter(|take| take.stays);
+        let links = links.map(|take| take.slot).collect();
+        let placed = journal.steps.puts.iter().map(|put| put.change).collect();
+        Ok(Self {
+            place,
+            target,
+            staging,
+            journal,
+            notes,
+            not_set,
+            skipped,
+            removed,
+            moved,
+            links,
+            placed,
+            left,
+            done,
+        })
     }
 
     /// Does what is left to be done; whether it was not broken off.
-    pub fn run(&mut self, watch: &mut Watch<'_>) -> Result<bool> {
+    pub fn run(
+        &mut self,
+        session: &mut SessionCheck<'_, '_>,
+        watch: &mut Watch<'_>,
+    ) -> Result<bool> {
         let journal = self.journal;
         let (steps, all) = (&journal.steps, journal.steps.len());
         for take in &steps.takes {
@@ -84,7 +118,13 @@ impl<'a> Commit<'a> {
                 return Ok(false);
             }
             if !self.notes.is_taken && !self.skipped.contains(&take.change) {
-                let taken = self.take(take);
+                let is_done = self.checked(self.staging.look(Shelf::Taken, take.slot))?.is_some();
+                let change = self.journal.changes.get(take.change).filter(|_| !is_done);
+                let taken = match session.before_step(change, watch)? {
+                    ControlFlow::Break(()) => return Ok(false),
+                    ControlFlow::Continue(false) => Err(Stop::Skip(CHANGED.to_owned())),
+                    ControlFlow::Continue(true) => self.take(take),
+                };
                 self.settle(Some(take.change), taken)?;
             }
             self.done += 1;
@@ -98,23 +138,55 @@ impl<'a> Commit<'a> {
                 return Ok(false);
             }
             if !self.skipped.contains(&put.change) {
-                let done = self.put(put);
+                let change = self.journal.changes.get(put.change).filter(|_| self.is_new(put));
+                let done = match session.before_step(change, watch)? {
+                    ControlFlow::Break(()) => return Ok(false),
+                    ControlFlow::Continue(false) => Err(Stop::Skip(CHANGED.to_owned())),
+                    ControlFlow::Continue(true) => self.put(put),
+                };
                 self.settle(Some(put.change), done)?;
             }
             self.done += 1;
         }
-        for set in &steps.sets {
-            if watch(Event::Step { done: self.done, all }).is_break() {
+        if !self.set_all(session, watch)? {
+            return Ok(false);
+        }
+        self.checked(self.target.sync())?;
+        Ok(watch(Event::Step { done: self.done, all }) == ControlFlow::Continue(()))
+    }
+
+    /// Whether nothing is lost if this is not put: it was made, or is one more name.
+    fn is_new(&self, put: &Put) -> bool {
+        let is_there = self.staging.look(put.shelf, put.slot).is_ok_and(|seen| seen.is_some());
+        is_there && (put.shelf == Shelf::New || self.links.contains(&put.slot))
+    }
+
+    /// Sets attributes; whether it was not broken off.
+    fn set_all(
+        &mut self,
+        session: &mut SessionCheck<'_, '_>,
+        watch: &mut Watch<'_>,
+    ) -> Result<bool> {
+        let journal = self.journal;
+        for set in &journal.steps.sets {
+            if watch(Event::Step { done: self.done, all: journal.steps.len() }).is_break() {
                 return Ok(false);
             }
             if set.change.is_none_or(|change| !self.skipped.contains(&change)) {
-                let done = self.set(set);
+                // What was put gets the attributes that go with it.
+                let is_alone = |number: &usize| !self.placed.contains(number);
+                let of_file = set.change.filter(|_| set.attrs.kind != FileKind::Directory);
+                let change = of_file.filter(is_alone).and_then(|at| journal.changes.get(at));
+                let done = match session.before_step(change, watch)? {
+                    ControlFlow::Break(()) => return Ok(false),
+                    ControlFlow::Continue(false) => Err(Stop::Skip(CHANGED.to_owned())),
+                    ControlFlow::Continue(true) => self.set(set),
+                };
                 self.settle(set.change, done)?;
             }
             self.done += 1;
         }
-        self.checked(self.target.sync())?;
-        Ok(watch(Event::Step { done: self.done, all }) == ControlFlow::Continue(()))
+        Ok(true)
     }
 
     fn take(&self, take: &Take) -> std::result::Result<(), Stop> {
@@ -123,7 +195,8 @@ impl<'a> Commit<'a> {
         }
         match self.target.look(&take.from)? {
             Some(now) if take.seen.is_as_seen(&now) => {
-                if now.is_dir() && self.removed.contains(&take.slot) {
+                if now.is_dir() && self.removed.contains_key(&take.from) {
+                    self.check_moved_out(&take.from)?;
                     self.check_unseen(&take.from)?;
                 }
                 Ok(self.target.take(&take.from, take.stays, (self.staging, take.slot))?)
@@ -131,6 +204,19 @@ impl<'a> Commit<'a> {
             Some(_) => Err(Stop::Skip("it changed meanwhile".to_owned())),
             None => Err(Stop::Skip("it is gone meanwhile".to_owned())),
         }
+    }
+
+    /// Refuses to remove a directory of which something was to move away first, and did not.
+    fn check_moved_out(&self, top: &BasePath) -> std::result::Result<(), Stop> {
+        let below = [top.as_bytes(), b"/"].concat();
+        let from = (Bound::Excluded(below.as_slice()), Bound::Unbounded);
+        let inside = self.moved.range::<[u8], _>(from);
+        for (_, slot) in inside.take_while(|(path, _)| path.as_bytes().starts_with(&below)) {
+            if self.staging.look(Shelf::Taken, *slot)?.is_none() {
+                return Err(Stop::Skip("what was moved out of it changed meanwhile".to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses to remove a directory in which something changed since the plan was begun.
@@ -192,11 +278,18 @@ impl<'a> Commit<'a> {
             (Err(Stop::Fail(error)), _) => return Err(self.failed(error)),
             (Err(Stop::Skip(why)), Some(_)) => why,
         };
-        let Some(number) = change else { return Ok(()) };
+        match change {
+            Some(number) => self.skip(number, why),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves out a change, and puts back what it took.
+    fn skip(&mut self, number: usize, why: String) -> Result<()> {
         let path = self.journal.changes.get(number).map(|change| change.path.clone());
         let skipped = Skipped { path: path.unwrap_or_else(MergedPath::root), why };
-        self.checked(self.staging.note(&Notes::skipped(change, &skipped)))?;
-        self.notes.skipped.push((change, skipped));
+        self.checked(self.staging.note(&Notes::skipped(Some(number), &skipped)))?;
+        self.notes.skipped.push((Some(number), skipped));
         self.skipped.insert(number);
         let journal = self.journal;
         for take in journal.steps.takes.iter().filter(|take| take.change == number && !take.stays) {
@@ -205,10 +298,20 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Puts what was taken where it was. Where that is no more, it goes to the top.
+    /// Puts what was taken where it was. A directory that was to be removed and held it comes back
+    /// too. Where its place is no more, it goes to the top.
     fn put_back(&mut self, take: &Take) -> Result<()> {
         if self.checked(self.staging.look(Shelf::Taken, take.slot))?.is_none() {
             return Ok(());
+        }
+        let mut above = take.from.split().map(|(above, _)| above);
+        while let Some(dir) = above {
+            let removed = self.removed.get(&dir).copied();
+            if let Some(removed) = removed.filter(|removed| !self.skipped.contains(&removed.change))
+            {
+                self.skip(removed.change, "what was moved out of it changed meanwhile".to_owned())?;
+            }
+            above = dir.split().map(|(above, _)| above);
         }
         let from = (self.staging, Shelf::Taken, take.slot);
         if self.target.put(from, &take.from, false).is_ok() {

@@ -3,7 +3,7 @@
 use super::history::{self, Hidden};
 use super::place::{base_error, stat_in};
 use super::plan::target_path;
-use super::planner::Planner;
+use super::planner::{Gone, Planner};
 use crate::base::{Base, BaseAttr, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{self, Difference};
@@ -171,7 +171,18 @@ impl Planner<'_> {
     fn bytes_differ(&self, path: &BasePath, ours: &BaseAttr, there: &BaseAttr) -> Result<bool> {
         let (mut old, mut new) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
         let mut offset = 0;
-        while offset < ours.size {
+        loop {
+            // Where both have a hole there is nothing to be compared.
+            let data = |tree: &dyn Base, attr: &BaseAttr| {
+                let found = tree.next_data(path, attr.fileid, offset);
+                let found = found.map_err(|source| base_error(&self.place.shown(path), source))?;
+                Ok(found.map_or(ours.size, |(start, _)| start))
+            };
+            let first: Result<u64> = data(self.opened.base(), ours);
+            offset = first?.min(data(self.place.reader(), there)?);
+            if offset >= ours.size {
+                break;
+            }
             let got = diff::read_base(self.opened, path, ours, offset, &mut old)?;
             let copy = self.place.reader().read(path, there.fileid, offset, &mut new);
             let (read, _) = copy.map_err(|source| base_error(&self.place.shown(path), source))?;
@@ -186,8 +197,8 @@ impl Planner<'_> {
     /// Goes through the directories that are to be removed, for what came or changed in them
     /// since they are gone in the session. What was moved out of them does not go with them.
     pub(super) fn look_for_late_changes(&mut self) -> Result<()> {
-        for (top, since) in std::mem::take(&mut self.gone) {
-            let mut open = vec![top];
+        for gone in std::mem::take(&mut self.gone) {
+            let mut open = vec![gone.top.clone()];
             while let Some(dir) = open.pop() {
                 let (entries, names_differ) = self.entries(&dir)?;
                 if names_differ {
@@ -197,14 +208,19 @@ impl Planner<'_> {
                     if self.taken.contains_key(&path) {
                         continue;
                     }
-                    self.late_change(&path, since, &mut open)?;
+                    self.late_change(&path, &gone, &mut open)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn late_change(&mut self, path: &BasePath, since: i64, open: &mut Vec<BasePath>) -> Result<()> {
+    fn late_change(
+        &mut self,
+        path: &BasePath,
+        gone: &Gone,
+        open: &mut Vec<BasePath>,
+    ) -> Result<()> {
         let Some(attr) = self.place.stat(path)? else { return Ok(()) };
         if attr.kind == FileKind::Directory {
             open.push(path.clone());
@@ -214,13 +230,16 @@ impl Planner<'_> {
             let base = base.map(|attr| BaseObject { path: path.clone(), attr });
             if base.is_none_or(|base| self.is_other(&base).unwrap_or(true)) {
                 self.drifted(MergedPath::of_base(path), Why::Copy);
+            } else {
+                self.inside.push((path.clone(), gone.change));
             }
             return Ok(());
         }
         let at = MergedPath::of_base(path);
-        if attr.ctime.secs > since {
+        if attr.ctime.secs > gone.since {
             self.drifted(at, Why::ChangedSinceDeleted);
         } else {
+            self.inside.push((path.clone(), gone.change));
             let drifted = Drifted { path: at.clone(), why: Why::ChangedSinceDeleted };
             self.hides(&BaseObject { path: path.clone(), attr }, at, drifted);
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 
 use super::drift::Drifted;
-use crate::base::DELTA_IDS;
+use crate::base::{BasePath, DELTA_IDS};
 use crate::delta::sqlite::{AuditFilter, Order};
 use crate::delta::{AuditRow, Dropped, MergedPath, Procedure};
 use crate::inspect::InspectError;
@@ -95,6 +95,27 @@ fn dropped(opened: &Opened) -> Result<Option<Dropped>> {
         Err(InspectError::NoAudit { .. }) => Ok(None),
         log => log?.dropped(),
     }
+}
+
+/// Those of these base objects, each with the number of a change, that no client is told by the
+/// log to have removed, moved away or replaced; none, where there is no log.
+pub(super) fn never_removed(
+    opened: &Opened,
+    inside: Vec<(BasePath, usize)>,
+) -> Result<Vec<(BasePath, usize)>> {
+    if inside.is_empty() || begun(opened)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let mut seen = Removals::default();
+    for (path, _) in &inside {
+        seen.show(MergedPath::of_base(path).as_bytes());
+    }
+    read(opened, Options::default(), &mut |row| {
+        seen.go_on(row);
+        ControlFlow::Continue(())
+    })?;
+    let is_left = |path: &BasePath| !seen.removed.contains(MergedPath::of_base(path).as_bytes());
+    Ok(inside.into_iter().filter(|(path, _)| is_left(path)).collect())
 }
 
 /// Reads the log, but for rows without a meaning.
@@ -204,6 +225,73 @@ impl Past {
         }
         let from = (Bound::Excluded(&start[..]), Bound::Unbounded);
         let names = self.names.range::<[u8], _>(from).map(|(name, _)| name);
+        names.take_while(|name| name.starts_with(&start)).cloned().collect()
+    }
+}
+
+/// Reads the log forwards: what becomes of names that the base has.
+#[derive(Default)]
+struct Removals {
+    /// Where each is in the merged tree, with its path in the base as it was named there first.
+    shown: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Those that were removed.
+    removed: BTreeSet<Vec<u8>>,
+}
+
+impl Removals {
+    fn show(&mut self, home: &[u8]) {
+        self.shown.insert(home.to_vec(), home.to_vec());
+    }
+
+    /// Takes the next row.
+    fn go_on(&mut self, row: &AuditRow) {
+        match row.procedure {
+            // It tells a directory above what went, and not what went.
+            Procedure::Remove | Procedure::Rmdir | Procedure::Rename if row.is_shortened() => {}
+            Procedure::Remove | Procedure::Rmdir => self.remove(row.path.as_bytes()),
+            Procedure::Rename => {
+                let Some(to) = &row.path2 else { return };
+                self.remove(to.as_bytes());
+                self.rename(row.path.as_bytes(), to.as_bytes());
+            }
+            // The base shows there again.
+            Procedure::Discard | Procedure::Apply => self.show_again(row.path.as_bytes()),
+            _ => {}
+        }
+    }
+
+    fn remove(&mut self, path: &[u8]) {
+        self.removed.extend(self.shown.remove(path));
+    }
+
+    fn rename(&mut self, from: &[u8], to: &[u8]) {
+        // A file that moved out of the directory does not go with it.
+        let mut moved: Vec<_> = self.below(from);
+        moved.extend(self.shown.contains_key(from).then(|| from.to_vec()));
+        for path in moved {
+            if let Some(home) = self.shown.remove(&path) {
+                self.shown.insert([to, &path[from.len()..]].concat(), home);
+            }
+        }
+    }
+
+    fn show_again(&mut self, path: &[u8]) {
+        let dir = MergedPath::from_bytes(path);
+        let is_below = |home: &Vec<u8>| {
+            let home = MergedPath::from_bytes(home);
+            home.zip(dir.as_ref()).is_some_and(|(home, dir)| home.is_within(dir))
+        };
+        let back: Vec<_> = self.removed.iter().filter(|home| is_below(home)).cloned().collect();
+        for home in back {
+            self.removed.remove(&home);
+            self.show(&home);
+        }
+    }
+
+    fn below(&self, dir: &[u8]) -> Vec<Vec<u8>> {
+        let start = [dir, b"/"].concat();
+        let from = (Bound::Excluded(&start[..]), Bound::Unbounded);
+        let names = self.shown.range::<[u8], _>(from).map(|(name, _)| name);
         names.take_while(|name| name.starts_with(&start)).cloned().collect()
     }
 }

@@ -10,6 +10,7 @@ use super::Skipped;
 use super::steps::{Applied, Put, Set, Steps, Take};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
+use crate::overlay::NameState;
 use crate::target::{Attrs, Seen, Shelf};
 use crate::vfs::{FileId, FileKind, Time};
 
@@ -36,6 +37,8 @@ pub(super) struct Journal {
 pub(super) struct Notes {
     /// All that leaves its place was taken.
     pub is_taken: bool,
+    /// The session was told, or is being told, what was applied.
+    pub is_told: bool,
     /// The changes that are not made, and why.
     pub skipped: Vec<(Option<usize>, Skipped)>,
 }
@@ -56,6 +59,7 @@ impl Journal {
                 "from": change.from.as_ref().map(|from| bytes(from.as_bytes())),
                 "object": change.object.map(|(id, at)| json!([id.0, at.secs, at.nanos])),
                 "is_whole": change.is_whole,
+                "planned": change.planned.map(state),
             }}))?;
         }
         for take in &self.steps.takes {
@@ -113,6 +117,7 @@ impl Journal {
                     Some((FileId(object.get(0)?.as_u64()?), time))
                 })?,
                 is_whole: value.get("is_whole")?.as_bool()?,
+                planned: optional(value.get("planned").unwrap_or(&Value::Null), to_state)?,
             }),
             "take" => self.steps.takes.push(Take {
                 slot: value.get("slot")?.as_u64()?,
@@ -144,6 +149,9 @@ impl Notes {
     /// The line that says that all was taken.
     pub const TAKEN: &str = r#"{"taken":true}"#;
 
+    /// The line that says that the session is about to be told.
+    pub const TOLD: &str = r#"{"told":true}"#;
+
     /// The line for a change that is not made.
     pub fn skipped(change: Option<usize>, skipped: &Skipped) -> String {
         let path = bytes(skipped.path.as_bytes());
@@ -157,6 +165,7 @@ impl Notes {
         for line in BufReader::new(file).split(b'\n') {
             let Ok(value) = serde_json::from_slice::<Map<String, Value>>(&line?) else { continue };
             notes.is_taken |= value.contains_key("taken");
+            notes.is_told |= value.contains_key("told");
             notes.skipped.extend(value.get("skipped").and_then(|skipped| {
                 let change = skipped.get("change")?.as_u64();
                 let path = to_merged(skipped.get("path")?)?;
@@ -200,6 +209,19 @@ fn to_path(value: &Value) -> Option<BasePath> {
 
 fn to_merged(value: &Value) -> Option<MergedPath> {
     MergedPath::from_bytes(&to_bytes(value)?)
+}
+
+fn state(state: NameState) -> Value {
+    let entry = state.entry.map(|(id, at)| json!([id.0, at.map(time)]));
+    json!({ "entry": entry, "is_whited_out": state.is_whited_out })
+}
+
+fn to_state(state: &Value) -> Option<NameState> {
+    let entry = optional(state.get("entry")?, |entry| {
+        let changed = optional(entry.get(1)?, to_time)?;
+        Some((FileId(entry.get(0)?.as_u64()?), changed))
+    })?;
+    Some(NameState { entry, is_whited_out: state.get("is_whited_out")?.as_bool()? })
 }
 
 fn time(time: Time) -> Value {

@@ -16,6 +16,8 @@ mod pending;
 mod place;
 mod plan;
 mod planner;
+mod refused;
+mod session_check;
 mod stage;
 mod steps;
 
@@ -32,12 +34,14 @@ use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::overlay::CopyTurn;
 use crate::target::{Staging, Target, TargetError};
 use commit::Commit;
-use journal::Journal;
+use journal::{Journal, Notes};
 use place::Place;
 use planner::Planner;
+use session_check::SessionCheck;
+use stage::Staged;
 
 pub use drift::{Drifted, Why};
-pub use plan::{Options, Plan};
+pub use plan::{Loss, Options, Plan, Special};
 pub use stage::NotSet;
 pub use steps::Applied;
 
@@ -75,12 +79,14 @@ pub trait Bookkeeper {
     fn copy(&mut self, from: Ino) -> Result<CopyTurn>;
 
     /// Forgets what was applied, so that the base shows there again. The base is synced by then.
+    /// Returns the paths of what changed in the session since the plan, which the session keeps.
     ///
-    /// It may come twice for the same changes, if we are killed right after the first time.
+    /// It may come twice for the same changes, if we are killed right after the first time: then
+    /// `is_first` is false.
     ///
     /// # Errors
     /// The session cannot be changed; it is asked again by the next [`resume`].
-    fn forget(&mut self, applied: &[Applied]) -> Result<()>;
+    fn forget(&mut self, applied: &[Applied], is_first: bool) -> Result<Vec<MergedPath>>;
 }
 
 /// Something that was not done.
@@ -101,6 +107,8 @@ pub struct Report {
     pub skipped: Vec<Skipped>,
     /// What we may not set.
     pub not_set: NotSet,
+    /// Extended attributes that the host refuses to set.
+    pub losses: Vec<Loss>,
     /// It was broken off when so many steps were done, of so many; (0, 0) where nothing is left
     /// to be finished, because nothing was begun.
     pub broken_off: Option<(usize, usize)>,
@@ -143,15 +151,21 @@ pub fn apply(
     }
     let prepared = prepare(opened, &place, options, expected, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {
-        let Some((journal, not_set)) = prepared else { return Ok(None) };
+        let Some((journal, staged)) = prepared else { return Ok(None) };
         // As late as it may be: who writes to a large file while we prepare is served too.
         if pending::bring_in(bookkeeper.as_deref_mut(), watch)?.is_break() {
             return Ok(None);
         }
+        let skipped = &staged.skipped;
+        let lines: Vec<_> =
+            skipped.iter().map(|(change, what)| Notes::skipped(Some(*change), what)).collect();
+        if !lines.is_empty() {
+            staging.note(&lines.join("\n"))?;
+        }
         staging.begin(&mut |out| journal.write(out))?;
-        Ok(Some((journal, not_set)))
+        Ok(Some((journal, staged)))
     });
-    let (journal, not_set) = match begun {
+    let (journal, staged) = match begun {
         Ok(Some(begun)) => begun,
         given_up => {
             place.target.remove(staging)?;
@@ -160,7 +174,8 @@ pub fn apply(
             return given_up.map(|_| none);
         }
     };
-    finish(&place, staging, &journal, not_set, bookkeeper, watch)
+    let session = SessionCheck::new(opened, bookkeeper);
+    finish(&place, staging, &journal, staged, session, watch)
 }
 
 /// Makes everything that will be placed, and says how; `None` if it was broken off.
@@ -171,7 +186,7 @@ fn prepare(
     expected: u64,
     staging: &mut Staging,
     watch: &mut Watch<'_>,
-) -> Result<Option<(Journal, NotSet)>> {
+) -> Result<Option<(Journal, Staged)>> {
     staging.clear()?;
     let begun = staging.made_at()?;
     let mut unseen = |_: &Difference| {};
@@ -189,10 +204,10 @@ fn prepare(
                 hint: "look at the plan; --force overwrites what changed meanwhile",
             });
         }
-        let not_set = stage::stage(view, &plan, staging, watch)?;
-        Ok(not_set.map(|not_set| (plan, not_set)))
+        let staged = stage::stage(view, place, &plan, staging, watch)?;
+        Ok(staged.map(|staged| (plan, staged)))
     })?;
-    let Some((plan, not_set)) = prepared else { return Ok(None) };
+    let Some((plan, staged)) = prepared else { return Ok(None) };
     let journal = Journal {
         session: opened.session().id().to_owned(),
         file: opened.session().path().display().to_string(),
@@ -201,7 +216,7 @@ fn prepare(
         steps: plan.steps,
         changes: plan.changes,
     };
-    Ok(Some((journal, not_set)))
+    Ok(Some((journal, staged)))
 }
 
 /// How many steps of an interrupted run of this session are there to be done, if there was one.
@@ -246,8 +261,9 @@ pub fn resume(
         let broken_off = Some((0, journal.steps.len()));
         return Ok(Some(Report { broken_off, ..Report::default() }));
     }
-    let not_set = NotSet::default();
-    finish(&place, staging, &journal, not_set, bookkeeper, watch).map(Some)
+    let staged = Staged::default();
+    let session = SessionCheck::new(opened, bookkeeper);
+    finish(&place, staging, &journal, staged, session, watch).map(Some)
 }
 
 fn journal_of(opened: &Opened, target: &Target, staging: &Staging) -> Result<Option<Journal>> {
@@ -267,18 +283,19 @@ fn finish(
     place: &Place<'_>,
     staging: Staging,
     journal: &Journal,
-    not_set: NotSet,
-    bookkeeper: Option<&mut dyn Bookkeeper>,
+    staged: Staged,
+    mut session: SessionCheck<'_, '_>,
     watch: &mut Watch<'_>,
 ) -> Result<Report> {
     let target = &place.target;
     let mut commit = Commit::new(place, &staging, journal)?;
-    commit.not_set = not_set;
-    let is_done = commit.run(watch)?;
+    commit.not_set = staged.not_set;
+    let is_done = commit.run(&mut session, watch)?;
     let mut report = Report {
         applied: commit.applied(),
         skipped: commit.notes.skipped.iter().map(|(_, skipped)| skipped.clone()).collect(),
         not_set: commit.not_set,
+        losses: staged.losses,
         broken_off: None,
     };
     if !is_done {
@@ -286,9 +303,15 @@ fn finish(
         report.applied.clear();
         return Ok(report);
     }
-    if let Some(bookkeeper) = bookkeeper {
-        bookkeeper.forget(&report.applied)?;
+    let is_first = !commit.notes.is_told;
+    drop(commit);
+    if session.is_kept_in_step() {
+        staging.note(Notes::TOLD)?;
     }
+    let kept = session.forget(&report.applied, is_first)?;
+    let kept = kept.into_iter().filter(|_| is_first);
+    let why = "it changed in the session meanwhile, which keeps that";
+    report.skipped.extend(kept.map(|path| Skipped { path, why: why.to_owned() }));
     target.remove(staging)?;
     if let Some(top) = &journal.top {
         report.not_set.add(target.set(&BasePath::root(), top)?);

@@ -5,7 +5,7 @@
 //! takes the place of what is there.
 
 use super::plan::{Make, attrs, target_path};
-use super::planner::Planner;
+use super::planner::{Gone, Planner};
 use super::steps::{Put, Set, Take};
 use crate::base::BasePath;
 use crate::inspect::InspectError;
@@ -56,15 +56,18 @@ impl Planner<'_> {
                 over = self.place.stat(&base.path)?.as_ref().map(Seen::from);
             }
         }
-        self.make_new(after, to, over);
-        Ok(())
+        let same = |base: &&BaseObject| base.attr.kind == after.attr().kind;
+        let replaces = before.filter(same).map(|base| base.path.clone());
+        self.note_losses(difference, replaces.is_some())?;
+        self.make_new(after, to, over, replaces)
     }
 
     /// Notes what is taken to be removed, and since when it is gone in the session.
     fn goes(&mut self, base: &BaseObject, slot: Slot, since: i64) {
         self.taken.insert(base.path.clone(), slot);
         if base.attr.kind == FileKind::Directory {
-            self.gone.push((base.path.clone(), since));
+            let change = self.plan.changes.len() - 1;
+            self.gone.push(Gone { top: base.path.clone(), since, change });
         }
     }
 
@@ -162,6 +165,7 @@ impl Planner<'_> {
             self.plan.steps.puts.push(put);
         }
         if !is_dir {
+            self.note_loss_by_owner(base, after)?;
             let seen = there.as_ref().map(|attr| Seen { ctime: None, ..Seen::from(attr) });
             let (attrs, change) = (attrs(after), Some(change));
             self.plan.steps.sets.push(Set { path: to, attrs, seen, change });
@@ -184,7 +188,13 @@ impl Planner<'_> {
     }
 
     /// Makes what the base does not have.
-    fn make_new(&mut self, after: &TreeObject, to: BasePath, over: Option<Seen>) {
+    fn make_new(
+        &mut self,
+        after: &TreeObject,
+        to: BasePath,
+        over: Option<Seen>,
+        replaces: Option<BasePath>,
+    ) -> Result<()> {
         let (slot, attr) = (self.slot(), after.attr());
         let link = match attr.kind {
             FileKind::Directory => None,
@@ -193,11 +203,18 @@ impl Planner<'_> {
         if link.is_none() {
             self.made.insert(after.locator(), slot);
             self.plan.files += u64::from(attr.kind != FileKind::Directory);
-            self.plan.bytes += if attr.kind == FileKind::Regular { attr.size } else { 0 };
+            if attr.kind == FileKind::Regular {
+                // What cannot be read is left out when it is made, by name.
+                let data = self.view.data_bytes(after).unwrap_or(0);
+                self.plan.bytes = self.plan.bytes.saturating_add(attr.size);
+                self.plan.data_bytes = self.plan.data_bytes.saturating_add(data);
+            }
         }
-        self.plan.makes.push(Make { slot, path: after.path().clone(), link });
         let change = self.plan.changes.len() - 1;
+        let path = after.path().clone();
+        self.plan.makes.push(Make { slot, path, link, change, replaces });
         self.plan.steps.puts.push(Put { slot, shelf: Shelf::New, to, over, change });
+        Ok(())
     }
 
     fn slot(&mut self) -> Slot {

@@ -8,7 +8,7 @@ use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, 
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::{Opened, below};
-use crate::target::Target;
+use crate::target::{Target, Xattrs};
 
 /// A directory to write to, and what of it must not be written.
 pub(super) struct Place<'a> {
@@ -18,6 +18,8 @@ pub(super) struct Place<'a> {
     pub top: BaseAttr,
     /// Where it is not the base.
     copy: Option<HostDir>,
+    /// The base then, for what only the host's calls tell of it.
+    base: Option<Target>,
     /// The session's own files, and what this tool needs.
     reserved: Vec<BasePath>,
 }
@@ -31,10 +33,11 @@ impl<'a> Place<'a> {
         let given = directory(opened, to)?;
         let real = real(&given)?;
         let mut reserved = below(&opened.session().files(), &real);
-        let mut copy = None;
+        let (mut copy, mut other) = (None, None);
         if to.is_some() {
             if let Some(base) = opened.base_path() {
                 check_apart(&real, &self::real(base)?, &given)?;
+                other = Some(Target::open(base)?);
             }
             let options = HostDirOptions { hidden: reserved.clone() };
             let read =
@@ -49,7 +52,22 @@ impl<'a> Place<'a> {
             Ok(top) => top,
             Err(source) => return Err(base_error(&given, source)),
         };
-        Ok(Self { target, opened, top, copy, reserved })
+        Ok(Self { target, opened, top, copy, base: other, reserved })
+    }
+
+    /// The extended attributes of what is at a path, for what replaces it. Where a copy has no
+    /// access control list and the base has one, that counts: the session's mode is of that.
+    pub fn xattrs(&self, path: &BasePath) -> Result<Xattrs> {
+        if self.target.look(path)?.is_none() {
+            return Ok(Xattrs::default());
+        }
+        let mut found = self.target.xattrs(path)?;
+        if let Some(base) = &self.base
+            && base.look(path)?.is_some()
+        {
+            found.adopt_access_acl(&base.xattrs(path)?);
+        }
+        Ok(found)
     }
 
     /// Whether it is a copy of the base.

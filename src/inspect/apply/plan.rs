@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use super::Skipped;
 use super::drift::Drifted;
 use super::steps::{Applied, Steps};
 use crate::base::{BaseAttr, BasePath};
@@ -22,6 +23,8 @@ pub struct Options {
     pub droppings: bool,
     /// Also over what is not any more as the session saw it.
     pub force: bool,
+    /// Also set-user-ID and set-group-ID files, and device nodes.
+    pub special: bool,
 }
 
 /// What would be done.
@@ -31,16 +34,46 @@ pub struct Plan {
     pub changes: Vec<Applied>,
     /// What is not any more as the session saw it.
     pub drifted: Vec<Drifted>,
-    /// Bytes of the files that are written.
+    /// What is left out, and why: the options or the paths do not ask for it.
+    pub left_out: Vec<Skipped>,
+    /// What is made set-user-ID or set-group-ID, or is a device node.
+    pub special: Vec<Special>,
+    /// What the host's files have, and their replacements will not.
+    pub losses: Vec<Loss>,
+    /// Sizes of the files that are written, in bytes.
     pub bytes: u64,
+    /// How much of that is data, in bytes: the rest are holes.
+    pub data_bytes: u64,
     /// How many files, links and other objects are written.
     pub files: u64,
     /// How many things are removed, each with all that is in it.
     pub deletions: u64,
+    /// Changes that are left out though they have steps: number and reason.
+    pub(super) refused: Vec<(usize, Skipped)>,
     pub(super) steps: Steps,
     pub(super) makes: Vec<Make>,
     /// What the top gets when all is done.
     pub(super) top: Option<Attrs>,
+}
+
+/// Something that gives rights away to those who run it, or to a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Special {
+    /// Where it is in the merged tree.
+    pub path: MergedPath,
+    /// What it is.
+    pub what: &'static str,
+}
+
+/// Attributes of a host's object that its replacement does not get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// Where it is in the merged tree.
+    pub path: MergedPath,
+    /// The names of the attributes.
+    pub names: Vec<String>,
+    /// Why.
+    pub why: &'static str,
 }
 
 /// What is made before it is placed.
@@ -50,6 +83,10 @@ pub(super) struct Make {
     pub path: MergedPath,
     /// It is one more name of what was made for this slot.
     pub link: Option<Slot>,
+    /// The change that it is a part of.
+    pub change: usize,
+    /// What it replaces in the target, whose extended attributes it gets.
+    pub replaces: Option<BasePath>,
 }
 
 impl Plan {
@@ -62,6 +99,11 @@ impl Plan {
             change.object.hash(&mut hasher);
         }
         self.drifted.iter().for_each(|drifted| drifted.path.hash(&mut hasher));
+        self.left_out.iter().for_each(|left| left.path.hash(&mut hasher));
+        for special in &self.special {
+            (&special.path, special.what).hash(&mut hasher);
+        }
+        self.losses.iter().for_each(|loss| (&loss.path, &loss.names).hash(&mut hasher));
         hasher.finish()
     }
 }

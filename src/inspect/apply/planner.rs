@@ -17,6 +17,16 @@ use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
 use crate::target::{Attrs, Slot};
 use crate::vfs::{FileKind, Locator, Time};
 
+/// A directory that is to be removed.
+#[derive(Debug, Clone)]
+pub(super) struct Gone {
+    pub top: BasePath,
+    /// Since which second it is gone in the session; ever, where nothing tells.
+    pub since: i64,
+    /// The change that removes it.
+    pub change: usize,
+}
+
 /// Makes the plan.
 pub(super) struct Planner<'a> {
     pub opened: &'a Opened,
@@ -25,10 +35,12 @@ pub(super) struct Planner<'a> {
     pub options: diff::Options,
     /// What drifted is to be overwritten.
     pub is_forced: bool,
+    /// Set-user-ID files and devices are to be made.
+    pub makes_special: bool,
     pub plan: Plan,
     each: &'a mut dyn FnMut(&Difference),
     /// What changed and is left out.
-    left_out: BTreeSet<MergedPath>,
+    pub(super) left_out: BTreeSet<MergedPath>,
     /// The directories among that, with the change.
     dirs: HashMap<MergedPath, Change>,
     /// Base objects whose moves are among that, with where they moved to.
@@ -37,8 +49,11 @@ pub(super) struct Planner<'a> {
     pub(super) dropped: HashSet<BasePath>,
     /// What was taken, and from where.
     pub taken: HashMap<BasePath, Slot>,
-    /// Directories that are gone, with the second since when, to be gone through.
-    pub gone: Vec<(BasePath, i64)>,
+    /// Directories that are gone, to be gone through.
+    pub gone: Vec<Gone>,
+    /// What is in them, and may not have been shown to who removed them: the path in the base,
+    /// and the change.
+    pub inside: Vec<(BasePath, usize)>,
     /// Base objects that the session hides, and that may have changed since.
     pub hidden: Vec<Hidden>,
     /// When the audit log begins, if there is one.
@@ -58,7 +73,7 @@ impl<'a> Planner<'a> {
         options: &Options,
         each: &'a mut dyn FnMut(&Difference),
     ) -> Self {
-        let is_forced = options.force;
+        let (is_forced, makes_special) = (options.force, options.special);
         let options = diff::Options {
             paths: options.paths.clone(),
             droppings: options.droppings,
@@ -71,6 +86,7 @@ impl<'a> Planner<'a> {
             place,
             options,
             is_forced,
+            makes_special,
             plan: Plan::default(),
             each,
             left_out: BTreeSet::new(),
@@ -79,6 +95,7 @@ impl<'a> Planner<'a> {
             dropped: HashSet::new(),
             taken: HashMap::new(),
             gone: Vec::new(),
+            inside: Vec::new(),
             hidden: Vec::new(),
             log_begun: None,
             kept: HashMap::new(),
@@ -106,6 +123,7 @@ impl<'a> Planner<'a> {
         self.directories_as_they_were()?;
         self.look_for_late_changes()?;
         self.look_for_earlier_changes()?;
+        self.look_for_unseen()?;
         for at in 0..self.plan.changes.len() {
             let is_whole = !self.has_left_out(&self.plan.changes[at].path);
             self.plan.changes[at].is_whole = is_whole;
@@ -163,13 +181,13 @@ impl<'a> Planner<'a> {
                 is_drifted: false,
             };
             let difference = Difference { kind: Kind::Modified, differs, path: root, change };
-            self.note(&difference);
+            self.note(&difference)?;
         }
         Ok(())
     }
 
     fn change(&mut self, change: Change) -> Result<()> {
-        if !diff::is_chosen(&self.options, &change) {
+        if !diff::is_chosen(&self.options, &change) || self.is_refused(&change)? {
             self.left_out.insert(change.path.clone());
             if let (Some(base), Some(after)) = (&change.before, &change.after)
                 && is_moved(&change, base, after)
@@ -197,7 +215,7 @@ impl<'a> Planner<'a> {
         let difference = diff::compare(self.opened, self.view, &options, change)?;
         let number = difference.as_ref().map(|_| self.plan.changes.len());
         if let Some(difference) = difference {
-            self.note(&difference);
+            self.note(&difference)?;
             self.add(&difference)?;
         }
         if let Some((path, attrs)) = dir {
@@ -207,18 +225,22 @@ impl<'a> Planner<'a> {
     }
 
     /// Notes a difference as one that is applied.
-    fn note(&mut self, difference: &Difference) {
+    fn note(&mut self, difference: &Difference) -> Result<()> {
         (self.each)(difference);
         let change = &difference.change;
         let before = change.before.as_ref().filter(|_| !change.is_link);
         let from = before.map(|before| MergedPath::of_base(&before.path));
         let object = change.after.as_ref();
+        let planned = self.view.name_state(&change.path);
+        let planned = planned.map_err(|source| diff::at(&change.path, source))?;
         self.plan.changes.push(Applied {
             path: change.path.clone(),
             from: from.filter(|from| *from != change.path),
             object: object.map(|after| (after.attr().fileid, after.attr().ctime)),
             is_whole: true,
+            planned: Some(planned),
         });
+        Ok(())
     }
 
     /// Directories above a chosen path that are there only in the session come along. What is in

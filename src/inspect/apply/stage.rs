@@ -1,18 +1,18 @@
 //! Making everything that is to be placed, beside the tree: until that is done, nothing of the
-//! tree has changed.
+//! tree has changed. What cannot be made is left out, and the rest is made all the same.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use super::plan::{Make, Plan, attrs};
-use super::{Event, Watch};
+use super::place::Place;
+use super::plan::{Loss, Make, Plan, attrs};
+use super::{Event, Skipped, Watch};
+use crate::inspect::InspectError;
 use crate::inspect::diff;
 use crate::inspect::error::Result;
 use crate::overlay::{TreeObject, TreeView};
-use crate::target::{Slot, Staging, TargetError, Unset};
+use crate::target::{Slot, Staging, TargetError, Unset, Xattrs};
 use crate::vfs::{FileKind, FsError};
-
-/// How much of a file is copied at a time, in bytes.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// How often something could not be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,40 +33,69 @@ impl NotSet {
     }
 }
 
+/// What came of making everything.
+#[derive(Debug, Default)]
+pub(super) struct Staged {
+    pub not_set: NotSet,
+    /// The changes that are left out, by number.
+    pub skipped: Vec<(usize, Skipped)>,
+    /// Extended attributes that the host refuses.
+    pub losses: Vec<Loss>,
+}
+
 /// Makes what the plan says; `None` if it was broken off.
 pub(super) fn stage(
     view: &TreeView<'_>,
+    place: &Place<'_>,
     plan: &Plan,
     staging: &Staging,
     watch: &mut Watch<'_>,
-) -> Result<Option<NotSet>> {
-    let mut stage = Stage { view, staging, watch, all: plan.bytes, done: 0 };
-    let mut not_set = NotSet::default();
+) -> Result<Option<Staged>> {
+    let staged = Staged { skipped: plan.refused.clone(), ..Staged::default() };
+    let refused = plan.refused.iter().map(|(change, _)| *change).collect();
+    let (all, failed) = (plan.data_bytes, HashMap::new());
+    let mut stage = Stage { view, place, staging, watch, all, done: 0, staged, failed, refused };
     for make in &plan.makes {
-        match stage.make(make)? {
-            ControlFlow::Continue(unset) => not_set.add(unset),
-            ControlFlow::Break(()) => return Ok(None),
+        if stage.tell().is_break() {
+            return Ok(None);
+        }
+        match stage.make(make) {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => return Ok(None),
+            Err(error) => stage.leave_out(make, &error)?,
         }
     }
-    Ok(Some(not_set))
+    Ok(Some(stage.staged))
 }
 
 struct Stage<'a, 'w> {
     view: &'a TreeView<'a>,
+    place: &'a Place<'a>,
     staging: &'a Staging,
     watch: &'a mut Watch<'w>,
+    /// Bytes of data, and how many of them are written.
     all: u64,
     done: u64,
+    staged: Staged,
+    /// What could not be made, and why.
+    failed: HashMap<Slot, String>,
+    /// Changes that are left out by the plan.
+    refused: HashSet<usize>,
 }
 
 impl Stage<'_, '_> {
-    fn make(&mut self, make: &Make) -> Result<ControlFlow<(), Unset>> {
-        if self.tell().is_break() {
-            return Ok(ControlFlow::Break(()));
+    fn make(&mut self, make: &Make) -> Result<ControlFlow<()>> {
+        if self.refused.contains(&make.change) {
+            return Ok(ControlFlow::Continue(()));
         }
         if let Some(of) = make.link {
+            if let Some(why) = self.failed.get(&of) {
+                let skipped = Skipped { path: make.path.clone(), why: why.clone() };
+                self.staged.skipped.push((make.change, skipped));
+                return Ok(ControlFlow::Continue(()));
+            }
             self.staging.link(make.slot, of)?;
-            return Ok(ControlFlow::Continue(Unset::default()));
+            return Ok(ControlFlow::Continue(()));
         }
         let failed = |source| diff::at(&make.path, source);
         let found = self.view.find(&make.path).map_err(failed)?;
@@ -76,7 +105,7 @@ impl Stage<'_, '_> {
             FileKind::Directory => {
                 // Its attributes come when all is in it.
                 self.staging.directory(make.slot)?;
-                return Ok(ControlFlow::Continue(Unset::default()));
+                return Ok(ControlFlow::Continue(()));
             }
             FileKind::Regular => {
                 if self.file(make.slot, &object)?.is_break() {
@@ -89,29 +118,53 @@ impl Stage<'_, '_> {
             }
             kind => self.staging.special(make.slot, kind, attr.rdev)?,
         }
-        Ok(ControlFlow::Continue(self.staging.set(make.slot, &attrs(&object))?))
+        let mut carried = match &make.replaces {
+            Some(path) => self.place.xattrs(path)?,
+            None => Xattrs::default(),
+        };
+        // The plan names these.
+        carried.take_bound();
+        let (unset, names) = self.staging.set(make.slot, &attrs(&object), &carried)?;
+        self.staged.not_set.add(unset);
+        if !names.is_empty() {
+            let (path, why) = (make.path.clone(), "the host refuses them");
+            self.staged.losses.push(Loss { path, names, why });
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     fn file(&mut self, slot: Slot, object: &TreeObject) -> Result<ControlFlow<()>> {
-        let mut file = self.staging.file(slot)?;
+        let file = self.staging.file(slot)?;
         let on_disk = |source| TargetError { path: self.staging.path().to_owned(), source };
-        let mut buffer = vec![0; PIECE_BYTES];
-        let mut offset = 0;
-        while offset < object.attr().size {
-            let got = self.view.read(object, offset, &mut buffer);
-            let got = got.map_err(|source| diff::at(object.path(), source))?;
-            if got == 0 {
-                break;
-            }
-            file.append(&buffer[..got]).map_err(on_disk)?;
-            offset += got as u64;
-            self.done += got as u64;
+        let mut reader = self.view.data_reader(object);
+        loop {
+            let piece = reader.next_piece().map_err(|source| diff::at(object.path(), source))?;
+            let Some(piece) = piece else { break };
+            file.write(piece.offset, piece.bytes).map_err(on_disk)?;
+            self.done += piece.bytes.len() as u64;
             if (self.watch)(Event::Making { done: self.done, all: self.all }).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        file.end().map_err(on_disk)?;
+        file.end(object.attr().size).map_err(on_disk)?;
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Notes that something cannot be made, and why; gives its space back.
+    fn leave_out(&mut self, make: &Make, error: &InspectError) -> Result<()> {
+        self.staging.unmake(make.slot)?;
+        let why = match error {
+            InspectError::Target(TargetError { source, .. }) => source.to_string(),
+            InspectError::Path { source: FsError::Io, .. } => {
+                "its content cannot be read: see the log".to_owned()
+            }
+            InspectError::Path { source, .. } => format!("cannot be read: {source}"),
+            other => other.to_string(),
+        };
+        self.failed.insert(make.slot, why.clone());
+        let skipped = Skipped { path: make.path.clone(), why };
+        self.staged.skipped.push((make.change, skipped));
+        Ok(())
     }
 
     fn tell(&mut self) -> ControlFlow<()> {

@@ -7,6 +7,7 @@
 
 use crate::base::BasePath;
 use crate::delta::MergedPath;
+use crate::overlay::NameState;
 use crate::target::{Attrs, Seen, Shelf, Slot};
 use crate::vfs::{FileId, Time};
 
@@ -71,9 +72,19 @@ pub struct Applied {
     /// What the session has there, as it was applied: its number, and when it last changed. If
     /// that is no longer so, it must not be forgotten. `None` if it is gone.
     pub object: Option<(FileId, Time)>,
+    /// What the session's rows said of the path when the plan was made; `None` in a journal of an
+    /// older version, which does not say.
+    pub planned: Option<NameState>,
     /// Nothing below it that the session changed was left out: whatever the session knows of
     /// what is below may go with it.
     pub is_whole: bool,
+}
+
+impl Applied {
+    /// Whether the session had an entry at its path when the plan was made.
+    pub fn was_entry(&self) -> bool {
+        self.planned.is_some_and(|planned| planned.entry.is_some())
+    }
 }
 
 impl Steps {

@@ -8,6 +8,11 @@ mod meanwhile;
 mod pending;
 mod refused;
 mod resume;
+mod session_meanwhile;
+mod sizes;
+mod special;
+mod unseen;
+mod xattrs;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -87,8 +92,8 @@ impl Bookkeeper for Noting {
         Ok(CopyTurn { next: None, has_copied: false, left: PendingCopies::default() })
     }
 
-    fn forget(&mut self, applied: &[Applied]) -> Result<()> {
+    fn forget(&mut self, applied: &[Applied], _: bool) -> Result<Vec<MergedPath>> {
         self.0.extend_from_slice(applied);
-        Ok(())
+        Ok(Vec::new())
     }
 }

@@ -1,0 +1,140 @@
+//! What is left out of a plan unless it is asked for, and what of the host's objects is lost.
+//!
+//! Set-user-ID files and device nodes of a client would give away rights of whoever applies, so
+//! an option asks for them. A directory with entries that the client who removed it never saw is
+//! removed only by its name.
+
+use std::collections::HashSet;
+
+use super::Skipped;
+use super::history;
+use super::plan::{Loss, Plan, Special};
+use super::planner::Planner;
+use crate::base::BasePath;
+use crate::delta::MergedPath;
+use crate::inspect::diff::{self, Difference, Kind};
+use crate::inspect::error::Result;
+use crate::overlay::{BaseObject, Change, TreeObject};
+use crate::vfs::FileKind;
+
+/// The set-user-ID and set-group-ID bits.
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+
+impl Planner<'_> {
+    /// Whether a change makes something that only an option asks for, and that is not given; it
+    /// is named then.
+    pub(super) fn is_refused(&mut self, change: &Change) -> Result<bool> {
+        let Some(what) = self.special(change)? else { return Ok(false) };
+        let path = change.path.clone();
+        if self.makes_special {
+            self.plan.special.push(Special { path, what });
+            return Ok(false);
+        }
+        let why = format!("{what}: made only with --allow-special");
+        self.plan.left_out.push(Skipped { path, why });
+        Ok(true)
+    }
+
+    /// What a change makes that gives rights away, and that the host does not have already.
+    fn special(&self, change: &Change) -> Result<Option<&'static str>> {
+        let Some(after) = &change.after else { return Ok(None) };
+        let (attr, before) = (after.attr(), change.before.as_ref());
+        let before = before.filter(|base| base.attr.kind == attr.kind);
+        let what = match attr.kind {
+            FileKind::Block => "a block device",
+            FileKind::Character => "a character device",
+            FileKind::Regular if attr.mode & SET_UID != 0 => "a set-user-ID file",
+            FileKind::Regular if attr.mode & SET_GID != 0 => "a set-group-ID file",
+            _ => return Ok(None),
+        };
+        let Some(base) = before else { return Ok(Some(what)) };
+        let (old, added) = (&base.attr, attr.mode & !base.attr.mode & (SET_UID | SET_GID));
+        let is_known = match attr.kind {
+            FileKind::Regular => added == 0 && (old.uid, old.gid) == (attr.uid, attr.gid),
+            _ => true,
+        };
+        let is_known = is_known && !diff::content_differs(self.opened, self.view, base, after)?;
+        Ok((!is_known).then_some(what))
+    }
+
+    /// Names the attributes of what is replaced that its replacement does not get.
+    pub(super) fn note_losses(&mut self, difference: &Difference, is_carried: bool) -> Result<()> {
+        let change = &difference.change;
+        let before = change.before.as_ref().filter(|_| !change.is_link);
+        let Some(base) = before.filter(|_| is_carried || difference.kind == Kind::Retyped) else {
+            return Ok(());
+        };
+        let mut xattrs = self.place.xattrs(&base.path)?;
+        let (names, why) = match is_carried {
+            true => (xattrs.take_bound(), "its content is another one, or only root may set them"),
+            false => (xattrs.names(), "its type is another one"),
+        };
+        self.note_loss(&change.path, names, why);
+        Ok(())
+    }
+
+    /// The same where an object stays and gets another owner: the kernel takes its capabilities.
+    pub(super) fn note_loss_by_owner(
+        &mut self,
+        base: &BaseObject,
+        after: &TreeObject,
+    ) -> Result<()> {
+        let (old, new) = (&base.attr, after.attr());
+        if (old.uid, old.gid) == (new.uid, new.gid) || new.kind != FileKind::Regular {
+            return Ok(());
+        }
+        let mut names = self.place.xattrs(&base.path)?.names();
+        names.retain(|name| name == "security.capability");
+        self.note_loss(after.path(), names, "its owner is another one");
+        Ok(())
+    }
+
+    fn note_loss(&mut self, path: &MergedPath, names: Vec<String>, why: &'static str) {
+        if !names.is_empty() {
+            self.plan.losses.push(Loss { path: path.clone(), names, why });
+        }
+    }
+
+    /// Leaves out the removal of directories that hold what the audit log does not tell to have
+    /// been removed: it was not shown to the client who removed them. Naming one removes it.
+    pub(super) fn look_for_unseen(&mut self) -> Result<()> {
+        let inside = std::mem::take(&mut self.inside);
+        let is_named = |plan: &Plan, path: &BasePath, change: usize| {
+            let home = MergedPath::of_base(path);
+            let removed = plan.changes.get(change).map(|change| change.path.clone());
+            let asked = &self.options.paths;
+            asked.iter().any(|asked| *asked == home || Some(asked) == removed.as_ref())
+        };
+        // What came later than it was removed is drift, with all that is in it.
+        let late: HashSet<_> = self.plan.drifted.iter().map(|drifted| &drifted.path).collect();
+        let is_late = |path: &BasePath| {
+            let home = MergedPath::of_base(path);
+            late.contains(&home) || home.above().any(|above| late.contains(&above))
+        };
+        let inside: Vec<_> = inside
+            .into_iter()
+            .filter(|(path, at)| !is_named(&self.plan, path, *at) && !is_late(path))
+            .collect();
+        for (path, change) in history::never_removed(self.opened, inside)? {
+            if self.plan.refused.iter().any(|(known, _)| *known == change) {
+                continue;
+            }
+            let Some(removed) = self.plan.changes.get(change).map(|c| c.path.clone()) else {
+                continue;
+            };
+            let hidden = MergedPath::of_base(&path);
+            let why = format!(
+                "holds {}, which was not shown to who removed it: removed only if it is named",
+                hidden.display()
+            );
+            let skipped = Skipped { path: removed.clone(), why };
+            let is_gone = self.plan.changes.get(change).is_some_and(|c| c.object.is_none());
+            self.plan.deletions -= u64::from(is_gone);
+            self.plan.left_out.push(skipped.clone());
+            self.plan.refused.push((change, skipped));
+            self.left_out.insert(removed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,300 @@
+//! Letting go of what was applied to the base.
+//!
+//! `rebase` takes away only what the base shows alike, and a directory stays as long as something
+//! in it does. What a client changed since the plan was made stays as the client made it: an
+//! object whose number or time is another one stays, a name that the client removed or moved is
+//! hidden where the base got it, and a base directory that moved is followed to its new place
+//! from wherever it shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::{InodeRow, MergedPath, Procedure};
+use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
+
+use super::Overlay;
+use super::cache::Touch;
+use super::copy_up::origin_of;
+use super::edit::Edit;
+use super::error::Result;
+use super::node::DirPlace;
+use super::tree::TreeView;
+
+/// Something that the base has by now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LetGo {
+    /// Where it is in the merged tree, or would be if it were not gone.
+    pub path: MergedPath,
+    /// Where the base had it before, if it moved.
+    pub from: Option<MergedPath>,
+    /// What the session has there, by its number and the time of its last change: anything else
+    /// stays. `None` where it is gone.
+    pub object: Option<(FileId, Time)>,
+    /// The session had an entry there. Where the base shows instead, a client took that entry
+    /// away, and the name is hidden. Must be false where the change was let go of before.
+    pub was_entry: bool,
+}
+
+impl Overlay {
+    /// Lets go of what was applied to the base, so that the base shows there: of each object that
+    /// has not changed since, and that the base has. Returns the paths of those that changed, and
+    /// stay. It is one change, synced before this returns.
+    ///
+    /// # Errors
+    /// The session takes no changes, or it or the base cannot be read: nothing has changed.
+    pub async fn rebase(
+        &self,
+        caller: &Caller,
+        applied: Vec<LetGo>,
+    ) -> std::result::Result<Vec<MergedPath>, FsError> {
+        self.core.base.look_anew();
+        self.give_up(caller, move |edit| {
+            let kept = edit.let_go(&applied)?;
+            for applied in &applied {
+                edit.record_given_up(Procedure::Apply, applied.path.clone())?;
+            }
+            Ok(kept)
+        })
+        .await
+    }
+}
+
+impl Edit<'_> {
+    /// Lets go of what the base has alike; what changed since it was applied stays, and is
+    /// returned.
+    fn let_go(&mut self, applied: &[LetGo]) -> Result<Vec<MergedPath>> {
+        self.follow_moves(applied)?;
+        // All are looked at first: a file changes with each of its names.
+        let (mut paths, mut kept) = (BTreeSet::new(), BTreeMap::new());
+        for applied in applied {
+            if self.is_as_applied(applied)? {
+                paths.insert(&applied.path);
+            } else {
+                kept.insert(&applied.path, applied);
+            }
+        }
+        for applied in kept.values().filter(|applied| applied.was_entry) {
+            self.hide_again(applied)?;
+        }
+        let mut dirs = BTreeSet::new();
+        // A directory before what is in it: where that is in the base depends on it.
+        for path in &paths {
+            dirs.insert(path.parent());
+            if let Some(name) = path.name()
+                && let Some(place) = self.visible_dir(&path.parent())?
+                && self.let_go_of(&place, &name, &|path| !paths.contains(path))?
+            {
+                dirs.insert((*path).clone());
+            }
+        }
+        for dir in dirs.clone() {
+            self.follow_base(&dir, &mut dirs)?;
+        }
+        for from in applied.iter().filter_map(|applied| applied.from.as_ref()) {
+            dirs.insert(from.parent());
+        }
+        self.touch(Touch::All);
+        self.count_hidden_links()?;
+        self.settle(dirs, true)?;
+        Ok(kept.into_keys().cloned().collect())
+    }
+
+    /// Lets directories of the session that show a base directory which moved in the base, or one
+    /// below it, show it at its new place: also where a client moved them on meanwhile.
+    fn follow_moves(&mut self, applied: &[LetGo]) -> Result<()> {
+        let moves: BTreeMap<&[u8], &[u8]> = applied
+            .iter()
+            .filter(|applied| applied.object.is_some())
+            .filter_map(|applied| {
+                Some((base_bytes(applied.from.as_ref()?), base_bytes(&applied.path)))
+            })
+            .collect();
+        if moves.is_empty() {
+            return Ok(());
+        }
+        for ino in self.txn.redirects()? {
+            let Some(old) = self.txn.redirect(ino)? else { continue };
+            let Some(new) = moved(&old, &moves) else { continue };
+            let mut row = self.view().inode(ino)?;
+            let at = |path: &BasePath| -> Result<Option<BaseAttr>> {
+                let attr = self.view().base_attr_at(path)?;
+                Ok(attr.filter(|attr| attr.kind == FileKind::Directory))
+            };
+            let (before, after) = (at(&old)?, at(&new)?);
+            let is_it = |attr: &BaseAttr| {
+                row.origin.as_ref().is_none_or(|origin| origin.fileid == attr.fileid)
+            };
+            if before.as_ref().is_some_and(is_it) || !after.as_ref().is_some_and(is_it) {
+                continue;
+            }
+            if let Some(origin) = &mut row.origin {
+                origin.path = new.clone();
+                self.txn.put_inode(&row)?;
+            }
+            self.txn.put_redirect(ino, &new)?;
+            self.touch(Touch::All);
+        }
+        Ok(())
+    }
+
+    /// Hides what the base got at a path from which a client took the session's entry away before.
+    fn hide_again(&mut self, applied: &LetGo) -> Result<()> {
+        let path = &applied.path;
+        let Some(name) = path.name() else { return Ok(()) };
+        let Some(place) = self.visible_dir(&path.parent())? else { return Ok(()) };
+        let Some(child) = self.view().child(&place, &name)? else { return Ok(()) };
+        let is_other = applied.object.is_none_or(|(id, _)| id != child.node.fileid());
+        if !child.has_dentry {
+            self.ensure_dir(&place)?;
+            // Its entry in the session may have come with the directory's.
+            let place = self.visible_dir(&path.parent())?.ok_or(FsError::Stale)?;
+            match child.node.is_dir() {
+                true => self.drop_entry(&place, None, &name)?,
+                false => self.unlink(&place, &name, child)?,
+            }
+            self.touch(Touch::All);
+        } else if let (true, Some(row)) = (is_other, child.node.row())
+            && row.kind == FileKind::Directory
+            && row.origin.is_none()
+            && self.txn.redirect(row.ino)?.is_none()
+            && let Some(base) = &place.base
+            && let Some(base) = self.view().base_dir_at(base.join(&name))?
+        {
+            // A client made a directory there, with nothing in it.
+            let row = row.clone();
+            self.mask(&row, path, &base)?;
+            self.touch(Touch::All);
+        }
+        Ok(())
+    }
+
+    /// Lets what stays below a directory that moved in the base say where it is there now. The
+    /// directories among it are added to `dirs`.
+    fn follow_base(&mut self, dir: &MergedPath, dirs: &mut BTreeSet<MergedPath>) -> Result<()> {
+        let mut open = vec![dir.clone()];
+        while let Some(path) = open.pop() {
+            let Some(place) = self.visible_dir(&path)? else { continue };
+            let (Some(ino), Some(base)) = (place.ino, &place.base) else { continue };
+            for (name, child) in self.entries_of(ino)? {
+                let Some(mut row) = self.txn.inode(child)? else { continue };
+                let Some(origin) = &mut row.origin else { continue };
+                let now = base.join(&name);
+                let is_there = self
+                    .view()
+                    .base_attr_at(&now)?
+                    .is_some_and(|attr| attr.fileid == origin.fileid);
+                if origin.path == now || !is_there {
+                    continue;
+                }
+                origin.path = now;
+                self.txn.put_inode(&row)?;
+                if row.kind == FileKind::Directory {
+                    self.txn.remove_redirect(child)?;
+                    self.touch(Touch::All);
+                    dirs.insert(path.join(&name));
+                    open.push(path.join(&name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nobody has changed something since it was applied.
+    fn is_as_applied(&self, applied: &LetGo) -> Result<bool> {
+        let found = TreeView { view: self.view() }.find(&applied.path)?;
+        Ok(match (found, applied.object) {
+            (None, None) => true,
+            (Some(found), Some((id, ctime))) => {
+                let attr = found.attr();
+                // What is in a directory stays or goes by itself.
+                let is_dir = attr.kind == FileKind::Directory;
+                attr.fileid == id && (is_dir || attr.ctime == ctime)
+            }
+            _ => false,
+        })
+    }
+
+    /// The same of one name; whether that is a directory which the base has by now. A file that
+    /// is still seen at another of its base names, one that `keeps` it, gets an entry there.
+    fn let_go_of(
+        &mut self,
+        dir: &DirPlace,
+        name: &Name,
+        keeps: &dyn Fn(&MergedPath) -> bool,
+    ) -> Result<bool> {
+        let path = dir.merged.join(name);
+        let there = match &dir.base {
+            Some(base) => {
+                let base = base.join(name);
+                self.view().base_attr_at(&base)?.map(|attr| (base, attr))
+            }
+            None => None,
+        };
+        let entry = match dir.ino {
+            Some(parent) => self.txn.dentry(parent, name)?.map(|ino| (parent, ino)),
+            None => None,
+        };
+        let Some((parent, ino)) = entry else {
+            if there.is_none() {
+                self.txn.remove_whiteout(&path)?;
+                self.txn.remove_whiteouts_below(&path)?;
+            }
+            return Ok(false);
+        };
+        let mut row = self.view().inode(ino)?;
+        let Some((base, attr)) = there.filter(|(_, attr)| attr.kind == row.kind) else {
+            return Ok(false);
+        };
+        if row.kind == FileKind::Directory {
+            self.txn.remove_redirect(ino)?;
+            row.origin = Some(origin_of(base, &attr));
+            self.txn.put_inode(&row)?;
+            self.touch(Touch::All);
+            return Ok(true);
+        }
+        self.txn.delete_dentry(parent, name)?;
+        // Its ctime stays: its other names, which may be asked for later, are known by it.
+        row.nlink = row.nlink.saturating_sub(1);
+        // Its other names in the base show what was applied too, if it is still one file there.
+        let is_one = row.origin.as_ref().is_some_and(|origin| origin.fileid == attr.fileid);
+        if row.nlink > 0 && is_one {
+            self.see_links(&mut row)?;
+            self.know_link(&mut row, &attr);
+        }
+        if row.nlink > 0 || (!is_one && self.adopt_base_name(&mut row, keeps)?) {
+            self.txn.put_inode(&row)?;
+        } else {
+            self.txn.delete_inode(ino)?;
+        }
+        Ok(false)
+    }
+
+    /// Lets a directory know the base's by the ctime that it has since something in it was
+    /// applied; not where they have another mode or owner, which may be somebody else's doing.
+    pub(super) fn know_again(&self, place: &DirPlace, row: &mut InodeRow) -> Result<()> {
+        let Some((base, origin)) = place.base.as_ref().zip(row.origin.as_mut()) else {
+            return Ok(());
+        };
+        let is_alike = |a: &BaseAttr| (a.mode, a.uid, a.gid) == (row.mode, row.uid, row.gid);
+        if let Some(attr) = self.view().base_attr_at(base)?.filter(is_alike)
+            && (&origin.path, origin.fileid) == (base, attr.fileid)
+        {
+            origin.ctime = attr.ctime;
+        }
+        Ok(())
+    }
+}
+
+/// The path in the base of a path in the merged tree.
+fn base_bytes(path: &MergedPath) -> &[u8] {
+    path.as_bytes().get(1..).unwrap_or_default()
+}
+
+/// Where a path of the base is after these moves, if it is moved: the longest one decides.
+fn moved(path: &BasePath, moves: &BTreeMap<&[u8], &[u8]>) -> Option<BasePath> {
+    let bytes = path.as_bytes();
+    let ends = (1..=bytes.len()).rev().filter(|&end| end == bytes.len() || bytes[end] == b'/');
+    let found = ends.into_iter().find_map(|end| Some((moves.get(&bytes[..end])?, end)));
+    let (to, end) = found?;
+    BasePath::from_bytes(&[to, &bytes[end..]].concat())
+}

@@ -1,0 +1,93 @@
+//! Set-user-ID files and device nodes are made only if that is asked for.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+
+use acetate::inspect::apply::Options;
+use acetate::vfs::{Device, NewNode, SetAttr};
+
+use super::{copy, open};
+use crate::support::applied::{all, applied, planned};
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    plain "plain"
+    suid 4755 "program"
+    dir/file "file"
+"#;
+
+fn changed() -> World {
+    let world = World::new(TREE);
+    world.put("evil", "#!/bin/sh");
+    world.chmod("evil", 0o6755).unwrap();
+    world.chmod("plain", 0o2755).unwrap();
+    let disk = NewNode::Block(Device { major: 8, minor: 0 });
+    world.make("disk", disk, SetAttr::default()).unwrap();
+    world.make("dir/pipe", NewNode::Fifo, SetAttr::default()).unwrap();
+    // Nothing new: the host has a program with this content, owner and bits.
+    world.chmod("suid", 0o4711).unwrap();
+    world.rename("suid", "dir/suid").unwrap();
+    // A directory's set-group-ID bit lends nobody rights.
+    world.mkdir("shared").unwrap();
+    world.chmod("shared", 0o2775).unwrap();
+    world
+}
+
+#[test]
+fn they_are_left_out_by_name() {
+    let world = changed();
+    let to = copy(&world, "copy");
+    let options = Options { special: false, ..all() };
+    let plan = planned(&open(&world), Some(&to), &options).unwrap();
+    let left: Vec<_> =
+        plan.left_out.iter().map(|l| format!("{}: {}", l.path.display(), l.why)).collect();
+    assert_eq!(
+        left,
+        [
+            "/disk: a block device: made only with --allow-special",
+            "/evil: a set-user-ID file: made only with --allow-special",
+            "/plain: a set-group-ID file: made only with --allow-special",
+        ]
+    );
+    assert_eq!(applied(&open(&world), Some(&to), &options).unwrap().skipped, []);
+    let mode = |name: &str| fs::metadata(to.join(name)).unwrap().permissions().mode() & 0o7777;
+    assert!(!to.join("disk").exists() && !to.join("evil").exists());
+    assert_eq!(mode("plain"), 0o644);
+    assert_eq!((mode("dir/suid"), mode("shared")), (0o4711, 0o2775));
+    assert!(to.join("dir/pipe").exists());
+}
+
+#[test]
+fn they_are_named_and_made_where_that_is_asked_for() {
+    let world = changed();
+    let to = copy(&world, "copy");
+    let plan = planned(&open(&world), Some(&to), &all()).unwrap();
+    let named: Vec<_> =
+        plan.special.iter().map(|s| format!("{}: {}", s.path.display(), s.what)).collect();
+    let wanted =
+        ["/disk: a block device", "/evil: a set-user-ID file", "/plain: a set-group-ID file"];
+    assert_eq!((named, plan.left_out), (wanted.map(str::to_owned).to_vec(), vec![]));
+    let report = applied(&open(&world), Some(&to), &all()).unwrap();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root makes devices");
+        assert_eq!(report.skipped.len(), 1, "{report:?}");
+        return;
+    }
+    assert_eq!(report.skipped, []);
+    assert!(fs::metadata(to.join("disk")).unwrap().file_type().is_block_device());
+    assert_eq!(fs::metadata(to.join("evil")).unwrap().permissions().mode() & 0o7777, 0o6755);
+}
+
+/// A program with other content is another program.
+#[test]
+fn other_content_of_a_set_user_id_file_is_left_out() {
+    let world = World::new(TREE);
+    world.write("suid", 0, b"PROGRAM").unwrap();
+    world.chmod("suid", 0o4755).unwrap();
+    let to = copy(&world, "copy");
+    let options = Options { special: false, ..all() };
+    let plan = planned(&open(&world), Some(&to), &options).unwrap();
+    assert_eq!(plan.left_out.len(), 1, "{plan:?}");
+    applied(&open(&world), Some(&to), &options).unwrap();
+    assert_eq!(fs::read(to.join("suid")).unwrap(), b"program");
+}

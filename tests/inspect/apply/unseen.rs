@@ -1,0 +1,66 @@
+//! A directory with something that its client never saw is removed only by its name.
+
+use std::fs;
+
+use acetate::inspect::apply::Options;
+
+use super::{only, open};
+use crate::support::applied::{all, applied, planned};
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    dir/file "file"
+    dir/sub/deep "deep"
+    other/file "other"
+"#;
+
+/// A client removed `dir`, in which `secret` was not shown to it.
+fn changed(secret: &str) -> World {
+    let mut world = World::new(TREE);
+    world.change_base();
+    world.rename("dir/sub", "dir/moved").unwrap();
+    world.rm_rf("dir");
+    world.rename("other", "elsewhere").unwrap();
+    world.rm_rf("elsewhere");
+    world.close();
+    // As old as all else is: an export's `hide` leaves no trace in the session.
+    let path = world.base().join(secret);
+    fs::write(&path, "secret").unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    world
+}
+
+/// Where nothing tells that what is there came later.
+fn planned_left_out(world: &World, options: &Options) -> Vec<String> {
+    let plan = planned(&open(world), None, options).unwrap();
+    assert!(plan.drifted.is_empty(), "{:?}", plan.drifted);
+    plan.left_out.iter().map(|l| format!("{}: {}", l.path.display(), l.why)).collect()
+}
+
+#[test]
+fn it_is_left_out_unless_it_is_named() {
+    let world = changed("dir/.env");
+    let why = "/dir: holds /dir/.env, which was not shown to who removed it: \
+               removed only if it is named";
+    assert_eq!(planned_left_out(&world, &all()), [why]);
+    let report = applied(&open(&world), None, &all()).unwrap();
+    assert_eq!(report.skipped.len(), 1, "{report:?}");
+    assert_eq!(fs::read(world.base().join("dir/.env")).unwrap(), b"secret");
+    assert!(!world.base().join("other").exists());
+    for named in ["dir", "dir/.env"] {
+        assert_eq!(planned_left_out(&world, &only(&[named, "dir"])), [""; 0]);
+    }
+    applied(&open(&world), None, &only(&["dir"])).unwrap();
+    assert!(!world.base().join("dir").exists());
+}
+
+#[test]
+fn what_was_removed_under_another_name_was_seen() {
+    let world = changed("dir/sub/.env");
+    let left = planned_left_out(&world, &all());
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].starts_with("/dir: holds /dir/sub/.env,"), "{left:?}");
+    fs::remove_file(world.base().join("dir/sub/.env")).unwrap();
+    assert_eq!(planned_left_out(&world, &all()), [""; 0]);
+}

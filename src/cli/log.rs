@@ -98,7 +98,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut shown = Shown::new(args);
     log.read(&mut |id, row| shown.take(id, row))?;
     shown.check()?;
-    if args.last.is_none() && let Some(dropped) = log.dropped()? {
+    if args.last.is_none()
+        && let Some(dropped) = log.dropped()?
+    {
         output::line(format_args!(
             "{} dropped: a session with limits keeps the newest of its log",
             text::count(dropped.rows, "older change"),

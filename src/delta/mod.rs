@@ -16,8 +16,8 @@ mod usage;
 pub use error::StoreError;
 pub use path::{MAX_PATH_BYTES, MergedPath};
 pub use row::{
-    AuditRow, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin, PendingCopies, Procedure, SHORTENED,
-    Whiteouts,
+    AuditRow, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin, PendingCopies, Procedure,
+    SHORTENED, Whiteouts,
 };
 pub use usage::{Growth, Limits, Usage, content_bytes, whiteout_files};
 

@@ -41,13 +41,7 @@ pub struct Growth {
 impl Usage {
     /// What an inode takes that has so many bytes and holes, and `names`, with chunks of `chunk`
     /// bytes. An inode that has no name yet counts as one with a name.
-    pub fn of(
-        ino: Ino,
-        kind: FileKind,
-        (size, holes): (u64, u64),
-        names: u32,
-        chunk: u64,
-    ) -> Self {
+    pub fn of(ino: Ino, kind: FileKind, (size, holes): (u64, u64), names: u32, chunk: u64) -> Self {
         if ino == Ino::ROOT {
             return Self::default();
         }

@@ -13,9 +13,7 @@ use super::cache::Touch;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
 use super::guarded::Arrival;
-use super::limits::{
-    MAX_MOVED_WHITEOUT_BYTES, MAX_MOVED_WHITEOUTS, check_moved_path,
-};
+use super::limits::{MAX_MOVED_WHITEOUT_BYTES, MAX_MOVED_WHITEOUTS, check_moved_path};
 use super::node::{Child, DirPlace, Node};
 
 impl Edit<'_> {
@@ -210,7 +208,8 @@ impl Edit<'_> {
         }
         let (from_bytes, to_bytes) = (from.as_bytes().len(), to.as_bytes().len());
         let longest = below.longest.saturating_add(to_bytes as u64);
-        if to_bytes > from_bytes && longest.saturating_sub(from_bytes as u64) > MAX_PATH_BYTES as u64
+        if to_bytes > from_bytes
+            && longest.saturating_sub(from_bytes as u64) > MAX_PATH_BYTES as u64
         {
             return Err(FsError::NameTooLong.into());
         }

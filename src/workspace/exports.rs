@@ -363,9 +363,9 @@ fn differs(session: &Path, export: &ExportConfig, mount: &MountConfig, key: &'st
 /// What the files of a session in memory may take, in bytes, under these limits of its export.
 fn memory_bytes(limits: Limits) -> u64 {
     let with_pages = |bytes: u64| bytes.saturating_add(bytes / 4);
-    limits.bytes.map_or(MAX_MEMORY_BYTES, |bytes| {
-        with_pages(bytes).saturating_add(MAX_MEMORY_BESIDE_BYTES)
-    })
+    limits
+        .bytes
+        .map_or(MAX_MEMORY_BYTES, |bytes| with_pages(bytes).saturating_add(MAX_MEMORY_BESIDE_BYTES))
 }
 
 pub(super) fn limits(quota: QuotaConfig) -> Limits {

@@ -8,9 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::error::{Error, Result};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions};
 use crate::delta::Store;
-use crate::delta::sqlite::{
-    ChunkSize, CreateOptions, MemoryBound, OpenMode, RootAttr, Session,
-};
+use crate::delta::sqlite::{ChunkSize, CreateOptions, MemoryBound, OpenMode, RootAttr, Session};
 use crate::inspect::opened::{below, host};
 use crate::nfs::{HandleCodec, Handles, Mount, Nfs, Nlm};
 use crate::overlay::{CopyLimits, Overlay, OverlayParts};

@@ -142,7 +142,7 @@ chat: 1.9 KiB of 1.0 MiB; files: 7 of 10
   /skill memory: 0 B, no limit; files: 0, no limit
 other: 20 B, no limit; files: 6, no limit
   / user.db: 20 B, no limit; files: 6 of 50
-  /memory memory: 0 B of 256.0 MiB; files: 0, no limit
+  /memory memory: 0 B of 256.0 MiB; files: 0 of 262144
 ";
     assert_eq!(shown.replace(&format!("{}/", real.display()), ""), expected);
     server.signal("TERM");

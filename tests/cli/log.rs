@@ -172,6 +172,19 @@ fn rows_that_cannot_be_read_are_named() {
 }
 
 #[test]
+fn it_says_how_many_older_changes_are_gone() {
+    let world = changed();
+    let lost = "INSERT INTO acetate_meta VALUES ('audit_dropped', 5), ('audit_since', 1);
+                UPDATE acetate_op SET id = id + 1005; UPDATE acetate_op SET id = id - 1000";
+    world.sql().execute_batch(lost).unwrap();
+    let output = ask(&world, &[]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("5 older changes dropped: "), "{said}");
+    assert_eq!(says(&world, 0, &["-n", "1"]).lines().count(), 1);
+}
+
+#[test]
 fn a_session_without_an_audit_log_says_so() {
     let mut world = changed();
     world.close();

@@ -1,10 +1,12 @@
 //! Bounds on paths, and on what one call rewrites.
 
+use std::fs;
+use std::ops::ControlFlow;
+
 use acetate::delta::{Limits, MAX_PATH_BYTES, MergedPath};
 use acetate::inspect::log::{Log, Options};
 use acetate::inspect::opened::open_session;
 use acetate::vfs::{CreateHow, FsError, SetAttr};
-use std::ops::ControlFlow;
 
 use crate::support::client::mode;
 use crate::support::counted::assert_counted;
@@ -86,8 +88,11 @@ fn the_log_has_no_longer_path_however_deep_directories_were_moved() {
 
 #[test]
 fn a_whiteout_is_no_longer_than_that_but_where_the_base_is() {
-    let long = ["d"; 20].map(|d| d.repeat(220)).join("/");
-    let world = World::new(&format!("{long}/one \"1\"\n{long}/two \"2\"\nx/one \"1\"\n"));
+    let half = ["d"; 10].map(|d| d.repeat(220)).join("/");
+    let mut world = World::new(&format!("{half}/one \"1\"\ntop/{half}/x \"\"\nx/one \"1\"\n"));
+    let base = world.change_base();
+    let (top, long) = (&half[..220], format!("top/{half}/{half}"));
+    fs::rename(base.join(top), base.join(format!("top/{half}/{top}"))).unwrap();
     world.remove(format!("{long}/one")).unwrap();
     assert!(longest(&world, "fs_whiteout") > MAX_PATH_BYTES);
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use acetate::base::BasePath;
 use acetate::delta::{
     AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, PendingCopies, ReadTxn,
-    StoreError, WriteTxn, Whiteouts,
+    StoreError, Whiteouts, WriteTxn,
 };
 use acetate::vfs::{FileId, Name, Time};
 

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod attack;
+mod fill;
 mod flood;
 mod good;
 mod guards;
@@ -29,6 +30,7 @@ use server::Server;
 
 const USAGE: &str = "\
 usage: flood make-base DIR
+       flood fill ACETATE DIR BASE ADDRESS
        flood guards ACETATE DIR ADDRESS SECONDS MOST_MIB
        flood run ACETATE SESSION BASE ADDRESS CONNECTIONS SECONDS MOST_MIB [ATTACK...]";
 
@@ -54,6 +56,9 @@ fn start(args: &[String]) -> Result<()> {
             let time = Duration::from_secs_f64(seconds.parse()?);
             let (program, dir) = (Path::new(program), Path::new(dir));
             guards::run(program, dir, address.parse()?, time, most.parse()?)
+        }
+        ["fill", program, dir, base, address] => {
+            fill::run(Path::new(program), Path::new(dir), Path::new(base), address.parse()?)
         }
         ["run", program, session, base, address, connections, seconds, most, ref attacks @ ..] => {
             let server = Server {

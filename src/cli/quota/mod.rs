@@ -15,10 +15,11 @@ use crate::inspect::quota::{self, Quota};
 
 /// Show what a session or an export takes, and how much it may; or limit that.
 ///
-/// Counted are the objects that the session holds, and the bytes of their contents: what was made
-/// or copied up, and not what only the base has. What would go past a limit is refused with
-/// EDQUOT; what the session holds can always be removed or cut. A session that is served gets its
-/// limits through its server, at once; they stay in the session, whoever serves it later.
+/// Counted are the names of objects that the session holds, those of the base that it hides, and
+/// the bytes of contents: what was made or copied up, and not what only the base has. What would
+/// go past a limit is refused with EDQUOT; what the session made can always be removed or cut. A
+/// session that is served gets its limits through its server, at once; they stay in the session,
+/// whoever serves it later.
 ///
 /// With --config, shows each export of that file, whose limits are in it (`quota`), and each
 /// session of it. Where the file is served, its server says what the exports take, and may.
@@ -36,7 +37,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     bytes: Option<Bound>,
 
-    /// The most objects: files, directories, links and all others; or `none`.
+    /// The most names: of files, directories, links and all others, and hidden ones of the base;
+    /// or `none`.
     #[arg(long, value_name = "COUNT", value_parser = parse_files)]
     files: Option<Bound>,
 
@@ -123,7 +125,10 @@ fn figures(taken: &Taken) -> [String; 2] {
     };
     [
         against(text::bytes(taken.used_bytes), taken.max_bytes.map(text::bytes)),
-        against(taken.used_files.to_string(), taken.limits().files().map(|files| files.to_string())),
+        against(
+            taken.used_files.to_string(),
+            taken.limits().files().map(|files| files.to_string()),
+        ),
     ]
 }
 

@@ -248,6 +248,9 @@ impl WriteTxn for Batch {
 
     fn move_whiteouts_below(&mut self, from: &MergedPath, to: &MergedPath) -> Result<()> {
         self.at_hand.absent.may_hide_anything();
+        let moved = whiteout::below(&self.conn, from, None)?.bytes;
+        let moved = usize::try_from(moved).unwrap_or(usize::MAX);
+        self.room.add(&self.conn, moved.saturating_mul(WHITEOUT_COPIES))?;
         let before = self.whiteouts_usage(&[from, to])?;
         self.change(|conn| whiteout::move_below(conn, from, to))?;
         self.count(before, self.whiteouts_usage(&[from, to])?);

@@ -64,7 +64,6 @@ mod writer;
 pub const CONTROL_SUFFIX: &str = "-control";
 
 pub use agent::{Access, AgentTables};
-pub use room::MemoryBound;
 pub use audit::{AuditFilter, AuditPage, AuditReader, Client, Mention, OddRow, Order};
 pub use backup::Copied;
 pub use check::{Breach, Broken, CheckOptions, Checked, INTEGRITY, Pending, RULES};
@@ -75,6 +74,7 @@ pub use host::Host;
 pub use kv::{KvKey, KvRow};
 pub use migrate::{MigrateOptions, Migrated, SPEC_VERSION, Step};
 pub use repair::{AskBase, Listed, Mended, RepairOptions, Repaired};
+pub use room::MemoryBound;
 pub use session::{ExposedFile, LOG_SUFFIXES, OpenMode, Session, session_files};
 pub use sparse::OddNames;
 pub use tool_call::{CallFilter, CallRow, CallStats, CallStatus, NewCall, ToolCall};

@@ -149,8 +149,7 @@ impl Room {
         // last byte.
         let coming = with_waste(bytes.saturating_add(STEP_BYTES));
         let unwritten = with_waste(added).min(MOST_UNWRITTEN_BYTES);
-        let reserved =
-            if self.is_in_memory() { MEMORY_RESERVED_BYTES } else { RESERVED_BYTES };
+        let reserved = if self.is_in_memory() { MEMORY_RESERVED_BYTES } else { RESERVED_BYTES };
         let needed = unwritten.saturating_add(coming).saturating_add(reserved);
         if self.ask(conn)?.is_some_and(|spare| spare < needed) {
             self.forget();

@@ -5,9 +5,7 @@ use std::ops::Range;
 use rusqlite::Connection;
 
 use crate::base::BasePath;
-use crate::delta::{
-    Ino, InodeRow, Limits, MergedPath, PendingCopies, ReadTxn, Result, Whiteouts,
-};
+use crate::delta::{Ino, InodeRow, Limits, MergedPath, PendingCopies, ReadTxn, Result, Whiteouts};
 use crate::vfs::{FileId, Name, Time};
 
 use super::at_hand::AtHand;

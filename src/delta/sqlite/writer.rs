@@ -322,6 +322,7 @@ impl Writer for SqliteWriter {
             return Err(error);
         }
         self.log.note_length(&self.batch.conn);
+        self.batch.audit_bound.begin_batch();
         if !self.durable {
             self.unsynced = true;
             return Ok(());

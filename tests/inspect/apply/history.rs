@@ -136,3 +136,25 @@ fn what_was_applied_has_not_drifted() {
     save(&world, "gone/a");
     assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
 }
+
+/// The log of a session with limits loses its oldest rows. What only these could tell counts as
+/// changed, so that it is named.
+#[test]
+fn what_only_rows_could_tell_that_the_log_has_no_more() {
+    let mut world = World::new(TREE);
+    // The log began later than the base.
+    next_second();
+    world.write("one", 0, b"mine").unwrap();
+    save(&world, "two");
+    goes_on(&mut world);
+    let since = world.sql_value::<i64>("SELECT min(time) FROM acetate_op");
+    fs::write(world.base().join("one"), "theirs").unwrap();
+    world.remove("one").unwrap();
+    let lost = format!(
+        "INSERT INTO acetate_meta SELECT 'audit_dropped', count(*) - 1 FROM acetate_op;
+         INSERT INTO acetate_meta VALUES ('audit_since', {since});
+         DELETE FROM acetate_op WHERE id < (SELECT max(id) FROM acetate_op)"
+    );
+    world.sql().execute_batch(&lost).unwrap();
+    assert_drifted(world, &[("/one", Why::ChangedSinceDeleted)]);
+}

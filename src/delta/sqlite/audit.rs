@@ -1,8 +1,8 @@
 //! Reading `acetate_op`, the audit log, piece by piece: what `op` wrote.
 //!
 //! Each call is a transaction of its own, so that whoever takes long over what he got keeps no
-//! log from starting over. Committed rows never change, and later ones have larger ids: pieces
-//! that are bounded by ids fit together.
+//! log from starting over. Committed rows never change, later ones have larger ids, and only the
+//! oldest are dropped: pieces that are bounded by ids fit together.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;

@@ -119,7 +119,7 @@ impl Batch {
         }
     }
 
-    /// What the whiteouts below some directories take; nothing where nobody counts.
+    /// What the whiteouts below some directories take; nothing while usage is not counted.
     fn whiteouts_usage(&self, dirs: &[&MergedPath]) -> Result<Usage> {
         let mut files = 0;
         if self.growth.is_some() {
@@ -287,7 +287,7 @@ impl WriteTxn for Batch {
 
     fn record(&mut self, row: &AuditRow) -> Result<()> {
         if self.room.is_in_memory() {
-            // The log would be gone before anybody reads it.
+            // The log would end with the server.
             return Ok(());
         }
         let mut tail = std::mem::take(&mut self.tail);

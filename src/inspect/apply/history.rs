@@ -155,7 +155,7 @@ impl Past {
     fn go_back(&mut self, row: &AuditRow) {
         match row.procedure {
             Procedure::Refuse => {}
-            // What showed the base again was below this path, nobody knows where.
+            // The path that showed the base again is unknown: it is below this one.
             Procedure::Discard | Procedure::Apply if row.is_shortened() => {}
             Procedure::Discard => self.shows(&row.path, true),
             Procedure::Apply => {

@@ -96,7 +96,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     for key in [meta::AUDIT_DROPPED, meta::AUDIT_SINCE] {
         let is_there = meta::get::<Value>(conn, key)?.is_some();
         if is_there && !is_sound(key, "typeof(value) = 'integer' AND value >= 0")? {
-            // Something is gone, nobody knows how much: since ever.
+            // Rows are gone, an unknown number: since the epoch.
             meta::put(conn, key, i64::from(key == meta::AUDIT_DROPPED))?;
             mender.mended("M6", "the audit log is one that lost rows");
         }

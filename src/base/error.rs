@@ -14,6 +14,9 @@ pub enum BaseError {
     /// The host denies access to us.
     #[error("the host denies access to the base")]
     Denied,
+    /// Another large directory is being listed; this one can be in a moment.
+    #[error("another large directory of the base is being listed")]
+    Busy,
     /// The object is of another type than the call needs.
     #[error("wrong type of base object")]
     WrongKind,

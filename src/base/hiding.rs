@@ -57,7 +57,8 @@ impl Base for Hiding {
             return Ok(listing);
         }
         let shown = listing.entries.iter().filter(|entry| !is_hidden(&entry.name));
-        Ok(Arc::new(Listing { entries: shown.cloned().collect() }))
+        let turn = listing.turn.clone();
+        Ok(Arc::new(Listing { entries: shown.cloned().collect(), turn }))
     }
 
     fn entries<'a>(&'a self, path: &BasePath) -> Result<Box<dyn Entries + 'a>, BaseError> {

@@ -12,6 +12,7 @@ mod error;
 mod hiding;
 mod host_dir;
 mod path;
+mod turn;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub use error::BaseError;
 pub use hiding::Hiding;
 pub use host_dir::{Beneath, HostDir, HostDirOptions};
 pub use path::BasePath;
+pub use turn::{ListingTurn, TurnTaken};
 
 /// A read-only tree. Every path is relative to its root; symbolic links are never followed.
 pub trait Base: Send + Sync + 'static {
@@ -31,7 +33,8 @@ pub trait Base: Send + Sync + 'static {
     /// Returns an object's attributes, without following a symbolic link.
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError>;
 
-    /// Lists a directory, without `.` and `..`, in no particular order.
+    /// Lists a directory, without `.` and `..`, in no particular order. A large one may have to
+    /// wait until another is not in memory any more ([`BaseError::Busy`]).
     ///
     /// The entries are a snapshot, and may come from a bounded cache that is checked against the
     /// directory's mtime and ctime. A mount point lists as empty.
@@ -129,6 +132,8 @@ pub struct BaseAttr {
 pub struct Listing {
     /// The entries; names are unique.
     pub entries: Vec<ListedEntry>,
+    /// The turn of a large listing that no cache has, as long as it is in memory.
+    pub turn: Option<Arc<TurnTaken>>,
 }
 
 /// One entry of a [`Listing`].

@@ -82,7 +82,7 @@ impl CliError {
             BaseError::WrongKind => {
                 (format!("base {path}: not a directory"), Some(ErrorKind::NotADirectory))
             }
-            BaseError::Changed => (format!("base {path}: {error}"), None),
+            BaseError::Changed | BaseError::Busy => (format!("base {path}: {error}"), None),
         };
         let hint = match kind {
             Some(ErrorKind::NotFound) => "give an existing directory with --base DIR",

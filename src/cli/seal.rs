@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(long)]
     dry_run: bool,
 
-    /// Print a JSON object: session, redirects, copied, names, finished, unfinished,
+    /// Print a JSON object: session, redirects, opaque, copied, names, finished, unfinished,
     /// copied_bytes, zero_bytes; odd_names and hidden with --for.
     #[arg(long)]
     json: bool,
@@ -66,6 +66,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     text::put_path(&mut object, "session", session.as_os_str().as_encoded_bytes());
     let counts = [
         ("redirects", sealed.redirects, "redirect", "folded"),
+        ("opaque", sealed.opaque, "opaque directory", "masked"),
         ("copied", sealed.copied, "object", "copied up"),
         ("names", sealed.names, "name", "added"),
         ("finished", sealed.finished, "copy", "finished"),
@@ -132,6 +133,7 @@ fn dry_run(args: &Args) -> Result<Ending, CliError> {
         text::put_path(&mut object, "session", session);
         for (key, count) in [
             ("redirects", plan.redirects),
+            ("opaque", plan.opaque),
             ("objects", plan.objects),
             ("moved_bytes", plan.moved_bytes),
             ("pending_bytes", plan.pending_bytes),
@@ -142,11 +144,12 @@ fn dry_run(args: &Args) -> Result<Ending, CliError> {
         out.json(object)?;
     } else {
         out.line(format_args!(
-            "{}: {} below {} ({}), {} of unfinished copies, {} of zeros",
+            "{}: {} below {} ({}), {}, {} of unfinished copies, {} of zeros",
             args.source.session.display(),
             text::bytes(plan.moved_bytes),
             text::count(plan.redirects, "redirect"),
             text::count(plan.objects, "object"),
+            text::count(plan.opaque, "opaque directory"),
             text::bytes(plan.pending_bytes),
             text::bytes(plan.zero_bytes),
         ))?;

@@ -197,6 +197,10 @@ pub trait ReadTxn {
     /// The names whited out directly below the directory `parent`.
     fn whiteouts_in(&self, parent: &MergedPath) -> Result<Vec<Name>>;
 
+    /// How many names are whited out directly below `parent`: no more than this, and counted no
+    /// further than `most`.
+    fn count_whiteouts(&self, parent: &MergedPath, most: usize) -> Result<usize>;
+
     /// The directories in which a name is whited out; some may come several times.
     fn whiteout_parents(&self) -> Result<Vec<MergedPath>>;
 
@@ -216,6 +220,13 @@ pub trait ReadTxn {
 
     /// The delta directories that are redirected.
     fn redirects(&self) -> Result<Vec<Ino>>;
+
+    /// Since when nothing of the base shows through the delta directory `dir`, in seconds since
+    /// 1970; `None` if it is not opaque.
+    fn opaque_since(&self, dir: Ino) -> Result<Option<i64>>;
+
+    /// The delta directories through which nothing of the base shows.
+    fn opaque_dirs(&self) -> Result<Vec<Ino>>;
 
     /// The first regular file from the number `from` on of which not every chunk is stored.
     fn sparse_file(&self, from: Ino) -> Result<Option<Ino>>;
@@ -288,6 +299,12 @@ pub trait WriteTxn: ReadTxn {
 
     /// Lets the base directory at its own place show through the delta directory `ino` again.
     fn remove_redirect(&mut self, ino: Ino) -> Result<()>;
+
+    /// Lets nothing of the base show through the delta directory `dir`.
+    fn put_opaque(&mut self, dir: Ino, now: Time) -> Result<()>;
+
+    /// Lets the base directory at its place show through the delta directory `dir` again.
+    fn remove_opaque(&mut self, dir: Ino) -> Result<()>;
 
     /// Notes that one more name of a base file with several names is hidden since `now`.
     fn hide_link(&mut self, base: FileId, now: Time) -> Result<()>;

@@ -24,6 +24,8 @@ const MAX_NAMED: usize = 100;
 pub struct Plan {
     /// Directories with a redirect.
     pub redirects: u64,
+    /// Directories that are opaque by a mark.
+    pub opaque: u64,
     /// Objects that are copied up because of these.
     pub objects: u64,
     /// Bytes of the files among them.
@@ -72,7 +74,9 @@ pub fn plan(opened: &Opened) -> Result<Plan> {
     };
     opened.look(|view| {
         let path = MergedPath::root();
-        let dirs = view.moved_dirs().map_err(|source| InspectError::Path { path, source })?;
+        let failed = |source| InspectError::Path { path: path.clone(), source };
+        let dirs = view.moved_dirs().map_err(failed)?;
+        plan.opaque = view.opaque_dirs().map_err(failed)?;
         plan.redirects = dirs.len() as u64;
         let is_inner = |dir: &&TreeObject| !dirs.iter().any(|outer| is_below(dir, outer));
         for dir in dirs.iter().filter(is_inner) {

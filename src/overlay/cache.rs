@@ -18,12 +18,13 @@ use crate::vfs::{FileId, Name, Trail};
 use crate::worker::{Commits, Version};
 
 use super::limits::{
-    MAX_ALIKE, MAX_CHILDREN, MAX_LISTED, MAX_LISTED_BYTES, MAX_LOCATION_BYTES, MAX_LOCATIONS,
+    MAX_ABSENT, MAX_ABSENT_BYTES, MAX_ALIKE, MAX_CHILDREN, MAX_LISTED, MAX_LISTED_BYTES, MAX_LOCATION_BYTES, MAX_LOCATIONS,
     MAX_PLACE_BYTES, MAX_PLACES,
 };
-use super::listings::{Listings, Page};
+use super::listings::{LargeListings, Listings, Page};
 use super::node::{DirId, DirPlace};
 use super::snapshot::DirChange;
+use super::trail::Searched;
 use super::weighed::Weighed;
 
 /// What the delta says about a name; the base is asked each time.
@@ -67,6 +68,7 @@ pub(super) struct Caches {
     base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
     locations: Mutex<Weighed<FileId, Location>>,
     listed: Mutex<Weighed<Trail, Vec<BasePath>>>,
+    absent: Mutex<Weighed<(FileId, Trail), Arc<Searched>>>,
     listings: Listings,
 }
 
@@ -76,7 +78,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Caches {
-    pub fn new(commits: Arc<Commits>) -> Self {
+    pub fn new(commits: Arc<Commits>, large: Arc<LargeListings>) -> Self {
         Self {
             commits,
             children: Mutex::new(LruCache::new(MAX_CHILDREN)),
@@ -84,7 +86,8 @@ impl Caches {
             base_places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
             locations: Mutex::new(Weighed::new(MAX_LOCATIONS, MAX_LOCATION_BYTES)),
             listed: Mutex::new(Weighed::new(MAX_LISTED, MAX_LISTED_BYTES)),
-            listings: Listings::new(),
+            absent: Mutex::new(Weighed::new(MAX_ABSENT, MAX_ABSENT_BYTES)),
+            listings: Listings::new(large),
         }
     }
 
@@ -231,6 +234,23 @@ impl Caches {
         dirs.insert(0, dir.clone());
         let bytes = dirs.iter().map(|dir| dir.as_bytes().len()).sum();
         listed.put(trail, dirs, bytes);
+    }
+
+    /// The search that did not find a base object.
+    pub fn absent(&self, id: FileId, trail: &Trail) -> Option<Arc<Searched>> {
+        lock(&self.absent).get(&(id, *trail)).cloned()
+    }
+
+    /// Remembers, or forgets, that a base object was not found.
+    pub fn put_absent(&self, id: FileId, trail: &Trail, searched: Option<Searched>) {
+        let mut absent = lock(&self.absent);
+        match searched {
+            Some(searched) => {
+                let bytes = searched.path_bytes();
+                absent.put((id, *trail), Arc::new(searched), bytes);
+            }
+            None => absent.pop(&(id, *trail)),
+        }
     }
 
     /// Begins a page of a directory's listing; before its snapshot is taken.

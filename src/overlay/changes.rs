@@ -65,13 +65,32 @@ impl TreeView<'_> {
         search.all().map_err(|error| error.into_fs())
     }
 
-    /// When a path was whited out, in seconds since 1970; `None` if it is not.
+    /// When a path was whited out, or a directory above it that is there became opaque, in seconds
+    /// since 1970; `None` if it is not hidden so.
     ///
     /// # Errors
     /// The session cannot be read.
     pub fn whited_out(&self, path: &MergedPath) -> std::result::Result<Option<i64>, FsError> {
-        let at = self.view.txn.whited_out_at(path);
-        at.map_err(|error| super::error::from_store(&error))
+        self.hidden_since(path).map_err(|error| error.into_fs())
+    }
+
+    fn hidden_since(&self, path: &MergedPath) -> Result<Option<i64>> {
+        let txn = self.view.txn;
+        if let Some(at) = txn.whited_out_at(path)? {
+            return Ok(Some(at));
+        }
+        for above in path.above() {
+            let Some(ino) = self.find(&above)?.and_then(|dir| Some(dir.row()?.ino)) else {
+                continue;
+            };
+            if let Some(at) = txn.opaque_since(ino)? {
+                return Ok(Some(at));
+            }
+            if txn.redirect(ino)?.is_some() {
+                break;
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -92,9 +111,11 @@ struct Dir {
     base: Option<BasePath>,
     /// It has another path than the base directory.
     is_moved: bool,
-    /// It came from the base directory, which shows through it no more: all that there is of it
-    /// has entries of its own, and what has none is gone. Sealing does that.
-    is_sealed: bool,
+    /// Nothing of the base directory shows through it: what has no entry is gone. Sealing does
+    /// that to a directory that came from there, and a mark to one that was made in its place.
+    shows_none: bool,
+    /// It is opaque, or in a directory that is.
+    is_masked: bool,
 }
 
 impl Search<'_> {
@@ -104,7 +125,7 @@ impl Search<'_> {
 
     fn all(&mut self) -> Result<bool> {
         let root = self.view().place_of_inode(Ino::ROOT, crate::vfs::FileId::ROOT)?;
-        let mut open = vec![self.dir(root, Ino::ROOT, &Lineage::default())?];
+        let mut open = vec![self.dir(root, Ino::ROOT, None)?];
         while let Some(dir) = open.pop() {
             let mut below = Vec::new();
             if !self.entries(&dir, &mut below)? || !self.whiteouts(&dir)? {
@@ -115,13 +136,26 @@ impl Search<'_> {
         self.strays()
     }
 
-    fn dir(&self, place: Arc<DirPlace>, ino: Ino, above: &Lineage) -> Result<Dir> {
-        let lineage = above.enter(ino)?;
+    /// A directory, `name` in the directory `above`.
+    ///
+    /// # Errors
+    /// It is among its own parents ([`FsError::Loop`]).
+    fn dir(&self, place: Arc<DirPlace>, ino: Ino, above: Option<(&Dir, &Name)>) -> Result<Dir> {
+        let lineage = match above {
+            Some((above, _)) => above.lineage.enter(ino)?,
+            None => Lineage::default().enter(ino)?,
+        };
         let row = self.view().inode(ino)?;
         let origin = row.origin.map(|origin| origin.path);
         let is_sealed = ino != Ino::ROOT && origin.is_some() && place.base != origin;
+        let masked = match (&place.base, above) {
+            (None, Some((above, name))) if !is_sealed => self.masked(ino, above, name)?,
+            _ => None,
+        };
+        let is_masked = masked.is_some();
         let base = match &place.base {
             _ if is_sealed => origin,
+            _ if is_masked => masked,
             // A directory that was made where one moved away shows nothing of that.
             Some(base) => {
                 let shown = self.view().place_of_base(base)?;
@@ -131,7 +165,23 @@ impl Search<'_> {
         };
         let is_moved =
             base.as_ref().is_some_and(|base| base.as_bytes() != &place.merged.as_bytes()[1..]);
-        Ok(Dir { place, ino, lineage, base, is_moved, is_sealed })
+        let shows_none = is_sealed || is_masked;
+        Ok(Dir { place, ino, lineage, base, is_moved, shows_none, is_masked })
+    }
+
+    /// The base directory that would show through a directory if that were not opaque, and not in
+    /// one that is.
+    fn masked(&self, ino: Ino, above: &Dir, name: &Name) -> Result<Option<BasePath>> {
+        let view = self.view();
+        let is_masked = above.is_masked || view.is_opaque(ino)?;
+        let base = match &above.base {
+            Some(base) if is_masked => view.base_dir_at(base.join(name))?,
+            _ => None,
+        };
+        match base {
+            Some(base) if view.txn.redirected_to(&base)?.is_none() => Ok(Some(base)),
+            _ => Ok(None),
+        }
     }
 
     /// The entries of a directory; those that are directories are added to `below`.
@@ -150,7 +200,7 @@ impl Search<'_> {
             if is_dir {
                 let fileid = self.view().shown(ino)?;
                 let place = self.view().place_of_inode(ino, fileid);
-                let entered = place.and_then(|place| self.dir(place, ino, &dir.lineage));
+                let entered = place.and_then(|place| self.dir(place, ino, Some((dir, &name))));
                 below.push(entered.inspect_err(|error| {
                     if let OpError::Fs(FsError::Loop) = error {
                         let path = dir.place.merged.join(&name);
@@ -221,7 +271,7 @@ impl Search<'_> {
     fn whiteouts(&mut self, dir: &Dir) -> Result<bool> {
         self.visited.insert(dir.place.merged.clone());
         let Some(base) = &dir.base else { return Ok(true) };
-        let mut names = match dir.is_sealed {
+        let mut names = match dir.shows_none {
             true => self.names_in_base(base)?,
             false => self.view().txn.whiteouts_in(&dir.place.merged)?,
         };
@@ -249,8 +299,9 @@ impl Search<'_> {
             let Some(found) = found.filter(|found| found.base_path().is_some()) else { continue };
             let place = self.view().place(&found.node)?;
             let base = place.base.clone();
+            let (is_moved, shows_none, is_masked) = (false, false, false);
             let lineage = Lineage::default();
-            let dir = Dir { base, place, ino: Ino(0), lineage, is_moved: false, is_sealed: false };
+            let dir = Dir { base, place, ino: Ino(0), lineage, is_moved, shows_none, is_masked };
             if !self.whiteouts(&dir)? {
                 return Ok(false);
             }

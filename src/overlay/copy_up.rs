@@ -8,8 +8,9 @@
 
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{CopyUp, Ino, InodeRow, MergedPath, Origin};
-use crate::vfs::{FileKind, FsError, Name};
+use crate::vfs::{FileKind, FsError, Name, Time};
 
+use super::cache::Touch;
 use super::edit::Edit;
 use super::error::Result;
 use super::node::{DirId, DirPlace, Node, is_linked};
@@ -257,10 +258,34 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Hides all base entries of `base` below the delta directory `dir` at `merged`, so that a
-    /// directory born there shows nothing but its own entries, to readers that know only the
-    /// specification's tables too.
-    pub fn mask(&mut self, dir: &InodeRow, merged: &MergedPath, base: &BasePath) -> Result<()> {
+    /// Lets nothing of the base show through a directory, whatever is at its place there.
+    pub fn make_opaque(&mut self, dir: &InodeRow) -> Result<()> {
+        self.txn.put_opaque(dir.ino, self.now)?;
+        self.touch_place(Some(dir.ino), None);
+        Ok(())
+    }
+
+    /// Says the same with whiteouts as the mark of an opaque directory does, and takes the mark
+    /// away: O(names that the base has there).
+    pub fn replace_mark(&mut self, dir: &InodeRow) -> Result<()> {
+        let Some(secs) = self.txn.opaque_since(dir.ino)? else { return Ok(()) };
+        self.txn.remove_opaque(dir.ino)?;
+        self.touch(Touch::All);
+        let place = self.view().place_of_inode(dir.ino, dir.fileid())?;
+        let Some(base) = &place.base else { return Ok(()) };
+        self.mask(dir, &place.merged, base, Time { secs, nanos: 0 })
+    }
+
+    /// Hides all base entries of `base` below the delta directory `dir` at `merged`, so that it
+    /// shows nothing but its own entries, to readers that know only the specification's tables
+    /// too. They are gone `since` then.
+    pub fn mask(
+        &mut self,
+        dir: &InodeRow,
+        merged: &MergedPath,
+        base: &BasePath,
+        since: Time,
+    ) -> Result<()> {
         let id = |row: &InodeRow| DirId { fileid: row.fileid(), ino: Some(row.ino) };
         let mut open = vec![(id(dir), dir.ino, merged.clone(), base.clone())];
         while let Some((dir, ino, merged, base)) = open.pop() {
@@ -269,7 +294,7 @@ impl Edit<'_> {
                 let path = merged.join(&entry.name);
                 match self.txn.dentry(ino, &entry.name)? {
                     None => {
-                        self.txn.add_whiteout(&path, self.now)?;
+                        self.txn.add_whiteout(&path, since)?;
                         // A directory that moved here was remembered to have nothing to hide.
                         self.touch_child(dir, &entry.name);
                     }
@@ -287,9 +312,12 @@ impl Edit<'_> {
 
     /// The base directory that the delta inode `ino`, `name` below `base`, shows for no other
     /// reason than its place.
-    fn implied_base(&self, ino: Ino, base: &BasePath, name: &Name) -> Result<Option<BasePath>> {
+    pub fn implied_base(&self, ino: Ino, base: &BasePath, name: &Name) -> Result<Option<BasePath>> {
         let view = self.view();
-        if view.inode(ino)?.kind != FileKind::Directory || view.txn.redirect(ino)?.is_some() {
+        if view.inode(ino)?.kind != FileKind::Directory
+            || view.txn.redirect(ino)?.is_some()
+            || view.is_opaque(ino)?
+        {
             return Ok(None);
         }
         view.base_dir_at(base.join(name))

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::delta::{Ino, InodeRow, MergedPath, Procedure};
+use crate::delta::{Ino, InodeRow, Procedure};
 use crate::vfs::{
     CreateHow, Created, Device, FileKind, FsError, Locator, Name, NewNode, Outcome, SetAttr, Wcc,
 };
@@ -158,27 +158,27 @@ impl Edit<'_> {
             self.txn.truncate(&mut row, size)?;
         }
         self.txn.put_inode(&row)?;
-        self.place_at(parent, parent_ino, name, &row, &path)?;
+        self.place_at(parent, parent_ino, name, &row)?;
         self.record(birth.procedure, row.fileid(), path, None, (None, None))?;
         self.created(&Node::Delta(Box::new(row)))
     }
 
-    /// Gives a new object its entry, and hides what the base has below a new directory.
+    /// Gives a new object its entry; nothing of what the base has at its path shows through a new
+    /// directory.
     fn place_at(
         &mut self,
         parent: &Parent,
         parent_ino: Ino,
         name: &Name,
         row: &InodeRow,
-        path: &MergedPath,
     ) -> Result<()> {
         self.add_entry(&parent.place, parent_ino, name, row)?;
         let is_dir = row.kind == FileKind::Directory;
         if is_dir
             && let Some(base) = &parent.place.base
-            && let Some(base) = self.view().base_dir_at(base.join(name))?
+            && self.view().base_dir_at(base.join(name))?.is_some()
         {
-            self.mask(row, path, &base)?;
+            self.make_opaque(row)?;
         }
         self.entries_changed(parent_ino, i32::from(is_dir))
     }

@@ -62,6 +62,9 @@ impl Edit<'_> {
     fn forget_all(&mut self, paths: &[MergedPath]) -> Result<()> {
         let mut kept = BTreeSet::new();
         for path in paths {
+            self.replace_marks_above(path)?;
+        }
+        for path in paths {
             self.forget(path, &mut kept)?;
         }
         self.touch(Touch::All);
@@ -90,6 +93,21 @@ impl Edit<'_> {
             self.drop_tree(parent, &name, ino, kept)?;
             // What comes next must not meet what was remembered of these.
             self.touch(Touch::All);
+        }
+        Ok(())
+    }
+
+    /// Replaces the marks of opaque directories above a path by whiteouts, of which that of one
+    /// name can go.
+    pub(super) fn replace_marks_above(&mut self, path: &MergedPath) -> Result<()> {
+        if self.txn.opaque_dirs()?.is_empty() {
+            return Ok(());
+        }
+        let above: Vec<_> = path.above().collect();
+        for above in above.iter().rev() {
+            let Some(ino) = self.visible_dir(above)?.and_then(|place| place.ino) else { break };
+            let row = self.view().inode(ino)?;
+            self.replace_mark(&row)?;
         }
         Ok(())
     }

@@ -49,6 +49,7 @@ fn from_base(error: &BaseError) -> FsError {
         BaseError::NotFound | BaseError::Changed => FsError::Stale,
         BaseError::Denied => FsError::Access,
         BaseError::WrongKind => FsError::Invalid,
+        BaseError::Busy => FsError::TryLater,
         BaseError::Io(_) => {
             tracing::error!(%error, "base");
             FsError::Io

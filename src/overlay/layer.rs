@@ -50,6 +50,12 @@ impl TreeView<'_> {
         Ok(dirs)
     }
 
+    /// How many directories of the session are opaque by a mark.
+    pub fn opaque_dirs(&self) -> std::result::Result<u64, FsError> {
+        let dirs = self.view.txn.opaque_dirs();
+        dirs.map(|dirs| dirs.len() as u64).map_err(|error| super::error::from_store(&error))
+    }
+
     /// The names in the base's directory at this path; `None` where it has none there.
     pub fn base_names(&self, path: &MergedPath) -> std::result::Result<Option<Vec<Name>>, FsError> {
         self.names_at(path).map_err(|error| error.into_fs())

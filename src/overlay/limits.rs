@@ -109,9 +109,35 @@ pub(super) const MAX_KEPT_BYTES: usize = 1 << 20;
 /// Directories whose listing is kept between the pages of a reader.
 pub(super) const MAX_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
-/// Entries in all kept listings together, of about 80 bytes each; a single larger listing is kept
-/// alone.
-pub(super) const MAX_SNAPSHOT_ENTRIES: usize = 131_072;
+/// Kept listings of a session together, in bytes; a larger one counts by itself.
+pub(super) const MAX_SNAPSHOT_BYTES: usize = 12 << 20;
+
+/// The largest listing that is kept, in bytes: about two million entries. Of those above
+/// [`MAX_SNAPSHOT_BYTES`], all sessions that share their [`LargeListings`] keep one.
+///
+/// [`LargeListings`]: super::LargeListings
+pub(super) const MAX_LARGE_SNAPSHOT_BYTES: usize = 192 << 20;
+
+/// Entries of a listing that is made without waiting for others; a larger one is made while no
+/// other large one is.
+pub(super) const SMALL_LISTING_ENTRIES: usize = 8192;
+
+/// Bytes of a directory of the base, as `stat` says, from which on its listing is taken for a
+/// large one before it is made.
+pub(super) const LARGE_DIR_BYTES: u64 = 512 << 10;
+
+/// How long a large listing waits for its turn; then the client is asked to try again.
+pub(super) const LARGE_LISTING_WAIT: Duration = Duration::from_secs(2);
+
+/// Objects that the base certainly has not, by handle.
+pub(super) const MAX_ABSENT: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+
+/// Length of the paths of the directories that say so together, in bytes.
+pub(super) const MAX_ABSENT_BYTES: usize = 1 << 20;
+
+/// Directories in which one of them may have been searched for; what took more is searched for
+/// each time.
+pub(super) const MAX_ABSENT_DIRS: usize = 16;
 
 /// How long the later pages of a listing may show the state of its first page. Entries that
 /// vanished since are left out all the same.

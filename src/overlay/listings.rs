@@ -8,18 +8,32 @@
 //! collect its own.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
 
+use crate::base::{ListingTurn, TurnTaken};
 use crate::vfs::{FileId, Name};
 
-use super::limits::{MAX_SNAPSHOT_ENTRIES, MAX_SNAPSHOTS};
+use super::limits::{
+    LARGE_LISTING_WAIT, MAX_LARGE_SNAPSHOT_BYTES, MAX_SNAPSHOT_BYTES, MAX_SNAPSHOTS,
+};
 use super::snapshot::{DirChange, DirState, Snapshot};
 
+/// What sessions share of their large listings: one is made at a time, and one is kept.
+#[derive(Default)]
+pub struct LargeListings {
+    turn: Arc<ListingTurn>,
+    /// Whose listing is kept, and of which directory.
+    kept: Mutex<Option<(Weak<Mutex<Parts>>, FileId)>>,
+}
+
 /// The last listing of each directory; bounded.
-pub(super) struct Listings(Arc<Mutex<Parts>>);
+pub(super) struct Listings {
+    parts: Arc<Mutex<Parts>>,
+    large: Arc<LargeListings>,
+}
 
 struct Parts {
     kept: LruCache<FileId, Kept>,
@@ -46,6 +60,7 @@ struct Begun {
 /// A page of a listing, from before its snapshot is taken until it is made.
 pub(super) struct Page {
     listings: Arc<Mutex<Parts>>,
+    large: Arc<LargeListings>,
     dir: FileId,
     since: Instant,
 }
@@ -64,22 +79,38 @@ fn lock(parts: &Mutex<Parts>) -> MutexGuard<'_, Parts> {
     parts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl LargeListings {
+    /// Lets this be the one large listing that is kept: another one goes. Called without a lock
+    /// on any session's parts.
+    fn replace(&self, parts: &Arc<Mutex<Parts>>, dir: FileId) {
+        let mine = (Arc::downgrade(parts), dir);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((other, other_dir)) = kept.replace(mine) else { return };
+        let is_same = other.ptr_eq(&Arc::downgrade(parts)) && other_dir == dir;
+        if let Some(other) = other.upgrade().filter(|_| !is_same) {
+            lock(&other).drop_large(other_dir);
+        }
+    }
+}
+
 impl Listings {
-    pub fn new() -> Self {
+    pub fn new(large: Arc<LargeListings>) -> Self {
         let kept = LruCache::new(MAX_SNAPSHOTS);
-        Self(Arc::new(Mutex::new(Parts { kept, begun: HashMap::new() })))
+        let parts = Arc::new(Mutex::new(Parts { kept, begun: HashMap::new() }));
+        Self { parts, large }
     }
 
     /// Begins a page of a directory. Called before the snapshot is taken that it is made from.
     pub fn begin(&self, dir: FileId) -> Page {
-        lock(&self.0).begun.entry(dir).or_default().pages += 1;
-        Page { listings: Arc::clone(&self.0), dir, since: Instant::now() }
+        lock(&self.parts).begun.entry(dir).or_default().pages += 1;
+        let (listings, large) = (Arc::clone(&self.parts), Arc::clone(&self.large));
+        Page { listings, large, dir, since: Instant::now() }
     }
 
     /// Moves on what is kept of a directory, if it is of the moment before the change; else it
     /// stays a listing of a moment of its own.
     pub fn apply(&self, dir: FileId, change: &DirChange) {
-        if let Some(kept) = lock(&self.0).kept.peek_mut(&dir)
+        if let Some(kept) = lock(&self.parts).kept.peek_mut(&dir)
             && kept.snapshot.precedes(change)
         {
             Arc::make_mut(&mut kept.snapshot).apply(change);
@@ -88,7 +119,7 @@ impl Listings {
 
     /// Notes that the object of a name may be elsewhere now.
     pub fn doubt(&self, dir: FileId, name: &Name) {
-        if let Some(kept) = lock(&self.0).kept.peek_mut(&dir)
+        if let Some(kept) = lock(&self.parts).kept.peek_mut(&dir)
             && kept.snapshot.knows(name)
         {
             Arc::make_mut(&mut kept.snapshot).doubt(name);
@@ -97,7 +128,7 @@ impl Listings {
 
     /// Lets go of everything, also of what is being made.
     pub fn clear(&self) {
-        let mut parts = lock(&self.0);
+        let mut parts = lock(&self.parts);
         parts.kept.clear();
         let now = Instant::now();
         parts.begun.values_mut().for_each(|begun| begun.lost = Some(now));
@@ -117,6 +148,11 @@ impl Page {
         Some(Found { snapshot, is_current, age: kept.as_of.elapsed() })
     }
 
+    /// Waits until no other large listing is being made; `None` where that takes too long.
+    pub fn take_turn(&self) -> Option<TurnTaken> {
+        self.large.turn.take(LARGE_LISTING_WAIT)
+    }
+
     /// Keeps the listing that was made for this page, unless a later one is known or was.
     /// `is_settled` says whether no commit has passed it by.
     pub fn keep(&self, snapshot: &mut Arc<Snapshot>, is_settled: impl FnOnce() -> bool) {
@@ -125,7 +161,10 @@ impl Page {
         Arc::make_mut(snapshot).is_settled = is_settled();
         let kept = parts.kept.peek(&self.dir).map(|kept| kept.as_of);
         let lost = parts.begun.get(&self.dir).and_then(|begun| begun.lost);
-        if kept.max(lost).is_some_and(|as_of| as_of > self.since) {
+        let bytes = snapshot.bytes();
+        if kept.max(lost).is_some_and(|as_of| as_of > self.since)
+            || bytes > MAX_LARGE_SNAPSHOT_BYTES
+        {
             return;
         }
         let kept = Kept { as_of: self.since, snapshot: Arc::clone(snapshot) };
@@ -133,6 +172,10 @@ impl Page {
             parts.lose(dir, kept.as_of);
         }
         parts.make_room();
+        drop(parts);
+        if bytes > MAX_SNAPSHOT_BYTES {
+            self.large.replace(&self.listings, self.dir);
+        }
     }
 }
 
@@ -157,15 +200,29 @@ impl Parts {
         }
     }
 
-    /// Lets go of what was not used for longest, until the rest is not too much; the last one
-    /// stays.
+    /// Lets go of what was not used for longest, until the rest is not too much. What is too much
+    /// by itself does not count: [`LargeListings`] bounds it.
     fn make_room(&mut self) {
-        let mut entries: usize = self.kept.iter().map(|(_, kept)| kept.snapshot.len()).sum();
-        while entries > MAX_SNAPSHOT_ENTRIES
-            && self.kept.len() > 1
-            && let Some((dir, kept)) = self.kept.pop_lru()
+        let small = |kept: &Kept| {
+            Some(kept.snapshot.bytes()).filter(|bytes| *bytes <= MAX_SNAPSHOT_BYTES).unwrap_or(0)
+        };
+        let mut bytes: usize = self.kept.iter().map(|(_, kept)| small(kept)).sum();
+        while bytes > MAX_SNAPSHOT_BYTES {
+            let oldest = self.kept.iter().rev().find(|(_, kept)| small(kept) > 0);
+            let Some(dir) = oldest.map(|(dir, _)| *dir) else { return };
+            if let Some(kept) = self.kept.pop(&dir) {
+                bytes -= small(&kept);
+                self.lose(dir, kept.as_of);
+            }
+        }
+    }
+
+    /// Lets go of a directory's listing, if that is a large one.
+    fn drop_large(&mut self, dir: FileId) {
+        let is_large = |kept: &Kept| kept.snapshot.bytes() > MAX_SNAPSHOT_BYTES;
+        if self.kept.peek(&dir).is_some_and(is_large)
+            && let Some(kept) = self.kept.pop(&dir)
         {
-            entries -= kept.snapshot.len();
             self.lose(dir, kept.as_of);
         }
     }
@@ -185,6 +242,10 @@ mod tests {
 
     fn state(delta: u32) -> DirState {
         DirState { delta: Some(at(delta)), base: None }
+    }
+
+    fn new() -> Listings {
+        Listings::new(Arc::default())
     }
 
     /// A listing with one entry, of the moment `delta`.
@@ -209,7 +270,7 @@ mod tests {
     fn who_lists_slowly_does_not_replace_what_was_begun_later() {
         // Also where both find the directory in the same state.
         for delta in [4, 5] {
-            let listings = Listings::new();
+            let listings = new();
             let (slow, quick) = (listings.begin(DIR), listings.begin(DIR));
             keep(&quick, 5, "quick");
             keep(&slow, delta, "slow");
@@ -222,7 +283,7 @@ mod tests {
     #[test]
     fn nor_what_was_found_to_be_current_since() {
         for (is_certain, stays) in [(true, "kept"), (false, "slow")] {
-            let listings = Listings::new();
+            let listings = new();
             let mut first = listing(5, "kept");
             Arc::make_mut(&mut first).is_certain = is_certain;
             listings.begin(DIR).keep(&mut first, || true);
@@ -235,7 +296,7 @@ mod tests {
 
     #[test]
     fn nor_what_was_let_go_of_meanwhile() {
-        let listings = Listings::new();
+        let listings = new();
         let (slow, quick) = (listings.begin(DIR), listings.begin(DIR));
         keep(&quick, 5, "quick");
         for other in 0..MAX_SNAPSHOTS.get() as u64 {
@@ -252,28 +313,56 @@ mod tests {
         keep(&listings.begin(DIR), 6, "next");
         assert_eq!(kept(&listings).as_deref(), Some("next"));
         drop((slow, quick, late));
-        assert!(lock(&listings.0).begun.is_empty());
+        assert!(lock(&listings.parts).begun.is_empty());
     }
+
+    /// Keeps a listing of so many entries.
+    fn keep_many(listings: &Listings, dir: FileId, entries: usize) {
+        let name = |number: usize| Name::new(format!("{number:0200}").as_bytes()).unwrap();
+        let entry = |number| Listed { name: name(number), fileid: FileId(8), source: Source::Base };
+        let snapshot = Snapshot::new(state(1), 1, (0..entries).map(entry).collect());
+        listings.begin(dir).keep(&mut Arc::new(snapshot), || true);
+    }
+
+    fn is_kept(listings: &Listings, dir: FileId) -> bool {
+        listings.begin(dir).find(&state(1)).is_some()
+    }
+
+    /// Entries of more than half of what may be kept.
+    const HALF: usize = MAX_SNAPSHOT_BYTES / 264 / 2 + 1000;
 
     #[test]
     fn room_is_made_by_those_that_were_not_used_for_longest() {
-        let listings = Listings::new();
+        let listings = new();
         keep(&listings.begin(DIR), 1, "small");
-        let name = |number: usize| Name::new(number.to_string().as_bytes()).unwrap();
-        let entry = |number| Listed { name: name(number), fileid: FileId(8), source: Source::Base };
-        let entries = (0..=MAX_SNAPSHOT_ENTRIES).map(entry).collect();
-        let slow = listings.begin(DIR);
-        let large = &mut Arc::new(Snapshot::new(state(1), 1, entries));
-        listings.begin(FileId(8)).keep(large, || true);
-        assert_eq!(kept(&listings), None, "the large one alone is kept");
-        assert!(listings.begin(FileId(8)).find(&state(1)).is_some());
-        keep(&slow, 1, "slow");
-        assert_eq!(kept(&listings).as_deref(), Some("slow"));
+        keep_many(&listings, FileId(8), HALF);
+        assert_eq!(kept(&listings).as_deref(), Some("small"));
+        keep_many(&listings, FileId(9), HALF);
+        assert!(!is_kept(&listings, FileId(8)) && is_kept(&listings, FileId(9)));
+        assert_eq!(kept(&listings).as_deref(), Some("small"), "it was used since");
+    }
+
+    #[test]
+    fn of_large_ones_all_sessions_keep_one() {
+        let large = Arc::new(LargeListings::default());
+        let [one, two] = [(); 2].map(|()| Listings::new(Arc::clone(&large)));
+        keep(&one.begin(DIR), 1, "small");
+        keep_many(&one, FileId(8), 2 * HALF);
+        assert!(is_kept(&one, FileId(8)) && is_kept(&one, DIR));
+        keep_many(&one, FileId(8), 2 * HALF);
+        assert!(is_kept(&one, FileId(8)), "it takes its own place");
+        keep_many(&two, FileId(8), 2 * HALF);
+        assert!(!is_kept(&one, FileId(8)) && is_kept(&one, DIR) && is_kept(&two, FileId(8)));
+        keep_many(&two, FileId(9), 2 * HALF);
+        assert!(!is_kept(&two, FileId(8)) && is_kept(&two, FileId(9)));
+        let pages = [one.begin(DIR), two.begin(DIR)];
+        let turn = pages[0].take_turn();
+        assert!(turn.is_some() && large.turn.take(Duration::ZERO).is_none());
     }
 
     #[test]
     fn what_a_change_does_not_follow_stays_as_it_is() {
-        let listings = Listings::new();
+        let listings = new();
         let change = |before, name: &str| DirChange {
             before: at(before),
             after: at(before + 1),

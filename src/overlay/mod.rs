@@ -43,6 +43,7 @@ mod listings;
 mod lookup;
 mod name_state;
 mod node;
+mod ordered;
 mod pending;
 mod quota;
 mod read;
@@ -83,6 +84,7 @@ pub use data::{DataPiece, DataReader};
 pub use finish::CopyTurn;
 pub use guarded::Arrival;
 pub use limits::CopyLimits;
+pub use listings::LargeListings;
 pub use name_state::NameState;
 pub use pending::is_as_it_was;
 pub use quota::Group;
@@ -161,7 +163,7 @@ impl Core {
             read_only: true,
             copy_up,
             copies: Copies::default(),
-            caches: Caches::new(Arc::<Commits>::default()),
+            caches: Caches::new(Arc::<Commits>::default(), Arc::default()),
             known: Arc::new(Known::new()),
             atimes: Atimes::default(),
             buffers: Buffers::default(),
@@ -173,6 +175,11 @@ impl Core {
 impl Overlay {
     /// Joins the layers; all is shown.
     pub fn new(parts: OverlayParts) -> Self {
+        Self::with_listings(parts, Arc::default())
+    }
+
+    /// The same, with large listings by turns with all that share `listings`.
+    pub fn with_listings(parts: OverlayParts, listings: Arc<LargeListings>) -> Self {
         let late = parts.store.late_changes().iter();
         let core = Core {
             late_changes: late.map(|change| (change.call, change.fileid)).collect(),
@@ -184,7 +191,7 @@ impl Overlay {
             read_only: parts.read_only,
             copy_up: parts.copy_up,
             copies: Copies::default(),
-            caches: Caches::new(parts.worker.commits()),
+            caches: Caches::new(parts.worker.commits(), listings),
             known: Arc::new(Known::new()),
             atimes: Atimes::default(),
             buffers: Buffers::default(),

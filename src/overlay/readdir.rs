@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::{BaseError, Entries};
+use crate::base::{BaseError, Entries, TurnTaken};
 use crate::delta::Ino;
 use crate::vfs::{
-    Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, Locator, Name, Outcome, Trail,
+    Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, FsError, Locator, Name, Outcome, Trail,
 };
 
 use super::access::Want;
 use super::attr::tick_after;
 use super::error::Result;
-use super::limits::MAX_SNAPSHOT_AGE;
+use super::limits::{LARGE_DIR_BYTES, MAX_SNAPSHOT_AGE, SMALL_LISTING_ENTRIES};
 use super::listings::{Found, Page};
 use super::node::{DirPlace, Node, is_linked};
 use super::resolve::View;
@@ -92,15 +92,55 @@ impl View<'_> {
         // The base may change once more within the tick of its times.
         let (now, last) = ((self.core.clock)(), state.base.map(|(mtime, ctime)| mtime.max(ctime)));
         let is_certain = last.is_none_or(|last| tick_after(last) <= now);
-        let mut entries = Vec::new();
-        self.each_entry(place, &mut |RawEntry { name, fileid, ino, .. }| {
-            let source = ino.map_or(Source::Base, Source::Delta);
-            entries.push(Listed { name, fileid, source });
-        })?;
+        let (entries, turn) = match self.collect(place, &state, listing)? {
+            Collected::Made(entries, turn) => (entries, turn),
+            // Whoever had the turn before has listed the same directory.
+            Collected::Found(snapshot) => {
+                let is_known = place.ino.is_none() || (snapshot.is_settled && is_settled());
+                return Ok((snapshot, if is_known { Age::Known } else { Age::Fresh }));
+            }
+        };
         let mut snapshot = Arc::new(Snapshot::new(state, self.core.cookie_key, entries));
         Arc::make_mut(&mut snapshot).is_certain = is_certain;
         listing.keep(&mut snapshot, is_settled);
+        drop(turn);
         Ok((snapshot, Age::Known))
+    }
+
+    /// The entries of a directory; of a large one only while no other large one is collected.
+    fn collect(&self, place: &DirPlace, state: &DirState, listing: &Page) -> Result<Collected> {
+        let current = || listing.find(state).filter(|f| f.is_current && f.snapshot.is_certain);
+        let (mut entries, mut turn, mut found) = (Vec::new(), None, None);
+        if self.is_large(place) {
+            turn = Some(listing.take_turn().ok_or(FsError::TryLater)?);
+            found = current();
+        }
+        let mut is_late = false;
+        if found.is_none() {
+            self.each_entry(place, &mut |RawEntry { name, fileid, ino, .. }| {
+                if found.is_some() || is_late {
+                    return;
+                }
+                let source = ino.map_or(Source::Base, Source::Delta);
+                entries.push(Listed { name, fileid, source });
+                if entries.len() > SMALL_LISTING_ENTRIES && turn.is_none() {
+                    turn = listing.take_turn();
+                    is_late = turn.is_none();
+                    found = current();
+                }
+            })?;
+        }
+        match found {
+            Some(found) => Ok(Collected::Found(found.snapshot)),
+            None if is_late => Err(FsError::TryLater.into()),
+            None => Ok(Collected::Made(entries, turn)),
+        }
+    }
+
+    /// Whether a directory's listing is a large one by what the base says of it.
+    fn is_large(&self, place: &DirPlace) -> bool {
+        let attr = place.base.as_ref().and_then(|base| self.core.base.stat(base).ok());
+        attr.is_some_and(|attr| attr.size >= LARGE_DIR_BYTES)
     }
 
     fn dir_state(&self, place: &DirPlace, node: &Node) -> DirState {
@@ -284,12 +324,22 @@ impl View<'_> {
             Err(BaseError::NotFound | BaseError::WrongKind) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        if listing.entries.is_empty() {
-            return Ok(false);
+        // A whiteout hides one name: where there are fewer, some name shows.
+        let names = listing.entries.len();
+        if self.txn.count_whiteouts(&place.merged, names)? < names {
+            return Ok(true);
         }
         let hidden: HashSet<Name> = self.txn.whiteouts_in(&place.merged)?.into_iter().collect();
         Ok(listing.entries.iter().any(|entry| !hidden.contains(&entry.name)))
     }
+}
+
+/// What collecting a directory's entries gave.
+enum Collected {
+    /// The entries, and the turn that they took.
+    Made(Vec<Listed>, Option<TurnTaken>),
+    /// A listing that is kept by now.
+    Found(Arc<Snapshot>),
 }
 
 /// A base directory while it is listed.

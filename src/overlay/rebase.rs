@@ -79,6 +79,7 @@ impl Edit<'_> {
         let mut dirs = BTreeSet::new();
         // A directory before what is in it: where that is in the base depends on it.
         for path in &paths {
+            self.replace_marks_above(path)?;
             dirs.insert(path.parent());
             if let Some(name) = path.name()
                 && let Some(place) = self.visible_dir(&path.parent())?
@@ -158,11 +159,11 @@ impl Edit<'_> {
             && row.origin.is_none()
             && self.txn.redirect(row.ino)?.is_none()
             && let Some(base) = &place.base
-            && let Some(base) = self.view().base_dir_at(base.join(&name))?
+            && self.view().base_dir_at(base.join(&name))?.is_some()
         {
             // A client made a directory there, with nothing in it.
             let row = row.clone();
-            self.mask(&row, path, &base)?;
+            self.make_opaque(&row)?;
             self.touch(Touch::All);
         }
         Ok(())
@@ -246,6 +247,7 @@ impl Edit<'_> {
             return Ok(false);
         };
         if row.kind == FileKind::Directory {
+            self.replace_mark(&row)?;
             self.txn.remove_redirect(ino)?;
             row.origin = Some(origin_of(base, &attr));
             self.txn.put_inode(&row)?;

@@ -174,8 +174,8 @@ impl Edit<'_> {
         };
         let old_path = source.place.merged.join(old);
         let new_path = target.place.merged.join(new);
-        // The whiteouts of a directory born in the delta hide what the base has at its old path,
-        // and stay behind.
+        // Whiteouts in a directory born in the delta hide what the base has at its old path, and
+        // stay behind: `acetate` made some in its place of a mark before it had marks.
         if self.is_born(&row)? {
             for name in self.txn.whiteouts_in(&old_path)? {
                 self.txn.remove_whiteout(&old_path.join(&name))?;
@@ -191,7 +191,7 @@ impl Edit<'_> {
         self.move_whiteouts(&old_path, &new_path)?;
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
-        self.show_through(&row, &new_path, shown.as_ref(), (target, target_ino), new)?;
+        self.show_through(&row, shown.as_ref(), (target, target_ino), new)?;
         self.touch(Touch::AllPlaces);
         Ok(row)
     }
@@ -268,7 +268,6 @@ impl Edit<'_> {
     fn show_through(
         &mut self,
         row: &InodeRow,
-        merged: &MergedPath,
         shown: Option<&BasePath>,
         (target, target_ino): (&Parent, Ino),
         name: &Name,
@@ -288,7 +287,10 @@ impl Edit<'_> {
                 Ok(self.txn.remove_redirect(row.ino)?)
             }
             (Some(shown), _) => Ok(self.txn.put_redirect(row.ino, shown)?),
-            (None, Some(implied)) => self.mask(row, merged, &implied),
+            (None, Some(_)) => self.make_opaque(row),
+            (None, None) if self.view().is_opaque(row.ino)? => {
+                Ok(self.txn.remove_opaque(row.ino)?)
+            }
             (None, None) => Ok(()),
         }
     }

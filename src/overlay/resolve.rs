@@ -17,7 +17,7 @@ use super::known::Known;
 use super::limits::MAX_DEPTH;
 use super::node::{DirPlace, Node, is_linked};
 use super::scope::Scope;
-use super::trail::{follow, trail_above, trail_of};
+use super::trail::{Searched, follow, trail_above, trail_of};
 
 /// The merged tree in one transaction.
 pub(super) struct View<'a> {
@@ -180,13 +180,26 @@ impl View<'_> {
             }
             self.core.caches.forget_location(id);
         }
+        let caches = &self.core.caches;
+        if let Some(searched) = caches.absent(id, trail) {
+            if searched.is_as_it_was(&*self.core.base) {
+                return Ok(None);
+            }
+            caches.put_absent(id, trail, None);
+        }
         if let Some(path) = self.in_listed(id, trail)
             && let Some(attr) = self.base_object(&path, id)?
         {
             self.core.caches.add_location(id, &path);
             return self.if_visible(path, attr);
         }
-        let Some(path) = follow(&*self.core.base, id, trail)? else { return Ok(None) };
+        let (began, mut searched) = ((self.core.clock)(), Searched::default());
+        let Some(path) = follow(&*self.core.base, id, trail, &mut searched)? else {
+            if searched.is_certain(began) {
+                caches.put_absent(id, trail, Some(searched));
+            }
+            return Ok(None);
+        };
         self.core.caches.add_location(id, &path);
         self.visible_at(&path, id)
     }
@@ -346,10 +359,19 @@ impl View<'_> {
         if let Some(redirect) = self.txn.redirect(ino)? {
             return Ok(Some(redirect));
         }
-        match &parent.base {
-            Some(base) => self.base_dir_at(base.join(name)),
-            None => Ok(None),
+        let implied = match &parent.base {
+            Some(base) => self.base_dir_at(base.join(name))?,
+            None => None,
+        };
+        match implied {
+            Some(_) if self.is_opaque(ino)? => Ok(None),
+            implied => Ok(implied),
         }
+    }
+
+    /// Whether nothing of the base shows through the delta directory `ino`.
+    pub fn is_opaque(&self, ino: Ino) -> Result<bool> {
+        Ok(self.txn.opaque_since(ino)?.is_some())
     }
 
     /// `path`, if the base has a directory there.
@@ -414,7 +436,10 @@ impl View<'_> {
             DeltaChild::WhitedOut => return Ok(None),
             DeltaChild::Entry(ino) => {
                 let row = self.inode(ino)?;
-                if row.kind != FileKind::Directory || self.txn.redirect(ino)?.is_some() {
+                if row.kind != FileKind::Directory
+                    || self.txn.redirect(ino)?.is_some()
+                    || self.is_opaque(ino)?
+                {
                     return Ok(None);
                 }
                 (row.fileid(), Some(ino))

@@ -1,6 +1,7 @@
 //! Sealing: whatever only our own tables say of the merged tree, the specification's say too.
 //!
-//! Redirects are folded away ([`fold`](self::fold)), further names of copied-up base files get
+//! Redirects are folded away ([`fold`](self::fold)), the marks of opaque directories become
+//! whiteouts ([`marks`](self::marks)), further names of copied-up base files get
 //! entries, pending content is fetched, and holes are filled with zeros. The tree stays what it
 //! is, to the numbers and times that it shows.
 //!
@@ -8,6 +9,7 @@
 //! interrupted begins anew and finds less to do.
 
 mod fold;
+mod marks;
 
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ use super::resolve::View;
 use super::{Clock, Core, finish};
 
 use fold::Fold;
+use marks::Mark;
 
 /// Objects that a step makes at most.
 const STEP_OBJECTS: u64 = 256;
@@ -41,6 +44,8 @@ const MAX_UNFINISHED_NAMED: usize = 100;
 pub struct Sealed {
     /// Directories that had a redirect.
     pub redirects: u64,
+    /// Directories that were opaque by a mark.
+    pub opaque: u64,
     /// Objects copied up because a directory above them had moved.
     pub copied: u64,
     /// Further names of base files that got an entry.
@@ -96,6 +101,11 @@ enum Stage {
     Folds {
         left: Vec<Ino>,
         fold: Option<Fold>,
+    },
+    /// Opaque directories, the outermost last.
+    Marks {
+        left: Vec<Ino>,
+        mark: Option<Mark>,
     },
     /// Copied-up files with several names, and names to look at of one.
     Links {
@@ -153,6 +163,7 @@ impl Sealing {
                 self.stage = Stage::Folds { left: fold::redirected(&view)?, fold: None };
             }
             Stage::Folds { left, fold } => self.fold(txn, left, fold, at)?,
+            Stage::Marks { left, mark } => self.replace_marks(txn, left, mark, at)?,
             Stage::Links { left, paths } => self.link(txn, left, paths, at)?,
             Stage::Copies(from) => return self.copy(txn, from, at),
             Stage::Holes(ino, chunk) => self.fill(txn, ino, chunk, at)?,

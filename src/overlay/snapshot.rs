@@ -4,14 +4,14 @@
 //! so that a directory that is listed and changed at the same time is not collected anew for
 //! each listing.
 
-use std::collections::BTreeMap;
 use std::hash::Hasher;
-use std::ops::Bound;
 
 use siphasher::sip::SipHasher13;
 
 use crate::delta::Ino;
 use crate::vfs::{Cookie, FileId, Name, Time};
+
+use super::ordered::Ordered;
 
 /// The least cookie of a name; smaller ones are those of `.` and `..`, and free.
 pub const FIRST_NAME_COOKIE: u64 = 1 << 8;
@@ -76,7 +76,7 @@ pub(super) struct Snapshot {
     state: DirState,
     /// Keys the cookies.
     key: u64,
-    entries: BTreeMap<Cookie, Listed>,
+    entries: Ordered,
     /// Whether the entries' sources are what the delta's rows say, as of the directory's state
     /// and the version that whoever asks the caches is at.
     pub is_settled: bool,
@@ -87,7 +87,7 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// A directory with these entries.
     pub fn new(state: DirState, key: u64, entries: Vec<Listed>) -> Self {
-        let none = BTreeMap::new();
+        let none = Ordered::default();
         let mut snapshot = Self { state, key, entries: none, is_settled: true, is_certain: true };
         let mut entries: Vec<_> =
             entries.into_iter().map(|entry| (snapshot.hash(&entry.name), entry)).collect();
@@ -97,8 +97,7 @@ impl Snapshot {
             *at = (*at).max(Cookie(last.0 + 1));
             last = *at;
         }
-        // Made from what is in order, it is made in one go, and without gaps.
-        snapshot.entries = entries.into_iter().collect();
+        snapshot.entries = Ordered::of(entries);
         snapshot
     }
 
@@ -107,21 +106,20 @@ impl Snapshot {
         self.state
     }
 
-    /// How many entries there are.
-    pub fn len(&self) -> usize {
-        self.entries.len()
+    /// What it takes in memory, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.entries.bytes()
     }
 
     /// The entries after a cookie, in order.
     pub fn after(&self, cookie: Cookie) -> impl Iterator<Item = (Cookie, &Listed)> {
-        let range = (Bound::Excluded(cookie), Bound::Unbounded);
-        self.entries.range(range).map(|(at, entry)| (*at, entry))
+        self.entries.after(cookie)
     }
 
     /// Adds an entry that is not there yet.
     fn insert(&mut self, entry: Listed) {
         let mut at = self.hash(&entry.name);
-        while self.entries.contains_key(&at) {
+        while self.entries.get(at).is_some() {
             at.0 += 1;
         }
         self.entries.insert(at, entry);
@@ -129,13 +127,13 @@ impl Snapshot {
 
     /// Whether it is known where the object of `name` is.
     pub fn knows(&self, name: &Name) -> bool {
-        let found = self.find(name).and_then(|at| self.entries.get(&at));
+        let found = self.find(name).and_then(|at| self.entries.get(at));
         found.is_some_and(|entry| entry.source != Source::Unknown)
     }
 
     /// Notes that the object of `name` may be elsewhere now.
     pub fn doubt(&mut self, name: &Name) {
-        if let Some(entry) = self.find(name).and_then(|at| self.entries.get_mut(&at)) {
+        if let Some(entry) = self.find(name).and_then(|at| self.entries.get_mut(at)) {
             entry.source = Source::Unknown;
         }
     }
@@ -149,7 +147,7 @@ impl Snapshot {
     pub fn apply(&mut self, change: &DirChange) {
         for (name, leads_to) in &change.names {
             if let Some(at) = self.find(name) {
-                self.entries.remove(&at);
+                self.entries.remove(at);
             }
             if let Some((fileid, ino)) = *leads_to {
                 self.insert(Listed { name: name.clone(), fileid, source: Source::Delta(ino) });
@@ -160,7 +158,7 @@ impl Snapshot {
 
     fn find(&self, name: &Name) -> Option<Cookie> {
         let mut at = self.hash(name);
-        while self.entries.get(&at)?.name != *name {
+        while self.entries.get(at)?.name != *name {
             at.0 += 1;
         }
         Some(at)
@@ -206,7 +204,7 @@ mod tests {
         assert_eq!(listed(&snapshot), [(name("b"), 12)]);
         assert_eq!(snapshot.state(), DirState { delta: Some(at(2)), base: None });
         assert!(!snapshot.precedes(&change), "it has moved on since");
-        assert_eq!(snapshot.len(), 1);
+        assert_eq!(listed(&snapshot).len(), 1);
         assert!(snapshot.knows(&name("b")) && !snapshot.knows(&name("a")));
         snapshot.doubt(&name("b"));
         assert!(!snapshot.knows(&name("b")));

@@ -4,10 +4,57 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use crate::base::{Base, BaseError, BasePath};
-use crate::vfs::{FileId, FileKind, Trail};
+use crate::base::{Base, BaseAttr, BaseError, BasePath};
+use crate::vfs::{FileId, FileKind, Time, Trail};
 
-use super::limits::MAX_VISITED_DIRS;
+use super::attr::tick_after;
+use super::limits::{MAX_ABSENT_DIRS, MAX_VISITED_DIRS};
+
+/// The directories in which a search looked, each as it was before.
+#[derive(Debug, Default)]
+pub(super) struct Searched {
+    dirs: Vec<(BasePath, State)>,
+    /// They are not all known.
+    is_partial: bool,
+}
+
+/// A directory's number and times.
+type State = (FileId, Time, Time);
+
+fn state_of(attr: &BaseAttr) -> State {
+    (attr.fileid, attr.mtime, attr.ctime)
+}
+
+impl Searched {
+    /// Notes a directory that is about to be looked into.
+    fn note(&mut self, base: &dyn Base, dir: &BasePath) {
+        match base.stat(dir) {
+            Ok(attr) if self.dirs.len() < MAX_ABSENT_DIRS => {
+                self.dirs.push((dir.clone(), state_of(&attr)));
+            }
+            _ => self.is_partial = true,
+        }
+    }
+
+    /// Whether a later change of any of the directories shows in its times, if the search began
+    /// at `began`.
+    pub fn is_certain(&self, began: Time) -> bool {
+        let last = self.dirs.iter().map(|(_, (_, mtime, ctime))| *mtime.max(ctime)).max();
+        !self.is_partial && last.is_some_and(|last| tick_after(last) <= began)
+    }
+
+    /// Whether none of the directories has changed since: the search would find the same.
+    pub fn is_as_it_was(&self, base: &dyn Base) -> bool {
+        self.dirs.iter().all(|(dir, state)| {
+            base.stat(dir).is_ok_and(|attr| state_of(&attr) == *state)
+        })
+    }
+
+    /// Length of the paths, in bytes.
+    pub fn path_bytes(&self) -> usize {
+        self.dirs.iter().map(|(dir, _)| dir.as_bytes().len()).sum()
+    }
+}
 
 /// The digest of one component. Part of every handle: it must never change.
 fn digest(component: &[u8]) -> u8 {
@@ -48,18 +95,21 @@ pub(super) fn trail_above(trail: &Trail) -> Option<Trail> {
 ///
 /// Depth first over the directories whose digests fit: with a byte per component one wrong
 /// directory in 256 is tried per level, and a wrong path survives another level as rarely.
+/// `searched` gets the directories that were listed.
 pub(super) fn follow(
     base: &dyn Base,
     id: FileId,
     trail: &Trail,
+    searched: &mut Searched,
 ) -> Result<Option<BasePath>, BaseError> {
     let last = usize::from(trail.components).saturating_sub(1);
     let mut open = vec![(BasePath::root(), 0)];
     for _ in 0..MAX_VISITED_DIRS {
         let Some((dir, level)) = open.pop() else { return Ok(None) };
+        searched.note(base, &dir);
         let listing = match base.list(&dir) {
             Ok(listing) => listing,
-            Err(BaseError::Io(error)) => return Err(error.into()),
+            Err(error @ (BaseError::Io(_) | BaseError::Busy)) => return Err(error),
             Err(_) => continue,
         };
         for entry in &listing.entries {
@@ -78,5 +128,6 @@ pub(super) fn follow(
             }
         }
     }
+    searched.is_partial = true;
     Ok(None)
 }

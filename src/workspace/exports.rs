@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use super::accounts::{Account, Accounts, Counted};
 use super::error::{Error, Result};
 use super::guards::guards;
-use super::layers::{self, Layers, Wanted};
+use super::layers::{self, Layers, ListingMemory, Wanted};
 use super::memory::MemoryDir;
 use super::running::Running;
 use super::this_user;
@@ -43,6 +43,8 @@ pub struct ServedExports {
     /// What the guards of all exports share.
     resources: Arc<GuardResources>,
     accounts: Accounts,
+    /// What their large listings share.
+    listings: Arc<ListingMemory>,
 }
 
 /// What tells open sessions apart.
@@ -69,7 +71,8 @@ impl ServedExports {
         let (exports, sessions) = (Exports::default(), HashMap::new());
         let resources = GuardResources::new(GuardLimits::default(), validators);
         let (file, accounts) = (file.to_owned(), Accounts::new(file));
-        Self { file, strict, runtime, exports, sessions, memory: None, resources, accounts }
+        let (memory, listings) = (None, Arc::default());
+        Self { file, strict, runtime, exports, sessions, memory, resources, accounts, listings }
     }
 
     /// NFS, MOUNT and NLM: for what is served at each moment.
@@ -222,6 +225,7 @@ impl ServedExports {
                     hide: Some(Arc::clone(&export.hide)),
                     memory_bytes: (mount.store == StoreConfig::Memory)
                         .then(|| memory_bytes(limits(export.quota))),
+                    listings: Arc::clone(&self.listings),
                 });
                 // What failed may have made the file.
                 let layers = opening.inspect_err(|_| self.forget(&key.file))?;

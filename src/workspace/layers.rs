@@ -1,17 +1,18 @@
 //! Puts the layers together: session, base, worker, overlay, and the programs on top.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::error::{Error, Result};
-use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions};
+use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingTurn};
 use crate::delta::Store;
 use crate::delta::sqlite::{ChunkSize, CreateOptions, MemoryBound, OpenMode, RootAttr, Session};
 use crate::inspect::opened::{below, host};
 use crate::nfs::{HandleCodec, Handles, Mount, Nfs, Nlm};
-use crate::overlay::{CopyLimits, Overlay, OverlayParts};
+use crate::overlay::{CopyLimits, LargeListings, Overlay, OverlayParts};
 use crate::server::{LockManager, Program};
 use crate::vfs::{PatternSet, Time, Vfs};
 use crate::worker::{Worker, WorkerOptions};
@@ -39,6 +40,21 @@ pub struct Wanted<'a> {
     pub hide: Option<Arc<PatternSet>>,
     /// How much its files may take, in bytes, where the session is in memory.
     pub memory_bytes: Option<u64>,
+    /// Bounds the memory of large listings, together with all that share it.
+    pub listings: Arc<ListingMemory>,
+}
+
+/// Large listings of several sessions and their bases: one of each at a time.
+#[derive(Default)]
+pub struct ListingMemory {
+    base: Arc<ListingTurn>,
+    merged: Arc<LargeListings>,
+}
+
+impl fmt::Debug for ListingMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListingMemory").finish_non_exhaustive()
+    }
 }
 
 impl<'a> Wanted<'a> {
@@ -52,6 +68,7 @@ impl<'a> Wanted<'a> {
             strict: false,
             hide: None,
             memory_bytes: None,
+            listings: Arc::default(),
         }
     }
 }
@@ -113,7 +130,8 @@ pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
         Some(path) => {
             let options = HostDirOptions { hidden: below(&session.files(), path) };
             let opened = HostDir::open(path, options);
-            Some(Arc::new(opened.map_err(|source| Error::base(path, source))?))
+            let opened = opened.map_err(|source| Error::base(path, source))?;
+            Some(Arc::new(opened.with_turn(Arc::clone(&wanted.listings.base))))
         }
         None => None,
     };
@@ -133,7 +151,7 @@ pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
     let worker = Worker::start(Arc::clone(&store), options)
         .map_err(|source| Error::store(&session_path, source))?;
     let worker = Arc::new(worker);
-    let overlay = Arc::new(Overlay::new(OverlayParts {
+    let parts = OverlayParts {
         store,
         worker: Arc::clone(&worker),
         base,
@@ -142,7 +160,9 @@ pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
         cookie_key: digest(b"cookies", &key),
         read_only: wanted.read_only,
         copy_up: CopyLimits::default(),
-    }));
+    };
+    let listings = Arc::clone(&wanted.listings.merged);
+    let overlay = Arc::new(Overlay::with_listings(parts, listings));
     Ok(Layers {
         session: session_path,
         base: base_path,

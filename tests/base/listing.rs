@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acetate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions};
+use acetate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions, ListingTurn};
 use acetate::vfs::{FileId, FileKind, Name};
 
 use super::{both, names, path, tree};
@@ -138,4 +138,40 @@ fn hidden_paths_do_not_exist() {
 fn ino(file: &std::path::Path) -> FileId {
     use std::os::unix::fs::MetadataExt;
     FileId(std::fs::symlink_metadata(file).map_or(2, |meta| meta.ino()))
+}
+
+#[test]
+fn a_large_directory_waits_for_its_turn_and_a_small_one_does_not() {
+    let dir = tree();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir_all(at("large")).unwrap();
+    std::fs::create_dir_all(at("small")).unwrap();
+    for number in 0..9000 {
+        std::fs::File::create(at("large").join(number.to_string())).unwrap();
+    }
+    std::fs::write(at("small/one"), "1").unwrap();
+    let turn = Arc::new(ListingTurn::default());
+    let bases = [(); 2].map(|()| {
+        let base = HostDir::open(dir.path(), HostDirOptions::default()).unwrap();
+        base.with_turn(Arc::clone(&turn))
+    });
+    let taken = turn.take(Duration::ZERO).unwrap();
+    assert!(matches!(bases[0].list(&path("large")), Err(BaseError::Busy)));
+    assert_eq!(bases[0].list(&path("small")).unwrap().entries.len(), 1);
+    drop(taken);
+    // What was just changed is kept by no cache: it has the turn as long as somebody has it.
+    let large = loop {
+        std::fs::write(at("large/0"), "").unwrap();
+        std::fs::remove_file(at("large/0")).unwrap();
+        let large = bases[0].list(&path("large")).unwrap();
+        if large.turn.is_some() {
+            break large;
+        }
+    };
+    assert_eq!(large.entries.len(), 8999);
+    assert!(matches!(bases[1].list(&path("large")), Err(BaseError::Busy)));
+    drop(large);
+    std::thread::sleep(Duration::from_millis(100));
+    let kept = bases[1].list(&path("large")).unwrap();
+    assert!(kept.turn.is_none() && turn.take(Duration::ZERO).is_some());
 }

@@ -138,6 +138,13 @@ pub const DAMAGE: &[&str] = &[
     "W1: INSERT INTO fs_whiteout VALUES ('/made', '/', 0)",
     "W2: UPDATE fs_whiteout SET parent_path = '/dir' WHERE path = '/gone'",
     "W2: INSERT INTO fs_whiteout VALUES ('no path', '', 0)",
+    "W3: INSERT OR REPLACE INTO acetate_meta VALUES ('format_version', 2);
+       INSERT INTO acetate_opaque VALUES (@two, 0)",
+    "W3: INSERT OR REPLACE INTO acetate_meta VALUES ('format_version', 2);
+       INSERT INTO acetate_opaque VALUES (1, 0)",
+    "W3: INSERT OR REPLACE INTO acetate_meta VALUES ('format_version', 2);
+       INSERT INTO acetate_opaque SELECT delta_ino, 0 FROM acetate_redirect",
+    "M1: INSERT INTO acetate_opaque VALUES (@made, 0)",
     "M1: UPDATE acetate_meta SET value = 0 WHERE key = 'format_version'",
     "M1: DELETE FROM acetate_meta WHERE key = 'format_version'",
     "M1: UPDATE acetate_meta SET value = 'an id' WHERE key = 'session_id'",

@@ -1,5 +1,6 @@
 //! The overlay over a real session and a real host directory, through the `Vfs` trait.
 
+mod absent;
 mod bounds;
 mod broken_base;
 mod content;
@@ -18,6 +19,7 @@ mod killed;
 mod listing;
 mod model;
 mod not_a_directory;
+mod opaque;
 mod pending;
 mod permissions;
 mod quota;
@@ -30,6 +32,9 @@ mod times;
 mod untouched;
 mod whiteouts;
 
+use acetate::inspect::seal::seal;
+use acetate::inspect::snapshot::snapshot;
+
 use crate::support::spec_reader;
 use crate::support::tree::{assert_same, read_tree};
 use crate::support::world::World;
@@ -39,7 +44,17 @@ use crate::support::world::World;
 fn assert_spec_reader_agrees(world: &World) {
     let redirects: i64 = world.sql_value("SELECT count(*) FROM acetate_redirect");
     assert_eq!(redirects, 0, "the specification knows no redirects");
-    let theirs = spec_reader::read_tree(&world.session(), &world.base());
+    let theirs = match world.sql_value::<i64>("SELECT count(*) FROM acetate_opaque") {
+        0 => spec_reader::read_tree(&world.session(), &world.base()),
+        // It knows opaque directories from when the session is sealed.
+        _ => {
+            let dir = tempfile::tempdir().unwrap();
+            let copy = dir.path().join("copy.db");
+            snapshot(&world.session(), &copy, &mut |_, _| ()).unwrap();
+            seal(&copy, Some(&world.base()), false, &mut |_, _| ()).unwrap();
+            spec_reader::read_tree(&copy, &world.base())
+        }
+    };
     assert_same(&theirs, &read_tree(world), "as the specification reads it");
 }
 

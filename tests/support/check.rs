@@ -124,6 +124,17 @@ const RULES: &[(&str, &str)] = &[
         "SELECT delta_ino FROM acetate_redirect WHERE delta_ino NOT IN
            (SELECT ino FROM fs_inode WHERE mode & 61440 = 16384)",
     ),
+    (
+        "W3 opaque are directories but the root, without a redirect",
+        "SELECT delta_ino FROM acetate_opaque WHERE delta_ino = 1 OR delta_ino NOT IN
+           (SELECT ino FROM fs_inode WHERE mode & 61440 = 16384)
+           OR delta_ino IN (SELECT delta_ino FROM acetate_redirect)",
+    ),
+    (
+        "M1 a session with opaque directories says so",
+        "SELECT value FROM acetate_meta WHERE key = 'format_version' AND value < 2
+           AND EXISTS (SELECT 1 FROM acetate_opaque)",
+    ),
     ("L1 hidden names are counted", "SELECT base_ino FROM acetate_link WHERE hidden < 1"),
 ];
 

@@ -275,12 +275,15 @@ macro_rules! reads {
             is_whited_out(path: &MergedPath) -> bool;
             whited_out_at(path: &MergedPath) -> Option<i64>;
             whiteouts_in(parent: &MergedPath) -> Vec<Name>;
+            count_whiteouts(parent: &MergedPath, most: usize) -> usize;
             whiteout_parents() -> Vec<MergedPath>;
             whiteouts_below(dir: &MergedPath, most: u32) -> Whiteouts;
             copied_links() -> Vec<Ino>;
             copied_up(base: FileId) -> Vec<Ino>;
             redirect(ino: Ino) -> Option<BasePath>;
             redirects() -> Vec<Ino>;
+            opaque_since(dir: Ino) -> Option<i64>;
+            opaque_dirs() -> Vec<Ino>;
             sparse_file(from: Ino) -> Option<Ino>;
             redirected_to(base: &BasePath) -> Option<Ino>;
             hidden_links(base: FileId) -> (u32, Option<Time>);
@@ -326,6 +329,8 @@ changes! {
     move_whiteouts_below(from: &MergedPath, to: &MergedPath) -> ();
     remove_redirect(ino: Ino) -> ();
     put_redirect(ino: Ino, base: &BasePath) -> ();
+    put_opaque(dir: Ino, now: Time) -> ();
+    remove_opaque(dir: Ino) -> ();
     hide_link(base: FileId, now: Time) -> ();
     count_hidden(base: FileId, hidden: u32) -> ();
     show_origins(shown: bool) -> ();

@@ -112,6 +112,18 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn opaque_since(&self, _: Ino) -> Result<Option<i64>> {
+        unimplemented!()
+    }
+
+    fn opaque_dirs(&self) -> Result<Vec<Ino>> {
+        unimplemented!()
+    }
+
+    fn count_whiteouts(&self, _: &MergedPath, _: usize) -> Result<usize> {
+        unimplemented!()
+    }
+
     fn sparse_file(&self, _: Ino) -> Result<Option<Ino>> {
         unimplemented!()
     }
@@ -188,6 +200,14 @@ impl WriteTxn for Rows {
     }
 
     fn move_whiteouts_below(&mut self, _: &MergedPath, _: &MergedPath) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn put_opaque(&mut self, _: Ino, _: Time) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn remove_opaque(&mut self, _: Ino) -> Result<()> {
         unimplemented!()
     }
 

@@ -24,14 +24,16 @@ const SHARE_OF_LIMIT: u64 = 16;
 pub(super) struct Anchor {
     /// Its descriptor (O_PATH).
     pub fd: OwnedFd,
+    /// Whether only the spelling that a listing has leads here, and to what is in it.
+    pub is_exact: bool,
     walked: Instant,
     ctime: Time,
 }
 
 impl Anchor {
     /// A directory whose path was just walked; `attr` is from the descriptor.
-    pub(super) fn new(fd: OwnedFd, attr: &BaseAttr) -> Self {
-        Self { fd, walked: Instant::now(), ctime: attr.ctime }
+    pub(super) fn new(fd: OwnedFd, attr: &BaseAttr, is_exact: bool) -> Self {
+        Self { fd, is_exact, walked: Instant::now(), ctime: attr.ctime }
     }
 
     /// Whether the directory's own path leads here still, judged by `attr` from the descriptor:

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::HostDir;
 use super::attr::{base_attr, path_error};
+use super::listing::Read;
 use super::walk::Reached;
 use crate::base::{Base, BaseError, BasePath, ListedEntry};
 use crate::vfs::{FileId, FileKind, Name};
@@ -118,7 +119,7 @@ impl HostDir {
         let known: BTreeSet<u32> = search.known(id).iter().map(|f| f.1).collect();
         for at in known {
             let dir = search.directories.path(at as usize);
-            if let Some(path) = self.find_in(&dir, id, wanted) {
+            if let Some(path) = self.find_in(&dir, id, wanted)? {
                 return Ok(Some(path));
             }
         }
@@ -161,7 +162,7 @@ impl HostDir {
             let dir = search.directories.path(at);
             let entries = self.read_anew(&dir)?;
             if search.take_in(at, &entries, id) {
-                found = self.find_in(&dir, id, wanted);
+                found = self.find_in(&dir, id, wanted)?;
             }
             at += 1;
         }
@@ -177,8 +178,10 @@ impl HostDir {
             Err(error) => Err(path_error(error)),
         };
         match entries {
-            Ok(entries) => Ok(entries.listing.entries),
+            Ok(Read::Whole(entries)) => Ok(entries.listing.entries),
+            Ok(Read::Known(listing)) => Ok(listing.entries.clone()),
             Err(BaseError::NotFound | BaseError::Denied) => Ok(Vec::new()),
+            Err(BaseError::Busy) => Err(BaseError::Busy),
             Err(BaseError::Io(error)) if is_exhaustion(&error) => Err(BaseError::Io(error)),
             Err(error) => {
                 tracing::warn!(dir = ?dir, %error, "cannot search this base directory");
@@ -188,15 +191,24 @@ impl HostDir {
     }
 
     /// A name of `id` in `dir` that is wanted, checked by looking at it.
-    fn find_in(&self, dir: &BasePath, id: FileId, wanted: Wanted<'_>) -> Option<BasePath> {
-        let listing = self.list(dir).ok()?;
-        listing.entries.iter().filter(|e| e.fileid == id).find_map(|entry| {
+    fn find_in(
+        &self,
+        dir: &BasePath,
+        id: FileId,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<BasePath>, BaseError> {
+        let listing = match self.list(dir) {
+            Ok(listing) => listing,
+            Err(BaseError::Busy) => return Err(BaseError::Busy),
+            Err(_) => return Ok(None),
+        };
+        Ok(listing.entries.iter().filter(|e| e.fileid == id).find_map(|entry| {
             let path = dir.join(&entry.name);
             let Ok(Reached::Object(stat)) = self.walker.stat(&path) else { return None };
             let attr = base_attr(self.root_dev, &stat).ok()?;
             let found = attr.kind != FileKind::Directory && attr.fileid == id;
             (found && wanted(&path)).then_some(path)
-        })
+        }))
     }
 }
 

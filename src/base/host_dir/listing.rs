@@ -5,6 +5,8 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::fs::{Dir, Stat};
@@ -13,6 +15,7 @@ use rustix::io::Errno;
 use super::HostDir;
 use super::attr::{base_attr, device_of, entry_kind, path_error};
 use super::hidden::same_name;
+use super::listings::Stamp;
 use super::walk::Reached;
 use crate::base::{BaseError, BasePath, ListedEntry, Listing, fold_fileid};
 use crate::vfs::{FileId, FileKind, Name};
@@ -69,6 +72,20 @@ impl Numbers {
     }
 }
 
+/// Entries of a directory that is listed without waiting for others, at most: about a megabyte.
+const SMALL_ENTRIES: usize = 8192;
+
+/// How long a larger one waits for its turn.
+const TURN_WAIT: Duration = Duration::from_millis(250);
+
+/// What reading a directory gave.
+pub(super) enum Read {
+    /// Its entries.
+    Whole(Entries),
+    /// What the cache has by now: another thread has read it while this one waited for its turn.
+    Known(Arc<Listing>),
+}
+
 /// A directory's entries, and `stat` of the directory before and after they were read.
 pub(super) struct Entries {
     pub listing: Listing,
@@ -78,13 +95,16 @@ pub(super) struct Entries {
 
 impl HostDir {
     /// Reads the entries of the directory `path`, which is open as `dir`.
-    pub(super) fn read_entries(&self, path: &BasePath, dir: OwnedFd) -> Result<Entries, BaseError> {
+    ///
+    /// Fails with [`BaseError::Busy`] if it is large and does not get its turn.
+    pub(super) fn read_entries(&self, path: &BasePath, dir: OwnedFd) -> Result<Read, BaseError> {
         let before = rustix::fs::fstat(&dir).map_err(path_error)?;
         let numbers = Numbers::of(dir.as_fd());
         let hidden = self.hidden.names_in(path);
         let mut dir = Dir::new(dir).map_err(path_error)?;
         // The names lie in one piece of memory, one after the other.
         let (mut names, mut found) = (Vec::new(), Vec::new());
+        let mut turn = None;
         while let Some(entry) = dir.read() {
             let entry = match entry {
                 Ok(entry) => entry,
@@ -103,16 +123,23 @@ impl HostDir {
                 found.push((names.len()..names.len() + name.len(), fileid, kind));
                 names.extend_from_slice(name);
             }
+            if found.len() > SMALL_ENTRIES && turn.is_none() {
+                turn = Some(Arc::new(self.turn.take(TURN_WAIT).ok_or(BaseError::Busy)?));
+                let stamp = base_attr(self.root_dev, &before)?;
+                if let Some(known) = self.listings.get(path, Stamp::from(&stamp)) {
+                    return Ok(Read::Known(known));
+                }
+            }
         }
         names.shrink_to_fit();
         let names = Bytes::from(names);
         let listed = found.into_iter().filter_map(|(at, fileid, kind)| {
             Some(ListedEntry { name: Name::shared(names.slice(at)).ok()?, fileid, kind })
         });
-        let mut listing = Listing { entries: listed.collect() };
+        let mut listing = Listing { entries: listed.collect(), turn };
         listing.entries.shrink_to_fit();
         let after = dir.fd().and_then(rustix::fs::fstat).map_err(path_error)?;
-        Ok(Entries { listing, before, after })
+        Ok(Read::Whole(Entries { listing, before, after }))
     }
 
     /// The number and the type of an entry; `None` if it is gone by now.

@@ -14,7 +14,7 @@ use super::listing::Entries;
 use crate::base::{BaseAttr, BasePath, ListedEntry, Listing};
 use crate::vfs::Time;
 
-/// Bytes of all listings together (one listing that is larger may be there alone).
+/// Bytes of all listings together, but for one that is larger by itself.
 const CACHE_BYTES: usize = 8 << 20;
 
 /// Bytes of the largest listing that is kept: about half a million entries.
@@ -66,6 +66,9 @@ pub(super) struct Listings(Mutex<Cached>);
 struct Cached {
     by_path: LruCache<BasePath, Kept>,
     bytes: usize,
+    /// The last listing of more than [`CACHE_BYTES`]: it takes no room from the others, nor they
+    /// from it.
+    large: Option<(BasePath, Kept)>,
 }
 
 struct Kept {
@@ -76,12 +79,19 @@ struct Kept {
 
 impl Listings {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Cached { by_path: LruCache::new(LISTINGS), bytes: 0 }))
+        let by_path = LruCache::new(LISTINGS);
+        Self(Mutex::new(Cached { by_path, bytes: 0, large: None }))
     }
 
     /// The entries of the directory `path`, if it is still in the state `stamp`.
     pub(super) fn get(&self, path: &BasePath, stamp: Stamp) -> Option<Arc<Listing>> {
         let mut cached = self.lock();
+        if let Some((_, kept)) = cached.large.as_ref().filter(|(large, _)| large == path) {
+            if kept.stamp == stamp {
+                return Some(Arc::clone(&kept.listing));
+            }
+            cached.large = None;
+        }
         match cached.by_path.get(path) {
             Some(kept) if kept.stamp == stamp => Some(Arc::clone(&kept.listing)),
             Some(_) => {
@@ -92,22 +102,19 @@ impl Listings {
         }
     }
 
-    /// Keeps what was read from `path` when the clock showed `began`, if it can be relied on.
-    pub(super) fn put(
-        &self,
-        path: &BasePath,
-        (before, after): (Stamp, Stamp),
-        began: SystemTime,
-        listing: &Arc<Listing>,
-    ) {
+    /// Keeps what was read from `path` in the state `stamp`, if it [`is_reliable`].
+    pub(super) fn put(&self, path: &BasePath, stamp: Stamp, listing: &Arc<Listing>) {
         let bytes = cost_bytes(path, listing);
-        if before != after || !after.is_settled(began) || bytes > LISTING_BYTES {
-            return;
-        }
+        let kept = Kept { stamp, listing: Arc::clone(listing), bytes };
         let mut cached = self.lock();
         cached.remove(path);
+        if bytes > CACHE_BYTES {
+            let old = cached.large.replace((path.clone(), kept));
+            drop(cached);
+            // Freed here, with the lock released.
+            return drop(old);
+        }
         cached.bytes += bytes;
-        let kept = Kept { stamp: after, listing: Arc::clone(listing), bytes };
         if let Some((_, old)) = cached.by_path.push(path.clone(), kept) {
             cached.bytes -= old.bytes;
         }
@@ -122,6 +129,7 @@ impl Listings {
         let mut cached = self.lock();
         cached.by_path.clear();
         cached.bytes = 0;
+        cached.large = None;
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Cached> {
@@ -135,6 +143,17 @@ impl Cached {
             self.bytes -= old.bytes;
         }
     }
+}
+
+/// Whether what was read from `path` when the clock showed `began` can be kept: it is not torn, a
+/// later change shows, and it is not too large. `before` and `after` are the states around it.
+pub(super) fn is_reliable(
+    path: &BasePath,
+    (before, after): (Stamp, Stamp),
+    began: SystemTime,
+    listing: &Listing,
+) -> bool {
+    before == after && after.is_settled(began) && cost_bytes(path, listing) <= LISTING_BYTES
 }
 
 /// What a listing takes in memory, roughly.
@@ -167,7 +186,7 @@ mod tests {
     fn of(entries: usize) -> Arc<Listing> {
         let name = Name::new(&[b'n'; 200]).unwrap();
         let entry = ListedEntry { name, fileid: FileId(7), kind: None };
-        Arc::new(Listing { entries: vec![entry; entries] })
+        Arc::new(Listing { entries: vec![entry; entries], turn: None })
     }
 
     fn path(text: &str) -> BasePath {
@@ -187,14 +206,33 @@ mod tests {
     fn keeps_only_what_can_be_relied_on() {
         let cache = Listings::new();
         let (old, new) = (stamp(1, 1), stamp(2, 2));
-        cache.put(&path("torn"), (old, new), at(9, 0), &of(1));
-        assert!(cache.get(&path("torn"), new).is_none());
-        cache.put(&path("fresh"), (new, new), at(2, 0), &of(1));
-        assert!(cache.get(&path("fresh"), new).is_none());
-        cache.put(&path("d"), (new, new), at(9, 0), &of(1));
+        let reliable = |stamps, began, entries| {
+            is_reliable(&path("d"), stamps, began, &of(entries))
+        };
+        assert!(!reliable((old, new), at(9, 0), 1), "torn");
+        assert!(!reliable((new, new), at(2, 0), 1), "fresh");
+        assert!(!reliable((new, new), at(9, 0), LISTING_BYTES / 200), "too large");
+        assert!(reliable((new, new), at(9, 0), 1));
+        cache.put(&path("d"), new, &of(1));
         assert!(cache.get(&path("d"), new).is_some());
         assert!(cache.get(&path("d"), old).is_none(), "another state");
         assert!(cache.get(&path("d"), new).is_none(), "and it was forgotten");
+    }
+
+    #[test]
+    fn a_large_one_and_the_small_ones_leave_each_other_in_place() {
+        let cache = Listings::new();
+        let (stamp, many) = (stamp(1, 1), CACHE_BYTES / 200);
+        cache.put(&path("small"), stamp, &of(1));
+        cache.put(&path("large"), stamp, &of(many));
+        cache.put(&path("small too"), stamp, &of(1));
+        for kept in ["small", "large", "small too", "large"] {
+            assert!(cache.get(&path(kept), stamp).is_some(), "{kept}");
+        }
+        cache.put(&path("larger"), stamp, &of(many + 1));
+        assert!(cache.get(&path("large"), stamp).is_none(), "there is one at a time");
+        assert!(cache.get(&path("larger"), super::tests::stamp(2, 2)).is_none(), "it changed");
+        assert!(cache.get(&path("larger"), stamp).is_none(), "and was forgotten");
     }
 
     #[test]
@@ -202,7 +240,7 @@ mod tests {
         let cache = Listings::new();
         let stamp = stamp(1, 1);
         for n in 0..100 {
-            cache.put(&path(&format!("d{n}")), (stamp, stamp), at(9, 0), &of(4096));
+            cache.put(&path(&format!("d{n}")), stamp, &of(4096));
         }
         let cached = cache.lock();
         assert!(cached.bytes <= CACHE_BYTES);

@@ -31,7 +31,7 @@ impl HostDir {
         if self.hidden.holds(path) {
             return Err(BaseError::NotFound);
         }
-        if let Some(anchor) = self.anchors.get(path.as_bytes()) {
+        if let Some(anchor) = self.anchors.get(path.as_bytes()).filter(|dir| dir.is_exact) {
             let attr = self.attr_of_dir(anchor.fd.as_fd())?;
             if anchor.is_in_place(&attr) {
                 let attr = self.limited(attr, At::Open(anchor.fd.as_fd()));
@@ -41,6 +41,9 @@ impl HostDir {
         }
         let (parent, name) = path.split_bytes();
         let anchor = self.anchor(parent)?;
+        if !anchor.as_ref().map_or_else(|| self.is_exact(b""), |dir| Ok(dir.is_exact))? {
+            self.check_spelling(path)?;
+        }
         let dir = anchor.as_ref().map_or(self.walker.root(), |anchor| anchor.fd.as_fd());
         match local.stat(self.root_dev, dir, name)? {
             Reached::Object(attr) => {
@@ -57,6 +60,7 @@ impl HostDir {
         if self.hidden.holds(path) {
             return Err(BaseError::NotFound);
         }
+        self.check_spelling(path)?;
         match self.walker.stat(path).map_err(path_error)? {
             Reached::Object(stat) => {
                 let attr = self.limited(base_attr(self.root_dev, &stat)?, At::Path(path));
@@ -106,7 +110,8 @@ impl HostDir {
             return Err(BaseError::NotFound);
         };
         let attr = self.attr_of_dir(fd.as_fd())?;
-        let anchor = Arc::new(Anchor::new(fd, &attr));
+        let is_exact = self.is_exact(path.as_bytes())?;
+        let anchor = Arc::new(Anchor::new(fd, &attr, is_exact));
         self.anchors.put(path, Arc::clone(&anchor));
         Ok(Some(anchor))
     }

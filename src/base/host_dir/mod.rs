@@ -2,8 +2,9 @@
 //!
 //! Everything below the base's root goes through `walk`, from the open root: nothing follows a
 //! symbolic link, nothing enters another mount, and only regular files are opened for reading.
-//! What is kept between calls (`acl`, `anchors`, `descriptors`, `listings`, `links`, `seen`) is bounded,
-//! and checked against the host before it is used, or trusted for a moment (see each).
+//! What is kept between calls (`acl`, `anchors`, `descriptors`, `folding`, `listings`, `links`,
+//! `seen`) is bounded, and checked against the host before it is used, or trusted for a moment (see
+//! each).
 //!
 //! Nothing here knows of sessions, of callers, or of the protocol.
 
@@ -13,6 +14,7 @@ mod attr;
 mod beneath;
 mod content;
 mod descriptors;
+mod folding;
 mod hidden;
 mod links;
 mod listing;
@@ -34,12 +36,14 @@ use self::acl::Acls;
 use self::anchors::Anchors;
 use self::attr::{device_of, path_error};
 use self::descriptors::Descriptors;
+use self::folding::{Folding, Folds};
 use self::hidden::Hidden;
 use self::links::Links;
+use self::listing::Read;
 use self::listings::{Listings, Stamp};
 use self::seen::Seen;
 use self::walk::{Reached, Walker};
-use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing, STAGING};
+use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing, ListingTurn, STAGING};
 use crate::vfs::{FileId, FileKind};
 pub use beneath::Beneath;
 
@@ -64,6 +68,8 @@ pub struct HostDir {
     listings: Listings,
     links: Links,
     seen: Seen,
+    folding: Folding,
+    turn: Arc<ListingTurn>,
 }
 
 impl HostDir {
@@ -89,6 +95,7 @@ impl HostDir {
             Reached::Object(stat) => device_of(&stat),
             Reached::MountPoint => return Err(BaseError::NotFound),
         };
+        let folding = Folding::new(Folds::of(walker.root()));
         Ok(Self {
             acls: Acls::of(&walker),
             walker,
@@ -99,7 +106,15 @@ impl HostDir {
             listings: Listings::new(),
             links: Links::new(),
             seen: Seen::new(),
+            folding,
+            turn: Arc::default(),
         })
+    }
+
+    /// Lists large directories by turns with whoever else has this turn.
+    #[must_use]
+    pub fn with_turn(self, turn: Arc<ListingTurn>) -> Self {
+        Self { turn, ..self }
     }
 
     /// Hides these paths, and what is below them, from now on.
@@ -115,12 +130,17 @@ impl HostDir {
             Reached::Object(dir) => dir,
             Reached::MountPoint => return Ok(Arc::default()),
         };
-        let entries = self.read_entries(path, dir)?;
-        let stamps = listings::stamps(self.root_dev, &entries);
+        let mut entries = match self.read_entries(path, dir)? {
+            Read::Whole(entries) => entries,
+            Read::Known(listing) => return Ok(listing),
+        };
+        let kept = listings::stamps(self.root_dev, &entries)
+            .filter(|stamps| listings::is_reliable(path, *stamps, began, &entries.listing));
+        let Some((_, stamp)) = kept else { return Ok(Arc::new(entries.listing)) };
+        // From here on it is the cache's.
+        entries.listing.turn = None;
         let listing = Arc::new(entries.listing);
-        if let Some(stamps) = stamps {
-            self.listings.put(path, stamps, began, &listing);
-        }
+        self.listings.put(path, stamp, &listing);
         Ok(listing)
     }
 }
@@ -161,6 +181,7 @@ impl Base for HostDir {
         if self.hidden.holds(path) {
             return Err(BaseError::NotFound);
         }
+        self.check_spelling(path)?;
         match self.walker.read_link(path) {
             Ok(Reached::Object(target)) => Ok(target),
             Ok(Reached::MountPoint) | Err(Errno::INVAL) => Err(BaseError::WrongKind),

@@ -56,6 +56,9 @@ pub(super) struct Walker {
     root: OwnedFd,
     way: Way,
     local: Option<Local>,
+    /// Finds names in any case, for tests: see [`Walker::fold_case`].
+    #[cfg(test)]
+    folds_case: bool,
 }
 
 #[derive(Debug)]
@@ -77,11 +80,23 @@ impl Walker {
         #[cfg(target_os = "linux")]
         if !stepwise && beneath::is_available(root.as_fd()) {
             let local = Local::of(root.as_fd());
-            return Ok(Self { root, way: Way::Beneath, local });
+            return Ok(Self {
+                root,
+                way: Way::Beneath,
+                local,
+                #[cfg(test)]
+                folds_case: false,
+            });
         }
         let _ = stepwise;
         let way = Way::Steps(Mount::of(root.as_fd())?);
-        Ok(Self { root, way, local: None })
+        Ok(Self {
+            root,
+            way,
+            local: None,
+            #[cfg(test)]
+            folds_case: false,
+        })
     }
 
     /// The base's root.
@@ -118,6 +133,8 @@ impl Walker {
     }
 
     fn stat_from(&self, from: BorrowedFd<'_>, path: &[u8]) -> Result<Reached<Stat>, Errno> {
+        #[cfg(test)]
+        let path = &*self.in_any_case(from, path);
         match &self.way {
             #[cfg(target_os = "linux")]
             Way::Beneath => beneath::stat(from, path),
@@ -128,6 +145,8 @@ impl Walker {
     /// The target of the symbolic link `path`; EINVAL if it is none.
     pub(super) fn read_link(&self, path: &BasePath) -> Result<Reached<Vec<u8>>, Errno> {
         let (root, path) = (self.root.as_fd(), path.as_bytes());
+        #[cfg(test)]
+        let path = &*self.in_any_case(root, path);
         match &self.way {
             #[cfg(target_os = "linux")]
             Way::Beneath => beneath::read_link(root, path),
@@ -169,11 +188,45 @@ impl Walker {
                 .map(Reached::Object);
         }
         let (root, path) = (self.root.as_fd(), path.as_bytes());
+        #[cfg(test)]
+        let path = &*self.in_any_case(root, path);
         match &self.way {
             #[cfg(target_os = "linux")]
             Way::Beneath => beneath::open(root, path, flags),
             Way::Steps(mount) => steps::open(root, mount, path, flags),
         }
+    }
+}
+
+#[cfg(test)]
+impl Walker {
+    /// Finds names in any case from now on, as a filesystem does that folds it.
+    pub(super) fn fold_case(&mut self) {
+        (self.folds_case, self.local) = (true, None);
+    }
+
+    /// The path as the directories spell it.
+    fn in_any_case<'p>(
+        &self,
+        from: BorrowedFd<'_>,
+        path: &'p [u8],
+    ) -> std::borrow::Cow<'p, [u8]> {
+        use std::os::fd::AsRawFd;
+        use std::os::unix::ffi::OsStrExt;
+        if !self.folds_case {
+            return path.into();
+        }
+        let mut real = std::path::PathBuf::from(format!("/proc/self/fd/{}", from.as_raw_fd()));
+        let start = real.clone();
+        for name in path.split(|&byte| byte == b'/') {
+            let mut names = std::fs::read_dir(&real).into_iter().flatten().flatten();
+            let alike = names.find(|entry| entry.file_name().as_bytes().eq_ignore_ascii_case(name));
+            real.push(alike.map_or_else(
+                || std::ffi::OsStr::from_bytes(name).to_owned(),
+                |entry| entry.file_name(),
+            ));
+        }
+        real.strip_prefix(&start).unwrap().as_os_str().as_bytes().to_vec().into()
     }
 }
 

@@ -24,13 +24,10 @@ pub(super) fn serve(
     door: Door<'_>,
 ) -> Result<(), CliError> {
     let layers = layers::open(&Wanted {
-        session,
-        base: args.base.as_deref(),
         chunk_size: args.chunk_size,
         read_only: args.read_only,
         strict: args.durability == Durability::Strict,
-        hide: None,
-        memory_bytes: None,
+        ..Wanted::new(session, args.base.as_deref())
     })?;
     let running = Running::begin(layers, runtime.handle());
     let log = runtime.block_on(until_signal(args, door, &running.layers));

@@ -17,7 +17,7 @@ use super::op::{Clients, Tail};
 use super::room::Room;
 use super::sequence::Entries;
 use super::snapshot::Snapshot;
-use super::{copy_up, dentry, inode, link, origin, quota, redirect, symlink, whiteout};
+use super::{copy_up, dentry, inode, link, opaque, origin, quota, redirect, symlink, whiteout};
 
 /// What a new object takes, with its entry and its row in the audit log, in bytes.
 const ENTRY_BYTES: usize = 4 << 10;
@@ -263,6 +263,14 @@ impl WriteTxn for Batch {
 
     fn remove_redirect(&mut self, ino: Ino) -> Result<()> {
         self.change(|conn| redirect::delete(conn, ino))
+    }
+
+    fn put_opaque(&mut self, dir: Ino, now: Time) -> Result<()> {
+        self.change(|conn| opaque::put(conn, dir, now.secs))
+    }
+
+    fn remove_opaque(&mut self, dir: Ino) -> Result<()> {
+        self.change(|conn| opaque::delete(conn, dir))
     }
 
     fn hide_link(&mut self, base: FileId, now: Time) -> Result<()> {

@@ -86,7 +86,7 @@ pub(super) fn put_base_path(conn: &Connection, base: &Path) -> Result<()> {
 
 /// Writes `acetate_meta` where a file has none (invariant M1).
 pub(super) fn found(conn: &Connection, host: &Host) -> Result<()> {
-    meta::put(conn, meta::FORMAT, meta::FORMAT_VERSION)?;
+    meta::put(conn, meta::FORMAT, meta::FIRST_FORMAT)?;
     identify(conn, host)?;
     meta::put(conn, meta::EPOCH, 1)?;
     meta::put(conn, meta::CLEAN, 1)?;

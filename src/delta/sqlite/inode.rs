@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::delta::{Ino, InodeRow, Result};
 use crate::vfs::{Caller, FileKind};
 
-use super::{copy_up, origin, redirect, symlink, value};
+use super::{copy_up, opaque, origin, redirect, symlink, value};
 
 /// Where the columns of `copy_up` and of `origin` begin in the joined row.
 const COPY_UP_AT: usize = 15;
@@ -164,6 +164,7 @@ pub(super) fn delete(conn: &Connection, ino: Ino, before: Option<&Option<InodeRo
         // no inode, from other implementations.
         conn.prepare_cached("DELETE FROM fs_dentry WHERE parent_ino = ?1")?.execute([number])?;
         redirect::delete(conn, ino)?;
+        opaque::delete(conn, ino)?;
     }
     if may_be(FileKind::Symlink) {
         symlink::delete(conn, ino)?;
@@ -203,7 +204,8 @@ pub(super) fn forget_gone(conn: &Connection) -> Result<()> {
         "DELETE FROM acetate_inode WHERE ino NOT IN (SELECT ino FROM fs_inode);
          DELETE FROM acetate_origin WHERE delta_ino NOT IN (SELECT ino FROM fs_inode);
          DELETE FROM acetate_copy_up WHERE delta_ino NOT IN (SELECT ino FROM fs_inode);
-         DELETE FROM acetate_redirect WHERE delta_ino NOT IN (SELECT ino FROM fs_inode);",
+         DELETE FROM acetate_redirect WHERE delta_ino NOT IN (SELECT ino FROM fs_inode);
+         DELETE FROM acetate_opaque WHERE delta_ino NOT IN (SELECT ino FROM fs_inode);",
     )?;
     Ok(())
 }

@@ -5,10 +5,16 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::delta::Result;
 
-/// The format of our own tables that this program writes (invariant M1).
-pub(super) const FORMAT_VERSION: i64 = 1;
+/// The newest format of our own tables that this program knows (invariant M1).
+pub(super) const FORMAT_VERSION: i64 = 2;
 
-/// [`FORMAT_VERSION`].
+/// The format of a new session, which every version reads.
+pub(super) const FIRST_FORMAT: i64 = 1;
+
+/// The format of a session that has, or had, a row in `acetate_opaque`.
+pub(super) const OPAQUE_FORMAT: i64 = 2;
+
+/// From [`FIRST_FORMAT`] to [`FORMAT_VERSION`].
 pub(super) const FORMAT: &str = "format_version";
 /// 32 hexadecimal digits.
 pub(super) const SESSION_ID: &str = "session_id";
@@ -57,6 +63,14 @@ pub(super) fn put(conn: &Connection, key: &str, value: impl ToSql) -> Result<()>
          ON CONFLICT(key) DO UPDATE SET value = excluded.value",
     )?;
     statement.execute(params![key, value])?;
+    Ok(())
+}
+
+/// Says that the file has at least this format.
+pub(super) fn require_format(conn: &Connection, format: i64) -> Result<()> {
+    let mut statement =
+        conn.prepare_cached("UPDATE acetate_meta SET value = ?2 WHERE key = ?1 AND value < ?2")?;
+    statement.execute(params![FORMAT, format])?;
     Ok(())
 }
 

@@ -40,6 +40,7 @@ mod migrate;
 mod names;
 mod number;
 mod op;
+mod opaque;
 mod open;
 mod origin;
 mod probe;

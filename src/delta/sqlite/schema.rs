@@ -168,6 +168,13 @@ pub(super) const OUR_TABLES: &[(&str, &str)] = &[
 )",
     ),
     (
+        "acetate_opaque",
+        "(
+  delta_ino INTEGER PRIMARY KEY,
+  created_at INTEGER NOT NULL
+)",
+    ),
+    (
         "acetate_link",
         "(
   base_ino INTEGER PRIMARY KEY,

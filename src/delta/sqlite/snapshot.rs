@@ -10,7 +10,7 @@ use crate::vfs::{FileId, Name, Time};
 
 use super::at_hand::AtHand;
 use super::chunk::Chunks;
-use super::{copy_up, dentry, inode, link, origin, quota, redirect, sparse, symlink, whiteout};
+use super::{copy_up, dentry, inode, link, opaque, origin, quota, redirect, sparse, symlink, whiteout};
 
 /// A connection inside a transaction.
 pub(super) trait Snapshot {
@@ -132,6 +132,10 @@ impl<T: Snapshot> ReadTxn for T {
         whiteout::list(self.conn()?, parent)
     }
 
+    fn count_whiteouts(&self, parent: &MergedPath, most: usize) -> Result<usize> {
+        whiteout::count(self.conn()?, parent, most)
+    }
+
     fn whiteout_parents(&self) -> Result<Vec<MergedPath>> {
         whiteout::parents(self.conn()?)
     }
@@ -154,6 +158,14 @@ impl<T: Snapshot> ReadTxn for T {
 
     fn redirects(&self) -> Result<Vec<Ino>> {
         redirect::all(self.conn()?)
+    }
+
+    fn opaque_since(&self, dir: Ino) -> Result<Option<i64>> {
+        opaque::since(self.conn()?, dir)
+    }
+
+    fn opaque_dirs(&self) -> Result<Vec<Ino>> {
+        opaque::all(self.conn()?)
     }
 
     fn sparse_file(&self, from: Ino) -> Result<Option<Ino>> {

@@ -61,6 +61,19 @@ pub(super) fn any(conn: &Connection, parent: &MergedPath) -> Result<bool> {
     Ok(statement.exists([Bytes(parent.as_bytes())])?)
 }
 
+/// How many names are whited out directly below `parent`, counting no further than `most`; at
+/// least as many where an implementation left `parent_path` empty.
+pub(super) fn count(conn: &Connection, parent: &MergedPath, most: usize) -> Result<usize> {
+    let mut statement = conn.prepare_cached(
+        "SELECT count(*) FROM (SELECT 1 FROM fs_whiteout
+         WHERE parent_path IN (?1, CAST(?1 AS BLOB), '') LIMIT ?2)",
+    )?;
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let found = statement
+        .query_row(params![Bytes(parent.as_bytes()), most], |row| value::unsigned(row, 0))?;
+    Ok(usize::try_from(found).unwrap_or(usize::MAX))
+}
+
 /// The directories in which a name is whited out; some may come several times.
 pub(super) fn parents(conn: &Connection) -> Result<Vec<MergedPath>> {
     let mut parents = Vec::new();

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Sealing, Stage};
+use super::{Sealing, Stage, marks};
 use crate::delta::{Ino, InodeRow, MergedPath, WriteTxn};
 use crate::overlay::cache::Touch;
 use crate::overlay::error::Result;
@@ -74,7 +74,10 @@ impl Sealing {
                     let levels = vec![self.level(txn, &row)?];
                     Stage::Folds { left, fold: Some(Fold { dir, levels }) }
                 }
-                None => Stage::Links { left: txn.copied_links()?, paths: Vec::new() },
+                None => {
+                    let left = marks::opaque(&self.edit(txn).view())?;
+                    Stage::Marks { left, mark: None }
+                }
             };
             return Ok(());
         };
@@ -123,7 +126,10 @@ impl Sealing {
         edit.touch(Touch::AllPlaces);
         let implied = edit.view().place_of_inode(dir, row.fileid())?.base.clone();
         match implied {
-            Some(base) => edit.mask(&row, &merged, &base),
+            Some(base) => {
+                let now = edit.now;
+                edit.mask(&row, &merged, &base, now)
+            }
             None => Ok(()),
         }
     }

@@ -226,10 +226,11 @@ impl Case {
 
     fn reopen(&mut self) {
         self.world.reopen();
-        // The specification has no redirects, takes what is not copied yet for holes, and knows
+        // The specification has neither redirects nor opaque directories, takes what is not copied yet for holes, and knows
         // a base file's other names for no more than files of their own.
         let beyond: i64 = self.world.sql_value(
             "SELECT (SELECT count(*) FROM acetate_redirect) +
+               (SELECT count(*) FROM acetate_opaque) +
                (SELECT count(*) FROM acetate_copy_up) +
                (SELECT count(*) FROM acetate_origin o JOIN fs_inode i ON i.ino = o.delta_ino
                 WHERE o.nlink > 1 AND i.mode & 61440 <> 16384)",

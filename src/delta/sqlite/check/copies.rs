@@ -1,4 +1,4 @@
-//! O1, O2, C1, C2, R1 and L1: what the session has of the base.
+//! O1, O2, C1, C2, R1, W3 and L1: what the session has of the base.
 
 use crate::delta::Result;
 
@@ -34,6 +34,16 @@ const QUERIES: &[(&str, &str)] = &[
          SELECT max(delta_ino), NULL, NULL,
            'its base directory shows through inode ' || min(delta_ino) || ' too'
          FROM acetate_redirect GROUP BY CAST(base_path AS BLOB) HAVING count(*) > 1",
+    ),
+    (
+        "W3",
+        "SELECT q.delta_ino, NULL, NULL, CASE
+           WHEN i.mode & 61440 IS NOT 16384 THEN 'what is no directory is opaque'
+           WHEN q.delta_ino = 1 THEN 'the root is opaque'
+           ELSE 'it is opaque, and has a redirect' END
+         FROM acetate_opaque q LEFT JOIN fs_inode i ON i.ino = q.delta_ino
+         WHERE i.mode & 61440 IS NOT 16384 OR q.delta_ino = 1
+           OR q.delta_ino IN (SELECT delta_ino FROM acetate_redirect)",
     ),
     (
         "L1",

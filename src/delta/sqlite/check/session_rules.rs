@@ -18,7 +18,12 @@ const QUERIES: &[(&str, &str)] = &[
         concat!(
             "SELECT NULL, NULL, NULL, 'format_version is no version' WHERE ",
             meta!("format_version"),
-            " IS NOT 1 UNION ALL
+            " NOT IN (1, 2) OR ",
+            meta!("format_version"),
+            " IS NULL UNION ALL
+             SELECT NULL, NULL, NULL, 'format_version is 1, and a directory is opaque' WHERE ",
+            meta!("format_version"),
+            " IS 1 AND EXISTS (SELECT 1 FROM acetate_opaque) UNION ALL
              SELECT NULL, NULL, NULL, 'session_id is not 32 hexadecimal digits'
              FROM (SELECT ",
             meta!("session_id"),

@@ -39,6 +39,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     )?;
     pending(mender)?;
     redirects(mender)?;
+    opaque(mender)?;
     mender.change(
         "L1",
         "DELETE FROM acetate_link WHERE typeof(hidden) <> 'integer' OR hidden < 1",
@@ -91,6 +92,17 @@ fn pending(mender: &mut Mender<'_>) -> Result<()> {
         "C1",
         "DELETE FROM acetate_copy_up WHERE next_byte >= end_byte",
         "a copy of no bytes is removed",
+    )
+}
+
+/// W3: each mark is of a directory, and the root and those with a redirect have none.
+fn opaque(mender: &mut Mender<'_>) -> Result<()> {
+    mender.change(
+        "W3",
+        "DELETE FROM acetate_opaque WHERE delta_ino = 1
+           OR delta_ino NOT IN (SELECT ino FROM fs_inode WHERE mode & 61440 = 16384)
+           OR delta_ino IN (SELECT delta_ino FROM acetate_redirect)",
+        "the mark of what cannot be opaque is removed",
     )
 }
 

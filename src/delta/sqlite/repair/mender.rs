@@ -10,7 +10,7 @@ use crate::delta::sqlite::check::RULES;
 use crate::delta::sqlite::host::Host;
 use crate::delta::sqlite::number::{self, Numbers};
 use crate::delta::sqlite::value::{self, Bytes};
-use crate::delta::sqlite::{redirect, whiteout};
+use crate::delta::sqlite::{opaque, redirect, whiteout};
 use crate::delta::{Ino, MergedPath, Result};
 use crate::vfs::Name;
 
@@ -248,14 +248,15 @@ impl<'a> Mender<'a> {
     /// The base directory that shows through one of the delta.
     pub(super) fn base_dir(&self, dir: Ino) -> Result<Option<BasePath>> {
         let Some(way) = self.way(dir)? else { return Ok(None) };
-        let mut base = BasePath::root();
+        let mut base = Some(BasePath::root());
         for (ino, name) in way {
             base = match redirect::get(self.conn, ino)? {
-                Some(other) => other,
-                None => base.join(&name),
+                Some(other) => Some(other),
+                None if opaque::since(self.conn, ino)?.is_some() => None,
+                None => base.map(|base| base.join(&name)),
             };
         }
-        Ok(Some(base))
+        Ok(base)
     }
 
     fn words(&self, dir: Ino) -> String {

@@ -46,9 +46,12 @@ pub(super) fn before(conn: &Connection) -> Result<Vec<(&'static str, &'static st
     let odd =
         format!("DELETE FROM acetate_meta WHERE typeof(value) <> 'integer' AND key IN ({NUMBERS})");
     conn.execute(&odd, [])?;
-    if meta::get::<i64>(conn, meta::FORMAT)? != Some(meta::FORMAT_VERSION) {
-        meta::put(conn, meta::FORMAT, meta::FORMAT_VERSION)?;
-        mended.push(("M1", "format_version is 1"));
+    let has_opaque = conn.prepare("SELECT 1 FROM acetate_opaque")?.exists([])?;
+    let least = if has_opaque { meta::OPAQUE_FORMAT } else { meta::FIRST_FORMAT };
+    let known = least..=meta::FORMAT_VERSION;
+    if !meta::get::<i64>(conn, meta::FORMAT)?.is_some_and(|format| known.contains(&format)) {
+        meta::put(conn, meta::FORMAT, least)?;
+        mended.push(("M1", "format_version is that of the tables"));
     }
     // From 2^52 + 2^32 to 2^53.
     let next = 4_503_603_922_337_792..=9_007_199_254_740_992;

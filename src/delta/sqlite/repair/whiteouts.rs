@@ -2,7 +2,7 @@
 
 use crate::base::BasePath;
 use crate::delta::sqlite::check::misfit;
-use crate::delta::sqlite::{dentry, inode, redirect, value, whiteout};
+use crate::delta::sqlite::{dentry, inode, opaque, redirect, value, whiteout};
 use crate::delta::{Ino, MergedPath, Result};
 use crate::vfs::{FileKind, Time};
 
@@ -103,6 +103,7 @@ pub(super) fn masks_at(
                 None => masks.push(below),
                 // What came from elsewhere shows what it brought.
                 Some(child) if redirect::get(mender.conn, child)?.is_some() => {}
+                Some(child) if opaque::since(mender.conn, child)?.is_some() => {}
                 Some(child) if is_dir(mender, child)? => {
                     todo.push((child, below, base.join(&name)));
                 }

@@ -1,0 +1,66 @@
+//! A turn that one thread has at a time, and others wait for.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Lets one large listing be in memory at a time, whoever asks for it: bases and sessions that
+/// share a turn take it in turn.
+#[derive(Default)]
+pub struct ListingTurn {
+    is_taken: Mutex<bool>,
+    freed: Condvar,
+}
+
+/// Ends the turn when it is dropped.
+pub struct TurnTaken(Arc<ListingTurn>);
+
+impl ListingTurn {
+    /// Takes the turn; `None` if another has it for all of `wait`.
+    pub fn take(self: &Arc<Self>, wait: Duration) -> Option<TurnTaken> {
+        let deadline = Instant::now() + wait;
+        let mut is_taken = self.lock();
+        while *is_taken {
+            let left = deadline.checked_duration_since(Instant::now())?;
+            let waited = self.freed.wait_timeout(is_taken, left);
+            is_taken = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *is_taken = true;
+        Some(TurnTaken(Arc::clone(self)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.is_taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for TurnTaken {
+    fn drop(&mut self) {
+        *self.0.lock() = false;
+        self.0.freed.notify_one();
+    }
+}
+
+impl fmt::Debug for TurnTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TurnTaken")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_it_at_a_time_and_the_next_gets_it_when_it_ends() {
+        let turn = Arc::new(ListingTurn::default());
+        let taken = turn.take(Duration::ZERO).unwrap();
+        assert!(turn.take(Duration::ZERO).is_none());
+        assert!(turn.take(Duration::from_millis(5)).is_none());
+        let next = Arc::clone(&turn);
+        let waits = std::thread::spawn(move || next.take(Duration::from_secs(60)).is_some());
+        drop(taken);
+        assert!(waits.join().unwrap());
+        assert!(turn.take(Duration::ZERO).is_some());
+    }
+}

@@ -1,0 +1,113 @@
+//! Replacing the marks of opaque directories by whiteouts, for what the base has at their places.
+//!
+//! The outermost first: what is in an opaque directory has no place in the base until its mark is
+//! gone. A mark goes last: until then the whiteouts below it hide nothing that shows.
+
+use super::{Sealing, Stage};
+use crate::base::BasePath;
+use crate::delta::{Ino, MergedPath, WriteTxn};
+use crate::overlay::cache::Touch;
+use crate::overlay::error::Result;
+use crate::overlay::resolve::View;
+use crate::vfs::{Name, Time};
+
+/// A mark that is being replaced.
+pub(super) struct Mark {
+    dir: Ino,
+    since: Time,
+    /// The directories that lead to where it is.
+    levels: Vec<Level>,
+}
+
+/// A directory of the delta, and the names that the base has at its place and it has not seen to.
+struct Level {
+    dir: Ino,
+    merged: MergedPath,
+    base: BasePath,
+    names: Vec<Name>,
+}
+
+/// The opaque directories, the outermost last.
+pub(super) fn opaque(view: &View<'_>) -> Result<Vec<Ino>> {
+    let mut all = Vec::new();
+    for ino in view.txn.opaque_dirs()? {
+        // One that lies nowhere shows nothing.
+        let place = view.place_of_inode(ino, view.shown(ino)?).ok();
+        all.push((place.map_or(0, |place| place.merged.names().count()), ino));
+    }
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(all.into_iter().map(|(_, ino)| ino).collect())
+}
+
+impl Sealing {
+    /// Replaces some more.
+    pub(super) fn replace_marks(
+        &mut self,
+        txn: &mut dyn WriteTxn,
+        mut left: Vec<Ino>,
+        mark: Option<Mark>,
+        at: &mut MergedPath,
+    ) -> Result<()> {
+        let Some(mut mark) = mark else {
+            self.stage = match left.pop() {
+                Some(dir) => {
+                    let secs = txn.opaque_since(dir)?.unwrap_or_default();
+                    let levels = self.below_mark(txn, dir)?.into_iter().collect();
+                    let mark = Mark { dir, since: Time { secs, nanos: 0 }, levels };
+                    Stage::Marks { left, mark: Some(mark) }
+                }
+                None => Stage::Links { left: txn.copied_links()?, paths: Vec::new() },
+            };
+            return Ok(());
+        };
+        while !self.is_spent() {
+            let Some(level) = mark.levels.last_mut() else {
+                txn.remove_opaque(mark.dir)?;
+                self.edit(txn).touch(Touch::AllPlaces);
+                self.done.opaque += 1;
+                self.stage = Stage::Marks { left, mark: None };
+                return Ok(());
+            };
+            let Some(name) = level.names.pop() else {
+                mark.levels.pop();
+                continue;
+            };
+            let path = level.merged.join(&name);
+            at.clone_from(&path);
+            match txn.dentry(level.dir, &name)? {
+                None if txn.is_whited_out(&path)? => {}
+                None => {
+                    txn.add_whiteout(&path, mark.since)?;
+                    self.spend(0);
+                }
+                Some(below) => {
+                    let implied = self.edit(txn).implied_base(below, &level.base, &name)?;
+                    if let Some(base) = implied {
+                        mark.levels.push(self.masked(below, path, base)?);
+                    }
+                }
+            }
+        }
+        self.stage = Stage::Marks { left, mark: Some(mark) };
+        Ok(())
+    }
+
+    /// What the base has at the place of an opaque directory, if that is a directory.
+    fn below_mark(&self, txn: &mut dyn WriteTxn, dir: Ino) -> Result<Option<Level>> {
+        let Some((parent, name)) = txn.name_of(dir)? else { return Ok(None) };
+        let edit = self.edit(txn);
+        let view = edit.view();
+        let above = view.place_of_inode(parent, view.shown(parent)?)?;
+        let base = match &above.base {
+            Some(base) => view.base_dir_at(base.join(&name))?,
+            None => None,
+        };
+        base.map(|base| self.masked(dir, above.merged.join(&name), base)).transpose()
+    }
+
+    fn masked(&self, dir: Ino, merged: MergedPath, base: BasePath) -> Result<Level> {
+        let listing = self.core.base.list(&base)?;
+        let names = listing.entries.iter().map(|entry| entry.name.clone()).collect();
+        Ok(Level { dir, merged, base, names })
+    }
+}

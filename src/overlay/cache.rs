@@ -18,8 +18,8 @@ use crate::vfs::{FileId, Name, Trail};
 use crate::worker::{Commits, Version};
 
 use super::limits::{
-    MAX_ABSENT, MAX_ABSENT_BYTES, MAX_ALIKE, MAX_CHILDREN, MAX_LISTED, MAX_LISTED_BYTES, MAX_LOCATION_BYTES, MAX_LOCATIONS,
-    MAX_PLACE_BYTES, MAX_PLACES,
+    MAX_ABSENT, MAX_ABSENT_BYTES, MAX_ALIKE, MAX_CHILDREN, MAX_LISTED, MAX_LISTED_BYTES,
+    MAX_LOCATION_BYTES, MAX_LOCATIONS, MAX_PLACE_BYTES, MAX_PLACES,
 };
 use super::listings::{LargeListings, Listings, Page};
 use super::node::{DirId, DirPlace};

@@ -45,9 +45,9 @@ impl Searched {
 
     /// Whether none of the directories has changed since: the search would find the same.
     pub fn is_as_it_was(&self, base: &dyn Base) -> bool {
-        self.dirs.iter().all(|(dir, state)| {
-            base.stat(dir).is_ok_and(|attr| state_of(&attr) == *state)
-        })
+        self.dirs
+            .iter()
+            .all(|(dir, state)| base.stat(dir).is_ok_and(|attr| state_of(&attr) == *state))
     }
 
     /// Length of the paths, in bytes.

@@ -54,8 +54,15 @@ impl Folds {
     pub(super) fn of(root: BorrowedFd<'_>) -> Self {
         // Magic numbers of statfs(2): FAT, exFAT, NTFS (two drivers), CIFS, SMB 2, SMB, HFS+, HFS.
         const ALWAYS: [u64; 9] = [
-            0x4d44, 0x2011_bab0, 0x5346_544e, 0x7366_746e, 0xff53_4d42, 0xfe53_4d42, 0x517b,
-            0x482b, 0x4244,
+            0x4d44,
+            0x2011_bab0,
+            0x5346_544e,
+            0x7366_746e,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x517b,
+            0x482b,
+            0x4244,
         ];
         // ext2 to ext4, F2FS, tmpfs, overlayfs, bcachefs.
         const FLAGGED: [u64; 5] = [0xef53, 0xf2f5_2010, 0x0102_1994, 0x794c_7630, 0xca45_1a4e];
@@ -273,6 +280,8 @@ mod tests {
     #[test]
     fn a_name_is_found_only_as_its_directory_spells_it() {
         let dir = tree();
+        let naive = folding(&dir, Folds::Never);
+        assert!(is_there(&naive, ".ENV") && is_there(&naive, "S.DB"), "what has to be prevented");
         for folds in [Folds::Always, Folds::Unknown, Folds::Alike] {
             let base = folding(&dir, folds);
             for there in [".env", "plain.txt", "dir", "dir/inner.txt", "link"] {
@@ -335,7 +344,7 @@ mod tests {
         let known = |base: &HostDir, at: &[u8]| base.folding.known(at);
         assert_eq!((known(&base, b""), known(&base, b"dir")), (Some(true), Some(true)));
         base.folding = Folding::new(Folds::Alike);
-        assert!(is_there(&base, "dir/inner.txt") && !is_there(&base, "dir/INNER.TXT"));
+        assert!(is_there(&base, "plain.txt") && !is_there(&base, "PLAIN.TXT"));
         assert_eq!(base.folding.all.get(), Some(&false));
     }
 }

@@ -206,9 +206,8 @@ mod tests {
     fn keeps_only_what_can_be_relied_on() {
         let cache = Listings::new();
         let (old, new) = (stamp(1, 1), stamp(2, 2));
-        let reliable = |stamps, began, entries| {
-            is_reliable(&path("d"), stamps, began, &of(entries))
-        };
+        let reliable =
+            |stamps, began, entries| is_reliable(&path("d"), stamps, began, &of(entries));
         assert!(!reliable((old, new), at(9, 0), 1), "torn");
         assert!(!reliable((new, new), at(2, 0), 1), "fresh");
         assert!(!reliable((new, new), at(9, 0), LISTING_BYTES / 200), "too large");

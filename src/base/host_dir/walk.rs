@@ -206,11 +206,7 @@ impl Walker {
     }
 
     /// The path as the directories spell it.
-    fn in_any_case<'p>(
-        &self,
-        from: BorrowedFd<'_>,
-        path: &'p [u8],
-    ) -> std::borrow::Cow<'p, [u8]> {
+    fn in_any_case<'p>(&self, from: BorrowedFd<'_>, path: &'p [u8]) -> std::borrow::Cow<'p, [u8]> {
         use std::os::fd::AsRawFd;
         use std::os::unix::ffi::OsStrExt;
         if !self.folds_case {

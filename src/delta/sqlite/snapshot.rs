@@ -10,7 +10,9 @@ use crate::vfs::{FileId, Name, Time};
 
 use super::at_hand::AtHand;
 use super::chunk::Chunks;
-use super::{copy_up, dentry, inode, link, opaque, origin, quota, redirect, sparse, symlink, whiteout};
+use super::{
+    copy_up, dentry, inode, link, opaque, origin, quota, redirect, sparse, symlink, whiteout,
+};
 
 /// A connection inside a transaction.
 pub(super) trait Snapshot {

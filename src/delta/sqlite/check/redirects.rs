@@ -70,7 +70,8 @@ fn own_place(conn: &Connection, paths: &Paths<'_>, base: &BasePath) -> Result<Op
         let Some(child) = ino else { continue };
         let row = inode::get(conn, child)?;
         let is_dir = row.is_some_and(|row| row.kind == FileKind::Directory);
-        if !is_dir || redirect::get(conn, child)?.is_some() || opaque::since(conn, child)?.is_some() {
+        if !is_dir || redirect::get(conn, child)?.is_some() || opaque::since(conn, child)?.is_some()
+        {
             return Ok(None);
         }
     }

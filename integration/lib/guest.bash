@@ -2,7 +2,8 @@
 #
 # host NAME [ARG...]   asks the host to run a function of lib/server.bash (stop, start, kill9,
 #                      restart) or `host_NAME` of the case, waits for it, and has its exit status
-# mount_at DIR [OPT]   mounts the export at DIR with the suite's options and OPT
+# mount_at DIR [OPT]   mounts the export at DIR with the suite's options, OPT, and those of
+#                      `kernel/run --mount-options`
 # same WANT GOT WHAT   fails the case when the two differ
 # refused ERRNO CMD... the command must fail with that message, for example "File exists"
 # py [ARG...]          python3 with the suite's helpers in its path
@@ -37,7 +38,7 @@ MOUNT_OPTIONS+=,hard,timeo=20,retrans=3
 
 mount_at() {
     mkdir -p "$1"
-    timeout 60 mount -t nfs -o "$MOUNT_OPTIONS${2:+,$2}" "$SERVER_ADDRESS:$EXPORT" "$1"
+    timeout 60 mount -t nfs -o "$MOUNT_OPTIONS${2:+,$2}${SUITE_OPTIONS:+,$SUITE_OPTIONS}" "$SERVER_ADDRESS:$EXPORT" "$1"
 }
 
 # Forgets what the client has cached and not what it has yet to write.

@@ -12,6 +12,30 @@ SERVER=${SERVER:-acetate}
 RSS_LIMIT_KIB=$((200 * 1024))
 SERVER_PID=
 
+# server_as_export: makes an exports file with one export at /, which is the session over the base
+# as it is served without one.
+server_as_export() {
+    local access=rw option rest=()
+    for option in "${server_options[@]}"; do
+        case $option in
+            --read-only) access=ro ;;
+            *) rest+=("$option") ;;
+        esac
+    done
+    server_options=("${rest[@]}") server_config=$CASE_DIR/suite-exports.toml
+    cat >"$server_config" <<TOML
+[[export]]
+name = "suite"
+path = "/"
+clients = ["$GUEST_ADDRESS"]
+options = ["$access", "no_root_squash", "sec=sys:none"]
+[[export.mount]]
+at = "/"
+session = "$SESSION"
+${BASE:+base = "$BASE"}
+TOML
+}
+
 server_start() {
     case $SERVER in
         acetate) server_command=("$ACETATE" serve)

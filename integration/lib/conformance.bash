@@ -20,7 +20,8 @@ skipped() { [ "$2" = 0 ] || printf '%s\t%d\t%s\n' "$@" >>"$RESULTS/skips.tsv"; }
 
 failed() {
     local expected=${BASH_SOURCE[0]%/*}/../conformance/suites/${1%% *}.expected reason=
-    [ ! -e "$expected" ] || reason=$(sed -n "s|^$2: ||p" "$expected" | head -n 1)
+    [ ! -e "$expected" ] || reason=$(awk -v name="$2: " \
+        'index($0, name) == 1 { print substr($0, length(name) + 1) }' "$expected")
     printf '%s\t%s\t%s\n' "$1" "$2" "$reason" >>"$RESULTS/failures.tsv"
     printf 'FAILED %s: %s\n' "$1" "$2"
 }

@@ -62,9 +62,10 @@ pub(super) struct Args {
 /// Serves and mounts, and says how to take that back.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let means = privilege::check(Some(&args.dir), &privilege::as_root())?;
-    let named = MountPoint::find(&args.dir)?;
     let session = place::session(&args.session)?;
     let user = if args.as_root { None } else { User::behind_sudo() };
+    let named = MountPoint::find(&args.dir)?;
+    named.check_owner(user.as_ref())?;
     let base = base_of(&session, args.base.as_deref())?;
     release_other(named.path(), &session)?;
     let turn = Turn::take(&session)?;

@@ -79,7 +79,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let user = if args.as_root { None } else { User::behind_sudo() };
     let base = base_of(&session, args.base.as_deref())?;
     if let Some(at) = &args.at {
-        release_other(MountPoint::find(at)?.path(), &session)?;
+        let named = MountPoint::find(at)?;
+        named.check_owner(user.as_ref())?;
+        release_other(named.path(), &session)?;
     }
     // While signals still end us: it may be long in coming.
     let turn = Turn::take(&session)?;

@@ -238,3 +238,36 @@ fn hidden_files_are_hidden_from_clients_and_not_from_the_owner() {
     let diff = String::from_utf8(run(dir, &["diff", "a.db"]).stdout).unwrap();
     assert!(diff.starts_with("D /conf/\n") && diff.contains("/other/.env"), "{diff}");
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn content_is_checked_in_a_child_that_ends_with_the_server() {
+    use crate::e2e::peer::{Peer, mode};
+    use nfs3_client::nfs3_types::nfs3::{createhow3, nfsstat3, stable_how};
+
+    let dir = tempdir().unwrap();
+    fs::write(dir.path().join("object.json"), r#"{"type": "object"}"#).unwrap();
+    let guard = "[[export.guard]]\npath = \"/f\"\njson_schema = \"object.json\"";
+    let head = "path = \"/a\"\noptions = [\"insecure\", \"no_root_squash\"]";
+    fs::write(dir.path().join("exports.toml"), export(head, "a.db", guard)).unwrap();
+    let server = Serving::start(dir.path(), 1, &["--config", "exports.toml"]);
+    assert_eq!(server.children(), [""; 0], "nothing was to be checked");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let mut peer = Peer::mount(server.addresses[0], "/a", 0, 0).await.unwrap();
+        let how = createhow3::UNCHECKED(mode(0o644));
+        let file = peer.create(&peer.root.clone(), "f", how).await.unwrap();
+        peer.write(&file, 0, b"{}", stable_how::FILE_SYNC).await.unwrap();
+        let bad = peer.write(&file, 0, b"[]", stable_how::FILE_SYNC).await;
+        assert_eq!(bad.map(drop), Err(nfsstat3::NFS3ERR_INVAL));
+    });
+    let children = server.children();
+    assert_eq!(children.len(), 1);
+    server.signal("KILL");
+    server.end();
+    let start = Instant::now();
+    while Path::new("/proc").join(&children[0]).join("exe").exists() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it goes on without its server");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

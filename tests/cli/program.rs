@@ -124,6 +124,18 @@ impl Serving {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
     }
 
+    /// The processes that the server has started, by number.
+    #[cfg(target_os = "linux")]
+    pub fn children(&self) -> Vec<String> {
+        let parent = format!("\nPPid:\t{}\n", self.child.id());
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let found = processes.filter(|process| {
+            let status = std::fs::read_to_string(process.path().join("status"));
+            status.is_ok_and(|status| status.contains(&parent))
+        });
+        found.map(|process| process.file_name().into_string().unwrap()).collect()
+    }
+
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());

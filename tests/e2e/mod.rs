@@ -7,7 +7,7 @@ mod exports;
 mod in_flight;
 mod listing;
 mod mounting;
-mod peer;
+pub mod peer;
 mod procedures;
 mod quota;
 mod raw;

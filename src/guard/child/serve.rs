@@ -34,7 +34,7 @@ pub fn serve_validator(
     let mut schemas = Schemas::default();
     while let Some(request) = read_request(&mut input)? {
         let Request::Check(id, form, content) = request else {
-            return Err(io::Error::new(ErrorKind::InvalidData, "a schema that nobody wants"));
+            return Err(io::Error::new(ErrorKind::InvalidData, "a schema without a check"));
         };
         limit_time(time)?;
         if !schemas.has(id) {
@@ -90,7 +90,7 @@ impl Schemas {
         true
     }
 
-    /// Compiles and keeps a schema; forgets those used least lately where it is too much.
+    /// Compiles and keeps a schema; forgets the least recently used where they are too many bytes.
     fn add(&mut self, id: u64, text: &[u8]) -> io::Result<()> {
         while self.0.iter().map(|kept| kept.bytes).sum::<usize>() + text.len() > KEPT_SCHEMA_BYTES
             && self.0.pop_front().is_some()

@@ -32,8 +32,8 @@ options = ["$access", "no_root_squash", "sec=sys:none"]
 [[export.mount]]
 at = "/"
 session = "$SESSION"
-${BASE:+base = "$BASE"}
 TOML
+    [ -z "$BASE" ] || echo "base = \"$BASE\"" >>"$server_config"
 }
 
 server_start() {

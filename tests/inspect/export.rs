@@ -96,12 +96,20 @@ fn all_kinds_of_objects_and_attributes() {
 fn names_that_are_long_or_no_text() {
     let world = World::new(TREE);
     let long = "l".repeat(255);
-    let mut path = String::new();
-    for _ in 0..20 {
-        path = if path.is_empty() { long.clone() } else { format!("{path}/{long}") };
+    let chain = |top: &str| {
+        let mut path = top.to_owned();
         world.mkdir(&path).unwrap();
-    }
-    world.put(format!("{path}/file"), "far down");
+        for _ in 0..9 {
+            path = format!("{path}/{long}");
+            world.mkdir(&path).unwrap();
+        }
+        path
+    };
+    // Nothing is made at a path as long as this, but directories can be moved there.
+    let (upper, lower) = (chain(&long), chain("lower"));
+    world.put(format!("{lower}/file"), "far down");
+    world.rename("lower", format!("{upper}/lower")).unwrap();
+    let path = format!("{upper}/{lower}");
     world.link(format!("{path}/file"), "near").unwrap();
     world.put(&b"not \xff text\n"[..], "odd");
     world.put(&[&b"\xfe"[..], &[b'z'; 200]].concat()[..], "odd and long");

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::nfs::{self, Client, Handle, Stability, mount};
@@ -22,8 +22,12 @@ const LINK: u32 = 15;
 
 /// Clients at a time.
 const CLIENTS: u32 = 6;
-/// Long enough for 270 MB/s to show, whatever the machine.
-const TIME: Duration = Duration::from_secs(5);
+/// Changes under the quota: without a bound, their rows in the audit log take 600 MiB.
+const CHANGES: u64 = 90_000;
+/// How long a slow machine may take over them.
+const TIME: Duration = Duration::from_secs(60);
+/// How long the clients of a session in memory go on.
+const MEMORY_TIME: Duration = Duration::from_secs(6);
 /// Names of the directories above, with 200 bytes each: as long a path as may be.
 const LEVELS: usize = 19;
 /// What the session may take beside its quota, with its write-ahead log, in MiB: 128 for the audit
@@ -63,7 +67,7 @@ fn on_disk(program: &Path, dir: &Path, base: &Path, address: SocketAddr) -> Resu
         process: None,
     };
     server.start()?;
-    let most = attack(address, "/", &session, false)?;
+    let most = attack(address, "/", &session, (CHANGES, TIME))?;
     server.stop()?;
     Ok(most)
 }
@@ -88,7 +92,7 @@ fn in_memory(program: &Path, dir: &Path, base: &Path, address: SocketAddr) -> Re
         std::thread::sleep(LOOK);
     }
     let session = memory_session(server.0.id())?;
-    attack(address, "/m", &session, true)
+    attack(address, "/m", &session, (u64::MAX, MEMORY_TIME))
 }
 
 /// Whatever happens, nothing is left running.
@@ -119,26 +123,35 @@ fn memory_session(pid: u32) -> Result<PathBuf> {
     Err("the session in memory is nowhere".into())
 }
 
-/// Lets all clients go on for a while; returns the most that the session's files took, in MiB.
-fn attack(address: SocketAddr, export: &str, session: &Path, with_content: bool) -> Result<u64> {
-    let stop = Arc::new(AtomicBool::new(false));
+/// Lets all clients go on for so many changes, or so long; returns the most that the session's
+/// files took, in MiB.
+fn attack(
+    address: SocketAddr,
+    export: &str,
+    session: &Path,
+    (changes, time): (u64, Duration),
+) -> Result<u64> {
+    let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let with_content = changes == u64::MAX;
     let clients: Vec<_> = (0..CLIENTS)
         .map(|index| {
-            let (stop, export) = (Arc::clone(&stop), export.to_owned());
-            std::thread::spawn(move || change(address, &export, index, with_content, &stop))
+            let (stop, made, export) = (Arc::clone(&stop), Arc::clone(&made), export.to_owned());
+            std::thread::spawn(move || {
+                change(address, &export, index, with_content, (&stop, &made))
+            })
         })
         .collect();
     let (start, mut most) = (Instant::now(), 0);
-    while start.elapsed() < TIME {
+    while start.elapsed() < time && made.load(Ordering::Relaxed) < changes {
         most = most.max(taken(session));
         std::thread::sleep(LOOK);
     }
     stop.store(true, Ordering::Relaxed);
-    let mut calls = 0;
     for client in clients {
-        calls += client.join().map_err(|_| "a client panicked")??;
+        client.join().map_err(|_| "a client panicked")??;
     }
-    eprintln!("{export}: {} changes a second", calls / TIME.as_secs());
+    let made = made.load(Ordering::Relaxed);
+    eprintln!("{export}: {made} changes in {:.1} s", start.elapsed().as_secs_f64());
     Ok(most.max(taken(session)).div_ceil(1 << 20))
 }
 
@@ -151,14 +164,14 @@ fn taken(session: &Path) -> u64 {
         .sum()
 }
 
-/// Makes changes until it is told to stop; how many were answered.
+/// Makes changes until it is told to stop, and counts those that were answered.
 fn change(
     address: SocketAddr,
     export: &str,
     index: u32,
     with_content: bool,
-    stop: &AtomicBool,
-) -> Result<u64> {
+    (stop, made): (&AtomicBool, &AtomicU64),
+) -> Result<()> {
     let root = mount(address, export)?;
     let mut client = Client::open(address, index)?;
     let mut dir = client.mkdir(&root, &format!("c{index}"))?;
@@ -175,7 +188,7 @@ fn change(
         }
     }
     let data = vec![b'x'; 256 << 10];
-    let (mut calls, mut offset) = (0, 0);
+    let mut offset = 0;
     for round in 0_u32.. {
         if stop.load(Ordering::Relaxed) {
             break;
@@ -184,14 +197,14 @@ fn change(
         rename(&mut client, (&dir, from), (&dir, to))?;
         link(&mut client, &file, &dir, &format!("{round}"))?;
         setattr(&mut client, &file)?;
-        calls += 3;
+        made.fetch_add(3, Ordering::Relaxed);
         if with_content {
             // Until there is no more room.
             let written = client.write(&file, offset, &data, Stability::Unstable);
             offset += u64::from(written.is_ok()) * data.len() as u64;
         }
     }
-    Ok(calls)
+    Ok(())
 }
 
 /// RENAME, whatever is answered: that a change is refused is what is asked for.

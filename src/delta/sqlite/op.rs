@@ -104,9 +104,18 @@ fn insert(conn: &Connection, row: &AuditRow, client: &str) -> Result<i64> {
         row.length.map(u64::cast_signed),
         row.call.map(|call| call.0.cast_signed()),
         row.export.as_deref(),
-        row.note.as_deref().map(|note| &note[..note.floor_char_boundary(MAX_NOTE_BYTES)]),
+        row.note.as_deref().map(cut),
     ])?;
     Ok(id)
+}
+
+/// A note as the log has it: at most [`MAX_NOTE_BYTES`] of it.
+fn cut(note: &str) -> &str {
+    let mut end = note.len().min(MAX_NOTE_BYTES);
+    while !note.is_char_boundary(end) {
+        end -= 1;
+    }
+    &note[..end]
 }
 
 /// A path as the log has it: one that is too long becomes that of the last directory above that

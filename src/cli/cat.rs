@@ -2,18 +2,26 @@
 
 use std::ffi::OsString;
 
-use super::Ending;
 use super::error::CliError;
-use super::output::Out;
+use super::output::{self, Out};
 use super::source::{Source, paths};
+use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::opened::find;
+use crate::vfs::FileKind;
 
 /// How much is read at a time, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// Holes of a file that are printed as zeros unasked, in bytes together: one SETATTR makes a file
+/// of 2^62 bytes.
+pub(super) const MAX_HOLE_BYTES: u64 = 1 << 30;
+
 /// Print the content of files of a session's merged tree.
+///
+/// Holes are zeros. A file with more than 1 GiB of them is left out, with exit code 1, unless
+/// --holes is given.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -22,17 +30,30 @@ pub(super) struct Args {
     /// Files in the tree.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<OsString>,
+
+    /// Print all zeros of files with more than 1 GiB of holes too.
+    #[arg(long)]
+    holes: bool,
 }
 
 /// Prints one file after another.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
-    let mut out = Out::new();
+    let (mut out, mut ending) = (Out::new(), Ending::Done);
     for path in paths(&args.paths)? {
         let mut gone = None;
         opened.look(|view| {
             let file = find(view, &path)?;
             let failed = |source| InspectError::Path { path: MergedPath::clone(&path), source };
+            let holes = file.attr().size.saturating_sub(view.data_bytes(&file).map_err(failed)?);
+            if holes > MAX_HOLE_BYTES && !args.holes && file.attr().kind == FileKind::Regular {
+                let (path, holes) = (text::name(path.as_bytes()), text::bytes(holes));
+                output::line(format_args!("left out: {path}: has {holes} of holes"));
+                let hint = "--holes prints them as zeros; `acetate cp` and `export` keep holes";
+                output::line(format_args!("hint: {hint}"));
+                ending = Ending::Findings;
+                return Ok(());
+            }
             let mut buffer = vec![0; PIECE_BYTES];
             let mut offset = 0;
             loop {
@@ -52,5 +73,5 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
     }
     out.end()?;
-    Ok(Ending::Done)
+    Ok(ending)
 }

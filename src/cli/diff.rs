@@ -13,7 +13,7 @@ use super::{Ending, object, output, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{Difference, Kind, Options, diff};
 use crate::inspect::opened::{Opened, merged_path};
-use crate::inspect::patch::patch;
+use crate::inspect::patch::{MAX_FILE_BYTES, patch};
 use crate::vfs::FileKind;
 
 /// Show what a session changed against its base.
@@ -121,8 +121,13 @@ fn print_patch(opened: &Opened, options: &Options) -> Result<Ending, CliError> {
             text::count(left_out.special, "special file"),
         ));
     }
+    for path in &left_out.too_large {
+        let (path, most) = (text::name(path.as_bytes()), text::bytes(MAX_FILE_BYTES));
+        output::line(format_args!("in no patch: {path}: larger than {most}"));
+    }
     out.out.end()?;
-    Ok(if out.bytes > 0 { Ending::Findings } else { Ending::Done })
+    let is_any = out.bytes > 0 || !left_out.too_large.is_empty();
+    Ok(if is_any { Ending::Findings } else { Ending::Done })
 }
 
 /// Stdout, and how much went there.

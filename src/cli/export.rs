@@ -15,7 +15,7 @@ use super::source::Source;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
-use crate::inspect::export::{Dir, Exported, Options, Sink, Tar, Watch, check_place, export};
+use crate::inspect::export::{Dir, Exported, Keep, Options, Sink, Tar, Watch, check_place, export};
 use crate::inspect::opened::{Opened, merged_path};
 
 /// Bytes that are gathered before they are written.
@@ -24,10 +24,12 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// Write a session's merged tree to an archive or a directory.
 ///
 /// All attributes that a mount shows are kept: modes, owners, times to the nanosecond, hard links,
-/// and in a directory holes too. With --delta-only it is what the session changed, as a layer of
-/// an OCI image: `.wh.NAME` for what is gone, `.wh..wh..opq` in a directory that was made anew.
-/// What cannot be written (a socket in an archive, what may not be read) is named on stderr and
-/// left out; then the exit code is 1.
+/// holes; but a directory gets devices and the set-user-ID and set-group-ID bits of files only with
+/// an option. With --delta-only it is what the session changed, as a layer of an OCI image:
+/// `.wh.NAME` for what is gone, `.wh..wh..opq` in a directory that replaces the base's. A layer has
+/// no holes: up to 1 GiB of them is written as zeros. What cannot be written (a socket in an
+/// archive, a file that may not be read or is too large) is named on stderr and left out; then the
+/// exit code is 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -53,8 +55,16 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "dir")]
     force: bool,
 
+    /// Keep the set-user-ID and set-group-ID bits of files in DIR, where they get their owner.
+    #[arg(long, requires = "dir")]
+    set_id: bool,
+
+    /// Make block and character devices in DIR.
+    #[arg(long, requires = "dir")]
+    devices: bool,
+
     /// Print a JSON object: session, to, objects, files, directories, links, whiteouts, bytes,
-    /// left_out; before it one for each thing that is left out.
+    /// left_out, not_owned, without_set_id; before it one for each thing that is left out.
     #[arg(long)]
     json: bool,
 }
@@ -112,13 +122,14 @@ fn to_file(args: &Args, options: &Options, file: &Path) -> Result<Ending, CliErr
     tar.finish()?.flush().map_err(|error| partial.error(&error))?;
     require_new(args, file)?;
     partial.keep_as(file)?;
-    summary(args, file, &done, &seen, 0)
+    summary(args, file, &done, &seen, (0, 0))
 }
 
 fn to_dir(args: &Args, options: &Options, path: &Path) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     check_place(&opened, path)?;
-    let mut dir = Dir::create(path)?;
+    let keep = Keep { set_id: args.set_id, devices: args.devices };
+    let mut dir = Dir::create(path, keep)?;
     let seen = Seen::new();
     let mut done = Exported::default();
     write(&opened, options, &mut dir, &seen, &mut done).map_err(|error| {
@@ -126,7 +137,7 @@ fn to_dir(args: &Args, options: &Options, path: &Path) -> Result<Ending, CliErro
         let error = format!("{error}; written to {}: {objects}", path.display());
         CliError::new(error).with_hint("remove it before you try again, or take another directory")
     })?;
-    summary(args, path, &done, &seen, dir.not_owned())
+    summary(args, path, &done, &seen, (dir.not_owned(), dir.without_set_id()))
 }
 
 fn write(
@@ -158,7 +169,7 @@ fn summary(
     to: &Path,
     done: &Exported,
     seen: &Seen,
-    not_owned: u64,
+    (not_owned, without_set_id): (u64, u64),
 ) -> Result<Ending, CliError> {
     let mut out = Out::new();
     if args.json {
@@ -177,6 +188,7 @@ fn summary(
             ("bytes", done.bytes),
             ("left_out", done.left_out),
             ("not_owned", not_owned),
+            ("without_set_id", without_set_id),
         ] {
             object.insert(key.to_owned(), count.into());
         }
@@ -192,6 +204,13 @@ fn summary(
         output::line(format_args!(
             "yours now: {}; only root may give files away",
             text::count(not_owned, "object"),
+        ));
+    }
+    if without_set_id > 0 {
+        output::line(format_args!(
+            "without set-user-ID and set-group-ID: {}; --set-id keeps them where you may give \
+             files away",
+            text::count(without_set_id, "file"),
         ));
     }
     Ok(ending(done))

@@ -51,6 +51,7 @@ fn check_one(source: &Source<'_>, export: &Spanned<Export>) -> Result<ExportConf
         uids: ids::check(source, &written.map_uids, is_squashed)?,
         gids: ids::check(source, &written.map_gids, is_squashed)?,
         quota: quota::check(source, written.quota.as_ref())?,
+        max_file_bytes: quota::check_bytes(source, written.max_file_bytes.as_ref())?,
         hide: Arc::new(hide(source, &written.hide)?),
         mounts: mounts::check(source, export, options.is_read_only)?,
         guards: guards::check(source, &written.guard)?,

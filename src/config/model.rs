@@ -40,6 +40,8 @@ pub struct ExportConfig {
     pub gids: Option<IdMap>,
     /// What all mounts may hold together.
     pub quota: QuotaConfig,
+    /// The largest size of a file, in bytes; `None` for that of the session.
+    pub max_file_bytes: Option<u64>,
     /// Paths of every base that are never served.
     pub hide: Arc<PatternSet>,
     /// What it is composed of, in the file's order; exactly one is at `/`.

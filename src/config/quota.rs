@@ -30,13 +30,7 @@ pub(super) fn check(
     written: Option<&Spanned<written::Quota>>,
 ) -> Result<QuotaConfig> {
     let Some(quota) = written else { return Ok(QuotaConfig::default()) };
-    let bytes = match &quota.get_ref().bytes {
-        Some(value) => Some(bytes_of(value.get_ref()).ok_or_else(|| {
-            let hint = "a number of bytes, or one with a unit: 500MB, 2GiB";
-            source.wrong(&value.span(), "this is no number of bytes").with_hint(hint)
-        })?),
-        None => None,
-    };
+    let bytes = check_bytes(source, quota.get_ref().bytes.as_ref())?;
     let files = quota.get_ref().files.as_ref();
     if let Some(files) = files.filter(|files| *files.get_ref() > MAX_COUNT) {
         return Err(source.wrong(&files.span(), "this is more files than can be counted"));
@@ -52,6 +46,19 @@ pub(super) fn check(
         return Err(source.wrong(&span, "a quota of 0 lets nothing be written").with_hint(hint));
     }
     Ok(limits)
+}
+
+/// Reads a number of bytes.
+pub(super) fn check_bytes(
+    source: &Source<'_>,
+    written: Option<&Spanned<Value>>,
+) -> Result<Option<u64>> {
+    let Some(value) = written else { return Ok(None) };
+    let bytes = bytes_of(value.get_ref()).ok_or_else(|| {
+        let hint = "a number of bytes, or one with a unit: 500MB, 2GiB";
+        source.wrong(&value.span(), "this is no number of bytes").with_hint(hint)
+    })?;
+    Ok(Some(bytes))
 }
 
 /// The bytes in a value.

@@ -31,6 +31,7 @@ pub(super) struct Export {
     #[serde(default)]
     pub map_gids: Vec<Spanned<IdRange>>,
     pub quota: Option<Spanned<Quota>>,
+    pub max_file_bytes: Option<Spanned<Value>>,
     #[serde(default)]
     pub hide: Vec<Spanned<String>>,
     #[serde(default)]

@@ -74,8 +74,9 @@ pub async fn perform(
             Ok(Answer::Compacted { before_bytes, after_bytes, is_delayed })
         }
         Request::Copy { from } => copy(overlay, Ino(from)).await,
-        Request::SetQuota { bytes, files } => {
-            let set = overlay.set_limits(move |limits| Bound::apply(limits, bytes, files));
+        Request::SetQuota { bytes, files, file_bytes } => {
+            let bounds = [bytes, files, file_bytes];
+            let set = overlay.set_limits(move |limits| Bound::apply(limits, bounds));
             let (usage, limits) = set.await.map_err(of_session)?;
             Ok(Answer::Quota(Taken::new(usage, limits)))
         }

@@ -103,13 +103,17 @@ pub enum Request {
         bytes: Bound,
         /// Of the objects.
         files: Bound,
+        /// Of the size of each file.
+        #[serde(default)]
+        file_bytes: Bound,
     },
 }
 
 /// What becomes of a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Bound {
     /// It stays.
+    #[default]
     Keep,
     /// There is none any more.
     None,
@@ -118,14 +122,18 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// The limits that come of others.
-    pub fn apply(limits: Limits, bytes: Self, files: Self) -> Limits {
+    /// The limits that come of others, by what becomes of bytes, files and the size of each file.
+    pub fn apply(limits: Limits, [bytes, files, file_bytes]: [Self; 3]) -> Limits {
         let become_of = |limit: Option<u64>, bound| match bound {
             Self::Keep => limit,
             Self::None => None,
             Self::AtMost(most) => Some(most),
         };
-        Limits { bytes: become_of(limits.bytes, bytes), files: become_of(limits.files, files) }
+        Limits {
+            bytes: become_of(limits.bytes, bytes),
+            files: become_of(limits.files, files),
+            file_bytes: become_of(limits.file_bytes, file_bytes),
+        }
     }
 }
 

@@ -17,6 +17,9 @@ pub struct Taken {
     pub max_bytes: Option<u64>,
     /// Objects that there may be.
     pub max_files: Option<u64>,
+    /// Bytes that each file may have, where that is limited otherwise than usual.
+    #[serde(default)]
+    pub max_file_bytes: Option<u64>,
 }
 
 impl Taken {
@@ -27,6 +30,7 @@ impl Taken {
             used_files: usage.files,
             max_bytes: limits.bytes,
             max_files: limits.files,
+            max_file_bytes: limits.file_bytes,
         }
     }
 
@@ -37,7 +41,7 @@ impl Taken {
 
     /// What may be.
     pub fn limits(&self) -> Limits {
-        Limits { bytes: self.max_bytes, files: self.max_files }
+        Limits { bytes: self.max_bytes, files: self.max_files, file_bytes: self.max_file_bytes }
     }
 }
 

@@ -19,7 +19,7 @@ pub use row::{
     AuditRow, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin, PendingCopies, Procedure,
     SHORTENED, Whiteouts,
 };
-pub use usage::{Growth, Limits, Usage, content_bytes, whiteout_files};
+pub use usage::{DEFAULT_FILE_BYTES, Growth, Limits, Usage, content_bytes, whiteout_files};
 
 use std::ops::Range;
 use std::time::Instant;

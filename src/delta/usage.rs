@@ -26,7 +26,13 @@ pub struct Limits {
     pub bytes: Option<u64>,
     /// Objects.
     pub files: Option<u64>,
+    /// The size of each file, in bytes; `None` for [`DEFAULT_FILE_BYTES`].
+    pub file_bytes: Option<u64>,
 }
+
+/// The largest file where nothing else is set, in bytes: that of ext4 with blocks of 4 KiB. What
+/// is larger could not be copied or applied there.
+pub const DEFAULT_FILE_BYTES: u64 = (1 << 44) - 4096;
 
 /// By how much a usage changes. Wide enough for the sum of any files: the size of one goes to
 /// 2^63.
@@ -90,7 +96,7 @@ pub fn content_bytes(size: u64, holes: u64, chunk: u64) -> u64 {
 }
 
 impl Limits {
-    /// Whether there is any.
+    /// Whether there is any on what is taken in all, which has to be counted for it.
     pub fn is_some(&self) -> bool {
         self.bytes.is_some() || self.files.is_some()
     }
@@ -178,7 +184,7 @@ mod tests {
     #[test]
     fn only_what_grows_past_a_limit_is_refused() {
         let used = Growth::from(Usage { bytes: 100, files: 5 });
-        let limits = Limits { bytes: Some(100), files: Some(4) };
+        let limits = Limits { bytes: Some(100), files: Some(4), file_bytes: None };
         for (bytes, files, allowed) in
             [(0, 0, true), (1, 0, false), (-1, 0, true), (-1, 1, false), (0, -1, true)]
         {

@@ -51,6 +51,8 @@ pub struct MountParts {
     pub subtree: String,
     /// Refuse every change.
     pub read_only: bool,
+    /// The largest size of a file, in bytes; `None` for the session's limit alone.
+    pub file_bytes: Option<u64>,
     /// The session's secret, for handles.
     pub handle_key: [u8; 16],
 }
@@ -133,6 +135,7 @@ impl Export {
             let scope = Scope {
                 root: subtree(part, &owner).await?,
                 read_only: part.read_only,
+                file_bytes: part.file_bytes,
                 export: Some(Arc::clone(&name)),
                 guarded: guarding.paths(&part.at),
                 ..Scope::default()

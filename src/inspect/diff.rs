@@ -227,15 +227,31 @@ fn bytes_differ(
 ) -> Result<bool> {
     let (mut old, mut new) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
     let mut offset = 0;
-    while offset < after.attr().size {
-        let got = view.read(after, offset, &mut new).map_err(|source| at(after.path(), source))?;
-        let there = read_base(opened, &base.path, &base.attr, offset, &mut old)?;
+    // What is a hole in both is alike.
+    while let Some(start) = next_data(opened, view, base, after, offset)? {
+        let got = view.read(after, start, &mut new).map_err(|source| at(after.path(), source))?;
+        let there = read_base(opened, &base.path, &base.attr, start, &mut old)?;
         if got == 0 || old[..there] != new[..got] {
             return Ok(true);
         }
-        offset += got as u64;
+        offset = start + got as u64;
     }
     Ok(false)
+}
+
+/// Where one of two files of one size has data next, at or after byte `offset`.
+fn next_data(
+    opened: &Opened,
+    view: &TreeView<'_>,
+    base: &BaseObject,
+    after: &TreeObject,
+    offset: u64,
+) -> Result<Option<u64>> {
+    let new = view.next_data(after, offset).map_err(|source| at(after.path(), source))?;
+    let old = opened.base().next_data(&base.path, base.attr.fileid, offset);
+    let old = old.map_err(|source| base_error(opened, &base.path, source))?;
+    let starts = [new.map(|data| data.start), old.map(|(start, _)| start.max(offset))];
+    Ok(starts.into_iter().flatten().min().filter(|start| *start < after.attr().size))
 }
 
 /// Reads a file of the base; returns how many bytes there were.

@@ -20,10 +20,12 @@ use crate::vfs::{FileKind, FsError};
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// What a patch leaves out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeftOut {
     /// Special files, which the format does not know.
     pub special: u64,
+    /// Files larger than [`MAX_FILE_BYTES`], before or after the change.
+    pub too_large: Vec<MergedPath>,
 }
 
 /// What may have changed, by path.
@@ -41,8 +43,7 @@ struct Paths {
 /// Writes the patch that makes the merged tree of the base; says what is not in it.
 ///
 /// # Errors
-/// The session or the base cannot be read, a file is larger than [`MAX_FILE_BYTES`], or `out`
-/// takes no more.
+/// The session or the base cannot be read, or `out` takes no more.
 pub fn patch(
     opened: &Opened,
     options: &Options,
@@ -56,7 +57,9 @@ pub fn patch(
     })?;
     opened.look(|view| {
         paths.settle(view)?;
-        written = paths.write(opened, view, out)?;
+        let mut too_large = Vec::new();
+        written = paths.write(opened, view, out, &mut too_large)?;
+        paths.left_out.too_large = too_large;
         Ok(())
     })?;
     Ok(written.map(|()| paths.left_out))
@@ -163,6 +166,7 @@ impl Paths {
         opened: &Opened,
         view: &TreeView<'_>,
         out: &mut dyn Write,
+        too_large: &mut Vec<MergedPath>,
     ) -> Result<io::Result<()>> {
         let sources: BTreeSet<&MergedPath> = self.moved.values().collect();
         let both = self.old.iter().chain(self.new.keys()).collect::<BTreeSet<_>>();
@@ -172,8 +176,15 @@ impl Paths {
                 continue;
             }
             let from = self.moved.get(path).unwrap_or(path);
-            let old = base_blob(opened, from)?;
-            let new = now.map(|now| blob(view, now)).transpose()?;
+            let blobs = base_blob(opened, from)
+                .and_then(|old| Ok((old, now.map(|now| blob(view, now)).transpose()?)));
+            let (old, new) = match blobs {
+                Err(InspectError::Path { source: FsError::TooLarge, .. }) => {
+                    too_large.push(path.clone());
+                    continue;
+                }
+                blobs => blobs?,
+            };
             // A file and a link are not changed into one another, but replaced.
             let written = match (&old, &new) {
                 (Some(a), Some(b)) if a.is_link() != b.is_link() => {

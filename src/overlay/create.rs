@@ -10,7 +10,7 @@ use crate::vfs::{
 use super::access::Want;
 use super::edit::{Edit, Parent};
 use super::error::Result;
-use super::limits::{MAX_FILE_BYTES, MAX_TARGET_BYTES, check_path};
+use super::limits::{MAX_TARGET_BYTES, check_path};
 use super::node::Node;
 use super::setattr::{allowed_mode, chosen};
 
@@ -152,9 +152,7 @@ impl Edit<'_> {
             row.size = target.len() as u64;
             self.txn.put_symlink(row.ino, target)?;
         } else if let (FileKind::Regular, Some(size)) = (birth.kind, set.size) {
-            if size > MAX_FILE_BYTES {
-                return Err(FsError::TooLarge.into());
-            }
+            self.check_file_size(0, size)?;
             self.txn.truncate(&mut row, size)?;
         }
         self.txn.put_inode(&row)?;

@@ -214,6 +214,7 @@ impl Edit<'_> {
         if expected.ctime.is_some_and(|ctime| ctime != before.ctime) {
             return Err(FsError::NotSync.into());
         }
+        self.check_file_size(before.size, content.len() as u64)?;
         let mut row = self.copy_up_head(node, 0)?;
         self.resize_content(&mut row, 0)?;
         if !content.is_empty() {

@@ -8,7 +8,7 @@ use crate::vfs::FsError;
 
 use super::error::Result;
 
-/// The largest file, in bytes: SQLite's integers are signed.
+/// The largest file that a limit allows, in bytes: SQLite's integers are signed.
 pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
 /// Names that one file may have, as PATHCONF says.

@@ -32,6 +32,7 @@ impl Edit<'_> {
         // Cut and written, at one moment.
         let set = SetAttr { size: Some(0), ..*set };
         check(self.caller, before, &set)?;
+        self.check_file_size(before.size, content.len() as u64)?;
         self.check_unguarded(&node)?;
         let mut row = self.copy_up_head(node, 0)?;
         self.resize_content(&mut row, 0)?;

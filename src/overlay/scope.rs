@@ -35,6 +35,8 @@ pub struct Scope {
     pub root: Option<Locator>,
     /// Refuse every change.
     pub read_only: bool,
+    /// The largest size of a file, in bytes; `None` for the session's limit alone.
+    pub file_bytes: Option<u64>,
     /// Directories that stay where they are: something is mounted on them or below.
     pub pinned: HashSet<FileId>,
     /// Files with guarded content.

@@ -17,7 +17,7 @@ use crate::worker::{Committed, Done, Weight};
 use super::Overlay;
 use super::edit::Edit;
 use super::error::{from_store, from_work};
-use super::limits::{LIGHT_READ_BYTES, MAX_FILE_BYTES, MAX_LINKS};
+use super::limits::{LIGHT_READ_BYTES, MAX_LINKS};
 use super::quota::Charge;
 use super::resolve::View;
 
@@ -379,8 +379,8 @@ impl Vfs for Overlay {
     }
 
     async fn fsinfo(&self, caller: &Caller, object: &Locator) -> Outcome<FsInfo, Option<Attr>> {
-        let info =
-            FsInfo { max_file_bytes: MAX_FILE_BYTES, time_delta: Time { secs: 0, nanos: 1 } };
+        let max_file_bytes = self.core.ledger.file_bytes(self.scope.file_bytes);
+        let info = FsInfo { max_file_bytes, time_delta: Time { secs: 0, nanos: 1 } };
         match self.getattr(caller, object).await {
             Ok(attr) => Outcome::ok(info, Some(attr)),
             Err(error) => error.into(),

@@ -6,7 +6,6 @@ use crate::vfs::{Attr, Caller, FileKind, FsError, Locator, Outcome, SetAttr, Set
 use super::access::Want;
 use super::edit::{Edit, moved_on};
 use super::error::Result;
-use super::limits::MAX_FILE_BYTES;
 use super::node::Node;
 
 /// The setuid and setgid bits, and the bit that makes the latter mean what it says.
@@ -49,6 +48,9 @@ impl Edit<'_> {
             return Ok(None);
         }
         check(self.caller, before, set)?;
+        if let Some(size) = set.size {
+            self.check_file_size(before.size, size)?;
+        }
         if set.size.is_some() {
             self.check_unguarded(&node)?;
         }
@@ -65,6 +67,15 @@ impl Edit<'_> {
         let path = self.path_of(&row)?;
         self.record(Procedure::Setattr, row.fileid(), path, None, (set.size, None))?;
         Ok(Some(row))
+    }
+
+    /// Refuses a file that would grow past the largest size, from `before` bytes. One that does
+    /// not grow may be larger: a limit can be lowered, and the base has none.
+    pub(super) fn check_file_size(&self, before: u64, size: u64) -> Result<()> {
+        if size > before && size > self.core.ledger.file_bytes(self.scope.file_bytes) {
+            return Err(FsError::TooLarge.into());
+        }
+        Ok(())
     }
 
     /// Puts checked attributes into a row; its size is set already.
@@ -111,14 +122,11 @@ pub(super) fn chosen(set: SetTime, old: Time, now: Time) -> Time {
 /// Whether the caller may set these attributes (chown(2), chmod(2), utimensat(2), truncate(2)).
 pub(super) fn check(caller: &Caller, before: &Attr, set: &SetAttr) -> Result<()> {
     let owner = caller.is_root() || caller.uid == before.uid;
-    if let Some(size) = set.size {
+    if set.size.is_some() {
         if before.kind != FileKind::Regular {
             return Err(FsError::Invalid.into());
         }
         Want::WRITE.check_unless_owner(caller, before)?;
-        if size > MAX_FILE_BYTES {
-            return Err(FsError::TooLarge.into());
-        }
     }
     let takes_over = set.uid.is_some_and(|uid| uid != before.uid) && !caller.is_root();
     let foreign_group =

@@ -6,7 +6,6 @@ use crate::vfs::{Attr, FileKind, FsError, Locator, Outcome, Wcc};
 use super::access::Want;
 use super::edit::{Edit, moved_on};
 use super::error::Result;
-use super::limits::MAX_FILE_BYTES;
 use super::node::Node;
 use super::setattr::without_privileges;
 
@@ -29,10 +28,8 @@ impl Edit<'_> {
             return Err(FsError::Invalid.into());
         }
         Want::WRITE.check_unless_owner(self.caller, before)?;
-        let end = offset.checked_add(data.len() as u64);
-        if end.is_none_or(|end| end > MAX_FILE_BYTES) {
-            return Err(FsError::TooLarge.into());
-        }
+        let end = offset.checked_add(data.len() as u64).ok_or(FsError::TooLarge)?;
+        self.check_file_size(before.size, end)?;
         self.check_unguarded(&node)?;
         if data.is_empty() {
             return Ok(None);

@@ -111,7 +111,7 @@ fn all(accounts: &[Account]) -> Result<Vec<ExportUsage>> {
 impl Account {
     /// That of an export without sessions.
     pub(super) fn new(export: &ExportConfig, group: Option<Arc<Group>>) -> Self {
-        let limits = super::exports::limits(export.quota);
+        let limits = super::exports::limits(export);
         let path = export.path.as_ref().map(ToString::to_string);
         Self { name: export.name.clone(), path, limits, group, parts: Vec::new() }
     }
@@ -163,7 +163,7 @@ impl Part {
                 let given = memory.as_ref().map(|group| group.limits()).unwrap_or_default();
                 let tighter = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
                 let bytes = tighter(own.bytes, given.bytes);
-                (usage, Limits { bytes, files: tighter(own.files, given.files) })
+                (usage, Limits { bytes, files: tighter(own.files, given.files), ..own })
             }
             Counted::File(file) if file.symlink_metadata().is_ok() => in_file(file)?,
             Counted::File(_) | Counted::Memory => Default::default(),

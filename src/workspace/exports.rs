@@ -224,7 +224,7 @@ impl ServedExports {
                     strict: self.strict,
                     hide: Some(Arc::clone(&export.hide)),
                     memory_bytes: (mount.store == StoreConfig::Memory)
-                        .then(|| memory_bytes(limits(export.quota))),
+                        .then(|| memory_bytes(limits(export))),
                     listings: Arc::clone(&self.listings),
                 });
                 // What failed may have made the file.
@@ -242,7 +242,7 @@ impl ServedExports {
         wanted: &HashMap<(String, String), Key>,
         opened: &HashMap<Key, Running>,
     ) -> Result<(Arc<Export>, Account)> {
-        let quota = limits(export.quota);
+        let quota = limits(export);
         let group = quota.is_some().then(|| Arc::new(Group::new(quota)));
         let mut account = Account::new(export, group.clone());
         let mut mounts = Vec::new();
@@ -313,6 +313,7 @@ impl ServedExports {
             overlay,
             subtree: mount.subtree.to_string(),
             read_only: mount.is_read_only,
+            file_bytes: quota.file_bytes,
             handle_key: layers.handle_key,
         };
         Ok((parts, Counted::Open { overlay: Arc::downgrade(&layers.overlay), file, memory }))
@@ -372,6 +373,7 @@ fn memory_bytes(limits: Limits) -> u64 {
         .map_or(MAX_MEMORY_BYTES, |bytes| with_pages(bytes).saturating_add(MAX_MEMORY_BESIDE_BYTES))
 }
 
-pub(super) fn limits(quota: QuotaConfig) -> Limits {
-    Limits { bytes: quota.bytes, files: quota.files }
+pub(super) fn limits(export: &ExportConfig) -> Limits {
+    let QuotaConfig { bytes, files } = export.quota;
+    Limits { bytes, files, file_bytes: export.max_file_bytes }
 }

@@ -72,6 +72,9 @@ pub use serving::Serving;
 
 use layers::{Layers, Wanted};
 
+/// The largest file that [`Workspace::read`] gives, in bytes: all of it is in memory.
+const MAX_READ_BYTES: u64 = 4 << 30;
+
 /// A session that this process has to itself, with its base.
 ///
 /// Dropped without [`Workspace::close`], it is like a server that was killed: nothing is lost
@@ -112,14 +115,17 @@ impl Workspace {
         Ok(Self { opened, layers, runtime, caller: this_user() })
     }
 
-    /// The content of a file.
+    /// The content of a file of at most 4 GiB.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// There is none, it cannot be read, or it is larger.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let path = tree_path(path.as_ref())?;
         Ok(self.opened.look(|view| {
             let file = find(view, &path)?;
+            if file.attr().size > MAX_READ_BYTES {
+                return Err(InspectError::at(&path, FsError::TooLarge));
+            }
             let mut content = vec![0; usize::try_from(file.attr().size).unwrap_or(usize::MAX)];
             let got = view.read(&file, 0, &mut content);
             content.truncate(got.map_err(|source| InspectError::at(&path, source))?);

@@ -33,7 +33,7 @@ impl Workspace {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
     /// let mut work = Workspace::create(&dir.path().join("work.db"), None)?;
-    /// work.set_limits(Limits { bytes: Some(1 << 20), files: None })?;
+    /// work.set_limits(Limits { bytes: Some(1 << 20), ..Limits::default() })?;
     /// work.write("notes.txt", "small".as_bytes())?;
     /// assert!(work.write("notes.txt", &*vec![0; 2 << 20]).is_err());
     /// // The file is as it was.
@@ -49,7 +49,8 @@ impl Workspace {
     pub fn set_limits(&mut self, limits: Limits) -> Result<Quota> {
         let bound = |limit: Option<u64>| limit.map_or(Bound::None, Bound::AtMost);
         let (bytes, files) = (bound(limits.bytes), bound(limits.files));
-        match self.perform(Request::SetQuota { bytes, files })? {
+        let file_bytes = bound(limits.file_bytes);
+        match self.perform(Request::SetQuota { bytes, files, file_bytes })? {
             Answer::Quota(taken) => Ok(Quota { usage: taken.usage(), limits: taken.limits() }),
             _ => self.quota(),
         }

@@ -14,6 +14,7 @@ path = "/chat"
 clients = ["10.0.0.0/8", "::1"]
 options = ["all_squash", "anonuid=7"]
 quota = { bytes = "2GiB", files = 10 }
+max_file_bytes = "1TiB"
 hide = [".env"]
 
   [[export.mount]]
@@ -184,6 +185,7 @@ fn all_that_the_file_says_is_shown() {
   map_uids 501=1001, 600-604=2000-2004
   map_gids 20=3001
   quota    3.0 MiB, 77 files
+  max_file_bytes 1.0 TiB
   hide     *.hidden
   at       /       main.db over base, chunks of 8192 bytes
   at       /below  memory over base, subtree /dir, read-only

@@ -130,6 +130,35 @@ fn cat_prints_files_as_they_are_now() {
 }
 
 #[test]
+fn cat_and_cp_do_not_write_the_zeros_of_a_huge_hole() {
+    use crate::support::client::size;
+    use std::os::unix::fs::MetadataExt;
+    let mut world = World::new(TREE);
+    for (name, bytes) in [("sparse", 1 << 40), ("huge", 1 << 62)] {
+        world.put(name, "begin");
+        world.setattr(name, size(bytes)).unwrap();
+    }
+    let output = ask(&world, "cat", &["huge", "dir/file"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b"content"[..]), "{said}");
+    assert!(said.contains("left out: /huge") && said.contains("--holes"), "{said}");
+    std::fs::create_dir(world.scratch().join("out")).unwrap();
+    let output = ask(&world, "cp", &[":huge", ":sparse", ":dir/file", "out"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let copied = world.scratch().join("out/sparse").metadata().unwrap();
+    assert!(copied.len() == 1 << 40 && copied.blocks() < 2048, "{said}");
+    assert_eq!(std::fs::read(world.scratch().join("out/file")).unwrap(), b"content");
+    if !world.scratch().join("out/huge").exists() {
+        assert_eq!(output.status.code(), Some(1));
+        assert!(said.contains(":/huge") && said.contains("4611686018427387904"), "{said}");
+    }
+    world.close();
+    let output = ask(&world, "cp", &[":sparse", ":copy"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains(":/sparse"), "{said}");
+}
+
+#[test]
 fn stat_tells_where_an_object_comes_from() {
     let world = World::new(TREE);
     world.rename("dir/file", "moved").unwrap();

@@ -37,6 +37,29 @@ fn refused(output: &Output) -> String {
 }
 
 #[test]
+fn the_size_of_each_file_is_limited() {
+    for is_served in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        assert!(run(dir, &["init", "s.db"]).status.success());
+        let _server = is_served.then(|| Serving::start(dir, 1, &["s.db"]));
+        let most = |args: &[&str]| {
+            let all = [&["quota", "s.db", "--json"], args].concat();
+            json(&run(dir, &all))["max_file_bytes"].as_u64()
+        };
+        assert_eq!(most(&[]), None);
+        assert_eq!(most(&["--max-file-bytes", "1KiB"]), Some(1024));
+        let said = refused(&write(dir, "a", &[b'a'; 1025]));
+        assert!(said.starts_with("error: /a: file too large"), "{said}");
+        assert!(write(dir, "a", &[b'a'; 1024]).status.success());
+        let shown = run(dir, &["quota", "s.db"]).stdout;
+        assert!(String::from_utf8(shown).unwrap().contains("each file at most 1.0 KiB"));
+        assert_eq!(most(&["--max-file-bytes", "none"]), None);
+        assert!(write(dir, "a", &[b'a'; 1025]).status.success());
+    }
+}
+
+#[test]
 fn limits_are_set_shown_and_kept_to() {
     for is_served in [false, true] {
         let dir = tempfile::tempdir().unwrap();

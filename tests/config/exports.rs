@@ -128,9 +128,13 @@ fn a_key_that_is_not_known_is_a_fault_with_its_place() {
 fn quotas_are_numbers_with_units() {
     let quota = export(&with("quota = { bytes = \"2GiB\", files = 100000 }")).quota;
     assert_eq!((quota.bytes, quota.files), (Some(2 << 30), Some(100_000)));
+    let largest = |text: &str| export(&with(text)).max_file_bytes;
+    assert_eq!(largest("max_file_bytes = \"1TiB\""), Some(1 << 40));
+    assert_eq!(largest(""), None);
     let quota = export(&with("quota = { bytes = 4096 }")).quota;
     assert_eq!((quota.bytes, quota.files), (Some(4096), None));
     faults(&[
+        (&with("max_file_bytes = \"1.5TiB\""), "this is no number of bytes [a number of bytes"),
         (&with("quota = {}"), "3:9: a quota of nothing limits nothing [such as"),
         (&with("quota = { files = 0 }"), "a quota of 0 lets nothing be written [for an export"),
         (&with("quota = { bytes = \"2gb\" }"), "3:19: this is no number of bytes [a number of"),

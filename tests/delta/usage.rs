@@ -113,17 +113,17 @@ fn limits_stay_in_the_session() {
     let place = Place::new();
     let session = place.create();
     assert_eq!(session.limits(), Limits::default());
-    let limits = Limits { bytes: Some(u64::MAX), files: Some(0) };
+    let limits = Limits { bytes: Some(u64::MAX), files: Some(0), file_bytes: Some(5) };
     let mut writer = session.writer().unwrap();
     change(&mut *writer, |txn| txn.put_limits(limits).unwrap());
     writer.close().unwrap();
     drop((writer, session));
     let session = place.open();
     // As much as the column holds.
-    let stored = Limits { bytes: Some(i64::MAX as u64), files: Some(0) };
+    let stored = Limits { bytes: Some(i64::MAX as u64), ..limits };
     assert_eq!(session.limits(), stored);
     let mut writer = session.writer().unwrap();
     change(&mut *writer, |txn| txn.put_limits(Limits { bytes: None, ..stored }).unwrap());
-    assert_eq!(session.quota().unwrap().1, Limits { bytes: None, files: Some(0) });
+    assert_eq!(session.quota().unwrap().1, Limits { bytes: None, ..stored });
     assert_eq!(place.number("SELECT count(*) FROM acetate_meta WHERE key LIKE 'quota%'"), 1);
 }

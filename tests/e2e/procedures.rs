@@ -56,7 +56,7 @@ async fn reading_procedures() {
     assert!(stat.tbytes >= stat.fbytes && stat.fbytes >= stat.abytes && stat.tbytes > 0);
     let info = peer.nfs.fsinfo(&FSINFO3args { fsroot: root.clone() }).await.unwrap().unwrap();
     assert_eq!(info.properties, 0x1b, "links, symlinks, homogeneous, settable times");
-    assert_eq!((info.maxfilesize, info.time_delta.nseconds), (i64::MAX as u64, 1));
+    assert_eq!((info.maxfilesize, info.time_delta.nseconds), ((16 << 40) - 4096, 1));
     let conf = peer.nfs.pathconf(&PATHCONF3args { object: root }).await.unwrap().unwrap();
     assert_eq!((conf.name_max, conf.no_trunc, conf.case_preserving), (255, true, true));
     assert!(conf.chown_restricted && !conf.case_insensitive);

@@ -13,7 +13,7 @@ const TREE: &str = "dir/file \"content\"";
 
 async fn limit(served: &Served, bytes: Option<u64>, files: Option<u64>) {
     let overlay = &served.running.as_ref().unwrap().overlay;
-    overlay.set_limits(move |_| Limits { bytes, files }).await.unwrap();
+    overlay.set_limits(move |limits| Limits { bytes, files, ..limits }).await.unwrap();
 }
 
 /// Bytes and files: all of them, and those that are free.

@@ -16,6 +16,7 @@ mod patch;
 mod repair;
 mod seal;
 mod snapshot;
+mod sparse;
 mod tool;
 
 pub use compact::half_empty;

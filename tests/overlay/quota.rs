@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use acetate::delta::{Limits, StoreError, Usage};
-use acetate::overlay::{CopyLimits, Group, Overlay};
+use acetate::delta::{DEFAULT_FILE_BYTES, Limits, StoreError, Usage};
+use acetate::overlay::{CopyLimits, Group, Overlay, Scope};
 use acetate::vfs::{
     CreateHow, CreateVerifier, FsError, FsStat, Locator, NewNode, SetAttr, Stability, Vfs,
 };
 
-use crate::support::client::{Client, mode};
+use crate::support::client::{Client, mode, size};
 use crate::support::counted::{AMPLE, assert_counted, usage};
 use crate::support::world::{Setup, World};
 
@@ -28,7 +28,7 @@ fn setup() -> Setup {
 }
 
 fn limit(world: &World, bytes: Option<u64>, files: Option<u64>) {
-    world.wait(world.overlay.set_limits(move |_| Limits { bytes, files })).unwrap();
+    world.wait(world.overlay.set_limits(move |limits| Limits { bytes, files, ..limits })).unwrap();
 }
 
 /// Leaves no room but for `bytes` and `files`.
@@ -224,7 +224,8 @@ fn fsstat(world: &World) -> FsStat {
 
 #[test]
 fn fsstat_shows_the_tightest_limit() {
-    let group = Arc::new(Group::new(Limits { bytes: Some(5000), files: None }));
+    let group =
+        Arc::new(Group::new(Limits { bytes: Some(5000), files: None, ..Limits::default() }));
     let world = World::with(Setup { group: Some(group.clone()), ..setup() });
     let shown = |world: &World| {
         let stat = fsstat(world);
@@ -253,7 +254,8 @@ fn fsstat_shows_the_tightest_limit() {
 
 #[test]
 fn sessions_share_the_limits_of_a_group() {
-    let group = Arc::new(Group::new(Limits { bytes: Some(1000), files: Some(3) }));
+    let group =
+        Arc::new(Group::new(Limits { bytes: Some(1000), files: Some(3), ..Limits::default() }));
     let with_group = || Setup { group: Some(group.clone()), ..setup() };
     let (mut one, two) = (World::with(with_group()), World::with(with_group()));
     one.put("a", &"a".repeat(600));
@@ -270,7 +272,7 @@ fn sessions_share_the_limits_of_a_group() {
     let mut three = World::with(setup());
     three.put("c", "content");
     three.close();
-    group.set_limits(Limits { bytes: Some(1010), files: None });
+    group.set_limits(Limits { bytes: Some(1010), files: None, ..Limits::default() });
     drop(two);
     assert_eq!(group.usage(), Usage::default());
     three.open_again();
@@ -279,7 +281,7 @@ fn sessions_share_the_limits_of_a_group() {
 /// A session may be reached with and without a group's limits, and is counted either way.
 #[test]
 fn only_the_groups_that_a_change_came_through_are_asked() {
-    let group = Arc::new(Group::new(Limits { bytes: Some(100), files: None }));
+    let group = Arc::new(Group::new(Limits { bytes: Some(100), files: None, ..Limits::default() }));
     let world = World::with(setup());
     let mut scoped = Overlay::clone(&world.overlay);
     world.wait(scoped.join(&group)).unwrap();
@@ -310,7 +312,8 @@ fn only_the_groups_that_a_change_came_through_are_asked() {
 fn a_group_is_exact_under_concurrent_changes() {
     const SESSIONS: usize = 3;
     const LIMIT: u64 = 40;
-    let group = Arc::new(Group::new(Limits { bytes: None, files: Some(LIMIT) }));
+    let group =
+        Arc::new(Group::new(Limits { bytes: None, files: Some(LIMIT), ..Limits::default() }));
     let worlds = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..SESSIONS)
             .map(|_| {
@@ -340,4 +343,55 @@ fn a_group_is_exact_under_concurrent_changes() {
         }
     }
     assert_eq!((group.usage().files, sum(&worlds)), (LIMIT, LIMIT));
+}
+
+#[test]
+fn a_file_grows_no_further_than_the_largest_size() {
+    let world = World::with(setup());
+    let sizes = |world: &World| {
+        let file = world.at("dir/small");
+        world.wait(world.overlay.fsinfo(&world.caller, &file)).result.unwrap().max_file_bytes
+    };
+    world.put("file", "content");
+    world.wait(world.overlay.set_limits(|limits| Limits { file_bytes: None, ..limits })).unwrap();
+    assert_eq!(sizes(&world), DEFAULT_FILE_BYTES, "as ext4 has it");
+    assert_eq!(world.setattr("file", size(1 << 62)), Err(FsError::TooLarge));
+    world.setattr("file", size(DEFAULT_FILE_BYTES)).unwrap();
+    world.setattr("file", size(20)).unwrap();
+    let most = Some(10);
+    world.wait(world.overlay.set_limits(move |l| Limits { file_bytes: most, ..l })).unwrap();
+    assert_eq!(sizes(&world), 10);
+    // One that is larger may shrink and be changed where it is, and not grow.
+    assert_eq!(world.setattr("file", size(21)), Err(FsError::TooLarge));
+    world.write("file", 15, b"12345").unwrap();
+    assert_eq!(world.write("file", 15, b"123456"), Err(FsError::TooLarge));
+    world.setattr("file", size(11)).unwrap();
+    world.setattr("file", size(5)).unwrap();
+    assert_eq!(world.write("file", 5, b"123456"), Err(FsError::TooLarge));
+    world.write("file", 5, b"12345").unwrap();
+    // The base has larger ones, which are copied up all the same.
+    world.chmod("dir/large", 0o600).unwrap();
+    world.write("dir/large", 0, b"x").unwrap();
+    assert_eq!(world.write("dir/large", LARGE_BYTES, b"x"), Err(FsError::TooLarge));
+}
+
+#[test]
+fn an_export_limits_the_size_of_its_files_beside_the_session() {
+    let world = World::with(setup());
+    world.put("file", "content");
+    let most = |bytes: Option<u64>| {
+        let overlay = world.overlay.within(Scope { file_bytes: bytes, ..Scope::default() });
+        let file = world.at("file");
+        let info = world.wait(overlay.fsinfo(&world.caller, &file)).result.unwrap();
+        let set = world.wait(overlay.setattr(&world.caller, &file, size(1000), None)).result;
+        (info.max_file_bytes, set)
+    };
+    assert_eq!(most(Some(100)), (100, Err(FsError::TooLarge)));
+    assert_eq!(most(Some(1000)), (1000, Ok(())));
+    let own = |bytes| move |limits| Limits { file_bytes: bytes, ..limits };
+    world.setattr("file", size(0)).unwrap();
+    world.wait(world.overlay.set_limits(own(Some(50)))).unwrap();
+    assert_eq!(most(Some(100)), (50, Err(FsError::TooLarge)), "the lower one of both");
+    world.wait(world.overlay.set_limits(own(None))).unwrap();
+    assert_eq!(most(Some(1 << 50)), (1 << 50, Ok(())), "what is set is not the usual");
 }

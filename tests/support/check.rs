@@ -89,7 +89,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "M5 limits are numbers from 0 on",
-        "SELECT 0 FROM acetate_meta WHERE key IN ('quota_bytes', 'quota_files')
+        "SELECT 0 FROM acetate_meta WHERE key IN ('quota_bytes', 'quota_files', 'max_file_bytes')
            AND (typeof(value) <> 'integer' OR value < 0)",
     ),
     (

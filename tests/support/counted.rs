@@ -5,7 +5,7 @@ use acetate::delta::{Limits, Usage};
 use super::world::World;
 
 /// More than any test takes: it makes the server count.
-pub const AMPLE: Limits = Limits { bytes: Some(1 << 50), files: Some(1 << 40) };
+pub const AMPLE: Limits = Limits { bytes: Some(1 << 50), files: Some(1 << 40), file_bytes: None };
 
 /// Chunks below the size that are neither holes nor missing count whole, but for the last; names
 /// and whiteouts count as files.

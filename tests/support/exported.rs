@@ -12,7 +12,7 @@ use std::process::Command;
 
 use acetate::delta::MergedPath;
 use acetate::inspect::InspectError;
-use acetate::inspect::export::{Dir, Exported, Options, Tar, Watch, export};
+use acetate::inspect::export::{Dir, Exported, Keep, Options, Tar, Watch, export};
 use acetate::inspect::opened::Opened;
 use acetate::inspect::walk::{Next, walk};
 use acetate::overlay::{TreeObject, TreeView};
@@ -69,7 +69,7 @@ pub fn tar_of(opened: &Opened, options: &Options) -> Result<(Vec<u8>, Vec<String
 /// Fills a directory with a session's tree.
 pub fn dir_of(opened: &Opened, options: &Options, path: &Path) -> Result<Exported, InspectError> {
     let mut done = Exported::default();
-    let mut dir = Dir::create(path)?;
+    let mut dir = Dir::create(path, Keep { set_id: true, devices: true })?;
     export(opened, options, &mut dir, &LeftOut::default(), &mut done)?;
     Ok(done)
 }

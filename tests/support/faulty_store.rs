@@ -109,7 +109,9 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     fn limits(&self) -> Limits {
-        self.inner.limits()
+        // Files of any size, where a test does not limit them.
+        let limits = self.inner.limits();
+        Limits { file_bytes: limits.file_bytes.or(Some(i64::MAX as u64)), ..limits }
     }
 
     fn disk_usage(&self) -> Result<FsStat> {

@@ -17,8 +17,8 @@ use crate::vfs::{Caller, Pattern, PatternSet};
 pub(super) fn lines(export: &ExportConfig) -> Vec<String> {
     #[rustfmt::skip]
     let ExportConfig {
-        name, path, token: _, is_secret, options, clients, uids, gids, quota, hide, mounts, guards,
-        position: _,
+        name, path, token: _, is_secret, options, clients, uids, gids, quota, max_file_bytes, hide,
+        mounts, guards, position: _,
     } = export;
     let mut lines = vec![match path {
         Some(path) => text::name(path.as_str().as_bytes()),
@@ -42,6 +42,9 @@ pub(super) fn lines(export: &ExportConfig) -> Vec<String> {
     let quota: Vec<String> = bytes.map(text::bytes).into_iter().chain(files).collect();
     if !quota.is_empty() {
         put("quota", &quota.join(", "));
+    }
+    if let Some(most) = max_file_bytes {
+        put("max_file_bytes", &text::bytes(*most));
     }
     if !hide.is_empty() {
         put("hide", &text::line(patterns(hide).join(", ").as_bytes()));
@@ -155,6 +158,7 @@ pub(super) fn json(export: &ExportConfig) -> Map<String, Value> {
     put("map_gids", ranges_json(export.gids.as_ref()));
     put("max_bytes", export.quota.bytes.into());
     put("max_files", export.quota.files.into());
+    put("max_file_bytes", export.max_file_bytes.into());
     put("hide", patterns(&export.hide).into());
     put("mounts", export.mounts.iter().map(mount_json).collect());
     put("guards", export.guards.iter().map(guard_json).collect());

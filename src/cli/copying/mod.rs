@@ -87,6 +87,14 @@ impl<'a> Copying<'a> {
         Ok(self.copied)
     }
 
+    /// Leaves out the object at hand.
+    fn skip(&mut self, what: String) {
+        self.copied.objects -= 1;
+        if self.copied.skipped.len() < MAX_NAMED {
+            self.copied.skipped.push(what);
+        }
+    }
+
     fn check_dir(&self, source: &Place, target: &Place) -> Result<(), CliError> {
         if !self.recursive {
             let what = format!("{source}: is a directory");
@@ -122,11 +130,8 @@ impl<'a> Copying<'a> {
                     self.place_link(&target, &link, &object.meta)?;
                 }
                 kind => {
-                    self.copied.objects -= 1;
-                    if self.copied.skipped.len() < MAX_NAMED {
-                        let what = format!("{}: is a {}", object.place, text::kind(kind));
-                        self.copied.skipped.push(what);
-                    }
+                    let what = format!("{}: is a {}", object.place, text::kind(kind));
+                    self.skip(what);
                 }
             }
         }

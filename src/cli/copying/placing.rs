@@ -4,17 +4,21 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
 
+use super::super::cat::MAX_HOLE_BYTES;
 use super::super::error::CliError;
 use super::reading::failed;
 use super::{Changer, Copying, Object, Place};
 use crate::control::{Answer, Meta, Request, WriteHow};
-use crate::vfs::FileKind;
+use crate::inspect::InspectError;
+use crate::inspect::opened::find;
+use crate::overlay::{TreeObject, TreeView};
+use crate::vfs::{FileKind, FsError};
 
 impl Copying<'_> {
     fn changer(&mut self) -> Result<&mut Changer, CliError> {
@@ -47,9 +51,14 @@ impl Copying<'_> {
 
     /// A file with its content.
     pub(super) fn place_file(&mut self, file: &Object, at: &Place) -> Result<(), CliError> {
-        let mut content = Self::content(self.opened, &file.place)?;
+        if !Self::keeps_holes(&file.place, at) && self.has_many_holes(&file.place)? {
+            let what = format!("{}: its holes would be written as zeros", file.place);
+            self.skip(what);
+            return Ok(());
+        }
         let bytes = match at {
             Place::Tree(path) => {
+                let content = Self::content(self.opened, &file.place)?;
                 let (path, meta) = (path.into(), file.meta);
                 let request = Request::Write { path, how: WriteHow::Replace, meta };
                 match self.changer()?.ask_with(request, content)? {
@@ -58,22 +67,69 @@ impl Copying<'_> {
                 }
             }
             Place::Host(path) => {
-                let (mut open, is_new) = open(path).map_err(|error| failed(path, &error))?;
+                let (open, is_new) = open(path).map_err(|error| failed(path, &error))?;
                 if !is_new {
                     self.empty(&open, path, &file.place)?;
                 }
-                let copied = io::copy(&mut content, &mut open);
+                let copied = self.copy_out(&file.place, &open);
                 if copied.is_err() && is_new {
                     // What is not whole is not left behind; why it is not, is told.
                     let _removed = fs::remove_file(path);
                 }
-                let bytes = copied.map_err(|error| failed(path, &error))?;
-                set_meta(&open, path, &file.meta)?;
-                bytes
+                match copied {
+                    Err(CopyOut::TooLarge(bytes)) => {
+                        let (from, to) = (&file.place, path.display());
+                        self.skip(format!("{from}: {to} cannot have {bytes} bytes"));
+                        return Ok(());
+                    }
+                    copied => {
+                        let bytes = copied.map_err(|error| error.at(path))?;
+                        set_meta(&open, path, &file.meta)?;
+                        bytes
+                    }
+                }
             }
         };
         self.copied.bytes += bytes;
         Ok(())
+    }
+
+    /// Whether holes stay holes: the host's regular files have them, and nothing else takes them.
+    fn keeps_holes(from: &Place, to: &Place) -> bool {
+        let is_file = |path: &PathBuf| fs::metadata(path).map_or(true, |meta| meta.is_file());
+        matches!(to, Place::Host(path) if is_file(path)) || matches!(from, Place::Host(_))
+    }
+
+    /// Whether a file has more holes than are written as zeros.
+    fn has_many_holes(&self, file: &Place) -> Result<bool, CliError> {
+        let Place::Tree(path) = file else { return Ok(false) };
+        Ok(self.opened.look(|view| {
+            let file = find(view, path)?;
+            let data = view.data_bytes(&file).map_err(|source| InspectError::at(path, source))?;
+            Ok(file.attr().size.saturating_sub(data) > MAX_HOLE_BYTES)
+        })?)
+    }
+
+    /// Copies content to a file of the host that is empty, and holes with it; how many bytes.
+    fn copy_out(&self, from: &Place, to: &File) -> Result<u64, CopyOut> {
+        let path = match from {
+            Place::Tree(path) if to.metadata()?.is_file() => path,
+            _ => {
+                let mut content = Self::content(self.opened, from).map_err(CopyOut::Said)?;
+                return Ok(io::copy(&mut content, &mut &*to)?);
+            }
+        };
+        let copied = self.opened.look(|view| {
+            let file = find(view, path)?;
+            Ok(copy_data(view, &file, to).map_err(|error| match error {
+                CopyData::Read(source) => CopyOut::Said(InspectError::at(path, source).into()),
+                CopyData::Write(error) if is_too_large(&error) => {
+                    CopyOut::TooLarge(file.attr().size)
+                }
+                CopyData::Write(error) => CopyOut::Write(error),
+            }))
+        });
+        copied.map_err(|error| CopyOut::Said(error.into()))?
     }
 
     /// Empties a file of the host that is there, unless the copy would lose what it copies.
@@ -138,6 +194,57 @@ impl Copying<'_> {
             }
         }
     }
+}
+
+/// Why content was not copied to the host.
+enum CopyOut {
+    /// The file there cannot have so many bytes.
+    TooLarge(u64),
+    /// It cannot be written.
+    Write(io::Error),
+    /// Anything else.
+    Said(CliError),
+}
+
+impl CopyOut {
+    fn at(self, path: &Path) -> CliError {
+        match self {
+            Self::TooLarge(_) => failed(path, &io::ErrorKind::FileTooLarge.into()),
+            Self::Write(error) => failed(path, &error),
+            Self::Said(error) => error,
+        }
+    }
+}
+
+impl From<io::Error> for CopyOut {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+/// Which side failed.
+enum CopyData {
+    Read(FsError),
+    Write(io::Error),
+}
+
+/// Copies the data of a file, and makes the copy as long; returns how long.
+fn copy_data(view: &TreeView<'_>, file: &TreeObject, to: &File) -> Result<u64, CopyData> {
+    if file.attr().kind != FileKind::Regular {
+        return Err(CopyData::Read(FsError::Invalid));
+    }
+    let size = file.attr().size;
+    to.set_len(size).map_err(CopyData::Write)?;
+    let mut reader = view.data_reader(file);
+    while let Some(piece) = reader.next_piece().map_err(CopyData::Read)? {
+        to.write_all_at(piece.bytes, piece.offset).map_err(CopyData::Write)?;
+    }
+    Ok(size)
+}
+
+/// Whether a filesystem takes no file of such a size (ftruncate(2)).
+fn is_too_large(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput)
 }
 
 /// The set-user-ID and set-group-ID bits. A copy belongs to the user who copies: with the bits, a

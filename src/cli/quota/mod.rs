@@ -17,9 +17,9 @@ use crate::inspect::quota::{self, Quota};
 ///
 /// Counted are the names of objects that the session holds, those of the base that it hides, and
 /// the bytes of contents: what was made or copied up, and not what only the base has. What would
-/// go past a limit is refused with EDQUOT; what the session made can always be removed or cut. A
-/// session that is served gets its limits through its server, at once; they stay in the session,
-/// whoever serves it later.
+/// go past a limit is refused with EDQUOT, a file that would grow past --max-file-bytes with
+/// EFBIG; what the session made can always be removed or cut. A session that is served gets its
+/// limits through its server, at once; they stay in the session, whoever serves it later.
 ///
 /// With --config, shows each export of that file, whose limits are in it (`quota`), and each
 /// session of it. Where the file is served, its server says what the exports take, and may.
@@ -30,7 +30,8 @@ pub(super) struct Args {
     session: Option<PathBuf>,
 
     /// Show the exports of this file instead.
-    #[arg(long, value_name = "EXPORTS.toml", conflicts_with_all = ["session", "bytes", "files"])]
+    #[arg(long, value_name = "EXPORTS.toml")]
+    #[arg(conflicts_with_all = ["session", "bytes", "files", "max_file_bytes"])]
     config: Option<PathBuf>,
 
     /// The most that contents may take: bytes, with a unit or none (500MB, 2GiB); or `none`.
@@ -42,8 +43,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "COUNT", value_parser = parse_files)]
     files: Option<Bound>,
 
-    /// Print a JSON object: session, used_bytes, used_files, max_bytes, max_files, exports; with
-    /// --config one for each export: name, is_served, the same four, sessions.
+    /// The most that each file may have: bytes, with a unit or none; or `none` for the usual,
+    /// 16 TiB less 4 KiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_file_bytes: Option<Bound>,
+
+    /// Print a JSON object: session, used_bytes, used_files, max_bytes, max_files, max_file_bytes,
+    /// exports; with --config one for each export: name, is_served, the same five, sessions.
     #[arg(long)]
     json: bool,
 }
@@ -59,12 +65,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 
 /// Limits the session, if it is to be, and shows how it stands then.
 fn of_session(session: &Path, args: &Args) -> Result<Ending, CliError> {
-    let quota = match (args.bytes, args.files) {
-        (None, None) => quota::quota(session)?,
-        (bytes, files) => {
-            let kept = |bound: Option<Bound>| bound.unwrap_or(Bound::Keep);
-            set(session, kept(bytes), kept(files))?
-        }
+    let bounds = [args.bytes, args.files, args.max_file_bytes].map(Option::unwrap_or_default);
+    let quota = match bounds {
+        [Bound::Keep, Bound::Keep, Bound::Keep] => quota::quota(session)?,
+        bounds => set(session, bounds)?,
     };
     // A server that tells nothing of its exports is no reason to tell nothing of the session.
     let server = connect(session).ok().flatten();
@@ -82,6 +86,9 @@ fn of_session(session: &Path, args: &Args) -> Result<Ending, CliError> {
         let [bytes, files] = figures(&taken);
         out.line(format_args!("bytes  {bytes}"))?;
         out.line(format_args!("files  {files}"))?;
+        if let Some(most) = taken.max_file_bytes {
+            out.line(format_args!("each file at most {}", text::bytes(most)))?;
+        }
         for export in &exports {
             out.line(format_args!("export {}", brief(export)))?;
         }
@@ -96,16 +103,17 @@ pub(super) fn brief(export: &ExportUsage) -> String {
 }
 
 /// Limits a session, through the server that has it or by itself.
-fn set(session: &Path, bytes: Bound, files: Bound) -> Result<Quota, CliError> {
+fn set(session: &Path, bounds: [Bound; 3]) -> Result<Quota, CliError> {
     let Some(mut server) = connect(session)? else {
-        let limited = quota::set(session, |limits| Bound::apply(limits, bytes, files));
+        let limited = quota::set(session, |limits| Bound::apply(limits, bounds));
         return limited.map_err(|error| {
             let error = CliError::from(error);
             let hint = "stop that server, or ask as the user who runs it";
             if error.is_in_use() { error.with_hint(hint) } else { error }
         });
     };
-    match server.ask(&Request::SetQuota { bytes, files })? {
+    let [bytes, files, file_bytes] = bounds;
+    match server.ask(&Request::SetQuota { bytes, files, file_bytes })? {
         Answer::Quota(taken) => Ok(Quota { usage: taken.usage(), limits: taken.limits() }),
         _ => Err(CliError::new("the session's server gave another answer")),
     }
@@ -138,6 +146,7 @@ pub(super) fn put(object: &mut Map<String, Value>, taken: &Taken) {
     object.insert("used_files".to_owned(), taken.used_files.into());
     object.insert("max_bytes".to_owned(), taken.max_bytes.into());
     object.insert("max_files".to_owned(), taken.max_files.into());
+    object.insert("max_file_bytes".to_owned(), taken.max_file_bytes.into());
 }
 
 fn parse_bytes(text: &str) -> Result<Bound, String> {

@@ -41,6 +41,8 @@ pub(super) const SYNCS: &str = "syncs";
 pub(super) const QUOTA_BYTES: &str = "quota_bytes";
 /// The same of objects.
 pub(super) const QUOTA_FILES: &str = "quota_files";
+/// The largest file, in bytes (invariant M5).
+pub(super) const MAX_FILE_BYTES: &str = "max_file_bytes";
 
 /// How many rows the audit log lost at its beginning (invariant M6).
 pub(super) const AUDIT_DROPPED: &str = "audit_dropped";

@@ -10,7 +10,11 @@ use super::{config, inode, meta, value, whiteout};
 
 /// The session's own limits.
 pub(super) fn limits(conn: &Connection) -> Result<Limits> {
-    Ok(Limits { bytes: limit(conn, meta::QUOTA_BYTES)?, files: limit(conn, meta::QUOTA_FILES)? })
+    Ok(Limits {
+        bytes: limit(conn, meta::QUOTA_BYTES)?,
+        files: limit(conn, meta::QUOTA_FILES)?,
+        file_bytes: limit(conn, meta::MAX_FILE_BYTES)?,
+    })
 }
 
 fn limit(conn: &Connection, key: &str) -> Result<Option<u64>> {
@@ -29,7 +33,11 @@ fn limit(conn: &Connection, key: &str) -> Result<Option<u64>> {
 
 /// Stores them (invariant M5); what the column cannot hold is as good as the most that it can.
 pub(super) fn put_limits(conn: &Connection, limits: Limits) -> Result<()> {
-    for (key, limit) in [(meta::QUOTA_BYTES, limits.bytes), (meta::QUOTA_FILES, limits.files)] {
+    for (key, limit) in [
+        (meta::QUOTA_BYTES, limits.bytes),
+        (meta::QUOTA_FILES, limits.files),
+        (meta::MAX_FILE_BYTES, limits.file_bytes),
+    ] {
         match limit {
             Some(limit) => meta::put(conn, key, i64::try_from(limit).unwrap_or(i64::MAX))?,
             None => meta::delete(conn, key)?,

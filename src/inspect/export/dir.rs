@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, fchmod, fchown, fstat,
-    ftruncate, futimens, linkat, mkdirat, openat, symlinkat, utimensat,
+    ftruncate, futimens, linkat, mkdirat, openat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::{Errno, pwrite};
 
@@ -34,7 +34,18 @@ pub struct Dir {
     current: OwnedFd,
     levels: Vec<Level>,
     buffer: Vec<u8>,
+    keep: Keep,
     not_owned: u64,
+    without_set_id: u64,
+}
+
+/// What of a client's objects is kept only where it is asked for: on the host, it gives rights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Keep {
+    /// The set-user-ID and set-group-ID bits of files, where they get their owner.
+    pub set_id: bool,
+    /// Block and character devices.
+    pub devices: bool,
 }
 
 /// A directory that leads to the innermost one.
@@ -49,7 +60,7 @@ impl Dir {
     ///
     /// # Errors
     /// It holds something, or cannot be made.
-    pub fn create(path: &Path) -> Result<Self> {
+    pub fn create(path: &Path, keep: Keep) -> Result<Self> {
         let failed = |error: Errno| write_error(path, error);
         match mkdirat(CWD, path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -65,7 +76,9 @@ impl Dir {
         }
         let current = openat(&root, ".", OPEN_DIR, Mode::empty()).map_err(failed)?;
         let (levels, buffer) = (Vec::new(), vec![0; PIECE_BYTES]);
-        Ok(Self { path: path.to_owned(), root, current, levels, buffer, not_owned: 0 })
+        let (not_owned, without_set_id) = (0, 0);
+        let path = path.to_owned();
+        Ok(Self { path, root, current, levels, buffer, keep, not_owned, without_set_id })
     }
 
     /// Objects that belong to whoever runs this, because only root may give files away.
@@ -73,17 +86,33 @@ impl Dir {
         self.not_owned
     }
 
+    /// Files whose set-user-ID or set-group-ID bit was not kept.
+    pub fn without_set_id(&self) -> u64 {
+        self.without_set_id
+    }
+
     fn error(&self, path: &[u8], source: impl Into<io::Error>) -> InspectError {
         write_error(self.path.join(OsStr::from_bytes(path)), source)
     }
 
-    fn write_file(&mut self, item: &Item<'_>) -> Result<()> {
+    fn write_file(&mut self, item: &Item<'_>) -> Result<Put> {
         let failed =
             |error: Errno| write_error(self.path.join(OsStr::from_bytes(item.path)), error);
         let how =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.current, item.name(), how, Mode::RUSR | Mode::WUSR);
         let file = file.map_err(failed)?;
+        let attr = item.object.attr();
+        // First: a size that the filesystem does not take is found out before anything is written.
+        match ftruncate(&file, attr.size) {
+            Ok(()) => {}
+            Err(Errno::FBIG | Errno::INVAL) => {
+                unlinkat(&self.current, item.name(), AtFlags::empty()).map_err(failed)?;
+                let why = format!("this filesystem takes no file of {} bytes", attr.size);
+                return Ok(Put::LeftOut(why));
+            }
+            Err(error) => return Err(failed(error)),
+        }
         let mut at = 0;
         while let Some(data) = item.next_data(at)? {
             at = data.start;
@@ -94,10 +123,11 @@ impl Dir {
                 at += length as u64;
             }
         }
-        let attr = item.object.attr();
-        ftruncate(&file, attr.size).map_err(failed)?;
-        self.not_owned += u64::from(!finish(file.as_fd(), attr).map_err(failed)?);
-        Ok(())
+        let owned = finish(file.as_fd(), attr, self.keep.set_id).map_err(failed)?;
+        self.not_owned += u64::from(!owned);
+        let is_kept = owned && self.keep.set_id;
+        self.without_set_id += u64::from(attr.mode & SET_ID != 0 && !is_kept);
+        Ok(Put::Written)
     }
 
     /// Sets owner, mode and times of what is no file, in the innermost directory.
@@ -108,7 +138,7 @@ impl Dir {
         let owned = rustix::fs::chownat(&self.current, name, owner.0, owner.1, flags);
         self.not_owned += u64::from(!is_owned(owned)?);
         if attr.kind != FileKind::Symlink {
-            let mode = Mode::from_bits_truncate(attr.mode as _);
+            let mode = Mode::from_bits_truncate((attr.mode & !SET_ID) as _);
             rustix::fs::chmodat(&self.current, name, mode, AtFlags::empty())?;
         }
         utimensat(&self.current, name, &times(attr), flags)
@@ -118,6 +148,12 @@ impl Dir {
     #[cfg(not(target_vendor = "apple"))]
     fn make_special(&mut self, item: &Item<'_>) -> Result<Put> {
         let attr = item.object.attr();
+        let is_device = matches!(attr.kind, FileKind::Block | FileKind::Character);
+        if is_device && !self.keep.devices {
+            let (major, minor) = (attr.rdev.major, attr.rdev.minor);
+            let why = format!("a device ({major}, {minor}), which only --devices makes");
+            return Ok(Put::LeftOut(why));
+        }
         let kind = match attr.kind {
             FileKind::Fifo => FileType::Fifo,
             FileKind::Socket => FileType::Socket,
@@ -184,7 +220,9 @@ impl Sink for Dir {
             None => openat(&self.root, ".", OPEN_DIR, Mode::empty())
                 .map_err(|error| self.error(b"", error))?,
         };
-        let owned = finish(done.as_fd(), &level.attr).map_err(|error| self.error(b"", error))?;
+        // Of a directory, set-group-ID only says which group new entries get.
+        let owned =
+            finish(done.as_fd(), &level.attr, true).map_err(|error| self.error(b"", error))?;
         self.not_owned += u64::from(!owned);
         Ok(())
     }
@@ -195,7 +233,7 @@ impl Sink for Dir {
                 if let Some(why) = item.unreadable() {
                     return Ok(Put::LeftOut(why));
                 }
-                self.write_file(item)?;
+                return self.write_file(item);
             }
             FileKind::Symlink => {
                 let target = item.target()?;
@@ -245,12 +283,13 @@ fn write_all(file: &OwnedFd, mut data: &[u8], mut at: u64) -> rustix::io::Result
     Ok(())
 }
 
-/// Gives an open object owner, mode and times; whether it has the owner.
-fn finish(fd: BorrowedFd<'_>, attr: &Attr) -> rustix::io::Result<bool> {
+/// Gives an open object owner, mode and times; whether it has the owner. Without `keeps_set_id`,
+/// it runs as its caller alone.
+fn finish(fd: BorrowedFd<'_>, attr: &Attr, keeps_set_id: bool) -> rustix::io::Result<bool> {
     let owner = (Some(Uid::from_raw(attr.uid)), Some(Gid::from_raw(attr.gid)));
     let owned = is_owned(fchown(fd, owner.0, owner.1))?;
     // A program must not run as somebody that nobody chose.
-    let mode = if owned { attr.mode } else { attr.mode & !SET_ID };
+    let mode = if owned && keeps_set_id { attr.mode } else { attr.mode & !SET_ID };
     fchmod(fd, Mode::from_bits_truncate(mode as _))?;
     futimens(fd, &times(attr))?;
     Ok(owned)

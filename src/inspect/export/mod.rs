@@ -5,6 +5,7 @@
 //! tree.
 
 mod dir;
+mod sparse;
 mod tar;
 mod walk;
 
@@ -13,7 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-pub use dir::Dir;
+pub use dir::{Dir, Keep};
 pub use tar::Tar;
 
 use super::error::{InspectError, Result};
@@ -87,6 +88,8 @@ pub struct Item<'a> {
 /// How much went through, for whoever watches.
 struct Flow<'a> {
     watch: &'a dyn Watch,
+    /// Whether what is written is a layer.
+    is_layer: bool,
     objects: Cell<u64>,
     bytes: Cell<u64>,
 }

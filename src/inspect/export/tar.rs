@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ::tar::{Builder, EntryType, Header};
 
 use super::super::error::{InspectError, Result};
+use super::sparse::{self, Layout, Map};
 use super::{Item, PIECE_BYTES, Put, Sink, write_error};
 use crate::vfs::{Attr, FileKind, Time};
 
@@ -16,6 +17,9 @@ const MAX_SIZE: u64 = 0o77_777_777_777;
 /// The place of the name in a header, and of a link's target, in bytes.
 const NAME: std::ops::Range<usize> = 0..100;
 const LINK_NAME: std::ops::Range<usize> = 157..257;
+
+/// The record with the name of a file with holes.
+const SPARSE_NAME: &str = "GNU.sparse.name";
 
 /// An archive that is being written.
 pub struct Tar<W: Write> {
@@ -65,6 +69,22 @@ impl<W: Write> Tar<W> {
     }
 }
 
+impl<W: Write> Tar<W> {
+    fn append_sparse(&mut self, item: &Item<'_>, map: Map) -> Result<()> {
+        let attr = item.object.attr();
+        let (mut header, more) = entry(&sparse::plain_name(item.path), EntryType::Regular, attr);
+        let mut records: Records = vec![
+            ("GNU.sparse.major", b"1".to_vec()),
+            ("GNU.sparse.minor", b"0".to_vec()),
+            (SPARSE_NAME, item.path.to_vec()),
+            ("GNU.sparse.realsize", attr.size.to_string().into_bytes()),
+        ];
+        records.extend(more);
+        put_size(&mut header, map.bytes(), &mut records);
+        self.append((header, records), buffered(map.content(item), attr))
+    }
+}
+
 impl<W: Write> Sink for Tar<W> {
     fn enter(&mut self, dir: &Item<'_>) -> Result<()> {
         let mut name = if dir.path.is_empty() { b".".to_vec() } else { dir.path.to_vec() };
@@ -95,13 +115,14 @@ impl<W: Write> Sink for Tar<W> {
                 if let Some(why) = item.unreadable() {
                     return Ok(Put::LeftOut(why));
                 }
-                header.set_size(attr.size);
-                if attr.size > MAX_SIZE {
-                    records.push(("size", attr.size.to_string().into_bytes()));
+                match sparse::layout(item)? {
+                    Layout::Plain => {
+                        put_size(&mut header, attr.size, &mut records);
+                        self.append((header, records), buffered(Content { item, at: 0 }, attr))?;
+                    }
+                    Layout::Sparse(map) => self.append_sparse(item, map)?,
+                    Layout::Refused(why) => return Ok(Put::LeftOut(why)),
                 }
-                let content = Content { item, at: 0 };
-                let capacity = PIECE_BYTES.min(usize::try_from(attr.size).unwrap_or(usize::MAX));
-                self.append((header, records), BufReader::with_capacity(capacity.max(1), content))?;
             }
             FileKind::Symlink => {
                 put_name(&mut header, LINK_NAME, "linkpath", &item.target()?, &mut records);
@@ -156,6 +177,19 @@ fn entry(path: &[u8], kind: EntryType, attr: &Attr) -> (Header, Records) {
     (header, records)
 }
 
+/// The size of an entry's content, in bytes.
+fn put_size(header: &mut Header, bytes: u64, records: &mut Records) {
+    header.set_size(bytes);
+    if bytes > MAX_SIZE {
+        records.push(("size", bytes.to_string().into_bytes()));
+    }
+}
+
+fn buffered<R: Read>(content: R, attr: &Attr) -> BufReader<R> {
+    let capacity = PIECE_BYTES.min(usize::try_from(attr.size).unwrap_or(usize::MAX));
+    BufReader::with_capacity(capacity.max(1), content)
+}
+
 fn put_device(header: &mut Header, attr: &Attr) -> io::Result<()> {
     header.set_device_major(attr.rdev.major)?;
     header.set_device_minor(attr.rdev.minor)
@@ -177,7 +211,7 @@ fn put_name(
 }
 
 fn is_name(key: &str) -> bool {
-    matches!(key, "path" | "linkpath")
+    matches!(key, "path" | "linkpath" | SPARSE_NAME)
 }
 
 /// Seconds with a fraction; before 1970 both count down from there.

@@ -32,21 +32,21 @@ pub(super) fn export(
     // A first run writes nothing, so that what cannot be told is known before.
     if options.delta_only {
         let mut search = Search(&mut moved_links);
-        let (mut counted, flow) = (Exported::default(), flow(&Quiet));
+        let (mut counted, flow) = (Exported::default(), flow(&Quiet, true));
         let mut trial = Export::new(view, true, &mut search, &flow, &mut counted);
         trial.is_deep = view.has_strays().map_err(failed)?;
         is_deep = trial.is_deep;
         trial.run(start.clone())?;
         is_deep |= !moved_links.is_empty();
     }
-    let flow = flow(watch);
+    let flow = flow(watch, options.delta_only);
     let mut export = Export::new(view, options.delta_only, sink, &flow, done);
     (export.is_deep, export.moved_links) = (is_deep, moved_links);
     export.run(start)
 }
 
-fn flow(watch: &dyn Watch) -> Flow<'_> {
-    Flow { watch, objects: Default::default(), bytes: Default::default() }
+fn flow(watch: &dyn Watch, is_layer: bool) -> Flow<'_> {
+    Flow { watch, is_layer, objects: Default::default(), bytes: Default::default() }
 }
 
 struct Export<'a> {

@@ -1,17 +1,20 @@
 //! What one session takes, of its own limits and of its groups'.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::delta::{Growth, Limits, Usage};
+use crate::delta::{DEFAULT_FILE_BYTES, Growth, Limits, Usage};
 use crate::vfs::{FsError, FsStat};
 
+use super::super::limits::MAX_FILE_BYTES;
 use super::group::{Account, Group};
 
 /// What a session takes.
 pub(in super::super) struct Ledger {
     /// Whether changes must wait until it is counted.
     wants_count: AtomicBool,
+    /// The session's own limit on the size of each file; `u64::MAX` where it has none.
+    file_bytes: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -51,7 +54,11 @@ impl Ledger {
     /// That of a session with these limits of its own.
     pub fn new(limits: Limits) -> Self {
         let state = State { limits, ..State::default() };
-        Self { wants_count: AtomicBool::new(limits.is_some()), state: Mutex::new(state) }
+        Self {
+            wants_count: AtomicBool::new(limits.is_some()),
+            file_bytes: AtomicU64::new(limits.file_bytes.unwrap_or(u64::MAX)),
+            state: Mutex::new(state),
+        }
     }
 
     /// Whether there are limits, and it is not counted yet what the session takes.
@@ -72,7 +79,17 @@ impl Ledger {
 
     /// Gives the session other limits of its own, after it was counted.
     pub fn set(&self, limits: Limits) {
+        self.file_bytes.store(limits.file_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
         self.state().limits = limits;
+    }
+
+    /// The largest size of a file, in bytes: the lower one of the session's limit and `shared`,
+    /// another one, or the usual where there is neither.
+    pub fn file_bytes(&self, shared: Option<u64>) -> u64 {
+        match self.file_bytes.load(Ordering::Relaxed).min(shared.unwrap_or(u64::MAX)) {
+            u64::MAX => DEFAULT_FILE_BYTES,
+            most => most.min(MAX_FILE_BYTES),
+        }
     }
 
     /// What the session takes, if it is counted, and its own limits.

@@ -73,7 +73,7 @@ const QUERIES: &[(&str, &str)] = &[
     (
         "M5",
         "SELECT NULL, NULL, NULL, key || ' is no number from 0 on' FROM acetate_meta
-         WHERE key IN ('quota_bytes', 'quota_files')
+         WHERE key IN ('quota_bytes', 'quota_files', 'max_file_bytes')
            AND (typeof(value) <> 'integer' OR value < 0)",
     ),
     (

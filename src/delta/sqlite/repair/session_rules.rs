@@ -89,7 +89,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
         meta::put(conn, meta::CLEAN, 0)?;
         mender.mended("M4", "clean is 0: what was not synced counts as lost");
     }
-    for key in [meta::QUOTA_BYTES, meta::QUOTA_FILES] {
+    for key in [meta::QUOTA_BYTES, meta::QUOTA_FILES, meta::MAX_FILE_BYTES] {
         let is_there = meta::get::<Value>(conn, key)?.is_some();
         if is_there && !is_sound(key, "typeof(value) = 'integer' AND value >= 0")? {
             meta::delete(conn, key)?;

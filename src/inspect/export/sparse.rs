@@ -1,0 +1,157 @@
+//! Files with holes in an archive: the sparse format 1.0 of GNU tar (GNU tar manual, "PAX Format,
+//! Version 1.0"), which GNU tar, bsdtar, Python and Go read.
+//!
+//! The entry's content is a map of the file's data and then the data, without the holes: what is
+//! written follows what a file stores, and not its size, which one SETATTR sets to 2^62 bytes.
+
+use std::io::{self, Cursor, Read};
+use std::ops::Range;
+
+use super::super::error::Result;
+use super::{Item, last_name};
+
+/// Holes of a file that are written as zeros, in bytes together: an entry without holes is read
+/// by every implementation.
+const PLAIN_HOLE_BYTES: u64 = 1 << 20;
+
+/// Holes of a file that are written to a layer as zeros, in bytes together. A layer has no sparse
+/// entries (image-spec, layer.md: "Sparse files SHOULD NOT be used").
+const LAYER_HOLE_BYTES: u64 = 1 << 30;
+
+/// Parts of a file between its holes, of 16 bytes each in memory.
+const MAX_PARTS: usize = 1 << 20;
+
+/// The unit of an archive, in bytes.
+const BLOCK_BYTES: usize = 512;
+
+/// How a file goes into an archive.
+pub(super) enum Layout {
+    /// All of its bytes.
+    Plain,
+    /// Its data.
+    Sparse(Map),
+    /// Not at all, for this reason.
+    Refused(String),
+}
+
+/// The data of a file.
+pub(super) struct Map {
+    parts: Vec<Range<u64>>,
+    /// The map as the archive has it.
+    text: Vec<u8>,
+}
+
+/// Decides how a file goes into an archive.
+///
+/// # Errors
+/// The session or the base cannot be read.
+pub(super) fn layout(item: &Item<'_>) -> Result<Layout> {
+    let size = item.object.attr().size;
+    let (mut parts, mut data_bytes) = (Vec::<Range<u64>>::new(), 0);
+    let mut at = 0;
+    while let Some(data) = item.next_data(at)? {
+        data_bytes += data.end - data.start;
+        at = data.end;
+        let is_full = parts.len() == MAX_PARTS;
+        match parts.last_mut() {
+            Some(last) if last.end == data.start => last.end = data.end,
+            _ if is_full => {
+                let why = format!("its data is in more than {MAX_PARTS} parts between holes");
+                return Ok(Layout::Refused(why));
+            }
+            _ => parts.push(data),
+        }
+    }
+    let holes = size.saturating_sub(data_bytes);
+    Ok(match holes {
+        ..=PLAIN_HOLE_BYTES => Layout::Plain,
+        ..=LAYER_HOLE_BYTES if item.flow.is_layer => Layout::Plain,
+        _ if item.flow.is_layer => Layout::Refused(format!(
+            "{holes} of its {size} bytes are holes, which a layer cannot hold"
+        )),
+        _ => Layout::Sparse(Map::new(parts, size)),
+    })
+}
+
+impl Map {
+    fn new(parts: Vec<Range<u64>>, size: u64) -> Self {
+        // A part without bytes says where the hole at the end ends.
+        let end = parts.last().map_or(0, |last| last.end);
+        let last = (end < size).then_some(size..size);
+        let all = || parts.iter().chain(&last);
+        let mut text = format!("{}\n", all().count()).into_bytes();
+        for part in all() {
+            text.extend(format!("{}\n{}\n", part.start, part.end - part.start).bytes());
+        }
+        text.resize(text.len().next_multiple_of(BLOCK_BYTES), 0);
+        Self { parts, text }
+    }
+
+    /// How long the entry's content is, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        let data: u64 = self.parts.iter().map(|part| part.end - part.start).sum();
+        data + self.text.len() as u64
+    }
+
+    /// The entry's content.
+    pub(super) fn content<'a>(self, item: &'a Item<'a>) -> impl Read + 'a {
+        let parts = self.parts.into_iter();
+        Cursor::new(self.text).chain(Parts { item, parts, part: 0..0 })
+    }
+}
+
+/// The name that a reader which knows no sparse files gives to what it takes for a file.
+pub(super) fn plain_name(path: &[u8]) -> Vec<u8> {
+    let name = last_name(path);
+    [&path[..path.len() - name.len()], b"GNUSparseFile.0/", name].concat()
+}
+
+/// The parts of a file, one after the other.
+struct Parts<'a> {
+    item: &'a Item<'a>,
+    parts: std::vec::IntoIter<Range<u64>>,
+    /// What is left of the part at hand.
+    part: Range<u64>,
+}
+
+impl Read for Parts<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.part.is_empty() {
+            match self.parts.next() {
+                Some(part) => self.part = part,
+                None => return Ok(0),
+            }
+        }
+        let left = usize::try_from(self.part.end - self.part.start).unwrap_or(usize::MAX);
+        let length = buffer.len().min(left);
+        self.item.read(self.part.start, &mut buffer[..length]).map_err(io::Error::other)?;
+        self.part.start += length as u64;
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_says_where_data_is_and_where_the_file_ends() {
+        for (parts, size, text) in [
+            (vec![0..5, 100..110], 110, "2\n0\n5\n100\n10\n"),
+            (vec![0..5], 1 << 62, "2\n0\n5\n4611686018427387904\n0\n"),
+            (vec![], 9, "1\n9\n0\n"),
+        ] {
+            let map = Map::new(parts, size);
+            assert!(map.text.starts_with(text.as_bytes()));
+            assert!(map.text[text.len()..].iter().all(|byte| *byte == 0));
+            assert_eq!(map.text.len(), BLOCK_BYTES);
+        }
+        assert_eq!(Map::new(vec![0..5, 100..110], 200).bytes(), 15 + 512);
+    }
+
+    #[test]
+    fn a_reader_without_sparse_files_gives_another_name() {
+        assert_eq!(plain_name(b"a/b/c"), b"a/b/GNUSparseFile.0/c");
+        assert_eq!(plain_name(b"c"), b"GNUSparseFile.0/c");
+    }
+}

@@ -21,7 +21,7 @@ use crate::vfs::{Device, FileId, FileKind, Name, Time};
 pub use empty::Empty;
 pub use error::BaseError;
 pub use hiding::Hiding;
-pub use host_dir::{Beneath, HostDir, HostDirOptions};
+pub use host_dir::{Beneath, HostDir, HostDirOptions, shown_mode};
 pub use path::BasePath;
 pub use turn::{ListingTurn, TurnTaken};
 

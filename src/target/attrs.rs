@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 
+use crate::base::shown_mode;
 use crate::vfs::{FileKind, Time};
 
 /// The set-user-ID and set-group-ID bits.
@@ -50,13 +51,20 @@ pub(super) fn set(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> io::Result
     if !has_owner {
         unset.owner = !allowed(owner(dir, name, &stat, attrs))?;
     }
+    let host_mode = stat.st_mode as u32 & 0o7777;
+    let mut attrs = attrs.clone();
+    let is_link = attrs.kind == FileKind::Symlink;
+    if !is_link && host_mode != attrs.mode && shown_mode(dir, name, host_mode) == attrs.mode {
+        // As the base shows it: chmod would narrow the mask of its ACL.
+        attrs.mode = host_mode;
+    }
     // A new owner takes setuid and setgid away, so the mode comes after it.
     let mut wanted = attrs.clone();
     if unset.owner && attrs.kind != FileKind::Directory && attrs.mode & SET_ID != 0 {
         // It would run as whoever applies.
         (wanted.mode, unset.mode) = (attrs.mode & !SET_ID, true);
     }
-    let has_mode = stat.st_mode as u32 & 0o7777 == wanted.mode;
+    let has_mode = host_mode == wanted.mode;
     if attrs.kind != FileKind::Symlink && !(has_mode && has_owner) {
         unset.mode |= !allowed(mode(dir, name, &wanted))?;
     }

@@ -14,7 +14,6 @@ path = "/chat"
 clients = ["10.0.0.0/8", "::1"]
 options = ["all_squash", "anonuid=7"]
 quota = { bytes = "2GiB", files = 10 }
-max_file_bytes = "1TiB"
 hide = [".env"]
 
   [[export.mount]]
@@ -124,6 +123,7 @@ clients = ["10.1.0.0/16"]
 map_uids = [{ client = 501, server = 1001 }, { client = 600, server = 2000, count = 5 }]
 map_gids = [{ client = 20, server = 3001, count = 1 }]
 quota = { bytes = "3MiB", files = 77 }
+max_file_bytes = "1TiB"
 hide = ["*.hidden"]
 
   [[export.mount]]

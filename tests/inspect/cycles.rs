@@ -9,6 +9,7 @@ use acetate::inspect::opened::{Opened, find};
 use acetate::inspect::repair::repair;
 use acetate::inspect::status::status;
 use acetate::inspect::walk::{Next, walk};
+use acetate::workspace::Workspace;
 
 use crate::support::exported::{dir_of, options, tar_of};
 use crate::support::world::World;
@@ -77,6 +78,22 @@ fn what_the_session_changed_is_refused_and_exports_leave_the_directory_out() {
         assert_eq!(dir_of(&opened, &options("/", delta_only), &to).unwrap().left_out, 1);
         assert_eq!(std::fs::read_to_string(to.join("a/b/file")).unwrap(), "content");
     }
+}
+
+#[test]
+fn every_change_that_a_server_makes_there_ends() {
+    let (world, session) = looped();
+    let mut work = Workspace::open(&session, Some(&world.base())).unwrap();
+    assert!(work.list("a/b/loop/b/loop").is_err());
+    // A client's handle leads through it to the directory itself, as often as it likes.
+    work.write("a/b/loop/b/loop/b/more", "more".as_bytes()).unwrap();
+    assert_eq!(work.read("a/b/more").unwrap(), b"more");
+    let refused = work.rename("a", "a/b/loop/b/into-itself").unwrap_err();
+    assert!(refused.to_string().contains("invalid argument"), "{refused}");
+    work.rename("a/b/loop/b/more", "a/more").unwrap();
+    assert_eq!(work.read("a/more").unwrap(), b"more");
+    assert!(work.discard(&["a"]).is_err());
+    work.close().unwrap();
 }
 
 #[test]

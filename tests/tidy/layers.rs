@@ -14,7 +14,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     // What a row says about the base: a path in it, and which numbers are not the base's.
     ("delta", &["vfs", "base::BasePath", "base::DELTA_IDS"]),
     // What a base is made of, and the way to what is in it.
-    ("target", &["vfs", "base::BaseAttr", "base::BasePath", "base::Beneath", "base::STAGING"]),
+    (
+        "target",
+        &[
+            "vfs",
+            "base::BaseAttr",
+            "base::BasePath",
+            "base::Beneath",
+            "base::STAGING",
+            "base::shown_mode",
+        ],
+    ),
     ("config", &["vfs"]),
     // A handle is bound to the mount that gave it out; numbers are in ranges by what has them.
     (

@@ -108,6 +108,15 @@ impl Acls {
     }
 }
 
+/// The permission bits that a base shows of the entry `name` of `dir`, which the host gives `mode`
+/// and which is no symbolic link.
+pub fn shown_mode(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> u32 {
+    if mode & SHARED_BITS == 0 {
+        return mode;
+    }
+    mode & bits_left(&mut |buffer| read_entry(dir, name, buffer)).0
+}
+
 /// The mode bits that the ACL which `read` reads leaves, and whether that is sure. An ACL that
 /// cannot be read leaves the owner's.
 fn bits_left(read: &mut impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> (u32, bool) {

@@ -45,6 +45,7 @@ use self::seen::Seen;
 use self::walk::{Reached, Walker};
 use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing, ListingTurn, STAGING};
 use crate::vfs::{FileId, FileKind};
+pub use acl::shown_mode;
 pub use beneath::Beneath;
 
 /// How a [`HostDir`] is opened.

@@ -1,5 +1,6 @@
 //! Applying a session to its base, or to a copy of it.
 
+mod acl;
 mod chosen;
 mod drift;
 mod history;

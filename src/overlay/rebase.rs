@@ -67,10 +67,9 @@ impl Edit<'_> {
         // All are looked at first: a file changes with each of its names.
         let (mut paths, mut kept) = (BTreeSet::new(), BTreeMap::new());
         for applied in applied {
-            if self.is_as_applied(applied)? {
-                paths.insert(&applied.path);
-            } else {
-                kept.insert(&applied.path, applied);
+            match self.since_applied(applied)? {
+                Since::Same => drop(paths.insert(&applied.path)),
+                Since::Changed => drop(kept.insert(&applied.path, applied)),
             }
         }
         for applied in kept.values().filter(|applied| applied.was_entry) {
@@ -200,22 +199,33 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Whether nobody has changed something since it was applied.
-    fn is_as_applied(&self, applied: &LetGo) -> Result<bool> {
+    /// What became of something since it was applied.
+    fn since_applied(&self, applied: &LetGo) -> Result<Since> {
         let found = TreeView { view: self.view() }.find(&applied.path)?;
         Ok(match (found, applied.object) {
-            (None, None) => true,
+            (None, None) => Since::Same,
             (Some(found), Some((id, ctime))) => {
                 let attr = found.attr();
+                let is_base = found.row().is_none();
                 // What is in a directory stays or goes by itself.
                 let is_dir = attr.kind == FileKind::Directory;
-                attr.fileid == id && (is_dir || attr.ctime == ctime)
+                let is_same = attr.fileid == id && (is_dir || attr.ctime == ctime);
+                // A directory that is where it was may be the base's since an earlier request.
+                let may_be_base = !applied.was_entry || (is_dir && applied.from.is_none());
+                match (is_same, is_base) {
+                    (true, false) => Since::Same,
+                    (true, true) if may_be_base => Since::Same,
+                    // The name was only the base's, which has another object there.
+                    (false, true) if !applied.was_entry => Since::Same,
+                    _ => Since::Changed,
+                }
             }
-            _ => false,
+            (Some(found), None) if found.row().is_none() => Since::Same,
+            _ => Since::Changed,
         })
     }
 
-    /// The same of one name; whether that is a directory which the base has by now. A file that
+    /// Lets go of one name; whether that is a directory which the base has by now. A file that
     /// is still seen at another of its base names, one that `keeps` it, gets an entry there.
     fn let_go_of(
         &mut self,
@@ -285,6 +295,14 @@ impl Edit<'_> {
         }
         Ok(())
     }
+}
+
+/// What became of something since it was applied.
+enum Since {
+    /// It is as it was, or the base shows there already.
+    Same,
+    /// A client changed it, or took it away.
+    Changed,
 }
 
 /// The path in the base of a path in the merged tree.

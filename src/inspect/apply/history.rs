@@ -97,12 +97,13 @@ fn dropped(opened: &Opened) -> Result<Option<Dropped>> {
     }
 }
 
-/// Those of these base objects, each with the number of a change, that no client is told by the
-/// log to have removed, moved away or replaced; none, where there is no log.
+/// Those of these base objects, each with the number of a change, of which the log does not tell
+/// that a client removed or replaced them, with the place where the log has them in the merged
+/// tree; none, where there is no log.
 pub(super) fn never_removed(
     opened: &Opened,
     inside: Vec<(BasePath, usize)>,
-) -> Result<Vec<(BasePath, usize)>> {
+) -> Result<Vec<(BasePath, usize, MergedPath)>> {
     if inside.is_empty() || begun(opened)?.is_none() {
         return Ok(Vec::new());
     }
@@ -114,8 +115,12 @@ pub(super) fn never_removed(
         seen.go_on(row);
         ControlFlow::Continue(())
     })?;
-    let is_left = |path: &BasePath| !seen.removed.contains(MergedPath::of_base(path).as_bytes());
-    Ok(inside.into_iter().filter(|(path, _)| is_left(path)).collect())
+    let places: BTreeMap<_, _> = seen.shown.iter().map(|(place, home)| (home, place)).collect();
+    let left = |(path, change): (BasePath, usize)| {
+        let place = places.get(&MergedPath::of_base(&path).as_bytes().to_vec())?;
+        Some((path, change, MergedPath::from_bytes(place)?))
+    };
+    Ok(inside.into_iter().filter_map(left).collect())
 }
 
 /// Reads the log, but for rows without a meaning.
@@ -254,6 +259,8 @@ impl Removals {
                 self.remove(to.as_bytes());
                 self.rename(row.path.as_bytes(), to.as_bytes());
             }
+            // What was gone stayed hidden, or went from the base.
+            Procedure::Apply if row.fileid == FileId(0) => {}
             // The base shows there again.
             Procedure::Discard | Procedure::Apply => self.show_again(row.path.as_bytes()),
             _ => {}

@@ -116,8 +116,11 @@ impl Planner<'_> {
             .into_iter()
             .filter(|(path, at)| !is_named(&self.plan, path, *at) && !is_late(path))
             .collect();
-        for (path, change) in history::never_removed(self.opened, inside)? {
-            if self.plan.refused.iter().any(|(known, _)| *known == change) {
+        for (path, change, place) in history::never_removed(self.opened, inside)? {
+            let is_known = self.plan.refused.iter().any(|(known, _)| *known == change);
+            // With a directory that a client moved it moved on, and is there.
+            let there = self.view.find(&place).map_err(|source| diff::at(&place, source));
+            if is_known || there?.is_some() {
                 continue;
             }
             let Some(removed) = self.plan.changes.get(change).map(|c| c.path.clone()) else {

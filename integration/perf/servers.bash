@@ -16,6 +16,8 @@ server_command() {
     case $1 in
         acetate)
             command=("$ACETATE" serve "$SESSION" ${BASE:+--base "$BASE"} --listen "$nfs" --insecure)
+            # Beyond loopback, the guest's root is root only where that is said.
+            [[ $HOST = 127.* ]] || command+=(--no-root-squash)
             ;;
         nfsserve)
             command=("$PERF_CLIENT" serve-stock "$SESSION" "$BASE" "$nfs")

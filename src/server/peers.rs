@@ -44,7 +44,7 @@ pub struct Peer {
     /// When it was opened.
     pub since: Instant,
     calls: AtomicU64,
-    /// When the last call came, in milliseconds since it was opened.
+    /// When the last call came, in microseconds since it was opened.
     last_call: AtomicU64,
     /// The tenant that its calls are about; 0 if that is not known.
     tenant: AtomicU64,
@@ -92,12 +92,12 @@ impl Peer {
 
     /// The time since its last call, or since it was opened.
     fn idle(&self) -> Duration {
-        Duration::from_millis(self.age().saturating_sub(self.last_call.load(Ordering::Relaxed)))
+        Duration::from_micros(self.age().saturating_sub(self.last_call.load(Ordering::Relaxed)))
     }
 
-    /// Milliseconds since it was opened.
+    /// Microseconds since it was opened.
     fn age(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }
 

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 
-/// How long the request of one address makes others leave room, after the last such request.
-const CONTENTION: Duration = Duration::from_secs(2);
+use super::limits::CONTENTION;
 
 /// What is divided.
 #[derive(Debug, Clone, Copy)]

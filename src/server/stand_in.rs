@@ -51,7 +51,11 @@ impl StandIn {
         };
         let dispatcher = Arc::new(Dispatcher::new(programs.clone(), ReplyCache::new(&limits)));
         let (stop, stopped) = oneshot::channel::<()>();
-        let server = Server::new(listeners, programs, ServerOptions { insecure: true, limits, ..ServerOptions::default() });
+        let server = Server::new(
+            listeners,
+            programs,
+            ServerOptions { insecure: true, limits, ..ServerOptions::default() },
+        );
         let server = tokio::spawn(server.run(async {
             let _told = stopped.await;
         }));

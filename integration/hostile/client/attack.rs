@@ -171,6 +171,11 @@ fn read(target: &Target, count: u32, random: &mut Random) -> Vec<u8> {
     call(random.next(), [NFS, 3, READ], AUTH_SYS, &args)
 }
 
+/// GETATTR, as a sound client sends it.
+pub fn getattr(object: &Handle) -> Vec<u8> {
+    call(7, [NFS, 3, GETATTR], AUTH_SYS, &opaque(object))
+}
+
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }

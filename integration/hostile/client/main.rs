@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod attack;
+mod crowd;
 mod fill;
 mod flood;
 mod good;
@@ -115,8 +116,9 @@ impl Run {
                 too_much.push(format!("{}: {peak} MiB", attack.name()));
             }
         }
+        let crowded = crowd::run(&mut self.server, self.time, names);
         match too_much.is_empty() {
-            true => Ok(()),
+            true => crowded,
             false => {
                 Err(format!("more than {} MiB: {}", self.most_mib, too_much.join(", ")).into())
             }

@@ -62,7 +62,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
 
-    /// Where to listen; may be given several times. Port 0 takes a free one.
+    /// Where to listen; repeatable.
+    ///
+    /// Port 0 takes a free one. Beyond loopback, root of clients is nobody unless
+    /// --no-root-squash is given.
     #[arg(long, value_name = "ADDR:PORT", default_values_t = [DEFAULT_ADDRESS])]
     listen: Vec<SocketAddr>,
 
@@ -75,7 +78,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t = Durability::Commit)]
     durability: Durability,
 
-    /// Allow clients with source ports above 1023 (refused on Linux otherwise).
+    /// Allow source ports above 1023 (refused on Linux otherwise).
     #[arg(long)]
     insecure: bool,
 
@@ -86,7 +89,7 @@ pub(super) struct Args {
     #[arg(long)]
     rpcbind: bool,
 
-    /// Bytes per stored chunk of a file in a new session: a power of two [default: 65536].
+    /// Bytes per stored chunk in a new session, a power of two [default: 65536].
     #[arg(long, value_name = "BYTES")]
     chunk_size: Option<u64>,
 

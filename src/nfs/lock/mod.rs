@@ -16,7 +16,5 @@ mod waiting;
 
 pub use program::{Answer, Nlm};
 pub use range::ByteRange;
-pub use table::{
-    CLIENT_SHARE, Client, EXPORT_SHARE, Held, LockTable, MAX_LOCKS, Owner, Refusal,
-};
+pub use table::{CLIENT_SHARE, Client, EXPORT_SHARE, Held, LockTable, MAX_LOCKS, Owner, Refusal};
 pub use waiting::{MAX_CLIENT_WAITING, MAX_EXPORT_WAITING, MAX_WAITING, Waiting};

@@ -271,7 +271,8 @@ fn replaced(
     range: ByteRange,
     kind: Option<(bool, NonZeroU64)>,
 ) -> Vec<Held> {
-    let keep = |range, exclusive, export| Held { owner: Arc::clone(owner), range, exclusive, export };
+    let keep =
+        |range, exclusive, export| Held { owner: Arc::clone(owner), range, exclusive, export };
     let mut pieces: Vec<Held> = own
         .iter()
         .flat_map(|held| {

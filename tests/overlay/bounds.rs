@@ -137,7 +137,8 @@ fn names_targets_and_whiteouts_count() {
         ..Setup::default()
     });
     let limit = |bytes, files| {
-        world.wait(world.overlay.set_limits(move |_| Limits { bytes, files })).unwrap();
+        let limits = Limits { bytes, files, ..Limits::default() };
+        world.wait(world.overlay.set_limits(move |_| limits)).unwrap();
     };
     limit(Some(1000), Some(8));
     world.put("file", "content");
@@ -175,7 +176,7 @@ fn names_targets_and_whiteouts_count() {
 
 #[test]
 fn a_limit_of_bytes_alone_limits_names_too() {
-    let limits = |bytes, files| Limits { bytes, files }.files();
+    let limits = |bytes, files| Limits { bytes, files, ..Limits::default() }.files();
     assert_eq!(limits(None, None), None);
     assert_eq!(limits(Some(1 << 20), None), Some(65_536));
     assert_eq!(limits(Some(1 << 30), None), Some(1 << 20));

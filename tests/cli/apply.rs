@@ -226,7 +226,8 @@ fn a_program_of_somebody_else_is_not_made_set_user_id() {
     const NOBODY: u32 = 65_534;
     let world = with_program();
     let session = world.session();
-    let args = ["apply", session.to_str().unwrap(), "--yes", "--allow-special"];
+    // The host's files change their owner here.
+    let args = ["apply", session.to_str().unwrap(), "--yes", "--force", "--allow-special"];
     let mut command = acetate(world.scratch(), &args);
     if rustix::process::geteuid().is_root() {
         let mut open = vec![world.scratch().to_owned()];

@@ -1,8 +1,8 @@
 //! What is left out of a plan unless it is asked for, and what of the host's objects is lost.
 //!
 //! Set-user-ID files and device nodes of a client would give away rights of whoever applies, so
-//! an option asks for them. A directory with entries that the client who removed it never saw is
-//! removed only by its name.
+//! an option asks for them. A directory that holds entries which the client that removed it never
+//! saw is removed only if it is named.
 
 use std::collections::HashSet;
 

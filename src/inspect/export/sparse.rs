@@ -138,7 +138,7 @@ mod tests {
     fn a_map_says_where_data_is_and_where_the_file_ends() {
         for (parts, size, text) in [
             (vec![0..5, 100..110], 110, "2\n0\n5\n100\n10\n"),
-            (vec![0..5], 1 << 62, "2\n0\n5\n4611686018427387904\n0\n"),
+            (vec![0..5, 8..9], 1 << 62, "3\n0\n5\n8\n1\n4611686018427387904\n0\n"),
             (vec![], 9, "1\n9\n0\n"),
         ] {
             let map = Map::new(parts, size);

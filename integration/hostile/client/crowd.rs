@@ -52,7 +52,7 @@ const MANNERS: [Manner; 2] = [
         name: "crowd-busy",
         what: "take all places from one address, and call as fast as they can",
         pause: Duration::ZERO,
-        least_ratio: 0.002,
+        least_ratio: 0.01,
     },
 ];
 

@@ -81,7 +81,7 @@ const TURN_WAIT: Duration = Duration::from_millis(250);
 /// What reading a directory gave.
 pub(super) enum Read {
     /// Its entries.
-    Whole(Entries),
+    Whole(Box<Entries>),
     /// What the cache has by now: another thread has read it while this one waited for its turn.
     Known(Arc<Listing>),
 }
@@ -139,7 +139,7 @@ impl HostDir {
         let mut listing = Listing { entries: listed.collect(), turn };
         listing.entries.shrink_to_fit();
         let after = dir.fd().and_then(rustix::fs::fstat).map_err(path_error)?;
-        Ok(Read::Whole(Entries { listing, before, after }))
+        Ok(Read::Whole(Box::new(Entries { listing, before, after })))
     }
 
     /// The number and the type of an entry; `None` if it is gone by now.

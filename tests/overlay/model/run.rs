@@ -227,8 +227,7 @@ impl Case {
     fn reopen(&mut self) {
         self.world.reopen();
         // The specification has neither redirects nor opaque directories, takes what is not copied
-        // yet for holes, and knows
-        // a base file's other names for no more than files of their own.
+        // yet for holes, and knows a base file's other names for no more than files of their own.
         let beyond: i64 = self.world.sql_value(
             "SELECT (SELECT count(*) FROM acetate_redirect) +
                (SELECT count(*) FROM acetate_opaque) +

@@ -20,6 +20,9 @@ pub enum BaseError {
     /// The object is of another type than the call needs.
     #[error("wrong type of base object")]
     WrongKind,
+    /// Too many calls wait for the host already.
+    #[error("the base does not answer")]
+    Unresponsive,
     /// The host reports an I/O error.
     #[error("cannot read the base: {0}")]
     Io(#[from] io::Error),

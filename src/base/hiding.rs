@@ -44,6 +44,10 @@ impl Base for Hiding {
         self.inner.look_anew();
     }
 
+    fn is_remote(&self) -> bool {
+        self.inner.is_remote()
+    }
+
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
         self.check(path)?;
         self.inner.stat(path).map(shown)

@@ -4,8 +4,8 @@
 //! content. Nothing here can write, and nothing here leaves the base directory.
 //!
 //! Implementations: [`HostDir`], a directory of this machine; [`Empty`], the base of a plain
-//! session; [`Hiding`], another base without what is never served. All methods block; they run on
-//! the worker's threads.
+//! session; [`Hiding`], another base without what is never served; [`Watched`], another base whose
+//! calls are watched for hanging. All methods block; they run on the worker's threads.
 
 mod empty;
 mod error;
@@ -13,6 +13,7 @@ mod hiding;
 mod host_dir;
 mod path;
 mod turn;
+mod watched;
 
 use std::sync::Arc;
 
@@ -24,11 +25,17 @@ pub use hiding::Hiding;
 pub use host_dir::{Beneath, HostDir, HostDirOptions, shown_mode};
 pub use path::BasePath;
 pub use turn::{ListingTurn, TurnTaken};
+pub use watched::{MAX_STUCK_CALLS, Watched};
 
 /// A read-only tree. Every path is relative to its root; symbolic links are never followed.
 pub trait Base: Send + Sync + 'static {
     /// Takes no path to lead where it led a moment ago: the base was just changed, by us.
     fn look_anew(&self);
+
+    /// Whether another machine or another process answers for it, so that any call may hang.
+    fn is_remote(&self) -> bool {
+        false
+    }
 
     /// Returns an object's attributes, without following a symbolic link.
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError>;

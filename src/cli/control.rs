@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -13,6 +13,9 @@ use crate::control::{About, ExportsUsage, Listener, Peer, Refusal, Registered, S
 use crate::overlay::Overlay;
 use crate::server::Peers;
 use crate::workspace::accounts::Accounts;
+
+/// Time for commands to end that are under way.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Goes with the server. A server without it serves all the same.
 pub(super) struct Control {
@@ -71,10 +74,11 @@ impl Control {
     /// The same; returns once nothing is under way.
     pub(super) async fn end(mut self) {
         self.stop();
-        if let Some(listening) = self.listening.take()
-            && let Err(error) = listening.await
-        {
-            tracing::error!(%error, "control socket");
+        let Some(listening) = self.listening.take() else { return };
+        match tokio::time::timeout(END_TIMEOUT, listening).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "control socket"),
+            Err(_) => tracing::warn!("a command is still under way; it is given up"),
         }
     }
 }

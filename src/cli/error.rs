@@ -82,7 +82,9 @@ impl CliError {
             BaseError::WrongKind => {
                 (format!("base {path}: not a directory"), Some(ErrorKind::NotADirectory))
             }
-            BaseError::Changed | BaseError::Busy => (format!("base {path}: {error}"), None),
+            BaseError::Changed | BaseError::Busy | BaseError::Unresponsive => {
+                (format!("base {path}: {error}"), None)
+            }
         };
         let hint = match kind {
             Some(ErrorKind::NotFound) => "give an existing directory with --base DIR",

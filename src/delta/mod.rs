@@ -35,8 +35,14 @@ pub trait Store: Send + Sync + 'static {
     /// Opens the one writing connection.
     fn writer(&self) -> Result<Box<dyn Writer>>;
 
-    /// Opens a reading connection.
+    /// Opens a reading connection, which waits for SQLite's locks.
     fn reader(&self) -> Result<Box<dyn Reader>>;
+
+    /// Opens a reading connection that never waits for a lock: [`Reader::read`] fails with
+    /// [`StoreError::Busy`] instead.
+    fn inline_reader(&self) -> Result<Box<dyn Reader>> {
+        self.reader()
+    }
 
     /// The session's boot epoch (invariant M3 of docs/SCHEMA.md): persisted, and moved forward
     /// whenever unsynced data may have been lost.
@@ -56,6 +62,8 @@ pub trait Store: Send + Sync + 'static {
 /// A reading connection; each call sees one snapshot.
 pub trait Reader: Send {
     /// Runs `f` on a snapshot: taken when `f` reads its first row, or [`ReadTxn::hold`]s it.
+    ///
+    /// After an error of [`Store::inline_reader`]'s connection, what `f` came to is void.
     fn read(&mut self, f: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()>;
 }
 
@@ -64,6 +72,13 @@ pub trait Reader: Send {
 pub trait Writer: Send {
     /// Begins a batch. With `durable`, its commit syncs it and everything before it.
     fn begin(&mut self, durable: bool) -> Result<()>;
+
+    /// Begins a batch that is not durable, if neither that nor its commit waits for a lock or a
+    /// disk's sync. `false`, and no batch has begun, if [`Writer::begin`] has to do it, on a
+    /// thread that may wait.
+    fn try_begin(&mut self) -> Result<bool> {
+        self.begin(false).map(|()| true)
+    }
 
     /// Begins an operation in the batch that can be undone with all of the batch alone.
     fn next(&mut self);
@@ -112,7 +127,7 @@ pub trait Writer: Send {
     /// then on each change is counted ([`WriteTxn::growth`]).
     fn count_usage(&mut self) -> Result<Growth>;
 
-    /// What a sync has to write, in bytes, at most: how long it takes depends on it.
+    /// What a sync has to write, in bytes, at most.
     fn unsynced_bytes(&self) -> u64;
 
     /// Syncs everything that was committed before, outside a batch. Cheap if nothing was.

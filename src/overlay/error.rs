@@ -49,7 +49,7 @@ fn from_base(error: &BaseError) -> FsError {
         BaseError::NotFound | BaseError::Changed => FsError::Stale,
         BaseError::Denied => FsError::Access,
         BaseError::WrongKind => FsError::Invalid,
-        BaseError::Busy => FsError::TryLater,
+        BaseError::Busy | BaseError::Unresponsive => FsError::TryLater,
         BaseError::Io(_) => {
             tracing::error!(%error, "base");
             FsError::Io
@@ -81,6 +81,6 @@ pub(super) fn from_work(error: &WorkError) -> FsError {
         WorkError::Store(error) => from_store(error),
         WorkError::ReadOnly => FsError::ReadOnly,
         WorkError::Panicked => FsError::Fault,
-        WorkError::ShuttingDown => FsError::TryLater,
+        WorkError::Stuck | WorkError::ShuttingDown => FsError::TryLater,
     }
 }

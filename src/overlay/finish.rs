@@ -13,6 +13,7 @@ use crate::vfs::FsError;
 use crate::worker::{Background, Done, Piece, Weight};
 
 use super::error::{OpError, Result, from_store, from_work};
+use super::hanging::unless_refused;
 use super::limits::{COPY_PROGRESS_INTERVAL, COPY_SYNC_BYTES, MAX_LOST_NOTED};
 use super::quota::Charge;
 use super::resolve::View;
@@ -115,11 +116,16 @@ impl Overlay {
 
     /// Copies the next piece of the first file from the inode `from` on.
     async fn copy_next(&self, from: Ino) -> std::result::Result<Step, FsError> {
+        if self.is_base_stuck() {
+            // Whoever writes would be stuck next.
+            return Err(FsError::TryLater);
+        }
         let core = self.core.clone();
         let bytes = core.copy_up.piece_bytes;
         let durable = core.copies.is_sync_due(bytes);
         let job = move |txn: &mut dyn WriteTxn| {
-            let value = step(&core, txn, from);
+            let done = unless_refused(|| step(&core, txn, from));
+            let value = done.unwrap_or(Err(FsError::TryLater.into()));
             let keep = matches!(value, Ok(Step::Copied(_)));
             // All of it was charged when the copy began: it can only turn out to be less.
             let growth = if keep { txn.growth() } else { Growth::default() };

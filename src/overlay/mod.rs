@@ -34,6 +34,7 @@ mod edit;
 mod error;
 mod finish;
 mod guarded;
+mod hanging;
 mod known;
 mod layer;
 mod limits;
@@ -67,7 +68,7 @@ mod write;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::base::Base;
+use crate::base::{Base, Watched};
 use crate::delta::{Limits, Store};
 use crate::vfs::{CallId, FileId, Locator, Time};
 use crate::worker::{Commits, Worker};
@@ -132,6 +133,8 @@ pub struct Overlay {
 /// What the merge rules need besides a transaction.
 struct Core {
     base: Arc<dyn Base>,
+    /// The same, with what is known of its calls.
+    watched: Arc<Watched>,
     clock: Clock,
     fsid: u64,
     cookie_key: u64,
@@ -153,10 +156,12 @@ struct Core {
 impl Core {
     /// What there is without a server.
     fn offline(base: Arc<dyn Base>, clock: Clock, copy_up: CopyLimits) -> Self {
+        let watched = Arc::new(Watched::new(base));
         Self {
             late_changes: HashMap::new(),
             whole: Arc::default(),
-            base,
+            base: watched.clone(),
+            watched,
             clock,
             fsid: 0,
             cookie_key: 0,
@@ -181,10 +186,12 @@ impl Overlay {
     /// The same, with large listings by turns with all that share `listings`.
     pub fn with_listings(parts: OverlayParts, listings: Arc<LargeListings>) -> Self {
         let late = parts.store.late_changes().iter();
+        let watched = Arc::new(Watched::new(parts.base));
         let core = Core {
             late_changes: late.map(|change| (change.call, change.fileid)).collect(),
             whole: Arc::default(),
-            base: parts.base,
+            base: watched.clone(),
+            watched,
             clock: parts.clock,
             fsid: parts.fsid,
             cookie_key: parts.cookie_key,

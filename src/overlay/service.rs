@@ -17,6 +17,7 @@ use crate::worker::{Committed, Done, Weight};
 use super::Overlay;
 use super::edit::Edit;
 use super::error::{from_store, from_work};
+use super::hanging::unless_refused;
 use super::limits::{LIGHT_READ_BYTES, MAX_LINKS};
 use super::quota::Charge;
 use super::resolve::View;
@@ -40,15 +41,18 @@ impl Overlay {
         let (core, scope) = (self.core.clone(), self.scope.clone());
         let work = self.worker.read(weight, move |txn| {
             let view = View { txn, core: &core, version: None, known: None, scope: &scope };
-            if let Some(version) = core.caches.version() {
-                let value = f(&View { version: Some(version), ..view });
-                if core.caches.is_at(version) {
-                    return value;
+            let value = unless_refused(|| {
+                if let Some(version) = core.caches.version() {
+                    let value = f(&View { version: Some(version), ..view });
+                    if core.caches.is_at(version) {
+                        return value;
+                    }
                 }
-            }
-            f(&view)
+                f(&view)
+            });
+            value.ok_or(FsError::TryLater)
         });
-        work.await.map_err(|error| from_work(&error))
+        work.await.map_err(|error| from_work(&error))?
     }
 
     /// Runs `f` on a snapshot, once: for what takes long, or cannot be taken back.
@@ -57,13 +61,16 @@ impl Overlay {
         f: impl FnOnce(&View<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Outcome<T, C> {
         let (core, scope) = (self.core.clone(), self.scope.clone());
+        let mut once = Some(f);
         let work = self.worker.read(Weight::Heavy, move |txn| {
+            let Some(f) = once.take() else { return FsError::Fault.into() };
             let before = core.caches.version();
             if let Err(error) = txn.hold() {
                 return from_store(&error).into();
             }
             let version = before.filter(|version| core.caches.is_at(*version));
-            f(&View { txn, core: &core, version, known: None, scope: &scope })
+            let view = View { txn, core: &core, version, known: None, scope: &scope };
+            unless_refused(|| f(&view)).unwrap_or(FsError::TryLater.into())
         });
         work.await.unwrap_or_else(|error| from_work(&error).into())
     }
@@ -86,6 +93,7 @@ impl Overlay {
         durable: bool,
         mut f: impl FnMut(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Result<Committed<Outcome<T, C>>, FsError> {
+        self.check_writer()?;
         self.count_if_limited().await?;
         let (core, scope) = (self.core.clone(), self.scope.clone());
         let asked = self.asked.clone();
@@ -94,7 +102,8 @@ impl Overlay {
             let now = (core.clock)();
             let mut trial = core.known.begin();
             let mut edit = Edit::new(txn, &core, &scope, &caller, now);
-            let mut outcome = f(&mut edit);
+            let done = unless_refused(|| f(&mut edit));
+            let mut outcome = done.unwrap_or(FsError::TryLater.into());
             // With what is kept alone: what is refused must have changed nothing.
             let mut atimes = None;
             if outcome.result.is_ok() {
@@ -172,7 +181,7 @@ impl Overlay {
     /// when the change is committed.
     pub(super) async fn unchanged(&self, object: &Locator) -> Wcc {
         let object = object.clone();
-        let weight = weight_of(&object);
+        let weight = self.weight_of(&object);
         let attr = self.look(weight, move |view| view.attr_of(&object).ok()).await;
         Wcc::unchanged(attr.ok().flatten())
     }
@@ -200,7 +209,7 @@ impl Vfs for Overlay {
 
     async fn getattr(&self, _caller: &Caller, object: &Locator) -> Result<Attr, FsError> {
         let object = object.clone();
-        let attr = self.look(weight_of(&object), move |view| view.attr_of(&object)).await?;
+        let attr = self.look(self.weight_of(&object), move |view| view.attr_of(&object)).await?;
         attr.map_err(|error| error.into_fs())
     }
 
@@ -213,7 +222,7 @@ impl Vfs for Overlay {
     ) -> Outcome<(), Wcc> {
         let at = object.clone();
         // A change of the size may copy, or cut off, much.
-        let weight = if set.size.is_some() { Weight::Heavy } else { weight_of(object) };
+        let weight = if set.size.is_some() { Weight::Heavy } else { self.weight_of(object) };
         self.alter_at(caller, weight, object, move |edit| edit.setattr(&at, &set, guard)).await
     }
 
@@ -224,7 +233,7 @@ impl Vfs for Overlay {
         name: &[u8],
     ) -> Outcome<LookedUp, Option<Attr>> {
         let (caller, dir, name) = (caller.clone(), dir.clone(), name.to_vec());
-        self.show(weight_of(&dir), move |view| view.lookup(&caller, &dir, &name)).await
+        self.show(self.weight_of(&dir), move |view| view.lookup(&caller, &dir, &name)).await
     }
 
     async fn access(
@@ -234,12 +243,12 @@ impl Vfs for Overlay {
         want: Access,
     ) -> Outcome<Access, Option<Attr>> {
         let (caller, object) = (caller.clone(), object.clone());
-        self.show(weight_of(&object), move |view| view.access(&caller, &object, want)).await
+        self.show(self.weight_of(&object), move |view| view.access(&caller, &object, want)).await
     }
 
     async fn readlink(&self, _caller: &Caller, object: &Locator) -> Outcome<Bytes, Option<Attr>> {
         let object = object.clone();
-        self.show(weight_of(&object), move |view| view.read_link(&object)).await
+        self.show(self.weight_of(&object), move |view| view.read_link(&object)).await
     }
 
     async fn read(
@@ -253,7 +262,7 @@ impl Vfs for Overlay {
         if count > LIGHT_READ_BYTES {
             return self.look_once(move |view| view.read(&caller, &object, offset, count)).await;
         }
-        let weight = weight_of(&object);
+        let weight = self.weight_of(&object);
         self.show(weight, move |view| view.read(&caller, &object, offset, count)).await
     }
 
@@ -267,7 +276,7 @@ impl Vfs for Overlay {
     ) -> Outcome<Written, Wcc> {
         let at = object.clone();
         let (bytes, durable) = (data.len(), stability != Stability::Unstable);
-        let written = self.change(caller, weight_of(object), bytes, durable, move |edit| {
+        let written = self.change(caller, self.weight_of(object), bytes, durable, move |edit| {
             edit.write(&at, offset, &data)
         });
         let written = written.await;
@@ -290,7 +299,8 @@ impl Vfs for Overlay {
         how: CreateHow,
     ) -> Outcome<Created, Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, weight_of(dir), dir, move |edit| edit.create(&at, &name, how)).await
+        self.alter_at(caller, self.weight_of(dir), dir, move |edit| edit.create(&at, &name, how))
+            .await
     }
 
     async fn make_node(
@@ -302,7 +312,7 @@ impl Vfs for Overlay {
         set: SetAttr,
     ) -> Outcome<Created, Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, weight_of(dir), dir, move |edit| {
+        self.alter_at(caller, self.weight_of(dir), dir, move |edit| {
             edit.make_node(&at, &name, &node, &set)
         })
         .await
@@ -310,12 +320,12 @@ impl Vfs for Overlay {
 
     async fn remove(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, weight_of(dir), dir, move |edit| edit.remove(&at, &name)).await
+        self.alter_at(caller, self.weight_of(dir), dir, move |edit| edit.remove(&at, &name)).await
     }
 
     async fn rmdir(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, weight_of(dir), dir, move |edit| edit.rmdir(&at, &name)).await
+        self.alter_at(caller, self.weight_of(dir), dir, move |edit| edit.rmdir(&at, &name)).await
     }
 
     async fn rename(
@@ -336,7 +346,7 @@ impl Vfs for Overlay {
     ) -> Outcome<(), (Option<Attr>, Wcc)> {
         let (file, at, name) = (object.clone(), dir.clone(), name.to_vec());
         let linked =
-            self.alter(caller, weight_of(object), move |edit| edit.link(&file, &at, &name));
+            self.alter(caller, self.weight_of(object), move |edit| edit.link(&file, &at, &name));
         match linked.await {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -364,7 +374,7 @@ impl Vfs for Overlay {
 
     async fn fsstat(&self, _caller: &Caller, object: &Locator) -> Outcome<FsStat, Option<Attr>> {
         let (object, store) = (object.clone(), self.store.clone());
-        let figures = self.show(weight_of(&object), move |view| match view.attr_of(&object) {
+        let figures = self.show(self.weight_of(&object), move |view| match view.attr_of(&object) {
             Ok(attr) => {
                 let figures = store.disk_usage().map_err(|error| from_store(&error));
                 Outcome { result: figures, context: Some(attr) }
@@ -409,14 +419,5 @@ impl Vfs for Overlay {
             if is_as_it_was { Some(attr.clone()) } else { self.getattr(caller, object).await.ok() };
         let before = after.as_ref().filter(|after| **after == attr).map(Into::into);
         Outcome { result: synced, context: Wcc { before, after } }
-    }
-}
-
-/// What it takes to find an object: of a file with several names in the base that nobody looked
-/// up since the start, the whole base may have to be searched.
-fn weight_of(object: &Locator) -> Weight {
-    match object {
-        Locator::BaseLinked(_) => Weight::Heavy,
-        Locator::Delta(_) | Locator::Base(..) => Weight::Light,
     }
 }

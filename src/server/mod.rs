@@ -144,6 +144,15 @@ impl Server {
     /// Serves until `stop` is ready; then accepts and reads nothing more, and returns when all
     /// requests are answered, or after [`Limits::drain_timeout`].
     pub async fn run(self, stop: impl Future<Output = ()>) {
+        self.run_until(stop, std::future::pending()).await;
+    }
+
+    /// As [`Server::run`]; once it stops, it also gives requests up as soon as `give_up` is ready.
+    pub async fn run_until(
+        self,
+        stop: impl Future<Output = ()>,
+        give_up: impl Future<Output = ()>,
+    ) {
         let (sender, receiver) = watch::channel(false);
         let stopped = StopSignal(receiver);
         let places = Arc::new(Semaphore::new(self.shared.limits.connections));
@@ -159,7 +168,17 @@ impl Server {
             let _ended = task.await;
         }
         let drained = self.shared.budget.drain();
-        if tokio::time::timeout(self.shared.limits.drain_timeout, drained).await.is_err() {
+        let late = async {
+            tokio::select! {
+                () = tokio::time::sleep(self.shared.limits.drain_timeout) => {}
+                () = give_up => {}
+            }
+        };
+        let is_drained = tokio::select! {
+            _ = drained => true,
+            () = late => false,
+        };
+        if !is_drained {
             tracing::warn!("requests are still in flight; giving them up");
             self.shared.budget.close();
         }

@@ -38,26 +38,22 @@ impl Company {
 }
 
 impl Shared {
-    /// Commits one change on the caller's thread, if it comes alone; a durable one, if there is
-    /// not much else to be synced with it.
+    /// Commits one change on the caller's thread, if it comes alone and waits neither for a lock
+    /// nor for a disk's sync.
     pub fn write_here(
         &self,
         write: &mut dyn WriteOperation,
         durable: bool,
     ) -> Option<Result<Committed<()>, WorkError>> {
-        let durable = durable || self.strict;
-        self.as_writer(|writing| {
-            let is_light = !durable || writing.is_sync_light();
-            is_light.then(|| writing.write(&mut Alone(write), durable))
-        })
+        if durable || self.strict {
+            return None;
+        }
+        self.as_writer(|writing| writing.try_write(&mut Alone(write)))
     }
 
-    /// Syncs on the caller's thread, under the same conditions.
+    /// Answers who waits for a sync on the caller's thread, if there is nothing to sync.
     pub fn sync_here(&self) -> Option<Result<WriteVerifier, WorkError>> {
-        self.as_writer(|writing| {
-            let is_light = writing.is_sync_light();
-            is_light.then(|| writing.sync().map(|()| self.status.verifier()))
-        })
+        self.as_writer(|writing| writing.is_synced().then(|| Ok(self.status.verifier())))
     }
 
     /// Does a caller's `work` on its own thread, if nobody else writes, waits to, or is about to.
@@ -68,6 +64,7 @@ impl Shared {
         {
             return None;
         }
+        let permit = self.watch.begin_inline()?;
         // Until its end, what comes meanwhile waits and wakes nobody.
         let taken_over = self.writes.take_over()?;
         // The thread may have been at work just now, and notes afterwards whether for several.
@@ -76,7 +73,9 @@ impl Shared {
         }
         // If the store panicked under another holder, the writer thread finds out.
         let mut writing = self.writing.try_lock().ok()?;
+        self.writer_activity.begin(permit.began);
         let outcome = work(&mut writing);
+        self.end_writing();
         if outcome.is_some() {
             self.company.note(1 + usize::from(taken_over.is_waited_for()));
         }

@@ -14,6 +14,9 @@ pub enum WorkError {
     /// The operation panicked; it was rolled back.
     #[error("the operation panicked")]
     Panicked,
+    /// All threads that could do it are stuck.
+    #[error("all threads are stuck")]
+    Stuck,
     /// The worker is shutting down.
     #[error("the server is shutting down")]
     ShuttingDown,

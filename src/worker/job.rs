@@ -65,11 +65,14 @@ pub(super) trait QueuedWrite: Send {
 
 /// A read, whatever its type of answer.
 pub(super) trait ReadOperation {
-    /// Runs it (once) and keeps its answer. May panic.
+    /// Runs it and keeps its answer. May panic.
     fn run(&mut self, txn: &dyn ReadTxn);
 
     /// Whether it was run, be it in vain.
     fn has_run(&self) -> bool;
+
+    /// Drops the answer: it runs once more.
+    fn give_up(&mut self);
 }
 
 /// A read that waits for a reader thread.
@@ -149,14 +152,15 @@ where
 
 /// A closure that reads.
 pub(super) struct Read<T, F> {
-    closure: Option<F>,
+    closure: F,
+    has_run: bool,
     value: Option<T>,
 }
 
 impl<T, F> Read<T, F> {
     /// A read by `closure`.
     pub fn new(closure: F) -> Self {
-        Self { closure: Some(closure), value: None }
+        Self { closure, has_run: false, value: None }
     }
 
     /// The answer, after the read was run.
@@ -166,19 +170,22 @@ impl<T, F> Read<T, F> {
     }
 }
 
-impl<T, F: FnOnce(&dyn ReadTxn) -> T> ReadOperation for Read<T, F> {
+impl<T, F: FnMut(&dyn ReadTxn) -> T> ReadOperation for Read<T, F> {
     fn run(&mut self, txn: &dyn ReadTxn) {
-        if let Some(closure) = self.closure.take() {
-            self.value = Some(closure(txn));
-        }
+        self.has_run = true;
+        self.value = Some((self.closure)(txn));
     }
 
     fn has_run(&self) -> bool {
-        self.closure.is_none()
+        self.has_run
+    }
+
+    fn give_up(&mut self) {
+        (self.has_run, self.value) = (false, None);
     }
 }
 
-impl<T: Send, F: FnOnce(&dyn ReadTxn) -> T + Send> QueuedRead for (Read<T, F>, Reply<T>) {
+impl<T: Send, F: FnMut(&dyn ReadTxn) -> T + Send> QueuedRead for (Read<T, F>, Reply<T>) {
     fn answer(self: Box<Self>, outcome: Result<(), WorkError>) {
         let (read, reply) = *self;
         drop(reply.send(read.outcome(outcome)));

@@ -35,9 +35,27 @@ pub const WARY_BATCHES: u8 = 8;
 /// to others.
 pub const LIGHT_WRITE_BYTES: usize = 64 << 10;
 
-/// Bytes that a sync on its caller's thread has to write at most: what takes longer leaves the
-/// caller's thread to others.
-pub const LIGHT_SYNC_BYTES: u64 = 1 << 20;
+/// Time after which a thread of the runtime that runs light work counts as held up, so that another
+/// one is woken to poll in its place.
+pub const HELD_UP: Duration = Duration::from_millis(10);
+
+/// Time between two looks at the threads while light work comes and goes.
+pub(super) const QUICK_LOOK: Duration = Duration::from_millis(5);
+
+/// Time between two looks at the threads while only long work is under way.
+pub(super) const SLOW_LOOK: Duration = Duration::from_millis(250);
+
+/// Time without light work after which the threads are looked at less often, or not at all.
+pub(super) const QUIET_TIME: Duration = Duration::from_millis(100);
+
+/// Time after which a thread of the worker that is at one operation counts as stuck.
+pub const STUCK: Duration = Duration::from_secs(2);
+
+/// Reader threads of one server that are stuck and were replaced.
+pub const MAX_REPLACED_THREADS: usize = 32;
+
+/// Those of one session: a quarter, so that no base takes what others need.
+pub const MAX_REPLACED_OF_SESSION: usize = MAX_REPLACED_THREADS / 4;
 
 /// Time after which a commit is synced, if nobody asked for it before.
 pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);

@@ -6,8 +6,9 @@
 //! their change.
 //!
 //! To wake a thread and to be woken by it takes longer than most operations. So what is light
-//! runs on its caller's thread, as long as few do so at a time ([`WorkerOptions::callers`]) and,
-//! for a change, while changes come one by one. The runtime has as many threads more than that.
+//! runs on its caller's thread, as long as few of a server's threads do so at a time
+//! ([`ThreadWatch`]) and, for a change, while changes come one by one. It never waits there for
+//! a lock of SQLite or a disk's sync, but a base or a disk may hold it up all the same.
 //!
 //! Whoever is answered is woken on the thread that answers, and may go on there as long as it
 //! does not block (docs/decisions/0037-who-answers-goes-on.md): the session and the base are asked
@@ -23,7 +24,9 @@
 //! | `writing` | batches, commits, syncs, and what an error ends |
 //! | `writer` | the thread that does it |
 //! | `callers` | the same on callers' threads |
-//! | `readers` | snapshots: the threads, and what is lent to callers |
+//! | `readers` | threads that read, and their replacements where they are stuck |
+//! | `inline` | reading on callers' threads |
+//! | `thread_watch` | how many callers' threads may work, and which threads are held up or stuck |
 //! | `threads` | calls that go on on these threads, and what they leave to others |
 //! | `background` | when work that nobody waits for is due |
 //! | `commits` | the order of commits, for caches |
@@ -34,16 +37,18 @@ mod batch;
 mod callers;
 mod commits;
 mod error;
+mod inline;
 mod job;
 mod limits;
 mod queue;
 mod readers;
+mod thread_watch;
 mod threads;
 mod writer;
 mod writing;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread;
 
 use tokio::sync::{oneshot, watch};
@@ -55,14 +60,18 @@ pub use background::{Background, Piece};
 pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{
-    BATCH_BYTES, BATCH_OPS, GROWING_BATCH_OPS, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES, LONE_CHANGES,
-    Limits, MAX_READERS, READ_QUEUE_OPS, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
+    BATCH_BYTES, BATCH_OPS, GROWING_BATCH_OPS, HELD_UP, LIGHT_WRITE_BYTES, LONE_CHANGES, Limits,
+    MAX_READERS, MAX_REPLACED_OF_SESSION, MAX_REPLACED_THREADS, READ_QUEUE_OPS, STUCK,
+    SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
 };
+pub use thread_watch::ThreadWatch;
 
 use callers::Company;
-use job::{Job, QueuedRead, Read, Write};
+use inline::InlineReaders;
+use job::{Job, QueuedRead, Read, ReadOperation, Write};
 use queue::{Closed, Cost, Queue};
-use readers::Lent;
+use readers::{Activity, ReaderThreads};
+use thread_watch::{Moment, Watched};
 use writing::Writing;
 
 /// How the worker is set up.
@@ -72,8 +81,8 @@ pub struct WorkerOptions {
     pub strict: bool,
     /// Reader threads, each with a connection of its own: 1 to [`MAX_READERS`].
     pub readers: usize,
-    /// Callers that may read on their own thread at a time; a further one may write. With 0,
-    /// everything runs on the worker's threads.
+    /// Callers that may read on their own thread at a time, as far as [`ThreadWatch`] lets them; a
+    /// further one may write. With 0, everything runs on the worker's threads.
     pub callers: usize,
 }
 
@@ -130,7 +139,11 @@ struct Shared {
     callers_write: bool,
     /// Whether every change is synced.
     strict: bool,
-    lent: Lent,
+    store: Arc<dyn Store>,
+    readers: ReaderThreads,
+    inline_readers: InlineReaders,
+    writer_activity: Activity,
+    watch: Arc<ThreadWatch>,
     status: Arc<Status>,
 }
 
@@ -155,6 +168,17 @@ impl Worker {
         store: Arc<dyn Store>,
         options: WorkerOptions,
         limits: Limits,
+    ) -> Result<Self, StoreError> {
+        let watch = ThreadWatch::new(options.callers + 1, None);
+        Self::start_watched(store, options, limits, watch)
+    }
+
+    /// As [`Worker::start_with`], for one of several sessions of a server.
+    pub fn start_watched(
+        store: Arc<dyn Store>,
+        options: WorkerOptions,
+        limits: Limits,
+        watch: Arc<ThreadWatch>,
     ) -> Result<Self, StoreError> {
         let writer = match store.writer() {
             Ok(writer) => Some(writer),
@@ -181,18 +205,22 @@ impl Worker {
             company: Company::default(),
             callers_write: options.callers > 0,
             strict,
-            lent: Lent::new(&store, options.callers),
+            store,
+            readers: ReaderThreads::default(),
+            inline_readers: InlineReaders::new(options.callers),
+            writer_activity: Activity::default(),
+            watch,
             status,
         });
+        let watched: Weak<Shared> = Arc::downgrade(&shared);
+        shared.watch.add(watched);
         let (ended_sender, ended) = watch::channel(None);
         // From here on, a failure drops the worker, and that ends the threads there are.
         let worker = Self { shared: Arc::clone(&shared), ended };
-        let readers = readers::spawn(&store, connections, &shared)?;
+        ReaderThreads::start(&shared, connections)?;
         thread::Builder::new()
             .name("acetate-write".to_owned())
-            .spawn(move || {
-                ended_sender.send_replace(Some(writer::run(&shared, limits, strict, readers)))
-            })
+            .spawn(move || ended_sender.send_replace(Some(writer::run(&shared, limits, strict))))
             .map_err(|e| StoreError::Io(format!("cannot start the writer thread: {e}")))?;
         Ok(worker)
     }
@@ -200,18 +228,22 @@ impl Worker {
     /// Runs `f` on a snapshot taken when it starts: it sees every write that was answered before
     /// the call.
     ///
+    /// What is light runs once more, on a reader thread, where it met a lock on this one.
     /// If the future is dropped, `f` runs to its end or not at all.
     pub async fn read<T: Send + 'static>(
         &self,
         weight: Weight,
-        f: impl FnOnce(&dyn ReadTxn) -> T + Send + 'static,
+        f: impl FnMut(&dyn ReadTxn) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
         let mut read = Read::new(f);
         if weight == Weight::Light {
             threads::leave().await;
-            if let Some(outcome) = self.shared.lent.read(&mut read) {
-                return read.outcome(outcome);
+            if self.shared.read_here(&mut read) {
+                return read.outcome(Ok(()));
             }
+        }
+        if self.shared.readers.are_stuck() {
+            return Err(WorkError::Stuck);
         }
         let (reply, answer) = oneshot::channel();
         self.shared.reads.push(0, Box::new((read, reply))).await?;
@@ -302,6 +334,11 @@ impl Worker {
         outcome.ok().and_then(|ended| (*ended).clone()).unwrap_or(Err(WorkError::Panicked))
     }
 
+    /// Whether whoever writes has been at one operation for as long as [`STUCK`].
+    pub fn is_writer_stuck(&self) -> bool {
+        self.shared.writer_activity.is_stuck()
+    }
+
     fn check_writable(&self) -> Result<(), WorkError> {
         match self.shared.status.read_only.load(Ordering::Acquire) {
             false => Ok(()),
@@ -334,9 +371,30 @@ impl Shared {
         writing.map_err(|_| WorkError::Panicked)
     }
 
+    /// Reads on the caller's thread; `false`, and nothing was read, if that cannot be.
+    fn read_here(&self, read: &mut dyn ReadOperation) -> bool {
+        self.watch.begin_inline().is_some_and(|_permit| self.inline_readers.read(read))
+    }
+
+    /// Notes that whoever writes has come to an end.
+    fn end_writing(&self) {
+        if self.writer_activity.end() {
+            self.writer_activity.recover();
+        }
+    }
+
     fn close(&self) {
         self.writes.close();
         self.reads.close();
+    }
+}
+
+impl Watched for Shared {
+    fn look(self: Arc<Self>, now: Moment) -> bool {
+        if self.writer_activity.look(now) {
+            tracing::warn!("whoever writes is stuck in one operation");
+        }
+        self.readers.look(&self, now) | self.writer_activity.is_busy()
     }
 }
 

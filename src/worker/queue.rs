@@ -223,6 +223,14 @@ impl<T> Queue<T> {
         self.lock().take_more(batch, cost, max, |_, next| joins(next));
     }
 
+    /// Moves all that waits to `items`. It is as if [`Queue::take`] had taken it.
+    pub fn take_all(&self, items: &mut Vec<T>) -> Cost {
+        let all = Cost { ops: usize::MAX, bytes: u32::MAX };
+        let mut cost = Cost::default();
+        self.take_more(items, &mut cost, all, |_| true);
+        cost
+    }
+
     /// Ends the wait of one thread, now or the next time that it would wait.
     pub fn nudge(&self) {
         self.lock().nudged = true;

@@ -1,46 +1,244 @@
-//! Reading on snapshots: reader threads, which take operations from one shared queue, and
-//! connections that are lent to callers who read on their own thread. None of them ever sees
-//! the writer's connection.
+//! Reader threads, which take operations from one shared queue, each with a connection of its
+//! own. None of them ever sees the writer's connection.
+//!
+//! A thread that is stuck in one operation, in a base that hangs for example, is replaced: so the
+//! others of the session go on. Once no more may be replaced and all are stuck, reads are refused.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
+use std::time::Duration;
 
 use crate::delta::{Reader, Store, StoreError};
 
 use super::job::{ReadOperation, isolate};
+use super::limits::{MAX_REPLACED_OF_SESSION, SLOW_LOOK, STUCK};
 use super::queue::{Cost, Taken};
+use super::thread_watch::Moment;
 use super::{Shared, WorkError, threads};
 
 /// A reader thread takes one operation at a time, so that the others can take the next.
 const ONE: Cost = Cost { ops: 1, bytes: 0 };
 
-/// Starts a thread for each connection.
-pub(super) fn spawn(
-    store: &Arc<dyn Store>,
-    connections: Vec<Box<dyn Reader>>,
-    shared: &Arc<Shared>,
-) -> Result<Vec<JoinHandle<()>>, StoreError> {
-    let start = |(number, connection): (usize, Box<dyn Reader>)| {
-        let shared = Arc::clone(shared);
-        let mut place = Place { store: Arc::clone(store), connection: Some(connection) };
-        thread::Builder::new()
-            .name(format!("acetate-read-{number}"))
-            .spawn(move || serve(&mut place, &shared))
-            .map_err(|e| StoreError::Io(format!("cannot start a reader thread: {e}")))
-    };
-    connections.into_iter().enumerate().map(start).collect()
+/// What a thread of the worker is at, for those that watch it.
+#[derive(Default)]
+pub(super) struct Activity {
+    /// When its operation began; 0 while it has none.
+    began: AtomicU64,
+    is_stuck: AtomicBool,
 }
 
-/// Serves the queue until it is closed and empty.
-fn serve(place: &mut Place, shared: &Shared) {
-    threads::join();
-    let mut taken = Vec::with_capacity(ONE.ops);
-    while let Taken::Items(cost) = shared.reads.take(&mut taken, ONE, None, |_, _| false) {
-        for mut read in taken.drain(..) {
-            let outcome = place.read(read.operation());
-            isolate("answering a read", || read.answer(outcome));
+impl Activity {
+    /// Notes that an operation begins.
+    pub fn begin(&self, now: Moment) {
+        self.began.store(now, Ordering::SeqCst);
+    }
+
+    /// Notes that the operation is over; whether the thread counted as stuck.
+    pub fn end(&self) -> bool {
+        self.began.store(0, Ordering::SeqCst);
+        self.is_stuck.load(Ordering::SeqCst)
+    }
+
+    /// Whether it is at an operation.
+    pub fn is_busy(&self) -> bool {
+        self.began.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether it counts as stuck.
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of a thread that is stuck since the last look; whether it is.
+    pub fn look(&self, now: Moment) -> bool {
+        let began = self.began.load(Ordering::SeqCst);
+        let is_long = began != 0 && Duration::from_millis(now.saturating_sub(began)) >= STUCK;
+        if !is_long || self.is_stuck.swap(true, Ordering::SeqCst) {
+            return false;
         }
-        shared.reads.release(cost);
+        // It may have come to an end in between.
+        let is_stuck = self.began.load(Ordering::SeqCst) == began;
+        if !is_stuck {
+            self.is_stuck.store(false, Ordering::SeqCst);
+        }
+        is_stuck
+    }
+
+    /// Counts as stuck no more.
+    pub fn recover(&self) {
+        self.is_stuck.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The reader threads of one session.
+#[derive(Default)]
+pub(super) struct ReaderThreads {
+    state: Mutex<State>,
+    ended: Condvar,
+    /// Whether all of them are stuck, and no more may be started.
+    are_stuck: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    running: Vec<Arc<ReaderThread>>,
+    started: usize,
+    replaced: usize,
+}
+
+#[derive(Default)]
+struct ReaderThread {
+    activity: Activity,
+    /// Another one was started in its place: it ends when its operation does.
+    is_replaced: AtomicBool,
+}
+
+impl ReaderThreads {
+    /// Starts a thread for each connection.
+    pub fn start(
+        shared: &Arc<Shared>,
+        connections: Vec<Box<dyn Reader>>,
+    ) -> Result<(), StoreError> {
+        let mut state = shared.readers.lock();
+        connections.into_iter().try_for_each(|connection| state.start(shared, Some(connection)))
+    }
+
+    /// Whether all threads are stuck.
+    pub fn are_stuck(&self) -> bool {
+        self.are_stuck.load(Ordering::Relaxed)
+    }
+
+    /// Looks for threads that are stuck, and replaces them; whether any is at work.
+    pub fn look(&self, shared: &Arc<Shared>, now: Moment) -> bool {
+        let mut state = self.lock();
+        let running = state.running.clone();
+        for thread in &running {
+            if !thread.activity.look(now) {
+                continue;
+            }
+            tracing::warn!(name = "acetate-read", "a thread is stuck in one operation");
+            if state.replaced < MAX_REPLACED_OF_SESSION && shared.watch.take_replacement() {
+                match state.start(shared, None) {
+                    Ok(()) => {
+                        thread.is_replaced.store(true, Ordering::SeqCst);
+                        state.replaced += 1;
+                    }
+                    Err(_) => shared.watch.give_replacement_back(),
+                }
+            }
+        }
+        let are_stuck = state.running.iter().all(|thread| thread.activity.is_stuck());
+        // Where all have ended, the queue is closed.
+        let are_stuck = are_stuck && !state.running.is_empty();
+        self.are_stuck.store(are_stuck, Ordering::SeqCst);
+        self.ended.notify_all();
+        drop(state);
+        if are_stuck {
+            refuse_waiting(shared);
+        }
+        running.iter().any(|thread| thread.activity.is_busy())
+    }
+
+    /// Returns once the threads have ended, but for those that are stuck.
+    pub fn wait(&self) {
+        let mut state = self.lock();
+        while state.running.iter().any(|thread| !thread.activity.is_stuck()) {
+            let waited = self.ended.wait_timeout(state, SLOW_LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Starts one more thread; without a connection it opens one itself.
+    fn start(
+        &mut self,
+        shared: &Arc<Shared>,
+        connection: Option<Box<dyn Reader>>,
+    ) -> Result<(), StoreError> {
+        let thread = Arc::new(ReaderThread::default());
+        let running = Running { shared: Arc::clone(shared), thread: Arc::clone(&thread) };
+        let mut place = Place { store: Arc::clone(&shared.store), connection };
+        let name = format!("acetate-read-{}", self.started);
+        // The thread takes itself off the list, whose lock is held here.
+        self.running.push(thread);
+        self.started += 1;
+        let started = thread::Builder::new().name(name).spawn(move || running.serve(&mut place));
+        match started {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.running.pop();
+                Err(StoreError::Io(format!("cannot start a reader thread: {error}")))
+            }
+        }
+    }
+}
+
+/// Answers the reads that no thread will take.
+fn refuse_waiting(shared: &Shared) {
+    let mut reads = Vec::new();
+    let cost = shared.reads.take_all(&mut reads);
+    for read in reads {
+        isolate("answering a read", || read.answer(Err(WorkError::Stuck)));
+    }
+    shared.reads.release(cost);
+}
+
+/// A thread that runs.
+struct Running {
+    shared: Arc<Shared>,
+    thread: Arc<ReaderThread>,
+}
+
+impl Running {
+    /// Serves the queue until it is closed and empty, or another thread does so in its place.
+    fn serve(self, place: &mut Place) {
+        threads::join();
+        let shared = &self.shared;
+        shared.inline_readers.fill(&shared.store);
+        let mut taken = Vec::with_capacity(ONE.ops);
+        while let Taken::Items(cost) = shared.reads.take(&mut taken, ONE, None, |_, _| false) {
+            self.thread.activity.begin(shared.watch.now());
+            shared.watch.wake();
+            for mut read in taken.drain(..) {
+                let outcome = place.read(read.operation());
+                isolate("answering a read", || read.answer(outcome));
+            }
+            shared.reads.release(cost);
+            if self.thread.activity.end() && self.was_replaced() {
+                break;
+            }
+            shared.inline_readers.fill(&shared.store);
+        }
+        // Before it counts as ended, as the session may be closed then.
+        place.connection = None;
+    }
+
+    /// Counts as stuck no more; whether another thread has its place.
+    fn was_replaced(&self) -> bool {
+        let readers = &self.shared.readers;
+        let mut state = readers.lock();
+        self.thread.activity.recover();
+        readers.are_stuck.store(false, Ordering::SeqCst);
+        let is_replaced = self.thread.is_replaced.load(Ordering::SeqCst);
+        if is_replaced {
+            state.replaced -= 1;
+            self.shared.watch.give_replacement_back();
+        }
+        is_replaced
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let readers = &self.shared.readers;
+        readers.lock().running.retain(|thread| !Arc::ptr_eq(thread, &self.thread));
+        readers.ended.notify_all();
     }
 }
 
@@ -83,64 +281,5 @@ impl Place {
         connection.read(&mut |txn| {
             isolate("a read operation", || operation.run(txn));
         })
-    }
-}
-
-/// Connections for callers that read on their own thread; each is opened when it is first used.
-pub(super) struct Lent {
-    shelf: Mutex<Shelf>,
-    returned: Condvar,
-}
-
-struct Shelf {
-    places: Vec<Place>,
-    out: usize,
-    closed: bool,
-}
-
-impl Lent {
-    /// `count` connections.
-    pub fn new(store: &Arc<dyn Store>, count: usize) -> Self {
-        let place = || Place { store: Arc::clone(store), connection: None };
-        let places = std::iter::repeat_with(place).take(count).collect();
-        Self {
-            shelf: Mutex::new(Shelf { places, out: 0, closed: false }),
-            returned: Condvar::new(),
-        }
-    }
-
-    /// Runs the operation here and now, if a connection is free.
-    pub fn read(&self, operation: &mut dyn ReadOperation) -> Option<Result<(), WorkError>> {
-        let mut place = {
-            let mut shelf = self.lock();
-            let place = shelf.places.pop()?;
-            shelf.out += 1;
-            place
-        };
-        // Does not panic: Place::read holds that back.
-        let outcome = place.read(operation);
-        let mut shelf = self.lock();
-        shelf.out -= 1;
-        if shelf.closed {
-            drop(place);
-            self.returned.notify_all();
-        } else {
-            shelf.places.push(place);
-        }
-        Some(outcome)
-    }
-
-    /// Closes the connections; returns once all of them are.
-    pub fn close(&self) {
-        let mut shelf = self.lock();
-        shelf.closed = true;
-        shelf.places.clear();
-        while shelf.out > 0 {
-            shelf = self.returned.wait(shelf).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

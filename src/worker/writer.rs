@@ -2,19 +2,13 @@
 //! runs, then answers; and does what is due between batches.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use super::job::Job;
 use super::queue::{Cost, Taken};
 use super::{Limits, Shared, WorkError, threads};
 
 /// Serves the queue until it is closed and empty, then ends the readers and the session.
-pub(super) fn run(
-    shared: &Arc<Shared>,
-    limits: Limits,
-    strict: bool,
-    readers: Vec<JoinHandle<()>>,
-) -> Result<(), WorkError> {
+pub(super) fn run(shared: &Arc<Shared>, limits: Limits, strict: bool) -> Result<(), WorkError> {
     threads::join();
     let _abandon = AbandonOnDrop(shared);
     let read_only_from_the_start = shared.writing()?.is_read_only();
@@ -32,7 +26,12 @@ pub(super) fn run(
                     let joins = |next: &Job| is_synced || !next.needs_sync();
                     shared.writes.take_more(jobs, &mut cost, max, joins);
                 };
-                shared.writing()?.work(&mut jobs, &mut more);
+                let mut writing = shared.writing()?;
+                shared.writer_activity.begin(shared.watch.now());
+                shared.watch.wake();
+                writing.work(&mut jobs, &mut more);
+                shared.end_writing();
+                drop(writing);
                 shared.company.note(cost.ops);
                 shared.writes.release(cost);
             }
@@ -40,11 +39,10 @@ pub(super) fn run(
             Taken::Closed => break,
         }
     }
-    // The last connection to close is ours: only then is the whole log folded in.
-    for reader in readers {
-        drop(reader.join());
-    }
-    shared.lent.close();
+    // The last connection to close is ours: only then is the whole log folded in. What is stuck
+    // is not waited for.
+    shared.readers.wait();
+    shared.inline_readers.close();
     if read_only_from_the_start { Ok(()) } else { shared.writing()?.close() }
 }
 

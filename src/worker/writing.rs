@@ -12,10 +12,10 @@ use std::time::Instant;
 
 use crate::delta::{Compacted, StoreError, Writer};
 
-use super::batch::{Batch, Jobs, More};
+use super::batch::{Alone, Batch, Jobs, More};
 use super::job::{Counted, Job, WriteOperation, isolate};
 use super::limits::{GROWING_BATCH_OPS, WARY_BATCHES};
-use super::{Committed, LIGHT_SYNC_BYTES, Limits, Status, WorkError};
+use super::{Committed, Limits, Status, WorkError};
 
 /// The state of writing.
 pub(super) struct Writing {
@@ -31,6 +31,8 @@ pub(super) struct Writing {
     sync_due: Option<Instant>,
     /// When the writer thread looks here again, if nothing wakes it before.
     looked_at_again: Option<Instant>,
+    /// Whether the next batch has begun already: [`Writing::try_write`].
+    has_begun: bool,
     /// Batches whose operations get savepoints, because one had to be undone of late.
     wary: u8,
 }
@@ -51,6 +53,7 @@ impl Writing {
             clean: false,
             sync_due: None,
             looked_at_again: None,
+            has_begun: false,
             wary: 0,
         }
     }
@@ -72,9 +75,21 @@ impl Writing {
         self.sync_due.into_iter().chain(upkeep).min()
     }
 
-    /// Whether a sync takes no longer than a caller's thread may be kept.
-    pub fn is_sync_light(&self) -> bool {
-        self.writer.as_ref().is_some_and(|writer| writer.unsynced_bytes() <= LIGHT_SYNC_BYTES)
+    /// Whether there is nothing to sync.
+    pub fn is_synced(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.unsynced_bytes() == 0)
+    }
+
+    /// As [`Writing::write`], of one operation that is not durable; `None`, and it has not run, if
+    /// that would wait for a lock or a disk's sync.
+    pub fn try_write(&mut self, alone: &mut Alone<'_>) -> Option<Result<Committed<()>, WorkError>> {
+        match self.writer.as_mut()?.try_begin() {
+            Ok(true) => {}
+            // The writer thread finds out what is wrong.
+            Ok(false) | Err(_) => return None,
+        }
+        self.has_begun = true;
+        Some(self.write(alone, false))
     }
 
     /// Does what is due between batches: the timer's sync, the store's upkeep. Returns when to
@@ -221,6 +236,9 @@ impl Writing {
     }
 
     fn begin(&mut self, durable: bool) -> Result<(), WorkError> {
+        if std::mem::take(&mut self.has_begun) {
+            return Ok(());
+        }
         let begun = self.writer()?.begin(durable);
         begun.map_err(|error| self.failed("begin", error, false))
     }

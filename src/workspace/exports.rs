@@ -4,8 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use super::accounts::{Account, Accounts, Counted};
 use super::error::{Error, Result};
@@ -23,6 +25,7 @@ use crate::export::{Admission, Export, ExportParts, Exports, Guarding, MountPart
 use crate::guard::{GuardLimits, GuardResources, Periods, ValidatorCommand};
 use crate::overlay::{Group, Overlay};
 use crate::server::Program;
+use crate::worker::ThreadWatch;
 
 /// What the files of a session in memory may take where the export has no quota of bytes, in
 /// bytes.
@@ -31,12 +34,18 @@ pub const MAX_MEMORY_BYTES: u64 = 256 << 20;
 /// What they may take besides a quota of bytes and a quarter of it, in bytes: names, whiteouts
 /// and the write-ahead log.
 const MAX_MEMORY_BESIDE_BYTES: u64 = 128 << 20;
+/// Time for drafts to be settled where a base hangs.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Time between two looks at whether a base hangs.
+const STUCK_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Everything that is served for an exports file.
 pub struct ServedExports {
     file: PathBuf,
     strict: bool,
     runtime: Handle,
+    watch: Arc<ThreadWatch>,
     exports: Exports,
     sessions: HashMap<Key, Running>,
     memory: Option<MemoryDir>,
@@ -71,8 +80,8 @@ impl ServedExports {
         let (exports, sessions) = (Exports::default(), HashMap::new());
         let resources = GuardResources::new(GuardLimits::default(), validators);
         let (file, accounts) = (file.to_owned(), Accounts::new(file));
-        let (memory, listings) = (None, Arc::default());
-        Self { file, strict, runtime, exports, sessions, memory, resources, accounts, listings }
+        let (memory, listings, watch) = (None, Arc::default(), layers::watch(&runtime));
+        Self { file, strict, runtime, watch, exports, sessions, memory, resources, accounts, listings }
     }
 
     /// NFS, MOUNT and NLM: for what is served at each moment.
@@ -126,7 +135,7 @@ impl ServedExports {
         let before = self.exports.all();
         self.exports.replace(exports);
         self.accounts.replace(accounts);
-        self.runtime.block_on(Exports::settle(&before));
+        self.settle(&before);
         self.sessions.extend(opened);
         let kept: HashSet<&Key> = wanted.values().collect();
         Ok(Gone(self.sessions.extract_if(|key, _| !kept.contains(key)).collect()))
@@ -136,15 +145,35 @@ impl ServedExports {
     ///
     /// # Errors
     /// A session was not closed cleanly; the others were tried.
-    pub fn end(mut self) -> Result<()> {
+    pub fn end(&mut self) -> Result<()> {
         let before = self.exports.all();
         self.exports.replace(Vec::new());
         self.accounts.replace(Vec::new());
-        self.runtime.block_on(Exports::settle(&before));
+        self.settle(&before);
         let sessions = std::mem::take(&mut self.sessions);
-        let ended = sessions.into_values().map(|running| self.end_one(running));
+        // One whose base hangs keeps no other waiting.
+        let ending: Vec<_> =
+            sessions.into_values().map(|running| self.begin_end(running)).collect();
+        let ended = ending.into_iter().map(|ending| self.wait_end(ending));
         // All are ended before the first failure is told.
-        ended.collect::<Vec<_>>().into_iter().collect()
+        let ended = ended.collect::<Vec<_>>().into_iter().collect();
+        self.memory = None;
+        ended
+    }
+
+    /// Settles what drafts hold, unless the base of a session hangs for all that time.
+    fn settle(&self, before: &[Arc<Export>]) {
+        let overlays: Vec<_> = self.sessions().map(|layers| Arc::clone(&layers.overlay)).collect();
+        let given_up = async {
+            tokio::time::sleep(SETTLE_TIMEOUT).await;
+            until_any_stuck(&overlays).await;
+        };
+        self.runtime.block_on(async {
+            tokio::select! {
+                () = Exports::settle(before) => {}
+                () = given_up => tracing::warn!("a base hangs; drafts over it are given up"),
+            }
+        });
     }
 
     /// Which session each mount is over, by the export's name and the mount's place.
@@ -216,7 +245,7 @@ impl ServedExports {
                     StoreConfig::Session { chunk_size, .. } => *chunk_size,
                     StoreConfig::Memory => None,
                 };
-                let opening = layers::open(&Wanted {
+                let wanted = Wanted {
                     session: &key.file,
                     base: mount.base.as_deref(),
                     chunk_size,
@@ -226,7 +255,8 @@ impl ServedExports {
                     memory_bytes: (mount.store == StoreConfig::Memory)
                         .then(|| memory_bytes(limits(export))),
                     listings: Arc::clone(&self.listings),
-                });
+                };
+                let opening = layers::open(&wanted, &self.watch);
                 // What failed may have made the file.
                 let layers = opening.inspect_err(|_| self.forget(&key.file))?;
                 layers.hide(files);
@@ -337,12 +367,39 @@ impl ServedExports {
     }
 
     fn end_one(&self, running: Running) -> Result<()> {
+        self.wait_end(self.begin_end(running))
+    }
+
+    fn begin_end(&self, running: Running) -> JoinHandle<Result<()>> {
         let session = running.layers.session.clone();
-        let left = |left: crate::delta::PendingCopies| {
+        let left = move |left: crate::delta::PendingCopies| {
             let mib = left.bytes.div_ceil(1 << 20);
             tracing::info!(session = %session.display(), left.files, mib, "finishing copies");
         };
-        self.runtime.block_on(running.end(left)).map(drop)
+        self.runtime.spawn(async move { running.end(left).await.map(drop) })
+    }
+
+    fn wait_end(&self, ending: JoinHandle<Result<()>>) -> Result<()> {
+        self.runtime.block_on(ending).unwrap_or_else(|error| {
+            tracing::error!(%error, "a session was not closed");
+            Ok(())
+        })
+    }
+}
+
+/// Looks whether all bases that `config` names can be opened; blocks for as long as one hangs.
+///
+/// # Errors
+/// One cannot be opened.
+pub fn probe(config: &Config) -> Result<()> {
+    let mounts = config.exports.iter().flat_map(|export| &export.mounts);
+    mounts.filter_map(|mount| mount.base.as_deref()).try_for_each(layers::probe)
+}
+
+/// Returns once the base of one of them is stuck.
+pub async fn until_any_stuck(overlays: &[Arc<Overlay>]) {
+    while !overlays.iter().any(|overlay| overlay.is_base_stuck()) {
+        tokio::time::sleep(STUCK_LOOK_INTERVAL).await;
     }
 }
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tokio::runtime::Handle;
+
 use super::error::{Error, Result};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingTurn};
 use crate::delta::Store;
@@ -15,7 +17,7 @@ use crate::nfs::{HandleCodec, Handles, Mount, Nfs, Nlm};
 use crate::overlay::{CopyLimits, LargeListings, Overlay, OverlayParts};
 use crate::server::{LockManager, Program};
 use crate::vfs::{PatternSet, Time, Vfs};
-use crate::worker::{Worker, WorkerOptions};
+use crate::worker::{Limits as WorkerLimits, ThreadWatch, Worker, WorkerOptions};
 
 /// Threads that read the session, at least and at most.
 const READERS: std::ops::RangeInclusive<usize> = 2..=4;
@@ -119,8 +121,9 @@ pub fn programs<V: Vfs, H: Handles<V::Object>>(vfs: Arc<V>, handles: H) -> Vec<A
     ]
 }
 
-/// Opens, or creates, the session, and sets up all that serves it.
-pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
+/// Opens, or creates, the session, and sets up all that serves it, on threads that `watch`
+/// watches.
+pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
     let (mut session, base_path) = open_session(wanted)?;
     let memory = wanted.memory_bytes.map(MemoryBound::new);
     if let Some(bound) = &memory {
@@ -148,7 +151,8 @@ pub fn open(wanted: &Wanted<'_>) -> Result<Layers> {
     let session_path = session.path().to_owned();
     let store: Arc<dyn Store> = Arc::new(session);
     let options = WorkerOptions { strict: wanted.strict, readers: readers(), callers: readers() };
-    let worker = Worker::start(Arc::clone(&store), options)
+    let (limits, watch) = (WorkerLimits::default(), Arc::clone(watch));
+    let worker = Worker::start_watched(Arc::clone(&store), options, limits, watch)
         .map_err(|source| Error::store(&session_path, source))?;
     let worker = Arc::new(worker);
     let parts = OverlayParts {
@@ -287,10 +291,27 @@ fn readers() -> usize {
     cores().clamp(*READERS.start(), *READERS.end())
 }
 
-/// Threads for the connections: where a disk holds up a write and as many reads as may run on
-/// them, one is left.
+/// Threads of the runtime that never run what may block, however much of it there is.
+const FREE_NETWORK_THREADS: usize = 2;
+
+/// Threads for the connections: where the bases of two sessions hold up a write and as many reads
+/// as may run on them, some are left.
 pub fn network_threads() -> usize {
-    cores().max(readers() + 2)
+    cores().max(FREE_NETWORK_THREADS + 2 * (readers() + 1))
+}
+
+/// Watches the threads of a server whose runtime has [`network_threads`].
+pub fn watch(runtime: &Handle) -> Arc<ThreadWatch> {
+    ThreadWatch::new(network_threads() - FREE_NETWORK_THREADS, Some(runtime.clone()))
+}
+
+/// Looks whether a base can be opened, and leaves nothing open: what hangs, hangs here.
+///
+/// # Errors
+/// It cannot.
+pub fn probe(base: &Path) -> Result<()> {
+    let opened = HostDir::open(&real_base(base)?, HostDirOptions::default());
+    opened.map(drop).map_err(|source| Error::base(base, source))
 }
 
 fn cores() -> usize {

@@ -110,7 +110,7 @@ impl Workspace {
             .thread_name("acetate-net")
             .build()
             .map_err(Error::Threads)?;
-        let layers = layers::open(&wanted)?;
+        let layers = layers::open(&wanted, &layers::watch(runtime.handle()))?;
         let opened = Opened::open(&layers.session, layers.base.as_deref())?;
         Ok(Self { opened, layers, runtime, caller: this_user() })
     }

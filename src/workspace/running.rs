@@ -8,7 +8,9 @@ use tokio::task::JoinHandle;
 use super::error::{Error, Result};
 use super::layers::Layers;
 use crate::delta::PendingCopies;
+use crate::overlay::Overlay;
 use crate::vfs::FsError;
+use crate::worker::WorkError;
 
 /// A session at work.
 pub struct Running {
@@ -42,13 +44,29 @@ impl Running {
         let mut left = Ok(PendingCopies::default());
         if let Some(copying) = self.copying {
             copying.abort();
-            left = overlay.pending_copies().await;
-            if matches!(left, Ok(PendingCopies { files: 1.., .. })) {
-                left = overlay.finish_copies(progress).await;
-            }
+            left = tokio::select! {
+                left = finish(&overlay, progress) => left,
+                // The next server goes on with it.
+                () = overlay.base_stuck() => Err(FsError::TryLater),
+            };
         }
-        let closed = worker.shut_down().await;
+        let closed = tokio::select! {
+            closed = worker.shut_down() => closed,
+            // Its thread cannot be waited for: the session is as after a server that was killed.
+            () = overlay.writer_stuck() => Err(WorkError::Stuck),
+        };
         closed.map_err(|source| Error::Close { session, source })?;
         Ok(left)
+    }
+}
+
+/// Finishes what copy-up has left; returns what could not be finished.
+async fn finish(
+    overlay: &Overlay,
+    progress: impl FnMut(PendingCopies),
+) -> std::result::Result<PendingCopies, FsError> {
+    match overlay.pending_copies().await {
+        Ok(PendingCopies { files: 1.., .. }) => overlay.finish_copies(progress).await,
+        left => left,
     }
 }

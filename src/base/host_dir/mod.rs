@@ -21,6 +21,7 @@ mod listing;
 mod listings;
 mod local;
 mod look;
+mod remote;
 mod seen;
 mod walk;
 #[cfg(target_os = "linux")]
@@ -62,6 +63,7 @@ pub struct HostDirOptions {
 pub struct HostDir {
     walker: Walker,
     root_dev: u64,
+    is_remote: bool,
     hidden: Hidden,
     acls: Acls,
     anchors: Anchors,
@@ -99,6 +101,7 @@ impl HostDir {
         let folding = Folding::new(Folds::of(walker.root()));
         Ok(Self {
             acls: Acls::of(&walker),
+            is_remote: remote::is_remote(walker.root()),
             walker,
             root_dev,
             hidden: Hidden::new(hidden),
@@ -150,6 +153,10 @@ impl Base for HostDir {
     fn look_anew(&self) {
         self.anchors.clear();
         self.descriptors.clear();
+    }
+
+    fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {

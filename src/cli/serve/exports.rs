@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,7 +18,10 @@ use crate::config::{self, Missing};
 use crate::guard::ValidatorCommand;
 use crate::server::rpcbind::Registration;
 use crate::server::{Peers, ServerOptions};
-use crate::workspace::exports::ServedExports;
+use crate::workspace::exports::{self, ServedExports};
+
+/// Time for the exports file to be read when the server ends.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves the exports of `file` until a signal comes, and closes all sessions.
 pub(super) fn serve(
@@ -37,8 +41,7 @@ pub(super) fn serve(
     served.close(none);
     let served = Arc::new(Mutex::new(served));
     runtime.block_on(until_signal(file, door, &served))?;
-    let served = Arc::into_inner(served).ok_or_else(|| CliError::new("still reading the file"))?;
-    Ok(served.into_inner().unwrap_or_else(PoisonError::into_inner).end()?)
+    Ok(locked(&served).end()?)
 }
 
 async fn until_signal(
@@ -59,7 +62,11 @@ async fn until_signal(
     end_all(none).await;
     let controls = Arc::new(tokio::sync::Mutex::new(controls));
     announce(file, &locked(served), &addresses, registration);
-    let serving = server.run(signals.first(false));
+    let overlays = {
+        let served = Arc::clone(served);
+        move || locked(&served).sessions().map(|layers| Arc::clone(&layers.overlay)).collect()
+    };
+    let serving = server.run_until(signals.first(false), super::stuck(overlays));
     tokio::pin!(serving);
     // One at a time; a signal that comes meanwhile is heard behind it.
     let mut reload: Option<Reload> = None;
@@ -76,8 +83,11 @@ async fn until_signal(
         }
     }
     if let Some(reload) = reload {
-        // It may have a part in what is closed now.
-        tell(file, reload.await, served);
+        // It may have a part in what is closed now, unless it waits for a base.
+        match tokio::time::timeout(RELOAD_TIMEOUT, reload).await {
+            Ok(loaded) => tell(file, loaded, served),
+            Err(_) => output::line(format_args!("still reading {}: given up", file.display())),
+        }
     }
     let all = std::mem::take(&mut controls.lock().await.of);
     end_all(all.into_values().collect()).await;
@@ -96,6 +106,8 @@ fn begin(
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
         let config = config::read(&file, Missing::Make)?;
+        // A base that hangs is waited for before anything is locked.
+        exports::probe(&config)?;
         let mut served = locked(&served);
         let gone = served.load(&config)?;
         // First the commands that are under way there come to an end.

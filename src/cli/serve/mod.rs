@@ -18,10 +18,12 @@ use super::detached;
 use super::error::CliError;
 use super::squash::RootSquash;
 use super::{Ending, mount_help, output};
+use crate::overlay::Overlay;
 use crate::server::limits::Limits;
 use crate::server::rpcbind::Registration;
 use crate::server::{Listeners, Program, Server, ServerOptions, Service};
 use crate::wire::{mount3, nfs3, nlm4, portmap};
+use crate::workspace::exports::until_any_stuck;
 use crate::workspace::layers;
 
 use limits::{max_connections, raise_descriptor_limit};
@@ -33,6 +35,9 @@ const DEFAULT_ADDRESS: SocketAddr =
 
 /// Time for tasks that were given up to end.
 const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Time for requests to be answered where a base hangs.
+const STUCK_DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Export a session over NFSv3, or several for whom an exports file names.
 ///
@@ -165,6 +170,12 @@ fn server(
     };
     let programs = programs.into_iter().map(watch).collect();
     Server::new(listeners, programs, ServerOptions { limits, ..options })
+}
+
+/// When requests are given up, after a signal to end: the base of one of `overlays` hangs.
+async fn stuck(overlays: impl Fn() -> Vec<Arc<Overlay>>) {
+    tokio::time::sleep(STUCK_DRAIN_TIMEOUT).await;
+    until_any_stuck(&overlays()).await;
 }
 
 /// Says how to mount an export; where there is a port mapper, also in short.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
@@ -23,12 +24,13 @@ pub(super) fn serve(
     session: &Path,
     door: Door<'_>,
 ) -> Result<(), CliError> {
-    let layers = layers::open(&Wanted {
+    let wanted = Wanted {
         chunk_size: args.chunk_size,
         read_only: args.read_only,
         strict: args.durability == Durability::Strict,
         ..Wanted::new(session, args.base.as_deref())
-    })?;
+    };
+    let layers = layers::open(&wanted, &layers::watch(runtime.handle()))?;
     let running = Running::begin(layers, runtime.handle());
     let log = runtime.block_on(until_signal(args, door, &running.layers));
     let left = |PendingCopies { files, bytes }| {
@@ -68,12 +70,14 @@ async fn until_signal(args: &Args, door: Door<'_>, layers: &Layers) -> Option<Lo
         false => None,
     };
     let stopped = signals.first(args.detached);
+    let overlay = Arc::clone(&layers.overlay);
+    let serving = server.run_until(stopped, super::stuck(move || vec![Arc::clone(&overlay)]));
     match &log {
         Some(log) => tokio::select! {
-            () = server.run(stopped) => {}
+            () = serving => {}
             () = log.keep_short() => {}
         },
-        None => server.run(stopped).await,
+        None => serving.await,
     }
     if let Some(control) = control {
         control.end().await;

@@ -1,5 +1,6 @@
 //! Opening SQLite connections, and how they are set up.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -74,6 +75,25 @@ pub(super) fn open(path: &Path, role: Role) -> Result<Connection> {
         conn.pragma_update(None, "query_only", true)?;
     }
     Ok(conn)
+}
+
+thread_local! {
+    /// Whether SQLite would have waited for a lock on this thread since it was asked last.
+    static WOULD_WAIT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets a connection fail where it would wait for a lock; [`would_have_waited`] tells of it.
+pub(super) fn never_wait(conn: &mut Connection) -> Result<()> {
+    conn.busy_handler(Some(|_| {
+        WOULD_WAIT.set(true);
+        false
+    }))?;
+    Ok(())
+}
+
+/// Whether a connection that never waits met a lock on this thread since this was called last.
+pub(super) fn would_have_waited() -> bool {
+    WOULD_WAIT.take()
 }
 
 /// Sets a writing connection up to write: in WAL mode, and with the log in our own hands.

@@ -3,6 +3,7 @@
 //! This is our business and not SQLite's (`wal_autocheckpoint`), because SQLite hides it when a
 //! checkpoint fails, and a failed sync must not be missed (see writer.rs).
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -87,6 +88,9 @@ pub(super) struct Log {
     due_at: u64,
     /// When a commit was last large, or its log long; `None` since the file keeps less again.
     long_at: Option<Instant>,
+    /// Whether all of it was copied after the last commit: the next one starts it over, and syncs
+    /// its header.
+    starts_over: Cell<bool>,
     /// When it was opened.
     opened_at: Instant,
     /// Does most of it.
@@ -134,6 +138,7 @@ impl Log {
             inherited: is_inherited.then(Instant::now),
             due_at: CHECKPOINT_BYTES,
             long_at: None,
+            starts_over: Cell::new(false),
             opened_at: Instant::now(),
         })
     }
@@ -148,6 +153,7 @@ impl Log {
     pub(super) fn note_length(&mut self, conn: &Connection) {
         let length = self.length();
         let mut before = std::mem::replace(&mut self.last, length);
+        self.starts_over.set(false);
         if gather::has_started_over() || length < before {
             // What it held is synced in the database.
             before = 0;
@@ -220,6 +226,12 @@ impl Log {
         self.copying.is_done() || self.length() >= self.due_at.max(PATIENCE_BYTES)
     }
 
+    /// Whether the next commit writes to the log and does nothing else with it: it neither takes
+    /// over what an earlier process left, nor starts it over, nor waits until it is copied.
+    pub(super) fn is_ready(&self) -> bool {
+        self.inherited.is_none() && !self.starts_over.get() && !self.is_due()
+    }
+
     /// Why what was committed and not synced may be lost, if it may.
     pub(super) fn failure(&self) -> Option<StoreError> {
         let ahead = || {
@@ -246,10 +258,10 @@ impl Log {
         if length < PATIENCE_BYTES {
             // Where a reader keeps the log from starting over, it is tried again later.
             self.due_at = (length + RETRY_BYTES).min(PATIENCE_BYTES);
-            checkpoint(conn, "PASSIVE")?;
+            self.copy_by(checkpoint(conn, "PASSIVE"))?;
         } else {
             self.due_at = 2 * length;
-            checkpoint_within(conn, READERS_WAIT, "RESTART")?;
+            self.copy_by(checkpoint_within(conn, READERS_WAIT, "RESTART"))?;
         }
         Ok(true)
     }
@@ -292,12 +304,17 @@ impl Log {
     /// # Errors
     /// As [`checkpoint`].
     pub(super) fn make_room(&self, conn: &Connection, room: &mut Room) -> Result<()> {
-        if !room.is_low(conn)? || byte_len(&self.path) < ROOM_BYTES {
+        if !self.wants_room(conn, room)? {
             return Ok(());
         }
         room.forget();
         self.copying.wait();
-        checkpoint_within(conn, ROOM_WAIT, "TRUNCATE")
+        self.copy_by(checkpoint_within(conn, ROOM_WAIT, "TRUNCATE"))
+    }
+
+    /// Whether [`Log::make_room`] has something to do.
+    pub(super) fn wants_room(&self, conn: &Connection, room: &mut Room) -> Result<bool> {
+        Ok(room.is_low(conn)? && byte_len(&self.path) >= ROOM_BYTES)
     }
 
     /// Copies as much as may be at once.
@@ -306,7 +323,13 @@ impl Log {
     /// As [`checkpoint`].
     pub(super) fn copy_now(&self, conn: &Connection) -> Result<()> {
         self.copying.wait();
-        checkpoint(conn, "PASSIVE").map(drop)
+        self.copy_by(checkpoint(conn, "PASSIVE"))
+    }
+
+    /// Notes what was copied: without a commit since, the next one may start the log over.
+    fn copy_by(&self, copied: Result<u32>) -> Result<()> {
+        self.starts_over.set(true);
+        copied.map(drop)
     }
 }
 
@@ -333,11 +356,11 @@ fn keep(conn: &Connection, bytes: u64) -> Result<()> {
 }
 
 /// The same as [`checkpoint`], where `how` waits for readers: as long as this.
-fn checkpoint_within(conn: &Connection, wait: Duration, how: &str) -> Result<()> {
+fn checkpoint_within(conn: &Connection, wait: Duration, how: &str) -> Result<u32> {
     conn.busy_timeout(wait)?;
     let done = checkpoint(conn, how);
     conn.busy_timeout(BUSY_WAIT)?;
-    done.map(drop)
+    done
 }
 
 /// Copies the log into the database, as far as readers let us; the pages of the log that are

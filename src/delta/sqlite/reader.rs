@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
-use crate::delta::{ReadTxn, Reader, Result};
+use crate::delta::{ReadTxn, Reader, Result, StoreError};
 
+use super::connect;
 use super::lock::SessionLock;
 use super::snapshot::Snapshot;
 
@@ -14,6 +15,8 @@ use super::snapshot::Snapshot;
 pub(super) struct SqliteReader {
     pub conn: Connection,
     pub chunk_bytes: u64,
+    /// Whether it waits for locks.
+    pub waits: bool,
     /// Whether this reading's transaction has begun.
     pub begun: Cell<bool>,
     /// Held while any connection is open.
@@ -42,11 +45,17 @@ impl Reader for SqliteReader {
             self.conn.execute_batch("ROLLBACK")?;
         }
         self.begun.set(false);
+        if !self.waits {
+            connect::would_have_waited();
+        }
         // The snapshot is taken at the first statement inside the transaction, and kept to the end.
         f(self);
         // Some failures, which `f` saw, end the transaction by themselves.
         if !self.conn.is_autocommit() {
             self.conn.prepare_cached("COMMIT")?.execute([])?;
+        }
+        if !self.waits && connect::would_have_waited() {
+            return Err(StoreError::Busy("another program holds a lock".to_owned()));
         }
         Ok(())
     }

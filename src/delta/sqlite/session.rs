@@ -144,6 +144,19 @@ impl Session {
         self.config.base_path = Some(base.to_owned());
         Ok(())
     }
+
+    /// Opens a connection to read.
+    fn reading(&self) -> Result<Connection> {
+        match self.mode {
+            OpenMode::Serve => connect::open(&self.path, Role::Reader),
+            OpenMode::ReadOnly | OpenMode::Inspect => open_read_only(&self.path),
+        }
+    }
+
+    fn reader_on(&self, conn: Connection, waits: bool) -> SqliteReader {
+        let (chunk_bytes, lock) = (self.config.chunk_bytes, self.lock.clone());
+        SqliteReader { conn, chunk_bytes, waits, begun: Cell::default(), _lock: lock }
+    }
 }
 
 impl Store for Session {
@@ -163,17 +176,14 @@ impl Store for Session {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>> {
-        let conn = match self.mode {
-            OpenMode::Serve => connect::open(&self.path, Role::Reader)?,
-            OpenMode::ReadOnly | OpenMode::Inspect => open_read_only(&self.path)?,
-        };
-        let chunk_bytes = self.config.chunk_bytes;
-        Ok(Box::new(SqliteReader {
-            conn,
-            chunk_bytes,
-            begun: Cell::default(),
-            _lock: self.lock.clone(),
-        }))
+        let conn = self.reading()?;
+        Ok(Box::new(self.reader_on(conn, true)))
+    }
+
+    fn inline_reader(&self) -> Result<Box<dyn Reader>> {
+        let mut conn = self.reading()?;
+        connect::never_wait(&mut conn)?;
+        Ok(Box::new(self.reader_on(conn, false)))
     }
 
     fn epoch(&self) -> u64 {

@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -31,6 +31,7 @@ use crate::delta::{Compacted, Growth, Result, StoreError, WriteTxn, Writer};
 use super::at_hand::AtHand;
 use super::audit_bound::AuditBound;
 use super::batch::Batch;
+use super::connect::BUSY_WAIT;
 use super::lock::SessionLock;
 use super::log::{self, Log};
 use super::number::{self, Numbers};
@@ -75,6 +76,10 @@ pub(super) struct SqliteWriter {
     durable: bool,
     /// Whether commits may be in the log that were not synced.
     unsynced: bool,
+    /// Whether the batch's thread must not wait: [`Writer::try_begin`].
+    is_inline: bool,
+    /// Whether the log is to be copied before the next batch, because the disk was full.
+    owes_copy: bool,
     /// A checkpoint that failed, and maybe lost what was not synced.
     lost: Option<StoreError>,
     log: Log,
@@ -97,6 +102,8 @@ impl SqliteWriter {
             durable: true,
             // An earlier process may have died with commits in the log that nobody synced.
             unsynced: !clean || log.is_inherited(),
+            is_inline: false,
+            owes_copy: false,
             lost: None,
             log,
             batch: Batch {
@@ -208,6 +215,33 @@ impl SqliteWriter {
         Err(self.batch.failure.clone().unwrap_or_else(lost))
     }
 
+    /// Fails if no batch may begin; undoes what the last one left.
+    fn check_begin(&mut self) -> Result<()> {
+        if self.read_only {
+            return Err(StoreError::ReadOnly("opened to be read".to_owned()));
+        }
+        self.check_lost()?;
+        if !self.batch.conn.is_autocommit() {
+            self.undo();
+        }
+        Ok(())
+    }
+
+    /// Notes that a batch has begun.
+    fn begun(&mut self, durable: bool, is_inline: bool) {
+        self.durable = durable;
+        self.is_inline = is_inline;
+        self.batch.begin();
+        self.batch.tail = Tail::default();
+    }
+
+    /// Copies the log into the database if a full disk asked for it.
+    fn copy_if_owed(&mut self) {
+        if std::mem::take(&mut self.owes_copy) {
+            self.lost = self.log.copy_now(&self.batch.conn).err();
+        }
+    }
+
     /// Fails if a checkpoint failed, and maybe lost what was not synced.
     fn check_lost(&self) -> Result<()> {
         self.lost.clone().or_else(|| self.log.failure()).map_or(Ok(()), Err)
@@ -246,14 +280,10 @@ impl Drop for SqliteWriter {
 
 impl Writer for SqliteWriter {
     fn begin(&mut self, durable: bool) -> Result<()> {
-        if self.read_only {
-            return Err(StoreError::ReadOnly("opened to be read".to_owned()));
-        }
-        self.check_lost()?;
-        if !self.batch.conn.is_autocommit() {
-            self.undo();
-        }
+        self.check_begin()?;
         self.take_over_log()?;
+        self.copy_if_owed();
+        self.check_lost()?;
         if let Err(error) = self.log.make_room(&self.batch.conn, &mut self.batch.room) {
             self.lost = Some(error.clone());
             return Err(error);
@@ -270,10 +300,29 @@ impl Writer for SqliteWriter {
         }
         self.set_full(durable)?;
         self.run("BEGIN IMMEDIATE")?;
-        self.durable = durable;
-        self.batch.begin();
-        self.batch.tail = Tail::default();
+        self.begun(durable, false);
         Ok(())
+    }
+
+    fn try_begin(&mut self) -> Result<bool> {
+        self.check_begin()?;
+        let has_first = self.clean || self.batch.numbers.due().is_some() || self.owes_copy;
+        if has_first || !self.log.is_ready() {
+            return Ok(false);
+        }
+        if self.log.wants_room(&self.batch.conn, &mut self.batch.room)? {
+            return Ok(false);
+        }
+        self.set_full(false)?;
+        self.batch.conn.busy_timeout(Duration::ZERO)?;
+        let begun = self.run("BEGIN IMMEDIATE");
+        self.batch.conn.busy_timeout(BUSY_WAIT)?;
+        match begun {
+            Err(StoreError::Busy(_)) => return Ok(false),
+            begun => begun?,
+        }
+        self.begun(false, true);
+        Ok(true)
     }
 
     fn next(&mut self) {
@@ -317,7 +366,10 @@ impl Writer for SqliteWriter {
             self.undo();
             if matches!(error, StoreError::Full(_)) {
                 // Where the database has room, the log starts over: deleting must work.
-                self.lost = self.log.copy_now(&self.batch.conn).err();
+                self.owes_copy = true;
+                if !self.is_inline {
+                    self.copy_if_owed();
+                }
             }
             return Err(error);
         }
@@ -343,11 +395,16 @@ impl Writer for SqliteWriter {
     }
 
     fn upkeep_at(&self) -> Option<Instant> {
-        self.log.upkeep_at().filter(|_| self.lost.is_none())
+        let owed = self.owes_copy.then(Instant::now);
+        owed.or_else(|| self.log.upkeep_at()).filter(|_| self.lost.is_none())
     }
 
     fn upkeep(&mut self) {
         if self.take_over_log().is_err() {
+            return;
+        }
+        self.copy_if_owed();
+        if self.lost.is_some() {
             return;
         }
         let done = self.log.checkpoint_if_due(&self.batch.conn);

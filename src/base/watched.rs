@@ -1,0 +1,292 @@
+//! A base whose calls are watched: which of them take long, and when to refuse more.
+//!
+//! A base can be on a server that does not answer, or on a disk that does not. A thread that asks
+//! it then cannot be had back. So the first such calls make the base slow, which keeps others off
+//! the threads of the network; and once as many are stuck as threads may be given up for one
+//! base, further calls fail at once.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing};
+use crate::vfs::{FileId, Name};
+
+/// Calls that are watched at a time; what comes beyond them is not.
+const MAX_WATCHED_CALLS: usize = 96;
+
+/// Calls of one base that may be stuck; further ones are refused.
+pub const MAX_STUCK_CALLS: usize = 8;
+
+/// Time after which a call is stuck.
+const STUCK_CALL: Duration = Duration::from_secs(2);
+
+/// The same for a search of the whole base.
+const STUCK_SEARCH: Duration = Duration::from_secs(60);
+
+/// Time after which a call that has little to do makes the base slow.
+const SLOW_CALL: Duration = Duration::from_millis(100);
+
+/// How long the base stays slow.
+const SLOW_FOR: Duration = Duration::from_secs(10);
+
+/// The largest read that has little to do, in bytes.
+const SMALL_READ_BYTES: usize = 64 << 10;
+
+/// The beginning of a call that asks nothing of the base at the moment: later than any other.
+const PAUSED: u64 = u64::MAX / 4;
+
+thread_local! {
+    /// Whether a call of a base was refused on this thread.
+    static REFUSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Another base, its calls watched.
+pub struct Watched {
+    inner: Arc<dyn Base>,
+    /// When each call began, twice that and one more if it has little to do; 0 for none.
+    calls: Box<[AtomicU64]>,
+    /// Until when the base is slow.
+    slow_until: AtomicU64,
+    is_remote: bool,
+}
+
+/// A call that is under way.
+struct Call<'a> {
+    watched: &'a Watched,
+    slot: Option<&'a AtomicU64>,
+    began: u64,
+    is_small: bool,
+}
+
+/// How much a call has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Small,
+    Large,
+    Search,
+}
+
+impl Watched {
+    /// Watches the calls of `inner`.
+    pub fn new(inner: Arc<dyn Base>) -> Self {
+        let calls = std::iter::repeat_with(AtomicU64::default).take(MAX_WATCHED_CALLS).collect();
+        let is_remote = inner.is_remote();
+        Self { inner, calls, slow_until: AtomicU64::new(0), is_remote }
+    }
+
+    /// Whether a call may take long, though it has little to do: the base is remote, or a call
+    /// took long within the last 10 seconds, or does now.
+    pub fn is_slow(&self) -> bool {
+        if self.is_remote {
+            return true;
+        }
+        let now = now();
+        let until = self.slow_until.load(Ordering::Relaxed);
+        if until > now {
+            return true;
+        }
+        let is_long = |call: &AtomicU64| {
+            let call = call.load(Ordering::Relaxed);
+            call % 2 == 1 && age(call, now) >= SLOW_CALL
+        };
+        // Calls take the first free places.
+        let is_slow = self.calls[..=MAX_STUCK_CALLS].iter().any(is_long);
+        if is_slow {
+            self.note_slow(now);
+        }
+        is_slow
+    }
+
+    /// How long the call that began first has been under way.
+    pub fn oldest_call(&self) -> Duration {
+        let now = now();
+        let calls = self.calls.iter().map(|call| call.load(Ordering::Relaxed));
+        calls.filter(|&call| call != 0).map(|call| age(call, now)).max().unwrap_or_default()
+    }
+
+    /// Whether a call is stuck.
+    pub fn is_stuck(&self) -> bool {
+        self.oldest_call() >= STUCK_CALL
+    }
+
+    /// Whether a call of any base was refused on this thread since this was asked last: what was
+    /// made of the answers is void.
+    pub fn take_refused() -> bool {
+        REFUSED.take()
+    }
+
+    fn note_slow(&self, now: u64) {
+        let until = now.saturating_add(millis(SLOW_FOR));
+        if self.slow_until.swap(until, Ordering::Relaxed) < now {
+            tracing::warn!("the base is slow: light work on it goes to the worker's threads");
+        }
+    }
+
+    /// Begins a call, unless too many are stuck.
+    fn begin(&self, size: Size) -> Result<Call<'_>, BaseError> {
+        let began = now();
+        let is_small = size == Size::Small;
+        // A search may be at it for longer.
+        let counted = if size == Size::Search { began + millis(STUCK_SEARCH) } else { began };
+        let call = 2 * counted + u64::from(is_small);
+        for (at, slot) in self.calls.iter().enumerate() {
+            let is_free = slot.load(Ordering::Relaxed) == 0;
+            let take = || slot.compare_exchange(0, call, Ordering::AcqRel, Ordering::Relaxed);
+            if is_free && take().is_ok() {
+                if at >= MAX_STUCK_CALLS && self.stuck_calls(began) >= MAX_STUCK_CALLS {
+                    slot.store(0, Ordering::Release);
+                    REFUSED.set(true);
+                    return Err(BaseError::Unresponsive);
+                }
+                return Ok(Call { watched: self, slot: Some(slot), began, is_small });
+            }
+        }
+        Ok(Call { watched: self, slot: None, began, is_small })
+    }
+
+    fn stuck_calls(&self, now: u64) -> usize {
+        let is_stuck = |call: &&AtomicU64| age(call.load(Ordering::Relaxed), now) >= STUCK_CALL;
+        self.calls.iter().filter(is_stuck).count()
+    }
+}
+
+impl Call<'_> {
+    /// Nothing is asked of the base for a while.
+    fn pause(&mut self) {
+        self.judge(now());
+        self.count_from(PAUSED);
+    }
+
+    /// The base is asked again.
+    fn go_on(&mut self) {
+        self.count_from(now());
+    }
+
+    fn count_from(&mut self, began: u64) {
+        self.began = began;
+        if let Some(slot) = self.slot {
+            slot.store(2 * began + u64::from(self.is_small), Ordering::Relaxed);
+        }
+    }
+
+    fn judge(&self, now: u64) {
+        if self.is_small && now.saturating_sub(self.began) >= millis(SLOW_CALL) {
+            self.watched.note_slow(now);
+        }
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            slot.store(0, Ordering::Release);
+        }
+        self.judge(now());
+    }
+}
+
+/// Since when a call is under way; none where there is no call.
+fn age(call: u64, now: u64) -> Duration {
+    if call == 0 { Duration::ZERO } else { Duration::from_millis(now.saturating_sub(call / 2)) }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The moment now, in milliseconds, by a clock that costs a few nanoseconds to ask; never 0.
+fn now() -> u64 {
+    #[cfg(target_os = "linux")]
+    const CLOCK: rustix::time::ClockId = rustix::time::ClockId::MonotonicCoarse;
+    #[cfg(not(target_os = "linux"))]
+    const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+    let now = rustix::time::clock_gettime(CLOCK);
+    now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000 + 1
+}
+
+impl Base for Watched {
+    fn look_anew(&self) {
+        self.inner.look_anew();
+    }
+
+    fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
+        let _call = self.begin(Size::Small)?;
+        self.inner.stat(path)
+    }
+
+    fn list(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError> {
+        let _call = self.begin(Size::Large)?;
+        self.inner.list(path)
+    }
+
+    fn entries<'a>(&'a self, path: &BasePath) -> Result<Box<dyn Entries + 'a>, BaseError> {
+        let mut call = self.begin(Size::Small)?;
+        let inner = self.inner.entries(path)?;
+        call.pause();
+        Ok(Box::new(WatchedEntries { inner, call: RefCell::new(call) }))
+    }
+
+    fn read_link(&self, path: &BasePath) -> Result<Vec<u8>, BaseError> {
+        let _call = self.begin(Size::Small)?;
+        self.inner.read_link(path)
+    }
+
+    fn read(
+        &self,
+        path: &BasePath,
+        id: FileId,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(usize, BaseAttr), BaseError> {
+        let is_small = buffer.len() <= SMALL_READ_BYTES;
+        let _call = self.begin(if is_small { Size::Small } else { Size::Large })?;
+        self.inner.read(path, id, offset, buffer)
+    }
+
+    fn next_data(
+        &self,
+        path: &BasePath,
+        id: FileId,
+        offset: u64,
+    ) -> Result<Option<(u64, u64)>, BaseError> {
+        let _call = self.begin(Size::Large)?;
+        self.inner.next_data(path, id, offset)
+    }
+
+    fn find_linked(
+        &self,
+        id: FileId,
+        wanted: &mut dyn FnMut(&BasePath) -> bool,
+    ) -> Result<Option<BasePath>, BaseError> {
+        let _call = self.begin(Size::Search)?;
+        self.inner.find_linked(id, wanted)
+    }
+}
+
+/// A directory whose entries are looked at: one call, with pauses.
+struct WatchedEntries<'a> {
+    inner: Box<dyn Entries + 'a>,
+    call: RefCell<Call<'a>>,
+}
+
+impl Entries for WatchedEntries<'_> {
+    fn stat(&self, name: &Name, id: FileId) -> Result<BaseAttr, BaseError> {
+        self.call.borrow_mut().go_on();
+        let attr = self.inner.stat(name, id);
+        self.call.borrow_mut().pause();
+        attr
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").field("is_remote", &self.is_remote).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,116 @@
+//! Reading on a caller's thread: connections that are lent for it, and never wait for a lock.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::delta::{Reader, Store, StoreError};
+
+use super::job::{ReadOperation, isolate};
+use super::limits::STUCK;
+
+/// Connections for callers that read on their own thread; the worker's threads open them ahead.
+pub(super) struct InlineReaders {
+    shelf: Mutex<Shelf>,
+    /// Connections that are to be opened.
+    missing: AtomicUsize,
+    returned: Condvar,
+}
+
+struct Shelf {
+    connections: Vec<Box<dyn Reader>>,
+    /// Those that callers have.
+    lent: usize,
+    closed: bool,
+}
+
+impl InlineReaders {
+    /// `count` connections, which are to be opened.
+    pub fn new(count: usize) -> Self {
+        Self {
+            shelf: Mutex::new(Shelf { connections: Vec::new(), lent: 0, closed: false }),
+            missing: AtomicUsize::new(count),
+            returned: Condvar::new(),
+        }
+    }
+
+    /// Opens what is missing, on a thread that may wait.
+    pub fn fill(&self, store: &Arc<dyn Store>) {
+        let less = |missing: usize| missing.checked_sub(1);
+        while self.missing.load(Ordering::Relaxed) > 0
+            && self.missing.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+        {
+            match isolate("opening a connection", || store.inline_reader()) {
+                Some(Ok(connection)) => self.put(connection),
+                failed => {
+                    self.missing.fetch_add(1, Ordering::AcqRel);
+                    if let Some(Err(error)) = failed {
+                        tracing::warn!(%error, "cannot open a connection for light reads");
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn put(&self, connection: Box<dyn Reader>) {
+        let mut shelf = self.lock();
+        if !shelf.closed {
+            shelf.connections.push(connection);
+        }
+    }
+
+    /// Runs the operation here and now; `false` if no connection is free, or it would wait.
+    pub fn read(&self, operation: &mut dyn ReadOperation) -> bool {
+        let mut connection = {
+            let mut shelf = self.lock();
+            let Some(connection) = shelf.connections.pop() else { return false };
+            shelf.lent += 1;
+            connection
+        };
+        // The closure's panic must not pass through the store, which holds a snapshot open.
+        let mut run = |operation: &mut dyn ReadOperation| {
+            connection.read(&mut |txn| {
+                isolate("a read operation", || operation.run(txn));
+            })
+        };
+        let outcome = isolate("reading", || run(&mut *operation));
+        if matches!(outcome, Some(Ok(()))) {
+            self.give_back(Some(connection));
+            return true;
+        }
+        let is_sound = matches!(outcome, Some(Err(StoreError::Busy(_))));
+        self.give_back(is_sound.then_some(connection));
+        operation.give_up();
+        false
+    }
+
+    /// Takes a connection back, or notes that another one has to be opened.
+    fn give_back(&self, connection: Option<Box<dyn Reader>>) {
+        let mut shelf = self.lock();
+        shelf.lent -= 1;
+        if shelf.closed {
+            drop(connection);
+            self.returned.notify_all();
+            return;
+        }
+        match connection {
+            Some(connection) => shelf.connections.push(connection),
+            None => drop(self.missing.fetch_add(1, Ordering::AcqRel)),
+        }
+    }
+
+    /// Closes the connections; returns once all of them are, but for those of callers that are
+    /// stuck.
+    pub fn close(&self) {
+        let mut shelf = self.lock();
+        shelf.closed = true;
+        shelf.connections.clear();
+        let is_lent = |shelf: &mut Shelf| shelf.lent > 0;
+        let waited = self.returned.wait_timeout_while(shelf, STUCK, is_lent);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -180,6 +180,9 @@ impl Overlay {
     /// The wcc data of an object whose change could not be kept: a full disk, say, shows only
     /// when the change is committed.
     pub(super) async fn unchanged(&self, object: &Locator) -> Wcc {
+        if self.is_base_stuck() {
+            return Wcc::unchanged(None);
+        }
         let object = object.clone();
         let weight = self.weight_of(&object);
         let attr = self.look(weight, move |view| view.attr_of(&object).ok()).await;
@@ -350,7 +353,7 @@ impl Vfs for Overlay {
         match linked.await {
             Ok(outcome) => outcome,
             Err(error) => {
-                let attr = self.getattr(caller, object).await.ok();
+                let attr = self.unchanged(object).await.after;
                 Outcome::err(error, (attr, self.unchanged(dir).await))
             }
         }

@@ -14,6 +14,7 @@ mod links;
 mod listing;
 mod mounts;
 mod traces;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -4,6 +4,7 @@ mod bad_input;
 mod crowded;
 mod escapes;
 mod exports;
+mod hanging;
 mod in_flight;
 mod listing;
 mod mounting;

@@ -8,6 +8,7 @@ pub mod exported;
 pub mod faulty_store;
 pub mod fixture;
 pub mod given_up;
+pub mod hanging_base;
 pub mod hex;
 pub mod host_tree;
 pub mod merged;

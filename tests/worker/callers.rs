@@ -3,13 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::Duration;
 
 use acetate::delta::{StoreError, WriteTxn};
-use acetate::worker::{
-    Done, LIGHT_SYNC_BYTES, LIGHT_WRITE_BYTES, Limits, Weight, WorkError, Worker, WorkerOptions,
-};
+use acetate::worker::{Done, LIGHT_WRITE_BYTES, Limits, Weight, WorkError, Worker, WorkerOptions};
 
 use super::fake::{Call, FakeStore};
 use super::{LIGHT, Pending, asked, set, set_and_regret, soon, until, whereabouts};
@@ -67,31 +65,15 @@ async fn what_takes_long_goes_to_the_threads() {
     assert!(reads_here(&worker).await);
 }
 
-/// Asks for a durable change, and for a sync; the thread of the change.
-async fn syncs(worker: &Worker) -> ThreadId {
-    let answer = soon(worker.write(LIGHT, 1, true, whereabouts)).await.unwrap();
-    assert!(answer.durable);
-    soon(worker.sync()).await.unwrap();
-    answer.value
-}
-
 #[tokio::test]
-async fn a_sync_that_has_little_to_write_is_made_on_its_callers_thread() {
+async fn no_callers_thread_syncs() {
     let here = thread::current().id();
     let store = FakeStore::default();
     let worker = start(&store);
-    store.leave_unsynced(LIGHT_SYNC_BYTES);
-    assert_eq!(syncs(&worker).await, here);
-    assert!(store.calls().ends_with(&[Call::Begin { durable: true }, Call::Commit, Call::Sync]));
-    store.leave_unsynced(LIGHT_SYNC_BYTES + 1);
-    assert_ne!(syncs(&worker).await, here);
-}
-
-#[tokio::test]
-async fn while_a_large_sync_is_under_way_its_callers_thread_is_free() {
-    let store = FakeStore::default();
-    let worker = start(&store);
-    store.leave_unsynced(LIGHT_SYNC_BYTES + 1);
+    store.leave_unsynced(1);
+    let answer = soon(worker.write(LIGHT, 1, true, whereabouts)).await.unwrap();
+    assert!(answer.durable);
+    assert_ne!(answer.value, here);
     let hold = store.hold(Call::Sync);
     let syncing = asked(worker.sync()).await;
     // This thread is the caller's: it gets here.
@@ -101,12 +83,61 @@ async fn while_a_large_sync_is_under_way_its_callers_thread_is_free() {
 }
 
 #[tokio::test]
-async fn a_strict_worker_syncs_on_its_callers_thread_too() {
+async fn where_nothing_is_to_be_synced_a_sync_is_answered_at_once() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    assert!(writes_here(&worker).await);
+    store.leave_unsynced(0);
+    let synced = store.count(Call::Sync);
+    soon(worker.sync()).await.unwrap();
+    assert_eq!(store.count(Call::Sync), synced);
+}
+
+#[tokio::test]
+async fn a_strict_worker_changes_nothing_on_its_callers_thread() {
     let store = FakeStore::default();
     let worker = start_with(&store, WorkerOptions { strict: true, readers: 1, callers: 1 }, 3600);
     let answer = soon(worker.write(LIGHT, 1, false, whereabouts)).await.unwrap();
-    assert_eq!((answer.value, answer.durable), (thread::current().id(), true));
+    assert!(answer.durable);
+    assert_ne!(answer.value, thread::current().id());
     assert!(store.calls().contains(&Call::Begin { durable: true }));
+}
+
+#[tokio::test]
+async fn what_would_wait_for_a_lock_goes_to_the_threads() {
+    let here = thread::current().id();
+    let store = FakeStore::default();
+    let worker = start(&store);
+    assert!(writes_here(&worker).await);
+    store.lock();
+    let answer = soon(worker.write(LIGHT, 1, false, whereabouts)).await.unwrap();
+    assert_ne!(answer.value, here, "a change");
+    assert!(reads_here(&worker).await);
+    store.fail(Call::Read, StoreError::Busy("scripted".to_owned()));
+    let at = soon(worker.read(LIGHT, |_| thread::current().id())).await.unwrap();
+    assert_ne!(at, here, "a read");
+    assert!(reads_here(&worker).await, "its connection is as good as before");
+}
+
+#[tokio::test]
+async fn no_callers_thread_opens_a_connection() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    assert!(reads_here(&worker).await);
+    let opened = store.count(Call::OpenReader);
+    store.fail(Call::Read, StoreError::Io("scripted".to_owned()));
+    let here = thread::current().id();
+    let at = soon(worker.read(LIGHT, |_| thread::current().id())).await.unwrap();
+    assert_ne!(at, here, "the next one");
+    until(|| store.count(Call::OpenReader) > opened).await;
+    until_reads_here(&worker).await;
+}
+
+/// Returns once a connection is lent to callers again.
+async fn until_reads_here(worker: &Worker) {
+    while !reads_here(worker).await {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 #[tokio::test]

@@ -55,6 +55,7 @@ struct State {
     read_only: bool,
     upkeep_at: Option<Instant>,
     unsynced_bytes: u64,
+    is_locked: bool,
 }
 
 impl State {
@@ -92,6 +93,11 @@ impl FakeStore {
     /// This is what a sync would have to write from now on, in bytes.
     pub fn leave_unsynced(&self, bytes: u64) {
         self.state().unsynced_bytes = bytes;
+    }
+
+    /// A change that must not wait for a lock cannot begin from now on.
+    pub fn lock(&self) {
+        self.state().is_locked = true;
     }
 
     pub fn as_store(&self) -> Arc<dyn Store> {
@@ -237,6 +243,13 @@ impl Writer for FakeWriter {
         let rows = self.store.enter(Call::Begin { durable })?.rows.clone();
         self.rows = Some(Rows(rows));
         Ok(())
+    }
+
+    fn try_begin(&mut self) -> Result<bool, StoreError> {
+        if self.store.state().is_locked {
+            return Ok(false);
+        }
+        self.begin(false).map(|()| true)
     }
 
     fn next(&mut self) {

@@ -12,6 +12,7 @@ mod joining;
 mod readers;
 mod shutdown;
 mod stress;
+mod stuck;
 mod sync;
 
 use std::future::{Future, poll_fn};

@@ -6,7 +6,7 @@ use acetate::worker::WorkError;
 use super::fake::{Call, FakeStore};
 use super::*;
 
-fn get(ino: u64) -> impl FnOnce(&dyn ReadTxn) -> Option<Vec<u8>> + Send + 'static {
+fn get(ino: u64) -> impl Fn(&dyn ReadTxn) -> Option<Vec<u8>> + Send + 'static {
     move |txn| txn.symlink(Ino(ino)).unwrap()
 }
 

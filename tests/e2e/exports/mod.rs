@@ -111,7 +111,7 @@ impl Site {
 
     /// Stops, and checks what is left behind.
     fn stop(&mut self) {
-        let Running { served, stop, task, .. } = self.running.take().unwrap();
+        let Running { mut served, stop, task, .. } = self.running.take().unwrap();
         stop.send(()).unwrap();
         self.runtime.block_on(task).unwrap();
         served.end().unwrap();

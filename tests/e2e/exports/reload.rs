@@ -173,7 +173,7 @@ fn no_base_shows_what_the_server_keeps() {
             assert_eq!(a.lookup(&root, name).await.err(), Some(nfsstat3::NFS3ERR_NOENT), "{name}");
         }
     });
-    let running = site.running.take().unwrap();
+    let mut running = site.running.take().unwrap();
     drop(a);
     running.stop.send(()).unwrap();
     site.wait(running.task).unwrap();

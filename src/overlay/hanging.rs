@@ -1,15 +1,10 @@
 //! A base that hangs: what goes to the worker's threads for its sake, and what is refused.
 
-use std::time::Duration;
-
 use crate::base::Watched;
 use crate::vfs::{FsError, Locator};
 use crate::worker::Weight;
 
 use super::Overlay;
-
-/// Time between two looks at whether the base still hangs.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Overlay {
     /// What it takes to find an object: of a file with several names in the base that nobody
@@ -29,27 +24,13 @@ impl Overlay {
     }
 
     /// Whether whoever writes is stuck in the base.
-    fn is_writer_stuck(&self) -> bool {
+    pub fn is_writer_stuck(&self) -> bool {
         self.worker.is_writer_stuck() && self.core.watched.is_stuck()
     }
 
     /// Whether a call of the base is stuck.
     pub fn is_base_stuck(&self) -> bool {
         self.core.watched.is_stuck()
-    }
-
-    /// Returns once a call of the base has been stuck.
-    pub async fn base_stuck(&self) {
-        while !self.is_base_stuck() {
-            tokio::time::sleep(LOOK_INTERVAL).await;
-        }
-    }
-
-    /// Returns once whoever writes has been stuck in the base.
-    pub async fn writer_stuck(&self) {
-        while !self.is_writer_stuck() {
-            tokio::time::sleep(LOOK_INTERVAL).await;
-        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::error::{Error, Result};
 use super::guards::guards;
 use super::layers::{self, Layers, ListingMemory, Wanted};
 use super::memory::MemoryDir;
-use super::running::Running;
+use super::running::{Running, until};
 use super::this_user;
 use crate::config::{
     Config, ExportConfig, MountConfig, QuotaConfig, StoreConfig, real_path, tokens_file,
@@ -36,9 +36,6 @@ pub const MAX_MEMORY_BYTES: u64 = 256 << 20;
 const MAX_MEMORY_BESIDE_BYTES: u64 = 128 << 20;
 /// Time for drafts to be settled where a base hangs.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Time between two looks at whether a base hangs.
-const STUCK_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Everything that is served for an exports file.
 pub struct ServedExports {
@@ -392,15 +389,18 @@ impl ServedExports {
 /// # Errors
 /// One cannot be opened.
 pub fn probe(config: &Config) -> Result<()> {
+    bases(config).try_for_each(|base| layers::probe(&base))
+}
+
+/// The bases that `config` names.
+pub fn bases(config: &Config) -> impl Iterator<Item = PathBuf> + '_ {
     let mounts = config.exports.iter().flat_map(|export| &export.mounts);
-    mounts.filter_map(|mount| mount.base.as_deref()).try_for_each(layers::probe)
+    mounts.filter_map(|mount| mount.base.clone())
 }
 
 /// Returns once the base of one of them is stuck.
 pub async fn until_any_stuck(overlays: &[Arc<Overlay>]) {
-    while !overlays.iter().any(|overlay| overlay.is_base_stuck()) {
-        tokio::time::sleep(STUCK_LOOK_INTERVAL).await;
-    }
+    until(|| overlays.iter().any(|overlay| overlay.is_base_stuck())).await;
 }
 
 /// A session is opened once, over one base that hides the same of it from all: what another

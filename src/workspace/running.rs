@@ -1,6 +1,7 @@
 //! A session that is open, with what goes on in the background: until it is ended, whole.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -11,6 +12,9 @@ use crate::delta::PendingCopies;
 use crate::overlay::Overlay;
 use crate::vfs::FsError;
 use crate::worker::WorkError;
+
+/// Time between two looks at whether a base hangs.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A session at work.
 pub struct Running {
@@ -47,13 +51,13 @@ impl Running {
             left = tokio::select! {
                 left = finish(&overlay, progress) => left,
                 // The next server goes on with it.
-                () = overlay.base_stuck() => Err(FsError::TryLater),
+                () = until(|| overlay.is_base_stuck()) => Err(FsError::TryLater),
             };
         }
         let closed = tokio::select! {
             closed = worker.shut_down() => closed,
             // Its thread cannot be waited for: the session is as after a server that was killed.
-            () = overlay.writer_stuck() => Err(WorkError::Stuck),
+            () = until(|| overlay.is_writer_stuck()) => Err(WorkError::Stuck),
         };
         closed.map_err(|source| Error::Close { session, source })?;
         Ok(left)
@@ -68,5 +72,12 @@ async fn finish(
     match overlay.pending_copies().await {
         Ok(PendingCopies { files: 1.., .. }) => overlay.finish_copies(progress).await,
         left => left,
+    }
+}
+
+/// Returns once `condition` holds.
+pub(super) async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        tokio::time::sleep(LOOK_INTERVAL).await;
     }
 }

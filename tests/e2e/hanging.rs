@@ -221,7 +221,11 @@ fn where_the_writer_is_stuck_in_the_base_changes_are_refused() {
     let (root, file) = (bad.root.clone(), two.wait(bad.at("file-0")));
     two.base.hang(true);
     let copying = two.clients.spawn(async move { bad.setattr(&file, mode(0o600)).await });
-    two.wait(two.bad.overlay.writer_stuck());
+    let began = Instant::now();
+    while !two.bad.overlay.is_writer_stuck() {
+        assert!(began.elapsed() < PATIENCE, "it never counts as stuck");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let began = Instant::now();
     let refused = two.wait(other.setattr(&root, mode(0o711)));
     assert_eq!(refused, Err(nfsstat3::NFS3ERR_JUKEBOX));

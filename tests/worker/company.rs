@@ -10,9 +10,9 @@ use super::fake::{Call, FakeStore};
 use super::{LIGHT, asked, set, soon, whereabouts};
 
 /// A worker whose last two changes came together.
-async fn in_company(store: &FakeStore, strict: bool) -> Worker {
+async fn in_company(store: &FakeStore) -> Worker {
     let limits = Limits { sync_interval: Duration::from_secs(3600), ..Limits::default() };
-    let options = WorkerOptions { strict, readers: 1, callers: 1 };
+    let options = WorkerOptions { strict: false, readers: 1, callers: 1 };
     let worker = Worker::start_with(store.as_store(), options, limits).unwrap();
     let hold = store.hold(Call::Commit);
     let first = asked(worker.write(Weight::Heavy, 1, false, set(0, "first"))).await;
@@ -27,22 +27,20 @@ async fn in_company(store: &FakeStore, strict: bool) -> Worker {
 }
 
 /// Whether a change is made on this thread.
-async fn makes_here(worker: &Worker, durable: bool) -> bool {
-    let change = soon(worker.write(LIGHT, 1, durable, whereabouts)).await.unwrap();
+async fn makes_here(worker: &Worker) -> bool {
+    let change = soon(worker.write(LIGHT, 1, false, whereabouts)).await.unwrap();
     change.value == thread::current().id()
 }
 
 #[tokio::test]
 async fn the_next_ones_go_to_the_thread_and_those_after_some_that_came_alone_do_not() {
-    for (strict, durable) in [(false, false), (false, true), (true, false)] {
-        let store = FakeStore::default();
-        let worker = in_company(&store, strict).await;
-        for _ in 0..LONE_CHANGES {
-            assert!(!makes_here(&worker, durable).await, "{strict} {durable}");
-        }
-        // The thread may have answered the last of them, and not have turned away yet.
-        soon(async { while !makes_here(&worker, durable).await {} }).await;
+    let store = FakeStore::default();
+    let worker = in_company(&store).await;
+    for _ in 0..LONE_CHANGES {
+        assert!(!makes_here(&worker).await);
     }
+    // The thread may have answered the last of them, and not have turned away yet.
+    soon(async { while !makes_here(&worker).await {} }).await;
 }
 
 #[tokio::test]
@@ -65,7 +63,7 @@ async fn meet() -> bool {
     let caller = thread::spawn({
         let worker = Arc::clone(&worker);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        move || runtime.block_on(makes_here(&worker, false))
+        move || runtime.block_on(makes_here(&worker))
     });
     soon(hold.reached(1)).await;
     // Nobody waits on its own thread for another caller.

@@ -28,7 +28,7 @@ pub(super) fn serve(
     runtime: &Runtime,
     args: &Args,
     file: &Path,
-    door: Door<'_>,
+    mut door: Door<'_>,
 ) -> Result<(), CliError> {
     let strict = args.durability == Durability::Strict;
     let validators = ValidatorCommand::this_program()
@@ -37,7 +37,9 @@ pub(super) fn serve(
         )
         .ok();
     let mut served = ServedExports::new(file, strict, runtime.handle().clone(), validators);
-    let none = served.load(&config::read(file, Missing::Make)?)?;
+    let config = config::read(file, Missing::Make)?;
+    super::await_bases(runtime, &mut door.signals, exports::bases(&config).collect())?;
+    let none = served.load(&config)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));
     runtime.block_on(until_signal(file, door, &served))?;

@@ -172,6 +172,26 @@ fn server(
     Server::new(listeners, programs, ServerOptions { limits, ..options })
 }
 
+/// Returns once all `bases` have answered, be it with an error: opening one that hangs would keep
+/// signals from being heard.
+///
+/// # Errors
+/// A signal came first.
+fn await_bases(
+    runtime: &Runtime,
+    signals: &mut Signals,
+    bases: Vec<PathBuf>,
+) -> Result<(), CliError> {
+    let ask = move || bases.iter().for_each(|base| drop(layers::probe(base)));
+    let asking = runtime.spawn_blocking(ask);
+    runtime.block_on(async {
+        tokio::select! {
+            _ = asking => Ok(()),
+            () = signals.next() => Err(CliError::new("stopped while a base did not answer")),
+        }
+    })
+}
+
 /// When requests are given up, after a signal to end: the base of one of `overlays` hangs.
 async fn stuck(overlays: impl Fn() -> Vec<Arc<Overlay>>) {
     tokio::time::sleep(STUCK_DRAIN_TIMEOUT).await;

@@ -22,8 +22,10 @@ pub(super) fn serve(
     runtime: &Runtime,
     args: &Args,
     session: &Path,
-    door: Door<'_>,
+    mut door: Door<'_>,
 ) -> Result<(), CliError> {
+    let base = args.base.iter().cloned().collect();
+    super::await_bases(runtime, &mut door.signals, base)?;
     let wanted = Wanted {
         chunk_size: args.chunk_size,
         read_only: args.read_only,

@@ -43,7 +43,8 @@ impl Signals {
         });
     }
 
-    async fn next(&mut self) {
+    /// Returns at the next signal.
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

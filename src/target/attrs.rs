@@ -51,21 +51,19 @@ pub(super) fn set(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> io::Result
     if !has_owner {
         unset.owner = !allowed(owner(dir, name, &stat, attrs))?;
     }
-    let host_mode = stat.st_mode as u32 & 0o7777;
-    let mut attrs = attrs.clone();
-    let is_link = attrs.kind == FileKind::Symlink;
-    if !is_link && host_mode != attrs.mode && shown_mode(dir, name, host_mode) == attrs.mode {
-        // As the base shows it: chmod would narrow the mask of its ACL.
-        attrs.mode = host_mode;
-    }
-    // A new owner takes setuid and setgid away, so the mode comes after it.
     let mut wanted = attrs.clone();
     if unset.owner && attrs.kind != FileKind::Directory && attrs.mode & SET_ID != 0 {
         // It would run as whoever applies.
         (wanted.mode, unset.mode) = (attrs.mode & !SET_ID, true);
     }
-    let has_mode = host_mode == wanted.mode;
-    if attrs.kind != FileKind::Symlink && !(has_mode && has_owner) {
+    let host_mode = stat.st_mode as u32 & 0o7777;
+    let is_link = attrs.kind == FileKind::Symlink;
+    if !is_link && host_mode != wanted.mode && shown_mode(dir, name, host_mode) == wanted.mode {
+        // As the base shows it: chmod would narrow the mask of its ACL.
+        wanted.mode = host_mode;
+    }
+    // A new owner takes setuid and setgid away, so the mode comes after it.
+    if !is_link && !(host_mode == wanted.mode && has_owner) {
         unset.mode |= !allowed(mode(dir, name, &wanted))?;
     }
     let mtime = Time { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 };

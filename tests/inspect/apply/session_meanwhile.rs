@@ -170,12 +170,15 @@ fn apply_with(world: &World, options: &Options, at: impl FnMut(Moment)) -> Repor
     apply(&opened, None, options, digest, Some(&mut book), &mut watch).unwrap()
 }
 
+/// Objects by path: type, mode, content and the first of the names.
+type Seen = BTreeMap<Vec<u8>, (FileKind, u32, Vec<u8>, Vec<u8>)>;
+
 /// What clients see: without times of what has the host's, and owners.
-fn seen(world: &World) -> BTreeMap<Vec<u8>, (FileKind, u32, Vec<u8>, Vec<u8>)> {
+fn seen(world: &World) -> Seen {
     stripped(&merged(&world.session(), Some(&world.base())))
 }
 
-fn stripped(tree: &Exact) -> BTreeMap<Vec<u8>, (FileKind, u32, Vec<u8>, Vec<u8>)> {
+fn stripped(tree: &Exact) -> Seen {
     let brief =
         |o: &crate::support::applied::Object| (o.kind, o.mode, o.content.clone(), o.first.clone());
     tree.iter().map(|(path, object)| (path.clone(), brief(object))).collect()
@@ -188,7 +191,7 @@ fn assert_seen(world: &World, twin: &World, what: &str) {
     let differ: std::collections::BTreeSet<_> = paths
         .filter(|path| got.get(*path) != wanted.get(*path))
         .map(|path| {
-            let show = |tree: &BTreeMap<Vec<u8>, (FileKind, u32, Vec<u8>, Vec<u8>)>| {
+            let show = |tree: &Seen| {
                 tree.get(path).map(|(kind, mode, content, _)| {
                     format!("{kind:?} {mode:o} {}", content.escape_ascii())
                 })

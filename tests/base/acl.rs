@@ -13,6 +13,7 @@ use super::{both, path, tree};
 
 /// Gives a file the ACL `u::rw-,u:1234:NAMED,g::OWNING,m::rw-,o::r--`; whether its filesystem has
 /// ACLs.
+#[expect(clippy::print_stderr, reason = "says that a test is skipped")]
 fn set_acl(file: &Path, named: u8, owning: u8) -> bool {
     let mut acl = vec![2, 0, 0, 0];
     for (tag, permissions, id) in [

@@ -75,7 +75,7 @@ fn names_that_turn_text_around_reach_neither_terminal_nor_json() {
     let world = World::plain();
     let name = "a\u{202e}b\u{9b}31m\u{2066}c\u{2028}d";
     world.mkdir(name).unwrap();
-    world.put(&format!("{name}/x"), "x");
+    world.put(format!("{name}/x"), "x");
     let escaped = "a\\u{202e}b\\u{9b}31m\\u{2066}c\\u{2028}d";
     for (command, args) in [
         ("ls", &[][..]),

@@ -72,7 +72,8 @@ impl Peer {
     /// Notes whom a call is for, as `tenant` says: of one call in so many, and of each until one
     /// has said so.
     pub(super) fn note_tenant(&self, tenant: impl FnOnce() -> Option<NonZeroU64>) {
-        let is_due = self.calls() % TENANT_CALLS == 0 || self.tenant.load(Ordering::Relaxed) == 0;
+        let is_due =
+            self.calls().is_multiple_of(TENANT_CALLS) || self.tenant.load(Ordering::Relaxed) == 0;
         if is_due && let Some(tenant) = tenant() {
             self.tenant.store(tenant.get(), Ordering::Relaxed);
         }

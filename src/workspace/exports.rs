@@ -78,7 +78,18 @@ impl ServedExports {
         let resources = GuardResources::new(GuardLimits::default(), validators);
         let (file, accounts) = (file.to_owned(), Accounts::new(file));
         let (memory, listings, watch) = (None, Arc::default(), layers::watch(&runtime));
-        Self { file, strict, runtime, watch, exports, sessions, memory, resources, accounts, listings }
+        Self {
+            file,
+            strict,
+            runtime,
+            watch,
+            exports,
+            sessions,
+            memory,
+            resources,
+            accounts,
+            listings,
+        }
     }
 
     /// NFS, MOUNT and NLM: for what is served at each moment.

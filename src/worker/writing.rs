@@ -85,8 +85,8 @@ impl Writing {
     pub fn try_write(&mut self, alone: &mut Alone<'_>) -> Option<Result<Committed<()>, WorkError>> {
         match self.writer.as_mut()?.try_begin() {
             Ok(true) => {}
-            // The writer thread finds out what is wrong.
-            Ok(false) | Err(_) => return None,
+            Ok(false) => return None,
+            Err(error) => return Some(Err(self.failed("begin", error, false))),
         }
         self.has_begun = true;
         Some(self.write(alone, false))

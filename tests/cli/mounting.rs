@@ -296,6 +296,7 @@ fn a_server_in_the_background_has_no_terminal_and_a_log() {
     let dir = tempdir().unwrap();
     let log = dir.path().join("s.db.log");
     fs::write(&log, "x".repeat((1 << 20) + 1)).unwrap();
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o600)).unwrap();
     let (child, said) = detached(dir.path(), &["s.db"]);
     assert!(dir.path().join("s.db.log.old").exists(), "the long one is put aside");
     assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);

@@ -78,7 +78,7 @@ fn what_does_not_fit_leaves_all_as_it_was() {
         let long = String::from_utf8(says(dir, &["ls", "s.db", "-l"])).unwrap();
         assert!(long.contains(" -rw-r----- "), "{long}");
         let quota = String::from_utf8(says(dir, &["quota", "s.db"])).unwrap();
-        assert_eq!(quota, "bytes  3.0 MiB of 6.0 MiB\nfiles  1, no limit\n");
+        assert_eq!(quota, "bytes  3.0 MiB of 6.0 MiB\nfiles  1 of 65536\n");
         // What is replaced makes room for what replaces it.
         assert!(write(dir, &["old"], &new[..5 * MIB]).status.success());
         assert!(says(dir, &["cat", "s.db", "old"]) == new[..5 * MIB]);

@@ -52,8 +52,8 @@ impl Validator {
         Self(Kind::Program(program))
     }
 
-    /// Where the schema recurses so that a small content may take long to check: see
-    /// [`super::recursion`].
+    /// Where the schema recurses through `anyOf` or `oneOf`, so that a small content may take long
+    /// to check.
     pub fn recursion(&self) -> Option<&str> {
         self.schema().and_then(Schema::recursion)
     }

@@ -109,7 +109,9 @@ pub(super) fn follow(
         searched.note(base, &dir);
         let listing = match base.list(&dir) {
             Ok(listing) => listing,
-            Err(error @ (BaseError::Io(_) | BaseError::Busy)) => return Err(error),
+            Err(error @ (BaseError::Io(_) | BaseError::Busy | BaseError::Unresponsive)) => {
+                return Err(error);
+            }
             Err(_) => continue,
         };
         for entry in &listing.entries {

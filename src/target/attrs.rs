@@ -63,7 +63,7 @@ pub(super) fn set(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> io::Result
         wanted.mode = host_mode;
     }
     // A new owner takes setuid and setgid away, so the mode comes after it.
-    if !is_link && !(host_mode == wanted.mode && has_owner) {
+    if !is_link && (host_mode != wanted.mode || !has_owner) {
         unset.mode |= !allowed(mode(dir, name, &wanted))?;
     }
     let mtime = Time { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 };

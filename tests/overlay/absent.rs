@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use acetate::base::{
@@ -22,10 +22,11 @@ use crate::support::world::START_SECS;
 /// Longer than a path of the base is believed to lead where it did (decision 0011).
 const MOVED: Duration = Duration::from_millis(60);
 
-/// Counts how often directories are listed.
+/// Counts how often directories are listed, and lists none while it is told not to.
 struct Counting {
     inner: HostDir,
     lists: AtomicU32,
+    refuses: AtomicBool,
 }
 
 impl Base for Counting {
@@ -39,7 +40,10 @@ impl Base for Counting {
 
     fn list(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError> {
         self.lists.fetch_add(1, Ordering::SeqCst);
-        self.inner.list(path)
+        match self.refuses.load(Ordering::SeqCst) {
+            true => Err(BaseError::Unresponsive),
+            false => self.inner.list(path),
+        }
     }
 
     fn entries<'a>(&'a self, path: &BasePath) -> Result<Box<dyn Entries + 'a>, BaseError> {
@@ -87,7 +91,8 @@ fn place() -> (TempDir, PathBuf, Arc<Counting>, Served) {
     let options = CreateOptions { base_path: Some(below.clone()), ..Default::default() };
     let session = Session::create(&session, &options, &Host::current().unwrap()).unwrap();
     let inner = HostDir::open(&below, HostDirOptions::default()).unwrap();
-    let base = Arc::new(Counting { inner, lists: AtomicU32::new(0) });
+    let base =
+        Arc::new(Counting { inner, lists: AtomicU32::new(0), refuses: AtomicBool::new(false) });
     let how = Serving {
         clock: Arc::new(AtomicI64::new(START_SECS)),
         runtime: runtime(),
@@ -126,5 +131,25 @@ fn a_handle_of_what_is_gone_is_searched_for_once_until_something_changes() {
     fs::rename(below.join("../sub"), below.join("dir/sub")).unwrap();
     std::thread::sleep(MOVED);
     assert_eq!(client.getattr(&one).map(|attr| attr.size), Ok(1), "and once more");
+    served.stop().unwrap();
+}
+
+#[test]
+fn a_search_that_the_base_refuses_does_not_say_that_the_object_is_gone() {
+    let (_dir, below, base, served) = place();
+    let client = &served.root;
+    let one = client.at("dir/sub/one");
+    // Elsewhere, so that it has to be searched for.
+    fs::rename(below.join("dir/sub"), below.join("../sub")).unwrap();
+    std::thread::sleep(MOVED);
+    base.refuses.store(true, Ordering::SeqCst);
+    assert_eq!(client.getattr(&one), Err(FsError::TryLater));
+    base.refuses.store(false, Ordering::SeqCst);
+    assert_eq!(client.getattr(&one), Err(FsError::Stale));
+    base.refuses.store(true, Ordering::SeqCst);
+    fs::rename(below.join("../sub"), below.join("dir/sub")).unwrap();
+    std::thread::sleep(MOVED);
+    base.refuses.store(false, Ordering::SeqCst);
+    assert_eq!(client.getattr(&one).map(|attr| attr.size), Ok(1), "it is there");
     served.stop().unwrap();
 }

@@ -262,10 +262,8 @@ impl Removals {
             // What was gone stayed hidden, or went from the base.
             Procedure::Apply if row.fileid == FileId(0) => {}
             // The base shows there again: of an applied directory not all that is in it.
-            Procedure::Apply => {
-                if self.removed.remove(row.path.as_bytes()) {
-                    self.show(row.path.as_bytes());
-                }
+            Procedure::Apply if self.removed.remove(row.path.as_bytes()) => {
+                self.show(row.path.as_bytes());
             }
             Procedure::Discard => self.show_again(row.path.as_bytes()),
             _ => {}

@@ -112,6 +112,7 @@ impl Edit<'_> {
         if moves.is_empty() {
             return Ok(());
         }
+        let mut followed = Vec::new();
         for ino in self.txn.redirects()? {
             let Some(old) = self.txn.redirect(ino)? else { continue };
             let Some(new) = moved(&old, &moves) else { continue };
@@ -129,9 +130,16 @@ impl Edit<'_> {
             }
             if let Some(origin) = &mut row.origin {
                 origin.path = new.clone();
-                self.txn.put_inode(&row)?;
             }
-            self.txn.put_redirect(ino, &new)?;
+            followed.push((row, new));
+        }
+        // Directories that changed places: a base directory has one redirect at a time (R1).
+        for (row, _) in &followed {
+            self.txn.remove_redirect(row.ino)?;
+        }
+        for (row, new) in &followed {
+            self.txn.put_inode(row)?;
+            self.txn.put_redirect(row.ino, new)?;
             self.touch(Touch::All);
         }
         Ok(())

@@ -382,3 +382,36 @@ fn a_directory_that_moved_is_followed_from_everywhere() {
     world.reopen();
     assert_eq!(seen(&world), before);
 }
+
+/// Directories of the base that change places, with entries of the session's in them: each base
+/// directory shows through one directory at a time, whatever order they are let go of in.
+#[test]
+fn directories_that_change_places_are_let_go_of() {
+    let places: [(&str, &[&str], &[(&str, &str)]); 4] = [
+        ("a swap", &[], &[("a", "t"), ("b", "a"), ("t", "b")]),
+        ("a circle", &[], &[("a", "t"), ("b", "a"), ("c", "b"), ("t", "c")]),
+        ("a chain", &["b", "a"], &[("b", "d"), ("a", "b")]),
+        ("a chain, the other way", &["a", "b"], &[("b", "d"), ("a", "b")]),
+    ];
+    for (what, first, renames) in places {
+        let mut world = World::new("a/1 \"A\"\nb/1 \"B\"\nc/1 \"C\"\n");
+        world.change_base();
+        for dir in first {
+            world.put(&format!("{dir}/made"), dir);
+        }
+        for (from, to) in renames {
+            world.rename(from, to).unwrap();
+        }
+        world.mkdir("b/new").unwrap();
+        let before = seen(&world);
+        let report = apply_with(&world, &all(), |_| {});
+        assert_eq!(report.skipped, [], "{what}");
+        assert_eq!(seen(&world), before, "{what}");
+        let on_host = on_host(&world.base());
+        let merged = merged(&world.session(), Some(&world.base()));
+        assert_eq!(stripped(&on_host), stripped(&merged), "{what}");
+        world.reopen();
+        assert_eq!(seen(&world), before, "{what}");
+        assert_eq!(planned(&open(&world), None, &all()).unwrap().changes, [], "{what}");
+    }
+}

@@ -54,7 +54,7 @@ pub const STUCK: Duration = Duration::from_secs(2);
 /// Reader threads of one server that are stuck and were replaced.
 pub const MAX_REPLACED_THREADS: usize = 32;
 
-/// Those of one session: a quarter, so that no base takes what others need.
+/// Those of one session: a quarter, so one hanging base cannot use all replacements.
 pub const MAX_REPLACED_OF_SESSION: usize = MAX_REPLACED_THREADS / 4;
 
 /// Time after which a commit is synced, if nobody asked for it before.

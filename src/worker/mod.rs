@@ -334,7 +334,7 @@ impl Worker {
         outcome.ok().and_then(|ended| (*ended).clone()).unwrap_or(Err(WorkError::Panicked))
     }
 
-    /// Whether whoever writes has been at one operation for as long as [`STUCK`].
+    /// Whether the writer has been in one operation for as long as [`STUCK`].
     pub fn is_writer_stuck(&self) -> bool {
         self.shared.writer_activity.is_stuck()
     }
@@ -376,7 +376,7 @@ impl Shared {
         self.watch.begin_inline().is_some_and(|_permit| self.inline_readers.read(read))
     }
 
-    /// Notes that whoever writes has come to an end.
+    /// Notes that the writer ended its operation.
     fn end_writing(&self) {
         if self.writer_activity.end() {
             self.writer_activity.recover();
@@ -392,7 +392,7 @@ impl Shared {
 impl Watched for Shared {
     fn look(self: Arc<Self>, now: Moment) -> bool {
         if self.writer_activity.look(now) {
-            tracing::warn!("whoever writes is stuck in one operation");
+            tracing::warn!("the writer has been in one operation for 2 s");
         }
         self.readers.look(&self, now) | self.writer_activity.is_busy()
     }

@@ -50,7 +50,7 @@ impl Activity {
         self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// Takes note of a thread that is stuck since the last look; whether it is.
+    /// Marks the thread stuck after [`STUCK`]; true once, when it becomes stuck.
     pub fn look(&self, now: Moment) -> bool {
         let began = self.began.load(Ordering::SeqCst);
         let is_long = began != 0 && Duration::from_millis(now.saturating_sub(began)) >= STUCK;
@@ -253,7 +253,7 @@ impl Place {
     /// Runs the operation on a snapshot.
     fn read(&mut self, operation: &mut dyn ReadOperation) -> Result<(), WorkError> {
         isolate("reading", || self.retry(operation)).unwrap_or_else(|| {
-            // The store itself panicked: nobody knows what state it is in.
+            // The store panicked: its connection may be in any state, so it is dropped.
             self.connection = None;
             Err(WorkError::Panicked)
         })

@@ -92,7 +92,10 @@ impl ThreadWatch {
         let thread = thread::Builder::new().name("acetate-watch".to_owned());
         match thread.spawn(move || keep_watch(&weak, runtime.as_ref())) {
             Ok(handle) => drop(watch.thread.set(handle.thread().clone())),
-            Err(error) => tracing::error!(%error, "cannot start the thread that watches others"),
+            Err(error) => tracing::error!(
+                %error,
+                "cannot start thread acetate-watch: blocked network threads will not be detected"
+            ),
         }
         watch
     }

@@ -20,7 +20,7 @@ pub enum BaseError {
     /// The object is of another type than the call needs.
     #[error("wrong type of base object")]
     WrongKind,
-    /// Too many calls wait for the host already.
+    /// 8 calls of the base are stuck ([`MAX_STUCK_CALLS`](super::MAX_STUCK_CALLS)).
     #[error("the base does not answer")]
     Unresponsive,
     /// The host reports an I/O error.

@@ -5,7 +5,10 @@
 //!
 //! Implementations: [`HostDir`], a directory of this machine; [`Empty`], the base of a plain
 //! session; [`Hiding`], another base without what is never served; [`Watched`], another base whose
-//! calls are watched for hanging. All methods block; they run on the worker's threads.
+//! calls are watched for hanging.
+//!
+//! All methods block. Light operations call them on network threads, unless the base is slow; all
+//! others call them on the worker's threads.
 
 mod empty;
 mod error;

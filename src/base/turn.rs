@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lets one large listing be in memory at a time, whoever asks for it: bases and sessions that
-/// share a turn take it in turn.
+/// Mutex with a timeout, shared by bases and sessions: one large listing in memory at a time.
 #[derive(Default)]
 pub struct ListingTurn {
     is_taken: Mutex<bool>,

@@ -1,8 +1,8 @@
 //! A base whose calls are watched: which of them take long, and when to refuse more.
 //!
-//! A base can be on a server that does not answer, or on a disk that does not. A thread that asks
-//! it then cannot be had back. So the first such calls make the base slow, which keeps others off
-//! the threads of the network; and once as many are stuck as threads may be given up for one
+//! A base can be on a server that does not answer, or on a disk that does not. A thread blocked in
+//! such a call cannot be cancelled. So the first such calls make the base slow, which keeps others
+//! off the threads of the network; and once as many are stuck as threads may be given up for one
 //! base, further calls fail at once.
 
 use std::cell::{Cell, RefCell};
@@ -23,7 +23,7 @@ pub const MAX_STUCK_CALLS: usize = 8;
 /// Time after which a call is stuck.
 const STUCK_CALL: Duration = Duration::from_secs(2);
 
-/// The same for a search of the whole base.
+/// Added to the start of a search of the whole base, which so counts as stuck after 62 s.
 const STUCK_SEARCH: Duration = Duration::from_secs(60);
 
 /// Time after which a call that has little to do makes the base slow.
@@ -43,10 +43,10 @@ thread_local! {
     static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Another base, its calls watched.
+/// Decorator that times calls of a base and refuses calls while too many are stuck.
 pub struct Watched {
     inner: Arc<dyn Base>,
-    /// When each call began, twice that and one more if it has little to do; 0 for none.
+    /// Start time of each call, shifted left by one; bit 0 marks a small call; 0 is a free slot.
     calls: Box<[AtomicU64]>,
     /// Until when the base is slow.
     slow_until: AtomicU64,
@@ -112,8 +112,8 @@ impl Watched {
         self.oldest_call() >= STUCK_CALL
     }
 
-    /// Whether a call of any base was refused on this thread since this was asked last: what was
-    /// made of the answers is void.
+    /// Returns and clears whether a base refused a call on this thread; the results are then
+    /// invalid.
     pub fn take_refused() -> bool {
         REFUSED.take()
     }
@@ -121,7 +121,9 @@ impl Watched {
     fn note_slow(&self, now: u64) {
         let until = now.saturating_add(millis(SLOW_FOR));
         if self.slow_until.swap(until, Ordering::Relaxed) < now {
-            tracing::warn!("the base is slow: light work on it goes to the worker's threads");
+            tracing::warn!(
+                "base is slow (a call took over 100 ms): its calls go to worker threads for 10 s"
+            );
         }
     }
 

@@ -134,7 +134,7 @@ fn bits_left(read: &mut impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> (u32, 
             (bits_of(acl).unwrap_or(!SHARED_BITS), true)
         }
         Err(Errno::NODATA | Errno::OPNOTSUPP) => (!0, true),
-        // It is gone by now, and so is what it grants.
+        // The object was removed since the stat.
         Err(Errno::NOENT | Errno::STALE) => (!0, false),
         Err(error) => {
             tracing::warn!(%error, "an ACL in the base cannot be read: only its owner has access");

@@ -27,7 +27,7 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(10);
 /// Directories of which it is remembered.
 const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
-/// Names of a directory that are looked at for one that tells.
+/// Names of a directory that are tried until one has an ASCII letter.
 const PROBED_NAMES: usize = 256;
 
 /// How it is known whether directories fold names.
@@ -91,7 +91,8 @@ pub(super) struct Folding {
     folds: Folds,
     /// Whether all do, where they are alike.
     all: OnceLock<bool>,
-    /// Whether the names in a directory, and those of its path, are exact, and since when.
+    /// Whether the names in a directory, and those of its path, are matched byte for byte, and
+    /// when that was probed.
     known: Mutex<LruCache<BasePath, (bool, Instant)>>,
 }
 

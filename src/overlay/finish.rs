@@ -117,7 +117,7 @@ impl Overlay {
     /// Copies the next piece of the first file from the inode `from` on.
     async fn copy_next(&self, from: Ino) -> std::result::Result<Step, FsError> {
         if self.is_base_stuck() {
-            // Whoever writes would be stuck next.
+            // Otherwise the writer would block next.
             return Err(FsError::TryLater);
         }
         let core = self.core.clone();

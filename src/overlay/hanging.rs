@@ -7,9 +7,8 @@ use crate::worker::Weight;
 use super::Overlay;
 
 impl Overlay {
-    /// What it takes to find an object: of a file with several names in the base that nobody
-    /// looked up since the start, the whole base may have to be searched, and a base that is
-    /// remote or slow may hang.
+    /// Cost of finding an object: a file with several base names may need a search of the whole
+    /// base; a slow base may hang.
     pub(super) fn weight_of(&self, object: &Locator) -> Weight {
         match object {
             Locator::BaseLinked(_) => Weight::Heavy,
@@ -18,12 +17,12 @@ impl Overlay {
         }
     }
 
-    /// Fails where whoever writes is stuck in the base: nobody knows for how long.
+    /// JUKEBOX while the writer is stuck in the base.
     pub(super) fn check_writer(&self) -> Result<(), FsError> {
         if self.is_writer_stuck() { Err(FsError::TryLater) } else { Ok(()) }
     }
 
-    /// Whether whoever writes is stuck in the base.
+    /// Whether the writer is stuck in the base.
     pub fn is_writer_stuck(&self) -> bool {
         self.worker.is_writer_stuck() && self.core.watched.is_stuck()
     }
@@ -34,7 +33,8 @@ impl Overlay {
     }
 }
 
-/// What `f` comes to; `None` if the base refused a call, which `f` may have taken for an answer.
+/// Runs `f`; `None` if the base refused a call on this thread, because `f` may have read the
+/// refusal as absence.
 pub(super) fn unless_refused<T>(f: impl FnOnce() -> T) -> Option<T> {
     Watched::take_refused();
     let value = f();

@@ -129,10 +129,10 @@ pub(super) const LARGE_DIR_BYTES: u64 = 512 << 10;
 /// How long a large listing waits for its turn; then the client is asked to try again.
 pub(super) const LARGE_LISTING_WAIT: Duration = Duration::from_secs(2);
 
-/// Objects that the base certainly has not, by handle.
+/// Negative cache: handles whose base object does not exist.
 pub(super) const MAX_ABSENT: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
-/// Length of the paths of the directories that say so together, in bytes.
+/// Length of the paths of the directories searched for them together, in bytes.
 pub(super) const MAX_ABSENT_BYTES: usize = 1 << 20;
 
 /// Directories in which one of them may have been searched for; what took more is searched for

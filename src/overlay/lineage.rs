@@ -1,4 +1,4 @@
-//! The directories that lead to where a walk is, to end at one that is among its own parents.
+//! Ancestors of the current directory of a walk: detects directory cycles.
 //!
 //! The server's own changes keep directories a tree. Rows of another program need not (invariant
 //! S8), and a walk of such rows would never end.

@@ -200,8 +200,8 @@ impl Parts {
         }
     }
 
-    /// Lets go of what was not used for longest, until the rest is not too much. What is too much
-    /// by itself does not count: [`LargeListings`] bounds it.
+    /// Evicts least recently used listings until the rest fits [`MAX_SNAPSHOT_BYTES`]. A larger
+    /// one does not count: [`LargeListings`] bounds it.
     fn make_room(&mut self) {
         let small = |kept: &Kept| {
             Some(kept.snapshot.bytes()).filter(|bytes| *bytes <= MAX_SNAPSHOT_BYTES).unwrap_or(0)

@@ -44,8 +44,8 @@ impl TreeView<'_> {
         Ok(NameState { entry, is_whited_out: txn.is_whited_out(path)? })
     }
 
-    /// Whether the session has the copy of a base file, with this number, that last changed then:
-    /// a name that only the base has leads to it.
+    /// Whether the session holds the copied-up base file `id` with ctime `changed`: a name that
+    /// only the base has leads to it.
     pub fn has_copy(&self, id: FileId, changed: Time) -> std::result::Result<bool, FsError> {
         let found = self.view.copy_of(id, |row, _| row.ctime == changed);
         Ok(found.map_err(|error| error.into_fs())?.is_some())

@@ -56,7 +56,7 @@ impl Ordered {
         Some(&piece[found].1)
     }
 
-    /// The same, to be changed; its name stays.
+    /// Mutable entry at a cookie; its name stays.
     pub fn get_mut(&mut self, at: Cookie) -> Option<&mut Listed> {
         let number = self.piece_of(at);
         let piece = self.pieces.get_mut(number)?;

@@ -94,7 +94,7 @@ impl View<'_> {
         let is_certain = last.is_none_or(|last| tick_after(last) <= now);
         let (entries, turn) = match self.collect(place, &state, listing)? {
             Collected::Made(entries, turn) => (entries, turn),
-            // Whoever had the turn before has listed the same directory.
+            // The previous holder of the turn listed the same directory.
             Collected::Found(snapshot) => {
                 let is_known = place.ino.is_none() || (snapshot.is_settled && is_settled());
                 return Ok((snapshot, if is_known { Age::Known } else { Age::Fresh }));
@@ -338,7 +338,7 @@ impl View<'_> {
 enum Collected {
     /// The entries, and the turn that they took.
     Made(Vec<Listed>, Option<TurnTaken>),
-    /// A listing that is kept by now.
+    /// A listing that was cached while this thread waited.
     Found(Arc<Snapshot>),
 }
 

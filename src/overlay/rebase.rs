@@ -1,4 +1,4 @@
-//! Letting go of what was applied to the base.
+//! Removes session rows whose content the base now has.
 //!
 //! `rebase` takes away only what the base shows alike, and a directory stays as long as something
 //! in it does. What a client changed since the plan was made stays as the client made it: an
@@ -20,7 +20,7 @@ use super::error::Result;
 use super::node::DirPlace;
 use super::tree::TreeView;
 
-/// Something that the base has by now.
+/// A path that `apply` wrote to the base, and the session object it replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LetGo {
     /// Where it is in the merged tree, or would be if it were not gone.
@@ -99,8 +99,8 @@ impl Edit<'_> {
         Ok(kept.into_keys().cloned().collect())
     }
 
-    /// Lets directories of the session that show a base directory which moved in the base, or one
-    /// below it, show it at its new place: also where a client moved them on meanwhile.
+    /// Points redirects into moved base directories at their new paths, including redirects that a
+    /// client moved.
     fn follow_moves(&mut self, applied: &[LetGo]) -> Result<()> {
         let moves: BTreeMap<&[u8], &[u8]> = applied
             .iter()
@@ -290,7 +290,8 @@ impl Edit<'_> {
     }
 
     /// Lets a directory know the base's by the ctime that it has since something in it was
-    /// applied; not where they have another mode or owner, which may be somebody else's doing.
+    /// applied; not where they have another mode or owner, because another process may have set
+    /// them.
     pub(super) fn know_again(&self, place: &DirPlace, row: &mut InodeRow) -> Result<()> {
         let Some((base, origin)) = place.base.as_ref().zip(row.origin.as_mut()) else {
             return Ok(());

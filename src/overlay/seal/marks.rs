@@ -19,7 +19,7 @@ pub(super) struct Mark {
     levels: Vec<Level>,
 }
 
-/// A directory of the delta, and the names that the base has at its place and it has not seen to.
+/// A directory of the delta, and the base names at its place that are not whited out yet.
 struct Level {
     dir: Ino,
     merged: MergedPath,
@@ -40,7 +40,7 @@ pub(super) fn opaque(view: &View<'_>) -> Result<Vec<Ino>> {
 }
 
 impl Sealing {
-    /// Replaces some more.
+    /// Replaces the next batch of marks.
     pub(super) fn replace_marks(
         &mut self,
         txn: &mut dyn WriteTxn,

@@ -42,8 +42,8 @@ pub(super) fn share_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The number of the connection that gives way to one from `newcomer`, a share; `None` only where
-/// there is none. Those are chosen from:
+/// Selects the connection to close so that a client from address prefix `newcomer` can connect, by
+/// its number; `None` only where none is open. The choice is from:
 ///
 /// 1. any that had no sound call answered for `grace`, the oldest one first
 /// 2. the address with most, if that has more than `newcomer` will have, or else the newcomer's

@@ -69,10 +69,10 @@ pub const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// within this time. While others need its place, a connection has to have a sound call answered
 /// within this time.
 pub const CROWDED_TIMEOUT: Duration = Duration::from_secs(2);
-/// For so long after a client address asked for room that all share, others may have only as much
-/// of it as they leave free.
+/// After an address requests shared room, other addresses may hold only as much as they leave free,
+/// for this long (dynamic thresholds, decision 0043).
 pub const CONTENTION: Duration = Duration::from_secs(2);
-/// Calls of a connection of which one is looked at for the tenant that it is for.
+/// One call in this many is decoded to find the connection's tenant.
 pub const TENANT_CALLS: u64 = 64;
 /// Calls of one connection that are refused without a look at a procedure, or whose arguments
 /// make no sense, until the connection is read from more slowly. Each sound call makes up for one.

@@ -129,8 +129,8 @@ impl Peers {
         Entered { peers: Arc::clone(self), number, peer }
     }
 
-    /// Tells the connection to end that [gives way](choose) to one from `newcomer`: one that had
-    /// no sound call answered for `grace`, or else one of those who have most. A client whose
+    /// Closes the connection that [`choose`] selects for a client from `newcomer`: one that had no
+    /// sound call answered for `grace`, or else one of the address that has most. A client whose
     /// connection ends opens another for its next call.
     pub(super) fn make_room(&self, newcomer: IpAddr, grace: Duration) {
         let mut open = self.lock();

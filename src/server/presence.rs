@@ -40,8 +40,8 @@ impl Presence {
         }
     }
 
-    /// Whether this is the same connection, or one that took its place: two connections of one
-    /// address and port are never open at once.
+    /// Whether this is the same connection, or a later one from the same port: two connections of
+    /// one address and port are never open at once.
     pub(super) fn is_at_port_of(&self, other: &Self) -> bool {
         self.port == other.port
     }

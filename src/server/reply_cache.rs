@@ -78,8 +78,8 @@ pub enum Entered<'a> {
     InProgress(Waiting),
     /// It was carried out: this was the reply.
     Done(Reply),
-    /// An equal call came over this connection, which is open: see whether that ends, and enter
-    /// the call again.
+    /// An equal call came over this connection, which is open: wait for that connection to end,
+    /// then look the call up again.
     Doubtful(Arc<Presence>),
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Share {
     /// Bytes of requests that are counted with everybody's.
     request_bytes: Arc<Semaphore>,
     own_request_bytes: Arc<Semaphore>,
-    /// Whose turn it is to take room for a reply: whoever asked first.
+    /// Whose turn it is to take room for a reply: in order of arrival.
     turn: Mutex<()>,
     held: Arc<Held>,
 }
@@ -85,7 +85,7 @@ impl Share {
     /// Waits for room for one request, here and in `overall`.
     ///
     /// All that a request holds of one kind it takes at once, and its own connection's room
-    /// before the overall one: so nobody waits for somebody who waits for them.
+    /// before the overall one, so connections cannot deadlock.
     pub(super) async fn take_request(&self, overall: &Budget) -> Room {
         let kept = if self.is_idle() { overall.try_first_request() } else { None };
         let _own = take(&self.requests, 1).await;
@@ -173,7 +173,8 @@ impl Share {
                     return self.common(bytes, taken);
                 }
             }
-            // Who has some of what all share gets that again, and is better off with it.
+            // A connection that already uses the shared pool waits for shared space: it allows
+            // larger replies than the connection's own reserve.
             if common == 0
                 && let Some(room) = self.try_own(least)
             {

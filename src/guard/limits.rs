@@ -82,10 +82,10 @@ pub(super) const MAX_KEPT_CONTENT_BYTES: usize = 512 << 10;
 /// Schemas that a validator process keeps compiled, in bytes of their texts.
 pub(super) const KEPT_SCHEMA_BYTES: usize = MAX_SCHEMA_BYTES as usize;
 
-/// The nice value of a validator process above the server's.
+/// Nice increment of a validator process.
 pub(super) const CHILD_NICE: i32 = 5;
 
-/// How long the end of a validator process is waited for once it was killed.
+/// Wait for a killed validator process to exit.
 pub(super) const KILL_TIME: Duration = Duration::from_secs(1);
 
 /// How long a content waits for its turn to be checked; past it, JUKEBOX.

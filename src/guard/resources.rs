@@ -62,7 +62,7 @@ pub(super) struct DraftRoom {
 
 /// A schema is to be checked, and no program was named that does it.
 #[derive(Debug, thiserror::Error)]
-#[error("a JSON Schema is checked in processes of their own, and no program was given for them")]
+#[error("exports with a JSON Schema need the path of an `acetate` program (ServedExports::new)")]
 pub struct NoValidatorCommand;
 
 /// Why content is not accepted.

@@ -1,5 +1,5 @@
-//! Content is checked against a schema in processes of their own: the time and memory that this
-//! takes is not bounded by the size of the content, and a process can be bounded and killed.
+//! Checks content against schemas in child processes, because a check's time and memory are not
+//! bounded by the content's size. A process can be bounded and killed.
 //!
 //! | File | What |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The validator processes of a server. Who checks has a permit, so there are no more processes
+//! The validator processes of a server. Each check holds a permit, so there are no more processes
 //! than permits; a process is started when a content finds none idle.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -155,7 +155,7 @@ impl Process {
 }
 
 impl Checked {
-    /// What the check comes to.
+    /// Maps the outcome to a `Violation`.
     pub(super) fn into_result(self, limits: &ChildLimits) -> Result<(), Violation> {
         let time = limits.check_time;
         match self {

@@ -124,6 +124,9 @@ fn a_schema_without_a_program_that_checks_it_is_refused() {
     let loaded = served.load(&config::read(&file, Missing::Make).unwrap());
     let Err(error) = loaded else { panic!("it is served") };
     let said = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-    assert!(format!("{error} {said}").contains("no program was given"), "{error} {said}");
+    assert!(
+        format!("{error} {said}").contains("need the path of an `acetate` program"),
+        "{error} {said}"
+    );
     served.end().unwrap();
 }

@@ -268,7 +268,7 @@ pub struct Whiteouts {
     pub files: u64,
 }
 
-/// What is gone of the audit log, so that the rest keeps within its bound.
+/// Rows deleted from the audit log by its size bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
     /// Rows, the oldest ones.

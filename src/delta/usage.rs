@@ -75,7 +75,7 @@ impl Usage {
 /// Where only bytes are limited, there may be a name, or a whiteout, for so many bytes.
 const BYTES_PER_NAME: u64 = 1024;
 
-/// But always so many: they take at most 1.5 KiB each in the session file.
+/// Minimum of that implied limit: names take at most 1.5 KiB each in the session file.
 const MIN_NAMES: u64 = 65_536;
 
 /// Bytes of a whiteout's path that count as one object. The session file holds the path four
@@ -96,7 +96,7 @@ pub fn content_bytes(size: u64, holes: u64, chunk: u64) -> u64 {
 }
 
 impl Limits {
-    /// Whether there is any on what is taken in all, which has to be counted for it.
+    /// Whether a total is limited (bytes or names), so usage must be counted.
     pub fn is_some(&self) -> bool {
         self.bytes.is_some() || self.files.is_some()
     }

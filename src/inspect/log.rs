@@ -67,7 +67,7 @@ impl Log {
         Ok(Self { reader, session: path, options, watch, seen: 0 })
     }
 
-    /// What is gone of the log, if it lost any rows.
+    /// Rows deleted from the audit log by its size bound, if any.
     ///
     /// # Errors
     /// The session cannot be read.

@@ -128,7 +128,7 @@ impl Session {
 }
 
 impl AuditReader {
-    /// What is gone of the log, if it lost any rows.
+    /// Rows deleted from the audit log by its size bound, if any.
     ///
     /// # Errors
     /// The session cannot be read.

@@ -1,6 +1,8 @@
-//! How much of the audit log stays where a session has limits: the newest [`MAX_AUDIT_BYTES`].
+//! How much of the audit log stays where a session has a limit of bytes or files: the newest
+//! [`MAX_AUDIT_BYTES`].
 //!
-//! The rows are counted once, when somebody limits the session. From then on a change whose row
+//! The rows are counted together with what the session takes: when a limit is first set, and when
+//! a session with a limit is first changed after it was opened. From then on a change whose row
 //! goes past the bound deletes the oldest rows in its own transaction, a bounded number of them:
 //! a log that was longer when counting began becomes shorter with each change. `acetate_meta`
 //! says how many rows are gone and when the first of them was written (invariant M6).
@@ -12,7 +14,8 @@ use crate::vfs::Time;
 
 use super::{meta, op, value};
 
-/// The most that the rows of the audit log may take in a session with limits, in bytes.
+/// The most that the rows of the audit log may take in a session with a limit of bytes or files,
+/// in bytes.
 const MAX_AUDIT_BYTES: u64 = 64 << 20;
 
 /// How far the log grows past that before rows are dropped, in bytes: one write of
@@ -84,7 +87,7 @@ impl AuditBound {
         self.at_operation = self.held;
     }
 
-    /// Takes the operation, or the `whole` batch, back.
+    /// Undoes the counts of the operation, or of the `whole` batch.
     pub(super) fn rolled_back(&mut self, whole: bool) {
         self.held = if whole { self.at_batch } else { self.at_operation };
     }

@@ -91,7 +91,7 @@ impl Overlay {
         counted.map_err(|error| from_work(&error))
     }
 
-    /// The same where the session has limits.
+    /// The same where the session has a limit of bytes or files.
     pub(super) async fn count_if_limited(&self) -> Result<(), FsError> {
         if self.core.ledger.wants_count() { self.count_usage().await } else { Ok(()) }
     }

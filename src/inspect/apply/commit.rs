@@ -213,7 +213,9 @@ impl<'a> Commit<'a> {
         let inside = self.moved.range::<[u8], _>(from);
         for (_, slot) in inside.take_while(|(path, _)| path.as_bytes().starts_with(&below)) {
             if self.staging.look(Shelf::Taken, *slot)?.is_none() {
-                return Err(Stop::Skip("what was moved out of it changed meanwhile".to_owned()));
+                return Err(Stop::Skip(
+                    "what was moved out of it changed after the plan was made".to_owned(),
+                ));
             }
         }
         Ok(())
@@ -309,7 +311,10 @@ impl<'a> Commit<'a> {
             let removed = self.removed.get(&dir).copied();
             if let Some(removed) = removed.filter(|removed| !self.skipped.contains(&removed.change))
             {
-                self.skip(removed.change, "what was moved out of it changed meanwhile".to_owned())?;
+                self.skip(
+                    removed.change,
+                    "what was moved out of it changed after the plan was made".to_owned(),
+                )?;
             }
             above = dir.split().map(|(above, _)| above);
         }

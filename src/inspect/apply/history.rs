@@ -97,9 +97,9 @@ fn dropped(opened: &Opened) -> Result<Option<Dropped>> {
     }
 }
 
-/// Those of these base objects, each with the number of a change, of which the log does not tell
-/// that a client removed or replaced them, with the place where the log has them in the merged
-/// tree; none, where there is no log.
+/// Base objects whose removal or replacement by a client is not in the audit log, of those in
+/// `inside`, each with the number of a change; with the place where the log has them in the merged
+/// tree. None where there is no log.
 pub(super) fn never_removed(
     opened: &Opened,
     inside: Vec<(BasePath, usize)>,

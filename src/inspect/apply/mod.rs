@@ -310,7 +310,7 @@ fn finish(
     }
     let kept = session.forget(&report.applied, is_first)?;
     let kept = kept.into_iter().filter(|_| is_first);
-    let why = "it changed in the session meanwhile, which keeps that";
+    let why = "a client changed it during apply; the session keeps the change";
     report.skipped.extend(kept.map(|path| Skipped { path, why: why.to_owned() }));
     target.remove(staging)?;
     if let Some(top) = &journal.top {

@@ -51,8 +51,8 @@ pub(super) struct Planner<'a> {
     pub taken: HashMap<BasePath, Slot>,
     /// Directories that are gone, to be gone through.
     pub gone: Vec<Gone>,
-    /// What is in them, and may not have been shown to who removed them: the path in the base,
-    /// and the change.
+    /// What is in them, and may not have been shown to the client that removed them: the path in
+    /// the base, and the change.
     pub inside: Vec<(BasePath, usize)>,
     /// Base objects that the session hides, and that may have changed since.
     pub hidden: Vec<Hidden>,

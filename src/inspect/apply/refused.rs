@@ -96,8 +96,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Leaves out the removal of directories that hold what the audit log does not tell to have
-    /// been removed: it was not shown to the client who removed them. Naming one removes it.
+    /// Leaves out the removal of directories that hold something whose removal by a client is not
+    /// in the audit log: it may have been hidden from the client. Naming a directory removes it.
     pub(super) fn look_for_unseen(&mut self) -> Result<()> {
         let inside = std::mem::take(&mut self.inside);
         let is_named = |plan: &Plan, path: &BasePath, change: usize| {
@@ -128,7 +128,8 @@ impl Planner<'_> {
             };
             let hidden = MergedPath::of_base(&path);
             let why = format!(
-                "holds {}, which was not shown to who removed it: removed only if it is named",
+                "holds {}, which no client removed (hidden from clients?); \
+                 name the directory as a PATH to remove it",
                 hidden.display()
             );
             let skipped = Skipped { path: removed.clone(), why };

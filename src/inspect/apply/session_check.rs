@@ -16,7 +16,7 @@ use crate::inspect::opened::Opened;
 use crate::overlay::TreeView;
 
 /// Why a change is left out.
-pub(super) const CHANGED: &str = "it changed in the session meanwhile";
+pub(super) const CHANGED: &str = "a client changed it after the plan was made";
 
 /// The session that is applied, and who changes it.
 pub(super) struct SessionCheck<'a, 'b> {

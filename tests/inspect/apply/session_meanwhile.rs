@@ -319,15 +319,16 @@ fn skipped(change: fn(&World) -> Done, moment: Moment) -> Vec<String> {
 
 #[test]
 fn what_changed_is_named() {
-    let changed = |path: &str| format!("/{path}: it changed in the session meanwhile");
+    let changed = |path: &str| format!("/{path}: a client changed it after the plan was made");
     let skipped_at = |change: fn(&World) -> Done| skipped(change, Moment::Staging);
     assert_eq!(skipped_at(|w| w.remove("dir/file")), [changed("dir/file")]);
     assert_eq!(skipped_at(|w| w.rename("kept", "kept2")), [changed("kept")]);
     let why = skipped_at(|w| w.rename("out", "out2"));
-    let gone = "/gone: what was moved out of it changed meanwhile".to_owned();
+    let gone = "/gone: what was moved out of it changed after the plan was made".to_owned();
     assert_eq!(why, [changed("out"), gone]);
-    let kept =
-        |path: &str| format!("/{path}: it changed in the session meanwhile, which keeps that");
+    let kept = |path: &str| {
+        format!("/{path}: a client changed it during apply; the session keeps the change")
+    };
     let skipped = skipped(|w| w.write("new", 0, b"x"), Moment::LettingGo);
     assert_eq!(skipped, [kept("linked"), kept("new")]);
 }

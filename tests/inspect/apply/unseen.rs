@@ -41,8 +41,8 @@ fn planned_left_out(world: &World, options: &Options) -> Vec<String> {
 #[test]
 fn it_is_left_out_unless_it_is_named() {
     let world = changed("dir/.env");
-    let why = "/dir: holds /dir/.env, which was not shown to who removed it: \
-               removed only if it is named";
+    let why = "/dir: holds /dir/.env, which no client removed (hidden from clients?); \
+               name the directory as a PATH to remove it";
     assert_eq!(planned_left_out(&world, &all()), [why]);
     let report = applied(&open(&world), None, &all()).unwrap();
     assert_eq!(report.skipped.len(), 1, "{report:?}");

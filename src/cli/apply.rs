@@ -27,10 +27,10 @@ use crate::vfs::FileKind;
 
 /// Write what a session changed to its base.
 ///
-/// Shows the plan, and asks. What is not any more as the session saw it is never overwritten
-/// without --force; set-user-ID files and devices are left out without --allow-special. Each
-/// file is replaced at once, whole; nothing outside the base is touched. Clients may go on
-/// meanwhile: what they change is skipped, and stays. May be killed at any time: the next run
+/// Shows the plan, and asks. Base objects that drifted are never overwritten without --force;
+/// set-user-ID files and devices are left out without --allow-special. Each file is replaced at
+/// once, whole; nothing outside the base is touched. Clients may change the session during apply:
+/// their changes are skipped and stay in the session. May be killed at any time: the next run
 /// finishes what was begun, and does no more then. Exits with 1 if something was not applied.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -102,7 +102,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         && let Some(dropped) = log.dropped()?
     {
         output::line(format_args!(
-            "{} dropped: a session with limits keeps the newest of its log",
+            "{} dropped: with a limit of bytes or files, the log keeps the newest 64 MiB",
             text::count(dropped.rows, "older change"),
         ));
     }

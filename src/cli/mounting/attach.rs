@@ -168,7 +168,7 @@ fn mount(wanted: &Wanted<'_>, note: &Note) -> Result<(), CliError> {
     }
     let _undone = call::unmount(point, Unmounting::default());
     let what = format!("{}: was moved or replaced while it was being mounted", dir.display());
-    Err(CliError::new(what).with_hint("see what does that, and mount it again"))
+    Err(CliError::new(what).with_hint("stop the process that moves it, then mount again"))
 }
 
 /// What `mount` finds where something is mounted already.

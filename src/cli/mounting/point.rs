@@ -62,9 +62,8 @@ impl MountPoint {
         Ok(Self { path: within.join(name), walked })
     }
 
-    /// Checks that nobody led here who may not: the directory belongs to `user`, for whom root
-    /// mounts, or to root; and where a symbolic link of another user than root led to it, to that
-    /// user.
+    /// Checks that the directory belongs to `user`, for whom root mounts, or root, and that a
+    /// user's symbolic link led only to that user's own directory.
     ///
     /// # Errors
     /// It belongs to another user.

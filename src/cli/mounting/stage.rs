@@ -15,7 +15,7 @@ use super::point::MountPoint;
 use super::{note, table};
 use crate::cli::error::CliError;
 
-/// Ends the names of these directories.
+/// Suffix of staging directories.
 const SUFFIX: &str = ".stage";
 
 /// Mounts by `mount`, which gets the directory, and binds that to the mount point.

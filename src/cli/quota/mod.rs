@@ -15,11 +15,11 @@ use crate::inspect::quota::{self, Quota};
 
 /// Show what a session or an export takes, and how much it may; or limit that.
 ///
-/// Counted are the names of objects that the session holds, those of the base that it hides, and
-/// the bytes of contents: what was made or copied up, and not what only the base has. What would
-/// go past a limit is refused with EDQUOT, a file that would grow past --max-file-bytes with
-/// EFBIG; what the session made can always be removed or cut. A session that is served gets its
-/// limits through its server, at once; they stay in the session, whoever serves it later.
+/// Counts names in the session, whiteouts, and bytes of contents and link targets: what was made
+/// or copied up, and not what only the base has. What would go past a limit is refused with
+/// EDQUOT, a file that would grow past --max-file-bytes with EFBIG; what the session made can
+/// always be removed or cut. A session that is served gets its limits through its server, at
+/// once; they stay in the session, and bind each server of it.
 ///
 /// With --config, shows each export of that file, whose limits are in it (`quota`), and each
 /// session of it. Where the file is served, its server says what the exports take, and may.
@@ -38,8 +38,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     bytes: Option<Bound>,
 
-    /// The most names: of files, directories, links and all others, and hidden ones of the base;
-    /// or `none`.
+    /// The most names: of files, directories, links and all others, and whiteouts; or `none`.
     #[arg(long, value_name = "COUNT", value_parser = parse_files)]
     files: Option<Bound>,
 

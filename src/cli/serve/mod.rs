@@ -172,8 +172,8 @@ fn server(
     Server::new(listeners, programs, ServerOptions { limits, ..options })
 }
 
-/// Returns once all `bases` have answered, be it with an error: opening one that hangs would keep
-/// signals from being heard.
+/// Returns once all `bases` have answered or failed: opening one that hangs would keep signals from
+/// being heard.
 ///
 /// # Errors
 /// A signal came first.

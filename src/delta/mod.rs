@@ -339,6 +339,10 @@ pub trait WriteTxn: ReadTxn {
     /// Stores the session's own limits.
     fn put_limits(&mut self, limits: Limits) -> Result<()>;
 
+    /// Says whether a limit of bytes or files applies to what follows in this operation: rows of
+    /// the audit log that go past its bound are dropped only then.
+    fn bound_audit(&mut self, applies: bool);
+
     /// Writes a row of the audit log (acetate_op).
     fn record(&mut self, row: &AuditRow) -> Result<()>;
 }

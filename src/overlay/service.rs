@@ -101,6 +101,7 @@ impl Overlay {
         let job = move |txn: &mut dyn WriteTxn| {
             let now = (core.clock)();
             let mut trial = core.known.begin();
+            txn.bound_audit(core.ledger.is_limited(&asked));
             let mut edit = Edit::new(txn, &core, &scope, &caller, now);
             let done = unless_refused(|| f(&mut edit));
             let mut outcome = done.unwrap_or(FsError::TryLater.into());

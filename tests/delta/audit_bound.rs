@@ -30,12 +30,15 @@ fn row(second: i64, is_long: bool) -> AuditRow {
     }
 }
 
-/// Adds the rows of these seconds.
+/// Adds the rows of these seconds, under a limit.
 fn add(writer: &mut dyn Writer, seconds: std::ops::Range<i64>, is_long: bool) {
     let mut at = seconds.start;
     while at < seconds.end {
         let to = seconds.end.min(at + 500);
-        change(writer, |txn| (at..to).for_each(|i| txn.record(&row(i, is_long)).unwrap()));
+        change(writer, |txn| {
+            txn.bound_audit(true);
+            (at..to).for_each(|i| txn.record(&row(i, is_long)).unwrap());
+        });
         at = to;
     }
 }
@@ -52,6 +55,9 @@ fn a_session_with_limits_keeps_the_newest_rows_and_says_how_many_are_gone() {
     add(&mut *writer, 1..12_001, true);
     assert!(place.number(HELD) > BOUND + (24 << 20));
     writer.count_usage().unwrap();
+    // Counted, as it is to show what the session takes; nothing limits it.
+    change(&mut *writer, |txn| txn.record(&row(12_000, true)).unwrap());
+    assert_eq!(place.number("SELECT count(*) FROM acetate_op"), 12_001);
     let before = place.number("SELECT count(*) FROM acetate_op");
     add(&mut *writer, 12_001..12_002, false);
     let after = place.number("SELECT count(*) FROM acetate_op");
@@ -63,7 +69,7 @@ fn a_session_with_limits_keeps_the_newest_rows_and_says_how_many_are_gone() {
     let left = place.number("SELECT count(*) FROM acetate_op");
     let audit = session.audit().unwrap().unwrap();
     let dropped = audit.dropped().unwrap().unwrap();
-    assert_eq!((dropped.rows as i64 + left, dropped.since.secs), (12_999, 1));
+    assert_eq!((dropped.rows as i64 + left, dropped.since.secs), (13_000, 1));
     let page = audit.page(&AuditFilter::default(), Order::OldestFirst, 0..=i64::MAX, &|_| true);
     assert_eq!(page.unwrap().rows[0].0 as u64, dropped.rows + 1);
     drop(audit);

@@ -306,6 +306,10 @@ macro_rules! changes {
                 self.inner.borrow_mut().txn().growth()
             }
 
+            fn bound_audit(&mut self, applies: bool) {
+                self.inner.get_mut().txn().bound_audit(applies);
+            }
+
             $(fn $method(&mut self, $($arg: $arg_type),*) -> Result<$returned> {
                 self.faults.call(stringify!($method))?;
                 self.inner.get_mut().txn().$method($($arg),*)

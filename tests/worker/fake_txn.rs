@@ -239,6 +239,8 @@ impl WriteTxn for Rows {
         unimplemented!()
     }
 
+    fn bound_audit(&mut self, _: bool) {}
+
     fn record(&mut self, _: &AuditRow) -> Result<()> {
         unimplemented!()
     }

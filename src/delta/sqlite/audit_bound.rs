@@ -49,6 +49,8 @@ struct Held {
 /// The bound, once the log is counted.
 #[derive(Debug, Default)]
 pub(super) struct AuditBound {
+    /// Whether a limit applies to the operation: rows are dropped only then.
+    pub applies: bool,
     held: Option<Held>,
     /// As it was when the operation began.
     at_operation: Option<Held>,
@@ -84,6 +86,7 @@ impl AuditBound {
 
     /// Begins an operation.
     pub(super) fn begin_operation(&mut self) {
+        self.applies = false;
         self.at_operation = self.held;
     }
 
@@ -96,7 +99,7 @@ impl AuditBound {
     pub(super) fn added(&mut self, conn: &Connection, bytes: u64) -> Result<()> {
         let Some(mut held) = self.held else { return Ok(()) };
         held.bytes = held.bytes.saturating_add(bytes);
-        if held.bytes > MAX_AUDIT_BYTES + SLACK_BYTES {
+        if self.applies && held.bytes > MAX_AUDIT_BYTES + SLACK_BYTES {
             drop_oldest(conn, &mut held)?;
         }
         self.held = Some(held);

@@ -293,6 +293,10 @@ impl WriteTxn for Batch {
         self.change(|conn| quota::put_limits(conn, limits))
     }
 
+    fn bound_audit(&mut self, applies: bool) {
+        self.audit_bound.applies = applies;
+    }
+
     fn record(&mut self, row: &AuditRow) -> Result<()> {
         if self.room.is_in_memory() {
             // The log would end with the server.

@@ -71,6 +71,11 @@ impl Ledger {
         self.state().used.is_some()
     }
 
+    /// Whether the session, or a group that is `asked`, has a limit of bytes or files.
+    pub fn is_limited(&self, asked: &[Arc<Membership>]) -> bool {
+        self.state().limits.is_some() || asked.iter().any(|of| of.group.limits().is_some())
+    }
+
     /// Begins with what the session takes, in the place of the writer: no change is in between.
     pub fn begin(&self, used: Growth) {
         self.state().used.get_or_insert(used);

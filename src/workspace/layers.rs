@@ -183,13 +183,10 @@ pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
 /// Warns of files of the session that others may read or write: a file that another program made
 /// has the mode that its umask gave it.
 fn warn_of_exposed(session: &Session) {
-    for file in session.exposed_files() {
-        tracing::warn!(
-            file = %file.path.display(),
-            mode = %format_args!("{:04o}", file.mode),
-            "others may read or write a file of the session, which holds the content of files of \
-             mode 0600 and the key of all handles: chmod 600"
-        );
+    let exposed = session.exposed_files();
+    if !exposed.is_empty() {
+        let files: Vec<_> = exposed.iter().map(|file| file.path.to_string_lossy()).collect();
+        tracing::warn!("others may read or write the session: chmod 600 {}", files.join(" "));
     }
 }
 

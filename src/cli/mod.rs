@@ -24,6 +24,7 @@ mod discard;
 mod du;
 mod error;
 mod export;
+mod exposure;
 mod find;
 mod help;
 mod init;

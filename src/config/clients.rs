@@ -30,6 +30,19 @@ impl Clients {
         self.0.iter().any(|net| net.contains(&address))
     }
 
+    /// Whether other machines are among them.
+    pub fn are_beyond_loopback(&self) -> bool {
+        self.0.iter().any(|net| match net {
+            IpNet::V4(net) => net.prefix_len() < LOOPBACK_BITS || !net.addr().is_loopback(),
+            IpNet::V6(net) => net.prefix_len() < 128 || !net.addr().is_loopback(),
+        })
+    }
+
+    /// Whether these are all addresses of IPv4, or of IPv6.
+    pub fn are_all(&self) -> bool {
+        self.0.iter().any(|net| net.prefix_len() == 0)
+    }
+
     /// The networks, each with its first address.
     pub fn networks(&self) -> impl Iterator<Item = &IpNet> {
         self.0.iter()

@@ -288,3 +288,27 @@ fn a_file_that_is_wrong_is_an_error() {
     assert!(said.contains("\nhint: "), "{said}");
     assert!(failure(dir.path(), &["config", "check", "none.toml"]).contains("none.toml"));
 }
+
+#[test]
+fn an_export_where_everybody_can_be_any_user_is_a_finding() {
+    let dir = folder();
+    let head = |more: &str| {
+        export("/a", "session = \"s.db\"").replace("\n[[export.m", &format!("\n{more}\n[[export.m"))
+    };
+    for (options, word) in [("insecure", "any user but root"), ("no_root_squash", "root included")]
+    {
+        let open = head(&format!("clients = [\"*\"]\noptions = [\"{options}\"]"));
+        let (code, said) = check(dir.path(), &open);
+        let found: Vec<&str> = said.lines().filter(|line| line.contains(".toml:1:1: ")).collect();
+        assert_eq!((code, found.len()), (Some(1), 1), "{said}");
+        assert!(found[0].contains(&format!("`{options}`")) && found[0].contains(word), "{said}");
+    }
+    for sound in [
+        "clients = [\"*\"]",
+        "clients = [\"*\"]\noptions = [\"insecure\", \"all_squash\"]",
+        "clients = [\"10.0.0.0/8\"]\noptions = [\"insecure\"]",
+        "options = [\"insecure\", \"no_root_squash\"]",
+    ] {
+        assert_eq!(check(dir.path(), &head(sound)).0, Some(0), "{sound}");
+    }
+}

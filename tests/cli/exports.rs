@@ -206,6 +206,42 @@ fn what_is_served_to_be_read_is_not_written() {
 }
 
 #[test]
+fn exports_where_other_machines_can_be_any_user_are_warned_of() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    let all = export("path = \"/a\"\nclients = [\"*\"]\noptions = [\"insecure\"]", "a.db", "")
+        + &export("path = \"/b\"\nclients = [\"*\"]", "b.db", "")
+        + &export("path = \"/c\"\noptions = [\"insecure\", \"no_root_squash\"]", "c.db", "")
+        + &export(
+            "name = \"hush\"\ntoken = true\nclients = [\"10.0.0.0/8\"]\n\
+             options = [\"no_root_squash\"]",
+            "d.db",
+            "",
+        );
+    fs::write(dir.join("exports.toml"), &all).unwrap();
+    let warned = |server: &Serving| -> Vec<String> {
+        let words = ["warning: ", "hint: "];
+        let lines = server.said.iter().filter(|line| words.iter().any(|it| line.starts_with(it)));
+        lines.cloned().collect()
+    };
+    let server = Serving::start(dir, 1, &["--config", "exports.toml"]);
+    assert_eq!(warned(&server), [""; 0]);
+    server.signal("TERM");
+    server.end();
+    let server = Serving::start(dir, 1, &["--config", "exports.toml", "--listen", "0.0.0.0:0"]);
+    let said = warned(&server);
+    assert_eq!(said.len(), 4, "{said:?}");
+    assert!(said[0].starts_with("warning: exports.toml:1:1: ") && said[0].contains("but root"));
+    assert!(said[0].contains("`insecure`") && !said[0].contains("no_root_squash"), "{said:?}");
+    assert!(said[2].starts_with("warning: exports.toml:") && said[2].contains("root included"));
+    assert!(said[2].contains("`no_root_squash`"), "{said:?}");
+    assert!(said[1].starts_with("hint: ") && said[3].starts_with("hint: "), "{said:?}");
+    assert!(!said.concat().contains("hush"), "{said:?}");
+    server.signal("TERM");
+    server.end();
+}
+
+#[test]
 fn what_an_export_says_is_no_option() {
     let dir = tempdir().unwrap();
     for other in [&["s.db"][..], &["--base", "."], &["--read-only"], &["--insecure"]] {

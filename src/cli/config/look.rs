@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::files::{Tree, Way, is_there, open_base};
+use crate::cli::exposure;
 use crate::config::{
     Config, ExportConfig, GuardRule, MountConfig, Position, StoreConfig, real_path,
 };
@@ -26,6 +27,11 @@ pub(super) struct Finding {
 pub(super) fn look(config: &Config) -> Vec<Finding> {
     let mut looker = Looker::default();
     for export in &config.exports {
+        if export.clients.are_all()
+            && let Some(what) = exposure::pretended(export)
+        {
+            looker.find(export.position, format!("{what}; {}", exposure::HINT));
+        }
         for mount in &export.mounts {
             looker.mount(export, mount);
         }

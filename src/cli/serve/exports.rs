@@ -14,7 +14,7 @@ use super::{Args, Door, Durability};
 use crate::cli::control::Control;
 use crate::cli::error::CliError;
 use crate::cli::{output, text};
-use crate::config::{self, Missing};
+use crate::config::{self, Config, Missing};
 use crate::guard::ValidatorCommand;
 use crate::server::rpcbind::Registration;
 use crate::server::{Peers, ServerOptions};
@@ -42,12 +42,13 @@ pub(super) fn serve(
     let none = served.load(&config)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));
-    runtime.block_on(until_signal(file, door, &served))?;
+    runtime.block_on(until_signal(file, &config, door, &served))?;
     Ok(locked(&served).end()?)
 }
 
 async fn until_signal(
     file: &Path,
+    config: &Config,
     door: Door<'_>,
     served: &Arc<Mutex<ServedExports>>,
 ) -> Result<(), CliError> {
@@ -63,7 +64,7 @@ async fn until_signal(
     let none = controls.follow(&locked(served));
     end_all(none).await;
     let controls = Arc::new(tokio::sync::Mutex::new(controls));
-    announce(file, &locked(served), &addresses, registration);
+    announce(file, config, &locked(served), &addresses, registration);
     let overlays = {
         let served = Arc::clone(served);
         move || locked(&served).sessions().map(|layers| Arc::clone(&layers.overlay)).collect()
@@ -114,7 +115,10 @@ fn begin(
         let gone = served.load(&config)?;
         // First the commands that are under way there come to an end.
         runtime.block_on(async {
-            let gone = controls.lock().await.follow(&served);
+            let mut controls = controls.lock().await;
+            super::warnings::tell_of_exports(&file, &config, &controls.addresses);
+            let gone = controls.follow(&served);
+            drop(controls);
             end_all(gone).await;
         });
         served.close(gone);
@@ -188,6 +192,7 @@ async fn end_all(mut controls: Vec<Control>) {
 /// Says what is served, and how to mount it.
 fn announce(
     file: &Path,
+    config: &Config,
     served: &ServedExports,
     addresses: &[SocketAddr],
     registration: Option<&Registration>,
@@ -209,6 +214,7 @@ fn announce(
         let which = format!("{secret} with a secret path: `acetate config check` shows it");
         output::line(format_args!("{which}"));
     }
+    super::warnings::tell_of_exports(file, config, addresses);
     super::tell_addresses(addresses);
 }
 

@@ -2,9 +2,11 @@
 //! says itself who its users are.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
-use crate::cli::output;
 use crate::cli::squash::is_beyond_loopback;
+use crate::cli::{exposure, output, text};
+use crate::config::Config;
 
 /// Warns, on stderr, of clients that can pretend to be any user.
 pub(super) fn tell(addresses: &[SocketAddr], insecure: bool, squashes_root: bool) {
@@ -27,5 +29,20 @@ pub(super) fn tell(addresses: &[SocketAddr], insecure: bool, squashes_root: bool
             false => "leave it out where clients can mount with `resvport`, or add --root-squash",
         };
         output::line(format_args!("hint: {hint}"));
+    }
+}
+
+/// Warns, on stderr, of each export in which other machines can pretend to be any user. An export
+/// is named by its place in the file: a secret path does not belong into logs.
+pub(super) fn tell_of_exports(file: &Path, config: &Config, addresses: &[SocketAddr]) {
+    if !addresses.iter().any(is_beyond_loopback) {
+        return;
+    }
+    let file = text::name(file.as_os_str().as_encoded_bytes());
+    for export in config.exports.iter().filter(|export| export.clients.are_beyond_loopback()) {
+        if let Some(what) = exposure::pretended(export) {
+            output::line(format_args!("warning: {file}:{}: {what}", export.position));
+            output::line(format_args!("hint: {}", exposure::HINT));
+        }
     }
 }

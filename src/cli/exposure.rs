@@ -1,0 +1,26 @@
+//! Which exports let their clients be any user, where other machines are among these.
+
+use crate::config::{ExportConfig, SquashMode};
+
+/// What to do about [`pretended`].
+pub(super) const HINT: &str = "leave these options out, say `all_squash`, or listen on 127.0.0.1 \
+    and use a tunnel";
+
+/// Whom its clients can pretend to be, in words, where options make that more than it has to be.
+pub(super) fn pretended(export: &ExportConfig) -> Option<String> {
+    let lets_root = export.options.squash == SquashMode::Nobody;
+    let lets_users = !export.options.is_secure && export.options.squash != SquashMode::All;
+    let (options, who) = match (lets_users, lets_root) {
+        (true, true) => ("`insecure` and `no_root_squash` let", "any user, root included"),
+        (true, false) => ("`insecure` lets", "any user but root"),
+        (false, true) => ("`no_root_squash` lets", "any user, root included"),
+        (false, false) => return None,
+    };
+    let whose = match (export.clients.are_all(), lets_users) {
+        (true, true) => "every program of every machine that reaches the port",
+        (true, false) => "every machine that reaches the port",
+        (false, true) => "every program of its clients",
+        (false, false) => "each of its clients",
+    };
+    Some(format!("{options} {whose} be {who}, and the wire is clear text"))
+}

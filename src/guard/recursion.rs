@@ -2,11 +2,12 @@
 //!
 //! There a content that is nested n deep may be checked 2^n times, and more where the choice is
 //! wider: each branch goes down to the end before the next is tried. The bounds of a check hold all
-//! the same; this is to warn of content that is refused because of them.
+//! the same; this is to warn of content that is refused because of them. A choice whose branches a
+//! required property tells apart is none: the value of that property leads to one branch.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Keywords whose value is a schema, or a list of schemas.
 const SCHEMAS: &[&str] = &[
@@ -31,6 +32,35 @@ const MAPS: &[&str] = &["dependencies", "dependentSchemas", "patternProperties",
 
 /// Keywords that choose among schemas.
 const CHOICES: &[&str] = &["anyOf", "oneOf"];
+
+/// From so many branches on, the validator looks for a property that tells them apart.
+const MIN_TOLD_APART: usize = 3;
+
+/// What a branch that is told apart may not have: it would apply to arrays, which have no
+/// properties, or apply other schemas to the same value.
+const BARRED: &[&str] = &[
+    "$dynamicRef",
+    "$recursiveRef",
+    "$schema",
+    "additionalItems",
+    "allOf",
+    "anyOf",
+    "contains",
+    "dependencies",
+    "dependentSchemas",
+    "else",
+    "if",
+    "items",
+    "not",
+    "oneOf",
+    "prefixItems",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+
+/// References that a branch may be behind.
+const MAX_REFERENCES: usize = 8;
 
 /// Keywords that name another schema.
 const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
@@ -115,8 +145,11 @@ impl<'a> Graph<'a> {
         let (schema, resource) = (self.nodes[at].schema, self.nodes[at].resource);
         let Value::Object(object) = schema else { return };
         let place = self.nodes[at].place.clone();
+        let is_told_apart = is_told_apart(object, resource, root);
         for (keyword, value) in object {
             let choice = CHOICES.iter().find(|choice| *choice == keyword).copied();
+            let is_schema = choice.is_some();
+            let choice = choice.filter(|_| !is_told_apart);
             let below = format!("{place}/{keyword}");
             if REFERENCES.contains(&keyword.as_str()) {
                 for (target, place) in self.targets(value, resource, root) {
@@ -126,7 +159,7 @@ impl<'a> Graph<'a> {
                 continue;
             }
             let is_named = MAPS.contains(&keyword.as_str());
-            if choice.is_none() && !is_named && !SCHEMAS.contains(&keyword.as_str()) {
+            if !is_schema && !is_named && !SCHEMAS.contains(&keyword.as_str()) {
                 continue;
             }
             let parts: Vec<(String, &Value)> = match value {
@@ -213,6 +246,52 @@ impl<'a> Graph<'a> {
         }
         component
     }
+}
+
+/// Whether the one choice of a schema has branches that a required property tells apart, each by a
+/// text of its own, so that the validator tries one of them (jsonschema's `discriminator`).
+fn is_told_apart(object: &Map<String, Value>, resource: &Value, root: &Value) -> bool {
+    // What is evaluated once more for these goes through the choice again.
+    let is_checked_twice = object.keys().any(|keyword| keyword.starts_with("unevaluated"));
+    // Draft 4 has no `const`; in a schema with an address of its own, references lead elsewhere.
+    let is_plain = std::ptr::eq(resource, root)
+        && root.get("$schema").and_then(Value::as_str).is_none_or(|it| !it.contains("draft-04"));
+    let mut choices = CHOICES.iter().filter_map(|choice| object.get(*choice));
+    let (Some(Value::Array(branches)), None) = (choices.next(), choices.next()) else {
+        return false;
+    };
+    if is_checked_twice || !is_plain || branches.len() < MIN_TOLD_APART {
+        return false;
+    }
+    let branches: Option<Vec<_>> = branches.iter().map(|it| constants(it, root)).collect();
+    let Some(branches) = branches else { return false };
+    branches[0].keys().any(|key| {
+        let values: Option<HashSet<&str>> =
+            branches.iter().map(|branch| branch.get(key).copied()).collect();
+        values.is_some_and(|values| values.len() == branches.len())
+    })
+}
+
+/// The required properties of a branch that are one text each; `None` where it may be for more than
+/// objects.
+fn constants<'a>(mut branch: &'a Value, root: &'a Value) -> Option<HashMap<&'a str, &'a str>> {
+    for _ in 0..MAX_REFERENCES {
+        let Some(reference) = branch.get("$ref") else { break };
+        // Other keywords beside it are not looked at.
+        (branch.as_object()?.len() == 1).then_some(())?;
+        branch = root.pointer(&decoded(reference.as_str()?.strip_prefix('#')?))?;
+    }
+    let object = branch.as_object()?;
+    let is_barred = |keyword: &String| {
+        BARRED.contains(&keyword.as_str()) || ["$ref", "$id", "id"].contains(&keyword.as_str())
+    };
+    if object.get("type")?.as_str() != Some("object") || object.keys().any(is_barred) {
+        return None;
+    }
+    let properties = object.get("properties")?.as_object()?;
+    let required = object.get("required")?.as_array()?.iter().filter_map(Value::as_str);
+    let constant = |key: &'a str| Some((key, properties.get(key)?.get("const")?.as_str()?));
+    Some(required.filter_map(constant).collect())
 }
 
 /// Whether a reference's address is that of a schema's `$id`: either may be relative.

@@ -47,8 +47,8 @@ pub fn warning(guard: &GuardConfig) -> Option<String> {
     let (file, secs) = (file.display(), MAX_CHECK_TIME.as_secs());
     Some(format!(
         "the JSON Schema {file} recurses {place}: deeply nested content may take more than \
-         {secs} s to check, and is refused then; make the branches differ in a `required` property \
-         with a `const`, or use `if` and `then`"
+         {secs} s to check, and is refused then; use `if` and `then`, or three branches or more, \
+         each of `type` object with another text as the `const` of one `required` property"
     ))
 }
 

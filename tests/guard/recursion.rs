@@ -82,3 +82,52 @@ fn other_schemas_are_left_alone() {
         assert_eq!(found(schema), None, "{schema}");
     }
 }
+
+/// A branch of a choice: an object whose `type` is this.
+fn branch(name: &str) -> String {
+    format!(
+        r##"{{"type": "object", "required": ["type"],
+            "properties": {{"type": {{"const": {name}}}, "next": {{"$ref": "#"}}}}}}"##
+    )
+}
+
+#[test]
+fn branches_that_a_required_constant_tells_apart_are_left_alone() {
+    let [a, b, c] = [r#""a""#, r#""b""#, r#""c""#].map(branch);
+    for choice in ["anyOf", "oneOf"] {
+        let direct = format!(r#"{{"{choice}": [{a}, {b}, {c}]}}"#);
+        assert_eq!(found(&direct), None, "{direct}");
+        let referred = format!(
+            r##"{{"{choice}": [{{"$ref": "#/$defs/a"}}, {b}, {c}], "$defs": {{"a": {a}}}}}"##
+        );
+        assert_eq!(found(&referred), None, "{referred}");
+    }
+}
+
+#[test]
+fn branches_that_are_not_told_apart_are_found() {
+    let [a, b, c] = [r#""a""#, r#""b""#, r#""c""#].map(branch);
+    let optional = c.replace(r#""required": ["type"],"#, "");
+    let list = c.replace(r#""properties""#, r##""items": {"$ref": "#"}, "properties""##);
+    let deeper = c.replace(r#""properties""#, r##""allOf": [{"items": {}}], "properties""##);
+    for schema in [
+        // Two are tried one after the other.
+        format!(r#"{{"anyOf": [{a}, {b}]}}"#),
+        format!(r#"{{"anyOf": [{a}, {b}, {b}]}}"#),
+        format!(r#"{{"anyOf": [{a}, {b}, {}]}}"#, branch("3")),
+        format!(r#"{{"anyOf": [{a}, {b}, {optional}]}}"#),
+        format!(r#"{{"anyOf": [{a}, {b}, {{"type": "string"}}]}}"#),
+        // An array is told apart from nothing.
+        format!(r#"{{"anyOf": [{a}, {b}, {list}]}}"#),
+        format!(r#"{{"anyOf": [{a}, {b}, {deeper}]}}"#),
+        // Each level is checked twice.
+        format!(r#"{{"anyOf": [{a}, {b}, {c}], "oneOf": [{a}, {b}, {c}]}}"#),
+        format!(r#"{{"anyOf": [{a}, {b}, {c}], "unevaluatedProperties": false}}"#),
+        // Draft 4 has no `const`.
+        format!(
+            r#"{{"$schema": "http://json-schema.org/draft-04/schema#", "anyOf": [{a}, {b}, {c}]}}"#
+        ),
+    ] {
+        assert!(found(&schema).is_some(), "{schema}");
+    }
+}

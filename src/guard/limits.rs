@@ -23,6 +23,15 @@ pub(super) const MAX_REASON_CHARS: usize = 300;
 /// The same in a frame, in bytes: control characters are escaped.
 pub(super) const MAX_REASON_BYTES: usize = 16 * MAX_REASON_CHARS;
 
+/// Characters of the place of a fault in a reason: of a longer one, the middle is left out.
+pub(super) const MAX_PLACE_CHARS: usize = 80;
+
+/// Characters of what a schema says of a value, in a reason.
+pub(super) const MAX_FAULT_CHARS: usize = 100;
+
+/// Bytes of the value at fault in a reason.
+pub(super) const MAX_SHOWN_VALUE_BYTES: usize = 60;
+
 /// How long the rest of a program's output is waited for once it has ended: a child of it may
 /// keep the pipe open.
 pub(super) const OUTPUT_GRACE: Duration = Duration::from_millis(100);

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
 use super::json;
-use super::limits::MAX_SCHEMA_BYTES;
+use super::limits::{MAX_FAULT_CHARS, MAX_PLACE_CHARS, MAX_SCHEMA_BYTES, MAX_SHOWN_VALUE_BYTES};
 use super::recursion::find_recursion;
-use super::violation::Violation;
+use super::violation::{Violation, cut};
 
 /// Why a schema cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -90,12 +91,60 @@ impl Compiled {
         self.0.is_valid(value)
     }
 
-    /// The first fault of a value.
+    /// The first fault of a value: the keyword, the place, what is wrong, and the value there, each
+    /// bounded, so that none takes the room of the others.
     pub(super) fn fault(&self, value: &Value) -> Option<Violation> {
         let error = self.0.validate(value).err()?;
-        let at = at(error.instance_path().as_str());
-        Some(Violation::new(format_args!("{error}{at}")))
+        let error = meant(&error);
+        let keyword = error.kind().keyword();
+        let at = shortened(at(error.instance_path().as_str()));
+        let what = cut(error.masked(), MAX_FAULT_CHARS, |_| 1);
+        let shown = cut(error.instance(), MAX_SHOWN_VALUE_BYTES, char::len_utf8);
+        Some(Violation::new(format_args!("{keyword}{at}: {what}: {shown}")))
     }
+}
+
+type Fault<'a> = jsonschema::ValidationError<'a>;
+
+/// The fault itself, where a value fits no branch of a choice: that in the one branch that is meant
+/// for such a value, if there is one.
+fn meant<'e, 'v>(mut error: &'e Fault<'v>) -> &'e Fault<'v> {
+    while let ValidationErrorKind::AnyOf { context }
+    | ValidationErrorKind::OneOfNotValid { context } = error.kind()
+    {
+        let place = error.instance_path().as_str();
+        let mut branches = context.iter().filter(|faults| is_meant(faults, place));
+        let (Some(faults), None) = (branches.next(), branches.next()) else { break };
+        let Some(first) = faults.first() else { break };
+        error = first;
+    }
+    error
+}
+
+/// Whether a branch with these faults is for values like that at `place`: its type is right, and so
+/// are its properties of which the schema names the values.
+fn is_meant(faults: &[Fault<'_>], place: &str) -> bool {
+    faults.iter().all(|fault| {
+        let at = fault.instance_path().as_str();
+        let below = at.strip_prefix(place).unwrap_or(at).matches('/').count();
+        match fault.kind() {
+            ValidationErrorKind::Type { .. } | ValidationErrorKind::FalseSchema => below > 0,
+            ValidationErrorKind::Constant { .. } | ValidationErrorKind::Enum { .. } => below > 1,
+            _ => true,
+        }
+    })
+}
+
+/// A place of bounded length: the middle of a longer one is left out.
+fn shortened(place: String) -> String {
+    let length = place.chars().count();
+    if length <= MAX_PLACE_CHARS {
+        return place;
+    }
+    let half = MAX_PLACE_CHARS / 2;
+    let first: String = place.chars().take(half).collect();
+    let last: String = place.chars().skip(length - half).collect();
+    format!("{first}…{last}")
 }
 
 /// Where in a document; nothing for the document itself.

@@ -39,26 +39,31 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A bounded text in which control characters are escaped; what is behind the bound is not even
-/// formatted.
 fn cleaned(reason: impl fmt::Display) -> String {
-    let mut text = Bounded { text: String::new(), left: MAX_REASON_CHARS };
+    cut(reason, MAX_REASON_CHARS, |_| 1)
+}
+
+/// A bounded text in which control characters are escaped; what is behind the bound is not even
+/// formatted. `weight` is what a character counts towards `most`.
+pub(super) fn cut(text: impl fmt::Display, most: usize, weight: fn(char) -> usize) -> String {
+    let mut bounded = Bounded { text: String::new(), left: most, weight };
     // Fails where the text is full.
-    if write!(text, "{reason}").is_err() {
-        text.text.push('…');
+    if write!(bounded, "{text}").is_err() {
+        bounded.text.push('…');
     }
-    text.text
+    bounded.text
 }
 
 struct Bounded {
     text: String,
     left: usize,
+    weight: fn(char) -> usize,
 }
 
 impl Write for Bounded {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         for character in part.chars() {
-            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
+            self.left = self.left.checked_sub((self.weight)(character)).ok_or(fmt::Error)?;
             if character.is_control() {
                 self.text.extend(character.escape_default());
             } else {

@@ -89,6 +89,35 @@ async fn a_text_that_is_nested_in_a_recursive_schema_is_answered_within_the_boun
     }
 }
 
+/// [`TREE`] with this many branches.
+fn tree(branches: &[&str]) -> String {
+    let branches = branches.iter().map(|name| {
+        format!(
+            r##"{{"type": "object", "required": ["type"], "properties": {{
+                "children": {{"type": "array", "items": {{"$ref": "#"}}}},
+                "type": {{"const": "{name}"}}}}}}"##
+        )
+    });
+    format!(r#"{{"anyOf": [{}]}}"#, branches.collect::<Vec<_>>().join(","))
+}
+
+#[tokio::test]
+async fn what_is_not_warned_of_is_checked_fast() {
+    let child = ChildLimits { memory_bytes: 508 << 20, ..ChildLimits::default() };
+    let export = export(&resources(child));
+    for (branches, is_fast) in [(&["d", "c", "a"][..], true), (&["d", "a"], false)] {
+        let validator = json_schema(&tree(branches));
+        assert_eq!(validator.recursion().is_none(), is_fast, "{branches:?}");
+        let start = Instant::now();
+        let checked = check(&export, &validator, &nested(30, "d")).await;
+        println!("{branches:?}: {:?} {checked:?}", start.elapsed());
+        if is_fast {
+            assert_eq!(checked, Ok(()));
+            assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_text_that_takes_too_long_is_refused_and_its_process_killed() {
     let check_time = Duration::from_millis(700);
@@ -213,7 +242,7 @@ async fn many_schemas_are_each_asked_for_their_own_texts() {
         let other = (number + 1).to_string();
         assert_eq!(
             reason(&export, schema, other.as_bytes()).await,
-            format!("{number} was expected")
+            format!("const: {number} was expected: {other}")
         );
     }
     assert_eq!(processes(child).len(), 1);

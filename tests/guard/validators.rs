@@ -99,8 +99,11 @@ fn a_schema_says_what_a_line_may_be() {
     accepts(&fragments, b"{\"kind\": \"rule\", \"text\": \"abc\"}\n{\"kind\": \"fact\"}");
     for (bad, part) in [
         (&b"{\"kind\": \"rule\"}\n{}\n"[..], "\"kind\" is a required property"),
-        (b"\n{\"kind\": \"no\"}\n", "\"no\" is not one of"),
-        (b"\n{\"kind\": \"rule\", \"text\": \"abcdef\"}\n", "longer than 5 characters at /text"),
+        (b"\n{\"kind\": \"no\"}\n", "enum at /kind: value is not one of"),
+        (
+            b"\n{\"kind\": \"rule\", \"text\": \"abcdef\"}\n",
+            "maxLength at /text: value is longer than 5 characters: \"abcdef\"",
+        ),
         (b"\n{\"kind\": \"rule\", \"more\": 1}\n", "('more' was unexpected)"),
         (b"\n{\n", "not JSON: EOF"),
     ] {
@@ -117,7 +120,7 @@ fn a_schema_says_what_a_document_may_be() {
     accepts(&document, b"{\n  \"kind\": \"rule\"\n}\n");
     let (line, reason) = refuses(&document, b"{\"kind\": 3}");
     assert_eq!(line, None);
-    assert!(reason.ends_with("at /kind"), "{reason}");
+    assert!(reason.starts_with("enum at /kind: ") && reason.ends_with(": 3"), "{reason}");
 }
 
 #[test]
@@ -173,6 +176,36 @@ fn a_reason_is_one_bounded_line() {
     let (_, reason) = refuses(&integer, text.replace('\u{1b}', "\\u001b").as_bytes());
     assert!(reason.chars().count() <= 301 && reason.ends_with('…'), "{reason}");
     assert!(!reason.contains(char::is_control), "{reason}");
+}
+
+#[test]
+fn a_reason_begins_with_the_keyword_and_the_place() {
+    let (_dir, file) = schema(
+        r##"{"anyOf": [{"type": "string"}, {"type": "object", "required": ["items"],
+            "properties": {"items": {"items": {"$ref": "#"}}}}]}"##,
+    );
+    let lines = Validator::jsonl_schema(&file).unwrap();
+    let nested = |leaf: &str| [&r#"{"items":["#.repeat(6), leaf, &"]}".repeat(6)].concat();
+    let (line, reason) = refuses(&lines, format!("\"\"\n{}\n", nested("7")).as_bytes());
+    assert_eq!(line, Some(2));
+    let place = "/items/0".repeat(6);
+    let expected = format!(
+        "anyOf at {place}: value is not valid under any of the schemas listed in the 'anyOf' \
+         keyword: 7"
+    );
+    assert_eq!(reason, expected);
+    // Neither a long value nor a long place takes the room of the rest.
+    let many = format!("[{}0]", "0,".repeat(1000));
+    let (_, reason) = refuses(&lines, format!("{{\"items\":[{many}]}}").as_bytes());
+    assert!(reason.starts_with("anyOf at /items/0: value is not valid under any"), "{reason}");
+    let value = reason.rsplit_once(": ").unwrap().1;
+    assert!(value.starts_with("[0,0,") && value.ends_with('…') && value.len() <= 63, "{reason}");
+    let name = "n".repeat(2000);
+    let (_dir, file) = schema(r#"{"additionalProperties": {"type": "null"}}"#);
+    let nulls = Validator::json_schema(&file).unwrap();
+    let (_, reason) = refuses(&nulls, format!("{{\"{name}\": 12}}").as_bytes());
+    assert!(reason.starts_with("type at /nnn") && reason.contains("nnn…nnn"), "{reason}");
+    assert!(reason.ends_with(r#"value is not of type "null": 12"#), "{reason}");
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn a_small_file_is_published_or_refused_as_a_whole() {
     });
     let refusals = refusals(&guarded.site);
     assert_eq!(refusals[0].0, "/agent/f.jsonl");
-    assert_eq!(refusals[0].1, "line 2: \"kind\" is a required property");
+    assert_eq!(refusals[0].1, r#"line 2: required: "kind" is a required property: {"kin":2}"#);
     assert!(refusals[1].1.starts_with("line 2: not JSON"), "{refusals:?}");
     let log = guarded.site.log("g.db");
     assert!(log.contains(&"PUBLISH /agent/f.jsonl g".to_owned()), "{log:?}");
@@ -288,7 +288,8 @@ fn a_rename_brings_only_what_is_valid() {
     let refusals = refusals(&guarded.site);
     let (path, note) = &refusals[0];
     assert_eq!(path, "/agent/temp");
-    assert_eq!(note, "line 2: as /agent/f.jsonl: [] is not of type \"object\"");
+    let expected = r#"line 2: as /agent/f.jsonl: type: value is not of type "object": []"#;
+    assert_eq!(note, expected);
     guarded.site.stop();
 }
 

@@ -1,7 +1,6 @@
 //! Who makes a change: the server that has the session, or else this process.
 
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -72,10 +71,10 @@ impl Changer {
     pub(super) fn ask_with(
         &mut self,
         request: Request,
-        content: impl Read + Send,
+        content: Reading<'_>,
     ) -> Result<Answer, CliError> {
         match &mut self.0 {
-            Place::Served(server) => Ok(server.ask_with(&request, &mut Reading(content))?),
+            Place::Served(server) => Ok(server.ask_with(&request, content)?),
             Place::Here(workspace) => Ok(workspace.perform_with(request, content)?),
         }
     }

@@ -13,11 +13,11 @@ use super::{Ending, text};
 /// Copy files into, out of, or within a session's merged tree.
 ///
 /// A path that begins with a colon is in the tree (`:/src`, `:notes.txt`), any other on this
-/// machine. Permissions and times of the last change are kept, and holes on this machine; what
-/// leaves the tree has no set-user-ID and no set-group-ID bit. In place of a directory that is
+/// machine. Permissions and times of the last change are kept, and holes into and out of the tree;
+/// what leaves the tree has no set-user-ID and no set-group-ID bit. In place of a directory that is
 /// there, the copy goes into it, under its own name; files that are there get the new content.
 /// Exits with 1 if something was left out: special files, files that are too large for their new
-/// place, and in the tree files with more than 1 GiB of holes, which would be zeros.
+/// place, and within the tree files with more than 1 GiB of holes, which would be zeros.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   acetate cp work.db notes.txt :/docs/       into the tree

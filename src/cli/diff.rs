@@ -51,7 +51,8 @@ pub(super) struct Args {
     #[arg(long)]
     times: bool,
 
-    /// Also what clients leave behind for themselves: .nfs*, ._*, .DS_Store.
+    /// Also what clients and killed commands leave behind: .nfs*, ._*, .DS_Store,
+    /// .acetate-write-*.
     #[arg(long)]
     all: bool,
 

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use super::change::with_changer;
@@ -10,7 +11,7 @@ use super::error::CliError;
 use super::output::Out;
 use super::source::Source;
 use super::{Ending, text};
-use crate::control::{Answer, Meta, Request, WriteHow};
+use crate::control::{Answer, Meta, Reading, Request, WriteHow};
 use crate::inspect::opened::merged_path;
 
 /// Write what comes on stdin to a file of a session's merged tree.
@@ -18,10 +19,11 @@ use crate::inspect::opened::merged_path;
 /// As with `cat > FILE` in a mount, the file stays the same one: its other names and whoever has it
 /// open see the new content. But all of that is there at once, when the command has ended, or
 /// none: where a quota or a full disk is in the way, the old content stays, and a new file goes.
-/// A file of more than 8 MiB is replaced by another one; if it has several names, it is written
-/// over piece by piece instead, and may be left in part. A server that is told to stop takes
-/// back what else is not whole; a kill leaves that of a large file beside it, called
-/// `.acetate-write-` and 16 digits.
+/// A file of more than 8 MiB is written beside its place and put there at the end; one that is
+/// there with several names is written over piece by piece instead, and may be left in part. A
+/// server that is told to stop takes back what else is not whole; a kill may leave a new file
+/// empty, and leaves that of a large file beside it, called `.acetate-write-` and 16 digits.
+/// A regular file's holes stay holes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -55,12 +57,16 @@ pub(super) struct Args {
 /// Writes the file.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let path = merged_path(&args.path)?;
-    let content: Box<dyn Read + Send> = match &args.from {
+    let content = match &args.from {
         Some(file) => {
-            let open = File::open(file).and_then(not_a_directory);
-            Box::new(open.map_err(|error| CliError::caused(file.display(), &error))?)
+            let open = File::open(file).and_then(not_a_directory).and_then(Reading::file);
+            open.map_err(|error| CliError::caused(file.display(), &error))?
         }
-        None => Box::new(io::stdin()),
+        None => {
+            let stdin = io::stdin().as_fd().try_clone_to_owned();
+            let stdin = stdin.and_then(|stdin| Reading::file(stdin.into()));
+            stdin.map_err(|error| CliError::caused("stdin", &error))?
+        }
     };
     let how = match (args.append, args.new) {
         (true, _) => WriteHow::Append,

@@ -1,10 +1,10 @@
 //! The other end of the socket: asking the server that has a session.
 
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use super::content::Reading;
+use super::content::{Part, Reading};
 use super::frame::{self, Kind};
 use super::peer;
 use super::request::{Answer, Refusal, Request};
@@ -65,21 +65,29 @@ impl Connection {
     pub fn ask_with(
         &mut self,
         request: &Request,
-        content: &mut Reading<impl Read>,
+        mut content: Reading<'_>,
     ) -> Result<Answer, ControlError> {
         self.send(request)?;
         loop {
-            match content.piece() {
-                Ok(piece) => {
-                    if let Err(error) = frame::write_blocking(&mut self.stream, Kind::Data, &piece)
-                    {
+            match content.part() {
+                Ok(part) => {
+                    let sent = match &part {
+                        Part::Data(data) => {
+                            frame::write_blocking(&mut self.stream, Kind::Data, data)
+                        }
+                        Part::Hole(bytes) => {
+                            let bytes = bytes.to_be_bytes();
+                            frame::write_blocking(&mut self.stream, Kind::Hole, &bytes)
+                        }
+                    };
+                    if let Err(error) = sent {
                         // A server that takes no more may have said why.
                         return self.answer().map_err(|none| match none {
                             ControlError::Refused(why) => ControlError::Refused(why),
                             ControlError::Broken(_) => ControlError::Broken(error),
                         });
                     }
-                    if piece.is_empty() {
+                    if part == Part::END {
                         return self.answer();
                     }
                 }

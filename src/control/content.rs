@@ -1,20 +1,37 @@
 //! Content on its way to a file.
 
+use std::fs::File;
 use std::future::{Future, ready};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::pin::Pin;
 
 use bytes::Bytes;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use super::limits::PIECE_BYTES;
 
-/// The next piece, empty at the end.
-pub type Piece<'a> = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send + 'a>>;
+/// A part of a content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// Bytes, of [`PIECE_BYTES`] at most; none at the end.
+    Data(Bytes),
+    /// A hole of so many bytes.
+    Hole(u64),
+}
 
-/// Where content comes from, piece by piece.
+impl Part {
+    /// What is behind the last part.
+    pub const END: Self = Self::Data(Bytes::new());
+}
+
+/// The next part.
+pub type NextPart<'a> = Pin<Box<dyn Future<Output = io::Result<Part>> + Send + 'a>>;
+
+/// Where content comes from, part by part.
 pub trait Content: Send {
-    /// The next piece, of [`PIECE_BYTES`] at most; empty at the end.
-    fn next(&mut self) -> Piece<'_>;
+    /// The next part; [`Part::END`] at the end.
+    fn next(&mut self) -> NextPart<'_>;
 }
 
 /// No content.
@@ -22,29 +39,102 @@ pub trait Content: Send {
 pub struct Nothing;
 
 impl Content for Nothing {
-    fn next(&mut self) -> Piece<'_> {
-        Box::pin(ready(Ok(Bytes::new())))
+    fn next(&mut self) -> NextPart<'_> {
+        Box::pin(ready(Ok(Part::END)))
     }
 }
 
-/// What a reader of this process gives. It blocks: for a runtime that has nothing else to do.
-#[derive(Debug)]
-pub struct Reading<R>(pub R);
+/// Content that this process reads. It blocks: for a runtime that has nothing else to do.
+pub struct Reading<'a>(Source<'a>);
 
-impl<R: Read> Reading<R> {
-    /// The next piece, full but for the last; empty at the end.
+enum Source<'a> {
+    Stream(Box<dyn Read + Send + 'a>),
+    File(HostFile),
+}
+
+impl<'a> Reading<'a> {
+    /// What a reader gives. It has no holes.
+    pub fn stream(reader: impl Read + Send + 'a) -> Self {
+        Self(Source::Stream(Box::new(reader)))
+    }
+
+    /// A file of the host, from where its descriptor is. A regular file's holes are parts.
+    ///
+    /// # Errors
+    /// Those of fstat(2).
+    pub fn file(mut file: File) -> io::Result<Self> {
+        let is_regular = file.metadata()?.is_file();
+        Ok(match file.stream_position() {
+            Ok(at) if is_regular => Self(Source::File(HostFile { file, at, data_end: at })),
+            _ => Self::stream(file),
+        })
+    }
+
+    /// The next part, a full piece where so much data is left; [`Part::END`] at the end.
     ///
     /// # Errors
     /// Those of the reader.
-    pub fn piece(&mut self) -> io::Result<Bytes> {
-        let mut piece = Vec::new();
-        self.0.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
-        Ok(piece.into())
+    pub fn part(&mut self) -> io::Result<Part> {
+        match &mut self.0 {
+            Source::Stream(reader) => piece(reader, PIECE_BYTES as u64),
+            Source::File(file) => file.part(),
+        }
     }
 }
 
-impl<R: Read + Send> Content for Reading<R> {
-    fn next(&mut self) -> Piece<'_> {
-        Box::pin(ready(self.piece()))
+impl Content for Reading<'_> {
+    fn next(&mut self) -> NextPart<'_> {
+        Box::pin(ready(self.part()))
     }
+}
+
+/// A regular file of the host.
+struct HostFile {
+    file: File,
+    /// Where the next part begins; the descriptor's offset is there too.
+    at: u64,
+    /// Data reaches to here at least. No hole is looked for before.
+    data_end: u64,
+}
+
+impl HostFile {
+    fn part(&mut self) -> io::Result<Part> {
+        if self.at >= self.data_end {
+            let hole = self.find_data()?;
+            if hole > 0 {
+                self.at += hole;
+                return Ok(Part::Hole(hole));
+            }
+        }
+        let part = piece(&mut self.file, (self.data_end - self.at).min(PIECE_BYTES as u64))?;
+        if let Part::Data(data) = &part {
+            self.at += data.len() as u64;
+        }
+        Ok(part)
+    }
+
+    /// Finds the next data; returns the bytes of the hole before it.
+    fn find_data(&mut self) -> io::Result<u64> {
+        let start = match rustix::fs::seek(&self.file, SeekFrom::Data(self.at)) {
+            Ok(start) => start,
+            // No data is left. Behind the end, reading tells more: a file of proc(5) has no size.
+            Err(Errno::NXIO) => self.file.metadata()?.len().max(self.at),
+            // The filesystem does not tell of holes.
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY) => self.at,
+            Err(error) => return Err(error.into()),
+        };
+        self.data_end = match rustix::fs::seek(&self.file, SeekFrom::Hole(start)) {
+            Ok(end) if end > start => end,
+            _ => u64::MAX,
+        };
+        rustix::fs::seek(&self.file, SeekFrom::Start(start))?;
+        Ok(start - self.at)
+    }
+}
+
+/// So many bytes, or all that is left.
+fn piece(reader: &mut impl Read, bytes: u64) -> io::Result<Part> {
+    let mut piece = Vec::new();
+    reader.take(bytes).read_to_end(&mut piece)?;
+    Ok(Part::Data(piece.into()))
 }

@@ -19,6 +19,8 @@ pub(super) enum Kind {
     Json,
     /// A piece of content; an empty one is the end.
     Data,
+    /// A hole of the content: its length in bytes, 8 bytes big-endian.
+    Hole,
     /// The content ends here, because it cannot be read any further: why.
     Broken,
 }
@@ -28,12 +30,15 @@ impl Kind {
         match self {
             Self::Json => b'J',
             Self::Data => b'D',
+            Self::Hole => b'H',
             Self::Broken => b'B',
         }
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Json, Self::Data, Self::Broken].into_iter().find(|kind| kind.byte() == byte)
+        [Self::Json, Self::Data, Self::Hole, Self::Broken]
+            .into_iter()
+            .find(|kind| kind.byte() == byte)
     }
 }
 

@@ -5,7 +5,6 @@ use std::future::Future;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::content::{Content, Piece};
+use super::content::{Content, NextPart, Part};
 use super::frame::{self, Kind};
 use super::limits::{ALONE_SECS, LAST_WORD_SECS, MAX_CONNECTIONS};
 use super::perform::perform;
@@ -268,18 +267,29 @@ struct Arriving<'a> {
 }
 
 impl Arriving<'_> {
-    async fn piece(&mut self) -> io::Result<bytes::Bytes> {
+    async fn part(&mut self) -> io::Result<Part> {
         if self.is_over {
-            return Ok(bytes::Bytes::new());
+            return Ok(Part::END);
         }
         let Some(read) = self.stop.unless_stopped(frame::read(self.stream)).await else {
             self.is_over = true;
             return Err(io::Error::other("the server is stopping"));
         };
         let (kind, piece) = read?;
-        self.is_over = kind != Kind::Data || piece.is_empty();
+        self.is_over = match kind {
+            Kind::Data => piece.is_empty(),
+            Kind::Hole => false,
+            Kind::Json | Kind::Broken => true,
+        };
         match kind {
-            Kind::Data => Ok(piece),
+            Kind::Data => Ok(Part::Data(piece)),
+            Kind::Hole => match piece[..].try_into().map(u64::from_be_bytes) {
+                Ok(bytes) if bytes > 0 => Ok(Part::Hole(bytes)),
+                _ => {
+                    self.is_over = true;
+                    Err(io::ErrorKind::InvalidData.into())
+                }
+            },
             Kind::Broken => Err(io::Error::other(String::from_utf8_lossy(&piece).into_owned())),
             Kind::Json => Err(io::ErrorKind::InvalidData.into()),
         }
@@ -288,7 +298,7 @@ impl Arriving<'_> {
     /// Takes what is left, which nobody wants: the answer comes after it.
     async fn drain(&mut self) -> io::Result<()> {
         while !self.is_over {
-            match self.piece().await {
+            match self.part().await {
                 Err(error) if !self.is_over => return Err(error),
                 _ => {}
             }
@@ -298,9 +308,7 @@ impl Arriving<'_> {
 }
 
 impl Content for Arriving<'_> {
-    fn next(&mut self) -> Piece<'_> {
-        let piece: Pin<Box<dyn Future<Output = io::Result<bytes::Bytes>> + Send>> =
-            Box::pin(self.piece());
-        piece
+    fn next(&mut self) -> NextPart<'_> {
+        Box::pin(self.part())
     }
 }

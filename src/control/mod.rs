@@ -23,7 +23,7 @@ mod usage;
 mod writing;
 
 pub use client::{Connection, ControlError};
-pub use content::{Content, Nothing, Reading};
+pub use content::{Content, Nothing, Part, Reading};
 pub use listener::{About, Listener, Stop};
 pub use perform::perform;
 pub use registry::{Entry, Registered, entries};

@@ -1,13 +1,14 @@
 //! Writing a file's content so that it is there as a whole, or not at all.
 //!
 //! A file that is there keeps its number, its names and whoever has it open: content of up to
-//! [`WHOLE_BYTES`] replaces the old one in one transaction. Larger content cannot be held; it goes
-//! to a file of its own, which takes the old one's place at the end. Only a large file with
-//! several names is written over in pieces, as another file would lose it the other names.
+//! [`WHOLE_BYTES`] replaces the old one in one transaction. Larger content cannot be held, and a
+//! new file's holes are not to become zeros: this goes to a file of its own, which takes the
+//! name at the end. Only a large file with several names is written over in pieces, as another
+//! file would lose it the other names.
 
 use bytes::{Bytes, BytesMut};
 
-use super::content::Content;
+use super::content::{Content, Part};
 use super::files::{FILE_MODE, Files, Result};
 use super::limits::{PIECE_BYTES, WHOLE_BYTES};
 use super::request::{Meta, Refusal, WriteHow};
@@ -15,9 +16,6 @@ use crate::delta::MergedPath;
 use crate::vfs::{
     Attr, CreateHow, FileId, FileKind, FsError, Locator, Name, SetAttr, Stability, Vfs,
 };
-
-/// Begins the name of a file whose content is not whole yet; 16 digits follow.
-const STAGED: &str = ".acetate-write-";
 
 /// Why a file is written over in pieces.
 const KEEPS_NAMES: &str = "a large file with several names keeps them, and not its old content";
@@ -28,6 +26,27 @@ struct Writing<'a> {
     file: Locator,
     /// Where its next byte goes.
     end: u64,
+    /// How long it is: shorter while it ends in a hole.
+    size: u64,
+}
+
+impl<'a> Writing<'a> {
+    fn at(path: &'a MergedPath, file: Locator, end: u64) -> Self {
+        Self { path, file, end, size: end }
+    }
+}
+
+/// How a content begins.
+struct Begin {
+    data: Bytes,
+    /// A hole behind the data, in bytes.
+    hole: u64,
+    /// There is nothing behind these.
+    is_whole: bool,
+}
+
+impl Begin {
+    const NOTHING: Self = Self { data: Bytes::new(), hole: 0, is_whole: false };
 }
 
 impl Files<'_> {
@@ -49,7 +68,7 @@ impl Files<'_> {
             }
             (_, WriteHow::New) => Err(Refusal::at(path, FsError::Exists)),
             (FileKind::Regular, WriteHow::Append) => {
-                let writing = Writing { path, file, end: attr.size };
+                let writing = Writing::at(path, file, attr.size);
                 self.append(writing, meta, content).await
             }
             (FileKind::Regular, WriteHow::Replace) => {
@@ -67,12 +86,23 @@ impl Files<'_> {
         meta: &Meta,
         content: &mut dyn Content,
     ) -> Result<u64> {
+        let begin = gather(path, content, 0).await?;
+        if !begin.is_whole {
+            return self.stage(path, (dir, name), None, meta, (begin, content)).await;
+        }
         let file = self.create(path, dir, name, meta.mode.unwrap_or(FILE_MODE)).await?;
-        let mut writing = Writing { path, file, end: 0 };
-        let made = match self.fill(&mut writing, Bytes::new(), content).await {
-            Ok(()) => self.set_late(&writing, meta).await,
-            Err(refusal) => Err(refusal),
+        let mut writing = Writing::at(path, file, 0);
+        let made = async {
+            if begin.data.len() <= PIECE_BYTES {
+                self.fill(&mut writing, begin, content).await?;
+                return self.set_late(&writing, meta).await;
+            }
+            writing.end = begin.data.len() as u64;
+            let set = meta.set_attr();
+            let replaced = self.vfs.replace(self.caller, &writing.file, begin.data, set).await;
+            replaced.result.map_err(|error| Refusal::at(path, error))
         };
+        let made = made.await;
         if made.is_err() {
             self.take_back(dir, name, writing.file.fileid()).await;
         }
@@ -87,10 +117,10 @@ impl Files<'_> {
         content: &mut dyn Content,
     ) -> Result<u64> {
         let start = writing.end;
-        if let Err(refusal) = self.fill(&mut writing, Bytes::new(), content).await {
+        if let Err(refusal) = self.fill(&mut writing, Begin::NOTHING, content).await {
             let now = self.vfs.getattr(self.caller, &writing.file).await;
             // What somebody else has added since then is not cut off.
-            if writing.end > start && now.is_ok_and(|now| now.size == writing.end) {
+            if writing.size > start && now.is_ok_and(|now| now.size == writing.size) {
                 let set = SetAttr { size: Some(start), ..SetAttr::default() };
                 let cut = self.vfs.setattr(self.caller, &writing.file, set, None).await;
                 if let Err(error) = cut.result {
@@ -112,19 +142,19 @@ impl Files<'_> {
         meta: &Meta,
         content: &mut dyn Content,
     ) -> Result<u64> {
-        let (begin, is_whole) = gather(path, content).await?;
-        let bytes = begin.len() as u64;
-        if is_whole {
-            let replaced = self.vfs.replace(self.caller, &file, begin, meta.set_attr()).await;
+        let begin = gather(path, content, WHOLE_BYTES).await?;
+        if begin.is_whole {
+            let bytes = begin.data.len() as u64;
+            let replaced = self.vfs.replace(self.caller, &file, begin.data, meta.set_attr()).await;
             return replaced.result.map(|()| bytes).map_err(|error| Refusal::at(path, error));
         }
         if attr.nlink == 1 {
-            return self.exchange(path, (dir, name), &attr, meta, (begin, content)).await;
+            return self.stage(path, (dir, name), Some(&attr), meta, (begin, content)).await;
         }
         let set = SetAttr { size: Some(0), mode: meta.mode, ..SetAttr::default() };
         let cut = self.vfs.setattr(self.caller, &file, set, None).await;
         cut.result.map_err(|error| Refusal::at(path, error))?;
-        let mut writing = Writing { path, file, end: 0 };
+        let mut writing = Writing::at(path, file, 0);
         if let Err(refusal) = self.fill(&mut writing, begin, content).await {
             let hint = format!("{} bytes of it are written; {KEEPS_NAMES}", writing.end);
             return Err(Refusal { hint: Some(hint), ..refusal });
@@ -133,36 +163,44 @@ impl Files<'_> {
         Ok(writing.end)
     }
 
-    /// Puts a file with this content in the place of the one that is there.
-    async fn exchange(
+    /// Writes a file beside the path, and gives it the name when it is whole: in place of the `old`
+    /// one, or where still nothing is.
+    async fn stage(
         &self,
         path: &MergedPath,
         (dir, name): (&Locator, &Name),
-        old: &Attr,
+        old: Option<&Attr>,
         meta: &Meta,
-        (begin, content): (Bytes, &mut dyn Content),
+        (begin, content): (Begin, &mut dyn Content),
     ) -> Result<u64> {
         let random = getrandom::u64();
         let random = random.map_err(|error| Refusal::new(format!("no random bytes: {error}")))?;
-        let staged = format!("{STAGED}{random:016x}");
+        let staged = format!("{}{random:016x}", Name::STAGED);
         let staged = Name::new(staged.as_bytes()).map_err(|e| Refusal::at(path, e.into()))?;
         let file = self.create(path, dir, &staged, 0o600).await?;
-        let mut writing = Writing { path, file, end: 0 };
+        let mut writing = Writing::at(path, file, 0);
         let placed = async {
-            self.fill(&mut writing, begin, content).await.map_err(keeping)?;
+            let filled = self.fill(&mut writing, begin, content).await;
+            filled.map_err(|refusal| if old.is_some() { keeping(refusal) } else { refusal })?;
+            let mode = meta.mode.unwrap_or(old.map_or(FILE_MODE, |old| old.mode));
             let set = SetAttr {
-                mode: Some(meta.mode.unwrap_or(old.mode)),
-                uid: Some(meta.uid.unwrap_or(old.uid)),
-                gid: Some(meta.gid.unwrap_or(old.gid)),
+                mode: Some(mode),
+                uid: meta.uid.or(old.map(|old| old.uid)),
+                gid: meta.gid.or(old.map(|old| old.gid)),
                 ..meta.set_attr()
             };
             let at = |error| Refusal::at(path, error);
             self.vfs.setattr(self.caller, &writing.file, set, None).await.result.map_err(at)?;
-            let (from, to) = ((dir, staged.as_bytes()), (dir, name.as_bytes()));
-            self.vfs.rename(self.caller, from, to).await.result.map_err(at)
+            if old.is_some() {
+                let (from, to) = ((dir, staged.as_bytes()), (dir, name.as_bytes()));
+                return self.vfs.rename(self.caller, from, to).await.result.map_err(at);
+            }
+            // A rename would replace what somebody else has made there meanwhile.
+            let linked = self.vfs.link(self.caller, &writing.file, dir, name.as_bytes()).await;
+            linked.result.map_err(at)
         };
         let placed = placed.await;
-        if placed.is_err() {
+        if placed.is_err() || old.is_none() {
             self.take_back(dir, &staged, writing.file.fileid()).await;
         }
         placed.map(|()| writing.end)
@@ -195,20 +233,29 @@ impl Files<'_> {
     async fn fill(
         &self,
         writing: &mut Writing<'_>,
-        mut begin: Bytes,
+        begin: Begin,
         content: &mut dyn Content,
     ) -> Result<()> {
-        while !begin.is_empty() {
-            let piece = begin.split_to(begin.len().min(PIECE_BYTES));
+        let mut data = begin.data;
+        while !data.is_empty() {
+            let piece = data.split_to(data.len().min(PIECE_BYTES));
             self.write_piece(writing, piece).await?;
         }
+        writing.end = writing.end.saturating_add(begin.hole);
         loop {
-            let piece = next(writing.path, content).await?;
-            if piece.is_empty() {
-                return Ok(());
+            match next(writing.path, content).await? {
+                Part::Hole(bytes) => writing.end = writing.end.saturating_add(bytes),
+                Part::Data(piece) if piece.is_empty() => break,
+                Part::Data(piece) => self.write_piece(writing, piece).await?,
             }
-            self.write_piece(writing, piece).await?;
         }
+        if writing.size < writing.end {
+            let set = SetAttr { size: Some(writing.end), ..SetAttr::default() };
+            let set = self.vfs.setattr(self.caller, &writing.file, set, None).await;
+            set.result.map_err(|error| Refusal::at(writing.path, error))?;
+            writing.size = writing.end;
+        }
+        Ok(())
     }
 
     async fn write_piece(&self, writing: &mut Writing<'_>, piece: Bytes) -> Result<()> {
@@ -216,6 +263,7 @@ impl Files<'_> {
         let write = self.vfs.write(self.caller, &writing.file, end, piece, Stability::Unstable);
         write.await.result.map_err(|error| Refusal::at(writing.path, error))?;
         writing.end += bytes;
+        writing.size = writing.end;
         Ok(())
     }
 
@@ -230,22 +278,30 @@ impl Files<'_> {
     }
 }
 
-/// What there is of a content, up to [`WHOLE_BYTES`], and whether that is all.
-async fn gather(path: &MergedPath, content: &mut dyn Content) -> Result<(Bytes, bool)> {
+/// Takes a content up to [`WHOLE_BYTES`], or to a hole that ends behind the first `zeros` bytes.
+async fn gather(path: &MergedPath, content: &mut dyn Content, zeros: usize) -> Result<Begin> {
     let mut begin = BytesMut::new();
     while begin.len() <= WHOLE_BYTES {
-        let piece = next(path, content).await?;
-        if piece.is_empty() {
-            return Ok((begin.freeze(), true));
+        match next(path, content).await? {
+            Part::Data(piece) if piece.is_empty() => {
+                return Ok(Begin { data: begin.freeze(), hole: 0, is_whole: true });
+            }
+            Part::Data(piece) => begin.extend_from_slice(&piece),
+            Part::Hole(hole) => {
+                let end = usize::try_from(hole).ok().and_then(|hole| hole.checked_add(begin.len()));
+                match end {
+                    Some(end) if end <= zeros => begin.resize(end, 0),
+                    _ => return Ok(Begin { data: begin.freeze(), hole, is_whole: false }),
+                }
+            }
         }
-        begin.extend_from_slice(&piece);
     }
-    Ok((begin.freeze(), false))
+    Ok(Begin { data: begin.freeze(), hole: 0, is_whole: false })
 }
 
-async fn next(path: &MergedPath, content: &mut dyn Content) -> Result<Bytes> {
-    let piece = content.next().await;
-    piece.map_err(|error| {
+async fn next(path: &MergedPath, content: &mut dyn Content) -> Result<Part> {
+    let part = content.next().await;
+    part.map_err(|error| {
         Refusal::new(format!("{}: the content cannot be read: {error}", path.display()))
     })
 }

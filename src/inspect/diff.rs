@@ -11,7 +11,7 @@ use super::opened::Opened;
 use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
-use crate::vfs::{FileKind, FsError};
+use crate::vfs::{FileKind, FsError, Name};
 
 /// How much of two files is compared at a time, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -107,11 +107,13 @@ pub fn diff(
 }
 
 /// Whether a name is of a file that a client makes for itself: a removed file that is still open
-/// (`.nfs…`), or what macOS puts beside files of other filesystems (`._…`, `.DS_Store`).
+/// (`.nfs…`), what macOS puts beside files of other filesystems (`._…`, `.DS_Store`), or content
+/// that `write` or `cp` has not written to its end (`.acetate-write-…`).
 pub fn is_dropping(path: &MergedPath) -> bool {
     path.name().is_some_and(|name| {
         let name = name.as_bytes();
-        name == b".DS_Store" || name.starts_with(b"._") || name.starts_with(b".nfs")
+        let begins = [b"._", &b".nfs"[..], Name::STAGED.as_bytes()];
+        name == b".DS_Store" || begins.iter().any(|begin| name.starts_with(begin))
     })
 }
 

@@ -32,6 +32,9 @@ impl Name {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = 255;
 
+    /// Begins the name of a file whose content is not whole yet; 16 digits follow.
+    pub const STAGED: &str = ".acetate-write-";
+
     /// Checks and copies `bytes`.
     pub fn new(bytes: &[u8]) -> Result<Self, NameError> {
         Self::check(bytes)?;

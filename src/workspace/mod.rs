@@ -168,7 +168,7 @@ impl Workspace {
     pub fn write(&mut self, path: impl AsRef<Path>, content: impl Read + Send) -> Result<u64> {
         let path = (&tree_path(path.as_ref())?).into();
         let request = Request::Write { path, how: WriteHow::Replace, meta: Meta::default() };
-        match self.perform_with(request, content)? {
+        match self.perform_with(request, Reading::stream(content))? {
             Answer::Bytes(bytes) => Ok(bytes),
             _ => Ok(0),
         }
@@ -299,9 +299,8 @@ impl Workspace {
     pub(crate) fn perform_with(
         &mut self,
         request: Request,
-        content: impl Read + Send,
+        mut content: Reading<'_>,
     ) -> Result<Answer> {
-        let mut content = Reading(content);
         let work = perform(&self.layers.overlay, &self.caller, request, &mut content);
         Ok(self.runtime.block_on(work)?)
     }

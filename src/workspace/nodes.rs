@@ -1,7 +1,7 @@
 //! Context nodes in a workspace, and in a session that is only looked at.
 
 use crate::context::{Account, Entry, FileError, Files, Nodes, Reads};
-use crate::control::{PathText, Request, WriteHow};
+use crate::control::{PathText, Reading, Request, WriteHow};
 use crate::delta::MergedPath;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
@@ -94,7 +94,7 @@ impl Files for Workspace {
     fn write(&mut self, path: &str, content: &[u8]) -> Result<()> {
         let path = PathText::from(path.as_bytes());
         let request = Request::Write { path, how: WriteHow::Replace, meta: Meta::default() };
-        Ok(self.perform_with(request, content).map(drop)?)
+        Ok(self.perform_with(request, Reading::stream(content)).map(drop)?)
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<()> {

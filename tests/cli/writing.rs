@@ -1,7 +1,8 @@
 //! `write` and `cp` into the tree: all of the content is there in the end, or none of it.
 
-use std::fs;
-use std::io::{self, Read, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -113,6 +114,45 @@ fn a_large_file_takes_the_place_of_the_one_that_is_there() {
         says(dir, &["cp", "s.db", "large", ":file"]);
         assert!(says(dir, &["cat", "s.db", "file"]) == large);
         assert_eq!(says(dir, &["ls", "s.db"]), b"file\none\ntwo\n");
+    });
+}
+
+/// The quota stops whatever writes holes as zeros.
+#[test]
+fn a_sparse_file_of_the_host_keeps_its_holes() {
+    const SIZE: u64 = 1 << 42;
+    const DATA_AT: u64 = SIZE / 2;
+    in_both(|dir| {
+        let data: Vec<u8> = (0..64 << 10).map(|at: usize| (at % 251) as u8 + 1).collect();
+        let sparse = File::create(dir.join("sparse")).unwrap();
+        sparse.write_all_at(&data, DATA_AT).unwrap();
+        sparse.set_len(SIZE).unwrap();
+        says(dir, &["quota", "s.db", "--bytes", "32MiB"]);
+        says(dir, &["cp", "s.db", "sparse", ":copied"]);
+        // In place of a file that is there.
+        assert!(write(dir, &["replaced"], b"small").status.success());
+        says(dir, &["write", "s.db", "replaced", "--from", "sparse"]);
+        // From where stdin is, and after what is there.
+        assert!(write(dir, &["added"], b"begin").status.success());
+        let mut stdin = File::open(dir.join("sparse")).unwrap();
+        stdin.seek(SeekFrom::Start(5)).unwrap();
+        let mut adding = acetate(dir, &["write", "s.db", "added", "-a", "--json"]);
+        let added = adding.stdin(stdin).output().unwrap();
+        assert!(added.status.success(), "{added:?}");
+        let said = String::from_utf8(added.stdout).unwrap();
+        assert!(said.contains(&format!("\"bytes\":{}", SIZE - 5)), "{said}");
+        for (name, begin) in [("copied", [0; 5]), ("replaced", [0; 5]), ("added", *b"begin")] {
+            says(dir, &["cp", "s.db", &format!(":{name}"), "out"]);
+            let out = File::open(dir.join("out")).unwrap();
+            let meta = out.metadata().unwrap();
+            assert!(meta.len() == SIZE && meta.blocks() < 4096, "{name}: {meta:?}");
+            let mut got = vec![0; data.len() + 2];
+            out.read_exact_at(&mut got, DATA_AT - 1).unwrap();
+            assert!(got == [&[0], &data[..], &[0]].concat(), "{name}");
+            out.read_exact_at(&mut got[..5], 0).unwrap();
+            assert_eq!(got[..5], begin, "{name}");
+        }
+        assert!(fs::metadata(dir.join("s.db")).unwrap().len() < 8 * MIB as u64);
     });
 }
 

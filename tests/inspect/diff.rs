@@ -186,13 +186,14 @@ fn a_further_name_is_new() {
 #[test]
 fn droppings_show_where_they_are_asked_for() {
     let world = World::new(TREE);
-    for name in [".nfs000123", "._file", ".DS_Store", ".gitignore"] {
+    let half_written = ".acetate-write-0123456789abcdef";
+    for name in [".nfs000123", "._file", ".DS_Store", half_written, ".gitignore"] {
         world.put(name, "x");
     }
     let found = differences(&world, &Options::default());
     assert_eq!(found.len(), 1);
     let options = Options { droppings: true, ..Options::default() };
-    assert_eq!(differences(&world, &options).len(), 4);
+    assert_eq!(differences(&world, &options).len(), 5);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 
 use super::super::cat::MAX_HOLE_BYTES;
 use super::super::error::CliError;
-use super::reading::failed;
+use super::reading::{InTree, failed};
 use super::{Changer, Copying, Object, Place};
 use crate::control::{Answer, Meta, Request, WriteHow};
 use crate::inspect::InspectError;
@@ -94,7 +94,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Whether holes stay holes: the host's regular files have them, and nothing else takes them.
+    /// Whether holes stay holes: those of the host's files do, and those of the tree's do there.
     fn keeps_holes(from: &Place, to: &Place) -> bool {
         let is_file = |path: &PathBuf| fs::metadata(path).map_or(true, |meta| meta.is_file());
         matches!(to, Place::Host(path) if is_file(path)) || matches!(from, Place::Host(_))
@@ -114,10 +114,10 @@ impl Copying<'_> {
     fn copy_out(&self, from: &Place, to: &File) -> Result<u64, CopyOut> {
         let path = match from {
             Place::Tree(path) if to.metadata()?.is_file() => path,
-            _ => {
-                let mut content = Self::content(self.opened, from).map_err(CopyOut::Said)?;
-                return Ok(io::copy(&mut content, &mut &*to)?);
+            Place::Tree(path) => {
+                return Ok(io::copy(&mut InTree::new(self.opened, path), &mut &*to)?);
             }
+            Place::Host(path) => return Ok(io::copy(&mut File::open(path)?, &mut &*to)?),
         };
         let copied = self.opened.look(|view| {
             let file = find(view, path)?;

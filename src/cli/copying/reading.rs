@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::super::error::CliError;
 use super::{Copying, Object, Place};
-use crate::control::Meta;
+use crate::control::{Meta, Reading};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::opened::{Opened, find};
@@ -107,18 +107,15 @@ impl Copying<'_> {
     }
 
     /// A file's content.
-    pub(super) fn content<'a>(
-        opened: &'a Opened,
-        file: &Place,
-    ) -> Result<Box<dyn Read + Send + 'a>, CliError>
+    pub(super) fn content<'a>(opened: &'a Opened, file: &Place) -> Result<Reading<'a>, CliError>
     where
         Opened: Sync,
     {
         match file {
-            Place::Tree(path) => Ok(Box::new(InTree { opened, path: path.clone(), offset: 0 })),
+            Place::Tree(path) => Ok(Reading::stream(InTree::new(opened, path))),
             Place::Host(path) => {
-                let open = File::open(path).map_err(|error| failed(path, &error))?;
-                Ok(Box::new(open))
+                let open = File::open(path).and_then(Reading::file);
+                open.map_err(|error| failed(path, &error))
             }
         }
     }
@@ -160,11 +157,17 @@ fn on_host(path: &Path, meta: &Metadata) -> Object {
     }
 }
 
-/// A file of the tree as it is read.
-struct InTree<'a> {
+/// A file of the tree as it is read. Holes are zeros.
+pub(super) struct InTree<'a> {
     opened: &'a Opened,
     path: MergedPath,
     offset: u64,
+}
+
+impl<'a> InTree<'a> {
+    pub(super) fn new(opened: &'a Opened, path: &MergedPath) -> Self {
+        Self { opened, path: path.clone(), offset: 0 }
+    }
 }
 
 impl Read for InTree<'_> {

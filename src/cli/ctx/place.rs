@@ -6,7 +6,7 @@ use crate::cli::change::{Changer, with_changer};
 use crate::cli::error::CliError;
 use crate::cli::source::Source;
 use crate::context::{Account, ContextError, Entry, FileError, Files, Nodes, Reads};
-use crate::control::{Meta, Request, WriteHow};
+use crate::control::{Meta, Reading, Request, WriteHow};
 use crate::inspect::opened::Opened;
 use crate::workspace::Looking;
 
@@ -135,7 +135,7 @@ impl Files for Changing<'_> {
     fn write(&mut self, path: &str, content: &[u8]) -> Step<()> {
         let (path, meta) = (path.as_bytes().into(), Meta::default());
         let request = Request::Write { path, how: WriteHow::Replace, meta };
-        Ok(self.changer.ask_with(request, content).map(drop)?)
+        Ok(self.changer.ask_with(request, Reading::stream(content)).map(drop)?)
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Step<()> {

@@ -91,10 +91,13 @@ fn what_clients_leave_behind_is_left_out() {
     let world = World::new(TREE);
     world.put("dir/._file", "macOS");
     world.put("dir/.nfs0001", "open");
+    world.put("dir/.acetate-write-0123456789abcdef", "in part");
     world.put("dir/new", "new");
     let to = copy(&world, "copy");
     applied(&open(&world), Some(&to), &Options::default()).unwrap();
-    assert!(!to.join("dir/._file").exists() && !to.join("dir/.nfs0001").exists());
+    for left_out in ["._file", ".nfs0001", ".acetate-write-0123456789abcdef"] {
+        assert!(!to.join("dir").join(left_out).exists(), "{left_out}");
+    }
     assert_eq!(fs::read(to.join("dir/new")).unwrap(), b"new");
     // A directory that holds something left out is not done with.
     let plan = planned(&open(&world), Some(&copy(&world, "other")), &Options::default()).unwrap();

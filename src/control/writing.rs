@@ -242,10 +242,11 @@ impl Files<'_> {
             self.write_piece(writing, piece).await?;
         }
         writing.end = writing.end.saturating_add(begin.hole);
-        loop {
+        let mut is_over = begin.is_whole;
+        while !is_over {
             match next(writing.path, content).await? {
                 Part::Hole(bytes) => writing.end = writing.end.saturating_add(bytes),
-                Part::Data(piece) if piece.is_empty() => break,
+                Part::Data(piece) if piece.is_empty() => is_over = true,
                 Part::Data(piece) => self.write_piece(writing, piece).await?,
             }
         }

@@ -123,6 +123,9 @@ pub struct Committed<T> {
 /// Dropping it ends the threads as [`Worker::shut_down`] does, without waiting for them.
 pub struct Worker {
     shared: Arc<Shared>,
+    /// Kept here and by reader threads that have not ended: the session's lock goes with the last
+    /// of these, before the process ends.
+    _store: Arc<dyn Store>,
     /// How the writer thread ended, once it has.
     ended: watch::Receiver<Option<Result<(), WorkError>>>,
 }
@@ -139,7 +142,7 @@ struct Shared {
     callers_write: bool,
     /// Whether every change is synced.
     strict: bool,
-    store: Arc<dyn Store>,
+    store: Weak<dyn Store>,
     readers: ReaderThreads,
     inline_readers: InlineReaders,
     writer_activity: Activity,
@@ -205,7 +208,7 @@ impl Worker {
             company: Company::default(),
             callers_write: options.callers > 0,
             strict,
-            store,
+            store: Arc::downgrade(&store),
             readers: ReaderThreads::default(),
             inline_readers: InlineReaders::new(options.callers),
             writer_activity: Activity::default(),
@@ -216,7 +219,7 @@ impl Worker {
         shared.watch.add(watched);
         let (ended_sender, ended) = watch::channel(None);
         // From here on, a failure drops the worker, and that ends the threads there are.
-        let worker = Self { shared: Arc::clone(&shared), ended };
+        let worker = Self { shared: Arc::clone(&shared), _store: store, ended };
         ReaderThreads::start(&shared, connections)?;
         thread::Builder::new()
             .name("acetate-write".to_owned())

@@ -163,12 +163,13 @@ impl State {
     ) -> Result<(), StoreError> {
         let thread = Arc::new(ReaderThread::default());
         let running = Running { shared: Arc::clone(shared), thread: Arc::clone(&thread) };
-        let mut place = Place { store: Arc::clone(&shared.store), connection };
+        let closed = || StoreError::Io("the session is closed".to_owned());
+        let place = Place { store: shared.store.upgrade().ok_or_else(closed)?, connection };
         let name = format!("acetate-read-{}", self.started);
         // The thread takes itself off the list, whose lock is held here.
         self.running.push(thread);
         self.started += 1;
-        let started = thread::Builder::new().name(name).spawn(move || running.serve(&mut place));
+        let started = thread::Builder::new().name(name).spawn(move || running.serve(place));
         match started {
             Ok(_) => Ok(()),
             Err(error) => {
@@ -197,10 +198,10 @@ struct Running {
 
 impl Running {
     /// Serves the queue until it is closed and empty, or another thread does so in its place.
-    fn serve(self, place: &mut Place) {
+    fn serve(self, mut place: Place) {
         threads::join();
         let shared = &self.shared;
-        shared.inline_readers.fill(&shared.store);
+        shared.inline_readers.fill(&place.store);
         let mut taken = Vec::with_capacity(ONE.ops);
         while let Taken::Items(cost) = shared.reads.take(&mut taken, ONE, None, |_, _| false) {
             self.thread.activity.begin(shared.watch.now());
@@ -213,10 +214,10 @@ impl Running {
             if self.thread.activity.end() && self.was_replaced() {
                 break;
             }
-            shared.inline_readers.fill(&shared.store);
+            shared.inline_readers.fill(&place.store);
         }
-        // Before it counts as ended, as the session may be closed then.
-        place.connection = None;
+        // Before it counts as ended: the session is closed then, and the process may end.
+        drop(place);
     }
 
     /// Counts as stuck no more; whether another thread has its place.

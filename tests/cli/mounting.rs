@@ -87,7 +87,9 @@ impl Place {
     /// No server, no note, no directory.
     pub fn assert_nothing_is_left(&self) {
         assert!(!self.path("s.db-lock").exists(), "a server has it");
-        assert!(!self.path("s.db-wal").exists() && !self.path("s.db.log").exists());
+        assert!(!self.path("s.db-wal").exists());
+        let log = fs::read_to_string(self.path("s.db.log"));
+        assert!(log.is_err(), "{log:?}");
         for name in ["run", "tmp"] {
             assert_eq!(fs::read_dir(self.path(name)).unwrap().count(), 0, "{name}");
         }

@@ -388,7 +388,9 @@ fn a_directory_that_moved_is_followed_from_everywhere() {
 /// directory shows through one directory at a time, whatever order they are let go of in.
 #[test]
 fn directories_that_change_places_are_let_go_of() {
-    let places: [(&str, &[&str], &[(&str, &str)]); 4] = [
+    /// What it is, directories that get an entry first, and renames.
+    type Places = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
+    let places: [Places; 4] = [
         ("a swap", &[], &[("a", "t"), ("b", "a"), ("t", "b")]),
         ("a circle", &[], &[("a", "t"), ("b", "a"), ("c", "b"), ("t", "c")]),
         ("a chain", &["b", "a"], &[("b", "d"), ("a", "b")]),
@@ -398,7 +400,7 @@ fn directories_that_change_places_are_let_go_of() {
         let mut world = World::new("a/1 \"A\"\nb/1 \"B\"\nc/1 \"C\"\n");
         world.change_base();
         for dir in first {
-            world.put(&format!("{dir}/made"), dir);
+            world.put(format!("{dir}/made"), dir);
         }
         for (from, to) in renames {
             world.rename(from, to).unwrap();

@@ -156,13 +156,13 @@ impl Watched {
 }
 
 impl Call<'_> {
-    /// Nothing is asked of the base for a while.
+    /// No call reaches the base for a while.
     fn pause(&mut self) {
         self.judge(now());
         self.count_from(PAUSED);
     }
 
-    /// The base is asked again.
+    /// Calls reach the base again.
     fn go_on(&mut self) {
         self.count_from(now());
     }

@@ -1,15 +1,15 @@
-//! Whether root of clients is nobody, where one session is served to all who come.
+//! Whether the clients' root is squashed, where one session is served without an exports file.
 
 use std::net::SocketAddr;
 
 /// `--root-squash` and `--no-root-squash`.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(super) struct RootSquash {
-    /// Make root of clients nobody (65534) [default beyond loopback].
+    /// Map the clients' root to user 65534 [default beyond loopback].
     #[arg(long, conflicts_with = "no_root_squash")]
     root_squash: bool,
 
-    /// Let root of clients be root [default on loopback].
+    /// Keep the clients' root as root [default on loopback].
     #[arg(long)]
     no_root_squash: bool,
 }

@@ -62,7 +62,7 @@ impl Listener {
         }
         let socket = UnixListener::from_std(socket::listen(&path)?)?;
         let made = fs::symlink_metadata(&path)?;
-        // By the path, it might be the owner of what another user put there meanwhile.
+        // By the path, it might be the owner of a file that another user has put there.
         let owner = rustix::process::geteuid().as_raw();
         Ok(Self { socket, path, file: (made.dev(), made.ino()), owner })
     }

@@ -3,7 +3,7 @@
 //! A file for each session in a directory that is the user's own. A server that was killed leaves
 //! its file behind; the session's next one takes it over, or whoever reads the directory finds out
 //! and removes it. The directory is opened once for each look, and files are named in it: what
-//! another user puts in its place meanwhile is not read, written or removed.
+//! another user puts in its place is not read, written or removed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File};

@@ -49,7 +49,7 @@ pub(super) fn listen(socket: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let open = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // Linux makes the file with the mode of the open socket. By its path, chmod(2) would follow
-    // what another user of the directory put there meanwhile.
+    // what another user of the directory has put there.
     fchmod(&open, Mode::RUSR | Mode::WUSR)?;
     with_address(socket, |path| Ok(rustix::net::bind(&open, &SocketAddrUnix::new(path)?)?))?;
     rustix::net::listen(&open, BACKLOG)?;

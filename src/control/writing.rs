@@ -195,7 +195,7 @@ impl Files<'_> {
                 let (from, to) = ((dir, staged.as_bytes()), (dir, name.as_bytes()));
                 return self.vfs.rename(self.caller, from, to).await.result.map_err(at);
             }
-            // A rename would replace what somebody else has made there meanwhile.
+            // A rename would replace an object that a client has made there since.
             let linked = self.vfs.link(self.caller, &writing.file, dir, name.as_bytes()).await;
             linked.result.map_err(at)
         };

@@ -122,7 +122,7 @@ fn meant<'e, 'v>(mut error: &'e Fault<'v>) -> &'e Fault<'v> {
 }
 
 /// Whether a branch with these faults is for values like that at `place`: its type is right, and so
-/// are its properties of which the schema names the values.
+/// are the properties whose values the schema names.
 fn is_meant(faults: &[Fault<'_>], place: &str) -> bool {
     faults.iter().all(|fault| {
         let at = fault.instance_path().as_str();

@@ -97,8 +97,8 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Replaces the marks of opaque directories above a path by whiteouts, of which that of one
-    /// name can go.
+    /// Replaces the marks of opaque directories above a path by whiteouts, so that the whiteout of
+    /// one name can go.
     pub(super) fn replace_marks_above(&mut self, path: &MergedPath) -> Result<()> {
         if self.txn.opaque_dirs()?.is_empty() {
             return Ok(());

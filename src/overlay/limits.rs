@@ -126,7 +126,7 @@ pub(super) const SMALL_LISTING_ENTRIES: usize = 8192;
 /// large one before it is made.
 pub(super) const LARGE_DIR_BYTES: u64 = 512 << 10;
 
-/// How long a large listing waits for its turn; then the client is asked to try again.
+/// How long a large listing waits for its turn; then the answer is JUKEBOX.
 pub(super) const LARGE_LISTING_WAIT: Duration = Duration::from_secs(2);
 
 /// Negative cache: handles whose base object does not exist.

@@ -25,7 +25,7 @@ use super::snapshot::{DirChange, DirState, Snapshot};
 #[derive(Default)]
 pub struct LargeListings {
     turn: Arc<ListingTurn>,
-    /// Whose listing is kept, and of which directory.
+    /// The session and the directory of a kept listing.
     kept: Mutex<Option<(Weak<Mutex<Parts>>, FileId)>>,
 }
 
@@ -217,7 +217,7 @@ impl Parts {
         }
     }
 
-    /// Lets go of a directory's listing, if that is a large one.
+    /// Evicts a directory's listing, if it is a large one.
     fn drop_large(&mut self, dir: FileId) {
         let is_large = |kept: &Kept| kept.snapshot.bytes() > MAX_SNAPSHOT_BYTES;
         if self.kept.peek(&dir).is_some_and(is_large)

@@ -31,13 +31,13 @@ pub struct LetGo {
     /// stays. `None` where it is gone.
     pub object: Option<(FileId, Time)>,
     /// The session had an entry there. Where the base shows instead, a client took that entry
-    /// away, and the name is hidden. Must be false where the change was let go of before.
+    /// away, and the name is hidden. Must be false where the rows were removed before.
     pub was_entry: bool,
 }
 
 impl Overlay {
-    /// Lets go of what was applied to the base, so that the base shows there: of each object that
-    /// has not changed since, and that the base has. Returns the paths of those that changed, and
+    /// Removes the rows of what was applied, so that the base shows there: of each object that has
+    /// not changed since and that the base has. Returns the paths of objects that changed and
     /// stay. It is one change, synced before this returns.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Overlay {
 }
 
 impl Edit<'_> {
-    /// Lets go of what the base has alike; what changed since it was applied stays, and is
+    /// Removes the rows of what the base has alike; what changed since it was applied stays, and is
     /// returned.
     fn let_go(&mut self, applied: &[LetGo]) -> Result<Vec<MergedPath>> {
         self.follow_moves(applied)?;
@@ -233,7 +233,7 @@ impl Edit<'_> {
         })
     }
 
-    /// Lets go of one name; whether that is a directory which the base has by now. A file that
+    /// Removes the row of one name; whether that is a directory which the base now has. A file that
     /// is still seen at another of its base names, one that `keeps` it, gets an entry there.
     fn let_go_of(
         &mut self,

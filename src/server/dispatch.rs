@@ -40,7 +40,7 @@ pub(super) struct Origin {
     pub(super) presence: Arc<Presence>,
     /// Whether only NULL is answered, because the client's port is not privileged.
     pub(super) untrusted_port: bool,
-    /// Whether root becomes nobody.
+    /// Whether root is squashed.
     pub(super) squashes_root: bool,
 }
 

@@ -75,7 +75,7 @@ pub struct ServerOptions {
     /// Clients may use any source port (exports(5) `insecure`). Without it, calls from
     /// unprivileged ports are refused on Linux; elsewhere clients do not use privileged ones.
     pub insecure: bool,
-    /// Root of clients is nobody (exports(5) `root_squash`).
+    /// Root of clients is squashed (exports(5) `root_squash`).
     pub squash_root: bool,
     /// What clients can take at most.
     pub limits: Limits,

@@ -106,7 +106,7 @@ impl Pool {
         Some(self.portion(address, permit, amount))
     }
 
-    /// Waits for `amount`, and counts as `waiting` meanwhile; `None` once the pool is closed.
+    /// Waits for `amount`, and counts as `waiting` until then; `None` once the pool is closed.
     pub(super) async fn take(
         &self,
         address: &Arc<AddressUse>,

@@ -53,7 +53,7 @@ pub(super) fn set(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> io::Result
     }
     let mut wanted = attrs.clone();
     if unset.owner && attrs.kind != FileKind::Directory && attrs.mode & SET_ID != 0 {
-        // It would run as whoever applies.
+        // It would run as the user who applies.
         (wanted.mode, unset.mode) = (attrs.mode & !SET_ID, true);
     }
     let host_mode = stat.st_mode as u32 & 0o7777;

@@ -145,7 +145,7 @@ pub(super) fn write(dir: BorrowedFd<'_>, name: &[u8], xattrs: &Xattrs) -> Vec<CS
     xattrs.0.iter().filter_map(set).collect()
 }
 
-/// The path of an entry of an open directory, of which no component but the last is by name.
+/// The path of an entry of an open directory; only its last component is looked up by name.
 #[cfg(target_os = "linux")]
 fn by_descriptor(dir: BorrowedFd<'_>, name: &[u8]) -> CString {
     use std::os::fd::AsRawFd;

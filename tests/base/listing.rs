@@ -159,7 +159,7 @@ fn a_large_directory_waits_for_its_turn_and_a_small_one_does_not() {
     assert!(matches!(bases[0].list(&path("large")), Err(BaseError::Busy)));
     assert_eq!(bases[0].list(&path("small")).unwrap().entries.len(), 1);
     drop(taken);
-    // What was just changed is kept by no cache: it has the turn as long as somebody has it.
+    // What was just changed is kept by no cache: the turn is held as long as the listing is.
     let large = loop {
         std::fs::write(at("large/0"), "").unwrap();
         std::fs::remove_file(at("large/0")).unwrap();

@@ -193,7 +193,7 @@ fn a_huge_file_shows_its_size_and_its_data() {
     assert!(!world.base().join("sub/huge").exists());
 }
 
-/// With a program that would run as whoever applies.
+/// With a program that would run as the user who applies.
 fn with_program() -> World {
     let mut world = changed();
     world.open_again();

@@ -1,5 +1,5 @@
 //! What client addresses and tenants share: who has most gives way. Linux has all of 127.0.0.0/8,
-//! each of which is another client.
+//! each a client of its own.
 
 use acetate::server::limits::{Limits, MAX_REPLY_BYTES, NEWCOMER_BYTES};
 

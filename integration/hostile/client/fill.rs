@@ -207,7 +207,7 @@ fn change(
     Ok(())
 }
 
-/// RENAME, whatever is answered: that a change is refused is what is asked for.
+/// RENAME, whatever is answered: a refusal is what the bounds require.
 fn rename(client: &mut Client, from: (&Handle, &str), to: (&Handle, &str)) -> Result<()> {
     client.rpc.call(
         RENAME,

@@ -3,7 +3,7 @@
 //! NFSv3 has no ACLs. Where an object has one, the group bits of its mode are the ACL's mask
 //! (acl(5), "Correspondence between ACL entries and file permission bits") and not what the
 //! owning group may do; and a named user or group may have less than others have. The bits that
-//! are shown grant nobody what the host denies. What the host grants by named entries alone is
+//! are shown grant no user what the host denies. What the host grants by named entries alone is
 //! not shown.
 //!
 //! Setting an ACL moves an object's ctime, so an ACL is read once for each ctime. A base on a
@@ -57,7 +57,7 @@ pub(super) struct Acls {
 }
 
 impl Acls {
-    /// Those of the base that `walker` walks, all of which is on one filesystem.
+    /// Those of the base that `walker` walks, which is on one filesystem.
     pub(super) fn of(walker: &Walker) -> Self {
         let any = match read_open(walker.root(), &mut [0; SHORT_ACL_BYTES]) {
             Err(Errno::OPNOTSUPP) => false,
@@ -303,7 +303,7 @@ mod tests {
         shown(0o664, 6);
         assert_eq!(asked.get(), 2, "its ctime moved");
         shown(0o4700, 7);
-        assert_eq!(asked.get(), 2, "nobody else has access");
+        assert_eq!(asked.get(), 2, "only the owner has access");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //!
 //! Such a filesystem would lead past everything that goes by names: what is hidden, and
 //! whiteouts. So in a directory that may fold names, a name has to be in the listing, byte for
-//! byte. Whether a directory may is asked once, and remembered for [`REMEMBERED_FOR`]; where it
-//! does not, nothing is asked for a name.
+//! byte. Whether a directory may is detected once and cached for [`REMEMBERED_FOR`]; where it does
+//! not, a name costs no call.
 
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,7 +24,7 @@ use crate::base::{Base, BaseError, BasePath};
 /// in its place, of a filesystem or with a flag that folds, is noticed after this.
 const REMEMBERED_FOR: Duration = Duration::from_secs(10);
 
-/// Directories of which it is remembered.
+/// Directories whose answer is cached.
 const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// Names of a directory that are tried until one has an ASCII letter.

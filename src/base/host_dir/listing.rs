@@ -82,7 +82,7 @@ const TURN_WAIT: Duration = Duration::from_millis(250);
 pub(super) enum Read {
     /// Its entries.
     Whole(Box<Entries>),
-    /// What the cache has by now: another thread has read it while this one waited for its turn.
+    /// The cached listing, if another thread has read it while this one waited for its turn.
     Known(Arc<Listing>),
 }
 

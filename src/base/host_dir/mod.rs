@@ -115,7 +115,7 @@ impl HostDir {
         })
     }
 
-    /// Lists large directories by turns with whoever else has this turn.
+    /// Shares `turn` with other bases: one large directory is listed at a time.
     #[must_use]
     pub fn with_turn(self, turn: Arc<ListingTurn>) -> Self {
         Self { turn, ..self }

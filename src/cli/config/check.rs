@@ -16,7 +16,7 @@ use crate::config::{self, Missing};
 /// Prints each export with its path, secret ones too, and what it is put together of; and a line
 /// for each thing on this machine that does not fit: a base that is not there, a file that is no
 /// session, a schema that is no JSON, or that recurses so that content may take too long to check.
-/// Nothing is made, and nothing changed; the exports may be served meanwhile. Exits with 1 if there
+/// Creates and changes nothing; the exports may be served. Exits with 1 if there
 /// are findings, and with 2 if the file itself is wrong.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

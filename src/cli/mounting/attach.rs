@@ -26,7 +26,7 @@ pub(in crate::cli) struct Wanted<'a> {
     pub(in crate::cli) point: &'a MountPoint,
     /// Where a server is to listen, if one has to be started.
     pub(in crate::cli) listen: Option<SocketAddr>,
-    /// Whether that makes root of clients nobody.
+    /// Whether it squashes the clients' root.
     pub(in crate::cli) squash: RootSquash,
     pub(in crate::cli) read_only: bool,
     /// As for `mount -o`.
@@ -156,7 +156,7 @@ fn start(wanted: &Wanted<'_>, listen: SocketAddr, read_only: bool) -> Result<Sta
 }
 
 /// Mounts, and checks that it shows where it was meant to: who can rename what is on the way may
-/// have moved the directory meanwhile.
+/// have moved the directory since.
 fn mount(wanted: &Wanted<'_>, note: &Note) -> Result<(), CliError> {
     let address = note.reached();
     let Wanted { point, read_only, options, means, .. } = wanted;

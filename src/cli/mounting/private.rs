@@ -1,6 +1,6 @@
 //! A directory of its own for one mount, in another one that only its user can enter.
 //!
-//! Both are ours until the session is mounted, so that nobody else can put anything in their
+//! Both are ours until the session is mounted, so that no other user can put anything in their
 //! place; then the outer one is given to the user. What is done to them is done by descriptor.
 
 use std::ffi::{OsStr, OsString};
@@ -14,7 +14,7 @@ use rustix::process::{Uid, geteuid};
 use super::point::MountPoint;
 use super::user::User;
 
-/// Names that are tried for a directory that nobody else has.
+/// Names that are tried for a new directory.
 const ATTEMPTS: u32 = 8;
 
 /// How directories are opened that we have made.
@@ -68,7 +68,7 @@ impl PrivateDir {
         &self.point
     }
 
-    /// Lets `user` in, and nobody else; for after the mount.
+    /// Gives access to `user` alone; for after the mount.
     ///
     /// # Errors
     /// The filesystem does not give it away.
@@ -86,7 +86,7 @@ impl PrivateDir {
     }
 }
 
-/// Makes a directory with a name that nobody can guess.
+/// Makes a directory with an unguessable name.
 fn make_in(temporary: &OwnedFd) -> io::Result<OsString> {
     for _ in 0..ATTEMPTS {
         let number = getrandom::u64().map_err(io::Error::other)?;
@@ -106,7 +106,10 @@ fn open_ours(temporary: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     let found = fstat(&outer)?;
     let mode = Mode::from_raw_mode(found.st_mode);
     if found.st_uid != geteuid().as_raw() || mode != Mode::RWXU {
-        return Err(io::Error::new(ErrorKind::PermissionDenied, "it was replaced meanwhile"));
+        return Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            "another directory has replaced it",
+        ));
     }
     Ok(outer)
 }

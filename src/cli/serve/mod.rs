@@ -69,7 +69,7 @@ pub(super) struct Args {
 
     /// Where to listen; repeatable.
     ///
-    /// Port 0 takes a free one. Beyond loopback, root of clients is nobody unless
+    /// Port 0 takes a free one. Beyond loopback, the clients' root is squashed unless
     /// --no-root-squash is given.
     #[arg(long, value_name = "ADDR:PORT", default_values_t = [DEFAULT_ADDRESS])]
     listen: Vec<SocketAddr>,

@@ -41,7 +41,7 @@ pub(super) struct Commit<'a> {
     moved: BTreeMap<BasePath, Slot>,
     /// Further names that are taken.
     links: HashSet<Slot>,
-    /// Changes of which something is put.
+    /// Changes that put something.
     placed: HashSet<usize>,
     /// Directories that something is taken from, whose ctimes move with that.
     left: HashSet<BasePath>,
@@ -206,7 +206,7 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Refuses to remove a directory of which something was to move away first, and did not.
+    /// Refuses to remove a directory that still holds something that was to move away first.
     fn check_moved_out(&self, top: &BasePath) -> std::result::Result<(), Stop> {
         let below = [top.as_bytes(), b"/"].concat();
         let from = (Bound::Excluded(below.as_slice()), Bound::Unbounded);

@@ -1,7 +1,7 @@
-//! What is left out of a plan unless it is asked for, and what of the host's objects is lost.
+//! Changes that a plan leaves out by default, and attributes of host objects that it loses.
 //!
-//! Set-user-ID files and device nodes of a client would give away rights of whoever applies, so
-//! an option asks for them. A directory that holds entries which the client that removed it never
+//! Set-user-ID files and device nodes of a client would give away rights of the user who applies:
+//! an option allows them. A directory that holds entries which the client that removed it never
 //! saw is removed only if it is named.
 
 use std::collections::HashSet;

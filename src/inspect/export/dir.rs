@@ -39,7 +39,7 @@ pub struct Dir {
     without_set_id: u64,
 }
 
-/// What of a client's objects is kept only where it is asked for: on the host, it gives rights.
+/// Attributes of a client's objects that are kept only on request: on the host, they give rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Keep {
     /// The set-user-ID and set-group-ID bits of files, where they get their owner.

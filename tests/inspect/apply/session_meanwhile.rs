@@ -385,7 +385,7 @@ fn a_directory_that_moved_is_followed_from_everywhere() {
 }
 
 /// Directories of the base that change places, with entries of the session's in them: each base
-/// directory shows through one directory at a time, whatever order they are let go of in.
+/// directory shows through one directory at a time, in whatever order their rows are removed.
 #[test]
 fn directories_that_change_places_are_let_go_of() {
     /// What it is, directories that get an entry first, and renames.

@@ -1,4 +1,4 @@
-//! Set-user-ID files and device nodes are made only if that is asked for.
+//! Set-user-ID files and device nodes are made only on request.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -27,7 +27,7 @@ fn changed() -> World {
     // Nothing new: the host has a program with this content, owner and bits.
     world.chmod("suid", 0o4711).unwrap();
     world.rename("suid", "dir/suid").unwrap();
-    // A directory's set-group-ID bit lends nobody rights.
+    // A directory's set-group-ID bit gives no rights.
     world.mkdir("shared").unwrap();
     world.chmod("shared", 0o2775).unwrap();
     world

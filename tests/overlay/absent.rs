@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use acetate::base::{
-    Base, BaseAttr, BaseError, BasePath, Entries, HostDir, HostDirOptions, Listing,
-};
+use acetate::base::BaseError;
 use acetate::delta::sqlite::{CreateOptions, Host, Session};
 use acetate::overlay::CopyLimits;
-use acetate::vfs::{FileId, FsError};
+use acetate::vfs::FsError;
 use tempfile::TempDir;
 
 use crate::support::fixture;
+use crate::support::hooked_base::{BaseCall, Hook, HookedBase};
 use crate::support::served::{Served, Serving, runtime};
 use crate::support::world::START_SECS;
 
@@ -23,76 +22,34 @@ use crate::support::world::START_SECS;
 const MOVED: Duration = Duration::from_millis(60);
 
 /// Counts how often directories are listed, and lists none while it is told not to.
+#[derive(Default)]
 struct Counting {
-    inner: HostDir,
     lists: AtomicU32,
     refuses: AtomicBool,
 }
 
-impl Base for Counting {
-    fn look_anew(&self) {
-        self.inner.look_anew();
-    }
-
-    fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
-        self.inner.stat(path)
-    }
-
-    fn list(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError> {
+impl Hook for Counting {
+    fn before(&self, call: BaseCall) -> Result<(), BaseError> {
+        if call != BaseCall::List {
+            return Ok(());
+        }
         self.lists.fetch_add(1, Ordering::SeqCst);
         match self.refuses.load(Ordering::SeqCst) {
             true => Err(BaseError::Unresponsive),
-            false => self.inner.list(path),
+            false => Ok(()),
         }
-    }
-
-    fn entries<'a>(&'a self, path: &BasePath) -> Result<Box<dyn Entries + 'a>, BaseError> {
-        self.inner.entries(path)
-    }
-
-    fn read_link(&self, path: &BasePath) -> Result<Vec<u8>, BaseError> {
-        self.inner.read_link(path)
-    }
-
-    fn read(
-        &self,
-        path: &BasePath,
-        id: FileId,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<(usize, BaseAttr), BaseError> {
-        self.inner.read(path, id, offset, buffer)
-    }
-
-    fn next_data(
-        &self,
-        path: &BasePath,
-        id: FileId,
-        offset: u64,
-    ) -> Result<Option<(u64, u64)>, BaseError> {
-        self.inner.next_data(path, id, offset)
-    }
-
-    fn find_linked(
-        &self,
-        id: FileId,
-        wanted: &mut dyn FnMut(&BasePath) -> bool,
-    ) -> Result<Option<BasePath>, BaseError> {
-        self.inner.find_linked(id, wanted)
     }
 }
 
 /// A session over a base whose listings are counted; the directory, the base, the server.
-fn place() -> (TempDir, PathBuf, Arc<Counting>, Served) {
+fn place() -> (TempDir, PathBuf, Arc<HookedBase<Counting>>, Served) {
     let dir = tempfile::tempdir().unwrap();
     let (below, session) = (dir.path().join("base"), dir.path().join("session.db"));
     fs::create_dir(&below).unwrap();
     fixture::build(&below, "dir/sub/one \"1\"\ndir/two \"2\"\nother/x \"x\"\n");
     let options = CreateOptions { base_path: Some(below.clone()), ..Default::default() };
     let session = Session::create(&session, &options, &Host::current().unwrap()).unwrap();
-    let inner = HostDir::open(&below, HostDirOptions::default()).unwrap();
-    let base =
-        Arc::new(Counting { inner, lists: AtomicU32::new(0), refuses: AtomicBool::new(false) });
+    let base = HookedBase::over(&below, Counting::default());
     let how = Serving {
         clock: Arc::new(AtomicI64::new(START_SECS)),
         runtime: runtime(),
@@ -112,11 +69,11 @@ fn a_handle_of_what_is_gone_is_searched_for_once_until_something_changes() {
     let one = client.at("dir/sub/one");
     fs::rename(below.join("dir/sub/one"), below.join("../kept")).unwrap();
     assert_eq!(client.getattr(&one), Err(FsError::Stale));
-    let after_first = base.lists.load(Ordering::SeqCst);
+    let after_first = base.hook.lists.load(Ordering::SeqCst);
     for _ in 0..5 {
         assert_eq!(client.getattr(&one), Err(FsError::Stale));
     }
-    assert_eq!(base.lists.load(Ordering::SeqCst), after_first, "no directory is listed again");
+    assert_eq!(base.hook.lists.load(Ordering::SeqCst), after_first, "no directory is listed again");
 
     fs::rename(below.join("../kept"), below.join("dir/sub/one")).unwrap();
     assert_eq!(client.getattr(&one).map(|attr| attr.size), Ok(1), "it is there again");
@@ -142,14 +99,14 @@ fn a_search_that_the_base_refuses_does_not_say_that_the_object_is_gone() {
     // Elsewhere, so that it has to be searched for.
     fs::rename(below.join("dir/sub"), below.join("../sub")).unwrap();
     std::thread::sleep(MOVED);
-    base.refuses.store(true, Ordering::SeqCst);
+    base.hook.refuses.store(true, Ordering::SeqCst);
     assert_eq!(client.getattr(&one), Err(FsError::TryLater));
-    base.refuses.store(false, Ordering::SeqCst);
+    base.hook.refuses.store(false, Ordering::SeqCst);
     assert_eq!(client.getattr(&one), Err(FsError::Stale));
-    base.refuses.store(true, Ordering::SeqCst);
+    base.hook.refuses.store(true, Ordering::SeqCst);
     fs::rename(below.join("../sub"), below.join("dir/sub")).unwrap();
     std::thread::sleep(MOVED);
-    base.refuses.store(false, Ordering::SeqCst);
+    base.hook.refuses.store(false, Ordering::SeqCst);
     assert_eq!(client.getattr(&one).map(|attr| attr.size), Ok(1), "it is there");
     served.stop().unwrap();
 }

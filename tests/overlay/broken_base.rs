@@ -7,17 +7,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use acetate::base::{
-    Base, BaseAttr, BaseError, BasePath, Entries, HostDir, HostDirOptions, Listing,
-};
+use acetate::base::BaseError;
 use acetate::delta::sqlite::{ChunkSize, CreateOptions, Host, Session};
 use acetate::overlay::CopyLimits;
-use acetate::vfs::{FileId, FsError, Vfs};
+use acetate::vfs::{FsError, Vfs};
 use tempfile::TempDir;
 
 use crate::support::check::violations;
 use crate::support::client::Client;
 use crate::support::fixture;
+use crate::support::hooked_base::{BaseCall, Hook, HookedBase};
 use crate::support::served::{Served, Serving, runtime};
 use crate::support::tree::{assert_same, read_tree};
 use crate::support::world::START_SECS;
@@ -41,8 +40,8 @@ const SPARSE_AT: u64 = 4 * CHUNK as u64;
 const EIO: i32 = 5;
 
 /// A base that does not read, or not find, content when it is told so.
+#[derive(Default)]
 struct Broken {
-    inner: HostDir,
     /// The how-manieth of these calls from now on fails, counted from 1; 0 for none.
     reads: AtomicU32,
     looks: AtomicU32,
@@ -54,61 +53,20 @@ fn call(left: &AtomicU32) -> Result<(), BaseError> {
     if before == Ok(1) { Err(io::Error::from_raw_os_error(EIO).into()) } else { Ok(()) }
 }
 
-impl Base for Broken {
-    fn look_anew(&self) {
-        self.inner.look_anew();
-    }
-
-    fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
-        self.inner.stat(path)
-    }
-
-    fn list(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError> {
-        self.inner.list(path)
-    }
-
-    fn entries<'a>(&'a self, path: &BasePath) -> Result<Box<dyn Entries + 'a>, BaseError> {
-        self.inner.entries(path)
-    }
-
-    fn read_link(&self, path: &BasePath) -> Result<Vec<u8>, BaseError> {
-        self.inner.read_link(path)
-    }
-
-    fn read(
-        &self,
-        path: &BasePath,
-        id: FileId,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<(usize, BaseAttr), BaseError> {
-        call(&self.reads)?;
-        self.inner.read(path, id, offset, buffer)
-    }
-
-    fn next_data(
-        &self,
-        path: &BasePath,
-        id: FileId,
-        offset: u64,
-    ) -> Result<Option<(u64, u64)>, BaseError> {
-        call(&self.looks)?;
-        self.inner.next_data(path, id, offset)
-    }
-
-    fn find_linked(
-        &self,
-        id: FileId,
-        wanted: &mut dyn FnMut(&BasePath) -> bool,
-    ) -> Result<Option<BasePath>, BaseError> {
-        self.inner.find_linked(id, wanted)
+impl Hook for Broken {
+    fn before(&self, kind: BaseCall) -> Result<(), BaseError> {
+        match kind {
+            BaseCall::Read => call(&self.reads),
+            BaseCall::NextData => call(&self.looks),
+            _ => Ok(()),
+        }
     }
 }
 
 /// A session over a broken base.
 struct Place {
     dir: TempDir,
-    base: Arc<Broken>,
+    base: Arc<HookedBase<Broken>>,
     served: Served,
 }
 
@@ -131,9 +89,7 @@ impl Place {
         let options =
             CreateOptions { chunk_size, base_path: Some(below.clone()), ..Default::default() };
         let session = Session::create(&session, &options, &Host::current().unwrap()).unwrap();
-        let inner = HostDir::open(&below, HostDirOptions::default()).unwrap();
-        let (reads, looks) = Default::default();
-        let base = Arc::new(Broken { inner, reads, looks });
+        let base = HookedBase::over(&below, Broken::default());
         let how = Serving {
             clock: Arc::new(AtomicI64::new(START_SECS)),
             runtime: runtime(),
@@ -203,7 +159,7 @@ fn a_read_says_so_and_the_next_one_works() {
     let client = &place.served.root;
     let file = client.at("dir/small");
     let before = client.getattr(&file).unwrap();
-    place.base.reads.store(1, Ordering::SeqCst);
+    place.base.hook.reads.store(1, Ordering::SeqCst);
     let read = client.wait(client.overlay.read(&client.caller, &file, 0, 10));
     assert_eq!(read.result.err(), Some(FsError::Io));
     assert_eq!(read.context, Some(before), "the attributes can be had all the same");
@@ -222,12 +178,12 @@ fn a_copy_up_that_meets_it_leaves_nothing() {
     ];
     for (reads, operation) in operations {
         let place = Place::new();
-        assert_eq!(place.fail_in_turn(&place.base.reads, operation), reads, "{}", operation.0);
+        assert_eq!(place.fail_in_turn(&place.base.hook.reads, operation), reads, "{}", operation.0);
         place.stop();
     }
     let place = Place::new();
     let chmod: Operation = ("chmod", |client| client.chmod("dir/sparse", 0o600));
-    assert_eq!(place.fail_in_turn(&place.base.looks, chmod), 1);
+    assert_eq!(place.fail_in_turn(&place.base.hook.looks, chmod), 1);
     place.stop();
 }
 
@@ -238,11 +194,11 @@ fn a_copy_that_is_not_finished_goes_on_later() {
     let client = &place.served.root;
     client.chmod("dir/large", 0o600).unwrap();
     let rows = place.rows();
-    let fail = || place.base.reads.store(1, Ordering::SeqCst);
+    let fail = || place.base.hook.reads.store(1, Ordering::SeqCst);
     fail();
     assert_eq!(client.read("dir/large").err(), Some(FsError::Io));
     let write: Operation = ("write", |client| client.write("dir/large", 7, b"!"));
-    assert_eq!(place.fail_in_turn(&place.base.reads, write), 1);
+    assert_eq!(place.fail_in_turn(&place.base.hook.reads, write), 1);
     fail();
     let left = client.wait(client.overlay.finish_copies(|_| {})).unwrap();
     assert_eq!(left.files, 1, "it is left alone");

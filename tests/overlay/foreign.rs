@@ -134,3 +134,27 @@ fn its_directory_at_the_old_place_of_one_that_moved_works_like_any_other() {
         read_tree(&world);
     }
 }
+
+/// What a file from elsewhere brings along must not run with the server's rights.
+#[test]
+fn a_trigger_in_its_schema_does_not_run() {
+    let mut world = World::new(TREE);
+    world.close();
+    let trigger = "CREATE TABLE fired (n INTEGER);
+        CREATE TRIGGER fires AFTER INSERT ON fs_dentry BEGIN INSERT INTO fired VALUES (1); END;
+        CREATE TRIGGER fires_too AFTER INSERT ON fs_inode BEGIN INSERT INTO fired VALUES (2); END;";
+    world.sql().execute_batch(trigger).unwrap();
+    world.open_again();
+    world.put("new", "new");
+    assert_eq!(world.cat("new"), "new");
+    world.close();
+    assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM fired"), 0);
+    // Another program runs it; undone, as its row belongs to nothing.
+    let insert = "BEGIN; INSERT INTO fs_inode (mode, nlink, atime, mtime, ctime)
+        VALUES (33188, 0, 5, 5, 5)";
+    let conn = world.sql();
+    conn.execute_batch(insert).unwrap();
+    let fired: i64 = conn.query_row("SELECT count(*) FROM fired", [], |row| row.get(0)).unwrap();
+    conn.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(fired, 1);
+}

@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
-use acetate::base::{
-    Base, BaseAttr, BaseError, BasePath, Entries, HostDir, HostDirOptions, Listing,
-};
-use acetate::vfs::FileId;
+use acetate::base::BaseError;
+
+use super::hooked_base::{BaseCall, Hook, HookedBase};
 
 /// A directory whose calls wait while it hangs.
-pub struct HangingBase {
-    inner: HostDir,
+pub type HangingBase = HookedBase<Hanging>;
+
+/// Whether calls wait.
+#[derive(Default)]
+pub struct Hanging {
     state: Mutex<State>,
     answers: Condvar,
 }
@@ -23,81 +25,27 @@ struct State {
 
 impl HangingBase {
     pub fn new(dir: &Path) -> Arc<Self> {
-        let inner = HostDir::open(dir, HostDirOptions::default()).unwrap();
-        Arc::new(Self { inner, state: Mutex::default(), answers: Condvar::new() })
+        Self::over(dir, Hanging::default())
     }
 
     /// Answers nothing from now on, or everything again.
     pub fn hang(&self, hangs: bool) {
-        self.state.lock().unwrap().hangs = hangs;
-        self.answers.notify_all();
+        self.hook.state.lock().unwrap().hangs = hangs;
+        self.hook.answers.notify_all();
     }
 
     /// How many calls wait.
     pub fn waiting(&self) -> usize {
-        self.state.lock().unwrap().waiting
+        self.hook.state.lock().unwrap().waiting
     }
+}
 
-    fn wait(&self) {
+impl Hook for Hanging {
+    fn before(&self, _: BaseCall) -> Result<(), BaseError> {
         let mut state = self.state.lock().unwrap();
         state.waiting += 1;
         state = self.answers.wait_while(state, |state| state.hangs).unwrap();
         state.waiting -= 1;
-    }
-}
-
-impl Base for HangingBase {
-    fn look_anew(&self) {
-        self.inner.look_anew();
-    }
-
-    fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
-        self.wait();
-        self.inner.stat(path)
-    }
-
-    fn list(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError> {
-        self.wait();
-        self.inner.list(path)
-    }
-
-    fn entries<'a>(&'a self, path: &BasePath) -> Result<Box<dyn Entries + 'a>, BaseError> {
-        self.wait();
-        self.inner.entries(path)
-    }
-
-    fn read_link(&self, path: &BasePath) -> Result<Vec<u8>, BaseError> {
-        self.wait();
-        self.inner.read_link(path)
-    }
-
-    fn read(
-        &self,
-        path: &BasePath,
-        id: FileId,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<(usize, BaseAttr), BaseError> {
-        self.wait();
-        self.inner.read(path, id, offset, buffer)
-    }
-
-    fn next_data(
-        &self,
-        path: &BasePath,
-        id: FileId,
-        offset: u64,
-    ) -> Result<Option<(u64, u64)>, BaseError> {
-        self.wait();
-        self.inner.next_data(path, id, offset)
-    }
-
-    fn find_linked(
-        &self,
-        id: FileId,
-        wanted: &mut dyn FnMut(&BasePath) -> bool,
-    ) -> Result<Option<BasePath>, BaseError> {
-        self.wait();
-        self.inner.find_linked(id, wanted)
+        Ok(())
     }
 }

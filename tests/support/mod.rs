@@ -10,6 +10,7 @@ pub mod fixture;
 pub mod given_up;
 pub mod hanging_base;
 pub mod hex;
+pub mod hooked_base;
 pub mod host_tree;
 pub mod merged;
 pub mod nlm;

@@ -48,6 +48,10 @@ pub(super) const SLOW_LOOK: Duration = Duration::from_millis(250);
 /// Time without light work after which the threads are looked at less often, or not at all.
 pub(super) const QUIET_TIME: Duration = Duration::from_millis(100);
 
+/// The most that a gap between two looks counts for how long an operation takes: a process that
+/// was stopped was not stuck.
+pub(super) const MAX_LOOK_GAP: Duration = Duration::from_millis(500);
+
 /// Time after which a thread of the worker that is at one operation counts as stuck.
 pub const STUCK: Duration = Duration::from_secs(2);
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::delta::{Reader, Store, StoreError};
 
 use super::job::{ReadOperation, isolate};
-use super::limits::{MAX_REPLACED_OF_SESSION, SLOW_LOOK, STUCK};
+use super::limits::{MAX_LOOK_GAP, MAX_REPLACED_OF_SESSION, SLOW_LOOK, STUCK};
 use super::queue::{Cost, Taken};
 use super::thread_watch::Moment;
 use super::{Shared, WorkError, threads};
@@ -25,6 +25,11 @@ const ONE: Cost = Cost { ops: 1, bytes: 0 };
 pub(super) struct Activity {
     /// When its operation began; 0 while it has none.
     began: AtomicU64,
+    /// When the operation that the last look saw began, and when that look was.
+    seen: AtomicU64,
+    looked: AtomicU64,
+    /// How long looks have seen that operation, in milliseconds.
+    age: AtomicU64,
     is_stuck: AtomicBool,
 }
 
@@ -50,10 +55,10 @@ impl Activity {
         self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// Marks the thread stuck after [`STUCK`]; true once, when it becomes stuck.
+    /// Marks the thread stuck after [`STUCK`]; true once, when it becomes stuck. One thread looks.
     pub fn look(&self, now: Moment) -> bool {
         let began = self.began.load(Ordering::SeqCst);
-        let is_long = began != 0 && Duration::from_millis(now.saturating_sub(began)) >= STUCK;
+        let is_long = began != 0 && self.seen_for(began, now) >= STUCK;
         if !is_long || self.is_stuck.swap(true, Ordering::SeqCst) {
             return false;
         }
@@ -63,6 +68,21 @@ impl Activity {
             self.is_stuck.store(false, Ordering::SeqCst);
         }
         is_stuck
+    }
+
+    /// How long looks have seen the operation that `began` then. A gap between two looks counts
+    /// as [`MAX_LOOK_GAP`] at most: the whole process may have been stopped.
+    fn seen_for(&self, began: Moment, now: Moment) -> Duration {
+        let looked = self.looked.swap(now, Ordering::Relaxed);
+        let age = if self.seen.swap(began, Ordering::Relaxed) == began {
+            let gap = Duration::from_millis(now.saturating_sub(looked)).min(MAX_LOOK_GAP);
+            Duration::from_millis(self.age.load(Ordering::Relaxed)) + gap
+        } else {
+            Duration::ZERO
+        };
+        let millis = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        self.age.store(millis, Ordering::Relaxed);
+        age
     }
 
     /// Counts as stuck no more.
@@ -282,5 +302,33 @@ impl Place {
         connection.read(&mut |txn| {
             isolate("a read operation", || operation.run(txn));
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_the_process_was_stopped_makes_no_thread_stuck() {
+        let activity = Activity::default();
+        activity.begin(1);
+        assert!(!activity.look(10));
+        assert!(!activity.look(60_000), "stopped for a minute");
+        let mut looks = (60_250..).step_by(250);
+        let stuck = looks.find(|&now| activity.look(now)).unwrap();
+        assert_eq!(stuck, 61_500, "it is at the operation all the same");
+        assert!(activity.is_stuck() && activity.end());
+    }
+
+    #[test]
+    fn an_operation_is_stuck_after_a_while_and_the_next_one_is_another() {
+        let activity = Activity::default();
+        for began in [1, 3_000] {
+            activity.begin(began);
+            let looks = (began..).step_by(250).take(8);
+            assert_eq!(looks.filter(|&now| activity.look(now)).count(), 0);
+            activity.end();
+        }
     }
 }

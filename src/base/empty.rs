@@ -12,6 +12,10 @@ pub struct Empty;
 impl Base for Empty {
     fn look_anew(&self) {}
 
+    fn has_unfinished_apply(&self) -> Result<bool, BaseError> {
+        Ok(false)
+    }
+
     fn stat(&self, _path: &BasePath) -> Result<BaseAttr, BaseError> {
         Err(BaseError::NotFound)
     }

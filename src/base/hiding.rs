@@ -48,6 +48,10 @@ impl Base for Hiding {
         self.inner.is_remote()
     }
 
+    fn has_unfinished_apply(&self) -> Result<bool, BaseError> {
+        self.inner.has_unfinished_apply()
+    }
+
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
         self.check(path)?;
         self.inner.stat(path).map(shown)

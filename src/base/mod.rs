@@ -40,6 +40,10 @@ pub trait Base: Send + Sync + 'static {
         false
     }
 
+    /// Whether `acetate apply` is changing it, or was interrupted: directories that it moves may
+    /// be at their old paths, at their new ones, or at none.
+    fn has_unfinished_apply(&self) -> Result<bool, BaseError>;
+
     /// Returns an object's attributes, without following a symbolic link.
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError>;
 
@@ -160,6 +164,14 @@ pub struct ListedEntry {
 /// The directory at the top of a base in which `acetate apply` keeps what it is about to put
 /// there. It does not exist for the export.
 pub const STAGING: &str = ".acetate-apply";
+
+/// The file in [`STAGING`] that says what is to be done. It is there before the first change of
+/// the base, and until the session has the result; it is there as a whole, or not at all.
+pub const STAGING_JOURNAL: &str = "journal";
+
+/// The directory at the top of a base for what `acetate apply` took from its place and can put
+/// back nowhere. It does not exist for the export.
+pub const KEPT: &str = ".acetate-kept";
 
 /// First number of the range for base objects whose host number cannot be shown.
 pub const FOLDED_IDS: u64 = 1 << 51;

@@ -218,6 +218,11 @@ impl Base for Watched {
         self.is_remote
     }
 
+    fn has_unfinished_apply(&self) -> Result<bool, BaseError> {
+        let _call = self.begin(Size::Small)?;
+        self.inner.has_unfinished_apply()
+    }
+
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
         let _call = self.begin(Size::Small)?;
         self.inner.stat(path)

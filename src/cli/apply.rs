@@ -17,8 +17,8 @@ use crate::control::{self, Answer, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
 use crate::inspect::apply::{
-    Applied, Bookkeeper, Event, Loss, NotSet, Options, Plan, Report, apply, clear, interrupted,
-    plan, resume,
+    Applied, Bookkeeper, Consent, Event, Loss, NotSet, Options, Plan, Report, ShowPlan, apply,
+    clear, interrupted, plan, resume,
 };
 use crate::inspect::diff::{Difference, Kind};
 use crate::inspect::opened::{Opened, merged_path};
@@ -88,7 +88,13 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if !args.dry_run {
         clear(&opened, args.to.as_deref())?;
     }
-    let (plan, shown) = show(args, &opened, &options)?;
+    let mut shown = Shown::new(args, &opened);
+    let plan = plan(&opened, args.to.as_deref(), &options, &mut |change| shown.difference(change))?;
+    let has_work = !plan.changes.is_empty() && (plan.drifted.is_empty() || args.force);
+    // Without a question, what is shown is the plan that is made with the deed.
+    if !args.yes || !has_work {
+        shown.print(&plan)?;
+    }
     if plan.changes.is_empty() {
         return Ok(if plan.left_out.is_empty() { Ending::Done } else { Ending::Findings });
     }
@@ -99,7 +105,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if args.dry_run {
         return Ok(if plan.left_out.is_empty() { Ending::Done } else { Ending::Findings });
     }
-    if !args.yes && !is_wanted(args, &opened, shown)? {
+    if !args.yes && !is_wanted(args, &opened, shown.count())? {
         output::line(format_args!("nothing was written"));
         return Ok(Ending::Findings);
     }
@@ -107,10 +113,13 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let interrupts = Interrupts::catch()?;
         let mut watched = Watched::new(&interrupts);
         let watch = &mut |event| watched.tell(event);
-        let report = apply(&opened, args.to.as_deref(), &options, plan.digest(), book, watch);
+        let mut made = Shown::new(args, &opened);
+        let consent = if args.yes { Consent::All(&mut made) } else { Consent::Shown(&plan) };
+        let report = apply(&opened, args.to.as_deref(), &options, consent, book, watch);
         watched.end();
         let ending = tell(args, &opened, &report?)?;
-        Ok(if plan.left_out.is_empty() { ending } else { Ending::Findings })
+        let leaves_out = made.leaves_out.unwrap_or(!plan.left_out.is_empty());
+        Ok(if leaves_out { Ending::Findings } else { ending })
     })
 }
 
@@ -179,6 +188,7 @@ fn message(applied: &Applied, is_first: bool) -> control::Applied {
         from: applied.from.as_ref().map(Into::into),
         object: applied.object.map(object),
         was_entry: is_first && applied.was_entry(),
+        left: applied.left.map(|time| (time.secs, time.nanos)),
     }
 }
 
@@ -200,29 +210,49 @@ fn target<'a>(args: &'a Args, opened: &'a Opened) -> &'a Path {
     args.to.as_deref().or(opened.base_path()).unwrap_or(Path::new(""))
 }
 
-/// Prints the plan; how many changes it shows.
-fn show(args: &Args, opened: &Opened, options: &Options) -> Result<(Plan, usize), CliError> {
-    let (mut lines, mut quiet) = (Vec::new(), 0);
-    let to = args.to.as_deref();
-    let made = plan(opened, to, options, &mut |difference| {
-        // Every directory of which an entry changed.
-        if is_time_of_directory(difference) && !args.json {
-            quiet += 1;
-        } else if args.json {
-            lines.push(output::json_text(&Value::Object(diff::json(difference))));
-        } else {
-            lines.push(diff::line(difference));
-        }
-    })?;
-    let shown = if lines.is_empty() { quiet } else { lines.len() };
-    let printed = print_plan(args, opened, &made, &lines, quiet);
-    match printed {
-        // Who said yes before need not read it.
-        Err(_) if args.yes => {}
-        Err(error) => return Err(error),
-        Ok(()) => {}
+/// A plan on its way to the person.
+struct Shown<'a> {
+    args: &'a Args,
+    opened: &'a Opened,
+    lines: Vec<String>,
+    /// How many differences have no line.
+    quiet: usize,
+    /// Whether the plan leaves something out, once it is there.
+    leaves_out: Option<bool>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(args: &'a Args, opened: &'a Opened) -> Self {
+        Self { args, opened, lines: Vec::new(), quiet: 0, leaves_out: None }
     }
-    Ok((made, shown))
+
+    /// How many changes are shown.
+    fn count(&self) -> usize {
+        if self.lines.is_empty() { self.quiet } else { self.lines.len() }
+    }
+
+    fn print(&self, plan: &Plan) -> Result<(), CliError> {
+        print_plan(self.args, self.opened, plan, &self.lines, self.quiet)
+    }
+}
+
+impl ShowPlan for Shown<'_> {
+    fn difference(&mut self, difference: &Difference) {
+        // Every directory of which an entry changed.
+        if is_time_of_directory(difference) && !self.args.json {
+            self.quiet += 1;
+        } else if self.args.json {
+            self.lines.push(output::json_text(&Value::Object(diff::json(difference))));
+        } else {
+            self.lines.push(diff::line(difference));
+        }
+    }
+
+    fn plan(&mut self, plan: &Plan) {
+        self.leaves_out = Some(!plan.left_out.is_empty());
+        // Who said yes before need not read it.
+        let _not_read = self.print(plan);
+    }
 }
 
 fn print_plan(

@@ -149,6 +149,9 @@ pub struct Applied {
     /// The session had an entry there.
     #[serde(default)]
     pub was_entry: bool,
+    /// The ctime with which the base was left there, in seconds and nanoseconds.
+    #[serde(default)]
+    pub left: Option<(i64, u32)>,
 }
 
 impl Applied {
@@ -160,6 +163,7 @@ impl Applied {
             from: self.from.as_ref().map(PathText::merged).transpose()?,
             object: self.object.map(object),
             was_entry: self.was_entry,
+            left: self.left.map(|(secs, nanos)| Time { secs, nanos }),
         })
     }
 }

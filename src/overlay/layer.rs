@@ -6,7 +6,7 @@ use crate::delta::{Ino, MergedPath};
 use crate::vfs::{FileKind, FsError, Name};
 
 use super::error::Result;
-use super::node::Node;
+use super::node::{Node, is_same_path};
 use super::tree::{TreeObject, TreeView};
 
 impl TreeView<'_> {
@@ -27,7 +27,7 @@ impl TreeView<'_> {
             }
         }
         let place = self.view.place(&dir.node)?;
-        Ok(place.base.as_ref().is_some_and(|base| is_at(base, dir.path())))
+        Ok(place.base.as_ref().is_some_and(|base| is_same_path(base, dir.path())))
     }
 
     /// The directories of the session through which another base directory shows than the one at
@@ -102,11 +102,6 @@ impl TreeView<'_> {
 impl TreeObject {
     /// Whether it is not just what the base has at the same path.
     pub fn differs_from_base(&self) -> bool {
-        self.base_path().is_none_or(|base| !is_at(base, self.path()))
+        self.base_path().is_none_or(|base| !is_same_path(base, self.path()))
     }
-}
-
-/// Whether a path in the base is the same as one in the merged tree.
-fn is_at(base: &BasePath, merged: &MergedPath) -> bool {
-    *base.as_bytes() == merged.as_bytes()[1..]
 }

@@ -110,6 +110,11 @@ impl DirPlace {
         DirId { fileid: self.fileid, ino: self.ino }
     }
 
+    /// Whether it shows, or showed, a base directory from another path than its own.
+    pub fn is_moved(&self) -> bool {
+        self.is_lost || self.base.as_ref().is_some_and(|base| !is_same_path(base, &self.merged))
+    }
+
     /// What remembering it takes: the length of its paths, in bytes.
     pub fn path_bytes(&self) -> usize {
         let base = self.base.as_ref().map_or(0, |base| base.as_bytes().len());
@@ -125,4 +130,9 @@ pub(super) struct Child {
     /// Whether the name is an entry of the delta; if not, it is one of the base, though the
     /// object may be in the delta: a base file copied up by another of its names.
     pub has_dentry: bool,
+}
+
+/// Whether a path in the base is the same as one in the merged tree.
+pub(super) fn is_same_path(base: &BasePath, merged: &MergedPath) -> bool {
+    *base.as_bytes() == merged.as_bytes()[1..]
 }

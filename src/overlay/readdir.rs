@@ -313,6 +313,7 @@ impl View<'_> {
 
     /// Whether a directory has a visible entry.
     pub fn has_entries(&self, place: &DirPlace) -> Result<bool> {
+        self.check_at_rest(place)?;
         if let Some(ino) = place.ino
             && self.txn.has_dentries(ino)?
         {

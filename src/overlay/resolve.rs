@@ -38,7 +38,10 @@ impl View<'_> {
     /// The object that a handle names; [`FsError::Stale`] if it is not visible any more, or not
     /// in this scope.
     pub fn node(&self, locator: &Locator) -> Result<Node> {
-        let node = self.found(locator)?.ok_or(FsError::Stale)?;
+        let Some(node) = self.found(locator)? else {
+            let may_come_back = !matches!(locator, Locator::Delta(_)) && self.has_moving_dirs()?;
+            return Err(if may_come_back { FsError::TryLater } else { FsError::Stale }.into());
+        };
         if self.is_in_scope(&node)? { Ok(node) } else { Err(FsError::Stale.into()) }
     }
 
@@ -58,7 +61,22 @@ impl View<'_> {
             return Err(FsError::NotDirectory.into());
         }
         let place = self.place(&node)?;
+        self.check_at_rest(&place)?;
         Ok((node, place))
+    }
+
+    /// Refuses for a while what shows a base directory from elsewhere, if `acetate apply` is moving
+    /// such directories.
+    pub fn check_at_rest(&self, place: &DirPlace) -> Result<()> {
+        match place.is_moved() && self.core.base.has_unfinished_apply()? {
+            true => Err(FsError::TryLater.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether `acetate apply` may be moving base directories that clients moved.
+    fn has_moving_dirs(&self) -> Result<bool> {
+        Ok(self.core.base.has_unfinished_apply()? && !self.txn.redirects()?.is_empty())
     }
 
     /// Where a directory is.

@@ -15,15 +15,18 @@ mod staging;
 mod sweep;
 mod xattrs;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::base::{BasePath, Beneath};
+use crate::base::{BasePath, Beneath, KEPT};
 
 pub use attrs::{Attrs, Unset};
 pub use error::TargetError;
@@ -145,6 +148,40 @@ impl Target {
         put().map_err(|source| self.error(path, source))
     }
 
+    /// Moves what was taken from `path` to a directory at the top that only we may enter, where a
+    /// name is free. Returns where it is.
+    ///
+    /// # Errors
+    /// The host refuses, or the directory is another user's, or open to others.
+    pub fn keep(&self, from: (&Staging, Shelf, Slot), path: &BasePath) -> Result<PathBuf> {
+        let kept = self.path.join(KEPT);
+        let put = || -> io::Result<PathBuf> {
+            let top = self.readable(&BasePath::root())?;
+            match rustix::fs::mkdirat(&top, KEPT, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let dir = own_dir(&top, KEPT)?;
+            let (shelf, slot) = from.0.place(from.1, from.2);
+            let (_, name) = path.split_bytes();
+            let mut number = 0_u64;
+            loop {
+                let mut free = name.to_vec();
+                if number > 0 {
+                    // A name has 255 bytes at most.
+                    free.truncate(200);
+                    free.extend_from_slice(format!(".{number}").as_bytes());
+                }
+                match rename_new((shelf, slot.as_bytes()), (dir.as_fd(), &free)) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                    Err(error) => return Err(error),
+                    Ok(()) => return Ok(kept.join(OsStr::from_bytes(&free))),
+                }
+            }
+        };
+        put().map_err(|source| TargetError { path: kept.clone(), source })
+    }
+
     /// Gives what is at `path` these attributes, as far as it does not have them and we may.
     ///
     /// # Errors
@@ -187,8 +224,6 @@ impl Target {
     }
 
     fn error(&self, path: &BasePath, source: io::Error) -> TargetError {
-        use std::ffi::OsStr;
-        use std::os::unix::ffi::OsStrExt;
         TargetError { path: self.path.join(OsStr::from_bytes(path.as_bytes())), source }
     }
 
@@ -209,6 +244,18 @@ impl Target {
 /// Whether an error says that nothing is at a path.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Opens the directory `name` in `top`, if only we may enter it.
+fn own_dir(top: &File, name: &str) -> io::Result<File> {
+    let dir: File = rustix::fs::openat(top, name, DIRECTORY, Mode::empty())?.into();
+    let meta = dir.metadata()?;
+    let is_ours = meta.uid() == rustix::process::geteuid().as_raw();
+    if !is_ours || meta.mode() & 0o077 != 0 {
+        let what = "not made by this user for `acetate apply`";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    Ok(dir)
 }
 
 /// Renames to where nothing is.

@@ -7,7 +7,6 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
@@ -15,8 +14,10 @@ use rustix::io::Errno;
 
 use super::staged::StagedFile;
 use super::xattrs::{self, Xattrs};
-use super::{Attrs, DIRECTORY, Result, Seen, Target, TargetError, Unset, attrs, sweep, sync_all};
-use crate::base::{BasePath, STAGING};
+use super::{
+    Attrs, DIRECTORY, Result, Seen, Target, TargetError, Unset, attrs, own_dir, sweep, sync_all,
+};
+use crate::base::{BasePath, STAGING, STAGING_JOURNAL};
 use crate::vfs::{Device, FileKind, Time};
 
 /// What is on its way, by number.
@@ -40,9 +41,6 @@ pub struct Staging {
     taken: OwnedFd,
 }
 
-/// The file that says what is to be done: it is there as a whole, or not at all.
-const JOURNAL: &str = "journal";
-
 /// The same while it is written.
 const JOURNAL_BEGUN: &str = "journal-unfinished";
 
@@ -65,17 +63,10 @@ impl Target {
                     Err(error) => return Err(error.into()),
                 }
             }
-            let dir: File = match rustix::fs::openat(&top, STAGING, DIRECTORY, Mode::empty()) {
-                Ok(dir) => dir.into(),
-                Err(Errno::NOENT) => return Ok(None),
-                Err(error) => return Err(error.into()),
+            let dir = match own_dir(&top, STAGING) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                dir => dir?,
             };
-            let meta = dir.metadata()?;
-            let is_ours = meta.uid() == rustix::process::geteuid().as_raw();
-            if !is_ours || meta.mode() & 0o077 != 0 {
-                let what = "not made by this user for `acetate apply`";
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
-            }
             rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
             let (new, taken) = (shelf(&dir, "new")?, shelf(&dir, "taken")?);
             Ok(Some(Staging { path: path.clone(), dir, new, taken }))
@@ -90,12 +81,12 @@ impl Target {
     /// The host refuses.
     pub fn remove(&self, staging: Staging) -> Result<()> {
         let removed = || -> io::Result<()> {
-            for file in [JOURNAL, JOURNAL_BEGUN, NOTES] {
+            for file in [STAGING_JOURNAL, JOURNAL_BEGUN, NOTES] {
                 match rustix::fs::unlinkat(&staging.dir, file, AtFlags::empty()) {
                     Ok(()) | Err(Errno::NOENT) => {}
                     Err(error) => return Err(error.into()),
                 }
-                if file == JOURNAL {
+                if file == STAGING_JOURNAL {
                     staging.dir.sync_all()?;
                 }
             }
@@ -257,7 +248,7 @@ impl Staging {
             drop(out);
             file.sync_all()?;
             sync_all(&self.dir)?;
-            rustix::fs::renameat(&self.dir, JOURNAL_BEGUN, &self.dir, JOURNAL)?;
+            rustix::fs::renameat(&self.dir, JOURNAL_BEGUN, &self.dir, STAGING_JOURNAL)?;
             self.dir.sync_all()
         };
         begun().map_err(|source| self.error(source))
@@ -265,7 +256,7 @@ impl Staging {
 
     /// The journal, if there is a whole one.
     pub fn journal(&self) -> Result<Option<File>> {
-        self.read(JOURNAL)
+        self.read(STAGING_JOURNAL)
     }
 
     /// What was noted.

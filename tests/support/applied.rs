@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
-use acetate::inspect::apply::{Applied, Bookkeeper, Event, Options, Plan, Report, apply, plan};
+use acetate::inspect::apply::{
+    Applied, Bookkeeper, Consent, Event, Options, Plan, Report, apply, plan,
+};
 use acetate::inspect::opened::Opened;
 use acetate::inspect::walk::{Next, walk};
 use acetate::overlay::{CopyTurn, LetGo};
@@ -150,9 +152,9 @@ pub fn planned(opened: &Opened, to: Option<&Path>, options: &Options) -> Result<
 
 /// Applies the changes to a directory.
 pub fn applied(opened: &Opened, to: Option<&Path>, options: &Options) -> Result<Report> {
-    let digest = planned(opened, to, options)?.digest();
+    let plan = planned(opened, to, options)?;
     let mut watch = |_: Event| ControlFlow::Continue(());
-    apply(opened, to, options, digest, None, &mut watch)
+    apply(opened, to, options, Consent::Shown(&plan), None, &mut watch)
 }
 
 /// Asserts that the session's changes make the merged tree of a copy of the base.
@@ -182,6 +184,7 @@ impl Bookkeeper for Book<'_> {
             from: applied.from.clone(),
             object: applied.object,
             was_entry: is_first && applied.was_entry(),
+            left: applied.left,
         };
         let applied = applied.iter().map(let_go).collect();
         Ok(self.0.wait(self.0.overlay.rebase(&self.0.caller, applied)).unwrap())
@@ -195,10 +198,11 @@ pub fn assert_is_let_go(world: &mut World) {
     let base = world.change_base();
     let before = merged(&world.session(), Some(&base));
     let opened = Opened::open(&world.session(), Some(&base)).unwrap();
-    let digest = planned(&opened, None, &all()).unwrap().digest();
+    let plan = planned(&opened, None, &all()).unwrap();
     let mut watch = |_: Event| ControlFlow::Continue(());
     let mut book = Book(world);
-    let report = apply(&opened, None, &all(), digest, Some(&mut book), &mut watch).unwrap();
+    let report =
+        apply(&opened, None, &all(), Consent::Shown(&plan), Some(&mut book), &mut watch).unwrap();
     assert_eq!(report.skipped, []);
     assert_same(&on_host(&base), &before);
     drop(opened);

@@ -44,6 +44,11 @@ impl<H: Hook> Base for HookedBase<H> {
         self.inner.look_anew();
     }
 
+    fn has_unfinished_apply(&self) -> Result<bool, BaseError> {
+        self.hook.before(BaseCall::Stat)?;
+        self.inner.has_unfinished_apply()
+    }
+
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
         self.hook.before(BaseCall::Stat)?;
         self.inner.stat(path)

@@ -44,7 +44,8 @@ use self::listing::Read;
 use self::listings::{Listings, Stamp};
 use self::seen::Seen;
 use self::walk::{Reached, Walker};
-use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing, ListingTurn, STAGING};
+use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing, ListingTurn};
+use super::{KEPT, STAGING, STAGING_JOURNAL};
 use crate::vfs::{FileId, FileKind};
 pub use acl::shown_mode;
 pub use beneath::Beneath;
@@ -65,6 +66,8 @@ pub struct HostDir {
     root_dev: u64,
     is_remote: bool,
     hidden: Hidden,
+    /// Where `acetate apply` says that it is at work.
+    journal: BasePath,
     acls: Acls,
     anchors: Anchors,
     descriptors: Descriptors,
@@ -93,7 +96,9 @@ impl HostDir {
     fn open_by(root: &Path, options: HostDirOptions, stepwise: bool) -> Result<Self, BaseError> {
         let walker = Walker::open(root, stepwise).map_err(path_error)?;
         let mut hidden = options.hidden;
-        hidden.extend(BasePath::from_bytes(STAGING.as_bytes()));
+        let own = [STAGING, KEPT].map(|name| BasePath::from_bytes(name.as_bytes()));
+        hidden.extend(own.into_iter().flatten());
+        let journal = format!("{STAGING}/{STAGING_JOURNAL}");
         let root_dev = match walker.stat(&BasePath::root()).map_err(path_error)? {
             Reached::Object(stat) => device_of(&stat),
             Reached::MountPoint => return Err(BaseError::NotFound),
@@ -105,6 +110,7 @@ impl HostDir {
             walker,
             root_dev,
             hidden: Hidden::new(hidden),
+            journal: BasePath::from_bytes(journal.as_bytes()).unwrap_or_default(),
             anchors: Anchors::new(),
             descriptors: Descriptors::new(),
             listings: Listings::new(),
@@ -157,6 +163,16 @@ impl Base for HostDir {
 
     fn is_remote(&self) -> bool {
         self.is_remote
+    }
+
+    fn has_unfinished_apply(&self) -> Result<bool, BaseError> {
+        match self.walker.stat(&self.journal) {
+            Ok(found) => Ok(matches!(found, Reached::Object(_))),
+            Err(error) => match path_error(error) {
+                BaseError::NotFound => Ok(false),
+                error => Err(error),
+            },
+        }
     }
 
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {

@@ -11,6 +11,7 @@ use std::ops::{Bound, ControlFlow};
 
 use super::journal::{Journal, Notes};
 use super::place::{Place, stat_in};
+use super::plan::target_path;
 use super::session_check::{CHANGED, SessionCheck};
 use super::stage::NotSet;
 use super::steps::{Applied, Put, Set, Take};
@@ -21,9 +22,6 @@ use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::target::{Shelf, Slot, Staging, Target, TargetError};
 use crate::vfs::FileKind;
-
-/// The beginning of names at the top, of what can be put back nowhere else.
-const KEPT: &str = "acetate-kept-";
 
 /// Work in progress.
 pub(super) struct Commit<'a> {
@@ -301,7 +299,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Puts what was taken where it was. A directory that was to be removed and held it comes back
-    /// too. Where its place is no more, it goes to the top.
+    /// too. Where its place is no more, it is kept at the top, hidden.
     fn put_back(&mut self, take: &Take) -> Result<()> {
         if self.checked(self.staging.look(Shelf::Taken, take.slot))?.is_none() {
             return Ok(());
@@ -322,21 +320,16 @@ impl<'a> Commit<'a> {
         if self.target.put(from, &take.from, false).is_ok() {
             return Ok(());
         }
-        let (_, name) = take.from.split_bytes();
-        let mut kept = format!("{KEPT}{}-", take.slot).into_bytes();
-        // A name has 255 bytes at most.
-        kept.extend_from_slice(&name[..name.len().min(200)]);
-        let kept = BasePath::from_bytes(&kept).unwrap_or_default();
-        self.checked(self.target.put(from, &kept, false))?;
-        let why = "it was moved there, for its place is gone".to_owned();
-        let skipped = Skipped { path: MergedPath::of_base(&kept), why };
+        let kept = self.checked(self.target.keep(from, &take.from))?;
+        let why = format!("its place in the base is gone: it is {} now", kept.display());
+        let skipped = Skipped { path: MergedPath::of_base(&take.from), why };
         self.checked(self.staging.note(&Notes::skipped(None, &skipped)))?;
         self.notes.skipped.push((None, skipped));
         Ok(())
     }
 
     /// The changes that were made.
-    pub fn applied(&self) -> Vec<Applied> {
+    pub fn applied(&self) -> Result<Vec<Applied>> {
         let all = self.journal.changes.iter().enumerate();
         let made = all.filter(|(at, _)| !self.skipped.contains(at)).map(|(_, made)| made);
         let mut made: Vec<Applied> = made.cloned().collect();
@@ -350,8 +343,13 @@ impl<'a> Commit<'a> {
         }
         for change in &mut made {
             change.is_whole &= !holds_skipped.contains_key(&change.path);
+            // The top has no name that a client could remove.
+            if change.was_entry() && change.path != MergedPath::root() {
+                let left = self.checked(self.target.look(&target_path(&change.path)))?;
+                change.left = left.and_then(|seen| seen.ctime);
+            }
         }
-        made
+        Ok(made)
     }
 
     fn checked<T>(&self, step: std::result::Result<T, TargetError>) -> Result<T> {

@@ -107,10 +107,12 @@ pub(super) fn never_removed(
     if inside.is_empty() || begun(opened)?.is_none() {
         return Ok(Vec::new());
     }
-    let mut seen = Removals::default();
-    for (path, _) in &inside {
-        seen.show(MergedPath::of_base(path).as_bytes());
-    }
+    let mut homes = Homes::of(inside.iter().map(|(path, _)| MergedPath::of_base(path)));
+    read(opened, Options { order: Order::NewestFirst, ..Options::default() }, &mut |row| {
+        homes.go_back(row);
+        ControlFlow::Continue(())
+    })?;
+    let mut seen = Removals { shown: homes.first(), ..Removals::default() };
     read(opened, Options::default(), &mut |row| {
         seen.go_on(row);
         ControlFlow::Continue(())
@@ -196,9 +198,9 @@ impl Past {
     }
 
     /// The base showed there at this moment, and below it too if so.
-    fn shows(&mut self, path: &MergedPath, below: bool) {
+    fn shows(&mut self, path: &MergedPath, with_below: bool) {
         let here = self.names.contains_key(path.as_bytes()).then(|| path.as_bytes().to_vec());
-        let below = if below { self.names_below(path) } else { Vec::new() };
+        let below = if with_below { below(&self.names, path.as_bytes()) } else { Vec::new() };
         for name in here.into_iter().chain(below) {
             for number in self.names.remove(&name).into_iter().flatten() {
                 self.open.remove(&number);
@@ -209,7 +211,7 @@ impl Past {
     /// A directory came from another place, with what is in it. What the base has where it came
     /// was hidden before.
     fn follow(&mut self, from: &MergedPath, to: &MergedPath) {
-        for name in self.names_below(to) {
+        for name in below(&self.names, to.as_bytes()) {
             let mut numbers = self.names.remove(&name).unwrap_or_default();
             numbers.retain(|number| self.open.contains(number));
             let is_home = |hidden: &Hidden| hidden.home.as_bytes() == name;
@@ -222,32 +224,63 @@ impl Past {
             self.names.entry(earlier).or_default().extend(numbers);
         }
     }
+}
 
-    fn names_below(&self, dir: &MergedPath) -> Vec<Vec<u8>> {
-        let mut start = dir.as_bytes().to_vec();
-        if start != b"/" {
-            start.push(b'/');
+/// Reads the log backwards: what the names that the base has now were called in the merged tree
+/// when the log began. What `apply` moved was called as clients called it before.
+struct Homes {
+    /// Those that nothing applied holds, as far as the log is read, each with its path in the base.
+    in_place: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The others: what each was called then, with its path in the base now.
+    moved: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Homes {
+    fn of(paths: impl Iterator<Item = MergedPath>) -> Self {
+        let paths = paths.map(|path| path.as_bytes().to_vec());
+        let in_place = paths.map(|path| (path.clone(), path)).collect();
+        Self { in_place, moved: BTreeMap::new() }
+    }
+
+    /// Takes the row before the last one.
+    fn go_back(&mut self, row: &AuditRow) {
+        let is_known = !row.is_shortened();
+        match row.procedure {
+            // The top does not move, and holds all.
+            Procedure::Apply
+                if is_known && row.fileid != FileId(0) && row.path != MergedPath::root() =>
+            {
+                let path = row.path.as_bytes();
+                let mut held = below(&self.in_place, path);
+                held.extend(self.in_place.contains_key(path).then(|| path.to_vec()));
+                for path in held {
+                    self.moved.extend(self.in_place.remove_entry(&path));
+                }
+            }
+            Procedure::Rename if is_known => {
+                let Some(to) = &row.path2 else { return };
+                follow(&mut self.moved, to.as_bytes(), row.path.as_bytes());
+            }
+            _ => {}
         }
-        let from = (Bound::Excluded(&start[..]), Bound::Unbounded);
-        let names = self.names.range::<[u8], _>(from).map(|(name, _)| name);
-        names.take_while(|name| name.starts_with(&start)).cloned().collect()
+    }
+
+    /// What each was called when the log began, with its path in the base now.
+    fn first(self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.moved.into_iter().chain(self.in_place).collect()
     }
 }
 
 /// Reads the log forwards: what becomes of names that the base has.
 #[derive(Default)]
 struct Removals {
-    /// Where each is in the merged tree, with its path in the base as it was named there first.
+    /// Where each is in the merged tree, with its path in the base.
     shown: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Those that were removed.
-    removed: BTreeSet<Vec<u8>>,
+    /// Those that were removed: what each was called then, with its path in the base.
+    removed: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Removals {
-    fn show(&mut self, home: &[u8]) {
-        self.shown.insert(home.to_vec(), home.to_vec());
-    }
-
     /// Takes the next row.
     fn go_on(&mut self, row: &AuditRow) {
         match row.procedure {
@@ -262,8 +295,8 @@ impl Removals {
             // What was gone stayed hidden, or went from the base.
             Procedure::Apply if row.fileid == FileId(0) => {}
             // The base shows there again: of an applied directory not all that is in it.
-            Procedure::Apply if self.removed.remove(row.path.as_bytes()) => {
-                self.show(row.path.as_bytes());
+            Procedure::Apply => {
+                self.shown.extend(self.removed.remove_entry(row.path.as_bytes()));
             }
             Procedure::Discard => self.show_again(row.path.as_bytes()),
             _ => {}
@@ -271,18 +304,12 @@ impl Removals {
     }
 
     fn remove(&mut self, path: &[u8]) {
-        self.removed.extend(self.shown.remove(path));
+        self.removed.extend(self.shown.remove_entry(path));
     }
 
     fn rename(&mut self, from: &[u8], to: &[u8]) {
         // A file that moved out of the directory does not go with it.
-        let mut moved: Vec<_> = self.below(from);
-        moved.extend(self.shown.contains_key(from).then(|| from.to_vec()));
-        for path in moved {
-            if let Some(home) = self.shown.remove(&path) {
-                self.shown.insert([to, &path[from.len()..]].concat(), home);
-            }
-        }
+        follow(&mut self.shown, from, to);
     }
 
     fn show_again(&mut self, path: &[u8]) {
@@ -291,17 +318,32 @@ impl Removals {
             let home = MergedPath::from_bytes(home);
             home.zip(dir.as_ref()).is_some_and(|(home, dir)| home.is_within(dir))
         };
-        let back: Vec<_> = self.removed.iter().filter(|home| is_below(home)).cloned().collect();
-        for home in back {
-            self.removed.remove(&home);
-            self.show(&home);
+        let homes = std::mem::take(&mut self.removed);
+        let (back, removed) = homes.into_iter().partition(|(_, home)| is_below(home));
+        self.removed = removed;
+        let back: BTreeMap<_, _> = back;
+        self.shown.extend(back.into_values().map(|home| (home.clone(), home)));
+    }
+}
+
+/// Lets names follow the rename of an object, or of a directory that they are in.
+fn follow<T>(names: &mut BTreeMap<Vec<u8>, T>, from: &[u8], to: &[u8]) {
+    let mut moved = below(names, from);
+    moved.extend(names.contains_key(from).then(|| from.to_vec()));
+    for path in moved {
+        if let Some(name) = names.remove(&path) {
+            names.insert([to, &path[from.len()..]].concat(), name);
         }
     }
+}
 
-    fn below(&self, dir: &[u8]) -> Vec<Vec<u8>> {
-        let start = [dir, b"/"].concat();
-        let from = (Bound::Excluded(&start[..]), Bound::Unbounded);
-        let names = self.shown.range::<[u8], _>(from).map(|(name, _)| name);
-        names.take_while(|name| name.starts_with(&start)).cloned().collect()
+/// The names below a directory.
+fn below<T>(names: &BTreeMap<Vec<u8>, T>, dir: &[u8]) -> Vec<Vec<u8>> {
+    let mut start = dir.to_vec();
+    if start != b"/" {
+        start.push(b'/');
     }
+    let from = (Bound::Excluded(&start[..]), Bound::Unbounded);
+    let names = names.range::<[u8], _>(from).map(|(name, _)| name);
+    names.take_while(|name| name.starts_with(&start)).cloned().collect()
 }

@@ -69,6 +69,23 @@ pub enum Event {
 /// What is told how far it is, and may break it off there.
 pub type Watch<'a> = dyn FnMut(Event) -> ControlFlow<()> + 'a;
 
+/// What whoever applies agreed to.
+pub enum Consent<'a> {
+    /// To this plan, which was shown before: what changed in the session since is left out.
+    Shown(&'a Plan),
+    /// To whatever the session has: the plan is made now, and shown.
+    All(&'a mut dyn ShowPlan),
+}
+
+/// Shows a plan while it is made.
+pub trait ShowPlan {
+    /// Takes the next difference of it.
+    fn difference(&mut self, difference: &Difference);
+
+    /// Takes the whole plan, before anything of it is made.
+    fn plan(&mut self, plan: &Plan);
+}
+
 /// The session, or whoever serves it.
 pub trait Bookkeeper {
     /// Copies what copy-up left in the base, for a while, from the inode `from` on: the base is
@@ -128,7 +145,7 @@ pub fn plan(
     opened.look(|view| Planner::new(opened, view, &place, options, each).make())
 }
 
-/// Applies what the plan says, if that has the digest `expected`.
+/// Makes a plan, and applies what of it there is `consent` to.
 ///
 /// # Errors
 /// As [`plan`]; something drifted, and is not to be overwritten; work of another run is there to
@@ -138,7 +155,7 @@ pub fn apply(
     opened: &Opened,
     to: Option<&Path>,
     options: &Options,
-    expected: u64,
+    consent: Consent<'_>,
     mut bookkeeper: Option<&mut dyn Bookkeeper>,
     watch: &mut Watch<'_>,
 ) -> Result<Report> {
@@ -149,7 +166,7 @@ pub fn apply(
         let hint = "run `acetate apply` with the session that it was";
         return Err(InspectError::Refused { what, hint });
     }
-    let prepared = prepare(opened, &place, options, expected, &mut staging, watch);
+    let prepared = prepare(opened, &place, options, consent, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {
         let Some((journal, staged)) = prepared else { return Ok(None) };
         // As late as it may be: who writes to a large file while we prepare is served too.
@@ -158,7 +175,7 @@ pub fn apply(
         }
         let skipped = &staged.skipped;
         let lines: Vec<_> =
-            skipped.iter().map(|(change, what)| Notes::skipped(Some(*change), what)).collect();
+            skipped.iter().map(|(change, what)| Notes::skipped(*change, what)).collect();
         if !lines.is_empty() {
             staging.note(&lines.join("\n"))?;
         }
@@ -174,8 +191,7 @@ pub fn apply(
             return given_up.map(|_| none);
         }
     };
-    let session = SessionCheck::new(opened, bookkeeper);
-    finish(&place, staging, &journal, staged, session, watch)
+    go_on(opened, &place, staging, &journal, staged, bookkeeper, watch)
 }
 
 /// Makes everything that will be placed, and says how; `None` if it was broken off.
@@ -183,28 +199,37 @@ fn prepare(
     opened: &Opened,
     place: &Place<'_>,
     options: &Options,
-    expected: u64,
+    consent: Consent<'_>,
     staging: &mut Staging,
     watch: &mut Watch<'_>,
 ) -> Result<Option<(Journal, Staged)>> {
     staging.clear()?;
     let begun = staging.made_at()?;
-    let mut unseen = |_: &Difference| {};
+    let mut consent = consent;
     let prepared = opened.look(|view| {
-        let plan = Planner::new(opened, view, place, options, &mut unseen).make()?;
-        if plan.digest() != expected {
-            return Err(InspectError::Refused {
-                what: "the session or the base changed since the plan was made".to_owned(),
-                hint: "run the command again, and look at the new plan",
-            });
-        }
+        let mut plan = match &mut consent {
+            Consent::Shown(shown) => {
+                let each = &mut |_: &Difference| {};
+                Planner::new(opened, view, place, options, each).with_consent_to(shown).make()?
+            }
+            Consent::All(show) => {
+                let each = &mut |difference: &Difference| show.difference(difference);
+                let plan = Planner::new(opened, view, place, options, each).make()?;
+                show.plan(&plan);
+                plan
+            }
+        };
         if !plan.drifted.is_empty() && !options.force {
             return Err(InspectError::Refused {
                 what: "the base is not as the session saw it".to_owned(),
                 hint: "look at the plan; --force overwrites what changed meanwhile",
             });
         }
-        let staged = stage::stage(view, place, &plan, staging, watch)?;
+        let mut staged = stage::stage(view, place, &plan, staging, watch)?;
+        if let Some(staged) = &mut staged {
+            let changed = plan.changed.drain(..).map(|skipped| (None, skipped));
+            staged.skipped.extend(changed);
+        }
         Ok(staged.map(|staged| (plan, staged)))
     })?;
     let Some((plan, staged)) = prepared else { return Ok(None) };
@@ -250,20 +275,34 @@ pub fn clear(opened: &Opened, to: Option<&Path>) -> Result<()> {
 pub fn resume(
     opened: &Opened,
     to: Option<&Path>,
-    mut bookkeeper: Option<&mut dyn Bookkeeper>,
+    bookkeeper: Option<&mut dyn Bookkeeper>,
     watch: &mut Watch<'_>,
 ) -> Result<Option<Report>> {
     let place = Place::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(None) };
     let Some(journal) = journal_of(opened, &place.target, &staging)? else { return Ok(None) };
-    // Who served the session meanwhile may have begun to copy what is about to go.
+    go_on(opened, &place, staging, &journal, Staged::default(), bookkeeper, watch).map(Some)
+}
+
+/// Does what the journal says, from where that was left.
+fn go_on(
+    opened: &Opened,
+    place: &Place<'_>,
+    staging: Staging,
+    journal: &Journal,
+    staged: Staged,
+    mut bookkeeper: Option<&mut dyn Bookkeeper>,
+    watch: &mut Watch<'_>,
+) -> Result<Report> {
+    // A change that a client began before the journal was there takes the base to be at rest. The
+    // session's changes come one after the other, so it is done when this is; and what it left
+    // to be copied is in the session.
     if pending::bring_in(bookkeeper.as_deref_mut(), watch)?.is_break() {
         let broken_off = Some((0, journal.steps.len()));
-        return Ok(Some(Report { broken_off, ..Report::default() }));
+        return Ok(Report { broken_off, ..Report::default() });
     }
-    let staged = Staged::default();
     let session = SessionCheck::new(opened, bookkeeper);
-    finish(&place, staging, &journal, staged, session, watch).map(Some)
+    finish(place, staging, journal, staged, session, watch)
 }
 
 fn journal_of(opened: &Opened, target: &Target, staging: &Staging) -> Result<Option<Journal>> {
@@ -292,7 +331,7 @@ fn finish(
     commit.not_set = staged.not_set;
     let is_done = commit.run(&mut session, watch)?;
     let mut report = Report {
-        applied: commit.applied(),
+        applied: commit.applied()?,
         skipped: commit.notes.skipped.iter().map(|(_, skipped)| skipped.clone()).collect(),
         not_set: commit.not_set,
         losses: staged.losses,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::plan::directory;
-use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, STAGING};
+use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, KEPT, STAGING};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::{Opened, below};
@@ -44,7 +44,8 @@ impl<'a> Place<'a> {
                 HostDir::open(&real, options).map_err(|source| base_error(&given, source))?;
             copy = Some(read);
         }
-        reserved.extend(BasePath::from_bytes(STAGING.as_bytes()));
+        let own = [STAGING, KEPT].map(|name| BasePath::from_bytes(name.as_bytes()));
+        reserved.extend(own.into_iter().flatten());
         let target = Target::open(&real)?;
         let reader = copy.as_ref().map_or(opened.base(), |copy| copy as &dyn Base);
         let top = match reader.stat(&BasePath::root()) {

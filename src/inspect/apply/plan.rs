@@ -1,5 +1,6 @@
 //! What is to be done.
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
@@ -11,8 +12,9 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
-use crate::overlay::TreeObject;
+use crate::overlay::{Change, TreeObject};
 use crate::target::{Attrs, Slot};
+use crate::vfs::FileKind;
 
 /// What is applied.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +52,10 @@ pub struct Plan {
     pub deletions: u64,
     /// Changes that are left out though they have steps: number and reason.
     pub(super) refused: Vec<(usize, Skipped)>,
+    /// What is left out because a client changed it after the plan was shown.
+    pub(super) changed: Vec<Skipped>,
+    /// The fingerprints of its changes.
+    pub(super) fingerprints: HashSet<u64>,
     pub(super) steps: Steps,
     pub(super) makes: Vec<Make>,
     /// What the top gets when all is done.
@@ -89,23 +95,21 @@ pub(super) struct Make {
     pub replaces: Option<BasePath>,
 }
 
-impl Plan {
-    /// Tells this plan from another one.
-    pub fn digest(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        for change in &self.changes {
-            change.path.hash(&mut hasher);
-            change.from.hash(&mut hasher);
-            change.object.hash(&mut hasher);
+/// Tells a change from what it was when another plan was made: the object, and for all but
+/// directories, whose times follow their entries, its last change.
+pub(super) fn fingerprint(change: &Change) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    change.path.hash(&mut hasher);
+    change.before.as_ref().map(|before| &before.path).hash(&mut hasher);
+    change.after.as_ref().map(|after| after.attr().fileid).hash(&mut hasher);
+    if let Some(after) = &change.after {
+        let attr = after.attr();
+        match attr.kind {
+            FileKind::Directory => (attr.mode, attr.uid, attr.gid).hash(&mut hasher),
+            _ => attr.ctime.hash(&mut hasher),
         }
-        self.drifted.iter().for_each(|drifted| drifted.path.hash(&mut hasher));
-        self.left_out.iter().for_each(|left| left.path.hash(&mut hasher));
-        for special in &self.special {
-            (&special.path, special.what).hash(&mut hasher);
-        }
-        self.losses.iter().for_each(|loss| (&loss.path, &loss.names).hash(&mut hasher));
-        hasher.finish()
     }
+    hasher.finish()
 }
 
 /// The attributes that an object of the merged tree has.

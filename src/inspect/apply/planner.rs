@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::Skipped;
 use super::drift::{Drifted, Why};
 use super::history::{self, Hidden};
 use super::place::Place;
-use super::plan::{Options, Plan, attrs, attrs_of, target_path};
+use super::plan::{Options, Plan, attrs, attrs_of, fingerprint, target_path};
+use super::session_check::CHANGED;
 use super::steps::{Applied, Set};
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
@@ -38,6 +40,8 @@ pub(super) struct Planner<'a> {
     /// Set-user-ID files and devices are to be made.
     pub makes_special: bool,
     pub plan: Plan,
+    /// The plan that was shown, where no more than that is to be done.
+    shown: Option<&'a Plan>,
     each: &'a mut dyn FnMut(&Difference),
     /// What changed and is left out.
     pub(super) left_out: BTreeSet<MergedPath>,
@@ -88,6 +92,7 @@ impl<'a> Planner<'a> {
             is_forced,
             makes_special,
             plan: Plan::default(),
+            shown: None,
             each,
             left_out: BTreeSet::new(),
             dirs: HashMap::new(),
@@ -102,6 +107,11 @@ impl<'a> Planner<'a> {
             made: HashMap::new(),
             slots: 0,
         }
+    }
+
+    /// Leaves out what the plan that was `shown` does not have as it is now.
+    pub fn with_consent_to(self, shown: &'a Plan) -> Self {
+        Self { shown: Some(shown), ..self }
     }
 
     /// Goes through the session.
@@ -141,6 +151,7 @@ impl<'a> Planner<'a> {
         steps.sort();
         self.check_directories()?;
         self.check_chosen()?;
+        self.name_what_is_no_more();
         Ok(self.plan)
     }
 
@@ -187,7 +198,10 @@ impl<'a> Planner<'a> {
     }
 
     fn change(&mut self, change: Change) -> Result<()> {
-        if !diff::is_chosen(&self.options, &change) || self.is_refused(&change)? {
+        if !diff::is_chosen(&self.options, &change)
+            || self.is_refused(&change)?
+            || self.is_changed(&change)?
+        {
             self.left_out.insert(change.path.clone());
             if let (Some(base), Some(after)) = (&change.before, &change.after)
                 && is_moved(&change, base, after)
@@ -208,13 +222,47 @@ impl<'a> Planner<'a> {
         self.chosen(change)
     }
 
+    /// Whether a change is not as it was shown; it is named then.
+    fn is_changed(&mut self, change: &Change) -> Result<bool> {
+        let Some(shown) = self.shown else { return Ok(false) };
+        let is_shown = shown.fingerprints.contains(&fingerprint(change));
+        if is_shown && self.moved_above(&change.path).is_none() {
+            return Ok(false);
+        }
+        let has_difference = is_shown || self.difference(change.clone())?.is_some();
+        if has_difference {
+            let skipped = Skipped { path: change.path.clone(), why: CHANGED.to_owned() };
+            self.plan.changed.push(skipped);
+        }
+        Ok(has_difference)
+    }
+
+    /// Names the changes that were shown, and are none any more.
+    fn name_what_is_no_more(&mut self) {
+        let Some(shown) = self.shown else { return };
+        let named = self.plan.changed.iter().chain(&self.plan.left_out);
+        let named = named.map(|skipped| &skipped.path);
+        let known: BTreeSet<_> =
+            self.plan.changes.iter().map(|change| &change.path).chain(named).collect();
+        let gone = shown.changes.iter().map(|change| &change.path);
+        let gone: Vec<_> = gone.filter(|path| !known.contains(path)).cloned().collect();
+        let skipped = gone.into_iter().map(|path| Skipped { path, why: CHANGED.to_owned() });
+        self.plan.changed.extend(skipped);
+    }
+
+    fn difference(&self, change: Change) -> Result<Option<Difference>> {
+        let options = diff::Options { paths: Vec::new(), droppings: true, ..self.options.clone() };
+        diff::compare(self.opened, self.view, &options, change)
+    }
+
     fn chosen(&mut self, change: Change) -> Result<()> {
+        let print = fingerprint(&change);
         let dir = change.after.as_ref().filter(|after| after.attr().kind == FileKind::Directory);
         let dir = dir.map(|after| (target_path(after.path()), attrs(after)));
-        let options = diff::Options { paths: Vec::new(), droppings: true, ..self.options.clone() };
-        let difference = diff::compare(self.opened, self.view, &options, change)?;
+        let difference = self.difference(change)?;
         let number = difference.as_ref().map(|_| self.plan.changes.len());
         if let Some(difference) = difference {
+            self.plan.fingerprints.insert(print);
             self.note(&difference)?;
             self.add(&difference)?;
         }
@@ -239,6 +287,7 @@ impl<'a> Planner<'a> {
             object: object.map(|after| (after.attr().fileid, after.attr().ctime)),
             is_whole: true,
             planned: Some(planned),
+            left: None,
         });
         Ok(())
     }
@@ -246,33 +295,49 @@ impl<'a> Planner<'a> {
     /// Directories above a chosen path that are there only in the session come along. What is in
     /// one that moved has no place without it.
     fn directories_above(&mut self, path: &MergedPath) -> Result<()> {
-        if self.dirs.is_empty() {
-            return Ok(());
+        if let Some(moved) = self.moved_above(path) {
+            let what = format!("{}: in {}, which was moved", path.display(), moved.display());
+            let hint = "name the directory that was moved, to apply the move too";
+            return Err(InspectError::Refused { what, hint });
         }
-        let mut above = MergedPath::root();
-        let names: Vec<_> = path.names().collect();
-        for name in names.iter().take(names.len().saturating_sub(1)) {
-            above = above.join(name);
-            let Some(change) = self.dirs.get(&above) else { continue };
-            let was_moved = match (&change.before, &change.after) {
-                (Some(base), Some(after)) => {
-                    base.attr.kind == FileKind::Directory && is_moved(change, base, after)
-                }
-                _ => false,
-            };
-            if was_moved {
-                let what = format!("{}: in {}, which was moved", path.display(), above.display());
-                let hint = "name the directory that was moved, to apply the move too";
-                return Err(InspectError::Refused { what, hint });
-            }
-            let is_there =
-                change.before.as_ref().is_some_and(|base| base.attr.kind == FileKind::Directory);
+        for above in self.left_out_above(path) {
+            let is_there = self.dirs.get(&above).and_then(|change| change.before.as_ref());
+            let is_there = is_there.is_some_and(|base| base.attr.kind == FileKind::Directory);
             if !is_there && let Some(change) = self.dirs.remove(&above) {
                 self.left_out.remove(&above);
                 self.chosen(change)?;
             }
         }
         Ok(())
+    }
+
+    /// The first directory above a path that was moved, and is left out.
+    fn moved_above(&self, path: &MergedPath) -> Option<MergedPath> {
+        self.left_out_above(path).into_iter().find(|above| {
+            let change = self.dirs.get(above);
+            change.is_some_and(|change| match (&change.before, &change.after) {
+                (Some(base), Some(after)) => {
+                    base.attr.kind == FileKind::Directory && is_moved(change, base, after)
+                }
+                _ => false,
+            })
+        })
+    }
+
+    /// The directories above a path that changed and are left out, from the top down.
+    fn left_out_above(&self, path: &MergedPath) -> Vec<MergedPath> {
+        if self.dirs.is_empty() {
+            return Vec::new();
+        }
+        let (mut above, mut found) = (MergedPath::root(), Vec::new());
+        let names: Vec<_> = path.names().collect();
+        for name in names.iter().take(names.len().saturating_sub(1)) {
+            above = above.join(name);
+            if self.dirs.contains_key(&above) {
+                found.push(above.clone());
+            }
+        }
+        found
     }
 
     fn has_left_out(&self, path: &MergedPath) -> bool {

@@ -37,8 +37,8 @@ impl NotSet {
 #[derive(Debug, Default)]
 pub(super) struct Staged {
     pub not_set: NotSet,
-    /// The changes that are left out, by number.
-    pub skipped: Vec<(usize, Skipped)>,
+    /// The changes that are left out, by number where the plan has them.
+    pub skipped: Vec<(Option<usize>, Skipped)>,
     /// Extended attributes that the host refuses.
     pub losses: Vec<Loss>,
 }
@@ -51,7 +51,8 @@ pub(super) fn stage(
     staging: &Staging,
     watch: &mut Watch<'_>,
 ) -> Result<Option<Staged>> {
-    let staged = Staged { skipped: plan.refused.clone(), ..Staged::default() };
+    let skipped = plan.refused.iter().map(|(change, what)| (Some(*change), what.clone()));
+    let staged = Staged { skipped: skipped.collect(), ..Staged::default() };
     let refused = plan.refused.iter().map(|(change, _)| *change).collect();
     let (all, failed) = (plan.data_bytes, HashMap::new());
     let mut stage = Stage { view, place, staging, watch, all, done: 0, staged, failed, refused };
@@ -91,7 +92,7 @@ impl Stage<'_, '_> {
         if let Some(of) = make.link {
             if let Some(why) = self.failed.get(&of) {
                 let skipped = Skipped { path: make.path.clone(), why: why.clone() };
-                self.staged.skipped.push((make.change, skipped));
+                self.staged.skipped.push((Some(make.change), skipped));
                 return Ok(ControlFlow::Continue(()));
             }
             self.staging.link(make.slot, of)?;
@@ -163,7 +164,7 @@ impl Stage<'_, '_> {
         };
         self.failed.insert(make.slot, why.clone());
         let skipped = Skipped { path: make.path.clone(), why };
-        self.staged.skipped.push((make.change, skipped));
+        self.staged.skipped.push((Some(make.change), skipped));
         Ok(())
     }
 

@@ -75,6 +75,8 @@ pub struct Applied {
     /// What the session's rows said of the path when the plan was made; `None` in a journal of an
     /// older version, which does not say.
     pub planned: Option<NameState>,
+    /// The ctime with which it was left in the base; `None` before it is applied.
+    pub left: Option<Time>,
     /// Nothing below it that the session changed was left out: whatever the session knows of
     /// what is below may go with it.
     pub is_whole: bool,

@@ -1,12 +1,14 @@
 //! What changed behind the session's back.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{Options, Why, apply};
+use acetate::inspect::apply::{Consent, Options, Why, apply};
 use acetate::inspect::seal::seal;
+use acetate::overlay::LetGo;
+use acetate::vfs::Time;
 
 use super::{copy, open};
 use crate::support::applied::{Book, all, applied, assert_same, merged, on_host, planned};
@@ -197,9 +199,10 @@ fn a_directory_that_got_its_mode_from_the_session() {
     world.change_base();
     let opened = open(&world);
     let part = super::only(&["/dir/mine"]);
-    let digest = planned(&opened, None, &part).unwrap().digest();
+    let plan = planned(&opened, None, &part).unwrap();
     let mut watch = |_| std::ops::ControlFlow::Continue(());
-    apply(&opened, None, &part, digest, Some(&mut Book(&world)), &mut watch).unwrap();
+    apply(&opened, None, &part, Consent::Shown(&plan), Some(&mut Book(&world)), &mut watch)
+        .unwrap();
     drop(opened);
     world.chmod("dir", 0o700).unwrap();
     assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
@@ -218,4 +221,32 @@ fn the_top_keeps_the_hosts_mode() {
     world.chmod("", 0o711).unwrap();
     assert_eq!(applied(&open(&world), None, &all()).unwrap().skipped, []);
     assert_eq!(base.metadata().unwrap().permissions().mode() & 0o777, 0o711);
+}
+
+/// A client removes a file after `apply` put it, and before `apply` set its attributes.
+#[test]
+fn what_apply_itself_did_after_a_removal() {
+    let still_as_left = |is_as_left: bool| {
+        let mut world = World::new(TREE);
+        world.tick(LONG_AGO - world.now());
+        world.write("dir/file", 0, b"mine").unwrap();
+        let object = world.stat("dir/file");
+        let base = world.change_base().join("dir/file");
+        fs::write(&base, "mine").unwrap();
+        let left = fs::symlink_metadata(&base).unwrap();
+        let left = Time { secs: left.ctime(), nanos: left.ctime_nsec() as u32 };
+        world.remove("dir/file").unwrap();
+        let let_go = LetGo {
+            path: super::path("dir/file"),
+            from: None,
+            object: Some((object.fileid, object.ctime)),
+            was_entry: true,
+            left: is_as_left.then_some(left),
+        };
+        let kept = world.wait(world.overlay.rebase(&world.caller, vec![let_go])).unwrap();
+        assert_eq!(kept, [super::path("dir/file")]);
+        planned(&open(&world), None, &all()).unwrap().drifted.len()
+    };
+    assert_eq!(still_as_left(true), 0);
+    assert_eq!(still_as_left(false), 1);
 }

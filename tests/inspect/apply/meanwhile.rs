@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use acetate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions};
 use acetate::inspect::apply::Event;
 
 use super::{copy, open, skipped};
@@ -126,9 +127,16 @@ fn what_can_go_nowhere_is_kept() {
     });
     assert_eq!(skipped.len(), 2, "{skipped:?}");
     assert_eq!(skipped[0], "/a: something came there");
-    let (kept, why) = skipped[1].split_once(": ").unwrap();
-    assert_eq!(why, "it was moved there, for its place is gone");
-    assert_eq!(fs::read(to.join(&kept[1..])).unwrap(), b"content");
+    let kept = to.join(".acetate-kept");
+    let file = kept.join("file");
+    let why = format!("/dir/file: its place in the base is gone: it is {} now", file.display());
+    assert_eq!(skipped[1], why);
+    assert_eq!(fs::read(&file).unwrap(), b"content");
+    assert_eq!(fs::metadata(&kept).unwrap().mode() & 0o777, 0o700);
+    // It is not shown, nor taken for a difference.
+    let shown = HostDir::open(&to, HostDirOptions::default()).unwrap();
+    let kept = BasePath::from_bytes(b".acetate-kept/file").unwrap();
+    assert!(matches!(shown.stat(&kept), Err(BaseError::NotFound)));
     assert_eq!(fs::read(to.join("a")).unwrap(), b"theirs");
     assert_eq!(fs::read(to.join("b/other")).unwrap(), b"other");
 }

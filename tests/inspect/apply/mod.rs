@@ -2,6 +2,7 @@
 
 mod acl;
 mod chosen;
+mod consent;
 mod drift;
 mod history;
 mod kinds;
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use acetate::delta::{Ino, MergedPath, PendingCopies};
 use acetate::inspect::Result;
-use acetate::inspect::apply::{Applied, Bookkeeper, Event, Options, Report, apply};
+use acetate::inspect::apply::{Applied, Bookkeeper, Consent, Event, Options, Report, apply};
 use acetate::inspect::opened::Opened;
 use acetate::overlay::CopyTurn;
 
@@ -61,8 +62,8 @@ pub fn watched(
     options: &Options,
     watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
 ) -> Result<Report> {
-    let digest = planned(opened, to, options)?.digest();
-    apply(opened, to, options, digest, None, watch)
+    let plan = planned(opened, to, options)?;
+    apply(opened, to, options, Consent::Shown(&plan), None, watch)
 }
 
 /// Applies to a copy, and to nothing else; what was skipped.
@@ -97,4 +98,14 @@ impl Bookkeeper for Noting {
         self.0.extend_from_slice(applied);
         Ok(Vec::new())
     }
+}
+
+/// Applies to the world's base, and lets its server know.
+#[track_caller]
+pub fn apply_served(world: &World, options: &Options) -> Report {
+    let opened = open(world);
+    let plan = planned(&opened, None, options).unwrap();
+    let mut book = applied::Book(world);
+    let watch = &mut |_: Event| ControlFlow::Continue(());
+    apply(&opened, None, options, Consent::Shown(&plan), Some(&mut book), watch).unwrap()
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 
-use acetate::inspect::apply::{Event, Options, Report, apply, resume};
+use acetate::inspect::apply::{Consent, Event, Options, Report, apply, resume};
 use acetate::overlay::CopyLimits;
 use acetate::vfs::FsError;
 
@@ -45,7 +45,7 @@ fn write(world: &World, path: &str) {
 /// Applies to the base; what `watch` makes of `at` comes before that.
 fn applied(world: &World, options: &Options, at: Event, does: impl FnOnce()) -> Report {
     let opened = open(world);
-    let digest = planned(&opened, None, options).unwrap().digest();
+    let plan = planned(&opened, None, options).unwrap();
     let mut does = Some(does);
     let mut watch = |event: Event| {
         if event == at
@@ -55,7 +55,8 @@ fn applied(world: &World, options: &Options, at: Event, does: impl FnOnce()) -> 
         }
         ControlFlow::Continue(())
     };
-    apply(&opened, None, options, digest, Some(&mut Book(world)), &mut watch).unwrap()
+    apply(&opened, None, options, Consent::Shown(&plan), Some(&mut Book(world)), &mut watch)
+        .unwrap()
 }
 
 /// The beginning of the work.
@@ -130,13 +131,14 @@ fn a_run_that_is_finished_later_costs_no_content() {
     world.remove("one").unwrap();
     let opened = open(&world);
     let options = only(&["one"]);
-    let digest = planned(&opened, None, &options).unwrap().digest();
+    let plan = planned(&opened, None, &options).unwrap();
     let mut book = Book(&world);
     let mut stop = |event: Event| match event {
         Event::Step { .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
-    let report = apply(&opened, None, &options, digest, Some(&mut book), &mut stop).unwrap();
+    let report =
+        apply(&opened, None, &options, Consent::Shown(&plan), Some(&mut book), &mut stop).unwrap();
     assert!(report.broken_off.is_some_and(|(done, all)| done == 0 && all > 0));
     write(&world, "two");
     let mut watch = |_: Event| ControlFlow::Continue(());

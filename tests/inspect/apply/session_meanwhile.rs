@@ -7,7 +7,9 @@ use std::panic::AssertUnwindSafe;
 
 use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
-use acetate::inspect::apply::{Applied, Bookkeeper, Event, Options, Report, apply, resume};
+use acetate::inspect::apply::{
+    Applied, Bookkeeper, Consent, Event, Options, Report, apply, resume,
+};
 use acetate::overlay::CopyTurn;
 use acetate::vfs::{CreateHow, FileKind, FsError, Time};
 
@@ -37,7 +39,7 @@ const TREE: &str = r#"
 "#;
 
 /// With steps of each kind.
-fn changed() -> World {
+pub fn changed() -> World {
     let mut world = World::new(TREE);
     world.change_base();
     world.tick(60);
@@ -153,7 +155,7 @@ impl<F: FnMut(Moment)> Bookkeeper for Late<'_, F> {
 /// Applies all; `at` is told each moment once.
 fn apply_with(world: &World, options: &Options, at: impl FnMut(Moment)) -> Report {
     let opened = open(world);
-    let digest = planned(&opened, None, options).unwrap().digest();
+    let plan = planned(&opened, None, options).unwrap();
     let at = std::cell::RefCell::new(at);
     let mut book = Late { book: Book(world), at: &at };
     let mut is_staging = true;
@@ -167,14 +169,14 @@ fn apply_with(world: &World, options: &Options, at: impl FnMut(Moment)) -> Repor
         }
         ControlFlow::Continue(())
     };
-    apply(&opened, None, options, digest, Some(&mut book), &mut watch).unwrap()
+    apply(&opened, None, options, Consent::Shown(&plan), Some(&mut book), &mut watch).unwrap()
 }
 
 /// Objects by path: type, mode, content and the first of the names.
-type Seen = BTreeMap<Vec<u8>, (FileKind, u32, Vec<u8>, Vec<u8>)>;
+pub type Seen = BTreeMap<Vec<u8>, (FileKind, u32, Vec<u8>, Vec<u8>)>;
 
 /// What clients see: without times of what has the host's, and owners.
-fn seen(world: &World) -> Seen {
+pub fn seen(world: &World) -> Seen {
     stripped(&merged(&world.session(), Some(&world.base())))
 }
 
@@ -344,14 +346,15 @@ fn changes_between_a_kill_and_the_next_run() {
             let checked = std::panic::catch_unwind(|| {
                 let (world, twin) = (changed(), changed());
                 let opened = open(&world);
-                let digest = planned(&opened, None, &all()).unwrap().digest();
+                let plan = planned(&opened, None, &all()).unwrap();
                 let mut stop = |event: Event| match event {
                     Event::Step { done, .. } if done == at => ControlFlow::Break(()),
                     _ => ControlFlow::Continue(()),
                 };
                 let mut book = Book(&world);
                 let report =
-                    apply(&opened, None, &all(), digest, Some(&mut book), &mut stop).unwrap();
+                    apply(&opened, None, &all(), Consent::Shown(&plan), Some(&mut book), &mut stop)
+                        .unwrap();
                 assert!(report.broken_off.is_some());
                 world.tick(1);
                 if make(&world, *change) {
@@ -416,5 +419,43 @@ fn directories_that_change_places_are_let_go_of() {
         world.reopen();
         assert_eq!(seen(&world), before, "{what}");
         assert_eq!(planned(&open(&world), None, &all()).unwrap().changes, [], "{what}");
+    }
+}
+
+/// While directories of the base are on their way, what shows them is neither empty nor free, and
+/// no handle is stale: the client asks again.
+#[test]
+fn a_moved_directory_is_never_shown_empty() {
+    let world = changed();
+    let dirs = ["moved", "moved/below", "sub"].map(|dir| (dir, world.at(dir), world.ls(dir).len()));
+    let file = world.at("moved/below/file");
+    let mut stalled = 0;
+    let report = apply_with(&world, &all(), |now| {
+        for (dir, handle, whole) in &dirs {
+            match world.page(handle, 0, usize::MAX, false) {
+                Ok((found, _)) => assert_eq!(found.len(), whole + 2, "{dir} at {now:?}"),
+                Err(error) => {
+                    assert_eq!(error, FsError::TryLater, "{dir} at {now:?}");
+                    stalled += 1;
+                }
+            }
+        }
+        let refused = |done: Done, what: &str, usual: FsError| {
+            let error = done.expect_err(what);
+            assert!([usual, FsError::TryLater].contains(&error), "{what} at {now:?}: {error:?}");
+        };
+        refused(world.rmdir("moved"), "rmdir", FsError::NotEmpty);
+        refused(world.rmdir("sub"), "rmdir of another", FsError::NotEmpty);
+        refused(world.mkdir("moved/below").map(drop), "mkdir", FsError::Exists);
+        refused(world.rename("newdir", "moved"), "rename over it", FsError::NotEmpty);
+        match world.getattr(&file) {
+            Ok(attr) => assert_eq!(attr.size, 5),
+            Err(error) => assert_eq!(error, FsError::TryLater, "{now:?}"),
+        }
+    });
+    assert_eq!(report.skipped, []);
+    assert!(stalled > 0);
+    for (dir, _, whole) in &dirs {
+        assert_eq!(world.ls(dir).len(), *whole, "{dir}");
     }
 }

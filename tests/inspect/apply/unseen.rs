@@ -4,7 +4,7 @@ use std::fs;
 
 use acetate::inspect::apply::Options;
 
-use super::{only, open};
+use super::{apply_served, only, open};
 use crate::support::applied::{all, applied, planned};
 use crate::support::world::World;
 
@@ -63,4 +63,21 @@ fn what_was_removed_under_another_name_was_seen() {
     assert!(left[0].starts_with("/dir: holds /dir/sub/.env,"), "{left:?}");
     fs::remove_file(world.base().join("dir/sub/.env")).unwrap();
     assert_eq!(planned_left_out(&world, &all()), [""; 0]);
+}
+
+/// What was removed, and left in the base, before its directory moved there too.
+#[test]
+fn what_was_removed_before_its_directory_was_applied_was_seen() {
+    let mut world = World::new("dir/._file \"dropping\"\ndir/file \"file\"\n");
+    world.change_base();
+    world.remove("dir/._file").unwrap();
+    world.rename("dir", "moved").unwrap();
+    let without_droppings = Options { droppings: false, ..all() };
+    let report = apply_served(&world, &without_droppings);
+    assert_eq!(report.skipped, []);
+    assert!(world.base().join("moved/._file").exists());
+    world.rm_rf("moved");
+    assert_eq!(planned_left_out(&world, &all()), [""; 0]);
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    assert!(!world.base().join("moved").exists());
 }

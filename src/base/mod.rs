@@ -40,8 +40,8 @@ pub trait Base: Send + Sync + 'static {
         false
     }
 
-    /// Whether `acetate apply` is changing it, or was interrupted: directories that it moves may
-    /// be at their old paths, at their new ones, or at none.
+    /// Whether it has the journal of an `acetate apply`, of this session or of another one. As long
+    /// as it does, a directory may be at its old path, at its new one, or in the staging.
     fn has_unfinished_apply(&self) -> Result<bool, BaseError>;
 
     /// Returns an object's attributes, without following a symbolic link.

@@ -33,7 +33,7 @@ const SLOW_CALL: Duration = Duration::from_millis(100);
 const SLOW_FOR: Duration = Duration::from_secs(10);
 
 /// The largest read that has little to do, in bytes.
-const SMALL_READ_BYTES: usize = 64 << 10;
+const MAX_SMALL_READ_BYTES: usize = 64 << 10;
 
 /// The beginning of a call that asks nothing of the base at the moment: later than any other.
 const PAUSED: u64 = u64::MAX / 4;
@@ -252,7 +252,7 @@ impl Base for Watched {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<(usize, BaseAttr), BaseError> {
-        let is_small = buffer.len() <= SMALL_READ_BYTES;
+        let is_small = buffer.len() <= MAX_SMALL_READ_BYTES;
         let _call = self.begin(if is_small { Size::Small } else { Size::Large })?;
         self.inner.read(path, id, offset, buffer)
     }

@@ -21,7 +21,7 @@ use crate::inspect::apply::{
     clear, interrupted, plan, resume,
 };
 use crate::inspect::diff::{Difference, Kind};
-use crate::inspect::opened::{Opened, merged_path};
+use crate::inspect::opened::{Opened, check_known, merged_path};
 use crate::overlay::CopyTurn;
 use crate::vfs::FileKind;
 
@@ -73,9 +73,7 @@ pub(super) struct Args {
 
 /// Shows, asks, applies.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let paths = args.paths.iter().map(|path| merged_path(path)).collect::<Result<_, _>>()?;
-    let (force, special) = (args.force, args.allow_special);
-    let options = Options { paths, droppings: args.all, force, special };
+    let paths = args.paths.iter().map(|path| merged_path(path)).collect::<Result<Vec<_>, _>>()?;
     let opened = args.source.open()?;
     if let Some(steps) = interrupted(&opened, args.to.as_deref())? {
         let steps = text::count(steps, "step");
@@ -85,13 +83,16 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
         return finish(args, &opened);
     }
+    check_known(&opened, &paths)?;
+    let (force, special) = (args.force, args.allow_special);
+    let options = Options { paths, droppings: args.all, force, special };
     if !args.dry_run {
         clear(&opened, args.to.as_deref())?;
     }
-    let mut shown = Shown::new(args, &opened);
+    let mut shown = PlanPrinter::new(args, &opened);
     let plan = plan(&opened, args.to.as_deref(), &options, &mut |change| shown.difference(change))?;
     let has_work = !plan.changes.is_empty() && (plan.drifted.is_empty() || args.force);
-    // Without a question, what is shown is the plan that is made with the deed.
+    // With --yes, `apply` prints the plan of its own snapshot.
     if !args.yes || !has_work {
         shown.print(&plan)?;
     }
@@ -113,7 +114,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let interrupts = Interrupts::catch()?;
         let mut watched = Watched::new(&interrupts);
         let watch = &mut |event| watched.tell(event);
-        let mut made = Shown::new(args, &opened);
+        let mut made = PlanPrinter::new(args, &opened);
         let consent = if args.yes { Consent::All(&mut made) } else { Consent::Shown(&plan) };
         let report = apply(&opened, args.to.as_deref(), &options, consent, book, watch);
         watched.end();
@@ -188,7 +189,7 @@ fn message(applied: &Applied, is_first: bool) -> control::Applied {
         from: applied.from.as_ref().map(Into::into),
         object: applied.object.map(object),
         was_entry: is_first && applied.was_entry(),
-        left: applied.left.map(|time| (time.secs, time.nanos)),
+        base_ctime: applied.base_ctime.map(|time| (time.secs, time.nanos)),
     }
 }
 
@@ -210,8 +211,8 @@ fn target<'a>(args: &'a Args, opened: &'a Opened) -> &'a Path {
     args.to.as_deref().or(opened.base_path()).unwrap_or(Path::new(""))
 }
 
-/// A plan on its way to the person.
-struct Shown<'a> {
+/// Collects the lines of a plan, and prints them.
+struct PlanPrinter<'a> {
     args: &'a Args,
     opened: &'a Opened,
     lines: Vec<String>,
@@ -221,7 +222,7 @@ struct Shown<'a> {
     leaves_out: Option<bool>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> PlanPrinter<'a> {
     fn new(args: &'a Args, opened: &'a Opened) -> Self {
         Self { args, opened, lines: Vec::new(), quiet: 0, leaves_out: None }
     }
@@ -236,7 +237,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl ShowPlan for Shown<'_> {
+impl ShowPlan for PlanPrinter<'_> {
     fn difference(&mut self, difference: &Difference) {
         // Every directory of which an entry changed.
         if is_time_of_directory(difference) && !self.args.json {
@@ -250,7 +251,7 @@ impl ShowPlan for Shown<'_> {
 
     fn plan(&mut self, plan: &Plan) {
         self.leaves_out = Some(!plan.left_out.is_empty());
-        // Who said yes before need not read it.
+        // With --yes, a closed stdout does not stop the apply.
         let _not_read = self.print(plan);
     }
 }
@@ -288,6 +289,7 @@ fn print_plan(
             ("bytes", plan.bytes),
             ("data_bytes", plan.data_bytes),
             ("deletions", plan.deletions),
+            ("deleted_dirs", plan.deleted_dirs),
             ("special", plan.special.len() as u64),
             ("left_out", plan.left_out.len() as u64),
             ("losses", plan.losses.len() as u64),
@@ -306,6 +308,11 @@ fn print_plan(
         sum.push(')');
         if plan.deletions > 0 {
             sum.push_str(&format!(", {} to remove", plan.deletions));
+        }
+        if plan.deleted_dirs > 0 {
+            let dirs = text::count(plan.deleted_dirs, "directory");
+            let them = if plan.deleted_dirs == 1 { "it" } else { "them" };
+            sum.push_str(&format!(" ({dirs} with all that is in {them})"));
         }
         if quiet > 0 {
             sum.push_str(&format!(", times of {}", text::count(quiet, "directory")));
@@ -376,10 +383,9 @@ fn is_wanted(args: &Args, opened: &Opened, shown: usize) -> Result<bool, CliErro
         return Err(CliError::new(what)
             .with_hint("--yes applies the plan without asking, --dry-run only shows it"));
     }
-    let changes = if shown == 1 { "this change" } else { "these changes" };
     let dir = target(args, opened).display();
     let question = if shown == 1 {
-        format!("apply {changes} to {dir}? [y/N] ")
+        format!("apply this change to {dir}? [y/N] ")
     } else {
         format!("apply these {shown} changes to {dir}? [y/N] ")
     };

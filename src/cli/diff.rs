@@ -12,7 +12,7 @@ use super::source::Source;
 use super::{Ending, object, output, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{Difference, Kind, Options, diff};
-use crate::inspect::opened::{Opened, merged_path};
+use crate::inspect::opened::{Opened, check_known, merged_path};
 use crate::inspect::patch::{MAX_FILE_BYTES, patch};
 use crate::vfs::FileKind;
 
@@ -63,9 +63,10 @@ pub(super) struct Args {
 
 /// Compares.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let paths = args.paths.iter().map(|path| merged_path(path)).collect::<Result<_, _>>()?;
-    let options = Options { paths, droppings: args.all, times: args.times, exact: false };
+    let paths = args.paths.iter().map(|path| merged_path(path)).collect::<Result<Vec<_>, _>>()?;
     let opened = args.source.open()?;
+    check_known(&opened, &paths)?;
+    let options = Options { paths, droppings: args.all, times: args.times, exact: false };
     if args.patch {
         return print_patch(&opened, &options);
     }

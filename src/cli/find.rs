@@ -41,8 +41,8 @@ pub(super) struct Args {
     #[arg(long)]
     changed: bool,
 
-    /// It is a file with more bytes than this.
-    #[arg(long, value_name = "BYTES")]
+    /// It is a file with more bytes than this: 500MB, 2GiB or 4096.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     larger: Option<u64>,
 
     /// Its content changed after this moment: 2026-11-21T12:00:00Z, or an age such as 2h30m.
@@ -109,4 +109,9 @@ fn wanted(args: &Args) -> Result<Wanted, CliError> {
         larger_than: args.larger,
         newer_than: args.newer.map(super::when::time),
     })
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let expected = || "expected bytes, such as 500MB, 2GiB or 4096".to_owned();
+    crate::config::parse_bytes(text).ok_or_else(expected)
 }

@@ -151,7 +151,7 @@ pub struct Applied {
     pub was_entry: bool,
     /// The ctime with which the base was left there, in seconds and nanoseconds.
     #[serde(default)]
-    pub left: Option<(i64, u32)>,
+    pub base_ctime: Option<(i64, u32)>,
 }
 
 impl Applied {
@@ -163,7 +163,7 @@ impl Applied {
             from: self.from.as_ref().map(PathText::merged).transpose()?,
             object: self.object.map(object),
             was_entry: self.was_entry,
-            left: self.left.map(|(secs, nanos)| Time { secs, nanos }),
+            base_ctime: self.base_ctime.map(|(secs, nanos)| Time { secs, nanos }),
         })
     }
 }

@@ -267,6 +267,15 @@ mod tests {
     }
 
     #[test]
+    fn another_base_directory_with_the_same_number_and_times_is_another_state() {
+        let state = |id| DirState { delta: None, base: Some((FileId(id), at(1), at(1))) };
+        let listings = new();
+        listings.begin(DIR).keep(&mut Arc::new(Snapshot::new(state(7), 1, Vec::new())), || true);
+        assert!(listings.begin(DIR).find(&state(7)).unwrap().is_current);
+        assert!(!listings.begin(DIR).find(&state(8)).unwrap().is_current);
+    }
+
+    #[test]
     fn who_lists_slowly_does_not_replace_what_was_begun_later() {
         // Also where both find the directory in the same state.
         for delta in [4, 5] {

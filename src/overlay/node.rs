@@ -110,8 +110,9 @@ impl DirPlace {
         DirId { fileid: self.fileid, ino: self.ino }
     }
 
-    /// Whether it shows, or showed, a base directory from another path than its own.
-    pub fn is_moved(&self) -> bool {
+    /// Whether renames in the base change what it shows: its base directory is at another path, or
+    /// missing.
+    pub fn is_affected_by_apply(&self) -> bool {
         self.is_lost || self.base.as_ref().is_some_and(|base| !is_same_path(base, &self.merged))
     }
 

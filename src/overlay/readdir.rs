@@ -90,7 +90,8 @@ impl View<'_> {
             }
         }
         // The base may change once more within the tick of its times.
-        let (now, last) = ((self.core.clock)(), state.base.map(|(mtime, ctime)| mtime.max(ctime)));
+        let (now, last) =
+            ((self.core.clock)(), state.base.map(|(_, mtime, ctime)| mtime.max(ctime)));
         let is_certain = last.is_none_or(|last| tick_after(last) <= now);
         let (entries, turn) = match self.collect(place, &state, listing)? {
             Collected::Made(entries, turn) => (entries, turn),
@@ -149,7 +150,7 @@ impl View<'_> {
             Node::Base { .. } => None,
         };
         let base = place.base.as_ref().and_then(|base| self.core.base.stat(base).ok());
-        DirState { delta, base: base.map(|attr| (attr.mtime, attr.ctime)) }
+        DirState { delta, base: base.map(|attr| (attr.fileid, attr.mtime, attr.ctime)) }
     }
 
     /// Hands the entries after `cookie` to `take` until it has enough.
@@ -313,7 +314,7 @@ impl View<'_> {
 
     /// Whether a directory has a visible entry.
     pub fn has_entries(&self, place: &DirPlace) -> Result<bool> {
-        self.check_at_rest(place)?;
+        self.refuse_during_apply(place)?;
         if let Some(ino) = place.ino
             && self.txn.has_dentries(ino)?
         {

@@ -34,7 +34,7 @@ pub struct LetGo {
     /// away, and the name is hidden. Must be false where the rows were removed before.
     pub was_entry: bool,
     /// The ctime with which `apply` left what it put there; `None` if it is not known.
-    pub left: Option<Time>,
+    pub base_ctime: Option<Time>,
 }
 
 impl Overlay {
@@ -76,7 +76,7 @@ impl Edit<'_> {
         }
         for applied in kept.values().filter(|applied| applied.was_entry) {
             self.hide_again(applied)?;
-            self.hide_as_left(applied)?;
+            self.advance_whiteout(applied)?;
         }
         let mut dirs = BTreeSet::new();
         // A directory before what is in it: where that is in the base depends on it.
@@ -179,19 +179,20 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Moves on the time of a whiteout that a client made during apply, where the base is as apply
-    /// left it: what apply did after it is no change that nobody has seen.
-    fn hide_as_left(&mut self, applied: &LetGo) -> Result<()> {
+    /// Moves the time of a whiteout that a client made during apply past the ctime with which apply
+    /// left the base object, if that still has it: the next apply would take this one's later steps
+    /// for a change of the host.
+    fn advance_whiteout(&mut self, applied: &LetGo) -> Result<()> {
         let path = &applied.path;
-        let (Some(left), Some(name)) = (applied.left, path.name()) else { return Ok(()) };
+        let (Some(ctime), Some(name)) = (applied.base_ctime, path.name()) else { return Ok(()) };
         if !self.txn.is_whited_out(path)? {
             return Ok(());
         }
         let Some(place) = self.visible_dir(&path.parent())? else { return Ok(()) };
         let Some(base) = &place.base else { return Ok(()) };
         let now = self.view().base_attr_at(&base.join(&name))?;
-        if now.is_some_and(|attr| attr.ctime == left) {
-            self.txn.add_whiteout(path, left.max(self.now))?;
+        if now.is_some_and(|attr| attr.ctime == ctime) {
+            self.txn.add_whiteout(path, ctime.max(self.now))?;
         }
         Ok(())
     }

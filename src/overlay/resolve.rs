@@ -36,10 +36,11 @@ pub(super) struct View<'a> {
 
 impl View<'_> {
     /// The object that a handle names; [`FsError::Stale`] if it is not visible any more, or not
-    /// in this scope.
+    /// in this scope, and [`FsError::TryLater`] if apply may have it on its way.
     pub fn node(&self, locator: &Locator) -> Result<Node> {
         let Some(node) = self.found(locator)? else {
-            let may_come_back = !matches!(locator, Locator::Delta(_)) && self.has_moving_dirs()?;
+            let may_come_back =
+                !matches!(locator, Locator::Delta(_)) && self.may_have_moving_dirs()?;
             return Err(if may_come_back { FsError::TryLater } else { FsError::Stale }.into());
         };
         if self.is_in_scope(&node)? { Ok(node) } else { Err(FsError::Stale.into()) }
@@ -61,21 +62,21 @@ impl View<'_> {
             return Err(FsError::NotDirectory.into());
         }
         let place = self.place(&node)?;
-        self.check_at_rest(&place)?;
+        self.refuse_during_apply(&place)?;
         Ok((node, place))
     }
 
-    /// Refuses for a while what shows a base directory from elsewhere, if `acetate apply` is moving
-    /// such directories.
-    pub fn check_at_rest(&self, place: &DirPlace) -> Result<()> {
-        match place.is_moved() && self.core.base.has_unfinished_apply()? {
+    /// [`FsError::TryLater`] if the base has the journal of an apply, and the directory shows a
+    /// base directory that may be at neither path.
+    pub fn refuse_during_apply(&self, place: &DirPlace) -> Result<()> {
+        match place.is_affected_by_apply() && self.core.base.has_unfinished_apply()? {
             true => Err(FsError::TryLater.into()),
             false => Ok(()),
         }
     }
 
-    /// Whether `acetate apply` may be moving base directories that clients moved.
-    fn has_moving_dirs(&self) -> Result<bool> {
+    /// Whether the base has the journal of an apply, and the session has redirects.
+    fn may_have_moving_dirs(&self) -> Result<bool> {
         Ok(self.core.base.has_unfinished_apply()? && !self.txn.redirects()?.is_empty())
     }
 

@@ -20,11 +20,12 @@ pub const FIRST_NAME_COOKIE: u64 = 1 << 8;
 const COOKIE_STEP: u64 = 1 << 8;
 
 /// What tells whether a directory's entries changed: its ctime in the delta (which every change
-/// moves), and mtime and ctime of the base directory that shows through.
+/// moves), and number, mtime and ctime of the base directory that shows through. (The number that
+/// is shown does not tell: the host may have given it to another directory too.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DirState {
     pub delta: Option<Time>,
-    pub base: Option<(Time, Time)>,
+    pub base: Option<(FileId, Time, Time)>,
 }
 
 impl DirState {
@@ -32,7 +33,7 @@ impl DirState {
     fn is_at(&self, ctime: Time) -> bool {
         match (self.delta, self.base) {
             (Some(delta), _) => delta == ctime,
-            (None, base) => base.is_some_and(|(_, base)| base == ctime),
+            (None, base) => base.is_some_and(|(_, _, base)| base == ctime),
         }
     }
 }
@@ -212,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_first_change_of_a_base_directory_follows_its_copy_up() {
-        let base = Some((at(5), at(6)));
+        let base = Some((FileId(4), at(5), at(6)));
         let mut snapshot = Snapshot::new(DirState { delta: None, base }, 7, Vec::new());
         let names = vec![(name("new"), Some((FileId(3), Ino(3))))];
         let change = DirChange { before: at(6), after: at(9), names };

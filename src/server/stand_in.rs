@@ -21,7 +21,7 @@ const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Connections at the same time: callers ask once, and go. The descriptors and the memory of more
 /// are NFS's.
-const CONNECTIONS: usize = 16;
+const MAX_STAND_IN_CONNECTIONS: usize = 16;
 /// A connection without a question for this long makes room.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -44,7 +44,7 @@ impl StandIn {
         }
         let programs = programs(services);
         let limits = Limits {
-            connections: CONNECTIONS,
+            connections: MAX_STAND_IN_CONNECTIONS,
             record_bytes: MAX_DATAGRAM_BYTES,
             idle_timeout: IDLE_TIMEOUT,
             ..Limits::default()

@@ -41,7 +41,7 @@ pub struct Staging {
     taken: OwnedFd,
 }
 
-/// The same while it is written.
+/// The name of the journal while it is written.
 const JOURNAL_BEGUN: &str = "journal-unfinished";
 
 /// The file that says what cannot be told by the slots.

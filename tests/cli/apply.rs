@@ -77,6 +77,39 @@ fn it_shows_and_applies() {
 }
 
 #[test]
+fn paths_at_which_nothing_is_or_was_are_refused() {
+    let world = changed();
+    let before = on_host(&world.base());
+    let session = world.session();
+    for command in ["diff", "apply"] {
+        for path in ["nope", "dir/nope", "dir/file/nope"] {
+            let args = [command, session.to_str().unwrap(), path];
+            let (out, err) = said(&run(world.scratch(), &args), 2);
+            assert_eq!(out, "");
+            assert!(err.contains(&format!("/{path}: nothing is there")), "{err}");
+        }
+    }
+    assert_same(&on_host(&world.base()), &before);
+    // Where something was, or came from, and where nothing changed.
+    for path in ["dir/other", "dir/sub", "sub", "/"] {
+        let args = ["diff", session.to_str().unwrap(), path];
+        said(&run(world.scratch(), &args), 1);
+    }
+}
+
+#[test]
+fn a_removed_directory_is_said_to_be_one() {
+    let world = World::new("dir/file \"file\"\nother/file \"file\"\none \"one\"\n");
+    world.rm_rf("dir");
+    world.remove("one").unwrap();
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
+    assert!(out.contains(", 2 to remove (1 directory with all that is in it)"), "{out}");
+    world.rm_rf("other");
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
+    assert!(out.contains(", 3 to remove (2 directories with all that is in them)"), "{out}");
+}
+
+#[test]
 fn a_server_forgets_what_was_applied() {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().join("base");

@@ -40,7 +40,7 @@ fn applied(world: &World, paths: &[&str]) -> Vec<LetGo> {
         from: None,
         object: object(text).map(|attr| (attr.fileid, attr.ctime)),
         was_entry: true,
-        left: None,
+        base_ctime: None,
     };
     paths.iter().map(let_go).collect()
 }

@@ -184,7 +184,7 @@ impl Bookkeeper for Book<'_> {
             from: applied.from.clone(),
             object: applied.object,
             was_entry: is_first && applied.was_entry(),
-            left: applied.left,
+            base_ctime: applied.base_ctime,
         };
         let applied = applied.iter().map(let_go).collect();
         Ok(self.0.wait(self.0.overlay.rebase(&self.0.caller, applied)).unwrap())

@@ -8,14 +8,15 @@ const PAGE: &str = "docs/LIMITS.md";
 const HEAD: &str = "\
 # Limits
 
-Every bound of what a server takes, by the module that keeps to it.
+The bounds of what a server takes, by the module that keeps to them.
 Past a limit, a client waits, is told to ask again (JUKEBOX), or loses its connection; the server \
 does not grow.
 Written by a test from the code: `ACETATE_BLESS=1 cargo test --test acetate limits`.
 Sizes are in bytes where nothing else is said, and `a << b` is a · 2^b.
 ";
 
-/// Where limits are: the files named so, and constants of others whose names begin like this.
+/// Limits are all constants of files named `limits.rs`, and those of others whose names begin like
+/// this, in [`PLACES`].
 const NAMES: &[&str] = &[
     "MAX_",
     "CACHE_BYTES",
@@ -28,6 +29,9 @@ const NAMES: &[&str] = &[
     "PATIENCE_BYTES",
     "READERS_WAIT",
     "KEPT_BYTES",
+    // Of the lock table.
+    "EXPORT_SHARE",
+    "CLIENT_SHARE",
 ];
 const PLACES: &[&str] = &[
     "src/wire",
@@ -36,7 +40,9 @@ const PLACES: &[&str] = &[
     "src/worker",
     "src/overlay",
     "src/base",
-    "src/delta/sqlite",
+    "src/delta",
+    "src/export",
+    "src/context",
     "src/control",
     "src/config",
     "src/guard",
@@ -113,7 +119,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_of_limits_has_them_all() {
+fn the_page_of_limits_is_as_generated() {
     let (path, page) = (root().join(PAGE), page());
     if std::env::var_os("ACETATE_BLESS").is_some() {
         return std::fs::write(path, page).unwrap();

@@ -23,10 +23,10 @@ use crate::vfs::{FileId, FileKind, Time};
 
 /// Objects whose ACL is remembered, about 40 bytes each: what fits before a table of 131,072
 /// places grows. A full table is emptied.
-const OBJECTS: usize = 114_688;
+const MAX_CACHED_ACLS: usize = 114_688;
 
 /// The longest ACL that is read, in bytes (XATTR_SIZE_MAX of Linux).
-const ACL_BYTES: usize = 64 << 10;
+const MAX_ACL_BYTES: usize = 64 << 10;
 
 /// The ACL that is read without a buffer of the longest size, in bytes: 127 entries.
 const SHORT_ACL_BYTES: usize = 1020;
@@ -101,7 +101,7 @@ impl Acls {
 
     fn remember(&self, id: FileId, ctime: Time, kept: u32) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= OBJECTS && !known.contains_key(&id) {
+        if known.len() >= MAX_CACHED_ACLS && !known.contains_key(&id) {
             known.clear();
         }
         known.insert(id, (ctime, kept));
@@ -123,7 +123,7 @@ fn bits_left(read: &mut impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> (u32, 
     let mut short = [0; SHORT_ACL_BYTES];
     let (length, long) = match read(&mut short) {
         Err(Errno::RANGE) => {
-            let mut long = vec![0; ACL_BYTES];
+            let mut long = vec![0; MAX_ACL_BYTES];
             (read(&mut long), Some(long))
         }
         other => (other, None),
@@ -329,9 +329,9 @@ mod tests {
     #[test]
     fn it_remembers_no_more_than_it_may() {
         let acls = acls();
-        for id in 0..2 * OBJECTS as u64 {
+        for id in 0..2 * MAX_CACHED_ACLS as u64 {
             acls.remember(FileId(id), Time::default(), !0);
         }
-        assert!(acls.known.lock().unwrap().len() <= OBJECTS);
+        assert!(acls.known.lock().unwrap().len() <= MAX_CACHED_ACLS);
     }
 }

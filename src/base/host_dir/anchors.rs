@@ -14,7 +14,7 @@ use crate::base::{BaseAttr, BasePath};
 use crate::vfs::Time;
 
 /// Open directories at most, however many descriptors the process may have.
-const OPEN_DIRS: u64 = 64;
+const MAX_OPEN_DIRS: u64 = 64;
 
 /// The part of the process's descriptors that may be ours, as a divisor.
 const SHARE_OF_LIMIT: u64 = 16;
@@ -49,7 +49,7 @@ pub(super) struct Anchors(Mutex<LruCache<BasePath, Arc<Anchor>>>);
 impl Anchors {
     /// As many as the process's limit allows for.
     pub(super) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(share_of_limit(SHARE_OF_LIMIT, OPEN_DIRS))))
+        Self(Mutex::new(LruCache::new(share_of_limit(SHARE_OF_LIMIT, MAX_OPEN_DIRS))))
     }
 
     /// The directory that was opened for `path`, if that was only just.
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn takes_a_sixteenth_of_the_limit() {
-        let of = |limit| capacity(limit, SHARE_OF_LIMIT, OPEN_DIRS).get();
+        let of = |limit| capacity(limit, SHARE_OF_LIMIT, MAX_OPEN_DIRS).get();
         assert_eq!((of(0), of(256), of(1024), of(u64::MAX)), (1, 16, 64, 64));
     }
 }

@@ -17,7 +17,7 @@ use crate::base::{BaseAttr, BasePath};
 use crate::vfs::{FileId, Time};
 
 /// Open files at most, however many the process may have.
-const OPEN_FILES: u64 = 128;
+const MAX_OPEN_FILES: u64 = 128;
 
 /// The part of the process's descriptors that may be ours, as a divisor: the rest is for
 /// sockets and the session.
@@ -68,7 +68,7 @@ pub(super) struct Descriptors(Mutex<LruCache<BasePath, Arc<OpenFile>>>);
 impl Descriptors {
     /// As many as the process's limit allows for.
     pub(super) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(share_of_limit(SHARE_OF_LIMIT, OPEN_FILES))))
+        Self(Mutex::new(LruCache::new(share_of_limit(SHARE_OF_LIMIT, MAX_OPEN_FILES))))
     }
 
     /// The file that was opened for `path`.
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn takes_a_quarter_of_the_limit_and_never_many() {
-        let of = |limit| capacity(limit, SHARE_OF_LIMIT, OPEN_FILES).get();
+        let of = |limit| capacity(limit, SHARE_OF_LIMIT, MAX_OPEN_FILES).get();
         assert_eq!((of(0), of(3), of(256), of(1024), of(u64::MAX)), (1, 1, 64, 128, 128));
     }
 }

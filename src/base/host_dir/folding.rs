@@ -25,10 +25,10 @@ use crate::base::{Base, BaseError, BasePath};
 const REMEMBERED_FOR: Duration = Duration::from_secs(10);
 
 /// Directories whose answer is cached.
-const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+const MAX_FOLDING_DIRECTORIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// Names of a directory that are tried until one has an ASCII letter.
-const PROBED_NAMES: usize = 256;
+const MAX_PROBED_NAMES: usize = 256;
 
 /// How it is known whether directories fold names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub(super) struct Folding {
 
 impl Folding {
     pub(super) fn new(folds: Folds) -> Self {
-        let known = Mutex::new(LruCache::new(DIRECTORIES));
+        let known = Mutex::new(LruCache::new(MAX_FOLDING_DIRECTORIES));
         Self { folds, all: OnceLock::new(), known }
     }
 
@@ -206,7 +206,7 @@ impl HostDir {
     /// Looks names of a directory up in the other case; `None` where none of them tells.
     fn probe(&self, dir: OwnedFd) -> Option<bool> {
         let mut dir = Dir::new(dir).ok()?;
-        for _ in 0..PROBED_NAMES {
+        for _ in 0..MAX_PROBED_NAMES {
             let entry = dir.read()?.ok()?;
             let name = entry.file_name();
             let swapped: Vec<u8> = name.to_bytes().iter().map(|byte| swap_case(*byte)).collect();

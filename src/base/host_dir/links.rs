@@ -16,11 +16,11 @@ use crate::base::{Base, BaseError, BasePath, ListedEntry};
 use crate::vfs::{FileId, FileKind, Name};
 
 /// Directories that a search visits; what lies in others is not found. About 32 bytes each.
-const DIRECTORIES: usize = 1 << 20;
+const MAX_INDEXED_DIRECTORIES: usize = 1 << 20;
 
 /// Files that the index holds; 16 bytes each. Directories whose files are not in it are read
 /// again by each search.
-const INDEXED_FILES: usize = 1 << 20;
+const MAX_INDEXED_FILES: usize = 1 << 20;
 
 /// A number that a complete search did not find is not searched for again before this.
 const REPEAT_AFTER: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub(super) struct Links(Mutex<Search>);
 
 impl Links {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Search::new(INDEXED_FILES)))
+        Self(Mutex::new(Search::new(MAX_INDEXED_FILES)))
     }
 }
 
@@ -251,7 +251,7 @@ impl Directories {
         else {
             return;
         };
-        if self.rows.len() < DIRECTORIES {
+        if self.rows.len() < MAX_INDEXED_DIRECTORIES {
             self.rows.push(Row { parent, name_at, name_bytes });
             self.names.extend_from_slice(name);
         }

@@ -18,10 +18,10 @@ use crate::vfs::Time;
 const CACHE_BYTES: usize = 8 << 20;
 
 /// Bytes of the largest listing that is kept: about half a million entries.
-const LISTING_BYTES: usize = 48 << 20;
+const MAX_LISTING_BYTES: usize = 48 << 20;
 
 /// Listings, however small.
-const LISTINGS: NonZeroUsize = NonZeroUsize::new(32_768).unwrap();
+const MAX_LISTINGS: NonZeroUsize = NonZeroUsize::new(32_768).unwrap();
 
 /// A directory that was last changed less than this before it was read may change again without
 /// moving its times: a few ticks of the kernel's coarse clock (10 ms at most).
@@ -79,7 +79,7 @@ struct Kept {
 
 impl Listings {
     pub(super) fn new() -> Self {
-        let by_path = LruCache::new(LISTINGS);
+        let by_path = LruCache::new(MAX_LISTINGS);
         Self(Mutex::new(Cached { by_path, bytes: 0, large: None }))
     }
 
@@ -153,7 +153,7 @@ pub(super) fn is_reliable(
     began: SystemTime,
     listing: &Listing,
 ) -> bool {
-    before == after && after.is_settled(began) && cost_bytes(path, listing) <= LISTING_BYTES
+    before == after && after.is_settled(began) && cost_bytes(path, listing) <= MAX_LISTING_BYTES
 }
 
 /// What a listing takes in memory, roughly.
@@ -210,7 +210,7 @@ mod tests {
             |stamps, began, entries| is_reliable(&path("d"), stamps, began, &of(entries));
         assert!(!reliable((old, new), at(9, 0), 1), "torn");
         assert!(!reliable((new, new), at(2, 0), 1), "fresh");
-        assert!(!reliable((new, new), at(9, 0), LISTING_BYTES / 200), "too large");
+        assert!(!reliable((new, new), at(9, 0), MAX_LISTING_BYTES / 200), "too large");
         assert!(reliable((new, new), at(9, 0), 1));
         cache.put(&path("d"), new, &of(1));
         assert!(cache.get(&path("d"), new).is_some());

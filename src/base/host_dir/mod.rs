@@ -170,6 +170,9 @@ impl Base for HostDir {
             Ok(found) => Ok(matches!(found, Reached::Object(_))),
             Err(error) => match path_error(error) {
                 BaseError::NotFound => Ok(false),
+                // Root applies to the session of another user's server, which may not look into the
+                // staging.
+                BaseError::Denied => Ok(true),
                 error => Err(error),
             },
         }

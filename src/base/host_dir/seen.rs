@@ -19,7 +19,7 @@ const SEEN_FOR: Duration = Duration::from_secs(1);
 
 /// Objects at most, about 200 bytes each: what fits before a table of 16,384 places grows. What is
 /// seen beyond is looked at each time.
-const OBJECTS: usize = 14_336;
+const MAX_SEEN_OBJECTS: usize = 14_336;
 
 /// Attributes by number, while somebody lists.
 pub(super) struct Seen(Mutex<Option<Table>>);
@@ -37,7 +37,7 @@ impl Table {
 
     /// Notes what was seen, unless something newer was.
     fn note(&mut self, attr: &BaseAttr) {
-        let has_room = self.attrs.len() < OBJECTS;
+        let has_room = self.attrs.len() < MAX_SEEN_OBJECTS;
         match self.attrs.get_mut(&attr.fileid) {
             Some(known) if known.ctime > attr.ctime => {}
             Some(known) => known.clone_from(attr),
@@ -129,9 +129,9 @@ mod tests {
     fn holds_no_more_than_it_may() {
         let seen = Seen::new();
         seen.begin();
-        for ino in 10..10 + 2 * OBJECTS as u64 {
+        for ino in 10..10 + 2 * MAX_SEEN_OBJECTS as u64 {
             seen.note(&attr(ino, 5));
         }
-        assert_eq!(seen.lock().as_ref().unwrap().attrs.len(), OBJECTS);
+        assert_eq!(seen.lock().as_ref().unwrap().attrs.len(), MAX_SEEN_OBJECTS);
     }
 }

@@ -20,7 +20,7 @@ const MAX_AUDIT_BYTES: u64 = 64 << 20;
 
 /// How far the log grows past that before rows are dropped, in bytes: one write of
 /// `acetate_meta` for so much of the log.
-const SLACK_BYTES: u64 = 64 << 10;
+const MAX_AUDIT_SLACK_BYTES: u64 = 64 << 10;
 
 /// The most rows that one change drops.
 const MAX_DROPPED_ROWS: usize = 1024;
@@ -99,7 +99,7 @@ impl AuditBound {
     pub(super) fn added(&mut self, conn: &Connection, bytes: u64) -> Result<()> {
         let Some(mut held) = self.held else { return Ok(()) };
         held.bytes = held.bytes.saturating_add(bytes);
-        if self.applies && held.bytes > MAX_AUDIT_BYTES + SLACK_BYTES {
+        if self.applies && held.bytes > MAX_AUDIT_BYTES + MAX_AUDIT_SLACK_BYTES {
             drop_oldest(conn, &mut held)?;
         }
         self.held = Some(held);

@@ -28,7 +28,7 @@ const RESERVED_BYTES: u64 = 4 << 20;
 const MEMORY_RESERVED_BYTES: u64 = 32 << 20;
 
 /// What a batch may hold in memory that is not in the log yet, in bytes.
-const MOST_UNWRITTEN_BYTES: u64 = 24 << 20;
+const MAX_UNWRITTEN_BYTES: u64 = 24 << 20;
 
 /// Less than this, in bytes, is so little that the log should give back what it can.
 const LOW_BYTES: u64 = 64 << 20;
@@ -120,7 +120,7 @@ impl Room {
             return Ok(());
         }
         match self.ask(conn)? {
-            Some(spare) if spare < MOST_UNWRITTEN_BYTES => {
+            Some(spare) if spare < MAX_UNWRITTEN_BYTES => {
                 self.forget();
                 Err(StoreError::Full("the session's memory is used up".to_owned()))
             }
@@ -148,7 +148,7 @@ impl Room {
         // What comes until the next look grows the database, too. Pages are not filled to the
         // last byte.
         let coming = with_waste(bytes.saturating_add(STEP_BYTES));
-        let unwritten = with_waste(added).min(MOST_UNWRITTEN_BYTES);
+        let unwritten = with_waste(added).min(MAX_UNWRITTEN_BYTES);
         let reserved = if self.is_in_memory() { MEMORY_RESERVED_BYTES } else { RESERVED_BYTES };
         let needed = unwritten.saturating_add(coming).saturating_add(reserved);
         if self.ask(conn)?.is_some_and(|spare| spare < needed) {

@@ -6,7 +6,7 @@
 //! and with it the change that it is a part of. What was taken is put where the plan says even if
 //! the session has moved it on since; the session follows it there.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 
 use super::journal::{Journal, Notes};
@@ -22,6 +22,9 @@ use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::target::{Shelf, Slot, Staging, Target, TargetError};
 use crate::vfs::FileKind;
+
+/// Why the removal of a directory is left out.
+const MOVED_OUT_CHANGED: &str = "what was moved out of it changed after the plan was made";
 
 /// Work in progress.
 pub(super) struct Commit<'a> {
@@ -42,7 +45,7 @@ pub(super) struct Commit<'a> {
     /// Changes that put something.
     placed: HashSet<usize>,
     /// Directories that something is taken from, whose ctimes move with that.
-    left: HashSet<BasePath>,
+    source_dirs: HashSet<BasePath>,
     /// Steps that were done.
     pub done: usize,
 }
@@ -72,8 +75,8 @@ impl<'a> Commit<'a> {
         let skipped = notes.skipped.iter().filter_map(|(change, _)| *change).collect();
         let (not_set, done) = (NotSet::default(), 0);
         let target = &place.target;
-        let left = journal.steps.takes.iter().filter_map(|take| take.from.split());
-        let left = left.map(|(dir, _)| dir).collect();
+        let sources = journal.steps.takes.iter().filter_map(|take| take.from.split());
+        let source_dirs = sources.map(|(dir, _)| dir).collect();
         // What is not put anywhere is removed.
         let put: HashSet<_> = journal.steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
         let (mut removed, mut moved) = (BTreeMap::new(), BTreeMap::new());
@@ -98,7 +101,7 @@ impl<'a> Commit<'a> {
             moved,
             links,
             placed,
-            left,
+            source_dirs,
             done,
         })
     }
@@ -111,6 +114,12 @@ impl<'a> Commit<'a> {
     ) -> Result<bool> {
         let journal = self.journal;
         let (steps, all) = (&journal.steps, journal.steps.len());
+        // An earlier run may have noted a skip and ended before the object was put back.
+        for take in steps.takes.iter().filter(|take| !take.stays) {
+            if self.skipped.contains(&take.change) {
+                self.put_back(take)?;
+            }
+        }
         for take in &steps.takes {
             if watch(Event::Step { done: self.done, all }).is_break() {
                 return Ok(false);
@@ -211,9 +220,7 @@ impl<'a> Commit<'a> {
         let inside = self.moved.range::<[u8], _>(from);
         for (_, slot) in inside.take_while(|(path, _)| path.as_bytes().starts_with(&below)) {
             if self.staging.look(Shelf::Taken, *slot)?.is_none() {
-                return Err(Stop::Skip(
-                    "what was moved out of it changed after the plan was made".to_owned(),
-                ));
+                return Err(Stop::Skip(MOVED_OUT_CHANGED.to_owned()));
             }
         }
         Ok(())
@@ -231,7 +238,8 @@ impl<'a> Commit<'a> {
                 };
                 let is_dir = attr.kind == FileKind::Directory;
                 // These times may be of our own making.
-                let is_ours = if is_dir { self.left.contains(&path) } else { attr.nlink > 1 };
+                let is_ours =
+                    if is_dir { self.source_dirs.contains(&path) } else { attr.nlink > 1 };
                 if is_dir {
                     open.push(path);
                 }
@@ -273,14 +281,10 @@ impl<'a> Commit<'a> {
 
     /// Leaves out the change of a step that was not done, and puts back what it took.
     fn settle(&mut self, change: Option<usize>, step: std::result::Result<(), Stop>) -> Result<()> {
-        let why = match (step, change) {
-            (Ok(()), _) | (Err(Stop::Skip(_)), None) => return Ok(()),
-            (Err(Stop::Fail(error)), _) => return Err(self.failed(error)),
-            (Err(Stop::Skip(why)), Some(_)) => why,
-        };
-        match change {
-            Some(number) => self.skip(number, why),
-            None => Ok(()),
+        match (step, change) {
+            (Ok(()), _) | (Err(Stop::Skip(_)), None) => Ok(()),
+            (Err(Stop::Fail(error)), _) => Err(self.failed(error)),
+            (Err(Stop::Skip(why)), Some(number)) => self.skip(number, why),
         }
     }
 
@@ -299,7 +303,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Puts what was taken where it was. A directory that was to be removed and held it comes back
-    /// too. Where its place is no more, it is kept at the top, hidden.
+    /// too. Where that cannot be, it goes to the kept directory.
     fn put_back(&mut self, take: &Take) -> Result<()> {
         if self.checked(self.staging.look(Shelf::Taken, take.slot))?.is_none() {
             return Ok(());
@@ -309,10 +313,7 @@ impl<'a> Commit<'a> {
             let removed = self.removed.get(&dir).copied();
             if let Some(removed) = removed.filter(|removed| !self.skipped.contains(&removed.change))
             {
-                self.skip(
-                    removed.change,
-                    "what was moved out of it changed after the plan was made".to_owned(),
-                )?;
+                self.skip(removed.change, MOVED_OUT_CHANGED.to_owned())?;
             }
             above = dir.split().map(|(above, _)| above);
         }
@@ -321,7 +322,7 @@ impl<'a> Commit<'a> {
             return Ok(());
         }
         let kept = self.checked(self.target.keep(from, &take.from))?;
-        let why = format!("its place in the base is gone: it is {} now", kept.display());
+        let why = format!("it could not be put back: it is {} now", kept.display());
         let skipped = Skipped { path: MergedPath::of_base(&take.from), why };
         self.checked(self.staging.note(&Notes::skipped(None, &skipped)))?;
         self.notes.skipped.push((None, skipped));
@@ -329,27 +330,33 @@ impl<'a> Commit<'a> {
     }
 
     /// The changes that were made.
-    pub fn applied(&self) -> Result<Vec<Applied>> {
+    pub fn applied(&self) -> Vec<Applied> {
         let all = self.journal.changes.iter().enumerate();
         let made = all.filter(|(at, _)| !self.skipped.contains(at)).map(|(_, made)| made);
         let mut made: Vec<Applied> = made.cloned().collect();
         // What holds something that was skipped is not whole.
-        let mut holds_skipped: HashMap<MergedPath, ()> = HashMap::new();
+        let mut holds_skipped: HashSet<MergedPath> = HashSet::new();
         for (_, skipped) in &self.notes.skipped {
             let mut above = skipped.path.clone();
-            while holds_skipped.insert(above.clone(), ()).is_none() && above != MergedPath::root() {
+            while holds_skipped.insert(above.clone()) && above != MergedPath::root() {
                 above = above.parent();
             }
         }
         for change in &mut made {
-            change.is_whole &= !holds_skipped.contains_key(&change.path);
-            // The top has no name that a client could remove.
-            if change.was_entry() && change.path != MergedPath::root() {
-                let left = self.checked(self.target.look(&target_path(&change.path)))?;
-                change.left = left.and_then(|seen| seen.ctime);
-            }
+            change.is_whole &= !holds_skipped.contains(&change.path);
         }
-        Ok(made)
+        made
+    }
+
+    /// Notes with which ctimes the base has what was applied, as far as that can be told.
+    pub fn note_base_ctimes(&self, applied: &mut [Applied]) {
+        // The top has no name that a client could remove.
+        let has_name =
+            |change: &&mut Applied| change.was_entry() && change.path != MergedPath::root();
+        for change in applied.iter_mut().filter(has_name) {
+            let now = self.target.look(&target_path(&change.path)).ok().flatten();
+            change.base_ctime = now.and_then(|seen| seen.ctime);
+        }
     }
 
     fn checked<T>(&self, step: std::result::Result<T, TargetError>) -> Result<T> {

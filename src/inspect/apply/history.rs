@@ -74,7 +74,7 @@ pub(super) fn changed_since(opened: &Opened, hidden: Vec<Hidden>) -> Result<Vec<
     }
     let mut past = Past::of(hidden);
     read(opened, Options { order: Order::NewestFirst, ..Options::default() }, &mut |row| {
-        past.go_back(row);
+        past.undo_row(row);
         match past.open.is_empty() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -109,12 +109,12 @@ pub(super) fn never_removed(
     }
     let mut homes = Homes::of(inside.iter().map(|(path, _)| MergedPath::of_base(path)));
     read(opened, Options { order: Order::NewestFirst, ..Options::default() }, &mut |row| {
-        homes.go_back(row);
+        homes.undo_row(row);
         ControlFlow::Continue(())
     })?;
     let mut seen = Removals { shown: homes.first(), ..Removals::default() };
     read(opened, Options::default(), &mut |row| {
-        seen.go_on(row);
+        seen.do_row(row);
         ControlFlow::Continue(())
     })?;
     let places: BTreeMap<_, _> = seen.shown.iter().map(|(place, home)| (home, place)).collect();
@@ -158,8 +158,8 @@ impl Past {
         Self { hidden, names, open, late: BTreeSet::new() }
     }
 
-    /// Takes the row before the last one.
-    fn go_back(&mut self, row: &AuditRow) {
+    /// Takes back what a row did; rows come newest first.
+    fn undo_row(&mut self, row: &AuditRow) {
         match row.procedure {
             Procedure::Refuse => {}
             // The path that showed the base again is unknown: it is below this one.
@@ -178,7 +178,7 @@ impl Past {
                     self.hides(path, row);
                 }
                 if let (Procedure::Rename, Some(to)) = (row.procedure, &row.path2) {
-                    self.follow(&row.path, to);
+                    self.rename_back(&row.path, to);
                 }
             }
         }
@@ -210,7 +210,7 @@ impl Past {
 
     /// A directory came from another place, with what is in it. What the base has where it came
     /// was hidden before.
-    fn follow(&mut self, from: &MergedPath, to: &MergedPath) {
+    fn rename_back(&mut self, from: &MergedPath, to: &MergedPath) {
         for name in below(&self.names, to.as_bytes()) {
             let mut numbers = self.names.remove(&name).unwrap_or_default();
             numbers.retain(|number| self.open.contains(number));
@@ -229,7 +229,7 @@ impl Past {
 /// Reads the log backwards: what the names that the base has now were called in the merged tree
 /// when the log began. What `apply` moved was called as clients called it before.
 struct Homes {
-    /// Those that nothing applied holds, as far as the log is read, each with its path in the base.
+    /// Those that no applied directory read so far holds, each with its path in the base.
     in_place: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The others: what each was called then, with its path in the base now.
     moved: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -242,8 +242,8 @@ impl Homes {
         Self { in_place, moved: BTreeMap::new() }
     }
 
-    /// Takes the row before the last one.
-    fn go_back(&mut self, row: &AuditRow) {
+    /// Takes back what a row did; rows come newest first.
+    fn undo_row(&mut self, row: &AuditRow) {
         let is_known = !row.is_shortened();
         match row.procedure {
             // The top does not move, and holds all.
@@ -281,8 +281,8 @@ struct Removals {
 }
 
 impl Removals {
-    /// Takes the next row.
-    fn go_on(&mut self, row: &AuditRow) {
+    /// Does what a row did; rows come oldest first.
+    fn do_row(&mut self, row: &AuditRow) {
         match row.procedure {
             // It tells a directory above what went, and not what went.
             Procedure::Remove | Procedure::Rmdir | Procedure::Rename if row.is_shortened() => {}

@@ -118,7 +118,7 @@ impl Journal {
                 })?,
                 is_whole: value.get("is_whole")?.as_bool()?,
                 planned: optional(value.get("planned").unwrap_or(&Value::Null), to_state)?,
-                left: None,
+                base_ctime: None,
             }),
             "take" => self.steps.takes.push(Take {
                 slot: value.get("slot")?.as_u64()?,

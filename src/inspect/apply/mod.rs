@@ -69,11 +69,11 @@ pub enum Event {
 /// What is told how far it is, and may break it off there.
 pub type Watch<'a> = dyn FnMut(Event) -> ControlFlow<()> + 'a;
 
-/// What whoever applies agreed to.
+/// The changes that the user agreed to.
 pub enum Consent<'a> {
-    /// To this plan, which was shown before: what changed in the session since is left out.
+    /// Those of this plan, which was shown before; one that differs by now is left out.
     Shown(&'a Plan),
-    /// To whatever the session has: the plan is made now, and shown.
+    /// All: the plan is made now, and shown.
     All(&'a mut dyn ShowPlan),
 }
 
@@ -120,7 +120,7 @@ pub struct Skipped {
 pub struct Report {
     /// What was applied.
     pub applied: Vec<Applied>,
-    /// What was not, because it changed between the plan and the deed.
+    /// What was not, and why.
     pub skipped: Vec<Skipped>,
     /// What we may not set.
     pub not_set: NotSet,
@@ -191,7 +191,7 @@ pub fn apply(
             return given_up.map(|_| none);
         }
     };
-    go_on(opened, &place, staging, &journal, staged, bookkeeper, watch)
+    run_journal(opened, &place, staging, &journal, staged, bookkeeper, watch)
 }
 
 /// Makes everything that will be placed, and says how; `None` if it was broken off.
@@ -219,7 +219,12 @@ fn prepare(
                 plan
             }
         };
-        if !plan.drifted.is_empty() && !options.force {
+        let shown = match &consent {
+            Consent::Shown(shown) => Some(*shown),
+            Consent::All(_) => None,
+        };
+        let is_unseen = |drifted: &Drifted| shown.is_some_and(|s| !s.drifted.contains(drifted));
+        if plan.drifted.iter().any(|drifted| !options.force || is_unseen(drifted)) {
             return Err(InspectError::Refused {
                 what: "the base is not as the session saw it".to_owned(),
                 hint: "look at the plan; --force overwrites what changed meanwhile",
@@ -281,11 +286,11 @@ pub fn resume(
     let place = Place::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(None) };
     let Some(journal) = journal_of(opened, &place.target, &staging)? else { return Ok(None) };
-    go_on(opened, &place, staging, &journal, Staged::default(), bookkeeper, watch).map(Some)
+    run_journal(opened, &place, staging, &journal, Staged::default(), bookkeeper, watch).map(Some)
 }
 
 /// Does what the journal says, from where that was left.
-fn go_on(
+fn run_journal(
     opened: &Opened,
     place: &Place<'_>,
     staging: Staging,
@@ -294,9 +299,9 @@ fn go_on(
     mut bookkeeper: Option<&mut dyn Bookkeeper>,
     watch: &mut Watch<'_>,
 ) -> Result<Report> {
-    // A change that a client began before the journal was there takes the base to be at rest. The
-    // session's changes come one after the other, so it is done when this is; and what it left
-    // to be copied is in the session.
+    // A change that a client began before the journal was there may still read the base. The writer
+    // makes changes one after the other, so this request ends after that one, and what it left to
+    // be copied is in the session then.
     if pending::bring_in(bookkeeper.as_deref_mut(), watch)?.is_break() {
         let broken_off = Some((0, journal.steps.len()));
         return Ok(Report { broken_off, ..Report::default() });
@@ -331,7 +336,7 @@ fn finish(
     commit.not_set = staged.not_set;
     let is_done = commit.run(&mut session, watch)?;
     let mut report = Report {
-        applied: commit.applied()?,
+        applied: commit.applied(),
         skipped: commit.notes.skipped.iter().map(|(_, skipped)| skipped.clone()).collect(),
         not_set: commit.not_set,
         losses: staged.losses,
@@ -343,6 +348,9 @@ fn finish(
         return Ok(report);
     }
     let is_first = !commit.notes.is_told;
+    if session.is_kept_in_step() {
+        commit.note_base_ctimes(&mut report.applied);
+    }
     drop(commit);
     if session.is_kept_in_step() {
         staging.note(Notes::TOLD)?;

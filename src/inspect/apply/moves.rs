@@ -27,6 +27,7 @@ impl Planner<'_> {
                 && let Some(slot) = self.take(&base.path, false)?
             {
                 self.plan.deletions += 1;
+                self.plan.deleted_dirs += u64::from(base.attr.kind == FileKind::Directory);
                 let since = self.gone_since(base, &change.path)?;
                 self.goes(base, slot, since);
             }

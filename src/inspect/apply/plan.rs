@@ -50,6 +50,8 @@ pub struct Plan {
     pub files: u64,
     /// How many things are removed, each with all that is in it.
     pub deletions: u64,
+    /// How many of these are directories.
+    pub deleted_dirs: u64,
     /// Changes that are left out though they have steps: number and reason.
     pub(super) refused: Vec<(usize, Skipped)>,
     /// What is left out because a client changed it after the plan was shown.
@@ -95,8 +97,9 @@ pub(super) struct Make {
     pub replaces: Option<BasePath>,
 }
 
-/// Tells a change from what it was when another plan was made: the object, and for all but
-/// directories, whose times follow their entries, its last change.
+/// A hash of a change, to tell whether it is the same in a later plan: its path, where it came
+/// from, and the object with its ctime; of a directory, whose times follow its entries, the mode
+/// and owner instead. What the base has is not in it: see [`Drifted`].
 pub(super) fn fingerprint(change: &Change) -> u64 {
     let mut hasher = DefaultHasher::new();
     change.path.hash(&mut hasher);

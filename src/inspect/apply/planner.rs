@@ -7,7 +7,6 @@ use super::drift::{Drifted, Why};
 use super::history::{self, Hidden};
 use super::place::Place;
 use super::plan::{Options, Plan, attrs, attrs_of, fingerprint, target_path};
-use super::session_check::CHANGED;
 use super::steps::{Applied, Set};
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
@@ -18,6 +17,9 @@ use crate::inspect::opened::Opened;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
 use crate::target::{Attrs, Slot};
 use crate::vfs::{FileKind, Locator, Time};
+
+/// Why a change is left out that differs from the one that was shown.
+const NOT_AS_SHOWN: &str = "it changed after the plan was shown";
 
 /// A directory that is to be removed.
 #[derive(Debug, Clone)]
@@ -151,7 +153,7 @@ impl<'a> Planner<'a> {
         steps.sort();
         self.check_directories()?;
         self.check_chosen()?;
-        self.name_what_is_no_more();
+        self.note_vanished_changes();
         Ok(self.plan)
     }
 
@@ -199,8 +201,8 @@ impl<'a> Planner<'a> {
 
     fn change(&mut self, change: Change) -> Result<()> {
         if !diff::is_chosen(&self.options, &change)
-            || self.is_refused(&change)?
-            || self.is_changed(&change)?
+            || self.leave_out_if_special(&change)?
+            || self.leave_out_if_changed(&change)?
         {
             self.left_out.insert(change.path.clone());
             if let (Some(base), Some(after)) = (&change.before, &change.after)
@@ -222,31 +224,32 @@ impl<'a> Planner<'a> {
         self.chosen(change)
     }
 
-    /// Whether a change is not as it was shown; it is named then.
-    fn is_changed(&mut self, change: &Change) -> Result<bool> {
+    /// Leaves out, by name, a change that is not as it was shown; whether it is left out.
+    fn leave_out_if_changed(&mut self, change: &Change) -> Result<bool> {
         let Some(shown) = self.shown else { return Ok(false) };
         let is_shown = shown.fingerprints.contains(&fingerprint(change));
-        if is_shown && self.moved_above(&change.path).is_none() {
+        // What is in a directory that moves has no place without it.
+        let is_in_moved = self.moved_above(&change.path).is_some();
+        if is_shown && !is_in_moved {
             return Ok(false);
         }
         let has_difference = is_shown || self.difference(change.clone())?.is_some();
         if has_difference {
-            let skipped = Skipped { path: change.path.clone(), why: CHANGED.to_owned() };
+            let skipped = Skipped { path: change.path.clone(), why: NOT_AS_SHOWN.to_owned() };
             self.plan.changed.push(skipped);
         }
-        Ok(has_difference)
+        Ok(has_difference || is_in_moved)
     }
 
-    /// Names the changes that were shown, and are none any more.
-    fn name_what_is_no_more(&mut self) {
+    /// Adds to `changed` each change that was shown and that this plan does not have.
+    fn note_vanished_changes(&mut self) {
         let Some(shown) = self.shown else { return };
-        let named = self.plan.changed.iter().chain(&self.plan.left_out);
-        let named = named.map(|skipped| &skipped.path);
+        let named = self.plan.changed.iter().map(|skipped| &skipped.path);
         let known: BTreeSet<_> =
             self.plan.changes.iter().map(|change| &change.path).chain(named).collect();
         let gone = shown.changes.iter().map(|change| &change.path);
         let gone: Vec<_> = gone.filter(|path| !known.contains(path)).cloned().collect();
-        let skipped = gone.into_iter().map(|path| Skipped { path, why: CHANGED.to_owned() });
+        let skipped = gone.into_iter().map(|path| Skipped { path, why: NOT_AS_SHOWN.to_owned() });
         self.plan.changed.extend(skipped);
     }
 
@@ -287,7 +290,7 @@ impl<'a> Planner<'a> {
             object: object.map(|after| (after.attr().fileid, after.attr().ctime)),
             is_whole: true,
             planned: Some(planned),
-            left: None,
+            base_ctime: None,
         });
         Ok(())
     }

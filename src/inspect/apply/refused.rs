@@ -22,9 +22,9 @@ const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
 impl Planner<'_> {
-    /// Whether a change makes something that only an option asks for, and that is not given; it
-    /// is named then.
-    pub(super) fn is_refused(&mut self, change: &Change) -> Result<bool> {
+    /// Leaves out, by name, a change that makes something which only an option allows, and that is
+    /// not given; whether it is left out.
+    pub(super) fn leave_out_if_special(&mut self, change: &Change) -> Result<bool> {
         let Some(what) = self.special(change)? else { return Ok(false) };
         let path = change.path.clone();
         if self.makes_special {
@@ -135,6 +135,7 @@ impl Planner<'_> {
             let skipped = Skipped { path: removed.clone(), why };
             let is_gone = self.plan.changes.get(change).is_some_and(|c| c.object.is_none());
             self.plan.deletions -= u64::from(is_gone);
+            self.plan.deleted_dirs -= u64::from(is_gone);
             self.plan.left_out.push(skipped.clone());
             self.plan.refused.push((change, skipped));
             self.left_out.insert(removed);

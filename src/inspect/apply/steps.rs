@@ -76,7 +76,7 @@ pub struct Applied {
     /// older version, which does not say.
     pub planned: Option<NameState>,
     /// The ctime with which it was left in the base; `None` before it is applied.
-    pub left: Option<Time>,
+    pub base_ctime: Option<Time>,
     /// Nothing below it that the session changed was left out: whatever the session knows of
     /// what is below may go with it.
     pub is_whole: bool,

@@ -1,8 +1,9 @@
-//! What was agreed to is applied, and nothing else, however busy clients are.
+//! Changes that were shown are applied; changes made after that are left out and named.
 
 use std::ops::ControlFlow;
 
-use acetate::inspect::apply::{Consent, Event, Plan, Report, ShowPlan, apply};
+use acetate::inspect::InspectError;
+use acetate::inspect::apply::{Consent, Event, Options, Plan, Report, ShowPlan, apply};
 use acetate::inspect::diff::Difference;
 
 use super::open;
@@ -17,14 +18,14 @@ fn skipped_after(world: &World, meanwhile: impl FnOnce()) -> Vec<String> {
     let plan = planned(&opened, None, &all()).unwrap();
     meanwhile();
     let before = seen(world);
-    let report = applied(world, Consent::Shown(&plan));
+    let report = apply_all(world, Consent::Shown(&plan));
     assert_eq!(seen(world), before);
     let mut skipped: Vec<_> = report.skipped.iter().map(|s| s.path.display().to_string()).collect();
     skipped.sort();
     skipped
 }
 
-fn applied(world: &World, consent: Consent<'_>) -> Report {
+fn apply_all(world: &World, consent: Consent<'_>) -> Report {
     let watch = &mut |_: Event| ControlFlow::Continue(());
     let mut book = Book(world);
     apply(&open(world), None, &all(), consent, Some(&mut book), watch).unwrap()
@@ -81,27 +82,81 @@ fn a_directory_that_moved_since_it_was_shown_is_left_out_whole() {
 
 /// Who agrees to all gets the plan of the moment, however busy a client is.
 #[test]
-fn consent_to_all_takes_what_is_there() {
-    struct Told<'a>(&'a World, Vec<String>, usize);
+fn consent_to_all_applies_the_plan_of_the_snapshot() {
+    struct Told<'a> {
+        world: &'a World,
+        paths: Vec<String>,
+        plans: usize,
+    }
     impl ShowPlan for Told<'_> {
         fn difference(&mut self, difference: &Difference) {
-            self.1.push(difference.path.display().to_string());
+            self.paths.push(difference.path.display().to_string());
         }
 
         fn plan(&mut self, plan: &Plan) {
-            assert_eq!(plan.changes.len(), self.1.len());
+            assert_eq!(plan.changes.len(), self.paths.len());
             // Of the next moment.
-            self.0.put("later", "later");
-            self.2 += 1;
+            self.world.put("later", "later");
+            self.plans += 1;
         }
     }
     let world = changed();
     world.put("just now", "now");
-    let mut told = Told(&world, Vec::new(), 0);
-    let report = applied(&world, Consent::All(&mut told));
-    assert_eq!((report.skipped, told.2), (Vec::new(), 1));
-    assert!(told.1.contains(&"/just now".to_owned()));
+    let mut told = Told { world: &world, paths: Vec::new(), plans: 0 };
+    let report = apply_all(&world, Consent::All(&mut told));
+    assert_eq!((report.skipped, told.plans), (Vec::new(), 1));
+    assert!(told.paths.contains(&"/just now".to_owned()));
     assert_eq!(std::fs::read(world.base().join("just now")).unwrap(), b"now");
     assert!(!world.base().join("later").exists());
     assert_eq!(world.cat("later"), "later");
+}
+
+/// What a client makes of a change, so that it needs an option or another place: that change alone
+/// is left out.
+#[test]
+fn what_needs_more_than_was_agreed_to_is_left_out_alone() {
+    let world = changed();
+    world.chmod("moved/file", 0o600).unwrap();
+    let opened = open(&world);
+    let plain = Options { special: false, ..all() };
+    let plan = planned(&opened, None, &plain).unwrap();
+    world.chmod("new", 0o4755).unwrap();
+    world.chmod("newdir", 0o700).unwrap();
+    // Left without a difference, in a directory that moves on.
+    world.write("moved/below/file", 0, b"below").unwrap();
+    world.rename("moved", "moved2").unwrap();
+    let mut book = Book(&world);
+    let watch = &mut |_: Event| ControlFlow::Continue(());
+    let consent = Consent::Shown(&plan);
+    let report = apply(&opened, None, &plain, consent, Some(&mut book), watch).unwrap();
+    let skipped: Vec<_> = report.skipped.iter().map(|s| s.path.display().to_string()).collect();
+    for path in ["/new", "/newdir", "/moved", "/moved2"] {
+        assert!(skipped.contains(&path.to_owned()), "{path}: {skipped:?}");
+    }
+    let base = world.base();
+    assert!(!base.join("new").exists() && base.join("two/file").exists());
+    assert!(base.join("sub/deep").exists() && !base.join("over").exists());
+}
+
+/// Nobody agreed to overwrite what was not shown.
+#[test]
+fn drift_that_was_not_shown_is_not_overwritten_even_with_force() {
+    let world = changed();
+    let opened = open(&world);
+    let force = Options { force: true, ..all() };
+    let plan = planned(&opened, None, &force).unwrap();
+    assert_eq!(plan.drifted, []);
+    std::fs::write(world.base().join("dir/file"), "theirs").unwrap();
+    let before = on_host(&world.base());
+    let mut watch = |_: Event| ControlFlow::Continue(());
+    let mut applied_to = |plan: &Plan| {
+        let mut book = Book(&world);
+        apply(&opened, None, &force, Consent::Shown(plan), Some(&mut book), &mut watch)
+    };
+    let refused = applied_to(&plan);
+    assert!(matches!(refused, Err(InspectError::Refused { .. })), "{refused:?}");
+    assert_eq!(on_host(&world.base()), before);
+    let plan = planned(&opened, None, &force).unwrap();
+    assert_eq!(applied_to(&plan).unwrap().skipped, []);
+    assert_eq!(std::fs::read(world.base().join("dir/file")).unwrap(), b"CONTENT");
 }

@@ -241,7 +241,7 @@ fn what_apply_itself_did_after_a_removal() {
             from: None,
             object: Some((object.fileid, object.ctime)),
             was_entry: true,
-            left: is_as_left.then_some(left),
+            base_ctime: is_as_left.then_some(left),
         };
         let kept = world.wait(world.overlay.rebase(&world.caller, vec![let_go])).unwrap();
         assert_eq!(kept, [super::path("dir/file")]);

@@ -1,10 +1,12 @@
 //! What changes between the plan and the deed is left as it is.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::ops::ControlFlow;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
 use acetate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions};
-use acetate::inspect::apply::Event;
+use acetate::inspect::InspectError;
+use acetate::inspect::apply::{Event, resume};
 
 use super::{copy, open, skipped};
 use crate::support::applied::{all, planned};
@@ -129,7 +131,7 @@ fn what_can_go_nowhere_is_kept() {
     assert_eq!(skipped[0], "/a: something came there");
     let kept = to.join(".acetate-kept");
     let file = kept.join("file");
-    let why = format!("/dir/file: its place in the base is gone: it is {} now", file.display());
+    let why = format!("/dir/file: it could not be put back: it is {} now", file.display());
     assert_eq!(skipped[1], why);
     assert_eq!(fs::read(&file).unwrap(), b"content");
     assert_eq!(fs::metadata(&kept).unwrap().mode() & 0o777, 0o700);
@@ -177,4 +179,37 @@ fn holes_stay_holes_and_readers_keep_what_they_have() {
     let mut old = [0; 7];
     reader.read_exact_at(&mut old, 0).unwrap();
     assert_eq!(&old, b"content");
+}
+
+/// The directory for what can be put back nowhere is not ours: what was taken stays in the staging
+/// until the next run finds a place for it.
+#[test]
+fn what_cannot_even_be_kept_is_not_lost() {
+    let world = World::new(TREE);
+    world.rename("dir/file", "a").unwrap();
+    world.rename("dir", "b").unwrap();
+    let to = copy(&world, "copy");
+    let kept = to.join(".acetate-kept");
+    fs::create_dir(&kept).unwrap();
+    fs::set_permissions(&kept, PermissionsExt::from_mode(0o755)).unwrap();
+    let begin = first(&world);
+    let mut change = Some(|| fs::write(to.join("a"), "theirs").unwrap());
+    let failed = super::watched(&open(&world), Some(&to), &all(), &mut |event| {
+        if event == begin
+            && let Some(change) = change.take()
+        {
+            change();
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(failed, Err(InspectError::Unfinished { .. })), "{failed:?}");
+    let resumed = || {
+        let go_on = &mut |_: Event| ControlFlow::Continue(());
+        resume(&open(&world), Some(&to), None, go_on)
+    };
+    assert!(matches!(resumed(), Err(InspectError::Unfinished { .. })));
+    fs::set_permissions(&kept, PermissionsExt::from_mode(0o700)).unwrap();
+    assert_eq!(resumed().unwrap().unwrap().skipped.len(), 2);
+    assert_eq!(fs::read(kept.join("file")).unwrap(), b"content");
+    assert_eq!(fs::read(to.join("a")).unwrap(), b"theirs");
 }

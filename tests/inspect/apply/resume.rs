@@ -75,7 +75,7 @@ fn after_whichever_step() {
         let report = resume(&opened, Some(&to), Some(&mut book), &mut go_on).unwrap().unwrap();
         assert_eq!((report.skipped, report.broken_off), (Vec::new(), None), "after {at} steps");
         // The host's times of what was put are not in the plan.
-        let applied = book.0.into_iter().map(|applied| Applied { left: None, ..applied });
+        let applied = book.0.into_iter().map(|applied| Applied { base_ctime: None, ..applied });
         let applied: Vec<_> = applied.collect();
         assert_eq!(applied, planned(&opened, None, &all()).unwrap().changes, "after {at} steps");
         assert_same(&on_host(&to), &wanted);

@@ -209,7 +209,7 @@ fn assert_seen(world: &World, twin: &World, what: &str) {
 fn assert_planned_or_old(world: &World, known: &[Vec<u8>], what: &str) {
     for (path, object) in on_host(&world.base()) {
         let name = path.escape_ascii();
-        assert!(!path.starts_with(b"acetate-kept"), "{what}: {name}");
+        assert!(!path.starts_with(b".acetate-kept"), "{what}: {name}");
         let is_known = object.kind != FileKind::Regular || known.contains(&object.content);
         assert!(is_known, "{what}: {name}: {}", object.content.escape_ascii());
     }

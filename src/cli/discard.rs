@@ -96,6 +96,11 @@ fn show(args: &Args, undone: &Undone) -> Result<(), CliError> {
         out.json(object)?;
     }
     out.end()?;
+    if !args.json && undone.changes > 0 {
+        let changes = text::count(undone.changes, "change");
+        let verb = if args.dry_run { "would be given up" } else { "given up" };
+        output::line(format_args!("{changes} {verb}"));
+    }
     for (path, gone_with) in &undone.idle {
         let path = text::name(path.as_bytes());
         match gone_with {

@@ -39,7 +39,10 @@ pub(super) struct Args {
 /// Unmounts, and says what the session holds.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     privilege::check(None, &privilege::as_root())?;
-    let point = MountPoint::find(&args.dir)?;
+    let point = MountPoint::find(&args.dir).map_err(|error| match args.dir.exists() {
+        true => error,
+        false => error.with_hint("`acetate sessions` shows what is mounted where"),
+    })?;
     point.check_owner(None)?;
     let dir = point.path();
     let shown = dir.display();

@@ -51,6 +51,8 @@ impl Overlay {
     ) -> std::result::Result<Vec<MergedPath>, FsError> {
         self.core.base.look_anew();
         self.give_up(caller, move |edit| {
+            edit.follow_moves(&applied)?;
+            let applied = edit.as_named_now(&applied)?;
             let kept = edit.let_go(&applied)?;
             for applied in &applied {
                 edit.record_given_up(Procedure::Apply, applied.path.clone())?;
@@ -65,7 +67,6 @@ impl Edit<'_> {
     /// Removes the rows of what the base has alike; what changed since it was applied stays, and is
     /// returned.
     fn let_go(&mut self, applied: &[LetGo]) -> Result<Vec<MergedPath>> {
-        self.follow_moves(applied)?;
         // All are looked at first: a file changes with each of its names.
         let (mut paths, mut kept) = (BTreeSet::new(), BTreeMap::new());
         for applied in applied {
@@ -100,6 +101,21 @@ impl Edit<'_> {
         self.count_hidden_links()?;
         self.settle(dirs, true)?;
         Ok(kept.into_keys().cloned().collect())
+    }
+
+    /// The same, by the paths that they have now: a client may have moved a directory above since.
+    fn as_named_now(&self, applied: &[LetGo]) -> Result<Vec<LetGo>> {
+        let named_now = |applied: &LetGo| {
+            let above = BasePath::from_bytes(base_bytes(&applied.path.parent()));
+            let place = match above {
+                Some(above) => self.view().place_of_base(&above)?,
+                None => None,
+            };
+            let path = place.zip(applied.path.name()).map(|(dir, name)| dir.merged.join(&name));
+            let path = path.unwrap_or_else(|| applied.path.clone());
+            Ok(LetGo { path, ..applied.clone() })
+        };
+        applied.iter().map(named_now).collect()
     }
 
     /// Points redirects into moved base directories at their new paths, including redirects that a

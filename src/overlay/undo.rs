@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::vfs::{FileKind, FsError};
 
@@ -67,7 +68,11 @@ impl TreeView<'_> {
         for path in asked {
             let found = self.idle(path)?;
             let is_alone = found.gone_with.is_none();
-            if *path != MergedPath::root() && !(is_alone && touched.contains(path)) {
+            let is_touched = match *path == MergedPath::root() {
+                true => !all.is_empty() || self.has_other_top()?,
+                false => touched.contains(path),
+            };
+            if !(is_alone && is_touched) {
                 idle.push(found);
             } else {
                 chosen.insert(path.clone());
@@ -79,6 +84,15 @@ impl TreeView<'_> {
         let mut paths: Vec<_> = chosen.iter().filter(is_outermost).cloned().collect();
         paths.sort_unstable();
         Ok(Undo { paths, changes, idle })
+    }
+
+    /// Whether the top has another mode or owner than in the base.
+    fn has_other_top(&self) -> Result<bool, FsError> {
+        let root = self.root()?;
+        let (attr, base) = (root.attr(), self.view.base_attr_at(&BasePath::root()));
+        let base = base.map_err(|error| error.into_fs())?;
+        Ok(base
+            .is_none_or(|base| (base.mode, base.uid, base.gid) != (attr.mode, attr.uid, attr.gid)))
     }
 
     fn ends(&self, change: Change) -> super::error::Result<Ends> {

@@ -98,6 +98,12 @@ fn paths_at_which_nothing_is_or_was_are_refused() {
 }
 
 #[test]
+fn a_copy_that_is_not_there_is_named() {
+    let (_, err) = said(&apply(&changed(), &["--to", "nope", "--yes"]), 2);
+    assert!(err.contains("nope: No such file") && err.contains("--to is a copy"), "{err}");
+}
+
+#[test]
 fn a_removed_directory_is_said_to_be_one() {
     let world = World::new("dir/file \"file\"\nother/file \"file\"\none \"one\"\n");
     world.rm_rf("dir");
@@ -177,7 +183,7 @@ fn what_drifted_is_refused_and_listed() {
     let (out, err) = said(&apply(&world, &["--yes"]), 1);
     assert!(out.contains("! /dir/file: the base changed meanwhile\n"), "{out}");
     assert!(out.contains("1 not as the session saw it"), "{out}");
-    assert!(err.contains("nothing was written; --force"), "{err}");
+    assert!(err.contains("because of 1 object marked") && err.contains("--force"), "{err}");
     assert_same(&on_host(&world.base()), &before);
     said(&apply(&world, &["--yes", "--force"]), 0);
     assert_eq!(fs::read(world.base().join("dir/file")).unwrap(), b"CONTENT, and more");

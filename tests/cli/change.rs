@@ -296,12 +296,14 @@ fn changes_are_discarded() {
         place.does("rm", &["-r", "dir"]);
         place.does("mkdir", &["fresh"]);
         assert!(place.ask_with(b"x", "write", &["kept"]).status.success());
-        assert_eq!(place.says(0, "discard", &["kept", "-n"]), "would undo: /kept\n");
+        let said = place.says(0, "discard", &["kept", "-n"]);
+        assert_eq!(said, "would undo: /kept\n1 change would be given up\n");
         assert_eq!(place.cat("kept"), "x");
         let said = place.says(1, "discard", &["kept", "dir/file", "link"]);
         assert_eq!(
             said,
-            "undone: /kept\n/dir/file: cannot come back by itself: discard /dir\n\
+            "undone: /kept\n1 change given up\n\
+             /dir/file: cannot come back by itself: discard /dir\n\
              /link: nothing to undo\n"
         );
         assert_eq!(place.cat("kept"), "kept");
@@ -309,6 +311,7 @@ fn changes_are_discarded() {
         let lines: Vec<Value> = json.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         assert_eq!((&lines[0]["path"], &lines[1]["paths"]), (&"/".into(), &1.into()));
         assert_eq!(place.says(0, "diff", &["--all"]), "");
+        assert_eq!(place.says(1, "discard", &["/"]), "/: nothing to undo\n");
         assert_eq!(place.cat("dir/file"), "content");
         assert!(place.says(0, "log", &[]).contains("DISCARD"));
     });

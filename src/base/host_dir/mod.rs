@@ -155,6 +155,17 @@ impl HostDir {
     }
 }
 
+impl HostDir {
+    /// Whether the directory in which `acetate apply` works is there, and root's.
+    fn is_staging_of_root(&self) -> Result<bool, BaseError> {
+        let staging = BasePath::from_bytes(STAGING.as_bytes()).unwrap_or_default();
+        match self.walker.stat(&staging).map_err(path_error)? {
+            Reached::Object(found) => Ok(found.st_uid == 0),
+            Reached::MountPoint => Ok(false),
+        }
+    }
+}
+
 impl Base for HostDir {
     fn look_anew(&self) {
         self.anchors.clear();
@@ -166,16 +177,21 @@ impl Base for HostDir {
     }
 
     fn has_unfinished_apply(&self) -> Result<bool, BaseError> {
-        match self.walker.stat(&self.journal) {
-            Ok(found) => Ok(matches!(found, Reached::Object(_))),
+        let found = match self.walker.stat(&self.journal) {
+            Ok(Reached::Object(found)) => found,
+            Ok(Reached::MountPoint) => return Ok(false),
             Err(error) => match path_error(error) {
-                BaseError::NotFound => Ok(false),
+                BaseError::NotFound => return Ok(false),
                 // Root applies to the session of another user's server, which may not look into the
                 // staging.
-                BaseError::Denied => Ok(true),
-                error => Err(error),
+                BaseError::Denied => return self.is_staging_of_root(),
+                error => return Err(error),
             },
-        }
+        };
+        // Anybody may have made a directory of that name who may write at the top.
+        let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
+        let is_trusted = [0, rustix::process::geteuid().as_raw()].contains(&found.st_uid);
+        Ok(is_file && is_trusted)
     }
 
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {

@@ -17,6 +17,12 @@ pub enum OpenError {
         /// The session file.
         path: PathBuf,
     },
+    /// This user may not read it.
+    #[error("{}: permission denied", .path.display())]
+    Denied {
+        /// The session file.
+        path: PathBuf,
+    },
     /// A session is created where a file is.
     #[error("{}: file exists", .path.display())]
     Exists {
@@ -173,6 +179,7 @@ impl OpenError {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::Missing { .. } => "create it with `acetate init`, or check the path",
+            Self::Denied { .. } => "its owner may open it: do this as that user",
             Self::Exists { .. } => "choose another path; existing files are never overwritten",
             Self::NotFile { .. } => "give the path of a session file",
             Self::NotSqlite { .. } => {

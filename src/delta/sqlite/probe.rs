@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use rusqlite::Connection;
@@ -27,6 +27,9 @@ pub(super) fn check(path: &Path) -> std::result::Result<(), OpenError> {
     let info = beside(path, "-info");
     if info.exists() {
         return Err(OpenError::CloudSynced { path: path.to_owned(), info });
+    }
+    if File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+        return Err(OpenError::Denied { path: path.to_owned() });
     }
     if byte_len(path) < LEAST_PAGE_BYTES {
         return Err(OpenError::NotSqlite { path: path.to_owned() });

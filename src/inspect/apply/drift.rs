@@ -1,6 +1,6 @@
 //! What is not any more as the session saw it: writing there would lose what somebody else did.
 
-use super::history::{self, Hidden};
+use super::history::{self, Hidden, Inside};
 use super::place::{base_error, stat_in};
 use super::plan::target_path;
 use super::planner::{Gone, Planner};
@@ -231,7 +231,7 @@ impl Planner<'_> {
             if base.is_none_or(|base| self.is_other(&base).unwrap_or(true)) {
                 self.drifted(MergedPath::of_base(path), Why::Copy);
             } else {
-                self.inside.push((path.clone(), gone.change));
+                self.inside.push(Inside::of(path, &attr, gone.change));
             }
             return Ok(());
         }
@@ -239,7 +239,7 @@ impl Planner<'_> {
         if attr.ctime.secs > gone.since {
             self.drifted(at, Why::ChangedSinceDeleted);
         } else {
-            self.inside.push((path.clone(), gone.change));
+            self.inside.push(Inside::of(path, &attr, gone.change));
             let drifted = Drifted { path: at.clone(), why: Why::ChangedSinceDeleted };
             self.hides(&BaseObject { path: path.clone(), attr }, at, drifted);
         }

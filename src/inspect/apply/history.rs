@@ -4,11 +4,11 @@
 //! A session keeps when an object changed last, and when a name was whited out last. Who changed
 //! it before has not seen since what the base has there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, ControlFlow};
 
 use super::drift::Drifted;
-use crate::base::{BasePath, DELTA_IDS};
+use crate::base::{BaseAttr, BasePath, DELTA_IDS};
 use crate::delta::sqlite::{AuditFilter, Order};
 use crate::delta::{AuditRow, Dropped, MergedPath, Procedure};
 use crate::inspect::InspectError;
@@ -97,32 +97,41 @@ fn dropped(opened: &Opened) -> Result<Option<Dropped>> {
     }
 }
 
-/// Base objects whose removal or replacement by a client is not in the audit log, of those in
-/// `inside`, each with the number of a change; with the place where the log has them in the merged
-/// tree. None where there is no log.
+/// A base object in a directory that is to be removed.
+#[derive(Debug)]
+pub(super) struct Inside {
+    /// Its path in the base.
+    pub path: BasePath,
+    /// The number that clients saw it with.
+    pub id: FileId,
+    /// When it last changed: who removed it before has not removed this.
+    pub ctime: Time,
+    /// The change that removes the directory, by number.
+    pub change: usize,
+}
+
+impl Inside {
+    /// What is at a path, in a directory that the change `change` removes.
+    pub fn of(path: &BasePath, attr: &BaseAttr, change: usize) -> Self {
+        Self { path: path.clone(), id: attr.fileid, ctime: attr.ctime, change }
+    }
+}
+
+/// Those of `inside` whose removal or replacement by a client is not in the audit log, with the
+/// place where the log has them in the merged tree. None where there is no log.
 pub(super) fn never_removed(
     opened: &Opened,
-    inside: Vec<(BasePath, usize)>,
-) -> Result<Vec<(BasePath, usize, MergedPath)>> {
+    inside: Vec<Inside>,
+) -> Result<Vec<(Inside, MergedPath)>> {
     if inside.is_empty() || begun(opened)?.is_none() {
         return Ok(Vec::new());
     }
-    let mut homes = Homes::of(inside.iter().map(|(path, _)| MergedPath::of_base(path)));
-    read(opened, Options { order: Order::NewestFirst, ..Options::default() }, &mut |row| {
-        homes.undo_row(row);
-        ControlFlow::Continue(())
-    })?;
-    let mut seen = Removals { shown: homes.first(), ..Removals::default() };
+    let mut removals = Removals::of(inside);
     read(opened, Options::default(), &mut |row| {
-        seen.do_row(row);
+        removals.do_row(row);
         ControlFlow::Continue(())
     })?;
-    let places: BTreeMap<_, _> = seen.shown.iter().map(|(place, home)| (home, place)).collect();
-    let left = |(path, change): (BasePath, usize)| {
-        let place = places.get(&MergedPath::of_base(&path).as_bytes().to_vec())?;
-        Some((path, change, MergedPath::from_bytes(place)?))
-    };
-    Ok(inside.into_iter().filter_map(left).collect())
+    Ok(removals.left())
 }
 
 /// Reads the log, but for rows without a meaning.
@@ -226,104 +235,121 @@ impl Past {
     }
 }
 
-/// Reads the log backwards: what the names that the base has now were called in the merged tree
-/// when the log began. What `apply` moved was called as clients called it before.
-struct Homes {
-    /// Those that no applied directory read so far holds, each with its path in the base.
-    in_place: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// The others: what each was called then, with its path in the base now.
-    moved: BTreeMap<Vec<u8>, Vec<u8>>,
-}
-
-impl Homes {
-    fn of(paths: impl Iterator<Item = MergedPath>) -> Self {
-        let paths = paths.map(|path| path.as_bytes().to_vec());
-        let in_place = paths.map(|path| (path.clone(), path)).collect();
-        Self { in_place, moved: BTreeMap::new() }
-    }
-
-    /// Takes back what a row did; rows come newest first.
-    fn undo_row(&mut self, row: &AuditRow) {
-        let is_known = !row.is_shortened();
-        match row.procedure {
-            // The top does not move, and holds all.
-            Procedure::Apply
-                if is_known && row.fileid != FileId(0) && row.path != MergedPath::root() =>
-            {
-                let path = row.path.as_bytes();
-                let mut held = below(&self.in_place, path);
-                held.extend(self.in_place.contains_key(path).then(|| path.to_vec()));
-                for path in held {
-                    self.moved.extend(self.in_place.remove_entry(&path));
-                }
-            }
-            Procedure::Rename if is_known => {
-                let Some(to) = &row.path2 else { return };
-                follow(&mut self.moved, to.as_bytes(), row.path.as_bytes());
-            }
-            _ => {}
-        }
-    }
-
-    /// What each was called when the log began, with its path in the base now.
-    fn first(self) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        self.moved.into_iter().chain(self.in_place).collect()
-    }
-}
-
-/// Reads the log forwards: what becomes of names that the base has.
-#[derive(Default)]
+/// Reads the log forwards: what clients removed of what the base has.
+///
+/// An object is known by its number, which a REMOVE or RMDIR tells; names alone do not say whether
+/// a client removed the base's object or one of its own that lay over a hidden one. What a rename
+/// replaced, and what was removed after `apply` had replaced it in the base, only names tell.
 struct Removals {
-    /// Where each is in the merged tree, with its path in the base.
-    shown: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Those that were removed: what each was called then, with its path in the base.
-    removed: BTreeMap<Vec<u8>, Vec<u8>>,
+    inside: Vec<Inside>,
+    by_id: HashMap<FileId, Vec<usize>>,
+    by_home: HashMap<Vec<u8>, usize>,
+    /// What each is called in the merged tree, as far as the log is read.
+    shown: BTreeMap<Vec<u8>, usize>,
+    removed: BTreeSet<usize>,
 }
 
 impl Removals {
+    fn of(inside: Vec<Inside>) -> Self {
+        let mut by_id: HashMap<FileId, Vec<usize>> = HashMap::new();
+        for (number, object) in inside.iter().enumerate() {
+            by_id.entry(object.id).or_default().push(number);
+        }
+        let all = inside.iter().enumerate();
+        let by_home: HashMap<_, _> = all.map(|(number, object)| (home(object), number)).collect();
+        let shown = by_home.clone().into_iter().collect();
+        Self { inside, by_id, by_home, shown, removed: BTreeSet::new() }
+    }
+
     /// Does what a row did; rows come oldest first.
     fn do_row(&mut self, row: &AuditRow) {
+        let named = (!row.is_shortened()).then(|| row.path.as_bytes());
         match row.procedure {
-            // It tells a directory above what went, and not what went.
-            Procedure::Remove | Procedure::Rmdir | Procedure::Rename if row.is_shortened() => {}
-            Procedure::Remove | Procedure::Rmdir => self.remove(row.path.as_bytes()),
+            Procedure::Remove | Procedure::Rmdir => {
+                let by_name = named.and_then(|name| self.shown.get(name)).copied();
+                // An object of the session's own may have lain over one that was hidden.
+                let by_name = by_name.filter(|_| row.fileid.0 < DELTA_IDS);
+                let by_id = self.by_id.get(&row.fileid).into_iter().flatten().copied();
+                for number in by_id.chain(by_name).collect::<Vec<_>>() {
+                    self.remove(number, row.time);
+                }
+            }
+            Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+                // What is there already is made by nobody: clients did not see it.
+                if let Some(&number) = named.and_then(|name| self.shown.get(name))
+                    && self.inside.get(number).is_some_and(|object| object.id != row.fileid)
+                    && let Some(name) = named
+                {
+                    self.shown.remove(name);
+                }
+            }
             Procedure::Rename => {
-                let Some(to) = &row.path2 else { return };
-                self.remove(to.as_bytes());
-                self.rename(row.path.as_bytes(), to.as_bytes());
+                let (Some(from), Some(to)) = (named, row.path2.as_ref()) else { return };
+                if let Some(&replaced) = self.shown.get(to.as_bytes()) {
+                    self.remove(replaced, row.time);
+                    self.shown.remove(to.as_bytes());
+                }
+                // A file that moved out of the directory does not go with it.
+                follow(&mut self.shown, from, to.as_bytes());
             }
-            // What was gone stayed hidden, or went from the base.
-            Procedure::Apply if row.fileid == FileId(0) => {}
-            // The base shows there again: of an applied directory not all that is in it.
             Procedure::Apply => {
-                self.shown.extend(self.removed.remove_entry(row.path.as_bytes()));
+                let number = named.and_then(|name| {
+                    self.by_home.get(name).or_else(|| self.shown.get(name)).copied()
+                });
+                match number {
+                    // A client took it away after it was put into the base.
+                    Some(number) if row.fileid == FileId(0) => self.remove(number, row.time),
+                    // The base shows there from now on: of a directory not all that is in it.
+                    Some(number) => self.show(number),
+                    None => {}
+                }
             }
-            Procedure::Discard => self.show_again(row.path.as_bytes()),
+            Procedure::Discard => {
+                let is_below = |number: &usize| {
+                    let object = self.inside.get(*number).map(home);
+                    let object = object.and_then(|home| MergedPath::from_bytes(&home));
+                    object.is_some_and(|home| home.is_within(&row.path))
+                };
+                let back: Vec<_> = self.removed.iter().copied().filter(is_below).collect();
+                for number in back {
+                    self.removed.remove(&number);
+                    self.show(number);
+                }
+            }
             _ => {}
         }
     }
 
-    fn remove(&mut self, path: &[u8]) {
-        self.removed.extend(self.shown.remove_entry(path));
+    fn remove(&mut self, number: usize, when: Time) {
+        // Whiteouts tell the second.
+        if self.inside.get(number).is_some_and(|object| object.ctime.secs <= when.secs) {
+            self.removed.insert(number);
+        }
     }
 
-    fn rename(&mut self, from: &[u8], to: &[u8]) {
-        // A file that moved out of the directory does not go with it.
-        follow(&mut self.shown, from, to);
+    fn show(&mut self, number: usize) {
+        if let Some(object) = self.inside.get(number) {
+            self.shown.insert(home(object), number);
+        }
     }
 
-    fn show_again(&mut self, path: &[u8]) {
-        let dir = MergedPath::from_bytes(path);
-        let is_below = |home: &Vec<u8>| {
-            let home = MergedPath::from_bytes(home);
-            home.zip(dir.as_ref()).is_some_and(|(home, dir)| home.is_within(dir))
-        };
-        let homes = std::mem::take(&mut self.removed);
-        let (back, removed) = homes.into_iter().partition(|(_, home)| is_below(home));
-        self.removed = removed;
-        let back: BTreeMap<_, _> = back;
-        self.shown.extend(back.into_values().map(|home| (home.clone(), home)));
+    fn left(self) -> Vec<(Inside, MergedPath)> {
+        let places: HashMap<usize, Vec<u8>> =
+            self.shown.into_iter().map(|(name, number)| (number, name)).collect();
+        let all = self.inside.into_iter().enumerate();
+        all.filter(|(number, _)| !self.removed.contains(number))
+            .map(|(number, object)| {
+                let place = places.get(&number).and_then(|name| MergedPath::from_bytes(name));
+                let place = place.unwrap_or_else(|| MergedPath::of_base(&object.path));
+                (object, place)
+            })
+            .collect()
     }
+}
+
+/// What an object is called where nothing moved.
+fn home(object: &Inside) -> Vec<u8> {
+    MergedPath::of_base(&object.path).as_bytes().to_vec()
 }
 
 /// Lets names follow the rename of an object, or of a directory that they are in.

@@ -224,10 +224,15 @@ fn prepare(
             Consent::All(_) => None,
         };
         let is_unseen = |drifted: &Drifted| shown.is_some_and(|s| !s.drifted.contains(drifted));
-        if plan.drifted.iter().any(|drifted| !options.force || is_unseen(drifted)) {
+        let mut stops = plan.drifted.iter().filter(|drift| !options.force || is_unseen(drift));
+        if let Some(first) = stops.next() {
+            let others = match stops.count() {
+                0 => String::new(),
+                others => format!(" (and {others} more)"),
+            };
             return Err(InspectError::Refused {
-                what: "the base is not as the session saw it".to_owned(),
-                hint: "look at the plan; --force overwrites what changed meanwhile",
+                what: format!("{}: {}{others}", first.path.display(), first.why.as_str()),
+                hint: "nothing was written; run the command again to see the plan as it is now",
             });
         }
         let mut staged = stage::stage(view, place, &plan, staging, watch)?;

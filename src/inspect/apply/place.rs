@@ -31,7 +31,15 @@ impl<'a> Place<'a> {
     /// There is none, or it cannot be written to because it is the base or a part of it.
     pub fn open(opened: &'a Opened, to: Option<&Path>) -> Result<Self> {
         let given = directory(opened, to)?;
-        let real = real(&given)?;
+        let real = match (fs::canonicalize(&given), to) {
+            (Ok(real), _) => real,
+            (Err(error), Some(_)) => {
+                let what = format!("{}: {error}", given.display());
+                let hint = "--to is a copy of the base: make it first, with cp -a";
+                return Err(InspectError::Refused { what, hint });
+            }
+            (Err(error), None) => return Err(base_error(&given, error.into())),
+        };
         let mut reserved = below(&opened.session().files(), &real);
         let (mut copy, mut other) = (None, None);
         if to.is_some() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::Skipped;
 use super::drift::{Drifted, Why};
-use super::history::{self, Hidden};
+use super::history::{self, Hidden, Inside};
 use super::place::Place;
 use super::plan::{Options, Plan, attrs, attrs_of, fingerprint, target_path};
 use super::steps::{Applied, Set};
@@ -57,9 +57,8 @@ pub(super) struct Planner<'a> {
     pub taken: HashMap<BasePath, Slot>,
     /// Directories that are gone, to be gone through.
     pub gone: Vec<Gone>,
-    /// What is in them, and may not have been shown to the client that removed them: the path in
-    /// the base, and the change.
-    pub inside: Vec<(BasePath, usize)>,
+    /// What is in them, and may not have been shown to the client that removed them.
+    pub inside: Vec<Inside>,
     /// Base objects that the session hides, and that may have changed since.
     pub hidden: Vec<Hidden>,
     /// When the audit log begins, if there is one.

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::Skipped;
-use super::history;
+use super::history::{self, Inside};
 use super::plan::{Loss, Plan, Special};
 use super::planner::Planner;
 use crate::base::BasePath;
@@ -114,9 +114,9 @@ impl Planner<'_> {
         };
         let inside: Vec<_> = inside
             .into_iter()
-            .filter(|(path, at)| !is_named(&self.plan, path, *at) && !is_late(path))
+            .filter(|i| !is_named(&self.plan, &i.path, i.change) && !is_late(&i.path))
             .collect();
-        for (path, change, place) in history::never_removed(self.opened, inside)? {
+        for (Inside { path, change, .. }, place) in history::never_removed(self.opened, inside)? {
             let is_known = self.plan.refused.iter().any(|(known, _)| *known == change);
             // With a directory that a client moved it moved on, and is there.
             let there = self.view.find(&place).map_err(|source| diff::at(&place, source));

@@ -459,3 +459,25 @@ fn a_moved_directory_is_never_shown_empty() {
         assert_eq!(world.ls(dir).len(), *whole, "{dir}");
     }
 }
+
+/// Whoever moves a directory during apply has not touched what is in it: the session has no more of
+/// that than before, and takes it for no drift. What was removed first stays away.
+#[test]
+fn a_directory_that_moves_during_apply_takes_along_what_was_applied_in_it() {
+    let last = steps();
+    let moved: Change = ("rename a directory above", |w| w.rename("dir", "dir2"));
+    let removed: Change = ("remove a file, and rename the directory above", |w| {
+        w.remove("dir/file").and_then(|()| w.rename("dir", "dir2"))
+    });
+    for moment in [Moment::Step(last), Moment::LettingGo] {
+        check(&[(moment, removed)], &format!("{} at {moment:?}", removed.0));
+        let world = changed();
+        apply_with(&world, &all(), |now| {
+            if now == moment {
+                moved.1(&world).unwrap();
+            }
+        });
+        assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, [], "{moment:?}");
+        assert_eq!(world.cat("dir2/file"), "CONTENT");
+    }
+}

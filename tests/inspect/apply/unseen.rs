@@ -81,3 +81,34 @@ fn what_was_removed_before_its_directory_was_applied_was_seen() {
     assert_eq!(apply_served(&world, &all()).skipped, []);
     assert!(!world.base().join("moved").exists());
 }
+
+/// Of its own, which lay over what was hidden from it.
+#[test]
+fn what_a_client_removed_over_a_hidden_name_is_not_the_hidden_object() {
+    let mut world = World::new("dir/file \"file\"\n");
+    world.change_base();
+    world.put("dir/.env", "of the client");
+    world.remove("dir/.env").unwrap();
+    world.rm_rf("dir");
+    world.close();
+    let path = world.base().join("dir/.env");
+    fs::write(&path, "secret").unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(planned_left_out(&world, &all()).len(), 1);
+}
+
+/// A directory whose content the client made, applied and removed, where another one had been.
+#[test]
+fn what_was_made_applied_and_removed_where_another_directory_was() {
+    let mut world = World::new("a/old \"old\"\n");
+    world.change_base();
+    world.rename("a", "b").unwrap();
+    world.mkdir("a").unwrap();
+    world.put("a/x", "x");
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    world.rm_rf("a");
+    assert_eq!(planned_left_out(&world, &all()), [""; 0]);
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    assert!(!world.base().join("a").exists() && world.base().join("b/old").exists());
+}

@@ -1,15 +1,16 @@
 //! `acetate apply`: writes what a session changed to its base.
 
+mod progress;
+
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::change::{Changer, with_changer};
 use super::error::CliError;
-use super::output::{self, Out, Progress};
+use super::output::{self, Out};
 use super::signals::Interrupts;
 use super::source::Source;
 use super::{Ending, diff, text};
@@ -17,17 +18,19 @@ use crate::control::{self, Answer, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
 use crate::inspect::apply::{
-    Applied, Bookkeeper, Consent, Event, Loss, NotSet, Options, Plan, Report, ShowPlan, apply,
-    clear, interrupted, plan, resume,
+    Applied, Bookkeeper, Consent, Loss, NotSet, Options, Plan, Report, ShowPlan, apply, clear,
+    interrupted, plan, resume,
 };
 use crate::inspect::diff::{Difference, Kind};
 use crate::inspect::opened::{Opened, check_known, merged_path};
 use crate::overlay::CopyTurn;
 use crate::vfs::FileKind;
+use progress::ApplyProgress;
 
 /// Write what a session changed to its base.
 ///
-/// Shows the plan, and asks. Base objects that drifted are never overwritten without --force;
+/// Shows the plan, and asks. Base objects that drifted are never overwritten without --force: if
+/// there are any, nothing is written;
 /// set-user-ID files and devices are left out without --allow-special. Each file is replaced at
 /// once, whole; nothing outside the base is touched. Clients may change the session during apply:
 /// their changes are skipped and stay in the session. May be killed at any time: the next run
@@ -100,7 +103,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return Ok(if plan.left_out.is_empty() { Ending::Done } else { Ending::Findings });
     }
     if !plan.drifted.is_empty() && !args.force {
-        output::line(format_args!("nothing was written; --force overwrites what is not as it was"));
+        let marked = text::count(plan.drifted.len(), "object");
+        output::line(format_args!(
+            "nothing was written, because of {marked} marked with `!`: name the other paths to \
+             apply those, `acetate discard` what shall stay as it is in the base, or overwrite it \
+             with --force"
+        ));
         return Ok(Ending::Findings);
     }
     if args.dry_run {
@@ -112,12 +120,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     with_book(args, &opened, |book| {
         let interrupts = Interrupts::catch()?;
-        let mut watched = Watched::new(&interrupts);
-        let watch = &mut |event| watched.tell(event);
+        let mut progress = ApplyProgress::new(&interrupts);
+        let watch = &mut |event| progress.tell(event);
         let mut made = PlanPrinter::new(args, &opened);
         let consent = if args.yes { Consent::All(&mut made) } else { Consent::Shown(&plan) };
         let report = apply(&opened, args.to.as_deref(), &options, consent, book, watch);
-        watched.end();
+        progress.end();
         let ending = tell(args, &opened, &report?)?;
         let leaves_out = made.leaves_out.unwrap_or(!plan.left_out.is_empty());
         Ok(if leaves_out { Ending::Findings } else { ending })
@@ -196,9 +204,9 @@ fn message(applied: &Applied, is_first: bool) -> control::Applied {
 fn finish(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
     with_book(args, opened, |book| {
         let interrupts = Interrupts::catch()?;
-        let mut watched = Watched::new(&interrupts);
-        let report = resume(opened, args.to.as_deref(), book, &mut |event| watched.tell(event));
-        watched.end();
+        let mut progress = ApplyProgress::new(&interrupts);
+        let report = resume(opened, args.to.as_deref(), book, &mut |event| progress.tell(event));
+        progress.end();
         match report? {
             Some(report) => tell(args, opened, &report),
             None => Ok(Ending::Done),
@@ -432,6 +440,11 @@ fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Ending, CliErro
         text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
         put_counts(&mut object, count, skipped, "skipped");
         out.json(object)?;
+    } else if skipped > 0 {
+        let dir = dir.display();
+        out.line(format_args!(
+            "{dir}: {count} applied, {skipped} skipped: the session keeps those"
+        ))?;
     } else {
         out.line(format_args!("{}: applied", dir.display()))?;
     }
@@ -448,49 +461,5 @@ fn warn(not_set: NotSet) {
             "warning: the {what} of {} is not as in the session: only the owner or root may set it",
             text::count(count, "object"),
         ));
-    }
-}
-
-/// How far it is, and whether to go on.
-struct Watched<'a> {
-    interrupts: &'a Interrupts,
-    making: Progress,
-    copying: Progress,
-    applying: Progress,
-}
-
-impl<'a> Watched<'a> {
-    fn new(interrupts: &'a Interrupts) -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
-        let progress = |what| Progress::new(what, is_terminal);
-        let (making, copying) = (progress("preparing"), progress("finishing copies"));
-        Self { interrupts, making, copying, applying: progress("applying") }
-    }
-
-    fn tell(&mut self, event: Event) -> ControlFlow<()> {
-        match event {
-            Event::Making { done, all } => self.making.tell(done, all),
-            Event::Copying(PendingCopies { files, bytes }) => self
-                .copying
-                .say(|| format!("{}, {} left", text::count(files, "file"), text::bytes(bytes))),
-            Event::Step { done, all } => {
-                if done == 0 {
-                    self.copying.end();
-                }
-                self.applying.tell(done as u64, all as u64);
-            }
-        }
-        // What is done to its end has not been interrupted.
-        let is_done = matches!(event, Event::Step { done, all } if done == all);
-        match self.interrupts.came() && !is_done {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    }
-
-    fn end(&self) {
-        self.making.end();
-        self.copying.end();
-        self.applying.end();
     }
 }

@@ -274,14 +274,13 @@ impl Removals {
                     self.remove(number, row.time);
                 }
             }
+            // What is there already is made by nobody: clients did not see it.
             Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
-                // What is there already is made by nobody: clients did not see it.
-                if let Some(&number) = named.and_then(|name| self.shown.get(name))
-                    && self.inside.get(number).is_some_and(|object| object.id != row.fileid)
-                    && let Some(name) = named
-                {
-                    self.shown.remove(name);
-                }
+                self.comes(named, row.fileid);
+            }
+            Procedure::Link => {
+                let name = row.path2.as_ref().filter(|_| named.is_some());
+                self.comes(name.map(MergedPath::as_bytes), row.fileid);
             }
             Procedure::Rename => {
                 let (Some(from), Some(to)) = (named, row.path2.as_ref()) else { return };
@@ -317,6 +316,15 @@ impl Removals {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Another object came to a name.
+    fn comes(&mut self, name: Option<&[u8]>, id: FileId) {
+        let Some(name) = name else { return };
+        let shown = self.shown.get(name).and_then(|number| self.inside.get(*number));
+        if shown.is_some_and(|object| object.id != id) {
+            self.shown.remove(name);
         }
     }
 

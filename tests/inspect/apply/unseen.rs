@@ -85,17 +85,28 @@ fn what_was_removed_before_its_directory_was_applied_was_seen() {
 /// Of its own, which lay over what was hidden from it.
 #[test]
 fn what_a_client_removed_over_a_hidden_name_is_not_the_hidden_object() {
-    let mut world = World::new("dir/file \"file\"\n");
-    world.change_base();
-    world.put("dir/.env", "of the client");
-    world.remove("dir/.env").unwrap();
-    world.rm_rf("dir");
-    world.close();
-    let path = world.base().join("dir/.env");
-    fs::write(&path, "secret").unwrap();
-    let file = fs::File::options().write(true).open(&path).unwrap();
-    file.set_modified(std::time::UNIX_EPOCH).unwrap();
-    assert_eq!(planned_left_out(&world, &all()).len(), 1);
+    let ways: [fn(&World); 3] = [
+        |world| world.put("dir/.env", "of the client"),
+        |world| {
+            world.put("dir/.env", "of the client");
+            world.put("dir/another", "of the client");
+            world.rename("dir/another", "dir/.env").unwrap();
+        },
+        |world| world.link("dir/file", "dir/.env").unwrap(),
+    ];
+    for (number, way) in ways.iter().enumerate() {
+        let mut world = World::new("dir/file \"file\"\n");
+        world.change_base();
+        way(&world);
+        world.remove("dir/.env").unwrap();
+        world.rm_rf("dir");
+        world.close();
+        let path = world.base().join("dir/.env");
+        fs::write(&path, "secret").unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!(planned_left_out(&world, &all()).len(), 1, "way {number}");
+    }
 }
 
 /// A directory whose content the client made, applied and removed, where another one had been.

@@ -173,6 +173,11 @@ pub const STAGING_JOURNAL: &str = "journal";
 /// back nowhere. It does not exist for the export.
 pub const KEPT: &str = ".acetate-kept";
 
+/// What is acetate's own at the top of a base: [`STAGING`] and [`KEPT`].
+pub fn own_paths() -> impl Iterator<Item = BasePath> {
+    [STAGING, KEPT].into_iter().filter_map(|name| BasePath::from_bytes(name.as_bytes()))
+}
+
 /// First number of the range for base objects whose host number cannot be shown.
 pub const FOLDED_IDS: u64 = 1 << 51;
 

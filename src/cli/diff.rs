@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 use super::error::CliError;
 use super::output::Out;
-use super::source::Source;
+use super::source::{Source, parsed};
 use super::{Ending, object, output, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{Difference, Kind, Options, diff};
-use crate::inspect::opened::{Opened, check_known, merged_path};
+use crate::inspect::opened::{Opened, check_known};
 use crate::inspect::patch::{MAX_FILE_BYTES, patch};
 use crate::vfs::FileKind;
 
@@ -63,7 +63,7 @@ pub(super) struct Args {
 
 /// Compares.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let paths = args.paths.iter().map(|path| merged_path(path)).collect::<Result<Vec<_>, _>>()?;
+    let paths = parsed(&args.paths)?;
     let opened = args.source.open()?;
     check_known(&opened, &paths)?;
     let options = Options { paths, droppings: args.all, times: args.times, exact: false };

@@ -31,5 +31,10 @@ pub(super) fn paths(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
     if given.is_empty() {
         return Ok(vec![MergedPath::root()]);
     }
+    parsed(given)
+}
+
+/// The paths that were given.
+pub(super) fn parsed(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
     given.iter().map(|text| Ok(merged_path(text)?)).collect()
 }

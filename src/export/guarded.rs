@@ -18,7 +18,7 @@ use crate::vfs::{
     Time, Vfs, Wcc, WriteVerifier, Written,
 };
 
-/// How often a RENAME is tried anew because what it moves changed after it was validated.
+/// Retries of a RENAME whose source changed after it was validated.
 const MAX_RENAMES: usize = 5;
 
 /// A mount's overlay, and the drafts of its guarded files.

@@ -17,6 +17,7 @@ mod traces;
 mod watched;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -130,4 +131,20 @@ fn a_base_that_vanishes_gives_errors_for_each_object() {
         let listed = base.list(&BasePath::root());
         assert!(listed.is_err() || listed.unwrap().entries.iter().all(|e| e.name != name));
     }
+}
+
+/// What keeps clients waiting is the journal of `acetate apply`, and nothing else of that name.
+#[test]
+fn the_journal_of_an_apply_is_seen_and_not_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let staging = dir.path().join(".acetate-apply");
+    both(dir.path(), |base| assert!(!base.has_unfinished_apply().unwrap()));
+    fs::create_dir_all(staging.join("journal")).unwrap();
+    both(dir.path(), |base| assert!(!base.has_unfinished_apply().unwrap(), "a directory"));
+    fs::remove_dir(staging.join("journal")).unwrap();
+    fs::write(staging.join("journal"), "{}").unwrap();
+    both(dir.path(), |base| {
+        assert!(base.has_unfinished_apply().unwrap());
+        assert!(names(base, &BasePath::root()).is_empty());
+    });
 }

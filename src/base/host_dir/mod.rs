@@ -45,7 +45,7 @@ use self::listings::{Listings, Stamp};
 use self::seen::Seen;
 use self::walk::{Reached, Walker};
 use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing, ListingTurn};
-use super::{KEPT, STAGING, STAGING_JOURNAL};
+use super::{STAGING, STAGING_JOURNAL, own_paths};
 use crate::vfs::{FileId, FileKind};
 pub use acl::shown_mode;
 pub use beneath::Beneath;
@@ -96,8 +96,7 @@ impl HostDir {
     fn open_by(root: &Path, options: HostDirOptions, stepwise: bool) -> Result<Self, BaseError> {
         let walker = Walker::open(root, stepwise).map_err(path_error)?;
         let mut hidden = options.hidden;
-        let own = [STAGING, KEPT].map(|name| BasePath::from_bytes(name.as_bytes()));
-        hidden.extend(own.into_iter().flatten());
+        hidden.extend(own_paths());
         let journal = format!("{STAGING}/{STAGING_JOURNAL}");
         let root_dev = match walker.stat(&BasePath::root()).map_err(path_error)? {
             Reached::Object(stat) => device_of(&stat),
@@ -188,7 +187,7 @@ impl Base for HostDir {
                 error => return Err(error),
             },
         };
-        // Anybody may have made a directory of that name who may write at the top.
+        // Any user who may write at the top can make a directory of that name.
         let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
         let is_trusted = [0, rustix::process::geteuid().as_raw()].contains(&found.st_uid);
         Ok(is_file && is_trusted)

@@ -12,7 +12,7 @@ use super::change::{Changer, with_changer};
 use super::error::CliError;
 use super::output::{self, Out};
 use super::signals::Interrupts;
-use super::source::Source;
+use super::source::{Source, parsed};
 use super::{Ending, diff, text};
 use crate::control::{self, Answer, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
@@ -22,7 +22,7 @@ use crate::inspect::apply::{
     interrupted, plan, resume,
 };
 use crate::inspect::diff::{Difference, Kind};
-use crate::inspect::opened::{Opened, check_known, merged_path};
+use crate::inspect::opened::{Opened, check_known};
 use crate::overlay::CopyTurn;
 use crate::vfs::FileKind;
 use progress::ApplyProgress;
@@ -30,11 +30,11 @@ use progress::ApplyProgress;
 /// Write what a session changed to its base.
 ///
 /// Shows the plan, and asks. Base objects that drifted are never overwritten without --force: if
-/// there are any, nothing is written;
-/// set-user-ID files and devices are left out without --allow-special. Each file is replaced at
-/// once, whole; nothing outside the base is touched. Clients may change the session during apply:
-/// their changes are skipped and stay in the session. May be killed at any time: the next run
-/// finishes what was begun, and does no more then. Exits with 1 if something was not applied.
+/// there are any, nothing is written; set-user-ID files and devices are left out without
+/// --allow-special. Each file is replaced at once, whole; nothing outside the base is touched.
+/// Clients may change the session during apply: their changes are skipped and stay in the session.
+/// May be killed at any time: the next run finishes what was begun, and does no more then. Exits
+/// with 1 if something was not applied.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub(super) struct Args {
 
 /// Shows, asks, applies.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let paths = args.paths.iter().map(|path| merged_path(path)).collect::<Result<Vec<_>, _>>()?;
+    let paths = parsed(&args.paths)?;
     let opened = args.source.open()?;
     if let Some(steps) = interrupted(&opened, args.to.as_deref())? {
         let steps = text::count(steps, "step");

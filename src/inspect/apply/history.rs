@@ -274,7 +274,7 @@ impl Removals {
                     self.remove(number, row.time);
                 }
             }
-            // What is there already is made by nobody: clients did not see it.
+            // A client creates only what it does not see: the base object of this name was hidden.
             Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
                 self.comes(named, row.fileid);
             }

@@ -71,7 +71,7 @@ pub type Watch<'a> = dyn FnMut(Event) -> ControlFlow<()> + 'a;
 
 /// The changes that the user agreed to.
 pub enum Consent<'a> {
-    /// Those of this plan, which was shown before; one that differs by now is left out.
+    /// Those of this plan, which was shown before; a change that differs from it is left out.
     Shown(&'a Plan),
     /// All: the plan is made now, and shown.
     All(&'a mut dyn ShowPlan),
@@ -199,13 +199,12 @@ fn prepare(
     opened: &Opened,
     place: &Place<'_>,
     options: &Options,
-    consent: Consent<'_>,
+    mut consent: Consent<'_>,
     staging: &mut Staging,
     watch: &mut Watch<'_>,
 ) -> Result<Option<(Journal, Staged)>> {
     staging.clear()?;
     let begun = staging.made_at()?;
-    let mut consent = consent;
     let prepared = opened.look(|view| {
         let mut plan = match &mut consent {
             Consent::Shown(shown) => {

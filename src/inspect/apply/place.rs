@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::plan::directory;
-use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, KEPT, STAGING};
+use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, own_paths};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::{Opened, below};
@@ -52,8 +52,7 @@ impl<'a> Place<'a> {
                 HostDir::open(&real, options).map_err(|source| base_error(&given, source))?;
             copy = Some(read);
         }
-        let own = [STAGING, KEPT].map(|name| BasePath::from_bytes(name.as_bytes()));
-        reserved.extend(own.into_iter().flatten());
+        reserved.extend(own_paths());
         let target = Target::open(&real)?;
         let reader = copy.as_ref().map_or(opened.base(), |copy| copy as &dyn Base);
         let top = match reader.stat(&BasePath::root()) {

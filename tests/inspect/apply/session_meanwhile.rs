@@ -458,6 +458,8 @@ fn a_moved_directory_is_never_shown_empty() {
     for (dir, _, whole) in &dirs {
         assert_eq!(world.ls(dir).len(), *whole, "{dir}");
     }
+    // Its path in the base is another one.
+    assert_eq!(world.getattr(&file), Err(FsError::Stale));
 }
 
 /// Whoever moves a directory during apply has not touched what is in it: the session has no more of

@@ -8,12 +8,14 @@
 //! name a path in it.
 
 mod error;
+mod original;
 mod path;
 mod row;
 pub mod sqlite;
 mod usage;
 
 pub use error::StoreError;
+pub use original::Original;
 pub use path::{MAX_PATH_BYTES, MergedPath};
 pub use row::{
     AuditRow, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin, PendingCopies, Procedure,
@@ -256,6 +258,15 @@ pub trait ReadTxn {
     /// The base files of which names are hidden.
     fn hidden_files(&self) -> Result<Vec<FileId>>;
 
+    /// What the base had at a path before the session first changed or hid it, where that is kept.
+    fn original(&self, path: &BasePath) -> Result<Option<Original>>;
+
+    /// The content or link target of an [`Original`], where it is kept.
+    fn original_content(&self, path: &BasePath) -> Result<Option<Vec<u8>>>;
+
+    /// How much content of originals is kept, in bytes.
+    fn original_bytes(&self) -> Result<u64>;
+
     /// The session's own limits.
     fn limits(&self) -> Result<Limits>;
 }
@@ -300,8 +311,9 @@ pub trait WriteTxn: ReadTxn {
     /// Whites a path out.
     fn add_whiteout(&mut self, path: &MergedPath, now: Time) -> Result<()>;
 
-    /// Removes the whiteout of exactly this path; whether there was one.
-    fn remove_whiteout(&mut self, path: &MergedPath) -> Result<bool>;
+    /// Removes the whiteout of exactly this path; returns when it was made, in seconds since 1970,
+    /// if there was one.
+    fn remove_whiteout(&mut self, path: &MergedPath) -> Result<Option<i64>>;
 
     /// Removes all whiteouts below this path (not its own).
     fn remove_whiteouts_below(&mut self, path: &MergedPath) -> Result<()>;
@@ -326,6 +338,24 @@ pub trait WriteTxn: ReadTxn {
 
     /// Says how many names of a base file are hidden, after some came back.
     fn count_hidden(&mut self, base: FileId, hidden: u32) -> Result<()>;
+
+    /// Keeps what the base has at a path, with its content or link target, if there is room for
+    /// it: whether it is kept. Where an original of the path is kept already, it stays, unless this
+    /// one `replaces` it.
+    fn put_original(
+        &mut self,
+        original: &Original,
+        content: Option<&[u8]>,
+        replaces: bool,
+    ) -> Result<bool>;
+
+    /// Forgets the originals of a base path and of all paths below it; returns how much content was
+    /// kept of them, in bytes.
+    fn remove_originals(&mut self, path: &BasePath) -> Result<u64>;
+
+    /// Gives the originals of a base path and of all paths below it another path, as the base
+    /// object there has it now.
+    fn rename_originals(&mut self, old: &BasePath, new: &BasePath) -> Result<()>;
 
     /// Shows the origins of copied-up objects to readers of the specification's tables
     /// (`fs_origin`), or hides all that are there; ours are not touched. While they are hidden,

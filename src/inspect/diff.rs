@@ -9,9 +9,9 @@ use std::path::Path;
 use super::error::{InspectError, Result};
 use super::opened::Opened;
 use crate::base::{BaseAttr, BaseError, BasePath};
-use crate::delta::MergedPath;
-use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
-use crate::vfs::{FileKind, FsError, Name};
+use crate::delta::{MergedPath, Original};
+use crate::overlay::{BaseObject, BlobDigest, Change, TreeObject, TreeView};
+use crate::vfs::{Device, FileKind, FsError, Name};
 
 /// How much of two files is compared at a time, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -51,6 +51,9 @@ pub struct Difference {
     pub kind: Kind,
     /// In what the object differs, where there is one before and after.
     pub differs: Differs,
+    /// What it is compared with: the base object, or the original where that is kept and the base
+    /// object is not that any more. `None` for what the session added.
+    pub old: Option<BaseObject>,
     /// Where it is, or was if it is gone.
     pub path: MergedPath,
     /// What the change is made of.
@@ -141,7 +144,8 @@ pub(super) fn compare(
     if !is_chosen(options, &change) {
         return Ok(None);
     }
-    let before = change.before.as_ref().filter(|_| !change.is_link);
+    let old = old_object(&change);
+    let before = old.as_ref();
     let from = before.map(|base| MergedPath::of_base(&base.path));
     let Some(path) = change.after.as_ref().map(|after| after.path().clone()).or(from.clone())
     else {
@@ -153,7 +157,13 @@ pub(super) fn compare(
         (Some(_), None) => Kind::Deleted,
         (Some(base), Some(after)) if base.attr.kind != after.attr().kind => Kind::Retyped,
         (Some(base), Some(after)) => {
-            differs = differences(opened, view, options, base, after)?;
+            differs = match started_from(&change) {
+                Some(original) => Differs {
+                    content: differs_from_original(view, original, after)?,
+                    ..attributes_differ(options, base, after)
+                },
+                None => differences(opened, view, options, base, after)?,
+            };
             if from.as_ref() == Some(&path) && !change.is_moved {
                 Kind::Modified
             } else {
@@ -172,7 +182,64 @@ pub(super) fn compare(
             seen || (options.times && differs.mtime) || (options.exact && relinked())
         }
     };
-    Ok(is_other.then_some(Difference { kind, differs, path, change }))
+    Ok(is_other.then_some(Difference { kind, differs, path, old, change }))
+}
+
+/// The original of a change, if its content is known and the base has another object now.
+pub(super) fn started_from(change: &Change) -> Option<&Original> {
+    change.original.as_ref().filter(|original| change.is_drifted && original.digest.is_some())
+}
+
+/// What a change is compared with.
+fn old_object(change: &Change) -> Option<BaseObject> {
+    if change.is_link {
+        return None;
+    }
+    let Some(original) = started_from(change) else { return change.before.clone() };
+    let attr = BaseAttr {
+        kind: original.kind,
+        mode: original.mode,
+        nlink: 1,
+        uid: original.uid,
+        gid: original.gid,
+        size: original.size,
+        used: original.size,
+        rdev: Device::default(),
+        dev: 0,
+        ino: 0,
+        fileid: original.fileid,
+        atime: original.mtime,
+        mtime: original.mtime,
+        ctime: original.ctime,
+    };
+    Some(BaseObject { path: original.path.clone(), attr })
+}
+
+/// Whether a file's content, or a link's target, is not that of an original of its type.
+pub(super) fn differs_from_original(
+    view: &TreeView<'_>,
+    original: &Original,
+    after: &TreeObject,
+) -> Result<bool> {
+    let failed = |source| at(after.path(), source);
+    if after.attr().kind == FileKind::Symlink {
+        let target = view.target(after).map_err(failed)?;
+        return Ok(original.digest != Some(BlobDigest::of(&target)));
+    }
+    if after.attr().size != original.size {
+        return Ok(true);
+    }
+    let mut digest = BlobDigest::new(original.size);
+    let (mut buffer, mut offset) = (vec![0; PIECE_BYTES], 0);
+    while offset < original.size {
+        let got = view.read(after, offset, &mut buffer).map_err(failed)?;
+        if got == 0 {
+            break;
+        }
+        digest.update(&buffer[..got]);
+        offset += got as u64;
+    }
+    Ok(original.digest != Some(digest.finish()))
 }
 
 /// Whether a file takes the place of another, and one of them has further names.
@@ -190,15 +257,21 @@ pub(super) fn differences(
     base: &BaseObject,
     after: &TreeObject,
 ) -> Result<Differs> {
+    let content = content_differs(opened, view, base, after)?;
+    Ok(Differs { content, ..attributes_differ(options, base, after) })
+}
+
+/// The same without their content.
+fn attributes_differ(options: &Options, base: &BaseObject, after: &TreeObject) -> Differs {
     let (old, new) = (&base.attr, after.attr());
     let is_dir = new.kind == FileKind::Directory;
-    Ok(Differs {
-        content: content_differs(opened, view, base, after)?,
+    Differs {
+        content: false,
         mode: new.kind != FileKind::Symlink && old.mode != new.mode,
         owner: (old.uid, old.gid) != (new.uid, new.gid),
         // A directory's mtime follows its entries.
         mtime: (!is_dir || options.exact) && old.mtime != new.mtime,
-    })
+    }
 }
 
 /// Whether two objects of one type have another content.

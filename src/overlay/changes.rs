@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::base::{BaseAttr, BaseError, BasePath};
-use crate::delta::{Ino, InodeRow, MergedPath, Origin};
+use crate::delta::{Ino, InodeRow, MergedPath, Origin, Original};
 use crate::vfs::{Attr, FileKind, FsError, Name};
 
 use super::error::{OpError, Result};
@@ -47,7 +47,9 @@ pub struct Change {
     pub is_carried: bool,
     /// It is one more name of what is still at its own name in the base too.
     pub is_link: bool,
-    /// The base object is not what it was when it was copied up.
+    /// What the base had when the session first changed or hid it, where that is kept.
+    pub original: Option<Original>,
+    /// The base object is not what it was then.
     pub is_drifted: bool,
 }
 
@@ -240,6 +242,7 @@ impl Search<'_> {
             is_moved: false,
             is_carried: false,
             is_link: false,
+            original: None,
             is_drifted: false,
         };
         let own = dir.base.as_ref().map(|base| base.join(name));
@@ -249,22 +252,40 @@ impl Search<'_> {
             Some(from) => {
                 change.before = self.base_object(from)?;
                 change.is_link = match &origin {
-                    Some(origin) => self.still_shows(origin)?,
-                    None => false,
+                    // What the host saved by a rename has another number at the same path.
+                    Some(origin) if !is_here => self.still_shows(origin)?,
+                    _ => false,
                 };
                 change.is_moved = !is_here;
-                change.replaced = here.filter(|_| !left);
+                change.replaced = here.filter(|_| !left && !is_here);
             }
             None => change.before = here.filter(|_| !left),
         }
         change.is_carried = dir.is_moved && (same || origin.is_none() && is_here);
-        if let Some(after) = &change.after
-            && let Some(origin) = after.origin()
-        {
-            let before = change.before.as_ref();
-            change.is_drifted = before.is_none_or(|base| drifted(origin, base, after.attr()));
-        }
+        self.compare_with_original(&mut change)?;
         Ok(change)
+    }
+
+    /// Looks for the original of a change, and whether the base still has it.
+    fn compare_with_original(&self, change: &mut Change) -> Result<()> {
+        let origin = change.after.as_ref().and_then(TreeObject::origin);
+        let before = change.before.as_ref();
+        let Some(path) = origin.map(|origin| &origin.path).or(before.map(|base| &base.path)) else {
+            return Ok(());
+        };
+        let is_dir = change.after.as_ref().is_some_and(|a| a.attr().kind == FileKind::Directory)
+            && before.is_some_and(|base| base.attr.kind == FileKind::Directory);
+        change.original = if is_dir { None } else { self.view().txn.original(path)? };
+        change.is_drifted = match (&change.original, before, origin) {
+            (Some(original), Some(base), _) => !self.view().is_as_original(original, &base.attr)?,
+            (Some(_), None, _) => true,
+            (None, Some(base), Some(origin)) => {
+                change.after.as_ref().is_some_and(|after| drifted(origin, base, after.attr()))
+            }
+            (None, None, origin) => origin.is_some(),
+            (None, Some(_), None) => false,
+        };
+        Ok(())
     }
 
     /// The names of the base that a directory hides, and has no entry for.
@@ -281,7 +302,9 @@ impl Search<'_> {
             if self.view().txn.dentry(dir.ino, &name)?.is_some() || self.moved_away(&gone)? {
                 continue;
             }
-            if !(self.each)(Change::gone(gone, dir.place.merged.join(&name))) {
+            let mut change = Change::gone(gone, dir.place.merged.join(&name));
+            self.compare_with_original(&mut change)?;
+            if !(self.each)(change) {
                 return Ok(false);
             }
         }
@@ -323,12 +346,10 @@ impl Search<'_> {
                 let node = Node::Delta(Box::new(row.clone()));
                 let Some(before) = self.base_object(path)? else { continue };
                 let path = place.merged.join(&name);
-                let after = self.tree.object(node, path.clone())?;
-                let is_drifted = drifted(&origin, &before, after.attr());
-                let after = Some(after);
+                let after = Some(self.tree.object(node, path.clone())?);
                 let is_carried = before.path.as_bytes() != &path.as_bytes()[1..];
                 let before = Some(before);
-                let change = Change {
+                let mut change = Change {
                     before,
                     after,
                     path,
@@ -336,8 +357,10 @@ impl Search<'_> {
                     is_moved: false,
                     is_carried,
                     is_link: false,
-                    is_drifted,
+                    original: None,
+                    is_drifted: false,
                 };
+                self.compare_with_original(&mut change)?;
                 if !(self.each)(change) {
                     return Ok(false);
                 }
@@ -410,21 +433,21 @@ impl Change {
             is_moved: false,
             is_carried: false,
             is_link: false,
+            original: None,
             is_drifted: false,
         }
     }
 }
 
-/// Whether a base object is not what it was when it was copied up; it is `here` now.
+/// Whether a base object without an original is not what it was when it was copied up; it is
+/// `here` now.
 fn drifted(origin: &Origin, base: &BaseObject, here: &Attr) -> bool {
     let attr = &base.attr;
-    let same = match attr.kind {
+    let is_same = (origin.fileid, origin.ctime) == (attr.fileid, attr.ctime);
+    if attr.kind == FileKind::Directory {
         // Its times and size follow its entries. Whose its mode and owner are is not known then.
-        FileKind::Directory => {
-            let is_alike = (attr.mode, attr.uid, attr.gid) == (here.mode, here.uid, here.gid);
-            is_alike || origin.ctime == attr.ctime
-        }
-        _ => (origin.size, origin.mtime, origin.ctime) == (attr.size, attr.mtime, attr.ctime),
-    };
-    !(same && origin.fileid == attr.fileid)
+        let is_alike = (attr.mode, attr.uid, attr.gid) == (here.mode, here.uid, here.gid);
+        return !(is_alike || is_same);
+    }
+    !(is_same && (origin.size, origin.mtime) == (attr.size, attr.mtime))
 }

@@ -76,6 +76,7 @@ impl Edit<'_> {
                 let target = self.core.base.read_link(&path)?;
                 row.size = target.len() as u64;
                 self.txn.put_symlink(row.ino, &target)?;
+                self.keep_original(&path, &attr, Some(&target), true)?;
             }
             _ => {}
         }
@@ -175,21 +176,45 @@ impl Edit<'_> {
         row: &mut InodeRow,
         content: Content<'_>,
     ) -> Result<()> {
+        let is_cut = matches!(content, Content::Head(keep) if keep < attr.size);
+        let whole = match is_cut || !self.keeps_original_of(attr.size) {
+            // What is cut off need not be readable.
+            true => self.read_original(path, attr)?,
+            false => {
+                let mut whole = vec![0; attr.size as usize];
+                self.read_unchanged(path, attr, 0, &mut whole)?;
+                Some(whole)
+            }
+        };
+        self.keep_original(path, attr, whole.as_deref(), true)?;
+        let is_inline = attr.size <= self.core.copy_up.inline_bytes && is_dense(attr);
+        let whole = whole.filter(|_| is_inline);
+        match (content, whole) {
+            (Content::Head(keep), Some(whole)) => {
+                let end = attr.size.min(keep) as usize;
+                Ok(self.txn.write_data(row, 0, &whole[..end])?)
+            }
+            // Both at once: a chunk that is stored twice costs twice.
+            (Content::Written(offset, data), Some(mut whole)) if offset <= attr.size => {
+                let from = offset as usize;
+                whole.resize(whole.len().max(from + data.len()), 0);
+                whole[from..from + data.len()].copy_from_slice(data);
+                Ok(self.txn.write_data(row, 0, &whole)?)
+            }
+            (content, _) => self.copy_pieces(path, attr, row, content),
+        }
+    }
+
+    /// The same piece by piece.
+    fn copy_pieces(
+        &mut self,
+        path: &BasePath,
+        attr: &BaseAttr,
+        row: &mut InodeRow,
+        content: Content<'_>,
+    ) -> Result<()> {
         match content {
             Content::Head(keep) => self.copy_head(path, attr, row, attr.size.min(keep)),
-            Content::Written(offset, data)
-                if attr.size
-                    <= self.core.copy_up.piece_bytes.min(self.core.copy_up.inline_bytes)
-                    && offset <= attr.size
-                    && is_dense(attr) =>
-            {
-                // Both at once: a chunk that is stored twice costs twice.
-                let (size, from) = (attr.size as usize, offset as usize);
-                let mut buffer = vec![0; size.max(from + data.len())];
-                self.read_unchanged(path, attr, 0, &mut buffer[..size])?;
-                buffer[from..from + data.len()].copy_from_slice(data);
-                Ok(self.txn.write_data(row, 0, &buffer)?)
-            }
             Content::Written(offset, data) => {
                 self.copy_head(path, attr, row, attr.size)?;
                 self.write_content(row, offset, data)

@@ -73,6 +73,9 @@ impl Edit<'_> {
         }
         let chosen: HashSet<_> = paths.iter().cloned().collect();
         self.part_from_base(kept, &chosen)?;
+        for path in paths {
+            self.forget_originals_at(path)?;
+        }
         self.count_hidden_links()?;
         self.settle(paths.iter().map(MergedPath::parent).collect(), false)
     }

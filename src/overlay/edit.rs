@@ -244,7 +244,9 @@ impl<'a> Edit<'a> {
 
     /// The same for a name that has its entry already.
     fn show_name(&mut self, dir: &DirPlace, name: &Name, row: &InodeRow) -> Result<()> {
-        self.txn.remove_whiteout(&dir.merged.join(name))?;
+        if let Some(since) = self.txn.remove_whiteout(&dir.merged.join(name))? {
+            self.keep_hidden_original(dir, name, since)?;
+        }
         self.renamed.push((dir.fileid, (name.clone(), Some((row.fileid(), row.ino)))));
         self.touch_child(dir.id(), name);
         Ok(())

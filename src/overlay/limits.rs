@@ -37,6 +37,12 @@ pub(super) const COPY_PIECE_BYTES: u64 = 256 << 10;
 /// What the background copies between two syncs, in bytes: no COMMIT waits for more.
 pub(super) const COPY_SYNC_BYTES: u64 = 8 << 20;
 
+/// The largest base file whose content is kept from its first change on, in bytes.
+pub(super) const ORIGINAL_BYTES: u64 = 1 << 20;
+
+/// How much content of originals a session keeps, in bytes.
+pub(super) const ORIGINALS_BYTES: u64 = 256 << 20;
+
 /// How much of a file's data a tool has in memory at a time, in bytes.
 pub(super) const DATA_PIECE_BYTES: u64 = 256 << 10;
 
@@ -53,12 +59,28 @@ pub struct CopyLimits {
     pub inline_bytes: u64,
     /// In pieces of this many bytes; at least a chunk.
     pub piece_bytes: u64,
+    /// The largest base file of which the original is kept, in bytes.
+    pub original_bytes: u64,
+    /// How much content of originals is kept, in bytes.
+    pub originals_bytes: u64,
+}
+
+impl CopyLimits {
+    /// At once up to `inline_bytes`, in pieces of `piece_bytes`; originals as by default.
+    pub const fn of(inline_bytes: u64, piece_bytes: u64) -> Self {
+        Self {
+            inline_bytes,
+            piece_bytes,
+            original_bytes: ORIGINAL_BYTES,
+            originals_bytes: ORIGINALS_BYTES,
+        }
+    }
 }
 
 impl Default for CopyLimits {
-    /// At once up to 1 MiB, in pieces of 256 KiB.
+    /// At once up to 1 MiB, in pieces of 256 KiB; originals up to 1 MiB each, 256 MiB in all.
     fn default() -> Self {
-        Self { inline_bytes: COPY_INLINE_BYTES, piece_bytes: COPY_PIECE_BYTES }
+        Self::of(COPY_INLINE_BYTES, COPY_PIECE_BYTES)
     }
 }
 

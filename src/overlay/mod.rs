@@ -45,6 +45,7 @@ mod lookup;
 mod name_state;
 mod node;
 mod ordered;
+mod original;
 mod pending;
 mod quota;
 mod read;
@@ -78,6 +79,7 @@ use buffers::Buffers;
 use cache::Caches;
 use finish::Copies;
 use known::Known;
+use original::OriginalsKept;
 use quota::{Ledger, Membership};
 
 pub use changes::{BaseObject, Change};
@@ -87,6 +89,7 @@ pub use guarded::Arrival;
 pub use limits::CopyLimits;
 pub use listings::LargeListings;
 pub use name_state::NameState;
+pub use original::BlobDigest;
 pub use pending::is_as_it_was;
 pub use quota::Group;
 pub use rebase::LetGo;
@@ -141,6 +144,7 @@ struct Core {
     read_only: bool,
     copy_up: CopyLimits,
     copies: Copies,
+    originals: OriginalsKept,
     caches: Caches,
     known: Arc<Known>,
     atimes: Atimes,
@@ -168,6 +172,7 @@ impl Core {
             read_only: true,
             copy_up,
             copies: Copies::default(),
+            originals: OriginalsKept::default(),
             caches: Caches::new(Arc::<Commits>::default(), Arc::default()),
             known: Arc::new(Known::new()),
             atimes: Atimes::default(),
@@ -198,6 +203,7 @@ impl Overlay {
             read_only: parts.read_only,
             copy_up: parts.copy_up,
             copies: Copies::default(),
+            originals: OriginalsKept::default(),
             caches: Caches::new(parts.worker.commits(), listings),
             known: Arc::new(Known::new()),
             atimes: Atimes::default(),

@@ -97,10 +97,48 @@ impl Edit<'_> {
         for from in applied.iter().filter_map(|applied| applied.from.as_ref()) {
             dirs.insert(from.parent());
         }
+        self.follow_originals(applied, &kept)?;
         self.touch(Touch::All);
         self.count_hidden_links()?;
         self.settle(dirs, true)?;
         Ok(kept.into_keys().cloned().collect())
+    }
+
+    /// Lets the originals follow what was applied: the base has that now. What a client changed
+    /// since is a change of what was applied.
+    fn follow_originals(
+        &mut self,
+        applied: &[LetGo],
+        kept: &BTreeMap<&MergedPath, &LetGo>,
+    ) -> Result<()> {
+        for applied in applied {
+            let found = self.visible_dir(&applied.path.parent())?;
+            let base = found.and_then(|dir| dir.base.clone()).zip(applied.path.name());
+            let Some(path) = base.map(|(dir, name)| dir.join(&name)) else { continue };
+            let now = self.view().base_attr_at(&path)?;
+            let from =
+                applied.from.as_ref().and_then(|from| BasePath::from_bytes(base_bytes(from)));
+            if now.as_ref().is_some_and(|now| now.kind == FileKind::Directory) {
+                if let Some(from) = from {
+                    self.txn.rename_originals(&from, &path)?;
+                }
+                continue;
+            }
+            for gone in from.iter().chain([&path]) {
+                self.forget_originals(gone)?;
+            }
+            if let Some(now) = now.filter(|now| applied.base_ctime == Some(now.ctime))
+                && kept.contains_key(&applied.path)
+            {
+                let content = match now.kind {
+                    FileKind::Regular => self.read_original(&path, &now)?,
+                    FileKind::Symlink => Some(self.core.base.read_link(&path)?),
+                    _ => continue,
+                };
+                self.keep_original(&path, &now, content.as_deref(), true)?;
+            }
+        }
+        Ok(())
     }
 
     /// The same, by the paths that they have now: a client may have moved a directory above since.
@@ -231,7 +269,8 @@ impl Edit<'_> {
                 if origin.path == now || !is_there {
                     continue;
                 }
-                origin.path = now;
+                let was = std::mem::replace(&mut origin.path, now.clone());
+                self.txn.rename_originals(&was, &now)?;
                 self.txn.put_inode(&row)?;
                 if row.kind == FileKind::Directory {
                     self.txn.remove_redirect(child)?;

@@ -52,8 +52,8 @@ fn whiteouts_cover_exactly_their_path() {
     });
     assert_consistent(&place.path);
     change(&mut *writer, |txn| {
-        assert!(txn.remove_whiteout(&merged("/x/y/b")).unwrap());
-        assert!(!txn.remove_whiteout(&merged("/x/y/b")).unwrap());
+        assert_eq!(txn.remove_whiteout(&merged("/x/y/b")).unwrap(), Some(9));
+        assert_eq!(txn.remove_whiteout(&merged("/x/y/b")).unwrap(), None);
         txn.remove_whiteouts_below(&merged("/x/y/b")).unwrap();
         assert!(!txn.is_whited_out(&merged("/x/y/b/c/d")).unwrap());
         assert!(txn.is_whited_out(&merged("/x/y/bc")).unwrap());

@@ -24,7 +24,7 @@ pub fn world() -> World {
         "dir/large \"{large}\"\nmoved/inner \"x\"\nhard/one \"h\"\nhard/two = hard/one\n\
          hard/three = hard/one\ngone \"g\"\nsmall \"small\"\nsecond \"second\"\n"
     );
-    let copy_up = CopyLimits { inline_bytes: 1000, piece_bytes: 2 * CHUNK };
+    let copy_up = CopyLimits::of(1000, 2 * CHUNK);
     let setup = Setup { base: Some(base), chunk_bytes: CHUNK, copy_up, ..Setup::default() };
     let mut world = World::with(setup);
     world.put("plain", "plain content");
@@ -169,6 +169,7 @@ pub const DAMAGE: &[&str] = &[
        UPDATE fs_origin SET base_ino =
          (SELECT base_ino FROM acetate_origin WHERE delta_ino = @second)
        WHERE delta_ino = @small",
+    "O3: UPDATE acetate_original SET size = size + 1 WHERE content IS NOT NULL",
     "C1: UPDATE acetate_copy_up SET next_byte = next_byte + 1",
     "C1: UPDATE acetate_copy_up SET end_byte = end_byte + 100000",
     "D3 C1: UPDATE acetate_copy_up SET delta_ino = 77",

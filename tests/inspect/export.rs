@@ -128,7 +128,7 @@ fn names_that_are_long_or_no_text() {
 
 #[test]
 fn sparse_files_keep_their_holes_in_a_directory() {
-    let copy_up = CopyLimits { inline_bytes: 1 << 16, piece_bytes: 1 << 16 };
+    let copy_up = CopyLimits::of(1 << 16, 1 << 16);
     let mut world = World::with(Setup { base: Some(TREE.to_owned()), copy_up, ..Setup::default() });
     let base = world.change_base();
     let file = fs::File::create(base.join("sparse")).unwrap();
@@ -257,7 +257,7 @@ fn a_name_that_a_layer_cannot_tell_is_refused() {
 
 #[test]
 fn what_cannot_be_read_or_held_is_left_out() {
-    let copy_up = CopyLimits { inline_bytes: 700, piece_bytes: 512 };
+    let copy_up = CopyLimits::of(700, 512);
     let base = Some(format!("{TREE}\nlarge \"{}\"", "x".repeat(5000)));
     let setup = Setup { base, chunk_bytes: 512, copy_up, ..Setup::default() };
     let mut world = World::with(setup);

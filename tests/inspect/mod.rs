@@ -12,6 +12,7 @@ mod log;
 mod log_names;
 mod migrate;
 mod odd_rows;
+mod original;
 mod patch;
 mod repair;
 mod seal;

@@ -29,7 +29,7 @@ fn world() -> World {
          place/inner \"of the place\"\nplace/only \"o\"\nhard/one \"h\"\nhard/two = hard/one\n\
          far/off/three = hard/one\nmoved/four = hard/one\n{many}"
     );
-    let copy_up = CopyLimits { inline_bytes: 1000, piece_bytes: CHUNK };
+    let copy_up = CopyLimits::of(1000, CHUNK);
     let setup = Setup { base: Some(base), chunk_bytes: CHUNK, copy_up, ..Setup::default() };
     let mut world = World::with(setup);
     world.put("sparse", "s");

@@ -31,7 +31,7 @@ const SMALL_BYTES: usize = 4 * CHUNK + 100;
 const LARGE_BYTES: usize = 10 * CHUNK;
 
 const COPY_LIMITS: CopyLimits =
-    CopyLimits { inline_bytes: 8 * CHUNK as u64, piece_bytes: 2 * CHUNK as u64 };
+    CopyLimits { original_bytes: 0, ..CopyLimits::of(8 * CHUNK as u64, 2 * CHUNK as u64) };
 
 /// Where the data of a file with a hole begins, in bytes.
 const SPARSE_AT: u64 = 4 * CHUNK as u64;

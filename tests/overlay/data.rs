@@ -42,7 +42,7 @@ fn pieces(world: &World, path: &str) -> Result<(Vec<(u64, usize)>, u64), FsError
 }
 
 fn world(base: &str) -> World {
-    let copy_up = CopyLimits { inline_bytes: CHUNK, piece_bytes: CHUNK };
+    let copy_up = CopyLimits::of(CHUNK, CHUNK);
     let base = Some(base.to_owned());
     World::with(Setup { base, chunk_bytes: CHUNK, copy_up, ..Setup::default() })
 }

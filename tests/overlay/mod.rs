@@ -20,6 +20,7 @@ mod listing;
 mod model;
 mod not_a_directory;
 mod opaque;
+mod originals;
 mod pending;
 mod permissions;
 mod quota;

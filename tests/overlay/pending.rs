@@ -29,7 +29,7 @@ fn world() -> World {
         "dir/large 640 \"{}\"\nsmall \"small\"\nother/",
         String::from_utf8(large()).unwrap()
     );
-    let copy_up = CopyLimits { inline_bytes: 1000, piece_bytes: 2 * CHUNK };
+    let copy_up = CopyLimits::of(1000, 2 * CHUNK);
     World::with(Setup { base: Some(base), chunk_bytes: CHUNK, copy_up, ..Setup::default() })
 }
 

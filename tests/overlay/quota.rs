@@ -23,7 +23,7 @@ fn setup() -> Setup {
         "dir/large \"{large}\"\ndir/small \"small\"\ndir/sub/deep \"deep\"\nlinked \"linked\"\n\
          again = linked\nempty/\nlink -> dir\n"
     );
-    let copy_up = CopyLimits { inline_bytes: 1000, piece_bytes: 2 * CHUNK };
+    let copy_up = CopyLimits::of(1000, 2 * CHUNK);
     Setup { base: Some(base), chunk_bytes: CHUNK, copy_up, ..Setup::default() }
 }
 

@@ -112,6 +112,12 @@ const RULES: &[(&str, &str)] = &[
          HAVING count(*) > 1",
     ),
     (
+        "O3 originals are of files and links, with a digest and all content",
+        "SELECT CAST(base_path AS TEXT) FROM acetate_original
+         WHERE mode & 61440 NOT IN (32768, 40960)
+           OR content IS NOT NULL AND (length(digest) IS NOT 20 OR length(content) <> size)",
+    ),
+    (
         "C1 what is pending belongs to a copied-up file",
         "SELECT u.delta_ino FROM acetate_copy_up u LEFT JOIN fs_inode i ON i.ino = u.delta_ino
            LEFT JOIN acetate_origin o ON o.delta_ino = u.delta_ino,

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, Compacted, CopyUp, Growth, Ino, InodeRow, LateChange, Limits, MergedPath,
+    AuditRow, Compacted, CopyUp, Growth, Ino, InodeRow, LateChange, Limits, MergedPath, Original,
     PendingCopies, ReadTxn, Reader, Result, Store, StoreError, Whiteouts, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
@@ -290,6 +290,9 @@ macro_rules! reads {
             redirected_to(base: &BasePath) -> Option<Ino>;
             hidden_links(base: FileId) -> (u32, Option<Time>);
             hidden_files() -> Vec<FileId>;
+            original(path: &BasePath) -> Option<Original>;
+            original_content(path: &BasePath) -> Option<Vec<u8>>;
+            original_bytes() -> u64;
             limits() -> Limits;
         }
     };
@@ -330,7 +333,10 @@ changes! {
     put_copy_up(ino: Ino, pending: Option<CopyUp>) -> ();
     put_symlink(ino: Ino, target: &[u8]) -> ();
     add_whiteout(path: &MergedPath, now: Time) -> ();
-    remove_whiteout(path: &MergedPath) -> bool;
+    remove_whiteout(path: &MergedPath) -> Option<i64>;
+    put_original(original: &Original, content: Option<&[u8]>, replaces: bool) -> bool;
+    remove_originals(path: &BasePath) -> u64;
+    rename_originals(old: &BasePath, new: &BasePath) -> ();
     remove_whiteouts_below(path: &MergedPath) -> ();
     move_whiteouts_below(from: &MergedPath, to: &MergedPath) -> ();
     remove_redirect(ino: Ino) -> ();

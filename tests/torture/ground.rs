@@ -34,7 +34,7 @@ pub const LARGE: &str = "large";
 pub const LARGE_BYTES: usize = 300_000;
 
 /// How it is copied up: most of it in the background.
-const COPY_LIMITS: CopyLimits = CopyLimits { inline_bytes: 32_768, piece_bytes: 16_384 };
+const COPY_LIMITS: CopyLimits = CopyLimits::of(32_768, 16_384);
 
 /// Chunk size of the session, in bytes.
 const CHUNK_BYTES: u64 = 4096;

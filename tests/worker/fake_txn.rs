@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, PendingCopies, ReadTxn,
+    AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, Original, PendingCopies, ReadTxn,
     StoreError, Whiteouts, WriteTxn,
 };
 use acetate::vfs::{FileId, Name, Time};
@@ -140,6 +140,18 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn original(&self, _: &BasePath) -> Result<Option<Original>> {
+        unimplemented!()
+    }
+
+    fn original_content(&self, _: &BasePath) -> Result<Option<Vec<u8>>> {
+        unimplemented!()
+    }
+
+    fn original_bytes(&self) -> Result<u64> {
+        unimplemented!()
+    }
+
     fn limits(&self) -> Result<Limits> {
         unimplemented!()
     }
@@ -191,7 +203,7 @@ impl WriteTxn for Rows {
         unimplemented!()
     }
 
-    fn remove_whiteout(&mut self, _: &MergedPath) -> Result<bool> {
+    fn remove_whiteout(&mut self, _: &MergedPath) -> Result<Option<i64>> {
         unimplemented!()
     }
 
@@ -212,6 +224,18 @@ impl WriteTxn for Rows {
     }
 
     fn put_redirect(&mut self, _: Ino, _: &BasePath) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn put_original(&mut self, _: &Original, _: Option<&[u8]>, _: bool) -> Result<bool> {
+        unimplemented!()
+    }
+
+    fn remove_originals(&mut self, _: &BasePath) -> Result<u64> {
+        unimplemented!()
+    }
+
+    fn rename_originals(&mut self, _: &BasePath, _: &BasePath) -> Result<()> {
         unimplemented!()
     }
 

@@ -4,8 +4,8 @@ use rusqlite::Connection;
 
 use crate::base::BasePath;
 use crate::delta::{
-    AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, Result, StoreError, Usage,
-    WriteTxn, whiteout_files,
+    AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, Original, Result, StoreError,
+    Usage, WriteTxn, whiteout_files,
 };
 use crate::vfs::{FileId, Name, Time};
 
@@ -17,7 +17,9 @@ use super::op::{Clients, Tail};
 use super::room::Room;
 use super::sequence::Entries;
 use super::snapshot::Snapshot;
-use super::{copy_up, dentry, inode, link, opaque, origin, quota, redirect, symlink, whiteout};
+use super::{
+    copy_up, dentry, inode, link, opaque, origin, original, quota, redirect, symlink, whiteout,
+};
 
 /// What a new object takes, with its entry and its row in the audit log, in bytes.
 const ENTRY_BYTES: usize = 4 << 10;
@@ -227,16 +229,16 @@ impl WriteTxn for Batch {
         Ok(())
     }
 
-    fn remove_whiteout(&mut self, path: &MergedPath) -> Result<bool> {
+    fn remove_whiteout(&mut self, path: &MergedPath) -> Result<Option<i64>> {
         if !self.at_hand.absent.may_hide(&self.conn, path.parent())? {
-            return Ok(false);
+            return Ok(None);
         }
-        let is_removed = self.change(|conn| whiteout::remove(conn, path))?;
-        if is_removed {
+        let created_at = self.change(|conn| whiteout::remove(conn, path))?;
+        if created_at.is_some() {
             let files = whiteout_files(path.as_bytes().len());
             self.count(Usage::of_whiteouts(files), Usage::default());
         }
-        Ok(is_removed)
+        Ok(created_at)
     }
 
     fn remove_whiteouts_below(&mut self, path: &MergedPath) -> Result<()> {
@@ -279,6 +281,28 @@ impl WriteTxn for Batch {
 
     fn count_hidden(&mut self, base: FileId, hidden: u32) -> Result<()> {
         self.change(|conn| link::count(conn, base, hidden))
+    }
+
+    fn put_original(
+        &mut self,
+        original: &Original,
+        content: Option<&[u8]>,
+        replaces: bool,
+    ) -> Result<bool> {
+        // A full disk takes the change without it.
+        let bytes = content.map_or(0, <[u8]>::len).saturating_add(original.path.as_bytes().len());
+        if self.room.add(&self.conn, bytes.saturating_mul(2)).is_err() {
+            return Ok(false);
+        }
+        self.change(|conn| original::put(conn, original, content, replaces))
+    }
+
+    fn remove_originals(&mut self, path: &BasePath) -> Result<u64> {
+        self.change(|conn| original::remove(conn, path))
+    }
+
+    fn rename_originals(&mut self, old: &BasePath, new: &BasePath) -> Result<()> {
+        self.change(|conn| original::rename(conn, old, new))
     }
 
     fn show_origins(&mut self, shown: bool) -> Result<()> {

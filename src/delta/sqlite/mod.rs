@@ -43,6 +43,7 @@ mod op;
 mod opaque;
 mod open;
 mod origin;
+mod original;
 mod probe;
 mod quota;
 mod reader;

@@ -153,6 +153,24 @@ pub(super) const OUR_TABLES: &[(&str, &str)] = &[
 )",
     ),
     (
+        "acetate_original",
+        "(
+  id INTEGER PRIMARY KEY,
+  base_path BLOB NOT NULL UNIQUE,
+  base_ino INTEGER NOT NULL,
+  mode INTEGER NOT NULL,
+  uid INTEGER NOT NULL,
+  gid INTEGER NOT NULL,
+  size INTEGER NOT NULL,
+  mtime INTEGER NOT NULL,
+  mtime_nsec INTEGER NOT NULL,
+  ctime INTEGER NOT NULL,
+  ctime_nsec INTEGER NOT NULL,
+  digest BLOB,
+  content BLOB
+)",
+    ),
+    (
         "acetate_copy_up",
         "(
   delta_ino INTEGER PRIMARY KEY,

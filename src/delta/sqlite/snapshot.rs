@@ -5,13 +5,16 @@ use std::ops::Range;
 use rusqlite::Connection;
 
 use crate::base::BasePath;
-use crate::delta::{Ino, InodeRow, Limits, MergedPath, PendingCopies, ReadTxn, Result, Whiteouts};
+use crate::delta::{
+    Ino, InodeRow, Limits, MergedPath, Original, PendingCopies, ReadTxn, Result, Whiteouts,
+};
 use crate::vfs::{FileId, Name, Time};
 
 use super::at_hand::AtHand;
 use super::chunk::Chunks;
 use super::{
-    copy_up, dentry, inode, link, opaque, origin, quota, redirect, sparse, symlink, whiteout,
+    copy_up, dentry, inode, link, opaque, origin, original, quota, redirect, sparse, symlink,
+    whiteout,
 };
 
 /// A connection inside a transaction.
@@ -184,6 +187,18 @@ impl<T: Snapshot> ReadTxn for T {
 
     fn hidden_files(&self) -> Result<Vec<FileId>> {
         link::files(self.conn()?)
+    }
+
+    fn original(&self, path: &BasePath) -> Result<Option<Original>> {
+        original::get(self.conn()?, path)
+    }
+
+    fn original_content(&self, path: &BasePath) -> Result<Option<Vec<u8>>> {
+        original::content(self.conn()?, path)
+    }
+
+    fn original_bytes(&self) -> Result<u64> {
+        original::total_bytes(self.conn()?)
     }
 
     fn limits(&self) -> Result<Limits> {

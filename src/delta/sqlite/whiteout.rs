@@ -117,14 +117,18 @@ fn put(conn: &Connection, path: &MergedPath, created_at: i64) -> Result<()> {
     Ok(())
 }
 
-/// Removes exactly this whiteout; whether there was one.
-pub(super) fn remove(conn: &Connection, path: &MergedPath) -> Result<bool> {
-    let mut statement = conn.prepare_cached("DELETE FROM fs_whiteout WHERE path = ?1")?;
-    let mut removed = 0;
+/// Removes exactly this whiteout; returns when it was made, in seconds since 1970, if there was one.
+pub(super) fn remove(conn: &Connection, path: &MergedPath) -> Result<Option<i64>> {
+    let mut statement =
+        conn.prepare_cached("DELETE FROM fs_whiteout WHERE path = ?1 RETURNING created_at")?;
+    let mut created_at = None;
     for key in value::keys(path.as_bytes()) {
-        removed += statement.execute([key])?;
+        let removed = statement.query_map([key], |row| value::int(row, 0))?;
+        for removed in removed {
+            created_at = Some(removed?);
+        }
     }
-    Ok(removed > 0)
+    Ok(created_at)
 }
 
 /// The bounds of everything below a path: after `path/`, before `path0` (`0` follows `/`).

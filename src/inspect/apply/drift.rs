@@ -60,7 +60,13 @@ impl Planner<'_> {
             return Ok(());
         }
         if change.is_drifted {
-            self.drifted(place, Why::Changed);
+            match (&change.before, &change.after) {
+                (Some(base), None) => {
+                    self.drifted(MergedPath::of_base(&base.path), Why::ChangedSinceDeleted);
+                }
+                (_, Some(after)) if after.origin().is_none() => self.drifted(place, Why::Came),
+                _ => self.drifted(place, Why::Changed),
+            }
             return Ok(());
         }
         let is_born = |after: &TreeObject| after.origin().is_none();

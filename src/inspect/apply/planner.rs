@@ -134,6 +134,7 @@ impl<'a> Planner<'a> {
         self.directories_as_they_were()?;
         self.look_for_late_changes()?;
         self.look_for_earlier_changes()?;
+        self.plan.drifted.sort_by(|a, b| a.path.cmp(&b.path));
         self.look_for_unseen()?;
         for at in 0..self.plan.changes.len() {
             let is_whole = !self.has_left_out(&self.plan.changes[at].path);
@@ -190,9 +191,16 @@ impl<'a> Planner<'a> {
                 is_moved: false,
                 is_carried: false,
                 is_link: false,
+                original: None,
                 is_drifted: false,
             };
-            let difference = Difference { kind: Kind::Modified, differs, path: root, change };
+            let difference = Difference {
+                kind: Kind::Modified,
+                differs,
+                path: root,
+                old: change.before.clone(),
+                change,
+            };
             self.note(&difference)?;
         }
         Ok(())

@@ -32,7 +32,8 @@ fn save(world: &World, path: &str) {
 /// What drifted, with a clock of the session that is always ahead of the host's.
 #[track_caller]
 fn assert_drifted(mut world: World, wanted: &[(&str, Why)]) {
-    let wanted: Vec<_> = wanted.iter().map(|(path, why)| ((*path).to_owned(), *why)).collect();
+    let mut wanted: Vec<_> = wanted.iter().map(|(path, why)| ((*path).to_owned(), *why)).collect();
+    wanted.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!(drifted(&mut world), wanted);
 }
 

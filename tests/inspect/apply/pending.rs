@@ -31,7 +31,7 @@ fn world() -> World {
     let base = format!(
         "big \"{large}\"\ndir/file \"{large}\"\none \"{large}\"\ntwo = one\nsmall \"small\""
     );
-    let copy_up = CopyLimits { inline_bytes: CHUNK, piece_bytes: 2 * CHUNK };
+    let copy_up = CopyLimits::of(CHUNK, 2 * CHUNK);
     let setup = Setup { base: Some(base), chunk_bytes: CHUNK, copy_up, ..Setup::default() };
     let mut world = World::with(setup);
     world.change_base();

@@ -18,7 +18,7 @@ use crate::support::{applied, exported, given_up, patched, predicted, spec_reade
 const LARGE: &[(&str, usize)] = &[("a/b/large", 2000), ("b/large", 1025), ("large", 2800)];
 
 /// Small enough for these.
-const COPY_UP: CopyLimits = CopyLimits { inline_bytes: 700, piece_bytes: CHUNK_BYTES };
+const COPY_UP: CopyLimits = CopyLimits::of(700, CHUNK_BYTES);
 
 /// The names in it that are one object.
 const LINKED: &[&[&str]] = &[&["a/a", "a/e", "b/e"], &["c", "d/a"]];

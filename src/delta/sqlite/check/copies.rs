@@ -1,4 +1,4 @@
-//! O1, O2, C1, C2, R1, W3 and L1: what the session has of the base.
+//! O1 to O3, C1, C2, R1, W3 and L1: what the session has of the base.
 
 use crate::delta::Result;
 
@@ -24,6 +24,16 @@ const QUERIES: &[(&str, &str)] = &[
          FROM acetate_origin o LEFT JOIN fs_inode i ON i.ino = o.delta_ino
          GROUP BY base_ino, iif(o.nlink > 1 AND i.mode & 61440 <> 16384, NULL, base_path)
          HAVING count(*) > 1",
+    ),
+    (
+        "O3",
+        "SELECT NULL, NULL, NULL, 'the original of ' || CAST(base_path AS TEXT) || CASE
+           WHEN mode & 61440 NOT IN (32768, 40960) THEN ' is neither a file nor a link'
+           WHEN digest IS NULL OR length(digest) <> 20 THEN ' has content, but no digest'
+           ELSE ' has ' || length(content) || ' bytes, and not ' || size END
+         FROM acetate_original
+         WHERE mode & 61440 NOT IN (32768, 40960) OR content IS NOT NULL
+           AND (digest IS NULL OR length(digest) <> 20 OR length(content) <> size)",
     ),
     (
         "R1",

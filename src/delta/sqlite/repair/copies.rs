@@ -1,4 +1,4 @@
-//! O1, O2, C1, R1, L1, D4: what the session has of the base, and what it says beside inodes.
+//! O1 to O3, C1, R1, L1, D4: what the session has of the base, and what it says beside inodes.
 
 use crate::base::BasePath;
 use crate::delta::sqlite::{check, redirect, value};
@@ -36,6 +36,13 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
              OR NOT EXISTS (SELECT 1 FROM acetate_meta WHERE key = 'sealed_for'))
          ON CONFLICT(delta_ino) DO UPDATE SET base_ino = excluded.base_ino",
         "fs_origin says what acetate_origin does",
+    )?;
+    mender.change(
+        "O3",
+        "DELETE FROM acetate_original
+         WHERE mode & 61440 NOT IN (32768, 40960) OR content IS NOT NULL
+           AND (digest IS NULL OR length(digest) <> 20 OR length(content) <> size)",
+        "an original that cannot be one is removed",
     )?;
     pending(mender)?;
     redirects(mender)?;

@@ -1,0 +1,241 @@
+//! Originals: what the base had where the session changes or hides it, as it was right before the
+//! first change ([`Original`], docs/SCHEMA.md).
+//!
+//! A person may edit the base while the session has changes of the same files. What the session
+//! changed, and what the base changed since, is told by comparing each with the original.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use sha1::{Digest, Sha1};
+
+use crate::base::{BaseAttr, BaseError, BasePath};
+use crate::delta::{MergedPath, Original};
+use crate::vfs::{FileKind, FsError, Name};
+
+use super::edit::Edit;
+use super::error::Result;
+use super::node::DirPlace;
+use super::resolve::View;
+use super::tree::TreeView;
+
+/// How much of a base file is read at a time to tell whether it has changed, in bytes.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// How much content of originals the session keeps.
+///
+/// An operation that is undone after it counted leaves the count too large, or too small, until
+/// the session is opened again.
+#[derive(Debug, Default)]
+pub(super) struct OriginalsKept {
+    is_counted: AtomicBool,
+    bytes: AtomicU64,
+    is_full_logged: AtomicBool,
+}
+
+/// git's name of a file's content, fed piece by piece: the SHA-1 of `blob SIZE\0` and the bytes.
+pub struct BlobDigest(Sha1);
+
+impl BlobDigest {
+    /// Begins with content of `size` bytes.
+    pub fn new(size: u64) -> Self {
+        Self(Sha1::new_with_prefix(format!("blob {size}\0")))
+    }
+
+    /// Adds the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all bytes.
+    pub fn finish(self) -> [u8; 20] {
+        self.0.finalize().into()
+    }
+
+    /// The digest of `content`.
+    pub fn of(content: &[u8]) -> [u8; 20] {
+        let mut digest = Self::new(content.len() as u64);
+        digest.update(content);
+        digest.finish()
+    }
+}
+
+impl Edit<'_> {
+    /// Whether the content of a base file of `bytes` is to be kept.
+    pub fn keeps_original_of(&self, bytes: u64) -> bool {
+        bytes <= self.core.copy_up.original_bytes
+    }
+
+    /// Keeps what the base has at a path that the session is about to change: its attributes and,
+    /// if `content` is all of its content or its target, that. `replaces` an original that is kept
+    /// already: right where the client saw what the base has now.
+    pub fn keep_original(
+        &mut self,
+        path: &BasePath,
+        attr: &BaseAttr,
+        content: Option<&[u8]>,
+        replaces: bool,
+    ) -> Result<()> {
+        let kept = match content {
+            Some(content) if self.has_room_for(content.len() as u64)? => Some(content),
+            _ => None,
+        };
+        let original = Original {
+            path: path.clone(),
+            fileid: attr.fileid,
+            kind: attr.kind,
+            mode: attr.mode,
+            uid: attr.uid,
+            gid: attr.gid,
+            size: content.map_or(attr.size, |content| content.len() as u64),
+            mtime: attr.mtime,
+            ctime: attr.ctime,
+            digest: content.map(BlobDigest::of),
+            has_content: kept.is_some(),
+        };
+        if replaces {
+            self.forget_originals(path)?;
+        }
+        if self.txn.put_original(&original, kept, replaces)?
+            && let Some(kept) = kept
+        {
+            self.core.originals.bytes.fetch_add(kept.len() as u64, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// All content of a base file whose original is to be kept; `None` if it is not, or cannot be
+    /// read.
+    pub fn read_original(&self, path: &BasePath, attr: &BaseAttr) -> Result<Option<Vec<u8>>> {
+        if !self.keeps_original_of(attr.size) {
+            return Ok(None);
+        }
+        let mut content = vec![0; usize::try_from(attr.size).unwrap_or(usize::MAX)];
+        match self.core.base.read(path, attr.fileid, 0, &mut content) {
+            Ok((got, now)) if got == content.len() && is_same_file(attr, &now) => Ok(Some(content)),
+            Ok(_) => Ok(None),
+            Err(error @ (BaseError::Unresponsive | BaseError::Busy)) => Err(error.into()),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn has_room_for(&self, bytes: u64) -> Result<bool> {
+        let (kept, limits) = (&self.core.originals, &self.core.copy_up);
+        if bytes > limits.original_bytes {
+            return Ok(false);
+        }
+        if !kept.is_counted.swap(true, Relaxed) {
+            kept.bytes.store(self.txn.original_bytes()?, Relaxed);
+        }
+        let has_room = kept.bytes.load(Relaxed).saturating_add(bytes) <= limits.originals_bytes;
+        if !has_room && !kept.is_full_logged.swap(true, Relaxed) {
+            tracing::warn!(
+                bytes = limits.originals_bytes,
+                hint = "apply or discard changes",
+                "originals of changed files fill their bound: what the base had is not kept of \
+                 further files, so that they cannot be merged if the base changes"
+            );
+        }
+        Ok(has_room)
+    }
+
+    /// Keeps what the base has under a name that was whited out at the second `since`, and that the
+    /// session gives to an object of its own.
+    pub fn keep_hidden_original(&mut self, dir: &DirPlace, name: &Name, since: i64) -> Result<()> {
+        let Some(path) = dir.base.as_ref().map(|base| base.join(name)) else { return Ok(()) };
+        let Some(attr) = self.view().base_attr_at(&path)? else { return Ok(()) };
+        // What changed since then is not what the client removed.
+        if attr.ctime.secs > since || self.txn.original(&path)?.is_some() {
+            return Ok(());
+        }
+        let content = match attr.kind {
+            FileKind::Regular => match self.read_original(&path, &attr)? {
+                None if self.keeps_original_of(attr.size) => return Ok(()),
+                content => content,
+            },
+            FileKind::Symlink => Some(self.core.base.read_link(&path)?),
+            _ => return Ok(()),
+        };
+        self.keep_original(&path, &attr, content.as_deref(), false)
+    }
+
+    /// Forgets the originals of a base path and of what is below it.
+    pub fn forget_originals(&mut self, path: &BasePath) -> Result<()> {
+        let freed = self.txn.remove_originals(path)?;
+        let bytes = &self.core.originals.bytes;
+        let _ = bytes.fetch_update(Relaxed, Relaxed, |kept| Some(kept.saturating_sub(freed)));
+        Ok(())
+    }
+
+    /// Forgets the original of what the base has at a merged path, and below it: the base shows
+    /// there again.
+    pub fn forget_originals_at(&mut self, path: &MergedPath) -> Result<()> {
+        let Some(name) = path.name() else { return self.forget_originals(&BasePath::root()) };
+        let Some(place) = self.visible_dir(&path.parent())? else { return Ok(()) };
+        match &place.base {
+            Some(base) => self.forget_originals(&base.join(&name)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl View<'_> {
+    /// Whether the base object at an original's path, `now`, is what it was: of the same type and
+    /// mode, with the same content or target. Its inode, ctime, mtime and owner do not count. Where
+    /// the content is not known, the mtime tells.
+    pub fn is_as_original(&self, original: &Original, now: &BaseAttr) -> Result<bool> {
+        if original.kind != now.kind {
+            return Ok(false);
+        }
+        let times = (original.fileid, original.size, original.mtime, original.ctime);
+        if times == (now.fileid, now.size, now.mtime, now.ctime) {
+            return Ok(true);
+        }
+        if now.kind == FileKind::Symlink {
+            let target = self.core.base.read_link(&original.path)?;
+            return Ok(original.digest == Some(BlobDigest::of(&target)));
+        }
+        if (original.size, original.mode) != (now.size, now.mode) {
+            return Ok(false);
+        }
+        match original.digest {
+            Some(digest) => Ok(self.base_digest(&original.path, now)? == Some(digest)),
+            None => Ok(original.mtime == now.mtime),
+        }
+    }
+
+    /// The digest of a base file's content; `None` if it changed while it was read.
+    fn base_digest(&self, path: &BasePath, attr: &BaseAttr) -> Result<Option<[u8; 20]>> {
+        let mut digest = BlobDigest::new(attr.size);
+        let mut buffer = vec![0; PIECE_BYTES];
+        let mut at = 0;
+        while at < attr.size {
+            let (got, now) = self.core.base.read(path, attr.fileid, at, &mut buffer)?;
+            if got == 0 || !is_same_file(attr, &now) {
+                return Ok(None);
+            }
+            digest.update(&buffer[..got]);
+            at += got as u64;
+        }
+        Ok((at == attr.size).then(|| digest.finish()))
+    }
+}
+
+impl TreeView<'_> {
+    /// The content, or link target, that is kept of an original; `None` where none is, or where
+    /// another program changed it.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn original_content(
+        &self,
+        original: &Original,
+    ) -> std::result::Result<Option<Vec<u8>>, FsError> {
+        let found = self.view.txn.original_content(&original.path);
+        let found = found.map_err(|error| super::error::from_store(&error))?;
+        Ok(found.filter(|content| Some(BlobDigest::of(content)) == original.digest))
+    }
+}
+
+fn is_same_file(a: &BaseAttr, b: &BaseAttr) -> bool {
+    (a.fileid, a.size, a.mtime) == (b.fileid, b.size, b.mtime)
+}

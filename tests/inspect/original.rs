@@ -1,0 +1,150 @@
+//! What the session changed and what the base changed since are told apart by the original.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use acetate::inspect::diff::{Difference, Options, diff};
+use acetate::inspect::opened::Opened;
+use acetate::inspect::status::status;
+
+use super::apply::open;
+use crate::support::applied::{all, applied, assert_same, merged, on_host};
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    dir/file "one\ntwo\nthree\n"
+    dir/other "other"
+    dir/link -> file
+    gone "gone"
+"#;
+
+/// The differences, each with its letter, whether content and mode differ, and whether it drifted.
+fn told(world: &World) -> Vec<String> {
+    let opened = Opened::open(&world.session(), Some(&world.base())).unwrap();
+    let mut all = Vec::new();
+    diff(&opened, &Options::default(), &mut |_, difference: Difference| {
+        let mut line = format!("{:?} {}", difference.kind, difference.path.display());
+        for (is_so, word) in [
+            (difference.differs.content, "content"),
+            (difference.differs.mode, "mode"),
+            (difference.change.is_link, "link"),
+            (difference.change.replaced.is_some(), "replaced"),
+            (difference.change.is_drifted, "drifted"),
+        ] {
+            if is_so {
+                line.push(' ');
+                line.push_str(word);
+            }
+        }
+        all.push(line);
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    all
+}
+
+/// Gives a file of the host another inode, with this content and the mode that it had.
+fn save_by_rename(file: &Path, content: &str) {
+    let mode = fs::metadata(file).unwrap().permissions();
+    let new = file.with_extension("tmp");
+    fs::write(&new, content).unwrap();
+    fs::set_permissions(&new, mode).unwrap();
+    fs::rename(&new, file).unwrap();
+}
+
+#[test]
+fn a_base_with_the_same_content_has_not_drifted() {
+    let mut world = World::new(TREE);
+    world.write("dir/file", 0, b"ONE").unwrap();
+    world.put("dir/new", "mine");
+    world.rename("dir/new", "dir/other").unwrap();
+    world.chmod("dir/link", 0o700).unwrap();
+    let before = told(&world);
+    let base = world.change_base();
+    let drifted = |world: &World| {
+        status(&Opened::open(&world.session(), Some(&world.base())).unwrap())
+            .unwrap()
+            .touched
+            .drifted
+    };
+    assert!(Command::new("touch").args([base.join("dir/file")]).status().unwrap().success());
+    save_by_rename(&base.join("dir/other"), "other");
+    fs::remove_file(base.join("dir/link")).unwrap();
+    symlink("file", base.join("dir/link")).unwrap();
+    assert_eq!(told(&world), before);
+    assert_eq!(drifted(&world), 0);
+    let copied = base.with_file_name("copied");
+    assert!(Command::new("cp").arg("-a").args([&base, &copied]).status().unwrap().success());
+    fs::remove_dir_all(&base).unwrap();
+    fs::rename(&copied, &base).unwrap();
+    assert_eq!(told(&world), before);
+    assert_eq!(drifted(&world), 0);
+    let wanted = merged(&world.session(), Some(&base));
+    assert_eq!(applied(&open(&world), None, &all()).unwrap().skipped, []);
+    assert_same(&on_host(&base), &wanted);
+}
+
+#[test]
+fn a_base_file_that_was_saved_by_a_rename_is_matched_by_its_path() {
+    let mut world = World::new(TREE);
+    world.write("dir/file", 0, b"ONE").unwrap();
+    let base = world.change_base();
+    save_by_rename(&base.join("dir/file"), "one\ntwo\nTHREE\n");
+    assert_eq!(told(&world), ["Modified /dir/file content drifted"]);
+    fs::remove_file(base.join("dir/file")).unwrap();
+    assert_eq!(told(&world), ["Modified /dir/file content drifted"]);
+}
+
+/// Another mode, type or target is drift too.
+#[test]
+fn what_differs_from_the_original_has_drifted() {
+    let mut world = World::new(TREE);
+    world.write("dir/file", 0, b"ONE").unwrap();
+    world.write("dir/other", 0, b"O").unwrap();
+    world.chmod("dir/link", 0o700).unwrap();
+    world.remove("dir/link").unwrap();
+    world.symlink("other", "dir/link").unwrap();
+    let base = world.change_base();
+    fs::set_permissions(base.join("dir/file"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::remove_file(base.join("dir/other")).unwrap();
+    fs::create_dir(base.join("dir/other")).unwrap();
+    fs::remove_file(base.join("dir/link")).unwrap();
+    symlink("elsewhere", base.join("dir/link")).unwrap();
+    let lines = [
+        "Modified /dir/file content drifted",
+        "Modified /dir/link content drifted",
+        "Modified /dir/other content drifted",
+    ];
+    assert_eq!(told(&world), lines);
+}
+
+/// The session changed nothing of it, whatever the base has now.
+#[test]
+fn what_the_session_has_as_it_was_is_no_difference() {
+    let mut world = World::new(TREE);
+    world.write("dir/file", 0, b"one").unwrap();
+    fs::write(world.change_base().join("dir/file"), "theirs").unwrap();
+    assert_eq!(told(&world), [""; 0]);
+    world.write("dir/file", 0, b"ONE").unwrap();
+    assert_eq!(told(&world), ["Modified /dir/file content drifted"]);
+}
+
+/// Of a file over the limit the times tell.
+#[test]
+fn a_large_file_has_drifted_by_its_times() {
+    let mut world = World::new("dir/");
+    let base = world.change_base();
+    fs::write(base.join("dir/large"), vec![b'x'; (1 << 20) + 1]).unwrap();
+    world.write("dir/large", 0, b"mine").unwrap();
+    world.finish_copies();
+    let mtime = fs::metadata(base.join("dir/large")).unwrap().modified().unwrap();
+    save_by_rename(&base.join("dir/large"), &"x".repeat((1 << 20) + 1));
+    let file = fs::File::options().write(true).open(base.join("dir/large")).unwrap();
+    file.set_modified(mtime).unwrap();
+    assert_eq!(told(&world), ["Modified /dir/large content"]);
+    file.set_modified(mtime + std::time::Duration::from_secs(1)).unwrap();
+    assert_eq!(told(&world), ["Modified /dir/large content drifted"]);
+}

@@ -12,6 +12,7 @@ use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::{MergedPath, Original};
 use crate::vfs::{FileKind, FsError, Name};
 
+use super::changes::BaseObject;
 use super::edit::Edit;
 use super::error::Result;
 use super::node::DirPlace;
@@ -221,6 +222,20 @@ impl View<'_> {
 }
 
 impl TreeView<'_> {
+    /// Whether an original is kept of a base object, and the base object still is as that was.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn is_as_original(&self, base: &BaseObject) -> std::result::Result<bool, FsError> {
+        let is_same = || -> Result<bool> {
+            match self.view.txn.original(&base.path)? {
+                Some(original) => self.view.is_as_original(&original, &base.attr),
+                None => Ok(false),
+            }
+        };
+        is_same().map_err(|error| error.into_fs())
+    }
+
     /// The content, or link target, that is kept of an original; `None` where none is, or where
     /// another program changed it.
     ///

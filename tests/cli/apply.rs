@@ -181,12 +181,36 @@ fn what_drifted_is_refused_and_listed() {
     fs::write(world.base().join("dir/file"), "theirs").unwrap();
     let before = on_host(&world.base());
     let (out, err) = said(&apply(&world, &["--yes"]), 1);
-    assert!(out.contains("! /dir/file: the base changed meanwhile\n"), "{out}");
+    let conflict = "! /dir/file: the base changed the same part, or it is no text: not merged\n";
+    assert!(out.contains(conflict), "{out}");
     assert!(out.contains("1 not as the session saw it"), "{out}");
-    assert!(err.contains("because of 1 object marked") && err.contains("--force"), "{err}");
+    assert!(err.contains("because of 1 object marked") && err.contains("--skip-drifted"), "{err}");
     assert_same(&on_host(&world.base()), &before);
     said(&apply(&world, &["--yes", "--force"]), 0);
     assert_eq!(fs::read(world.base().join("dir/file")).unwrap(), b"CONTENT, and more");
+}
+
+#[test]
+fn what_the_base_changed_too_is_merged_or_left_to_a_side() {
+    let mut world = World::new("text \"one\\ntwo\\nthree\\n\"\nother \"other\\n\"\n");
+    world.write("text", 0, b"ONE").unwrap();
+    world.write("other", 0, b"mine!\n").unwrap();
+    world.close();
+    let base = world.change_base();
+    fs::write(base.join("text"), "one\ntwo\nTHREE\n").unwrap();
+    fs::write(base.join("other"), "their\n").unwrap();
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 1);
+    assert!(out.contains("& /text: merged with what the base changed\n"), "{out}");
+    let (out, err) = said(&apply(&world, &["--yes", "--skip-drifted"]), 1);
+    assert!(out.contains("skipped /other: "), "{out}{err}");
+    assert_eq!(fs::read(base.join("text")).unwrap(), b"ONE\ntwo\nTHREE\n");
+    assert_eq!(fs::read(base.join("other")).unwrap(), b"their\n");
+    let (_, err) = said(&apply(&world, &["--yes", "--take", "theirs", "other"]), 2);
+    assert!(err.contains("the sides are `session` and `base`"), "{err}");
+    let (_, err) = said(&apply(&world, &["--yes", "--take", "base", "other"]), 1);
+    assert!(err.contains("/other: the base stays as it is"), "{err}");
+    let (out, _) = said(&apply(&world, &["--yes"]), 0);
+    assert!(out.starts_with("nothing to apply to "), "{out}");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! `acetate apply`: writes what a session changed to its base.
 
 mod progress;
+mod report;
 
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::change::{Changer, with_changer};
 use super::error::CliError;
@@ -18,19 +19,21 @@ use crate::control::{self, Answer, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
 use crate::inspect::apply::{
-    Applied, Bookkeeper, Consent, Loss, NotSet, Options, Plan, Report, ShowPlan, apply, clear,
-    interrupted, plan, resume,
+    Applied, Bookkeeper, Consent, Options, Plan, ShowPlan, apply, clear, interrupted, plan, resume,
 };
 use crate::inspect::diff::{Difference, Kind};
 use crate::inspect::opened::{Opened, check_known};
 use crate::overlay::CopyTurn;
 use crate::vfs::FileKind;
 use progress::ApplyProgress;
+use report::{lost, put_counts, tell};
 
 /// Write what a session changed to its base.
 ///
-/// Shows the plan, and asks. Base objects that drifted are never overwritten without --force: if
-/// there are any, nothing is written; set-user-ID files and devices are left out without
+/// Shows the plan, and asks. Text that the session and the base both changed is merged against what
+/// the base had when the session first changed it. What cannot be merged is never overwritten
+/// without --force: if there is any, nothing is written unless --skip-drifted leaves it out;
+/// set-user-ID files and devices are left out without
 /// --allow-special. Each file is replaced at once, whole; nothing outside the base is touched.
 /// Clients may change the session during apply: their changes are skipped and stay in the session.
 /// May be killed at any time: the next run finishes what was begun, and does no more then. Exits
@@ -60,6 +63,19 @@ pub(super) struct Args {
     #[arg(long)]
     force: bool,
 
+    /// Apply the rest where the base changed what cannot be merged; the session keeps that.
+    #[arg(long, conflicts_with = "force")]
+    skip_drifted: bool,
+
+    /// Merge text in which both changed the same lines too, with conflict markers, as git does.
+    #[arg(long)]
+    conflict_markers: bool,
+
+    /// Whose state counts where the base changed: `session` overwrites PATH in the base, `base`
+    /// gives up what the session has at PATH.
+    #[arg(long, num_args = 2, value_names = ["SIDE", "PATH"], action = clap::ArgAction::Append)]
+    take: Vec<OsString>,
+
     /// Make set-user-ID and set-group-ID files and device nodes too.
     #[arg(long)]
     allow_special: bool,
@@ -69,7 +85,8 @@ pub(super) struct Args {
     #[arg(long)]
     all: bool,
 
-    /// Print JSON objects: difference, drift, special, left_out, loss, plan, skipped, applied.
+    /// Print JSON objects: difference, drift, merged, special, left_out, loss, plan, skipped,
+    /// applied.
     #[arg(long)]
     json: bool,
 }
@@ -87,14 +104,15 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return finish(args, &opened);
     }
     check_known(&opened, &paths)?;
-    let (force, special) = (args.force, args.allow_special);
-    let options = Options { paths, droppings: args.all, force, special };
+    let options = options(args, paths)?;
     if !args.dry_run {
         clear(&opened, args.to.as_deref())?;
     }
     let mut shown = PlanPrinter::new(args, &opened);
     let plan = plan(&opened, args.to.as_deref(), &options, &mut |change| shown.difference(change))?;
-    let has_work = !plan.changes.is_empty() && (plan.drifted.is_empty() || args.force);
+    let is_left = |drifted| args.skip_drifted || plan.is_taken_from_base(drifted);
+    let stops = plan.drifted.iter().filter(|drifted| !args.force && !is_left(drifted)).count();
+    let has_work = !plan.changes.is_empty() && stops == 0;
     // With --yes, `apply` prints the plan of its own snapshot.
     if !args.yes || !has_work {
         shown.print(&plan)?;
@@ -102,12 +120,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if plan.changes.is_empty() {
         return Ok(if plan.left_out.is_empty() { Ending::Done } else { Ending::Findings });
     }
-    if !plan.drifted.is_empty() && !args.force {
-        let marked = text::count(plan.drifted.len(), "object");
+    if stops > 0 {
+        let marked = text::count(stops, "object");
         output::line(format_args!(
-            "nothing was written, because of {marked} marked with `!`: name the other paths to \
-             apply those, `acetate discard` what shall stay as it is in the base, or overwrite it \
-             with --force"
+            "nothing was written, because of {marked} marked with `!`: --skip-drifted applies the \
+             rest; for each of them, --take base PATH keeps what the base has, --take session \
+             PATH overwrites it, and --conflict-markers merges text to be edited"
         ));
         return Ok(Ending::Findings);
     }
@@ -118,7 +136,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         output::line(format_args!("nothing was written"));
         return Ok(Ending::Findings);
     }
-    with_book(args, &opened, |book| {
+    let ending = with_book(args, &opened, |book| {
         let interrupts = Interrupts::catch()?;
         let mut progress = ApplyProgress::new(&interrupts);
         let watch = &mut |event| progress.tell(event);
@@ -126,10 +144,55 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let consent = if args.yes { Consent::All(&mut made) } else { Consent::Shown(&plan) };
         let report = apply(&opened, args.to.as_deref(), &options, consent, book, watch);
         progress.end();
-        let ending = tell(args, &opened, &report?)?;
+        let report = report?;
+        let ending = tell(args, &opened, &report)?;
         let leaves_out = made.leaves_out.unwrap_or(!plan.left_out.is_empty());
         Ok(if leaves_out { Ending::Findings } else { ending })
-    })
+    })?;
+    let kept = |path: &&MergedPath| plan.keeps_base_at(path);
+    let paths: Vec<_> = options.take_base.iter().filter(kept).cloned().collect();
+    give_up(args, &paths, ending)
+}
+
+/// What the options say.
+fn options(args: &Args, paths: Vec<MergedPath>) -> Result<Options, CliError> {
+    let mut options = Options {
+        paths,
+        droppings: args.all,
+        force: args.force,
+        special: args.allow_special,
+        skip_drifted: args.skip_drifted,
+        conflict_markers: args.conflict_markers,
+        ..Options::default()
+    };
+    for side in args.take.chunks(2) {
+        let [side, path] = side else { continue };
+        let path = parsed(std::slice::from_ref(path))?;
+        match side.to_str() {
+            Some("session") => options.take_session.extend(path),
+            Some("base") => options.take_base.extend(path),
+            _ => {
+                let what = format!("--take {}: no side", side.display());
+                return Err(CliError::new(what).with_hint("the sides are `session` and `base`"));
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// Gives up what the session has at paths at which the base is to stay as it is.
+fn give_up(args: &Args, paths: &[MergedPath], ending: Ending) -> Result<Ending, CliError> {
+    if paths.is_empty() || args.to.is_some() {
+        return Ok(ending);
+    }
+    let (session, base) = (&args.source.session, args.source.base.as_deref());
+    let request = Request::Discard { paths: paths.iter().map(Into::into).collect() };
+    with_changer(session, base, |changer| changer.ask(request))?;
+    for path in paths {
+        let path = text::name(path.as_bytes());
+        output::line(format_args!("{path}: the base stays as it is; the session shows it again"));
+    }
+    Ok(ending)
 }
 
 /// Runs `f` with who forgets in the session what is in the base then; nobody, where a copy is
@@ -298,6 +361,7 @@ fn print_plan(
             ("data_bytes", plan.data_bytes),
             ("deletions", plan.deletions),
             ("deleted_dirs", plan.deleted_dirs),
+            ("merged", plan.merged.len() as u64),
             ("special", plan.special.len() as u64),
             ("left_out", plan.left_out.len() as u64),
             ("losses", plan.losses.len() as u64),
@@ -325,6 +389,9 @@ fn print_plan(
         if quiet > 0 {
             sum.push_str(&format!(", times of {}", text::count(quiet, "directory")));
         }
+        if !plan.merged.is_empty() {
+            sum.push_str(&format!(", {} merged with the base", plan.merged.len()));
+        }
         if !plan.drifted.is_empty() {
             sum.push_str(&format!(", {} not as the session saw it", plan.drifted.len()));
         }
@@ -348,6 +415,13 @@ fn print_notes(args: &Args, plan: &Plan, out: &mut Out) -> Result<(), CliError> 
             out.line(format_args!("{sign} {}: {why}", text::name(path.as_bytes())))
         }
     };
+    for merged in &plan.merged {
+        let why = match merged.has_conflicts {
+            true => "merged with what the base changed, with conflict markers",
+            false => "merged with what the base changed",
+        };
+        note("merged", '&', &merged.path, why)?;
+    }
     for special in &plan.special {
         note("special", '*', &special.path, special.what)?;
     }
@@ -358,16 +432,6 @@ fn print_notes(args: &Args, plan: &Plan, out: &mut Out) -> Result<(), CliError> 
         note("loss", '~', &loss.path, &lost(loss))?;
     }
     Ok(())
-}
-
-/// What is lost of an object, in words.
-fn lost(loss: &Loss) -> String {
-    format!("loses {}: {}", loss.names.join(", "), loss.why)
-}
-
-fn put_counts(object: &mut Map<String, Value>, changes: usize, others: usize, what: &str) {
-    object.insert("changes".to_owned(), changes.into());
-    object.insert(what.to_owned(), others.into());
 }
 
 /// Whether nothing but the time of a directory differs, which follows what is in it.
@@ -403,63 +467,4 @@ fn is_wanted(args: &Args, opened: &Opened, shown: usize) -> Result<bool, CliErro
     let answered = asked.and_then(|()| std::io::stdin().lock().read_line(&mut answer));
     answered.map_err(|error| CliError::caused("cannot ask", &error))?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
-}
-
-/// Says what came of it.
-fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Ending, CliError> {
-    match report.broken_off {
-        Some((0, 0)) => return Err(CliError::new("interrupted: nothing was written")),
-        Some((done, all)) => {
-            let what = format!("interrupted: {done} of {all} steps are done, and the rest is not");
-            let hint = "run the same command again: it goes on from there";
-            return Err(CliError::new(what).with_hint(hint));
-        }
-        None => {}
-    }
-    warn(report.not_set);
-    for loss in &report.losses {
-        let path = text::name(loss.path.as_bytes());
-        output::line(format_args!("warning: {path} {}", lost(loss)));
-    }
-    let mut out = Out::new();
-    for skipped in &report.skipped {
-        let path = skipped.path.as_bytes();
-        if args.json {
-            let mut object = text::json("skipped");
-            text::put_path(&mut object, "path", path);
-            object.insert("why".to_owned(), skipped.why.as_str().into());
-            out.json(object)?;
-        } else {
-            out.line(format_args!("skipped {}: {}", text::name(path), skipped.why))?;
-        }
-    }
-    let dir = target(args, opened);
-    let (count, skipped) = (report.applied.len(), report.skipped.len());
-    if args.json {
-        let mut object = text::json("applied");
-        text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
-        put_counts(&mut object, count, skipped, "skipped");
-        out.json(object)?;
-    } else if skipped > 0 {
-        let dir = dir.display();
-        out.line(format_args!(
-            "{dir}: {count} applied, {skipped} skipped: the session keeps those"
-        ))?;
-    } else {
-        out.line(format_args!("{}: applied", dir.display()))?;
-    }
-    out.end()?;
-    Ok(if skipped > 0 { Ending::Findings } else { Ending::Done })
-}
-
-/// Says what we may not set, once for all of it.
-fn warn(not_set: NotSet) {
-    let whats =
-        [(not_set.owners, "owner"), (not_set.modes, "mode"), (not_set.times, "modification time")];
-    for (count, what) in whats.into_iter().filter(|(count, _)| *count > 0) {
-        output::line(format_args!(
-            "warning: the {what} of {} is not as in the session: only the owner or root may set it",
-            text::count(count, "object"),
-        ));
-    }
 }

@@ -117,7 +117,8 @@ fn put(conn: &Connection, path: &MergedPath, created_at: i64) -> Result<()> {
     Ok(())
 }
 
-/// Removes exactly this whiteout; returns when it was made, in seconds since 1970, if there was one.
+/// Removes exactly this whiteout; returns when it was made, in seconds since 1970, if there was
+/// one.
 pub(super) fn remove(conn: &Connection, path: &MergedPath) -> Result<Option<i64>> {
     let mut statement =
         conn.prepare_cached("DELETE FROM fs_whiteout WHERE path = ?1 RETURNING created_at")?;

@@ -1,7 +1,10 @@
 //! What is not any more as the session saw it: writing there would lose what somebody else did.
 
+use super::Skipped;
 use super::history::{self, Hidden, Inside};
+use super::merge::{Content, Merge, Outcome};
 use super::place::{base_error, stat_in};
+use super::plan::Merged;
 use super::plan::target_path;
 use super::planner::{Gone, Planner};
 use crate::base::{Base, BaseAttr, BasePath};
@@ -32,6 +35,8 @@ pub enum Why {
     ChangedSinceDeleted,
     /// It came where the session has made something.
     Came,
+    /// Both changed it, and it cannot be merged.
+    Conflict,
     /// The copy has something else there than the base.
     Copy,
 }
@@ -43,34 +48,68 @@ impl Why {
             Self::Changed => "the base changed meanwhile",
             Self::ChangedSinceDeleted => "the base changed since it was deleted",
             Self::Came => "the base has something new there",
+            Self::Conflict => "the base changed the same part, or it is no text: not merged",
             Self::Copy => "the copy is not as the base there",
         }
     }
 }
 
 impl Planner<'_> {
-    /// Notes what a difference would overwrite without having seen it.
-    pub(super) fn note_drift(&mut self, difference: &Difference) -> Result<()> {
+    /// Notes what a difference would overwrite without having seen it. Returns what the file gets
+    /// of both sides, where it can be merged.
+    pub(super) fn note_drift(&mut self, difference: &Difference) -> Result<Option<Merge>> {
         let change = &difference.change;
         let place = change.path.clone();
-        if self.place.is_copy() {
-            if self.differs_in_copy(difference)? {
-                self.drifted(place, Why::Copy);
-            }
-            return Ok(());
+        if self.place.is_copy() && self.differs_in_copy(difference)? {
+            self.drifted(place, Why::Copy);
+            return Ok(None);
         }
         if change.is_drifted {
-            match (&change.before, &change.after) {
-                (Some(base), None) => {
-                    self.drifted(MergedPath::of_base(&base.path), Why::ChangedSinceDeleted);
-                }
-                (_, Some(after)) if after.origin().is_none() => self.drifted(place, Why::Came),
-                _ => self.drifted(place, Why::Changed),
-            }
-            return Ok(());
+            return self.merge_or_note(difference);
         }
+        if !self.place.is_copy() {
+            self.note_late_change(difference)?;
+        }
+        Ok(None)
+    }
+
+    /// Merges what the session and the base changed, or notes that it drifted.
+    fn merge_or_note(&mut self, difference: &Difference) -> Result<Option<Merge>> {
+        let change = &difference.change;
+        let is_named = |named: &[MergedPath]| named.iter().any(|n| change.path.is_within(n));
+        if is_named(&self.sides.session) {
+            return Ok(None);
+        }
+        let why = match self.merge(difference)? {
+            Outcome::Merge(merge) if !is_named(&self.sides.base) => {
+                let has_conflicts =
+                    matches!(merge.content, Content::Both { has_conflicts: true, .. });
+                self.plan.merged.push(Merged { path: change.path.clone(), has_conflicts });
+                return Ok(Some(merge));
+            }
+            Outcome::Merge(_) => Why::Changed,
+            Outcome::Conflict(why) => why,
+        };
+        match (&change.before, &change.after, why) {
+            (Some(base), None, _) => {
+                self.drifted(MergedPath::of_base(&base.path), Why::ChangedSinceDeleted);
+            }
+            (_, Some(after), Why::Changed) if after.origin().is_none() => {
+                self.drifted(change.path.clone(), Why::Came);
+            }
+            _ => self.drifted(change.path.clone(), why),
+        }
+        Ok(None)
+    }
+
+    /// Notes what changed in the base after the session had hidden or replaced it, as far as its
+    /// ctime tells.
+    fn note_late_change(&mut self, difference: &Difference) -> Result<()> {
+        let change = &difference.change;
+        let place = change.path.clone();
         let is_born = |after: &TreeObject| after.origin().is_none();
         match (&change.before, &change.after) {
+            (Some(_), None) if change.original.is_some() => {}
             // Of a directory that was moved there only its own ctime tells.
             (Some(base), None) => {
                 let path = MergedPath::of_base(&base.path);
@@ -88,6 +127,7 @@ impl Planner<'_> {
                     let are_dirs = is_dir(here.attr.kind) && is_dir(after.attr().kind);
                     !are_dirs || change.replaced.is_some()
                 });
+                let apart = apart.filter(|here| !self.is_as_hidden(here));
                 match apart {
                     Some(here) if here.attr.ctime > after.attr().ctime => {
                         self.drifted(place, Why::Came);
@@ -104,21 +144,61 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Whether a base object that the session replaced is known to be what it was then.
+    fn is_as_hidden(&self, base: &BaseObject) -> bool {
+        self.view.is_as_original(base).unwrap_or(false)
+    }
+
+    /// Notes that something is not any more as the session saw it: for the change that was noted
+    /// last.
+    pub(super) fn drifted(&mut self, path: MergedPath, why: Why) {
+        let change = self.plan.changes.len().saturating_sub(1);
+        self.drifted_in(change, Drifted { path, why });
+    }
+
+    fn drifted_in(&mut self, change: usize, drifted: Drifted) {
+        self.drifted_changes.insert(change, drifted.clone());
+        self.plan.drifted.push(drifted);
+    }
+
+    /// Leaves out what drifted, as far as the options say so, and puts the rest in order.
+    pub(super) fn settle_drift(&mut self) {
+        self.plan.drifted.sort_by(|a, b| a.path.cmp(&b.path));
+        for (number, drifted) in std::mem::take(&mut self.drifted_changes) {
+            let Some(change) = self.plan.changes.get(number) else { continue };
+            let keeps_base = self.sides.base.iter().any(|n| change.path.is_within(n));
+            if keeps_base {
+                self.plan.kept_in_base.insert(drifted.path.clone());
+            }
+            if keeps_base || self.skips_drifted {
+                let path = change.path.clone();
+                self.refuse(number, Skipped { path, why: drifted.why.as_str().to_owned() });
+            }
+        }
+    }
+
     /// Notes that the session hides a base object, which has not changed since its last change,
     /// but may have since an earlier one.
     fn hides(&mut self, base: &BaseObject, place: MergedPath, drifted: Drifted) {
+        let change = self.plan.changes.len().saturating_sub(1);
+        self.hides_in(change, base, place, drifted);
+    }
+
+    fn hides_in(&mut self, change: usize, base: &BaseObject, place: MergedPath, drifted: Drifted) {
         let changed = base.attr.ctime;
         if self.log_begun.is_some_and(|begun| changed > begun) {
             let home = MergedPath::of_base(&base.path);
             let is_dir = base.attr.kind == FileKind::Directory;
-            self.hidden.push(Hidden { place, home, is_dir, changed, drifted });
+            self.hidden.push(Hidden { place, home, is_dir, changed, change, drifted });
         }
     }
 
     /// Looks in the audit log for earlier changes of what hides something of the base.
     pub(super) fn look_for_earlier_changes(&mut self) -> Result<()> {
         let hidden = std::mem::take(&mut self.hidden);
-        self.plan.drifted.extend(history::changed_since(self.opened, hidden)?);
+        for (change, drifted) in history::changed_since(self.opened, hidden)? {
+            self.drifted_in(change, drifted);
+        }
         Ok(())
     }
 
@@ -208,7 +288,8 @@ impl Planner<'_> {
             while let Some(dir) = open.pop() {
                 let (entries, names_differ) = self.entries(&dir)?;
                 if names_differ {
-                    self.drifted(MergedPath::of_base(&dir), Why::Copy);
+                    let path = MergedPath::of_base(&dir);
+                    self.drifted_in(gone.change, Drifted { path, why: Why::Copy });
                 }
                 for path in entries {
                     if self.taken.contains_key(&path) {
@@ -235,19 +316,21 @@ impl Planner<'_> {
             let base = self.base_stat(path)?;
             let base = base.map(|attr| BaseObject { path: path.clone(), attr });
             if base.is_none_or(|base| self.is_other(&base).unwrap_or(true)) {
-                self.drifted(MergedPath::of_base(path), Why::Copy);
+                let path = MergedPath::of_base(path);
+                self.drifted_in(gone.change, Drifted { path, why: Why::Copy });
             } else {
                 self.inside.push(Inside::of(path, &attr, gone.change));
             }
             return Ok(());
         }
         let at = MergedPath::of_base(path);
-        if attr.ctime.secs > gone.since {
-            self.drifted(at, Why::ChangedSinceDeleted);
+        let base = BaseObject { path: path.clone(), attr };
+        let drifted = Drifted { path: at.clone(), why: Why::ChangedSinceDeleted };
+        if base.attr.ctime.secs > gone.since && !self.is_as_hidden(&base) {
+            self.drifted_in(gone.change, drifted);
         } else {
-            self.inside.push(Inside::of(path, &attr, gone.change));
-            let drifted = Drifted { path: at.clone(), why: Why::ChangedSinceDeleted };
-            self.hides(&BaseObject { path: path.clone(), attr }, at, drifted);
+            self.inside.push(Inside::of(path, &base.attr, gone.change));
+            self.hides_in(gone.change, &base, at, drifted);
         }
         Ok(())
     }

@@ -28,6 +28,8 @@ pub(super) struct Hidden {
     pub is_dir: bool,
     /// When it last changed in the base.
     pub changed: Time,
+    /// The change that hides it, by number.
+    pub change: usize,
     /// What it is if that was later than it was hidden.
     pub drifted: Drifted,
 }
@@ -67,8 +69,9 @@ pub(super) fn set_top(opened: &Opened) -> Result<bool> {
     Ok(last == Some(Procedure::Setattr))
 }
 
-/// Those that changed in the base after the session had hidden them.
-pub(super) fn changed_since(opened: &Opened, hidden: Vec<Hidden>) -> Result<Vec<Drifted>> {
+/// Those that changed in the base after the session had hidden them, with the numbers of the
+/// changes that hide them.
+pub(super) fn changed_since(opened: &Opened, hidden: Vec<Hidden>) -> Result<Vec<(usize, Drifted)>> {
     if hidden.is_empty() {
         return Ok(Vec::new());
     }
@@ -86,7 +89,7 @@ pub(super) fn changed_since(opened: &Opened, hidden: Vec<Hidden>) -> Result<Vec<
     }
     let all = past.hidden.into_iter().enumerate();
     let late = all.filter(|(number, _)| past.late.contains(number));
-    Ok(late.map(|(_, hidden)| hidden.drifted).collect())
+    Ok(late.map(|(_, hidden)| (hidden.change, hidden.drifted)).collect())
 }
 
 /// What is gone of the log.

@@ -11,6 +11,7 @@ mod commit;
 mod drift;
 mod history;
 mod journal;
+mod merge;
 mod moves;
 mod pending;
 mod place;
@@ -41,7 +42,7 @@ use session_check::SessionCheck;
 use stage::Staged;
 
 pub use drift::{Drifted, Why};
-pub use plan::{Loss, Options, Plan, Special};
+pub use plan::{Loss, Merged, Options, Plan, Special};
 pub use stage::NotSet;
 pub use steps::Applied;
 
@@ -222,19 +223,8 @@ fn prepare(
             Consent::Shown(shown) => Some(*shown),
             Consent::All(_) => None,
         };
-        let is_unseen = |drifted: &Drifted| shown.is_some_and(|s| !s.drifted.contains(drifted));
-        let mut stops = plan.drifted.iter().filter(|drift| !options.force || is_unseen(drift));
-        if let Some(first) = stops.next() {
-            let others = match stops.count() {
-                0 => String::new(),
-                others => format!(" (and {others} more)"),
-            };
-            return Err(InspectError::Refused {
-                what: format!("{}: {}{others}", first.path.display(), first.why.as_str()),
-                hint: "nothing was written; run the command again to see the plan as it is now",
-            });
-        }
-        let mut staged = stage::stage(view, place, &plan, staging, watch)?;
+        check_consent(&plan, shown, options)?;
+        let mut staged = stage::stage((opened, view), place, &plan, staging, watch)?;
         if let Some(staged) = &mut staged {
             let changed = plan.changed.drain(..).map(|skipped| (None, skipped));
             staged.skipped.extend(changed);
@@ -251,6 +241,29 @@ fn prepare(
         changes: plan.changes,
     };
     Ok(Some((journal, staged)))
+}
+
+/// Refuses drift that stops an apply, and what was not shown.
+fn check_consent(plan: &Plan, shown: Option<&Plan>, options: &Options) -> Result<()> {
+    let is_unseen = |drifted: &Drifted| shown.is_some_and(|s| !s.drifted.contains(drifted));
+    let may_stay = options.force || options.skip_drifted;
+    let is_left = |drifted: &Drifted| options.skip_drifted || plan.is_taken_from_base(drifted);
+    let stops = plan
+        .drifted
+        .iter()
+        .filter(|drifted| !is_left(drifted) && (!may_stay || is_unseen(drifted)));
+    let mut stops: Vec<_> = stops.map(|drifted| (&drifted.path, drifted.why.as_str())).collect();
+    let merged = plan.merged.iter().filter(|m| shown.is_some_and(|s| !s.merged.contains(m)));
+    stops.extend(merged.map(|merged| (&merged.path, Why::Changed.as_str())));
+    let Some((path, why)) = stops.first() else { return Ok(()) };
+    let others = match stops.len() {
+        1 => String::new(),
+        all => format!(" (and {} more)", all - 1),
+    };
+    Err(InspectError::Refused {
+        what: format!("{}: {why}{others}", path.display()),
+        hint: "nothing was written; run the command again to see the plan as it is now",
+    })
 }
 
 /// How many steps of an interrupted run of this session are there to be done, if there was one.

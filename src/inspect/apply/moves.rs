@@ -4,7 +4,8 @@
 //! files are moved, further names are links. Everything else is made anew beside the tree, and
 //! takes the place of what is there.
 
-use super::plan::{Make, attrs, target_path};
+use super::merge::{Content, Merge};
+use super::plan::{Counts, Make, attrs, target_path};
 use super::planner::{Gone, Planner};
 use super::steps::{Put, Set, Take};
 use crate::base::BasePath;
@@ -12,22 +13,23 @@ use crate::inspect::InspectError;
 use crate::inspect::diff::{self, Difference, Kind};
 use crate::inspect::error::Result;
 use crate::overlay::{BaseObject, Change, TreeObject};
-use crate::target::{Seen, Shelf, Slot};
+use crate::target::{Attrs, Seen, Shelf, Slot};
 use crate::vfs::FileKind;
 
 impl Planner<'_> {
     /// The steps for a difference.
     pub(super) fn add(&mut self, difference: &Difference) -> Result<()> {
         let change = &difference.change;
-        self.note_drift(difference)?;
+        let merge = self.note_drift(difference)?;
         let before = change.before.as_ref().filter(|_| !change.is_link);
         let moves = difference.kind == Kind::Renamed && !change.is_carried;
         let Some(after) = &change.after else {
             if let Some(base) = before
                 && let Some(slot) = self.take(&base.path, false)?
             {
-                self.plan.deletions += 1;
-                self.plan.deleted_dirs += u64::from(base.attr.kind == FileKind::Directory);
+                let counts = self.counts();
+                counts.deletions += 1;
+                counts.deleted_dirs += u64::from(base.attr.kind == FileKind::Directory);
                 let since = self.gone_since(base, &change.path)?;
                 self.goes(base, slot, since);
             }
@@ -42,9 +44,13 @@ impl Planner<'_> {
         if is_dir && stays && !moves {
             return Ok(());
         }
-        let kept = kept && (is_dir || self.is_kept(after, change)?);
+        let kept = match &merge {
+            Some(merge) => matches!(merge.content, Content::Base),
+            None => kept && (is_dir || self.is_kept(after, change)?),
+        };
         if kept && let Some(base) = &change.before {
-            return self.keep(base, after, (to, replaced), (moves, change.is_link));
+            let attrs = merge.map_or_else(|| attrs(after), |merge| merge.attrs);
+            return self.keep(base, (after, attrs), (to, replaced), (moves, change.is_link));
         }
         let mut over = replaced;
         if let Some(base) = before {
@@ -60,7 +66,7 @@ impl Planner<'_> {
         let same = |base: &&BaseObject| base.attr.kind == after.attr().kind;
         let replaces = before.filter(same).map(|base| base.path.clone());
         self.note_losses(difference, replaces.is_some())?;
-        self.make_new(after, to, over, replaces)
+        self.make_new(after, to, over, (replaces, merge))
     }
 
     /// Notes what is taken to be removed, and since when it is gone in the session.
@@ -140,7 +146,7 @@ impl Planner<'_> {
     fn keep(
         &mut self,
         base: &BaseObject,
-        after: &TreeObject,
+        (after, attrs): (&TreeObject, Attrs),
         (to, over): (BasePath, Option<Seen>),
         (moves, is_link): (bool, bool),
     ) -> Result<()> {
@@ -168,8 +174,7 @@ impl Planner<'_> {
         if !is_dir {
             self.note_loss_by_owner(base, after)?;
             let seen = there.as_ref().map(|attr| Seen { ctime: None, ..Seen::from(attr) });
-            let (attrs, change) = (attrs(after), Some(change));
-            self.plan.steps.sets.push(Set { path: to, attrs, seen, change });
+            self.plan.steps.sets.push(Set { path: to, attrs, seen, change: Some(change) });
         }
         Ok(())
     }
@@ -194,7 +199,7 @@ impl Planner<'_> {
         after: &TreeObject,
         to: BasePath,
         over: Option<Seen>,
-        replaces: Option<BasePath>,
+        (replaces, merge): (Option<BasePath>, Option<Merge>),
     ) -> Result<()> {
         let (slot, attr) = (self.slot(), after.attr());
         let link = match attr.kind {
@@ -203,19 +208,26 @@ impl Planner<'_> {
         };
         if link.is_none() {
             self.made.insert(after.locator(), slot);
-            self.plan.files += u64::from(attr.kind != FileKind::Directory);
+            self.counts().files += u64::from(attr.kind != FileKind::Directory);
             if attr.kind == FileKind::Regular {
                 // What cannot be read is left out when it is made, by name.
                 let data = self.view.data_bytes(after).unwrap_or(0);
-                self.plan.bytes = self.plan.bytes.saturating_add(attr.size);
-                self.plan.data_bytes = self.plan.data_bytes.saturating_add(data);
+                let counts = self.counts();
+                counts.bytes = counts.bytes.saturating_add(attr.size);
+                counts.data_bytes = counts.data_bytes.saturating_add(data);
             }
         }
         let change = self.plan.changes.len() - 1;
         let path = after.path().clone();
-        self.plan.makes.push(Make { slot, path, link, change, replaces });
+        self.plan.makes.push(Make { slot, path, link, change, replaces, merge });
         self.plan.steps.puts.push(Put { slot, shelf: Shelf::New, to, over, change });
         Ok(())
+    }
+
+    /// How much the change is that was noted last.
+    fn counts(&mut self) -> &mut Counts {
+        let change = self.plan.changes.len() - 1;
+        self.counts.entry(change).or_default()
     }
 
     fn slot(&mut self) -> Slot {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Skipped;
 use super::drift::Drifted;
+use super::merge::Merge;
 use super::steps::{Applied, Steps};
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
@@ -25,6 +26,14 @@ pub struct Options {
     pub droppings: bool,
     /// Also over what is not any more as the session saw it.
     pub force: bool,
+    /// Leave out what is not any more as the session saw it and cannot be merged.
+    pub skip_drifted: bool,
+    /// Merge text with conflict markers, as git does, where lines conflict.
+    pub conflict_markers: bool,
+    /// Overwrite what drifted at and below these paths.
+    pub take_session: Vec<MergedPath>,
+    /// Leave out what drifted at and below these paths.
+    pub take_base: Vec<MergedPath>,
     /// Also set-user-ID and set-group-ID files, and device nodes.
     pub special: bool,
 }
@@ -36,6 +45,8 @@ pub struct Plan {
     pub changes: Vec<Applied>,
     /// What is not any more as the session saw it.
     pub drifted: Vec<Drifted>,
+    /// Files that the session and the base changed, merged.
+    pub merged: Vec<Merged>,
     /// What is left out, and why: the options or the paths do not ask for it.
     pub left_out: Vec<Skipped>,
     /// What is made set-user-ID or set-group-ID, or is a device node.
@@ -58,10 +69,54 @@ pub struct Plan {
     pub(super) changed: Vec<Skipped>,
     /// The fingerprints of its changes.
     pub(super) fingerprints: HashSet<u64>,
+    /// What drifted and is left out, to keep what the base has.
+    pub(super) kept_in_base: HashSet<MergedPath>,
     pub(super) steps: Steps,
     pub(super) makes: Vec<Make>,
     /// What the top gets when all is done.
     pub(super) top: Option<Attrs>,
+}
+
+/// How much a change is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub bytes: u64,
+    pub data_bytes: u64,
+    pub files: u64,
+    pub deletions: u64,
+    pub deleted_dirs: u64,
+}
+
+impl Plan {
+    /// Adds up how much its changes are.
+    pub(super) fn count<'c>(&mut self, counts: impl Iterator<Item = &'c Counts>) {
+        for counts in counts {
+            self.bytes = self.bytes.saturating_add(counts.bytes);
+            self.data_bytes = self.data_bytes.saturating_add(counts.data_bytes);
+            self.files += counts.files;
+            self.deletions += counts.deletions;
+            self.deleted_dirs += counts.deleted_dirs;
+        }
+    }
+
+    /// Whether what drifted is left out because an option names it ([`Options::take_base`]).
+    pub fn is_taken_from_base(&self, drifted: &Drifted) -> bool {
+        self.kept_in_base.contains(&drifted.path)
+    }
+
+    /// Whether anything that drifted at or below a path is left out for that reason.
+    pub fn keeps_base_at(&self, path: &MergedPath) -> bool {
+        self.kept_in_base.iter().any(|kept| kept.is_within(path))
+    }
+}
+
+/// A file that gets something of the base's later state too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merged {
+    /// Where it is in the merged tree.
+    pub path: MergedPath,
+    /// The text has conflict markers.
+    pub has_conflicts: bool,
 }
 
 /// Something that gives rights away to those who run it, or to a device.
@@ -95,6 +150,8 @@ pub(super) struct Make {
     pub change: usize,
     /// What it replaces in the target, whose extended attributes it gets.
     pub replaces: Option<BasePath>,
+    /// What it gets of the base's later state.
+    pub merge: Option<Merge>,
 }
 
 /// A hash of a change, to tell whether it is the same in a later plan: its path, where it came

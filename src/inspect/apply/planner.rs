@@ -1,12 +1,12 @@
 //! Going through the session: which changes are chosen, and what comes along with them.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::Skipped;
-use super::drift::{Drifted, Why};
+use super::drift::Drifted;
 use super::history::{self, Hidden, Inside};
 use super::place::Place;
-use super::plan::{Options, Plan, attrs, attrs_of, fingerprint, target_path};
+use super::plan::{Counts, Options, Plan, attrs, attrs_of, fingerprint, target_path};
 use super::steps::{Applied, Set};
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
@@ -31,6 +31,13 @@ pub(super) struct Gone {
     pub change: usize,
 }
 
+/// Paths for which an option says what becomes of what drifted.
+#[derive(Debug, Default)]
+pub(super) struct Sides {
+    pub session: Vec<MergedPath>,
+    pub base: Vec<MergedPath>,
+}
+
 /// Makes the plan.
 pub(super) struct Planner<'a> {
     pub opened: &'a Opened,
@@ -41,6 +48,16 @@ pub(super) struct Planner<'a> {
     pub is_forced: bool,
     /// Set-user-ID files and devices are to be made.
     pub makes_special: bool,
+    /// Text with conflicts is merged, with markers.
+    pub(super) marks_conflicts: bool,
+    /// What drifted is left out.
+    pub(super) skips_drifted: bool,
+    /// The paths of which what drifted is overwritten, or left out.
+    pub(super) sides: Sides,
+    /// How much each change is, by number.
+    pub(super) counts: BTreeMap<usize, Counts>,
+    /// The changes of what drifted, by number.
+    pub(super) drifted_changes: BTreeMap<usize, Drifted>,
     pub plan: Plan,
     /// The plan that was shown, where no more than that is to be done.
     shown: Option<&'a Plan>,
@@ -79,6 +96,8 @@ impl<'a> Planner<'a> {
         each: &'a mut dyn FnMut(&Difference),
     ) -> Self {
         let (is_forced, makes_special) = (options.force, options.special);
+        let (marks_conflicts, skips_drifted) = (options.conflict_markers, options.skip_drifted);
+        let (session, base) = (options.take_session.clone(), options.take_base.clone());
         let options = diff::Options {
             paths: options.paths.clone(),
             droppings: options.droppings,
@@ -92,6 +111,11 @@ impl<'a> Planner<'a> {
             options,
             is_forced,
             makes_special,
+            marks_conflicts,
+            skips_drifted,
+            sides: Sides { session, base },
+            counts: BTreeMap::new(),
+            drifted_changes: BTreeMap::new(),
             plan: Plan::default(),
             shown: None,
             each,
@@ -134,8 +158,9 @@ impl<'a> Planner<'a> {
         self.directories_as_they_were()?;
         self.look_for_late_changes()?;
         self.look_for_earlier_changes()?;
-        self.plan.drifted.sort_by(|a, b| a.path.cmp(&b.path));
+        self.settle_drift();
         self.look_for_unseen()?;
+        self.plan.count(self.counts.values());
         for at in 0..self.plan.changes.len() {
             let is_whole = !self.has_left_out(&self.plan.changes[at].path);
             self.plan.changes[at].is_whole = is_whole;
@@ -389,11 +414,6 @@ impl<'a> Planner<'a> {
     pub fn base_stat(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
         super::place::stat_in(self.opened.base(), path)
             .map_err(|source| diff::base_error(self.opened, path, source))
-    }
-
-    /// Notes that something is not any more as the session saw it.
-    pub fn drifted(&mut self, path: MergedPath, why: Why) {
-        self.plan.drifted.push(Drifted { path, why });
     }
 }
 

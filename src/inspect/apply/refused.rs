@@ -132,14 +132,19 @@ impl Planner<'_> {
                  name the directory as a PATH to remove it",
                 hidden.display()
             );
-            let skipped = Skipped { path: removed.clone(), why };
-            let is_gone = self.plan.changes.get(change).is_some_and(|c| c.object.is_none());
-            self.plan.deletions -= u64::from(is_gone);
-            self.plan.deleted_dirs -= u64::from(is_gone);
-            self.plan.left_out.push(skipped.clone());
-            self.plan.refused.push((change, skipped));
-            self.left_out.insert(removed);
+            self.refuse(change, Skipped { path: removed, why });
         }
         Ok(())
+    }
+
+    /// Leaves out a change that has steps already.
+    pub(super) fn refuse(&mut self, change: usize, skipped: Skipped) {
+        if self.plan.refused.iter().any(|(known, _)| *known == change) {
+            return;
+        }
+        self.counts.remove(&change);
+        self.left_out.insert(skipped.path.clone());
+        self.plan.left_out.push(skipped.clone());
+        self.plan.refused.push((change, skipped));
     }
 }

@@ -4,13 +4,16 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use super::merge::{self, Content};
 use super::place::Place;
 use super::plan::{Loss, Make, Plan, attrs};
 use super::{Event, Skipped, Watch};
+use crate::delta::Original;
 use crate::inspect::InspectError;
 use crate::inspect::diff;
 use crate::inspect::error::Result;
-use crate::overlay::{TreeObject, TreeView};
+use crate::inspect::opened::Opened;
+use crate::overlay::{BaseObject, TreeObject, TreeView};
 use crate::target::{Slot, Staging, TargetError, Unset, Xattrs};
 use crate::vfs::{FileKind, FsError};
 
@@ -45,7 +48,7 @@ pub(super) struct Staged {
 
 /// Makes what the plan says; `None` if it was broken off.
 pub(super) fn stage(
-    view: &TreeView<'_>,
+    (opened, view): (&Opened, &TreeView<'_>),
     place: &Place<'_>,
     plan: &Plan,
     staging: &Staging,
@@ -55,7 +58,8 @@ pub(super) fn stage(
     let staged = Staged { skipped: skipped.collect(), ..Staged::default() };
     let refused = plan.refused.iter().map(|(change, _)| *change).collect();
     let (all, failed) = (plan.data_bytes, HashMap::new());
-    let mut stage = Stage { view, place, staging, watch, all, done: 0, staged, failed, refused };
+    let mut stage =
+        Stage { opened, view, place, staging, watch, all, done: 0, staged, failed, refused };
     for make in &plan.makes {
         if stage.tell().is_break() {
             return Ok(None);
@@ -71,6 +75,7 @@ pub(super) fn stage(
 
 struct Stage<'a, 'w> {
     view: &'a TreeView<'a>,
+    opened: &'a Opened,
     place: &'a Place<'a>,
     staging: &'a Staging,
     watch: &'a mut Watch<'w>,
@@ -109,7 +114,13 @@ impl Stage<'_, '_> {
                 return Ok(ControlFlow::Continue(()));
             }
             FileKind::Regular => {
-                if self.file(make.slot, &object)?.is_break() {
+                let made = match make.merge.as_ref().map(|merge| &merge.content) {
+                    Some(Content::Both { original, base, .. }) => {
+                        self.merged(make.slot, (original, base), &object)?
+                    }
+                    _ => self.file(make.slot, &object)?,
+                };
+                if made.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -125,13 +136,30 @@ impl Stage<'_, '_> {
         };
         // The plan names these.
         carried.take_bound();
-        let (unset, names) = self.staging.set(make.slot, &attrs(&object), &carried)?;
+        let attrs = make.merge.as_ref().map_or_else(|| attrs(&object), |m| m.attrs.clone());
+        let (unset, names) = self.staging.set(make.slot, &attrs, &carried)?;
         self.staged.not_set.add(unset);
         if !names.is_empty() {
             let (path, why) = (make.path.clone(), "the host refuses them");
             self.staged.losses.push(Loss { path, names, why });
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Writes what comes of merging the session's text with the base's.
+    fn merged(
+        &mut self,
+        slot: Slot,
+        sides: (&Original, &BaseObject),
+        object: &TreeObject,
+    ) -> Result<ControlFlow<()>> {
+        let content = merge::make(self.view, self.opened.base(), sides, object)?;
+        let file = self.staging.file(slot)?;
+        let on_disk = |source| TargetError { path: self.staging.path().to_owned(), source };
+        file.write(0, &content).map_err(on_disk)?;
+        file.end(content.len() as u64).map_err(on_disk)?;
+        self.done += object.attr().size;
+        Ok((self.watch)(Event::Making { done: self.done, all: self.all }))
     }
 
     fn file(&mut self, slot: Slot, object: &TreeObject) -> Result<ControlFlow<()>> {

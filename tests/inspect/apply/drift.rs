@@ -51,7 +51,7 @@ fn a_file_that_was_copied_up() {
     let mut world = World::new(TREE);
     world.write("dir/file", 0, b"mine").unwrap();
     fs::write(world.change_base().join("dir/file"), "theirs").unwrap();
-    assert_eq!(drifted(&mut world), [("/dir/file".to_owned(), Why::Changed)]);
+    assert_eq!(drifted(&mut world), [("/dir/file".to_owned(), Why::Conflict)]);
 }
 
 #[test]
@@ -59,12 +59,13 @@ fn a_file_that_was_replaced_or_is_gone() {
     let mut world = World::new(TREE);
     world.write("dir/file", 0, b"mine").unwrap();
     world.rename("dir/other", "other").unwrap();
+    world.write("other", 0, b"mine").unwrap();
     let base = world.change_base();
     fs::remove_file(base.join("dir/file")).unwrap();
     fs::write(base.join("new"), "theirs").unwrap();
     fs::rename(base.join("new"), base.join("dir/other")).unwrap();
     let drifted = drifted(&mut world);
-    let both = [("/dir/file".to_owned(), Why::Changed), ("/other".to_owned(), Why::Changed)];
+    let both = [("/dir/file".to_owned(), Why::Changed), ("/other".to_owned(), Why::Conflict)];
     assert!(both.iter().all(|one| drifted.contains(one)), "{drifted:?}");
 }
 

@@ -7,6 +7,7 @@ mod drift;
 mod history;
 mod kinds;
 mod meanwhile;
+mod merge;
 mod pending;
 mod refused;
 mod resume;

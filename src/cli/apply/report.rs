@@ -1,0 +1,84 @@
+//! What an apply came to, in words or JSON.
+
+use serde_json::{Map, Value};
+
+use super::Args;
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Out};
+use crate::cli::{Ending, text};
+use crate::inspect::apply::{Loss, NotSet, Report};
+use crate::inspect::opened::Opened;
+
+/// Says what came of it.
+pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Ending, CliError> {
+    match report.broken_off {
+        Some((0, 0)) => return Err(CliError::new("interrupted: nothing was written")),
+        Some((done, all)) => {
+            let what = format!("interrupted: {done} of {all} steps are done, and the rest is not");
+            let hint = "run the same command again: it goes on from there";
+            return Err(CliError::new(what).with_hint(hint));
+        }
+        None => {}
+    }
+    warn(report.not_set);
+    for loss in &report.losses {
+        let path = text::name(loss.path.as_bytes());
+        output::line(format_args!("warning: {path} {}", lost(loss)));
+    }
+    let mut out = Out::new();
+    for skipped in &report.skipped {
+        let path = skipped.path.as_bytes();
+        if args.json {
+            let mut object = text::json("skipped");
+            text::put_path(&mut object, "path", path);
+            object.insert("why".to_owned(), skipped.why.as_str().into());
+            out.json(object)?;
+        } else {
+            out.line(format_args!("skipped {}: {}", text::name(path), skipped.why))?;
+        }
+    }
+    let dir = super::target(args, opened);
+    let (count, skipped) = (report.applied.len(), report.skipped.len());
+    if args.json {
+        let mut object = text::json("applied");
+        text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
+        put_counts(&mut object, count, skipped, "skipped");
+        out.json(object)?;
+    } else if skipped > 0 {
+        let dir = dir.display();
+        out.line(format_args!(
+            "{dir}: {count} applied, {skipped} skipped: the session keeps those"
+        ))?;
+    } else {
+        out.line(format_args!("{}: applied", dir.display()))?;
+    }
+    out.end()?;
+    Ok(if skipped > 0 { Ending::Findings } else { Ending::Done })
+}
+
+/// Says what we may not set, once for all of it.
+fn warn(not_set: NotSet) {
+    let whats =
+        [(not_set.owners, "owner"), (not_set.modes, "mode"), (not_set.times, "modification time")];
+    for (count, what) in whats.into_iter().filter(|(count, _)| *count > 0) {
+        output::line(format_args!(
+            "warning: the {what} of {} is not as in the session: only the owner or root may set it",
+            text::count(count, "object"),
+        ));
+    }
+}
+
+/// What is lost of an object, in words.
+pub(super) fn lost(loss: &Loss) -> String {
+    format!("loses {}: {}", loss.names.join(", "), loss.why)
+}
+
+pub(super) fn put_counts(
+    object: &mut Map<String, Value>,
+    changes: usize,
+    others: usize,
+    what: &str,
+) {
+    object.insert("changes".to_owned(), changes.into());
+    object.insert(what.to_owned(), others.into());
+}

@@ -1,0 +1,176 @@
+//! Three-way merges: files that the session changed, and the base too.
+//!
+//! Both sides are compared with the original, what the base had when the session first changed the
+//! file. What only one side changed is taken from it; text that both changed is merged line by
+//! line; what cannot be merged is a conflict, and stays as it is unless an option says otherwise.
+
+use super::drift::Why;
+use super::plan::attrs;
+use super::planner::Planner;
+use crate::base::{Base, BaseAttr};
+use crate::delta::Original;
+use crate::inspect::diff::{self, Difference};
+use crate::inspect::error::Result;
+use crate::overlay::{BaseObject, BlobDigest, TreeObject, TreeView};
+use crate::target::Attrs;
+use crate::vfs::{FileKind, FsError};
+
+/// Bytes at the beginning of a file in which a NUL tells that it is no text, as git does it.
+const PROBE_BYTES: usize = 8000;
+
+/// The largest file that is merged, in bytes: it is in memory three times.
+pub(super) const MAX_MERGE_BYTES: u64 = 8 << 20;
+
+/// What a file of both sides gets.
+#[derive(Debug, Clone)]
+pub(super) struct Merge {
+    /// Where its content comes from.
+    pub content: Content,
+    /// Its attributes.
+    pub attrs: Attrs,
+}
+
+/// Where the content comes from.
+#[derive(Debug, Clone)]
+pub(super) enum Content {
+    /// The base: the session changed at most attributes, or the name.
+    Base,
+    /// The session: the base changed at most attributes.
+    Session,
+    /// Both: the text that is merged when the file is made, with markers where lines conflict if
+    /// that `has_conflicts`.
+    Both {
+        /// The original.
+        original: Box<Original>,
+        /// What the base has.
+        base: Box<BaseObject>,
+        /// Lines conflict, and markers say so.
+        has_conflicts: bool,
+    },
+}
+
+/// What became of an attempt to merge.
+pub(super) enum Outcome {
+    /// What the file gets.
+    Merge(Merge),
+    /// Why it cannot be merged.
+    Conflict(Why),
+}
+
+impl Planner<'_> {
+    /// Tries to merge a change whose base object is not the original any more.
+    pub(super) fn merge(&self, difference: &Difference) -> Result<Outcome> {
+        let change = &difference.change;
+        let conflict = |why| Ok(Outcome::Conflict(why));
+        let (Some(original), Some(base), Some(after)) =
+            (diff::started_from(change), &change.before, &change.after)
+        else {
+            return conflict(Why::Changed);
+        };
+        let is_file = |kind| kind == FileKind::Regular;
+        if ![original.kind, base.attr.kind, after.attr().kind].into_iter().all(is_file) {
+            return conflict(Why::Changed);
+        }
+        let attrs = merged_attrs(original, &base.attr, after);
+        let of_base = Attrs { mtime: base.attr.mtime, ..attrs.clone() };
+        if !difference.differs.content {
+            return Ok(Outcome::Merge(Merge { content: Content::Base, attrs: of_base }));
+        }
+        let Some(theirs) = self.base_content(base)? else { return conflict(Why::Conflict) };
+        if Some(BlobDigest::of(&theirs)) == original.digest {
+            return Ok(Outcome::Merge(Merge { content: Content::Session, attrs }));
+        }
+        if !diff::content_differs(self.opened, self.view, base, after)? {
+            return Ok(Outcome::Merge(Merge { content: Content::Base, attrs: of_base }));
+        }
+        let Some(merged) = text_merge(self.view, original, after, &theirs)? else {
+            return conflict(Why::Conflict);
+        };
+        if merged.is_err() && !self.marks_conflicts {
+            return conflict(Why::Conflict);
+        }
+        let content = Content::Both {
+            original: Box::new(original.clone()),
+            base: Box::new(base.clone()),
+            has_conflicts: merged.is_err(),
+        };
+        Ok(Outcome::Merge(Merge { content, attrs }))
+    }
+
+    fn base_content(&self, base: &BaseObject) -> Result<Option<Vec<u8>>> {
+        read_base(self.opened.base(), base)
+            .map_err(|source| diff::base_error(self.opened, &base.path, source))
+    }
+}
+
+/// The merged content of a file, made now; it is checked again that the base has what it had when
+/// the plan was made.
+pub(super) fn make(
+    view: &TreeView<'_>,
+    tree: &dyn Base,
+    (original, base): (&Original, &BaseObject),
+    after: &TreeObject,
+) -> Result<Vec<u8>> {
+    let failed = |source| diff::at(after.path(), source);
+    let theirs = read_base(tree, base).ok().flatten();
+    let theirs = theirs.ok_or(FsError::TryLater).map_err(failed)?;
+    let merged = text_merge(view, original, after, &theirs)?;
+    let merged = merged.ok_or(FsError::TryLater).map_err(failed)?;
+    Ok(merged.unwrap_or_else(|with_markers| with_markers))
+}
+
+/// All of a base file, if it is small enough and still the one of `base`.
+fn read_base(
+    tree: &dyn Base,
+    base: &BaseObject,
+) -> std::result::Result<Option<Vec<u8>>, crate::base::BaseError> {
+    if base.attr.size > MAX_MERGE_BYTES {
+        return Ok(None);
+    }
+    let mut content = vec![0; usize::try_from(base.attr.size).unwrap_or(usize::MAX)];
+    let (got, now) = tree.read(&base.path, base.attr.fileid, 0, &mut content)?;
+    let is_same =
+        got == content.len() && (now.size, now.mtime) == (base.attr.size, base.attr.mtime);
+    Ok(is_same.then_some(content))
+}
+
+/// What comes of merging text: an error holds it with conflict markers. `None` where one of the
+/// three is no text, too large, or not known.
+fn text_merge(
+    view: &TreeView<'_>,
+    original: &Original,
+    after: &TreeObject,
+    theirs: &[u8],
+) -> Result<Option<std::result::Result<Vec<u8>, Vec<u8>>>> {
+    let failed = |source| diff::at(after.path(), source);
+    let Some(start) = view.original_content(original).map_err(failed)? else { return Ok(None) };
+    if after.attr().size > MAX_MERGE_BYTES {
+        return Ok(None);
+    }
+    let mut ours = vec![0; usize::try_from(after.attr().size).unwrap_or(usize::MAX)];
+    let got = view.read(after, 0, &mut ours).map_err(failed)?;
+    ours.truncate(got);
+    if [&start[..], &ours, theirs].into_iter().any(is_binary) {
+        return Ok(None);
+    }
+    let mut options = diffy::MergeOptions::new();
+    options.set_conflict_style(diffy::ConflictStyle::Merge);
+    // As git does it: what is there is ours, what is applied theirs.
+    Ok(Some(options.merge_bytes(&start, theirs, &ours)))
+}
+
+fn is_binary(content: &[u8]) -> bool {
+    content[..content.len().min(PROBE_BYTES)].contains(&0)
+}
+
+/// Mode and owner of each side where only that changed it; the session's where both did.
+fn merged_attrs(original: &Original, base: &BaseAttr, after: &TreeObject) -> Attrs {
+    let ours = attrs(after);
+    let theirs = |changed: bool, ours: u32, theirs: u32| if changed { ours } else { theirs };
+    Attrs {
+        mode: theirs(ours.mode != original.mode, ours.mode, base.mode),
+        uid: theirs(ours.uid != original.uid, ours.uid, base.uid),
+        gid: theirs(ours.gid != original.gid, ours.gid, base.gid),
+        ..ours
+    }
+}

@@ -1,0 +1,221 @@
+//! Files that the session changed, and the base too.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use acetate::inspect::InspectError;
+use acetate::inspect::apply::{Options, Why};
+use proptest::prelude::*;
+
+use super::{apply_served, open, path};
+use crate::support::applied::{all, applied, planned};
+use crate::support::client::size;
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    dir/text "one\ntwo\nthree\nfour\nfive\n"
+    dir/other "other\n"
+    dir/binary "a"
+"#;
+
+/// Replaces the first line of the session's text.
+fn change_first_line(world: &World) {
+    world.write("dir/text", 0, b"ONE").unwrap();
+}
+
+fn base_text(world: &World) -> String {
+    fs::read_to_string(world.base().join("dir/text")).unwrap()
+}
+
+fn drift(world: &World, options: &Options) -> Vec<(String, Why)> {
+    let plan = planned(&open(world), None, options).unwrap();
+    plan.drifted.iter().map(|d| (d.path.display().to_string(), d.why)).collect()
+}
+
+fn merged_paths(world: &World, options: &Options) -> Vec<(String, bool)> {
+    let plan = planned(&open(world), None, options).unwrap();
+    plan.merged.iter().map(|m| (m.path.display().to_string(), m.has_conflicts)).collect()
+}
+
+#[test]
+fn lines_that_only_one_side_changed_are_merged() {
+    let mut world = World::new(TREE);
+    change_first_line(&world);
+    world.write("dir/other", 0, b"mine!\n").unwrap();
+    fs::write(world.change_base().join("dir/text"), "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
+    assert_eq!(drift(&world, &all()), []);
+    assert_eq!(merged_paths(&world, &all()), [("/dir/text".to_owned(), false)]);
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    assert_eq!(base_text(&world), "ONE\ntwo\nthree\nfour\nFIVE\n");
+    assert_eq!(world.cat("dir/text"), "ONE\ntwo\nthree\nfour\nFIVE\n");
+    assert_eq!(fs::read(world.base().join("dir/other")).unwrap(), b"mine!\n");
+    assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM acetate_original"), 0);
+}
+
+/// As editors save: a new file takes the place of the old one, on both sides.
+#[test]
+fn files_that_were_saved_by_renames_are_merged() {
+    let mut world = World::new(TREE);
+    world.put("saved", "ONE\ntwo\nthree\nfour\nfive\n");
+    world.rename("saved", "dir/text").unwrap();
+    let base = world.change_base();
+    fs::write(base.join("saved"), "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
+    fs::rename(base.join("saved"), base.join("dir/text")).unwrap();
+    assert_eq!(applied(&open(&world), None, &all()).unwrap().skipped, []);
+    assert_eq!(base_text(&world), "ONE\ntwo\nthree\nfour\nFIVE\n");
+}
+
+#[test]
+fn a_conflict_stops_the_apply_unless_an_option_says_what_to_do() {
+    let conflict = |options: &Options| {
+        let mut world = World::new(TREE);
+        change_first_line(&world);
+        world.write("dir/other", 0, b"mine!\n").unwrap();
+        fs::write(world.change_base().join("dir/text"), "1\ntwo\nthree\nfour\nfive\n").unwrap();
+        assert_eq!(drift(&world, &all()), [("/dir/text".to_owned(), Why::Conflict)]);
+        let done = applied(&open(&world), None, options);
+        let other = fs::read_to_string(world.base().join("dir/other")).unwrap();
+        (done, base_text(&world), other)
+    };
+    let theirs = "1\ntwo\nthree\nfour\nfive\n";
+    let (refused, text, other) = conflict(&all());
+    assert!(matches!(refused, Err(InspectError::Refused { .. })), "{refused:?}");
+    assert_eq!((&*text, &*other), (theirs, "other\n"), "nothing is written");
+
+    let (report, text, other) = conflict(&Options { skip_drifted: true, ..all() });
+    assert_eq!(
+        report.unwrap().skipped.iter().map(|s| &s.path).collect::<Vec<_>>(),
+        [&path("dir/text")]
+    );
+    assert_eq!((&*text, &*other), (theirs, "mine!\n"));
+
+    let (report, text, _) = conflict(&Options { conflict_markers: true, ..all() });
+    assert_eq!(report.unwrap().skipped, []);
+    let marked = "<<<<<<< ours\n1\n=======\nONE\n>>>>>>> theirs\ntwo\nthree\nfour\nfive\n";
+    assert_eq!(text, marked);
+
+    let (report, text, _) = conflict(&Options { take_session: vec![path("dir")], ..all() });
+    assert_eq!(report.unwrap().skipped, []);
+    assert_eq!(text, "ONE\ntwo\nthree\nfour\nfive\n");
+
+    let (report, text, other) = conflict(&Options { take_base: vec![path("dir/text")], ..all() });
+    assert_eq!(report.unwrap().skipped.len(), 1);
+    assert_eq!((&*text, &*other), (theirs, "mine!\n"));
+}
+
+#[test]
+fn what_only_the_base_changed_stays() {
+    let mut world = World::new(TREE);
+    world.rename("dir/text", "moved").unwrap();
+    world.chmod("moved", 0o600).unwrap();
+    world.write("dir/other", 0, b"other\n").unwrap();
+    let base = world.change_base();
+    fs::write(base.join("dir/text"), "theirs\n").unwrap();
+    fs::write(base.join("dir/other"), "theirs\n").unwrap();
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    assert_eq!(fs::read(base.join("moved")).unwrap(), b"theirs\n");
+    assert_eq!(world.base_mode("moved") & 0o777, 0o600);
+    assert!(!base.join("dir/text").exists());
+    assert_eq!(fs::read(base.join("dir/other")).unwrap(), b"theirs\n");
+    assert_eq!((&*world.cat("moved"), &*world.cat("dir/other")), ("theirs\n", "theirs\n"));
+}
+
+#[test]
+fn the_mode_of_the_base_stays_with_the_content_of_the_session() {
+    let mut world = World::new(TREE);
+    change_first_line(&world);
+    let text = world.change_base().join("dir/text");
+    fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(applied(&open(&world), None, &all()).unwrap().skipped, []);
+    assert_eq!(base_text(&world), "ONE\ntwo\nthree\nfour\nfive\n");
+    assert_eq!(world.base_mode("dir/text") & 0o777, 0o755);
+}
+
+#[test]
+fn what_is_no_text_is_not_merged() {
+    let mut world = World::new(TREE);
+    world.write("dir/binary", 1, b"\0mine").unwrap();
+    fs::write(world.change_base().join("dir/binary"), b"\0a").unwrap();
+    assert_eq!(drift(&world, &all()), [("/dir/binary".to_owned(), Why::Conflict)]);
+    let marks = Options { conflict_markers: true, ..all() };
+    assert_eq!(drift(&world, &marks), [("/dir/binary".to_owned(), Why::Conflict)]);
+}
+
+#[test]
+fn both_sides_made_the_same_change() {
+    let mut world = World::new(TREE);
+    change_first_line(&world);
+    let text = world.change_base().join("dir/text");
+    fs::write(&text, "ONE\ntwo\nthree\nfour\nfive\n").unwrap();
+    let mtime = fs::metadata(&text).unwrap().modified().unwrap();
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    assert_eq!(fs::metadata(&text).unwrap().modified().unwrap(), mtime, "it is not written");
+}
+
+#[test]
+fn a_base_that_changes_after_the_plan_was_shown_is_not_merged_unseen() {
+    let mut world = World::new(TREE);
+    change_first_line(&world);
+    let base = world.change_base();
+    let opened = open(&world);
+    let plan = planned(&opened, None, &all()).unwrap();
+    fs::write(base.join("dir/text"), "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
+    let consent = acetate::inspect::apply::Consent::Shown(&plan);
+    let watch = &mut |_| std::ops::ControlFlow::Continue(());
+    let done = acetate::inspect::apply::apply(&opened, None, &all(), consent, None, watch);
+    assert!(matches!(done, Err(InspectError::Refused { .. })), "{done:?}");
+    assert_eq!(base_text(&world), "one\ntwo\nthree\nfour\nFIVE\n");
+}
+
+/// What git makes of it; `None` where lines conflict.
+fn merged_by_git(dir: &Path, start: &str, ours: &str, theirs: &str) -> Option<String> {
+    for (name, text) in [("start", start), ("ours", ours), ("theirs", theirs)] {
+        fs::write(dir.join(name), text).unwrap();
+    }
+    let args = ["merge-file", "-p", "ours", "start", "theirs"];
+    let output = Command::new("git").args(args).current_dir(dir).output().unwrap();
+    output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+}
+
+/// An edit: the line, what replaces it, and how many lines it replaces.
+fn edited(lines: &[String], edits: &[(usize, String, usize)]) -> String {
+    let mut lines = lines.to_vec();
+    for (at, text, count) in edits {
+        let at = at % (lines.len() + 1);
+        let end = (at + count).min(lines.len());
+        lines.splice(at..end, text.split_terminator('|').map(str::to_owned));
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn edits() -> impl Strategy<Value = Vec<(usize, String, usize)>> {
+    proptest::collection::vec((0..30_usize, "([xyz]\\|){0,2}", 0..3_usize), 0..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The base holds what git makes of both sides, or still what the person wrote.
+    #[test]
+    fn nothing_of_the_person_is_lost(count in 0..24_usize, agent in edits(), person in edits()) {
+        let lines: Vec<String> = (0..count).map(|line| format!("line {line}")).collect();
+        let start = edited(&lines, &[]);
+        let (session, theirs) = (edited(&lines, &agent), edited(&lines, &person));
+        let mut world = World::new("dir/");
+        fs::write(world.change_base().join("dir/text"), &start).unwrap();
+        world.setattr("dir/text", size(0)).unwrap();
+        world.write("dir/text", 0, session.as_bytes()).unwrap();
+        fs::write(world.base().join("dir/text"), &theirs).unwrap();
+        let options = Options { skip_drifted: true, ..all() };
+        apply_served(&world, &options);
+        let got = base_text(&world);
+        let git = merged_by_git(world.scratch(), &start, &theirs, &session);
+        prop_assert!(got == theirs || Some(&got) == git.as_ref(), "{got:?}, git: {git:?}");
+        if got == theirs {
+            // The session keeps its side.
+            prop_assert!(git.as_ref() == Some(&theirs) || world.cat("dir/text") == session);
+        }
+    }
+}

@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 use super::change::{Changer, with_changer};
 use super::error::CliError;
 use super::output::{self, Out};
+use super::selecting::LeaveOut;
 use super::signals::Interrupts;
-use super::source::{Source, parsed};
+use super::source::Source;
 use super::{Ending, diff, text};
 use crate::control::{self, Answer, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
@@ -22,7 +23,7 @@ use crate::inspect::apply::{
     interrupted, plan, resume,
 };
 use crate::inspect::diff::{Difference, Kind};
-use crate::inspect::opened::{Opened, check_known};
+use crate::inspect::opened::Opened;
 use crate::overlay::CopyTurn;
 use crate::vfs::FileKind;
 use progress::ApplyProgress;
@@ -40,9 +41,13 @@ pub(super) struct Args {
     #[command(flatten)]
     source: Source,
 
-    /// Only what is at, below, or came from these paths.
+    /// Only what is at, below, or came from these paths, or matches these pathspecs: `*.rs`,
+    /// `:!dist`.
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
+
+    #[command(flatten)]
+    leave_out: LeaveOut,
 
     /// Write to this copy of the base instead; the session keeps its changes.
     #[arg(long, value_name = "DIR")]
@@ -76,7 +81,6 @@ pub(super) struct Args {
 
 /// Shows, asks, applies.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let paths = parsed(&args.paths)?;
     let opened = args.source.open()?;
     if let Some(steps) = interrupted(&opened, args.to.as_deref())? {
         let steps = text::count(steps, "step");
@@ -86,9 +90,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
         return finish(args, &opened);
     }
-    check_known(&opened, &paths)?;
+    let selection = args.leave_out.read(&opened, &args.paths)?;
     let (force, special) = (args.force, args.allow_special);
-    let options = Options { paths, droppings: args.all, force, special };
+    let options = Options { selection, droppings: args.all, force, special };
     if !args.dry_run {
         clear(&opened, args.to.as_deref())?;
     }

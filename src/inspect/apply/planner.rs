@@ -14,6 +14,7 @@ use crate::inspect::InspectError;
 use crate::inspect::diff::{self, Difference, Kind};
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
+use crate::inspect::selection::Selection;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
 use crate::target::{Attrs, Slot};
 use crate::vfs::{FileKind, Locator, Time};
@@ -80,7 +81,7 @@ impl<'a> Planner<'a> {
     ) -> Self {
         let (is_forced, makes_special) = (options.force, options.special);
         let options = diff::Options {
-            paths: options.paths.clone(),
+            selection: options.selection.clone(),
             droppings: options.droppings,
             times: true,
             exact: true,
@@ -159,7 +160,7 @@ impl<'a> Planner<'a> {
     /// The top, which is in no directory.
     fn top(&mut self) -> Result<()> {
         let (root, top) = (MergedPath::root(), BasePath::root());
-        let is_asked = self.options.paths.is_empty() || self.options.paths.contains(&root);
+        let is_asked = self.options.selection.has(self.view, &root, true);
         if self.opened.base_path().is_none() {
             return Ok(());
         }
@@ -199,7 +200,8 @@ impl<'a> Planner<'a> {
     }
 
     fn change(&mut self, change: Change) -> Result<()> {
-        if !diff::is_chosen(&self.options, &change)
+        if !diff::is_chosen(&self.options, self.view, &change)
+            || self.leave_out_if_split(&change)?
             || self.leave_out_if_special(&change)?
             || self.leave_out_if_changed(&change)?
         {
@@ -253,7 +255,11 @@ impl<'a> Planner<'a> {
     }
 
     fn difference(&self, change: Change) -> Result<Option<Difference>> {
-        let options = diff::Options { paths: Vec::new(), droppings: true, ..self.options.clone() };
+        let options = diff::Options {
+            selection: Selection::default(),
+            droppings: true,
+            ..self.options.clone()
+        };
         diff::compare(self.opened, self.view, &options, change)
     }
 
@@ -362,8 +368,7 @@ impl<'a> Planner<'a> {
         let dirs: BTreeSet<_> =
             self.plan.changes.iter().map(|change| change.path.parent()).collect();
         for dir in dirs {
-            let is_asked = self.options.paths.is_empty()
-                || self.options.paths.iter().any(|asked| dir.is_within(asked));
+            let is_asked = self.options.selection.has(self.view, &dir, true);
             let path = target_path(&dir);
             if path.is_root() || known.contains(&path) || !is_asked {
                 continue;

@@ -1,79 +1,134 @@
-//! What a session changed as a patch in git's format, which `git apply` takes: files, symbolic
-//! links, whether a file may be executed. Directories come and go with what is in them; owners,
-//! times and special files are beyond the format.
+//! Which files and links of the base a patch compares with which of the merged tree.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
 use std::ops::ControlFlow;
 
-use super::diff::{Difference, Kind, Options, base_error, base_target, diff, read_base};
-use super::error::{InspectError, Result};
-use super::git::{Blob, write_file};
-use super::opened::Opened;
-use super::walk::{Next, walk};
+use super::LeftOut;
+use super::blob::{base_blob, blob};
+use super::file::Side;
+use super::similar::most_similar;
+use super::style::Style;
 use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::MergedPath;
+use crate::inspect::diff::{Difference, Kind, Options, base_error, diff};
+use crate::inspect::error::{InspectError, Result};
+use crate::inspect::opened::Opened;
+use crate::inspect::own::{OwnFiles, Owner};
+use crate::inspect::selection::Selection;
+use crate::inspect::walk::{Next, walk};
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
 
-/// The largest file that goes into a patch, in bytes: it is held in memory, before and after.
-pub const MAX_FILE_BYTES: u64 = 256 << 20;
-
-/// What a patch leaves out.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LeftOut {
-    /// Special files, which the format does not know.
-    pub special: u64,
-    /// Files larger than [`MAX_FILE_BYTES`], before or after the change.
-    pub too_large: Vec<MergedPath>,
-}
-
 /// What may have changed, by path.
 #[derive(Default)]
-struct Paths {
+pub(super) struct Pairs {
     /// What is there now.
     new: BTreeMap<MergedPath, TreeObject>,
     /// What the base has there, and the merged tree may not have any more.
     old: BTreeSet<MergedPath>,
     /// Where what is there now was.
     moved: BTreeMap<MergedPath, MergedPath>,
-    left_out: LeftOut,
+    /// Directories that are new or gone, of which nothing shows where nothing is in them.
+    dirs: Vec<MergedPath>,
+    selection: Selection,
+    pub left_out: LeftOut,
 }
 
-/// Writes the patch that makes the merged tree of the base; says what is not in it.
-///
-/// # Errors
-/// The session or the base cannot be read, or `out` takes no more.
-pub fn patch(
-    opened: &Opened,
-    options: &Options,
-    out: &mut dyn Write,
-) -> Result<std::result::Result<LeftOut, io::Error>> {
-    let mut paths = Paths::default();
-    let mut written = Ok(());
-    diff(opened, options, &mut |view, difference| {
-        paths.add(opened, view, &difference)?;
-        Ok(ControlFlow::Continue(()))
-    })?;
-    opened.look(|view| {
-        paths.settle(view)?;
-        let mut too_large = Vec::new();
-        written = paths.write(opened, view, out, &mut too_large)?;
-        paths.left_out.too_large = too_large;
+/// What `each` is called with: where it was and what it was, where it is and what it is.
+pub(super) type EachPair<'e> = dyn FnMut(Side<'_, '_>, Side<'_, '_>) -> super::Written + 'e;
+
+impl Pairs {
+    /// Finds them.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn find(opened: &Opened, options: &Options, style: &Style) -> Result<Self> {
+        let mut pairs = Self { selection: options.selection.clone(), ..Self::default() };
+        diff(opened, options, &mut |view, difference| {
+            pairs.left_out.differences += 1;
+            pairs.add(opened, view, &difference)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        opened.look(|view| {
+            pairs.settle(view)?;
+            if !style.has_git {
+                pairs.leave_out_own(opened, view)?;
+            }
+            match style.similarity {
+                Some(percent) => pairs.find_similar(opened, view, percent),
+                None => Ok(()),
+            }
+        })?;
+        pairs.count_empty_dirs();
+        Ok(pairs)
+    }
+
+    /// Leaves out what is git's own, and context nodes.
+    fn leave_out_own(&mut self, opened: &Opened, view: &TreeView<'_>) -> Result<()> {
+        use std::os::unix::ffi::OsStrExt;
+        let outside = opened.base_path().map(|path| path.as_os_str().as_bytes());
+        let own = OwnFiles::find(view, outside, self.old.iter().chain(self.new.keys()))?;
+        let left_out = &mut self.left_out;
+        let mut is_kept = |path: &MergedPath| match own.owner(path) {
+            Some((Owner::Git, _)) => {
+                left_out.git += 1;
+                false
+            }
+            Some((Owner::Nodes, _)) => {
+                left_out.nodes += 1;
+                false
+            }
+            None => true,
+        };
+        self.old.retain(&mut is_kept);
+        self.new.retain(|path, _| is_kept(path));
+        self.moved.retain(|to, from| own.owner(to).is_none() && own.owner(from).is_none());
+        self.dirs.retain(|path| own.owner(path).is_none());
         Ok(())
-    })?;
-    Ok(written.map(|()| paths.left_out))
-}
+    }
 
-impl Paths {
+    /// Takes new files for moved ones where they are like one that is gone.
+    fn find_similar(&mut self, opened: &Opened, view: &TreeView<'_>, percent: u8) -> Result<()> {
+        let sources: BTreeSet<_> = self.moved.values().cloned().collect();
+        let mut gone = Vec::new();
+        for path in self.old.iter().filter(|path| !sources.contains(*path)) {
+            if let Some(old) = base_blob(opened, path)?.filter(|old| !old.is_link()) {
+                gone.push((path, old));
+            }
+        }
+        let mut come = Vec::new();
+        for (path, object) in &self.new {
+            let is_new = !self.moved.contains_key(path) && base_blob(opened, path)?.is_none();
+            if is_new && object.attr().kind == FileKind::Regular {
+                come.push((path, blob(view, object)?));
+            }
+        }
+        let found = most_similar(gone, come, percent)?;
+        self.moved.extend(found);
+        Ok(())
+    }
+
+    fn count_empty_dirs(&mut self) {
+        let holds: BTreeSet<_> =
+            self.old.iter().chain(self.new.keys()).map(MergedPath::parent).collect();
+        let is_empty = |dir: &&MergedPath| {
+            !holds.range(*dir..).next().is_some_and(|holder| holder.is_within(dir))
+        };
+        self.left_out.empty_dirs = self.dirs.iter().filter(is_empty).count() as u64;
+    }
+
     fn add(&mut self, opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> Result<()> {
         let change = &difference.change;
+        self.note_attributes(difference);
         let before = change.before.as_ref().filter(|_| difference.kind != Kind::Added);
         for base in before.into_iter().chain(&change.replaced) {
             let is_dir = base.attr.kind == FileKind::Directory;
             let stays = difference.kind == Kind::Modified;
             if !(is_dir && stays) {
-                self.add_old(opened, &base.path, &base.attr)?;
+                self.add_old(opened, view, &base.path, &base.attr)?;
+            }
+            if is_dir && difference.kind == Kind::Deleted {
+                self.dirs.push(MergedPath::of_base(&base.path));
             }
         }
         let Some(after) = &change.after else { return Ok(()) };
@@ -83,6 +138,9 @@ impl Paths {
             self.add_new(difference.path.clone(), after.clone(), from);
             return Ok(());
         }
+        if difference.kind == Kind::Added {
+            self.dirs.push(difference.path.clone());
+        }
         let Some(from) = from else { return Ok(()) };
         // What moved along, and is as it was; the rest has differences of its own.
         walk(view, after, &mut |_, object, _| {
@@ -90,6 +148,8 @@ impl Paths {
             if is_file
                 && !self.new.contains_key(object.path())
                 && let Some(base) = moved_along(opened, &from.path, after.path(), object)?
+                && (self.selection.has(view, object.path(), false)
+                    || self.selection.has(view, &MergedPath::of_base(&base), false))
             {
                 self.add_new(
                     object.path().clone(),
@@ -116,12 +176,32 @@ impl Paths {
         self.new.insert(path, object);
     }
 
-    /// Adds an object of the base, and of a directory all files below it.
-    fn add_old(&mut self, opened: &Opened, path: &BasePath, attr: &BaseAttr) -> Result<()> {
+    /// Notes what the format cannot say of an object that is there before and after.
+    fn note_attributes(&mut self, difference: &Difference) {
+        let change = &difference.change;
+        let (Some(before), Some(after)) = (&change.before, &change.after) else { return };
+        let (old, new) = (before.attr.mode, after.attr().mode);
+        let is_file = after.attr().kind == FileKind::Regular;
+        let is_said = is_file && (old ^ new) & !0o111 == 0 && (old ^ new) & 0o100 != 0;
+        if difference.differs.owner || difference.differs.mode && !is_said {
+            self.left_out.attributes.push(difference.path.clone());
+        }
+    }
+
+    /// Adds an object of the base, and of a directory all files below it that are chosen.
+    fn add_old(
+        &mut self,
+        opened: &Opened,
+        view: &TreeView<'_>,
+        path: &BasePath,
+        attr: &BaseAttr,
+    ) -> Result<()> {
+        let top = path.clone();
         let mut open = vec![(path.clone(), attr.kind)];
         while let Some((path, kind)) = open.pop() {
-            if has_blob(kind) {
-                self.old.insert(MergedPath::of_base(&path));
+            let shown = MergedPath::of_base(&path);
+            if has_blob(kind) && (path == top || self.selection.has(view, &shown, false)) {
+                self.old.insert(shown);
             }
             if kind != FileKind::Directory {
                 continue;
@@ -161,13 +241,14 @@ impl Paths {
         Ok(())
     }
 
-    fn write(
-        &self,
+    /// Calls `each` for all of them, in the order of their paths; a file that became a link, or
+    /// a link that became a file, comes as one that is gone and one that is new.
+    pub fn each(
+        &mut self,
         opened: &Opened,
         view: &TreeView<'_>,
-        out: &mut dyn Write,
-        too_large: &mut Vec<MergedPath>,
-    ) -> Result<io::Result<()>> {
+        each: &mut EachPair<'_>,
+    ) -> super::Written {
         let sources: BTreeSet<&MergedPath> = self.moved.values().collect();
         let both = self.old.iter().chain(self.new.keys()).collect::<BTreeSet<_>>();
         for path in both {
@@ -180,24 +261,20 @@ impl Paths {
                 .and_then(|old| Ok((old, now.map(|now| blob(view, now)).transpose()?)));
             let (old, new) = match blobs {
                 Err(InspectError::Path { source: FsError::TooLarge, .. }) => {
-                    too_large.push(path.clone());
+                    self.left_out.too_large.push(path.clone());
                     continue;
                 }
                 blobs => blobs?,
             };
-            // A file and a link are not changed into one another, but replaced.
-            let written = match (&old, &new) {
+            match (&old, &new) {
                 (Some(a), Some(b)) if a.is_link() != b.is_link() => {
-                    write_file((from, old.as_ref()), (path, None), out)
-                        .and_then(|()| write_file((from, None), (path, new.as_ref()), out))
+                    each((from, old), (path, None))?;
+                    each((from, None), (path, new))?;
                 }
-                _ => write_file((from, old.as_ref()), (path, new.as_ref()), out),
-            };
-            if written.is_err() {
-                return Ok(written);
+                _ => each((from, old), (path, new))?,
             }
         }
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
@@ -226,51 +303,4 @@ fn moved_along(
 /// Whether git keeps content of it.
 fn has_blob(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Symlink)
-}
-
-/// The base's file or link at a path, if there is one.
-fn base_blob(opened: &Opened, path: &MergedPath) -> Result<Option<Blob>> {
-    let Some(base) = BasePath::from_bytes(&path.as_bytes()[1..]) else { return Ok(None) };
-    let attr = match opened.base().stat(&base) {
-        Ok(attr) => attr,
-        Err(BaseError::NotFound) => return Ok(None),
-        Err(source) => return Err(base_error(opened, &base, source)),
-    };
-    match attr.kind {
-        FileKind::Symlink => Ok(Some(Blob::link(base_target(opened, &base)?))),
-        FileKind::Regular => {
-            let mut content = room_for(path, attr.size)?;
-            let mut at = 0;
-            while at < content.len() {
-                let got = read_base(opened, &base, &attr, at as u64, &mut content[at..])?;
-                if got == 0 {
-                    break;
-                }
-                at += got;
-            }
-            content.truncate(at);
-            Ok(Some(Blob::file(content, attr.mode)))
-        }
-        _ => Ok(None),
-    }
-}
-
-/// What is in the merged tree.
-fn blob(view: &TreeView<'_>, object: &TreeObject) -> Result<Blob> {
-    let path = object.path();
-    let failed = |source| InspectError::Path { path: path.clone(), source };
-    if object.attr().kind == FileKind::Symlink {
-        return Ok(Blob::link(view.target(object).map_err(failed)?.to_vec()));
-    }
-    let mut content = room_for(path, object.attr().size)?;
-    let got = view.read(object, 0, &mut content).map_err(failed)?;
-    content.truncate(got);
-    Ok(Blob::file(content, object.attr().mode))
-}
-
-fn room_for(path: &MergedPath, bytes: u64) -> Result<Vec<u8>> {
-    if bytes > MAX_FILE_BYTES {
-        return Err(InspectError::Path { path: path.clone(), source: FsError::TooLarge });
-    }
-    Ok(vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)])
 }

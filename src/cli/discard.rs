@@ -6,10 +6,12 @@ use std::path::Path;
 use super::change::with_changer;
 use super::error::CliError;
 use super::output::{self, Out};
-use super::source::{Source, paths};
+use super::selecting::LeaveOut;
+use super::source::Source;
 use super::{Ending, text};
 use crate::control::{Answer, PathText, Request, limits};
-use crate::inspect::discard::undo;
+use crate::delta::MergedPath;
+use crate::inspect::discard::{Chosen, chosen, undo};
 
 /// Undo changes: the paths show the base again.
 ///
@@ -21,9 +23,12 @@ pub(super) struct Args {
     #[command(flatten)]
     source: Source,
 
-    /// Paths in the tree; `/` for all that the session changed.
+    /// Paths in the tree, or pathspecs: `*.rs`, `:!dist`; `/` for all that the session changed.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<OsString>,
+
+    #[command(flatten)]
+    leave_out: LeaveOut,
 
     /// Only show what would be undone.
     #[arg(short = 'n', long)]
@@ -45,13 +50,28 @@ struct Undone {
 
 /// Gives up what was named.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let asked = paths(&args.paths)?;
-    if asked.len() > limits::MAX_PATHS {
-        let what = format!("{} paths, and {} is the most", asked.len(), limits::MAX_PATHS);
-        return Err(CliError::new(what).with_hint("name a directory above them"));
+    let opened = args.source.open()?;
+    let selection = args.leave_out.read(&opened, &args.paths)?;
+    let asked: Vec<_> = if selection.is_everything() {
+        vec![MergedPath::root()]
+    } else if selection.is_of_paths() {
+        selection.paths().cloned().collect()
+    } else {
+        let Chosen { paths, whole } = chosen(&opened, &selection)?;
+        for dir in whole {
+            let dir = text::name(dir.as_bytes());
+            output::line(format_args!(
+                "{dir}: is gone with things that are not chosen, and comes back only whole"
+            ));
+        }
+        paths
+    };
+    if asked.is_empty() {
+        output::line(format_args!("nothing to undo"));
+        return Ok(Ending::Findings);
     }
     let undone = if args.dry_run {
-        let undo = undo(&args.source.open()?, &asked)?;
+        let undo = undo(&opened, &asked)?;
         let idle = |idle: &crate::overlay::Idle| {
             ((&idle.path).into(), idle.gone_with.as_ref().map(PathText::from))
         };
@@ -61,19 +81,29 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             idle: undo.idle.iter().map(idle).collect(),
         }
     } else {
-        let (session, base) = (&args.source.session, args.source.base.as_deref());
-        discard(session, base, asked.iter().map(PathText::from).collect())?
+        drop(opened);
+        discard(&args.source.session, args.source.base.as_deref(), &asked)?
     };
     show(args, &undone)?;
     Ok(if undone.idle.is_empty() { Ending::Done } else { Ending::Findings })
 }
 
-fn discard(session: &Path, base: Option<&Path>, paths: Vec<PathText>) -> Result<Undone, CliError> {
-    let answer = with_changer(session, base, |changer| changer.ask(Request::Discard { paths }))?;
-    match answer {
-        Answer::Undone { paths, changes, idle } => Ok(Undone { paths, changes, idle }),
-        _ => Err(CliError::new("the session's server gave another answer")),
-    }
+fn discard(session: &Path, base: Option<&Path>, asked: &[MergedPath]) -> Result<Undone, CliError> {
+    with_changer(session, base, |changer| {
+        let mut all = Undone { paths: Vec::new(), changes: 0, idle: Vec::new() };
+        for some in asked.chunks(limits::MAX_PATHS) {
+            let paths = some.iter().map(PathText::from).collect();
+            let Answer::Undone { paths, changes, idle } =
+                changer.ask(Request::Discard { paths })?
+            else {
+                return Err(CliError::new("the session's server gave another answer"));
+            };
+            all.paths.extend(paths);
+            all.changes += changes;
+            all.idle.extend(idle);
+        }
+        Ok(all)
+    })
 }
 
 fn show(args: &Args, undone: &Undone) -> Result<(), CliError> {

@@ -11,12 +11,13 @@ use serde_json::{Map, Value};
 
 use super::error::CliError;
 use super::output::{self, Out, Progress};
+use super::selecting::LeaveOut;
 use super::source::Source;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::export::{Dir, Exported, Keep, Options, Sink, Tar, Watch, check_place, export};
-use crate::inspect::opened::{Opened, merged_path};
+use crate::inspect::opened::Opened;
 
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -43,9 +44,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Only what is in this directory of the tree, or this file [default: /].
+    /// Only what is in this directory of the tree, or this file, or matches this pathspec
+    /// [default: /].
     #[arg(value_name = "PATH")]
     path: Option<OsString>,
+
+    #[command(flatten)]
+    leave_out: LeaveOut,
 
     /// Only what differs from the base, as a layer over it.
     #[arg(long)]
@@ -71,18 +76,19 @@ pub(super) struct Args {
 
 /// Exports, and says what came of it.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let path = args.path.as_deref().map(merged_path).transpose()?;
-    let path = path.unwrap_or_else(MergedPath::root);
-    let options = Options { path, delta_only: args.delta_only };
+    let opened = args.source.open()?;
+    let selection = args.leave_out.read(&opened, args.path.as_slice())?;
+    let path = selection.paths().next().cloned().unwrap_or_else(MergedPath::root);
+    let options = Options { path, selection, delta_only: args.delta_only };
     match (&args.tar, &args.dir) {
-        (Some(file), _) if file.as_os_str() == "-" => to_stdout(args, &options),
-        (Some(file), _) => to_file(args, &options, file),
-        (None, Some(dir)) => to_dir(args, &options, dir),
+        (Some(file), _) if file.as_os_str() == "-" => to_stdout(args, &opened, &options),
+        (Some(file), _) => to_file(args, &opened, &options, file),
+        (None, Some(dir)) => to_dir(args, &opened, &options, dir),
         (None, None) => Err(CliError::new("say where to: --tar FILE or --dir DIR")),
     }
 }
 
-fn to_stdout(args: &Args, options: &Options) -> Result<Ending, CliError> {
+fn to_stdout(args: &Args, opened: &Opened, options: &Options) -> Result<Ending, CliError> {
     if args.json {
         let error = CliError::new("--json and the archive cannot both go to stdout");
         return Err(error.with_hint("write the archive to a file: --tar FILE"));
@@ -91,12 +97,11 @@ fn to_stdout(args: &Args, options: &Options) -> Result<Ending, CliError> {
         let error = CliError::new("an archive is nothing for a terminal");
         return Err(error.with_hint("write it to a file: --tar FILE"));
     }
-    let opened = args.source.open()?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let mut tar = Tar::new(out, PathBuf::from("stdout"));
     let seen = Seen::new();
     let mut done = Exported::default();
-    let written = write(&opened, options, &mut tar, &seen, &mut done);
+    let written = write(opened, options, &mut tar, &seen, &mut done);
     let written = written.and_then(|()| tar.finish()).and_then(|mut out| {
         let path = PathBuf::from("stdout");
         out.flush().map_err(|source| InspectError::Write { path, source })
@@ -108,9 +113,13 @@ fn to_stdout(args: &Args, options: &Options) -> Result<Ending, CliError> {
     }
 }
 
-fn to_file(args: &Args, options: &Options, file: &Path) -> Result<Ending, CliError> {
-    let opened = args.source.open()?;
-    check_place(&opened, file)?;
+fn to_file(
+    args: &Args,
+    opened: &Opened,
+    options: &Options,
+    file: &Path,
+) -> Result<Ending, CliError> {
+    check_place(opened, file)?;
     require_new(args, file)?;
     let partial = Partial::create(file)?;
     let out = partial.file.try_clone().map_err(|error| partial.error(&error))?;
@@ -118,21 +127,25 @@ fn to_file(args: &Args, options: &Options, file: &Path) -> Result<Ending, CliErr
     let mut tar = Tar::new(out, partial.path.clone());
     let seen = Seen::new();
     let mut done = Exported::default();
-    write(&opened, options, &mut tar, &seen, &mut done)?;
+    write(opened, options, &mut tar, &seen, &mut done)?;
     tar.finish()?.flush().map_err(|error| partial.error(&error))?;
     require_new(args, file)?;
     partial.keep_as(file)?;
     summary(args, file, &done, &seen, (0, 0))
 }
 
-fn to_dir(args: &Args, options: &Options, path: &Path) -> Result<Ending, CliError> {
-    let opened = args.source.open()?;
-    check_place(&opened, path)?;
+fn to_dir(
+    args: &Args,
+    opened: &Opened,
+    options: &Options,
+    path: &Path,
+) -> Result<Ending, CliError> {
+    check_place(opened, path)?;
     let keep = Keep { set_id: args.set_id, devices: args.devices };
     let mut dir = Dir::create(path, keep)?;
     let seen = Seen::new();
     let mut done = Exported::default();
-    write(&opened, options, &mut dir, &seen, &mut done).map_err(|error| {
+    write(opened, options, &mut dir, &seen, &mut done).map_err(|error| {
         let objects = text::count(done.objects(), "object");
         let error = format!("{error}; written to {}: {objects}", path.display());
         CliError::new(error).with_hint("remove it before you try again, or take another directory")

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,13 +11,15 @@ use serde_json::{Map, Value};
 
 use super::error::CliError;
 use super::output::Out;
+use super::selecting::LeaveOut;
 use super::source::Source;
 use super::{Ending, output, text, when};
 use crate::delta::sqlite::{AuditFilter, Client, OddRow, Order};
-use crate::delta::{AuditRow, Procedure};
+use crate::delta::{AuditRow, MergedPath, Procedure};
 use crate::inspect::InspectError;
-use crate::inspect::log::{Log, Now, Options, now};
-use crate::inspect::opened::{Opened, merged_path, open_session};
+use crate::inspect::log::{Log, Now, Options, RowFilter, now};
+use crate::inspect::opened::{Opened, is_known, open_session};
+use crate::inspect::selection::Selection;
 
 /// How often `--follow` looks for more.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -33,7 +36,7 @@ const NAMED_ROWS: u64 = 10;
 /// the client claimed them), client, operation, path. Paths are as they were then; WRITEs that
 /// follow each other may be one line.
 ///
-/// With PATH: what happened at it, below it, and to what is there under the names that it had
+/// With one PATH: what happened at it, below it, and to what is there under the names that it had
 /// before, by renames of itself or of directories above it. The path may be gone.
 ///
 /// Exits with 1 if there is nothing to show, or if rows could not be read: those are named.
@@ -42,9 +45,13 @@ pub(super) struct Args {
     #[command(flatten)]
     source: Source,
 
-    /// Only what is about this file or directory of the tree.
+    /// Only what is about this file or directory of the tree; of several, and of pathspecs
+    /// (`*.rs`, `:!dist`), changes that name them as they were called then.
     #[arg(value_name = "PATH")]
-    path: Option<OsString>,
+    paths: Vec<OsString>,
+
+    #[command(flatten)]
+    leave_out: LeaveOut,
 
     /// Only from this moment on: 2026-11-21T12:00:00Z, or an age: 2h30m.
     #[arg(long, value_name = "WHEN", value_parser = when::parse)]
@@ -117,7 +124,6 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 fn open(args: &Args) -> Result<Log, CliError> {
-    let path = args.path.as_deref().map(merged_path).transpose()?;
     let all_since = args.since.is_some() || !args.follow;
     let mut options = Options {
         filter: AuditFilter {
@@ -129,26 +135,50 @@ fn open(args: &Args) -> Result<Log, CliError> {
             export: args.export.clone(),
         },
         path: None,
+        rows: None,
         last: args.last.or((!all_since).then_some(FOLLOW_LAST)),
         order: if args.reverse { Order::NewestFirst } else { Order::OldestFirst },
     };
-    let session = match path {
-        None => open_session(&args.source.session)?,
-        Some(path) => match Opened::open(&args.source.session, args.source.base.as_deref()) {
-            Ok(opened) => {
-                let now = now(&opened, &path);
-                options.path = Some((path, now));
-                return Ok(Log::open(opened.session(), options)?);
-            }
-            // The log says almost as much without it.
-            Err(InspectError::Base { is_recorded: true, .. }) => {
-                options.path = Some((path, Now::Unknown));
-                open_session(&args.source.session)?
-            }
-            Err(error) => return Err(error.into()),
-        },
+    if args.paths.is_empty() && !args.leave_out.is_given() {
+        return Ok(Log::open(&open_session(&args.source.session)?, options)?);
+    }
+    let opened = match Opened::open(&args.source.session, args.source.base.as_deref()) {
+        Ok(opened) => Some(Rc::new(opened)),
+        // The log says almost as much without it.
+        Err(InspectError::Base { is_recorded: true, .. }) => None,
+        Err(error) => return Err(error.into()),
     };
-    Ok(Log::open(&session, options)?)
+    let alone = opened.is_none().then(|| open_session(&args.source.session)).transpose()?;
+    let Some(session) = opened.as_deref().map(Opened::session).or(alone.as_ref()) else {
+        return Err(CliError::new("no session"));
+    };
+    let state =
+        |path: &MergedPath| opened.as_ref().map_or(Now::Unknown, |opened| now(opened, path));
+    let log = Log::open(session, Options::default())?;
+    let is_known = |path: &MergedPath| {
+        let there = opened.as_ref().map(|opened| opened.look(|view| is_known(opened, view, path)));
+        Ok(there.transpose()?.unwrap_or(false) || log.knows(path, state(path))?)
+    };
+    let base = opened.as_deref().and_then(Opened::base_path).or_else(|| session.base_path());
+    let asked = args.leave_out.asked(&args.paths, session.path(), base);
+    let selection = Selection::parse(&asked, &is_known)?;
+    let only = match selection.is_of_paths() {
+        true => Some(selection.paths().collect::<Vec<_>>()).filter(|paths| paths.len() == 1),
+        false => None,
+    };
+    match only.and_then(|paths| paths.first().copied()) {
+        Some(path) => options.path = Some((path.clone(), state(path))),
+        None => options.rows = Some(by_name(selection, opened.clone())),
+    }
+    Ok(Log::open(session, options)?)
+}
+
+/// The rows that name something chosen, as it was called then.
+fn by_name(selection: Selection, opened: Option<Rc<Opened>>) -> RowFilter {
+    RowFilter(Rc::new(move |row| {
+        let mut names = [Some(&row.path), row.path2.as_ref()].into_iter().flatten();
+        names.any(|path| selection.has_name(opened.as_deref(), path))
+    }))
 }
 
 fn parse_op(text: &str) -> Result<Procedure, String> {

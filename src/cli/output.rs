@@ -1,6 +1,8 @@
 //! Writing to the terminal. A reader that went away is no reason to fail.
 
 use std::io::{BufWriter, StdoutLock, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::ChildStdin;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -47,12 +49,54 @@ fn printable_line(text: std::fmt::Arguments<'_>) -> String {
 }
 
 /// What was asked for, to stdout: many lines, of which whoever reads them may have had enough.
-pub(super) struct Out(BufWriter<StdoutLock<'static>>);
+pub(super) struct Out(BufWriter<Sink>);
+
+/// Where it goes.
+#[derive(Debug)]
+enum Sink {
+    Stdout(StdoutLock<'static>),
+    Pager(ChildStdin),
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Stdout(stdout) => stdout.write(bytes),
+            Self::Pager(pager) => pager.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::Stdout(stdout) => stdout.flush(),
+            Self::Pager(pager) => pager.flush(),
+        }
+    }
+}
+
+impl AsFd for Sink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Stdout(stdout) => stdout.as_fd(),
+            Self::Pager(pager) => pager.as_fd(),
+        }
+    }
+}
 
 impl Out {
     /// The process's stdout.
     pub(super) fn new() -> Self {
-        Self(BufWriter::new(std::io::stdout().lock()))
+        Self(BufWriter::new(Sink::Stdout(std::io::stdout().lock())))
+    }
+
+    /// The stdin of a pager.
+    pub(super) fn to_pager(input: ChildStdin) -> Self {
+        Self(BufWriter::new(Sink::Pager(input)))
+    }
+
+    /// Prints a line that has been made printable, and may have colours.
+    pub(super) fn raw_line(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), CliError> {
+        self.bytes(format!("{text}\n").as_bytes())
     }
 
     /// Prints a line.
@@ -106,6 +150,16 @@ impl Write for Out {
     fn flush(&mut self) -> std::io::Result<()> {
         self.0.flush()
     }
+}
+
+/// How many columns a line may have: COLUMNS, or those of the terminal; else 80.
+pub(super) fn columns() -> usize {
+    let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let of_terminal = || {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        Some(usize::from(size.ws_col))
+    };
+    given.or_else(of_terminal).filter(|columns| *columns > 0).unwrap_or(80)
 }
 
 /// How far a long work is: one line that is written over, on a terminal, and nothing elsewhere.

@@ -1,11 +1,13 @@
 //! The session that a tool looks at, and paths in it, on the command line.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use super::error::CliError;
 use crate::delta::MergedPath;
 use crate::inspect::opened::{Opened, merged_path};
+use crate::inspect::selection::unquoted;
 
 /// A session and its base.
 #[derive(Debug, clap::Args)]
@@ -34,7 +36,11 @@ pub(super) fn paths(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
     parsed(given)
 }
 
-/// The paths that were given.
-pub(super) fn parsed(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
-    given.iter().map(|text| Ok(merged_path(text)?)).collect()
+/// The paths that were given; those in double quotes as git prints them.
+fn parsed(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
+    let path = |text: &OsString| match unquoted(text.as_bytes()) {
+        Some(bytes) => merged_path(&OsString::from_vec(bytes)),
+        None => merged_path(text),
+    };
+    given.iter().map(|text| Ok(path(text)?)).collect()
 }

@@ -6,8 +6,9 @@ use super::error::CliError;
 use super::output::Out;
 use super::source::{Source, paths};
 use super::{Ending, object, text};
+use crate::delta::MergedPath;
 use crate::inspect::opened::find;
-use crate::inspect::walk::{Next, Standing, walk};
+use crate::inspect::walk::{Next, Standing, walk_some};
 use crate::overlay::TreeObject;
 use crate::vfs::FileKind;
 
@@ -41,11 +42,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         opened.look(|view| {
             let from = find(view, &path)?;
             let name = text::name(path.as_bytes());
-            walk(view, &from, &mut |child, object, standing| {
-                if args.changed && object.row().is_none() {
-                    // Nothing gets into the session without its directory.
-                    return Ok(Next::Past);
-                }
+            // Nothing gets into the session without its directory.
+            let wanted = |object: &TreeObject| !args.changed || object.row().is_some();
+            walk_some(view, &from, &wanted, &mut |child, object, standing| {
                 if standing.depth > 0 {
                     match object.attr().kind {
                         FileKind::Directory => directories += 1,
@@ -81,7 +80,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 
 /// An object's line, with the branches that lead to it.
 fn line(standing: Standing<'_>, object: &TreeObject, name: &str, target: &str) -> String {
+    let is_root = *object.path() == MergedPath::root();
     let mark = match object::layer(object) {
+        // It is in every session.
+        _ if is_root => "",
         "session" => " +",
         "copied" => " *",
         _ => "",

@@ -8,6 +8,8 @@ use std::path::Path;
 
 use super::error::{InspectError, Result};
 use super::opened::Opened;
+use super::selection::Selection;
+use super::split;
 use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::{MergedPath, Original};
 use crate::overlay::{BaseObject, BlobDigest, Change, TreeObject, TreeView};
@@ -63,8 +65,8 @@ pub struct Difference {
 /// What is compared.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Only what is at, below, or came from one of these paths; all, where there are none.
-    pub paths: Vec<MergedPath>,
+    /// Only what is at, below, or came from what is chosen.
+    pub selection: Selection,
     /// Also what clients leave behind for themselves: see [`is_dropping`].
     pub droppings: bool,
     /// Also where nothing but the time of the last change of content differs.
@@ -87,26 +89,41 @@ pub fn diff(
 ) -> Result<()> {
     opened.look(|view| {
         let mut failed = None;
-        let done = view.changes(&mut |change| {
-            let difference = compare(opened, view, options, change);
-            let taken = match difference {
-                Ok(Some(difference)) => each(view, difference),
-                Ok(None) => Ok(ControlFlow::Continue(())),
-                Err(error) => Err(error),
-            };
-            match taken {
+        let done =
+            view.changes(&mut |change| match compare_parts(opened, view, options, change, each) {
                 Ok(flow) => flow.is_continue(),
                 Err(error) => {
                     failed = Some(error);
                     false
                 }
-            }
-        });
+            });
         match failed {
             Some(error) => Err(error),
             None => done.map(|_went_through| ()).map_err(|source| at(&MergedPath::root(), source)),
         }
     })
+}
+
+/// Calls `each` for what a change makes different, or those parts of it that are chosen.
+fn compare_parts(
+    opened: &Opened,
+    view: &TreeView<'_>,
+    options: &Options,
+    change: Change,
+    each: &mut dyn FnMut(&TreeView<'_>, Difference) -> Result<ControlFlow<()>>,
+) -> Result<ControlFlow<()>> {
+    let parts = match options.selection.is_everything() {
+        true => None,
+        false => split::parts(opened, view, options, &change)?,
+    };
+    for change in parts.unwrap_or_else(|| vec![change]) {
+        if let Some(difference) = compare(opened, view, options, change)?
+            && each(view, difference)?.is_break()
+        {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 /// Whether a name is of a file that a client makes for itself: a removed file that is still open
@@ -121,17 +138,18 @@ pub fn is_dropping(path: &MergedPath) -> bool {
 }
 
 /// Whether a change is one of those that are asked for.
-pub(super) fn is_chosen(options: &Options, change: &Change) -> bool {
+pub(super) fn is_chosen(options: &Options, view: &TreeView<'_>, change: &Change) -> bool {
+    options.selection.has_change(view, change)
+        && (options.droppings || !name(change).as_ref().is_some_and(is_dropping))
+}
+
+/// Where an object of a change is, or was if it is gone.
+fn name(change: &Change) -> Option<MergedPath> {
     let before = change.before.as_ref().filter(|_| !change.is_link);
-    let from = before.map(|base| MergedPath::of_base(&base.path));
-    let is_asked_for = options.paths.is_empty()
-        || options.paths.iter().any(|asked| {
-            // What is gone from a directory that moved is named by where it was, and found by where
-            // it would be too.
-            change.path.is_within(asked) || from.as_ref().is_some_and(|from| from.is_within(asked))
-        });
-    let name = if change.after.is_some() { Some(&change.path) } else { from.as_ref() };
-    is_asked_for && (options.droppings || !name.is_some_and(is_dropping))
+    match change.after {
+        Some(_) => Some(change.path.clone()),
+        None => before.map(|base| MergedPath::of_base(&base.path)),
+    }
 }
 
 /// What a change makes different, if anything.
@@ -141,7 +159,7 @@ pub(super) fn compare(
     options: &Options,
     change: Change,
 ) -> Result<Option<Difference>> {
-    if !is_chosen(options, &change) {
+    if !is_chosen(options, view, &change) {
         return Ok(None);
     }
     let old = old_object(&change);

@@ -1,7 +1,12 @@
 //! What giving up changes would take.
 
+use std::collections::BTreeSet;
+
+use super::diff::Options;
 use super::error::{InspectError, Result};
 use super::opened::Opened;
+use super::selection::Selection;
+use super::split;
 use crate::delta::MergedPath;
 use crate::overlay::Undo;
 
@@ -14,4 +19,50 @@ pub fn undo(opened: &Opened, asked: &[MergedPath]) -> Result<Undo> {
         let path = MergedPath::root();
         view.undo(asked).map_err(|source| InspectError::Path { path, source })
     })
+}
+
+/// The paths to give up for what is chosen, where that is not only named by paths: none within
+/// another, and none with something below it that is not chosen.
+///
+/// # Errors
+/// The session or the base cannot be read.
+pub fn chosen(opened: &Opened, selection: &Selection) -> Result<Chosen> {
+    let options = Options { selection: selection.clone(), ..Options::default() };
+    opened.look(|view| {
+        let (mut paths, mut kept) = (BTreeSet::new(), BTreeSet::new());
+        let mut whole = Vec::new();
+        let mut failed = None;
+        let through = view.changes(&mut |change| {
+            let is_chosen = selection.has_change(view, &change);
+            match split::unchosen(opened, view, &options, &change) {
+                Ok(Some(_)) if is_chosen => whole.push(change.path.clone()),
+                Ok(_) if is_chosen => drop(paths.insert(change.path.clone())),
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+            if !is_chosen {
+                kept.insert(change.path);
+            }
+            failed.is_none()
+        });
+        through.map_err(|source| InspectError::at(&MergedPath::root(), source))?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        kept.extend(whole.iter().cloned());
+        let holds: BTreeSet<_> = kept.iter().flat_map(MergedPath::above).collect();
+        paths.retain(|path| !holds.contains(path));
+        let is_outermost = |path: &&MergedPath| !path.above().any(|above| paths.contains(&above));
+        Ok(Chosen { paths: paths.iter().filter(is_outermost).cloned().collect(), whole })
+    })
+}
+
+/// What is to be given up.
+#[derive(Debug, Clone, Default)]
+pub struct Chosen {
+    /// The paths that are to show the base again.
+    pub paths: Vec<MergedPath>,
+    /// Directories that are gone with something that is not chosen: they come back whole or not
+    /// at all.
+    pub whole: Vec<MergedPath>,
 }

@@ -2,8 +2,10 @@
 //! too.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::ops::{ControlFlow, RangeInclusive};
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use super::error::{InspectError, Result};
 use super::names::{Past, Watch};
@@ -23,10 +25,22 @@ pub struct Options {
     pub filter: AuditFilter,
     /// Only what happened at or below this path, and to what is there.
     pub path: Option<(MergedPath, Now)>,
+    /// Only rows that this takes.
+    pub rows: Option<RowFilter>,
     /// Only the last ones: so many of those that are asked for.
     pub last: Option<u64>,
     /// Which come first.
     pub order: Order,
+}
+
+/// Says which rows are asked for.
+#[derive(Clone)]
+pub struct RowFilter(pub Rc<dyn Fn(&AuditRow) -> bool>);
+
+impl fmt::Debug for RowFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RowFilter")
+    }
 }
 
 /// Takes a row, with its id, and says whether to go on. A row that cannot be read comes as the
@@ -73,6 +87,20 @@ impl Log {
     /// The session cannot be read.
     pub fn dropped(&self) -> Result<Option<Dropped>> {
         self.reader.dropped().map_err(|source| failed(&self.session, source))
+    }
+
+    /// Whether there are changes about a path.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn knows(&self, path: &MergedPath, now: Now) -> Result<bool> {
+        let mut past = Past::of(path, now);
+        let ids = i64::MIN..=self.last_id()?;
+        let read = self.reader.mentions(Order::NewestFirst, &ids, &mut |id, mention| {
+            past.take(id, mention);
+        });
+        read.map_err(|source| failed(&self.session, source))?;
+        Ok(past.ends().is_some())
     }
 
     /// Calls `each` for the changes up to now.
@@ -179,6 +207,10 @@ impl Log {
             let page = self.reader.page(&self.options.filter, order, ids, wanted);
             let page = page.map_err(|source| failed(&self.session, source))?;
             for (id, row) in page.rows {
+                let is_taken = |filter: &RowFilter| row.as_ref().map_or(true, |row| filter.0(row));
+                if !self.options.rows.as_ref().is_none_or(is_taken) {
+                    continue;
+                }
                 if each(id, row).is_break() {
                     return Ok(());
                 }

@@ -103,16 +103,7 @@ impl Opened {
 pub fn check_known(opened: &Opened, paths: &[MergedPath]) -> Result<()> {
     opened.look(|view| {
         for path in paths {
-            let failed = |source| InspectError::Path { path: path.clone(), source };
-            let is_shown = match view.find(path) {
-                Err(FsError::NotDirectory) => false,
-                found => found.map_err(failed)?.is_some(),
-            };
-            let base = BasePath::from_bytes(&path.as_bytes()[1..]);
-            let is_known = is_shown
-                || view.name_state(path).map_err(failed)?.is_whited_out
-                || base.is_some_and(|base| opened.base().stat(&base).is_ok());
-            if !is_known {
+            if !is_known(opened, view, path)? {
                 return Err(InspectError::Refused {
                     what: format!("{}: nothing is there", path.display()),
                     hint: "paths are those in the mount; `acetate diff` lists what changed",
@@ -121,6 +112,22 @@ pub fn check_known(opened: &Opened, paths: &[MergedPath]) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Whether the session or its base has, or had, something at a path.
+///
+/// # Errors
+/// The session or the base cannot be read.
+pub fn is_known(opened: &Opened, view: &TreeView<'_>, path: &MergedPath) -> Result<bool> {
+    let failed = |source| InspectError::Path { path: path.clone(), source };
+    let is_shown = match view.find(path) {
+        Err(FsError::NotDirectory) => false,
+        found => found.map_err(failed)?.is_some(),
+    };
+    let base = BasePath::from_bytes(&path.as_bytes()[1..]);
+    Ok(is_shown
+        || view.name_state(path).map_err(failed)?.is_whited_out
+        || base.is_some_and(|base| opened.base().stat(&base).is_ok()))
 }
 
 /// Opens a session to be looked at, without its base.

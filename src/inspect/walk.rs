@@ -34,6 +34,24 @@ pub type Each<'a> = dyn FnMut(Option<&Name>, &TreeObject, Standing<'_>) -> Resul
 /// # Errors
 /// Those of `each`, and that something cannot be read.
 pub fn walk(view: &TreeView<'_>, from: &TreeObject, each: &mut Each<'_>) -> Result<bool> {
+    walk_some(view, from, &|_| true, each)
+}
+
+/// The same for what is `wanted` below `from`; the rest does not count as being there.
+///
+/// # Errors
+/// As [`walk`].
+pub fn walk_some(
+    view: &TreeView<'_>,
+    from: &TreeObject,
+    wanted: &dyn Fn(&TreeObject) -> bool,
+    each: &mut Each<'_>,
+) -> Result<bool> {
+    let children = |dir: &TreeObject| -> Result<_> {
+        let mut children = children(view, dir)?;
+        children.retain(|(_, object)| wanted(object));
+        Ok(children.into_iter())
+    };
     let mut is_last = Vec::new();
     let standing = Standing { depth: 0, is_last: &is_last };
     match each(None, from, standing)? {
@@ -41,7 +59,7 @@ pub fn walk(view: &TreeView<'_>, from: &TreeObject, each: &mut Each<'_>) -> Resu
         next => return Ok(next != Next::Stop),
     }
     // Not by recursion: a tree may be deeper than the stack.
-    let mut levels = vec![children(view, from)?.into_iter()];
+    let mut levels = vec![children(from)?];
     while let Some(level) = levels.last_mut() {
         let next = level.next().map(|(name, object)| (name, object, level.len() == 0));
         is_last.truncate(levels.len() - 1);
@@ -53,7 +71,7 @@ pub fn walk(view: &TreeView<'_>, from: &TreeObject, each: &mut Each<'_>) -> Resu
         let standing = Standing { depth: is_last.len(), is_last: &is_last };
         match each(Some(&name), &object, standing)? {
             Next::Deeper if object.attr().kind == FileKind::Directory => {
-                levels.push(children(view, &object)?.into_iter());
+                levels.push(children(&object)?);
             }
             Next::Deeper | Next::Past => {}
             Next::Stop => return Ok(false),

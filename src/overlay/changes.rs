@@ -76,6 +76,16 @@ impl TreeView<'_> {
         self.hidden_since(path).map_err(|error| error.into_fs())
     }
 
+    /// Whether a base object that is not at its own name any more is somewhere else in the merged
+    /// tree.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn is_moved_away(&self, object: &BaseObject) -> std::result::Result<bool, FsError> {
+        let search = Search { tree: self, each: &mut |_| true, visited: HashSet::new() };
+        search.moved_away(object).map_err(|error| error.into_fs())
+    }
+
     fn hidden_since(&self, path: &MergedPath) -> Result<Option<i64>> {
         let txn = self.view.txn;
         if let Some(at) = txn.whited_out_at(path)? {
@@ -424,7 +434,8 @@ impl Search<'_> {
 }
 
 impl Change {
-    fn gone(before: BaseObject, path: MergedPath) -> Self {
+    /// What the base has is gone from `path`.
+    pub fn gone(before: BaseObject, path: MergedPath) -> Self {
         Self {
             before: Some(before),
             after: None,

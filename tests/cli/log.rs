@@ -78,8 +78,7 @@ fn a_line_for_each_change() {
 fn nothing_to_show_is_a_finding() {
     let world = changed();
     for args in [
-        &["nowhere"][..],
-        &["--uid", "7"],
+        &["--uid", "7"][..],
         &["--client", "::1"],
         &["--op", "mknod", "--json"],
         &["--since", "2034-01-01"],

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use acetate::inspect::diff::{Difference, Kind, Options, diff};
 use acetate::inspect::opened::Opened;
+use acetate::inspect::selection::Selection;
 use acetate::vfs::{CreateHow, FileKind, SetAttr, SetTime, Time};
 
 use crate::support::client::{mode, size};
@@ -203,7 +204,7 @@ fn only_what_was_asked_for() {
     world.put("director", "not below dir");
     world.rename("dir/file", "moved").unwrap();
     let path = |text: &str| acetate::delta::MergedPath::from_user(text.as_bytes()).unwrap();
-    let options = Options { paths: vec![path("dir/")], ..Options::default() };
+    let options = Options { selection: Selection::of([path("dir/")]), ..Options::default() };
     let found: Vec<_> = differences(&world, &options).into_iter().map(|d| d.path).collect();
     assert_eq!(found, [path("moved"), path("dir/new")], "came from there, or is there");
 }

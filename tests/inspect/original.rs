@@ -12,6 +12,7 @@ use acetate::inspect::status::status;
 
 use super::apply::open;
 use crate::support::applied::{all, applied, assert_same, merged, on_host};
+use crate::support::patched;
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -147,4 +148,62 @@ fn a_large_file_has_drifted_by_its_times() {
     assert_eq!(told(&world), ["Modified /dir/large content"]);
     file.set_modified(mtime + std::time::Duration::from_secs(1)).unwrap();
     assert_eq!(told(&world), ["Modified /dir/large content drifted"]);
+}
+
+fn git(dir: &Path, args: &[&str]) -> String {
+    let mut git = Command::new("git");
+    git.args(["-c", "user.name=person", "-c", "user.email=person@example.org"]).args(args);
+    let output = git.current_dir(dir).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "git {args:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The patch holds what the session changed, and nothing of what the base changed since.
+#[test]
+fn a_patch_is_against_the_original() {
+    let mut world = World::new(TREE);
+    let base = world.change_base();
+    git(&base, &["init", "--quiet"]);
+    git(&base, &["add", "."]);
+    git(&base, &["commit", "--quiet", "--message=start"]);
+    world.write("dir/file", 0, b"ONE").unwrap();
+    world.put("saved", "OTHER\n");
+    world.rename("saved", "dir/other").unwrap();
+    world.write("gone", 0, b"GONE").unwrap();
+    world.remove("gone").unwrap();
+    let (before, _) = patched::text(&world.session(), &base);
+    save_by_rename(&base.join("dir/file"), "one\ntwo\nTHREE\n");
+    fs::write(base.join("dir/other"), "theirs\n").unwrap();
+    git(&base, &["commit", "--quiet", "--all", "--message=theirs"]);
+    let (text, left_out) = patched::text(&world.session(), &base);
+    assert_eq!(String::from_utf8_lossy(&text), String::from_utf8_lossy(&before));
+    assert_eq!(left_out.unknown, []);
+    let patch = world.scratch().join("patch");
+    fs::write(&patch, &text).unwrap();
+    let mut apply = Command::new("git");
+    apply.args(["apply", "-3"]).arg(&patch).current_dir(&base);
+    assert!(!apply.output().unwrap().status.success(), "a file conflicts");
+    assert_eq!(fs::read_to_string(base.join("dir/file")).unwrap(), "ONE\ntwo\nTHREE\n");
+    let conflicts = git(&base, &["diff", "--name-only", "--diff-filter=U"]);
+    assert_eq!(conflicts, "dir/other\n");
+}
+
+#[test]
+fn what_the_base_had_before_its_change_may_not_be_known() {
+    let mut world = World::new("dir/\none \"one\"\ntwo \"two\"");
+    let base = world.change_base();
+    fs::write(base.join("dir/large"), vec![b'x'; (1 << 20) + 1]).unwrap();
+    world.write("dir/large", 0, b"mine").unwrap();
+    world.finish_copies();
+    world.write("one", 0, b"mine").unwrap();
+    world.tick(-1_000_000_000);
+    world.remove("two").unwrap();
+    fs::write(base.join("dir/large"), "theirs").unwrap();
+    let (text, left_out) = patched::text(&world.session(), &base);
+    let unknown: Vec<_> = left_out.unknown.iter().map(|path| path.display().to_string()).collect();
+    assert_eq!(unknown, ["/dir/large", "/two"]);
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.starts_with("diff --git a/one b/one\n"), "{text}");
+    assert!(!text.contains("large") && !text.contains("two"), "{text}");
 }

@@ -14,6 +14,7 @@ use acetate::delta::MergedPath;
 use acetate::inspect::InspectError;
 use acetate::inspect::export::{Dir, Exported, Keep, Options, Tar, Watch, export};
 use acetate::inspect::opened::Opened;
+use acetate::inspect::selection::Selection;
 use acetate::inspect::walk::{Next, walk};
 use acetate::overlay::{TreeObject, TreeView};
 use acetate::vfs::{FileKind, Time};
@@ -55,7 +56,8 @@ impl Watch for LeftOut {
 }
 
 pub fn options(path: &str, delta_only: bool) -> Options {
-    Options { path: MergedPath::from_user(path.as_bytes()).unwrap(), delta_only }
+    let path = MergedPath::from_user(path.as_bytes()).unwrap();
+    Options { path, selection: Selection::default(), delta_only }
 }
 
 /// The archive of a session.

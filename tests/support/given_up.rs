@@ -8,13 +8,15 @@ use std::path::Path;
 use acetate::delta::MergedPath;
 use acetate::inspect::diff::{Options, diff};
 use acetate::inspect::opened::Opened;
+use acetate::inspect::selection::Selection;
 
 use super::world::World;
 
 /// The paths of the differences at paths, and those where the objects came from.
 fn differing(session: &Path, base: &Path, paths: &[MergedPath]) -> BTreeSet<MergedPath> {
     let opened = Opened::open(session, Some(base)).unwrap();
-    let options = Options { droppings: true, paths: paths.to_vec(), ..Options::default() };
+    let selection = Selection::of(paths.iter().cloned());
+    let options = Options { droppings: true, selection, ..Options::default() };
     let mut differing = BTreeSet::new();
     diff(&opened, &options, &mut |view, difference| {
         let before = difference.change.before.filter(|_| !difference.change.is_link);

@@ -12,8 +12,9 @@ use serde_json::Value;
 use super::change::{Changer, with_changer};
 use super::error::CliError;
 use super::output::{self, Out};
+use super::selecting::LeaveOut;
 use super::signals::Interrupts;
-use super::source::{Source, parsed};
+use super::source::Source;
 use super::{Ending, diff, text};
 use crate::control::{self, Answer, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
@@ -22,7 +23,8 @@ use crate::inspect::apply::{
     Applied, Bookkeeper, Consent, Options, Plan, ShowPlan, apply, clear, interrupted, plan, resume,
 };
 use crate::inspect::diff::{Difference, Kind};
-use crate::inspect::opened::{Opened, check_known};
+use crate::inspect::opened::Opened;
+use crate::inspect::selection::Selection;
 use crate::overlay::CopyTurn;
 use crate::vfs::FileKind;
 use progress::ApplyProgress;
@@ -43,9 +45,13 @@ pub(super) struct Args {
     #[command(flatten)]
     source: Source,
 
-    /// Only what is at, below, or came from these paths.
+    /// Only what is at, below, or came from these paths, or matches these pathspecs: `*.rs`,
+    /// `:!dist`.
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
+
+    #[command(flatten)]
+    leave_out: LeaveOut,
 
     /// Write to this copy of the base instead; the session keeps its changes.
     #[arg(long, value_name = "DIR")]
@@ -93,7 +99,6 @@ pub(super) struct Args {
 
 /// Shows, asks, applies.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let paths = parsed(&args.paths)?;
     let opened = args.source.open()?;
     if let Some(steps) = interrupted(&opened, args.to.as_deref())? {
         let steps = text::count(steps, "step");
@@ -103,8 +108,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
         return finish(args, &opened);
     }
-    check_known(&opened, &paths)?;
-    let options = options(args, paths)?;
+    let selection = args.leave_out.read(&opened, &args.paths)?;
+    let options = options(args, &opened, selection)?;
     if !args.dry_run {
         clear(&opened, args.to.as_deref())?;
     }
@@ -155,9 +160,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 /// What the options say.
-fn options(args: &Args, paths: Vec<MergedPath>) -> Result<Options, CliError> {
+fn options(args: &Args, opened: &Opened, selection: Selection) -> Result<Options, CliError> {
     let mut options = Options {
-        paths,
+        selection,
         droppings: args.all,
         force: args.force,
         special: args.allow_special,
@@ -167,7 +172,12 @@ fn options(args: &Args, paths: Vec<MergedPath>) -> Result<Options, CliError> {
     };
     for side in args.take.chunks(2) {
         let [side, path] = side else { continue };
-        let path = parsed(std::slice::from_ref(path))?;
+        let chosen = args.leave_out.read(opened, std::slice::from_ref(path))?;
+        let path: Vec<_> = chosen.paths().cloned().collect();
+        if path.is_empty() {
+            let what = format!("--take {} takes a path, and no pattern", side.display());
+            return Err(CliError::new(what));
+        }
         match side.to_str() {
             Some("session") => options.take_session.extend(path),
             Some("base") => options.take_base.extend(path),

@@ -13,6 +13,7 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
+use crate::inspect::selection::Selection;
 use crate::overlay::{Change, TreeObject};
 use crate::target::{Attrs, Slot};
 use crate::vfs::FileKind;
@@ -20,8 +21,9 @@ use crate::vfs::FileKind;
 /// What is applied.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Only what is at, below, or came from one of these paths; all, where there are none.
-    pub paths: Vec<MergedPath>,
+    /// Only what is at, below, or came from what is chosen. What has to go together goes whole,
+    /// or stays.
+    pub selection: Selection,
     /// Also what clients leave behind for themselves.
     pub droppings: bool,
     /// Also over what is not any more as the session saw it.

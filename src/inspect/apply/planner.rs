@@ -14,6 +14,7 @@ use crate::inspect::InspectError;
 use crate::inspect::diff::{self, Difference, Kind};
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
+use crate::inspect::selection::Selection;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
 use crate::target::{Attrs, Slot};
 use crate::vfs::{FileKind, Locator, Time};
@@ -99,7 +100,7 @@ impl<'a> Planner<'a> {
         let (marks_conflicts, skips_drifted) = (options.conflict_markers, options.skip_drifted);
         let (session, base) = (options.take_session.clone(), options.take_base.clone());
         let options = diff::Options {
-            paths: options.paths.clone(),
+            selection: options.selection.clone(),
             droppings: options.droppings,
             times: true,
             exact: true,
@@ -185,7 +186,7 @@ impl<'a> Planner<'a> {
     /// The top, which is in no directory.
     fn top(&mut self) -> Result<()> {
         let (root, top) = (MergedPath::root(), BasePath::root());
-        let is_asked = self.options.paths.is_empty() || self.options.paths.contains(&root);
+        let is_asked = self.options.selection.has(self.view, &root, true);
         if self.opened.base_path().is_none() {
             return Ok(());
         }
@@ -232,7 +233,8 @@ impl<'a> Planner<'a> {
     }
 
     fn change(&mut self, change: Change) -> Result<()> {
-        if !diff::is_chosen(&self.options, &change)
+        if !diff::is_chosen(&self.options, self.view, &change)
+            || self.leave_out_if_split(&change)?
             || self.leave_out_if_special(&change)?
             || self.leave_out_if_changed(&change)?
         {
@@ -286,7 +288,11 @@ impl<'a> Planner<'a> {
     }
 
     fn difference(&self, change: Change) -> Result<Option<Difference>> {
-        let options = diff::Options { paths: Vec::new(), droppings: true, ..self.options.clone() };
+        let options = diff::Options {
+            selection: Selection::default(),
+            droppings: true,
+            ..self.options.clone()
+        };
         diff::compare(self.opened, self.view, &options, change)
     }
 
@@ -395,8 +401,7 @@ impl<'a> Planner<'a> {
         let dirs: BTreeSet<_> =
             self.plan.changes.iter().map(|change| change.path.parent()).collect();
         for dir in dirs {
-            let is_asked = self.options.paths.is_empty()
-                || self.options.paths.iter().any(|asked| dir.is_within(asked));
+            let is_asked = self.options.selection.has(self.view, &dir, true);
             let path = target_path(&dir);
             if path.is_root() || known.contains(&path) || !is_asked {
                 continue;

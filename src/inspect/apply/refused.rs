@@ -14,6 +14,7 @@ use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::diff::{self, Difference, Kind};
 use crate::inspect::error::Result;
+use crate::inspect::split;
 use crate::overlay::{BaseObject, Change, TreeObject};
 use crate::vfs::FileKind;
 
@@ -33,6 +34,17 @@ impl Planner<'_> {
         }
         let why = format!("{what}: made only with --allow-special");
         self.plan.left_out.push(Skipped { path, why });
+        Ok(true)
+    }
+
+    /// Leaves out, by name, a change that takes a directory away with something in it that is not
+    /// chosen; whether it is left out.
+    pub(super) fn leave_out_if_split(&mut self, change: &Change) -> Result<bool> {
+        let kept = split::unchosen(self.opened, self.view, &self.options, change)?;
+        let Some(kept) = kept else { return Ok(false) };
+        let kept = kept.display();
+        let why = format!("holds {kept}, which is not chosen: a directory goes whole or stays");
+        self.plan.left_out.push(Skipped { path: change.path.clone(), why });
         Ok(true)
     }
 
@@ -103,8 +115,8 @@ impl Planner<'_> {
         let is_named = |plan: &Plan, path: &BasePath, change: usize| {
             let home = MergedPath::of_base(path);
             let removed = plan.changes.get(change).map(|change| change.path.clone());
-            let asked = &self.options.paths;
-            asked.iter().any(|asked| *asked == home || Some(asked) == removed.as_ref())
+            let asked = &self.options.selection;
+            asked.names(&home) || removed.as_ref().is_some_and(|removed| asked.names(removed))
         };
         // What came later than it was removed is drift, with all that is in it.
         let late: HashSet<_> = self.plan.drifted.iter().map(|drifted| &drifted.path).collect();

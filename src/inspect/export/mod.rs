@@ -19,6 +19,7 @@ pub use tar::Tar;
 
 use super::error::{InspectError, Result};
 use super::opened::Opened;
+use super::selection::Selection;
 use crate::delta::MergedPath;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::FileKind;
@@ -37,6 +38,8 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 pub struct Options {
     /// Where it begins; a directory stands for what is in it.
     pub path: MergedPath,
+    /// Only what is chosen of that, and the directories that lead there.
+    pub selection: Selection,
     /// Only what differs from the base, as a layer over it.
     pub delta_only: bool,
 }

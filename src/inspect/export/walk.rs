@@ -14,6 +14,7 @@ use super::super::opened::find;
 use super::super::walk::children;
 use super::{Exported, Flow, Item, OPAQUE, Options, Put, Sink, WHITEOUT, Watch};
 use crate::delta::MergedPath;
+use crate::inspect::selection::Selection;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, FsError, Locator, Name};
 
@@ -33,14 +34,14 @@ pub(super) fn export(
     if options.delta_only {
         let mut search = Search(&mut moved_links);
         let (mut counted, flow) = (Exported::default(), flow(&Quiet, true));
-        let mut trial = Export::new(view, true, &mut search, &flow, &mut counted);
+        let mut trial = Export::new(view, options, &mut search, &flow, &mut counted);
         trial.is_deep = view.has_strays().map_err(failed)?;
         is_deep = trial.is_deep;
         trial.run(start.clone())?;
         is_deep |= !moved_links.is_empty();
     }
     let flow = flow(watch, options.delta_only);
-    let mut export = Export::new(view, options.delta_only, sink, &flow, done);
+    let mut export = Export::new(view, options, sink, &flow, done);
     (export.is_deep, export.moved_links) = (is_deep, moved_links);
     export.run(start)
 }
@@ -54,6 +55,7 @@ struct Export<'a> {
     sink: &'a mut dyn Sink,
     flow: &'a Flow<'a>,
     done: &'a mut Exported,
+    selection: &'a Selection,
     delta_only: bool,
     /// Whether to go through directories that are not in the session.
     is_deep: bool,
@@ -81,7 +83,7 @@ struct Level {
 impl<'a> Export<'a> {
     fn new(
         view: &'a TreeView<'a>,
-        delta_only: bool,
+        options: &'a Options,
         sink: &'a mut dyn Sink,
         flow: &'a Flow<'a>,
         done: &'a mut Exported,
@@ -91,7 +93,8 @@ impl<'a> Export<'a> {
             sink,
             flow,
             done,
-            delta_only,
+            selection: &options.selection,
+            delta_only: options.delta_only,
             is_deep: false,
             moved_links: HashSet::new(),
             seen: HashMap::new(),
@@ -104,7 +107,8 @@ impl<'a> Export<'a> {
         if start.attr().kind != FileKind::Directory {
             let name = start.path().name();
             self.path = name.map_or_else(Vec::new, |name| name.as_bytes().to_vec());
-            return if self.is_needed(&start, !self.delta_only) {
+            let is_chosen = self.selection.has(self.view, start.path(), false);
+            return if is_chosen && self.is_needed(&start, !self.delta_only) {
                 self.put(&start)
             } else {
                 Ok(())
@@ -134,13 +138,15 @@ impl<'a> Export<'a> {
     }
 
     fn child(&mut self, name: &Name, child: TreeObject, is_whole: bool) -> Result<()> {
-        let needed = self.is_needed(&child, is_whole);
         let is_dir = child.attr().kind == FileKind::Directory;
+        let is_chosen = self.selection.has(self.view, child.path(), is_dir);
+        let needed = is_chosen && self.is_needed(&child, is_whole);
         match needed {
             true if self.delta_only => check_name(name, child.path())?,
             true => {}
             // There may be something below it.
-            false if is_dir && self.is_deep => {}
+            false if is_dir && self.is_deep && is_chosen => {}
+            false if is_dir && !is_chosen && self.selection.may_hold(child.path()) => {}
             false => return Ok(()),
         }
         self.push_name(name.as_bytes());
@@ -177,7 +183,8 @@ impl<'a> Export<'a> {
         };
         let mut whiteouts = if is_whole { Vec::new() } else { base.unwrap_or_default() };
         let known = |name: &Name| children.binary_search_by(|(n, _)| n.cmp(name)).is_ok();
-        whiteouts.retain(|name| !known(name));
+        let chosen = |name: &Name| self.selection.has(self.view, &dir.path().join(name), false);
+        whiteouts.retain(|name| !known(name) && chosen(name));
         whiteouts.sort_unstable();
         self.levels.push(Level {
             dir,

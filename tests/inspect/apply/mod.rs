@@ -24,6 +24,7 @@ use acetate::delta::{Ino, MergedPath, PendingCopies};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{Applied, Bookkeeper, Consent, Event, Options, Report, apply};
 use acetate::inspect::opened::Opened;
+use acetate::inspect::selection::Selection;
 use acetate::overlay::CopyTurn;
 
 use crate::support::applied::{self, planned};
@@ -41,7 +42,8 @@ pub fn path(path: &str) -> MergedPath {
 
 /// All that is at or below these paths.
 pub fn only(paths: &[&str]) -> Options {
-    Options { paths: paths.iter().map(|p| path(p)).collect(), ..applied::all() }
+    let selection = Selection::of(paths.iter().map(|p| path(p)));
+    Options { selection, ..applied::all() }
 }
 
 /// The session and its base.

@@ -1,0 +1,157 @@
+//! A difference in a line, and as an object of `--json`.
+
+use serde_json::{Map, Value};
+
+use crate::cli::{object, text};
+use crate::delta::MergedPath;
+use crate::inspect::diff::{Difference, Kind};
+use crate::inspect::fold::{Entry, Folded, Reason};
+use crate::inspect::own::Owner;
+use crate::vfs::FileKind;
+
+/// An entry in a line, after its letter.
+pub(super) fn entry(entry: &Entry) -> (char, String) {
+    match entry {
+        Entry::One(difference) => (letter(difference.kind), line(difference)[2..].to_owned()),
+        Entry::Folded(folded) => {
+            let path = text::name(folded.path.as_bytes());
+            (folded_letter(folded), format!("{path}/ ({})", held(folded)))
+        }
+    }
+}
+
+/// The letter of several differences in a line.
+pub(super) fn folded_letter(folded: &Folded) -> char {
+    match folded.reason {
+        Reason::Added => 'A',
+        Reason::Deleted => 'D',
+        Reason::Own(_) => 'M',
+    }
+}
+
+/// What several differences in a line hold.
+pub(super) fn held(folded: &Folded) -> String {
+    let whose = match folded.reason {
+        Reason::Own(Owner::Git) => " of git's own",
+        Reason::Own(Owner::Nodes) => " of context nodes",
+        Reason::Added | Reason::Deleted => "",
+    };
+    let files = text::count(folded.files, "file");
+    format!("{files}{whose}, {}", text::bytes(folded.bytes))
+}
+
+/// The path, with a slash behind that of a directory.
+pub(super) fn shown(difference: &Difference) -> String {
+    let kind = match (&difference.change.after, &difference.old) {
+        (Some(after), _) => after.attr().kind,
+        (None, Some(before)) => before.attr.kind,
+        (None, None) => FileKind::Regular,
+    };
+    let slash = if kind == FileKind::Directory { "/" } else { "" };
+    text::name(difference.path.as_bytes()) + slash
+}
+
+/// A difference in a line.
+pub(in crate::cli) fn line(difference: &Difference) -> String {
+    let letter = letter(difference.kind);
+    let path = shown(difference);
+    let mut line = match (&difference.old, difference.kind) {
+        (Some(before), Kind::Renamed) => {
+            format!(
+                "{letter} {} -> {path}",
+                text::name(MergedPath::of_base(&before.path).as_bytes())
+            )
+        }
+        _ => format!("{letter} {path}"),
+    };
+    let notes = notes(difference);
+    if !notes.is_empty() {
+        line.push_str(&format!(" ({})", notes.join(", ")));
+    }
+    line
+}
+
+/// What there is to say besides the letter and the path.
+pub(super) fn notes(difference: &Difference) -> Vec<String> {
+    let mut notes = Vec::new();
+    let differs = difference.differs;
+    if let (Some(before), Some(after)) = (&difference.old, &difference.change.after) {
+        if differs.mode {
+            notes.push(format!("mode {:04o} -> {:04o}", before.attr.mode, after.attr().mode));
+        }
+        if differs.owner {
+            let (old, new) = (&before.attr, after.attr());
+            notes.push(format!("owner {}:{} -> {}:{}", old.uid, old.gid, new.uid, new.gid));
+        }
+        if difference.kind == Kind::Renamed && differs.content {
+            notes.push("modified".to_owned());
+        }
+        if differs.mtime && !differs.content && difference.kind == Kind::Modified {
+            notes.push("time".to_owned());
+        }
+    }
+    if difference.change.is_link {
+        notes.push("link".to_owned());
+    }
+    if difference.change.replaced.is_some() {
+        notes.push("replaced".to_owned());
+    }
+    if difference.change.is_drifted {
+        notes.push("the base changed meanwhile".to_owned());
+    }
+    notes
+}
+
+pub(super) fn letter(kind: Kind) -> char {
+    match kind {
+        Kind::Added => 'A',
+        Kind::Deleted => 'D',
+        Kind::Modified => 'M',
+        Kind::Renamed => 'R',
+        Kind::Retyped => 'T',
+    }
+}
+
+/// A difference as an object of `--json`.
+pub(in crate::cli) fn json(difference: &Difference) -> Map<String, Value> {
+    let mut json = text::json("difference");
+    let kind = match difference.kind {
+        Kind::Added => "added",
+        Kind::Deleted => "deleted",
+        Kind::Modified => "modified",
+        Kind::Renamed => "renamed",
+        Kind::Retyped => "retyped",
+    };
+    json.insert("change".to_owned(), kind.into());
+    text::put_path(&mut json, "path", difference.path.as_bytes());
+    let change = &difference.change;
+    if let (Some(before), Kind::Renamed) = (&difference.old, difference.kind) {
+        text::put_path(&mut json, "from", MergedPath::of_base(&before.path).as_bytes());
+    }
+    for (key, value) in [
+        ("content", difference.differs.content),
+        ("mode", difference.differs.mode),
+        ("owner", difference.differs.owner),
+        ("mtime", difference.differs.mtime),
+        ("link", change.is_link),
+        ("replaced", change.replaced.is_some()),
+        ("drifted", change.is_drifted),
+    ] {
+        json.insert(key.to_owned(), value.into());
+    }
+    if let Some(before) = difference.old.as_ref().filter(|_| difference.kind != Kind::Added) {
+        let attr = &before.attr;
+        let mut old = Map::new();
+        old.insert("kind".to_owned(), text::kind(attr.kind).into());
+        old.insert("mode".to_owned(), format!("{:04o}", attr.mode).into());
+        old.insert("uid".to_owned(), attr.uid.into());
+        old.insert("gid".to_owned(), attr.gid.into());
+        old.insert("size".to_owned(), attr.size.into());
+        old.insert("mtime".to_owned(), text::time(attr.mtime).into());
+        json.insert("before".to_owned(), old.into());
+    }
+    if let Some(after) = &change.after {
+        json.insert("after".to_owned(), object::json(after).into());
+    }
+    json
+}

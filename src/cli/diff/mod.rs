@@ -1,0 +1,213 @@
+//! `acetate diff`: what a session changed.
+
+mod line;
+mod patch;
+mod stat;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+
+use super::error::CliError;
+use super::output::Out;
+use super::pager::{Colour, Pager};
+use super::selecting::LeaveOut;
+use super::source::Source;
+use super::{Ending, text};
+use crate::delta::MergedPath;
+use crate::inspect::diff::Options;
+use crate::inspect::fold::{Entry, Folding, entries, sorted};
+use crate::inspect::opened::Opened;
+use crate::inspect::patch::{FileStat, Style, stats};
+pub(super) use line::{json, line};
+pub(super) use stat::stat;
+
+/// Show what a session changed against its base.
+///
+/// Contents are compared: what was only read, or written as it was, does not show. A letter says
+/// what happened: A added, D deleted, M modified, R renamed, T of another type. A directory that
+/// is new or gone as a whole is one line with what it holds, unless it is named; so is what git
+/// and context nodes keep for themselves. Exits with 1 if there are differences.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Only what is at, below, or came from these paths, or matches these pathspecs: `*.rs`,
+    /// `:!dist`.
+    #[arg(value_name = "PATH")]
+    paths: Vec<OsString>,
+
+    #[command(flatten)]
+    leave_out: LeaveOut,
+
+    /// A patch in git's format, as `git apply` takes it.
+    #[arg(short, long, group = "form")]
+    patch: bool,
+
+    /// How many lines of each file changed, and a sum.
+    #[arg(long, group = "form")]
+    stat: bool,
+
+    /// The same for programs: lines added, lines removed, path; dashes for a binary file.
+    #[arg(long, group = "form")]
+    numstat: bool,
+
+    /// Only the sum of the changed lines.
+    #[arg(long, group = "form")]
+    shortstat: bool,
+
+    /// Only the paths.
+    #[arg(long, group = "form")]
+    name_only: bool,
+
+    /// The letters and the paths: as without any option.
+    #[arg(long, group = "form")]
+    name_status: bool,
+
+    /// Print a JSON object for each difference.
+    #[arg(long, group = "form")]
+    json: bool,
+
+    /// Also where only the time of the last change differs.
+    #[arg(long, conflicts_with = "patch")]
+    times: bool,
+
+    /// A line for each path: directories that are new or gone are not folded.
+    #[arg(long)]
+    no_fold: bool,
+
+    /// Also what clients and killed commands leave behind (.nfs*, ._*, .DS_Store,
+    /// .acetate-write-*), and a line for each of git's own files and of those of context nodes,
+    /// which are in no patch otherwise.
+    #[arg(long)]
+    all: bool,
+
+    /// Take new files that are like ones that are gone for renamed: by PERCENT or more
+    /// [default: 50].
+    #[arg(short = 'M', long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(num_args = 0..=1, default_missing_value = "50", require_equals = true)]
+    find_renames: Option<u8>,
+
+    /// Lines around a change in a patch.
+    #[arg(short = 'U', long, value_name = "LINES", default_value_t = 3)]
+    unified: u32,
+
+    /// Compare lines without their spaces and tabs. `git apply` may not take such a patch.
+    #[arg(short = 'w', long)]
+    ignore_all_space: bool,
+
+    /// Show changed words instead of lines: [-gone-] {+new+}. `git apply` does not take that.
+    #[arg(long, conflicts_with_all = ["stat", "numstat", "shortstat", "name_only", "name_status"])]
+    #[arg(conflicts_with = "json")]
+    word_diff: bool,
+
+    /// Use colours.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    color: Colour,
+
+    /// Use no pager on a terminal.
+    #[arg(long)]
+    no_pager: bool,
+}
+
+impl Args {
+    fn style(&self) -> Style {
+        Style {
+            context: self.unified,
+            ignores_space: self.ignore_all_space,
+            is_of_words: self.word_diff,
+            similarity: self.find_renames,
+            has_git: self.all,
+            ..Style::default()
+        }
+    }
+}
+
+/// Compares.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let opened = args.source.open()?;
+    let selection = args.leave_out.read(&opened, &args.paths)?;
+    let options = Options { selection, droppings: args.all, times: args.times, exact: false };
+    if args.patch || args.word_diff {
+        return patch::print(args, &opened, &options);
+    }
+    let counts = args.stat || args.numstat || args.shortstat;
+    let files = match counts || args.find_renames.is_some() {
+        true => file_stats(&opened, &options, &args.style())?,
+        false => Vec::new(),
+    };
+    let moved = moved(args, &files);
+    let differences = sorted(&opened, &options, &moved)?;
+    let is_any = !differences.is_empty();
+    let (pager, mut out) = output(args);
+    let print = &mut |out: &mut Out| match args {
+        Args { numstat: true, .. } => stat::numstat(&files, out),
+        Args { shortstat: true, .. } => stat::shortstat(&files, out),
+        Args { stat: true, .. } => {
+            let look = stat::Look { colour: args.color.is_on(), most_rows: usize::MAX };
+            let folded = entries(&opened, &options, folding(args), differences.clone())?;
+            stat::print(&folded, &differences, &files, &look, &mut |text| out.raw_line(text))
+        }
+        Args { json: true, .. } => differences.iter().try_for_each(|d| out.json(json(d))),
+        Args { name_only: true, .. } => {
+            differences.iter().try_for_each(|d| out.line(format_args!("{}", line::shown(d))))
+        }
+        _ => list(&entries(&opened, &options, folding(args), differences.clone())?, args, out),
+    };
+    let printed = print(&mut out);
+    let ended = printed.and_then(|()| out.end());
+    drop(pager);
+    ended?;
+    Ok(if is_any { Ending::Findings } else { Ending::Done })
+}
+
+/// Where it is printed to: the pager, if there is one.
+fn output(args: &Args) -> (Option<Pager>, Out) {
+    let is_paged = !args.no_pager && !args.json;
+    match is_paged.then(Pager::start).flatten() {
+        Some((pager, input)) => (Some(pager), Out::to_pager(input)),
+        None => (None, Out::new()),
+    }
+}
+
+fn folding(args: &Args) -> Folding {
+    Folding { dirs: !args.no_fold, own: !args.all }
+}
+
+fn file_stats(
+    opened: &Opened,
+    options: &Options,
+    style: &Style,
+) -> Result<Vec<FileStat>, CliError> {
+    let mut files = Vec::new();
+    stats(opened, options, style, &mut |file| files.push(file))?;
+    Ok(files)
+}
+
+/// Where files that are told as renamed because they are alike came from.
+fn moved(args: &Args, files: &[FileStat]) -> HashMap<MergedPath, MergedPath> {
+    if args.find_renames.is_none() {
+        return HashMap::new();
+    }
+    let both = |file: &FileStat| Some((file.to.clone()?, file.from.clone()?));
+    files.iter().filter_map(both).filter(|(to, from)| to != from).collect()
+}
+
+/// Prints a line for each entry.
+fn list(entries: &[Entry], args: &Args, out: &mut Out) -> Result<(), CliError> {
+    let has_colour = args.color.is_on();
+    for entry in entries {
+        let (letter, rest) = line::entry(entry);
+        let text = text::printable(&format!("{letter} {rest}")).into_owned();
+        match (has_colour, stat::colour_of(letter)) {
+            (true, Some(colour)) => out.raw_line(format_args!("{colour}{text}\x1b[m"))?,
+            _ => out.raw_line(format_args!("{text}"))?,
+        }
+    }
+    Ok(())
+}
+
+fn percent(text: &str) -> Result<u8, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    number.filter(|n| *n <= 100).ok_or_else(|| "expected a percentage, 0 to 100".to_owned())
+}

@@ -1,0 +1,109 @@
+//! `diff --patch`.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
+
+use super::{Args, output};
+use crate::cli::output::{self as stderr, Out};
+use crate::cli::{CliError, Ending, text};
+use crate::inspect::diff::Options;
+use crate::inspect::opened::Opened;
+use crate::inspect::patch::{Escape, LeftOut, MAX_FILE_BYTES, Style, patch_as};
+
+/// `git apply` takes no patch that is larger, in bytes (MAX_APPLY_SIZE in its apply.c).
+const MAX_APPLIED_BYTES: u64 = 1023 << 20;
+
+/// How many paths are named of those that a patch leaves out.
+const NAMED: usize = 10;
+
+/// Prints the patch, and what it cannot hold.
+pub(super) fn print(args: &Args, opened: &Opened, options: &Options) -> Result<Ending, CliError> {
+    let has_colour = args.color.is_on();
+    let is_for_people = has_colour || io::stdout().is_terminal();
+    let escape = is_for_people.then_some(escaped as Escape);
+    let style = Style { has_colour, escape, ..args.style() };
+    let (pager, out) = output(args);
+    let mut out = Counted { out, bytes: 0 };
+    let written = patch_as(opened, options, &style, &mut out);
+    let written = written.map_err(CliError::from).and_then(|written| {
+        let left_out = written.map_err(|error| CliError::stdout(&error))?;
+        let bytes = out.bytes;
+        out.out.end().map(|()| (left_out, bytes))
+    });
+    drop(pager);
+    let (left_out, bytes) = written?;
+    tell(&left_out);
+    if bytes > MAX_APPLIED_BYTES {
+        stderr::line(format_args!(
+            "the patch has {}, and `git apply` takes {}",
+            text::bytes(bytes),
+            text::bytes(MAX_APPLIED_BYTES),
+        ));
+    }
+    if !left_out.unknown.is_empty() {
+        return Ok(Ending::Exit(2));
+    }
+    Ok(if left_out.differences > 0 { Ending::Findings } else { Ending::Done })
+}
+
+/// Says on stderr what is not in the patch.
+fn tell(left_out: &LeftOut) {
+    let counts = [
+        (left_out.special, "special file", " (fifos, sockets, devices)"),
+        (left_out.empty_dirs, "directory", " without files in it"),
+        (left_out.git, "file", " of git's own (--all has them)"),
+        (left_out.nodes, "file", " of context nodes (--all has them)"),
+    ];
+    for (count, what, more) in counts.into_iter().filter(|(count, ..)| *count > 0) {
+        stderr::line(format_args!("in no patch: {}{more}", text::count(count, what)));
+    }
+    for path in &left_out.too_large {
+        let (path, most) = (text::name(path.as_bytes()), text::bytes(MAX_FILE_BYTES));
+        stderr::line(format_args!("in no patch: {path}: larger than {most}"));
+    }
+    for path in &left_out.unknown {
+        let path = text::name(path.as_bytes());
+        stderr::line(format_args!(
+            "warning: in no patch: {path}: the base changed it, and what it was before is not known"
+        ));
+    }
+    for path in left_out.attributes.iter().take(NAMED) {
+        let path = text::name(path.as_bytes());
+        stderr::line(format_args!("in no patch: {path}: its mode or owner"));
+    }
+    if let more @ 1.. = left_out.attributes.len().saturating_sub(NAMED) {
+        stderr::line(format_args!("in no patch: mode or owner of {more} more"));
+    }
+}
+
+/// Content for a person: what could steer the terminal is escaped.
+fn escaped(line: &[u8]) -> Cow<'_, [u8]> {
+    let is_plain = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~');
+    if line.iter().all(is_plain) {
+        return Cow::Borrowed(line);
+    }
+    let mut text = String::with_capacity(line.len());
+    for chunk in line.utf8_chunks() {
+        text.push_str(&text::printable(chunk.valid()));
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    Cow::Owned(text.into_bytes())
+}
+
+/// Stdout, and how much went there.
+struct Counted {
+    out: Out,
+    bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

@@ -1,0 +1,302 @@
+//! `diff --stat`, `--numstat`, `--shortstat`: how much changed.
+
+use std::collections::HashMap;
+use std::fmt::Arguments;
+
+use super::line::{folded_letter, held, letter, notes, shown};
+use super::{file_stats, text};
+use crate::cli::CliError;
+use crate::cli::output;
+use crate::cli::output::Out;
+use crate::delta::MergedPath;
+use crate::inspect::diff::{Difference, Kind, Options};
+use crate::inspect::fold::{Entry, Folding, entries, sorted};
+use crate::inspect::opened::Opened;
+use crate::inspect::patch::{FileStat, Style, Volume, quoted_text};
+
+/// Columns of the longest bar.
+const BAR: usize = 40;
+
+/// Columns of a text beside the path, at least, where paths are cut.
+const TEXT: usize = 28;
+
+/// How it looks.
+pub(super) struct Look {
+    pub colour: bool,
+    /// Rows that are shown; the sum is of all.
+    pub most_rows: usize,
+}
+
+type Line<'a> = &'a mut dyn FnMut(Arguments<'_>) -> Result<(), CliError>;
+
+/// Prints on stderr what `--stat` would, `most_rows` rows of it; says how many there are.
+pub(in crate::cli) fn stat(opened: &Opened, most_rows: usize) -> Result<usize, CliError> {
+    let options = Options::default();
+    let files = file_stats(opened, &options, &Style::default())?;
+    let differences = sorted(opened, &options, &HashMap::new())?;
+    let folding = Folding { dirs: true, own: true };
+    let folded = entries(opened, &options, folding, differences.clone())?;
+    let look = Look { colour: false, most_rows };
+    if !folded.is_empty() {
+        print(&folded, &differences, &files, &look, &mut |text| {
+            output::line(text);
+            Ok(())
+        })?;
+    }
+    Ok(folded.len())
+}
+
+/// The escape sequence of the colour of a letter.
+pub(super) fn colour_of(letter: char) -> Option<&'static str> {
+    match letter {
+        'A' => Some("\x1b[32m"),
+        'D' => Some("\x1b[31m"),
+        'R' => Some("\x1b[36m"),
+        'T' => Some("\x1b[35m"),
+        _ => None,
+    }
+}
+
+struct Row {
+    letter: char,
+    name: String,
+    /// Lines added and removed; `None` for what has a text only.
+    lines: Option<(u64, u64)>,
+    text: String,
+}
+
+/// Prints a row for each entry, and the sum of all.
+pub(super) fn print(
+    entries: &[Entry],
+    differences: &[Difference],
+    files: &[FileStat],
+    look: &Look,
+    line: Line<'_>,
+) -> Result<(), CliError> {
+    let mut by_path: HashMap<&MergedPath, Vec<&FileStat>> = HashMap::new();
+    for file in files {
+        by_path.entry(path_of(file)).or_default().push(file);
+    }
+    let rows: Vec<_> = entries.iter().map(|entry| row(entry, &by_path, files)).collect();
+    let frame = Frame::of(&rows, output::columns());
+    for row in rows.iter().take(look.most_rows) {
+        line(format_args!("{}", frame.line(row, look.colour)))?;
+    }
+    if let more @ 1.. = rows.len().saturating_sub(look.most_rows) {
+        line(format_args!("and {more} more"))?;
+    }
+    let count = |kind| differences.iter().filter(|difference| difference.kind == kind).count();
+    let kinds = [
+        (Kind::Added, "added"),
+        (Kind::Deleted, "deleted"),
+        (Kind::Modified, "modified"),
+        (Kind::Renamed, "renamed"),
+    ];
+    let mut counts: Vec<_> = kinds.map(|(kind, word)| format!("{} {word}", count(kind))).into();
+    if let retyped @ 1.. = count(Kind::Retyped) {
+        counts.push(format!("{retyped} of another type"));
+    }
+    line(format_args!("{}", counts.join(", ")))?;
+    let only_attributes = differences.iter().filter(|d| has_only_attributes(d)).count();
+    if only_attributes > 0 {
+        line(format_args!("{only_attributes} only in mode or owner"))?;
+    }
+    sum(files).map_or(Ok(()), |sum| line(format_args!("{sum}")))
+}
+
+fn has_only_attributes(difference: &Difference) -> bool {
+    let differs = difference.differs;
+    difference.kind == Kind::Modified && !differs.content && (differs.mode || differs.owner)
+}
+
+fn path_of(file: &FileStat) -> &MergedPath {
+    static ROOT: std::sync::LazyLock<MergedPath> = std::sync::LazyLock::new(MergedPath::root);
+    file.to.as_ref().or(file.from.as_ref()).unwrap_or(&ROOT)
+}
+
+fn row(entry: &Entry, by_path: &HashMap<&MergedPath, Vec<&FileStat>>, files: &[FileStat]) -> Row {
+    let difference = match entry {
+        Entry::Folded(folded) => {
+            let name = text::name(folded.path.as_bytes()) + "/";
+            let text = held(folded);
+            return Row { letter: folded_letter(folded), name, lines: None, text };
+        }
+        Entry::One(difference) => difference,
+    };
+    let from = difference.old.as_ref().filter(|_| difference.kind == Kind::Renamed);
+    let name = match from {
+        Some(base) => {
+            renamed(&text::name(MergedPath::of_base(&base.path).as_bytes()), &shown(difference))
+        }
+        None => shown(difference),
+    };
+    let own = by_path.get(&difference.path).map(Vec::as_slice).unwrap_or_default();
+    let letter = letter(difference.kind);
+    let mut notes = notes(difference);
+    notes.retain(|note| note != "modified");
+    if own.is_empty() && name.ends_with('/') && difference.kind == Kind::Renamed {
+        let inside = |file: &&FileStat| path_of(file).is_within(&difference.path);
+        notes.insert(0, text::count(files.iter().filter(inside).count(), "file"));
+    }
+    let mut lines = None;
+    for file in own {
+        match file.volume {
+            Volume::Lines { added, removed } => {
+                let (a, r) = lines.unwrap_or((0, 0));
+                lines = Some((a + added, r + removed));
+            }
+            Volume::Binary(old, new) => notes.insert(0, format!("Bin {old} -> {new} bytes")),
+        }
+    }
+    // A file that only changed its mode or name has no lines to count.
+    let lines = lines.filter(|lines| *lines != (0, 0) || notes.is_empty());
+    Row { letter, name, lines, text: notes.join(", ") }
+}
+
+/// The columns of the rows.
+struct Frame {
+    columns: usize,
+    name: usize,
+    number: usize,
+    bar: usize,
+    most: u64,
+}
+
+impl Frame {
+    fn of(rows: &[Row], columns: usize) -> Self {
+        let longest = |width: &dyn Fn(&Row) -> usize| rows.iter().map(width).max().unwrap_or(0);
+        let most = rows.iter().filter_map(|row| row.lines).map(|(a, r)| a + r).max().unwrap_or(0);
+        let number = if most > 0 { most.to_string().len() } else { 1 };
+        let text = longest(&|row| row.text.chars().count()).min(TEXT);
+        // `A ` before the name, ` | ` behind it.
+        let room = columns.saturating_sub(5);
+        let beside = text.max(number + 1 + 10);
+        let longest_name = longest(&|row| row.name.chars().count());
+        let name = longest_name.min(room.saturating_sub(beside).max(8));
+        let bar = room.saturating_sub(name + number + 1).min(BAR);
+        Self { columns, name, number, bar, most }
+    }
+
+    fn line(&self, row: &Row, has_colour: bool) -> String {
+        let name = cut_front(&row.name, self.name);
+        let pad = " ".repeat(self.name.saturating_sub(name.chars().count()));
+        let mut line = format!("{} {name}{pad} | ", row.letter);
+        let Some((added, removed)) = row.lines else {
+            line.push_str(&row.text);
+            return text::printable(&cut_end(&line, self.columns)).into_owned();
+        };
+        line.push_str(&format!("{:>width$} ", added + removed, width = self.number));
+        let note = if row.text.is_empty() { String::new() } else { format!(" {}", row.text) };
+        let left = self.columns.saturating_sub(line.chars().count() + note.chars().count());
+        let (plus, minus) = self.bars(added, removed, left);
+        let line = text::printable(&line).into_owned();
+        let (plus, minus) = ("+".repeat(plus), "-".repeat(minus));
+        let line = match has_colour {
+            true => format!("{line}\x1b[32m{plus}\x1b[31m{minus}\x1b[m{note}"),
+            false => cut_end(&format!("{line}{plus}{minus}{note}"), self.columns),
+        };
+        line.trim_end().to_owned()
+    }
+
+    /// How many signs stand for so many lines.
+    fn bars(&self, added: u64, removed: u64, left: usize) -> (usize, usize) {
+        let room = self.bar.min(left) as u64;
+        if self.most <= room {
+            return (added as usize, removed as usize);
+        }
+        let scaled = |lines: u64| {
+            let length = u128::from(lines) * u128::from(room) / u128::from(self.most.max(1));
+            usize::try_from(length).unwrap_or(0).max(usize::from(lines > 0))
+        };
+        (scaled(added), scaled(removed))
+    }
+}
+
+/// The end of a name that is too long, from a slash on where there is one.
+fn cut_front(name: &str, width: usize) -> String {
+    let length = name.chars().count();
+    if length <= width {
+        return name.to_owned();
+    }
+    let end: String = name.chars().skip(length - width.saturating_sub(3)).collect();
+    let from = end.find('/').filter(|at| *at + 1 < end.len()).unwrap_or(0);
+    format!("...{}", &end[from..])
+}
+
+fn cut_end(line: &str, width: usize) -> String {
+    match line.chars().count() <= width {
+        true => line.to_owned(),
+        false => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+/// Two paths with what they have in common once, as git writes it: `/dir/{a => b}/file`.
+fn renamed(from: &str, to: &str) -> String {
+    let common = from.bytes().zip(to.bytes()).take_while(|(a, b)| a == b).count();
+    let front = from[..floor(from, common)].rfind('/').map_or(0, |at| at + 1);
+    let (a, b) = (&from[front..], &to[front..]);
+    let back = a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count();
+    let tail = |text: &str| {
+        text[ceil(text, text.len() - back)..]
+            .find('/')
+            .map(|at| text.len() - ceil(text, text.len() - back) - at)
+    };
+    let back = tail(a).unwrap_or(0).min(a.len()).min(b.len());
+    if front <= 1 && back == 0 {
+        return format!("{from} => {to}");
+    }
+    let (a_mid, b_mid) = (&a[..a.len() - back], &b[..b.len() - back]);
+    format!("{}{{{a_mid} => {b_mid}}}{}", &from[..front], &a[a.len() - back..])
+}
+
+fn floor(text: &str, at: usize) -> usize {
+    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+fn ceil(text: &str, at: usize) -> usize {
+    (at..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+}
+
+/// Prints lines added, lines removed and the path of each file, as git does.
+pub(super) fn numstat(files: &[FileStat], out: &mut Out) -> Result<(), CliError> {
+    for file in files {
+        let (added, removed) = match file.volume {
+            Volume::Lines { added, removed } => (added.to_string(), removed.to_string()),
+            Volume::Binary(..) => ("-".to_owned(), "-".to_owned()),
+        };
+        let quoted =
+            |path: &MergedPath| String::from_utf8_lossy(&quoted_text(path.as_bytes())).into_owned();
+        let name = match (&file.from, &file.to) {
+            (Some(from), Some(to)) if from != to => renamed(&quoted(from), &quoted(to)),
+            _ => quoted(path_of(file)),
+        };
+        out.line(format_args!("{added}\t{removed}\t{name}"))?;
+    }
+    Ok(())
+}
+
+/// Prints the sum of the changed lines.
+pub(super) fn shortstat(files: &[FileStat], out: &mut Out) -> Result<(), CliError> {
+    sum(files).map_or(Ok(()), |sum| out.line(format_args!("{sum}")))
+}
+
+/// The sum of the changed lines, as git writes it.
+fn sum(files: &[FileStat]) -> Option<String> {
+    let (mut added, mut removed) = (0, 0);
+    for file in files {
+        if let Volume::Lines { added: a, removed: r } = file.volume {
+            added += a;
+            removed += r;
+        }
+    }
+    let plural = |count: u64| if count == 1 { "" } else { "s" };
+    let changed = text::count(files.len(), "file");
+    let mut sum = format!(" {changed} changed");
+    if added > 0 || removed == 0 {
+        sum.push_str(&format!(", {added} insertion{}(+)", plural(added)));
+    }
+    if removed > 0 || added == 0 {
+        sum.push_str(&format!(", {removed} deletion{}(-)", plural(removed)));
+    }
+    (!files.is_empty()).then_some(sum)
+}

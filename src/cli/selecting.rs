@@ -1,0 +1,85 @@
+//! What part of a tree a command is about: paths, pathspecs, and what is left out of them.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::error::CliError;
+use super::mounting::note::Note;
+use crate::delta::MergedPath;
+use crate::inspect::opened::Opened;
+use crate::inspect::selection::{Asked, Selection};
+
+/// What is left out.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct LeaveOut {
+    /// Leave out what this glob matches, with all below it: `target`, `*.log`, `/web/dist`;
+    /// several with several options.
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+
+    /// Leave out what git ignores: by the .gitignore files in the merged tree, by
+    /// .git/info/exclude, and by core.excludesFile.
+    #[arg(long)]
+    gitignore: bool,
+}
+
+impl LeaveOut {
+    /// What is asked for by these options and `paths`. Relative paths begin at the current
+    /// directory, where that is in the base or in a mount of the session; else at the root.
+    pub(super) fn asked(&self, paths: &[OsString], session: &Path, base: Option<&Path>) -> Asked {
+        Asked {
+            paths: paths.to_vec(),
+            exclude: self.exclude.clone(),
+            gitignore: self.gitignore.then(user_rules),
+            current: current(session, base),
+        }
+    }
+
+    /// What is chosen by these options and `paths`.
+    pub(super) fn read(&self, opened: &Opened, paths: &[OsString]) -> Result<Selection, CliError> {
+        let asked = self.asked(paths, opened.session().path(), opened.base_path());
+        Ok(Selection::read(opened, &asked)?)
+    }
+
+    /// Whether there is any of these options.
+    pub(super) fn is_given(&self) -> bool {
+        self.gitignore || !self.exclude.is_empty()
+    }
+}
+
+/// The current directory in the tree.
+fn current(session: &Path, base: Option<&Path>) -> Option<MergedPath> {
+    let here = env::current_dir().ok()?;
+    let session = fs::canonicalize(session).ok();
+    let mounts = Note::all().into_iter().filter(|note| Some(&note.session) == session.as_ref());
+    let base = base.and_then(|base| fs::canonicalize(base).ok());
+    let roots = mounts.map(|note| note.dir).chain(base);
+    let below = roots.filter_map(|root| here.strip_prefix(root).ok().map(Path::to_owned)).next()?;
+    MergedPath::from_user(below.as_os_str().as_bytes())
+}
+
+/// The content of the user's file of ignore rules; of nothing, where there is none.
+fn user_rules() -> Vec<u8> {
+    let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".config"));
+    let config = env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let usual = || Some(config.or_else(home)?.join("git/ignore"));
+    let path = git_config("core.excludesFile").map(PathBuf::from).or_else(usual);
+    path.and_then(|path| fs::read(path).ok()).unwrap_or_default()
+}
+
+/// A setting of the user or the machine in git's configuration. That of a repository is not
+/// read: a command in a session could have written it.
+pub(super) fn git_config(key: &str) -> Option<OsString> {
+    use std::os::unix::ffi::OsStringExt;
+    let mut git = Command::new("git");
+    let is_path = key.ends_with("File");
+    git.args(["-C", "/", "config"]).args(is_path.then_some("--type=path")).args(["--get", key]);
+    git.env_remove("GIT_DIR").stdin(Stdio::null()).stderr(Stdio::null());
+    let output = git.output().ok().filter(|output| output.status.success())?;
+    let value = output.stdout.strip_suffix(b"\n").unwrap_or(&output.stdout);
+    (!value.is_empty()).then(|| OsString::from_vec(value.to_vec()))
+}

@@ -1,0 +1,313 @@
+//! Differences as a person reviews them: in the order of their paths, with one entry for a
+//! directory that is new or gone as a whole, and one for what programs keep for themselves.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+
+use super::diff::{Difference, Differs, Kind, Options, at, base_error, diff};
+use super::error::Result;
+use super::opened::Opened;
+use super::own::{OwnFiles, Owner};
+use super::split::walk_base;
+use crate::base::{BaseError, BasePath};
+use crate::delta::MergedPath;
+use crate::overlay::{BaseObject, Change, TreeView};
+use crate::vfs::FileKind;
+
+/// What is folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Folding {
+    /// Directories that are new or gone as a whole, unless something in them is named.
+    pub dirs: bool,
+    /// git's own files, and context nodes.
+    pub own: bool,
+}
+
+/// What stands in a line.
+#[derive(Debug, Clone)]
+pub enum Entry {
+    /// A difference.
+    One(Box<Difference>),
+    /// Several.
+    Folded(Folded),
+}
+
+/// Why several differences are in one entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Their directory is new.
+    Added,
+    /// Their directory is gone.
+    Deleted,
+    /// They are a program's own.
+    Own(Owner),
+}
+
+/// Differences in one entry.
+#[derive(Debug, Clone)]
+pub struct Folded {
+    /// The directory that they are in.
+    pub path: MergedPath,
+    /// Why they are folded.
+    pub reason: Reason,
+    /// Files, links and other things that are no directories.
+    pub files: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// The differences.
+    pub differences: Vec<Difference>,
+}
+
+/// The differences in the order of their paths. Each of `moved`, by the path where it is, is told
+/// as renamed from another path, instead of new here and gone there.
+///
+/// # Errors
+/// The session or the base cannot be read.
+pub fn sorted(
+    opened: &Opened,
+    options: &Options,
+    moved: &HashMap<MergedPath, MergedPath>,
+) -> Result<Vec<Difference>> {
+    let mut all = Vec::new();
+    diff(opened, options, &mut |_, difference| {
+        all.push(difference);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if !moved.is_empty() {
+        let gone: BTreeSet<_> = moved.values().collect();
+        all.retain(|d| d.kind != Kind::Deleted || !gone.contains(&d.path));
+        for difference in all.iter_mut().filter(|difference| difference.kind == Kind::Added) {
+            if let Some(from) = moved.get(&difference.path)
+                && let Some(base) = base_object(opened, from)?
+            {
+                difference.kind = Kind::Renamed;
+                difference.differs = Differs { content: true, ..Differs::default() };
+                difference.old = Some(base.clone());
+                difference.change.before = Some(base);
+                difference.change.is_link = false;
+            }
+        }
+    }
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(all)
+}
+
+fn base_object(opened: &Opened, path: &MergedPath) -> Result<Option<BaseObject>> {
+    let Some(path) = BasePath::from_bytes(&path.as_bytes()[1..]) else { return Ok(None) };
+    match opened.base().stat(&path) {
+        Ok(attr) => Ok(Some(BaseObject { path, attr })),
+        Err(BaseError::NotFound) => Ok(None),
+        Err(source) => Err(base_error(opened, &path, source)),
+    }
+}
+
+/// The entries of all these differences, in the order of their paths.
+///
+/// # Errors
+/// The session or the base cannot be read.
+pub fn entries(
+    opened: &Opened,
+    options: &Options,
+    folding: Folding,
+    differences: Vec<Difference>,
+) -> Result<Vec<Entry>> {
+    opened.look(|view| {
+        let mut folder = Folder::new(opened, view, options, folding, &differences);
+        let rest = folder.dirs(differences)?;
+        let rest = if folding.own { folder.own(rest)? } else { rest };
+        let mut entries = folder.entries;
+        entries.extend(rest.into_iter().map(|difference| Entry::One(Box::new(difference))));
+        entries.sort_by(|a, b| a.path().cmp(b.path()));
+        Ok(entries)
+    })
+}
+
+impl Entry {
+    /// Where it is.
+    pub fn path(&self) -> &MergedPath {
+        match self {
+            Self::One(difference) => &difference.path,
+            Self::Folded(folded) => &folded.path,
+        }
+    }
+}
+
+struct Folder<'a> {
+    opened: &'a Opened,
+    view: &'a TreeView<'a>,
+    options: &'a Options,
+    folding: Folding,
+    /// Base objects that are elsewhere now.
+    moved: BTreeSet<BasePath>,
+    entries: Vec<Entry>,
+}
+
+impl<'a> Folder<'a> {
+    fn new(
+        opened: &'a Opened,
+        view: &'a TreeView<'a>,
+        options: &'a Options,
+        folding: Folding,
+        differences: &[Difference],
+    ) -> Self {
+        let moved = differences.iter().filter(|difference| difference.kind == Kind::Renamed);
+        let moved = moved.filter_map(|d| Some(d.old.as_ref()?.path.clone())).collect();
+        Self { opened, view, options, folding, moved, entries: Vec::new() }
+    }
+
+    /// Folds directories that are new or gone; returns the rest.
+    fn dirs(&mut self, mut all: Vec<Difference>) -> Result<Vec<Difference>> {
+        // What is in a directory comes right behind it.
+        let key = |d: &Difference| {
+            d.path.as_bytes().split(|&b| b == b'/').map(<[u8]>::to_vec).collect::<Vec<_>>()
+        };
+        all.sort_by_cached_key(key);
+        let mut rest = Vec::new();
+        let mut left = std::collections::VecDeque::from(all);
+        while let Some(first) = left.pop_front() {
+            let is_named = self.options.selection.paths().any(|path| path.is_within(&first.path));
+            let is_folded = self.folding.dirs && !is_named;
+            if is_removed_dir(&first) {
+                self.removed(first, is_folded, &mut rest)?;
+                continue;
+            }
+            let inside = left.iter().take_while(|d| d.path.is_within(&first.path)).count();
+            let is_new = |d: &Difference| d.kind == Kind::Added && d.change.replaced.is_none();
+            let is_whole = is_new(&first) && left.iter().take(inside).all(is_new);
+            if !is_folded || inside == 0 || !is_whole {
+                rest.push(first);
+                continue;
+            }
+            let path = first.path.clone();
+            let differences: Vec<_> = std::iter::once(first).chain(left.drain(..inside)).collect();
+            self.entries.push(Entry::Folded(folded(path, Reason::Added, differences)));
+        }
+        Ok(rest)
+    }
+
+    /// A directory that is gone: in one entry with what was in it, or that in entries of its own.
+    fn removed(
+        &mut self,
+        dir: Difference,
+        is_folded: bool,
+        rest: &mut Vec<Difference>,
+    ) -> Result<()> {
+        let Some(base) = dir.change.before.clone() else { return Ok(()) };
+        let (mut files, mut bytes, mut below) = (0, 0, Vec::new());
+        let mut failed = None;
+        walk_base(self.opened, &base, &mut |path, attr| {
+            let is_dir = attr.kind == FileKind::Directory;
+            let object = BaseObject { path: path.clone(), attr: attr.clone() };
+            match self.is_elsewhere(&object) {
+                Ok(false) => {}
+                Ok(true) => return Ok(false),
+                Err(error) => failed = Some(error),
+            }
+            files += u64::from(!is_dir);
+            bytes += if attr.kind == FileKind::Regular { attr.size } else { 0 };
+            if !is_folded && *path != base.path {
+                let path = MergedPath::of_base(path);
+                let old = Some(object.clone());
+                let change = Change::gone(object, path.clone());
+                let (kind, differs) = (Kind::Deleted, Differs::default());
+                below.push(Difference { kind, differs, path, old, change });
+            }
+            Ok(true)
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let (path, reason) = (dir.path.clone(), Reason::Deleted);
+        match is_folded && files > 0 {
+            true => {
+                let differences = vec![dir];
+                let folded = Folded { path, reason, files, bytes, differences };
+                self.entries.push(Entry::Folded(folded));
+            }
+            false => {
+                rest.push(dir);
+                rest.append(&mut below);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_elsewhere(&self, object: &BaseObject) -> Result<bool> {
+        if self.options.selection.is_everything() {
+            return Ok(self.moved.contains(&object.path));
+        }
+        let path = MergedPath::of_base(&object.path);
+        self.view.is_moved_away(object).map_err(|source| at(&path, source))
+    }
+
+    /// Folds what is git's own, and context nodes; returns the rest.
+    fn own(&mut self, all: Vec<Difference>) -> Result<Vec<Difference>> {
+        let outside = self.opened.base_path().map(|path| path.as_os_str().as_bytes());
+        let folded_paths: Vec<_> = self.entries.iter().map(|e| e.path().clone()).collect();
+        let paths = all.iter().map(|difference| &difference.path).chain(&folded_paths);
+        let own = OwnFiles::find(self.view, outside, paths)?;
+        let mut groups: BTreeMap<MergedPath, Folded> = BTreeMap::new();
+        let mut rest = Vec::new();
+        let group = |path: &MergedPath| {
+            let (owner, root) = own.owner(path)?;
+            Some((
+                root.clone(),
+                Folded {
+                    path: root,
+                    reason: Reason::Own(owner),
+                    files: 0,
+                    bytes: 0,
+                    differences: Vec::new(),
+                },
+            ))
+        };
+        for entry in std::mem::take(&mut self.entries) {
+            match (group(entry.path()), entry) {
+                (Some((root, new)), Entry::Folded(folded)) => {
+                    groups.entry(root).or_insert(new).take(folded);
+                }
+                (_, entry) => self.entries.push(entry),
+            }
+        }
+        for difference in all {
+            match group(&difference.path) {
+                Some((root, new)) => {
+                    let one = folded(root.clone(), new.reason, vec![difference]);
+                    groups.entry(root).or_insert(new).take(one);
+                }
+                None => rest.push(difference),
+            }
+        }
+        self.entries.extend(groups.into_values().map(Entry::Folded));
+        Ok(rest)
+    }
+}
+
+impl Folded {
+    fn take(&mut self, mut other: Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.differences.append(&mut other.differences);
+    }
+}
+
+/// Whether a difference is that a directory is gone, with nothing at its path.
+fn is_removed_dir(difference: &Difference) -> bool {
+    let before = difference.old.as_ref();
+    difference.kind == Kind::Deleted
+        && before.is_some_and(|base| base.attr.kind == FileKind::Directory)
+}
+
+fn folded(path: MergedPath, reason: Reason, differences: Vec<Difference>) -> Folded {
+    let attr = |d: &Difference| match (&d.change.after, &d.old) {
+        (Some(after), _) => Some((after.attr().kind, after.attr().size)),
+        (None, Some(before)) => Some((before.attr.kind, before.attr.size)),
+        (None, None) => None,
+    };
+    let attrs = || differences.iter().filter_map(attr);
+    let files = attrs().filter(|(kind, _)| *kind != FileKind::Directory).count() as u64;
+    let sizes = attrs().filter(|(kind, _)| *kind == FileKind::Regular).map(|(_, size)| size);
+    let bytes = sizes.fold(0, u64::saturating_add);
+    Folded { path, reason, files, bytes, differences }
+}

@@ -1,0 +1,175 @@
+//! Files and symbolic links as git knows them: content, and whether a file may be executed.
+
+use sha1::{Digest, Sha1};
+
+use super::super::diff::{base_error, base_target, read_base};
+use super::super::error::{InspectError, Result};
+use super::super::opened::Opened;
+use super::limits::{MAX_FILE_BYTES, MAX_TEXT_BYTES, PIECE_BYTES, PROBE_BYTES};
+use crate::base::{BaseError, BasePath};
+use crate::delta::MergedPath;
+use crate::overlay::{TreeObject, TreeView};
+use crate::vfs::{FileKind, FsError};
+
+/// A file or symbolic link. Its content is read when it is needed.
+pub struct Blob<'a> {
+    mode: &'static str,
+    size: u64,
+    content: Content<'a>,
+}
+
+enum Content<'a> {
+    Bytes(Vec<u8>),
+    /// Fills a buffer from an offset on, in bytes; says how many there were.
+    Read(Box<ReadAt<'a>>),
+}
+
+type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> Result<usize> + 'a;
+
+impl<'a> Blob<'a> {
+    /// A file of `size` bytes with these permission bits, which `read` fills a buffer from.
+    pub fn file(
+        (size, bits): (u64, u32),
+        read: impl Fn(u64, &mut [u8]) -> Result<usize> + 'a,
+    ) -> Self {
+        let mode = if bits & 0o100 != 0 { "100755" } else { "100644" };
+        Self { mode, size, content: Content::Read(Box::new(read)) }
+    }
+
+    /// A file with this content and these permission bits.
+    pub fn loaded(content: Vec<u8>, bits: u32) -> Self {
+        let size = content.len() as u64;
+        let empty = Self::file((size, bits), |_, _| Ok(0));
+        Self { content: Content::Bytes(content), ..empty }
+    }
+
+    /// A symbolic link.
+    pub fn link(target: Vec<u8>) -> Self {
+        Self { mode: "120000", size: target.len() as u64, content: Content::Bytes(target) }
+    }
+
+    /// git's mode, in octal digits.
+    pub fn mode(&self) -> &'static str {
+        self.mode
+    }
+
+    /// Bytes of the content.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_link(&self) -> bool {
+        self.mode == "120000"
+    }
+
+    /// Reads all of a small one once, so that it is not read again and again.
+    pub fn load(&mut self) -> Result<()> {
+        if let Content::Read(read) = &self.content
+            && self.size <= MAX_TEXT_BYTES
+        {
+            let mut bytes = vec![0; usize::try_from(self.size).unwrap_or(usize::MAX)];
+            let mut at = 0;
+            while at < bytes.len() {
+                match read(at as u64, &mut bytes[at..])? {
+                    0 => break,
+                    got => at += got,
+                }
+            }
+            bytes.truncate(at);
+            self.size = at as u64;
+            self.content = Content::Bytes(bytes);
+        }
+        Ok(())
+    }
+
+    /// The content of one that is loaded.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match &self.content {
+            Content::Bytes(bytes) => Some(bytes),
+            Content::Read(_) => None,
+        }
+    }
+
+    /// Calls `each` for the content, piece by piece. A file that became shorter ends with zeros,
+    /// for its size was told already.
+    pub fn pieces<E: From<InspectError>>(
+        &self,
+        each: &mut dyn FnMut(&[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let read = match &self.content {
+            Content::Bytes(bytes) => return each(bytes),
+            Content::Read(read) => read,
+        };
+        let (mut buffer, mut at) = (vec![0; PIECE_BYTES], 0);
+        while at < self.size {
+            let left = usize::try_from(self.size - at).unwrap_or(usize::MAX);
+            let piece = &mut buffer[..left.min(PIECE_BYTES)];
+            let mut got = read(at, piece)?;
+            if got == 0 {
+                piece.fill(0);
+                got = piece.len();
+            }
+            each(&piece[..got])?;
+            at += got as u64;
+        }
+        Ok(())
+    }
+
+    /// Whether git takes it for binary: it has a NUL near its beginning, or is too large.
+    pub fn is_binary(&self) -> bool {
+        self.bytes().is_none_or(|bytes| bytes[..bytes.len().min(PROBE_BYTES)].contains(&0))
+    }
+
+    /// The name of the content in a repository.
+    pub fn digest(&self) -> Result<String> {
+        let mut hash = Sha1::new();
+        hash.update(format!("blob {}\0", self.size));
+        self.pieces::<InspectError>(&mut |piece| {
+            hash.update(piece);
+            Ok(())
+        })?;
+        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+/// What the base has at a path, as the session's changes began with it.
+pub(super) fn base_blob<'a>(opened: &'a Opened, path: &MergedPath) -> Result<Option<Blob<'a>>> {
+    let Some(base) = BasePath::from_bytes(&path.as_bytes()[1..]) else { return Ok(None) };
+    let attr = match opened.base().stat(&base) {
+        Ok(attr) => attr,
+        Err(BaseError::NotFound) => return Ok(None),
+        Err(source) => return Err(base_error(opened, &base, source)),
+    };
+    match attr.kind {
+        FileKind::Symlink => Ok(Some(Blob::link(base_target(opened, &base)?))),
+        FileKind::Regular => {
+            check_size(path, attr.size)?;
+            Ok(Some(Blob::file((attr.size, attr.mode), move |offset, buffer| {
+                read_base(opened, &base, &attr, offset, buffer)
+            })))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What is in the merged tree.
+pub(super) fn blob<'a>(view: &'a TreeView<'_>, object: &'a TreeObject) -> Result<Blob<'a>> {
+    let (path, attr) = (object.path(), object.attr());
+    let failed = |source| InspectError::Path { path: path.clone(), source };
+    if attr.kind == FileKind::Symlink {
+        return Ok(Blob::link(view.target(object).map_err(failed)?.to_vec()));
+    }
+    check_size(path, attr.size)?;
+    Ok(Blob::file((attr.size, attr.mode), move |offset, buffer| {
+        view.read(object, offset, buffer)
+            .map_err(|source| InspectError::Path { path: path.clone(), source })
+    }))
+}
+
+fn check_size(path: &MergedPath, bytes: u64) -> Result<()> {
+    match bytes > MAX_FILE_BYTES {
+        true => Err(InspectError::Path { path: path.clone(), source: FsError::TooLarge }),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,126 @@
+//! A file's part of a patch, as git writes it (git-diff(1), "Generating patch text with -p").
+
+use std::io::Write;
+
+use super::Written;
+use super::binary::write_binary;
+use super::blob::Blob;
+use super::lines::Changed;
+use super::style::{Part, Style};
+use super::text::write_hunks;
+use crate::delta::MergedPath;
+
+/// The digest of nothing.
+const NONE: &str = "0000000000000000000000000000000000000000";
+
+/// One side of a change: where, and what.
+pub(super) type Side<'p, 'a> = (&'p MergedPath, Option<Blob<'a>>);
+
+/// Writes what makes the one of the other: nothing, where they are alike at the same path.
+pub(super) fn write_file(
+    (from, mut old): Side<'_, '_>,
+    (to, mut new): Side<'_, '_>,
+    style: &Style,
+    out: &mut dyn Write,
+) -> Written {
+    for blob in [&mut old, &mut new].into_iter().flatten() {
+        blob.load()?;
+    }
+    let digest = |blob: &Option<Blob<'_>>| blob.as_ref().map(Blob::digest).transpose();
+    let (old_digest, new_digest) = (digest(&old)?, digest(&new)?);
+    let is_same = old_digest == new_digest;
+    let same_mode = old.as_ref().map(Blob::mode) == new.as_ref().map(Blob::mode);
+    if is_same && same_mode && from == to {
+        return Ok(());
+    }
+    let text = changed_text(old.as_ref(), new.as_ref(), style);
+    let shows_nothing = is_same || text.as_ref().is_some_and(|text| text.count() == (0, 0));
+    if style.ignores_space && shows_nothing && same_mode && from == to {
+        return Ok(());
+    }
+    let (a, b) = (quoted(b"a", from), quoted(b"b", to));
+    let mut meta = |line: &[u8]| style.line(Part::Meta, line, out);
+    meta(&[b"diff --git ", &a[..], b" ", &b].concat())?;
+    match (&old, &new) {
+        (None, Some(new)) => meta(format!("new file mode {}", new.mode()).as_bytes())?,
+        (Some(old), None) => meta(format!("deleted file mode {}", old.mode()).as_bytes())?,
+        (Some(old), Some(new)) if !same_mode => {
+            meta(format!("old mode {}", old.mode()).as_bytes())?;
+            meta(format!("new mode {}", new.mode()).as_bytes())?;
+        }
+        _ => {}
+    }
+    if from != to {
+        if is_same {
+            meta(b"similarity index 100%")?;
+        }
+        meta(&[b"rename from ", &quoted(b"", from)[..]].concat())?;
+        meta(&[b"rename to ", &quoted(b"", to)[..]].concat())?;
+    }
+    if is_same {
+        return Ok(());
+    }
+    let names = [old_digest, new_digest].map(|digest| digest.unwrap_or_else(|| NONE.to_owned()));
+    let mode = new.as_ref().filter(|_| same_mode).map(|new| format!(" {}", new.mode()));
+    let mode = mode.unwrap_or_default();
+    meta(format!("index {}..{}{mode}", names[0], names[1]).as_bytes())?;
+    let Some(text) = text else {
+        return write_binary(old.as_ref(), new.as_ref(), out);
+    };
+    if text.count() == (0, 0) {
+        return Ok(());
+    }
+    let none = b"/dev/null".to_vec();
+    let a = if old.is_some() { marked(a) } else { none.clone() };
+    let b = if new.is_some() { marked(b) } else { none };
+    meta(&[b"--- ", &a[..]].concat())?;
+    meta(&[b"+++ ", &b[..]].concat())?;
+    write_hunks(&text, style, out)
+}
+
+/// The lines of both sides, where they are text.
+pub(super) fn changed_text<'b>(
+    old: Option<&'b Blob<'_>>,
+    new: Option<&'b Blob<'_>>,
+    style: &Style,
+) -> Option<Changed<'b>> {
+    if old.is_some_and(Blob::is_binary) || new.is_some_and(Blob::is_binary) {
+        return None;
+    }
+    let bytes = |blob: Option<&'b Blob<'_>>| blob.map_or(Some(&[][..]), Blob::bytes);
+    Changed::of(bytes(old)?, bytes(new)?, style.ignores_space)
+}
+
+/// A path behind `side/`, in double quotes and escaped where git wants it so.
+fn quoted(side: &[u8], path: &MergedPath) -> Vec<u8> {
+    let path = if side.is_empty() { &path.as_bytes()[1..] } else { path.as_bytes() };
+    quoted_text(&[side, path].concat())
+}
+
+/// A text in double quotes and escaped, where git wants that of a path.
+pub fn quoted_text(name: &[u8]) -> Vec<u8> {
+    let plain = |byte: &u8| (b' '..0x7f).contains(byte) && !b"\"\\".contains(byte);
+    if name.iter().all(plain) {
+        return name.to_vec();
+    }
+    let mut text = vec![b'"'];
+    for &byte in name {
+        match byte {
+            b'"' | b'\\' => text.extend([b'\\', byte]),
+            b'\n' => text.extend(b"\\n"),
+            b'\t' => text.extend(b"\\t"),
+            byte if plain(&byte) => text.push(byte),
+            byte => text.extend(format!("\\{byte:03o}").bytes()),
+        }
+    }
+    text.push(b'"');
+    text
+}
+
+/// A name in a line that begins with `---` or `+++`, where a tab ends one with spaces.
+fn marked(mut name: Vec<u8>) -> Vec<u8> {
+    if name.contains(&b' ') && !name.starts_with(b"\"") {
+        name.push(b'\t');
+    }
+    name
+}

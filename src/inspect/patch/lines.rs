@@ -1,0 +1,120 @@
+//! Which lines of a text changed, as git finds them.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+
+use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
+
+use super::limits::MAX_LINES;
+
+/// A line with its end, as it is compared.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Line<'a> {
+    pub text: &'a [u8],
+    ignores_space: bool,
+}
+
+impl<'a> Line<'a> {
+    fn compared(&self) -> impl Iterator<Item = &'a u8> + use<'a> {
+        let ignores_space = self.ignores_space;
+        self.text.iter().filter(move |byte| !(ignores_space && byte.is_ascii_whitespace()))
+    }
+}
+
+impl PartialEq for Line<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match self.ignores_space {
+            true => self.compared().eq(other.compared()),
+            false => self.text == other.text,
+        }
+    }
+}
+
+impl Eq for Line<'_> {}
+
+impl Hash for Line<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self.ignores_space {
+            true => self.compared().for_each(|byte| state.write_u8(*byte)),
+            false => state.write(self.text),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Line<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.text
+    }
+}
+
+/// Two texts in lines, and what differs.
+pub(super) struct Changed<'a> {
+    input: InternedInput<Line<'a>>,
+    /// The lines as they are, where not all that is compared alike is the same.
+    texts: Option<[Vec<&'a [u8]>; 2]>,
+    hunks: Vec<Hunk>,
+}
+
+impl<'a> Changed<'a> {
+    /// Compares two texts; `None` where one has too many lines.
+    pub fn of(old: &'a [u8], new: &'a [u8], ignores_space: bool) -> Option<Self> {
+        let count = |text: &[u8]| text.iter().filter(|&&byte| byte == b'\n').count();
+        if count(old).max(count(new)) > MAX_LINES {
+            return None;
+        }
+        let mut input = InternedInput::default();
+        input.update_before(lines(old, ignores_space));
+        input.update_after(lines(new, ignores_space));
+        let mut diff = Diff::compute(Algorithm::Myers, &input);
+        diff.postprocess_lines(&input);
+        let texts = ignores_space
+            .then(|| [old, new].map(|text| lines(text, true).map(|line| line.text).collect()));
+        Some(Self { input, texts, hunks: diff.hunks().collect() })
+    }
+
+    /// Lines that are gone, and lines that are new.
+    pub fn count(&self) -> (u64, u64) {
+        let length = |range: &Range<u32>| u64::from(range.end - range.start);
+        let removed = self.hunks.iter().map(|hunk| length(&hunk.before)).sum();
+        (removed, self.hunks.iter().map(|hunk| length(&hunk.after)).sum())
+    }
+
+    /// The old lines of a range.
+    pub fn old_lines(&self, range: Range<u32>) -> Vec<&'a [u8]> {
+        let range = range.start as usize..range.end as usize;
+        match &self.texts {
+            Some([old, _]) => old[range].to_vec(),
+            None => self.texts_of(&self.input.before[range]),
+        }
+    }
+
+    /// The new lines of a range.
+    pub fn new_lines(&self, range: Range<u32>) -> Vec<&'a [u8]> {
+        let range = range.start as usize..range.end as usize;
+        match &self.texts {
+            Some([_, new]) => new[range].to_vec(),
+            None => self.texts_of(&self.input.after[range]),
+        }
+    }
+
+    fn texts_of(&self, tokens: &[Token]) -> Vec<&'a [u8]> {
+        tokens.iter().map(|token| self.input.interner[*token].text).collect()
+    }
+
+    /// How many old lines there are.
+    pub fn old_count(&self) -> u32 {
+        self.input.before.len() as u32
+    }
+
+    /// Groups of changes that are shown together, with so many lines around them.
+    pub fn groups(&self, context: u32) -> impl Iterator<Item = &[Hunk]> {
+        let most = context.saturating_mul(2);
+        self.hunks.chunk_by(move |a, b| b.before.start - a.before.end <= most)
+    }
+}
+
+/// The lines of a text with their ends, which the last one may lack. Nothing but a newline ends
+/// a line to git.
+fn lines(text: &[u8], ignores_space: bool) -> impl Iterator<Item = Line<'_>> {
+    text.split_inclusive(|&byte| byte == b'\n').map(move |text| Line { text, ignores_space })
+}

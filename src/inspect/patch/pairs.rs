@@ -1,0 +1,379 @@
+//! Which files and links of the base a patch compares with which of the merged tree.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use super::LeftOut;
+use super::blob::{Blob, base_blob, blob};
+use super::file::Side;
+use super::similar::most_similar;
+use super::style::Style;
+use crate::base::{BaseAttr, BaseError, BasePath};
+use crate::delta::{MergedPath, Original};
+use crate::inspect::diff::{Difference, Kind, Options, at, base_error, diff, started_from};
+use crate::inspect::error::{InspectError, Result};
+use crate::inspect::opened::Opened;
+use crate::inspect::own::{OwnFiles, Owner};
+use crate::inspect::selection::Selection;
+use crate::inspect::walk::{Next, walk};
+use crate::overlay::{TreeObject, TreeView};
+use crate::vfs::{FileKind, FsError};
+
+/// What may have changed, by path.
+#[derive(Default)]
+pub(super) struct Pairs {
+    /// What is there now.
+    new: BTreeMap<MergedPath, TreeObject>,
+    /// What the base has there, and the merged tree may not have any more.
+    old: BTreeSet<MergedPath>,
+    /// Where what is there now was.
+    moved: BTreeMap<MergedPath, MergedPath>,
+    /// Directories that are new or gone, of which nothing shows where nothing is in them.
+    dirs: Vec<MergedPath>,
+    /// What the base had at its paths when the session began with them, where it is not that now;
+    /// `None` where that is not known.
+    originals: BTreeMap<MergedPath, Option<Original>>,
+    selection: Selection,
+    pub left_out: LeftOut,
+}
+
+/// What `each` is called with: where it was and what it was, where it is and what it is.
+pub(super) type EachPair<'e> = dyn FnMut(Side<'_, '_>, Side<'_, '_>) -> super::Written + 'e;
+
+impl Pairs {
+    /// Finds them.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn find(opened: &Opened, options: &Options, style: &Style) -> Result<Self> {
+        let mut pairs = Self { selection: options.selection.clone(), ..Self::default() };
+        diff(opened, options, &mut |view, difference| {
+            pairs.left_out.differences += 1;
+            pairs.add(opened, view, &difference)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        opened.look(|view| {
+            pairs.settle(view)?;
+            if !style.has_git {
+                pairs.leave_out_own(opened, view)?;
+            }
+            match style.similarity {
+                Some(percent) => pairs.find_similar(opened, view, percent),
+                None => Ok(()),
+            }
+        })?;
+        pairs.count_empty_dirs();
+        Ok(pairs)
+    }
+
+    /// Leaves out what is git's own, and context nodes.
+    fn leave_out_own(&mut self, opened: &Opened, view: &TreeView<'_>) -> Result<()> {
+        use std::os::unix::ffi::OsStrExt;
+        let outside = opened.base_path().map(|path| path.as_os_str().as_bytes());
+        let own = OwnFiles::find(view, outside, self.old.iter().chain(self.new.keys()))?;
+        let left_out = &mut self.left_out;
+        let mut is_kept = |path: &MergedPath| match own.owner(path) {
+            Some((Owner::Git, _)) => {
+                left_out.git += 1;
+                false
+            }
+            Some((Owner::Nodes, _)) => {
+                left_out.nodes += 1;
+                false
+            }
+            None => true,
+        };
+        self.old.retain(&mut is_kept);
+        self.new.retain(|path, _| is_kept(path));
+        self.moved.retain(|to, from| own.owner(to).is_none() && own.owner(from).is_none());
+        self.dirs.retain(|path| own.owner(path).is_none());
+        Ok(())
+    }
+
+    /// Takes new files for moved ones where they are like one that is gone.
+    fn find_similar(&mut self, opened: &Opened, view: &TreeView<'_>, percent: u8) -> Result<()> {
+        let sources: BTreeSet<_> = self.moved.values().cloned().collect();
+        let mut gone = Vec::new();
+        for path in self.old.iter().filter(|path| !sources.contains(*path)) {
+            let old = self.old_blob(opened, view, path)?;
+            if let Some(old) = old.flatten().filter(|old| !old.is_link()) {
+                gone.push((path, old));
+            }
+        }
+        let mut come = Vec::new();
+        for (path, object) in &self.new {
+            let is_new = !self.moved.contains_key(path)
+                && matches!(self.old_blob(opened, view, path)?, Some(None));
+            if is_new && object.attr().kind == FileKind::Regular {
+                come.push((path, blob(view, object)?));
+            }
+        }
+        let found = most_similar(gone, come, percent)?;
+        self.moved.extend(found);
+        Ok(())
+    }
+
+    fn count_empty_dirs(&mut self) {
+        let holds: BTreeSet<_> =
+            self.old.iter().chain(self.new.keys()).map(MergedPath::parent).collect();
+        let is_empty = |dir: &&MergedPath| {
+            !holds.range(*dir..).next().is_some_and(|holder| holder.is_within(dir))
+        };
+        self.left_out.empty_dirs = self.dirs.iter().filter(is_empty).count() as u64;
+    }
+
+    fn add(&mut self, opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> Result<()> {
+        let change = &difference.change;
+        self.note_attributes(difference);
+        self.note_original(view, difference)?;
+        let before = difference.old.as_ref().filter(|_| difference.kind != Kind::Added);
+        for base in before.into_iter().chain(&change.replaced) {
+            let is_dir = base.attr.kind == FileKind::Directory;
+            let stays = difference.kind == Kind::Modified;
+            if !(is_dir && stays) {
+                let gone = (is_dir && change.after.is_none()).then_some(&change.path);
+                self.add_old(opened, view, &base.path, &base.attr, gone)?;
+            }
+            if is_dir && difference.kind == Kind::Deleted {
+                self.dirs.push(MergedPath::of_base(&base.path));
+            }
+        }
+        let Some(after) = &change.after else { return Ok(()) };
+        let from = before.filter(|_| difference.kind == Kind::Renamed);
+        if after.attr().kind != FileKind::Directory {
+            let from = from.map(|base| MergedPath::of_base(&base.path));
+            self.add_new(difference.path.clone(), after.clone(), from);
+            return Ok(());
+        }
+        if difference.kind == Kind::Added {
+            self.dirs.push(difference.path.clone());
+        }
+        let Some(from) = from else { return Ok(()) };
+        // What moved along, and is as it was; the rest has differences of its own.
+        walk(view, after, &mut |_, object, _| {
+            let is_file = object.attr().kind != FileKind::Directory;
+            if is_file
+                && !self.new.contains_key(object.path())
+                && let Some(base) = moved_along(opened, &from.path, after.path(), object)?
+                && (self.selection.has(view, object.path(), false)
+                    || self.selection.has(view, &MergedPath::of_base(&base), false))
+            {
+                self.add_new(
+                    object.path().clone(),
+                    object.clone(),
+                    Some(MergedPath::of_base(&base)),
+                );
+            }
+            Ok(Next::Deeper)
+        })?;
+        Ok(())
+    }
+
+    fn add_new(&mut self, path: MergedPath, object: TreeObject, from: Option<MergedPath>) {
+        if !has_blob(object.attr().kind) {
+            self.left_out.special += 1;
+            return;
+        }
+        // A link that only moves does not say in a patch that it was one, and git refuses what
+        // comes below its old path.
+        let is_file = object.attr().kind == FileKind::Regular;
+        if let Some(from) = from.filter(|from| is_file && *from != path) {
+            self.moved.insert(path.clone(), from);
+        }
+        self.new.insert(path, object);
+    }
+
+    /// Notes what the format cannot say of an object that is there before and after.
+    fn note_attributes(&mut self, difference: &Difference) {
+        let change = &difference.change;
+        let (Some(before), Some(after)) = (&difference.old, &change.after) else { return };
+        let (old, new) = (before.attr.mode, after.attr().mode);
+        let is_file = after.attr().kind == FileKind::Regular;
+        let is_said = is_file && (old ^ new) & !0o111 == 0 && (old ^ new) & 0o100 != 0;
+        if difference.differs.owner || difference.differs.mode && !is_said {
+            self.left_out.attributes.push(difference.path.clone());
+        }
+    }
+
+    /// Notes what the base had where the session began with it, if the base has something else now.
+    fn note_original(&mut self, view: &TreeView<'_>, difference: &Difference) -> Result<()> {
+        let change = &difference.change;
+        if let Some(original) = started_from(change) {
+            let path = MergedPath::of_base(&original.path);
+            let is_kept = original.has_content;
+            self.originals.insert(path, is_kept.then(|| original.clone()));
+            return Ok(());
+        }
+        let Some(base) = change.before.as_ref().filter(|_| !change.is_link) else { return Ok(()) };
+        if !has_blob(base.attr.kind) {
+            return Ok(());
+        }
+        let is_late = match &change.after {
+            _ if change.is_drifted => true,
+            _ if change.original.is_some() => false,
+            // A removal of what changed since, or a new object over it.
+            None => {
+                let since = view.whited_out(&change.path).map_err(|s| at(&change.path, s))?;
+                since.is_some_and(|since| base.attr.ctime.secs > since)
+            }
+            Some(after) => after.origin().is_none() && base.attr.ctime > after.attr().ctime,
+        };
+        if is_late {
+            self.originals.insert(MergedPath::of_base(&base.path), None);
+        }
+        Ok(())
+    }
+
+    /// What the session began with at a path of the base: `Some(None)` for nothing, `None` where
+    /// that is not known.
+    fn old_blob<'a>(
+        &self,
+        opened: &'a Opened,
+        view: &TreeView<'_>,
+        path: &MergedPath,
+    ) -> Result<Option<Option<Blob<'a>>>> {
+        let Some(original) = self.originals.get(path) else {
+            return base_blob(opened, path).map(Some);
+        };
+        let Some(original) = original else { return Ok(None) };
+        let content = view.original_content(original).map_err(|source| at(path, source))?;
+        Ok(content.map(|content| {
+            Some(match original.kind {
+                FileKind::Symlink => Blob::link(content),
+                _ => Blob::loaded(content, original.mode),
+            })
+        }))
+    }
+
+    /// Adds an object of the base, and of a directory all files below it that are chosen.
+    fn add_old(
+        &mut self,
+        opened: &Opened,
+        view: &TreeView<'_>,
+        path: &BasePath,
+        attr: &BaseAttr,
+        gone: Option<&MergedPath>,
+    ) -> Result<()> {
+        let since = match gone {
+            Some(gone) => view.whited_out(gone).map_err(|source| at(gone, source))?,
+            None => None,
+        };
+        let top = path.clone();
+        let mut open = vec![(path.clone(), attr.kind)];
+        while let Some((path, kind)) = open.pop() {
+            let shown = MergedPath::of_base(&path);
+            if has_blob(kind) && (path == top || self.selection.has(view, &shown, false)) {
+                // What changed after the session removed the directory is not what it removed.
+                let is_late = |attr: BaseAttr| since.is_some_and(|since| attr.ctime.secs > since);
+                if path != top && since.is_some() && opened.base().stat(&path).is_ok_and(is_late) {
+                    self.originals.insert(shown.clone(), None);
+                }
+                self.old.insert(shown);
+            }
+            if kind != FileKind::Directory {
+                continue;
+            }
+            let listing = match opened.base().list(&path) {
+                Ok(listing) => listing,
+                Err(BaseError::NotFound) => continue,
+                Err(source) => return Err(base_error(opened, &path, source)),
+            };
+            for entry in &listing.entries {
+                let path = path.join(&entry.name);
+                match entry.kind.map_or_else(|| opened.base().stat(&path).map(|a| a.kind), Ok) {
+                    Ok(kind) => open.push((path, kind)),
+                    Err(BaseError::NotFound) => {}
+                    Err(source) => return Err(base_error(opened, &path, source)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves of the old paths those that lead to nothing now; and of the moves those from such a
+    /// path, one from each, to where the base has nothing: git moves nothing over another file.
+    fn settle(&mut self, view: &TreeView<'_>) -> Result<()> {
+        let mut gone = BTreeSet::new();
+        for path in &self.old {
+            let now = view
+                .find(path)
+                .map_err(|source| InspectError::Path { path: path.clone(), source })?;
+            if now.is_none_or(|now| !has_blob(now.attr().kind)) {
+                gone.insert(path.clone());
+            }
+        }
+        let mut free = gone.clone();
+        let old = std::mem::replace(&mut self.old, gone);
+        self.moved.retain(|path, from| !old.contains(path) && free.remove(from));
+        Ok(())
+    }
+
+    /// Calls `each` for all of them, in the order of their paths; a file that became a link, or
+    /// a link that became a file, comes as one that is gone and one that is new.
+    pub fn each(
+        &mut self,
+        opened: &Opened,
+        view: &TreeView<'_>,
+        each: &mut EachPair<'_>,
+    ) -> super::Written {
+        let sources: BTreeSet<&MergedPath> = self.moved.values().collect();
+        let both = self.old.iter().chain(self.new.keys()).collect::<BTreeSet<_>>();
+        for path in both {
+            let now = self.new.get(path);
+            if now.is_none() && sources.contains(path) {
+                continue;
+            }
+            let from = self.moved.get(path).unwrap_or(path);
+            let blobs = self
+                .old_blob(opened, view, from)
+                .and_then(|old| Ok((old, now.map(|now| blob(view, now)).transpose()?)));
+            let (old, new) = match blobs {
+                Ok((None, _)) => {
+                    self.left_out.unknown.push(path.clone());
+                    continue;
+                }
+                Ok((Some(old), new)) => (old, new),
+                Err(InspectError::Path { source: FsError::TooLarge, .. }) => {
+                    self.left_out.too_large.push(path.clone());
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            match (&old, &new) {
+                (Some(a), Some(b)) if a.is_link() != b.is_link() => {
+                    each((from, old), (path, None))?;
+                    each((from, None), (path, new))?;
+                }
+                _ => each((from, old), (path, new))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the base has an object that moved along with the directory `from`, which is at `to` now;
+/// `None` if it came there otherwise.
+fn moved_along(
+    opened: &Opened,
+    from: &BasePath,
+    to: &MergedPath,
+    object: &TreeObject,
+) -> Result<Option<BasePath>> {
+    if let Some(base) = object.base_path() {
+        return Ok(Some(base.clone()));
+    }
+    let rest = object.path().as_bytes().strip_prefix(to.as_bytes()).unwrap_or_default();
+    let Some(base) = BasePath::from_bytes(&[from.as_bytes(), rest].concat()) else {
+        return Ok(None);
+    };
+    match opened.base().stat(&base) {
+        Ok(attr) => Ok((attr.fileid == object.attr().fileid).then_some(base)),
+        Err(BaseError::NotFound) => Ok(None),
+        Err(source) => Err(base_error(opened, &base, source)),
+    }
+}
+
+/// Whether git keeps content of it.
+fn has_blob(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Regular | FileKind::Symlink)
+}

@@ -1,0 +1,122 @@
+//! Which new files are like files that are gone, as git's detection of renames finds them
+//! (gitdiffcore(7), "diffcore-rename").
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hasher};
+
+use super::blob::Blob;
+use super::limits::{MAX_RENAMES, MAX_SIMILAR_BYTES};
+use crate::delta::MergedPath;
+use crate::inspect::error::{InspectError, Result};
+
+/// Bytes of the longest piece that is compared as one; a line is another end of a piece.
+const MAX_PIECE_BYTES: usize = 64;
+
+type Found<'p, 'a> = (&'p MergedPath, Blob<'a>);
+
+/// How many bytes of a content are in pieces with the same hash.
+type Pieces = HashMap<u64, u64>;
+
+/// The pairs that are similar by at least `percent`: each new path with the one that it came from.
+pub(super) fn most_similar(
+    gone: Vec<Found<'_, '_>>,
+    come: Vec<Found<'_, '_>>,
+    percent: u8,
+) -> Result<Vec<(MergedPath, MergedPath)>> {
+    let (mut found, mut taken) = (Vec::new(), BTreeSet::new());
+    let mut by_digest: HashMap<String, Vec<&MergedPath>> = HashMap::new();
+    let sizes: BTreeSet<u64> = come.iter().map(|(_, blob)| blob.size()).collect();
+    for (path, blob) in gone.iter().filter(|(_, blob)| sizes.contains(&blob.size())) {
+        // An empty file is like any other.
+        if blob.size() > 0 {
+            by_digest.entry(blob.digest()?).or_default().push(path);
+        }
+    }
+    let gone_sizes: BTreeSet<u64> = gone.iter().map(|(_, blob)| blob.size()).collect();
+    let mut left = Vec::new();
+    for (to, blob) in come {
+        let same = match gone_sizes.contains(&blob.size()) {
+            true => by_digest.get_mut(&blob.digest()?).filter(|paths| !paths.is_empty()),
+            false => None,
+        };
+        match same {
+            Some(paths) => {
+                let at = paths.iter().position(|from| from.name() == to.name()).unwrap_or(0);
+                let from = paths.remove(at);
+                taken.insert(from.clone());
+                found.push((to.clone(), from.clone()));
+            }
+            None => left.push((to, blob)),
+        }
+    }
+    let is_small = |blob: &Blob<'_>| (1..=MAX_SIMILAR_BYTES).contains(&blob.size());
+    let mut gone = gone;
+    gone.retain(|(path, blob)| !taken.contains(*path) && is_small(blob));
+    left.retain(|(_, blob)| is_small(blob));
+    if percent < 100 && !left.is_empty() && gone.len().max(left.len()) <= MAX_RENAMES {
+        found.extend(by_content(&gone, &left, u64::from(percent))?);
+    }
+    Ok(found)
+}
+
+fn by_content(
+    gone: &[Found<'_, '_>],
+    come: &[Found<'_, '_>],
+    percent: u64,
+) -> Result<Vec<(MergedPath, MergedPath)>> {
+    let mut scores = Vec::new();
+    let old: Vec<_> = gone.iter().map(|(_, blob)| pieces(blob)).collect::<Result<_>>()?;
+    for (at, (to, blob)) in come.iter().enumerate() {
+        let new = pieces(blob)?;
+        for (from_at, (from, from_blob)) in gone.iter().enumerate() {
+            let (small, large) =
+                (blob.size().min(from_blob.size()), blob.size().max(from_blob.size()));
+            if small * 100 < large * percent {
+                continue;
+            }
+            let kept =
+                |(hash, bytes): (&u64, &u64)| old[from_at].get(hash).map_or(0, |b| *b.min(bytes));
+            let kept: u64 = new.iter().map(kept).sum();
+            let score = kept * 100_000 / large;
+            if score >= percent * 1000 {
+                scores.push((score, from.name() == to.name(), at, from_at));
+            }
+        }
+    }
+    scores.sort_unstable_by(|a, b| (b.0, b.1, a.2, a.3).cmp(&(a.0, a.1, b.2, b.3)));
+    let (mut used_new, mut used_old) = (BTreeSet::new(), BTreeSet::new());
+    let mut found = Vec::new();
+    for (_, _, at, from_at) in scores {
+        if !used_new.contains(&at) && !used_old.contains(&from_at) {
+            used_new.insert(at);
+            used_old.insert(from_at);
+            found.push((come[at].0.clone(), gone[from_at].0.clone()));
+        }
+    }
+    Ok(found)
+}
+
+/// The pieces of a content: lines, and parts of long ones.
+fn pieces(blob: &Blob<'_>) -> Result<Pieces> {
+    let mut pieces = Pieces::new();
+    let mut piece = Vec::with_capacity(MAX_PIECE_BYTES);
+    let mut end = |piece: &mut Vec<u8>| {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(piece);
+        *pieces.entry(hasher.finish()).or_default() += piece.len() as u64;
+        piece.clear();
+    };
+    blob.pieces::<InspectError>(&mut |bytes| {
+        for &byte in bytes {
+            piece.push(byte);
+            if byte == b'\n' || piece.len() == MAX_PIECE_BYTES {
+                end(&mut piece);
+            }
+        }
+        Ok(())
+    })?;
+    if !piece.is_empty() {
+        end(&mut piece);
+    }
+    Ok(pieces)
+}

@@ -1,0 +1,100 @@
+//! How much each file changed, counted as git does.
+
+use super::blob::Blob;
+use super::file::changed_text;
+use super::pairs::Pairs;
+use super::style::Style;
+use super::{Failure, LeftOut};
+use crate::delta::MergedPath;
+use crate::inspect::diff::Options;
+use crate::inspect::error::Result;
+use crate::inspect::opened::Opened;
+
+/// How much of a file changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Volume {
+    /// Lines of a text.
+    Lines {
+        /// New ones.
+        added: u64,
+        /// Those that are gone.
+        removed: u64,
+    },
+    /// Bytes of a binary file, before and after.
+    Binary(u64, u64),
+}
+
+/// A file or symbolic link that changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileStat {
+    /// Where it was; `None` if it is new.
+    pub from: Option<MergedPath>,
+    /// Where it is; `None` if it is gone.
+    pub to: Option<MergedPath>,
+    /// How much of it changed.
+    pub volume: Volume,
+}
+
+/// Calls `each` for every file that changed, in the order of their paths; says what has no
+/// content that could be counted.
+///
+/// # Errors
+/// The session or the base cannot be read.
+pub fn stats(
+    opened: &Opened,
+    options: &Options,
+    style: &Style,
+    each: &mut dyn FnMut(FileStat),
+) -> Result<LeftOut> {
+    let mut pairs = Pairs::find(opened, options, style)?;
+    opened.look(|view| {
+        let counted = pairs.each(opened, view, &mut |(from, mut old), (to, mut new)| {
+            for blob in [&mut old, &mut new].into_iter().flatten() {
+                blob.load()?;
+            }
+            let is_same =
+                from == to && old.as_ref().map(Blob::mode) == new.as_ref().map(Blob::mode);
+            let volume = volume(old.as_ref(), new.as_ref(), style);
+            let is_nothing = matches!(volume, Volume::Lines { added: 0, removed: 0 });
+            if !(is_same && is_nothing && old.is_some()) {
+                let from = old.is_some().then(|| from.clone());
+                each(FileStat { from, to: new.is_some().then(|| to.clone()), volume });
+            }
+            Ok(())
+        });
+        match counted {
+            Err(Failure::Inspect(error)) => Err(error),
+            Ok(()) | Err(Failure::Io(_)) => Ok(()),
+        }
+    })?;
+    Ok(pairs.left_out)
+}
+
+fn volume(old: Option<&Blob<'_>>, new: Option<&Blob<'_>>, style: &Style) -> Volume {
+    let bytes = |blob: Option<&Blob<'_>>| blob.map_or(0, Blob::size);
+    if let (Some(old), Some(new)) = (old, new)
+        && let (Some(a), Some(b)) = (old.bytes(), new.bytes())
+        && a == b
+    {
+        return Volume::Lines { added: 0, removed: 0 };
+    }
+    let is_binary = |blob: Option<&Blob<'_>>| blob.is_some_and(Blob::is_binary);
+    match (old, new) {
+        _ if is_binary(old) || is_binary(new) => Volume::Binary(bytes(old), bytes(new)),
+        (None, Some(blob)) => Volume::Lines { added: lines(blob), removed: 0 },
+        (Some(blob), None) => Volume::Lines { added: 0, removed: lines(blob) },
+        _ => match changed_text(old, new, style) {
+            Some(changed) => {
+                let (removed, added) = changed.count();
+                Volume::Lines { added, removed }
+            }
+            None => Volume::Binary(bytes(old), bytes(new)),
+        },
+    }
+}
+
+fn lines(blob: &Blob<'_>) -> u64 {
+    let bytes = blob.bytes().unwrap_or_default();
+    let ends = bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
+    ends + u64::from(bytes.last().is_some_and(|&byte| byte != b'\n'))
+}

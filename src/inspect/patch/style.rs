@@ -1,0 +1,82 @@
+//! How a patch looks.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+/// Makes content fit for a terminal.
+pub type Escape = fn(&[u8]) -> Cow<'_, [u8]>;
+
+/// What a patch shows, and how.
+#[derive(Debug, Clone)]
+pub struct Style {
+    /// Lines around a change.
+    pub context: u32,
+    /// Whether lines that differ only in spaces and tabs are alike.
+    pub ignores_space: bool,
+    /// Whether words are compared instead of lines. `git apply` does not take it.
+    pub is_of_words: bool,
+    /// Whether it has colours, as escape sequences of a terminal.
+    pub has_colour: bool,
+    /// What is done to content that a person looks at. `git apply` takes it as it is.
+    pub escape: Option<Escape>,
+    /// The similarity in percent from which on a new file counts as one that is gone elsewhere.
+    pub similarity: Option<u8>,
+    /// Whether git's own files are in it too.
+    pub has_git: bool,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self {
+            context: 3,
+            ignores_space: false,
+            is_of_words: false,
+            has_colour: false,
+            escape: None,
+            similarity: None,
+            has_git: false,
+        }
+    }
+}
+
+/// What is shown in a colour of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Plain,
+    Meta,
+    Place,
+    Old,
+    New,
+}
+
+impl Part {
+    /// The escape sequence that begins it, as in git.
+    fn sequence(self) -> &'static [u8] {
+        match self {
+            Self::Plain => b"",
+            Self::Meta => b"\x1b[1m",
+            Self::Place => b"\x1b[36m",
+            Self::Old => b"\x1b[31m",
+            Self::New => b"\x1b[32m",
+        }
+    }
+}
+
+impl Style {
+    /// Writes a part of a line.
+    pub(super) fn put(&self, part: Part, text: &[u8], out: &mut dyn Write) -> std::io::Result<()> {
+        let text = self.escape.map_or(Cow::Borrowed(text), |escape| escape(text));
+        if !self.has_colour || part == Part::Plain {
+            return out.write_all(&text);
+        }
+        out.write_all(part.sequence())?;
+        out.write_all(&text)?;
+        out.write_all(b"\x1b[m")
+    }
+
+    /// Writes a line; `text` has no newline at its end.
+    pub(super) fn line(&self, part: Part, text: &[u8], out: &mut dyn Write) -> std::io::Result<()> {
+        self.put(part, text, out)?;
+        out.write_all(b"\n")
+    }
+}

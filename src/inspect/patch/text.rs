@@ -1,0 +1,68 @@
+//! The changed lines of a text, in hunks.
+
+use std::io::Write;
+
+use super::Written;
+use super::lines::Changed;
+use super::style::{Part, Style};
+use super::words::write_words;
+
+/// Writes what changed, with the lines around it.
+pub(super) fn write_hunks(changed: &Changed<'_>, style: &Style, out: &mut dyn Write) -> Written {
+    for group in changed.groups(style.context) {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
+        let above = style.context.min(first.before.start);
+        let below = style.context.min(changed.old_count() - last.before.end);
+        let old = first.before.start - above..last.before.end + below;
+        let new = first.after.start - above..last.after.end + below;
+        let place = format!("@@ -{} +{} @@", span(&old), span(&new));
+        style.line(Part::Place, place.as_bytes(), out)?;
+        let mut at = new.start;
+        for hunk in group {
+            around(&changed.new_lines(at..hunk.after.start), style, out)?;
+            let (old, new) =
+                (changed.old_lines(hunk.before.clone()), changed.new_lines(hunk.after.clone()));
+            if style.is_of_words {
+                write_words(&old.concat(), &new.concat(), style, out)?;
+            } else {
+                write_lines(Part::Old, b"-", &old, style, out)?;
+                write_lines(Part::New, b"+", &new, style, out)?;
+            }
+            at = hunk.after.end;
+        }
+        around(&changed.new_lines(at..new.end), style, out)?;
+    }
+    Ok(())
+}
+
+fn around(lines: &[&[u8]], style: &Style, out: &mut dyn Write) -> Written {
+    let sign: &[u8] = if style.is_of_words { b"" } else { b" " };
+    write_lines(Part::Plain, sign, lines, style, out)
+}
+
+/// Lines counted from 1, as a hunk's header has them: where they begin and how many there are;
+/// none begin behind the line before them.
+fn span(range: &std::ops::Range<u32>) -> String {
+    match range.end - range.start {
+        0 => format!("{},0", range.start),
+        1 => format!("{}", range.start + 1),
+        count => format!("{},{count}", range.start + 1),
+    }
+}
+
+fn write_lines(
+    part: Part,
+    sign: &[u8],
+    lines: &[&[u8]],
+    style: &Style,
+    out: &mut dyn Write,
+) -> Written {
+    for line in lines {
+        let text = line.strip_suffix(b"\n");
+        style.line(part, &[sign, text.unwrap_or(line)].concat(), out)?;
+        if text.is_none() && !style.is_of_words {
+            out.write_all(b"\\ No newline at end of file\n")?;
+        }
+    }
+    Ok(())
+}

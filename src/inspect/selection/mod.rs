@@ -1,0 +1,184 @@
+//! Which paths of a tree are asked for: the same for all commands that take several.
+//!
+//! Paths and pathspecs choose (everything, where there are none), exclusions take away. What
+//! they choose of a change with two paths is the whole of it: see [`Selection::has_change`].
+
+mod ignored;
+mod pathspec;
+mod quoting;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use ignored::Ignored;
+use pathspec::Pathspec;
+pub use quoting::unquoted;
+
+use super::error::{InspectError, Result};
+use super::opened::{Opened, is_known};
+use crate::delta::MergedPath;
+use crate::overlay::{Change, TreeView};
+use crate::vfs::{FileKind, Pattern, PatternSet};
+
+/// What was asked for, as it was written.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// Paths and pathspecs.
+    pub paths: Vec<OsString>,
+    /// Globs of what is left out, with what is below it: see [`Pattern`].
+    pub exclude: Vec<String>,
+    /// Whether what git ignores is left out; with the content of the user's core.excludesFile.
+    pub gitignore: Option<Vec<u8>>,
+    /// The directory of the tree at which relative paths begin; its root, where there is none.
+    pub current: Option<MergedPath>,
+}
+
+/// What is chosen of a tree; everything by default.
+#[derive(Debug, Clone, Default)]
+pub struct Selection(Option<Arc<Parts>>);
+
+#[derive(Debug, Default)]
+struct Parts {
+    includes: Vec<Pathspec>,
+    excludes: Vec<Pathspec>,
+    patterns: PatternSet,
+    ignored: Option<Ignored>,
+}
+
+impl Selection {
+    /// What is at or below these paths; everything, where there are none.
+    pub fn of(paths: impl IntoIterator<Item = MergedPath>) -> Self {
+        let includes: Vec<_> = paths.into_iter().map(Pathspec::path).collect();
+        if includes.is_empty() {
+            return Self::default();
+        }
+        Self(Some(Arc::new(Parts { includes, ..Parts::default() })))
+    }
+
+    /// Reads what was asked for.
+    ///
+    /// # Errors
+    /// A text makes no sense, or a path names something that neither the session nor its base
+    /// has, or had.
+    pub fn read(opened: &Opened, asked: &Asked) -> Result<Self> {
+        opened.look(|view| Self::parse(asked, &|path| is_known(opened, view, path)))
+    }
+
+    /// The same where `is_known` says at which paths there is something.
+    ///
+    /// # Errors
+    /// As [`Selection::read`].
+    pub fn parse(asked: &Asked, is_known: &dyn Fn(&MergedPath) -> Result<bool>) -> Result<Self> {
+        let current = asked.current.clone().unwrap_or_else(MergedPath::root);
+        let mut parts = Parts::default();
+        for text in &asked.paths {
+            let spec = Pathspec::parse(text.as_bytes(), &current, is_known)?;
+            let list = if spec.is_exclude { &mut parts.excludes } else { &mut parts.includes };
+            list.push(spec);
+        }
+        let invalid = |text: &str, why: &dyn std::fmt::Display| InspectError::Invalid {
+            what: format!("--exclude {text}: {why}"),
+        };
+        let patterns = asked.exclude.iter().map(|text| {
+            // What is below a directory goes with it, whatever way it is written.
+            let trimmed = text.strip_suffix('/').unwrap_or(text);
+            Pattern::new(trimmed).map_err(|error| invalid(text, &error))
+        });
+        parts.patterns = PatternSet::new(patterns.collect::<Result<_>>()?)
+            .map_err(|error| invalid("", &error))?;
+        parts.ignored = asked.gitignore.as_deref().map(Ignored::new);
+        let is_everything = parts.includes.is_empty() && !parts.leaves_out();
+        Ok(if is_everything { Self::default() } else { Self(Some(Arc::new(parts))) })
+    }
+
+    /// Whether everything is chosen.
+    pub fn is_everything(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether something may be left out of what the paths choose.
+    pub fn leaves_out(&self) -> bool {
+        self.0.as_ref().is_some_and(|parts| parts.leaves_out())
+    }
+
+    /// The paths that are named, without globs.
+    pub fn paths(&self) -> impl Iterator<Item = &MergedPath> {
+        self.0.iter().flat_map(|parts| parts.includes.iter().filter_map(Pathspec::as_path))
+    }
+
+    /// Whether only paths choose, and nothing is left out.
+    pub fn is_of_paths(&self) -> bool {
+        self.0.as_ref().is_none_or(|parts| {
+            !parts.leaves_out() && parts.includes.iter().all(|spec| spec.as_path().is_some())
+        })
+    }
+
+    /// Whether this very path is named.
+    pub fn names(&self, path: &MergedPath) -> bool {
+        self.paths().any(|named| named == path)
+    }
+
+    /// Whether a path is chosen.
+    pub fn has(&self, view: &TreeView<'_>, path: &MergedPath, is_dir: bool) -> bool {
+        let rules = self.0.as_ref().and_then(|parts| parts.ignored.as_ref());
+        self.has_by_name(path, is_dir)
+            && !rules.is_some_and(|rules| rules.covers(view, path, is_dir))
+    }
+
+    fn has_by_name(&self, path: &MergedPath, is_dir: bool) -> bool {
+        let Some(parts) = &self.0 else { return true };
+        let is_in = |specs: &[Pathspec]| specs.iter().any(|spec| spec.matches(path, is_dir));
+        (parts.includes.is_empty() || is_in(&parts.includes))
+            && !is_in(&parts.excludes)
+            && !parts.patterns.covers(&path.as_bytes()[1..])
+    }
+
+    /// The same for a name that may be gone, with the ignore rules of the tree of `opened`.
+    pub fn has_name(&self, opened: Option<&Opened>, path: &MergedPath) -> bool {
+        let has_rules = self.0.as_ref().is_some_and(|parts| parts.ignored.is_some());
+        match opened.filter(|_| has_rules) {
+            Some(opened) => opened.look(|view| Ok(self.has(view, path, false))).unwrap_or(true),
+            None => self.has_by_name(path, false),
+        }
+    }
+
+    /// Whether some of what is below a directory may be chosen, and the rest not.
+    pub fn may_split(&self, dir: &MergedPath) -> bool {
+        let Some(parts) = &self.0 else { return false };
+        let mut specs = parts.includes.iter().chain(&parts.excludes);
+        !parts.patterns.is_empty()
+            || parts.ignored.is_some()
+            || specs.any(|spec| spec.may_split(dir))
+    }
+
+    /// Whether something below a directory may be chosen, though the directory is not.
+    pub fn may_hold(&self, dir: &MergedPath) -> bool {
+        let Some(parts) = &self.0 else { return true };
+        let is_out = parts.excludes.iter().any(|spec| spec.covers(dir))
+            || parts.patterns.covers(&dir.as_bytes()[1..]);
+        !is_out && parts.includes.iter().any(|spec| spec.may_split(dir) || spec.covers(dir))
+    }
+
+    /// Whether a change is chosen: where it is, or where it came from.
+    pub fn has_change(&self, view: &TreeView<'_>, change: &Change) -> bool {
+        if self.is_everything() {
+            return true;
+        }
+        let is_dir = |kind| kind == FileKind::Directory;
+        let before = change.before.as_ref().filter(|_| !change.is_link);
+        let after = change.after.as_ref().map(|after| is_dir(after.attr().kind));
+        let before_is_dir = before.is_some_and(|base| is_dir(base.attr.kind));
+        // What is gone from a directory that moved is named by where it was, and found by where
+        // it would be too.
+        self.has(view, &change.path, after.unwrap_or(before_is_dir))
+            || before
+                .is_some_and(|base| self.has(view, &MergedPath::of_base(&base.path), before_is_dir))
+    }
+}
+
+impl Parts {
+    fn leaves_out(&self) -> bool {
+        !self.excludes.is_empty() || !self.patterns.is_empty() || self.ignored.is_some()
+    }
+}

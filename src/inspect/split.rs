@@ -1,0 +1,162 @@
+//! Directories of which a change takes all that is in them, where only a part of that is chosen.
+
+use super::diff::{Options, at, base_error};
+use super::error::Result;
+use super::opened::Opened;
+use super::walk::{Next, walk};
+use crate::base::{BaseAttr, BaseError, BasePath};
+use crate::delta::MergedPath;
+use crate::overlay::{BaseObject, Change, TreeView};
+use crate::vfs::FileKind;
+
+/// Calls `each` for a base object and all below it, a directory before what is in it, in the
+/// order of their names; it says whether to go into a directory.
+///
+/// # Errors
+/// Those of `each`, and that the base cannot be read.
+pub(super) fn walk_base(
+    opened: &Opened,
+    from: &BaseObject,
+    each: &mut dyn FnMut(&BasePath, &BaseAttr) -> Result<bool>,
+) -> Result<()> {
+    let mut open = vec![(from.path.clone(), Some(from.attr.clone()))];
+    while let Some((path, attr)) = open.pop() {
+        let attr = match attr.map_or_else(|| opened.base().stat(&path), Ok) {
+            Ok(attr) => attr,
+            Err(BaseError::NotFound) => continue,
+            Err(source) => return Err(base_error(opened, &path, source)),
+        };
+        if !each(&path, &attr)? || attr.kind != FileKind::Directory {
+            continue;
+        }
+        let listing = match opened.base().list(&path) {
+            Ok(listing) => listing,
+            Err(BaseError::NotFound) => continue,
+            Err(source) => return Err(base_error(opened, &path, source)),
+        };
+        let mut below: Vec<_> = listing.entries.iter().map(|e| path.join(&e.name)).collect();
+        below.sort_unstable_by(|a, b| b.as_bytes().cmp(a.as_bytes()));
+        open.extend(below.into_iter().map(|path| (path, None)));
+    }
+    Ok(())
+}
+
+/// The base directory that a change takes away with all that is in it.
+fn removed_dir(change: &Change) -> Option<&BaseObject> {
+    let is_dir = |base: &&BaseObject| base.attr.kind == FileKind::Directory;
+    let stays = change.after.as_ref().is_some_and(|a| a.attr().kind == FileKind::Directory);
+    let base = change.before.as_ref().filter(|_| !change.is_link).filter(is_dir);
+    base.filter(|_| !stays)
+}
+
+/// What a change would take away with a directory, and is not chosen: the first of it.
+pub(super) fn unchosen(
+    opened: &Opened,
+    view: &TreeView<'_>,
+    options: &Options,
+    change: &Change,
+) -> Result<Option<MergedPath>> {
+    let Some(base) = removed_dir(change) else { return Ok(None) };
+    if !options.selection.may_split(&MergedPath::of_base(&base.path)) {
+        return Ok(None);
+    }
+    let mut kept = None;
+    gone_below(opened, view, options, (base, change), &mut |object, is_chosen| {
+        if !is_chosen && kept.is_none() {
+            kept = Some(MergedPath::of_base(&object.path));
+        }
+    })?;
+    Ok(kept)
+}
+
+/// The changes that stand for one of a directory of which only a part is chosen; `None` where it
+/// stands for itself.
+pub(super) fn parts(
+    opened: &Opened,
+    view: &TreeView<'_>,
+    options: &Options,
+    change: &Change,
+) -> Result<Option<Vec<Change>>> {
+    let is_chosen = options.selection.has_change(view, change);
+    if let Some(base) = removed_dir(change) {
+        let home = MergedPath::of_base(&base.path);
+        if !options.selection.may_split(&home) && !options.selection.may_split(&change.path) {
+            return Ok(None);
+        }
+        let (mut parts, mut is_whole) = (Vec::new(), is_chosen);
+        gone_below(opened, view, options, (base, change), &mut |object, is_chosen| {
+            is_whole &= is_chosen;
+            if is_chosen {
+                let path = MergedPath::of_base(&object.path);
+                parts.push(Change::gone(object, path));
+            }
+        })?;
+        if change.after.is_some() && is_chosen {
+            parts.push(Change { before: None, replaced: None, ..change.clone() });
+        }
+        return Ok((!is_whole).then_some(parts));
+    }
+    let (Some(base), Some(after)) = (&change.before, &change.after) else { return Ok(None) };
+    let is_dir = after.attr().kind == FileKind::Directory;
+    let moves = is_dir && !change.is_link && MergedPath::of_base(&base.path) != change.path;
+    if is_chosen || !moves || change.is_carried {
+        return Ok(None);
+    }
+    let home = MergedPath::of_base(&base.path);
+    if !options.selection.may_split(&home) && !options.selection.may_split(&change.path) {
+        return Ok(None);
+    }
+    let mut parts = Vec::new();
+    walk(view, after, &mut |_, object, _| {
+        let Some(path) = object.base_path().filter(|_| object.attr().kind != FileKind::Directory)
+        else {
+            return Ok(Next::Deeper);
+        };
+        let attr = opened.base().stat(path);
+        let attr = attr.map_err(|source| base_error(opened, path, source))?;
+        let moved = Change {
+            before: Some(BaseObject { path: path.clone(), attr }),
+            after: Some(object.clone()),
+            is_moved: true,
+            ..Change::gone(base.clone(), object.path().clone())
+        };
+        if options.selection.has_change(view, &moved) {
+            parts.push(moved);
+        }
+        Ok(Next::Deeper)
+    })?;
+    Ok(Some(parts))
+}
+
+/// Calls `each` for what went with a directory, but for directories that are not empty, and
+/// whether it is chosen.
+fn gone_below(
+    opened: &Opened,
+    view: &TreeView<'_>,
+    options: &Options,
+    (dir, change): (&BaseObject, &Change),
+    each: &mut dyn FnMut(BaseObject, bool),
+) -> Result<()> {
+    let mut failed = None;
+    walk_base(opened, dir, &mut |path, attr| {
+        if *path == dir.path {
+            return Ok(true);
+        }
+        let object = BaseObject { path: path.clone(), attr: attr.clone() };
+        match view.is_moved_away(&object) {
+            Ok(false) => {}
+            Ok(true) => return Ok(false),
+            Err(error) => failed = Some(error),
+        }
+        let is_dir = attr.kind == FileKind::Directory;
+        if !is_dir {
+            let rest = &path.as_bytes()[dir.path.as_bytes().len()..];
+            let other = MergedPath::from_bytes(&[change.path.as_bytes(), rest].concat());
+            let has = |path: &MergedPath| options.selection.has(view, path, is_dir);
+            let is_chosen = has(&MergedPath::of_base(path)) || other.as_ref().is_some_and(has);
+            each(object, is_chosen);
+        }
+        Ok(true)
+    })?;
+    failed.map_or(Ok(()), |source| Err(at(&change.path, source)))
+}

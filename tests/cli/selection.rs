@@ -1,0 +1,201 @@
+//! Which paths commands are about: pathspecs, exclusions, ignore rules, relative paths.
+
+use std::path::Path;
+use std::process::Output;
+
+use super::program::{acetate, run};
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    src/main.rs "main"
+    src/lib.rs "lib"
+    src/deep/more.rs "more"
+    notes.txt "notes"
+    gone/a.rs "a"
+    gone/b.txt "b"
+    gone/sub/c.rs "c"
+    moved/d.rs "d"
+    moved/e.txt "e"
+    .gitignore "*.log\n/build/\n"
+"#;
+
+fn ask(world: &World, args: &[&str]) -> Output {
+    let session = world.session();
+    let (command, rest) = args.split_first().unwrap();
+    run(world.scratch(), &[&[*command, session.to_str().unwrap()], rest].concat())
+}
+
+/// What a command prints, sorted; it exits with `code`.
+#[track_caller]
+fn lines(world: &World, code: i32, args: &[&str]) -> Vec<String> {
+    let output = ask(world, args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+    let mut lines: Vec<_> =
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn changed() -> World {
+    let world = World::new(TREE);
+    world.put("src/main.rs", "main!");
+    world.put("src/deep/more.rs", "more!");
+    world.put("notes.txt", "notes!");
+    world.rm_rf("gone");
+    world.rename("moved", "new").unwrap();
+    world.mkdir("build").unwrap();
+    world.put("build/out.rs", "out");
+    world.put("x.log", "log");
+    world
+}
+
+#[test]
+fn pathspecs_choose_as_in_git() {
+    let world = changed();
+    let diff = |specs: &[&str]| lines(&world, 1, &[&["diff", "--name-only"], specs].concat());
+    assert_eq!(
+        diff(&["*.rs"]),
+        [
+            "/build/out.rs",
+            "/gone/a.rs",
+            "/gone/sub/c.rs",
+            "/new/d.rs",
+            "/src/deep/more.rs",
+            "/src/main.rs"
+        ]
+    );
+    assert_eq!(diff(&[":(glob)src/*.rs"]), ["/src/main.rs"]);
+    assert_eq!(diff(&["src", ":!src/deep"]), ["/src/main.rs"]);
+    assert_eq!(diff(&["src", ":^*main*"]), ["/src/deep/more.rs"]);
+    assert_eq!(diff(&["gone/sub"]), ["/gone/sub/c.rs"]);
+    assert_eq!(diff(&[":(icase)NOTES*"]), ["/notes.txt"]);
+    assert_eq!(diff(&[":(exclude)*.rs", ":!gone", ":!build"]), ["/new/", "/notes.txt", "/x.log"]);
+    assert_eq!(diff(&["--exclude", "*.txt", "gone"]), ["/gone/a.rs", "/gone/sub/c.rs"]);
+    assert_eq!(
+        diff(&["--exclude", "src/", "--exclude", "/build", ":!gone"]),
+        ["/new/", "/notes.txt", "/x.log"]
+    );
+    assert!(diff(&["--gitignore"]).iter().all(|path| *path != "/x.log" && *path != "/build/"));
+    assert_eq!(lines(&world, 0, &["diff", "*.zzz"]), [""; 0]);
+    for (specs, message) in [
+        (&["nowhere"][..], "/nowhere: nothing is there"),
+        (&["src", "../x"], "../x: not a path in the session's tree"),
+        (&[":(attr:x)src"], "magic words"),
+        (&["--exclude", "a//b"], "--exclude a//b"),
+    ] {
+        for command in ["diff", "log", "apply", "discard"] {
+            let output = ask(&world, &[&[command], specs].concat());
+            let said = String::from_utf8_lossy(&output.stderr);
+            let is_usage = command == "discard" && specs[0] == "--exclude";
+            assert_eq!(output.status.code(), Some(2), "{command} {specs:?}: {said}");
+            assert!(is_usage || said.contains(message), "{command} {specs:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn apply_leaves_out_what_is_excluded_and_splits_no_directory() {
+    let mut world = changed();
+    world.change_base();
+    world.close();
+    let output = ask(&world, &["apply", "--yes", "--exclude", "*.txt", "--gitignore"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("- /gone: holds /gone/b.txt, which is not chosen"), "{said}");
+    let base = world.base();
+    assert!(base.join("gone/b.txt").exists() && base.join("new/e.txt").exists());
+    assert_eq!(std::fs::read(base.join("src/main.rs")).unwrap(), b"main!");
+    assert_eq!(std::fs::read(base.join("notes.txt")).unwrap(), b"notes");
+    assert!(!base.join("x.log").exists() && !base.join("build").exists());
+    world.open_again();
+    let left = lines(&world, 1, &["diff", "--name-only"]);
+    assert_eq!(left, ["/build/", "/build/out.rs", "/gone/", "/notes.txt", "/x.log"]);
+}
+
+#[test]
+fn discard_gives_up_what_is_chosen() {
+    let mut world = changed();
+    world.close();
+    let said = lines(&world, 0, &["discard", "/", "--exclude", "src", "--exclude", "gone"]);
+    assert_eq!(
+        said,
+        [
+            "undone: /build",
+            "undone: /moved",
+            "undone: /new",
+            "undone: /notes.txt",
+            "undone: /x.log"
+        ]
+    );
+    let left = lines(&world, 1, &["diff", "--name-only"]);
+    assert_eq!(left, ["/gone/", "/src/deep/more.rs", "/src/main.rs"]);
+    assert_eq!(lines(&world, 0, &["discard", "*main*"]), ["undone: /src/main.rs"]);
+    assert_eq!(lines(&world, 1, &["discard", "*main*"]), [""; 0]);
+    world.open_again();
+}
+
+#[test]
+fn the_log_has_the_rows_of_what_is_chosen() {
+    let world = changed();
+    let paths = |args: &[&str]| {
+        let rows = lines(&world, 0, &[&["log", "--op", "create"], args].concat());
+        rows.iter().map(|row| row.split_whitespace().last().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(paths(&[":!x.log"]), ["/build/out.rs"]);
+    assert_eq!(paths(&["--exclude", "build"]), ["/x.log"]);
+    assert_eq!(paths(&["*.rs", "*.log"]), ["/build/out.rs", "/x.log"]);
+    world.remove("x.log").unwrap();
+    assert_eq!(paths(&["x.log"]), ["/x.log"], "it is gone, and the log knows it");
+}
+
+#[test]
+fn export_writes_what_is_chosen() {
+    let world = changed();
+    let out = world.scratch().join("out");
+    let args = ["export", "--dir", out.to_str().unwrap(), "--exclude", "src", "--gitignore"];
+    assert_eq!(ask(&world, &args).status.code(), Some(0));
+    let mut names: Vec<_> =
+        std::fs::read_dir(&out).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [".gitignore", "new", "notes.txt"]);
+    let out = world.scratch().join("globbed");
+    let args = ["export", "--dir", out.to_str().unwrap(), "*more*"];
+    assert_eq!(ask(&world, &args).status.code(), Some(0));
+    assert!(out.join("src/deep/more.rs").exists() && !out.join("src/main.rs").exists());
+}
+
+#[test]
+fn relative_paths_begin_at_the_current_directory_inside_the_base() {
+    let world = changed();
+    let session = world.session();
+    let diff = |dir: &Path, args: &[&str]| {
+        let all = [&["diff", session.to_str().unwrap(), "--name-only"], args].concat();
+        let output = acetate(dir, &all).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap() + &said)
+    };
+    let src = world.base().join("src");
+    assert_eq!(diff(&src, &["main.rs"]), (Some(1), "/src/main.rs\n".to_owned()));
+    assert_eq!(diff(&src, &["../notes.txt"]), (Some(1), "/notes.txt\n".to_owned()));
+    assert_eq!(diff(&src, &["/notes.txt"]), (Some(1), "/notes.txt\n".to_owned()));
+    assert_eq!(diff(&src, &[":/notes.txt"]), (Some(1), "/notes.txt\n".to_owned()));
+    assert_eq!(diff(&src, &["m*"]), (Some(1), "/src/main.rs\n".to_owned()));
+    let (code, said) = diff(&src, &["notes.txt"]);
+    assert!(code == Some(2) && said.contains("relative paths begin at"), "{said}");
+    assert_eq!(diff(world.scratch(), &["src/main.rs"]), (Some(1), "/src/main.rs\n".to_owned()));
+}
+
+#[test]
+fn printed_paths_can_be_given_back() {
+    let world = World::new(TREE);
+    let name = "a\tb\n\u{202e}\\c";
+    world.put(name, "x");
+    let printed = lines(&world, 1, &["diff", "--name-only"]);
+    assert_eq!(printed, [r"/a\tb\n\u{202e}\\c"]);
+    for form in [&*printed[0], r#""a\tb\n\342\200\256\\c""#, name] {
+        assert_eq!(lines(&world, 1, &["diff", "--name-only", form]), printed, "{form}");
+    }
+    let output = ask(&world, &["cat", r#""a\tb\n\342\200\256\\c""#]);
+    assert_eq!(output.stdout, b"x");
+}

@@ -221,6 +221,7 @@ impl From<WorkspaceError> for CliError {
             | WorkspaceError::Guard { .. }
             | WorkspaceError::Random(_)
             | WorkspaceError::NoExport
+            | WorkspaceError::Hidden(_)
             | WorkspaceError::Work(_)
             | WorkspaceError::Threads(_) => Self::new(&error),
         }

@@ -27,6 +27,8 @@ mod export;
 mod exposure;
 mod find;
 mod help;
+mod hide;
+mod hiding;
 mod init;
 mod kv;
 mod log;
@@ -96,6 +98,7 @@ enum Command {
     Umount(umount::Args),
     Serve(serve::Args),
     Init(init::Args),
+    Hide(hide::Args),
     Status(status::Args),
     Diff(diff::Args),
     Apply(apply::Args),
@@ -183,6 +186,7 @@ impl Command {
             Self::Umount(args) => umount::run(&args),
             Self::Serve(args) => serve::run(&args),
             Self::Init(args) => init::run(&args),
+            Self::Hide(args) => hide::run(&args),
             Self::Status(args) => status::run(&args),
             Self::Diff(args) => diff::run(&args),
             Self::Apply(args) => apply::run(&args),

@@ -11,7 +11,7 @@ use crate::delta::sqlite::OpenError;
 use crate::export::MountError;
 use crate::inspect::InspectError;
 use crate::server::BindError;
-use crate::vfs::FsError;
+use crate::vfs::{FsError, PatternError};
 use crate::worker::WorkError;
 
 /// A failure of a workspace.
@@ -31,6 +31,9 @@ pub enum Error {
         /// What is wrong with it.
         source: BaseError,
     },
+    /// Patterns of what is hidden come to more than can be compiled.
+    #[error("the patterns of what is hidden: {0}")]
+    Hidden(PatternError),
     /// The session has chunks of another size than was asked for.
     #[error(
         "{}: the session has chunks of {stored} bytes, not {wanted}", .session.display()

@@ -38,8 +38,10 @@ pub struct Wanted<'a> {
     pub read_only: bool,
     /// Sync every change before it is answered.
     pub strict: bool,
-    /// Paths of the base that are not shown.
-    pub hide: Option<Arc<PatternSet>>,
+    /// Paths of the base that are not shown, besides those that the session remembers.
+    pub hide: Arc<PatternSet>,
+    /// Whether the session is to remember them.
+    pub remember_hidden: bool,
     /// How much its files may take, in bytes, where the session is in memory.
     pub memory_bytes: Option<u64>,
     /// Bounds the memory of large listings, together with all that share it.
@@ -68,7 +70,8 @@ impl<'a> Wanted<'a> {
             chunk_size: None,
             read_only: false,
             strict: false,
-            hide: None,
+            hide: Arc::default(),
+            remember_hidden: false,
             memory_bytes: None,
             listings: Arc::default(),
         }
@@ -90,7 +93,9 @@ pub struct Layers {
     /// Whether every change is refused.
     pub read_only: bool,
     /// Paths of the base that are not shown.
-    pub hidden: Option<Arc<PatternSet>>,
+    pub hidden: Arc<PatternSet>,
+    /// Those that were asked for when it was opened.
+    pub asked_hidden: Arc<PatternSet>,
     /// How much its files may take, where the session is in memory.
     pub memory: Option<MemoryBound>,
     /// The base, where it is a directory.
@@ -138,12 +143,10 @@ pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
         }
         None => None,
     };
-    let base: Arc<dyn Base> = match (host_dir.clone(), &wanted.hide) {
-        (Some(host_dir), Some(hide)) if !hide.is_empty() => {
-            Arc::new(Hiding::new(host_dir, Arc::clone(hide)))
-        }
-        (Some(host_dir), _) => host_dir,
-        (None, _) => Arc::new(Empty),
+    let hidden = Arc::new(union(session.hidden(), &wanted.hide)?);
+    let base: Arc<dyn Base> = match host_dir.clone() {
+        Some(host_dir) => Hiding::over(host_dir, &hidden),
+        None => Arc::new(Empty),
     };
     warn_of_exposed(&session);
     let key = session.handle_key();
@@ -174,7 +177,8 @@ pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
         overlay,
         worker,
         read_only: wanted.read_only,
-        hidden: wanted.hide.clone(),
+        hidden,
+        asked_hidden: Arc::clone(&wanted.hide),
         memory,
         host_dir,
     })
@@ -191,12 +195,17 @@ fn warn_of_exposed(session: &Session) {
 }
 
 /// Creates a session over `base`, or without one.
-pub fn create(path: &Path, base: Option<&Path>, chunk_size: Option<u64>) -> Result<Session> {
+pub fn create(
+    path: &Path,
+    base: Option<&Path>,
+    chunk_size: Option<u64>,
+    hidden: &PatternSet,
+) -> Result<Session> {
     let host = host()?;
     let chunk_size = chunk_size.map(ChunkSize::new).transpose()?.unwrap_or_default();
     let base_path = base.map(real_base).transpose()?;
     let root = base_path.as_deref().map(root_attr).transpose()?;
-    let options = CreateOptions { chunk_size, base_path, root };
+    let options = CreateOptions { chunk_size, base_path, root, hidden: hidden.clone() };
     Ok(Session::create(path, &options, &host)?)
 }
 
@@ -209,7 +218,9 @@ pub fn close(session: &Session) -> Result<()> {
 /// The session, and its base as an absolute path.
 fn open_session(wanted: &Wanted<'_>) -> Result<(Session, Option<PathBuf>)> {
     if wanted.session.symlink_metadata().is_err() {
-        let session = create(wanted.session, wanted.base, wanted.chunk_size)?;
+        let none = PatternSet::default();
+        let hidden = if wanted.remember_hidden { &wanted.hide } else { &none };
+        let session = create(wanted.session, wanted.base, wanted.chunk_size, hidden)?;
         let base = session.base_path().map(Path::to_owned);
         if !wanted.read_only {
             return Ok((session, base));
@@ -221,6 +232,11 @@ fn open_session(wanted: &Wanted<'_>) -> Result<(Session, Option<PathBuf>)> {
     let mode = if wanted.read_only { OpenMode::ReadOnly } else { OpenMode::Serve };
     let mut session = Session::open(wanted.session, mode, &host()?)?;
     check_chunk_size(&session, wanted.chunk_size)?;
+    let is_new = wanted.remember_hidden && !session.hidden().has_all(&wanted.hide);
+    if is_new && !wanted.read_only {
+        let hidden = union(session.hidden(), &wanted.hide)?;
+        remember_hidden(&mut session, hidden)?;
+    }
     let recorded = session.base_path().map(Path::to_owned);
     let Some(given) = given else {
         let base = recorded.as_deref().map(recorded_base).transpose()?;
@@ -239,6 +255,20 @@ fn open_session(wanted: &Wanted<'_>) -> Result<(Session, Option<PathBuf>)> {
         session.record_base(&given).map_err(|source| Error::store(&path, source))?;
     }
     Ok((session, Some(given)))
+}
+
+/// The patterns of both.
+fn union(remembered: &PatternSet, asked: &PatternSet) -> Result<PatternSet> {
+    remembered.union(asked).map_err(Error::Hidden)
+}
+
+/// Replaces the patterns of paths of the base that a session never shows; before it is served.
+///
+/// # Errors
+/// There are too many, or the session cannot be written.
+pub fn remember_hidden(session: &mut Session, hidden: PatternSet) -> Result<()> {
+    let path = session.path().to_owned();
+    session.record_hidden(hidden).map_err(|source| Error::store(&path, source))
 }
 
 fn check_chunk_size(session: &Session, wanted: Option<u64>) -> Result<()> {

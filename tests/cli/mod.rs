@@ -12,6 +12,7 @@ mod export;
 mod exports;
 mod exports_quota;
 mod help;
+mod hide;
 mod inspect;
 mod kv;
 mod log;

@@ -15,8 +15,9 @@ use super::turn::Turn;
 use super::user::User;
 use crate::cli::error::CliError;
 use crate::cli::squash::RootSquash;
-use crate::cli::{output, text};
+use crate::cli::{hiding, output, text};
 use crate::inspect::opened::open_session;
+use crate::vfs::PatternSet;
 
 /// What is to be mounted where; the paths are resolved.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(in crate::cli) struct Wanted<'a> {
     /// Whether it squashes the clients' root.
     pub(in crate::cli) squash: RootSquash,
     pub(in crate::cli) read_only: bool,
+    /// What the session is not to show of its base, besides what it hides already.
+    pub(in crate::cli) hide: PatternSet,
     /// As for `mount -o`.
     pub(in crate::cli) options: Option<&'a str>,
     /// Whom a server is to run as.
@@ -104,6 +107,14 @@ fn find_or_start(
     };
     served.check_root(&wanted.session)?;
     let pid = served.pid;
+    let found = open_session(&wanted.session)?;
+    if !found.hidden().has_all(&wanted.hide) {
+        let what = format!("{session}: process {pid} serves it, and hides less of its base");
+        return Err(CliError::new(what).with_hint("stop that server first, to hide more"));
+    }
+    if !found.hidden().is_empty() {
+        output::line(format_args!("{session}{}", hiding::suffix(found.hidden())));
+    }
     let recorded = base_of(&wanted.session, None)?;
     if let Some(base) = wanted.base.as_ref().filter(|base| Some(*base) != recorded.as_ref()) {
         let what = format!("{session}: process {pid} serves it over another base");
@@ -151,6 +162,7 @@ fn start(wanted: &Wanted<'_>, listen: SocketAddr, read_only: bool) -> Result<Sta
         listen,
         squash: wanted.squash,
         read_only,
+        hide: &wanted.hide,
         user: wanted.user,
     })
 }

@@ -29,6 +29,7 @@ mod epoch;
 mod error;
 mod figures;
 mod gather;
+mod hide;
 mod host;
 mod inode;
 mod kv;
@@ -71,6 +72,7 @@ pub use check::{Breach, Broken, CheckOptions, Checked, INTEGRITY, Pending, RULES
 pub use create::{ChunkSize, CreateOptions, RootAttr};
 pub use error::OpenError;
 pub use figures::Figures;
+pub use hide::MAX_HIDDEN_PATTERNS;
 pub use host::Host;
 pub use kv::{KvKey, KvRow};
 pub use migrate::{MigrateOptions, Migrated, SPEC_VERSION, Step};

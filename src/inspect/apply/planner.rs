@@ -200,6 +200,7 @@ impl<'a> Planner<'a> {
 
     fn change(&mut self, change: Change) -> Result<()> {
         if !diff::is_chosen(&self.options, &change)
+            || self.leave_out_if_hidden(&change)?
             || self.leave_out_if_special(&change)?
             || self.leave_out_if_changed(&change)?
         {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::choosing::Choosing;
 use super::error::CliError;
 use super::hiding::Hide;
 use super::mounting::attach::{Again, Wanted, again, attach, base_of};
@@ -50,6 +51,9 @@ pub(super) struct Args {
     #[command(flatten)]
     hide: Hide,
 
+    #[command(flatten)]
+    choosing: Choosing,
+
     /// More options, as for `mount -o`.
     #[arg(short, long, value_name = "OPTIONS")]
     options: Option<String>,
@@ -83,6 +87,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         squash: args.squash,
         read_only: args.read_only,
         hide: args.hide.patterns()?,
+        choosing: args.choosing,
         options: args.options.as_deref(),
         user: user.as_ref(),
         means,

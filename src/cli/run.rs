@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use super::child::Runner;
+use super::choosing::Choosing;
 use super::error::CliError;
 use super::hiding::Hide;
 use super::mounting::attach::{Attached, Wanted, attach, base_of};
@@ -50,6 +51,9 @@ pub(super) struct Args {
 
     #[command(flatten)]
     hide: Hide,
+
+    #[command(flatten)]
+    choosing: Choosing,
 
     /// Leave it mounted and served afterwards.
     #[arg(long)]
@@ -103,6 +107,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         squash: RootSquash::default(),
         read_only: false,
         hide: args.hide.patterns()?,
+        choosing: args.choosing,
         options: args.options.as_deref(),
         user: user.as_ref(),
         means,

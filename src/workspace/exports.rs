@@ -261,6 +261,9 @@ impl ServedExports {
                     strict: self.strict,
                     hide: Arc::clone(&mount.hide),
                     remember_hidden: false,
+                    existing: false,
+                    // The file names the base on purpose; it is checked whether it can be.
+                    moved: true,
                     memory_bytes: (mount.store == StoreConfig::Memory)
                         .then(|| memory_bytes(limits(export))),
                     listings: Arc::clone(&self.listings),

@@ -9,9 +9,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::runtime::Handle;
 
 use super::error::{Error, Result};
+pub use super::opening::remember_hidden;
+use super::opening::{OpenedSession, open_session, union};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingTurn};
 use crate::delta::Store;
-use crate::delta::sqlite::{ChunkSize, CreateOptions, MemoryBound, OpenMode, RootAttr, Session};
+use crate::delta::sqlite::{ChunkSize, CreateOptions, MemoryBound, RootAttr, Session};
 use crate::inspect::opened::{below, host};
 use crate::nfs::{HandleCodec, Handles, Mount, Nfs, Nlm};
 use crate::overlay::{CopyLimits, LargeListings, Overlay, OverlayParts};
@@ -42,6 +44,10 @@ pub struct Wanted<'a> {
     pub hide: Arc<PatternSet>,
     /// Whether the session is to remember them.
     pub remember_hidden: bool,
+    /// Refuse to create the session.
+    pub existing: bool,
+    /// `base` is the tree that the session was made over, at another place.
+    pub moved: bool,
     /// How much its files may take, in bytes, where the session is in memory.
     pub memory_bytes: Option<u64>,
     /// Bounds the memory of large listings, together with all that share it.
@@ -72,6 +78,8 @@ impl<'a> Wanted<'a> {
             strict: false,
             hide: Arc::default(),
             remember_hidden: false,
+            existing: false,
+            moved: false,
             memory_bytes: None,
             listings: Arc::default(),
         }
@@ -82,6 +90,8 @@ impl<'a> Wanted<'a> {
 pub struct Layers {
     /// The session file.
     pub session: PathBuf,
+    /// Whether the session was created for this.
+    pub is_new: bool,
     /// The base directory, if there is one.
     pub base: Option<PathBuf>,
     /// The session's secret, for handles.
@@ -129,7 +139,7 @@ pub fn programs<V: Vfs, H: Handles<V::Object>>(vfs: Arc<V>, handles: H) -> Vec<A
 /// Opens, or creates, the session, and sets up all that serves it, on threads that `watch`
 /// watches.
 pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
-    let (mut session, base_path) = open_session(wanted)?;
+    let OpenedSession { mut session, base: base_path, is_new } = open_session(wanted)?;
     let memory = wanted.memory_bytes.map(MemoryBound::new);
     if let Some(bound) = &memory {
         session.keep_in_memory(bound.clone());
@@ -172,6 +182,7 @@ pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
     let overlay = Arc::new(Overlay::with_listings(parts, listings));
     Ok(Layers {
         session: session_path,
+        is_new,
         base: base_path,
         handle_key: key,
         overlay,
@@ -215,88 +226,14 @@ pub fn close(session: &Session) -> Result<()> {
     closed.map_err(|source| Error::store(session.path(), source))
 }
 
-/// The session, and its base as an absolute path.
-fn open_session(wanted: &Wanted<'_>) -> Result<(Session, Option<PathBuf>)> {
-    if wanted.session.symlink_metadata().is_err() {
-        let none = PatternSet::default();
-        let hidden = if wanted.remember_hidden { &wanted.hide } else { &none };
-        let session = create(wanted.session, wanted.base, wanted.chunk_size, hidden)?;
-        let base = session.base_path().map(Path::to_owned);
-        if !wanted.read_only {
-            return Ok((session, base));
-        }
-        // An empty session to be read: the base as it is. It is opened again below.
-        close(&session)?;
-    }
-    let given = wanted.base.map(real_base).transpose()?;
-    let mode = if wanted.read_only { OpenMode::ReadOnly } else { OpenMode::Serve };
-    let mut session = Session::open(wanted.session, mode, &host()?)?;
-    check_chunk_size(&session, wanted.chunk_size)?;
-    let is_new = wanted.remember_hidden && !session.hidden().has_all(&wanted.hide);
-    if is_new && !wanted.read_only {
-        let hidden = union(session.hidden(), &wanted.hide)?;
-        remember_hidden(&mut session, hidden)?;
-    }
-    let recorded = session.base_path().map(Path::to_owned);
-    let Some(given) = given else {
-        let base = recorded.as_deref().map(recorded_base).transpose()?;
-        return Ok((session, base));
-    };
-    if recorded.as_deref() != Some(&given) && !wanted.read_only {
-        if let Some(recorded) = &recorded {
-            tracing::warn!(
-                session = %session.path().display(),
-                recorded = %recorded.display(),
-                given = %given.display(),
-                "the session was made over another base; it is over the given one from now on"
-            );
-        }
-        let path = session.path().to_owned();
-        session.record_base(&given).map_err(|source| Error::store(&path, source))?;
-    }
-    Ok((session, Some(given)))
-}
-
-/// The patterns of both.
-fn union(remembered: &PatternSet, asked: &PatternSet) -> Result<PatternSet> {
-    remembered.union(asked).map_err(Error::Hidden)
-}
-
-/// Replaces the patterns of paths of the base that a session never shows; before it is served.
-///
-/// # Errors
-/// There are too many, or the session cannot be written.
-pub fn remember_hidden(session: &mut Session, hidden: PatternSet) -> Result<()> {
-    let path = session.path().to_owned();
-    session.record_hidden(hidden).map_err(|source| Error::store(&path, source))
-}
-
-fn check_chunk_size(session: &Session, wanted: Option<u64>) -> Result<()> {
-    let stored = session.chunk_bytes();
-    match wanted {
-        Some(wanted) if wanted != stored => {
-            Err(Error::ChunkSize { session: session.path().to_owned(), stored, wanted })
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The absolute path, without symbolic links, of the directory `path`.
-fn real_base(path: &Path) -> Result<PathBuf> {
+pub(super) fn real_base(path: &Path) -> Result<PathBuf> {
     let real = fs::canonicalize(path).map_err(|error| Error::base(path, error.into()))?;
     if real.is_dir() {
         return Ok(real);
     }
     let error = std::io::Error::from(std::io::ErrorKind::NotADirectory);
     Err(Error::base(path, error.into()))
-}
-
-/// [`real_base`] of the path that the session names.
-fn recorded_base(path: &Path) -> Result<PathBuf> {
-    real_base(path).map_err(|error| match error {
-        Error::Base { path, source, .. } => Error::Base { path, is_recorded: true, source },
-        error => error,
-    })
 }
 
 /// The attributes that the export's root begins with: those of the base.

@@ -42,6 +42,7 @@ pub mod guards;
 pub mod layers;
 mod memory;
 mod nodes;
+mod opening;
 mod quotas;
 pub mod running;
 mod serving;

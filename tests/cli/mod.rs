@@ -3,6 +3,7 @@
 mod apply;
 mod change;
 mod check;
+mod choosing;
 mod compact;
 mod config;
 mod ctx;

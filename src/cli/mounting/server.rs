@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::user::{User, acting_as};
+use crate::cli::choosing::Choosing;
 use crate::cli::error::CliError;
 use crate::cli::squash::RootSquash;
 use crate::cli::{hiding, output, text};
@@ -44,6 +45,7 @@ pub(super) struct Wanted<'a> {
     pub(super) squash: RootSquash,
     pub(super) read_only: bool,
     pub(super) hide: &'a PatternSet,
+    pub(super) choosing: Choosing,
     pub(super) user: Option<&'a User>,
 }
 
@@ -67,6 +69,7 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Result<Started, CliError> {
         command.arg("--read-only");
     }
     command.args(wanted.squash.option());
+    command.args(wanted.choosing.options());
     command.args(hiding::texts(wanted.hide).map(|pattern| format!("--hide={pattern}")));
     command.arg("--").arg(wanted.session);
     if let Some(user) = wanted.user {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tokio::runtime::{self, Runtime};
 
+use super::choosing::Choosing;
 use super::detached;
 use super::error::CliError;
 use super::hiding::Hide;
@@ -59,7 +60,7 @@ pub(super) struct Args {
         value_name = "EXPORTS.toml",
         conflicts_with_all = [
             "session", "base", "read_only", "insecure", "root_squash", "no_root_squash",
-            "chunk_size", "detached", "hide", "hide_secrets",
+            "chunk_size", "detached", "hide", "hide_secrets", "existing", "moved",
         ]
     )]
     config: Option<PathBuf>,
@@ -101,6 +102,9 @@ pub(super) struct Args {
 
     #[command(flatten)]
     hide: Hide,
+
+    #[command(flatten)]
+    choosing: Choosing,
 
     /// Leave the terminal, and log to SESSION.db.log when clients can come.
     #[arg(long, hide = true)]

@@ -10,7 +10,7 @@ use super::{Args, Door, Durability};
 use crate::cli::control::Control;
 use crate::cli::detached::LogFile;
 use crate::cli::error::CliError;
-use crate::cli::{hiding, output, text};
+use crate::cli::{choosing, hiding, output, text};
 use crate::delta::PendingCopies;
 use crate::server::ServerOptions;
 use crate::server::rpcbind::Registration;
@@ -32,6 +32,8 @@ pub(super) fn serve(
         strict: args.durability == Durability::Strict,
         hide: Arc::new(args.hide.patterns()?),
         remember_hidden: true,
+        existing: args.choosing.existing,
+        moved: args.choosing.moved,
         ..Wanted::new(session, args.base.as_deref())
     };
     let layers = layers::open(&wanted, &layers::watch(runtime.handle()))?;
@@ -97,9 +99,6 @@ fn announce(
     registration: Option<&Registration>,
 ) {
     let hides = hiding::suffix(&layers.hidden);
-    if args.detached && !layers.hidden.is_empty() {
-        output::line(format_args!("{}{hides}", layers.session.display()));
-    }
     if !args.detached {
         let session = layers.session.display();
         let changes = if args.read_only { "read-only, changes of" } else { "changes go to" };
@@ -109,6 +108,9 @@ fn announce(
                 output::line(format_args!("{what}"));
             }
             None => output::line(format_args!("serving {session}, without a base{hides}")),
+        }
+        if layers.is_new {
+            choosing::tell_created(&layers.session);
         }
         if let Some(first) = addresses.first() {
             super::tell_how_to_mount(*first, "/", registration);

@@ -24,6 +24,11 @@ impl Hiding {
         Self { inner, hidden }
     }
 
+    /// `inner` itself where nothing is `hidden`, or the same without that.
+    pub fn over(inner: Arc<dyn Base>, hidden: &Arc<PatternSet>) -> Arc<dyn Base> {
+        if hidden.is_empty() { inner } else { Arc::new(Self::new(inner, Arc::clone(hidden))) }
+    }
+
     /// Fails where `path` is hidden.
     fn check(&self, path: &BasePath) -> Result<(), BaseError> {
         if self.hidden.covers(path.as_bytes()) { Err(BaseError::NotFound) } else { Ok(()) }

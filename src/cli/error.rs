@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use super::similar::{did_you_mean, similar};
 use crate::base::BaseError;
 use crate::config::ConfigError;
 use crate::delta::StoreError;
@@ -165,6 +166,11 @@ impl fmt::Display for CliError {
 
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
+        if let OpenError::Missing { path } = &error
+            && let Some(similar) = similar(path)
+        {
+            return Self::new(&error).with_hint(did_you_mean(&similar));
+        }
         let is_in_use = matches!(error, OpenError::InUse { .. });
         let printed = Self { is_in_use, ..Self::new(&error) };
         match error.hint() {
@@ -186,6 +192,10 @@ impl From<ConfigError> for CliError {
 
 impl From<InspectError> for CliError {
     fn from(error: InspectError) -> Self {
+        let error = match error {
+            InspectError::Open(error) => return error.into(),
+            error => error,
+        };
         let printed = Self::new(&error);
         match error.hint() {
             Some(hint) => printed.with_hint(hint),
@@ -209,6 +219,14 @@ impl From<WorkspaceError> for CliError {
             WorkspaceError::ChunkSize { .. } => {
                 Self::new(&error).with_hint("leave --chunk-size out; it is for new sessions")
             }
+            WorkspaceError::OtherBase { .. } => Self::new(&error).with_hint(
+                "leave --base out; if it is the same tree at another place, add --moved; for \
+                 another tree, use another session",
+            ),
+            WorkspaceError::NotMoved { .. } => Self::new(&error).with_hint(
+                "give the place of the tree that the session was made over: at least half of \
+                 the files that it copied up have to be as they were then",
+            ),
             WorkspaceError::Differs { .. } => Self::new(&error).with_hint(
                 "an open session keeps its base, what it hides, and whether anybody changes it, \
                  for all its mounts: to change that, stop the server and start it again",
@@ -221,6 +239,7 @@ impl From<WorkspaceError> for CliError {
             | WorkspaceError::Guard { .. }
             | WorkspaceError::Random(_)
             | WorkspaceError::NoExport
+            | WorkspaceError::Hidden(_)
             | WorkspaceError::Work(_)
             | WorkspaceError::Threads(_) => Self::new(&error),
         }

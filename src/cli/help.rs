@@ -7,7 +7,7 @@ use clap::Command;
 
 /// The commands by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Serve", &["run", "mount", "umount", "serve", "init", "sessions", "config"]),
+    ("Serve", &["run", "mount", "umount", "serve", "init", "hide", "sessions", "config"]),
     ("What has changed", &["status", "diff", "log", "apply", "discard"]),
     (
         "Files in the tree",

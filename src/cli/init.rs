@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::Ending;
 use super::error::CliError;
+use super::hiding::{self, Hide};
 use super::output;
 use crate::workspace::layers;
 
@@ -21,16 +22,21 @@ pub(super) struct Args {
     /// Bytes per stored chunk of a file: a power of two [default: 65536].
     #[arg(long, value_name = "BYTES")]
     chunk_size: Option<u64>,
+
+    #[command(flatten)]
+    hide: Hide,
 }
 
 /// Creates the session.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let session = layers::create(&args.session, args.base.as_deref(), args.chunk_size)?;
+    let hidden = args.hide.patterns()?;
+    let session = layers::create(&args.session, args.base.as_deref(), args.chunk_size, &hidden)?;
     let base = match session.base_path() {
         Some(base) => format!("over {}", base.display()),
         None => "without a base".to_owned(),
     };
     layers::close(&session)?;
-    output::line(format_args!("created {} {base}", session.path().display()));
+    let hidden = hiding::suffix(&hidden);
+    output::line(format_args!("created {} {base}{hidden}", session.path().display()));
     Ok(Ending::Done)
 }

@@ -11,6 +11,7 @@ mod cat;
 mod change;
 mod check;
 mod child;
+mod choosing;
 mod compact;
 mod completions;
 mod config;
@@ -27,6 +28,8 @@ mod export;
 mod exposure;
 mod find;
 mod help;
+mod hide;
+mod hiding;
 mod init;
 mod kv;
 mod log;
@@ -50,6 +53,7 @@ mod selecting;
 mod serve;
 mod sessions;
 mod signals;
+mod similar;
 mod snapshot;
 mod source;
 mod squash;
@@ -98,6 +102,7 @@ enum Command {
     Umount(umount::Args),
     Serve(serve::Args),
     Init(init::Args),
+    Hide(hide::Args),
     Status(status::Args),
     Diff(diff::Args),
     Apply(apply::Args),
@@ -185,6 +190,7 @@ impl Command {
             Self::Umount(args) => umount::run(&args),
             Self::Serve(args) => serve::run(&args),
             Self::Init(args) => init::run(&args),
+            Self::Hide(args) => hide::run(&args),
             Self::Status(args) => status::run(&args),
             Self::Diff(args) => diff::run(&args),
             Self::Apply(args) => apply::run(&args),

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::choosing::Choosing;
 use super::error::CliError;
+use super::hiding::Hide;
 use super::mounting::attach::{Again, Wanted, again, attach, base_of};
 use super::mounting::detach::release_other;
 use super::mounting::note::Note;
@@ -46,6 +48,12 @@ pub(super) struct Args {
     #[command(flatten)]
     squash: RootSquash,
 
+    #[command(flatten)]
+    hide: Hide,
+
+    #[command(flatten)]
+    choosing: Choosing,
+
     /// More options, as for `mount -o`.
     #[arg(short, long, value_name = "OPTIONS")]
     options: Option<String>,
@@ -78,6 +86,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         listen: args.listen,
         squash: args.squash,
         read_only: args.read_only,
+        hide: args.hide.patterns()?,
+        choosing: args.choosing,
         options: args.options.as_deref(),
         user: user.as_ref(),
         means,

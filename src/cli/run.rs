@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use super::child::Runner;
+use super::choosing::Choosing;
 use super::error::CliError;
+use super::hiding::Hide;
 use super::mounting::attach::{Attached, Wanted, attach, base_of};
 use super::mounting::detach::{
     Server, Unmounting, release, release_other, unmount_dir, unmount_private,
@@ -46,6 +48,12 @@ pub(super) struct Args {
     /// Mount at this directory [default: a new one, which goes away].
     #[arg(long, value_name = "DIR")]
     at: Option<PathBuf>,
+
+    #[command(flatten)]
+    hide: Hide,
+
+    #[command(flatten)]
+    choosing: Choosing,
 
     /// Leave it mounted and served afterwards.
     #[arg(long)]
@@ -98,6 +106,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         listen: None,
         squash: RootSquash::default(),
         read_only: false,
+        hide: args.hide.patterns()?,
+        choosing: args.choosing,
         options: args.options.as_deref(),
         user: user.as_ref(),
         means,

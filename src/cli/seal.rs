@@ -1,16 +1,19 @@
 //! `acetate seal`: makes a session readable to the letter of the specification.
 
 use std::io::IsTerminal;
+use std::path::Path;
 
 use clap::ValueEnum;
 use serde_json::Value;
 
 use super::error::CliError;
+use super::hiding;
 use super::output::{self, Out};
 use super::source::Source;
 use super::{Ending, text};
 use crate::delta::sqlite::OpenError;
 use crate::inspect::InspectError;
+use crate::inspect::opened::open_session;
 use crate::inspect::seal::{Obstacles, obstacles, plan, seal};
 
 /// From how many bytes of zeros on it is worth a warning.
@@ -96,6 +99,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     out.end()?;
     warn_of_zeros(sealed.zero_bytes);
+    warn_of_hidden(session)?;
     for path in &sealed.first_unfinished {
         output::line(format_args!(
             "{}: not whole: its base file changed before it was copied",
@@ -157,6 +161,16 @@ fn dry_run(args: &Args) -> Result<Ending, CliError> {
     out.end()?;
     warn_of_zeros(plan.zero_bytes);
     Ok(Ending::Done)
+}
+
+/// Other implementations read the base themselves.
+fn warn_of_hidden(session: &Path) -> Result<(), CliError> {
+    let opened = open_session(session)?;
+    if !opened.hidden().is_empty() {
+        let words = hiding::words(opened.hidden());
+        output::line(format_args!("warning: other programs show what is hidden here: {words}"));
+    }
+    Ok(())
 }
 
 fn warn_of_zeros(bytes: u64) {

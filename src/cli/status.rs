@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::change::connect;
 use super::error::CliError;
+use super::hiding;
 use super::output::Out;
 use super::quota::exports::{brief_json, with_session};
 use super::source::Source;
@@ -59,7 +60,8 @@ fn print(
 ) -> Result<(), CliError> {
     let (session, figures) = (opened.session(), &status.figures);
     let mut field = |name: &str, value: String| out.line(format_args!("{name:<9}{value}"));
-    field("session", session.path().display().to_string())?;
+    let hides = hiding::suffix(session.hidden());
+    field("session", format!("{}{hides}", session.path().display()))?;
     field(
         "base",
         match opened.base_path() {
@@ -162,6 +164,7 @@ fn json(opened: &Opened, status: &Status, server: Option<&ServerStatus>) -> Map<
     json.insert("session".to_owned(), session.path().display().to_string().into());
     let base = opened.base_path().map(|base| base.display().to_string());
     json.insert("base".to_owned(), base.into());
+    json.insert("hide".to_owned(), hiding::texts(session.hidden()).collect());
     json.insert("served".to_owned(), status.served_by.is_some().into());
     json.insert("served_by".to_owned(), status.served_by.flatten().into());
     let addresses = server.map(|server| server.addresses.iter().map(ToString::to_string));

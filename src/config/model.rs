@@ -62,6 +62,8 @@ pub struct MountConfig {
     /// The directory that shows through, absolute. All mounts of a session have the same, whichever
     /// of them names it; `None` is the one that the session names, or none.
     pub base: Option<PathBuf>,
+    /// Paths of the base that are never served: what all exports that have this session hide.
+    pub hide: Arc<PatternSet>,
     /// The directory of the merged tree that is the mount's root.
     pub subtree: TreePath,
     /// Whether every change is refused, by the mount's own options or the export's.

@@ -1,6 +1,7 @@
 //! `[[export.mount]]`: what an export is composed of.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use toml::Spanned;
 
@@ -71,7 +72,17 @@ fn check_one(
         None => TreePath::root(),
     };
     let is_read_only = options::check_mount(source, &mount.options)? || is_read_only;
-    Ok(MountConfig { at, store, base, subtree, is_read_only, position: source.position(&span) })
+    // The exports that share the session say it together.
+    let hide = Arc::default();
+    Ok(MountConfig {
+        at,
+        store,
+        base,
+        hide,
+        subtree,
+        is_read_only,
+        position: source.position(&span),
+    })
 }
 
 /// What the store takes for the chunks of a new session.

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::error::{ConfigError, Position, Result};
 use super::model::{ExportConfig, MountConfig, StoreConfig};
+use crate::vfs::PatternSet;
 
 /// What the mounts of one session say of it, and which of them said so.
 #[derive(Default)]
@@ -28,8 +30,7 @@ pub fn real_path(path: &Path) -> PathBuf {
 
 /// Gives all mounts of a session what one of them says.
 ///
-/// Fails where two of them contradict each other, or where exports hide different paths of the
-/// base of one session: it is one tree, with one memory of what it has seen.
+/// Fails where two of them contradict each other.
 pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
     let mut sessions: BTreeMap<PathBuf, Said> = BTreeMap::new();
     let mounts = exports.iter().flat_map(|export| &export.mounts);
@@ -56,19 +57,28 @@ pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
         mount.base = said.base.as_ref().map(|(base, _)| base.clone());
         *chunk_size = said.chunk_size.map(|(size, _)| size);
     }
-    hide_alike(file, exports)
+    hide_together(file, exports)
 }
 
-/// Exports that have a session with a base in common hide the same of it.
-fn hide_alike(file: &Path, exports: &[ExportConfig]) -> Result<()> {
-    let mut sessions: BTreeMap<PathBuf, &ExportConfig> = BTreeMap::new();
-    for export in exports {
-        for mount in export.mounts.iter().filter(|mount| mount.base.is_some()) {
-            let Some(session) = mount.session() else { continue };
-            let other = sessions.entry(real_path(session)).or_insert(export);
-            if other.hide != export.hide {
-                return Err(contradiction(file, mount, "hide", other.position));
+/// Gives each mount what all exports that have its session hide: it is one tree, with one memory of
+/// what it has seen.
+fn hide_together(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
+    let mut sessions: BTreeMap<PathBuf, Arc<PatternSet>> = BTreeMap::new();
+    for export in &*exports {
+        for session in export.mounts.iter().filter_map(MountConfig::session) {
+            let all = sessions.entry(real_path(session)).or_default();
+            if !all.has_all(&export.hide) {
+                let union = all.union(&export.hide).map_err(|error| {
+                    ConfigError::of_file(file, format_args!("`hide`: {error}")).at(export.position)
+                })?;
+                *all = Arc::new(union);
             }
+        }
+    }
+    for export in exports {
+        for mount in &mut export.mounts {
+            let shared = mount.session().and_then(|session| sessions.get(&real_path(session)));
+            mount.hide = Arc::clone(shared.unwrap_or(&export.hide));
         }
     }
     Ok(())

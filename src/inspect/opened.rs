@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{Base, BaseError, BasePath, Empty, HostDir, HostDirOptions};
+use crate::base::{Base, BaseError, BasePath, Empty, Hiding, HostDir, HostDirOptions};
 use crate::delta::MergedPath;
 use crate::delta::sqlite::{Host, OpenMode, Session};
 use crate::overlay::{Tree, TreeObject, TreeView};
@@ -19,6 +19,8 @@ pub struct Opened {
     session: Session,
     base: Option<PathBuf>,
     lower: Arc<dyn Base>,
+    /// The base with what the session hides.
+    whole: Arc<dyn Base>,
     tree: Tree,
 }
 
@@ -41,7 +43,7 @@ impl Opened {
             (Some(given), _) => (Some(given.to_owned()), false),
             (None, recorded) => (recorded.map(Path::to_owned), true),
         };
-        let lower: Arc<dyn Base> = match &base {
+        let whole: Arc<dyn Base> = match &base {
             Some(dir) => {
                 let opened = open_base(&session, dir);
                 Arc::new(opened.map_err(|source| InspectError::Base {
@@ -52,9 +54,10 @@ impl Opened {
             }
             None => Arc::new(Empty),
         };
+        let lower = Hiding::over(Arc::clone(&whole), session.hidden());
         let tree = Tree::new(&session, Arc::clone(&lower))
             .map_err(|source| InspectError::Store { session: session.path().to_owned(), source })?;
-        Ok(Self { session, base, lower, tree })
+        Ok(Self { session, base, lower, whole, tree })
     }
 
     /// The session.
@@ -67,12 +70,17 @@ impl Opened {
         self.base.as_deref()
     }
 
-    /// The base as it is, without the session.
+    /// The base as the session shows it where it has nothing: without what it hides.
     pub fn base(&self) -> &dyn Base {
         &*self.lower
     }
 
-    /// The same, to be kept.
+    /// The base with what the session hides, for what is written to it.
+    pub(super) fn whole_base(&self) -> &dyn Base {
+        &*self.whole
+    }
+
+    /// [`Self::base`], to be kept.
     pub(super) fn lower(&self) -> Arc<dyn Base> {
         Arc::clone(&self.lower)
     }

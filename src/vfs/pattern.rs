@@ -28,6 +28,9 @@ pub enum PatternError {
     /// It is over [`Pattern::MAX_BYTES`].
     #[error("a pattern may have {} bytes", Pattern::MAX_BYTES)]
     TooLong,
+    /// It is more than one line.
+    #[error("a pattern is one line; '?' stands for any byte of a name")]
+    Lines,
     /// A component that no path has.
     #[error("no path has an empty component, '.' or '..'")]
     Component,
@@ -56,6 +59,9 @@ impl Pattern {
         }
         if text.starts_with('!') {
             return Err(PatternError::Exception);
+        }
+        if text.contains(['\n', '\r']) {
+            return Err(PatternError::Lines);
         }
         let below_root = text.strip_prefix('/').unwrap_or(text);
         if below_root.is_empty() {
@@ -134,6 +140,25 @@ impl PatternSet {
         &self.patterns
     }
 
+    /// These patterns and those of `other` that are not among them.
+    ///
+    /// # Errors
+    /// They come to more than can be compiled.
+    pub fn union(&self, other: &Self) -> Result<Self, PatternError> {
+        let mut all: Vec<Pattern> = Vec::new();
+        for pattern in self.patterns.iter().chain(&other.patterns) {
+            if !all.contains(pattern) {
+                all.push(pattern.clone());
+            }
+        }
+        Self::new(all)
+    }
+
+    /// Whether it has all patterns of `other`.
+    pub fn has_all(&self, other: &Self) -> bool {
+        other.patterns.iter().all(|pattern| self.patterns.contains(pattern))
+    }
+
     /// Whether one of them matches `path` itself.
     pub fn matches(&self, path: &[u8]) -> bool {
         self.set.is_match(Path::new(OsStr::from_bytes(path)))
@@ -205,6 +230,7 @@ mod tests {
             ("a/./b", PatternError::Component),
             ("!a", PatternError::Exception),
             (&"a".repeat(1025), PatternError::TooLong),
+            ("a\nb", PatternError::Lines),
         ] {
             assert_eq!(Pattern::new(text).unwrap_err(), error, "{text}");
         }
@@ -226,5 +252,9 @@ mod tests {
         assert!(!set(&[]).covers(b"a"));
         assert_eq!(both, set(&["/a/b", ".ssh", ".ssh"]));
         assert_ne!(both, set(&["/a/b"]));
+        let union = set(&["/a/b", "x"]).union(&both).unwrap();
+        assert_eq!(union, set(&["/a/b", "x", ".ssh"]));
+        assert_eq!(union.patterns().len(), 3);
+        assert!(union.has_all(&both) && !both.has_all(&union));
     }
 }

@@ -11,7 +11,7 @@ use crate::delta::sqlite::OpenError;
 use crate::export::MountError;
 use crate::inspect::InspectError;
 use crate::server::BindError;
-use crate::vfs::FsError;
+use crate::vfs::{FsError, PatternError};
 use crate::worker::WorkError;
 
 /// A failure of a workspace.
@@ -31,6 +31,9 @@ pub enum Error {
         /// What is wrong with it.
         source: BaseError,
     },
+    /// Patterns of what is hidden come to more than can be compiled.
+    #[error("the patterns of what is hidden: {0}")]
+    Hidden(PatternError),
     /// The session has chunks of another size than was asked for.
     #[error(
         "{}: the session has chunks of {stored} bytes, not {wanted}", .session.display()
@@ -42,6 +45,37 @@ pub enum Error {
         stored: u64,
         /// Bytes that were asked for.
         wanted: u64,
+    },
+    /// A session with changes is to be over another base than the one that it was made over.
+    #[error(
+        "{}: its changes are over the base {}, not over {}",
+        .session.display(), .recorded.display(), .given.display()
+    )]
+    OtherBase {
+        /// The session file.
+        session: PathBuf,
+        /// The base that it names.
+        recorded: PathBuf,
+        /// The one that was given.
+        given: PathBuf,
+    },
+    /// A base that was said to be another place of the same tree is another tree.
+    #[error(
+        "{}: {} is not the tree that its changes are over: {differ} of {compared} objects that \
+         were copied up are not there, or have another type or size (such as {first})",
+        .session.display(), .given.display()
+    )]
+    NotMoved {
+        /// The session file.
+        session: PathBuf,
+        /// The base that was given.
+        given: PathBuf,
+        /// Objects that differ.
+        differ: usize,
+        /// Objects that were compared.
+        compared: usize,
+        /// The first that differs, as a path of the tree.
+        first: String,
     },
     /// The session cannot be read or written.
     #[error("{}: {source}", .session.display())]

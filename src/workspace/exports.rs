@@ -259,7 +259,11 @@ impl ServedExports {
                     chunk_size,
                     read_only: key.read_only,
                     strict: self.strict,
-                    hide: Some(Arc::clone(&export.hide)),
+                    hide: Arc::clone(&mount.hide),
+                    remember_hidden: false,
+                    existing: false,
+                    // The file names the base on purpose; it is checked whether it can be.
+                    moved: true,
                     memory_bytes: (mount.store == StoreConfig::Memory)
                         .then(|| memory_bytes(limits(export))),
                     listings: Arc::clone(&self.listings),
@@ -419,7 +423,7 @@ pub async fn until_any_stuck(overlays: &[Arc<Overlay>]) {
 fn fits(layers: &Layers, export: &ExportConfig, mount: &MountConfig) -> Result<()> {
     let base = mount.base.as_deref().map(real_path);
     let is_memory = mount.store == StoreConfig::Memory;
-    let hides = layers.hidden.as_ref().is_some_and(|hidden| *hidden == export.hide);
+    let hides = layers.asked_hidden == mount.hide;
     let key = match (&base, &layers.base) {
         (base, layers) if base != layers && (base.is_some() || is_memory) => "base",
         (_, Some(_)) if !hides => "hide",

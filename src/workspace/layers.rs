@@ -9,9 +9,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::runtime::Handle;
 
 use super::error::{Error, Result};
+pub use super::opening::remember_hidden;
+use super::opening::{OpenedSession, open_session, union};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingTurn};
 use crate::delta::Store;
-use crate::delta::sqlite::{ChunkSize, CreateOptions, MemoryBound, OpenMode, RootAttr, Session};
+use crate::delta::sqlite::{ChunkSize, CreateOptions, MemoryBound, RootAttr, Session};
 use crate::inspect::opened::{below, host};
 use crate::nfs::{HandleCodec, Handles, Mount, Nfs, Nlm};
 use crate::overlay::{CopyLimits, LargeListings, Overlay, OverlayParts};
@@ -38,8 +40,14 @@ pub struct Wanted<'a> {
     pub read_only: bool,
     /// Sync every change before it is answered.
     pub strict: bool,
-    /// Paths of the base that are not shown.
-    pub hide: Option<Arc<PatternSet>>,
+    /// Paths of the base that are not shown, besides those that the session remembers.
+    pub hide: Arc<PatternSet>,
+    /// Whether the session is to remember them.
+    pub remember_hidden: bool,
+    /// Refuse to create the session.
+    pub existing: bool,
+    /// `base` is the tree that the session was made over, at another place.
+    pub moved: bool,
     /// How much its files may take, in bytes, where the session is in memory.
     pub memory_bytes: Option<u64>,
     /// Bounds the memory of large listings, together with all that share it.
@@ -68,7 +76,10 @@ impl<'a> Wanted<'a> {
             chunk_size: None,
             read_only: false,
             strict: false,
-            hide: None,
+            hide: Arc::default(),
+            remember_hidden: false,
+            existing: false,
+            moved: false,
             memory_bytes: None,
             listings: Arc::default(),
         }
@@ -79,6 +90,8 @@ impl<'a> Wanted<'a> {
 pub struct Layers {
     /// The session file.
     pub session: PathBuf,
+    /// Whether the session was created for this.
+    pub is_new: bool,
     /// The base directory, if there is one.
     pub base: Option<PathBuf>,
     /// The session's secret, for handles.
@@ -90,7 +103,9 @@ pub struct Layers {
     /// Whether every change is refused.
     pub read_only: bool,
     /// Paths of the base that are not shown.
-    pub hidden: Option<Arc<PatternSet>>,
+    pub hidden: Arc<PatternSet>,
+    /// Those that were asked for when it was opened.
+    pub asked_hidden: Arc<PatternSet>,
     /// How much its files may take, where the session is in memory.
     pub memory: Option<MemoryBound>,
     /// The base, where it is a directory.
@@ -124,7 +139,7 @@ pub fn programs<V: Vfs, H: Handles<V::Object>>(vfs: Arc<V>, handles: H) -> Vec<A
 /// Opens, or creates, the session, and sets up all that serves it, on threads that `watch`
 /// watches.
 pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
-    let (mut session, base_path) = open_session(wanted)?;
+    let OpenedSession { mut session, base: base_path, is_new } = open_session(wanted)?;
     let memory = wanted.memory_bytes.map(MemoryBound::new);
     if let Some(bound) = &memory {
         session.keep_in_memory(bound.clone());
@@ -138,12 +153,10 @@ pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
         }
         None => None,
     };
-    let base: Arc<dyn Base> = match (host_dir.clone(), &wanted.hide) {
-        (Some(host_dir), Some(hide)) if !hide.is_empty() => {
-            Arc::new(Hiding::new(host_dir, Arc::clone(hide)))
-        }
-        (Some(host_dir), _) => host_dir,
-        (None, _) => Arc::new(Empty),
+    let hidden = Arc::new(union(session.hidden(), &wanted.hide)?);
+    let base: Arc<dyn Base> = match host_dir.clone() {
+        Some(host_dir) => Hiding::over(host_dir, &hidden),
+        None => Arc::new(Empty),
     };
     warn_of_exposed(&session);
     let key = session.handle_key();
@@ -169,12 +182,14 @@ pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
     let overlay = Arc::new(Overlay::with_listings(parts, listings));
     Ok(Layers {
         session: session_path,
+        is_new,
         base: base_path,
         handle_key: key,
         overlay,
         worker,
         read_only: wanted.read_only,
-        hidden: wanted.hide.clone(),
+        hidden,
+        asked_hidden: Arc::clone(&wanted.hide),
         memory,
         host_dir,
     })
@@ -191,12 +206,17 @@ fn warn_of_exposed(session: &Session) {
 }
 
 /// Creates a session over `base`, or without one.
-pub fn create(path: &Path, base: Option<&Path>, chunk_size: Option<u64>) -> Result<Session> {
+pub fn create(
+    path: &Path,
+    base: Option<&Path>,
+    chunk_size: Option<u64>,
+    hidden: &PatternSet,
+) -> Result<Session> {
     let host = host()?;
     let chunk_size = chunk_size.map(ChunkSize::new).transpose()?.unwrap_or_default();
     let base_path = base.map(real_base).transpose()?;
     let root = base_path.as_deref().map(root_attr).transpose()?;
-    let options = CreateOptions { chunk_size, base_path, root };
+    let options = CreateOptions { chunk_size, base_path, root, hidden: hidden.clone() };
     Ok(Session::create(path, &options, &host)?)
 }
 
@@ -206,67 +226,14 @@ pub fn close(session: &Session) -> Result<()> {
     closed.map_err(|source| Error::store(session.path(), source))
 }
 
-/// The session, and its base as an absolute path.
-fn open_session(wanted: &Wanted<'_>) -> Result<(Session, Option<PathBuf>)> {
-    if wanted.session.symlink_metadata().is_err() {
-        let session = create(wanted.session, wanted.base, wanted.chunk_size)?;
-        let base = session.base_path().map(Path::to_owned);
-        if !wanted.read_only {
-            return Ok((session, base));
-        }
-        // An empty session to be read: the base as it is. It is opened again below.
-        close(&session)?;
-    }
-    let given = wanted.base.map(real_base).transpose()?;
-    let mode = if wanted.read_only { OpenMode::ReadOnly } else { OpenMode::Serve };
-    let mut session = Session::open(wanted.session, mode, &host()?)?;
-    check_chunk_size(&session, wanted.chunk_size)?;
-    let recorded = session.base_path().map(Path::to_owned);
-    let Some(given) = given else {
-        let base = recorded.as_deref().map(recorded_base).transpose()?;
-        return Ok((session, base));
-    };
-    if recorded.as_deref() != Some(&given) && !wanted.read_only {
-        if let Some(recorded) = &recorded {
-            tracing::warn!(
-                session = %session.path().display(),
-                recorded = %recorded.display(),
-                given = %given.display(),
-                "the session was made over another base; it is over the given one from now on"
-            );
-        }
-        let path = session.path().to_owned();
-        session.record_base(&given).map_err(|source| Error::store(&path, source))?;
-    }
-    Ok((session, Some(given)))
-}
-
-fn check_chunk_size(session: &Session, wanted: Option<u64>) -> Result<()> {
-    let stored = session.chunk_bytes();
-    match wanted {
-        Some(wanted) if wanted != stored => {
-            Err(Error::ChunkSize { session: session.path().to_owned(), stored, wanted })
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The absolute path, without symbolic links, of the directory `path`.
-fn real_base(path: &Path) -> Result<PathBuf> {
+pub(super) fn real_base(path: &Path) -> Result<PathBuf> {
     let real = fs::canonicalize(path).map_err(|error| Error::base(path, error.into()))?;
     if real.is_dir() {
         return Ok(real);
     }
     let error = std::io::Error::from(std::io::ErrorKind::NotADirectory);
     Err(Error::base(path, error.into()))
-}
-
-/// [`real_base`] of the path that the session names.
-fn recorded_base(path: &Path) -> Result<PathBuf> {
-    real_base(path).map_err(|error| match error {
-        Error::Base { path, source, .. } => Error::Base { path, is_recorded: true, source },
-        error => error,
-    })
 }
 
 /// The attributes that the export's root begins with: those of the base.

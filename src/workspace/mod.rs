@@ -42,6 +42,7 @@ pub mod guards;
 pub mod layers;
 mod memory;
 mod nodes;
+mod opening;
 mod quotas;
 pub mod running;
 mod serving;
@@ -62,7 +63,7 @@ use crate::inspect::diff::{Difference, Options, diff};
 use crate::inspect::kv::KeyValues;
 use crate::inspect::opened::{Opened, find, merged_path};
 use crate::inspect::tool::ToolCalls;
-use crate::vfs::{Attr, Caller, FsError};
+use crate::vfs::{Attr, Caller, FsError, PatternSet};
 
 pub use crate::delta::{Limits, Usage};
 pub use crate::inspect::quota::Quota;
@@ -92,7 +93,7 @@ impl Workspace {
     /// # Errors
     /// There is a file, or the base cannot be used.
     pub fn create(session: &Path, base: Option<&Path>) -> Result<Self> {
-        layers::close(&layers::create(session, base, None)?)?;
+        layers::close(&layers::create(session, base, None, &PatternSet::default())?)?;
         Self::open(session, None)
     }
 

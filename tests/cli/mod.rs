@@ -3,6 +3,7 @@
 mod apply;
 mod change;
 mod check;
+mod choosing;
 mod compact;
 mod config;
 mod ctx;
@@ -13,6 +14,7 @@ mod export;
 mod exports;
 mod exports_quota;
 mod help;
+mod hide;
 mod inspect;
 mod kv;
 mod log;

@@ -67,6 +67,7 @@ fn it_says_what_is_served_and_how_to_mount_it() {
     let common = format!("vers=3,tcp,port={port},mountport={port}");
     let expected = [
         format!("serving {real}/base, never written; changes go to {real}/s.db"),
+        format!("created {real}/s.db"),
         format!("  Linux   sudo mount -t nfs -o {common},nolock 127.0.0.1:/ /mnt/agent"),
         format!(
             "  macOS   sudo mount -t nfs -o {common},locallocks,nobrowse,noresvport \

@@ -100,18 +100,14 @@ fn a_session_in_several_mounts_is_over_one_base() {
     let y = |lines: &str, mount: &str| {
         [x.clone(), exported("y", lines, &[&format!("{ROOT}\n{mount}")])].concat()
     };
-    faults(&[
-        (
-            &y("hide = [\"a\"]", "base = \"c\""),
-            "s.db has another `base` in line 4 [all mounts of a session share its base",
-        ),
-        (&y("", ""), "11:1: the session "),
-        (&y("", ""), "s.db has another `hide` in line 1 ["),
-        (&y("hide = [\"a\", \"b\"]", "base = \"b\""), "has another `hide` in line 1"),
-    ]);
+    faults(&[(
+        &y("hide = [\"a\"]", "base = \"c\""),
+        "s.db has another `base` in line 4 [all mounts of a session share its base",
+    )]);
     let folder = Folder::new(&y("hide = [\"a\"]", "chunk_size = 4096"));
     let exports = folder.read(Missing::Leave).unwrap().exports;
     for export in &exports {
+        assert_eq!(export.mounts[0].hide, export.hide);
         assert_eq!(export.mounts[0].base, Some(folder.path().join("b")));
         let StoreConfig::Session { chunk_size, .. } = export.mounts[0].store else { panic!() };
         assert_eq!(chunk_size, Some(4096));
@@ -120,6 +116,26 @@ fn a_session_in_several_mounts_is_over_one_base() {
     let third = exported("z", "hide = [\"a\"]", &[&format!("{ROOT}\nchunk_size = 1024")]);
     let said = fault(&[sizes.concat(), third].concat());
     assert!(said.contains("another `chunk_size` in line 11"), "{said}");
+}
+
+#[test]
+fn exports_that_share_a_session_hide_what_all_of_them_hide() {
+    let other = "at = \"/m\"\nsession = \"t.db\"";
+    let both = [
+        exported("x", "hide = [\"a\"]", &[ROOT]),
+        exported("y", "hide = [\"b\", \"a\"]", &[ROOT, other]),
+        exported("z", "", &[ROOT]),
+    ];
+    let exports = Folder::new(&both.concat()).read(Missing::Leave).unwrap().exports;
+    let hidden = |export: usize, mount: usize| {
+        let hide = &exports[export].mounts[mount].hide;
+        hide.patterns().iter().map(|p| p.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    for export in 0..3 {
+        assert_eq!(hidden(export, 0), ["a", "b"]);
+    }
+    assert_eq!(hidden(1, 1), ["b", "a"]);
+    assert!(exports[2].hide.is_empty());
 }
 
 #[test]

@@ -160,6 +160,9 @@ pub const DAMAGE: &[&str] = &[
     "M6: INSERT INTO acetate_meta (key, value) VALUES ('audit_dropped', -1)",
     "M6: INSERT INTO acetate_meta (key, value) VALUES ('audit_since', 'ever')",
     "M5: INSERT INTO acetate_meta (key, value) VALUES ('max_file_bytes', 'large')",
+    "M1: INSERT INTO acetate_meta (key, value) VALUES ('hide', '.env')",
+    "M7: INSERT OR REPLACE INTO acetate_meta VALUES ('format_version', 2);
+       INSERT INTO acetate_meta (key, value) VALUES ('hide', 'a/')",
     "O1: DELETE FROM fs_origin WHERE delta_ino = @small",
     "O1: UPDATE fs_origin SET base_ino = base_ino + 1 WHERE delta_ino = @small",
     "O1: UPDATE acetate_origin SET delta_ino = 77 WHERE delta_ino = @small",

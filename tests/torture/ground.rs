@@ -69,6 +69,7 @@ impl Ground {
         let options = CreateOptions {
             chunk_size: ChunkSize::new(CHUNK_BYTES).unwrap(),
             base_path: Some(base.path().to_owned()),
+            hidden: Default::default(),
             root: None,
         };
         drop(Session::create(&path, &options, &host(0)).unwrap());

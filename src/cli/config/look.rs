@@ -52,27 +52,19 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
 
 /// What was looked at so far: each session and each base is told of once.
 #[derive(Default)]
-struct Looker<'a> {
+struct Looker {
     findings: Vec<Finding>,
     bases: BTreeSet<PathBuf>,
-    sessions: BTreeMap<PathBuf, Seen<'a>>,
+    /// Whether each can be used.
+    sessions: BTreeMap<PathBuf, bool>,
 }
 
-/// A session that was looked at.
-struct Seen<'a> {
-    is_usable: bool,
-    /// The base that it names, if nobody names another.
-    recorded: Option<PathBuf>,
-    /// The first export that has it.
-    export: &'a ExportConfig,
-}
-
-impl<'a> Looker<'a> {
+impl Looker {
     fn find(&mut self, position: Position, what: String) {
         self.findings.push(Finding { position, what });
     }
 
-    fn mount(&mut self, export: &'a ExportConfig, mount: &'a MountConfig) {
+    fn mount(&mut self, export: &ExportConfig, mount: &MountConfig) {
         let mut is_usable = true;
         if let Some(base) = &mount.base
             && let Err(what) = open_base(base)
@@ -83,7 +75,7 @@ impl<'a> Looker<'a> {
             }
         }
         if let StoreConfig::Session { file, chunk_size } = &mount.store {
-            is_usable &= self.session(export, mount, file, *chunk_size);
+            is_usable &= self.session(mount, file, *chunk_size);
         }
         if is_usable && let Some(what) = way_fault(mount) {
             self.find(mount.position, what);
@@ -94,55 +86,31 @@ impl<'a> Looker<'a> {
     }
 
     /// Looks at a session, the first time whole; whether it can be used.
-    fn session(
-        &mut self,
-        export: &'a ExportConfig,
-        mount: &MountConfig,
-        file: &Path,
-        chunk_size: Option<u64>,
-    ) -> bool {
+    fn session(&mut self, mount: &MountConfig, file: &Path, chunk_size: Option<u64>) -> bool {
         let key = real_path(file);
-        if !self.sessions.contains_key(&key) {
-            let (mut is_usable, mut recorded) = (true, None);
-            match session_faults(file, mount, chunk_size) {
-                Ok((faults, base)) => {
-                    recorded = base;
-                    for what in faults {
-                        self.find(mount.position, what);
-                    }
-                }
-                Err(what) => {
-                    is_usable = false;
-                    self.find(mount.position, what);
-                }
-            }
-            self.sessions.insert(key.clone(), Seen { is_usable, recorded, export });
+        if let Some(is_usable) = self.sessions.get(&key) {
+            return *is_usable;
         }
-        let Some(seen) = self.sessions.get(&key) else { return true };
-        let (is_usable, first) = (seen.is_usable, seen.export);
-        if seen.recorded.is_some() && first.hide != export.hide {
-            let what = format!(
-                "the session {} has another `hide` in line {}: all its exports hide the same",
-                file.display(),
-                first.position.line
-            );
+        let faults = session_faults(file, mount, chunk_size);
+        let is_usable = faults.is_ok();
+        for what in faults.unwrap_or_else(|what| vec![what]) {
             self.find(mount.position, what);
         }
+        self.sessions.insert(key, is_usable);
         is_usable
     }
 }
 
-/// What is odd about a session, and the base that it names where nobody names another; `Err` is
-/// what keeps it from being served.
+/// What is odd about a session; `Err` is what keeps it from being served.
 fn session_faults(
     file: &Path,
     mount: &MountConfig,
     chunk_size: Option<u64>,
-) -> Result<(Vec<String>, Option<PathBuf>), String> {
+) -> Result<Vec<String>, String> {
     if !is_there(file) {
         let folder = file.parent().unwrap_or(Path::new("/"));
         return match folder.is_dir() {
-            true => Ok((Vec::new(), None)),
+            true => Ok(Vec::new()),
             false => Err(format!(
                 "session {}: there is no directory {} to make it in",
                 file.display(),
@@ -158,7 +126,7 @@ fn session_faults(
             file.display()
         ));
     }
-    let Some(recorded) = session.base_path() else { return Ok((Vec::new(), None)) };
+    let Some(recorded) = session.base_path() else { return Ok(Vec::new()) };
     match &mount.base {
         Some(given) if real_path(given) != recorded => {
             let what = format!(
@@ -166,13 +134,13 @@ fn session_faults(
                 file.display(),
                 recorded.display()
             );
-            Ok((vec![what], None))
+            Ok(vec![what])
         }
-        Some(_) => Ok((Vec::new(), None)),
+        Some(_) => Ok(Vec::new()),
         None => {
             open_base(recorded)
                 .map_err(|what| format!("session {}: it names a {what}", file.display()))?;
-            Ok((Vec::new(), Some(recorded.to_owned())))
+            Ok(Vec::new())
         }
     }
 }

@@ -75,7 +75,7 @@ fn range(range: &IdRange) -> String {
 
 /// Where the changes of a mount go, and what shows through.
 fn source(mount: &MountConfig) -> String {
-    let MountConfig { at: _, store, base, subtree, is_read_only, position: _ } = mount;
+    let MountConfig { at: _, store, base, hide: _, subtree, is_read_only, position: _ } = mount;
     let path = |path: &Path| text::name(path.as_os_str().as_encoded_bytes());
     let (mut said, chunk_size) = match store {
         StoreConfig::Session { file, chunk_size } => (path(file), *chunk_size),

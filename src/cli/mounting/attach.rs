@@ -13,10 +13,13 @@ use super::server::{self, ANY_PORT, Started};
 use super::table::{self, Mounted};
 use super::turn::Turn;
 use super::user::User;
+use crate::cli::choosing::{self, Choosing};
 use crate::cli::error::CliError;
 use crate::cli::squash::RootSquash;
-use crate::cli::{output, text};
+use crate::cli::{hiding, output, text};
+use crate::delta::sqlite::Session;
 use crate::inspect::opened::open_session;
+use crate::vfs::PatternSet;
 
 /// What is to be mounted where; the paths are resolved.
 #[derive(Debug)]
@@ -29,6 +32,9 @@ pub(in crate::cli) struct Wanted<'a> {
     /// Whether it squashes the clients' root.
     pub(in crate::cli) squash: RootSquash,
     pub(in crate::cli) read_only: bool,
+    /// What the session is not to show of its base, besides what it hides already.
+    pub(in crate::cli) hide: PatternSet,
+    pub(in crate::cli) choosing: Choosing,
     /// As for `mount -o`.
     pub(in crate::cli) options: Option<&'a str>,
     /// Whom a server is to run as.
@@ -99,11 +105,22 @@ fn find_or_start(
     let session = wanted.session.display();
     let Some(served) = served_on(&wanted.session)? else {
         let listen = wanted.listen.unwrap_or(ANY_PORT);
+        let is_new = wanted.session.symlink_metadata().is_err();
         let Started { child, address } = start(wanted, listen, wanted.read_only)?;
+        if is_new {
+            choosing::tell_created(&wanted.session);
+        }
+        tell_hidden(&open_session(&wanted.session)?);
         return Ok((address, Some(child.id()), Some(child)));
     };
     served.check_root(&wanted.session)?;
     let pid = served.pid;
+    let found = open_session(&wanted.session)?;
+    if !found.hidden().has_all(&wanted.hide) {
+        let what = format!("{session}: process {pid} serves it, and hides less of its base");
+        return Err(CliError::new(what).with_hint("stop that server first, to hide more"));
+    }
+    tell_hidden(&found);
     let recorded = base_of(&wanted.session, None)?;
     if let Some(base) = wanted.base.as_ref().filter(|base| Some(*base) != recorded.as_ref()) {
         let what = format!("{session}: process {pid} serves it over another base");
@@ -132,6 +149,14 @@ fn find_or_start(
     Ok((address, is_started.then_some(pid), None))
 }
 
+/// Says what a session hides of its base.
+fn tell_hidden(session: &Session) {
+    if !session.hidden().is_empty() {
+        let path = session.path().display();
+        output::line(format_args!("{path}{}", hiding::suffix(session.hidden())));
+    }
+}
+
 /// The server that has the session, and goes on with it: one that an `umount` told to end, which
 /// was interrupted, is waited for.
 fn served_on(session: &Path) -> Result<Option<Served>, CliError> {
@@ -151,6 +176,8 @@ fn start(wanted: &Wanted<'_>, listen: SocketAddr, read_only: bool) -> Result<Sta
         listen,
         squash: wanted.squash,
         read_only,
+        hide: &wanted.hide,
+        choosing: wanted.choosing,
         user: wanted.user,
     })
 }

@@ -11,12 +11,14 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::user::{User, acting_as};
+use crate::cli::choosing::Choosing;
 use crate::cli::error::CliError;
 use crate::cli::squash::RootSquash;
-use crate::cli::{output, text};
+use crate::cli::{hiding, output, text};
 use crate::delta::PendingCopies;
 use crate::delta::sqlite::Figures;
 use crate::inspect::opened::open_session;
+use crate::vfs::PatternSet;
 
 /// A port that is free, for nobody but this machine.
 pub(super) const ANY_PORT: SocketAddr =
@@ -42,6 +44,8 @@ pub(super) struct Wanted<'a> {
     pub(super) listen: SocketAddr,
     pub(super) squash: RootSquash,
     pub(super) read_only: bool,
+    pub(super) hide: &'a PatternSet,
+    pub(super) choosing: Choosing,
     pub(super) user: Option<&'a User>,
 }
 
@@ -65,6 +69,8 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Result<Started, CliError> {
         command.arg("--read-only");
     }
     command.args(wanted.squash.option());
+    command.args(wanted.choosing.options());
+    command.args(hiding::texts(wanted.hide).map(|pattern| format!("--hide={pattern}")));
     command.arg("--").arg(wanted.session);
     if let Some(user) = wanted.user {
         // As in a session of the user's own.

@@ -1,6 +1,6 @@
 //! Serving what an exports file says.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use tokio::task::{JoinError, JoinHandle};
 use super::{Args, Door, Durability};
 use crate::cli::control::Control;
 use crate::cli::error::CliError;
-use crate::cli::{output, text};
+use crate::cli::{choosing, output, text};
 use crate::config::{self, Config, Missing};
 use crate::guard::ValidatorCommand;
 use crate::server::rpcbind::Registration;
@@ -214,6 +214,9 @@ fn announce(
         let which = format!("{secret} with a secret path: `acetate config check` shows it");
         output::line(format_args!("{which}"));
     }
+    let created = served.sessions().filter(|layers| layers.is_new && layers.memory.is_none());
+    let created: BTreeSet<&Path> = created.map(|layers| layers.session.as_path()).collect();
+    created.into_iter().for_each(choosing::tell_created);
     super::warnings::tell_of_exports(file, config, addresses);
     super::tell_addresses(addresses);
 }

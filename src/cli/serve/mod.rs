@@ -14,8 +14,10 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tokio::runtime::{self, Runtime};
 
+use super::choosing::Choosing;
 use super::detached;
 use super::error::CliError;
+use super::hiding::Hide;
 use super::squash::RootSquash;
 use super::{Ending, mount_help, output};
 use crate::overlay::Overlay;
@@ -58,7 +60,7 @@ pub(super) struct Args {
         value_name = "EXPORTS.toml",
         conflicts_with_all = [
             "session", "base", "read_only", "insecure", "root_squash", "no_root_squash",
-            "chunk_size", "detached",
+            "chunk_size", "detached", "hide", "hide_secrets", "existing", "moved",
         ]
     )]
     config: Option<PathBuf>,
@@ -95,8 +97,14 @@ pub(super) struct Args {
     rpcbind: bool,
 
     /// Bytes per stored chunk in a new session, a power of two [default: 65536].
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", hide_short_help = true)]
     chunk_size: Option<u64>,
+
+    #[command(flatten)]
+    hide: Hide,
+
+    #[command(flatten)]
+    choosing: Choosing,
 
     /// Leave the terminal, and log to SESSION.db.log when clients can come.
     #[arg(long, hide = true)]

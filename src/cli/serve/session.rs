@@ -10,7 +10,7 @@ use super::{Args, Door, Durability};
 use crate::cli::control::Control;
 use crate::cli::detached::LogFile;
 use crate::cli::error::CliError;
-use crate::cli::{output, text};
+use crate::cli::{choosing, hiding, output, text};
 use crate::delta::PendingCopies;
 use crate::server::ServerOptions;
 use crate::server::rpcbind::Registration;
@@ -30,6 +30,10 @@ pub(super) fn serve(
         chunk_size: args.chunk_size,
         read_only: args.read_only,
         strict: args.durability == Durability::Strict,
+        hide: Arc::new(args.hide.patterns()?),
+        remember_hidden: true,
+        existing: args.choosing.existing,
+        moved: args.choosing.moved,
         ..Wanted::new(session, args.base.as_deref())
     };
     let layers = layers::open(&wanted, &layers::watch(runtime.handle()))?;
@@ -94,14 +98,19 @@ fn announce(
     addresses: &[SocketAddr],
     registration: Option<&Registration>,
 ) {
+    let hides = hiding::suffix(&layers.hidden);
     if !args.detached {
         let session = layers.session.display();
         let changes = if args.read_only { "read-only, changes of" } else { "changes go to" };
         match layers.base.as_deref().map(Path::display) {
             Some(base) => {
-                output::line(format_args!("serving {base}, never written; {changes} {session}"))
+                let what = format!("serving {base}, never written; {changes} {session}{hides}");
+                output::line(format_args!("{what}"));
             }
-            None => output::line(format_args!("serving {session}, without a base")),
+            None => output::line(format_args!("serving {session}, without a base{hides}")),
+        }
+        if layers.is_new {
+            choosing::tell_created(&layers.session);
         }
         if let Some(first) = addresses.first() {
             super::tell_how_to_mount(*first, "/", registration);

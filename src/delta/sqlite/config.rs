@@ -3,14 +3,16 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::delta::{Limits, Result, StoreError};
+use crate::vfs::PatternSet;
 
 use super::host::Host;
 use super::value::{self, Bytes};
-use super::{dentry, inode, meta, number::Numbers, quota};
+use super::{dentry, hide, inode, meta, number::Numbers, quota};
 
 /// The specification's chunk size, in bytes, where a file does not say.
 pub(super) const DEFAULT_CHUNK_BYTES: u64 = 4096;
@@ -31,6 +33,8 @@ pub(super) struct Config {
     pub base_path: Option<PathBuf>,
     /// The session's own limits.
     pub limits: Limits,
+    /// Paths of the base that are never shown.
+    pub hidden: Arc<PatternSet>,
 }
 
 impl Config {
@@ -48,6 +52,7 @@ impl Config {
             handle_key,
             base_path: base_path(conn)?,
             limits: quota::limits(conn)?,
+            hidden: Arc::new(hide::patterns(conn)?),
         })
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, params};
 
 use crate::delta::{Ino, InodeRow, Result};
-use crate::vfs::{Device, FileKind, Time};
+use crate::vfs::{Device, FileKind, PatternSet, Time};
 
 use super::config;
 use super::connect::{self, Role, beside};
@@ -17,7 +17,7 @@ use super::host::Host;
 use super::lock::SessionLock;
 use super::probe::byte_len;
 use super::session::{OpenMode, Session};
-use super::{inode, meta, number::Numbers, schema};
+use super::{hide, inode, meta, number::Numbers, schema};
 
 /// Page size of a new session, in bytes: a small change writes few whole pages, and a small file
 /// wastes little of its last one (decision 0012).
@@ -97,6 +97,8 @@ pub struct CreateOptions {
     pub base_path: Option<PathBuf>,
     /// The root directory; `None` for the specification's.
     pub root: Option<RootAttr>,
+    /// Paths of the base that are never shown.
+    pub hidden: PatternSet,
 }
 
 impl Session {
@@ -192,6 +194,7 @@ fn fill_tables(conn: &Connection, options: &CreateOptions, host: &Host) -> Resul
         config::put_base_path(conn, base)?;
     }
     config::found(conn, host)?;
+    hide::put(conn, &options.hidden)?;
     meta::put(conn, meta::NEXT_INO, Numbers::first().cast_signed())
 }
 

@@ -14,6 +14,9 @@ pub(super) const FIRST_FORMAT: i64 = 1;
 /// The format of a session that has, or had, a row in `acetate_opaque`.
 pub(super) const OPAQUE_FORMAT: i64 = 2;
 
+/// The format of a session that hides, or hid, paths of the base.
+pub(super) const HIDE_FORMAT: i64 = 2;
+
 /// From [`FIRST_FORMAT`] to [`FORMAT_VERSION`].
 pub(super) const FORMAT: &str = "format_version";
 /// 32 hexadecimal digits.
@@ -43,6 +46,9 @@ pub(super) const QUOTA_BYTES: &str = "quota_bytes";
 pub(super) const QUOTA_FILES: &str = "quota_files";
 /// The largest file, in bytes (invariant M5).
 pub(super) const MAX_FILE_BYTES: &str = "max_file_bytes";
+
+/// Patterns of the base's paths that are never shown, one a line; no row if none (invariant M7).
+pub(super) const HIDE: &str = "hide";
 
 /// How many rows the audit log lost at its beginning (invariant M6).
 pub(super) const AUDIT_DROPPED: &str = "audit_dropped";

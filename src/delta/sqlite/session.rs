@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 
 use crate::delta::{LateChange, Limits, Reader, Result, Store, StoreError, Writer};
-use crate::vfs::FsStat;
+use crate::vfs::{FsStat, PatternSet};
 
 use super::compact;
 use super::config::{self, Config};
 use super::connect::{self, Role, beside};
 use super::disk;
+use super::hide;
 use super::lock::{self, SessionLock};
 use super::probe::byte_len;
 use super::reader::SqliteReader;
@@ -110,6 +111,11 @@ impl Session {
         self.config.base_path.as_deref()
     }
 
+    /// Paths of the base that the session never shows (`acetate_meta.hide`).
+    pub fn hidden(&self) -> &Arc<PatternSet> {
+        &self.config.hidden
+    }
+
     /// Chunk size, in bytes.
     pub fn chunk_bytes(&self) -> u64 {
         self.config.chunk_bytes
@@ -131,6 +137,24 @@ impl Session {
     /// # Errors
     /// The session is read-only, or its writer is open already.
     pub fn record_base(&mut self, base: &Path) -> Result<()> {
+        self.before_writer(|conn| config::put_base_path(conn, base))?;
+        self.config.base_path = Some(base.to_owned());
+        Ok(())
+    }
+
+    /// Replaces the patterns of paths of the base that are never shown; before the writer is
+    /// opened.
+    ///
+    /// # Errors
+    /// As [`Session::record_base`]; or there are too many.
+    pub fn record_hidden(&mut self, hidden: PatternSet) -> Result<()> {
+        self.before_writer(|conn| hide::put(conn, &hidden))?;
+        self.config.hidden = Arc::new(hidden);
+        Ok(())
+    }
+
+    /// Runs `change` in a transaction of the connection that the writer will have.
+    fn before_writer(&mut self, change: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
         if self.mode != OpenMode::Serve {
             return Err(StoreError::ReadOnly("opened to be read".to_owned()));
         }
@@ -139,9 +163,8 @@ impl Session {
             .as_ref()
             .ok_or_else(|| StoreError::Busy("the session's writer is open".to_owned()))?;
         let transaction = conn.unchecked_transaction()?;
-        config::put_base_path(&transaction, base)?;
+        change(&transaction)?;
         transaction.commit()?;
-        self.config.base_path = Some(base.to_owned());
         Ok(())
     }
 

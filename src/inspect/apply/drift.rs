@@ -309,6 +309,10 @@ impl Planner<'_> {
         open: &mut Vec<BasePath>,
     ) -> Result<()> {
         let Some(attr) = self.place.stat(path)? else { return Ok(()) };
+        if self.opened.session().hidden().covers(path.as_bytes()) {
+            self.inside.push(Inside::of(path, &attr, gone.change));
+            return Ok(());
+        }
         if attr.kind == FileKind::Directory {
             open.push(path.clone());
         }

@@ -54,7 +54,7 @@ impl<'a> Place<'a> {
         }
         reserved.extend(own_paths());
         let target = Target::open(&real)?;
-        let reader = copy.as_ref().map_or(opened.base(), |copy| copy as &dyn Base);
+        let reader = copy.as_ref().map_or(opened.whole_base(), |copy| copy as &dyn Base);
         let top = match reader.stat(&BasePath::root()) {
             // A session without a base has none that it could be written to.
             Ok(top) => top,
@@ -83,11 +83,11 @@ impl<'a> Place<'a> {
         self.copy.is_some()
     }
 
-    /// What is read to see what is there.
+    /// What is read to see what is there, with what the session hides.
     pub fn reader(&self) -> &dyn Base {
         match &self.copy {
             Some(copy) => copy,
-            None => self.opened.base(),
+            None => self.opened.whole_base(),
         }
     }
 

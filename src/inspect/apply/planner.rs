@@ -235,6 +235,7 @@ impl<'a> Planner<'a> {
     fn change(&mut self, change: Change) -> Result<()> {
         if !diff::is_chosen(&self.options, self.view, &change)
             || self.leave_out_if_split(&change)?
+            || self.leave_out_if_hidden(&change)?
             || self.leave_out_if_special(&change)?
             || self.leave_out_if_changed(&change)?
         {

@@ -2,13 +2,14 @@
 //!
 //! Set-user-ID files and device nodes of a client would give away rights of the user who applies:
 //! an option allows them. A directory that holds entries which the client that removed it never
-//! saw is removed only if it is named.
+//! saw is removed only if it is named. What the session hides is never overwritten, nor removed.
 
 use std::collections::HashSet;
 
 use super::Skipped;
 use super::history::{self, Inside};
-use super::plan::{Loss, Plan, Special};
+use super::place::base_error;
+use super::plan::{Loss, Plan, Special, target_path};
 use super::planner::Planner;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
@@ -23,6 +24,60 @@ const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
 impl Planner<'_> {
+    /// Leaves out, by name, a change at a path that the session hides, and one that moves a
+    /// directory of the base so that what is hidden in it would show; whether it is left out.
+    pub(super) fn leave_out_if_hidden(&mut self, change: &Change) -> Result<bool> {
+        let hidden = self.opened.session().hidden();
+        let Some(after) = change.after.as_ref().filter(|_| !hidden.is_empty()) else {
+            return Ok(false);
+        };
+        let to = target_path(after.path());
+        let moved = change.before.as_ref().filter(|base| {
+            let is_dir = |kind| kind == FileKind::Directory;
+            is_dir(base.attr.kind) && is_dir(after.attr().kind) && base.path != to
+        });
+        let why = if hidden.covers(to.as_bytes()) {
+            "the session hides this path: what the base has there stays as it is"
+        } else if let Some(base) = moved
+            && self.uncovers(&base.path, &to)?
+        {
+            "what the session hides in it would show at the new path"
+        } else {
+            return Ok(false);
+        };
+        let skipped = Skipped { path: change.path.clone(), why: why.to_owned() };
+        self.plan.left_out.push(skipped);
+        Ok(true)
+    }
+
+    /// Whether the directory `from` has something hidden that would not be hidden in `to`. Only a
+    /// pattern with a slash tells two directories apart.
+    fn uncovers(&self, from: &BasePath, to: &BasePath) -> Result<bool> {
+        let hidden = self.opened.session().hidden();
+        if !hidden.patterns().iter().any(|pattern| pattern.as_str().contains('/')) {
+            return Ok(false);
+        }
+        let mut open = vec![(from.clone(), to.clone())];
+        while let Some((from, to)) = open.pop() {
+            let failed = |source| base_error(&self.place.shown(&from), source);
+            let listing = self.place.reader().list(&from).map_err(failed)?;
+            for entry in &listing.entries {
+                let (from, to) = (from.join(&entry.name), to.join(&entry.name));
+                match (hidden.covers(from.as_bytes()), hidden.covers(to.as_bytes())) {
+                    (true, false) => return Ok(true),
+                    (true, true) => {}
+                    (false, _) => {
+                        let found = self.place.stat(&from)?;
+                        if found.is_some_and(|found| found.kind == FileKind::Directory) {
+                            open.push((from, to));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
     /// Leaves out, by name, a change that makes something which only an option allows, and that is
     /// not given; whether it is left out.
     pub(super) fn leave_out_if_special(&mut self, change: &Change) -> Result<bool> {
@@ -112,6 +167,13 @@ impl Planner<'_> {
     /// in the audit log: it may have been hidden from the client. Naming a directory removes it.
     pub(super) fn look_for_unseen(&mut self) -> Result<()> {
         let inside = std::mem::take(&mut self.inside);
+        let opened = self.opened;
+        let is_hidden = |i: &Inside| opened.session().hidden().covers(i.path.as_bytes());
+        let (hidden, inside): (Vec<_>, Vec<_>) = inside.into_iter().partition(is_hidden);
+        for Inside { path, change, .. } in hidden {
+            let path = MergedPath::of_base(&path);
+            self.refuse_removal(change, format!("holds {}, which is hidden", path.display()));
+        }
         let is_named = |plan: &Plan, path: &BasePath, change: usize| {
             let home = MergedPath::of_base(path);
             let removed = plan.changes.get(change).map(|change| change.path.clone());
@@ -129,27 +191,31 @@ impl Planner<'_> {
             .filter(|i| !is_named(&self.plan, &i.path, i.change) && !is_late(&i.path))
             .collect();
         for (Inside { path, change, .. }, place) in history::never_removed(self.opened, inside)? {
-            let is_known = self.plan.refused.iter().any(|(known, _)| *known == change);
             // With a directory that a client moved it moved on, and is there.
             let there = self.view.find(&place).map_err(|source| diff::at(&place, source));
-            if is_known || there?.is_some() {
+            if there?.is_some() {
                 continue;
             }
-            let Some(removed) = self.plan.changes.get(change).map(|c| c.path.clone()) else {
-                continue;
-            };
             let hidden = MergedPath::of_base(&path);
             let why = format!(
                 "holds {}, which no client removed (hidden from clients?); \
                  name the directory as a PATH to remove it",
                 hidden.display()
             );
-            self.refuse(change, Skipped { path: removed, why });
+            self.refuse_removal(change, why);
         }
         Ok(())
     }
 
-    /// Leaves out a change that has steps already.
+    /// Leaves out the change with this number, which removes a directory.
+    fn refuse_removal(&mut self, change: usize, why: String) {
+        if let Some(removes) = self.plan.changes.get(change) {
+            let path = removes.path.clone();
+            self.refuse(change, Skipped { path, why });
+        }
+    }
+
+    /// Leaves out a change that has steps already; once.
     pub(super) fn refuse(&mut self, change: usize, skipped: Skipped) {
         if self.plan.refused.iter().any(|(known, _)| *known == change) {
             return;

@@ -1,9 +1,10 @@
-//! M1 to M6: what the session says about itself, as far as one look at the file shows them.
+//! M1 to M7: what the session says about itself, as far as one look at the file shows them.
 
-use crate::delta::Result;
+use crate::delta::{Result, StoreError};
 
 use super::Subject;
-use super::found::Found;
+use super::found::{At, Found};
+use crate::delta::sqlite::hide;
 
 /// A value of `acetate_meta`.
 macro_rules! meta {
@@ -24,6 +25,11 @@ const QUERIES: &[(&str, &str)] = &[
              SELECT NULL, NULL, NULL, 'format_version is 1, and a directory is opaque' WHERE ",
             meta!("format_version"),
             " IS 1 AND EXISTS (SELECT 1 FROM acetate_opaque) UNION ALL
+             SELECT NULL, NULL, NULL, 'format_version is 1, and paths are hidden' WHERE ",
+            meta!("format_version"),
+            " IS 1 AND ",
+            meta!("hide"),
+            " IS NOT NULL UNION ALL
              SELECT NULL, NULL, NULL, 'session_id is not 32 hexadecimal digits'
              FROM (SELECT ",
             meta!("session_id"),
@@ -89,5 +95,9 @@ pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
     if !subject.is_served {
         return Ok(());
     }
-    QUERIES.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))
+    QUERIES.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;
+    if let Err(StoreError::Corrupt(what)) = hide::patterns(subject.conn) {
+        found.add("M7", At::Session, what);
+    }
+    Ok(())
 }

@@ -1,10 +1,11 @@
-//! M1 to M6, and the chunk size: what the session says about itself.
+//! M1 to M7, and the chunk size: what the session says about itself.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use crate::delta::Result;
-use crate::delta::sqlite::{config, meta, number::Numbers};
+use crate::delta::sqlite::{config, hide, meta, number::Numbers};
+use crate::vfs::{Pattern, PatternSet};
 
 use super::mender::Mender;
 
@@ -46,8 +47,11 @@ pub(super) fn before(conn: &Connection) -> Result<Vec<(&'static str, &'static st
     let odd =
         format!("DELETE FROM acetate_meta WHERE typeof(value) <> 'integer' AND key IN ({NUMBERS})");
     conn.execute(&odd, [])?;
-    let has_opaque = conn.prepare("SELECT 1 FROM acetate_opaque")?.exists([])?;
-    let least = if has_opaque { meta::OPAQUE_FORMAT } else { meta::FIRST_FORMAT };
+    let of_later = "SELECT 1 FROM acetate_opaque
+         UNION ALL SELECT 1 FROM acetate_meta WHERE key = 'hide'";
+    let is_later = conn.prepare(of_later)?.exists([])?;
+    let later = meta::OPAQUE_FORMAT.max(meta::HIDE_FORMAT);
+    let least = if is_later { later } else { meta::FIRST_FORMAT };
     let known = least..=meta::FORMAT_VERSION;
     if !meta::get::<i64>(conn, meta::FORMAT)?.is_some_and(|format| known.contains(&format)) {
         meta::put(conn, meta::FORMAT, least)?;
@@ -103,6 +107,13 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
             meta::put(conn, key, i64::from(key == meta::AUDIT_DROPPED))?;
             mender.mended("M6", "the audit log is one that lost rows");
         }
+    }
+    if hide::patterns(conn).is_err() {
+        let lines = meta::get::<Value>(conn, meta::HIDE)?;
+        let lines = if let Some(Value::Text(lines)) = lines { lines } else { String::new() };
+        let patterns = lines.lines().filter_map(|line| Pattern::new(line).ok()).collect();
+        hide::put(conn, &PatternSet::new(patterns).unwrap_or_default())?;
+        mender.mended("M7", "what is no pattern hides nothing: see `acetate hide`");
     }
     if !is_sound(meta::CLEAN, "value = 1")? && !is_sound(meta::BOOT_ID, "typeof(value) = 'text'")? {
         meta::put(conn, meta::BOOT_ID, "")?;

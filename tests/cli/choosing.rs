@@ -1,0 +1,93 @@
+//! Which session is served: a new one is told of, and another base is refused.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::{TempDir, tempdir};
+
+use super::program::{Serving, failure, run};
+
+/// Served with these arguments, and stopped: what it said.
+fn served(dir: &Path, args: &[&str]) -> Vec<String> {
+    let server = Serving::start(dir, 1, args);
+    let said = server.said.clone();
+    server.signal("TERM");
+    assert!(server.end().0.success());
+    said
+}
+
+/// A base with some files, and `s.db` with changes over it.
+fn changed() -> TempDir {
+    let dir = tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("base/dir")).unwrap();
+    for number in 0..4 {
+        fs::write(dir.path().join(format!("base/dir/{number}")), "content").unwrap();
+    }
+    assert!(run(dir.path(), &["init", "s.db", "--base", "base"]).status.success());
+    for number in 0..4 {
+        let file = format!("/dir/{number}");
+        assert!(run(dir.path(), &["write", "s.db", &file]).status.success());
+    }
+    dir
+}
+
+#[test]
+fn a_new_session_is_told_of_and_a_similar_name_with_it() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    let real = dir.canonicalize().unwrap().display().to_string();
+    fs::create_dir(dir.join("base")).unwrap();
+    let created = format!("created {real}/work.db");
+    assert!(served(dir, &["work.db", "--base", "base"]).contains(&created));
+    assert!(!served(dir, &["work.db"]).contains(&created));
+    assert!(!served(dir, &["work.db", "--existing"]).contains(&created));
+    let said = failure(dir, &["serve", "wrok.db", "--existing", "--listen", "127.0.0.1:0"]);
+    assert!(said.starts_with("error: wrok.db: no such session\nhint: work.db is there"), "{said}");
+    assert!(!dir.join("wrok.db").exists());
+    let said = served(dir, &["wrok.db"]);
+    let hint = format!("hint: {real}/work.db is there: did you mean that? (with --existing none");
+    assert!(said.iter().any(|line| line.starts_with(&hint)), "{said:?}");
+    // Commands that make none suggest it too.
+    let said = failure(dir, &["status", "Work"]);
+    assert!(said.ends_with("hint: work.db is there: did you mean that?\n"), "{said}");
+}
+
+#[test]
+fn a_session_with_changes_refuses_another_base() {
+    let dir = changed();
+    let dir = dir.path();
+    fs::create_dir(dir.join("other")).unwrap();
+    let port = ["--listen", "127.0.0.1:0"];
+    let serve = |more: &[&str]| failure(dir, &[&["serve", "s.db"][..], &port, more].concat());
+    for more in [&["--base", "other"][..], &["--base", "other", "--read-only"]] {
+        let said = serve(more);
+        assert!(said.contains("/base, not over ") && said.contains("add --moved"), "{said}");
+    }
+    let said = serve(&["--base", "other", "--moved"]);
+    assert!(said.contains("4 of 4 objects") && said.contains("(such as /dir/0)"), "{said}");
+    assert!(serve(&["--moved"]).contains("--base"));
+    // The session goes on over its own.
+    assert!(served(dir, &["s.db"])[0].contains("/base, never written"));
+    assert!(served(dir, &["s.db", "--base", "base"])[0].contains("/base, never written"));
+}
+
+#[test]
+fn the_same_tree_at_another_place_is_taken_and_remembered() {
+    let dir = changed();
+    let dir = dir.path();
+    let copied = Command::new("cp").args(["-a", "base", "copy"]).current_dir(dir).status();
+    assert!(copied.unwrap().success());
+    fs::remove_dir_all(dir.join("base")).unwrap();
+    // Half of it may differ.
+    fs::write(dir.join("copy/dir/0"), "another").unwrap();
+    fs::write(dir.join("copy/dir/1"), "longer than before").unwrap();
+    fs::remove_file(dir.join("copy/dir/2")).unwrap();
+    let said = served(dir, &["s.db", "--base", "copy", "--moved"]);
+    assert!(said.iter().any(|line| line.contains("/copy, never written")), "{said:?}");
+    assert!(served(dir, &["s.db"])[0].contains("/copy, never written"));
+    fs::rename(dir.join("copy"), dir.join("again")).unwrap();
+    fs::remove_file(dir.join("again/dir/0")).unwrap();
+    let said = failure(dir, &["serve", "s.db", "--base", "again", "--moved"]);
+    assert!(said.contains("3 of 4 objects"), "{said}");
+}

@@ -1,0 +1,167 @@
+//! `--hide`: what a session never shows of its base.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::{TempDir, tempdir};
+
+use super::program::{Serving, failure, run};
+
+/// A base with secrets, in a directory.
+fn world() -> TempDir {
+    let dir = tempdir().unwrap();
+    for (path, content) in [
+        ("file", "file"),
+        (".env", "secret"),
+        ("conf/.env.local", "secret"),
+        ("conf/public", "public"),
+        ("keys/id_rsa", "secret"),
+        ("keys/sub/file", "file"),
+    ] {
+        let path = dir.path().join("base").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    dir
+}
+
+/// What a command prints; it must end with this code.
+#[track_caller]
+fn said(dir: &Path, code: i32, args: &[&str]) -> String {
+    let output = run(dir, args);
+    let (out, error) = (output.stdout, String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+    String::from_utf8(out).unwrap() + &error
+}
+
+#[test]
+fn what_is_hidden_is_in_no_tool_and_the_session_remembers_it() {
+    let dir = world();
+    let dir = dir.path();
+    let real = dir.canonicalize().unwrap();
+    let hides = ["--hide", ".env*", "--hide", "/keys/id_*"];
+    let made = said(dir, 0, &[&["init", "s.db", "--base", "base"][..], &hides].concat());
+    let expected =
+        format!("created {0}/s.db over {0}/base; hides .env*, /keys/id_*\n", real.display());
+    assert_eq!(made, expected);
+    assert_eq!(said(dir, 0, &["hide", "s.db"]), ".env*\n/keys/id_*\n");
+    let first = said(dir, 0, &["status", "s.db"]);
+    let first = first.lines().next().unwrap();
+    assert_eq!(first, format!("session  {}/s.db; hides .env*, /keys/id_*", real.display()));
+    // Also what comes later.
+    fs::write(dir.join("base/conf/.env"), "secret").unwrap();
+    assert_eq!(
+        said(dir, 0, &["find", "s.db"]).lines().collect::<Vec<_>>(),
+        ["/", "/conf", "/conf/public", "/file", "/keys", "/keys/sub", "/keys/sub/file"]
+    );
+    for path in ["/.env", "/conf/.env", "/keys/id_rsa"] {
+        assert!(said(dir, 2, &["cat", "s.db", path]).contains("no such file"), "{path}");
+    }
+    said(dir, 0, &["export", "s.db", "--dir", "out"]);
+    assert!(dir.join("out/keys/sub/file").exists() && !dir.join("out/keys/id_rsa").exists());
+    said(dir, 0, &["snapshot", "s.db", "copy.db"]);
+    assert!(said(dir, 2, &["cat", "copy.db", "/.env"]).contains("no such file"));
+    let format = "SELECT value FROM acetate_meta WHERE key = 'format_version'";
+    for session in ["s.db", "copy.db"] {
+        let sql = rusqlite::Connection::open(dir.join(session)).unwrap();
+        assert_eq!(sql.query_row(format, [], |row| row.get::<_, i64>(0)).unwrap(), 2);
+        said(dir, 0, &["check", session]);
+    }
+}
+
+#[test]
+fn a_server_hides_it_and_says_so_in_its_first_line() {
+    let dir = world();
+    let dir = dir.path();
+    let real = dir.canonicalize().unwrap().display().to_string();
+    let server = Serving::start(dir, 1, &["s.db", "--base", "base", "--hide-secrets"]);
+    let first = &server.said[0];
+    let begins = format!("serving {real}/base, never written; changes go to {real}/s.db; hides ");
+    assert!(first.starts_with(&begins), "{first}");
+    assert!(first.contains(".env*, .ssh, ") && first.contains("id_rsa"), "{first}");
+    // Through the server, as a client sees it.
+    said(dir, 0, &["mkdir", "s.db", "keys/id_rsa"]);
+    assert!(failure(dir, &["hide", "s.db", "--hide", "x"]).contains("in use by another server"));
+    server.signal("TERM");
+    assert!(server.end().0.success());
+    // More is added to what it remembers.
+    let server = Serving::start(dir, 1, &["s.db", "--hide", "sub"]);
+    assert!(server.said[0].ends_with(", sub"), "{:?}", server.said);
+    server.signal("TERM");
+    server.end();
+    assert!(said(dir, 0, &["hide", "s.db"]).ends_with("\nsub\n"));
+}
+
+#[test]
+fn what_is_hidden_stays_as_it_is_in_the_base_whatever_is_applied() {
+    let dir = world();
+    let dir = dir.path();
+    said(dir, 0, &["init", "s.db", "--base", "base", "--hide", ".env*", "--hide", "/keys/id_*"]);
+    // As clients that do not see them would.
+    said(dir, 0, &["rm", "s.db", "-r", "conf"]);
+    fs::write(dir.join("mine"), "mine").unwrap();
+    said(dir, 0, &["cp", "s.db", "mine", ":/.env"]);
+    said(dir, 0, &["cp", "s.db", "mine", ":/mine"]);
+    let mut moved = acetate::workspace::Workspace::open(&dir.join("s.db"), None).unwrap();
+    moved.rename("keys", "moved").unwrap();
+    moved.close().unwrap();
+    // Newer than all that the session did: drift that --force overwrites.
+    fs::write(dir.join("base/conf/.env.new"), "secret").unwrap();
+    let plan = said(dir, 1, &["apply", "s.db", "--yes", "--force"]);
+    for line in [
+        "/.env: the session hides this path: what the base has there stays as it is",
+        "/conf: holds /conf/.env",
+        "/moved: what the session hides in it would show at the new path",
+    ] {
+        assert!(plan.contains(line), "{plan}");
+    }
+    for (path, content) in [
+        (".env", "secret"),
+        ("conf/.env.local", "secret"),
+        ("conf/.env.new", "secret"),
+        ("keys/id_rsa", "secret"),
+        ("mine", "mine"),
+    ] {
+        assert_eq!(fs::read_to_string(dir.join("base").join(path)).unwrap(), content, "{path}");
+    }
+    // Named, it stays too.
+    said(dir, 1, &["apply", "s.db", "--yes", "--force", "/conf"]);
+    assert!(dir.join("base/conf/.env.local").exists());
+    // Shown again, it may go.
+    said(dir, 0, &["hide", "s.db", "--remove", ".env*", "--remove", "/keys/id_*"]);
+    said(dir, 0, &["apply", "s.db", "--yes", "--force"]);
+    assert!(!dir.join("base/conf").exists() && dir.join("base/moved/id_rsa").exists());
+    assert_eq!(fs::read_to_string(dir.join("base/.env")).unwrap(), "mine");
+}
+
+#[test]
+fn patterns_are_checked_and_forgotten_by_name() {
+    let dir = world();
+    let dir = dir.path();
+    said(dir, 0, &["init", "s.db", "--base", "base", "--hide", "a", "--hide", "b"]);
+    for wrong in ["a/", "!x", "[a", ""] {
+        failure(dir, &["hide", "s.db", "--hide", wrong]);
+    }
+    let error = failure(dir, &["hide", "s.db", "--remove", "c"]);
+    assert!(error.contains("does not hide c\nhint: `acetate hide s.db`"), "{error}");
+    assert_eq!(said(dir, 0, &["hide", "s.db", "--remove", "a", "--hide", "c"]), "b\nc\n");
+    let json = said(dir, 0, &["hide", "s.db", "--json"]);
+    assert!(json.contains(r#""hide":["b","c"]"#), "{json}");
+    let nothing = said(dir, 0, &["hide", "s.db", "--remove", "b", "--remove", "c"]);
+    assert_eq!(nothing, "s.db: hides nothing\n");
+}
+
+#[test]
+fn a_pattern_that_is_none_hides_nothing_less_until_it_is_repaired() {
+    let dir = world();
+    let dir = dir.path();
+    said(dir, 0, &["init", "s.db", "--base", "base", "--hide", ".env*"]);
+    let sql = rusqlite::Connection::open(dir.join("s.db")).unwrap();
+    let damage = "UPDATE acetate_meta SET value = '.env*' || char(10) || 'x/' WHERE key = 'hide'";
+    sql.execute(damage, []).unwrap();
+    drop(sql);
+    assert!(failure(dir, &["ls", "s.db"]).contains("acetate_meta.hide: a pattern does not end"));
+    assert!(said(dir, 1, &["check", "s.db"]).contains("M7"));
+    said(dir, 0, &["check", "s.db", "--repair"]);
+    assert_eq!(said(dir, 0, &["hide", "s.db"]), ".env*\n");
+}

@@ -98,22 +98,6 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(if any { Ending::Findings } else { Ending::Done })
 }
 
-/// Prints on stderr what `--stat` would, `most_rows` rows of it; says how many there are.
-pub(super) fn stat(opened: &Opened, most_rows: usize) -> Result<usize, CliError> {
-    let mut stat = Stat::default();
-    diff(opened, &Options::default(), &mut |_, difference| {
-        stat.rows.push(Row::of(&difference));
-        Ok(ControlFlow::Continue(()))
-    })?;
-    if !stat.rows.is_empty() {
-        stat.print(most_rows, &mut |text| {
-            output::line(text);
-            Ok(())
-        })?;
-    }
-    Ok(stat.rows.len())
-}
-
 fn print_patch(opened: &Opened, options: &Options) -> Result<Ending, CliError> {
     let mut out = Counted { out: Out::new(), bytes: 0 };
     let left_out = patch(opened, options, &mut out)?.map_err(|error| CliError::stdout(&error))?;

@@ -14,6 +14,7 @@ mod child;
 mod compact;
 mod completions;
 mod config;
+mod confinement;
 mod control;
 mod copying;
 mod cp;
@@ -38,12 +39,16 @@ mod mkdir;
 mod mount;
 mod mount_help;
 mod mounting;
+#[cfg(target_os = "linux")]
+mod namespace_child;
 mod object;
 mod output;
 mod quota;
 mod repair;
 mod rm;
 mod run;
+#[cfg(target_os = "linux")]
+mod sandbox_child;
 mod seal;
 mod serve;
 mod sessions;
@@ -127,6 +132,12 @@ enum Command {
     Man(man::Args),
     #[command(hide = true)]
     ValidatorChild(validator_child::Args),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    NamespaceChild(namespace_child::Args),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    SandboxChild(sandbox_child::Args),
 }
 
 /// How a command ended that did not fail.
@@ -213,6 +224,10 @@ impl Command {
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
             Self::ValidatorChild(args) => validator_child::run(&args),
+            #[cfg(target_os = "linux")]
+            Self::NamespaceChild(args) => namespace_child::run(&args),
+            #[cfg(target_os = "linux")]
+            Self::SandboxChild(args) => sandbox_child::run(&args),
         }
     }
 }

@@ -25,6 +25,7 @@ pub mod seal;
 pub mod snapshot;
 pub mod status;
 pub mod tool;
+pub mod touched;
 pub mod usage;
 pub mod walk;
 

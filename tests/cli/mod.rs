@@ -22,6 +22,9 @@ mod pretended;
 mod program;
 mod quota;
 mod reference;
+mod run;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod seal;
 mod serve;
 mod snapshot;

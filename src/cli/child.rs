@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::process::{Child, Command};
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal as Arriving, SignalKind, signal};
@@ -35,6 +35,12 @@ pub(super) struct Ended {
 pub(super) struct Runner {
     runtime: Runtime,
     signals: Signals,
+    /// Set where orphans come to this process: as they end, they are waited for.
+    orphans: Option<Arriving>,
+    /// Whether the terminal's signals come to this process alone.
+    passes_all: bool,
+    /// Whether programs that the command runs gain no privileges.
+    is_unprivileged: bool,
 }
 
 impl Runner {
@@ -43,12 +49,32 @@ impl Runner {
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let signals = runtime.block_on(async { Signals::catch() }).map_err(failed)?;
-        Ok(Self { runtime, signals })
+        Ok(Self { runtime, signals, orphans: None, passes_all: false, is_unprivileged: false })
+    }
+
+    /// The same for a process that orphans come to.
+    #[cfg(target_os = "linux")]
+    pub(super) fn reaping() -> Result<Self, CliError> {
+        let runner = Self::new()?;
+        let ended = runner.runtime.block_on(async { signal(SignalKind::child()) });
+        Ok(Self { orphans: Some(ended.map_err(failed)?), ..runner })
+    }
+
+    /// Passes the terminal's signals on, too: for a command that has left the terminal.
+    #[cfg(target_os = "linux")]
+    pub(super) fn pass_on_all(&mut self, all: bool) {
+        self.passes_all = all;
+    }
+
+    /// Lets setuid programs give the command nothing: for one that runs as another user.
+    #[cfg(target_os = "linux")]
+    pub(super) fn keep_from_privileges(&mut self, keep: bool) {
+        self.is_unprivileged = keep;
     }
 
     /// The exit code for a signal that has come, before any command was run.
     pub(super) fn interrupted(&mut self) -> Option<u8> {
-        let Self { runtime, signals } = self;
+        let Self { runtime, signals, .. } = self;
         let arrived = runtime.block_on(signals.arrived())?;
         u8::try_from(SIGNALLED + arrived.as_raw()).ok()
     }
@@ -59,15 +85,20 @@ impl Runner {
         command: std::process::Command,
         user: Option<&User>,
     ) -> Result<Ended, CliError> {
-        let Self { runtime, signals } = self;
+        let Self { runtime, signals, orphans, passes_all, is_unprivileged } = self;
         let mut command = Command::from(command);
         let spawned = acting_as(user, || {
+            #[cfg(target_os = "linux")]
+            if *is_unprivileged {
+                rustix::thread::set_no_new_privs(true)?;
+            }
             let _inside = runtime.enter();
             command.spawn()
         });
         match spawned {
             Ok(mut child) => {
-                Ok(ended(runtime.block_on(signals.wait_for(&mut child)).map_err(failed)?))
+                let waiting = signals.wait_for(&mut child, orphans, *passes_all);
+                Ok(ended(runtime.block_on(waiting).map_err(failed)?))
             }
             Err(error) => Ok(not_run(command.as_std().get_program(), &error)),
         }
@@ -116,12 +147,23 @@ impl Signals {
     }
 
     /// Waits until the command has ended, and passes on what comes meanwhile.
-    async fn wait_for(&mut self, child: &mut Child) -> std::io::Result<ExitStatus> {
+    async fn wait_for(
+        &mut self,
+        child: &mut Child,
+        orphans: &mut Option<Arriving>,
+        passes_all: bool,
+    ) -> std::io::Result<ExitStatus> {
         loop {
             let signal = tokio::select! {
                 status = child.wait() => return status,
+                () = arrival(orphans) => {
+                    reap_all_but(child.id());
+                    continue;
+                }
                 () = arrival(&mut self.terminate) => Signal::TERM,
                 () = arrival(&mut self.hang_up) => Signal::HUP,
+                () = arrival(&mut self.interrupt), if passes_all => Signal::INT,
+                () = arrival(&mut self.quit), if passes_all => Signal::QUIT,
             };
             // Nobody has waited for it yet, so the number is still its own.
             let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
@@ -142,6 +184,20 @@ impl Signals {
             () = arrival(&mut self.interrupt) => Some(Signal::INT),
             () = arrival(&mut self.quit) => Some(Signal::QUIT),
             () = tokio::time::sleep(std::time::Duration::from_millis(1)) => None,
+        }
+    }
+}
+
+/// Waits for the children of this process that have ended, but for the one that is waited for
+/// elsewhere.
+fn reap_all_but(kept: Option<u32>) {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    for task in tasks {
+        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+        for child in children.filter(|pid: &u32| Some(*pid) != kept) {
+            let pid = Pid::from_raw(child.cast_signed());
+            let _status = waitpid(pid, WaitOptions::NOHANG);
         }
     }
 }

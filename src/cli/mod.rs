@@ -15,6 +15,7 @@ mod choosing;
 mod compact;
 mod completions;
 mod config;
+mod confinement;
 mod control;
 mod copying;
 mod cp;
@@ -41,6 +42,8 @@ mod mkdir;
 mod mount;
 mod mount_help;
 mod mounting;
+#[cfg(target_os = "linux")]
+mod namespace_child;
 mod object;
 mod output;
 mod pager;
@@ -48,6 +51,8 @@ mod quota;
 mod repair;
 mod rm;
 mod run;
+#[cfg(target_os = "linux")]
+mod sandbox_child;
 mod seal;
 mod selecting;
 mod serve;
@@ -134,6 +139,12 @@ enum Command {
     Man(man::Args),
     #[command(hide = true)]
     ValidatorChild(validator_child::Args),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    NamespaceChild(namespace_child::Args),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    SandboxChild(sandbox_child::Args),
 }
 
 /// How a command ended that did not fail.
@@ -221,6 +232,10 @@ impl Command {
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
             Self::ValidatorChild(args) => validator_child::run(&args),
+            #[cfg(target_os = "linux")]
+            Self::NamespaceChild(args) => namespace_child::run(&args),
+            #[cfg(target_os = "linux")]
+            Self::SandboxChild(args) => sandbox_child::run(&args),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use super::error::CliError;
+use super::mounting::itself;
 use crate::delta::MergedPath;
 use crate::inspect::opened::{Opened, merged_path};
 use crate::inspect::selection::unquoted;
@@ -23,7 +24,11 @@ pub(super) struct Source {
 
 impl Source {
     /// Opens both.
+    ///
+    /// # Errors
+    /// They cannot be opened, or the base cannot be seen from here.
     pub(super) fn open(&self) -> Result<Opened, CliError> {
+        itself::refuse(&self.session, self.base.as_deref())?;
         Ok(Opened::open(&self.session, self.base.as_deref())?)
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use super::mounting::detach::{Server, Unmounting, is_served, release, unmount_dir};
+use super::mounting::detach::{Server, Unmounting, is_served, release, release_dead, unmount_dir};
 use super::mounting::note::Note;
 use super::mounting::point::MountPoint;
 use super::mounting::{privilege, table};
@@ -19,8 +19,13 @@ use crate::inspect::status::touched;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The directory that the session is mounted at.
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    #[arg(value_name = "DIR", required_unless_present = "dead")]
+    dir: Option<PathBuf>,
+
+    /// Stop the servers that killed runs (`acetate run`) have left, where no process is left that
+    /// they serve.
+    #[arg(long, conflicts_with_all = ["dir", "lazy", "force", "json"])]
+    dead: bool,
 
     /// Hide the mount at once, also while programs use it; the server goes on for them, until
     /// the same command without this.
@@ -39,7 +44,11 @@ pub(super) struct Args {
 /// Unmounts, and says what the session holds.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     privilege::check(None, &privilege::as_root())?;
-    let point = MountPoint::find(&args.dir).map_err(|error| match args.dir.exists() {
+    let Some(dir) = &args.dir else {
+        let ending = if release_dead(None)? > 0 { Ending::Done } else { Ending::Findings };
+        return Ok(ending);
+    };
+    let point = MountPoint::find(dir).map_err(|error| match dir.exists() {
         true => error,
         false => error.with_hint("`acetate sessions` shows what is mounted where"),
     })?;

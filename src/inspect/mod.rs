@@ -29,6 +29,7 @@ pub mod snapshot;
 mod split;
 pub mod status;
 pub mod tool;
+pub mod touched;
 pub mod usage;
 pub mod walk;
 

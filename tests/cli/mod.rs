@@ -25,6 +25,9 @@ mod pretended;
 mod program;
 mod quota;
 mod reference;
+mod run;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod seal;
 mod selection;
 mod serve;

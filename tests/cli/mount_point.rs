@@ -59,13 +59,13 @@ fn assert_nothing_was_mounted(place: &Place, output: &Output) {
 
 #[test]
 fn the_private_directory_of_run_is_out_of_the_users_reach_while_it_is_mounted() {
-    let swap = "for dir in tmp/acetate-*/base; do
+    let swap = "for dir in tmp/acetate-*/s; do
     as_user mv $dir $dir.gone && as_user ln -s $PWD/outside $dir && echo swapped >&2
-    as_user mv ${dir%/base} tmp/gone && as_user ln -s $PWD/outside ${dir%/base} && echo swapped >&2
+    as_user mv ${dir%/s} tmp/gone && as_user ln -s $PWD/outside ${dir%/s} && echo swapped >&2
 done
 mounts";
     let Some(place) = place(swap) else { return };
-    let output = run_for_user(&place, &["run", "s.db", "--base", "base", "--", "true"]);
+    let output = run_for_user(&place, &["run", "s.db", "--no-base", "--", "true"]);
     assert!(!said(&output).contains("swapped"), "{}", said(&output));
     assert_nothing_was_mounted(&place, &output);
     assert_eq!(private_dirs(&place), 0, "directories are left");

@@ -19,13 +19,13 @@ use super::program::run;
 const LARGE_BYTES: usize = 128 << 20;
 
 /// A server as `mount` starts one, for a mount at a directory; killed if it is dropped.
-struct Left {
+pub struct Left {
     server: Child,
     address: SocketAddr,
 }
 
 impl Left {
-    fn new(place: &Place, session: &str, dir: &str) -> Self {
+    pub fn new(place: &Place, session: &str, dir: &str) -> Self {
         let session = place.path(session);
         let (server, said) = detached(place.dir.path(), &["--", session.to_str().unwrap()]);
         let address = said.strip_prefix("listening on ").expect(&said).trim().parse().unwrap();
@@ -37,13 +37,12 @@ impl Left {
     /// Writes down that the session is mounted there.
     fn note(&self, place: &Place, session: &Path, dir: &str) {
         let dir = place.path(dir);
-        let (address, pid) = (self.address.to_string(), self.server.id().to_string());
-        let fields = [dir.as_os_str(), session.as_os_str(), address.as_ref(), pid.as_ref()];
-        let mut note = fields.map(|field| field.as_bytes()).join(&0);
-        note.extend_from_slice(b"\0rw");
-        let digest = Sha1::digest(dir.as_os_str().as_bytes());
-        let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        fs::write(place.path("run").join(digits + ".mount"), note).unwrap();
+        write_note(place, &dir, session, self.address, self.server.id(), None);
+    }
+
+    /// Writes down that it serves a run, of the process `runner`, at a directory.
+    pub fn note_run(&self, place: &Place, session: &Path, dir: &Path, runner: u32) {
+        write_note(place, dir, session, self.address, self.server.id(), Some(runner));
     }
 
     fn signal(&self, name: &str) {
@@ -52,9 +51,32 @@ impl Left {
     }
 
     /// Its exit code, if it has ended.
-    fn code(&mut self) -> Option<i32> {
+    pub fn code(&mut self) -> Option<i32> {
         self.server.try_wait().unwrap().and_then(|status| status.code())
     }
+}
+
+/// Writes what `mount` does, or a `run` that is the process `runner`, which started with the
+/// system.
+pub fn write_note(
+    place: &Place,
+    dir: &Path,
+    session: &Path,
+    address: SocketAddr,
+    server: u32,
+    runner: Option<u32>,
+) {
+    let (address, pid) = (address.to_string(), server.to_string());
+    let fields = [dir.as_os_str(), session.as_os_str(), address.as_ref(), pid.as_ref()];
+    let mut note = fields.map(|field| field.as_bytes()).join(&0);
+    note.extend_from_slice(b"\0rw");
+    let mut key = dir.as_os_str().as_bytes().to_vec();
+    if let Some(runner) = runner {
+        note.extend_from_slice(format!("\0run {runner} 0 1").as_bytes());
+        key.extend_from_slice(format!("\n{runner}").as_bytes());
+    }
+    let digits: String = Sha1::digest(key).iter().map(|byte| format!("{byte:02x}")).collect();
+    fs::write(place.path("run").join(digits + ".mount"), note).unwrap();
 }
 
 impl Drop for Left {
@@ -136,7 +158,8 @@ fn the_server_of_a_hidden_mount_is_stopped_when_it_is_unmounted_again() {
     let other = place.run(&["umount", "b"]);
     let said = String::from_utf8(other.stdout).unwrap();
     assert!(said.contains("goes on: the session is mounted elsewhere, too"), "{said}");
-    for args in [&["mount", "s.db", "at"][..], &["run", "s.db", "--at", "at", "--", "true"]] {
+    let run = &["run", "s.db", "--no-base", "--at", "at", "--", "true"];
+    for args in [&["mount", "s.db", "at"][..], run] {
         let said = place.failure(args);
         assert!(said.contains("one.db was hidden there, and programs may still use it"), "{said}");
         assert!(said.contains("\nhint: ") && said.contains("acetate umount "), "{said}");
@@ -153,7 +176,8 @@ fn the_server_of_a_hidden_mount_is_stopped_when_it_is_unmounted_again() {
 #[test]
 fn another_session_at_a_directory_leaves_no_server_that_nobody_knows() {
     let Some(place) = Place::new("exit 1") else { return };
-    for args in [&["mount", "s.db", "at"][..], &["run", "s.db", "--at", "at", "--", "true"]] {
+    let run = &["run", "s.db", "--no-base", "--at", "at", "--", "true"];
+    for args in [&["mount", "s.db", "at"][..], run] {
         let mut left = Left::new(&place, "one.db", "at");
         let said = place.failure(args);
         assert!(said.contains("one.db was mounted there; its server has ended\n"), "{said}");
@@ -240,7 +264,7 @@ exec mount --bind "$table" "/proc/$PPID/mountinfo"
 
 /// A place where `mount` feigns, and the program in a mount namespace; `None` where there is no
 /// such thing.
-fn feigned(args: &[&str]) -> Option<(Place, Command)> {
+pub fn feigned(args: &[&str]) -> Option<(Place, Command)> {
     let place = Place::new(FEIGN)?;
     let feigns = Command::new("unshare").args(["--mount", "true"]).output();
     if !feigns.is_ok_and(|output| output.status.success()) {
@@ -254,7 +278,7 @@ fn feigned(args: &[&str]) -> Option<(Place, Command)> {
 fn run_takes_everything_back_if_its_mount_is_gone_before_the_command_ends() {
     let unmount = "umount -l $PWD; umount /proc/$PPID/mountinfo; exit 3";
     for at in [&[][..], &["--at", "at"]] {
-        let args = [&["run", "s.db"], at, &["--", "sh", "-c", unmount]].concat();
+        let args = [&["run", "s.db", "--no-base"], at, &["--", "sh", "-c", unmount]].concat();
         let Some((place, mut command)) = feigned(&args) else { return };
         let output = command.output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -269,7 +293,7 @@ fn run_in_run_waits_for_nobody() {
     let unmount = "umount -l $PWD; umount /proc/$PPID/mountinfo";
     let inner =
         format!("{} run $ACETATE_SESSION -- sh -c '{unmount}'", env!("CARGO_BIN_EXE_acetate"));
-    let args = ["run", "s.db", "--", "sh", "-c", &format!("{inner}; {unmount}")];
+    let args = ["run", "s.db", "--no-base", "--", "sh", "-c", &format!("{inner}; {unmount}")];
     let Some((place, mut command)) = feigned(&args) else { return };
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

@@ -19,7 +19,6 @@ use crate::inspect::fold::{Entry, Folding, entries, sorted};
 use crate::inspect::opened::Opened;
 use crate::inspect::patch::{FileStat, Style, stats};
 pub(super) use line::{json, line};
-pub(super) use stat::stat;
 
 /// Show what a session changed against its base.
 ///

@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::fmt::Arguments;
 
 use super::line::{folded_letter, held, letter, notes, shown};
-use super::{file_stats, text};
+use super::text;
 use crate::cli::CliError;
 use crate::cli::output;
 use crate::cli::output::Out;
 use crate::delta::MergedPath;
-use crate::inspect::diff::{Difference, Kind, Options};
-use crate::inspect::fold::{Entry, Folding, entries, sorted};
-use crate::inspect::opened::Opened;
-use crate::inspect::patch::{FileStat, Style, Volume, quoted_text};
+use crate::inspect::diff::{Difference, Kind};
+use crate::inspect::fold::Entry;
+use crate::inspect::patch::{FileStat, Volume, quoted_text};
 
 /// Columns of the longest bar.
 const BAR: usize = 40;
@@ -28,23 +27,6 @@ pub(super) struct Look {
 }
 
 type Line<'a> = &'a mut dyn FnMut(Arguments<'_>) -> Result<(), CliError>;
-
-/// Prints on stderr what `--stat` would, `most_rows` rows of it; says how many there are.
-pub(in crate::cli) fn stat(opened: &Opened, most_rows: usize) -> Result<usize, CliError> {
-    let options = Options::default();
-    let files = file_stats(opened, &options, &Style::default())?;
-    let differences = sorted(opened, &options, &HashMap::new())?;
-    let folding = Folding { dirs: true, own: true };
-    let folded = entries(opened, &options, folding, differences.clone())?;
-    let look = Look { colour: false, most_rows };
-    if !folded.is_empty() {
-        print(&folded, &differences, &files, &look, &mut |text| {
-            output::line(text);
-            Ok(())
-        })?;
-    }
-    Ok(folded.len())
-}
 
 /// The escape sequence of the colour of a letter.
 pub(super) fn colour_of(letter: char) -> Option<&'static str> {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use super::call::{self, Call, Unmounting};
-use super::note::Note;
+use super::inside;
+use super::note::{Note, Run};
 use super::point::MountPoint;
 use super::privilege::Means;
 use super::served::{Served, served};
@@ -77,6 +78,7 @@ pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attache
         started,
         is_read_only: wanted.read_only,
         is_hidden: false,
+        run: None,
     };
     // By a mount here that somebody unmounted by other means.
     let is_known =
@@ -98,15 +100,50 @@ pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attache
     }
 }
 
+/// Serves for the `run` that this process is, which mounts in a mount namespace of its own.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+pub(in crate::cli) fn serve_for_run(
+    wanted: &Wanted<'_>,
+    _turn: Turn,
+) -> Result<Attached, CliError> {
+    let (address, started, child) = find_or_start(wanted)?;
+    let pid = std::process::id();
+    let start = inside::started(pid).unwrap_or_default();
+    let note = Note {
+        dir: wanted.point.path().to_owned(),
+        session: wanted.session.clone(),
+        address,
+        started,
+        is_read_only: wanted.read_only,
+        is_hidden: false,
+        run: Some(Run { pid, start, namespace: None }),
+    };
+    match note.write() {
+        Ok(()) => Ok(Attached { note, child }),
+        Err(error) => {
+            if let Some(child) = child
+                && let Err(error) = server::stop(child.id(), &wanted.session, Some(child))
+            {
+                output::error(&error);
+            }
+            Err(error)
+        }
+    }
+}
+
 /// The server's address; its process if it was started for a mount; and itself if that was now.
 fn find_or_start(
     wanted: &Wanted<'_>,
 ) -> Result<(SocketAddr, Option<u32>, Option<Child>), CliError> {
     let session = wanted.session.display();
     let Some(served) = served_on(&wanted.session)? else {
-        let listen = wanted.listen.unwrap_or(ANY_PORT);
+        let listen = wanted.listen.or_else(|| awaited(&wanted.session)).unwrap_or(ANY_PORT);
         let is_new = wanted.session.symlink_metadata().is_err();
         let Started { child, address } = start(wanted, listen, wanted.read_only)?;
+        for mut note in live_runs(&wanted.session) {
+            note.started = Some(child.id());
+            note.write()?;
+        }
         if is_new {
             choosing::tell_created(&wanted.session);
         }
@@ -155,6 +192,20 @@ fn tell_hidden(session: &Session) {
         let path = session.path().display();
         output::line(format_args!("{path}{}", hiding::suffix(session.hidden())));
     }
+}
+
+/// Where a command of `run` waits for the server of `session`, which was killed.
+fn awaited(session: &Path) -> Option<SocketAddr> {
+    live_runs(session).first().map(|note| note.address)
+}
+
+/// The notes of runs in `session` that go on.
+fn live_runs(session: &Path) -> Vec<Note> {
+    let mut notes = Note::all();
+    notes.retain(|note| {
+        note.session == session && note.run.is_some_and(|run| run.is_live(note.reached()))
+    });
+    notes
 }
 
 /// The server that has the session, and goes on with it: one that an `umount` told to end, which

@@ -2,34 +2,49 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
-use crate::cli::text;
+use crate::cli::{output, text};
 
 /// Processes that are named; more are counted.
 const MAX_NAMED: usize = 5;
 
+/// Time for processes to end that were asked to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Between two looks whether they have.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
 /// A process that uses a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Holder {
-    pid: u32,
+    pub(super) pid: u32,
     name: String,
 }
 
 /// Who uses `dir`, as far as we may look (all of them, for root); nobody where there is no
 /// `/proc`. Only links are read, which asks no server.
 pub(super) fn holders(dir: &Path) -> Vec<Holder> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ours = std::process::id();
-    let holders = processes.filter_map(|entry| {
-        let pid: u32 = entry.file_name().to_str()?.parse().ok().filter(|pid| *pid != ours)?;
-        uses(&entry.path(), dir).then(|| {
-            let name = fs::read(entry.path().join("comm")).unwrap_or_default();
-            Holder { pid, name: text::name(name.trim_ascii_end()) }
-        })
-    });
-    holders.collect()
+    let others = processes().filter(|(pid, _)| *pid != ours);
+    others.filter(|(_, path)| uses(path, dir)).map(Holder::of).collect()
+}
+
+/// All processes, with the directory of each.
+pub(super) fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
+}
+
+impl Holder {
+    /// A process with its directory.
+    pub(super) fn of((pid, path): (u32, PathBuf)) -> Self {
+        let name = fs::read(path.join("comm")).unwrap_or_default();
+        Self { pid, name: text::name(name.trim_ascii_end()) }
+    }
 }
 
 fn uses(process: &Path, dir: &Path) -> bool {
@@ -57,6 +72,25 @@ pub(super) fn end(holders: &[Holder], signal: Signal) {
     for holder in holders {
         if let Some(pid) = i32::try_from(holder.pid).ok().and_then(Pid::from_raw) {
             let _gone = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Ends the processes that `find` finds: asks them, and two seconds later ends them.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+pub(super) fn end_all(find: &dyn Fn() -> Vec<Holder>) {
+    let mut left = find();
+    if left.is_empty() {
+        return;
+    }
+    output::line(format_args!("ending what the command left behind: {}", named(&left)));
+    for signal in [Signal::TERM, Signal::KILL] {
+        end(&left, signal);
+        let begun = Instant::now();
+        while !left.is_empty() && begun.elapsed() < GRACE {
+            thread::sleep(LOOK_INTERVAL);
+            while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+            left = find();
         }
     }
 }

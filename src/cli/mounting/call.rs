@@ -118,6 +118,13 @@ pub(super) fn unmount(point: &MountPoint, how: Unmounting) -> io::Result<()> {
     own::unmount(&point.mounted_by_descriptor(), how)
 }
 
+/// Unmounts what is mounted last at the path `dir`, in a namespace where no other user can
+/// replace it.
+#[cfg(target_os = "linux")]
+pub(super) fn unmount_path(dir: &Path, how: Unmounting) -> io::Result<()> {
+    own::unmount(dir, how)
+}
+
 #[cfg(target_os = "linux")]
 mod own {
     use std::ffi::CString;

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use super::busy;
 pub(in crate::cli) use super::call::Unmounting;
 use super::call::unmount;
+use super::inside;
 use super::note::Note;
 use super::point::MountPoint;
 use super::served::served;
@@ -107,11 +108,14 @@ pub(in crate::cli) fn release(
     let mounted = table::mounted()?;
     let mut others = Note::all()
         .into_iter()
-        .filter(|other| other.session == note.session && other.dir != note.dir);
-    let is_mounted = |dir: &Path| mounted.iter().any(|at| at.dir == dir && at.is_nfs());
+        .filter(|other| other.session == note.session && !other.is_of_same_mount(note));
+    let is_mounted = |other: &Note| match other.run {
+        Some(run) => run.is_live(other.reached()),
+        None => mounted.iter().any(|at| at.dir == other.dir && at.is_nfs()),
+    };
     let is_hidden = |other: &Note| other.is_hidden && other.started == note.started;
     let by_hand = mounted.iter().any(|at| at.server == Some(note.reached()));
-    let is_used = by_hand || others.any(|other| is_hidden(&other) || is_mounted(&other.dir));
+    let is_used = by_hand || others.any(|other| is_hidden(&other) || is_mounted(&other));
     let Some(pid) = pid else {
         note.forget();
         return Ok(Server::Unknown);
@@ -165,6 +169,35 @@ pub(in crate::cli) fn release_other(dir: &Path, session: &Path) -> Result<(), Cl
         Server::GoesOn { .. } | Server::Unknown => {}
     }
     Ok(())
+}
+
+/// Stops the servers of runs that were killed, of `session` or of all, where no process is left in
+/// their namespaces; says so, and returns how many there were. Not for who has a turn.
+pub(in crate::cli) fn release_dead(session: Option<&Path>) -> Result<usize, CliError> {
+    let notes = Note::all().into_iter();
+    let asked_for = notes.filter(|note| session.is_none_or(|session| note.session == session));
+    let is_dead = |note: &Note| note.run.is_some_and(|run| !run.is_live(note.reached()));
+    let dead: Vec<Note> = asked_for.filter(is_dead).collect();
+    for note in &dead {
+        let session = note.session.display();
+        let server = match release(note, None, false)? {
+            Server::Stopped => "its server has ended".to_owned(),
+            Server::GoesOn { pid, why } => format!("its server (process {pid}) goes on: {why}"),
+            Server::Unknown => "its server was gone, too".to_owned(),
+        };
+        output::line(format_args!("a run of {session} was killed; {server}"));
+    }
+    Ok(dead.len())
+}
+
+/// Ends what is left in the namespace of this process's `run`, whose own process there was killed.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+pub(in crate::cli) fn end_left(note: &Note) {
+    let Some(number) = note.run.and_then(|run| run.namespace) else {
+        return;
+    };
+    let server = note.reached();
+    busy::end_all(&|| inside::processes(number, server));
 }
 
 /// Whether the server of a mount is there.

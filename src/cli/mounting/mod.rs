@@ -5,16 +5,24 @@
 //! `call` is the system's own mounting (mount(8) through `stage`), `table` what is mounted.
 //! `server` starts a server in the background as `user`, `note` remembers which session is mounted
 //! where, `busy` who holds on to a mount, and `turn` lets one command at a time do all that.
+//! `namespace` is the mount namespace of one `run`, `inside` who works in such a namespace, and
+//! `sandbox` what is taken away from a command there.
 
 pub(super) mod attach;
 mod busy;
 mod call;
 pub(super) mod detach;
+mod inside;
+pub(super) mod itself;
+#[cfg(target_os = "linux")]
+pub(super) mod namespace;
 pub(super) mod note;
 pub(super) mod place;
 pub(super) mod point;
 pub(super) mod private;
 pub(super) mod privilege;
+#[cfg(target_os = "linux")]
+pub(super) mod sandbox;
 mod served;
 mod server;
 #[cfg(target_os = "linux")]

@@ -28,6 +28,9 @@ const SUFFIX: &str = ".mount";
 /// Ends the fields of a mount that is hidden.
 const HIDDEN: &[u8] = b"hidden";
 
+/// Begins the last field of a mount for `run`.
+const RUN: &[u8] = b"run ";
+
 /// A longer file is none of ours: two paths, an address and a number.
 const MAX_BYTES: u64 = 16 << 10;
 
@@ -43,6 +46,19 @@ pub(in crate::cli) struct Note {
     pub(in crate::cli) is_read_only: bool,
     /// `umount --lazy` has hidden it: programs may still use it.
     pub(in crate::cli) is_hidden: bool,
+    /// The `run` that it is for, where it shows in a mount namespace of its own.
+    pub(in crate::cli) run: Option<Run>,
+}
+
+/// An `acetate run` whose command has a mount namespace of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) struct Run {
+    /// The process of `run`.
+    pub(in crate::cli) pid: u32,
+    /// When that process started, in clock ticks since boot: tells it from a later one.
+    pub(in crate::cli) start: u64,
+    /// The inode number of the namespace, once the session is mounted in it.
+    pub(in crate::cli) namespace: Option<u64>,
 }
 
 impl Note {
@@ -53,12 +69,24 @@ impl Note {
 
     /// Writes it down.
     pub(in crate::cli) fn write(&self) -> Result<(), CliError> {
-        let written = folder().and_then(|folder| {
-            let path = folder.join(name(&self.dir, SUFFIX));
-            let new = path.with_extension("new");
-            fs::write(&new, self.encode())?;
-            fs::rename(new, path)
-        });
+        let written = folder().and_then(|folder| self.write_in(&folder));
+        self.written(written)
+    }
+
+    /// The same in the directory of the notes, by whatever path.
+    #[cfg(target_os = "linux")]
+    pub(super) fn write_at(&self, folder: &Path) -> Result<(), CliError> {
+        self.written(self.write_in(folder))
+    }
+
+    fn write_in(&self, folder: &Path) -> io::Result<()> {
+        let path = folder.join(self.file_name());
+        let new = path.with_extension("new");
+        fs::write(&new, self.encode())?;
+        fs::rename(new, path)
+    }
+
+    fn written(&self, written: io::Result<()>) -> Result<(), CliError> {
         written.map_err(|error| {
             let what = format!("cannot remember the mount at {}", self.dir.display());
             CliError::caused(what, &error)
@@ -68,7 +96,27 @@ impl Note {
     /// The one of `dir`.
     pub(in crate::cli) fn of(dir: &Path) -> Option<Self> {
         let note = read(&folder().ok()?.join(name(dir, SUFFIX)))?;
-        (note.dir == dir).then_some(note)
+        (note.dir == dir && note.run.is_none()).then_some(note)
+    }
+
+    /// The one of the `run` that is process `pid`, at `dir`.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(in crate::cli) fn of_run(dir: &Path, pid: u32) -> Option<Self> {
+        let note = read(&folder().ok()?.join(run_name(dir, pid)))?;
+        (note.dir == dir && note.run.is_some_and(|run| run.pid == pid)).then_some(note)
+    }
+
+    /// Whether both are of the same mount.
+    pub(super) fn is_of_same_mount(&self, other: &Self) -> bool {
+        self.file_name() == other.file_name()
+    }
+
+    /// Several runs can have the same directory.
+    fn file_name(&self) -> String {
+        match self.run {
+            Some(run) => run_name(&self.dir, run.pid),
+            None => name(&self.dir, SUFFIX),
+        }
     }
 
     /// All that there are.
@@ -82,7 +130,7 @@ impl Note {
     /// Forgets it.
     pub(in crate::cli) fn forget(&self) {
         if let Ok(folder) = folder() {
-            let _gone = fs::remove_file(folder.join(name(&self.dir, SUFFIX)));
+            let _gone = fs::remove_file(folder.join(self.file_name()));
         }
     }
 
@@ -99,6 +147,10 @@ impl Note {
         if self.is_hidden {
             fields.push(HIDDEN);
         }
+        let run = self.run.map(|run| run.encode());
+        if let Some(run) = &run {
+            fields.push(run);
+        }
         // No path has a NUL.
         fields.join(&0)
     }
@@ -109,9 +161,13 @@ impl Note {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let fields: Vec<&[u8]> = bytes.split(|byte| *byte == 0).collect();
+        let (fields, run) = match fields.split_last() {
+            Some((last, fields)) if last.starts_with(RUN) => (fields, Some(Run::decode(last)?)),
+            _ => (&fields[..], None),
+        };
         let (fields, is_hidden) = match fields.split_last() {
             Some((&HIDDEN, fields)) => (fields, true),
-            _ => (&fields[..], false),
+            _ => (fields, false),
         };
         let &[dir, session, address, started, mode] = fields else {
             return None;
@@ -126,8 +182,32 @@ impl Note {
             started: (started != 0).then_some(started),
             is_read_only: mode == b"ro",
             is_hidden,
+            run,
         })
     }
+}
+
+impl Run {
+    fn encode(self) -> Vec<u8> {
+        let Self { pid, start, namespace } = self;
+        [RUN, format!("{pid} {start} {}", namespace.unwrap_or(0)).as_bytes()].concat()
+    }
+
+    fn decode(field: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(field.strip_prefix(RUN)?).ok()?;
+        let mut numbers = text.split(' ');
+        let pid = numbers.next()?.parse().ok()?;
+        let start = numbers.next()?.parse().ok()?;
+        let namespace: u64 = numbers.next()?.parse().ok()?;
+        let namespace = (namespace != 0).then_some(namespace);
+        numbers.next().is_none().then_some(Self { pid, start, namespace })
+    }
+}
+
+fn run_name(dir: &Path, pid: u32) -> String {
+    let mut key = dir.as_os_str().to_owned();
+    key.push(format!("\n{pid}"));
+    name(Path::new(&key), SUFFIX)
 }
 
 fn read(path: &Path) -> Option<Note> {
@@ -152,7 +232,7 @@ fn name(path: &Path, suffix: &str) -> String {
 }
 
 /// Where the files are: a directory that is ours alone, since what stands there ends processes.
-fn folder() -> io::Result<PathBuf> {
+pub(super) fn folder() -> io::Result<PathBuf> {
     let uid = geteuid();
     let folder = match std::env::var_os(VARIABLE) {
         Some(folder) => PathBuf::from(folder),
@@ -179,7 +259,7 @@ fn folder() -> io::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::Note;
+    use super::{Note, Run};
 
     #[test]
     fn a_note_is_read_as_it_was_written() {
@@ -190,7 +270,12 @@ mod tests {
             started: Some(77),
             is_read_only: true,
             is_hidden: true,
+            run: Some(Run { pid: 5, start: 9_000_000_000, namespace: None }),
         };
+        assert_eq!(Note::decode(&note.encode()), Some(note.clone()));
+        note.run = Some(Run { pid: 5, start: 0, namespace: Some(4_026_531_840) });
+        assert_eq!(Note::decode(&note.encode()), Some(note.clone()));
+        note.run = None;
         assert_eq!(Note::decode(&note.encode()), Some(note.clone()));
         note.is_hidden = false;
         assert_eq!(Note::decode(&note.encode()), Some(note.clone()));

@@ -59,7 +59,13 @@ pub(in crate::cli) fn at(dir: &Path) -> Result<Option<Mounted>, CliError> {
 
 #[cfg(target_os = "linux")]
 fn read() -> std::io::Result<Vec<Mounted>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    mounted_for("self")
+}
+
+/// All that is mounted in the mount namespace of a process.
+#[cfg(target_os = "linux")]
+pub(super) fn mounted_for(process: &str) -> std::io::Result<Vec<Mounted>> {
+    let table = std::fs::read(format!("/proc/{process}/mountinfo"))?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(of_mountinfo).collect())
 }
 
@@ -67,6 +73,38 @@ fn read() -> std::io::Result<Vec<Mounted>> {
 fn read() -> std::io::Result<Vec<Mounted>> {
     let table = Command::new("/sbin/mount").output()?.stdout;
     Ok(table.split(|byte| *byte == b'\n').filter_map(of_mount).collect())
+}
+
+/// A mount of this process's namespace, with what tells which part of a filesystem it shows.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) id: u64,
+    /// The filesystem's number, `MAJOR:MINOR`.
+    pub(super) device: String,
+    /// What is mounted, as a path in the filesystem.
+    pub(super) root: PathBuf,
+    pub(super) dir: PathBuf,
+    /// Those of the mount, not of the filesystem.
+    pub(super) options: String,
+}
+
+/// All mounts of this process's namespace, what was mounted last coming last.
+#[cfg(target_os = "linux")]
+pub(super) fn entries() -> std::io::Result<Vec<Entry>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(table.split(|byte| *byte == b'\n').filter_map(entry).collect())
+}
+
+#[cfg(target_os = "linux")]
+fn entry(line: &[u8]) -> Option<Entry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let mut text = || Some(String::from_utf8_lossy(fields.next()?).into_owned());
+    let (id, _parent, device) = (text()?.parse().ok()?, text()?, text()?);
+    let mut path = || Some(PathBuf::from(OsString::from_vec(unescaped(fields.next()?))));
+    let (root, dir) = (path()?, path()?);
+    let options = String::from_utf8_lossy(fields.next()?).into_owned();
+    Some(Entry { id, device, root, dir, options })
 }
 
 /// A line of `/proc/self/mountinfo`: see proc_pid_mountinfo(5).

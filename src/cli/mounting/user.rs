@@ -13,6 +13,8 @@ pub(in crate::cli) struct User {
     pub(in crate::cli) name: String,
     /// The home directory, where the system tells.
     pub(in crate::cli) home: Option<PathBuf>,
+    /// The login shell, where the system tells.
+    pub(in crate::cli) shell: Option<PathBuf>,
     pub(in crate::cli) uid: u32,
     gid: u32,
     groups: Vec<u32>,
@@ -30,9 +32,9 @@ impl User {
         let name = variable("SUDO_USER").unwrap_or_else(|| uid.to_string());
         let groups = said("id", &["-G", &name]);
         let groups = groups.and_then(|text| numbers(&text)).unwrap_or_else(|| vec![gid]);
-        let home = said("getent", &["passwd", &uid.to_string()]);
-        let home = home.and_then(|line| home_in(&line));
-        Some(Self { name, home, uid, gid, groups })
+        let entry = said("getent", &["passwd", &uid.to_string()]).unwrap_or_default();
+        let (home, shell) = (path_in(&entry, HOME_FIELD), path_in(&entry, SHELL_FIELD));
+        Some(Self { name, home, shell, uid, gid, groups })
     }
 }
 
@@ -47,10 +49,14 @@ fn numbers(text: &str) -> Option<Vec<u32>> {
     text.split_whitespace().map(|word| word.parse().ok()).collect()
 }
 
-/// The home directory in a line of passwd(5).
-fn home_in(line: &str) -> Option<PathBuf> {
-    let home = line.trim_end().split(':').nth(5)?;
-    home.starts_with('/').then(|| PathBuf::from(home))
+/// The fields of passwd(5), from 0, that hold paths.
+const HOME_FIELD: usize = 5;
+const SHELL_FIELD: usize = 6;
+
+/// An absolute path in a field of a line of passwd(5).
+fn path_in(line: &str, field: usize) -> Option<PathBuf> {
+    let path = line.trim_end().split(':').nth(field)?;
+    path.starts_with('/').then(|| PathBuf::from(path))
 }
 
 /// Runs `f` with the rights of `user`, or as who we are; a child that it starts has them for
@@ -93,16 +99,17 @@ pub(in crate::cli) fn acting_as<T: Send>(
 
 #[cfg(test)]
 mod tests {
-    use super::{home_in, numbers};
+    use super::{HOME_FIELD, SHELL_FIELD, numbers, path_in};
 
     #[test]
     fn what_the_system_tells_is_read() {
         assert_eq!(numbers("1000 27 999\n"), Some(vec![1000, 27, 999]));
         assert_eq!(numbers("1000 staff"), None);
-        let home = home_in("ann:x:1000:1000:Ann,,,:/home/ann:/bin/sh\n").unwrap();
-        assert_eq!(home, std::path::Path::new("/home/ann"));
+        let line = "ann:x:1000:1000:Ann,,,:/home/ann:/bin/sh\n";
+        assert_eq!(path_in(line, HOME_FIELD), Some("/home/ann".into()));
+        assert_eq!(path_in(line, SHELL_FIELD), Some("/bin/sh".into()));
         for odd in ["", "ann:x:1000", "ann:x:1000:1000:Ann::/bin/sh"] {
-            assert_eq!(home_in(odd), None, "{odd}");
+            assert_eq!(path_in(odd, HOME_FIELD), None, "{odd}");
         }
     }
 }

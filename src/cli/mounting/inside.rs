@@ -1,0 +1,152 @@
+//! Which processes work in the mount namespace of a `run`.
+
+use std::net::SocketAddr;
+
+use super::busy::{self, Holder};
+use super::note::Run;
+
+impl Run {
+    /// Whether `run` is still at work, or a process has the mount from `server` in another mount
+    /// namespace than ours.
+    pub(in crate::cli) fn is_live(&self, server: SocketAddr) -> bool {
+        started(self.pid) == Some(self.start) || is_used_elsewhere(server)
+    }
+}
+
+/// When a process that runs has started, in clock ticks since boot.
+pub(super) fn started(pid: u32) -> Option<u64> {
+    let stat = stat(pid)?;
+    (!stat.is_zombie).then_some(stat.start)
+}
+
+/// What proc_pid_stat(5) says of a process.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+struct Stat {
+    is_zombie: bool,
+    parent: u32,
+    start: u64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses can hold anything.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let is_zombie = fields.next()? == "Z";
+    let parent = fields.next()?.parse().ok()?;
+    let start = fields.nth(17)?.parse().ok()?;
+    Some(Stat { is_zombie, parent, start })
+}
+
+/// All that this process and its children have started and that still runs; as a subreaper, it
+/// is the parent of those whose own parent has ended.
+#[cfg(target_os = "linux")]
+pub(super) fn descendants() -> Vec<Holder> {
+    let all = busy::processes().filter_map(|(pid, path)| Some((stat(pid)?, pid, path)));
+    let mut rest: Vec<_> = all.collect();
+    let mut parents = vec![std::process::id()];
+    let mut found = Vec::new();
+    while let Some(parent) = parents.pop() {
+        let (children, others): (Vec<_>, _) =
+            rest.into_iter().partition(|(stat, ..)| stat.parent == parent);
+        rest = others;
+        parents.extend(children.iter().map(|(_, pid, _)| *pid));
+        let running = children.into_iter().filter(|(stat, ..)| !stat.is_zombie);
+        found.extend(running.map(|(_, pid, path)| Holder::of((pid, path))));
+    }
+    found
+}
+
+/// The processes in a mount namespace that has a mount from `server`; none in one that was given
+/// the number of one that has ended.
+#[cfg(target_os = "linux")]
+pub(super) fn processes(number: u64, server: SocketAddr) -> Vec<Holder> {
+    let is_in = |pid: u32| namespace(&pid.to_string()) == Some(number);
+    let found: Vec<_> = busy::processes().filter(|(pid, _)| is_in(*pid)).collect();
+    let is_its = found.iter().any(|(pid, _)| has_mount(&pid.to_string(), server));
+    if is_its { found.into_iter().map(Holder::of).collect() } else { Vec::new() }
+}
+
+/// Whether a process in another mount namespace than ours has a mount from `server`: of all
+/// processes for root, as far as we may look for others.
+#[cfg(target_os = "linux")]
+fn is_used_elsewhere(server: SocketAddr) -> bool {
+    let mut seen = vec![namespace("self")];
+    busy::processes().any(|(pid, _)| {
+        let process = pid.to_string();
+        let namespace = namespace(&process);
+        let is_new = namespace.is_some() && !seen.contains(&namespace);
+        if is_new {
+            seen.push(namespace);
+        }
+        is_new && has_mount(&process, server)
+    })
+}
+
+#[cfg(target_os = "linux")]
+fn has_mount(process: &str, server: SocketAddr) -> bool {
+    let mounted = super::table::mounted_for(process).unwrap_or_default();
+    mounted.iter().any(|mounted| mounted.server == Some(server))
+}
+
+/// The inode number of the mount namespace of a process, where we may see it.
+#[cfg(target_os = "linux")]
+pub(super) fn namespace(process: &str) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::metadata(format!("/proc/{process}/ns/mnt")).ok()?;
+    Some(found.ino())
+}
+
+/// None: without Linux there are no mount namespaces.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn processes(_number: u64, _server: SocketAddr) -> Vec<Holder> {
+    Vec::new()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_used_elsewhere(_server: SocketAddr) -> bool {
+    false
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_runs_has_started() {
+        let pid = std::process::id();
+        let ours = started(pid).unwrap();
+        assert!(ours > 0);
+        let mut child = Command::new("sleep").arg("20").spawn().unwrap();
+        assert!(started(child.id()).unwrap() >= ours);
+        assert_eq!(stat(child.id()).unwrap().parent, pid);
+        child.kill().unwrap();
+        // A zombie until it is waited for.
+        while started(child.id()).is_some() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn what_a_child_started_is_found_too() {
+        let mut child = Command::new("sh").args(["-c", "sleep 20 & wait"]).spawn().unwrap();
+        let sleeps = |holder: &Holder| stat(holder.pid).is_some_and(|s| s.parent == child.id());
+        let mut found = descendants();
+        while !found.iter().any(sleeps) {
+            found = descendants();
+        }
+        assert!(found.iter().any(|holder| holder.pid == child.id()));
+        let of_child: Vec<Holder> = found.into_iter().filter(sleeps).collect();
+        busy::end(&of_child, rustix::process::Signal::KILL);
+        assert!(child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn without_the_servers_mount_a_namespace_is_another_one() {
+        let number = namespace("self").unwrap();
+        assert!(processes(number, "192.0.2.1:1".parse().unwrap()).is_empty());
+    }
+}

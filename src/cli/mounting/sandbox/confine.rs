@@ -1,0 +1,175 @@
+//! What a process gives up before it runs a sandboxed command.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
+use rustix::process::{Signal, set_parent_process_death_signal, setsid};
+use rustix::termios::isatty;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, UnshareFlags, remove_capability_from_bounding_set,
+    set_capabilities,
+};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::cli::error::CliError;
+
+/// What of Landlock there must be: since Linux 5.19, so that files can be renamed.
+const LEAST: ABI = ABI::V2;
+
+/// What of it is used where it is there.
+const MOST: ABI = ABI::V6;
+
+/// Places in `/proc` that steer the whole system.
+const STEERING: [&str; 5] =
+    ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
+
+/// What a kernel has that lets a program type into its terminal, or `0` where it does not.
+const TYPING: &str = "/proc/sys/dev/tty/legacy_tiocsti";
+
+/// Sees to it that this kernel can do what a sandbox takes.
+///
+/// # Errors
+/// It cannot; the error says what is missing.
+pub(in crate::cli) fn check() -> Result<(), CliError> {
+    rules().and_then(Ruleset::create).map(drop).map_err(|error| no_landlock(&error))?;
+    for namespace in ["pid", "ipc", "net", "mnt"] {
+        if fs::symlink_metadata(format!("/proc/self/ns/{namespace}")).is_err() {
+            let what = format!("no sandbox: this kernel has no {namespace} namespaces");
+            return Err(CliError::new(what));
+        }
+    }
+    Ok(())
+}
+
+fn no_landlock(error: &RulesetError) -> CliError {
+    let what = "no sandbox: this kernel has no Landlock, or less of it than Linux 5.19";
+    CliError::caused(what, error).with_hint(
+        "Landlock has to be in CONFIG_LSM or in lsm= on the kernel's command line; without \
+         --sandbox, the session still covers its base",
+    )
+}
+
+fn rules() -> Result<Ruleset, RulesetError> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(LEAST))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(MOST))?
+        .scope(Scope::from_all(MOST))
+}
+
+/// Ends with the process that started this one.
+///
+/// # Errors
+/// The system refuses it.
+pub(in crate::cli) fn end_with_parent() -> io::Result<()> {
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
+/// Calls this process by the program's name, which was started by another path.
+pub(in crate::cli) fn take_name() {
+    let _named = rustix::thread::set_name(c"acetate");
+}
+
+/// Makes this process's `/proc` that of its process namespace, with nothing to steer the system.
+///
+/// # Errors
+/// It cannot be mounted.
+pub(in crate::cli) fn mount_proc() -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("acetate", "/proc", "proc", flags, c"")?;
+    for path in STEERING.iter().filter(|path| Path::new(path).exists()) {
+        mount_bind(*path, *path)?;
+        mount_remount(*path, MountFlags::BIND | MountFlags::RDONLY | flags, "")?;
+    }
+    Ok(())
+}
+
+/// Leaves the network, for one with nothing but a loopback.
+///
+/// # Errors
+/// The system refuses it.
+pub(in crate::cli) fn leave_network() -> io::Result<()> {
+    // It is unsafe only to take the table of descriptors away from other threads.
+    #[allow(deprecated)]
+    rustix::thread::unshare(UnshareFlags::NEWNET)?;
+    let mut socket = Socket::new(Domain::from(16), Type::RAW, Some(Protocol::from(0)))?;
+    // rtnetlink(7): RTM_NEWLINK sets IFF_UP of interface 1, and asks for an answer.
+    let mut message = Vec::new();
+    message.extend(32u32.to_ne_bytes());
+    message.extend(16u16.to_ne_bytes());
+    message.extend(5u16.to_ne_bytes());
+    message.extend([1u32, 0].map(u32::to_ne_bytes).concat());
+    message.extend([0u32, 1, 1, 1].map(u32::to_ne_bytes).concat());
+    socket.write_all(&message)?;
+    let mut answer = [0u8; 64];
+    let length = socket.read(&mut answer)?;
+    let code = answer.get(16..20).filter(|_| length >= 20).and_then(|code| code.try_into().ok());
+    match code.map(i32::from_ne_bytes) {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(-code)),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Leaves the terminal where the kernel would let a program type into it; says whether it did.
+pub(in crate::cli) fn leave_terminal() -> bool {
+    let is_safe = fs::read_to_string(TYPING).is_ok_and(|word| word.trim() == "0");
+    let stdio = (io::stdin(), io::stdout(), io::stderr());
+    let has_terminal = [stdio.0.as_fd(), stdio.1.as_fd(), stdio.2.as_fd()].iter().any(isatty);
+    !is_safe && has_terminal && setsid().is_ok()
+}
+
+/// Keeps this thread, and all that it starts, from writing anywhere but below `writable`.
+///
+/// # Errors
+/// The kernel cannot.
+pub(in crate::cli) fn restrict(writable: &[PathBuf]) -> Result<(), CliError> {
+    let beneath = |path: &Path, access| -> Result<_, CliError> {
+        let open = PathFd::new(path).map_err(|error| {
+            CliError::caused(format_args!("no sandbox: {}", path.display()), &error)
+        })?;
+        Ok(PathBeneath::new(open, access))
+    };
+    let failed = |error: RulesetError| no_landlock(&error);
+    let mut rules = rules().and_then(Ruleset::create).map_err(failed)?;
+    rules = rules.add_rule(beneath(Path::new("/"), AccessFs::from_read(MOST))?).map_err(failed)?;
+    for path in writable {
+        rules = rules.add_rule(beneath(path, AccessFs::from_all(MOST))?).map_err(failed)?;
+    }
+    let status = rules.restrict_self().map_err(failed)?;
+    if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs {
+        return Err(CliError::new("no sandbox: this kernel has no Landlock"));
+    }
+    Ok(())
+}
+
+/// Sees to it that no program that this thread starts has a capability; with `at_once`, this
+/// thread has none either.
+///
+/// # Errors
+/// The system refuses it.
+pub(in crate::cli) fn drop_capabilities(at_once: bool) -> io::Result<()> {
+    for number in 0..CapabilitySet::all().bits().count_ones().max(64) {
+        let Some(bit) = 1u64.checked_shl(number) else { break };
+        // The kernel knows no more than these.
+        if remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(bit)).is_err() {
+            break;
+        }
+    }
+    if at_once {
+        let none = CapabilitySet::empty();
+        set_capabilities(
+            None,
+            CapabilitySets { effective: none, permitted: none, inheritable: none },
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! `run` in a mount namespace where the session shows at the base's own path.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use super::{Run, inherited};
+use crate::cli::child::Runner;
+use crate::cli::error::CliError;
+use crate::cli::mounting::attach::{Attached, serve_for_run};
+use crate::cli::mounting::detach::{Server, end_left, release};
+use crate::cli::mounting::note::Note;
+use crate::cli::mounting::point::MountPoint;
+use crate::cli::mounting::private::PrivateDir;
+use crate::cli::mounting::sandbox::TMP;
+use crate::cli::mounting::turn::Turn;
+use crate::cli::{namespace_child, output};
+
+/// Serves, has `namespace-child` mount and run the command, and stops the server; returns the
+/// command's exit code.
+pub(super) fn run(run: &Run<'_>) -> Result<u8, CliError> {
+    if let Some(base) = &run.base {
+        if base == Path::new("/") {
+            let what = CliError::new("the base is `/`, which nothing can be mounted over");
+            return Err(what.with_hint("name a directory to mount at: --at DIR"));
+        }
+        inherited::check(base)?;
+    }
+    if run.confinement.sandbox {
+        check_system(run)?;
+        inherited::check_for_sandbox()?;
+    }
+    // While signals still end us: it may be long in coming.
+    let turn = Turn::take(&run.session)?;
+    // From the first on that has to be taken back, a signal is the command's.
+    let mut runner = Runner::new()?;
+    let place = Place::make(run)?;
+    let done = run_at(run, &place, &mut runner, turn);
+    place.remove();
+    done
+}
+
+/// Where the system has its programs, and what they trust.
+const SYSTEM: [&str; 6] = ["/bin", "/etc", "/lib", "/lib64", "/sbin", "/usr"];
+
+/// Refuses a base with programs of the system's, of which a sandbox runs some as root before it
+/// runs the command as a user.
+fn check_system(run: &Run<'_>) -> Result<(), CliError> {
+    let (Some(base), Some(_)) = (&run.base, &run.user) else {
+        return Ok(());
+    };
+    if SYSTEM.iter().any(|dir| base.starts_with(dir) || Path::new(dir).starts_with(base)) {
+        let what = format!("{}: the system's programs are in this base", base.display());
+        return Err(CliError::new(what).with_hint("leave --sandbox out, or run all as root"));
+    }
+    Ok(())
+}
+
+/// Directories that are made for a run.
+struct Place {
+    /// Where the session is mounted that has no base.
+    mount: Option<PrivateDir>,
+    /// Where the session's files show that cannot be seen at their own paths.
+    files: Option<PrivateDir>,
+}
+
+impl Place {
+    fn make(run: &Run<'_>) -> Result<Self, CliError> {
+        let user = run.user.as_ref();
+        let make = |name: &OsStr| -> Result<PrivateDir, CliError> {
+            let made = super::private_dir(name, user)?;
+            super::give_to(&made, user)?;
+            Ok(made)
+        };
+        let mount = match &run.base {
+            Some(_) => None,
+            None => Some(make(run.session.file_stem().unwrap_or(OsStr::new("session")))?),
+        };
+        let mut hidden = run.base.iter().chain(&run.confinement.deny_read);
+        let is_hidden = hidden.any(|dir| run.session.starts_with(dir))
+            || (run.confinement.sandbox && run.session.starts_with(TMP));
+        let files = if is_hidden { Some(make(OsStr::new("session"))) } else { None };
+        match files.transpose() {
+            Ok(files) => Ok(Self { mount, files }),
+            Err(error) => {
+                Self { mount, files: None }.remove();
+                Err(error)
+            }
+        }
+    }
+
+    fn remove(&self) {
+        self.mount.iter().chain(&self.files).for_each(PrivateDir::remove);
+    }
+}
+
+fn run_at(run: &Run<'_>, place: &Place, runner: &mut Runner, turn: Turn) -> Result<u8, CliError> {
+    let found = run.base.as_deref().map(MountPoint::find).transpose()?;
+    let point = found.as_ref().or(place.mount.as_ref().map(PrivateDir::point));
+    let Some(point) = point else {
+        return Err(CliError::new("there is no directory to mount at"));
+    };
+    let Attached { note, child } = serve_for_run(&run.wanted(point), turn)?;
+    let begun = run.summary();
+    let code = match runner.interrupted() {
+        Some(code) => Ok(code),
+        None => command(run, &note, place).and_then(|command| Ok(runner.run(command, None)?.code)),
+    };
+    let begun = begun.map(|begun| begun.filter(|_| was_mounted(&note)));
+    let left = leave(&note, child);
+    run.finish(begun?, code, left)
+}
+
+/// Ourselves, to enter the namespace.
+fn command(run: &Run<'_>, note: &Note, place: &Place) -> Result<Command, CliError> {
+    let failed = |error: std::io::Error| CliError::caused("cannot start ourselves", &error);
+    let program = std::env::current_exe().map_err(failed)?;
+    let files = place.files.as_ref().map(|dir| dir.point().path().to_owned());
+    let args = namespace_child::Args {
+        dir: note.dir.clone(),
+        covers_base: run.base.is_some(),
+        session: note.session.clone(),
+        show_session: files,
+        address: note.reached(),
+        runner: std::process::id(),
+        enter: directory(run, &note.dir),
+        options: run.args.options.clone(),
+        as_root: run.args.as_root,
+        stand_in: None,
+        confinement: run.confinement.clone(),
+        command: run.command.clone(),
+    };
+    let mut command = Command::new(program);
+    command.args(args.words());
+    Ok(command)
+}
+
+/// Where the command begins: where we are, as the shell calls it, if that is in the base.
+fn directory(run: &Run<'_>, base: &Path) -> PathBuf {
+    let Some(below) = run.below() else {
+        return base.to_owned();
+    };
+    let here = base.join(below);
+    let called = std::env::var_os("PWD").map(PathBuf::from).filter(|called| {
+        called.is_absolute() && called.canonicalize().is_ok_and(|real| real == here)
+    });
+    called.unwrap_or(here)
+}
+
+/// Whether the command could run: the note names its namespace then.
+fn was_mounted(note: &Note) -> bool {
+    let now = Note::of_run(&note.dir, std::process::id());
+    now.and_then(|now| now.run?.namespace).is_some()
+}
+
+/// Stops the server. The mount went with the namespace, but where the process was killed that
+/// had it.
+fn leave(note: &Note, child: Option<Child>) -> Result<(), CliError> {
+    let now = Note::of_run(&note.dir, std::process::id());
+    let note = now.as_ref().unwrap_or(note);
+    end_left(note);
+    // Another run may have started it again after it was killed.
+    let child = child.filter(|child| note.started == Some(child.id()));
+    if let Server::GoesOn { pid, why } = release(note, child, false)? {
+        output::line(format_args!("its server (process {pid}) goes on: {why}"));
+    }
+    Ok(())
+}

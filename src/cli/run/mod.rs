@@ -1,0 +1,262 @@
+//! `acetate run`: runs a command in a mounted session.
+
+#[cfg(target_os = "linux")]
+mod covered;
+#[cfg(target_os = "linux")]
+mod inherited;
+mod mounted;
+mod summary;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::choosing::Choosing;
+use super::confinement::Confinement;
+use super::error::CliError;
+use super::hiding::Hide;
+use super::mounting::attach::{Wanted, base_of};
+use super::mounting::detach::release_dead;
+use super::mounting::point::MountPoint;
+use super::mounting::private::PrivateDir;
+use super::mounting::privilege::Means;
+use super::mounting::user::User;
+use super::mounting::{place, privilege};
+use super::squash::RootSquash;
+use super::{Ending, output};
+use crate::vfs::PatternSet;
+use summary::Begun;
+
+/// Names the session for the command.
+const VARIABLE: &str = "ACETATE_SESSION";
+
+/// The shell where the system names none.
+const SHELL: &str = "/bin/sh";
+
+/// Run a command in a session: serve it, mount it, and unmount it afterwards.
+///
+/// On Linux the command has a mount namespace of its own, in which the session shows at the
+/// base's own path: no path there leads to the base. Elsewhere, without a base, and with --at the
+/// session is mounted at another directory, and the base stays reachable by its own path. The
+/// command begins where we are in the base, or at its root. Without a command, a shell is run
+/// ($SHELL).
+///
+/// Exits as the command does: with its exit code, or with 128 and the number of the signal that
+/// ended it. What this run changed, and what the session holds, is shown on stderr at the end.
+/// After `sudo`, server and command run as the user who called that.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The session file; made where there is none, with --base or --no-base.
+    #[arg(value_name = "SESSION.db")]
+    session: PathBuf,
+
+    /// The directory that shows through; it is never written.
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
+
+    /// A new session begins empty, without a base.
+    #[arg(long, conflicts_with = "base")]
+    no_base: bool,
+
+    /// Mount at this directory, which every process sees.
+    #[arg(long, value_name = "DIR")]
+    at: Option<PathBuf>,
+
+    #[command(flatten)]
+    hide: Hide,
+
+    #[command(flatten)]
+    choosing: Choosing,
+
+    /// Leave it mounted and served afterwards.
+    #[arg(long, requires = "at")]
+    keep_mounted: bool,
+
+    /// More options, as for `mount -o`.
+    #[arg(short, long, value_name = "OPTIONS")]
+    options: Option<String>,
+
+    /// Serve and run the command as root, too, where `sudo` called this.
+    #[arg(long)]
+    as_root: bool,
+
+    #[command(flatten)]
+    confinement: Confinement,
+
+    /// Write what the summary says to this file, as a JSON object.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// The command with its arguments [default: $SHELL].
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// What is to be run, with the paths resolved.
+struct Run<'a> {
+    args: &'a Args,
+    means: Means,
+    session: PathBuf,
+    base: Option<PathBuf>,
+    user: Option<User>,
+    confinement: Confinement,
+    command: Vec<OsString>,
+    /// What is to be hidden of the base.
+    hide: PatternSet,
+}
+
+/// Serves, mounts, runs, unmounts, and shows what changed.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let means = privilege::check(args.at.as_deref(), &privilege::as_root())?;
+    let session = place::session(&args.session)?;
+    let user = if args.as_root { None } else { User::behind_sudo() };
+    let base = base(args, &session)?;
+    let command =
+        if args.command.is_empty() { vec![shell(user.as_ref())] } else { args.command.clone() };
+    let confinement = args.confinement.resolved()?;
+    if confinement.sandbox {
+        check_sandbox(args)?;
+    }
+    release_dead(Some(&session))?;
+    let hide = args.hide.patterns()?;
+    let run = Run { args, means, session, base, user, confinement, command, hide };
+    let code = match (&run.base, &args.at) {
+        #[cfg(target_os = "linux")]
+        (Some(_), None) => covered::run(&run)?,
+        #[cfg(target_os = "linux")]
+        (None, None) if run.confinement.sandbox => covered::run(&run)?,
+        _ => mounted::run(&run)?,
+    };
+    Ok(Ending::Exit(code))
+}
+
+/// Refuses a sandbox that there cannot be.
+fn check_sandbox(args: &Args) -> Result<(), CliError> {
+    if args.at.is_some() {
+        let what = CliError::new("with --at the base stays reachable, which is no sandbox");
+        return Err(what.with_hint("leave --at or --sandbox out"));
+    }
+    #[cfg(target_os = "linux")]
+    return crate::cli::mounting::sandbox::confine::check();
+    #[cfg(not(target_os = "linux"))]
+    return Err(CliError::new("no sandbox: only Linux has what it takes"));
+}
+
+/// The base of the session; a new session needs a word on it.
+fn base(args: &Args, session: &Path) -> Result<Option<PathBuf>, CliError> {
+    let base = base_of(session, args.base.as_deref())?;
+    let shown = session.display();
+    if session.symlink_metadata().is_err() && args.base.is_none() && !args.no_base {
+        let what = format!("{shown}: there is no such session");
+        let here = std::env::current_dir().unwrap_or_else(|_unknown| ".".into());
+        return Err(CliError::new(what).with_hint(format_args!(
+            "to make it for the current directory: --base {}; for one that begins empty: \
+             --no-base",
+            privilege::quoted(&here.to_string_lossy())
+        )));
+    }
+    if let (true, Some(base)) = (args.no_base, &base) {
+        let what = format!("{shown}: the session has a base, {}", base.display());
+        return Err(CliError::new(what).with_hint("leave --no-base out"));
+    }
+    Ok(base)
+}
+
+/// The shell of whom the command runs as.
+fn shell(user: Option<&User>) -> OsString {
+    let of_user = user.and_then(|user| user.shell.clone()).map(PathBuf::into_os_string);
+    let shell = of_user.or_else(|| std::env::var_os("SHELL"));
+    shell.filter(|shell| !shell.is_empty()).unwrap_or_else(|| SHELL.into())
+}
+
+impl Run<'_> {
+    /// What has to be served for it, to be mounted at `point`.
+    fn wanted<'w>(&'w self, point: &'w MountPoint) -> Wanted<'w> {
+        Wanted {
+            session: self.session.clone(),
+            base: self.args.base.as_ref().and(self.base.clone()),
+            point,
+            listen: None,
+            squash: RootSquash::default(),
+            read_only: false,
+            hide: self.hide.clone(),
+            choosing: self.args.choosing,
+            options: self.args.options.as_deref(),
+            user: self.user.as_ref(),
+            means: self.means,
+        }
+    }
+
+    /// Where we are in the base, as a path in it.
+    fn below(&self) -> Option<PathBuf> {
+        let here = std::env::current_dir().ok()?;
+        Some(here.strip_prefix(self.base.as_ref()?).ok()?.to_owned())
+    }
+
+    /// What the summary needs to know before the command runs; the session is served by then.
+    fn summary(&self) -> Result<Option<Begun>, CliError> {
+        if self.args.command.is_empty() {
+            let (session, shell) = (self.session.display(), self.command[0].display());
+            output::line(format_args!("{shell}: changes go to {session}; `exit` ends the run"));
+        }
+        Begun::now(&self.session).map(Some)
+    }
+
+    /// Shows the summary, and says how the command ended. `begun` is `None` where it never ran.
+    fn finish(
+        &self,
+        begun: Option<Begun>,
+        code: Result<u8, CliError>,
+        left: Result<(), CliError>,
+    ) -> Result<u8, CliError> {
+        if let Some(begun) = begun {
+            let ended = code.as_ref().ok().copied();
+            let report = self.args.report.as_deref();
+            let shown = begun.show(self.base.as_deref(), ended, report, self.user.as_ref());
+            if let Err(error) = shown {
+                output::line(format_args!("cannot show what changed: {error}"));
+            }
+        }
+        match (code, left) {
+            (Ok(code), Ok(())) => Ok(code),
+            (Ok(0), Err(error)) | (Err(error), Ok(())) => Err(error),
+            (code, Err(error)) => {
+                output::error(&error);
+                code
+            }
+        }
+    }
+}
+
+/// Tells a command whom it runs as, where, and in which session.
+pub(super) fn environment(
+    command: &mut Command,
+    session: &Path,
+    directory: &Path,
+    user: Option<&User>,
+) {
+    command.env(VARIABLE, session).env("PWD", directory).current_dir(directory);
+    if let Some(user) = user {
+        command.env("USER", &user.name).env("LOGNAME", &user.name);
+        if let Some(home) = &user.home {
+            command.env("HOME", home);
+        }
+    }
+}
+
+/// A new directory that is called `name`.
+fn private_dir(name: &OsStr, user: Option<&User>) -> Result<PrivateDir, CliError> {
+    PrivateDir::new(name, user).map_err(|error| {
+        let temporary = std::env::temp_dir();
+        let what = format!("cannot make a directory in {}", temporary.display());
+        CliError::caused(what, &error).with_hint("name one to mount at: --at DIR")
+    })
+}
+
+/// Lets the command's user into a directory that was made for it.
+fn give_to(private: &PrivateDir, user: Option<&User>) -> Result<(), CliError> {
+    private.give_to(user).map_err(|error| {
+        let shown = private.point().path().display();
+        CliError::caused(format!("cannot let the command's user into {shown}"), &error)
+    })
+}

@@ -1,0 +1,171 @@
+//! `run` at a directory that shows the session to everybody: one that was given, or one of its
+//! own.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use super::{Args, Run, environment};
+use crate::cli::child::Runner;
+use crate::cli::error::CliError;
+use crate::cli::mounting::attach::{Attached, attach};
+use crate::cli::mounting::detach::{
+    Server, Unmounting, release, release_other, unmount_dir, unmount_private,
+};
+use crate::cli::mounting::note::Note;
+use crate::cli::mounting::point::MountPoint;
+use crate::cli::mounting::private::PrivateDir;
+use crate::cli::mounting::turn::Turn;
+use crate::cli::mounting::user::User;
+use crate::cli::mounting::{place, table};
+use crate::cli::output;
+
+/// Where the session is mounted for the command.
+enum Place {
+    /// At a directory of the user's.
+    Given(MountPoint),
+    /// At a directory of its own.
+    Private(PrivateDir),
+}
+
+/// Serves, mounts, runs the command and unmounts; returns the command's exit code.
+pub(super) fn run(run: &Run<'_>) -> Result<u8, CliError> {
+    let Run { args, session, base, user, .. } = run;
+    let (base, user) = (base.as_deref(), user.as_ref());
+    if let Some(at) = &args.at {
+        let named = MountPoint::find(at)?;
+        named.check_owner(user)?;
+        release_other(named.path(), session)?;
+    }
+    // While signals still end us: it may be long in coming.
+    let turn = Turn::take(session)?;
+    // From the first on that has to be taken back, a signal is the command's.
+    let mut runner = Runner::new()?;
+    let place = match &args.at {
+        Some(at) => Place::given(at, base, session, user)?,
+        None => Place::private(base, session, user)?,
+    };
+    let Attached { note, child } = match attach(&run.wanted(place.point()), turn) {
+        Ok(attached) => attached,
+        Err(error) => {
+            place.remove();
+            return Err(error);
+        }
+    };
+    if let (Some(base), true) = (base, cfg!(target_os = "linux")) {
+        let (base, dir) = (base.display(), note.dir.display());
+        output::line(format_args!(
+            "the session is at {dir}; the base stays reachable by its own path, {base}"
+        ));
+    }
+    let begun = run.summary();
+    let code = match runner.interrupted() {
+        Some(code) => Ok(code),
+        None => place.give_to(user).and_then(|()| {
+            let command = command(run, &note)?;
+            Ok(runner.run(command, user)?.code)
+        }),
+    };
+    let left = leave(args, &place, &note, child);
+    run.finish(begun?, code, left)
+}
+
+impl Place {
+    fn given(
+        at: &Path,
+        base: Option<&Path>,
+        session: &Path,
+        user: Option<&User>,
+    ) -> Result<Self, CliError> {
+        let point = MountPoint::find(at)?;
+        let shown = point.path().display();
+        if let Some(mounted) = table::at(point.path())? {
+            let what = format!("{shown}: something is mounted there ({})", mounted.kind);
+            let hint = format!("choose another directory, or `acetate umount {shown}`");
+            return Err(CliError::new(what).with_hint(hint));
+        }
+        if place::check(&point, base, session, user)? {
+            output::line(format_args!("{shown} is not empty: what is in it is hidden meanwhile"));
+        }
+        Ok(Self::Given(point))
+    }
+
+    /// A new directory that is called as the base is, for whom the command runs as.
+    fn private(base: Option<&Path>, session: &Path, user: Option<&User>) -> Result<Self, CliError> {
+        let name = base.and_then(Path::file_name).or(session.file_stem());
+        let private = super::private_dir(name.unwrap_or(OsStr::new("session")), user)?;
+        // A base that holds all temporary directories holds this one. It is ours until then.
+        match place::check(private.point(), base, session, None) {
+            Ok(_empty) => Ok(Self::Private(private)),
+            Err(error) => {
+                private.remove();
+                Err(error.with_hint("name an empty directory to mount at: --at DIR"))
+            }
+        }
+    }
+
+    fn point(&self) -> &MountPoint {
+        match self {
+            Self::Given(point) => point,
+            Self::Private(private) => private.point(),
+        }
+    }
+
+    /// Lets the command's user into a directory that was made for it.
+    fn give_to(&self, user: Option<&User>) -> Result<(), CliError> {
+        match self {
+            Self::Given(_) => Ok(()),
+            Self::Private(private) => super::give_to(private, user),
+        }
+    }
+
+    fn unmount(&self) -> Result<(), CliError> {
+        match self {
+            Self::Given(point) => unmount_dir(point, Unmounting::default()),
+            Self::Private(private) => unmount_private(private.point()),
+        }
+    }
+
+    /// Removes what was made. Only what is empty: whatever is still mounted stays as it is.
+    fn remove(&self) {
+        if let Self::Private(private) = self {
+            private.remove();
+        }
+    }
+}
+
+/// The command, in the mount.
+fn command(run: &Run<'_>, note: &Note) -> Result<Command, CliError> {
+    let [program, words @ ..] = &*run.command else {
+        return Err(CliError::new("no command"));
+    };
+    let inside = run.below().map(|below| note.dir.join(below)).filter(|inside| inside.is_dir());
+    let directory: PathBuf = inside.unwrap_or_else(|| note.dir.clone());
+    let mut command = Command::new(program);
+    command.args(words);
+    environment(&mut command, &note.session, &directory, run.user.as_ref());
+    Ok(command)
+}
+
+/// Unmounts, unless that is not wanted.
+fn leave(args: &Args, place: &Place, note: &Note, child: Option<Child>) -> Result<(), CliError> {
+    let dir = note.dir.display();
+    if args.keep_mounted {
+        output::line(format_args!("still mounted at {dir}; to unmount it: acetate umount {dir}"));
+        return Ok(());
+    }
+    // Another command that unmounted it left the directory and the server.
+    match table::at(&place.point().path_now())? {
+        Some(mounted) if mounted.is_from(note.reached()) => place.unmount()?,
+        Some(mounted) => {
+            let kind = mounted.kind;
+            output::line(format_args!("{dir}: something else is mounted there now ({kind})"));
+        }
+        None => {}
+    }
+    place.remove();
+    if let Server::GoesOn { pid, why } = release(note, child, false)? {
+        output::line(format_args!("its server (process {pid}) goes on: {why}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! What was changed since a row of the audit log.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::error::{InspectError, Result};
+use crate::delta::sqlite::{AuditReader, Mention, Order, Session};
+use crate::delta::{MergedPath, Procedure, StoreError};
+use crate::vfs::FileId;
+
+/// Objects and paths that rows of the audit log are about.
+#[derive(Debug, Default)]
+pub struct Touched {
+    objects: HashSet<FileId>,
+    /// As they were called then.
+    paths: BTreeSet<Vec<u8>>,
+    /// Whether all rows since then were there.
+    pub is_complete: bool,
+}
+
+/// The id of the last row of the audit log; 0 where there is none.
+///
+/// # Errors
+/// The session cannot be read.
+pub fn last_change(session: &Session) -> Result<i64> {
+    let failed = |source| failed(session, source);
+    let log = session.audit().map_err(failed)?;
+    log.map_or(Ok(0), |log| log.last_id()).map_err(failed)
+}
+
+impl Touched {
+    /// Reads the rows behind the one with the id `last`.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn since(session: &Session, last: i64) -> Result<Self> {
+        let read = session.audit().and_then(|log| match log {
+            Some(log) => Self::read(&log, last),
+            None => Ok(Self { is_complete: true, ..Self::default() }),
+        });
+        read.map_err(|source| failed(session, source))
+    }
+
+    fn read(log: &AuditReader, last: i64) -> std::result::Result<Self, StoreError> {
+        let mut touched = Self::default();
+        let ids = last.saturating_add(1)..=i64::MAX;
+        let mut first = None;
+        log.mentions(Order::OldestFirst, &ids, &mut |id, mention| {
+            first = first.or(Some(id));
+            if let Some(mention) = mention {
+                touched.take(&mention);
+            }
+        })?;
+        let begins_late = first.is_some_and(|first| first != *ids.start());
+        touched.is_complete = !begins_late || log.dropped()?.is_none();
+        Ok(touched)
+    }
+
+    fn take(&mut self, mention: &Mention<'_>) {
+        if mention.procedure == Procedure::Refuse {
+            return;
+        }
+        self.objects.insert(mention.fileid);
+        let paths = [Some(mention.path), mention.path2];
+        self.paths.extend(paths.into_iter().flatten().map(<[u8]>::to_vec));
+    }
+
+    /// Whether the object was changed, under any of its names.
+    pub fn has_object(&self, object: FileId) -> bool {
+        self.objects.contains(&object)
+    }
+
+    /// Whether something was done at the path, or to what was in it.
+    pub fn has(&self, path: &MergedPath) -> bool {
+        let path = path.as_bytes();
+        let from = self.paths.range(path.to_vec()..);
+        let mut below = from.take_while(|found| found.starts_with(path));
+        below.any(|found| found.len() == path.len() || found[path.len()] == b'/')
+    }
+}
+
+fn failed(session: &Session, source: StoreError) -> InspectError {
+    InspectError::Store { session: session.path().to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> MergedPath {
+        MergedPath::from_bytes(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_a_row_is_about_is_touched() {
+        let mut touched = Touched::default();
+        touched.take(&Mention {
+            procedure: Procedure::Rename,
+            path: b"/a/old",
+            path2: Some(b"/b-new"),
+            fileid: FileId(7),
+        });
+        touched.take(&Mention {
+            procedure: Procedure::Refuse,
+            path: b"/refused",
+            path2: None,
+            fileid: FileId(8),
+        });
+        for there in ["/a/old", "/b-new", "/a"] {
+            assert!(touched.has(&path(there)), "{there}");
+        }
+        for other in ["/b", "/a/o", "/a/old/x", "/refused"] {
+            assert!(!touched.has(&path(other)), "{other}");
+        }
+        assert!(touched.has_object(FileId(7)) && !touched.has_object(FileId(8)));
+    }
+}

@@ -48,6 +48,7 @@ impl Confinement {
     }
 
     /// The options as words of a command line.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(super) fn words(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         let mut with_value = |name: &str, dirs: &[PathBuf]| {

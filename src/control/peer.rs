@@ -30,7 +30,24 @@ pub(super) fn check(stream: &UnixStream, socket: &Path, session: &Path) -> io::R
 /// Whose process listens (SO_PEERCRED, unix(7): as it was when it began to listen).
 #[cfg(target_os = "linux")]
 fn user_of(stream: &UnixStream, _socket: &Path) -> io::Result<u32> {
-    Ok(rustix::net::sockopt::socket_peercred(stream)?.uid.as_raw())
+    match rustix::net::sockopt::socket_peercred(stream) {
+        Ok(found) => Ok(found.uid.as_raw()),
+        // A process in another process namespace has the number 0 here, which rustix has no place
+        // for.
+        Err(errno) if errno.raw_os_error() == 0 => user_of_unnumbered(stream),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn user_of_unnumbered(stream: &UnixStream) -> io::Result<u32> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    // The copy shares this with the stream.
+    stream.set_nonblocking(true)?;
+    let found = tokio::net::UnixStream::from_std(stream.try_clone()?)?.peer_cred();
+    stream.set_nonblocking(false)?;
+    Ok(found?.uid())
 }
 
 /// Who made the socket.

@@ -286,3 +286,50 @@ fn what_a_sandboxed_command_leaves_ends_with_it() {
     let left = Command::new("pgrep").args(["-f", "sleep 4711"]).output().unwrap();
     assert!(left.stdout.is_empty(), "it goes on: {}", said(&left));
 }
+
+/// A `mount` that shows the directory `upper` in place of what the server has, and lets its caller
+/// read a table of mounts that says otherwise.
+const FEIGN: &str = r#"
+home=${0%/*}/.. table=$(mktemp "${0%/*}/../table.XXXXXX") port=${4#*,port=}
+{
+    cat "/proc/$PPID/mountinfo"
+    for dir in "$6" "$(realpath "$home")/base"; do
+        echo "999 1 0:99 / $dir rw - nfs $5 rw,port=${port%%,*},addr=127.0.0.1"
+    done
+} >"$table"
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+mount --bind "$home/b" "$6"
+exec mount --bind "$table" "/proc/$PPID/mountinfo"
+"#;
+
+#[test]
+fn run_confines_its_command_and_shows_it_the_session() {
+    if Outside::new().is_none() {
+        return;
+    }
+    let place = Place::new(FEIGN).unwrap();
+    fs::write(place.path("base/file"), "base\n").unwrap();
+    fs::write(place.path("b/file"), "session\n").unwrap();
+    let programs = Path::new(env!("CARGO_BIN_EXE_acetate")).parent().unwrap();
+    let base = place.path("base");
+    // Base and session are in `/tmp`, of which the command has another one.
+    let line = format!(
+        "pwd; cat file; echo new >file; ls {}; echo kept | {} write $ACETATE_SESSION /written
+        {1} kv set $ACETATE_SESSION key 1; echo $?; exit 6",
+        place.path("").display(),
+        env!("CARGO_BIN_EXE_acetate"),
+    );
+    let args = ["run", "s.db", "--base", "base", "--sandbox", "--allow-write"];
+    let args = [&args[..], &[programs.to_str().unwrap(), "--", "sh", "-c", &line]].concat();
+    let output = place.command(&args).output().unwrap();
+    assert_eq!(output.status.code(), Some(6), "{}", said(&output));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    // What is not asked of the server would write to the file itself.
+    let expected = format!("{}\nsession\nbase\ntmp\n2\n", base.display());
+    assert_eq!(printed, expected, "{}", said(&output));
+    assert_eq!(fs::read_to_string(place.path("b/file")).unwrap(), "new\n");
+    assert_eq!(fs::read_to_string(place.path("base/file")).unwrap(), "base\n");
+    assert!(said(&output).contains("A /written\nthis run: 1 added"), "{}", said(&output));
+    assert!(said(&output).contains("the session is read-only"), "{}", said(&output));
+    place.assert_nothing_is_left();
+}

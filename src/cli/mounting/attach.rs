@@ -95,6 +95,7 @@ pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attache
 }
 
 /// Serves for the `run` that this process is, which mounts in a mount namespace of its own.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(in crate::cli) fn serve_for_run(
     wanted: &Wanted<'_>,
     _turn: Turn,

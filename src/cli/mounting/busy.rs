@@ -77,6 +77,7 @@ pub(super) fn end(holders: &[Holder], signal: Signal) {
 }
 
 /// Ends the processes that `find` finds: asks them, and two seconds later ends them.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(super) fn end_all(find: &dyn Fn() -> Vec<Holder>) {
     let mut left = find();
     if left.is_empty() {

@@ -191,6 +191,7 @@ pub(in crate::cli) fn release_dead(session: Option<&Path>) -> Result<usize, CliE
 }
 
 /// Ends what is left in the namespace of this process's `run`, whose own process there was killed.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(in crate::cli) fn end_left(note: &Note) {
     let Some(number) = note.run.and_then(|run| run.namespace) else {
         return;

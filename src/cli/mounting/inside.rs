@@ -20,6 +20,7 @@ pub(super) fn started(pid: u32) -> Option<u64> {
 }
 
 /// What proc_pid_stat(5) says of a process.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 struct Stat {
     is_zombie: bool,
     parent: u32,
@@ -38,6 +39,7 @@ fn stat(pid: u32) -> Option<Stat> {
 
 /// All that this process and its children have started and that still runs; as a subreaper, it
 /// is the parent of those whose own parent has ended.
+#[cfg(target_os = "linux")]
 pub(super) fn descendants() -> Vec<Holder> {
     let all = busy::processes().filter_map(|(pid, path)| Some((stat(pid)?, pid, path)));
     let mut rest: Vec<_> = all.collect();

@@ -100,6 +100,7 @@ impl Note {
     }
 
     /// The one of the `run` that is process `pid`, at `dir`.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(in crate::cli) fn of_run(dir: &Path, pid: u32) -> Option<Self> {
         let note = read(&folder().ok()?.join(run_name(dir, pid)))?;
         (note.dir == dir && note.run.is_some_and(|run| run.pid == pid)).then_some(note)

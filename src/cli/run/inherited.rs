@@ -39,14 +39,14 @@ pub(super) fn check(base: &Path) -> Result<(), CliError> {
 }
 
 /// Refuses descriptors with which a sandboxed command could change something outside: all but
-/// pipes, and what its standard streams were redirected to.
+/// pipes, devices that keep nothing, and what its standard streams were redirected to.
 ///
 /// # Errors
 /// There is one.
 pub(super) fn check_for_sandbox() -> Result<(), CliError> {
     let is_refused = |number: usize, found: &Metadata| match number {
         0..=2 => found.is_dir(),
-        _ => !found.file_type().is_fifo() && is_passed_on(number),
+        _ => !found.file_type().is_fifo() && !keeps_nothing(found) && is_passed_on(number),
     };
     let Some((number, path)) = first(is_refused) else {
         return Ok(());
@@ -55,6 +55,13 @@ pub(super) fn check_for_sandbox() -> Result<(), CliError> {
     let what = format!("descriptor {number} is open at {path}: a sandboxed command would have it");
     let hint = format!("close it for this command: acetate run ... {number}<&-");
     Err(CliError::new(what).with_hint(hint))
+}
+
+/// Whether it is `/dev/null`, `zero`, `full`, `random` or `urandom`: 1:3 and so on in the kernel's
+/// devices.txt.
+fn keeps_nothing(found: &Metadata) -> bool {
+    let is_one = matches!(found.rdev(), 0x103 | 0x105 | 0x107 | 0x108 | 0x109);
+    found.file_type().is_char_device() && is_one
 }
 
 /// Whether a program that is executed gets a descriptor (proc_pid_fdinfo(5)).

@@ -9,11 +9,10 @@
 mod aliases;
 mod leaving;
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{
@@ -84,17 +83,17 @@ pub(in crate::cli) fn enter(wanted: &Wanted<'_>) -> Result<Namespace, CliError> 
         Some(_) => tree::open_files(session).map_err(|error| no_namespace(&error))?,
         None => Vec::new(),
     };
+    mount_at(wanted, &notes)?;
     if let Some(confinement) = confinement {
         tree::prepare(confinement, dir)?;
     }
-    mount_at(wanted, &notes)?;
     let mut mounts = vec![dir.to_owned()];
     if let Some(base) = base {
         base.check_covered(dir)?;
         mounts.extend(base.cover_aliases(dir)?);
     }
     let mut shown = match wanted.show_session {
-        Some(dir) => tree::show_files(&files, dir)?,
+        Some(dir) => tree::show_files(&files, dir, confinement.is_some())?,
         None => vec![session.to_owned()],
     };
     if let Some(run) = &mut note.run {
@@ -193,7 +192,6 @@ fn mount_at(wanted: &Wanted<'_>, notes: &Path) -> Result<(), CliError> {
     if let Some(stand_in) = wanted.stand_in {
         return mount_bind(stand_in, dir).map_err(|errno| failed(errno.into()));
     }
-    DirBuilder::new().recursive(true).mode(0o700).create(notes).map_err(failed)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("acetate", notes, "tmpfs", flags, c"size=64k,mode=0700")
         .map_err(|errno| failed(errno.into()))?;

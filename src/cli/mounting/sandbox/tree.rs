@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
-use rustix::mount::{MountFlags, mount, mount_bind_recursive, mount_remount};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, fstat, openat, statx};
+use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive, mount_remount};
 
 use super::{TMP, dev};
 use crate::cli::confinement::Confinement;
@@ -28,15 +28,14 @@ enum Step {
 }
 
 /// Gives the namespace a `/tmp` of its own, empties the directories that are not to be read and
-/// that `shows` leaves reachable, and makes those separate mounts that may be written to.
-///
-/// Before the session is mounted at `shows`, which is a directory afterwards, and may be another
-/// one than before.
+/// that `shows` leaves reachable, and makes those separate mounts that may be written to. The
+/// session, which is mounted at `shows`, is there afterwards, too.
 pub(in crate::cli::mounting) fn prepare(
     wanted: &Confinement,
     shows: &Path,
 ) -> Result<(), CliError> {
     let failed = |path: &Path, error: io::Error| cannot(path, &error);
+    let shown = open(shows).map_err(|error| failed(shows, error))?;
     let mut steps = vec![(PathBuf::from(TMP), Step::Temporary)];
     for dir in wanted.allow_write.iter().filter(|dir| !dir.starts_with(shows)) {
         let open = open(dir).map_err(|error| failed(dir, error))?;
@@ -49,7 +48,16 @@ pub(in crate::cli::mounting) fn prepare(
     for (dir, step) in &steps {
         make(dir).and_then(|()| step.take(dir)).map_err(|error| failed(dir, error))?;
     }
-    make(shows).map_err(|error| failed(shows, error))
+    make(shows).and_then(|()| show(&shown, shows)).map_err(|error| failed(shows, error))
+}
+
+/// Mounts the open directory at `dir`, unless it is there.
+fn show(shown: &OwnedFd, dir: &Path) -> io::Result<()> {
+    let (shown_stat, now) = (fstat(shown)?, fstat(open(dir)?)?);
+    if (shown_stat.st_dev, shown_stat.st_ino) == (now.st_dev, now.st_ino) {
+        return Ok(());
+    }
+    Ok(mount_bind(format!("/proc/self/fd/{}", shown.as_raw_fd()), dir)?)
 }
 
 /// Empties the directories of the session at `shows` that are not to be read; returns them.
@@ -160,7 +168,7 @@ fn hide_sockets(mounts: &[PathBuf], session: &[PathBuf]) {
             fs::symlink_metadata(&socket).is_ok_and(|found| found.file_type().is_socket())
         };
         if !is_within && is_socket() {
-            let _hidden = rustix::mount::mount_bind("/dev/null", &socket);
+            let _hidden = mount_bind("/dev/null", &socket);
         }
     }
 }
@@ -173,11 +181,12 @@ fn listening(line: &str) -> Option<PathBuf> {
     (flags & 0x1_0000 != 0).then(|| PathBuf::from(&line[at..]))
 }
 
-/// Shows the files of a session, which cannot be seen at their own paths, in the directory `dir`;
-/// returns them there.
+/// Shows the files of a session, which cannot be seen at their own paths, in the directory `dir`,
+/// `read_only` or as they are; returns them there.
 pub(in crate::cli::mounting) fn show_files(
     files: &[(PathBuf, OwnedFd)],
     dir: &Path,
+    read_only: bool,
 ) -> Result<Vec<PathBuf>, CliError> {
     let failed = |error: io::Error| {
         CliError::caused(format_args!("cannot show the session in {}", dir.display()), &error)
@@ -192,7 +201,11 @@ pub(in crate::cli::mounting) fn show_files(
         let target = dir.join(name);
         File::create(&target).map_err(failed)?;
         let source = format!("/proc/self/fd/{}", open.as_raw_fd());
-        rustix::mount::mount_bind(source, &target).map_err(|errno| failed(errno.into()))?;
+        mount_bind(source, &target).map_err(|errno| failed(errno.into()))?;
+        if read_only {
+            let flags = MountFlags::BIND | MountFlags::RDONLY | flags;
+            mount_remount(&target, flags, "").map_err(|errno| failed(errno.into()))?;
+        }
         shown.push(target);
     }
     Ok(shown)

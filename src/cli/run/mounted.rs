@@ -1,4 +1,4 @@
-//! `run` at a directory that shows the session to everybody: one that was given, or one of its
+//! `run` at a directory that shows the session to every process: one that was given, or one of its
 //! own.
 
 use std::ffi::OsStr;

@@ -32,7 +32,7 @@ impl Namespace {
             CliError::caused(format!("cannot unmount {}", self.note.dir.display()), error)
         };
         let connected = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT);
-        // What was written last cannot be had, where nobody takes it.
+        // Without a server, what was written last is lost.
         let is_gone = connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
         let how = Unmounting { lazy: is_gone, force: is_gone };
         for dir in self.mounts.iter().chain(&self.on_them).rev() {

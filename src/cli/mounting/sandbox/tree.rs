@@ -156,7 +156,7 @@ fn is_reachable(entry: &Entry) -> bool {
     })
 }
 
-/// Puts an empty file in the place of every socket that somebody listens at: a server outside
+/// Puts an empty file in the place of every listening socket: a server outside
 /// could do what the command may not. Not in the session, and not its own one.
 fn hide_sockets(mounts: &[PathBuf], session: &[PathBuf]) {
     let known = fs::read_to_string("/proc/net/unix").unwrap_or_default();

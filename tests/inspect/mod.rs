@@ -15,6 +15,7 @@ mod odd_rows;
 mod patch;
 mod repair;
 mod seal;
+mod selection;
 mod snapshot;
 mod sparse;
 mod tool;

@@ -36,6 +36,9 @@ pub(super) fn held(folded: &Folded) -> String {
         Reason::Own(Owner::Nodes) => " of context nodes",
         Reason::Added | Reason::Deleted => "",
     };
+    if folded.files == 0 {
+        return text::count(folded.differences.len().saturating_sub(1), "directory");
+    }
     let files = text::count(folded.files, "file");
     format!("{files}{whose}, {}", text::bytes(folded.bytes))
 }
@@ -52,7 +55,7 @@ pub(super) fn shown(difference: &Difference) -> String {
 }
 
 /// A difference in a line.
-pub(in crate::cli) fn line(difference: &Difference) -> String {
+fn line(difference: &Difference) -> String {
     let letter = letter(difference.kind);
     let path = shown(difference);
     let mut line = match (&difference.change.before, difference.kind) {

@@ -45,7 +45,7 @@ impl OwnFiles {
         let mut linked = Vec::new();
         let Ok(git) = Name::new(b".git") else { return Ok(Self::default()) };
         for path in paths {
-            for dir in std::iter::once(path.clone()).chain(path.above()) {
+            for dir in path.above() {
                 if !seen.insert(dir.clone()) {
                     break;
                 }

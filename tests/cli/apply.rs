@@ -52,9 +52,9 @@ fn it_shows_and_applies() {
     assert_eq!(
         lines,
         [
-            "R /dir/sub -> /sub/",
             "M /dir/file",
             "D /dir/other",
+            "R /dir/sub -> /sub/",
             &format!(
                 "{}: 1 file to write (17 B), 1 to remove, times of 2 directories",
                 base.display()

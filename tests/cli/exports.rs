@@ -272,7 +272,7 @@ fn hidden_files_are_hidden_from_clients_and_not_from_the_owner() {
     assert!(server.end().0.success());
     assert_eq!(fs::read(dir.join("base/conf/.env")).unwrap(), b"secret");
     let diff = String::from_utf8(run(dir, &["diff", "a.db"]).stdout).unwrap();
-    assert!(diff.starts_with("D /conf/\n") && diff.contains("/other/.env"), "{diff}");
+    assert!(diff.starts_with("D /conf/ (1 file, 6 B)\n") && diff.contains("/other/.env"), "{diff}");
 }
 
 #[test]

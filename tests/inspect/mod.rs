@@ -16,6 +16,7 @@ mod original;
 mod patch;
 mod repair;
 mod seal;
+mod selection;
 mod snapshot;
 mod sparse;
 mod tool;

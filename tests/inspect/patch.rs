@@ -21,6 +21,7 @@ const TREE: &str = r#"
 #[track_caller]
 fn patch(world: &World) -> String {
     patched::assert_applies(&world.session(), &world.base(), &read_tree(world));
+    patched::assert_taken_back(&world.session(), &world.base());
     String::from_utf8_lossy(&patched::text(&world.session(), &world.base()).0).into_owned()
 }
 

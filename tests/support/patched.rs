@@ -36,13 +36,8 @@ pub fn assert_applies(session: &Path, base: &Path, merged: &Tree) {
     assert!(copied.success());
     if !text.is_empty() {
         fs::write(dir.path().join("patch"), &text).unwrap();
-        let mut git = Command::new("git");
-        git.args(["apply", "--whitespace=nowarn", "-p1", "../patch"]).current_dir(&copy);
-        // No repository, whatever is above the place for temporary files.
-        git.env("GIT_CEILING_DIRECTORIES", dir.path()).stderr(Stdio::piped());
-        let output = git.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&text));
+        git_apply(&copy, &["--check"], &text);
+        git_apply(&copy, &[], &text);
     }
     let wanted: Files = merged
         .iter()
@@ -70,6 +65,40 @@ pub fn assert_applies(session: &Path, base: &Path, merged: &Tree) {
         })
         .collect();
     assert!(differs.is_empty(), "{differs:?}\n{}", String::from_utf8_lossy(&text));
+}
+
+/// Asserts that git makes the base's files again of those that it made with the session's patch.
+/// It does not where a file became a link, or a link a file: not with its own patches either.
+#[track_caller]
+pub fn assert_taken_back(session: &Path, base: &Path) {
+    let (text, _) = text(session, base);
+    if text.is_empty() || String::from_utf8_lossy(&text).contains("file mode 120000") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy");
+    let copied = Command::new("cp").arg("-a").args([base, &copy]).status().unwrap();
+    assert!(copied.success());
+    fs::write(dir.path().join("patch"), &text).unwrap();
+    git_apply(&copy, &[], &text);
+    git_apply(&copy, &["-R"], &text);
+    let (mut before, mut back) = (Files::new(), Files::new());
+    read(base, b"", &mut before);
+    read(&copy, b"", &mut back);
+    assert_eq!(back, before, "taken back\n{}", String::from_utf8_lossy(&text));
+}
+
+/// Runs `git apply` on the patch beside a directory.
+#[track_caller]
+fn git_apply(dir: &Path, args: &[&str], text: &[u8]) {
+    let mut git = Command::new("git");
+    git.args(["apply", "--whitespace=nowarn", "-p1"]).args(args).arg("../patch");
+    // No repository, whatever is above the place for temporary files.
+    git.env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap()).stderr(Stdio::piped());
+    let output = git.current_dir(dir).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(text);
+    assert!(output.status.success(), "{args:?}: {said}\n{text}");
 }
 
 fn read(dir: &Path, path: &[u8], files: &mut Files) {

@@ -87,7 +87,7 @@ pub(super) struct Args {
     allow_special: bool,
 
     /// Also what clients and killed commands leave behind: .nfs*, ._*, .DS_Store,
-    /// .acetate-write-*.
+    /// .acetate-write-*; and name each of git's own files, and of those of context nodes.
     #[arg(long)]
     all: bool,
 
@@ -296,7 +296,7 @@ fn target<'a>(args: &'a Args, opened: &'a Opened) -> &'a Path {
 struct PlanPrinter<'a> {
     args: &'a Args,
     opened: &'a Opened,
-    lines: Vec<String>,
+    differences: Vec<Difference>,
     /// How many differences have no line.
     quiet: usize,
     /// Whether the plan leaves something out, once it is there.
@@ -305,16 +305,25 @@ struct PlanPrinter<'a> {
 
 impl<'a> PlanPrinter<'a> {
     fn new(args: &'a Args, opened: &'a Opened) -> Self {
-        Self { args, opened, lines: Vec::new(), quiet: 0, leaves_out: None }
+        Self { args, opened, differences: Vec::new(), quiet: 0, leaves_out: None }
     }
 
     /// How many changes are shown.
     fn count(&self) -> usize {
-        if self.lines.is_empty() { self.quiet } else { self.lines.len() }
+        if self.differences.is_empty() { self.quiet } else { self.differences.len() }
     }
 
     fn print(&self, plan: &Plan) -> Result<(), CliError> {
-        print_plan(self.args, self.opened, plan, &self.lines, self.quiet)
+        let json = |d: &Difference| output::json_text(&Value::Object(diff::json(d)));
+        let lines = match self.args.json {
+            true => self.differences.iter().map(json).collect(),
+            // By a view of its own: an apply shows its plan while it looks at the session.
+            false => {
+                let opened = self.args.source.open()?;
+                diff::lines(&opened, self.args.all, self.differences.clone())?
+            }
+        };
+        print_plan(self.args, self.opened, plan, &lines, self.quiet)
     }
 }
 
@@ -323,10 +332,8 @@ impl ShowPlan for PlanPrinter<'_> {
         // Every directory of which an entry changed.
         if is_time_of_directory(difference) && !self.args.json {
             self.quiet += 1;
-        } else if self.args.json {
-            self.lines.push(output::json_text(&Value::Object(diff::json(difference))));
         } else {
-            self.lines.push(diff::line(difference));
+            self.differences.push(difference.clone());
         }
     }
 

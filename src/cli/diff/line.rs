@@ -36,6 +36,9 @@ pub(super) fn held(folded: &Folded) -> String {
         Reason::Own(Owner::Nodes) => " of context nodes",
         Reason::Added | Reason::Deleted => "",
     };
+    if folded.files == 0 {
+        return text::count(folded.differences.len().saturating_sub(1), "directory");
+    }
     let files = text::count(folded.files, "file");
     format!("{files}{whose}, {}", text::bytes(folded.bytes))
 }

@@ -14,7 +14,7 @@ use super::selecting::LeaveOut;
 use super::source::Source;
 use super::{Ending, text};
 use crate::delta::MergedPath;
-use crate::inspect::diff::Options;
+use crate::inspect::diff::{Difference, Options};
 use crate::inspect::fold::{Entry, Folding, entries, sorted};
 use crate::inspect::opened::Opened;
 use crate::inspect::patch::{FileStat, Style, stats};
@@ -190,6 +190,22 @@ fn moved(args: &Args, files: &[FileStat]) -> HashMap<MergedPath, MergedPath> {
     }
     let both = |file: &FileStat| Some((file.to.clone()?, file.from.clone()?));
     files.iter().filter_map(both).filter(|(to, from)| to != from).collect()
+}
+
+/// The lines of some differences, folded; with `all`, git's own files and those of context nodes
+/// have lines of their own.
+pub(super) fn lines(
+    opened: &Opened,
+    all: bool,
+    differences: Vec<Difference>,
+) -> Result<Vec<String>, CliError> {
+    let folding = Folding { dirs: true, own: !all };
+    let entries = entries(opened, &Options::default(), folding, differences)?;
+    let line = |entry: &Entry| {
+        let (letter, rest) = line::entry(entry);
+        format!("{letter} {rest}")
+    };
+    Ok(entries.iter().map(line).collect())
 }
 
 /// Prints a line for each entry.

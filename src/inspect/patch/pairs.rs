@@ -23,7 +23,7 @@ use crate::vfs::{FileKind, FsError};
 #[derive(Default)]
 pub(super) struct Pairs {
     /// What is there now.
-    new: BTreeMap<MergedPath, TreeObject>,
+    new: BTreeSet<MergedPath>,
     /// What the base has there, and the merged tree may not have any more.
     old: BTreeSet<MergedPath>,
     /// Where what is there now was.
@@ -70,7 +70,7 @@ impl Pairs {
     fn leave_out_own(&mut self, opened: &Opened, view: &TreeView<'_>) -> Result<()> {
         use std::os::unix::ffi::OsStrExt;
         let outside = opened.base_path().map(|path| path.as_os_str().as_bytes());
-        let own = OwnFiles::find(view, outside, self.old.iter().chain(self.new.keys()))?;
+        let own = OwnFiles::find(view, outside, self.old.iter().chain(&self.new))?;
         let left_out = &mut self.left_out;
         let mut is_kept = |path: &MergedPath| match own.owner(path) {
             Some((Owner::Git, _)) => {
@@ -84,7 +84,7 @@ impl Pairs {
             None => true,
         };
         self.old.retain(&mut is_kept);
-        self.new.retain(|path, _| is_kept(path));
+        self.new.retain(&mut is_kept);
         self.moved.retain(|to, from| own.owner(to).is_none() && own.owner(from).is_none());
         self.dirs.retain(|path| own.owner(path).is_none());
         Ok(())
@@ -100,13 +100,18 @@ impl Pairs {
                 gone.push((path, old));
             }
         }
-        let mut come = Vec::new();
-        for (path, object) in &self.new {
-            let is_new = !self.moved.contains_key(path)
-                && matches!(self.old_blob(opened, view, path)?, Some(None));
-            if is_new && object.attr().kind == FileKind::Regular {
-                come.push((path, blob(view, object)?));
+        let (mut finder, mut objects) = (Finder::new(view), Vec::new());
+        for path in self.new.iter().filter(|path| !self.moved.contains_key(*path)) {
+            if matches!(self.old_blob(opened, view, path)?, Some(None))
+                && let Some(object) = finder.find(path)?
+                && object.attr().kind == FileKind::Regular
+            {
+                objects.push((path, object));
             }
+        }
+        let mut come = Vec::new();
+        for (path, object) in &objects {
+            come.push((*path, blob(view, object)?));
         }
         let found = most_similar(gone, come, percent)?;
         self.moved.extend(found);
@@ -114,8 +119,7 @@ impl Pairs {
     }
 
     fn count_empty_dirs(&mut self) {
-        let holds: BTreeSet<_> =
-            self.old.iter().chain(self.new.keys()).map(MergedPath::parent).collect();
+        let holds: BTreeSet<_> = self.old.iter().chain(&self.new).map(MergedPath::parent).collect();
         let is_empty = |dir: &&MergedPath| {
             !holds.range(*dir..).next().is_some_and(|holder| holder.is_within(dir))
         };
@@ -153,7 +157,7 @@ impl Pairs {
         walk(view, after, &mut |_, object, _| {
             let is_file = object.attr().kind != FileKind::Directory;
             if is_file
-                && !self.new.contains_key(object.path())
+                && !self.new.contains(object.path())
                 && let Some(base) = moved_along(opened, &from.path, after.path(), object)?
                 && (self.selection.has(view, object.path(), false)
                     || self.selection.has(view, &MergedPath::of_base(&base), false))
@@ -180,7 +184,7 @@ impl Pairs {
         if let Some(from) = from.filter(|from| is_file && *from != path) {
             self.moved.insert(path.clone(), from);
         }
-        self.new.insert(path, object);
+        self.new.insert(path);
     }
 
     /// Notes what the format cannot say of an object that is there before and after.
@@ -294,10 +298,9 @@ impl Pairs {
     /// path, one from each, to where the base has nothing: git moves nothing over another file.
     fn settle(&mut self, view: &TreeView<'_>) -> Result<()> {
         let mut gone = BTreeSet::new();
+        let mut finder = Finder::new(view);
         for path in &self.old {
-            let now = view
-                .find(path)
-                .map_err(|source| InspectError::Path { path: path.clone(), source })?;
+            let now = finder.find(path)?;
             if now.is_none_or(|now| !has_blob(now.attr().kind)) {
                 gone.insert(path.clone());
             }
@@ -317,16 +320,20 @@ impl Pairs {
         each: &mut EachPair<'_>,
     ) -> super::Written {
         let sources: BTreeSet<&MergedPath> = self.moved.values().collect();
-        let both = self.old.iter().chain(self.new.keys()).collect::<BTreeSet<_>>();
+        let mut finder = Finder::new(view);
+        let both = self.old.iter().chain(&self.new).collect::<BTreeSet<_>>();
         for path in both {
-            let now = self.new.get(path);
-            if now.is_none() && sources.contains(path) {
+            if !self.new.contains(path) && sources.contains(path) {
                 continue;
             }
+            let now = match self.new.contains(path) {
+                true => finder.find(path)?.filter(|now| has_blob(now.attr().kind)),
+                false => None,
+            };
             let from = self.moved.get(path).unwrap_or(path);
             let blobs = self
                 .old_blob(opened, view, from)
-                .and_then(|old| Ok((old, now.map(|now| blob(view, now)).transpose()?)));
+                .and_then(|old| Ok((old, now.as_ref().map(|now| blob(view, now)).transpose()?)));
             let (old, new) = match blobs {
                 Ok((None, _)) => {
                     self.left_out.unknown.push(path.clone());
@@ -348,6 +355,34 @@ impl Pairs {
             }
         }
         Ok(())
+    }
+}
+
+/// Finds objects by paths of which many are in one directory, one after another.
+struct Finder<'v, 'a> {
+    view: &'v TreeView<'a>,
+    dir: Option<(MergedPath, Option<TreeObject>)>,
+}
+
+impl<'v, 'a> Finder<'v, 'a> {
+    fn new(view: &'v TreeView<'a>) -> Self {
+        Self { view, dir: None }
+    }
+
+    /// What a path leads to; `None` where nothing is.
+    fn find(&mut self, path: &MergedPath) -> Result<Option<TreeObject>> {
+        let failed = |source| InspectError::at(path, source);
+        let Some(name) = path.name() else { return self.view.find(path).map_err(failed) };
+        let parent = path.parent();
+        if self.dir.as_ref().is_none_or(|(known, _)| *known != parent) {
+            let found = self.view.find(&parent).map_err(failed)?;
+            let found = found.filter(|found| found.attr().kind == FileKind::Directory);
+            self.dir = Some((parent, found));
+        }
+        match &self.dir {
+            Some((_, Some(dir))) => self.view.child(dir, &name).map_err(failed),
+            _ => Ok(None),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::error::CliError;
 use super::output::Out;
-use super::source::{Source, parsed};
+use super::source::{LookSource, parsed};
 use super::{Ending, object, output, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{Difference, Kind, Options, diff};
@@ -25,7 +25,7 @@ use crate::vfs::FileKind;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: LookSource,
 
     /// Only what is at, below, or came from these paths.
     #[arg(value_name = "PATH")]

@@ -249,8 +249,8 @@ impl Search<'_> {
             Some(from) => {
                 change.before = self.base_object(from)?;
                 change.is_link = match &origin {
-                    Some(origin) => self.still_shows(origin)?,
-                    None => false,
+                    Some(origin) if self.tree.knows_base => self.still_shows(origin)?,
+                    _ => false,
                 };
                 change.is_moved = !is_here;
                 change.replaced = here.filter(|_| !left);
@@ -261,8 +261,9 @@ impl Search<'_> {
         if let Some(after) = &change.after
             && let Some(origin) = after.origin()
         {
-            let before = change.before.as_ref();
-            change.is_drifted = before.is_none_or(|base| drifted(origin, base, after.attr()));
+            let (before, knows_base) = (change.before.as_ref(), self.tree.knows_base);
+            change.is_drifted =
+                knows_base && before.is_none_or(|base| drifted(origin, base, after.attr()));
         }
         Ok(change)
     }

@@ -46,6 +46,7 @@ mod opening;
 mod quotas;
 pub mod running;
 mod serving;
+pub mod unavailable;
 
 use std::ffi::OsString;
 use std::io::Read;

@@ -46,6 +46,7 @@ mod opening;
 mod quotas;
 pub mod running;
 mod serving;
+mod session_file;
 pub mod unavailable;
 
 use std::ffi::OsString;

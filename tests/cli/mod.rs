@@ -27,6 +27,7 @@ mod quota;
 mod reference;
 mod seal;
 mod serve;
+mod session_file;
 mod snapshot;
 mod status;
 mod tool;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::error::CliError;
 use super::output::{self, Out};
-use super::source::{Source, paths};
+use super::source::{LookSource, paths};
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -25,7 +25,7 @@ pub(super) const MAX_HOLE_BYTES: u64 = 1 << 30;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: LookSource,
 
     /// Files in the tree.
     #[arg(value_name = "PATH", required = true)]

@@ -15,8 +15,9 @@ use crate::inspect::check::{Soundness, check};
 /// Check a session against every rule of docs/SCHEMA.md.
 ///
 /// Prints a line for each finding: the rule, the path, and what is wrong. Rules that other
-/// implementations may break, and that acetate can live without, are notes in their files. The
-/// session may be served meanwhile, and is not changed. Exits with 1 if there are findings.
+/// implementations may break, and that acetate can live without, are notes in files that they
+/// wrote to: such a session is usable. The session may be served meanwhile, and is not changed.
+/// Exits with 1 if there are findings or such notes, which --repair mends.
 ///
 /// With --repair it is changed, and must not be served: it is copied first, and then what can be
 /// mended is, at once. No content is lost: what has no place any more is in /lost+found of the
@@ -33,6 +34,14 @@ pub(super) struct Args {
     /// Findings to show of each rule; the rest is counted.
     #[arg(long, value_name = "N", default_value_t = 10)]
     max: usize,
+
+    /// Count as findings what another program broke and acetate can live with.
+    #[arg(long, conflicts_with = "lenient")]
+    strict: bool,
+
+    /// Exit with 0 where another program broke only what acetate can live with.
+    #[arg(long)]
+    lenient: bool,
 
     /// Mend what is found, after a copy of the session.
     #[arg(long, conflicts_with = "quick")]
@@ -63,15 +72,19 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         });
     }
     let options = CheckOptions { most: args.max, quick: args.quick };
-    let sound = check(&args.source.session, args.source.base.as_deref(), &options)?;
+    let mut sound = check(&args.source.session, args.source.base.as_deref(), &options)?;
+    if args.strict {
+        sound.broken.iter_mut().for_each(|broken| broken.is_note = false);
+    }
+    let is_done = sound.is_sound() && (args.lenient || !sound.is_odd());
     let mut out = Out::new();
     print(&mut out, &sound.broken, args.json)?;
     match args.json {
-        true => out.json(summary(args, &sound))?,
+        true => out.json(summary(args, &sound, is_done))?,
         false => out.line(format_args!("{}: {}", args.source.session.display(), words(&sound)))?,
     }
     out.end()?;
-    Ok(if sound.is_sound() { Ending::Done } else { Ending::Findings })
+    Ok(if is_done { Ending::Done } else { Ending::Findings })
 }
 
 /// Prints the broken rules.
@@ -115,6 +128,7 @@ fn line(broken: &Broken, breach: &Breach) -> String {
 /// What came of it, in words.
 pub(super) fn words(sound: &Soundness) -> String {
     let found = match sound.findings() {
+        0 if sound.is_odd() => "usable, written by another program too".to_owned(),
         0 => "sound".to_owned(),
         findings => text::count(findings, "finding"),
     };
@@ -149,10 +163,10 @@ fn more(broken: &Broken, rest: u64) -> Map<String, Value> {
     object
 }
 
-fn summary(args: &Args, sound: &Soundness) -> Map<String, Value> {
+fn summary(args: &Args, sound: &Soundness, is_done: bool) -> Map<String, Value> {
     let mut object = text::json("check");
     text::put_path(&mut object, "session", args.source.session.as_os_str().as_encoded_bytes());
-    object.insert("is_sound".to_owned(), sound.is_sound().into());
+    object.insert("is_sound".to_owned(), is_done.into());
     object.insert("is_foreign".to_owned(), sound.is_foreign.into());
     object.insert("findings".to_owned(), sound.findings().into());
     object.insert("notes".to_owned(), sound.notes().into());

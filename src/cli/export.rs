@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::error::CliError;
 use super::output::{self, Out, Progress};
 use super::selecting::LeaveOut;
-use super::source::Source;
+use super::source::LookSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -34,7 +34,7 @@ const BUFFER_BYTES: usize = 1 << 18;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: LookSource,
 
     /// Write a tar archive (POSIX pax); `-` is stdout.
     #[arg(long, value_name = "FILE", required_unless_present = "dir", conflicts_with = "dir")]

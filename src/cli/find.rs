@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::error::CliError;
 use super::output::Out;
-use super::source::{Source, paths};
+use super::source::{LookSource, paths};
 use super::{Ending, object, text};
 use crate::inspect::find::{Pattern, Wanted, find_all};
 use crate::inspect::opened::find;
@@ -19,7 +19,7 @@ use crate::vfs::FileKind;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: LookSource,
 
     /// Where to look in the tree [default: /].
     #[arg(value_name = "PATH")]

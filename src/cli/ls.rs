@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use super::error::CliError;
 use super::object::{self, Columns};
 use super::output::Out;
-use super::source::{Source, paths};
+use super::source::{LookSource, paths};
 use super::{Ending, text};
 use crate::inspect::opened::find;
 use crate::inspect::walk::children;
@@ -18,7 +18,7 @@ use crate::vfs::FileKind;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: LookSource,
 
     /// Directories or files in the tree [default: /].
     #[arg(value_name = "PATH")]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::error::CliError;
 use super::mounting::itself;
 use crate::delta::MergedPath;
+use crate::inspect::InspectError;
 use crate::inspect::opened::{Opened, merged_path};
 use crate::inspect::selection::unquoted;
 
@@ -30,6 +31,39 @@ impl Source {
     pub(super) fn open(&self) -> Result<Opened, CliError> {
         itself::refuse(&self.session, self.base.as_deref())?;
         Ok(Opened::open(&self.session, self.base.as_deref())?)
+    }
+}
+
+/// The same for a tool that only looks, and can do so without the base.
+#[derive(Debug, clap::Args)]
+pub(super) struct LookSource {
+    /// The session file; it may be served meanwhile.
+    #[arg(value_name = "SESSION.db")]
+    pub(super) session: PathBuf,
+
+    /// The base directory, where it is not the one that the session names.
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
+
+    /// Show what the session holds alone, as if nothing were in the base.
+    #[arg(long, conflicts_with = "base", hide_short_help = true)]
+    no_base: bool,
+}
+
+impl LookSource {
+    /// Opens both, or the session alone.
+    pub(super) fn open(&self) -> Result<Opened, CliError> {
+        if self.no_base {
+            return Ok(Opened::open_without_base(&self.session)?);
+        }
+        itself::refuse(&self.session, self.base.as_deref())?;
+        Opened::open(&self.session, self.base.as_deref()).map_err(|error| match error {
+            InspectError::Base { is_recorded: true, .. } => CliError::from(error).with_hint(
+                "the session names this directory; give its place now with --base DIR, or \
+                     look at what the session holds alone with --no-base",
+            ),
+            error => error.into(),
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::error::CliError;
 use super::output::Out;
-use super::source::{Source, paths};
+use super::source::{LookSource, paths};
 use super::{Ending, object, text};
 use crate::inspect::InspectError;
 use crate::inspect::opened::find;
@@ -18,7 +18,7 @@ use crate::vfs::FileKind;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: LookSource,
 
     /// Objects in the tree.
     #[arg(value_name = "PATH", required = true)]

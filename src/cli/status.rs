@@ -7,7 +7,7 @@ use super::error::CliError;
 use super::hiding;
 use super::output::Out;
 use super::quota::exports::{brief_json, with_session};
-use super::source::Source;
+use super::source::LookSource;
 use super::{Ending, quota, text};
 use crate::control::{Answer, ExportUsage, Peer, Request, ServerStatus, Taken};
 use crate::inspect::opened::Opened;
@@ -20,7 +20,7 @@ use crate::inspect::status::{Status, status};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: LookSource,
 
     /// Print a JSON object.
     #[arg(long)]
@@ -62,13 +62,7 @@ fn print(
     let mut field = |name: &str, value: String| out.line(format_args!("{name:<9}{value}"));
     let hides = hiding::suffix(session.hidden());
     field("session", format!("{}{hides}", session.path().display()))?;
-    field(
-        "base",
-        match opened.base_path() {
-            Some(base) => base.display().to_string(),
-            None => "none".to_owned(),
-        },
-    )?;
+    field("base", base(opened))?;
     field(
         "served",
         match (status.served_by, figures.is_closed) {
@@ -127,6 +121,14 @@ fn print(
     field("audit", format!("{}{dropped}", text::count(figures.changes, "row")))?;
     let exports = exports.iter().map(|export| ("export", quota::brief(export)));
     concerns(status).into_iter().chain(exports).try_for_each(|(name, value)| field(name, value))
+}
+
+fn base(opened: &Opened) -> String {
+    match (opened.base_path(), opened.session().base_path()) {
+        (Some(base), _) => base.display().to_string(),
+        (None, Some(base)) => format!("{}, not looked at", base.display()),
+        (None, None) => "none".to_owned(),
+    }
 }
 
 /// What is said only where there is any.

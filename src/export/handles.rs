@@ -14,11 +14,16 @@ impl Handles<Place> for Exports {
         object.mount().codec().encode_in(memory, &object.at)
     }
 
-    /// [`FsError::Stale`] for a handle of no export that there is, or that there is no more.
+    /// [`FsError::Stale`] for a handle of no export that there is, or that there is no more;
+    /// [`FsError::TryLater`] while it may be of one that cannot be served.
     fn decode(&self, handle: &FileHandle) -> Result<Place, FsError> {
         let tag = HandleCodec::export_of(handle).ok_or(FsError::BadHandle)?;
         let table = self.table();
-        let Some(tagged) = table.by_tag.get(&tag) else { return Err(FsError::Stale) };
+        let unknown = |error| match table.unavailable.is_empty() {
+            true => Err(error),
+            false => Err(FsError::TryLater),
+        };
+        let Some(tagged) = table.by_tag.get(&tag) else { return unknown(FsError::Stale) };
         for (export, index) in tagged {
             if let Some(mount) = export.mounts().get(*index)
                 && let Ok(at) = mount.codec().decode(handle)
@@ -26,7 +31,7 @@ impl Handles<Place> for Exports {
                 return Ok(Place::new(export, *index, at));
             }
         }
-        Err(FsError::BadHandle)
+        unknown(FsError::BadHandle)
     }
 }
 

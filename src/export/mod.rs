@@ -42,13 +42,32 @@ struct Table {
     by_path: HashMap<Bytes, Arc<Export>>,
     /// Where handles with this tag may be from: export and number of the mount in it.
     by_tag: HashMap<u16, Vec<(Arc<Export>, usize)>>,
+    unavailable: HashMap<Bytes, Unavailable>,
+}
+
+/// An export that cannot be served at the moment.
+#[derive(Debug, Clone)]
+pub struct Unavailable {
+    /// What clients mount.
+    pub path: Bytes,
+    /// Not to be listed: its path is a secret.
+    pub is_secret: bool,
+    /// Who may come.
+    pub admission: Admission,
 }
 
 impl Exports {
     /// Serves `exports` from now on, and no others. What clients have of exports that stay goes
     /// on working; handles of those that go are stale.
     pub fn replace(&self, exports: Vec<Arc<Export>>) {
-        let mut table = Table::default();
+        self.replace_with(exports, Vec::new());
+    }
+
+    /// The same, where some cannot be served: mounting these fails as the server's fault, and a
+    /// handle that no export knows may be of one of them, so that it is to be tried again.
+    pub fn replace_with(&self, exports: Vec<Arc<Export>>, unavailable: Vec<Unavailable>) {
+        let unavailable = unavailable.into_iter().map(|it| (it.path.clone(), it)).collect();
+        let mut table = Table { unavailable, ..Table::default() };
         for export in exports {
             for (index, mount) in export.mounts().iter().enumerate() {
                 let tagged = table.by_tag.entry(mount.tag()).or_default();

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::guarded::Guarded;
 use super::listing::Lister;
 use super::tree::Place;
-use super::{Exports, Refused};
+use super::{Admission, Exports, Refused};
 use crate::vfs::{
     Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, Flavor, FsError,
     FsInfo, FsStat, LockKey, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr, Stability,
@@ -82,7 +82,14 @@ impl Vfs for Exports {
     type Object = Place;
 
     async fn mount(&self, caller: &Caller, path: &[u8]) -> Result<ExportRoot<Place>, FsError> {
-        let export = self.table().by_path.get(path).cloned().ok_or(FsError::NotFound)?;
+        let table = self.table();
+        let Some(export) = table.by_path.get(path).cloned() else {
+            let unavailable = table.unavailable.get(path).ok_or(FsError::NotFound)?;
+            return match unavailable.admission.admit(caller) {
+                Ok(()) | Err(Refused::Flavor) => Err(FsError::Fault),
+                Err(_) => Err(FsError::NotFound),
+            };
+        };
         // Any flavor may ask: the answer says which ones are taken. Otherwise what is forbidden
         // is as if it were not there.
         match export.admission.admit(caller) {
@@ -100,12 +107,14 @@ impl Vfs for Exports {
 
     fn exports(&self, caller: &Caller) -> Vec<Bytes> {
         let table = self.table();
-        let may_know = |export: &&Arc<super::Export>| {
-            let admitted = export.admission.admit(caller);
-            !export.is_secret() && matches!(admitted, Ok(()) | Err(Refused::Flavor))
+        let may_know = |(_, is_secret, admission): &(&Bytes, bool, &Admission)| {
+            let admitted = admission.admit(caller);
+            !is_secret && matches!(admitted, Ok(()) | Err(Refused::Flavor))
         };
-        let told = table.by_path.values().filter(may_know);
-        let mut paths: Vec<Bytes> = told.map(|export| export.path().clone()).collect();
+        let served = table.by_path.values().map(|it| (it.path(), it.is_secret(), &it.admission));
+        let others = table.unavailable.values().map(|it| (&it.path, it.is_secret, &it.admission));
+        let told = served.chain(others).filter(may_know);
+        let mut paths: Vec<Bytes> = told.map(|(path, ..)| path.clone()).collect();
         paths.sort_unstable();
         paths
     }

@@ -22,6 +22,13 @@ impl Soundness {
         self.findings() == 0
     }
 
+    /// Whether another program wrote to it, and broke what acetate can live with: `repair` would
+    /// mend that.
+    pub fn is_odd(&self) -> bool {
+        let is_of_file = |broken: &Broken| broken.is_note && broken.rule != "C3";
+        self.is_foreign && self.broken.iter().any(is_of_file)
+    }
+
     /// How much is broken that acetate cannot live with.
     pub fn findings(&self) -> u64 {
         self.broken.iter().filter(|broken| !broken.is_note).map(|broken| broken.count).sum()

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Base, BaseError, BasePath, Empty, Hiding, HostDir, HostDirOptions};
-use crate::delta::MergedPath;
 use crate::delta::sqlite::{Host, OpenMode, Session};
+use crate::delta::{MergedPath, StoreError};
 use crate::overlay::{Tree, TreeObject, TreeView};
 use crate::vfs::FsError;
 
@@ -55,9 +55,21 @@ impl Opened {
             None => Arc::new(Empty),
         };
         let lower = Hiding::over(Arc::clone(&whole), session.hidden());
-        let tree = Tree::new(&session, Arc::clone(&lower))
-            .map_err(|source| InspectError::Store { session: session.path().to_owned(), source })?;
+        let tree =
+            Tree::new(&session, Arc::clone(&lower)).map_err(|source| failed(&session, source))?;
         Ok(Self { session, base, lower, whole, tree })
+    }
+
+    /// The session alone, as if its base were empty: what it holds itself can be read without it,
+    /// but for content that is still the base's (invariant C2).
+    ///
+    /// # Errors
+    /// It is no session.
+    pub fn open_without_base(path: &Path) -> Result<Self> {
+        let session = Session::open(path, OpenMode::Inspect, &host()?)?;
+        let tree = Tree::without_base(&session).map_err(|source| failed(&session, source))?;
+        let (lower, whole): (Arc<dyn Base>, Arc<dyn Base>) = (Arc::new(Empty), Arc::new(Empty));
+        Ok(Self { session, base: None, lower, whole, tree })
     }
 
     /// The session.
@@ -173,6 +185,10 @@ pub fn merged_path(text: &OsStr) -> Result<MergedPath> {
     MergedPath::from_user(text.as_bytes()).ok_or_else(|| InspectError::Invalid {
         what: format!("{}: not a path in the session's tree", text.display()),
     })
+}
+
+fn failed(session: &Session, source: StoreError) -> InspectError {
+    InspectError::Store { session: session.path().to_owned(), source }
 }
 
 fn open_base(session: &Session, dir: &Path) -> std::result::Result<HostDir, BaseError> {

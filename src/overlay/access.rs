@@ -90,7 +90,7 @@ impl View<'_> {
                 granted |= bit;
             }
         }
-        if self.core.read_only || self.scope.read_only {
+        if self.core.is_read_only() || self.scope.read_only {
             granted &= !CHANGES;
         }
         Outcome::ok(Access(granted), Some(attr))

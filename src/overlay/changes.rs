@@ -263,7 +263,7 @@ impl Search<'_> {
                 change.before = self.base_object(from)?;
                 change.is_link = match &origin {
                     // What the host saved by a rename has another number at the same path.
-                    Some(origin) if !is_here => self.still_shows(origin)?,
+                    Some(origin) if !is_here && self.tree.knows_base => self.still_shows(origin)?,
                     _ => false,
                 };
                 change.is_moved = !is_here;
@@ -272,7 +272,9 @@ impl Search<'_> {
             None => change.before = here.filter(|_| !left),
         }
         change.is_carried = dir.is_moved && (same || origin.is_none() && is_here);
-        self.compare_with_original(&mut change)?;
+        if self.tree.knows_base {
+            self.compare_with_original(&mut change)?;
+        }
         Ok(change)
     }
 

@@ -31,7 +31,7 @@ impl Overlay {
         paths: Vec<MergedPath>,
     ) -> std::result::Result<Undo, FsError> {
         self.give_up(caller, move |edit| {
-            let undo = TreeView { view: edit.view() }.undo(&paths)?;
+            let undo = TreeView { view: edit.view(), knows_base: true }.undo(&paths)?;
             edit.forget_all(&undo.paths)?;
             let idle: HashSet<_> = undo.idle.iter().map(|idle| &idle.path).collect();
             for path in paths.iter().filter(|path| !idle.contains(path)) {
@@ -282,7 +282,7 @@ impl Edit<'_> {
     }
 
     pub(super) fn visible_dir(&self, path: &MergedPath) -> Result<Option<Arc<DirPlace>>> {
-        let tree = TreeView { view: self.view() };
+        let tree = TreeView { view: self.view(), knows_base: true };
         match tree.find(path)? {
             Some(found) if found.attr().kind == FileKind::Directory => {
                 Ok(Some(tree.view.place(&found.node)?))
@@ -298,7 +298,7 @@ impl Edit<'_> {
     }
 
     pub(super) fn record_given_up(&mut self, procedure: Procedure, path: MergedPath) -> Result<()> {
-        let found = TreeView { view: self.view() }.find(&path)?;
+        let found = TreeView { view: self.view(), knows_base: true }.find(&path)?;
         let fileid = found.map_or(FileId(0), |found| found.attr().fileid);
         self.record(procedure, fileid, path, None, (None, None))
     }

@@ -161,7 +161,7 @@ impl<'a> Edit<'a> {
 
     /// Refuses changes of a read-only export.
     pub fn check_writable(&self) -> Result<()> {
-        let is_read_only = self.core.read_only || self.scope.read_only;
+        let is_read_only = self.core.is_read_only() || self.scope.read_only;
         if is_read_only { Err(FsError::ReadOnly.into()) } else { Ok(()) }
     }
 

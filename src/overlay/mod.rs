@@ -68,6 +68,7 @@ mod write;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::{Base, Watched};
 use crate::delta::{Limits, Store};
@@ -141,7 +142,8 @@ struct Core {
     clock: Clock,
     fsid: u64,
     cookie_key: u64,
-    read_only: bool,
+    /// Set once, and never cleared.
+    read_only: AtomicBool,
     copy_up: CopyLimits,
     copies: Copies,
     originals: OriginalsKept,
@@ -158,6 +160,11 @@ struct Core {
 }
 
 impl Core {
+    /// Whether every change is refused.
+    fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Acquire)
+    }
+
     /// What there is without a server.
     fn offline(base: Arc<dyn Base>, clock: Clock, copy_up: CopyLimits) -> Self {
         let watched = Arc::new(Watched::new(base));
@@ -169,7 +176,7 @@ impl Core {
             clock,
             fsid: 0,
             cookie_key: 0,
-            read_only: true,
+            read_only: AtomicBool::new(true),
             copy_up,
             copies: Copies::default(),
             originals: OriginalsKept::default(),
@@ -200,7 +207,7 @@ impl Overlay {
             clock: parts.clock,
             fsid: parts.fsid,
             cookie_key: parts.cookie_key,
-            read_only: parts.read_only,
+            read_only: AtomicBool::new(parts.read_only),
             copy_up: parts.copy_up,
             copies: Copies::default(),
             originals: OriginalsKept::default(),
@@ -219,6 +226,11 @@ impl Overlay {
     /// are.
     pub fn within(&self, scope: Scope) -> Self {
         Self { scope: Arc::new(scope), ..self.clone() }
+    }
+
+    /// Refuses every change from now on, in all scopes.
+    pub fn turn_read_only(&self) {
+        self.core.read_only.store(true, Ordering::Release);
     }
 
     /// The root directory.

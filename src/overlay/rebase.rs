@@ -285,7 +285,7 @@ impl Edit<'_> {
 
     /// What became of something since it was applied.
     fn since_applied(&self, applied: &LetGo) -> Result<Since> {
-        let found = TreeView { view: self.view() }.find(&applied.path)?;
+        let found = TreeView { view: self.view(), knows_base: true }.find(&applied.path)?;
         Ok(match (found, applied.object) {
             (None, None) => Since::Same,
             (Some(found), Some((id, ctime))) => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::base::{Base, BasePath};
+use crate::base::{Base, BasePath, Empty};
 use crate::delta::{InodeRow, MergedPath, Origin, Reader, Store, StoreError};
 use crate::vfs::{Attr, FileKind, FsError, Locator, Name, Time};
 
@@ -25,11 +25,14 @@ const DATA_CHUNKS: u64 = 1024;
 pub struct Tree {
     core: Core,
     reader: Mutex<Box<dyn Reader>>,
+    knows_base: bool,
 }
 
 /// The tree at one moment: nothing that is committed meanwhile shows.
 pub struct TreeView<'a> {
     pub(super) view: View<'a>,
+    /// Whether it is known what the base has.
+    pub(super) knows_base: bool,
 }
 
 /// An object of the merged tree, and where it was found.
@@ -50,7 +53,12 @@ impl Tree {
     pub fn new(store: &dyn Store, base: Arc<dyn Base>) -> std::result::Result<Self, StoreError> {
         // Nothing is changed here, so nothing is stamped.
         let core = Core::offline(base, Arc::new(Time::default), CopyLimits::default());
-        Ok(Self { core, reader: Mutex::new(store.reader()?) })
+        Ok(Self { core, reader: Mutex::new(store.reader()?), knows_base: true })
+    }
+
+    /// The tree of a session whose base is not there: all that it holds is its own.
+    pub fn without_base(store: &dyn Store) -> std::result::Result<Self, StoreError> {
+        Ok(Self { knows_base: false, ..Self::new(store, Arc::new(Empty))? })
     }
 
     /// Runs `f` on the tree as it is now.
@@ -77,7 +85,7 @@ impl Tree {
                     known: Some(&known),
                     scope: &self.core.whole,
                 };
-                value = f(&TreeView { view });
+                value = f(&TreeView { view, knows_base: self.knows_base });
             }
         });
         read.map_err(|error| super::error::from_store(&error)).and(value)

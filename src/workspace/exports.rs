@@ -16,6 +16,7 @@ use super::layers::{self, Layers, ListingMemory, Wanted};
 use super::memory::MemoryDir;
 use super::running::{Running, until};
 use super::this_user;
+use super::unavailable::{Failed, Made};
 use crate::config::{
     Config, ExportConfig, MountConfig, QuotaConfig, StoreConfig, real_path, tokens_file,
 };
@@ -51,11 +52,15 @@ pub struct ServedExports {
     accounts: Accounts,
     /// What their large listings share.
     listings: Arc<ListingMemory>,
+    /// An export that cannot be opened leaves the others served.
+    is_lenient: bool,
+    /// The exports that cannot be served.
+    pub(super) failed: Vec<Failed>,
 }
 
 /// What tells open sessions apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
+pub(super) struct Key {
     file: PathBuf,
     /// Nobody changes it here, so that others may serve it too.
     read_only: bool,
@@ -64,6 +69,13 @@ struct Key {
 /// Sessions that are open, and in no export any more.
 #[must_use]
 pub struct Gone(HashMap<Key, Running>);
+
+impl Gone {
+    /// These sessions.
+    pub(super) fn of(sessions: HashMap<Key, Running>) -> Self {
+        Self(sessions)
+    }
+}
 
 impl ServedExports {
     /// Serves nothing yet. `validators` starts the processes in which content is checked against
@@ -89,7 +101,16 @@ impl ServedExports {
             resources,
             accounts,
             listings,
+            is_lenient: false,
+            failed: Vec::new(),
         }
+    }
+
+    /// Serves the other exports where a session or base of one cannot be opened: that one is
+    /// answered as unavailable, until [`ServedExports::retry`] finds it.
+    #[must_use]
+    pub fn lenient(self) -> Self {
+        Self { is_lenient: true, ..self }
     }
 
     /// NFS, MOUNT and NLM: for what is served at each moment.
@@ -121,7 +142,8 @@ impl ServedExports {
     ///
     /// # Errors
     /// A session or a base cannot be opened, or an export cannot be put together: all goes on as
-    /// it was.
+    /// it was. With [`ServedExports::lenient`] only where that is so of all exports, or where the
+    /// file asks for what cannot be.
     pub fn load(&mut self, config: &Config) -> Result<Gone> {
         let wanted = self.keys(config)?;
         let files = self.files_to_hide(&wanted);
@@ -129,19 +151,17 @@ impl ServedExports {
             running.layers.hide(&files);
         }
         let mut opened = HashMap::new();
-        let exports = self.open_all(config, &wanted, &files, &mut opened).and_then(|()| {
-            let all = config.exports.iter();
-            all.map(|export| self.put_together(export, &wanted, &opened)).collect::<Result<_>>()
-        });
-        let (exports, accounts): (Vec<_>, Vec<_>) = match exports {
+        let (exports, failed) = match self.open_all(config, &wanted, &files, &mut opened) {
             Ok(exports) => exports,
             Err(error) => {
                 self.close(Gone(opened));
                 return Err(error);
             }
         };
+        let (exports, accounts): (Vec<_>, Vec<_>) = exports.into_iter().unzip();
         let before = self.exports.all();
-        self.exports.replace(exports);
+        self.exports.replace_with(exports, failed.iter().map(|it| it.shown.clone()).collect());
+        self.failed = failed;
         self.accounts.replace(accounts);
         self.settle(&before);
         self.sessions.extend(opened);
@@ -185,7 +205,7 @@ impl ServedExports {
     }
 
     /// Which session each mount is over, by the export's name and the mount's place.
-    fn keys(&mut self, config: &Config) -> Result<HashMap<(String, String), Key>> {
+    pub(super) fn keys(&mut self, config: &Config) -> Result<HashMap<(String, String), Key>> {
         let mut keys = HashMap::new();
         for export in &config.exports {
             for mount in &export.mounts {
@@ -222,7 +242,7 @@ impl ServedExports {
     }
 
     /// What no base may show: every session, and the exports file with its tokens.
-    fn files_to_hide(&self, wanted: &HashMap<(String, String), Key>) -> Vec<PathBuf> {
+    pub(super) fn files_to_hide(&self, wanted: &HashMap<(String, String), Key>) -> Vec<PathBuf> {
         let tokens = tokens_file(&self.file);
         let mut files: Vec<PathBuf> =
             [self.file.clone(), tokens].iter().map(|f| real_path(f)).collect();
@@ -230,55 +250,81 @@ impl ServedExports {
         files
     }
 
-    /// Opens the sessions that are not open yet.
+    /// Opens the sessions that are not open yet, and puts the exports together; returns those that
+    /// cannot be served besides.
     fn open_all(
         &self,
         config: &Config,
         wanted: &HashMap<(String, String), Key>,
         files: &[PathBuf],
         opened: &mut HashMap<Key, Running>,
-    ) -> Result<()> {
+    ) -> Result<(Vec<Made>, Vec<Failed>)> {
+        let (mut made, mut failed) = (Vec::new(), Vec::new());
         for export in &config.exports {
-            for mount in &export.mounts {
-                let place = (export.name.clone(), mount.at.to_string());
-                let Some(key) = wanted.get(&place) else { continue };
-                if let Some(running) = self.sessions.get(key).or_else(|| opened.get(key)) {
-                    fits(&running.layers, export, mount)?;
-                    continue;
+            let tried = self.open_export(export, wanted, files, opened);
+            match tried.and_then(|()| self.put_together(export, wanted, opened)) {
+                Ok(export) => made.push(export),
+                Err(error) if self.is_lenient && error.is_of_one_export() => {
+                    failed.push(Failed::new(export, error)?);
                 }
-                if self.sessions.contains_key(&Key { read_only: true, ..key.clone() }) {
-                    return Err(differs(&key.file, export, mount, "options"));
-                }
-                let chunk_size = match &mount.store {
-                    StoreConfig::Session { chunk_size, .. } => *chunk_size,
-                    StoreConfig::Memory => None,
-                };
-                let wanted = Wanted {
-                    session: &key.file,
-                    base: mount.base.as_deref(),
-                    chunk_size,
-                    read_only: key.read_only,
-                    strict: self.strict,
-                    hide: Arc::clone(&mount.hide),
-                    remember_hidden: false,
-                    existing: false,
-                    // The file names the base on purpose; it is checked whether it can be.
-                    moved: true,
-                    memory_bytes: (mount.store == StoreConfig::Memory)
-                        .then(|| memory_bytes(limits(export))),
-                    listings: Arc::clone(&self.listings),
-                };
-                let opening = layers::open(&wanted, &self.watch);
-                // What failed may have made the file.
-                let layers = opening.inspect_err(|_| self.forget(&key.file))?;
-                layers.hide(files);
-                opened.insert(key.clone(), Running::begin(layers, &self.runtime));
+                Err(error) => return Err(error),
             }
+        }
+        if made.is_empty()
+            && let Some(error) = failed.pop().and_then(|failed| failed.error)
+        {
+            return Err(error);
+        }
+        Ok((made, failed))
+    }
+
+    /// Opens the sessions of an export that are not open yet.
+    pub(super) fn open_export(
+        &self,
+        export: &ExportConfig,
+        wanted: &HashMap<(String, String), Key>,
+        files: &[PathBuf],
+        opened: &mut HashMap<Key, Running>,
+    ) -> Result<()> {
+        for mount in &export.mounts {
+            let place = (export.name.clone(), mount.at.to_string());
+            let Some(key) = wanted.get(&place) else { continue };
+            if let Some(running) = self.sessions.get(key).or_else(|| opened.get(key)) {
+                fits(&running.layers, export, mount)?;
+                continue;
+            }
+            if self.sessions.contains_key(&Key { read_only: true, ..key.clone() }) {
+                return Err(differs(&key.file, export, mount, "options"));
+            }
+            let chunk_size = match &mount.store {
+                StoreConfig::Session { chunk_size, .. } => *chunk_size,
+                StoreConfig::Memory => None,
+            };
+            let wanted = Wanted {
+                session: &key.file,
+                base: mount.base.as_deref(),
+                chunk_size,
+                read_only: key.read_only,
+                strict: self.strict,
+                hide: Arc::clone(&mount.hide),
+                remember_hidden: false,
+                existing: false,
+                // The file names the base on purpose; it is checked whether it can be.
+                moved: true,
+                memory_bytes: (mount.store == StoreConfig::Memory)
+                    .then(|| memory_bytes(limits(export))),
+                listings: Arc::clone(&self.listings),
+            };
+            let opening = layers::open(&wanted, &self.watch);
+            // What failed may have made the file.
+            let layers = opening.inspect_err(|_| self.forget(&key.file))?;
+            layers.hide(files);
+            opened.insert(key.clone(), Running::begin(layers, &self.runtime));
         }
         Ok(())
     }
 
-    fn put_together(
+    pub(super) fn put_together(
         &self,
         export: &ExportConfig,
         wanted: &HashMap<(String, String), Key>,
@@ -404,7 +450,9 @@ impl ServedExports {
 /// # Errors
 /// One cannot be opened.
 pub fn probe(config: &Config) -> Result<()> {
-    bases(config).try_for_each(|base| layers::probe(&base))
+    // All of them, whichever fails: what hangs, hangs here.
+    let probed: Vec<_> = bases(config).map(|base| layers::probe(&base)).collect();
+    probed.into_iter().collect()
 }
 
 /// The bases that `config` names.

@@ -46,6 +46,8 @@ mod opening;
 mod quotas;
 pub mod running;
 mod serving;
+mod session_file;
+pub mod unavailable;
 
 use std::ffi::OsString;
 use std::io::Read;

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::error::{Error, Result};
 use super::layers::Layers;
+use super::session_file;
 use crate::delta::PendingCopies;
 use crate::overlay::Overlay;
 use crate::vfs::FsError;
@@ -21,6 +22,8 @@ pub struct Running {
     /// The session.
     pub layers: Layers,
     copying: Option<JoinHandle<()>>,
+    /// Looks whether the session file is still there, where changes are made.
+    watching: Option<JoinHandle<()>>,
 }
 
 impl Running {
@@ -30,7 +33,11 @@ impl Running {
             let overlay = Arc::clone(&layers.overlay);
             runtime.spawn(async move { overlay.copy_in_background().await })
         });
-        Self { layers, copying }
+        let watching = (!layers.read_only).then(|| {
+            let (file, overlay) = (layers.session.clone(), Arc::clone(&layers.overlay));
+            runtime.spawn(session_file::watch(file, overlay))
+        });
+        Self { layers, copying, watching }
     }
 
     /// Finishes what copy-up has left, as a session at rest is whole, and closes the session.
@@ -44,6 +51,9 @@ impl Running {
         self,
         progress: impl FnMut(PendingCopies),
     ) -> Result<std::result::Result<PendingCopies, FsError>> {
+        if let Some(watching) = self.watching {
+            watching.abort();
+        }
         let Layers { session, overlay, worker, .. } = self.layers;
         let mut left = Ok(PendingCopies::default());
         if let Some(copying) = self.copying {

@@ -64,14 +64,28 @@ fn json_has_an_object_for_each_and_one_for_all() {
 }
 
 #[test]
-fn notes_of_files_of_others_are_no_findings() {
+fn a_file_that_another_program_wrote_to_is_usable_and_repair_agrees() {
     let place = Place::new();
     place.sql().execute_batch(crate::delta::FOREIGN).unwrap();
     let output = ask(&place, &[]);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("note S2 /dangling: it leads to inode 77, which is not there"), "{said}");
-    assert!(said.lines().last().unwrap().starts_with("session.db: sound, "), "{said}");
+    let last = said.lines().last().unwrap();
+    let usable = "session.db: usable, written by another program too, ";
+    assert!(last.starts_with(usable) && last.ends_with(" notes"), "{said}");
+    for (option, code, words) in [
+        ("--lenient", 0, usable),
+        ("--strict", 1, "session.db: "),
+        ("--repair --dry-run", 1, "session.db: would be repaired"),
+    ] {
+        let output = ask(&place, &option.split(' ').collect::<Vec<_>>());
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{option}: {said}");
+        let last = said.lines().last().unwrap();
+        assert!(last.starts_with(words), "{option}: {said}");
+        assert_eq!(last.contains(" finding"), option == "--strict", "{last}");
+    }
 }
 
 /// A session with content that no entry leads to.

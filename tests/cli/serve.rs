@@ -11,7 +11,7 @@ use tempfile::tempdir;
 use super::program::Serving;
 
 /// Calls a procedure of MOUNT with AUTH_NONE; the reply without record mark and xid.
-fn mount_call(to: SocketAddr, procedure: u32, args: &[u8]) -> Vec<u8> {
+pub fn mount_call(to: SocketAddr, procedure: u32, args: &[u8]) -> Vec<u8> {
     let words = [1, 0, 2, 100_005, 3, procedure, 0, 0, 0, 0_u32];
     let mut record: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
     record.extend(args);

@@ -60,6 +60,26 @@ fn a_newer_session() {
 }
 
 #[test]
+fn a_later_version_of_the_specification() {
+    let place = Place::new();
+    drop(place.create());
+    let stored = "SELECT value FROM fs_config WHERE key = 'schema_version'";
+    let conn = rusqlite::Connection::open(&place.path).unwrap();
+    assert_eq!(conn.query_row(stored, [], |row| row.get::<_, String>(0)).unwrap(), "0.4");
+    drop(conn);
+    for later in ["0.5", "0.10", "1", "0.4.1"] {
+        let set = format!("UPDATE fs_config SET value = '{later}' WHERE key = 'schema_version'");
+        sql(&place.path, &set);
+        refused(&place, |e| matches!(e, OpenError::NewerSpec { .. }), later);
+    }
+    for known in ["0.4", "0.3", "what"] {
+        let set = format!("UPDATE fs_config SET value = '{known}' WHERE key = 'schema_version'");
+        sql(&place.path, &set);
+        drop(place.open());
+    }
+}
+
+#[test]
 fn older_specifications() {
     let common = "CREATE TABLE fs_dentry (id INTEGER PRIMARY KEY, name, parent_ino, ino);
         CREATE TABLE fs_symlink (ino INTEGER PRIMARY KEY, target);";

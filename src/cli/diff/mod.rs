@@ -11,7 +11,7 @@ use super::error::CliError;
 use super::output::Out;
 use super::pager::{Colour, Pager};
 use super::selecting::LeaveOut;
-use super::source::Source;
+use super::source::LookSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{Difference, Options};
@@ -29,7 +29,7 @@ pub(super) use line::{json, line};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: LookSource,
 
     /// Only what is at, below, or came from these paths, or matches these pathspecs: `*.rs`,
     /// `:!dist`.

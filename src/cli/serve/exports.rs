@@ -19,6 +19,7 @@ use crate::guard::ValidatorCommand;
 use crate::server::rpcbind::Registration;
 use crate::server::{Peers, ServerOptions};
 use crate::workspace::exports::{self, ServedExports};
+use crate::workspace::unavailable::{FIRST_RETRY, MAX_RETRY};
 
 /// Time for the exports file to be read when the server ends.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,18 +38,22 @@ pub(super) fn serve(
         )
         .ok();
     let mut served = ServedExports::new(file, strict, runtime.handle().clone(), validators);
+    if !args.strict {
+        served = served.lenient();
+    }
     let config = config::read(file, Missing::Make)?;
     super::await_bases(runtime, &mut door.signals, exports::bases(&config).collect())?;
     let none = served.load(&config)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));
-    runtime.block_on(until_signal(file, &config, door, &served))?;
+    runtime.block_on(until_signal(args, file, config, door, &served))?;
     Ok(locked(&served).end()?)
 }
 
 async fn until_signal(
+    args: &Args,
     file: &Path,
-    config: &Config,
+    mut config: Config,
     door: Door<'_>,
     served: &Arc<Mutex<ServedExports>>,
 ) -> Result<(), CliError> {
@@ -64,7 +69,7 @@ async fn until_signal(
     let none = controls.follow(&locked(served));
     end_all(none).await;
     let controls = Arc::new(tokio::sync::Mutex::new(controls));
-    announce(file, config, &locked(served), &addresses, registration);
+    announce(file, &config, &mut locked(served), &addresses, registration);
     let overlays = {
         let served = Arc::clone(served);
         move || locked(&served).sessions().map(|layers| Arc::clone(&layers.overlay)).collect()
@@ -73,22 +78,31 @@ async fn until_signal(
     tokio::pin!(serving);
     // One at a time; a signal that comes meanwhile is heard behind it.
     let mut reload: Option<Reload> = None;
+    let mut wait = FIRST_RETRY;
     loop {
         tokio::select! {
             () = &mut serving => break,
             _ = hang_ups.recv(), if reload.is_none() => {
-                reload = Some(begin(file, served, &controls));
+                reload = Some(begin(file, args.strict, served, &controls));
+            }
+            () = tokio::time::sleep(wait),
+                if reload.is_none() && locked(served).unavailable() > 0 =>
+            {
+                wait = MAX_RETRY.min(wait * 2);
+                reload = Some(begin_retry(config.clone(), served, &controls));
             }
             loaded = end_of(&mut reload) => {
                 reload = None;
-                tell(file, loaded, served);
+                if let Some(read) = tell(file, loaded, served) {
+                    (config, wait) = (read, FIRST_RETRY);
+                }
             }
         }
     }
     if let Some(reload) = reload {
         // It may have a part in what is closed now, unless it waits for a base.
         match tokio::time::timeout(RELOAD_TIMEOUT, reload).await {
-            Ok(loaded) => tell(file, loaded, served),
+            Ok(loaded) => drop(tell(file, loaded, served)),
             Err(_) => output::line(format_args!("still reading {}: given up", file.display())),
         }
     }
@@ -98,10 +112,19 @@ async fn until_signal(
 }
 
 /// Reading the file anew, which may take long: what is served no more is finished and closed.
-type Reload = JoinHandle<Result<(), CliError>>;
+type Reload = JoinHandle<Result<Loaded, CliError>>;
+
+/// What was loaded.
+enum Loaded {
+    /// The file, as it is now.
+    File(Box<Config>),
+    /// These exports, which could not be opened before.
+    Retried(Vec<String>),
+}
 
 fn begin(
     file: &Path,
+    strict: bool,
     served: &Arc<Mutex<ServedExports>>,
     controls: &Arc<tokio::sync::Mutex<Controls>>,
 ) -> Reload {
@@ -110,7 +133,10 @@ fn begin(
     tokio::task::spawn_blocking(move || {
         let config = config::read(&file, Missing::Make)?;
         // A base that hangs is waited for before anything is locked.
-        exports::probe(&config)?;
+        let probed = exports::probe(&config);
+        if strict {
+            probed?;
+        }
         let mut served = locked(&served);
         let gone = served.load(&config)?;
         // First the commands that are under way there come to an end.
@@ -122,28 +148,60 @@ fn begin(
             end_all(gone).await;
         });
         served.close(gone);
-        Ok(())
+        Ok(Loaded::File(Box::new(config)))
+    })
+}
+
+/// Tries to open what could not be opened.
+fn begin_retry(
+    config: Config,
+    served: &Arc<Mutex<ServedExports>>,
+    controls: &Arc<tokio::sync::Mutex<Controls>>,
+) -> Reload {
+    let (served, controls) = (Arc::clone(served), Arc::clone(controls));
+    let runtime = Handle::current();
+    tokio::task::spawn_blocking(move || {
+        // A base that hangs is waited for before anything is locked.
+        let _missing = exports::probe(&config);
+        let mut served = locked(&served);
+        let Some((names, gone)) = served.retry(&config)? else {
+            return Ok(Loaded::Retried(Vec::new()));
+        };
+        runtime.block_on(async {
+            let gone = controls.lock().await.follow(&served);
+            end_all(gone).await;
+        });
+        served.close(gone);
+        Ok(Loaded::Retried(names))
     })
 }
 
 /// What came of it; nothing where there is none.
-async fn end_of(reload: &mut Option<Reload>) -> Result<Result<(), CliError>, JoinError> {
+async fn end_of(reload: &mut Option<Reload>) -> Result<Result<Loaded, CliError>, JoinError> {
     match reload {
         Some(reload) => reload.await,
         None => std::future::pending().await,
     }
 }
 
-/// Says what came of reading the file anew; what is wrong with it leaves all as it is.
+/// Says what came of it, and returns the file that was read; what is wrong with it leaves all as
+/// it is.
 fn tell(
     file: &Path,
-    loaded: Result<Result<(), CliError>, JoinError>,
+    loaded: Result<Result<Loaded, CliError>, JoinError>,
     served: &Arc<Mutex<ServedExports>>,
-) {
+) -> Option<Config> {
     match loaded {
-        Ok(Ok(())) => {
+        Ok(Ok(Loaded::Retried(names))) => {
+            for name in names {
+                output::line(format_args!("export {name}: is served now"));
+            }
+        }
+        Ok(Ok(Loaded::File(config))) => {
             let count = text::count(locked(served).exports().all().len(), "export");
             output::line(format_args!("read {} anew: {count}", file.display()));
+            tell_failures(&mut locked(served));
+            return Some(*config);
         }
         Ok(Err(error)) => {
             output::line(format_args!("error: {error}; all is served as before"));
@@ -152,6 +210,18 @@ fn tell(
             }
         }
         Err(error) => tracing::error!(%error, "the exports file was not read"),
+    }
+    None
+}
+
+/// Says which exports cannot be served, and why.
+fn tell_failures(served: &mut ServedExports) {
+    for (name, error) in served.take_failures() {
+        let error = CliError::from(error);
+        output::line(format_args!("export {name}: not served, and tried again: {error}"));
+        if let Some(hint) = error.hint() {
+            output::line(format_args!("hint: {hint}"));
+        }
     }
 }
 
@@ -193,7 +263,7 @@ async fn end_all(mut controls: Vec<Control>) {
 fn announce(
     file: &Path,
     config: &Config,
-    served: &ServedExports,
+    served: &mut ServedExports,
     addresses: &[SocketAddr],
     registration: Option<&Registration>,
 ) {
@@ -217,6 +287,7 @@ fn announce(
     let created = served.sessions().filter(|layers| layers.is_new && layers.memory.is_none());
     let created: BTreeSet<&Path> = created.map(|layers| layers.session.as_path()).collect();
     created.into_iter().for_each(choosing::tell_created);
+    tell_failures(served);
     super::warnings::tell_of_exports(file, config, addresses);
     super::tell_addresses(addresses);
 }

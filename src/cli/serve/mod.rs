@@ -65,6 +65,10 @@ pub(super) struct Args {
     )]
     config: Option<PathBuf>,
 
+    /// End where one export of the file cannot be opened, instead of serving the others.
+    #[arg(long, requires = "config", hide_short_help = true)]
+    strict: bool,
+
     /// The directory that shows through; it is never written.
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,

@@ -15,6 +15,7 @@ use super::connect::{self, Role, beside};
 use super::error::OpenError;
 use super::host::Host;
 use super::lock::SessionLock;
+use super::migrate::SPEC_VERSION;
 use super::probe::byte_len;
 use super::session::{OpenMode, Session};
 use super::{hide, inode, meta, number::Numbers, schema};
@@ -185,8 +186,8 @@ fn write_schema(path: &Path, options: &CreateOptions, host: &Host) -> Result<()>
 
 fn fill_tables(conn: &Connection, options: &CreateOptions, host: &Host) -> Result<()> {
     conn.execute(
-        "INSERT INTO fs_config (key, value) VALUES ('chunk_size', ?1)",
-        params![options.chunk_size.bytes().to_string()],
+        "INSERT INTO fs_config (key, value) VALUES ('chunk_size', ?1), ('schema_version', ?2)",
+        params![options.chunk_size.bytes().to_string(), SPEC_VERSION],
     )?;
     let root = options.root.clone().unwrap_or_else(|| RootAttr::new(host.now));
     inode::put(conn, &root_row(&root), None)?;

@@ -87,6 +87,17 @@ pub enum OpenError {
         /// The newest that this program knows.
         known: i64,
     },
+    /// A version of the specification after 0.4.
+    #[error(
+        "{}: a session of version {found} of the specification, newer than {}",
+        .path.display(), super::SPEC_VERSION
+    )]
+    NewerSpec {
+        /// The session file.
+        path: PathBuf,
+        /// `fs_config.schema_version`.
+        found: String,
+    },
     /// A database that is synchronised with a cloud service.
     #[error(
         "{}: the database is synced with a cloud service ({})",
@@ -196,7 +207,7 @@ impl OpenError {
             Self::OldSpec { .. } => {
                 "`acetate migrate SESSION.db` brings it to version 0.4, and keeps a copy"
             }
-            Self::Newer { .. } => "open it with a newer acetate",
+            Self::Newer { .. } | Self::NewerSpec { .. } => "open it with a newer acetate",
             Self::CloudSynced { .. } => "export it to a plain database file first",
             Self::InUse { .. } => "stop that server first, or serve another session",
             Self::NoRoom { .. } => "make room, or move the session to a larger disk",

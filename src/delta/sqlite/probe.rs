@@ -5,13 +5,14 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::delta::{Result, StoreError};
 
 use super::connect::{self, Role, beside};
 use super::error::OpenError;
 use super::meta;
+use super::migrate::SPEC_VERSION;
 
 /// Tables without which a file is no session.
 const CORE_TABLES: [&str; 5] = ["fs_config", "fs_inode", "fs_dentry", "fs_data", "fs_symlink"];
@@ -39,7 +40,10 @@ pub(super) fn check(path: &Path) -> std::result::Result<(), OpenError> {
     let alone = check_as(path, Role::Immutable);
     let decided = matches!(
         alone,
-        Err(OpenError::NotSqlite { .. } | OpenError::Encrypted { .. } | OpenError::Newer { .. })
+        Err(OpenError::NotSqlite { .. }
+            | OpenError::Encrypted { .. }
+            | OpenError::Newer { .. }
+            | OpenError::NewerSpec { .. })
     );
     if decided {
         return alone.map(|_page_bytes| ());
@@ -49,6 +53,15 @@ pub(super) fn check(path: &Path) -> std::result::Result<(), OpenError> {
         return alone.and_then(|page_bytes| check_length(path, page_bytes));
     }
     check_as(path, Role::ReadOnly).map(|_page_bytes| ())
+}
+
+/// Whether a version of the specification, `MAJOR.MINOR`, is later than [`SPEC_VERSION`]. What is
+/// no version says nothing: the columns do.
+fn is_newer_spec(version: &str) -> bool {
+    let numbers = |text: &str| -> Option<Vec<u64>> {
+        text.trim().split('.').map(|part| part.parse().ok()).collect()
+    };
+    numbers(version).is_some_and(|found| Some(found) > numbers(SPEC_VERSION))
 }
 
 fn check_length(path: &Path, page_bytes: u32) -> std::result::Result<(), OpenError> {
@@ -75,6 +88,9 @@ fn check_as(path: &Path, role: Role) -> std::result::Result<u32, OpenError> {
     if let Some(found) = columns.format.filter(|&format| format > meta::FORMAT_VERSION) {
         let known = meta::FORMAT_VERSION;
         return Err(OpenError::Newer { path: path.to_owned(), found, known });
+    }
+    if let Some(found) = columns.spec_version.clone().filter(|version| is_newer_spec(version)) {
+        return Err(OpenError::NewerSpec { path: path.to_owned(), found });
     }
     if columns.tables.is_empty() {
         let log = beside(path, "-wal");
@@ -114,6 +130,8 @@ struct Columns {
     tables: BTreeMap<String, BTreeSet<String>>,
     /// `acetate_meta.format_version`.
     format: Option<i64>,
+    /// `fs_config.schema_version`: the specification's version, where the file says it.
+    spec_version: Option<String>,
     /// Length of a page.
     page_bytes: u32,
 }
@@ -132,8 +150,16 @@ impl Columns {
         }
         let format =
             if tables.contains_key("acetate_meta") { meta::get(conn, meta::FORMAT)? } else { None };
+        let spec_version = match tables.get("fs_config") {
+            Some(columns) if columns.contains("key") && columns.contains("value") => {
+                let stored =
+                    "SELECT CAST(value AS TEXT) FROM fs_config WHERE key = 'schema_version'";
+                conn.query_row(stored, [], |row| row.get(0)).optional()?
+            }
+            _ => None,
+        };
         let page_bytes = conn.query_row("PRAGMA page_size", [], |row| row.get(0))?;
-        Ok(Self { tables, format, page_bytes })
+        Ok(Self { tables, format, spec_version, page_bytes })
     }
 
     fn has(&self, table: &str, column: &str) -> bool {

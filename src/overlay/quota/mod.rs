@@ -63,7 +63,7 @@ impl Overlay {
         &self,
         change: impl Fn(Limits) -> Limits + Send + 'static,
     ) -> Result<(Usage, Limits), FsError> {
-        if self.core.read_only || self.scope.read_only {
+        if self.core.is_read_only() || self.scope.read_only {
             return Err(FsError::ReadOnly);
         }
         self.count_usage().await?;

@@ -165,6 +165,11 @@ fn carry_out(conn: &Connection, plan: &Plan, host: &Host) -> Result<()> {
         "INSERT OR IGNORE INTO fs_config (key, value) VALUES ('chunk_size', ?1)",
         params![bytes.to_string()],
     )?;
+    conn.execute(
+        "INSERT INTO fs_config (key, value) VALUES ('schema_version', ?1)
+         ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+        params![SPEC_VERSION],
+    )?;
     if meta::get::<i64>(conn, meta::FORMAT)?.is_none() {
         config::found(conn, host)?;
     }

@@ -24,6 +24,7 @@ pub mod repair;
 pub mod seal;
 pub mod snapshot;
 pub mod status;
+pub mod tally;
 pub mod tool;
 pub mod usage;
 pub mod walk;

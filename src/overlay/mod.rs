@@ -46,6 +46,7 @@ mod name_state;
 mod node;
 mod ordered;
 mod pending;
+mod prune;
 mod quota;
 mod read;
 mod readdir;

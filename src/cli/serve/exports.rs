@@ -42,7 +42,7 @@ pub(super) fn serve(
     let none = served.load(&config)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));
-    runtime.block_on(until_signal(file, &config, door, &served))?;
+    runtime.block_on(until_signal(file, &config, door, &served, args.json))?;
     Ok(locked(&served).end()?)
 }
 
@@ -51,6 +51,7 @@ async fn until_signal(
     config: &Config,
     door: Door<'_>,
     served: &Arc<Mutex<ServedExports>>,
+    is_json: bool,
 ) -> Result<(), CliError> {
     let Door { signals, listeners, registration } = door;
     let mut hang_ups = signal(SignalKind::hangup())
@@ -64,7 +65,7 @@ async fn until_signal(
     let none = controls.follow(&locked(served));
     end_all(none).await;
     let controls = Arc::new(tokio::sync::Mutex::new(controls));
-    announce(file, config, &locked(served), &addresses, registration);
+    announce(file, config, &locked(served), &addresses, (registration, is_json));
     let overlays = {
         let served = Arc::clone(served);
         move || locked(&served).sessions().map(|layers| Arc::clone(&layers.overlay)).collect()
@@ -195,7 +196,7 @@ fn announce(
     config: &Config,
     served: &ServedExports,
     addresses: &[SocketAddr],
-    registration: Option<&Registration>,
+    (registration, is_json): (Option<&Registration>, bool),
 ) {
     let mut exports = served.exports().all();
     exports.sort_unstable_by(|a, b| a.path().cmp(b.path()));
@@ -205,14 +206,22 @@ fn announce(
     for export in exports.iter().filter(|export| !export.is_secret()) {
         let path = String::from_utf8_lossy(export.path());
         output::line(format_args!("{path}"));
-        if let Some(first) = addresses.first() {
-            super::tell_how_to_mount(*first, &path, registration);
+        if let Some(address) = super::for_clients(addresses) {
+            super::tell_how_to_mount(address, &path, registration);
         }
     }
     if secret > 0 {
         // What is printed here ends up in logs.
         let which = format!("{secret} with a secret path: `acetate config check` shows it");
         output::line(format_args!("{which}"));
+    }
+    if is_json {
+        let mut object = super::serving(addresses);
+        object.insert("config".to_owned(), file.display().to_string().into());
+        let shown = exports.iter().filter(|export| !export.is_secret());
+        let shown = shown.map(|export| String::from_utf8_lossy(export.path()).into_owned());
+        object.insert("exports".to_owned(), shown.collect::<Vec<_>>().into());
+        output::json(object);
     }
     super::warnings::tell_of_exports(file, config, addresses);
     super::tell_addresses(addresses);

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use super::change::Several;
 use super::error::CliError;
 use super::output::{self, Out};
 use super::source::{LookSource, paths};
@@ -9,7 +10,7 @@ use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::opened::find;
-use crate::vfs::FileKind;
+use crate::vfs::{FileKind, FsError};
 
 /// How much is read at a time, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
@@ -40,10 +41,19 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let (mut out, mut ending) = (Out::new(), Ending::Done);
+    let mut several = Several::default();
     for path in paths(&args.paths)? {
         let mut gone = None;
-        opened.look(|view| {
+        let read = opened.look(|view| {
             let file = find(view, &path)?;
+            match file.attr().kind {
+                FileKind::Directory => return Err(InspectError::at(&path, FsError::IsDirectory)),
+                FileKind::Regular => {}
+                kind => {
+                    let (path, kind) = (text::name(path.as_bytes()), text::kind(kind));
+                    return Err(InspectError::Invalid { what: format!("{path}: is a {kind}") });
+                }
+            }
             let failed = |source| InspectError::Path { path: MergedPath::clone(&path), source };
             let holes = file.attr().size.saturating_sub(view.data_bytes(&file).map_err(failed)?);
             if holes > MAX_HOLE_BYTES && !args.holes && file.attr().kind == FileKind::Regular {
@@ -67,11 +77,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
                     return Ok(());
                 }
             }
-        })?;
+        });
+        several.take(read.map_err(|error| CliError::from(error).about_path()))?;
         if let Some(error) = gone {
             return Err(error);
         }
     }
     out.end()?;
-    Ok(ending)
+    Ok(if several.end()? == Ending::Done { ending } else { Ending::Findings })
 }

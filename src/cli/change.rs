@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::error::CliError;
-use super::output::Out;
+use super::output::{self, Out};
 use super::source::{Source, paths};
 use super::{Ending, text};
 use crate::control::{Answer, Connection, ControlError, PathText, Reading, Refusal, Request};
@@ -97,10 +97,12 @@ pub(super) fn ask_for_each(
     request: impl Fn(PathText) -> Request,
 ) -> Result<Ending, CliError> {
     let mut out = Out::new();
+    let mut several = Several::default();
     with_changer(&source.session, source.base.as_deref(), |changer| {
         for path in paths(given)? {
-            let answer = changer.ask(request((&path).into()))?;
-            if let (Answer::Objects(count), Some((what, key))) = (answer, json) {
+            let answer = several.take(changer.ask(request((&path).into())))?;
+            if let (Some(answer), Some((what, key))) = (answer, json) {
+                let count = if let Answer::Objects(count) = answer { count } else { 1 };
                 let mut object = text::json(what);
                 text::put_path(&mut object, "path", path.as_bytes());
                 object.insert(key.to_owned(), count.into());
@@ -110,7 +112,57 @@ pub(super) fn ask_for_each(
         Ok(())
     })?;
     out.end()?;
-    Ok(Ending::Done)
+    several.end()
+}
+
+/// What came of several paths: one that fails keeps no other from being done.
+#[derive(Debug, Default)]
+pub(super) struct Several {
+    done: u64,
+    /// The last failure, which is not printed yet.
+    failed: Option<CliError>,
+}
+
+impl Several {
+    /// Takes what came of a path; `None` where it failed.
+    ///
+    /// # Errors
+    /// The others would fail as well.
+    pub(super) fn take<T>(&mut self, result: Result<T, CliError>) -> Result<Option<T>, CliError> {
+        match result {
+            Ok(value) => {
+                self.done += 1;
+                Ok(Some(value))
+            }
+            Err(error) if error.is_about_path() => {
+                if let Some(earlier) = self.failed.replace(error) {
+                    output::error(&earlier);
+                }
+                Ok(None)
+            }
+            Err(error) => {
+                if let Some(earlier) = self.failed.take() {
+                    output::error(&earlier);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Done; findings, where some failed.
+    ///
+    /// # Errors
+    /// All failed: the last failure.
+    pub(super) fn end(self) -> Result<Ending, CliError> {
+        match self.failed {
+            None => Ok(Ending::Done),
+            Some(error) if self.done == 0 => Err(error),
+            Some(error) => {
+                output::error(&error);
+                Ok(Ending::Findings)
+            }
+        }
+    }
 }
 
 /// The server of a session, if there is one that answers.
@@ -127,7 +179,7 @@ pub(super) fn connect(session: &Path) -> Result<Option<Connection>, CliError> {
 
 impl From<Refusal> for CliError {
     fn from(refusal: Refusal) -> Self {
-        let error = Self::new(&refusal);
+        let error = Self::new(&refusal).about_path();
         match &refusal.hint {
             Some(hint) => error.with_hint(hint),
             None => error,

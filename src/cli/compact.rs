@@ -3,15 +3,14 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use serde_json::Map;
-
 use super::change::connect;
 use super::error::CliError;
 use super::{Ending, output, text};
-use crate::control::{Answer, Request};
+use crate::control::{Answer, ControlError, Request};
 use crate::delta::Compacted;
 use crate::delta::sqlite::OpenError;
 use crate::inspect::compact::compact;
+use crate::inspect::opened::open_session;
 
 /// Give the space of deleted content back to the disk.
 ///
@@ -41,10 +40,26 @@ fn compact_here(session: &Path) -> Result<Compacted, CliError> {
     })
 }
 
+/// Says how much room a server needs where it has too little.
+fn explained(args: &Args, error: ControlError) -> CliError {
+    let is_full =
+        matches!(&error, ControlError::Refused(refusal) if refusal.what.contains("no space"));
+    let error = CliError::from(error);
+    let figures = open_session(&args.session).ok().and_then(|session| session.figures().ok());
+    match figures.filter(|_| is_full) {
+        Some(figures) => {
+            let used = figures.file_bytes.saturating_sub(figures.free_bytes);
+            let needed = text::bytes(used.saturating_mul(2));
+            error.with_hint(format_args!("compacting needs about {needed} of free space beside it"))
+        }
+        None => error,
+    }
+}
+
 /// Compacts the session, and says what came of it.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let compacted = match connect(&args.session)? {
-        Some(mut server) => match server.ask(&Request::Compact)? {
+        Some(mut server) => match server.ask(&Request::Compact).map_err(|e| explained(args, e))? {
             Answer::Compacted { before_bytes, after_bytes, is_delayed } => {
                 Compacted { before_bytes, after_bytes, is_delayed }
             }
@@ -54,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     };
     let session = args.session.display();
     if args.json {
-        let mut object = Map::new();
+        let mut object = text::json("compact");
         object.insert("session".to_owned(), session.to_string().into());
         object.insert("before_bytes".to_owned(), compacted.before_bytes.into());
         object.insert("after_bytes".to_owned(), compacted.after_bytes.into());

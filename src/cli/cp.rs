@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use super::change::with_changer;
-use super::copying::{Copied, Copying, Place};
+use super::copying::{Copied, Copying, Named, Place};
 use super::error::CliError;
 use super::output::{self, Out};
 use super::source::Source;
@@ -16,6 +16,7 @@ use super::{Ending, text};
 /// machine. Permissions and times of the last change are kept, and holes into and out of the tree;
 /// what leaves the tree has no set-user-ID and no set-group-ID bit. In place of a directory that is
 /// there, the copy goes into it, under its own name; files that are there get the new content.
+/// `dir/.` is what is in a directory. A source that cannot be copied keeps no other from it.
 /// Exits with 1 if something was left out: special files, files that are too large for their new
 /// place, and within the tree files with more than 1 GiB of holes, which would be zeros.
 #[derive(Debug, clap::Args)]
@@ -44,21 +45,22 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let Some((to, from)) = args.paths.split_last() else { return Ok(Ending::Done) };
     let to = place(to)?;
-    let from = from.iter().map(|path| place(path)).collect::<Result<Vec<_>, _>>()?;
+    let from = from.iter().map(|path| named(path)).collect::<Result<Vec<_>, _>>()?;
     let is_outside = |place: &Place| matches!(place, Place::Host(_));
-    if is_outside(&to) && from.iter().any(is_outside) {
+    if is_outside(&to) && from.iter().any(|named| is_outside(&named.place)) {
         return Err(CliError::new("both sides are on this machine")
             .with_hint("a colon before a path puts it into the tree: :/docs"));
     }
     let opened = args.source.open()?;
     let session = opened.session().path().to_owned();
-    let copied = match to {
+    let (copied, several) = match to {
         Place::Host(_) => Copying::new(&opened, None, args.recursive).all(&from, &to)?,
         Place::Tree(_) => with_changer(&session, args.source.base.as_deref(), |changer| {
             Copying::new(&opened, Some(changer), args.recursive).all(&from, &to)
         })?,
     };
-    show(args, &copied)
+    let shown = show(args, &copied)?;
+    Ok(if several.end()? == Ending::Done { shown } else { Ending::Findings })
 }
 
 fn show(args: &Args, copied: &Copied) -> Result<Ending, CliError> {
@@ -75,6 +77,14 @@ fn show(args: &Args, copied: &Copied) -> Result<Ending, CliError> {
         out.end()?;
     }
     Ok(if copied.skipped.is_empty() { Ending::Done } else { Ending::Findings })
+}
+
+/// A source.
+fn named(path: &OsStr) -> Result<Named, CliError> {
+    use std::os::unix::ffi::OsStrExt;
+    let inside = path.as_bytes().strip_prefix(b":").unwrap_or(path.as_bytes());
+    let is_content = inside == b"." || inside.ends_with(b"/.");
+    Ok(Named { place: place(path)?, is_content })
 }
 
 /// Which side a path is on.

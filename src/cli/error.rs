@@ -24,12 +24,20 @@ pub(super) struct CliError {
     is_closed: bool,
     /// A server has the session.
     is_in_use: bool,
+    /// It concerns one path, and says nothing of others.
+    is_about_path: bool,
 }
 
 impl CliError {
     /// A failure without advice.
     pub(super) fn new(what: impl fmt::Display) -> Self {
-        Self { what: what.to_string(), hint: None, is_closed: false, is_in_use: false }
+        Self {
+            what: what.to_string(),
+            hint: None,
+            is_closed: false,
+            is_in_use: false,
+            is_about_path: false,
+        }
     }
 
     /// Stdout takes no more.
@@ -46,6 +54,16 @@ impl CliError {
     /// Whether a server has the session that was to be opened.
     pub(super) fn is_in_use(&self) -> bool {
         self.is_in_use
+    }
+
+    /// A failure that concerns one path: a command goes on with the others that it was given.
+    pub(super) fn about_path(self) -> Self {
+        Self { is_about_path: true, ..self }
+    }
+
+    /// Whether a command goes on with other paths.
+    pub(super) fn is_about_path(&self) -> bool {
+        self.is_about_path
     }
 
     /// A failure of the system, with all that it says.
@@ -196,7 +214,8 @@ impl From<InspectError> for CliError {
             InspectError::Open(error) => return error.into(),
             error => error,
         };
-        let printed = Self::new(&error);
+        let is_about_path = matches!(error, InspectError::Path { .. });
+        let printed = Self { is_about_path, ..Self::new(&error) };
         match error.hint() {
             Some(hint) => printed.with_hint(hint),
             None => printed,

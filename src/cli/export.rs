@@ -24,24 +24,26 @@ const BUFFER_BYTES: usize = 1 << 18;
 
 /// Write a session's merged tree to an archive or a directory.
 ///
-/// All attributes that a mount shows are kept: modes, owners, times to the nanosecond, hard links,
-/// holes; but a directory gets devices and the set-user-ID and set-group-ID bits of files only with
-/// an option. With --delta-only it is what the session changed, as a layer of an OCI image:
-/// `.wh.NAME` for what is gone, `.wh..wh..opq` in a directory that replaces the base's. A layer has
-/// no holes: up to 1 GiB of them is written as zeros. What cannot be written (a socket in an
+/// All attributes that a mount shows are kept: modes, owners, times, hard links, holes; but an
+/// archive has whole seconds without --exact-times, and a directory gets devices and the
+/// set-user-ID and set-group-ID bits of files only with an option. With --delta-only it is what
+/// the session changed, as a layer of an OCI image: `.wh.NAME` for what is gone,
+/// `.wh..wh..opq` in a directory that replaces the base's. A layer has no holes:
+/// up to 1 GiB of them is written as zeros. What cannot be written (a socket in an
 /// archive, a file that may not be read or is too large) is named on stderr and left out; then the
 /// exit code is 1.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("to").required(true)))]
 pub(super) struct Args {
     #[command(flatten)]
     source: LookSource,
 
     /// Write a tar archive (POSIX pax); `-` is stdout.
-    #[arg(long, value_name = "FILE", required_unless_present = "dir", conflicts_with = "dir")]
+    #[arg(long, value_name = "FILE", group = "to")]
     tar: Option<PathBuf>,
 
     /// Fill a directory, which must be empty, or not be there.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", group = "to")]
     dir: Option<PathBuf>,
 
     /// Only what is in this directory of the tree, or this file, or matches this pathspec
@@ -59,6 +61,10 @@ pub(super) struct Args {
     /// Replace an existing FILE.
     #[arg(long, conflicts_with = "dir")]
     force: bool,
+
+    /// Keep times to the nanosecond in the archive: 1 KiB more for each object.
+    #[arg(long, requires = "tar")]
+    exact_times: bool,
 
     /// Keep the set-user-ID and set-group-ID bits of files in DIR, where they get their owner.
     #[arg(long, requires = "dir")]
@@ -98,7 +104,8 @@ fn to_stdout(args: &Args, opened: &Opened, options: &Options) -> Result<Ending, 
         return Err(error.with_hint("write it to a file: --tar FILE"));
     }
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
-    let mut tar = Tar::new(out, PathBuf::from("stdout"));
+    let tar = Tar::new(out, PathBuf::from("stdout"));
+    let mut tar = tar.with_exact_times(args.exact_times);
     let seen = Seen::new();
     let mut done = Exported::default();
     let written = write(opened, options, &mut tar, &seen, &mut done);
@@ -124,7 +131,7 @@ fn to_file(
     let partial = Partial::create(file)?;
     let out = partial.file.try_clone().map_err(|error| partial.error(&error))?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, out);
-    let mut tar = Tar::new(out, partial.path.clone());
+    let mut tar = Tar::new(out, partial.path.clone()).with_exact_times(args.exact_times);
     let seen = Seen::new();
     let mut done = Exported::default();
     write(opened, options, &mut tar, &seen, &mut done)?;

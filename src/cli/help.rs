@@ -1,21 +1,281 @@
 //! The program's own help: its commands by what they are for. clap knows no headings for
-//! subcommands, so these go where it puts text of ours.
+//! subcommands, so these go where it puts text of ours. `acetate help COMMAND`, examples, and what
+//! there is in place of commands that other programs have.
 
 use std::fmt::Write;
 
-use clap::Command;
+use clap::{Command, CommandFactory};
+
+use super::error::CliError;
+use super::output::Out;
+use super::{Cli, Ending};
+
+/// The example of the program itself.
+pub(super) const EXAMPLE: &str = "\
+Example:
+  sudo acetate run work.db --base ~/project -- CMD   changes that CMD makes go to work.db
+  acetate serve work.db --base ~/project             the same, to be mounted by hand";
+
+/// Examples of commands, in their long help and their manual pages.
+const EXAMPLES: &[(&[&str], &str)] = &[
+    (
+        &["serve"],
+        "Examples:
+  acetate serve work.db --base ~/project
+  acetate serve work.db --listen 2050
+  acetate serve --config exports.toml",
+    ),
+    (
+        &["mount"],
+        "Example:
+  sudo acetate mount work.db /mnt/agent --base ~/project",
+    ),
+    (
+        &["init"],
+        "Example:
+  acetate init work.db --base ~/project",
+    ),
+    (
+        &["status"],
+        "Example:
+  acetate status work.db --json",
+    ),
+    (
+        &["diff"],
+        "Examples:
+  acetate diff work.db                       what the session changed
+  acetate diff work.db --patch | git apply   the same as a patch",
+    ),
+    (
+        &["log"],
+        "Examples:
+  acetate log work.db --since '2 hours ago'
+  acetate log work.db notes.txt              what happened to one file
+  acetate log work.db --summary --since today
+  acetate log work.db --by tool",
+    ),
+    (
+        &["log", "prune"],
+        "Examples:
+  acetate log prune work.db --older-than 30d
+  acetate log prune work.db --keep 100000 --archive work-log.jsonl.zst",
+    ),
+    (
+        &["apply"],
+        "Examples:
+  acetate apply work.db --dry-run            what would be written to the base
+  acetate apply work.db src                  write what changed below src",
+    ),
+    (
+        &["discard"],
+        "Examples:
+  acetate discard work.db notes.txt          the file shows the base again
+  acetate discard work.db --dry-run /",
+    ),
+    (
+        &["ls"],
+        "Example:
+  acetate ls work.db -l src",
+    ),
+    (
+        &["tree"],
+        "Example:
+  acetate tree work.db --changed",
+    ),
+    (
+        &["cat"],
+        "Example:
+  acetate cat work.db notes.txt",
+    ),
+    (
+        &["stat"],
+        "Example:
+  acetate stat work.db notes.txt",
+    ),
+    (
+        &["find"],
+        "Examples:
+  acetate find work.db --name '*.rs' --changed
+  acetate find work.db --newer today --larger 1MB",
+    ),
+    (
+        &["du"],
+        "Example:
+  acetate du work.db src",
+    ),
+    (
+        &["write"],
+        "Example:
+  echo text | acetate write work.db notes.txt",
+    ),
+    (
+        &["mkdir"],
+        "Example:
+  acetate mkdir work.db -p docs/new",
+    ),
+    (
+        &["rm"],
+        "Example:
+  acetate rm work.db -r build notes.txt",
+    ),
+    (
+        &["quota"],
+        "Example:
+  acetate quota work.db --bytes 2GiB --files 100000",
+    ),
+    (
+        &["kv", "set"],
+        "Example:
+  acetate kv set work.db plan '{\"step\": 1}'",
+    ),
+    (
+        &["tool", "ls"],
+        "Example:
+  acetate tool ls work.db --since yesterday",
+    ),
+    (
+        &["check"],
+        "Example:
+  acetate check work.db",
+    ),
+    (
+        &["snapshot"],
+        "Example:
+  acetate snapshot work.db before.db",
+    ),
+    (
+        &["compact"],
+        "Example:
+  acetate compact work.db",
+    ),
+    (
+        &["export"],
+        "Examples:
+  acetate export work.db --tar tree.tar
+  acetate export work.db --dir ./copy src
+  acetate export work.db --delta-only --tar layer.tar",
+    ),
+    (
+        &["completions"],
+        "Example:
+  source <(acetate completions bash)",
+    ),
+    (
+        &["man"],
+        "Example:
+  acetate man /usr/local/share/man/man1",
+    ),
+];
+
+/// What there is in place of commands that people try.
+const INSTEAD: &[(&[&str], &str)] = &[
+    (
+        &["undo", "restore", "revert", "reset", "rollback", "checkout"],
+        "`acetate discard SESSION.db PATH` lets a path show the base again; `acetate snapshot` \
+         keeps a copy of a session to go back to",
+    ),
+    (&["rename", "move"], "`acetate mv SESSION.db FROM TO` renames in the tree"),
+    (&["copy"], "`acetate cp SESSION.db FROM TO` copies into, out of and within the tree"),
+    (&["delete", "del", "remove", "unlink"], "`acetate rm SESSION.db PATH` removes from the tree"),
+    (
+        &["link", "symlink"],
+        "`acetate ln SESSION.db TARGET PATH` makes links, symbolic ones with -s",
+    ),
+    (&["commit", "merge", "push", "save"], "`acetate apply SESSION.db` writes changes to the base"),
+    (&["patch", "changes", "show"], "`acetate diff SESSION.db --patch` prints changes as a patch"),
+    (&["history", "audit", "blame"], "`acetate log SESSION.db [PATH]` shows who changed what"),
+    (
+        &["prune", "gc", "vacuum"],
+        "`acetate log prune` shortens the log, `acetate compact` the file",
+    ),
+    (&["exec", "shell", "sandbox"], "`acetate run SESSION.db --base DIR -- CMD` runs a command"),
+    (&["unmount"], "`acetate umount DIR` unmounts"),
+    (&["start", "server", "export-nfs"], "`acetate serve SESSION.db` serves a session"),
+    (&["stop"], "`acetate sessions` shows the servers; SIGTERM ends one, `acetate umount` another"),
+    (&["new", "create"], "`acetate init SESSION.db --base DIR` creates a session"),
+    (&["backup", "checkpoint", "clone"], "`acetate snapshot SESSION.db NEW.db` copies a session"),
+    (&["list", "ps"], "`acetate ls SESSION.db` lists the tree, `acetate sessions` what is served"),
+    (&["repair", "fsck"], "`acetate check SESSION.db` checks, and mends with --repair"),
+    (&["tar", "archive"], "`acetate export SESSION.db --tar FILE` writes an archive"),
+];
+
+/// Show the help of a command.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The command; none for the program itself.
+    #[arg(value_name = "COMMAND")]
+    words: Vec<String>,
+}
+
+/// Shows it.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let mut command = super::command();
+    command.build();
+    let mut found = &mut command;
+    for word in &args.words {
+        found = found.find_subcommand_mut(word).ok_or_else(|| unknown(word))?;
+    }
+    let text = found.render_long_help().to_string();
+    let mut out = Out::new();
+    out.bytes(text.as_bytes())?;
+    out.end()?;
+    Ok(Ending::Done)
+}
+
+/// A command that there is not.
+pub(super) fn unknown(name: &str) -> CliError {
+    let error = CliError::new(format!("there is no command `{name}`"));
+    match INSTEAD.iter().find(|(names, _)| names.contains(&name)) {
+        Some((_, instead)) => error.with_hint(instead),
+        None => error.with_hint("`acetate --help` names all commands"),
+    }
+}
+
+/// Whether [`unknown`] says what there is instead.
+pub(super) fn has_instead(name: &str) -> bool {
+    INSTEAD.iter().any(|(names, _)| names.contains(&name))
+}
+
+/// Examples of the command that these words lead to; the first line is a heading.
+pub(super) fn examples(words: &[&str]) -> Option<&'static str> {
+    let own = EXAMPLES.iter().find(|(of, _)| *of == words).map(|(_, text)| *text);
+    own.or_else(|| {
+        // Those that its short help shows too.
+        let command = Cli::command();
+        let found = words.iter().try_fold(&command, |above, word| above.find_subcommand(word))?;
+        let text = found.get_after_help()?.to_string();
+        (!words.is_empty()).then(|| &*text.leak())
+    })
+}
+
+/// The other commands in a command's group.
+pub(super) fn beside(name: &str) -> impl Iterator<Item = &'static str> {
+    let group = GROUPS.iter().find(|(_, names)| names.contains(&name));
+    let names = group.map(|(_, names)| *names).unwrap_or_default();
+    names.iter().copied().filter(move |other| *other != name)
+}
+
+/// Puts the examples behind the long help of each command.
+fn with_examples(command: Command) -> Command {
+    EXAMPLES.iter().fold(command, |command, (words, text)| add_example(command, words, text))
+}
+
+fn add_example(command: Command, words: &[&'static str], text: &'static str) -> Command {
+    match words {
+        [] => command.after_long_help(text),
+        [first, rest @ ..] => command.mut_subcommand(first, |inner| add_example(inner, rest, text)),
+    }
+}
 
 /// The commands by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["run", "mount", "umount", "serve", "init", "hide", "sessions", "config"]),
     ("What has changed", &["status", "diff", "log", "apply", "discard"]),
-    (
-        "Files in the tree",
-        &["ls", "tree", "cat", "stat", "find", "du", "write", "cp", "mkdir", "rm"],
-    ),
+    ("Files in the tree", &["ls", "tree", "cat", "stat", "find", "du"]),
+    ("Change the tree", &["write", "cp", "mv", "ln", "mkdir", "touch", "chmod", "rm", "rmdir"]),
     ("What the agent keeps", &["kv", "tool", "ctx"]),
     ("Care for the file", &["check", "migrate", "snapshot", "export", "seal", "compact", "quota"]),
-    ("Set up this program", &["completions", "man"]),
+    ("Set up this program", &["completions", "man", "help"]),
 ];
 
 /// Where the groups go.
@@ -45,6 +305,7 @@ pub(super) fn grouped(command: Command) -> Command {
         long.push('\n');
     }
     short.push_str("\n`acetate --help` says what each does, `acetate COMMAND -h` how.");
+    let command = with_examples(command);
     command.help_template(TEMPLATE).before_help(short).before_long_help(long.trim_end().to_owned())
 }
 

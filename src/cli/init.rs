@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::Ending;
 use super::error::CliError;
 use super::hiding::{self, Hide};
-use super::output;
+use super::{Ending, output, text};
 use crate::workspace::layers;
 
 /// Create a session; an existing file is never overwritten.
@@ -25,12 +24,25 @@ pub(super) struct Args {
 
     #[command(flatten)]
     hide: Hide,
+
+    /// Print a JSON object: session, base.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Creates the session.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let hidden = args.hide.patterns()?;
     let session = layers::create(&args.session, args.base.as_deref(), args.chunk_size, &hidden)?;
+    if args.json {
+        let mut object = text::json("init");
+        object.insert("session".to_owned(), session.path().display().to_string().into());
+        let base = session.base_path().map(|base| base.display().to_string());
+        object.insert("base".to_owned(), base.into());
+        layers::close(&session)?;
+        output::json(object);
+        return Ok(Ending::Done);
+    }
     let base = match session.base_path() {
         Some(base) => format!("over {}", base.display()),
         None => "without a base".to_owned(),

@@ -11,6 +11,7 @@ mod cat;
 mod change;
 mod check;
 mod child;
+mod chmod;
 mod choosing;
 mod compact;
 mod completions;
@@ -32,7 +33,10 @@ mod help;
 mod hide;
 mod hiding;
 mod init;
+mod into;
 mod kv;
+mod listen;
+mod ln;
 mod log;
 mod logging;
 mod ls;
@@ -42,6 +46,7 @@ mod mkdir;
 mod mount;
 mod mount_help;
 mod mounting;
+mod mv;
 #[cfg(target_os = "linux")]
 mod namespace_child;
 mod object;
@@ -50,6 +55,7 @@ mod pager;
 mod quota;
 mod repair;
 mod rm;
+mod rmdir;
 mod run;
 #[cfg(target_os = "linux")]
 mod sandbox_child;
@@ -67,6 +73,7 @@ mod status;
 mod stored;
 mod text;
 mod tool;
+mod touch;
 mod tree;
 mod umount;
 mod validator_child;
@@ -75,21 +82,15 @@ mod write;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::filter::EnvFilter;
 
 use error::CliError;
 
-const EXAMPLE: &str = "\
-Example:
-  sudo acetate run work.db --base ~/project -- CMD   changes that CMD makes go to work.db
-  acetate serve work.db --base ~/project             the same, to be mounted by hand
-
-`serve` prints the mount commands for Linux, macOS and Docker.";
-
 /// Gives an agent a directory that it can do anything to, and leaves the real one untouched.
 #[derive(Debug, Parser)]
-#[command(name = "acetate", version, after_help = EXAMPLE, disable_help_subcommand = true)]
+#[command(name = "acetate", version, after_help = help::EXAMPLE, disable_help_subcommand = true)]
 struct Cli {
     /// What to log: error, warn, info, debug, trace, or a filter.
     #[arg(long, global = true, value_name = "LEVEL", default_value = "warn")]
@@ -120,8 +121,13 @@ enum Command {
     Du(du::Args),
     Write(write::Args),
     Cp(cp::Args),
+    Mv(mv::Args),
+    Ln(ln::Args),
     Mkdir(mkdir::Args),
+    Touch(touch::Args),
+    Chmod(chmod::Args),
     Rm(rm::Args),
+    Rmdir(rmdir::Args),
     Discard(discard::Args),
     Quota(quota::Args),
     Sessions(sessions::Args),
@@ -137,6 +143,7 @@ enum Command {
     Seal(seal::Args),
     Completions(completions::Args),
     Man(man::Args),
+    Help(help::Args),
     #[command(hide = true)]
     ValidatorChild(validator_child::Args),
     #[cfg(target_os = "linux")]
@@ -175,6 +182,10 @@ pub fn run() -> ExitCode {
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
+            if let Some(name) = unknown_command(&error) {
+                output::error(&help::unknown(&name));
+                return ExitCode::from(FAILED);
+            }
             // Help and version come this way too; whoever closed the pipe wants no more of it.
             let _printed = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED));
@@ -190,6 +201,16 @@ pub fn run() -> ExitCode {
             output::error(&error);
             ExitCode::from(FAILED)
         }
+    }
+}
+
+/// The first word of wrong usage, if there is something else in place of such a command.
+fn unknown_command(error: &clap::Error) -> Option<String> {
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) => {
+            Some(name.clone()).filter(|name| help::has_instead(name))
+        }
+        _ => None,
     }
 }
 
@@ -214,8 +235,13 @@ impl Command {
             Self::Du(args) => du::run(&args),
             Self::Write(args) => write::run(&args),
             Self::Cp(args) => cp::run(&args),
+            Self::Mv(args) => mv::run(&args),
+            Self::Ln(args) => ln::run(&args),
             Self::Mkdir(args) => mkdir::run(&args),
+            Self::Touch(args) => touch::run(&args),
+            Self::Chmod(args) => chmod::run(&args),
             Self::Rm(args) => rm::run(&args),
+            Self::Rmdir(args) => rmdir::run(&args),
             Self::Discard(args) => discard::run(&args),
             Self::Quota(args) => quota::run(&args),
             Self::Sessions(args) => sessions::run(&args),
@@ -231,6 +257,7 @@ impl Command {
             Self::Seal(args) => seal::run(&args),
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
+            Self::Help(args) => help::run(&args),
             Self::ValidatorChild(args) => validator_child::run(&args),
             #[cfg(target_os = "linux")]
             Self::NamespaceChild(args) => namespace_child::run(&args),

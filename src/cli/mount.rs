@@ -42,7 +42,7 @@ pub(super) struct Args {
     read_only: bool,
 
     /// Where the server is to listen [default: a free port of 127.0.0.1].
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = super::listen::parse)]
     listen: Option<SocketAddr>,
 
     #[command(flatten)]

@@ -1,10 +1,14 @@
 //! The commands that mount the export, ready to be copied.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Options of one system alone: see [`commands`].
 const LINUX: &str = "nolock";
 const MACOS: &str = "locallocks,nobrowse,noresvport";
+
+/// Addresses in far networks that no machine has (RFC 5737, RFC 3849).
+const FAR_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
 /// The mount commands for the export `path` of the server at `address`, one a line.
 ///
@@ -12,8 +16,8 @@ const MACOS: &str = "locallocks,nobrowse,noresvport";
 /// server, outlives its restart, and is all that one client needs. `hard` is the default
 /// everywhere, and right: a restart of the server is waited for instead of being an I/O error.
 pub(super) fn commands(address: SocketAddr, path: &str) -> [String; 3] {
-    let ip = reachable(address.ip());
-    let host = host(address);
+    let ip = for_clients(address.ip());
+    let host = host(SocketAddr::new(ip, address.port()));
     let common = common(address);
     [
         format!("  Linux   sudo mount -t nfs -o {common},{LINUX} {host}:{path} /mnt/agent"),
@@ -44,6 +48,20 @@ pub(super) fn host(address: SocketAddr) -> String {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),
     }
+}
+
+/// An address that clients elsewhere reach a listening socket at: where it listens at all
+/// addresses, the one that this machine sends from to far networks.
+fn for_clients(ip: IpAddr) -> IpAddr {
+    let (any, far): (SocketAddr, SocketAddr) = match ip {
+        _ if !ip.is_unspecified() => return ip,
+        IpAddr::V4(_) => ((Ipv4Addr::UNSPECIFIED, 0).into(), (FAR_V4, 9).into()),
+        IpAddr::V6(_) => ((Ipv6Addr::UNSPECIFIED, 0).into(), (FAR_V6, 9).into()),
+    };
+    // Connecting a UDP socket chooses a route and sends nothing.
+    let socket = UdpSocket::bind(any).and_then(|socket| socket.connect(far).map(|()| socket));
+    let chosen = socket.and_then(|socket| socket.local_addr());
+    chosen.map_or_else(|_| reachable(ip), |address| address.ip())
 }
 
 /// Where this machine reaches a server that listens at `address`.

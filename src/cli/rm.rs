@@ -10,7 +10,9 @@ use crate::control::Request;
 
 /// Remove files and directories from a session's merged tree.
 ///
-/// The base keeps what it has: in the session it is gone. `acetate discard` undoes that.
+/// The base keeps what it has: in the session it is gone. `acetate discard` undoes that. A path
+/// that cannot be removed keeps no other from it: it is named, and the exit code is 1; 2 where
+/// none could be removed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

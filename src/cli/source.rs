@@ -76,7 +76,7 @@ pub(super) fn paths(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
 }
 
 /// The paths that were given; those in double quotes as git prints them.
-fn parsed(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
+pub(super) fn parsed(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
     let path = |text: &OsString| match unquoted(text.as_bytes()) {
         Some(bytes) => merged_path(&OsString::from_vec(bytes)),
         None => merged_path(text),

@@ -118,7 +118,9 @@ fn print(
         0 => String::new(),
         rows => format!("; {} dropped", text::count(rows, "older row")),
     };
-    field("audit", format!("{}{dropped}", text::count(figures.changes, "row")))?;
+    let audit_bytes = text::bytes(figures.change_bytes);
+    let rows = text::count(figures.changes, "row");
+    field("audit", format!("{rows}, {audit_bytes}{dropped}"))?;
     let exports = exports.iter().map(|export| ("export", quota::brief(export)));
     concerns(status).into_iter().chain(exports).try_for_each(|(name, value)| field(name, value))
 }
@@ -191,6 +193,7 @@ fn json(opened: &Opened, status: &Status, server: Option<&ServerStatus>) -> Map<
         ("pending_files", figures.pending.files),
         ("pending_bytes", figures.pending.bytes),
         ("audit_rows", figures.changes),
+        ("audit_bytes", figures.change_bytes),
         ("audit_rows_dropped", figures.dropped_changes),
         ("values", figures.values),
         ("tool_calls", figures.tool_calls),

@@ -31,6 +31,11 @@ pub(super) struct Args {
     /// Show only what is in the session, and the directories that lead there.
     #[arg(long)]
     changed: bool,
+
+    /// Print a JSON object for each object instead: the fields of `acetate ls --json`, and depth
+    /// (levels below where it begins).
+    #[arg(long)]
+    json: bool,
 }
 
 /// Draws.
@@ -57,8 +62,15 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
                 };
                 let target = target.map(|target| format!(" -> {}", text::name(&target)));
                 let name = child.map_or_else(|| name.clone(), |name| text::name(name.as_bytes()));
-                let line = line(standing, object, &name, target.as_deref().unwrap_or_default());
-                if let Err(error) = out.line(format_args!("{line}")) {
+                let target = target.as_deref().unwrap_or_default();
+                let printed = if args.json {
+                    let mut json = object::json(object);
+                    json.insert("depth".to_owned(), standing.depth.into());
+                    out.json(json)
+                } else {
+                    out.line(format_args!("{}", line(standing, object, &name, target)))
+                };
+                if let Err(error) = printed {
                     closed = Some(error);
                     return Ok(Next::Stop);
                 }
@@ -69,6 +81,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     if let Some(error) = closed {
         return Err(error);
+    }
+    if args.json {
+        out.end()?;
+        return Ok(Ending::Done);
     }
     let (directories, others) =
         (text::count(directories, "directory"), text::count(others, "file"));

@@ -1,13 +1,14 @@
-//! Moments on the command line: a date and time, or an age.
+//! Moments on the command line: a date and time, a day in words, or an age.
 
-use jiff::civil::DateTime;
+use jiff::civil::{DateTime, Time as Clock};
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{Span, Timestamp, ToSpan};
 
 use crate::vfs::Time;
 
-/// Reads a moment: `2026-11-21T12:00:00Z`, a local `2026-11-21` or `2026-11-21 12:00`, or how
-/// long ago it was: `2h30m`, `90s`, `3 days`.
+/// Reads a moment: `2026-11-21T12:00:00Z`, a local `2026-11-21` or `2026-11-21 12:00`, a local
+/// `today` or `yesterday` with or without a time of day, `now`, or how long ago it was: `2h30m`,
+/// `90s`, `3 days`, `2 weeks ago`.
 pub(super) fn parse(text: &str) -> Result<Timestamp, String> {
     parse_at(text, Timestamp::now(), TimeZone::system())
 }
@@ -28,16 +29,42 @@ fn parse_at(text: &str, now: Timestamp, zone: TimeZone) -> Result<Timestamp, Str
         let moment = zone.to_timestamp(local).map_err(|error| error.to_string())?;
         return Ok(moment);
     }
-    let ago = text.strip_suffix("ago").unwrap_or(text).trim();
-    let days = |text: &str| -> Option<SignedDuration> {
-        let number =
-            text.strip_suffix("days").or(text.strip_suffix("day")).or(text.strip_suffix('d'));
-        let hours = number?.trim().parse::<i64>().ok()?.checked_mul(24)?;
-        Some(SignedDuration::from_hours(hours))
+    if let Some(moment) = day_in_words(text, now, &zone) {
+        return Ok(moment);
+    }
+    let span = age(text).filter(|span| !span.is_negative());
+    let moment = span.and_then(|span| now.to_zoned(zone).checked_sub(span).ok());
+    moment.map(|moment| moment.timestamp()).ok_or_else(|| {
+        "expected a moment (2026-11-21T12:00:00Z, today, yesterday 14:00) or an age (2h30m, 2 days \
+         ago)"
+            .to_owned()
+    })
+}
+
+/// How long ago something is: `2h30m`, `2 hours ago`, `an hour ago`.
+fn age(text: &str) -> Option<Span> {
+    let text = text.strip_suffix("ago").unwrap_or(text).trim();
+    let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+    match first {
+        "a" | "an" => format!("1 {rest}").parse().ok(),
+        _ => text.parse().ok(),
+    }
+}
+
+/// `now`, or the begin of a day in words, or a time of day in it.
+fn day_in_words(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    if text == "now" {
+        return Some(now);
+    }
+    let (day, clock) = text.split_once(' ').unwrap_or((text, "00:00"));
+    let back = match day {
+        "today" => 0,
+        "yesterday" => 1,
+        _ => return None,
     };
-    let age = days(ago).or_else(|| ago.parse::<SignedDuration>().ok());
-    let moment = age.filter(|age| !age.is_negative()).and_then(|age| now.checked_sub(age).ok());
-    moment.ok_or_else(|| "expected a moment (2026-11-21T12:00:00Z) or an age (2h30m)".to_owned())
+    let day = now.to_zoned(zone.clone()).date().checked_sub(back.days()).ok()?;
+    let clock: Clock = clock.trim().parse().ok()?;
+    zone.to_timestamp(day.to_datetime(clock)).ok()
 }
 
 #[cfg(test)]
@@ -70,10 +97,29 @@ mod tests {
             ("90s ago", "2026-11-21T11:58:30Z"),
             ("3 days", "2026-11-18T12:00:00Z"),
             ("1d", "2026-11-20T12:00:00Z"),
+            ("2 hours ago", "2026-11-21T10:00:00Z"),
+            ("an hour ago", "2026-11-21T11:00:00Z"),
+            ("2 weeks ago", "2026-11-07T12:00:00Z"),
+            ("1 month", "2026-10-21T12:00:00Z"),
+            ("now", "2026-11-21T12:00:00Z"),
+            ("today", "2026-11-20T22:00:00Z"),
+            ("today 10:30", "2026-11-21T08:30:00Z"),
+            ("yesterday", "2026-11-19T22:00:00Z"),
+            ("yesterday 23:00:01", "2026-11-20T21:00:01Z"),
         ] {
             assert_eq!(parse_at(text, now, zone.clone()), Ok(moment.parse().unwrap()), "{text}");
         }
-        for text in ["", "tomorrow", "-2h", "2026-13-01", "99999999999999d"] {
+        for text in [
+            "",
+            "tomorrow",
+            "today 25:00",
+            "ago",
+            "a",
+            "-2h",
+            "-2 days ago",
+            "2026-13-01",
+            "99999999999999d",
+        ] {
             assert!(parse_at(text, now, zone.clone()).is_err(), "{text}");
         }
     }

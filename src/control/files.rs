@@ -166,6 +166,17 @@ impl Files<'_> {
         renamed.result.map_err(|error| Refusal::at(to, error))
     }
 
+    /// Gives something that is no directory another name.
+    pub async fn link(&self, from: &MergedPath, to: &MergedPath) -> Result<()> {
+        let (object, attr) = self.find(from).await?;
+        if attr.kind == FileKind::Directory {
+            return Err(Refusal::at(from, FsError::IsDirectory).without_hint());
+        }
+        let (dir, name) = self.place(to).await?;
+        let linked = self.vfs.link(self.caller, &object, &dir, name.as_bytes()).await;
+        linked.result.map_err(|error| Refusal::at(to, error))
+    }
+
     /// The first entries of a directory, without itself and its parent.
     async fn list(&self, dir: &Locator) -> std::result::Result<Vec<Entry>, FsError> {
         let taken = Arc::new(Mutex::new(Vec::new()));

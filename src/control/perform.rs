@@ -46,6 +46,10 @@ pub async fn perform(
             files.remove_dir(&path.merged()?).await?;
             Ok(Answer::Done)
         }
+        Request::Link { from, to } => {
+            files.link(&from.merged()?, &to.merged()?).await?;
+            Ok(Answer::Done)
+        }
         Request::Rename { from, to } => {
             files.rename(&from.merged()?, &to.merged()?).await?;
             Ok(Answer::Done)
@@ -73,6 +77,7 @@ pub async fn perform(
                 overlay.compact().await.map_err(of_session)?;
             Ok(Answer::Compacted { before_bytes, after_bytes, is_delayed })
         }
+        Request::PruneLog { upto } => prune(overlay, upto).await,
         Request::Copy { from } => copy(overlay, Ino(from)).await,
         Request::SetQuota { bytes, files, file_bytes } => {
             let bounds = [bytes, files, file_bytes];
@@ -87,6 +92,10 @@ pub async fn perform(
             Ok(Answer::Rebased { kept: kept.iter().map(PathText::from).collect() })
         }
     }
+}
+
+async fn prune(overlay: &Overlay, upto: i64) -> Result<Answer, Refusal> {
+    overlay.prune_audit(upto).await.map(Answer::Objects).map_err(of_session)
 }
 
 async fn copy(overlay: &Overlay, from: Ino) -> Result<Answer, Refusal> {

@@ -52,6 +52,13 @@ pub enum Request {
         /// The attributes.
         meta: Meta,
     },
+    /// Another name for what is there and is no directory.
+    Link {
+        /// What.
+        from: PathText,
+        /// Its new name.
+        to: PathText,
+    },
     /// That something goes; with `recursive` a directory with all that is in it.
     Remove {
         /// What.
@@ -97,6 +104,12 @@ pub enum Request {
     },
     /// That the space of what was deleted goes back to the disk.
     Compact,
+    /// That rows of the audit log up to this one go, the oldest first and a bounded number of them;
+    /// the answer is how many went.
+    PruneLog {
+        /// The last row that may go.
+        upto: i64,
+    },
     /// That the session gets limits of its own.
     SetQuota {
         /// Of the bytes that contents take.
@@ -190,6 +203,9 @@ pub struct Meta {
     pub gid: Option<u32>,
     /// Last change of content: seconds and nanoseconds.
     pub mtime: Option<(i64, u32)>,
+    /// Last read: seconds and nanoseconds.
+    #[serde(default)]
+    pub atime: Option<(i64, u32)>,
 }
 
 impl Meta {
@@ -201,6 +217,7 @@ impl Meta {
             uid: self.uid,
             gid: self.gid,
             mtime: self.mtime.map_or(SetTime::Keep, time),
+            atime: self.atime.map_or(SetTime::Keep, time),
             ..SetAttr::default()
         }
     }
@@ -345,6 +362,11 @@ impl Refusal {
     /// With nothing to do about it.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), hint: None }
+    }
+
+    /// The same with nothing to do about it.
+    pub(super) fn without_hint(self) -> Self {
+        Self { hint: None, ..self }
     }
 
     /// What the filesystem says of a path.

@@ -18,8 +18,8 @@ pub use error::StoreError;
 pub use original::Original;
 pub use path::{MAX_PATH_BYTES, MergedPath};
 pub use row::{
-    AuditRow, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin, PendingCopies, Procedure,
-    SHORTENED, Whiteouts,
+    AuditRow, AuditSet, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin, PendingCopies,
+    Procedure, SHORTENED, Whiteouts,
 };
 pub use usage::{DEFAULT_FILE_BYTES, Growth, Limits, Usage, content_bytes, whiteout_files};
 
@@ -372,6 +372,10 @@ pub trait WriteTxn: ReadTxn {
     /// Says whether a limit of bytes or files applies to what follows in this operation: rows of
     /// the audit log that go past its bound are dropped only then.
     fn bound_audit(&mut self, applies: bool);
+
+    /// Deletes the oldest rows of the audit log up to the row `upto`, and `most` of them; how many
+    /// they were. What the reply cache needs after a kill at `now` stays, and so does the last row.
+    fn prune_audit(&mut self, upto: i64, now: Time, most: u32) -> Result<u64>;
 
     /// Writes a row of the audit log (acetate_op).
     fn record(&mut self, row: &AuditRow) -> Result<()>;

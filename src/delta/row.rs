@@ -253,6 +253,24 @@ pub struct AuditRow {
     pub export: Option<Arc<str>>,
     /// Why content was refused.
     pub note: Option<String>,
+    /// The attributes that it set.
+    pub set: AuditSet,
+}
+
+/// The attributes that a change set: those of a SETATTR as they were stored, the mode alone of
+/// CREATE, MKDIR, SYMLINK and MKNOD. A size that was set is [`AuditRow::offset`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AuditSet {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last read.
+    pub atime: Option<Time>,
+    /// Last change of content.
+    pub mtime: Option<Time>,
 }
 
 /// The whiteouts below a directory.
@@ -268,13 +286,15 @@ pub struct Whiteouts {
     pub files: u64,
 }
 
-/// Rows deleted from the audit log by its size bound.
+/// Rows that left the audit log: it was pruned, or is bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
     /// Rows, the oldest ones.
     pub rows: u64,
     /// When the first of them was written, to the second.
     pub since: Time,
+    /// What `apply` needs of all of them was kept.
+    pub is_kept: bool,
 }
 
 /// A change near the end of the audit log.

@@ -12,6 +12,7 @@ use super::names::{Past, Watch};
 use super::opened::Opened;
 use crate::delta::sqlite::{AuditFilter, AuditReader, OddRow, Order, Session};
 use crate::delta::{AuditRow, Dropped, MergedPath, StoreError};
+use crate::vfs::Time;
 
 pub use super::names::Now;
 
@@ -81,6 +82,33 @@ impl Log {
         Ok(Self { reader, session: path, options, watch, seen: 0 })
     }
 
+    /// The last row that may be pruned at `now`, if the `keep` newest ones stay and all of `since`
+    /// or later do; 0 where none may.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn prunable(&self, now: Time, keep: Option<u64>, since: Option<Time>) -> Result<i64> {
+        let last = || -> std::result::Result<i64, StoreError> {
+            let mut last = self.reader.last_prunable(now)?;
+            if let Some(keep) = keep {
+                last = last.min(self.reader.last_but(keep)?);
+            }
+            if let Some(since) = since {
+                last = last.min(self.reader.last_before(since)?);
+            }
+            Ok(last)
+        };
+        last().map_err(|source| failed(&self.session, source))
+    }
+
+    /// Calls `each` for the changes up to the row `last`, oldest first.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn read_up_to(&self, last: i64, each: &mut Each<'_>) -> Result<()> {
+        self.pages(Order::OldestFirst, i64::MIN..=last, &|_| true, each)
+    }
+
     /// Rows deleted from the audit log by its size bound, if any.
     ///
     /// # Errors
@@ -131,6 +159,45 @@ impl Log {
             let flow = each(id, row);
             if left == 0 { ControlFlow::Break(()) } else { flow }
         })
+    }
+
+    /// Calls `each` for all changes that have a meaning, and for those that were kept for this when
+    /// the log was pruned, as of one moment. A filter of procedures applies, nothing else.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn read_with_past(
+        &mut self,
+        each: &mut dyn FnMut(&AuditRow) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let procedures = &self.options.filter.procedures;
+        let mut wanted =
+            |row: &AuditRow| match procedures.is_empty() || procedures.contains(&row.procedure) {
+                true => each(row),
+                false => ControlFlow::Continue(()),
+            };
+        let order = self.options.order;
+        let session = &self.session;
+        let read = self.reader.at_once(|| -> std::result::Result<(), StoreError> {
+            if order == Order::OldestFirst && self.reader.past(order, &mut wanted)?.is_break() {
+                return Ok(());
+            }
+            let mut rest = Some(i64::MIN..=self.reader.last_id()?);
+            while let Some(ids) = rest {
+                let page = self.reader.page(&self.options.filter, order, ids, &|_| true)?;
+                for row in page.rows.iter().filter_map(|(_, row)| row.as_ref().ok()) {
+                    if wanted(row).is_break() {
+                        return Ok(());
+                    }
+                }
+                rest = page.rest;
+            }
+            if order == Order::NewestFirst {
+                let _ends = self.reader.past(order, &mut wanted)?;
+            }
+            Ok(())
+        });
+        read.map_err(|source| failed(session, source))
     }
 
     /// Calls `each` for the changes since the last call of this or of [`Log::read`], in the order

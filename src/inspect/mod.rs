@@ -28,6 +28,7 @@ pub mod selection;
 pub mod snapshot;
 mod split;
 pub mod status;
+pub mod tally;
 pub mod tool;
 pub mod touched;
 pub mod usage;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::delta::{Ino, InodeRow, Procedure};
+use crate::delta::{AuditSet, Ino, InodeRow, Procedure};
 use crate::vfs::{
     CreateHow, Created, Device, FileKind, FsError, Locator, Name, NewNode, Outcome, SetAttr, Wcc,
 };
@@ -157,7 +157,8 @@ impl Edit<'_> {
         }
         self.txn.put_inode(&row)?;
         self.place_at(parent, parent_ino, name, &row)?;
-        self.record(birth.procedure, row.fileid(), path, None, (None, None))?;
+        let made = AuditSet { mode: Some(row.mode), ..AuditSet::default() };
+        self.record_set(birth.procedure, row.fileid(), path, None, made)?;
         self.created(&Node::Delta(Box::new(row)))
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::BasePath;
-use crate::delta::{AuditRow, Ino, InodeRow, MergedPath, Procedure, WriteTxn};
+use crate::delta::{AuditRow, AuditSet, Ino, InodeRow, MergedPath, Procedure, WriteTxn};
 use crate::vfs::{Attr, Caller, FileId, FsError, Locator, Name, Outcome, Time, Wcc};
 
 use super::Core;
@@ -309,35 +309,55 @@ impl<'a> Edit<'a> {
         path2: Option<MergedPath>,
         span: (Option<u64>, Option<u64>),
     ) -> Result<()> {
-        self.record_with(procedure, fileid, (path, path2), span, None)
+        let row = self.audit_row(procedure, fileid, path);
+        let row = AuditRow { path2, offset: span.0, length: span.1, ..row };
+        Ok(self.txn.record(&row)?)
     }
 
-    /// The same with a note.
-    pub fn record_with(
+    /// Writes the audit row of a change that set attributes, and a file's `size` if that is given.
+    pub fn record_set(
         &mut self,
         procedure: Procedure,
         fileid: FileId,
-        (path, path2): (MergedPath, Option<MergedPath>),
-        span: (Option<u64>, Option<u64>),
-        note: Option<String>,
+        path: MergedPath,
+        size: Option<u64>,
+        set: AuditSet,
     ) -> Result<()> {
-        let row = AuditRow {
+        let row = self.audit_row(procedure, fileid, path);
+        Ok(self.txn.record(&AuditRow { offset: size, set, ..row })?)
+    }
+
+    /// Writes the audit row of a change with a note.
+    pub fn record_note(
+        &mut self,
+        procedure: Procedure,
+        fileid: FileId,
+        path: MergedPath,
+        note: String,
+    ) -> Result<()> {
+        let row = self.audit_row(procedure, fileid, path);
+        Ok(self.txn.record(&AuditRow { note: Some(note), ..row })?)
+    }
+
+    /// The audit row of a change of one path, of which nothing more is said.
+    fn audit_row(&self, procedure: Procedure, fileid: FileId, path: MergedPath) -> AuditRow {
+        AuditRow {
             time: self.now,
             client: self.caller.client,
             uid: self.caller.uid,
             gid: self.caller.gid,
             procedure,
             path,
-            path2,
+            path2: None,
             fileid,
-            offset: span.0,
-            length: span.1,
+            offset: None,
+            length: None,
             // A WRITE may be made twice.
             call: self.caller.call.filter(|_| procedure != Procedure::Write),
             export: self.scope.export.clone(),
-            note,
-        };
-        Ok(self.txn.record(&row)?)
+            note: None,
+            set: AuditSet::default(),
+        }
     }
 
     /// A merged path of an object: the audit's name for it.

@@ -244,7 +244,7 @@ impl Edit<'_> {
         })?;
         let path = path.into_inner().ok_or(FsError::Stale)?;
         let id = node.fileid();
-        self.record_with(Procedure::Refuse, id, (path, None), (None, None), Some(why.to_owned()))
+        self.record_note(Procedure::Refuse, id, path, why.to_owned())
     }
 }
 

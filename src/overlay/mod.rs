@@ -47,6 +47,7 @@ mod node;
 mod ordered;
 mod original;
 mod pending;
+mod prune;
 mod quota;
 mod read;
 mod readdir;

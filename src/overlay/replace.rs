@@ -11,7 +11,7 @@ use super::Overlay;
 use super::edit::Edit;
 use super::error::Result;
 use super::node::Node;
-use super::setattr::check;
+use super::setattr::{check, stored};
 
 impl Edit<'_> {
     /// Gives a file this content, and the attributes to `set`.
@@ -44,7 +44,8 @@ impl Edit<'_> {
         self.txn.put_inode(&row)?;
         let path = self.path_of(&row)?;
         let id = row.fileid();
-        self.record(Procedure::Setattr, id, path.clone(), None, (Some(0), None))?;
+        let attrs = stored(&row, &set);
+        self.record_set(Procedure::Setattr, id, path.clone(), Some(0), attrs)?;
         if !content.is_empty() {
             let span = (Some(0), Some(content.len() as u64));
             self.record(Procedure::Write, id, path, None, span)?;

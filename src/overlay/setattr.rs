@@ -1,6 +1,6 @@
 //! SETATTR: modes, owners, sizes and times, with the checks of a Linux server.
 
-use crate::delta::{InodeRow, Procedure};
+use crate::delta::{AuditSet, InodeRow, Procedure};
 use crate::vfs::{Attr, Caller, FileKind, FsError, Locator, Outcome, SetAttr, SetTime, Time, Wcc};
 
 use super::access::Want;
@@ -65,7 +65,8 @@ impl Edit<'_> {
         row.create_verifier = None;
         self.txn.put_inode(&row)?;
         let path = self.path_of(&row)?;
-        self.record(Procedure::Setattr, row.fileid(), path, None, (set.size, None))?;
+        let attrs = stored(&row, set);
+        self.record_set(Procedure::Setattr, row.fileid(), path, set.size, attrs)?;
         Ok(Some(row))
     }
 
@@ -101,6 +102,17 @@ impl Edit<'_> {
         }
         row.atime = chosen(set.atime, row.atime, self.now);
         row.mtime = chosen(set.mtime, row.mtime, self.now);
+    }
+}
+
+/// The attributes of `row` that `set` changed, for the audit log.
+pub(super) fn stored(row: &InodeRow, set: &SetAttr) -> AuditSet {
+    AuditSet {
+        mode: set.mode.map(|_| row.mode),
+        uid: set.uid.map(|_| row.uid),
+        gid: set.gid.map(|_| row.gid),
+        atime: (set.atime != SetTime::Keep).then_some(row.atime),
+        mtime: (set.mtime != SetTime::Keep).then_some(row.mtime),
     }
 }
 

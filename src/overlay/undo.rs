@@ -122,12 +122,19 @@ impl TreeView<'_> {
             let found = found.filter(|found| found.attr().kind == FileKind::Directory);
             if match &found {
                 Some(dir) => self.is_folded(dir).map_err(|error| error.into_fs())?,
-                None => true,
+                // Where the base has nothing either, nothing would come back.
+                None => self.base_has(&above).map_err(|error| error.into_fs())?,
             } {
                 gone_with = Some(above);
             }
         }
         Ok(Idle { path: path.clone(), gone_with })
+    }
+
+    /// Whether the base has something at a path, were nothing moved.
+    fn base_has(&self, path: &MergedPath) -> super::error::Result<bool> {
+        let path = path.as_bytes().strip_prefix(b"/").and_then(BasePath::from_bytes);
+        Ok(path.map(|path| self.view.base_attr_at(&path)).transpose()?.flatten().is_some())
     }
 
     /// Whether nothing of the base shows through a directory that was moved with all below it

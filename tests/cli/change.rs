@@ -313,6 +313,8 @@ fn changes_are_discarded() {
         assert_eq!((&lines[0]["path"], &lines[1]["paths"]), (&"/".into(), &1.into()));
         assert_eq!(place.says(0, "diff", &["--all"]), "");
         assert_eq!(place.says(1, "discard", &["/"]), "/: nothing to undo\n");
+        let neither = place.says(1, "discard", &["neither/x"]);
+        assert_eq!(neither, "/neither/x: nothing to undo\n");
         assert_eq!(place.cat("dir/file"), "content");
         assert!(place.says(0, "log", &[]).contains("DISCARD"));
     });
@@ -385,4 +387,108 @@ fn a_long_path_takes_a_socket_too() {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     assert_eq!(run(&long, &["ls", "s.db"]).stdout, b"made\n");
     drop(server);
+}
+
+#[test]
+fn one_path_that_fails_keeps_no_other_from_being_done() {
+    in_both(|place| {
+        fixture::build(&place.host("in"), "a \"a\"\nb \"b\"");
+        let said = place.says(1, "cp", &["in/a", "in/nosuch", "in/b", ":/dir"]);
+        assert!(said.starts_with("error: in/nosuch: No such file"), "{said}");
+        assert_eq!((place.cat("dir/a"), place.cat("dir/b")), ("a".into(), "b".into()));
+        let said = place.says(1, "rm", &["dir/a", "nosuch", "/neither", "dir/b"]);
+        let nosuch = "no such file or directory";
+        assert_eq!(said, format!("error: /nosuch: {nosuch}\nerror: /neither: {nosuch}\n"));
+        assert_eq!(place.says(0, "ls", &["dir"]), "file\nsub\n");
+        let said = place.says(2, "rm", &["nosuch", "neither"]);
+        assert_eq!(said, format!("error: /nosuch: {nosuch}\nerror: /neither: {nosuch}\n"));
+        let said = place.says(1, "cat", &["dir", "kept", "nosuch"]);
+        assert_eq!(said, format!("kepterror: /dir: is a directory\nerror: /nosuch: {nosuch}\n"));
+        assert_eq!(place.says(2, "cat", &["link"]), "error: /link: is a symlink\n");
+    });
+}
+
+#[test]
+fn what_is_in_a_directory_is_copied_by_its_dot() {
+    in_both(|place| {
+        fixture::build(&place.host("in"), "a \"a\"\nsub/b \"b\"");
+        place.does("cp", &["-r", "in/.", ":/"]);
+        assert_eq!(place.says(0, "ls", &[]), "a\ndir\nkept\nlink\nsub\n");
+        place.does("cp", &["-r", ":/dir/.", ":/sub"]);
+        assert_eq!(
+            place.says(0, "find", &["sub"]),
+            "/sub\n/sub/b\n/sub/file\n/sub/sub\n/sub/sub/deep\n"
+        );
+    });
+}
+
+#[test]
+fn things_are_moved_and_linked() {
+    in_both(|place| {
+        place.does("mv", &["kept", "renamed"]);
+        assert_eq!(place.cat("renamed"), "kept");
+        place.does("mv", &["renamed", "link", "dir/sub"]);
+        assert_eq!(place.says(0, "ls", &["dir/sub"]), "deep\nlink\nrenamed\n");
+        for (args, what) in [
+            (&["dir", "dir/sub"][..], "/dir: cannot be moved into itself"),
+            (&["dir/file", "dir/file"], "/dir/file: is there already"),
+            (&["dir/file", "nosuch", "dir/sub/deep"], "not a directory, and there are 2 sources"),
+            (&["nosuch", "x"], "no such file"),
+        ] {
+            let said = place.says(2, "mv", args);
+            assert!(said.starts_with("error: ") && said.contains(what), "{args:?}: {said}");
+        }
+        place.does("mv", &["-n", "dir/file", "dir/sub/deep"]);
+        assert_eq!(place.cat("dir/sub/deep"), "deep");
+        let moved = place.says(0, "mv", &["dir/file", "dir/sub/deep", "--json"]);
+        let moved: Value = serde_json::from_str(&moved).unwrap();
+        assert_eq!((&moved["type"], &moved["to"]), (&"mv".into(), &"/dir/sub/deep".into()));
+        assert_eq!(place.cat("dir/sub/deep"), "content");
+
+        place.does("ln", &["dir/sub/deep", "hard"]);
+        let long = place.says(0, "stat", &["hard"]);
+        assert!(place.says(0, "stat", &["hard", "--json"]).contains("\"nlink\":2"), "{long}");
+        place.does("ln", &["-s", "../x/y", "dir"]);
+        assert!(place.says(0, "tree", &["dir"]).contains("y -> ../x/y"));
+        let said = place.says(2, "ln", &["-s", "other", "hard"]);
+        assert!(said.contains("/hard: file exists"), "{said}");
+        place.does("ln", &["-sf", "other", "hard"]);
+        assert!(place.says(0, "tree", &[]).contains("hard -> other"));
+        assert!(place.says(2, "ln", &["dir", "d2"]).contains("/dir: is a directory"));
+    });
+}
+
+#[test]
+fn permissions_and_times_are_set_and_empty_directories_removed() {
+    in_both(|place| {
+        place.does("chmod", &["u=rwX,go=", "-R", "dir"]);
+        let modes = |path: &str| {
+            let said = place.says(0, "stat", &[path, "--json"]);
+            serde_json::from_str::<Value>(&said).unwrap()["mode"].clone()
+        };
+        assert_eq!((modes("dir"), modes("dir/file")), ("0700".into(), "0600".into()));
+        let said = place.says(1, "chmod", &["+x", "kept", "nosuch"]);
+        assert!(said.contains("/nosuch: no such file"), "{said}");
+        assert!(modes("kept").as_str().unwrap().ends_with("55"));
+        assert!(place.says(2, "chmod", &["u+q", "kept"]).contains("expected an octal number"));
+
+        place.does("touch", &["-d", "2001-02-03T04:05:06Z", "kept", "new"]);
+        for path in ["kept", "new"] {
+            let said = place.says(0, "stat", &[path, "--json"]);
+            let stat: Value = serde_json::from_str(&said).unwrap();
+            assert_eq!(stat["mtime"], "2001-02-03T04:05:06Z", "{path}");
+            assert_eq!(stat["atime"], "2001-02-03T04:05:06Z", "{path}");
+        }
+        place.does("touch", &["-c", "neither"]);
+        assert!(!place.says(0, "ls", &[]).contains("neither"));
+        assert_eq!(place.cat("kept"), "kept");
+
+        place.does("mkdir", &["-p", "e/f"]);
+        let said = place.says(1, "rmdir", &["e", "e/f", "kept"]);
+        assert!(
+            said.contains("/e: directory not empty") && said.contains("/kept: not a directory")
+        );
+        let said = place.says(0, "rmdir", &["e", "--json"]);
+        assert!(said.contains("\"removed\":1"), "{said}");
+    });
 }

@@ -38,6 +38,23 @@ fn an_archive_to_a_file_or_to_stdout() {
     assert_eq!(names, ["base", "out.tar", "s.db"], "nothing is left beside it");
 }
 
+/// What an archive takes, in bytes, without its two blocks at the end and the padding to 10 KiB.
+#[test]
+fn small_files_have_one_header_each_unless_times_are_to_be_exact() {
+    let dir = place();
+    for number in 0..200 {
+        fs::write(dir.path().join(format!("base/{number}")), "small").unwrap();
+    }
+    let bytes = |args: &[&str]| {
+        let output = run(dir.path(), &[&["export", "s.db", "--tar", "-"], args].concat());
+        assert!(output.status.success());
+        output.stdout.len() / 512
+    };
+    // A header and a block of content, and a header for the directory.
+    assert!((403..=403 + 40).contains(&bytes(&[])), "{}", bytes(&[]));
+    assert!(bytes(&["--exact-times"]) > 800, "{}", bytes(&["--exact-times"]));
+}
+
 #[test]
 fn an_archive_is_its_owners_alone() {
     let dir = place();
@@ -68,7 +85,7 @@ fn a_directory_while_the_session_is_served() {
 fn what_cannot_be_is_said() {
     let dir = place();
     let said = failure(dir.path(), &["export", "s.db"]);
-    assert!(said.contains("--tar <FILE>"), "{said}");
+    assert!(said.contains("<--tar <FILE>|--dir <DIR>>"), "{said}");
     let said = failure(dir.path(), &["export", "s.db", "--tar", "-", "--json"]);
     assert!(said.contains("both go to stdout"), "{said}");
     let said = failure(dir.path(), &["export", "s.db", "--tar", "base/out.tar"]);

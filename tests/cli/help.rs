@@ -130,3 +130,39 @@ fn there_is_a_manual_page_for_each_command() {
     let said = failure(dir.path(), &["man", "file"]);
     assert!(said.starts_with("error: file: "), "{said}");
 }
+
+#[test]
+fn help_is_a_command_too() {
+    let help = |args: &[&str]| text(&[&["help"], args].concat());
+    assert_eq!(help(&[]), text(&["--help"]));
+    assert!(help(&["log", "prune"]).contains("--archive"));
+    assert!(help(&["tool", "run"]).contains("Usage: acetate tool run"));
+    let said = failure(Path::new("."), &["help", "nosuch"]);
+    assert!(said.starts_with("error: there is no command `nosuch`\nhint: "), "{said}");
+}
+
+#[test]
+fn commands_of_other_programs_lead_to_ours() {
+    for (name, ours) in [("undo", "discard"), ("restore", "discard"), ("rename", "acetate mv")] {
+        let said = failure(Path::new("."), &[name, "s.db"]);
+        assert!(
+            said.starts_with(&format!("error: there is no command `{name}`\nhint: ")),
+            "{said}"
+        );
+        assert!(said.contains(ours), "{said}");
+    }
+}
+
+#[test]
+fn manual_pages_have_examples_codes_and_other_pages() {
+    let dir = tempdir().unwrap();
+    assert!(run(dir.path(), &["man", "."]).status.success());
+    let page = |name: &str| std::fs::read_to_string(dir.path().join(format!("{name}.1"))).unwrap();
+    let prune = page("acetate-log-prune");
+    for part in
+        [".SH EXAMPLES", "acetate log prune work.db", ".SH \"EXIT STATUS\"", "acetate\\-log"]
+    {
+        assert!(prune.contains(part), "{part}:\n{prune}");
+    }
+    assert!(page("acetate-mv").contains("acetate\\-ln\\fR(1)"));
+}

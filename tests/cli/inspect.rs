@@ -129,7 +129,7 @@ fn cat_prints_files_as_they_are_now() {
     assert_eq!(says(&world, 0, "cat", &["large", "/dir/file"]), "012abc6789content");
     let output = ask(&world, "cat", &["dir"]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "error: /dir: invalid argument\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "error: /dir: is a directory\n");
 }
 
 #[test]

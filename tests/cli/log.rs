@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::program::{acetate, failure, let_interrupts_through, run};
+use super::program::{Serving, acetate, failure, let_interrupts_through, run};
 use crate::support::world::World;
 
 fn ask(world: &World, args: &[&str]) -> Output {
@@ -46,8 +46,8 @@ fn a_line_for_each_change() {
     };
     let lines = [
         at("03:33:20", "0:0", "WRITE    /dir/file  offset 3, 1 byte"),
-        at("04:33:20", "0:0", "SETATTR  /"),
-        at("04:33:20", "1000:100", "CREATE   /new"),
+        at("04:33:20", "0:0", "SETATTR  /  mode 0777"),
+        at("04:33:20", "1000:100", "CREATE   /new  mode 0644"),
         at("04:33:20", "1000:100", "WRITE    /new  offset 0, 9 bytes"),
         at("04:33:20", "1000:100", "LINK     /new -> /again"),
         at("04:33:20", "0:0", "RENAME   /dir -> /moved"),
@@ -107,7 +107,7 @@ fn an_object_for_each_change() {
     assert_eq!((&all[5]["path"], &all[5]["to"]), (&"/dir".into(), &"/moved".into()));
     assert_eq!((&all[6]["size"], &all[6]["offset"]), (&2.into(), &Value::Null));
     assert_eq!(all[7]["path_hex"], "2fff");
-    let plain = ["v", "type", "id", "time", "client", "uid", "gid", "op", "path", "fileid"];
+    let plain = ["v", "type", "id", "time", "client", "uid", "gid", "op", "path", "fileid", "set"];
     let (mut got, mut expected) = (keys(&all[2]), plain.map(str::to_owned));
     got.sort();
     expected.sort();
@@ -179,7 +179,7 @@ fn it_says_how_many_older_changes_are_gone() {
     let output = ask(&world, &[]);
     assert_eq!(output.status.code(), Some(0));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.starts_with("5 older changes dropped: "), "{said}");
+    assert!(said.starts_with("5 older changes gone: pruned, or "), "{said}");
     assert_eq!(says(&world, 0, &["-n", "1"]).lines().count(), 1);
 }
 
@@ -308,4 +308,175 @@ fn a_reader_that_has_had_enough_is_no_failure() {
     let output = Command::new("sh").args(["-c", &piped]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr).trim(), "0");
     assert_eq!(output.stdout.iter().filter(|&&byte| byte == b'\n').count(), 1);
+}
+
+/// What was set, and what was made.
+#[test]
+fn attributes_that_were_set_are_told() {
+    let world = World::plain();
+    world.mkdir("d").unwrap();
+    world.chown("d", 7, 8).unwrap();
+    world.utimes("d", acetate::vfs::Time { secs: 5, nanos: 20 }).unwrap();
+    let said = says(&world, 0, &[]);
+    let ends: Vec<&str> = said.lines().map(|line| line.split_once("/d").unwrap().1).collect();
+    let times = "  atime 1970-01-01T00:00:05.000Z  mtime 1970-01-01T00:00:05.000Z";
+    assert_eq!(ends, ["  mode 0755", "  uid 7  gid 8", times]);
+    let said = says(&world, 0, &["--json"]);
+    let all = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let set: Vec<Value> = all.map(|change| change["set"].clone()).collect();
+    let time = "1970-01-01T00:00:05.00000002Z";
+    assert_eq!(set[0], serde_json::json!({ "mode": "0755" }));
+    assert_eq!(set[1], serde_json::json!({ "uid": 7, "gid": 8 }));
+    assert_eq!(set[2], serde_json::json!({ "atime": time, "mtime": time }));
+}
+
+#[test]
+fn changes_are_counted_by_path() {
+    let world = changed();
+    let (early, late) = ("2033-05-18T03:33:20Z", "2033-05-18T04:33:20Z");
+    let expected = [
+        format!("{late}  {late}  /  1 SETATTR"),
+        format!("{late}  {late}  /again  1 LINK"),
+        format!("{late}  {late}  /dir  1 RENAME"),
+        format!("{early}  {early}  /dir/file  1 WRITE, 1 B written"),
+        format!("{late}  {late}  /moved  1 RENAME"),
+        format!("{late}  {late}  /moved/file  1 SETATTR"),
+        format!("{late}  {late}  /new  1 WRITE, 1 CREATE, 1 LINK, 9 B written"),
+    ];
+    let said = says(&world, 0, &["--summary"]);
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+    let said = says(&world, 0, &["--summary", "--json", "--op", "write", "--uid", "1000"]);
+    assert_eq!(
+        serde_json::from_str::<Value>(&said).unwrap(),
+        serde_json::json!({
+            "v": 1, "type": "changes", "by": "path", "name": "/new", "ops": { "WRITE": 1 },
+            "written_bytes": 9, "first": late, "last": late,
+        })
+    );
+    assert_eq!(says(&world, 1, &["--summary", "--uid", "7"]), "");
+}
+
+#[test]
+fn changes_are_counted_by_tool_client_and_export() {
+    let world = changed();
+    let session = world.session();
+    let record = |tool: &str, start: &str, end: &str| {
+        let args = ["tool", "record", session.to_str().unwrap(), tool, "--started", start];
+        let rest = ["--completed", end, "--result", "1"];
+        let output = run(world.scratch(), &[&args[..], &rest].concat());
+        assert!(output.status.success(), "{output:?}");
+    };
+    record("edit", "2033-05-18T03:33:00Z", "2033-05-18T03:33:20Z");
+    record("bash", "2033-05-18T03:33:20Z", "2033-05-18T03:40:00Z");
+    record("bash", "2033-05-18T03:50:00Z", "2033-05-18T03:51:00Z");
+    let at = "2033-05-18T03:33:20Z";
+    let said = says(&world, 0, &["--by", "tool", "--until", "2033-05-18T04:00:00Z"]);
+    let line = |name: &str| format!("{at}  {at}  {name}  1 path: 1 WRITE, 1 B written");
+    assert_eq!(said.lines().collect::<Vec<_>>(), [line("bash"), line("edit")]);
+    let said = says(&world, 0, &["--by", "tool", "--since", "2033-05-18T04:00:00Z", "-n", "1"]);
+    assert!(said.contains("  (no tool call)  1 path: 1 SETATTR"), "{said}");
+    let said = says(&world, 0, &["--by", "client"]);
+    assert!(said.contains("  127.0.0.1  7 paths: 2 SETATTR, 2 WRITE, 1 CREATE"), "{said}");
+    let said = says(&world, 0, &["--by", "export", "--json"]);
+    let group: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&group["name"], &group["paths"]), (&Value::Null, &7.into()));
+}
+
+/// A session with so many changes, some old and some new, of which the last 4,096 stay.
+fn long_log(old: i64, new: i64) -> World {
+    let mut world = World::plain();
+    world.put("a", "a");
+    world.close();
+    let sql = world.sql();
+    let add = |count: i64, time: i64| {
+        let add = format!(
+            "INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure, path, fileid,
+               offset, length)
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})
+             SELECT {time}, 0, '127.0.0.1:700', 0, 0, 'WRITE', '/a', 2, i, 1 FROM n"
+        );
+        sql.execute_batch(&add).unwrap();
+    };
+    sql.execute_batch("DELETE FROM acetate_op").unwrap();
+    add(old, 1_000_000_000);
+    add(new, jiff_now());
+    drop(sql);
+    world.open_again();
+    world
+}
+
+fn jiff_now() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(now.as_secs()).unwrap()
+}
+
+#[test]
+fn the_oldest_changes_are_pruned_and_archived() {
+    let mut world = long_log(2500, 5000);
+    world.close();
+    let session = world.session();
+    let rows = || world.sql_value::<i64>("SELECT count(*) FROM acetate_op");
+    let prune = |args: &[&str]| {
+        let base = ["log", "prune", session.to_str().unwrap()];
+        run(world.scratch(), &[&base[..], args].concat())
+    };
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let dry = prune(&["--older-than", "1d", "--dry-run"]);
+    assert_eq!(
+        (dry.status.code(), said(&dry)),
+        (Some(0), "2500 changes would be deleted\n".into())
+    );
+    assert_eq!(rows(), 7500);
+    let pruned = prune(&["--older-than", "1d", "--archive", "old.jsonl.zst", "--json"]);
+    assert_eq!(pruned.status.code(), Some(0), "{}", said(&pruned));
+    let object: Value = serde_json::from_slice(&pruned.stdout).unwrap();
+    assert_eq!((&object["deleted"], &object["archive"]), (&2500.into(), &"old.jsonl.zst".into()));
+    assert_eq!(rows(), 5000);
+    let archive = std::fs::File::open(world.scratch().join("old.jsonl.zst")).unwrap();
+    let text = std::io::read_to_string(zstd::Decoder::new(archive).unwrap()).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2500);
+    assert_eq!((&lines[0]["id"], &lines[2499]["id"]), (&1.into(), &2500.into()));
+    // An archive is not written over, and then nothing goes.
+    let again = prune(&["--keep", "10", "--archive", "old.jsonl.zst"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(said(&again).contains("old.jsonl.zst: ") && said(&again).contains("another name"));
+    assert_eq!(rows(), 5000);
+    // What the reply cache needs after a kill stays.
+    let most = prune(&["--keep", "10"]);
+    assert_eq!((most.status.code(), said(&most)), (Some(0), "904 changes deleted\n".into()));
+    assert_eq!(rows(), 4096);
+    let none = prune(&["--keep", "10"]);
+    assert_eq!((none.status.code(), said(&none)), (Some(1), "0 changes deleted\n".into()));
+    assert_eq!(prune(&[]).status.code(), Some(2), "it has to be said what goes");
+    let log = ask(&world, &["--summary"]);
+    assert!(said(&log).starts_with("3404 older changes gone: "), "{}", said(&log));
+    let status = run(world.scratch(), &["status", session.to_str().unwrap(), "--json"]);
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(
+        (&status["audit_rows"], &status["audit_rows_dropped"]),
+        (&4096.into(), &3404.into())
+    );
+    assert!(status["audit_bytes"].as_u64().unwrap() > 4096 * 64);
+    world.open_again();
+}
+
+#[test]
+fn a_server_prunes_its_log_itself() {
+    let mut world = long_log(2500, 1);
+    world.close();
+    let (dir, session) = (world.scratch().to_owned(), world.session());
+    let server = Serving::start(&dir, 1, &["session.db"]);
+    assert!(run(&dir, &["mkdir", "session.db", "d"]).status.success());
+    let pruned = run(&dir, &["log", "prune", "session.db", "--keep", "1", "--json"]);
+    assert!(pruned.status.success(), "{pruned:?}");
+    let object: Value = serde_json::from_slice(&pruned.stdout).unwrap();
+    assert_eq!(object["deleted"], 2500);
+    assert!(run(&dir, &["mkdir", "session.db", "e"]).status.success());
+    server.signal("TERM");
+    assert!(server.end().0.success());
+    let ids = "SELECT group_concat(id) FROM acetate_op";
+    assert_eq!(world.sql_value::<String>(ids), "2501,2502,2503", "numbers go on");
+    assert!(run(&dir, &["check", session.to_str().unwrap()]).status.success());
+    world.open_again();
 }

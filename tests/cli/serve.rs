@@ -182,6 +182,24 @@ fn it_warns_of_clients_that_can_be_any_user() {
 }
 
 #[test]
+fn it_tells_clients_elsewhere_an_address_that_they_reach() {
+    let dir = tempdir().unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db", "--listen", "0.0.0.0:0", "--insecure"]);
+    server.signal("TERM");
+    let mounts: Vec<String> =
+        server.said.iter().filter(|line| line.contains("mount -t nfs")).cloned().collect();
+    server.end();
+    assert!(!mounts.is_empty());
+    assert!(mounts.iter().all(|line| !line.contains("0.0.0.0")), "{mounts:?}");
+    // Where this machine has a way to other networks, it is not one that only itself reaches.
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    if socket.connect("192.0.2.1:9").is_ok() {
+        let own = socket.local_addr().unwrap().ip().to_string();
+        assert!(mounts.iter().all(|line| line.contains(&format!(" {own}:/"))), "{mounts:?}");
+    }
+}
+
+#[test]
 fn root_is_squashed_beyond_loopback_unless_it_is_said_otherwise() {
     const ACCES: u32 = 13;
     let dir = tempdir().unwrap();

@@ -152,7 +152,7 @@ fn show_tells_all_of_a_call() {
         "1 edit: success\n  started    2033-05-18T03:33:20Z\n  completed  2033-05-18T03:33:20Z\n  \
          duration   0 s\n  parameters 7\n  result     {\"a\":\\n\"\\\\\"}\n  changes    2\n    \
          \
-         2033-05-18T03:33:20.000Z  0:0        127.0.0.1:700    CREATE   /file\n    \
+         2033-05-18T03:33:20.000Z  0:0        127.0.0.1:700    CREATE   /file  mode 0644\n    \
          2033-05-18T03:33:20.000Z  0:0        127.0.0.1:700    WRITE    /file  offset 0, 1 byte\n"
     );
     let rows = "INSERT INTO tool_calls (name, parameters, error, started_at, completed_at,

@@ -1,7 +1,7 @@
 //! Reading the audit log beside the writer.
 
 use acetate::delta::sqlite::{AuditFilter, AuditPage, OpenMode, Order, Session};
-use acetate::delta::{AuditRow, MergedPath, Procedure, Store};
+use acetate::delta::{AuditRow, AuditSet, MergedPath, Procedure, Store};
 use acetate::vfs::{CallId, FileId, Time};
 
 use super::{Place, change, host, time};
@@ -21,6 +21,7 @@ fn row(path: &str) -> AuditRow {
         call: Some(CallId(u64::MAX)),
         export: None,
         note: None,
+        set: AuditSet::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! How much of the audit log stays in a session with limits.
 
 use acetate::delta::sqlite::{AuditFilter, Order};
-use acetate::delta::{AuditRow, MergedPath, Procedure, Store, Writer};
+use acetate::delta::{AuditRow, AuditSet, MergedPath, Procedure, Store, Writer};
 use acetate::vfs::{CallId, FileId};
 
 use super::{Place, change, time};
@@ -27,6 +27,7 @@ fn row(second: i64, is_long: bool) -> AuditRow {
         call: Some(CallId(second.cast_unsigned())),
         export: None,
         note: None,
+        set: AuditSet::default(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Batches, savepoints, snapshots and the audit log.
 
-use acetate::delta::{AuditRow, Ino, MergedPath, Procedure, Store, StoreError};
+use acetate::delta::{AuditRow, AuditSet, Ino, MergedPath, Procedure, Store, StoreError};
 use acetate::vfs::{FileId, FileKind};
 
 use super::{Place, change, look, make, name, time};
@@ -25,6 +25,7 @@ fn write_op(offset: u64, length: u64) -> AuditRow {
         call: None,
         export: None,
         note: None,
+        set: AuditSet::default(),
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use acetate::delta::sqlite::Session;
-use acetate::delta::{AuditRow, Ino, MergedPath, Procedure, ReadTxn, Store, WriteTxn, Writer};
+use acetate::delta::{
+    AuditRow, AuditSet, Ino, MergedPath, Procedure, ReadTxn, Store, WriteTxn, Writer,
+};
 use acetate::vfs::{CallId, FileId, FileKind};
 
 use super::{Place, change, inode, make, name, time};
@@ -173,6 +175,7 @@ fn a_change_adds_few_pages() {
         call: Some(CallId(u64::MAX)),
         export: None,
         note: None,
+        set: AuditSet::default(),
     };
     let mut row = inode(Ino(0), FileKind::Regular);
     added("CREATE", 6, &mut |txn| {

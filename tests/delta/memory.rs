@@ -2,7 +2,7 @@
 
 use acetate::delta::sqlite::{MemoryBound, Session};
 use acetate::delta::{
-    AuditRow, Ino, MergedPath, Procedure, Result, Store, StoreError, WriteTxn, Writer,
+    AuditRow, AuditSet, Ino, MergedPath, Procedure, Result, Store, StoreError, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FileKind};
 
@@ -149,6 +149,7 @@ fn there_is_no_audit_log() {
         call: None,
         export: None,
         note: None,
+        set: AuditSet::default(),
     };
     batch(&place, &mut *writer, &mut |txn| txn.record(&row)).unwrap();
     assert_eq!(place.number("SELECT count(*) FROM acetate_op"), 0);

@@ -62,7 +62,7 @@ pub fn options(path: &str, delta_only: bool) -> Options {
 
 /// The archive of a session.
 pub fn tar_of(opened: &Opened, options: &Options) -> Result<(Vec<u8>, Vec<String>), InspectError> {
-    let mut tar = Tar::new(Vec::new(), PathBuf::from("memory"));
+    let mut tar = Tar::new(Vec::new(), PathBuf::from("memory")).with_exact_times(true);
     let (left_out, mut done) = (LeftOut::default(), Exported::default());
     export(opened, options, &mut tar, &left_out, &mut done)?;
     Ok((tar.finish()?, left_out.0.into_inner()))

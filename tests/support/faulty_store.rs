@@ -347,5 +347,6 @@ changes! {
     count_hidden(base: FileId, hidden: u32) -> ();
     show_origins(shown: bool) -> ();
     put_limits(limits: Limits) -> ();
+    prune_audit(upto: i64, now: Time, most: u32) -> u64;
     record(row: &AuditRow) -> ();
 }

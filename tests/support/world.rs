@@ -13,11 +13,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 
 use acetate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
+use acetate::delta::Store;
 use acetate::delta::sqlite::{
     CheckOptions, ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session,
 };
 use acetate::inspect::check::check;
 use acetate::overlay::{CopyLimits, Group};
+use acetate::vfs::Time;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -218,6 +220,27 @@ impl World {
     pub fn reopen_read_only(&mut self) {
         self.setup.read_only = true;
         self.reopen();
+    }
+
+    /// Whether a server has the session.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Prunes the audit log to its last row, as if long after the last change.
+    #[track_caller]
+    pub fn prune_log(&mut self) {
+        self.close();
+        let session = Session::open(&self.session(), OpenMode::Serve, &host()).unwrap();
+        let mut writer = session.writer().unwrap();
+        writer.begin(false).unwrap();
+        let late = Time { secs: i64::MAX, nanos: 0 };
+        writer.txn().prune_audit(i64::MAX, late, u32::MAX).unwrap();
+        writer.commit().unwrap();
+        writer.close().unwrap();
+        drop((writer, session));
+        assert!(self.sql_value::<i64>("SELECT count(*) FROM acetate_op") <= 1);
+        self.open_again();
     }
 
     /// Shuts the server down and checks what it left behind.

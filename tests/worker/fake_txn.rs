@@ -265,6 +265,10 @@ impl WriteTxn for Rows {
 
     fn bound_audit(&mut self, _: bool) {}
 
+    fn prune_audit(&mut self, _: i64, _: Time, _: u32) -> Result<u64> {
+        unimplemented!()
+    }
+
     fn record(&mut self, _: &AuditRow) -> Result<()> {
         unimplemented!()
     }

@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use acetate::delta::sqlite::{CreateOptions, Host, Session};
-use acetate::delta::{AuditRow, Ino, InodeRow, MergedPath, Procedure, Store, StoreError, WriteTxn};
+use acetate::delta::{
+    AuditRow, AuditSet, Ino, InodeRow, MergedPath, Procedure, Store, StoreError, WriteTxn,
+};
 use acetate::vfs::{Device, FileKind, Name, Time};
 
 use super::rpc::Result;
@@ -140,6 +142,7 @@ impl Maker {
             call: None,
             export: None,
             note: None,
+            set: AuditSet::default(),
         }
     }
 }

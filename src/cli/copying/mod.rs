@@ -7,7 +7,7 @@ mod reading;
 
 use std::path::PathBuf;
 
-use super::change::Changer;
+use super::change::{Changer, Several};
 use super::error::CliError;
 use super::text;
 use crate::control::Meta;
@@ -25,6 +25,13 @@ pub(super) enum Place {
     Tree(MergedPath),
     /// On this machine.
     Host(PathBuf),
+}
+
+/// A path as it was given, and whether it is what is in a directory, as for cp(1): `dir/.`.
+#[derive(Debug, Clone)]
+pub(super) struct Named {
+    pub(super) place: Place,
+    pub(super) is_content: bool,
 }
 
 /// What was done.
@@ -63,28 +70,35 @@ impl<'a> Copying<'a> {
         Self { opened, changer, recursive, copied: Copied::default() }
     }
 
-    /// Copies all of `from` to, or into, `to`.
+    /// Copies all of `from` to, or into, `to`; what came of each. What was copied of one that
+    /// fails stays.
     ///
     /// # Errors
-    /// Something cannot be copied; what was copied until then stays.
-    pub(super) fn all(mut self, from: &[Place], to: &Place) -> Result<Copied, CliError> {
+    /// None can be copied any more.
+    pub(super) fn all(mut self, from: &[Named], to: &Place) -> Result<(Copied, Several), CliError> {
         let into = self.is_dir(to)?;
         if from.len() > 1 && !into {
             let what = format!("{to}: not a directory, and there are {} sources", from.len());
             return Err(CliError::new(what));
         }
-        for source in from {
-            let object = self.object(source)?;
-            let target = match (into, source.name()) {
+        let mut several = Several::default();
+        for Named { place, is_content } in from {
+            let target = match (into && !is_content, place.name()) {
                 (true, Some(name)) => to.join(&name),
                 _ => to.clone(),
             };
-            if object.kind == FileKind::Directory {
-                self.check_dir(source, &target)?;
-            }
-            self.tree(object, target)?;
+            let copied = self.one(place, target);
+            several.take(copied)?;
         }
-        Ok(self.copied)
+        Ok((self.copied, several))
+    }
+
+    fn one(&mut self, source: &Place, target: Place) -> Result<(), CliError> {
+        let object = self.object(source)?;
+        if object.kind == FileKind::Directory {
+            self.check_dir(source, &target)?;
+        }
+        self.tree(object, target)
     }
 
     /// Leaves out the object at hand.
@@ -98,14 +112,18 @@ impl<'a> Copying<'a> {
     fn check_dir(&self, source: &Place, target: &Place) -> Result<(), CliError> {
         if !self.recursive {
             let what = format!("{source}: is a directory");
-            return Err(CliError::new(what).with_hint("-r copies it with all that is in it"));
+            let error = CliError::new(what).with_hint("-r copies it with all that is in it");
+            return Err(error.about_path());
         }
         let is_inside = match (source, target) {
             (Place::Tree(source), Place::Tree(target)) => target.is_within(source),
             _ => false,
         };
         match is_inside {
-            true => Err(CliError::new(format!("{source}: cannot be copied into itself"))),
+            true => {
+                let what = format!("{source}: cannot be copied into itself");
+                Err(CliError::new(what).about_path())
+            }
             false => Ok(()),
         }
     }

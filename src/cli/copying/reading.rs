@@ -188,5 +188,5 @@ impl Read for InTree<'_> {
 }
 
 pub(super) fn failed(path: &Path, error: &io::Error) -> CliError {
-    CliError::caused(path.display(), error)
+    CliError::caused(path.display(), error).about_path()
 }

@@ -69,7 +69,7 @@ async fn until_signal(
     let none = controls.follow(&locked(served));
     end_all(none).await;
     let controls = Arc::new(tokio::sync::Mutex::new(controls));
-    announce(file, &config, &mut locked(served), &addresses, registration);
+    announce(file, &config, &mut locked(served), &addresses, (registration, args.json));
     let overlays = {
         let served = Arc::clone(served);
         move || locked(&served).sessions().map(|layers| Arc::clone(&layers.overlay)).collect()
@@ -265,7 +265,7 @@ fn announce(
     config: &Config,
     served: &mut ServedExports,
     addresses: &[SocketAddr],
-    registration: Option<&Registration>,
+    (registration, is_json): (Option<&Registration>, bool),
 ) {
     let mut exports = served.exports().all();
     exports.sort_unstable_by(|a, b| a.path().cmp(b.path()));
@@ -275,8 +275,8 @@ fn announce(
     for export in exports.iter().filter(|export| !export.is_secret()) {
         let path = String::from_utf8_lossy(export.path());
         output::line(format_args!("{path}"));
-        if let Some(first) = addresses.first() {
-            super::tell_how_to_mount(*first, &path, registration);
+        if let Some(address) = super::for_clients(addresses) {
+            super::tell_how_to_mount(address, &path, registration);
         }
     }
     if secret > 0 {
@@ -288,6 +288,14 @@ fn announce(
     let created: BTreeSet<&Path> = created.map(|layers| layers.session.as_path()).collect();
     created.into_iter().for_each(choosing::tell_created);
     tell_failures(served);
+    if is_json {
+        let mut object = super::serving(addresses);
+        object.insert("config".to_owned(), file.display().to_string().into());
+        let shown = exports.iter().filter(|export| !export.is_secret());
+        let shown = shown.map(|export| String::from_utf8_lossy(export.path()).into_owned());
+        object.insert("exports".to_owned(), shown.collect::<Vec<_>>().into());
+        output::json(object);
+    }
     super::warnings::tell_of_exports(file, config, addresses);
     super::tell_addresses(addresses);
 }

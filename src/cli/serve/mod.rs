@@ -12,14 +12,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use serde_json::{Map, Value};
 use tokio::runtime::{self, Runtime};
 
 use super::choosing::Choosing;
 use super::detached;
 use super::error::CliError;
 use super::hiding::Hide;
-use super::squash::RootSquash;
-use super::{Ending, mount_help, output};
+use super::squash::{RootSquash, is_beyond_loopback};
+use super::{Ending, mount_help, output, text};
 use crate::overlay::Overlay;
 use crate::server::limits::Limits;
 use crate::server::rpcbind::Registration;
@@ -75,9 +76,11 @@ pub(super) struct Args {
 
     /// Where to listen; repeatable.
     ///
-    /// Port 0 takes a free one. Beyond loopback, the clients' root is squashed unless
+    /// A port alone is one of 127.0.0.1, an address or name alone has port 2049. Port 0 takes a
+    /// free one. Beyond loopback, the clients' root is squashed unless
     /// --no-root-squash is given.
     #[arg(long, value_name = "ADDR:PORT", default_values_t = [DEFAULT_ADDRESS])]
+    #[arg(value_parser = super::listen::parse)]
     listen: Vec<SocketAddr>,
 
     /// Refuse every change.
@@ -109,6 +112,11 @@ pub(super) struct Args {
 
     #[command(flatten)]
     choosing: Choosing,
+
+    /// Print a JSON object once clients can come: addresses, and session and base, or config and
+    /// exports (their paths, secret ones left out).
+    #[arg(long, hide_short_help = true)]
+    json: bool,
 
     /// Leave the terminal, and log to SESSION.db.log when clients can come.
     #[arg(long, hide = true)]
@@ -210,6 +218,12 @@ async fn stuck(overlays: impl Fn() -> Vec<Arc<Overlay>>) {
     until_any_stuck(&overlays()).await;
 }
 
+/// The address that mount commands name: one that other machines reach, if there is any.
+fn for_clients(addresses: &[SocketAddr]) -> Option<SocketAddr> {
+    let far = addresses.iter().find(|address| is_beyond_loopback(address));
+    far.or(addresses.first()).copied()
+}
+
 /// Says how to mount an export; where there is a port mapper, also in short.
 fn tell_how_to_mount(address: SocketAddr, path: &str, registration: Option<&Registration>) {
     for command in mount_help::commands(address, path) {
@@ -223,6 +237,15 @@ fn tell_how_to_mount(address: SocketAddr, path: &str, registration: Option<&Regi
             "  or      sudo mount -t nfs -o nolock {host}:{path} /mnt/agent (found {how})"
         ));
     }
+}
+
+/// The object of `--json`, as far as all servers have it.
+fn serving(addresses: &[SocketAddr]) -> Map<String, Value> {
+    let mut object = text::json("serving");
+    let addresses = addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
+    object.insert("addresses".to_owned(), addresses.into());
+    object.insert("pid".to_owned(), std::process::id().into());
+    object
 }
 
 /// The last line says that clients can come.

@@ -112,9 +112,16 @@ fn announce(
         if layers.is_new {
             choosing::tell_created(&layers.session);
         }
-        if let Some(first) = addresses.first() {
-            super::tell_how_to_mount(*first, "/", registration);
+        if let Some(address) = super::for_clients(addresses) {
+            super::tell_how_to_mount(address, "/", registration);
         }
+    }
+    if args.json {
+        let mut object = super::serving(addresses);
+        object.insert("session".to_owned(), layers.session.display().to_string().into());
+        let base = layers.base.as_deref().map(|base| base.display().to_string());
+        object.insert("base".to_owned(), base.into());
+        output::json(object);
     }
     super::warnings::tell(addresses, args.insecure, args.squash.applies_at(addresses));
     super::tell_addresses(addresses);

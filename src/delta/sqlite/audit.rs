@@ -5,37 +5,52 @@
 //! oldest are dropped: pieces that are bounded by ids fit together.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, Row, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
-use crate::delta::{AuditRow, Dropped, MergedPath, Procedure, Result, SHORTENED};
+use crate::delta::{
+    AuditRow, AuditSet, Dropped, MergedPath, Procedure, Result, SHORTENED, StoreError,
+};
 use crate::vfs::{CallId, FileId, Time};
 
 use super::audit_bound;
 use super::connect::{self, Role};
 use super::lock::SessionLock;
-use super::schema;
 use super::session::{OpenMode, Session, open_read_only};
+use super::{prune, schema};
 
 /// Rows of a page, at most.
 const PAGE_ROWS: usize = 1000;
 
-/// The columns that [`decode`] reads, but for the last two.
+/// The columns that [`decode`] reads, but for [`LATER_COLUMNS`].
 const COLUMNS: &str = "id, time, time_nsec, client, uid, gid, procedure, path, path2, fileid, \
                        offset, length";
+
+/// The columns that [`decode`] reads behind those, which a session of an earlier version may lack.
+const LATER_COLUMNS: [&str; 10] = [
+    "call",
+    "export",
+    "note",
+    "set_mode",
+    "set_uid",
+    "set_gid",
+    "set_atime",
+    "set_atime_nsec",
+    "set_mtime",
+    "set_mtime_nsec",
+];
 
 /// Reads the audit log of a session, whoever writes it meanwhile.
 pub struct AuditReader {
     conn: Connection,
-    /// The column `call`, or what stands in for it in a session of an earlier version.
-    call: &'static str,
-    /// The column `export`, likewise.
+    /// The columns that [`decode`] reads: NULL for those that a session of an earlier version
+    /// lacks.
+    columns: String,
+    /// The column `export`, or NULL.
     export: &'static str,
-    /// The column `note`, likewise.
-    note: &'static str,
     /// Held while any connection is open.
     _lock: Option<Arc<SessionLock>>,
 }
@@ -122,8 +137,12 @@ impl Session {
             let is_there = schema::has_column(&conn, "acetate_op", column)?;
             Ok(if is_there { column } else { "NULL" })
         };
-        let (call, export, note) = (or_null("call")?, or_null("export")?, or_null("note")?);
-        Ok(Some(AuditReader { conn, call, export, note, _lock: self.lock.clone() }))
+        let mut columns = COLUMNS.to_owned();
+        for column in LATER_COLUMNS {
+            columns.push_str(&format!(", {}", or_null(column)?));
+        }
+        let export = or_null("export")?;
+        Ok(Some(AuditReader { conn, columns, export, _lock: self.lock.clone() }))
     }
 }
 
@@ -134,6 +153,82 @@ impl AuditReader {
     /// The session cannot be read.
     pub fn dropped(&self) -> Result<Option<Dropped>> {
         audit_bound::dropped(&self.conn)
+    }
+
+    /// The last row that may be pruned at `now`; 0 where none may.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn last_prunable(&self, now: Time) -> Result<i64> {
+        prune::last_prunable(&self.conn, now)
+    }
+
+    /// The last row behind which `count` rows are; 0 where there are fewer.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn last_but(&self, count: u64) -> Result<i64> {
+        let mut statement =
+            self.conn.prepare("SELECT id FROM acetate_op ORDER BY id DESC LIMIT 1 OFFSET ?1")?;
+        let offset = i64::try_from(count).unwrap_or(i64::MAX);
+        Ok(statement.query_row([offset], |row| row.get(0)).optional()?.unwrap_or(0))
+    }
+
+    /// The last row before the first one of `since` or later; 0 where there is none.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn last_before(&self, since: Time) -> Result<i64> {
+        let sql = "SELECT max(id) FROM acetate_op WHERE id <
+                     ifnull((SELECT min(id) FROM acetate_op WHERE (time, time_nsec) >= (?1, ?2)),
+                            9223372036854775807)";
+        let mut statement = self.conn.prepare(sql)?;
+        let last = statement.query_row([since.secs, since.nanos.into()], |row| row.get(0))?;
+        Ok(Option::unwrap_or(last, 0))
+    }
+
+    /// Runs `read` on one snapshot of the session, which the functions above then share.
+    ///
+    /// # Errors
+    /// The session cannot be read, or what `read` says.
+    pub fn at_once<T, E: From<StoreError>>(
+        &self,
+        read: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let snapshot = self.conn.unchecked_transaction().map_err(StoreError::from)?;
+        let read = read();
+        drop(snapshot);
+        read
+    }
+
+    /// Calls `each` for the rows that were kept for `apply` when the log was pruned
+    /// (`acetate_past`): time, procedure, paths and object of each are as they were.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn past(
+        &self,
+        order: Order,
+        each: &mut dyn FnMut(&AuditRow) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        if !schema::has_table(&self.conn, "acetate_past")? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let nulls = ", NULL".repeat(2 + LATER_COLUMNS.len());
+        let mut statement = self.conn.prepare_cached(&format!(
+            "SELECT id, time, time_nsec, '0.0.0.0:0', 0, 0, procedure, path, path2, fileid {nulls}
+             FROM acetate_past ORDER BY id {}",
+            order.to_sql()
+        ))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            if let Ok(row) = decode(row)
+                && each(&row).is_break()
+            {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The id of the last row; 0 where there is none.
@@ -159,11 +254,9 @@ impl AuditReader {
     ) -> Result<AuditPage> {
         let (conditions, mut values) = filter.to_sql(self.export);
         let sql = format!(
-            "SELECT {COLUMNS}, {}, {}, {} FROM acetate_op
+            "SELECT {} FROM acetate_op
              WHERE id BETWEEN ? AND ?{conditions} ORDER BY id {}",
-            self.call,
-            self.export,
-            self.note,
+            self.columns,
             order.to_sql()
         );
         values.splice(0..0, [Value::Integer(*ids.start()), Value::Integer(*ids.end())]);
@@ -374,5 +467,32 @@ fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, OddRow> {
             Ok(ValueRef::Null) => is_shortened.then(|| SHORTENED.to_owned()),
             _ => Some(text(14, "note")?.to_owned()),
         },
+        set: decode_set(row)?,
+    })
+}
+
+/// Reads the attributes that a row set.
+fn decode_set(row: &Row<'_>) -> std::result::Result<AuditSet, OddRow> {
+    let number = |at: usize| {
+        let odd = OddRow { column: LATER_COLUMNS[at] };
+        row.get::<_, Option<i64>>(12 + at).map_err(|_| odd)
+    };
+    let small = |at: usize| {
+        let odd = OddRow { column: LATER_COLUMNS[at] };
+        number(at)?.map(|value| u32::try_from(value).map_err(|_| odd)).transpose()
+    };
+    let time = |at: usize| {
+        let (secs, nanos) = (number(at)?, small(at + 1)?.unwrap_or(0));
+        match secs {
+            Some(_) if nanos >= 1_000_000_000 => Err(OddRow { column: LATER_COLUMNS[at + 1] }),
+            secs => Ok(secs.map(|secs| Time { secs, nanos })),
+        }
+    };
+    Ok(AuditSet {
+        mode: small(3)?,
+        uid: small(4)?,
+        gid: small(5)?,
+        atime: time(6)?,
+        mtime: time(8)?,
     })
 }

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::delta::{AuditRow, Dropped, MAX_PATH_BYTES, Result};
 use crate::vfs::Time;
 
-use super::{meta, op, value};
+use super::{meta, op, prune, value};
 
 /// The most that the rows of the audit log may take in a session with a limit of bytes or files,
 /// in bytes.
@@ -105,32 +105,50 @@ impl AuditBound {
         self.held = Some(held);
         Ok(())
     }
+
+    /// Drops the oldest rows up to `upto`, `most` of them; how many they were.
+    pub(super) fn prune(&mut self, conn: &Connection, upto: i64, most: u32) -> Result<u64> {
+        let oldest =
+            format!("SELECT id, {SQL_BYTES} FROM acetate_op WHERE id <= ?1 ORDER BY id LIMIT ?2");
+        let mut statement = conn.prepare_cached(&oldest)?;
+        let mut rows = statement.query(params![upto, most])?;
+        let mut last = None;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            if let Some(held) = &mut self.held
+                && id >= held.first
+            {
+                held.bytes = held.bytes.saturating_sub(value::unsigned(row, 1)?);
+            }
+            last = Some(id);
+        }
+        drop(rows);
+        last.map_or(Ok(0), |last| prune::cut(conn, last))
+    }
+}
+
+/// The bytes that the audit log's rows take, without the overhead of pages and indexes.
+pub(super) fn bytes(conn: &Connection) -> Result<u64> {
+    let sum = format!("SELECT total({SQL_BYTES}) FROM acetate_op");
+    Ok(conn.query_row(&sum, [], |row| value::unsigned(row, 0))?)
 }
 
 /// Drops the oldest rows until the rest fits, or [`MAX_DROPPED_ROWS`] of them.
 fn drop_oldest(conn: &Connection, held: &mut Held) -> Result<()> {
-    let oldest = format!("SELECT id, time, {SQL_BYTES} FROM acetate_op ORDER BY id LIMIT ?1");
+    let oldest = format!("SELECT id, {SQL_BYTES} FROM acetate_op ORDER BY id LIMIT ?1");
     let mut statement = conn.prepare_cached(&oldest)?;
     let mut rows = statement.query([MAX_DROPPED_ROWS as i64])?;
-    let (mut last, mut since, mut dropped) = (None, None, 0_i64);
+    let mut last = None;
     while held.bytes > MAX_AUDIT_BYTES {
         let Some(row) = rows.next()? else { break };
         let id: i64 = row.get(0)?;
         if id >= held.first {
-            held.bytes = held.bytes.saturating_sub(value::unsigned(row, 2)?);
+            held.bytes = held.bytes.saturating_sub(value::unsigned(row, 1)?);
         }
-        since = since.or(row.get::<_, i64>(1).ok());
         last = Some(id);
-        dropped += 1;
     }
     drop(rows);
-    let Some(last) = last else { return Ok(()) };
-    conn.prepare_cached("DELETE FROM acetate_op WHERE id <= ?1")?.execute([last])?;
-    let before = meta::get::<i64>(conn, meta::AUDIT_DROPPED)?;
-    if before.is_none() {
-        meta::put(conn, meta::AUDIT_SINCE, since.unwrap_or(0))?;
-    }
-    meta::put(conn, meta::AUDIT_DROPPED, before.unwrap_or(0).saturating_add(dropped))
+    last.map_or(Ok(()), |last| prune::cut(conn, last).map(drop))
 }
 
 /// What a row takes, in bytes: its texts, and the rest of it.
@@ -150,9 +168,10 @@ pub(super) fn dropped(conn: &Connection) -> Result<Option<Dropped>> {
         "SELECT CAST(n.value AS INTEGER), CAST(ifnull(s.value, 0) AS INTEGER)
          FROM acetate_meta n LEFT JOIN acetate_meta s ON s.key = ?2 WHERE n.key = ?1",
     )?;
+    let is_kept = meta::get::<i64>(conn, meta::AUDIT_KEPT)? == Some(1);
     let found = statement.query_row(params![meta::AUDIT_DROPPED, meta::AUDIT_SINCE], |row| {
         let rows = row.get::<_, i64>(0)?.max(0).cast_unsigned();
-        Ok(Dropped { rows, since: Time { secs: row.get(1)?, nanos: 0 } })
+        Ok(Dropped { rows, since: Time { secs: row.get(1)?, nanos: 0 }, is_kept })
     });
     Ok(found.optional()?.filter(|dropped| dropped.rows > 0))
 }

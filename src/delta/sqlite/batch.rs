@@ -18,7 +18,8 @@ use super::room::Room;
 use super::sequence::Entries;
 use super::snapshot::Snapshot;
 use super::{
-    copy_up, dentry, inode, link, opaque, origin, original, quota, redirect, symlink, whiteout,
+    copy_up, dentry, inode, link, opaque, origin, original, prune, quota, redirect, symlink,
+    whiteout,
 };
 
 /// What a new object takes, with its entry and its row in the audit log, in bytes.
@@ -319,6 +320,14 @@ impl WriteTxn for Batch {
 
     fn bound_audit(&mut self, applies: bool) {
         self.audit_bound.applies = applies;
+    }
+
+    fn prune_audit(&mut self, upto: i64, now: Time, most: u32) -> Result<u64> {
+        let upto = upto.min(prune::last_prunable(&self.conn, now)?);
+        let mut bound = std::mem::take(&mut self.audit_bound);
+        let pruned = self.change(|conn| bound.prune(conn, upto, most));
+        self.audit_bound = bound;
+        pruned
     }
 
     fn record(&mut self, row: &AuditRow) -> Result<()> {

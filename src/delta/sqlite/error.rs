@@ -238,13 +238,33 @@ impl OpenError {
 /// room for the shared-memory file.
 const IOERR_SHMSIZE: i32 = 10 | (19 << 8);
 
+/// What happened in our words, and the cause in SQLite's.
+fn in_words(code: ErrorCode, error: &rusqlite::Error) -> String {
+    let ours = match code {
+        ErrorCode::DiskFull => "its disk is full, or its size limit is reached",
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => "another program has its lock",
+        ErrorCode::FileLockingProtocolFailed => "another program keeps a lock of its log",
+        ErrorCode::DatabaseCorrupt => "pages or indexes of the file are damaged",
+        ErrorCode::NotADatabase => "the file is no SQLite database, or an encrypted one",
+        ErrorCode::ReadOnly => "the file, or its directory, may not be written",
+        ErrorCode::CannotOpen => "the file, or one beside it, cannot be opened",
+        ErrorCode::PermissionDenied => "permission denied",
+        ErrorCode::OutOfMemory => "there is no memory left",
+        ErrorCode::SystemIoFailure => "reading or writing the file failed",
+        ErrorCode::TooBig => "a value is larger than a row may be",
+        ErrorCode::ConstraintViolation => "a row contradicts another one",
+        _ => "the database refused it",
+    };
+    format!("{ours} (SQLite: {error})")
+}
+
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        let text = error.to_string();
         let Some(code) = error.sqlite_error() else {
             // Conversions of our own columns: rows that we did not write.
-            return Self::Corrupt(text);
+            return Self::Corrupt(format!("a row that acetate did not write: {error}"));
         };
+        let text = in_words(code.code, &error);
         match code.code {
             ErrorCode::DiskFull => Self::Full(text),
             ErrorCode::SystemIoFailure if code.extended_code == IOERR_SHMSIZE => Self::Full(text),

@@ -48,6 +48,8 @@ pub struct Figures {
     pub changes: u64,
     /// Older rows that it has no more.
     pub dropped_changes: u64,
+    /// Bytes that these take, pages and what they have free not counted.
+    pub change_bytes: u64,
     /// Values that agents keep.
     pub values: u64,
     /// Tool calls that agents recorded.
@@ -98,6 +100,7 @@ impl Session {
             pending: copy_up::total(&conn)?,
             changes: last_change(&conn)?.saturating_sub(dropped_changes),
             dropped_changes,
+            change_bytes: audit_bound::bytes(&conn)?,
             values: count_if_there(&conn, "kv_store")?,
             tool_calls: count_if_there(&conn, "tool_calls")?,
             is_closed: epoch::is_clean(&conn)?,

@@ -55,6 +55,9 @@ pub(super) const AUDIT_DROPPED: &str = "audit_dropped";
 /// When the first of them was written, in seconds since 1970.
 pub(super) const AUDIT_SINCE: &str = "audit_since";
 
+/// 1 if `acetate_past` has what is needed of all rows that the audit log lost.
+pub(super) const AUDIT_KEPT: &str = "audit_kept";
+
 /// `agentfs` where `fs_origin` was emptied for it.
 pub(super) const SEALED_FOR: &str = "sealed_for";
 

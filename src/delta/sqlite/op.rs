@@ -5,9 +5,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use lru::LruCache;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, ToSql, params};
 
-use crate::delta::{AuditRow, LateChange, MAX_PATH_BYTES, MergedPath, Procedure, Result};
+use crate::delta::{AuditRow, AuditSet, LateChange, MAX_PATH_BYTES, MergedPath, Procedure, Result};
 use crate::vfs::{CallId, FileId, Time};
 
 use super::value::Bytes;
@@ -19,7 +19,7 @@ pub(super) const LATE_ROWS: u32 = 4096;
 
 /// How old they may be, in seconds: as long as a client may be asleep, and not so long that another
 /// one begins anew with the same transaction numbers.
-const LATE_SECS: i64 = 86_400;
+pub(super) const LATE_SECS: i64 = 86_400;
 
 /// The longest note of a row, in bytes: the rest is cut off.
 pub(super) const MAX_NOTE_BYTES: usize = 4096;
@@ -83,14 +83,21 @@ fn joined(last: &AuditRow, row: &AuditRow) -> Option<u64> {
     (same && row.offset? == end).then(|| last.length?.checked_add(row.length?)).flatten()
 }
 
+/// Writes a row that sets no attributes.
+const INSERT: &str = "INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure, path,
+       path2, fileid, offset, length, call, export, note)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+
+/// Writes a row that sets some.
+const INSERT_SET: &str = "INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure,
+       path, path2, fileid, offset, length, call, export, note, set_mode, set_uid, set_gid,
+       set_atime, set_atime_nsec, set_mtime, set_mtime_nsec)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+       ?20, ?21)";
+
 fn insert(conn: &Connection, row: &AuditRow, client: &str) -> Result<i64> {
-    let mut statement = conn.prepare_cached(
-        "INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure, path, path2,
-           fileid, offset, length, call, export, note)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-    )?;
     let (path, path2) = (stored(&row.path), row.path2.as_ref().map(stored));
-    let id = statement.insert(params![
+    let plain = params![
         row.time.secs,
         row.time.nanos,
         client,
@@ -105,8 +112,16 @@ fn insert(conn: &Connection, row: &AuditRow, client: &str) -> Result<i64> {
         row.call.map(|call| call.0.cast_signed()),
         row.export.as_deref(),
         row.note.as_deref().map(cut),
-    ])?;
-    Ok(id)
+    ];
+    if row.set == AuditSet::default() {
+        return Ok(conn.prepare_cached(INSERT)?.insert(plain)?);
+    }
+    let AuditSet { mode, uid, gid, atime, mtime } = row.set;
+    let (atime_secs, atime_nanos) = (atime.map(|time| time.secs), atime.map(|time| time.nanos));
+    let (mtime_secs, mtime_nanos) = (mtime.map(|time| time.secs), mtime.map(|time| time.nanos));
+    let set = params![mode, uid, gid, atime_secs, atime_nanos, mtime_secs, mtime_nanos];
+    let all: Vec<&dyn ToSql> = plain.iter().chain(set).copied().collect();
+    Ok(conn.prepare_cached(INSERT_SET)?.insert(all.as_slice())?)
 }
 
 /// A note as the log has it: at most [`MAX_NOTE_BYTES`] of it.

@@ -218,7 +218,14 @@ pub(super) const OUR_TABLES: &[(&str, &str)] = &[
   length INTEGER,
   call INTEGER,
   export TEXT,
-  note TEXT
+  note TEXT,
+  set_mode INTEGER,
+  set_uid INTEGER,
+  set_gid INTEGER,
+  set_atime INTEGER,
+  set_atime_nsec INTEGER,
+  set_mtime INTEGER,
+  set_mtime_nsec INTEGER
 )",
     ),
 ];
@@ -236,6 +243,13 @@ const ADDED_COLUMNS: &[(&str, &str, &str)] = &[
     ("acetate_op", "call", "INTEGER"),
     ("acetate_op", "export", "TEXT"),
     ("acetate_op", "note", "TEXT"),
+    ("acetate_op", "set_mode", "INTEGER"),
+    ("acetate_op", "set_uid", "INTEGER"),
+    ("acetate_op", "set_gid", "INTEGER"),
+    ("acetate_op", "set_atime", "INTEGER"),
+    ("acetate_op", "set_atime_nsec", "INTEGER"),
+    ("acetate_op", "set_mtime", "INTEGER"),
+    ("acetate_op", "set_mtime_nsec", "INTEGER"),
 ];
 
 /// Creates all tables, columns and indexes that are not there, in the caller's transaction.

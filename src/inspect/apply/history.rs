@@ -84,7 +84,7 @@ pub(super) fn changed_since(opened: &Opened, hidden: Vec<Hidden>) -> Result<Vec<
         }
     })?;
     // When the session hid these, only rows told that are gone from the log: they may be late.
-    if dropped(opened)?.is_some() {
+    if dropped(opened)?.is_some_and(|dropped| !dropped.is_kept) {
         past.late.append(&mut past.open);
     }
     let all = past.hidden.into_iter().enumerate();
@@ -147,7 +147,7 @@ fn read(
         Err(InspectError::NoAudit { .. }) => return Ok(()),
         log => log?,
     };
-    log.read(&mut |_, row| row.as_ref().map_or(ControlFlow::Continue(()), &mut *each))
+    log.read_with_past(each)
 }
 
 /// Reads the log backwards.

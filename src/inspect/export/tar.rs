@@ -26,15 +26,29 @@ pub struct Tar<W: Write> {
     builder: Builder<W>,
     /// Where, for messages.
     path: PathBuf,
+    /// Times have nanoseconds, which takes an extended header for each object.
+    exact_times: bool,
 }
 
 /// The records of an extended header.
 type Records = Vec<(&'static str, Vec<u8>)>;
 
 impl<W: Write> Tar<W> {
-    /// Begins an archive in `out`, which `path` names.
+    /// Begins an archive in `out`, which `path` names. Its times are whole seconds.
     pub fn new(out: W, path: PathBuf) -> Self {
-        Self { builder: Builder::new(out), path }
+        Self { builder: Builder::new(out), path, exact_times: false }
+    }
+
+    /// The same with times to the nanosecond: each object that has such a time takes 1 KiB more.
+    pub fn with_exact_times(self, exact_times: bool) -> Self {
+        Self { exact_times, ..self }
+    }
+
+    /// The headers of an object without content.
+    fn entry(&self, path: &[u8], kind: EntryType, attr: &Attr) -> (Header, Records) {
+        let exact = attr.mtime;
+        let mtime = if self.exact_times { exact } else { Time { nanos: 0, ..exact } };
+        entry(path, kind, attr, mtime)
     }
 
     /// Ends the archive.
@@ -42,7 +56,7 @@ impl<W: Write> Tar<W> {
     /// # Errors
     /// It cannot be written.
     pub fn finish(self) -> Result<W> {
-        let Self { builder, path } = self;
+        let Self { builder, path, .. } = self;
         builder.into_inner().map_err(|error| write_error(path, error))
     }
 
@@ -72,7 +86,8 @@ impl<W: Write> Tar<W> {
 impl<W: Write> Tar<W> {
     fn append_sparse(&mut self, item: &Item<'_>, map: Map) -> Result<()> {
         let attr = item.object.attr();
-        let (mut header, more) = entry(&sparse::plain_name(item.path), EntryType::Regular, attr);
+        let (mut header, more) =
+            self.entry(&sparse::plain_name(item.path), EntryType::Regular, attr);
         let mut records: Records = vec![
             ("GNU.sparse.major", b"1".to_vec()),
             ("GNU.sparse.minor", b"0".to_vec()),
@@ -89,7 +104,8 @@ impl<W: Write> Sink for Tar<W> {
     fn enter(&mut self, dir: &Item<'_>) -> Result<()> {
         let mut name = if dir.path.is_empty() { b".".to_vec() } else { dir.path.to_vec() };
         name.push(b'/');
-        self.append(entry(&name, EntryType::Directory, dir.object.attr()), io::empty())
+        let entry = self.entry(&name, EntryType::Directory, dir.object.attr());
+        self.append(entry, io::empty())
     }
 
     fn leave(&mut self) -> Result<()> {
@@ -109,7 +125,7 @@ impl<W: Write> Sink for Tar<W> {
             }
             FileKind::Directory => EntryType::Directory,
         };
-        let (mut header, mut records) = entry(item.path, kind, attr);
+        let (mut header, mut records) = self.entry(item.path, kind, attr);
         match attr.kind {
             FileKind::Regular => {
                 if let Some(why) = item.unreadable() {
@@ -137,7 +153,7 @@ impl<W: Write> Sink for Tar<W> {
     }
 
     fn link(&mut self, item: &Item<'_>, first: &[u8]) -> Result<()> {
-        let (mut header, mut records) = entry(item.path, EntryType::Link, item.object.attr());
+        let (mut header, mut records) = self.entry(item.path, EntryType::Link, item.object.attr());
         put_name(&mut header, LINK_NAME, "linkpath", first, &mut records);
         self.append((header, records), io::empty())
     }
@@ -152,8 +168,8 @@ impl<W: Write> Sink for Tar<W> {
     }
 }
 
-/// The headers of an object without content.
-fn entry(path: &[u8], kind: EntryType, attr: &Attr) -> (Header, Records) {
+/// The headers of an object without content, last changed at `mtime`.
+fn entry(path: &[u8], kind: EntryType, attr: &Attr, mtime: Time) -> (Header, Records) {
     let (mut header, mut records) = (Header::new_ustar(), Records::new());
     header.set_entry_type(kind);
     header.set_mode(attr.mode);
@@ -169,10 +185,10 @@ fn entry(path: &[u8], kind: EntryType, attr: &Attr) -> (Header, Records) {
             records.push((key, id.to_string().into_bytes()));
         }
     }
-    let secs = u64::try_from(attr.mtime.secs).ok().filter(|secs| *secs <= MAX_SIZE);
+    let secs = u64::try_from(mtime.secs).ok().filter(|secs| *secs <= MAX_SIZE);
     header.set_mtime(secs.unwrap_or(0));
-    if secs.is_none() || attr.mtime.nanos != 0 {
-        records.push(("mtime", decimal(attr.mtime).into_bytes()));
+    if secs.is_none() || mtime.nanos != 0 {
+        records.push(("mtime", decimal(mtime).into_bytes()));
     }
     (header, records)
 }

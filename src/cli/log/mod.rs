@@ -1,18 +1,23 @@
 //! `acetate log`: who changed what in a session, and when.
 
+mod groups;
+mod line;
+mod prune;
+
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+
+use groups::Groups;
 
 use super::error::CliError;
 use super::output::Out;
 use super::selecting::LeaveOut;
-use super::source::Source;
 use super::{Ending, output, text, when};
 use crate::delta::sqlite::{AuditFilter, Client, OddRow, Order};
 use crate::delta::{AuditRow, MergedPath, Procedure};
@@ -20,6 +25,9 @@ use crate::inspect::InspectError;
 use crate::inspect::log::{Log, Now, Options, RowFilter, now};
 use crate::inspect::opened::{Opened, is_known, open_session};
 use crate::inspect::selection::Selection;
+use crate::inspect::tally::ToolWindows;
+
+pub(super) use line::{json, line};
 
 /// How often `--follow` looks for more.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -39,11 +47,36 @@ const NAMED_ROWS: u64 = 10;
 /// With one PATH: what happened at it, below it, and to what is there under the names that it had
 /// before, by renames of itself or of directories above it. The path may be gone.
 ///
+/// With --summary or --by: a line for each path, or tool, client or export, with its first and
+/// last change and how many of which operation there were.
+///
 /// Exits with 1 if there is nothing to show, or if rows could not be read: those are named.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     #[command(flatten)]
-    source: Source,
+    show: Show,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Prune(prune::Args),
+}
+
+/// What is shown, and how.
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// The session file; it may be served meanwhile.
+    // `prune` has its own.
+    #[arg(value_name = "SESSION.db", required = true)]
+    session: Option<PathBuf>,
+
+    /// The base directory, where it is not the one that the session names.
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    base: Option<PathBuf>,
 
     /// Only what is about this file or directory of the tree; of several, and of pathspecs
     /// (`*.rs`, `:!dist`), changes that name them as they were called then.
@@ -53,12 +86,16 @@ pub(super) struct Args {
     #[command(flatten)]
     leave_out: LeaveOut,
 
-    /// Only from this moment on: 2026-11-21T12:00:00Z, or an age: 2h30m.
+    /// Only from this moment on: a date and time, today, 2h30m, 2 days ago.
+    ///
+    /// 2026-11-21T12:00:00Z, a local 2026-11-21 or 2026-11-21 12:00, today, yesterday, with a time
+    /// of day behind it or without, or how long ago it was.
     #[arg(long, value_name = "WHEN", value_parser = when::parse)]
     since: Option<Timestamp>,
 
     /// Only before this moment.
     #[arg(long, value_name = "WHEN", value_parser = when::parse, conflicts_with = "follow")]
+    #[arg(hide_short_help = true)]
     until: Option<Timestamp>,
 
     /// Only these operations: write, rename...; several with commas.
@@ -66,15 +103,15 @@ pub(super) struct Args {
     op: Vec<Procedure>,
 
     /// Only by this user.
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", hide_short_help = true)]
     uid: Option<u32>,
 
     /// Only from this client: an IP address, with a port or without.
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_client)]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_client, hide_short_help = true)]
     client: Option<Client>,
 
     /// Only through this export, of a server with several.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     export: Option<String>,
 
     /// Only the last N of these.
@@ -85,7 +122,24 @@ pub(super) struct Args {
     #[arg(short, long, conflicts_with = "follow")]
     reverse: bool,
 
-    /// Go on with what happens from now on, after the last 10 (or --last, --since).
+    /// Count the changes of each path.
+    ///
+    /// How many of what, the first and the last. A rename or link counts for both of its paths.
+    #[arg(short, long, conflicts_with_all = ["follow", "reverse", "by"])]
+    summary: bool,
+
+    /// Count the changes of each tool, client or export.
+    ///
+    /// A change belongs to the tools that had a call in `tool_calls` running in its second, to
+    /// several where calls overlapped; changes outside all calls are counted together. Clients are
+    /// addresses without their port; 127.0.0.1:0 are commands on this machine.
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["follow", "reverse"])]
+    #[arg(hide_possible_values = true)]
+    by: Option<By>,
+
+    /// Go on with what happens from now on.
+    ///
+    /// It begins with the last 10, or with --last or --since.
     #[arg(short, long)]
     follow: bool,
 
@@ -93,23 +147,85 @@ pub(super) struct Args {
     ///
     /// Fields: v, type ("change"), id, time, client, uid, gid, op, path, fileid; of RENAME and
     /// LINK also to (the new path); export, where it came through one of several; of WRITE offset
-    /// and length, in bytes; of SETATTR size, where it set one. A path that is no text comes as
-    /// path_hex, or to_hex, too.
+    /// and length, in bytes; of SETATTR size, where it set one. set has what attributes were set
+    /// (mode, uid, gid, atime, mtime), or the mode of what was made. A path that is no text comes
+    /// as path_hex, or to_hex, too. With --summary or --by type is "changes", with by, name, ops,
+    /// written_bytes, first, last, and paths (how many) but with --summary.
     #[arg(long)]
     json: bool,
 }
 
-/// Shows the log.
+/// What `--by` counts changes by.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum By {
+    Tool,
+    Client,
+    Export,
+}
+
+/// What changes are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grouping {
+    Path,
+    Tool,
+    Client,
+    Export,
+}
+
+impl Grouping {
+    fn of(args: &Show) -> Option<Self> {
+        match args.by {
+            Some(By::Tool) => Some(Self::Tool),
+            Some(By::Client) => Some(Self::Client),
+            Some(By::Export) => Some(Self::Export),
+            None => args.summary.then_some(Self::Path),
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Tool => "tool",
+            Self::Client => "client",
+            Self::Export => "export",
+        }
+    }
+
+    /// What a line says of changes that belong to no group.
+    fn without(self) -> &'static str {
+        match self {
+            Self::Tool => "(no tool call)",
+            Self::Path | Self::Client | Self::Export => "(no export)",
+        }
+    }
+}
+
+/// Shows the log, or prunes it.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let mut log = open(args)?;
-    let mut shown = Shown::new(args);
+    match &args.command {
+        Some(Command::Prune(args)) => prune::run(args),
+        None => show(&args.show),
+    }
+}
+
+fn show(args: &Show) -> Result<Ending, CliError> {
+    // clap asks for it where there is no subcommand.
+    let session = args.session.as_deref().unwrap_or(Path::new(""));
+    let mut log = open(args, session)?;
+    let grouping = Grouping::of(args);
+    let tools = match grouping {
+        Some(Grouping::Tool) => Some(ToolWindows::open(session)?),
+        _ => None,
+    };
+    let groups = grouping.map(|grouping| Groups::new(grouping, tools));
+    let mut shown = Shown { groups, ..Shown::new(args) };
     log.read(&mut |id, row| shown.take(id, row))?;
     shown.check()?;
     if args.last.is_none()
         && let Some(dropped) = log.dropped()?
     {
         output::line(format_args!(
-            "{} dropped: with a limit of bytes or files, the log keeps the newest 64 MiB",
+            "{} gone: pruned, or dropped as the log of a session with a quota keeps 64 MiB",
             text::count(dropped.rows, "older change"),
         ));
     }
@@ -123,7 +239,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
 }
 
-fn open(args: &Args) -> Result<Log, CliError> {
+fn open(args: &Show, session: &Path) -> Result<Log, CliError> {
     let all_since = args.since.is_some() || !args.follow;
     let mut options = Options {
         filter: AuditFilter {
@@ -140,15 +256,15 @@ fn open(args: &Args) -> Result<Log, CliError> {
         order: if args.reverse { Order::NewestFirst } else { Order::OldestFirst },
     };
     if args.paths.is_empty() && !args.leave_out.is_given() {
-        return Ok(Log::open(&open_session(&args.source.session)?, options)?);
+        return Ok(Log::open(&open_session(session)?, options)?);
     }
-    let opened = match Opened::open(&args.source.session, args.source.base.as_deref()) {
+    let opened = match Opened::open(session, args.base.as_deref()) {
         Ok(opened) => Some(Rc::new(opened)),
         // The log says almost as much without it.
         Err(InspectError::Base { is_recorded: true, .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let alone = opened.is_none().then(|| open_session(&args.source.session)).transpose()?;
+    let alone = opened.is_none().then(|| open_session(session)).transpose()?;
     let Some(session) = opened.as_deref().map(Opened::session).or(alone.as_ref()) else {
         return Err(CliError::new("no session"));
     };
@@ -201,6 +317,8 @@ fn parse_client(text: &str) -> Result<Client, String> {
 struct Shown {
     out: Out,
     is_json: bool,
+    /// What is counted, where lines are not shown.
+    groups: Option<Groups>,
     /// How many rows that cannot be read are named.
     named: u64,
     any: bool,
@@ -209,11 +327,11 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(args: &Args) -> Self {
+    fn new(args: &Show) -> Self {
         // Of what comes one by one, each is worth a line.
         let named = if args.follow { u64::MAX } else { NAMED_ROWS };
         let (out, is_json) = (Out::new(), args.json);
-        Self { out, is_json, named, any: false, odd: 0, closed: None }
+        Self { out, is_json, groups: None, named, any: false, odd: 0, closed: None }
     }
 
     fn take(&mut self, id: i64, row: Result<AuditRow, OddRow>) -> ControlFlow<()> {
@@ -230,6 +348,10 @@ impl Shown {
             }
         };
         self.any = true;
+        if let Some(groups) = &mut self.groups {
+            groups.add(&row);
+            return ControlFlow::Continue(());
+        }
         let printed = match self.is_json {
             true => self.out.json(json(id, &row)),
             false => self.out.line(format_args!("{}", line(&row))),
@@ -243,7 +365,10 @@ impl Shown {
         self.closed.take().map_or(Ok(()), Err)
     }
 
-    fn end(self) -> Result<Ending, CliError> {
+    fn end(mut self) -> Result<Ending, CliError> {
+        if let Some(groups) = self.groups.take() {
+            groups.print(&mut self.out, self.is_json)?;
+        }
         self.out.end()?;
         if self.odd > self.named {
             let more = text::count(self.odd - self.named, "more row");
@@ -251,66 +376,4 @@ impl Shown {
         }
         Ok(if self.any && self.odd == 0 { Ending::Done } else { Ending::Findings })
     }
-}
-
-/// A change in a line.
-pub(super) fn line(row: &AuditRow) -> String {
-    let mut line = format!(
-        "{}  {:<9}  {:<15}  {:<7}  {}",
-        text::time_millis(row.time),
-        format!("{}:{}", row.uid, row.gid),
-        row.client.to_string(),
-        row.procedure.as_str(),
-        text::name(row.path.as_bytes()),
-    );
-    if let Some(to) = &row.path2 {
-        line.push_str(&format!(" -> {}", text::name(to.as_bytes())));
-    }
-    match (row.procedure, row.offset, row.length) {
-        (Procedure::Write, Some(offset), Some(length)) => {
-            line.push_str(&format!("  offset {offset}, {}", text::count(length, "byte")));
-        }
-        (Procedure::Publish, _, Some(length)) => {
-            line.push_str(&format!("  {}", text::count(length, "byte")));
-        }
-        (Procedure::Setattr, Some(size), _) => line.push_str(&format!("  size {size}")),
-        _ => {}
-    }
-    if let Some(note) = &row.note {
-        line.push_str(&format!("  {}", text::name(note.as_bytes())));
-    }
-    if let Some(export) = &row.export {
-        line.push_str(&format!("  through {}", text::name(export.as_bytes())));
-    }
-    line
-}
-
-/// A change as an object of `--json`.
-pub(super) fn json(id: i64, row: &AuditRow) -> Map<String, Value> {
-    let mut json = text::json("change");
-    json.insert("id".to_owned(), id.into());
-    json.insert("time".to_owned(), text::time(row.time).into());
-    json.insert("client".to_owned(), row.client.to_string().into());
-    json.insert("uid".to_owned(), row.uid.into());
-    json.insert("gid".to_owned(), row.gid.into());
-    json.insert("op".to_owned(), row.procedure.as_str().into());
-    text::put_path(&mut json, "path", row.path.as_bytes());
-    if let Some(to) = &row.path2 {
-        text::put_path(&mut json, "to", to.as_bytes());
-    }
-    json.insert("fileid".to_owned(), row.fileid.0.into());
-    if let Some(note) = &row.note {
-        json.insert("note".to_owned(), note.as_str().into());
-    }
-    if let Some(export) = &row.export {
-        json.insert("export".to_owned(), export.as_ref().into());
-    }
-    let is_size = row.procedure == Procedure::Setattr;
-    let numbers = [(if is_size { "size" } else { "offset" }, row.offset), ("length", row.length)];
-    for (key, number) in numbers {
-        if let Some(number) = number {
-            json.insert(key.to_owned(), number.into());
-        }
-    }
-    json
 }

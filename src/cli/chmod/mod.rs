@@ -1,0 +1,98 @@
+//! `acetate chmod`: permissions of what is in the merged tree.
+
+mod change;
+
+use std::ffi::OsString;
+
+use change::ModeChange;
+
+use super::change::{Several, with_changer};
+use super::error::CliError;
+use super::output::Out;
+use super::source::{Source, parsed};
+use super::{Ending, text};
+use crate::control::{Meta, Request};
+use crate::delta::MergedPath;
+use crate::inspect::opened::{Opened, find};
+use crate::inspect::walk::{Next, walk};
+use crate::vfs::FileKind;
+
+/// Change the permissions of files and directories of a session's merged tree.
+///
+/// MODE is an octal number, or as chmod(1) takes it: `u+x`, `go-w`, `a=rX`, several with commas.
+/// Without u, g, o or a it is all of them, whatever the umask is. Symbolic links are left out.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  acetate chmod work.db +x run.sh
+  acetate chmod work.db -R u=rwX,go=rX /src")]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// The permissions.
+    #[arg(value_name = "MODE", value_parser = ModeChange::parse, allow_hyphen_values = true)]
+    mode: ModeChange,
+
+    /// Paths in the tree.
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<OsString>,
+
+    /// Change directories with all that is in them.
+    #[arg(short = 'R', long)]
+    recursive: bool,
+
+    /// Print a JSON object for each path that was given: path, changed (how many objects got
+    /// another mode).
+    #[arg(long)]
+    json: bool,
+}
+
+/// Changes the permissions.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let opened = args.source.open()?;
+    let mut out = Out::new();
+    let mut several = Several::default();
+    with_changer(&args.source.session, args.source.base.as_deref(), |changer| {
+        for path in parsed(&args.paths)? {
+            let changed = modes(args, &opened, &path).and_then(|modes| {
+                let count = modes.len();
+                for (path, mode) in modes {
+                    let meta = Meta { mode: Some(mode), ..Meta::default() };
+                    changer.ask(Request::SetMeta { path: (&path).into(), meta })?;
+                }
+                Ok(count)
+            });
+            if let (Some(count), true) = (several.take(changed)?, args.json) {
+                let mut object = text::json("chmod");
+                text::put_path(&mut object, "path", path.as_bytes());
+                object.insert("changed".to_owned(), count.into());
+                out.json(object)?;
+            }
+        }
+        Ok(())
+    })?;
+    out.end()?;
+    several.end()
+}
+
+/// The objects that get another mode, what is in a directory before itself: the new mode may keep
+/// us out of it.
+fn modes(
+    args: &Args,
+    opened: &Opened,
+    path: &MergedPath,
+) -> Result<Vec<(MergedPath, u32)>, CliError> {
+    let mut modes = Vec::new();
+    opened.look(|view| {
+        walk(view, &find(view, path)?, &mut |_, object, _| {
+            let attr = object.attr();
+            let mode = args.mode.apply(attr.mode, attr.kind == FileKind::Directory);
+            if attr.kind != FileKind::Symlink && mode != attr.mode {
+                modes.push((object.path().clone(), mode));
+            }
+            Ok(if args.recursive { Next::Deeper } else { Next::Stop })
+        })
+    })?;
+    modes.reverse();
+    Ok(modes)
+}

@@ -1,0 +1,52 @@
+//! Where several things of the merged tree go: to a name, or into a directory under their own.
+
+use super::error::CliError;
+use super::text;
+use crate::delta::MergedPath;
+use crate::inspect::InspectError;
+use crate::inspect::opened::Opened;
+use crate::vfs::FileKind;
+
+/// The last path of `mv` and `ln`.
+pub(super) struct Target {
+    path: MergedPath,
+    is_dir: bool,
+}
+
+impl Target {
+    /// What `path` is to so many `sources`.
+    ///
+    /// # Errors
+    /// There are several, and it is no directory.
+    pub(super) fn of(opened: &Opened, path: MergedPath, sources: usize) -> Result<Self, CliError> {
+        let kind = kind(opened, &path)?;
+        let is_dir = kind == Some(FileKind::Directory);
+        if sources > 1 && !is_dir {
+            let path = text::name(path.as_bytes());
+            let what = format!("{path}: not a directory, and there are {sources} sources");
+            return Err(CliError::new(what));
+        }
+        Ok(Self { path, is_dir })
+    }
+
+    /// Where something goes.
+    pub(super) fn for_source(&self, source: &MergedPath) -> MergedPath {
+        match source.name().filter(|_| self.is_dir) {
+            Some(name) => self.path.join(&name),
+            None => self.path.clone(),
+        }
+    }
+
+    /// Whether anything is at a path.
+    pub(super) fn is_there(&self, opened: &Opened, path: &MergedPath) -> Result<bool, CliError> {
+        Ok(kind(opened, path)?.is_some())
+    }
+}
+
+/// What is at a path of the merged tree, right now.
+pub(super) fn kind(opened: &Opened, path: &MergedPath) -> Result<Option<FileKind>, CliError> {
+    Ok(opened.look(|view| {
+        let found = view.find(path).map_err(|source| InspectError::at(path, source))?;
+        Ok(found.map(|found| found.attr().kind))
+    })?)
+}

@@ -1,0 +1,70 @@
+//! Addresses to listen at, as people write them.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+
+/// The port of NFS.
+const NFS_PORT: u16 = 2049;
+
+/// Reads `127.0.0.1:2049`, `[::1]:2049`, `localhost:2049`, a port alone (of 127.0.0.1), or an
+/// address or name alone (port 2049). A name that has several addresses stands for the first, one
+/// of IPv4 if there is any.
+///
+/// # Errors
+/// It is none of these, or the name has no address.
+pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+    }
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(ip) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, NFS_PORT));
+    }
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) => (name, port.parse::<u16>().ok()),
+        None => (text, Some(NFS_PORT)),
+    };
+    let expected = || {
+        "expected ADDR:PORT, a port alone (2049, of 127.0.0.1), or an address alone (port 2049); \
+         0.0.0.0 stands for all addresses of this machine"
+            .to_owned()
+    };
+    let is_name =
+        !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-._".contains(c));
+    let port = port.filter(|_| is_name).ok_or_else(expected)?;
+    let found = (name, port).to_socket_addrs();
+    let found: Vec<_> = found.map_err(|error| format!("{name}: {error}"))?.collect();
+    let best = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    best.copied().ok_or_else(|| format!("{name}: has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn addresses_need_not_be_whole() {
+        for (text, address) in [
+            ("127.0.0.1:7", "127.0.0.1:7"),
+            ("[::1]:7", "[::1]:7"),
+            ("2049", "127.0.0.1:2049"),
+            ("0", "127.0.0.1:0"),
+            ("0.0.0.0", "0.0.0.0:2049"),
+            ("::1", "[::1]:2049"),
+            ("[::]", "[::]:2049"),
+            ("localhost:7", "127.0.0.1:7"),
+            ("localhost", "127.0.0.1:2049"),
+        ] {
+            assert_eq!(
+                parse(text).map(|address| address.to_string()),
+                Ok(address.into()),
+                "{text}"
+            );
+        }
+        for text in ["", ":2049", "127.0.0.1:70000", "70000:", "a b:1", "localhost:nfs"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

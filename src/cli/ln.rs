@@ -1,0 +1,107 @@
+//! `acetate ln`: links in the merged tree.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use super::change::{Changer, Several, with_changer};
+use super::error::CliError;
+use super::into::{Target, kind};
+use super::output::Out;
+use super::source::Source;
+use super::{Ending, text};
+use crate::control::{Answer, Meta, PathText, Request};
+use crate::delta::MergedPath;
+use crate::inspect::opened::{Opened, merged_path};
+use crate::vfs::{FileKind, Name};
+
+/// Make links in a session's merged tree.
+///
+/// Without -s: another name for a file. With -s: a symbolic link, whose target is stored as it was
+/// given and need not be there. In place of a directory that is there, links go into it under
+/// their targets' names.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  acetate ln work.db notes.txt again.txt     another name for a file
+  acetate ln work.db -s ../lib/a.so /bin/a   a symbolic link")]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// What the links lead to, and last their path, or a directory for them.
+    #[arg(value_name = "PATH", required = true, num_args = 2..)]
+    paths: Vec<OsString>,
+
+    /// Make symbolic links.
+    #[arg(short, long)]
+    symbolic: bool,
+
+    /// Replace files and links that are there.
+    #[arg(short, long)]
+    force: bool,
+
+    /// Print a JSON object for each: path, target.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Makes the links.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let Some((to, targets)) = args.paths.split_last() else { return Ok(Ending::Done) };
+    let opened = args.source.open()?;
+    let place = Target::of(&opened, merged_path(to)?, targets.len())?;
+    let mut out = Out::new();
+    let mut several = Several::default();
+    with_changer(&args.source.session, args.source.base.as_deref(), |changer| {
+        for target in targets {
+            let made = link(args, changer, &opened, &place, target);
+            if let (Some(path), true) = (several.take(made)?, args.json) {
+                let mut object = text::json("ln");
+                text::put_path(&mut object, "path", path.as_bytes());
+                text::put_path(&mut object, "target", target.as_bytes());
+                out.json(object)?;
+            }
+        }
+        Ok(())
+    })?;
+    out.end()?;
+    several.end()
+}
+
+/// Makes one link; its path.
+fn link(
+    args: &Args,
+    changer: &mut Changer,
+    opened: &Opened,
+    place: &Target,
+    target: &OsStr,
+) -> Result<MergedPath, CliError> {
+    let bytes = target.as_bytes();
+    // A symbolic link's target is no path of the tree, but its last name is the link's own.
+    let last = bytes.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty());
+    let named = match args.symbolic {
+        false => merged_path(target)?,
+        true => {
+            let name = last.and_then(|name| Name::new(name).ok());
+            name.map_or_else(MergedPath::root, |name| MergedPath::root().join(&name))
+        }
+    };
+    let path = place.for_source(&named);
+    if args.force && kind(opened, &path)?.is_some_and(|kind| kind != FileKind::Directory) {
+        if !args.symbolic && path == named {
+            let what = format!("{}: is the file itself", text::name(path.as_bytes()));
+            return Err(CliError::new(what).about_path());
+        }
+        let _removed: Answer =
+            changer.ask(Request::Remove { path: (&path).into(), recursive: false })?;
+    }
+    let request = match args.symbolic {
+        true => Request::MakeLink {
+            path: (&path).into(),
+            target: PathText::from(bytes),
+            meta: Meta::default(),
+        },
+        false => Request::Link { from: (&named).into(), to: (&path).into() },
+    };
+    changer.ask(request)?;
+    Ok(path)
+}

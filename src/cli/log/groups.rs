@@ -1,0 +1,99 @@
+//! `acetate log --summary` and `--by`: the log in groups.
+
+use serde_json::{Map, Value};
+
+use super::Grouping;
+use crate::cli::error::CliError;
+use crate::cli::output::Out;
+use crate::cli::text;
+use crate::delta::AuditRow;
+use crate::inspect::tally::{Tallies, Tally, ToolWindows, client_name};
+
+/// Changes, counted in groups.
+pub(super) struct Groups {
+    grouping: Grouping,
+    tools: Option<ToolWindows>,
+    tallies: Tallies,
+}
+
+impl Groups {
+    /// None yet; `tools` are the calls that changes are attributed to, where these are the groups.
+    pub(super) fn new(grouping: Grouping, tools: Option<ToolWindows>) -> Self {
+        Self { grouping, tools, tallies: Tallies::default() }
+    }
+
+    /// Counts a change.
+    pub(super) fn add(&mut self, row: &AuditRow) {
+        let tallies = &mut self.tallies;
+        match self.grouping {
+            Grouping::Path => {
+                tallies.add(Some(row.path.as_bytes()), row);
+                if let Some(to) = &row.path2 {
+                    tallies.add(Some(to.as_bytes()), row);
+                }
+            }
+            Grouping::Client => tallies.add(Some(client_name(row.client).as_bytes()), row),
+            Grouping::Export => tallies.add(row.export.as_deref().map(str::as_bytes), row),
+            Grouping::Tool => {
+                let names = self.tools.as_ref().map(|tools| tools.at(row.time.secs));
+                let names = names.unwrap_or_default();
+                if names.is_empty() {
+                    tallies.add(None, row);
+                }
+                for name in names {
+                    tallies.add(Some(name), row);
+                }
+            }
+        }
+    }
+
+    /// Prints them, by name.
+    pub(super) fn print(&self, out: &mut Out, is_json: bool) -> Result<(), CliError> {
+        for (name, tally) in self.tallies.iter() {
+            if is_json {
+                out.json(self.json(name, tally))?;
+                continue;
+            }
+            let shown = name.map_or_else(|| self.grouping.without().to_owned(), text::name);
+            let paths = match self.grouping {
+                Grouping::Path => String::new(),
+                _ => format!("{}: ", text::count(tally.paths(), "path")),
+            };
+            out.line(format_args!(
+                "{}  {}  {shown}  {paths}{}",
+                text::time_short(tally.first),
+                text::time_short(tally.last),
+                ops(tally),
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn json(&self, name: Option<&[u8]>, tally: &Tally) -> Map<String, Value> {
+        let mut json = text::json("changes");
+        json.insert("by".to_owned(), self.grouping.as_str().into());
+        match name {
+            Some(name) => text::put_path(&mut json, "name", name),
+            None => drop(json.insert("name".to_owned(), Value::Null)),
+        }
+        let ops = tally.ops().map(|(op, count)| (op.as_str().to_owned(), count.into()));
+        json.insert("ops".to_owned(), ops.collect::<Map<_, _>>().into());
+        json.insert("written_bytes".to_owned(), tally.written_bytes.into());
+        if self.grouping != Grouping::Path {
+            json.insert("paths".to_owned(), tally.paths().into());
+        }
+        json.insert("first".to_owned(), text::time(tally.first).into());
+        json.insert("last".to_owned(), text::time(tally.last).into());
+        json
+    }
+}
+
+/// How many of each operation: `1 CREATE, 3 WRITE (2.0 KiB)`.
+fn ops(tally: &Tally) -> String {
+    let ops = tally.ops().map(|(op, count)| format!("{count} {}", op.as_str()));
+    let ops = ops.collect::<Vec<_>>().join(", ");
+    match tally.written_bytes {
+        0 => ops,
+        bytes => format!("{ops}, {} written", text::bytes(bytes)),
+    }
+}

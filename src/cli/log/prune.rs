@@ -1,0 +1,189 @@
+//! `acetate log prune`: the oldest changes leave the audit log.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::json;
+use crate::cli::change::with_changer;
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Out, Progress};
+use crate::cli::source::Source;
+use crate::cli::{Ending, text, when};
+use crate::control::{Answer, Request};
+use crate::inspect::log::{Log, Options};
+use crate::inspect::opened::open_session;
+
+/// The level of compression: a few times as fast as a disk writes.
+const LEVEL: i32 = 6;
+
+/// Delete the oldest changes from a session's audit log.
+///
+/// The session may be served meanwhile. What the session changed stays as it is, and `acetate
+/// apply` goes on to notice what changed in the base. The newest 4,096 changes of the last day
+/// stay in any case, and so does the last change: a server that was killed needs them.
+/// `acetate compact` gives the space back to the disk.
+///
+/// Exits with 1 if no change is old enough.
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Delete changes from before this moment, or older than this: 30d, 2 weeks, 2026-11-01.
+    #[arg(long, value_name = "AGE", value_parser = when::parse, group = "which")]
+    older_than: Option<Timestamp>,
+
+    /// Keep the newest N changes; with --older-than, keep those that either option keeps.
+    #[arg(long, value_name = "N", group = "which")]
+    keep: Option<u64>,
+
+    /// First write what is deleted to a new file: the lines of `acetate log --json`, compressed
+    /// with zstd. Nothing is deleted before the file is on the disk.
+    #[arg(long, value_name = "FILE.jsonl.zst")]
+    archive: Option<PathBuf>,
+
+    /// Only show how many changes would be deleted.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// Print a JSON object: session, deleted, archive (where there is one), dry_run.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prunes the log.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let session = &args.source.session;
+    let log = Log::open(&open_session(session)?, Options::default())?;
+    let now = when::time(Timestamp::now());
+    let last = log.prunable(now, args.keep, args.older_than.map(when::time))?;
+    let archived = match &args.archive {
+        Some(file) if !args.dry_run && last > 0 => Some(archive(&log, last, file)?),
+        _ => None,
+    };
+    let count = match (args.dry_run, archived) {
+        (true, _) => count(&log, last)?,
+        (false, Some(0)) => 0,
+        (false, _) if last == 0 => 0,
+        (false, _) => {
+            drop(log);
+            prune(args, last, archived)?
+        }
+    };
+    show(args, count)?;
+    Ok(if count > 0 { Ending::Done } else { Ending::Findings })
+}
+
+fn count(log: &Log, last: i64) -> Result<u64, CliError> {
+    let mut count = 0;
+    log.read_up_to(last, &mut |_, _| {
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(count)
+}
+
+/// Deletes the rows, a bounded number in each transaction.
+fn prune(args: &Args, last: i64, all: Option<u64>) -> Result<u64, CliError> {
+    let mut progress = Progress::new("prune", io::stderr().is_terminal());
+    let source = &args.source;
+    let done = with_changer(&source.session, source.base.as_deref(), |changer| {
+        let mut deleted = 0;
+        loop {
+            match changer.ask(Request::PruneLog { upto: last })? {
+                Answer::Objects(0) => return Ok(deleted),
+                Answer::Objects(rows) => deleted += rows,
+                _ => return Err(CliError::new("the session's server gave another answer")),
+            }
+            match all {
+                Some(all) => progress.tell(deleted, all),
+                None => progress.say(|| text::count(deleted, "change")),
+            }
+        }
+    });
+    progress.end();
+    done
+}
+
+/// Writes the rows up to `last` to a new file, and has it on the disk; how many they are. A file
+/// that is not whole does not stay.
+fn archive(log: &Log, last: i64, path: &Path) -> Result<u64, CliError> {
+    let failed = |error: &io::Error| {
+        let failure = CliError::caused(path.display(), error);
+        let exists = error.kind() == io::ErrorKind::AlreadyExists;
+        let hint = "an archive is not written over; give another name";
+        if exists { failure.with_hint(hint) } else { failure }
+    };
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    let file = file.map_err(|error| failed(&error))?;
+    let written = write(log, last, &file).and_then(|rows| {
+        sync(&file, path).map_err(|error| failed(&error))?;
+        Ok(rows)
+    });
+    if written.is_err() {
+        let _gone = std::fs::remove_file(path);
+    }
+    written
+}
+
+fn write(log: &Log, last: i64, file: &File) -> Result<u64, CliError> {
+    let failed = |error: io::Error| CliError::caused("the archive cannot be written", &error);
+    let mut encoder = zstd::Encoder::new(BufWriter::new(file), LEVEL).map_err(failed)?;
+    encoder.include_checksum(true).map_err(failed)?;
+    let (mut rows, mut failure) = (0, None);
+    log.read_up_to(last, &mut |id, row| {
+        let printed = match row {
+            Ok(row) => {
+                rows += 1;
+                let line = Value::Object(json(id, &row)).to_string() + "\n";
+                encoder.write_all(line.as_bytes()).map_err(failed)
+            }
+            Err(odd) => {
+                let what = format!("row {id} of acetate_op: its {} cannot be read", odd.column);
+                Err(CliError::new(what)
+                    .with_hint("it cannot be archived; without --archive it is deleted"))
+            }
+        };
+        failure = printed.err();
+        if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let mut out = encoder.finish().map_err(failed)?;
+    out.flush().map_err(failed)?;
+    Ok(rows)
+}
+
+/// Has a new file on the disk, with its name.
+fn sync(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn show(args: &Args, count: u64) -> Result<(), CliError> {
+    let mut out = Out::new();
+    if args.json {
+        let mut object = text::json("log_prune");
+        object.insert("session".to_owned(), args.source.session.display().to_string().into());
+        object.insert("deleted".to_owned(), count.into());
+        if let (Some(file), true) = (&args.archive, count > 0 && !args.dry_run) {
+            object.insert("archive".to_owned(), file.display().to_string().into());
+        }
+        object.insert("dry_run".to_owned(), args.dry_run.into());
+        out.json(object)?;
+        return out.end();
+    }
+    let verb = if args.dry_run { "would be deleted" } else { "deleted" };
+    output::line(format_args!("{} {verb}", text::count(count, "change")));
+    Ok(())
+}

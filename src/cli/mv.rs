@@ -1,0 +1,81 @@
+//! `acetate mv`: other names for things in the merged tree.
+
+use std::ffi::OsString;
+
+use super::change::{Several, with_changer};
+use super::error::CliError;
+use super::into::Target;
+use super::output::Out;
+use super::source::{Source, parsed};
+use super::{Ending, text};
+use crate::control::Request;
+
+/// Rename or move files and directories within a session's merged tree.
+///
+/// In place of a directory that is there, they go into it. A file at the new name is replaced, and
+/// so is an empty directory by a directory. The base keeps its names.
+///
+/// A path that cannot be moved keeps no other from it: it is named, and the exit code is 1; 2
+/// where none could be moved.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  acetate mv work.db draft.md notes.md       another name
+  acetate mv work.db a.txt b.txt /docs       into a directory")]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// What to move, and last where to: paths in the tree.
+    #[arg(value_name = "PATH", required = true, num_args = 2..)]
+    paths: Vec<OsString>,
+
+    /// Leave out what would replace something.
+    #[arg(short, long)]
+    no_clobber: bool,
+
+    /// Print a JSON object for each: path, to.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Moves what was named.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let mut from = parsed(&args.paths)?;
+    let Some(to) = from.pop() else { return Ok(Ending::Done) };
+    let opened = args.source.open()?;
+    let target = Target::of(&opened, to, from.len())?;
+    let mut out = Out::new();
+    let mut several = Several::default();
+    with_changer(&args.source.session, args.source.base.as_deref(), |changer| {
+        for path in from {
+            let to = target.for_source(&path);
+            if args.no_clobber && target.is_there(&opened, &to)? {
+                continue;
+            }
+            let checked = check(&path, &to);
+            let request = Request::Rename { from: (&path).into(), to: (&to).into() };
+            let moved = several.take(checked.and_then(|()| changer.ask(request)))?;
+            if moved.is_some() && args.json {
+                let mut object = text::json("mv");
+                text::put_path(&mut object, "path", path.as_bytes());
+                text::put_path(&mut object, "to", to.as_bytes());
+                out.json(object)?;
+            }
+        }
+        Ok(())
+    })?;
+    out.end()?;
+    several.end()
+}
+
+/// Says more than rename(2) does of a move that leads nowhere.
+fn check(from: &crate::delta::MergedPath, to: &crate::delta::MergedPath) -> Result<(), CliError> {
+    let path = text::name(from.as_bytes());
+    match () {
+        () if from == to => Err(CliError::new(format!("{path}: is there already")).about_path()),
+        () if to.is_within(from) => {
+            Err(CliError::new(format!("{path}: cannot be moved into itself")).about_path())
+        }
+        () => Ok(()),
+    }
+}

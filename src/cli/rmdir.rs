@@ -1,0 +1,35 @@
+//! `acetate rmdir`: takes empty directories out of the merged tree.
+
+use std::ffi::OsString;
+
+use super::Ending;
+use super::change::ask_for_each;
+use super::error::CliError;
+use super::source::Source;
+use crate::control::Request;
+
+/// Remove empty directories from a session's merged tree.
+///
+/// A directory that cannot be removed keeps no other from it: it is named, and the exit code is 1;
+/// 2 where none could be removed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  acetate rmdir work.db build/tmp")]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Directories in the tree.
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<OsString>,
+
+    /// Print a JSON object for each: path, removed (1).
+    #[arg(long)]
+    json: bool,
+}
+
+/// Removes the directories.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let json = args.json.then_some(("rmdir", "removed"));
+    ask_for_each(&args.source, &args.paths, json, |path| Request::RemoveDir { path })
+}

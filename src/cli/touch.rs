@@ -1,0 +1,90 @@
+//! `acetate touch`: times of what is in the merged tree, and empty files.
+
+use std::ffi::OsString;
+
+use jiff::Timestamp;
+
+use super::change::{Several, with_changer};
+use super::error::CliError;
+use super::into::kind;
+use super::output::Out;
+use super::source::{Source, parsed};
+use super::{Ending, text, when};
+use crate::control::{Meta, Reading, Request, WriteHow};
+
+/// Set the times of things in a session's merged tree, or make empty files.
+///
+/// Without -a and -m, both times are set.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  acetate touch work.db new.txt
+  acetate touch work.db -d 'yesterday 14:00' notes.txt")]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Paths in the tree.
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<OsString>,
+
+    /// Make no files.
+    #[arg(short = 'c', long)]
+    no_create: bool,
+
+    /// Set the time of the last read.
+    #[arg(short = 'a', long)]
+    access: bool,
+
+    /// Set the time of the last change of content.
+    #[arg(short = 'm', long)]
+    modification: bool,
+
+    /// Set this time instead of now.
+    #[arg(short, long, value_name = "WHEN", value_parser = when::parse)]
+    date: Option<Timestamp>,
+
+    /// Print a JSON object for each: path, made (whether it was not there).
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sets the times.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let time = when::time(args.date.unwrap_or_else(Timestamp::now));
+    let time = Some((time.secs, time.nanos));
+    let both = args.access == args.modification;
+    let meta = Meta {
+        atime: time.filter(|_| both || args.access),
+        mtime: time.filter(|_| both || args.modification),
+        ..Meta::default()
+    };
+    let opened = args.source.open()?;
+    let mut out = Out::new();
+    let mut several = Several::default();
+    with_changer(&args.source.session, args.source.base.as_deref(), |changer| {
+        for path in parsed(&args.paths)? {
+            let is_there = kind(&opened, &path)?.is_some();
+            if !is_there && args.no_create {
+                continue;
+            }
+            let request = |path| match is_there {
+                true => Request::SetMeta { path, meta },
+                false => Request::Write { path, how: WriteHow::New, meta },
+            };
+            let request = request((&path).into());
+            let done = match is_there {
+                true => changer.ask(request),
+                false => changer.ask_with(request, Reading::stream(std::io::empty())),
+            };
+            if several.take(done)?.is_some() && args.json {
+                let mut object = text::json("touch");
+                text::put_path(&mut object, "path", path.as_bytes());
+                object.insert("made".to_owned(), (!is_there).into());
+                out.json(object)?;
+            }
+        }
+        Ok(())
+    })?;
+    out.end()?;
+    several.end()
+}

@@ -1,0 +1,301 @@
+//! `acetate_past`: rows that left the audit log and still tell since when the session hides what
+//! the base has, which `apply` asks for.
+//!
+//! A row is kept where it may say something that no earlier one says: the first change of a path
+//! since it last showed the base, removals and renames of base objects, what applied or discarded
+//! paths that are named here, and that an object was made which is still there. So the table has
+//! a few rows for each object of the session and for each base object that it touched, however
+//! often ([decision 0049]). It is emptied where a log is cut while the session holds no change.
+//! It is not there before the log was first cut.
+//!
+//! [decision 0049]: ../../../../docs/decisions/0049-the-audit-log-ends.md
+
+use rusqlite::types::ToSqlOutput;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::base::DELTA_IDS;
+use crate::delta::{Procedure, Result};
+
+use super::value::{self, Bytes, keys};
+use super::{meta, schema};
+
+/// The table and its indexes.
+const TABLE: &str = "
+CREATE TABLE acetate_past (
+  id INTEGER PRIMARY KEY,
+  time INTEGER NOT NULL,
+  time_nsec INTEGER NOT NULL,
+  procedure TEXT NOT NULL,
+  path TEXT NOT NULL,
+  path2 TEXT,
+  fileid INTEGER NOT NULL
+);
+CREATE INDEX acetate_past_path ON acetate_past(path);
+CREATE INDEX acetate_past_path2 ON acetate_past(path2) WHERE path2 IS NOT NULL;";
+
+/// Columns of `acetate_op` and `acetate_past` that a [`PastRow`] is made of.
+const COLUMNS: &str = "id, time, time_nsec, procedure, path, path2, fileid";
+
+/// A row that is about to leave the audit log.
+struct PastRow {
+    id: i64,
+    procedure: Procedure,
+    path: Vec<u8>,
+    path2: Option<Vec<u8>>,
+    /// It is an object that the session made: it has no number of the base's.
+    is_own: bool,
+    fileid: i64,
+}
+
+/// The last row here that names a path.
+struct Mention {
+    id: i64,
+    procedure: Procedure,
+    /// As the row's `path2`.
+    is_second: bool,
+}
+
+impl Mention {
+    /// Whether the row says that the session's own object was made there.
+    fn is_made(&self) -> bool {
+        matches!(
+            self.procedure,
+            Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod
+        )
+    }
+}
+
+/// Keeps what is needed of the rows up to `last`, in the caller's transaction, before they are
+/// deleted from the audit log.
+pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
+    if !schema::has_table(conn, "acetate_past")? {
+        conn.execute_batch(TABLE)?;
+        if meta::get::<i64>(conn, meta::AUDIT_DROPPED)?.is_none() {
+            meta::put(conn, meta::AUDIT_KEPT, 1)?;
+        }
+    }
+    let oldest = format!("SELECT {COLUMNS} FROM acetate_op WHERE id <= ?1 ORDER BY id");
+    let mut statement = conn.prepare_cached(&oldest)?;
+    let mut rows = statement.query([last])?;
+    while let Some(row) = rows.next()? {
+        let Some(row) = decode(row)? else { continue };
+        if is_needed(conn, &row)? {
+            let copy = format!(
+                "INSERT OR IGNORE INTO acetate_past ({COLUMNS})
+                 SELECT {COLUMNS} FROM acetate_op WHERE id = ?1"
+            );
+            conn.prepare_cached(&copy)?.execute([row.id])?;
+        }
+    }
+    if holds_nothing(conn)? {
+        conn.execute("DELETE FROM acetate_past WHERE path <> '/'", [])?;
+    }
+    Ok(())
+}
+
+/// A row with a meaning.
+fn decode(row: &Row<'_>) -> Result<Option<PastRow>> {
+    let name = row.get_ref(3)?.as_str().ok();
+    let Some(procedure) = name.and_then(Procedure::from_name) else { return Ok(None) };
+    let path2 = value::optional_bytes(row, 5)?;
+    let fileid = value::int(row, 6)?;
+    Ok(Some(PastRow {
+        id: row.get(0)?,
+        procedure,
+        path: value::bytes(row, 4)?.to_vec(),
+        path2,
+        is_own: fileid.cast_unsigned() >= DELTA_IDS,
+        fileid,
+    }))
+}
+
+/// Whether a row says something that the rows here do not; drops rows that it makes useless.
+fn is_needed(conn: &Connection, row: &PastRow) -> Result<bool> {
+    // What it is about is not known: something below that path.
+    if row.path.len() > 1 && row.path.ends_with(b"/") {
+        return Ok(true);
+    }
+    match row.procedure {
+        Procedure::Refuse => Ok(false),
+        Procedure::Write | Procedure::Setattr | Procedure::Publish => {
+            let mention = last_mention(conn, &row.path)?;
+            let is_known = row.is_own && mention.is_none();
+            Ok(!is_known && !is_hidden(conn, &row.path, mention)?)
+        }
+        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+            comes(conn, &row.path, true)
+        }
+        Procedure::Remove | Procedure::Rmdir => {
+            if !row.is_own {
+                return Ok(true);
+            }
+            let mention = last_mention(conn, &row.path)?;
+            if unmake(conn, &row.path, mention.as_ref())? {
+                return Ok(false);
+            }
+            Ok(mention.is_some() && !is_hidden(conn, &row.path, mention)?)
+        }
+        Procedure::Link => {
+            let mention = last_mention(conn, &row.path)?;
+            let is_first = !row.is_own && !is_hidden(conn, &row.path, mention)?;
+            Ok(is_first || row.path2.as_deref().map_or(Ok(false), |to| comes(conn, to, false))?)
+        }
+        Procedure::Rename => moves(conn, row),
+        Procedure::Apply => {
+            forget(conn, &row.path, false)?;
+            let is_told = row.is_own || row.fileid == 0;
+            Ok(is_told || last_mention(conn, &row.path)?.is_some())
+        }
+        Procedure::Discard => {
+            forget(conn, &row.path, true)?;
+            let mut any = conn.prepare_cached("SELECT 1 FROM acetate_past")?;
+            Ok(any.exists([])?)
+        }
+    }
+}
+
+/// Whether an object that comes to a path is not known to be there, or one as good; with `is_made`
+/// also where the rows here do not name the path.
+fn comes(conn: &Connection, path: &[u8], is_made: bool) -> Result<bool> {
+    let Some(mention) = last_mention(conn, path)? else { return Ok(is_made) };
+    Ok(!mention.is_made() || moved_above(conn, path, mention.id)?)
+}
+
+/// Forgets that an object was made at a path, which is gone now, if that is all that is known of
+/// the path. Where the base has something there by now, the session hides it since the object was
+/// made: then there is a whiteout, or a directory above moved away with it.
+fn unmake(conn: &Connection, path: &[u8], mention: Option<&Mention>) -> Result<bool> {
+    let Some(mention) = mention.filter(|mention| mention.is_made()) else { return Ok(false) };
+    let mut all = conn.prepare_cached(
+        "SELECT count(*) FROM (SELECT 1 FROM acetate_past WHERE path = ?1
+                               UNION ALL SELECT 1 FROM acetate_past WHERE path2 = ?1)",
+    )?;
+    let is_only = all.query_row([Bytes(path)], |row| row.get::<_, i64>(0))? == 1;
+    let mut hides = conn.prepare_cached(
+        "SELECT 1 FROM fs_whiteout WHERE path = ?1 UNION ALL SELECT 1 FROM acetate_redirect",
+    )?;
+    if !is_only || hides.exists([Bytes(path)])? || moved_above(conn, path, mention.id)? {
+        return Ok(false);
+    }
+    conn.prepare_cached("DELETE FROM acetate_past WHERE id = ?1")?.execute([mention.id])?;
+    Ok(true)
+}
+
+/// Whether a rename moves or replaces anything but files that the session made.
+fn moves(conn: &Connection, row: &PastRow) -> Result<bool> {
+    let Some(to) = row.path2.as_deref() else { return Ok(true) };
+    if !row.is_own || has_below(conn, &row.path)? || has_below(conn, to)? {
+        return Ok(true);
+    }
+    let source = last_mention(conn, &row.path)?;
+    if source.is_some() && !unmake(conn, &row.path, source.as_ref())? {
+        return Ok(true);
+    }
+    let Some(mention) = last_mention(conn, to)? else { return Ok(true) };
+    let is_gone = match mention.procedure {
+        Procedure::Rename => mention.is_second,
+        Procedure::Remove | Procedure::Rmdir => true,
+        _ => mention.is_made(),
+    };
+    Ok(!is_gone || moved_above(conn, to, mention.id)?)
+}
+
+/// Whether the session hides the base at a path since its last mention, at the latest.
+fn is_hidden(conn: &Connection, path: &[u8], mention: Option<Mention>) -> Result<bool> {
+    let Some(mention) = mention else { return Ok(false) };
+    let hides = match mention.procedure {
+        Procedure::Apply | Procedure::Discard => false,
+        Procedure::Rename => mention.is_second,
+        _ => true,
+    };
+    Ok(hides && !moved_above(conn, path, mention.id)?)
+}
+
+/// Whether a directory above a path was moved, applied or discarded after the row `since`.
+fn moved_above(conn: &Connection, path: &[u8], since: i64) -> Result<bool> {
+    const STRUCTURAL: &str = "id > ?2 AND procedure IN ('RENAME', 'APPLY', 'DISCARD')";
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    for slash in slashes {
+        let above = if slash == 0 { &path[..1] } else { &path[..slash] };
+        if above == path {
+            continue;
+        }
+        for column in ["path", "path2"] {
+            let sql = format!("SELECT 1 FROM acetate_past WHERE {column} = ?1 AND {STRUCTURAL}");
+            if conn.prepare_cached(&sql)?.exists(params![Bytes(above), since])? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn last_mention(conn: &Connection, path: &[u8]) -> Result<Option<Mention>> {
+    let mut last: Option<Mention> = None;
+    for (column, is_second) in [("path", false), ("path2", true)] {
+        let sql = format!(
+            "SELECT id, procedure FROM acetate_past WHERE {column} = ?1 ORDER BY id DESC LIMIT 1"
+        );
+        let mut statement = conn.prepare_cached(&sql)?;
+        let found = statement.query_row([Bytes(path)], |row| {
+            Ok((row.get::<_, i64>(0)?, Procedure::from_name(row.get_ref(1)?.as_str()?)))
+        });
+        if let Some((id, Some(procedure))) = found.optional()?
+            && last.as_ref().is_none_or(|last| last.id < id)
+        {
+            last = Some(Mention { id, procedure, is_second });
+        }
+    }
+    Ok(last)
+}
+
+/// The least and the first larger path of those below a directory, as TEXT and as BLOB.
+fn below(path: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let stem = if path == b"/" { b"" } else { path };
+    ([stem, b"/"].concat(), [stem, b"0"].concat())
+}
+
+fn has_below(conn: &Connection, path: &[u8]) -> Result<bool> {
+    let (from, to) = below(path);
+    for (from, to) in keys(&from).into_iter().zip(keys(&to)) {
+        for column in ["path", "path2"] {
+            let sql =
+                format!("SELECT 1 FROM acetate_past WHERE {column} > ?1 AND {column} < ?2 LIMIT 1");
+            if conn.prepare_cached(&sql)?.exists(params![from, to])? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Forgets what changed a path before it showed the base again, and `with_below` what is below.
+fn forget(conn: &Connection, path: &[u8], with_below: bool) -> Result<()> {
+    // What was removed or moved may have been below another name.
+    const USELESS: &str = "(procedure IN ('WRITE', 'SETATTR', 'PUBLISH')
+                            OR procedure = 'APPLY' AND fileid <> 0)";
+    let here = format!("DELETE FROM acetate_past WHERE path = ?1 AND {USELESS}");
+    conn.prepare_cached(&here)?.execute([Bytes(path)])?;
+    if !with_below {
+        return Ok(());
+    }
+    let (from, to) = below(path);
+    let ends = keys(&from).into_iter().zip(keys(&to));
+    let ends: Vec<(ToSqlOutput<'_>, ToSqlOutput<'_>)> = ends.collect();
+    let below = format!("DELETE FROM acetate_past WHERE path > ?1 AND path < ?2 AND {USELESS}");
+    for (from, to) in ends {
+        conn.prepare_cached(&below)?.execute(params![from, to])?;
+    }
+    Ok(())
+}
+
+/// Whether the session shows the base as it is, but for attributes of the root.
+fn holds_nothing(conn: &Connection) -> Result<bool> {
+    for table in ["fs_dentry", "fs_whiteout", "acetate_redirect", "acetate_opaque"] {
+        let sql = format!("SELECT 1 FROM {table} LIMIT 1");
+        if conn.prepare_cached(&sql)?.exists([])? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,137 @@
+//! Changes of the audit log, counted in groups: by path, client, export or tool.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::error::Result;
+use super::tool::ToolCalls;
+use crate::delta::sqlite::{Access, CallFilter, CallRow};
+use crate::delta::{AuditRow, Procedure};
+use crate::vfs::Time;
+
+/// The changes of one group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tally {
+    /// The first of them.
+    pub first: Time,
+    /// The last of them.
+    pub last: Time,
+    /// Bytes of their WRITEs, and of content that was published.
+    pub written_bytes: u64,
+    ops: [u64; Procedure::ALL.len()],
+    paths: HashSet<Vec<u8>>,
+}
+
+impl Tally {
+    /// How many of each operation there are, without those that there are none of.
+    pub fn ops(&self) -> impl Iterator<Item = (Procedure, u64)> {
+        Procedure::ALL.into_iter().zip(self.ops).filter(|(_, count)| *count > 0)
+    }
+
+    /// How many different paths they name.
+    pub fn paths(&self) -> usize {
+        self.paths.len()
+    }
+
+    fn add(&mut self, row: &AuditRow) {
+        self.first = self.first.min(row.time);
+        self.last = self.last.max(row.time);
+        self.written_bytes = self.written_bytes.saturating_add(row.length.unwrap_or(0));
+        if let Some(at) = Procedure::ALL.iter().position(|op| *op == row.procedure) {
+            self.ops[at] += 1;
+        }
+        for path in [Some(&row.path), row.path2.as_ref()].into_iter().flatten() {
+            if !self.paths.contains(path.as_bytes()) {
+                self.paths.insert(path.as_bytes().to_vec());
+            }
+        }
+    }
+}
+
+/// Groups by name; changes that belong to none have a group without a name.
+#[derive(Debug, Default)]
+pub struct Tallies(BTreeMap<Option<Vec<u8>>, Tally>);
+
+impl Tallies {
+    /// Counts a change in a group.
+    pub fn add(&mut self, name: Option<&[u8]>, row: &AuditRow) {
+        let name = name.map(<[u8]>::to_vec);
+        let tally = self.0.entry(name).or_insert_with(|| Tally {
+            first: row.time,
+            last: row.time,
+            written_bytes: 0,
+            ops: [0; Procedure::ALL.len()],
+            paths: HashSet::new(),
+        });
+        tally.add(row);
+    }
+
+    /// The groups, by name; the one without comes first.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<&[u8]>, &Tally)> {
+        self.0.iter().map(|(name, tally)| (name.as_deref(), tally))
+    }
+}
+
+/// What a client is called in groups: its address without the port, as each connection has another
+/// one; port 0 stays, which stands for commands on this machine.
+pub fn client_name(client: SocketAddr) -> String {
+    match client.port() {
+        0 => client.to_string(),
+        _ => client.ip().to_canonical().to_string(),
+    }
+}
+
+/// When which tools ran, to the second.
+#[derive(Debug, Default)]
+pub struct ToolWindows {
+    /// Calls that ended, by their first second, each with the last second of all up to it.
+    ended: Vec<(i64, i64, i64, Vec<u8>)>,
+    /// Since when each tool has a call that has not ended.
+    pending: BTreeMap<Vec<u8>, i64>,
+}
+
+impl ToolWindows {
+    /// Those of the tool calls that the session file `session` has.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn open(session: &Path) -> Result<Self> {
+        let calls = ToolCalls::open(session, Access::Read)?.list(&CallFilter::default())?;
+        Ok(Self::of(calls))
+    }
+
+    fn of(mut calls: Vec<CallRow>) -> Self {
+        calls.sort_by_key(|call| call.started_at);
+        let mut windows = Self::default();
+        let mut latest = i64::MIN;
+        for call in calls {
+            match call.completed_at {
+                Some(end) => {
+                    latest = latest.max(end);
+                    windows.ended.push((call.started_at, end, latest, call.name));
+                }
+                None => {
+                    windows.pending.entry(call.name).or_insert(call.started_at);
+                }
+            }
+        }
+        windows
+    }
+
+    /// The tools that ran in this second: all of a call's first and last second counts.
+    pub fn at(&self, second: i64) -> BTreeSet<&[u8]> {
+        let pending = self.pending.iter().filter(|(_, since)| **since <= second);
+        let mut names: BTreeSet<&[u8]> = pending.map(|(name, _)| name.as_slice()).collect();
+        let begun = self.ended.partition_point(|(start, ..)| *start <= second);
+        for (_, end, latest, name) in self.ended[..begun].iter().rev() {
+            if *latest < second {
+                break;
+            }
+            if *end >= second {
+                names.insert(name);
+            }
+        }
+        names
+    }
+}

@@ -195,7 +195,9 @@ fn fill_tables(conn: &Connection, options: &CreateOptions, host: &Host) -> Resul
         config::put_base_path(conn, base)?;
     }
     config::found(conn, host)?;
-    hide::put(conn, &options.hidden)?;
+    if !options.hidden.is_empty() {
+        hide::put(conn, &options.hidden)?;
+    }
     meta::put(conn, meta::NEXT_INO, Numbers::first().cast_signed())
 }
 

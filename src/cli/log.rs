@@ -45,8 +45,10 @@ pub(super) struct Args {
     #[command(flatten)]
     source: Source,
 
-    /// Only what is about this file or directory of the tree; of several, and of pathspecs
-    /// (`*.rs`, `:!dist`), changes that name them as they were called then.
+    /// Only what is about this file or directory of the tree.
+    ///
+    /// Of several, and of pathspecs (`*.rs`, `:!dist`), changes that name them as they were called
+    /// then.
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
 
@@ -85,7 +87,9 @@ pub(super) struct Args {
     #[arg(short, long, conflicts_with = "follow")]
     reverse: bool,
 
-    /// Go on with what happens from now on, after the last 10 (or --last, --since).
+    /// Go on with what happens from now on.
+    ///
+    /// Begins with the last 10 changes, or with those of --last or --since.
     #[arg(short, long)]
     follow: bool,
 

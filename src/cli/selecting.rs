@@ -27,7 +27,7 @@ pub(super) struct LeaveOut {
     ///
     /// That is by the .gitignore files in the merged tree, by
     /// .git/info/exclude, and by core.excludesFile.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     gitignore: bool,
 }
 

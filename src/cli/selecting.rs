@@ -16,14 +16,18 @@ use crate::inspect::selection::{Asked, Selection};
 /// What is left out.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct LeaveOut {
-    /// Leave out what this glob matches, with all below it: `target`, `*.log`, `/web/dist`;
+    /// Leave out what this glob matches.
+    ///
+    /// It goes with all below it: `target`, `*.log`, `/web/dist`;
     /// several with several options.
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
 
-    /// Leave out what git ignores: by the .gitignore files in the merged tree, by
+    /// Leave out what git ignores.
+    ///
+    /// That is by the .gitignore files in the merged tree, by
     /// .git/info/exclude, and by core.excludesFile.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     gitignore: bool,
 }
 

@@ -244,7 +244,10 @@ fn a_reader_that_has_had_enough_is_no_failure() {
     let world = World::plain();
     for number in 0..3000 {
         world
-            .create(format!("file-{number}"), acetate::vfs::CreateHow::Guarded(Default::default()))
+            .create(
+                format!("file-{number}-{}", "x".repeat(40)),
+                acetate::vfs::CreateHow::Guarded(Default::default()),
+            )
             .unwrap();
     }
     let program = env!("CARGO_BIN_EXE_acetate");

@@ -47,12 +47,14 @@ pub(super) struct Args {
     #[arg(long, group = "form")]
     stat: bool,
 
-    /// The same for programs: lines added, lines removed, path; dashes for a binary file.
+    /// The same for programs.
+    ///
+    /// Lines added, lines removed, path; dashes for a binary file.
     #[arg(long, group = "form")]
     numstat: bool,
 
     /// Only the sum of the changed lines.
-    #[arg(long, group = "form")]
+    #[arg(long, group = "form", hide_short_help = true)]
     shortstat: bool,
 
     /// Only the paths.
@@ -60,7 +62,7 @@ pub(super) struct Args {
     name_only: bool,
 
     /// The letters and the paths: as without any option.
-    #[arg(long, group = "form")]
+    #[arg(long, group = "form", hide_short_help = true)]
     name_status: bool,
 
     /// Print a JSON object for each difference.
@@ -68,44 +70,49 @@ pub(super) struct Args {
     json: bool,
 
     /// Also where only the time of the last change differs.
-    #[arg(long, conflicts_with = "patch")]
+    #[arg(long, conflicts_with = "patch", hide_short_help = true)]
     times: bool,
 
-    /// A line for each path: directories that are new or gone are not folded.
+    /// A line for each path.
+    ///
+    /// Directories that are new or gone are not folded.
     #[arg(long)]
     no_fold: bool,
 
-    /// Also what clients and killed commands leave behind (.nfs*, ._*, .DS_Store,
+    /// Also what is left out or folded as nothing to review.
+    ///
+    /// That is what clients and killed commands leave behind (.nfs*, ._*, .DS_Store,
     /// .acetate-write-*), and a line for each of git's own files and of those of context nodes,
     /// which are in no patch otherwise.
     #[arg(long)]
     all: bool,
 
-    /// Take new files that are like ones that are gone for renamed: by PERCENT or more
-    /// [default: 50].
+    /// Find renames by similarity [default: 50 percent].
+    ///
+    /// Takes new files that are like ones that are gone for renamed: by PERCENT or more.
     #[arg(short = 'M', long, value_name = "PERCENT", value_parser = percent)]
     #[arg(num_args = 0..=1, default_missing_value = "50", require_equals = true)]
     find_renames: Option<u8>,
 
     /// Lines around a change in a patch.
-    #[arg(short = 'U', long, value_name = "LINES", default_value_t = 3)]
+    #[arg(short = 'U', long, value_name = "LINES", default_value_t = 3, hide_short_help = true)]
     unified: u32,
 
     /// Compare lines without their spaces and tabs. `git apply` may not take such a patch.
-    #[arg(short = 'w', long)]
+    #[arg(short = 'w', long, hide_short_help = true)]
     ignore_all_space: bool,
 
     /// Show changed words instead of lines: [-gone-] {+new+}. `git apply` does not take that.
     #[arg(long, conflicts_with_all = ["stat", "numstat", "shortstat", "name_only", "name_status"])]
-    #[arg(conflicts_with = "json")]
+    #[arg(conflicts_with = "json", hide_short_help = true)]
     word_diff: bool,
 
     /// Use colours.
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t, hide_short_help = true)]
     color: Colour,
 
     /// Use no pager on a terminal.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_pager: bool,
 }
 

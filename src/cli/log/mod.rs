@@ -78,8 +78,10 @@ struct Show {
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     base: Option<PathBuf>,
 
-    /// Only what is about this file or directory of the tree; of several, and of pathspecs
-    /// (`*.rs`, `:!dist`), changes that name them as they were called then.
+    /// Only what is about this file or directory of the tree.
+    ///
+    /// Of several, and of pathspecs (`*.rs`, `:!dist`), changes that name them as they were called
+    /// then.
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
 
@@ -139,7 +141,7 @@ struct Show {
 
     /// Go on with what happens from now on.
     ///
-    /// It begins with the last 10, or with --last or --since.
+    /// Begins with the last 10 changes, or with those of --last or --since.
     #[arg(short, long)]
     follow: bool,
 

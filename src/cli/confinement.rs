@@ -10,9 +10,9 @@ use super::text;
 /// The options of a sandbox.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct Confinement {
-    /// Make all read-only but the session, /dev, /proc and a /tmp of its own (Linux, Landlock).
+    /// Make all read-only but the session, /dev, /proc and a /tmp of its own.
     ///
-    /// The command has process and IPC namespaces of its own, no capabilities, and gains nothing
+    /// On Linux, with Landlock. The command has process and IPC namespaces of its own, no capabilities, and gains nothing
     /// from setuid programs.
     #[arg(long)]
     pub(super) sandbox: bool,

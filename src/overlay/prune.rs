@@ -14,7 +14,7 @@ const PRUNE_ROWS: u32 = 1000;
 const PRUNE_BYTES: usize = 512;
 
 impl Overlay {
-    /// Deletes rows of the audit log up to the row `upto`, oldest first, [`PRUNE_ROWS`] at most;
+    /// Deletes rows of the audit log up to the row `upto`, oldest first, 1,000 at most;
     /// how many they were: 0 once there are none that may go. What a kill right now must find
     /// stays, and so does the last row.
     ///

@@ -50,7 +50,7 @@ fn what_the_session_holds_can_be_looked_at() {
     said(dir, 0, &["stat", "s.db", "/dir/file", "--no-base"]);
     let status = said(dir, 0, &["status", "s.db", "--no-base"]);
     assert!(status.contains("/base, not looked at\n"), "{status}");
-    let diff = said(dir, 1, &["diff", "s.db", "--no-base"]);
+    let diff = said(dir, 1, &["diff", "s.db", "--no-base", "--no-fold"]);
     assert!(diff.contains("A /dir/file\n") && diff.contains("A /dir/sub/made\n"), "{diff}");
     said(dir, 0, &["export", "s.db", "--no-base", "--dir", "out"]);
     assert_eq!(fs::read_to_string(dir.join("out/dir/file")).unwrap(), "changed");

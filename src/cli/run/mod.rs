@@ -73,18 +73,18 @@ pub(super) struct Args {
     keep_mounted: bool,
 
     /// More options, as for `mount -o`.
-    #[arg(short, long, value_name = "OPTIONS")]
+    #[arg(short, long, value_name = "OPTIONS", hide_short_help = true)]
     options: Option<String>,
 
     /// Serve and run the command as root, too, where `sudo` called this.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     as_root: bool,
 
     #[command(flatten)]
     confinement: Confinement,
 
     /// Write what the summary says to this file, as a JSON object.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     report: Option<PathBuf>,
 
     /// The command with its arguments [default: $SHELL].

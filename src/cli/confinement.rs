@@ -12,8 +12,8 @@ use super::text;
 pub(super) struct Confinement {
     /// Make all read-only but the session, /dev, /proc and a /tmp of its own.
     ///
-    /// On Linux, with Landlock. The command has process and IPC namespaces of its own, no capabilities, and gains nothing
-    /// from setuid programs.
+    /// On Linux, with Landlock. The command has process and IPC namespaces of its own, no
+    /// capabilities, and gains nothing from setuid programs.
     #[arg(long)]
     pub(super) sandbox: bool,
 

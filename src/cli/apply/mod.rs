@@ -69,16 +69,19 @@ pub(super) struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Apply the rest where the base changed what cannot be merged; the session keeps that.
+    /// Apply the rest where the base changed what cannot be merged.
+    ///
+    /// The session keeps its changes of that.
     #[arg(long, conflicts_with = "force")]
     skip_drifted: bool,
 
     /// Merge text in which both changed the same lines too, with conflict markers, as git does.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     conflict_markers: bool,
 
-    /// Whose state counts where the base changed: `session` overwrites PATH in the base, `base`
-    /// gives up what the session has at PATH.
+    /// Whose state counts where the base changed: `session` or `base`.
+    ///
+    /// `session` overwrites PATH in the base, `base` gives up what the session has at PATH.
     #[arg(long, num_args = 2, value_names = ["SIDE", "PATH"], action = clap::ArgAction::Append)]
     take: Vec<OsString>,
 
@@ -86,13 +89,16 @@ pub(super) struct Args {
     #[arg(long)]
     allow_special: bool,
 
-    /// Also what clients and killed commands leave behind: .nfs*, ._*, .DS_Store,
-    /// .acetate-write-*; and name each of git's own files, and of those of context nodes.
+    /// Also what clients and killed commands leave behind.
+    ///
+    /// Files called .nfs*, ._*, .DS_Store or .acetate-write-*; and name each of git's own files,
+    /// and of those of context nodes.
     #[arg(long)]
     all: bool,
 
-    /// Print JSON objects: difference, drift, merged, special, left_out, loss, plan, skipped,
-    /// applied.
+    /// Print JSON objects.
+    ///
+    /// Types: difference, drift, merged, special, left_out, loss, plan, skipped, applied.
     #[arg(long)]
     json: bool,
 }

@@ -66,7 +66,9 @@ pub(super) struct Args {
     #[arg(long, requires = "tar")]
     exact_times: bool,
 
-    /// Keep the set-user-ID and set-group-ID bits of files in DIR, where they get their owner.
+    /// Keep the set-user-ID and set-group-ID bits of files in DIR.
+    ///
+    /// Only where they get their owner.
     #[arg(long, requires = "dir")]
     set_id: bool,
 
@@ -74,8 +76,10 @@ pub(super) struct Args {
     #[arg(long, requires = "dir")]
     devices: bool,
 
-    /// Print a JSON object: session, to, objects, files, directories, links, whiteouts, bytes,
-    /// left_out, not_owned, without_set_id; before it one for each thing that is left out.
+    /// Print a JSON object, and before it one for each thing that is left out.
+    ///
+    /// Fields: session, to, objects, files, directories, links, whiteouts, bytes, left_out,
+    /// not_owned, without_set_id.
     #[arg(long)]
     json: bool,
 }

@@ -3,6 +3,7 @@
 mod progress;
 mod report;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -160,9 +161,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let leaves_out = made.leaves_out.unwrap_or(!plan.left_out.is_empty());
         Ok(if leaves_out { Ending::Findings } else { ending })
     })?;
-    let kept = |path: &&MergedPath| plan.keeps_base_at(path);
-    let paths: Vec<_> = options.take_base.iter().filter(kept).cloned().collect();
-    give_up(args, &paths, ending)
+    let kept: BTreeSet<_> = plan.kept_in_base().cloned().collect();
+    give_up(args, &kept.into_iter().collect::<Vec<_>>(), ending)
 }
 
 /// What the options say.

@@ -168,7 +168,7 @@ impl Planner<'_> {
             let Some(change) = self.plan.changes.get(number) else { continue };
             let keeps_base = self.sides.base.iter().any(|n| change.path.is_within(n));
             if keeps_base {
-                self.plan.kept_in_base.insert(drifted.path.clone());
+                self.plan.kept_in_base.insert(drifted.path.clone(), change.path.clone());
             }
             if keeps_base || self.skips_drifted {
                 let path = change.path.clone();

@@ -25,7 +25,7 @@ impl Planner<'_> {
         let moves = difference.kind == Kind::Renamed && !change.is_carried;
         let Some(after) = &change.after else {
             if let Some(base) = before
-                && let Some(slot) = self.take(&base.path, false)?
+                && let Some(slot) = self.take(base, false)?
             {
                 let counts = self.counts();
                 counts.deletions += 1;
@@ -56,11 +56,11 @@ impl Planner<'_> {
         if let Some(base) = before {
             let goes = moves || difference.kind == Kind::Retyped;
             if goes && !self.taken.contains_key(&base.path) {
-                if let Some(slot) = self.take(&base.path, false)? {
+                if let Some(slot) = self.take(base, false)? {
                     self.goes(base, slot, after.attr().ctime.secs);
                 }
             } else if !goes {
-                over = self.place.stat(&base.path)?.as_ref().map(Seen::from);
+                over = self.seen(base)?;
             }
         }
         let same = |base: &&BaseObject| base.attr.kind == after.attr().kind;
@@ -84,13 +84,21 @@ impl Planner<'_> {
         let in_copy = self.only_in_copy(change)?;
         let Some(base) = change.replaced.as_ref().or(in_copy.as_ref()) else { return Ok(None) };
         if by_dir || base.attr.kind == FileKind::Directory {
-            if let Some(slot) = self.take(&base.path, false)? {
+            if let Some(slot) = self.take(base, false)? {
                 let since = change.after.as_ref().map_or(i64::MAX, |after| after.attr().ctime.secs);
                 self.goes(base, slot, since);
             }
             return Ok(None);
         }
-        Ok(self.place.stat(&base.path)?.as_ref().map(Seen::from))
+        self.seen(base)
+    }
+
+    /// What is there of a base object. Of the base itself, as it was when the change was told from
+    /// it: what changes after that is not taken or overwritten unseen.
+    fn seen(&self, base: &BaseObject) -> Result<Option<Seen>> {
+        let there = self.place.stat(&base.path)?;
+        let as_told = |there| if self.place.is_copy() { there } else { base.attr.clone() };
+        Ok(there.map(as_told).as_ref().map(Seen::from))
     }
 
     /// Lets what has the name of a file that is open, and that its client renamed, replace it.
@@ -156,7 +164,7 @@ impl Planner<'_> {
         if moves || is_link {
             // A file that moved to several names moves to the first of them.
             let stays = is_link || self.taken.contains_key(&base.path);
-            let Some(slot) = self.take(&base.path, stays)? else {
+            let Some(slot) = self.take(base, stays)? else {
                 if !self.is_forced {
                     // It is noted as drifted.
                     return Ok(());
@@ -181,14 +189,14 @@ impl Planner<'_> {
 
     /// Takes what is there away, or one more name of it; `None` if there is nothing, or it was
     /// taken already.
-    fn take(&mut self, from: &BasePath, stays: bool) -> Result<Option<Slot>> {
+    fn take(&mut self, base: &BaseObject, stays: bool) -> Result<Option<Slot>> {
+        let from = &base.path;
         self.place.check_may_go(from, stays)?;
         if !stays && self.taken.contains_key(from) {
             return Ok(None);
         }
-        let Some(attr) = self.place.stat(from)? else { return Ok(None) };
+        let Some(seen) = self.seen(base)? else { return Ok(None) };
         let (slot, change) = (self.slot(), self.plan.changes.len() - 1);
-        let seen = Seen::from(&attr);
         self.plan.steps.takes.push(Take { slot, from: from.clone(), stays, seen, change });
         Ok(Some(slot))
     }

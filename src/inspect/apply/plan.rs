@@ -1,6 +1,6 @@
 //! What is to be done.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
@@ -71,8 +71,8 @@ pub struct Plan {
     pub(super) changed: Vec<Skipped>,
     /// The fingerprints of its changes.
     pub(super) fingerprints: HashSet<u64>,
-    /// What drifted and is left out, to keep what the base has.
-    pub(super) kept_in_base: HashSet<MergedPath>,
+    /// What drifted and is left out, to keep what the base has, with the change that it is of.
+    pub(super) kept_in_base: BTreeMap<MergedPath, MergedPath>,
     pub(super) steps: Steps,
     pub(super) makes: Vec<Make>,
     /// What the top gets when all is done.
@@ -103,12 +103,12 @@ impl Plan {
 
     /// Whether what drifted is left out because an option names it ([`Options::take_base`]).
     pub fn is_taken_from_base(&self, drifted: &Drifted) -> bool {
-        self.kept_in_base.contains(&drifted.path)
+        self.kept_in_base.contains_key(&drifted.path)
     }
 
-    /// Whether anything that drifted at or below a path is left out for that reason.
-    pub fn keeps_base_at(&self, path: &MergedPath) -> bool {
-        self.kept_in_base.iter().any(|kept| kept.is_within(path))
+    /// The paths of the changes that are left out for that reason.
+    pub fn kept_in_base(&self) -> impl Iterator<Item = &MergedPath> {
+        self.kept_in_base.values()
     }
 }
 

@@ -8,16 +8,18 @@ use super::error::CliError;
 use super::output::{self, Out};
 use super::selecting::LeaveOut;
 use super::source::Source;
-use super::{Ending, text};
+use super::{Ending, asking, text};
 use crate::control::{Answer, PathText, Request, limits};
 use crate::delta::MergedPath;
 use crate::inspect::discard::{Chosen, chosen, undo};
+use crate::inspect::opened::Opened;
 
 /// Undo changes: the paths show the base again.
 ///
 /// What the session has at and below them is given up for good (`acetate snapshot` first keeps a
-/// copy). Of what moved, both ends are given up, whichever is named. The base is not touched.
-/// Exits with 1 if there is nothing to undo at a path.
+/// copy). Of what moved, both ends are given up, whichever is named. The base is not touched. On a
+/// terminal, it says how much that is, and asks. Exits with 1 if there is nothing to undo at a
+/// path.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -30,6 +32,10 @@ pub(super) struct Args {
     #[command(flatten)]
     leave_out: LeaveOut,
 
+    /// Do not ask.
+    #[arg(short, long, conflicts_with = "dry_run")]
+    yes: bool,
+
     /// Only show what would be undone.
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -40,6 +46,9 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// Paths that are shown before the question; more are counted.
+const MAX_SHOWN: usize = 20;
 
 /// What was given up, or would be.
 struct Undone {
@@ -81,11 +90,41 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             idle: undo.idle.iter().map(idle).collect(),
         }
     } else {
+        if !args.yes && !is_wanted(args, &opened, &asked)? {
+            output::line(format_args!("nothing was given up"));
+            return Ok(Ending::Findings);
+        }
         drop(opened);
         discard(&args.source.session, args.source.base.as_deref(), &asked)?
     };
     show(args, &undone)?;
     Ok(if undone.idle.is_empty() { Ending::Done } else { Ending::Findings })
+}
+
+/// Shows how much would be given up, and asks. Where there is no terminal, all that a session
+/// changed is not given up without a word on it.
+fn is_wanted(args: &Args, opened: &Opened, asked: &[MergedPath]) -> Result<bool, CliError> {
+    if args.json || !asking::can_ask() {
+        if !asked.contains(&MergedPath::root()) {
+            return Ok(true);
+        }
+        let what = CliError::new("nobody to ask: nothing was given up");
+        return Err(what.with_hint(
+            "--yes gives up all that the session changed, --dry-run shows how much that is",
+        ));
+    }
+    let undo = undo(opened, asked)?;
+    if undo.changes == 0 {
+        return Ok(true);
+    }
+    for path in undo.paths.iter().take(MAX_SHOWN) {
+        output::line(format_args!("would undo: {}", text::name(path.as_bytes())));
+    }
+    if let more @ 1.. = undo.paths.len().saturating_sub(MAX_SHOWN) {
+        output::line(format_args!("and {more} more"));
+    }
+    let changes = text::count(undo.changes, "change");
+    asking::ask(&format_args!("give up {changes} for good?"))
 }
 
 fn discard(session: &Path, base: Option<&Path>, asked: &[MergedPath]) -> Result<Undone, CliError> {

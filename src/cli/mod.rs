@@ -7,6 +7,7 @@
 //! One file per subcommand; `error` is how failures look, `text` and `object` how data does.
 
 mod apply;
+mod asking;
 mod cat;
 mod change;
 mod check;

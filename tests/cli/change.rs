@@ -153,6 +153,8 @@ fn what_is_half_written_when_the_server_stops_is_taken_back() {
         writing.assert_told_to_stop();
         assert_eq!(place.says(0, "ls", &[]), "dir\nkept\nlink\n");
         assert_eq!(place.cat("kept"), "kept");
+        let refused = place.says(2, "discard", &["/"]);
+        assert!(refused.starts_with("error: nobody to ask: nothing was given up\n"), "{refused}");
     }
 }
 
@@ -308,11 +310,11 @@ fn changes_are_discarded() {
              /link: nothing to undo\n"
         );
         assert_eq!(place.cat("kept"), "kept");
-        let json = place.says(0, "discard", &["/", "--json"]);
+        let json = place.says(0, "discard", &["/", "--yes", "--json"]);
         let lines: Vec<Value> = json.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         assert_eq!((&lines[0]["path"], &lines[1]["paths"]), (&"/".into(), &1.into()));
         assert_eq!(place.says(0, "diff", &["--all"]), "");
-        assert_eq!(place.says(1, "discard", &["/"]), "/: nothing to undo\n");
+        assert_eq!(place.says(1, "discard", &["/", "-y"]), "/: nothing to undo\n");
         let neither = place.says(2, "discard", &["neither/x"]);
         assert!(neither.starts_with("error: /neither/x: nothing is there\n"), "{neither}");
         assert_eq!(place.cat("dir/file"), "content");

@@ -201,3 +201,29 @@ fn printed_paths_can_be_given_back() {
     let output = ask(&world, &["cat", r#""a\tb\n\342\200\256\\c""#]);
     assert_eq!(output.stdout, b"x");
 }
+
+/// Runs `discard` on a terminal, with this answer; what it says.
+fn discard_on_a_terminal(world: &World, answer: &str, args: &str) -> String {
+    use std::process::Command;
+    let program = env!("CARGO_BIN_EXE_acetate");
+    let line = format!("{program} discard {} {args}", world.session().display());
+    let answered = format!("echo {answer} | script -qec '{line}' /dev/null");
+    let output = Command::new("sh").args(["-c", &answered]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).replace('\r', "")
+}
+
+#[test]
+fn discard_asks_on_a_terminal() {
+    let mut world = changed();
+    world.close();
+    let before = lines(&world, 1, &["diff", "--name-only"]);
+    let said = discard_on_a_terminal(&world, "n", "src");
+    assert!(said.contains("would undo: /src\n") || said.contains("would undo: /src/"), "{said}");
+    assert!(said.contains(" for good? [y/N] "), "{said}");
+    assert!(said.ends_with("nothing was given up\n"), "{said}");
+    assert_eq!(lines(&world, 1, &["diff", "--name-only"]), before);
+    let said = discard_on_a_terminal(&world, "y", "/");
+    assert!(said.contains("undone: /\n"), "{said}");
+    assert_eq!(lines(&world, 0, &["diff", "--name-only", "--all"]), [""; 0]);
+    world.open_again();
+}

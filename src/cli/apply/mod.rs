@@ -5,7 +5,6 @@ mod report;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -16,7 +15,7 @@ use super::output::{self, Out};
 use super::selecting::LeaveOut;
 use super::signals::Interrupts;
 use super::source::Source;
-use super::{Ending, diff, text};
+use super::{Ending, asking, diff, text};
 use crate::control::{self, Answer, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
@@ -470,24 +469,16 @@ fn is_time_of_directory(difference: &Difference) -> bool {
     is_dir && stays && !difference.differs.mode && !difference.differs.owner
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks the person at the terminal whether the plan is to be applied.
 fn is_wanted(args: &Args, opened: &Opened, shown: usize) -> Result<bool, CliError> {
-    let mut stderr = std::io::stderr();
-    if args.json || !std::io::stdin().is_terminal() || !stderr.is_terminal() {
+    if args.json || !asking::can_ask() {
         let what = "nobody to ask: nothing was written";
         return Err(CliError::new(what)
             .with_hint("--yes applies the plan without asking, --dry-run only shows it"));
     }
     let dir = target(args, opened).display();
-    let question = if shown == 1 {
-        format!("apply this change to {dir}? [y/N] ")
-    } else {
-        format!("apply these {shown} changes to {dir}? [y/N] ")
-    };
-    let asked =
-        stderr.write_all(text::printable(&question).as_bytes()).and_then(|()| stderr.flush());
-    let mut answer = String::new();
-    let answered = asked.and_then(|()| std::io::stdin().lock().read_line(&mut answer));
-    answered.map_err(|error| CliError::caused("cannot ask", &error))?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    match shown {
+        1 => asking::ask(&format_args!("apply this change to {dir}?")),
+        _ => asking::ask(&format_args!("apply these {shown} changes to {dir}?")),
+    }
 }

@@ -74,6 +74,9 @@ fn a_session_with_limits_keeps_the_newest_rows_and_says_how_many_are_gone() {
     let page = audit.page(&AuditFilter::default(), Order::OldestFirst, 0..=i64::MAX, &|_| true);
     assert_eq!(page.unwrap().rows[0].0 as u64, dropped.rows + 1);
     drop(audit);
+    // Nothing of them is kept elsewhere: that would grow past the limit.
+    let past = "SELECT count(*) FROM sqlite_master WHERE name = 'acetate_past'";
+    assert_eq!(place.number(past), 0);
 
     // What is rolled back drops nothing, and is not counted.
     let held = place.number(HELD);
@@ -103,4 +106,21 @@ fn a_session_without_limits_keeps_all_rows() {
     assert!(place.number(HELD) > BOUND);
     assert_eq!(place.number("SELECT count(*) FROM acetate_op"), 9000);
     assert_eq!(session.audit().unwrap().unwrap().dropped().unwrap(), None);
+}
+
+/// Rows that the bound drops are told in full nowhere, though the owner had pruned before.
+#[test]
+fn a_log_that_its_bound_cuts_is_not_known_in_full() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    add(&mut *writer, 0..9000, true);
+    change(&mut *writer, |txn| {
+        assert_eq!(txn.prune_audit(100, time(2_000_000_000), 1000).unwrap(), 100);
+    });
+    let is_kept = "SELECT count(*) FROM acetate_meta WHERE key = 'audit_kept'";
+    assert_eq!(place.number(is_kept), 1);
+    writer.count_usage().unwrap();
+    add(&mut *writer, 9000..9100, true);
+    assert_eq!(place.number(is_kept), 0);
 }

@@ -12,7 +12,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::delta::{AuditRow, Dropped, MAX_PATH_BYTES, Result};
 use crate::vfs::Time;
 
-use super::{meta, op, prune, value};
+use super::prune::{self, Past};
+use super::{meta, op, value};
 
 /// The most that the rows of the audit log may take in a session with a limit of bytes or files,
 /// in bytes.
@@ -123,7 +124,7 @@ impl AuditBound {
             last = Some(id);
         }
         drop(rows);
-        last.map_or(Ok(0), |last| prune::cut(conn, last))
+        last.map_or(Ok(0), |last| prune::cut(conn, last, Past::Kept))
     }
 }
 
@@ -148,7 +149,7 @@ fn drop_oldest(conn: &Connection, held: &mut Held) -> Result<()> {
         last = Some(id);
     }
     drop(rows);
-    last.map_or(Ok(()), |last| prune::cut(conn, last).map(drop))
+    last.map_or(Ok(()), |last| prune::cut(conn, last, Past::Dropped).map(drop))
 }
 
 /// What a row takes, in bytes: its texts, and the rest of it.

@@ -93,6 +93,14 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
     Ok(())
 }
 
+/// Notes that rows leave the audit log of which nothing is kept here.
+pub(super) fn is_incomplete(conn: &Connection) -> Result<()> {
+    if meta::get::<i64>(conn, meta::AUDIT_KEPT)?.is_some() {
+        conn.execute("DELETE FROM acetate_meta WHERE key = ?1", [meta::AUDIT_KEPT])?;
+    }
+    Ok(())
+}
+
 /// A row with a meaning.
 fn decode(row: &Row<'_>) -> Result<Option<PastRow>> {
     let name = row.get_ref(3)?.as_str().ok();

@@ -16,7 +16,8 @@ use crate::inspect::check::{Soundness, check};
 ///
 /// Prints a line for each finding: the rule, the path, and what is wrong. Rules that other
 /// implementations may break, and that acetate can live without, are notes in files that they
-/// wrote to: such a session is usable. The session may be served meanwhile, and is not changed.
+/// wrote to: such a session is usable. The session may be served at the same time, and is not
+/// changed.
 /// Exits with 1 if there are findings or such notes, which --repair mends.
 ///
 /// With --repair it is changed, and must not be served: it is copied first, and then what can be

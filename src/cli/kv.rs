@@ -16,7 +16,7 @@ use crate::inspect::kv::KeyValues;
 
 /// Read and write what an agent keeps under keys in a session.
 ///
-/// Values are JSON. The session may be served meanwhile.
+/// Values are JSON. The session may be served at the same time.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]

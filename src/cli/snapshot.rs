@@ -8,14 +8,14 @@ use super::output::{self, Out};
 use super::{Ending, text};
 use crate::inspect::snapshot::snapshot;
 
-/// Copy a session as it is at this moment; it may be served meanwhile.
+/// Copy a session as it is at this moment; it may be served at the same time.
 ///
 /// The copy holds all that was answered before, is synced, and has the permissions of the
 /// session. It is a session of its own, with an id of its own: it can be served beside the
 /// other one, and clients cannot take one for the other.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The session file; it may be served meanwhile.
+    /// The session file; it may be served at the same time.
     #[arg(value_name = "SESSION.db")]
     session: PathBuf,
 

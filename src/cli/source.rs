@@ -14,7 +14,7 @@ use crate::inspect::selection::unquoted;
 /// A session and its base.
 #[derive(Debug, clap::Args)]
 pub(super) struct Source {
-    /// The session file; it may be served meanwhile.
+    /// The session file; it may be served at the same time.
     #[arg(value_name = "SESSION.db")]
     pub(super) session: PathBuf,
 
@@ -37,7 +37,7 @@ impl Source {
 /// The same for a tool that only looks, and can do so without the base.
 #[derive(Debug, clap::Args)]
 pub(super) struct LookSource {
-    /// The session file; it may be served meanwhile.
+    /// The session file; it may be served at the same time.
     #[arg(value_name = "SESSION.db")]
     pub(super) session: PathBuf,
 

@@ -340,14 +340,8 @@ pub trait WriteTxn: ReadTxn {
     fn count_hidden(&mut self, base: FileId, hidden: u32) -> Result<()>;
 
     /// Keeps what the base has at a path, with its content or link target, if there is room for
-    /// it: whether it is kept. Where an original of the path is kept already, it stays, unless this
-    /// one `replaces` it.
-    fn put_original(
-        &mut self,
-        original: &Original,
-        content: Option<&[u8]>,
-        replaces: bool,
-    ) -> Result<bool>;
+    /// it: whether it is kept. An original of the path that is kept already stays.
+    fn put_original(&mut self, original: &Original, content: Option<&[u8]>) -> Result<bool>;
 
     /// Forgets the originals of a base path and of all paths below it; returns how much content was
     /// kept of them, in bytes.

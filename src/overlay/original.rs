@@ -93,12 +93,12 @@ impl Edit<'_> {
             digest: content.map(BlobDigest::of),
             has_content: kept.is_some(),
         };
-        if replaces {
+        let mut is_stored = self.txn.put_original(&original, kept)?;
+        if !is_stored && replaces {
             self.forget_originals(path)?;
+            is_stored = self.txn.put_original(&original, kept)?;
         }
-        if self.txn.put_original(&original, kept, replaces)?
-            && let Some(kept) = kept
-        {
+        if let Some(kept) = kept.filter(|_| is_stored) {
             self.core.originals.bytes.fetch_add(kept.len() as u64, Relaxed);
         }
         Ok(())

@@ -334,7 +334,7 @@ changes! {
     put_symlink(ino: Ino, target: &[u8]) -> ();
     add_whiteout(path: &MergedPath, now: Time) -> ();
     remove_whiteout(path: &MergedPath) -> Option<i64>;
-    put_original(original: &Original, content: Option<&[u8]>, replaces: bool) -> bool;
+    put_original(original: &Original, content: Option<&[u8]>) -> bool;
     remove_originals(path: &BasePath) -> u64;
     rename_originals(old: &BasePath, new: &BasePath) -> ();
     remove_whiteouts_below(path: &MergedPath) -> ();

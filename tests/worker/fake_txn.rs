@@ -227,7 +227,7 @@ impl WriteTxn for Rows {
         unimplemented!()
     }
 
-    fn put_original(&mut self, _: &Original, _: Option<&[u8]>, _: bool) -> Result<bool> {
+    fn put_original(&mut self, _: &Original, _: Option<&[u8]>) -> Result<bool> {
         unimplemented!()
     }
 

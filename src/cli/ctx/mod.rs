@@ -24,7 +24,7 @@ use super::error::CliError;
 /// With --account, or ACETATE_ACCOUNT in the environment, every other account is refused. Without,
 /// the owner of the session acts as whichever account a URI names.
 ///
-/// The session may be served meanwhile.
+/// The session may be served at the same time.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]

@@ -69,7 +69,7 @@ enum Command {
 /// What is shown, and how.
 #[derive(Debug, clap::Args)]
 struct Show {
-    /// The session file; it may be served meanwhile.
+    /// The session file; it may be served at the same time.
     // `prune` has its own.
     #[arg(value_name = "SESSION.db", required = true)]
     session: Option<PathBuf>,

@@ -25,7 +25,7 @@ use crate::inspect::quota::{self, Quota};
 /// session of it. Where the file is served, its server says what the exports take, and may.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The session file; it may be served meanwhile.
+    /// The session file; it may be served at the same time.
     #[arg(value_name = "SESSION.db", required_unless_present = "config")]
     session: Option<PathBuf>,
 

@@ -284,18 +284,13 @@ impl WriteTxn for Batch {
         self.change(|conn| link::count(conn, base, hidden))
     }
 
-    fn put_original(
-        &mut self,
-        original: &Original,
-        content: Option<&[u8]>,
-        replaces: bool,
-    ) -> Result<bool> {
+    fn put_original(&mut self, original: &Original, content: Option<&[u8]>) -> Result<bool> {
         // A full disk takes the change without it.
         let bytes = content.map_or(0, <[u8]>::len).saturating_add(original.path.as_bytes().len());
         if self.room.add(&self.conn, bytes.saturating_mul(2)).is_err() {
             return Ok(false);
         }
-        self.change(|conn| original::put(conn, original, content, replaces))
+        self.change(|conn| original::put(conn, original, content))
     }
 
     fn remove_originals(&mut self, path: &BasePath) -> Result<u64> {

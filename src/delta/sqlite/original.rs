@@ -56,20 +56,13 @@ pub(super) fn total_bytes(conn: &Connection) -> Result<u64> {
     Ok(statement.query_row([], |row| value::unsigned(row, 0))?)
 }
 
-/// Stores what a base path had; a row that is there already stays unless it `replaces` that.
-/// Whether the row was stored.
-pub(super) fn put(
-    conn: &Connection,
-    original: &Original,
-    content: Option<&[u8]>,
-    replaces: bool,
-) -> Result<bool> {
-    let verb = if replaces { "REPLACE" } else { "IGNORE" };
-    let mut statement = conn.prepare_cached(&format!(
-        "INSERT OR {verb} INTO acetate_original (base_path, base_ino, mode, uid, gid, size,
+/// Stores what a base path had, unless there is a row of the path; whether it was stored.
+pub(super) fn put(conn: &Connection, original: &Original, content: Option<&[u8]>) -> Result<bool> {
+    let mut statement = conn.prepare_cached(
+        "INSERT OR IGNORE INTO acetate_original (base_path, base_ino, mode, uid, gid, size,
            mtime, mtime_nsec, ctime, ctime_nsec, digest, content)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
-    ))?;
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+    )?;
     let stored = statement.execute(params![
         original.path.as_bytes(),
         original.fileid.0.cast_signed(),

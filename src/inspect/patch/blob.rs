@@ -1,14 +1,12 @@
 //! Files and symbolic links as git knows them: content, and whether a file may be executed.
 
-use sha1::{Digest, Sha1};
-
 use super::super::diff::{base_error, base_target, read_base};
 use super::super::error::{InspectError, Result};
 use super::super::opened::Opened;
 use super::limits::{MAX_FILE_BYTES, MAX_TEXT_BYTES, PIECE_BYTES, PROBE_BYTES};
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
-use crate::overlay::{TreeObject, TreeView};
+use crate::overlay::{BlobDigest, TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
 
 /// A file or symbolic link. Its content is read when it is needed.
@@ -123,13 +121,12 @@ impl<'a> Blob<'a> {
 
     /// The name of the content in a repository.
     pub fn digest(&self) -> Result<String> {
-        let mut hash = Sha1::new();
-        hash.update(format!("blob {}\0", self.size));
+        let mut hash = BlobDigest::new(self.size);
         self.pieces::<InspectError>(&mut |piece| {
             hash.update(piece);
             Ok(())
         })?;
-        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hash.finish().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 }
 

@@ -5,17 +5,13 @@ use super::history::{self, Hidden, Inside};
 use super::merge::{Content, Merge, Outcome};
 use super::place::{base_error, stat_in};
 use super::plan::Merged;
-use super::plan::target_path;
 use super::planner::{Gone, Planner};
-use crate::base::{Base, BaseAttr, BasePath};
+use crate::base::{Base, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
 use crate::overlay::{BaseObject, TreeObject};
 use crate::vfs::FileKind;
-
-/// How much of two files is compared at a time, in bytes.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// Something that changed behind the session's back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +33,7 @@ pub enum Why {
     Came,
     /// Both changed it, and it cannot be merged.
     Conflict,
-    /// The copy has something else there than the base.
+    /// The copy has something else there, which cannot be merged.
     Copy,
 }
 
@@ -59,28 +55,29 @@ impl Planner<'_> {
     /// of both sides, where it can be merged.
     pub(super) fn note_drift(&mut self, difference: &Difference) -> Result<Option<Merge>> {
         let change = &difference.change;
-        let place = change.path.clone();
-        if self.place.is_copy() && self.differs_in_copy(difference)? {
-            self.drifted(place, Why::Copy);
-            return Ok(None);
+        if self.place.is_copy() {
+            return self.note_drift_of_copy(difference);
         }
         if change.is_drifted {
-            return self.merge_or_note(difference);
+            return self.merge_or_note(difference, change.before.as_ref());
         }
-        if !self.place.is_copy() {
-            self.note_late_change(difference)?;
-        }
+        self.note_late_change(difference)?;
         Ok(None)
     }
 
-    /// Merges what the session and the base changed, or notes that it drifted.
-    fn merge_or_note(&mut self, difference: &Difference) -> Result<Option<Merge>> {
+    /// Merges what the session changed with what is there instead of the original, or notes that it
+    /// drifted.
+    pub(super) fn merge_or_note(
+        &mut self,
+        difference: &Difference,
+        there: Option<&BaseObject>,
+    ) -> Result<Option<Merge>> {
         let change = &difference.change;
         let is_named = |named: &[MergedPath]| named.iter().any(|n| change.path.is_within(n));
         if is_named(&self.sides.session) {
             return Ok(None);
         }
-        let why = match self.merge(difference)? {
+        let why = match self.merge(difference, there)? {
             Outcome::Merge(merge) if !is_named(&self.sides.base) => {
                 let has_conflicts =
                     matches!(merge.content, Content::Both { has_conflicts: true, .. });
@@ -91,6 +88,7 @@ impl Planner<'_> {
             Outcome::Conflict(why) => why,
         };
         match (&change.before, &change.after, why) {
+            _ if self.place.is_copy() => self.drifted(change.path.clone(), Why::Copy),
             (Some(base), None, _) => {
                 self.drifted(MergedPath::of_base(&base.path), Why::ChangedSinceDeleted);
             }
@@ -217,69 +215,6 @@ impl Planner<'_> {
         Ok(i64::MIN)
     }
 
-    /// Whether the copy has something else than the base where this is from, or goes.
-    fn differs_in_copy(&self, difference: &Difference) -> Result<bool> {
-        let change = &difference.change;
-        let objects = [change.before.as_ref(), change.replaced.as_ref()];
-        for base in objects.into_iter().flatten() {
-            if self.is_other(base)? {
-                return Ok(true);
-            }
-        }
-        let Some(after) = &change.after else { return Ok(false) };
-        let to = target_path(after.path());
-        Ok(self.base_stat(&to)?.is_none() && self.place.stat(&to)?.is_some())
-    }
-
-    /// Whether the copy has not this object of the base. Of a directory only that it is one.
-    pub(super) fn is_other(&self, base: &BaseObject) -> Result<bool> {
-        let Some(there) = self.place.stat(&base.path)? else { return Ok(true) };
-        let (ours, copy) = (&base.attr, self.place.reader());
-        if ours.kind == FileKind::Directory || there.kind == FileKind::Directory {
-            return Ok(ours.kind != there.kind);
-        }
-        let same = (ours.kind, ours.size, ours.rdev) == (there.kind, there.size, there.rdev);
-        if !same || (ours.kind != FileKind::Symlink && ours.mode != there.mode) {
-            return Ok(true);
-        }
-        let path = &base.path;
-        let failed = |source| base_error(&self.place.shown(path), source);
-        match ours.kind {
-            FileKind::Symlink => {
-                let target = copy.read_link(path).map_err(failed)?;
-                Ok(target != diff::base_target(self.opened, path)?)
-            }
-            FileKind::Regular => self.bytes_differ(path, ours, &there),
-            _ => Ok(false),
-        }
-    }
-
-    fn bytes_differ(&self, path: &BasePath, ours: &BaseAttr, there: &BaseAttr) -> Result<bool> {
-        let (mut old, mut new) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
-        let mut offset = 0;
-        loop {
-            // Where both have a hole there is nothing to be compared.
-            let data = |tree: &dyn Base, attr: &BaseAttr| {
-                let found = tree.next_data(path, attr.fileid, offset);
-                let found = found.map_err(|source| base_error(&self.place.shown(path), source))?;
-                Ok(found.map_or(ours.size, |(start, _)| start))
-            };
-            let first: Result<u64> = data(self.opened.base(), ours);
-            offset = first?.min(data(self.place.reader(), there)?);
-            if offset >= ours.size {
-                break;
-            }
-            let got = diff::read_base(self.opened, path, ours, offset, &mut old)?;
-            let copy = self.place.reader().read(path, there.fileid, offset, &mut new);
-            let (read, _) = copy.map_err(|source| base_error(&self.place.shown(path), source))?;
-            if got == 0 || old[..got] != new[..read] {
-                return Ok(true);
-            }
-            offset += got as u64;
-        }
-        Ok(false)
-    }
-
     /// Goes through the directories that are to be removed, for what came or changed in them
     /// since they are gone in the session. What was moved out of them does not go with them.
     pub(super) fn look_for_late_changes(&mut self) -> Result<()> {
@@ -319,11 +254,15 @@ impl Planner<'_> {
         if self.place.is_copy() {
             let base = self.base_stat(path)?;
             let base = base.map(|attr| BaseObject { path: path.clone(), attr });
-            if base.is_none_or(|base| self.is_other(&base).unwrap_or(true)) {
-                let path = MergedPath::of_base(path);
-                self.drifted_in(gone.change, Drifted { path, why: Why::Copy });
-            } else {
-                self.inside.push(Inside::of(path, &attr, gone.change));
+            match base {
+                // By the base's number and times: clients saw that one.
+                Some(base) if !self.is_other(&base).unwrap_or(true) => {
+                    self.inside.push(Inside::of(path, &base.attr, gone.change));
+                }
+                _ => {
+                    let path = MergedPath::of_base(path);
+                    self.drifted_in(gone.change, Drifted { path, why: Why::Copy });
+                }
             }
             return Ok(());
         }

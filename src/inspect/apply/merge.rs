@@ -1,10 +1,11 @@
 //! Three-way merges: files that the session changed, and the base too.
 //!
 //! Both sides are compared with the original, what the base had when the session first changed the
-//! file. What only one side changed is taken from it; text that both changed is merged line by
+//! file. The base is the directory that is written to, which may be a copy of it. What only one side changed is taken from it; text that both changed is merged line by
 //! line; what cannot be merged is a conflict, and stays as it is unless an option says otherwise.
 
 use super::drift::Why;
+use super::place::base_error;
 use super::plan::attrs;
 use super::planner::Planner;
 use crate::base::{Base, BaseAttr};
@@ -58,13 +59,16 @@ pub(super) enum Outcome {
 }
 
 impl Planner<'_> {
-    /// Tries to merge a change whose base object is not the original any more.
-    pub(super) fn merge(&self, difference: &Difference) -> Result<Outcome> {
+    /// Tries to merge a change with what is there, which is not the original any more.
+    pub(super) fn merge(
+        &self,
+        difference: &Difference,
+        there: Option<&BaseObject>,
+    ) -> Result<Outcome> {
         let change = &difference.change;
         let conflict = |why| Ok(Outcome::Conflict(why));
-        let (Some(original), Some(base), Some(after)) =
-            (diff::started_from(change), &change.before, &change.after)
-        else {
+        let original = change.original.as_ref().filter(|original| original.digest.is_some());
+        let (Some(original), Some(base), Some(after)) = (original, there, &change.after) else {
             return conflict(Why::Changed);
         };
         let is_file = |kind| kind == FileKind::Regular;
@@ -80,7 +84,7 @@ impl Planner<'_> {
         if Some(BlobDigest::of(&theirs)) == original.digest {
             return Ok(Outcome::Merge(Merge { content: Content::Session, attrs }));
         }
-        if !diff::content_differs(self.opened, self.view, base, after)? {
+        if after.attr().size == base.attr.size && read_session(self.view, after)? == theirs {
             return Ok(Outcome::Merge(Merge { content: Content::Base, attrs: of_base }));
         }
         let Some(merged) = text_merge(self.view, original, after, &theirs)? else {
@@ -98,8 +102,8 @@ impl Planner<'_> {
     }
 
     fn base_content(&self, base: &BaseObject) -> Result<Option<Vec<u8>>> {
-        read_base(self.opened.base(), base)
-            .map_err(|source| diff::base_error(self.opened, &base.path, source))
+        read_base(self.place.reader(), base)
+            .map_err(|source| base_error(&self.place.shown(&base.path), source))
     }
 }
 
@@ -134,6 +138,14 @@ fn read_base(
     Ok(is_same.then_some(content))
 }
 
+/// All of a file of the session.
+fn read_session(view: &TreeView<'_>, after: &TreeObject) -> Result<Vec<u8>> {
+    let mut content = vec![0; usize::try_from(after.attr().size).unwrap_or(usize::MAX)];
+    let got = view.read(after, 0, &mut content).map_err(|source| diff::at(after.path(), source))?;
+    content.truncate(got);
+    Ok(content)
+}
+
 /// What comes of merging text: an error holds it with conflict markers. `None` where one of the
 /// three is no text, too large, or not known.
 fn text_merge(
@@ -147,9 +159,7 @@ fn text_merge(
     if after.attr().size > MAX_MERGE_BYTES {
         return Ok(None);
     }
-    let mut ours = vec![0; usize::try_from(after.attr().size).unwrap_or(usize::MAX)];
-    let got = view.read(after, 0, &mut ours).map_err(failed)?;
-    ours.truncate(got);
+    let ours = read_session(view, after)?;
     if [&start[..], &ours, theirs].into_iter().any(is_binary) {
         return Ok(None);
     }

@@ -8,6 +8,7 @@
 
 mod check;
 mod commit;
+mod copy;
 mod drift;
 mod history;
 mod journal;
@@ -224,7 +225,7 @@ fn prepare(
             Consent::All(_) => None,
         };
         check_consent(&plan, shown, options)?;
-        let mut staged = stage::stage((opened, view), place, &plan, staging, watch)?;
+        let mut staged = stage::stage(view, place, &plan, staging, watch)?;
         if let Some(staged) = &mut staged {
             let changed = plan.changed.drain(..).map(|skipped| (None, skipped));
             staged.skipped.extend(changed);

@@ -12,7 +12,6 @@ use crate::delta::Original;
 use crate::inspect::InspectError;
 use crate::inspect::diff;
 use crate::inspect::error::Result;
-use crate::inspect::opened::Opened;
 use crate::overlay::{BaseObject, TreeObject, TreeView};
 use crate::target::{Slot, Staging, TargetError, Unset, Xattrs};
 use crate::vfs::{FileKind, FsError};
@@ -48,7 +47,7 @@ pub(super) struct Staged {
 
 /// Makes what the plan says; `None` if it was broken off.
 pub(super) fn stage(
-    (opened, view): (&Opened, &TreeView<'_>),
+    view: &TreeView<'_>,
     place: &Place<'_>,
     plan: &Plan,
     staging: &Staging,
@@ -58,8 +57,7 @@ pub(super) fn stage(
     let staged = Staged { skipped: skipped.collect(), ..Staged::default() };
     let refused = plan.refused.iter().map(|(change, _)| *change).collect();
     let (all, failed) = (plan.data_bytes, HashMap::new());
-    let mut stage =
-        Stage { opened, view, place, staging, watch, all, done: 0, staged, failed, refused };
+    let mut stage = Stage { view, place, staging, watch, all, done: 0, staged, failed, refused };
     for make in &plan.makes {
         if stage.tell().is_break() {
             return Ok(None);
@@ -75,7 +73,6 @@ pub(super) fn stage(
 
 struct Stage<'a, 'w> {
     view: &'a TreeView<'a>,
-    opened: &'a Opened,
     place: &'a Place<'a>,
     staging: &'a Staging,
     watch: &'a mut Watch<'w>,
@@ -153,7 +150,7 @@ impl Stage<'_, '_> {
         sides: (&Original, &BaseObject),
         object: &TreeObject,
     ) -> Result<ControlFlow<()>> {
-        let content = merge::make(self.view, self.opened.base(), sides, object)?;
+        let content = merge::make(self.view, self.place.reader(), sides, object)?;
         let file = self.staging.file(slot)?;
         let on_disk = |source| TargetError { path: self.staging.path().to_owned(), source };
         file.write(0, &content).map_err(on_disk)?;

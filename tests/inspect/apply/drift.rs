@@ -166,9 +166,13 @@ fn a_copy_that_is_none() {
     let plan = planned(&opened, Some(&to), &all()).unwrap();
     let mut found: Vec<_> = plan.drifted.iter().map(|d| d.path.display().to_string()).collect();
     found.sort();
-    assert_eq!(found, ["/dir/file", "/dir/other", "/gone/b/d", "/new"]);
+    assert_eq!(found, ["/dir/file", "/gone/b/d", "/new"]);
     assert!(plan.drifted.iter().all(|d| d.why == Why::Copy));
     assert!(applied(&opened, Some(&to), &all()).is_err());
+    // The session has only another mode: the content that the copy has stays.
+    let merged_paths: Vec<_> = plan.merged.iter().map(|m| m.path.display().to_string()).collect();
+    assert_eq!(merged_paths, ["/dir/other"]);
+    fs::write(to.join("dir/other"), "other").unwrap();
     assert_eq!(applied(&opened, Some(&to), &force()).unwrap().skipped, []);
     assert_same(&on_host(&to), &merged(&world.session(), Some(&world.base())));
 }

@@ -3,6 +3,7 @@
 mod acl;
 mod chosen;
 mod consent;
+mod copies;
 mod drift;
 mod history;
 mod kinds;

@@ -1,0 +1,137 @@
+//! A copy of the base that is written to: what it has may be what the session started from, what
+//! the base has now, or something of its own.
+
+use super::drift::Why;
+use super::merge::Merge;
+use super::place::base_error;
+use super::plan::target_path;
+use super::planner::Planner;
+use crate::base::{Base, BaseAttr, BasePath};
+use crate::delta::Original;
+use crate::inspect::diff::{self, Difference};
+use crate::inspect::error::Result;
+use crate::overlay::{BaseObject, BlobDigest};
+use crate::vfs::FileKind;
+
+/// How much of two files is compared at a time, in bytes.
+const PIECE_BYTES: usize = 256 << 10;
+
+impl Planner<'_> {
+    /// Notes what a difference would overwrite in the copy without having seen it. Returns what the
+    /// file gets of both sides, where it can be merged.
+    pub(super) fn note_drift_of_copy(&mut self, difference: &Difference) -> Result<Option<Merge>> {
+        let change = &difference.change;
+        let place = change.path.clone();
+        let original = change.original.as_ref().filter(|original| original.digest.is_some());
+        let before = change.before.as_ref().filter(|_| original.is_none());
+        if self.differs_in_copy(difference, [before, change.replaced.as_ref()])? {
+            self.drifted(place, Why::Copy);
+            return Ok(None);
+        }
+        let Some(original) = original else {
+            let there = change.before.as_ref().filter(|_| change.is_drifted);
+            return there.map_or(Ok(None), |there| self.merge_or_note(difference, Some(there)));
+        };
+        let path = original.path.clone();
+        match self.place.stat(&path)? {
+            Some(attr) if self.is_original(original, &attr)? => Ok(None),
+            there => {
+                let there = there.map(|attr| BaseObject { path, attr });
+                self.merge_or_note(difference, there.as_ref())
+            }
+        }
+    }
+
+    /// Whether what the copy has, with these attributes, is what the session started from.
+    fn is_original(&self, original: &Original, there: &BaseAttr) -> Result<bool> {
+        let (path, copy) = (&original.path, self.place.reader());
+        let failed = |source| base_error(&self.place.shown(path), source);
+        if original.kind != there.kind {
+            return Ok(false);
+        }
+        if there.kind == FileKind::Symlink {
+            let target = copy.read_link(path).map_err(failed)?;
+            return Ok(original.digest == Some(BlobDigest::of(&target)));
+        }
+        if (original.size, original.mode) != (there.size, there.mode) {
+            return Ok(false);
+        }
+        let mut digest = BlobDigest::new(there.size);
+        let (mut piece, mut at) = (vec![0; PIECE_BYTES], 0);
+        while at < there.size {
+            let (got, _) = copy.read(path, there.fileid, at, &mut piece).map_err(failed)?;
+            if got == 0 {
+                return Ok(false);
+            }
+            digest.update(&piece[..got]);
+            at += got as u64;
+        }
+        Ok(original.digest == Some(digest.finish()))
+    }
+
+    /// Whether the copy has something else than one of these objects of the base, or something
+    /// where the base has nothing and the session puts this.
+    fn differs_in_copy(
+        &self,
+        difference: &Difference,
+        objects: [Option<&BaseObject>; 2],
+    ) -> Result<bool> {
+        for base in objects.into_iter().flatten() {
+            if self.is_other(base)? {
+                return Ok(true);
+            }
+        }
+        let Some(after) = &difference.change.after else { return Ok(false) };
+        let to = target_path(after.path());
+        Ok(self.base_stat(&to)?.is_none() && self.place.stat(&to)?.is_some())
+    }
+
+    /// Whether the copy has not this object of the base. Of a directory only that it is one.
+    pub(super) fn is_other(&self, base: &BaseObject) -> Result<bool> {
+        let Some(there) = self.place.stat(&base.path)? else { return Ok(true) };
+        let (ours, copy) = (&base.attr, self.place.reader());
+        if ours.kind == FileKind::Directory || there.kind == FileKind::Directory {
+            return Ok(ours.kind != there.kind);
+        }
+        let same = (ours.kind, ours.size, ours.rdev) == (there.kind, there.size, there.rdev);
+        if !same || (ours.kind != FileKind::Symlink && ours.mode != there.mode) {
+            return Ok(true);
+        }
+        let path = &base.path;
+        let failed = |source| base_error(&self.place.shown(path), source);
+        match ours.kind {
+            FileKind::Symlink => {
+                let target = copy.read_link(path).map_err(failed)?;
+                Ok(target != diff::base_target(self.opened, path)?)
+            }
+            FileKind::Regular => self.bytes_differ(path, ours, &there),
+            _ => Ok(false),
+        }
+    }
+
+    fn bytes_differ(&self, path: &BasePath, ours: &BaseAttr, there: &BaseAttr) -> Result<bool> {
+        let (mut old, mut new) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+        let mut offset = 0;
+        loop {
+            // Where both have a hole there is nothing to be compared.
+            let data = |tree: &dyn Base, attr: &BaseAttr| {
+                let found = tree.next_data(path, attr.fileid, offset);
+                let found = found.map_err(|source| base_error(&self.place.shown(path), source))?;
+                Ok(found.map_or(ours.size, |(start, _)| start))
+            };
+            let first: Result<u64> = data(self.opened.base(), ours);
+            offset = first?.min(data(self.place.reader(), there)?);
+            if offset >= ours.size {
+                break;
+            }
+            let got = diff::read_base(self.opened, path, ours, offset, &mut old)?;
+            let copy = self.place.reader().read(path, there.fileid, offset, &mut new);
+            let (read, _) = copy.map_err(|source| base_error(&self.place.shown(path), source))?;
+            if got == 0 || old[..got] != new[..read] {
+                return Ok(true);
+            }
+            offset += got as u64;
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,98 @@
+//! Copies that are not what the base is now, such as a fresh worktree.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use acetate::inspect::apply::{Options, Why};
+
+use super::{copy, open};
+use crate::support::applied::{all, applied, planned};
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    dir/text "one\ntwo\nthree\nfour\nfive\n"
+    dir/gone "one\ntwo\n"
+    dir/link -> text
+    dir/old/one "1"
+    dir/old/two "2"
+"#;
+
+fn read(dir: &Path, name: &str) -> String {
+    fs::read_to_string(dir.join(name)).unwrap()
+}
+
+fn drift(world: &World, to: &Path, options: &Options) -> Vec<(String, Why)> {
+    let plan = planned(&open(world), Some(to), options).unwrap();
+    plan.drifted.iter().map(|d| (d.path.display().to_string(), d.why)).collect()
+}
+
+/// The session changes the first line and the link; the base gets another last line and link.
+fn changed_on_both_sides() -> World {
+    let mut world = World::new(TREE);
+    world.write("dir/text", 0, b"ONE").unwrap();
+    world.remove("dir/link").unwrap();
+    world.symlink("gone", "dir/link").unwrap();
+    let base = world.change_base();
+    copy(&world, "start");
+    fs::write(base.join("dir/text"), "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
+    fs::remove_file(base.join("dir/link")).unwrap();
+    symlink("old/one", base.join("dir/link")).unwrap();
+    world
+}
+
+#[test]
+fn a_copy_that_is_what_the_session_started_from_gets_what_the_session_has() {
+    let world = changed_on_both_sides();
+    let to = world.scratch().join("start");
+    assert_eq!(drift(&world, &to, &all()), []);
+    assert_eq!(planned(&open(&world), Some(&to), &all()).unwrap().merged, []);
+    assert_eq!(applied(&open(&world), Some(&to), &all()).unwrap().skipped, []);
+    assert_eq!(read(&to, "dir/text"), "ONE\ntwo\nthree\nfour\nfive\n");
+    assert_eq!(fs::read_link(to.join("dir/link")).unwrap(), Path::new("gone"));
+}
+
+#[test]
+fn a_copy_of_what_the_base_is_now_is_merged_as_the_base() {
+    let world = changed_on_both_sides();
+    let to = copy(&world, "now");
+    assert_eq!(drift(&world, &to, &all()), [("/dir/link".to_owned(), Why::Copy)]);
+    let skip = Options { skip_drifted: true, ..all() };
+    assert_eq!(applied(&open(&world), Some(&to), &skip).unwrap().skipped.len(), 1);
+    assert_eq!(read(&to, "dir/text"), "ONE\ntwo\nthree\nfour\nFIVE\n");
+    assert_eq!(fs::read_link(to.join("dir/link")).unwrap(), Path::new("old/one"));
+}
+
+#[test]
+fn a_copy_with_a_text_of_its_own_is_merged_or_refused() {
+    let world = changed_on_both_sides();
+    let to = world.scratch().join("start");
+    fs::write(to.join("dir/text"), "one\ntwo\nthree\nFOUR\nfive\n").unwrap();
+    assert_eq!(applied(&open(&world), Some(&to), &all()).unwrap().skipped, []);
+    assert_eq!(read(&to, "dir/text"), "ONE\ntwo\nthree\nFOUR\nfive\n");
+    fs::write(to.join("dir/text"), "other\n").unwrap();
+    let drifted = drift(&world, &to, &all());
+    assert!(drifted.contains(&("/dir/text".to_owned(), Why::Copy)), "{drifted:?}");
+    applied(&open(&world), Some(&to), &all()).unwrap_err();
+    assert_eq!(read(&to, "dir/text"), "other\n");
+    fs::remove_file(to.join("dir/text")).unwrap();
+    let drifted = drift(&world, &to, &all());
+    assert!(drifted.contains(&("/dir/text".to_owned(), Why::Copy)), "{drifted:?}");
+}
+
+/// A copy has other inodes and later ctimes than the base that clients saw.
+#[test]
+fn what_was_removed_in_a_directory_that_moved_goes_from_a_later_copy() {
+    let mut world = World::new(TREE);
+    world.rename("dir", "moved").unwrap();
+    world.rm_rf("moved/old");
+    world.change_base();
+    sleep(Duration::from_millis(1100));
+    let to = copy(&world, "later");
+    let plan = planned(&open(&world), Some(&to), &all()).unwrap();
+    assert_eq!(plan.left_out, []);
+    assert_eq!(applied(&open(&world), Some(&to), &all()).unwrap().skipped, []);
+    assert!(to.join("moved/text").exists() && !to.join("moved/old").exists());
+}

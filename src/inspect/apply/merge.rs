@@ -1,8 +1,9 @@
 //! Three-way merges: files that the session changed, and the base too.
 //!
 //! Both sides are compared with the original, what the base had when the session first changed the
-//! file. The base is the directory that is written to, which may be a copy of it. What only one side changed is taken from it; text that both changed is merged line by
-//! line; what cannot be merged is a conflict, and stays as it is unless an option says otherwise.
+//! file. The base is the directory that is written to, which may be a copy of it. What only one
+//! side changed is taken from it; text that both changed is merged line by line; what cannot be
+//! merged is a conflict, and stays as it is unless an option says otherwise.
 
 use super::drift::Why;
 use super::place::base_error;

@@ -131,6 +131,14 @@ impl Entry {
             Self::Folded(folded) => &folded.path,
         }
     }
+
+    /// The differences that stand in it.
+    fn differences(&self) -> &[Difference] {
+        match self {
+            Self::One(difference) => std::slice::from_ref(difference),
+            Self::Folded(folded) => &folded.differences,
+        }
+    }
 }
 
 struct Folder<'a> {
@@ -195,14 +203,11 @@ impl<'a> Folder<'a> {
     ) -> Result<()> {
         let Some(base) = dir.change.before.clone() else { return Ok(()) };
         let (mut files, mut bytes, mut below) = (0, 0, Vec::new());
-        let mut failed = None;
         walk_base(self.opened, &base, &mut |path, attr| {
             let is_dir = attr.kind == FileKind::Directory;
             let object = BaseObject { path: path.clone(), attr: attr.clone() };
-            match self.is_elsewhere(&object) {
-                Ok(false) => {}
-                Ok(true) => return Ok(false),
-                Err(error) => failed = Some(error),
+            if self.is_elsewhere(&object)? {
+                return Ok(false);
             }
             files += u64::from(!is_dir);
             bytes += if attr.kind == FileKind::Regular { attr.size } else { 0 };
@@ -215,9 +220,6 @@ impl<'a> Folder<'a> {
             }
             Ok(true)
         })?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
         let (path, reason) = (dir.path.clone(), Reason::Deleted);
         match is_folded && files > 0 {
             true => {
@@ -244,8 +246,8 @@ impl<'a> Folder<'a> {
     /// Folds what is git's own, and context nodes; returns the rest.
     fn own(&mut self, all: Vec<Difference>) -> Result<Vec<Difference>> {
         let outside = self.opened.base_path().map(|path| path.as_os_str().as_bytes());
-        let folded_paths: Vec<_> = self.entries.iter().map(|e| e.path().clone()).collect();
-        let paths = all.iter().map(|difference| &difference.path).chain(&folded_paths);
+        let inside = self.entries.iter().flat_map(Entry::differences);
+        let paths = all.iter().chain(inside).map(|difference| &difference.path);
         let own = OwnFiles::find(self.view, outside, paths)?;
         let mut groups: BTreeMap<MergedPath, Folded> = BTreeMap::new();
         let mut rest = Vec::new();

@@ -2,6 +2,9 @@
 //! insides of git repositories, and context nodes.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use super::error::{InspectError, Result};
 use crate::delta::MergedPath;
@@ -105,13 +108,16 @@ fn link(
     let got = view.read(&file, 0, &mut text).map_err(|source| InspectError::at(&path, source))?;
     let Some(named) = text[..got].strip_prefix(b"gitdir:") else { return Ok(None) };
     let named = named.trim_ascii();
-    let below = match named.strip_prefix(b"/") {
-        Some(_) => outside.and_then(|root| named.strip_prefix(root)),
-        None => Some(named),
+    let path_of = |bytes| Path::new(OsStr::from_bytes(bytes));
+    let (mut target, below) = match (path_of(named), outside) {
+        (named, Some(outside)) if named.is_absolute() => {
+            let Ok(below) = named.strip_prefix(path_of(outside)) else { return Ok(None) };
+            (MergedPath::root(), below)
+        }
+        (named, None) if named.is_absolute() => return Ok(None),
+        (named, _) => (dir.clone(), named),
     };
-    let Some(below) = below else { return Ok(None) };
-    let mut target = if named.starts_with(b"/") { MergedPath::root() } else { dir.clone() };
-    for name in below.split(|&byte| byte == b'/') {
+    for name in below.as_os_str().as_bytes().split(|&byte| byte == b'/') {
         match name {
             b"" | b"." => {}
             b".." => target = target.parent(),
@@ -125,5 +131,20 @@ fn link(
     let shared = target.parent();
     let is_shared = shared.name().is_some_and(|name| name.as_bytes() == b"worktrees");
     let target = if is_shared { shared.parent() } else { target };
-    Ok((target != MergedPath::root()).then_some(target))
+    Ok((target != MergedPath::root() && is_repository(view, &target)?).then_some(target))
+}
+
+/// Whether a directory is a repository, as git tells one: a file `.git` that names any other hides
+/// nothing.
+fn is_repository(view: &TreeView<'_>, dir: &MergedPath) -> Result<bool> {
+    for name in [&b"HEAD"[..], b"objects", b"refs"] {
+        let Ok(name) = Name::new(name) else { return Ok(false) };
+        let path = dir.join(&name);
+        match view.find(&path) {
+            Ok(Some(_)) => {}
+            Ok(None) | Err(FsError::NotDirectory | FsError::NotFound) => return Ok(false),
+            Err(source) => return Err(InspectError::at(&path, source)),
+        }
+    }
+    Ok(true)
 }

@@ -224,10 +224,10 @@ fn a_patch_says_what_it_does_not_hold() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
         said,
-        "in no patch: 1 special file (fifos, sockets, devices)\n\
-         in no patch: 1 directory without files in it\n\
-         in no patch: 2 files of git's own (--all has them)\n\
-         in no patch: /text: its mode or owner\n"
+        "not in the patch: 1 special file (fifos, sockets, devices)\n\
+         not in the patch: 1 directory without files in it\n\
+         not in the patch: /.git: 2 files of git's own (--all has them)\n\
+         not in the patch: /text: its mode or owner\n"
     );
     assert!(!String::from_utf8_lossy(&output.stdout).contains(".git"));
     assert!(says(&world, &["--patch", "--all"]).contains("b/.git/index"));
@@ -335,6 +335,7 @@ fn repositories_that_git_files_name_are_gits_own() {
         main/.git "gitdir: ../store/worktrees/main\n"
         main/file "x\n"
         store/HEAD "ref: refs/heads/main\n"
+        store/refs/
         store/worktrees/main/HEAD "ref: refs/heads/main\n"
         "#,
     );
@@ -343,4 +344,46 @@ fn repositories_that_git_files_name_are_gits_own() {
     world.put("store/worktrees/main/HEAD", "ref: refs/heads/agent\n");
     assert_eq!(says(&world, &[]), "M /main/file\nM /store/ (2 files of git's own, 28 B)\n");
     assert!(!says(&world, &["-p"]).contains("store"));
+}
+
+/// A file `.git` that names a directory that is no repository takes nothing out of a review.
+#[test]
+fn a_git_file_hides_nothing_but_a_repository() {
+    let mut world = World::new("src/a.c \"a\"\nstore/HEAD \"x\"\nstore/refs/\nstore/objects/\n");
+    world.change_base();
+    world.put("src/a.c", "changed\n");
+    world.put("store/config", "mine\n");
+    world.mkdir("new").unwrap();
+    world.put("new/.git", "gitdir: ../src\n");
+    world.put("new/file", "x\n");
+    assert!(says(&world, &["-p"]).contains("b/src/a.c"), "{}", says(&world, &["-p"]));
+    // The list and the patch agree, in a new directory too.
+    world.put("new/.git", "gitdir: ../store\n");
+    assert!(says(&world, &[]).contains("M /store/ (1 file of git's own"), "{}", says(&world, &[]));
+    assert!(!says(&world, &["-p"]).contains("store/config"));
+    // Another directory whose name only begins as that of the base.
+    let outside = format!("gitdir: {}-old/store\n", world.base().display());
+    world.put("new/.git", &outside);
+    world.mkdir("-old").unwrap();
+    for dir in ["-old/store", "-old/store/refs", "-old/store/objects"] {
+        world.mkdir(dir).unwrap();
+    }
+    world.put("-old/store/HEAD", "x\n");
+    assert!(says(&world, &["-p"]).contains("-old/store/HEAD"));
+}
+
+#[test]
+fn too_many_files_for_renames_are_told() {
+    let world = World::new("gone \"one\\ntwo\\n\"\n");
+    world.remove("gone").unwrap();
+    for number in 0..1001 {
+        world.put(&format!("new{number}"), &format!("{number}\n"));
+    }
+    for form in ["-p", "--stat"] {
+        let output = ask(&world, &[form, "-M"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("there are 1001 files, and 1000 at most"), "{said}");
+        let output = ask(&world, &[form]);
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("renames"));
+    }
 }

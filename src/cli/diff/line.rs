@@ -32,8 +32,7 @@ pub(super) fn folded_letter(folded: &Folded) -> char {
 /// What several differences in a line hold.
 pub(super) fn held(folded: &Folded) -> String {
     let whose = match folded.reason {
-        Reason::Own(Owner::Git) => " of git's own",
-        Reason::Own(Owner::Nodes) => " of context nodes",
+        Reason::Own(owner) => whose(owner),
         Reason::Added | Reason::Deleted => "",
     };
     if folded.files == 0 {
@@ -41,6 +40,14 @@ pub(super) fn held(folded: &Folded) -> String {
     }
     let files = text::count(folded.files, "file");
     format!("{files}{whose}, {}", text::bytes(folded.bytes))
+}
+
+/// Whose files are that programs keep for themselves, behind their number.
+pub(super) fn whose(owner: Owner) -> &'static str {
+    match owner {
+        Owner::Git => " of git's own",
+        Owner::Nodes => " of context nodes",
+    }
 }
 
 /// The path, with a slash behind that of a directory.

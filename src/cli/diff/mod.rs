@@ -186,7 +186,8 @@ fn file_stats(
     style: &Style,
 ) -> Result<Vec<FileStat>, CliError> {
     let mut files = Vec::new();
-    stats(opened, options, style, &mut |file| files.push(file))?;
+    let left_out = stats(opened, options, style, &mut |file| files.push(file))?;
+    patch::tell_of_renames(&left_out);
     Ok(files)
 }
 

@@ -3,12 +3,15 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
+use super::line::whose;
 use super::{Args, output};
 use crate::cli::output::{self as stderr, Out};
 use crate::cli::{CliError, Ending, text};
 use crate::inspect::diff::Options;
 use crate::inspect::opened::Opened;
-use crate::inspect::patch::{Escape, LeftOut, MAX_FILE_BYTES, Style, patch_as};
+use crate::inspect::patch::{
+    Escape, LeftOut, MAX_FILE_BYTES, MAX_RENAME_CANDIDATES, Style, patch_as,
+};
 
 /// `git apply` takes no patch that is larger, in bytes (MAX_APPLY_SIZE in its apply.c).
 const MAX_APPLIED_BYTES: u64 = 1023 << 20;
@@ -51,28 +54,45 @@ fn tell(left_out: &LeftOut) {
     let counts = [
         (left_out.special, "special file", " (fifos, sockets, devices)"),
         (left_out.empty_dirs, "directory", " without files in it"),
-        (left_out.git, "file", " of git's own (--all has them)"),
-        (left_out.nodes, "file", " of context nodes (--all has them)"),
     ];
     for (count, what, more) in counts.into_iter().filter(|(count, ..)| *count > 0) {
-        stderr::line(format_args!("in no patch: {}{more}", text::count(count, what)));
+        stderr::line(format_args!("not in the patch: {}{more}", text::count(count, what)));
     }
+    for ((owner, dir), count) in left_out.own.iter().take(NAMED) {
+        let (dir, count) = (text::name(dir.as_bytes()), text::count(*count, "file"));
+        let whose = whose(*owner);
+        stderr::line(format_args!("not in the patch: {dir}: {count}{whose} (--all has them)"));
+    }
+    if let more @ 1.. = left_out.own.len().saturating_sub(NAMED) {
+        stderr::line(format_args!("not in the patch: {more} more such directories"));
+    }
+    tell_of_renames(left_out);
     for path in &left_out.too_large {
         let (path, most) = (text::name(path.as_bytes()), text::bytes(MAX_FILE_BYTES));
-        stderr::line(format_args!("in no patch: {path}: larger than {most}"));
+        stderr::line(format_args!("not in the patch: {path}: larger than {most}"));
     }
     for path in &left_out.unknown {
         let path = text::name(path.as_bytes());
         stderr::line(format_args!(
-            "warning: in no patch: {path}: the base changed it, and what it was before is not known"
+            "warning: not in the patch: {path}: the base changed it, and what it was before is not known"
         ));
     }
     for path in left_out.attributes.iter().take(NAMED) {
         let path = text::name(path.as_bytes());
-        stderr::line(format_args!("in no patch: {path}: its mode or owner"));
+        stderr::line(format_args!("not in the patch: {path}: its mode or owner"));
     }
     if let more @ 1.. = left_out.attributes.len().saturating_sub(NAMED) {
-        stderr::line(format_args!("in no patch: mode or owner of {more} more"));
+        stderr::line(format_args!("not in the patch: mode or owner of {more} more"));
+    }
+}
+
+/// Says on stderr if there were too many files to look for renames.
+pub(super) fn tell_of_renames(left_out: &LeftOut) {
+    if let Some(files) = left_out.renames_not_looked_for {
+        stderr::line(format_args!(
+            "no renames of changed files were looked for: there are {files} files, and \
+             {MAX_RENAME_CANDIDATES} at most are compared"
+        ));
     }
 }
 

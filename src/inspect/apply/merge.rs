@@ -6,7 +6,7 @@
 //! merged is a conflict, and stays as it is unless an option says otherwise.
 
 use super::drift::Why;
-use super::place::base_error;
+use super::place::{Place, base_error};
 use super::plan::attrs;
 use super::planner::Planner;
 use crate::base::{Base, BaseAttr};
@@ -112,15 +112,16 @@ impl Planner<'_> {
 /// the plan was made.
 pub(super) fn make(
     view: &TreeView<'_>,
-    tree: &dyn Base,
+    place: &Place<'_>,
     (original, base): (&Original, &BaseObject),
     after: &TreeObject,
 ) -> Result<Vec<u8>> {
-    let failed = |source| diff::at(after.path(), source);
-    let theirs = read_base(tree, base).ok().flatten();
-    let theirs = theirs.ok_or(FsError::TryLater).map_err(failed)?;
-    let merged = text_merge(view, original, after, &theirs)?;
-    let merged = merged.ok_or(FsError::TryLater).map_err(failed)?;
+    // The base has changed since the plan was made.
+    let changed = || diff::at(after.path(), FsError::TryLater);
+    let theirs = read_base(place.reader(), base);
+    let theirs = theirs.map_err(|source| base_error(&place.shown(&base.path), source))?;
+    let merged = text_merge(view, original, after, &theirs.ok_or_else(changed)?)?;
+    let merged = merged.ok_or_else(changed)?;
     Ok(merged.unwrap_or_else(|with_markers| with_markers))
 }
 
@@ -166,7 +167,8 @@ fn text_merge(
     }
     let mut options = diffy::MergeOptions::new();
     options.set_conflict_style(diffy::ConflictStyle::Merge);
-    // As git does it: what is there is ours, what is applied theirs.
+    // `ours` in the markers is what is there, `theirs` what the session has: as git names the
+    // sides of a merge into what is checked out.
     Ok(Some(options.merge_bytes(&start, theirs, &ours)))
 }
 

@@ -150,7 +150,7 @@ impl Stage<'_, '_> {
         sides: (&Original, &BaseObject),
         object: &TreeObject,
     ) -> Result<ControlFlow<()>> {
-        let content = merge::make(self.view, self.place.reader(), sides, object)?;
+        let content = merge::make(self.view, self.place, sides, object)?;
         let file = self.staging.file(slot)?;
         let on_disk = |source| TargetError { path: self.staging.path().to_owned(), source };
         file.write(0, &content).map_err(on_disk)?;

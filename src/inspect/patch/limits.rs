@@ -18,7 +18,7 @@ pub const MAX_SIMILAR_BYTES: u64 = 4 << 20;
 
 /// As many files that are gone, and as many new ones, are compared for similarity: git's
 /// diff.renameLimit.
-pub const MAX_RENAMES: usize = 1000;
+pub const MAX_RENAME_CANDIDATES: usize = 1000;
 
 /// How much of a file is in memory at a time, in bytes.
 pub const PIECE_BYTES: usize = 256 << 10;

@@ -15,14 +15,16 @@ mod style;
 mod text;
 mod words;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::diff::Options;
 use super::error::{InspectError, Result};
 use super::opened::Opened;
+use super::own::Owner;
 use crate::delta::MergedPath;
 pub use file::quoted_text;
-pub use limits::MAX_FILE_BYTES;
+pub use limits::{MAX_FILE_BYTES, MAX_RENAME_CANDIDATES};
 use pairs::Pairs;
 pub use stat::{FileStat, Volume, stats};
 pub use style::{Escape, Style};
@@ -42,10 +44,10 @@ pub struct LeftOut {
     pub attributes: Vec<MergedPath>,
     /// Directories that are new or gone and have no files in them.
     pub empty_dirs: u64,
-    /// Files of git's own.
-    pub git: u64,
-    /// Files of context nodes.
-    pub nodes: u64,
+    /// Files that programs keep for themselves, by the directory that stands for them.
+    pub own: BTreeMap<(Owner, MergedPath), u64>,
+    /// How many files would have to be compared to find renames, where those are too many.
+    pub renames_not_looked_for: Option<usize>,
 }
 
 /// Why a patch is not written.

@@ -13,7 +13,7 @@ use crate::delta::{MergedPath, Original};
 use crate::inspect::diff::{Difference, Kind, Options, at, base_error, diff, started_from};
 use crate::inspect::error::{InspectError, Result};
 use crate::inspect::opened::Opened;
-use crate::inspect::own::{OwnFiles, Owner};
+use crate::inspect::own::OwnFiles;
 use crate::inspect::selection::Selection;
 use crate::inspect::walk::{Next, walk};
 use crate::overlay::{TreeObject, TreeView};
@@ -73,12 +73,8 @@ impl Pairs {
         let own = OwnFiles::find(view, outside, self.old.iter().chain(&self.new))?;
         let left_out = &mut self.left_out;
         let mut is_kept = |path: &MergedPath| match own.owner(path) {
-            Some((Owner::Git, _)) => {
-                left_out.git += 1;
-                false
-            }
-            Some((Owner::Nodes, _)) => {
-                left_out.nodes += 1;
+            Some(whose) => {
+                *left_out.own.entry(whose).or_default() += 1;
                 false
             }
             None => true,
@@ -113,8 +109,9 @@ impl Pairs {
         for (path, object) in &objects {
             come.push((*path, blob(view, object)?));
         }
-        let found = most_similar(gone, come, percent)?;
-        self.moved.extend(found);
+        let similar = most_similar(gone, come, percent)?;
+        self.moved.extend(similar.pairs);
+        self.left_out.renames_not_looked_for = similar.not_compared;
         Ok(())
     }
 

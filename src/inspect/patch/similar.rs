@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hasher};
 
 use super::blob::Blob;
-use super::limits::{MAX_RENAMES, MAX_SIMILAR_BYTES};
+use super::limits::{MAX_RENAME_CANDIDATES, MAX_SIMILAR_BYTES};
 use crate::delta::MergedPath;
 use crate::inspect::error::{InspectError, Result};
 
@@ -17,12 +17,20 @@ type Found<'p, 'a> = (&'p MergedPath, Blob<'a>);
 /// How many bytes of a content are in pieces with the same hash.
 type Pieces = HashMap<u64, u64>;
 
-/// The pairs that are similar by at least `percent`: each new path with the one that it came from.
+/// What was found.
+pub(super) struct Similar {
+    /// Each new path with the one that it came from.
+    pub pairs: Vec<(MergedPath, MergedPath)>,
+    /// How many files of one side were left, where that was more than are compared.
+    pub not_compared: Option<usize>,
+}
+
+/// The pairs that are similar by at least `percent`.
 pub(super) fn most_similar(
     gone: Vec<Found<'_, '_>>,
     come: Vec<Found<'_, '_>>,
     percent: u8,
-) -> Result<Vec<(MergedPath, MergedPath)>> {
+) -> Result<Similar> {
     let (mut found, mut taken) = (Vec::new(), BTreeSet::new());
     let mut by_digest: HashMap<String, Vec<&MergedPath>> = HashMap::new();
     let sizes: BTreeSet<u64> = come.iter().map(|(_, blob)| blob.size()).collect();
@@ -53,10 +61,13 @@ pub(super) fn most_similar(
     let mut gone = gone;
     gone.retain(|(path, blob)| !taken.contains(*path) && is_small(blob));
     left.retain(|(_, blob)| is_small(blob));
-    if percent < 100 && !left.is_empty() && gone.len().max(left.len()) <= MAX_RENAMES {
+    let most = gone.len().max(left.len());
+    let is_wanted = percent < 100 && !left.is_empty() && !gone.is_empty();
+    let not_compared = (is_wanted && most > MAX_RENAME_CANDIDATES).then_some(most);
+    if is_wanted && not_compared.is_none() {
         found.extend(by_content(&gone, &left, u64::from(percent))?);
     }
-    Ok(found)
+    Ok(Similar { pairs: found, not_compared })
 }
 
 fn by_content(

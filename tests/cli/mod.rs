@@ -16,6 +16,7 @@ mod exports_quota;
 mod help;
 mod hide;
 mod inspect;
+mod json;
 mod kv;
 mod log;
 mod migrate;

@@ -16,6 +16,7 @@ Exit codes: 0 done, 1 there are findings (differences, or nothing found), 2 fail
 `error:` and `hint:` on stderr.
 With `--json` each line is an object with its version `v` and its `type`; fields may be added, \
 and none changes.
+[json-schema.json](json-schema.json) describes these objects.
 ";
 
 /// Text on one line, as Markdown: what is not code is escaped, and it ends with a full stop.

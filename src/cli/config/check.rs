@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 fn json(finding: &Finding) -> Map<String, Value> {
-    let mut object = text::json("finding");
+    let mut object = text::json("config_finding");
     object.insert("line".to_owned(), finding.position.line.into());
     object.insert("column".to_owned(), finding.position.column.into());
     object.insert("what".to_owned(), finding.what.as_str().into());

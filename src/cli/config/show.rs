@@ -147,7 +147,7 @@ fn words(options: &Options) -> Vec<String> {
 
 /// The same for programs.
 pub(super) fn json(export: &ExportConfig) -> Map<String, Value> {
-    let mut object = text::json("export");
+    let mut object = text::json("export_config");
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("name", export.name.as_str().into());
     put("path", export.path.as_ref().map(|path| path.as_str()).into());

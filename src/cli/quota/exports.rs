@@ -82,7 +82,7 @@ fn session_line(part: &SessionUsage) -> String {
 }
 
 fn json(export: &ExportUsage, is_served: bool) -> Map<String, Value> {
-    let mut object = text::json("export");
+    let mut object = text::json("export_quota");
     object.insert("name".to_owned(), export.name.as_str().into());
     object.insert("is_served".to_owned(), is_served.into());
     put(&mut object, &export.taken);

@@ -113,8 +113,8 @@ pub(super) struct Args {
     #[command(flatten)]
     choosing: Choosing,
 
-    /// Print a JSON object once clients can come: addresses, and session and base, or config and
-    /// exports (their paths, secret ones left out).
+    /// Print a JSON object once clients can come: addresses, and session, base and hide, or config
+    /// and exports (their paths, secret ones left out).
     #[arg(long, hide_short_help = true)]
     json: bool,
 

@@ -121,6 +121,7 @@ fn announce(
         object.insert("session".to_owned(), layers.session.display().to_string().into());
         let base = layers.base.as_deref().map(|base| base.display().to_string());
         object.insert("base".to_owned(), base.into());
+        object.insert("hide".to_owned(), hiding::texts(&layers.hidden).collect());
         output::json(object);
     }
     super::warnings::tell(addresses, args.insecure, args.squash.applies_at(addresses));

@@ -1,0 +1,25 @@
+//! Changing a session's tree.
+
+use super::Seen;
+use super::looks::{changed, fed};
+
+pub(super) fn run(seen: &mut Seen) {
+    let dir = changed();
+    let dir = dir.path();
+    let args = ["write", "s.db", "/written"];
+    let output = fed(dir, &seen.with_json(&args), "content");
+    seen.check(0, &args, output);
+    seen.run(dir, 0, &["cp", "s.db", "-r", "base", ":/copy"]);
+    seen.run(dir, 0, &["mv", "s.db", "/copy/gone", "/moved"]);
+    seen.run(dir, 0, &["ln", "s.db", "/moved", "/another"]);
+    seen.run(dir, 0, &["mkdir", "s.db", "-p", "/a/b"]);
+    seen.run(dir, 0, &["touch", "s.db", "/a/b", "/a/c"]);
+    seen.run(dir, 0, &["chmod", "s.db", "-R", "go-rwx", "/a"]);
+    seen.run(dir, 0, &["rm", "s.db", "-r", "/copy"]);
+    seen.run(dir, 0, &["rmdir", "s.db", "/a/b"]);
+    seen.run(dir, 0, &["discard", "s.db", "/gone", "/kept"]);
+    seen.run(dir, 0, &["hide", "s.db", "--hide", "*.key"]);
+    seen.run(dir, 0, &["quota", "s.db", "--bytes", "1GiB"]);
+    // A quota counts what the session holds.
+    seen.run(dir, 0, &["status", "s.db"]);
+}

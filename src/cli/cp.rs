@@ -1,13 +1,13 @@
 //! `acetate cp`: files into, out of and within the merged tree.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use super::change::with_changer;
 use super::copying::{Copied, Copying, Named, Place};
 use super::error::CliError;
+use super::into::Paths;
 use super::output::{self, Out};
-use super::source::Source;
 use super::{Ending, text};
 
 /// Copy files into, out of, or within a session's merged tree.
@@ -26,11 +26,7 @@ use super::{Ending, text};
   acetate cp work.db :/a :/b                 within it")]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
-
-    /// What to copy, and last where to.
-    #[arg(value_name = "PATH", required = true, num_args = 2..)]
-    paths: Vec<OsString>,
+    paths: Paths,
 
     /// Copy directories with all that is in them.
     #[arg(short, long)]
@@ -43,7 +39,7 @@ pub(super) struct Args {
 
 /// Copies what was named.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let Some((to, from)) = args.paths.split_last() else { return Ok(Ending::Done) };
+    let (to, from) = args.paths.split()?;
     let to = place(to)?;
     let from = from.iter().map(|path| named(path)).collect::<Result<Vec<_>, _>>()?;
     let is_outside = |place: &Place| matches!(place, Place::Host(_));
@@ -51,11 +47,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return Err(CliError::new("both sides are on this machine")
             .with_hint("a colon before a path puts it into the tree: :/docs"));
     }
-    let opened = args.source.open()?;
+    let opened = args.paths.source.open()?;
     let session = opened.session().path().to_owned();
+    let base = args.paths.source.base.as_deref();
     let (copied, several) = match to {
         Place::Host(_) => Copying::new(&opened, None, args.recursive).all(&from, &to)?,
-        Place::Tree(_) => with_changer(&session, args.source.base.as_deref(), |changer| {
+        Place::Tree(_) => with_changer(&session, base, |changer| {
             Copying::new(&opened, Some(changer), args.recursive).all(&from, &to)
         })?,
     };

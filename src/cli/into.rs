@@ -1,11 +1,32 @@
 //! Where several things of the merged tree go: to a name, or into a directory under their own.
 
+use std::ffi::OsString;
+
 use super::error::CliError;
+use super::source::Source;
 use super::text;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::opened::Opened;
 use crate::vfs::FileKind;
+
+/// What `cp`, `mv` and `ln` are about.
+#[derive(Debug, clap::Args)]
+pub(super) struct Paths {
+    #[command(flatten)]
+    pub(super) source: Source,
+
+    /// The sources, and last the target: a path, or a directory for all of them.
+    #[arg(value_name = "PATH", required = true, num_args = 2..)]
+    paths: Vec<OsString>,
+}
+
+impl Paths {
+    /// The target, and the sources.
+    pub(super) fn split(&self) -> Result<(&OsString, &[OsString]), CliError> {
+        self.paths.split_last().ok_or_else(|| CliError::new("no paths"))
+    }
+}
 
 /// The last path of `mv` and `ln`.
 pub(super) struct Target {

@@ -1,13 +1,12 @@
 //! `acetate ln`: links in the merged tree.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::change::{Changer, Several, with_changer};
 use super::error::CliError;
-use super::into::{Target, kind};
+use super::into::{Paths, Target, kind};
 use super::output::Out;
-use super::source::Source;
 use super::{Ending, text};
 use crate::control::{Answer, Meta, PathText, Request};
 use crate::delta::MergedPath;
@@ -25,11 +24,7 @@ use crate::vfs::{FileKind, Name};
   acetate ln work.db -s ../lib/a.so /bin/a   a symbolic link")]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
-
-    /// What the links lead to, and last their path, or a directory for them.
-    #[arg(value_name = "PATH", required = true, num_args = 2..)]
-    paths: Vec<OsString>,
+    paths: Paths,
 
     /// Make symbolic links.
     #[arg(short, long)]
@@ -46,12 +41,13 @@ pub(super) struct Args {
 
 /// Makes the links.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let Some((to, targets)) = args.paths.split_last() else { return Ok(Ending::Done) };
-    let opened = args.source.open()?;
+    let (to, targets) = args.paths.split()?;
+    let opened = args.paths.source.open()?;
     let place = Target::of(&opened, merged_path(to)?, targets.len())?;
     let mut out = Out::new();
     let mut several = Several::default();
-    with_changer(&args.source.session, args.source.base.as_deref(), |changer| {
+    let source = &args.paths.source;
+    with_changer(&source.session, source.base.as_deref(), |changer| {
         for target in targets {
             let made = link(args, changer, &opened, &place, target);
             if let (Some(path), true) = (several.take(made)?, args.json) {

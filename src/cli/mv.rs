@@ -1,12 +1,10 @@
 //! `acetate mv`: other names for things in the merged tree.
 
-use std::ffi::OsString;
-
 use super::change::{Several, with_changer};
 use super::error::CliError;
-use super::into::Target;
+use super::into::{Paths, Target};
 use super::output::Out;
-use super::source::{Source, parsed};
+use super::source::{one, parsed};
 use super::{Ending, text};
 use crate::control::Request;
 
@@ -23,11 +21,7 @@ use crate::control::Request;
   acetate mv work.db a.txt b.txt /docs       into a directory")]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
-
-    /// What to move, and last where to: paths in the tree.
-    #[arg(value_name = "PATH", required = true, num_args = 2..)]
-    paths: Vec<OsString>,
+    paths: Paths,
 
     /// Leave out what would replace something.
     #[arg(short, long)]
@@ -40,13 +34,14 @@ pub(super) struct Args {
 
 /// Moves what was named.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let mut from = parsed(&args.paths)?;
-    let Some(to) = from.pop() else { return Ok(Ending::Done) };
-    let opened = args.source.open()?;
+    let (to, from) = args.paths.split()?;
+    let (to, from) = (one(to)?, parsed(from)?);
+    let opened = args.paths.source.open()?;
     let target = Target::of(&opened, to, from.len())?;
     let mut out = Out::new();
     let mut several = Several::default();
-    with_changer(&args.source.session, args.source.base.as_deref(), |changer| {
+    let source = &args.paths.source;
+    with_changer(&source.session, source.base.as_deref(), |changer| {
         for path in from {
             let to = target.for_source(&path);
             if args.no_clobber && target.is_there(&opened, &to)? {

@@ -75,11 +75,15 @@ pub(super) fn paths(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
     parsed(given)
 }
 
-/// The paths that were given; those in double quotes as git prints them.
+/// The paths that were given, each as by [`one`].
 pub(super) fn parsed(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
-    let path = |text: &OsString| match unquoted(text.as_bytes()) {
-        Some(bytes) => merged_path(&OsString::from_vec(bytes)),
-        None => merged_path(text),
-    };
-    given.iter().map(|text| Ok(path(text)?)).collect()
+    given.iter().map(one).collect()
+}
+
+/// A path that was given; one in double quotes as git prints it.
+pub(super) fn one(given: &OsString) -> Result<MergedPath, CliError> {
+    Ok(match unquoted(given.as_bytes()) {
+        Some(bytes) => merged_path(&OsString::from_vec(bytes))?,
+        None => merged_path(given)?,
+    })
 }

@@ -79,6 +79,7 @@ fn the_summary_tells_this_run_from_the_session() {
     let acetate = env!("CARGO_BIN_EXE_acetate");
     let line = format!(
         "echo 1 | {acetate} write $ACETATE_SESSION /one; {acetate} mkdir $ACETATE_SESSION /dir
+         echo 2 | {acetate} write $ACETATE_SESSION /dir/two
          {UNMOUNT}"
     );
     let Some((place, mut command)) =
@@ -89,9 +90,9 @@ fn the_summary_tells_this_run_from_the_session() {
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("A /dir/\nA /one\n") || said.contains("A /one\nA /dir/\n"), "{said}");
-    assert!(said.contains("this run: 2 added, 0 deleted, 0 modified, 0 renamed\n"), "{said}");
-    assert!(said.contains("s.db holds in all: 2 added"), "{said}");
+    assert!(said.contains("A /dir/ (1 file, 2 B)\nA /one\n"), "folded as by diff: {said}");
+    assert!(said.contains("this run: 3 added, 0 deleted, 0 modified, 0 renamed\n"), "{said}");
+    assert!(said.contains("s.db holds in all: 3 added"), "{said}");
     for next in ["acetate diff ", "acetate apply ", "acetate discard "] {
         assert!(said.contains(next), "{said}");
     }
@@ -103,10 +104,10 @@ fn the_summary_tells_this_run_from_the_session() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("this run changed nothing\n"), "as if it had never been: {said}");
-    assert!(said.contains("holds in all: 1 added"), "{said}");
+    assert!(said.contains("holds in all: 2 added"), "{said}");
     let report: Value = serde_json::from_slice(&fs::read(place.path("report")).unwrap()).unwrap();
     assert_eq!((&report["type"], &report["exit_code"]), (&"run".into(), &3.into()), "{report}");
-    assert_eq!(report["in_all"]["added"], 1, "{report}");
+    assert_eq!(report["in_all"]["added"], 2, "{report}");
     assert_eq!((&report["this_run"]["added"], &report["complete"]), (&0.into(), &true.into()));
     place.assert_nothing_is_left();
 }

@@ -18,7 +18,7 @@ use crate::inspect::diff::{Difference, Options};
 use crate::inspect::fold::{Entry, Folding, entries, sorted};
 use crate::inspect::opened::Opened;
 use crate::inspect::patch::{FileStat, Style, stats};
-pub(super) use line::{json, line};
+pub(super) use line::json;
 
 /// Show what a session changed against its base.
 ///

@@ -70,16 +70,8 @@ pub(in crate::cli) fn base_of(
 /// Serves and mounts; what was begun is taken back where it fails. With the turn at the session,
 /// the server that is found is there until it is mounted.
 pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attached, CliError> {
-    let (address, started, child) = find_or_start(wanted)?;
-    let note = Note {
-        dir: wanted.point.path().to_owned(),
-        session: wanted.session.clone(),
-        address,
-        started,
-        is_read_only: wanted.read_only,
-        is_hidden: false,
-        run: None,
-    };
+    let (note, child) = find_or_start(wanted, None)?;
+    let started = note.started;
     // By a mount here that somebody unmounted by other means.
     let is_known =
         started.is_some() && Note::of(&note.dir).is_some_and(|before| before.started == started);
@@ -90,11 +82,7 @@ pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attache
             if !is_known {
                 note.forget();
             }
-            if let Some(child) = child
-                && let Err(error) = server::stop(child.id(), &wanted.session, Some(child))
-            {
-                output::error(&error);
-            }
+            stop(wanted, child);
             Err(error)
         }
     }
@@ -106,9 +94,30 @@ pub(in crate::cli) fn serve_for_run(
     wanted: &Wanted<'_>,
     _turn: Turn,
 ) -> Result<Attached, CliError> {
-    let (address, started, child) = find_or_start(wanted)?;
     let pid = std::process::id();
     let start = inside::started(pid).unwrap_or_default();
+    let (note, child) = find_or_start(wanted, Some(Run { pid, start, namespace: None }))?;
+    match note.write() {
+        Ok(()) => Ok(Attached { note, child }),
+        Err(error) => {
+            stop(wanted, child);
+            Err(error)
+        }
+    }
+}
+
+/// Stops the server that was started for a mount that failed.
+fn stop(wanted: &Wanted<'_>, child: Option<Child>) {
+    if let Some(child) = child
+        && let Err(error) = server::stop(child.id(), &wanted.session, Some(child))
+    {
+        output::error(&error);
+    }
+}
+
+/// The note of a mount, or of `run`, and its server if that was started now.
+fn find_or_start(wanted: &Wanted<'_>, run: Option<Run>) -> Result<(Note, Option<Child>), CliError> {
+    let (address, started, child) = server_for(wanted)?;
     let note = Note {
         dir: wanted.point.path().to_owned(),
         session: wanted.session.clone(),
@@ -116,25 +125,13 @@ pub(in crate::cli) fn serve_for_run(
         started,
         is_read_only: wanted.read_only,
         is_hidden: false,
-        run: Some(Run { pid, start, namespace: None }),
+        run,
     };
-    match note.write() {
-        Ok(()) => Ok(Attached { note, child }),
-        Err(error) => {
-            if let Some(child) = child
-                && let Err(error) = server::stop(child.id(), &wanted.session, Some(child))
-            {
-                output::error(&error);
-            }
-            Err(error)
-        }
-    }
+    Ok((note, child))
 }
 
 /// The server's address; its process if it was started for a mount; and itself if that was now.
-fn find_or_start(
-    wanted: &Wanted<'_>,
-) -> Result<(SocketAddr, Option<u32>, Option<Child>), CliError> {
+fn server_for(wanted: &Wanted<'_>) -> Result<(SocketAddr, Option<u32>, Option<Child>), CliError> {
     let session = wanted.session.display();
     let Some(served) = served_on(&wanted.session)? else {
         let listen = wanted.listen.or_else(|| awaited(&wanted.session)).unwrap_or(ANY_PORT);

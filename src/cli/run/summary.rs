@@ -17,7 +17,7 @@ use crate::inspect::diff::{Difference, Kind, Options, diff as compare};
 use crate::inspect::opened::{Opened, open_session};
 use crate::inspect::touched::{Touched, last_change};
 
-/// Changes that are shown at the end; more are counted.
+/// Lines of changes that are shown at the end; more are counted.
 const MAX_SHOWN: usize = 40;
 
 /// A session as a run finds it.
@@ -55,20 +55,19 @@ impl Begun {
         let opened = Opened::open(&self.session, None)?;
         let touched = Touched::since(opened.session(), self.last)?;
         let (mut this_run, mut in_all) = (Counts::default(), Counts::default());
-        let (mut lines, mut objects) = (Vec::new(), Vec::new());
+        let (mut differences, mut objects) = (Vec::new(), Vec::new());
         compare(&opened, &Options::default(), &mut |_, difference| {
             in_all.count(&difference);
             if is_of_run(&touched, &difference) {
                 this_run.count(&difference);
-                if lines.len() < MAX_SHOWN {
-                    lines.push(diff::line(&difference));
-                }
                 if report.is_some() {
                     objects.push(Value::Object(diff::json(&difference)));
                 }
+                differences.push(difference);
             }
             Ok(ControlFlow::Continue(()))
         })?;
+        let lines = diff::lines(&opened, false, differences)?;
         self.print(&lines, this_run, in_all, touched.is_complete);
         let Some(report) = report else { return Ok(()) };
         let mut json = text::json("run");
@@ -88,10 +87,10 @@ impl Begun {
 
     fn print(&self, lines: &[String], this_run: Counts, in_all: Counts, is_complete: bool) {
         let shown = self.session.display();
-        for line in lines {
+        for line in lines.iter().take(MAX_SHOWN) {
             output::line(format_args!("{line}"));
         }
-        if let more @ 1.. = this_run.sum().saturating_sub(lines.len() as u64) {
+        if let more @ 1.. = lines.len().saturating_sub(MAX_SHOWN) {
             output::line(format_args!("and {more} more"));
         }
         match (this_run.sum(), in_all.sum()) {

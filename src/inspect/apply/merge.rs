@@ -13,12 +13,10 @@ use crate::base::{Base, BaseAttr};
 use crate::delta::Original;
 use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
+use crate::inspect::patch::has_nul;
 use crate::overlay::{BaseObject, BlobDigest, TreeObject, TreeView};
 use crate::target::Attrs;
 use crate::vfs::{FileKind, FsError};
-
-/// Bytes at the beginning of a file in which a NUL tells that it is no text, as git does it.
-const PROBE_BYTES: usize = 8000;
 
 /// The largest file that is merged, in bytes: it is in memory three times.
 pub(super) const MAX_MERGE_BYTES: u64 = 8 << 20;
@@ -162,7 +160,7 @@ fn text_merge(
         return Ok(None);
     }
     let ours = read_session(view, after)?;
-    if [&start[..], &ours, theirs].into_iter().any(is_binary) {
+    if [&start[..], &ours, theirs].into_iter().any(has_nul) {
         return Ok(None);
     }
     let mut options = diffy::MergeOptions::new();
@@ -170,10 +168,6 @@ fn text_merge(
     // `ours` in the markers is what is there, `theirs` what the session has: as git names the
     // sides of a merge into what is checked out.
     Ok(Some(options.merge_bytes(&start, theirs, &ours)))
-}
-
-fn is_binary(content: &[u8]) -> bool {
-    content[..content.len().min(PROBE_BYTES)].contains(&0)
 }
 
 /// Mode and owner of each side where only that changed it; the session's where both did.

@@ -116,7 +116,7 @@ impl<'a> Blob<'a> {
 
     /// Whether git takes it for binary: it has a NUL near its beginning, or is too large.
     pub fn is_binary(&self) -> bool {
-        self.bytes().is_none_or(|bytes| bytes[..bytes.len().min(PROBE_BYTES)].contains(&0))
+        self.bytes().is_none_or(has_nul)
     }
 
     /// The name of the content in a repository.
@@ -128,6 +128,11 @@ impl<'a> Blob<'a> {
         })?;
         Ok(hash.finish().iter().map(|byte| format!("{byte:02x}")).collect())
     }
+}
+
+/// Whether git takes content for binary: there is a NUL near its beginning.
+pub fn has_nul(content: &[u8]) -> bool {
+    content[..content.len().min(PROBE_BYTES)].contains(&0)
 }
 
 /// What the base has at a path, as the session's changes began with it.

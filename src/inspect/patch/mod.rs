@@ -23,6 +23,7 @@ use super::error::{InspectError, Result};
 use super::opened::Opened;
 use super::own::Owner;
 use crate::delta::MergedPath;
+pub use blob::has_nul;
 pub use file::quoted_text;
 pub use limits::{MAX_FILE_BYTES, MAX_RENAME_CANDIDATES};
 use pairs::Pairs;

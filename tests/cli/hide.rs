@@ -165,3 +165,23 @@ fn a_pattern_that_is_none_hides_nothing_less_until_it_is_repaired() {
     said(dir, 0, &["check", "s.db", "--repair"]);
     assert_eq!(said(dir, 0, &["hide", "s.db"]), ".env*\n");
 }
+
+#[test]
+fn a_server_of_exports_says_what_each_hides() {
+    let dir = world();
+    let dir = dir.path();
+    said(dir, 0, &["init", "s.db", "--base", "base", "--hide", "id_*"]);
+    let export = |head: &str, session: &str| {
+        format!("[[export]]\n{head}\n[[export.mount]]\nat = \"/\"\nsession = \"{session}\"\n")
+    };
+    let exports = export("path = \"/a\"\nhide = [\".env*\"]", "s.db")
+        + &export("path = \"/b\"", "b.db")
+        + &export("name = \"hush\"\ntoken = true\nhide = [\"*.key\"]", "c.db");
+    fs::write(dir.join("exports.toml"), exports).unwrap();
+    let server = Serving::start(dir, 1, &["--config", "exports.toml"]);
+    let lines = &server.said;
+    assert_eq!(lines[1], "/a; hides .env*, id_*", "{lines:?}");
+    for line in ["/b", "  one with a secret path; hides *.key"] {
+        assert!(lines.iter().any(|said| said == line), "{lines:?}");
+    }
+}

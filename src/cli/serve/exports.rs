@@ -13,12 +13,14 @@ use tokio::task::{JoinError, JoinHandle};
 use super::{Args, Door, Durability};
 use crate::cli::control::Control;
 use crate::cli::error::CliError;
-use crate::cli::{choosing, output, text};
-use crate::config::{self, Config, Missing};
+use crate::cli::{choosing, hiding, output, text};
+use crate::config::{self, Config, ExportConfig, Missing};
 use crate::guard::ValidatorCommand;
 use crate::server::rpcbind::Registration;
 use crate::server::{Peers, ServerOptions};
+use crate::vfs::PatternSet;
 use crate::workspace::exports::{self, ServedExports};
+use crate::workspace::layers::Layers;
 use crate::workspace::unavailable::{FIRST_RETRY, MAX_RETRY};
 
 /// Time for the exports file to be read when the server ends.
@@ -274,7 +276,7 @@ fn announce(
     output::line(format_args!("serving {count} of {}", file.display()));
     for export in exports.iter().filter(|export| !export.is_secret()) {
         let path = String::from_utf8_lossy(export.path());
-        output::line(format_args!("{path}"));
+        output::line(format_args!("{path}{}", hides(config, export.path(), served)));
         if let Some(address) = super::for_clients(addresses) {
             super::tell_how_to_mount(address, &path, registration);
         }
@@ -283,6 +285,12 @@ fn announce(
         // What is printed here ends up in logs.
         let which = format!("{secret} with a secret path: `acetate config check` shows it");
         output::line(format_args!("{which}"));
+        for export in exports.iter().filter(|export| export.is_secret()) {
+            let hides = hides(config, export.path(), served);
+            if !hides.is_empty() {
+                output::line(format_args!("  one with a secret path{hides}"));
+            }
+        }
     }
     let created = served.sessions().filter(|layers| layers.is_new && layers.memory.is_none());
     let created: BTreeSet<&Path> = created.map(|layers| layers.session.as_path()).collect();
@@ -298,6 +306,24 @@ fn announce(
     }
     super::warnings::tell_of_exports(file, config, addresses);
     super::tell_addresses(addresses);
+}
+
+/// What an export hides, because of the file or because a session of it remembers it; as
+/// [`hiding::suffix`].
+fn hides(config: &Config, path: &[u8], served: &ServedExports) -> String {
+    let is_it = |export: &&ExportConfig| {
+        export.path.as_ref().is_some_and(|known| known.as_str().as_bytes() == path)
+    };
+    let Some(export) = config.exports.iter().find(is_it) else { return String::new() };
+    let is_of_export = |layers: &&Layers| {
+        export.mounts.iter().any(|mount| mount.session() == Some(&layers.session))
+    };
+    let mut hidden = PatternSet::clone(&export.hide);
+    for layers in served.sessions().filter(is_of_export) {
+        // They are together in what is served: there cannot be too many.
+        hidden = hidden.union(&layers.hidden).unwrap_or(hidden);
+    }
+    hiding::suffix(&hidden)
 }
 
 /// A panic while the file was read leaves what was served before.

@@ -147,8 +147,8 @@ pub(super) fn is_chosen(options: &Options, view: &TreeView<'_>, change: &Change)
 fn name(change: &Change) -> Option<MergedPath> {
     let before = change.before.as_ref().filter(|_| !change.is_link);
     match change.after {
-        Some(_) => Some(change.path.clone()),
-        None => before.map(|base| MergedPath::of_base(&base.path)),
+        None if before.is_some() => before.map(|base| MergedPath::of_base(&base.path)),
+        _ => Some(change.path.clone()),
     }
 }
 
@@ -165,14 +165,15 @@ pub(super) fn compare(
     let old = old_object(&change);
     let before = old.as_ref();
     let from = before.map(|base| MergedPath::of_base(&base.path));
-    let Some(path) = change.after.as_ref().map(|after| after.path().clone()).or(from.clone())
-    else {
-        return Ok(None);
+    let path = match (&change.after, &from) {
+        (Some(after), _) => after.path().clone(),
+        (None, Some(from)) => from.clone(),
+        (None, None) => change.path.clone(),
     };
     let mut differs = Differs::default();
     let kind = match (before, &change.after) {
-        (None, _) => Kind::Added,
-        (Some(_), None) => Kind::Deleted,
+        (_, None) => Kind::Deleted,
+        (None, Some(_)) => Kind::Added,
         (Some(base), Some(after)) if base.attr.kind != after.attr().kind => Kind::Retyped,
         (Some(base), Some(after)) => {
             differs = match started_from(&change) {

@@ -58,9 +58,9 @@ pub fn touched(opened: &Opened) -> Result<Touched> {
             }
             sum.drifted += u64::from(change.is_drifted);
             match (&change.before, &change.after) {
-                (None, _) => sum.added += 1,
+                (_, None) => sum.deleted += 1,
+                (None, Some(_)) => sum.added += 1,
                 (Some(_), Some(_)) if change.is_link => sum.added += 1,
-                (Some(_), None) => sum.deleted += 1,
                 (Some(before), Some(after)) => {
                     let path = after.path().as_bytes();
                     let is_dir = after.attr().kind == FileKind::Directory;

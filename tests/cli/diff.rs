@@ -377,7 +377,7 @@ fn too_many_files_for_renames_are_told() {
     let world = World::new("gone \"one\\ntwo\\n\"\n");
     world.remove("gone").unwrap();
     for number in 0..1001 {
-        world.put(&format!("new{number}"), &format!("{number}\n"));
+        world.put(format!("new{number}"), &format!("{number}\n"));
     }
     for form in ["-p", "--stat"] {
         let output = ask(&world, &[form, "-M"]);

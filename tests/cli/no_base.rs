@@ -51,9 +51,26 @@ fn what_the_session_holds_can_be_looked_at() {
     let status = said(dir, 0, &["status", "s.db", "--no-base"]);
     assert!(status.contains("/base, not looked at\n"), "{status}");
     let diff = said(dir, 1, &["diff", "s.db", "--no-base", "--no-fold"]);
-    assert!(diff.contains("A /dir/file\n") && diff.contains("A /dir/sub/made\n"), "{diff}");
+    for line in ["A /dir/file\n", "A /dir/sub/made\n", "D /dir/gone\n"] {
+        assert!(diff.contains(line), "{diff}");
+    }
+    let only = said(dir, 1, &["diff", "s.db", "--no-base", "/dir/gone"]);
+    assert_eq!(only, "D /dir/gone\n");
+    assert!(status.contains(" 1 deleted, "), "{status}");
+    let gone = said(dir, 1, &["diff", "s.db", "--no-base", "--json", "/dir/gone"]);
+    assert!(gone.contains(r#""change":"deleted""#) && !gone.contains("before"), "{gone}");
+    let patch = failed_patch(dir);
+    assert!(patch.contains("/dir/gone"), "what was deleted is not known: {patch}");
     said(dir, 0, &["export", "s.db", "--no-base", "--dir", "out"]);
     assert_eq!(fs::read_to_string(dir.join("out/dir/file")).unwrap(), "changed");
+}
+
+/// What a patch without the base says before it exits with 2.
+#[track_caller]
+fn failed_patch(dir: &Path) -> String {
+    let output = run(dir, &["diff", "s.db", "--no-base", "--patch"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
 }
 
 #[test]

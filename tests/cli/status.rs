@@ -63,6 +63,43 @@ fn a_base_that_changed_is_a_finding() {
 }
 
 #[test]
+fn what_the_base_changed_after_it_was_removed_is_a_finding_everywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let done = |code: i32, args: &[&str]| {
+        let output = run(dir, args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    std::fs::create_dir_all(dir.join("base/gone/sub")).unwrap();
+    for file in ["file", "same", "gone/sub/a", "gone/moved"] {
+        std::fs::write(dir.join("base").join(file), "content").unwrap();
+    }
+    done(0, &["init", "s.db", "--base", "base"]);
+    done(0, &["mv", "s.db", "/gone/moved", "/moved"]);
+    done(0, &["rm", "s.db", "-r", "/file", "/same", "/gone"]);
+    let unchanged = "D /file\nD /gone/ (1 file, 7 B)\nR /gone/moved -> /moved\nD /same\n";
+    assert_eq!(done(1, &["diff", "s.db"]), unchanged);
+    assert!(!done(0, &["status", "s.db"]).contains("drift"));
+    // Whiteouts and ctimes are compared in seconds.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    std::fs::write(dir.join("base/file"), "of a person").unwrap();
+    std::fs::write(dir.join("base/gone/sub/a"), "of a person").unwrap();
+    let changed = "the base changed meanwhile";
+    let diff = done(1, &["diff", "s.db"]);
+    let lines: Vec<_> = diff.lines().filter(|line| line.contains(changed)).collect();
+    let gone = format!("D /gone/ (1 file, 11 B, {changed})");
+    assert_eq!(lines, [format!("D /file ({changed})"), gone], "{diff}");
+    let status = done(1, &["status", "s.db"]);
+    assert!(status.contains("drift    2 objects changed"), "{status}");
+    let plan = done(1, &["apply", "s.db", "--dry-run"]);
+    let drifted: Vec<_> = plan.lines().filter(|line| line.starts_with('!')).collect();
+    let since = "the base changed since it was deleted";
+    assert_eq!(drifted, [format!("! /file: {since}"), format!("! /gone/sub/a: {since}")]);
+}
+
+#[test]
 fn a_look_leaves_nothing_behind() {
     let mut world = World::new(TREE);
     world.put("new", "new");

@@ -39,7 +39,9 @@ pub(super) fn held(folded: &Folded) -> String {
         return text::count(folded.differences.len().saturating_sub(1), "directory");
     }
     let files = text::count(folded.files, "file");
-    format!("{files}{whose}, {}", text::bytes(folded.bytes))
+    let is_drifted = folded.differences.iter().any(|difference| difference.change.is_drifted);
+    let drifted = if is_drifted { ", the base changed meanwhile" } else { "" };
+    format!("{files}{whose}, {}{drifted}", text::bytes(folded.bytes))
 }
 
 /// Whose files are that programs keep for themselves, behind their number.

@@ -74,7 +74,7 @@ fn tell(left_out: &LeftOut) {
     for path in &left_out.unknown {
         let path = text::name(path.as_bytes());
         stderr::line(format_args!(
-            "warning: not in the patch: {path}: the base changed it, and what it was before is not known"
+            "warning: not in the patch: {path}: what the base had when it was changed is not known"
         ));
     }
     for path in left_out.attributes.iter().take(NAMED) {

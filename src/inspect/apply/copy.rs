@@ -1,7 +1,7 @@
 //! A copy of the base that is written to: what it has may be what the session started from, what
 //! the base has now, or something of its own.
 
-use super::drift::Why;
+use super::drift::{Why, is_gone_without_original};
 use super::merge::Merge;
 use super::place::base_error;
 use super::plan::target_path;
@@ -29,7 +29,8 @@ impl Planner<'_> {
             return Ok(None);
         }
         let Some(original) = original else {
-            let there = change.before.as_ref().filter(|_| change.is_drifted);
+            let is_drifted = change.is_drifted && !is_gone_without_original(change);
+            let there = change.before.as_ref().filter(|_| is_drifted);
             return there.map_or(Ok(None), |there| self.merge_or_note(difference, Some(there)));
         };
         let path = original.path.clone();

@@ -10,7 +10,7 @@ use crate::base::{Base, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
-use crate::overlay::{BaseObject, TreeObject};
+use crate::overlay::{BaseObject, Change, TreeObject};
 use crate::vfs::FileKind;
 
 /// Something that changed behind the session's back.
@@ -58,7 +58,8 @@ impl Planner<'_> {
         if self.place.is_copy() {
             return self.note_drift_of_copy(difference);
         }
-        if change.is_drifted {
+        // Of what is gone, each object that changed is named.
+        if change.is_drifted && !is_gone_without_original(change) {
             return self.merge_or_note(difference, change.before.as_ref());
         }
         self.note_late_change(difference)?;
@@ -203,16 +204,7 @@ impl Planner<'_> {
     /// Since when a base object is gone at its place in the session, in seconds since 1970; ever,
     /// where nothing tells.
     pub(super) fn gone_since(&self, base: &BaseObject, place: &MergedPath) -> Result<i64> {
-        // In a directory that was moved and sealed nothing is whited out but what it left.
-        let home = MergedPath::of_base(&base.path);
-        let own = [place.clone(), home.clone()];
-        for at in own.into_iter().chain(home.above()) {
-            let since = self.view.whited_out(&at).map_err(|source| diff::at(&at, source))?;
-            if let Some(since) = since {
-                return Ok(since);
-            }
-        }
-        Ok(i64::MIN)
+        self.view.gone_since(base, place).map_err(|source| diff::at(place, source))
     }
 
     /// Goes through the directories that are to be removed, for what came or changed in them
@@ -291,4 +283,9 @@ impl Planner<'_> {
         let count = base.len();
         Ok((paths, count > entries.len()))
     }
+}
+
+/// Whether a change removes something of which no original is kept.
+pub(super) fn is_gone_without_original(change: &Change) -> bool {
+    change.after.is_none() && change.original.is_none()
 }

@@ -139,7 +139,12 @@ impl Pairs {
                 self.dirs.push(MergedPath::of_base(&base.path));
             }
         }
-        let Some(after) = &change.after else { return Ok(()) };
+        let Some(after) = &change.after else {
+            if before.is_none() {
+                self.left_out.unknown.push(difference.path.clone());
+            }
+            return Ok(());
+        };
         let from = before.filter(|_| difference.kind == Kind::Renamed);
         if after.attr().kind != FileKind::Directory {
             let from = from.map(|base| MergedPath::of_base(&base.path));

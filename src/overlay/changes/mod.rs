@@ -5,6 +5,8 @@
 //! its directory: the cost is that of the changes, not of the tree. Contents are not compared,
 //! so an object may come up that is in the session and differs in nothing.
 
+mod gone;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -31,7 +33,7 @@ pub struct BaseObject {
 #[derive(Debug, Clone)]
 pub struct Change {
     /// What the base has of it: at the same path, or where it came from. `None` for what was
-    /// made in the session.
+    /// made in the session, and for what is gone where the base is not known.
     pub before: Option<BaseObject>,
     /// What it is now; `None` if it is gone, and with a directory all that was in it but for
     /// what moved away.
@@ -67,15 +69,6 @@ impl TreeView<'_> {
         search.all().map_err(|error| error.into_fs())
     }
 
-    /// When a path was whited out, or a directory above it that is there became opaque, in seconds
-    /// since 1970; `None` if it is not hidden so.
-    ///
-    /// # Errors
-    /// The session cannot be read.
-    pub fn whited_out(&self, path: &MergedPath) -> std::result::Result<Option<i64>, FsError> {
-        self.hidden_since(path).map_err(|error| error.into_fs())
-    }
-
     /// Whether a base object that is not at its own name any more is somewhere else in the merged
     /// tree.
     ///
@@ -84,25 +77,6 @@ impl TreeView<'_> {
     pub fn is_moved_away(&self, object: &BaseObject) -> std::result::Result<bool, FsError> {
         let search = Search { tree: self, each: &mut |_| true, visited: HashSet::new() };
         search.moved_away(object).map_err(|error| error.into_fs())
-    }
-
-    fn hidden_since(&self, path: &MergedPath) -> Result<Option<i64>> {
-        let txn = self.view.txn;
-        if let Some(at) = txn.whited_out_at(path)? {
-            return Ok(Some(at));
-        }
-        for above in path.above() {
-            let Some(ino) = self.find(&above)?.and_then(|dir| Some(dir.row()?.ino)) else {
-                continue;
-            };
-            if let Some(at) = txn.opaque_since(ino)? {
-                return Ok(Some(at));
-            }
-            if txn.redirect(ino)?.is_some() {
-                break;
-            }
-        }
-        Ok(None)
     }
 }
 
@@ -300,34 +274,17 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The names of the base that a directory hides, and has no entry for.
-    fn whiteouts(&mut self, dir: &Dir) -> Result<bool> {
-        self.visited.insert(dir.place.merged.clone());
-        let Some(base) = &dir.base else { return Ok(true) };
-        let mut names = match dir.shows_none {
-            true => self.names_in_base(base)?,
-            false => self.view().txn.whiteouts_in(&dir.place.merged)?,
-        };
-        names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
-        for name in names {
-            let Some(gone) = self.base_object(base.join(&name))? else { continue };
-            if self.view().txn.dentry(dir.ino, &name)?.is_some() || self.moved_away(&gone)? {
-                continue;
-            }
-            let mut change = Change::gone(gone, dir.place.merged.join(&name));
-            self.compare_with_original(&mut change)?;
-            if !(self.each)(change) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// What has no entry in a directory of the session: whiteouts that another program left in
     /// directories of the base, and further names in the base of what was copied up.
     fn strays(&mut self) -> Result<bool> {
         for parent in self.view().txn.whiteout_parents()? {
             if self.visited.contains(&parent) {
+                continue;
+            }
+            if !self.tree.knows_base {
+                if !self.names_alone(&parent, None)? {
+                    return Ok(false);
+                }
                 continue;
             }
             let found = self.tree.find(&parent).ok().flatten();
@@ -438,8 +395,13 @@ impl Search<'_> {
 impl Change {
     /// What the base has is gone from `path`.
     pub fn gone(before: BaseObject, path: MergedPath) -> Self {
+        Self { before: Some(before), ..Self::at(path) }
+    }
+
+    /// Nothing is at `path`, where the base has something of which nothing is known.
+    fn at(path: MergedPath) -> Self {
         Self {
-            before: Some(before),
+            before: None,
             after: None,
             path,
             replaced: None,

@@ -106,7 +106,7 @@ exports.toml: sound
     let lines = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3);
-    assert_eq!(lines[0]["type"], "export");
+    assert_eq!(lines[0]["type"], "export_config");
     assert_eq!(lines[0]["mounts"][1]["session"], Value::Null);
     assert_eq!(lines[0]["mounts"][1]["subtree"], "/dir");
     assert_eq!(lines[1]["path"], format!("/secret-{token}"));

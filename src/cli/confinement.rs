@@ -10,7 +10,7 @@ use super::text;
 /// The options of a sandbox.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct Confinement {
-    /// Make all read-only but the session, /dev, /proc and a /tmp of its own.
+    /// Make everything read-only except the session, /dev, /proc and a private /tmp.
     ///
     /// On Linux, with Landlock. The command has process and IPC namespaces of its own, no
     /// capabilities, and gains nothing from setuid programs.
@@ -25,7 +25,7 @@ pub(super) struct Confinement {
     #[arg(long, value_name = "DIR", requires = "sandbox")]
     pub(super) deny_read: Vec<PathBuf>,
 
-    /// With --sandbox: no network but a loopback of its own.
+    /// With --sandbox: only a loopback interface.
     #[arg(long, requires = "sandbox")]
     pub(super) no_network: bool,
 }

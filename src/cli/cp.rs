@@ -16,7 +16,7 @@ use super::{Ending, text};
 /// machine. Permissions and times of the last change are kept, and holes into and out of the tree;
 /// what leaves the tree has no set-user-ID and no set-group-ID bit. In place of a directory that is
 /// there, the copy goes into it, under its own name; files that are there get the new content.
-/// `dir/.` is what is in a directory. A source that cannot be copied keeps no other from it.
+/// `dir/.` is what is in a directory. If a source cannot be copied, the others still are.
 /// Exits with 1 if something was left out: special files, files that are too large for their new
 /// place, and within the tree files with more than 1 GiB of holes, which would be zeros.
 #[derive(Debug, clap::Args)]

@@ -29,7 +29,7 @@ pub(super) struct Args {
     #[arg(value_name = "SESSION.db")]
     session: PathBuf,
 
-    /// The directory to mount at; what is in it is hidden meanwhile.
+    /// The directory to mount at; its content is hidden while the session is mounted.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -100,7 +100,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     if place::check(&point, base.as_deref(), &wanted.session, user.as_ref())? {
         let shown = point.path().display();
-        output::line(format_args!("{shown} is not empty: what is in it is hidden meanwhile"));
+        output::line(format_args!(
+            "{shown} is not empty: its content is hidden while the session is mounted"
+        ));
     }
     let attached = attach(&wanted, turn)?;
     told(args, &attached.note, "is mounted at")

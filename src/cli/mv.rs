@@ -13,8 +13,7 @@ use crate::control::Request;
 /// In place of a directory that is there, they go into it. A file at the new name is replaced, and
 /// so is an empty directory by a directory. The base keeps its names.
 ///
-/// A path that cannot be moved keeps no other from it: it is named, and the exit code is 1; 2
-/// where none could be moved.
+/// If a path cannot be moved, the others still are, and the exit code is 1; 2 if all failed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   acetate mv work.db draft.md notes.md       another name

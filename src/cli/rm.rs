@@ -10,9 +10,8 @@ use crate::control::Request;
 
 /// Remove files and directories from a session's merged tree.
 ///
-/// The base keeps what it has: in the session it is gone. `acetate discard` undoes that. A path
-/// that cannot be removed keeps no other from it: it is named, and the exit code is 1; 2 where
-/// none could be removed.
+/// The base keeps what it has: in the session it is gone. `acetate discard` undoes that. If a
+/// path cannot be removed, the others still are, and the exit code is 1; 2 if all failed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

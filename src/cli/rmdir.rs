@@ -10,8 +10,7 @@ use crate::control::Request;
 
 /// Remove empty directories from a session's merged tree.
 ///
-/// A directory that cannot be removed keeps no other from it: it is named, and the exit code is 1;
-/// 2 where none could be removed.
+/// If a directory cannot be removed, the others still are, and the exit code is 1; 2 if all failed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   acetate rmdir work.db build/tmp")]

@@ -1,4 +1,4 @@
-//! Directories of which a change takes all that is in them, where only a part of that is chosen.
+//! Directories that were removed or moved, and of which only a part is chosen.
 
 use super::diff::{Options, at, base_error};
 use super::error::Result;
@@ -69,8 +69,8 @@ pub(super) fn unchosen(
     Ok(kept)
 }
 
-/// The changes that stand for one of a directory of which only a part is chosen; `None` where it
-/// stands for itself.
+/// Replaces the change of a directory of which only a part is chosen by the changes of the chosen
+/// files; `None` where it applies as a whole.
 pub(super) fn parts(
     opened: &Opened,
     view: &TreeView<'_>,
@@ -128,8 +128,7 @@ pub(super) fn parts(
     Ok(Some(parts))
 }
 
-/// Calls `each` for what went with a directory, but for directories that are not empty, and
-/// whether it is chosen.
+/// Calls `each` for everything below a removed directory but directories, with whether it is chosen.
 fn gone_below(
     opened: &Opened,
     view: &TreeView<'_>,
@@ -137,16 +136,13 @@ fn gone_below(
     (dir, change): (&BaseObject, &Change),
     each: &mut dyn FnMut(BaseObject, bool),
 ) -> Result<()> {
-    let mut failed = None;
     walk_base(opened, dir, &mut |path, attr| {
         if *path == dir.path {
             return Ok(true);
         }
         let object = BaseObject { path: path.clone(), attr: attr.clone() };
-        match view.is_moved_away(&object) {
-            Ok(false) => {}
-            Ok(true) => return Ok(false),
-            Err(error) => failed = Some(error),
+        if view.is_moved_away(&object).map_err(|source| at(&change.path, source))? {
+            return Ok(false);
         }
         let is_dir = attr.kind == FileKind::Directory;
         if !is_dir {
@@ -157,6 +153,5 @@ fn gone_below(
             each(object, is_chosen);
         }
         Ok(true)
-    })?;
-    failed.map_or(Ok(()), |source| Err(at(&change.path, source)))
+    })
 }

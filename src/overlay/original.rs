@@ -67,8 +67,8 @@ impl Edit<'_> {
     }
 
     /// Keeps what the base has at a path that the session is about to change: its attributes and,
-    /// if `content` is all of its content or its target, that. `replaces` an original that is kept
-    /// already: right where the client saw what the base has now.
+    /// if `content` is all of its content or its target, that. With `replaces`, instead of an
+    /// original that is kept already: for a client that last saw what the base has now.
     pub fn keep_original(
         &mut self,
         path: &BasePath,

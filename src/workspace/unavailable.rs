@@ -23,7 +23,7 @@ pub(super) type Made = (Arc<Export>, Account);
 pub(super) struct Failed {
     /// Its name.
     pub name: String,
-    /// Why, until somebody was told.
+    /// The error, until it is reported.
     pub error: Option<Error>,
     /// How its clients are answered.
     pub shown: Unavailable,

@@ -30,9 +30,9 @@ pub(super) fn run(run: &Run<'_>) -> Result<u8, CliError> {
         check_system(run)?;
         inherited::check_for_sandbox()?;
     }
-    // While signals still end us: it may be long in coming.
+    // Waits for other mounts of this session; a signal still ends this process here.
     let turn = Turn::take(&run.session)?;
-    // From the first on that has to be taken back, a signal is the command's.
+    // From here on there is something to clean up: signals are passed on to the command.
     let mut runner = Runner::new()?;
     let place = Place::make(run)?;
     let done = run_at(run, &place, &mut runner, turn);

@@ -35,15 +35,15 @@ const SHELL: &str = "/bin/sh";
 
 /// Run a command in a session: serve it, mount it, and unmount it afterwards.
 ///
-/// On Linux the command has a mount namespace of its own, in which the session shows at the
-/// base's own path: no path there leads to the base. Elsewhere, without a base, and with --at the
-/// session is mounted at another directory, and the base stays reachable by its own path. The
-/// command begins where we are in the base, or at its root. Without a command, a shell is run
-/// ($SHELL).
+/// On Linux the command runs in a mount namespace in which the session is mounted at the base's
+/// path: no path there leads to the base. With --at, without a base, or on another system, the
+/// session is mounted at another directory, and the base stays reachable. The command starts in
+/// the current directory if that is in the base, otherwise at its root. Without a command, a shell
+/// is run.
 ///
-/// Exits as the command does: with its exit code, or with 128 and the number of the signal that
-/// ended it. What this run changed, and what the session holds, is shown on stderr at the end.
-/// After `sudo`, server and command run as the user who called that.
+/// The exit code is the command's, or 128 plus the number of the signal that ended it. What this
+/// run changed, and what the session holds, is shown on stderr at the end. After `sudo`, the server
+/// and the command run as the user who called sudo.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file; made where there is none, with --base or --no-base.
@@ -87,7 +87,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     report: Option<PathBuf>,
 
-    /// The command with its arguments [default: $SHELL].
+    /// The command with its arguments.
+    ///
+    /// Without one, a shell: after `sudo` the user's login shell, otherwise $SHELL, or /bin/sh.
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -187,7 +189,7 @@ impl Run<'_> {
         }
     }
 
-    /// Where we are in the base, as a path in it.
+    /// Where the current directory is in the base, as a path in it.
     fn below(&self) -> Option<PathBuf> {
         let here = std::env::current_dir().ok()?;
         Some(here.strip_prefix(self.base.as_ref()?).ok()?.to_owned())

@@ -37,9 +37,9 @@ pub(super) fn run(run: &Run<'_>) -> Result<u8, CliError> {
         named.check_owner(user)?;
         release_other(named.path(), session)?;
     }
-    // While signals still end us: it may be long in coming.
+    // Waits for other mounts of this session; a signal still ends this process here.
     let turn = Turn::take(session)?;
-    // From the first on that has to be taken back, a signal is the command's.
+    // From here on there is something to clean up: signals are passed on to the command.
     let mut runner = Runner::new()?;
     let place = match &args.at {
         Some(at) => Place::given(at, base, session, user)?,
@@ -85,7 +85,9 @@ impl Place {
             return Err(CliError::new(what).with_hint(hint));
         }
         if place::check(&point, base, session, user)? {
-            output::line(format_args!("{shown} is not empty: what is in it is hidden meanwhile"));
+            output::line(format_args!(
+                "{shown} is not empty: its content is hidden while the session is mounted"
+            ));
         }
         Ok(Self::Given(point))
     }

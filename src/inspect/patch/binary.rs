@@ -18,7 +18,7 @@ const LINE_BYTES: usize = 52;
 const DIGITS: &[u8; 85] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
 
-/// Writes what makes `new` of `old`, and the other way round.
+/// Writes the delta from `old` to `new`, and the one back.
 pub(super) fn write_binary(
     old: Option<&Blob<'_>>,
     new: Option<&Blob<'_>>,

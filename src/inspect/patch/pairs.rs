@@ -22,13 +22,13 @@ use crate::vfs::{FileKind, FsError};
 /// What may have changed, by path.
 #[derive(Default)]
 pub(super) struct Pairs {
-    /// What is there now.
+    /// Paths of files and links in the merged tree.
     new: BTreeSet<MergedPath>,
-    /// What the base has there, and the merged tree may not have any more.
+    /// Paths of files and links in the base, which the merged tree may not have.
     old: BTreeSet<MergedPath>,
-    /// Where what is there now was.
+    /// The old path of each renamed file, by its new one.
     moved: BTreeMap<MergedPath, MergedPath>,
-    /// Directories that are new or gone, of which nothing shows where nothing is in them.
+    /// Directories that are new or gone: a patch does not show empty ones.
     dirs: Vec<MergedPath>,
     /// What the base had at its paths when the session began with them, where it is not that now;
     /// `None` where that is not known.
@@ -296,8 +296,8 @@ impl Pairs {
         Ok(())
     }
 
-    /// Leaves of the old paths those that lead to nothing now; and of the moves those from such a
-    /// path, one from each, to where the base has nothing: git moves nothing over another file.
+    /// Keeps only old paths where the merged tree has nothing, and one rename from each such path to
+    /// a path where the base has nothing: git renames nothing over another file.
     fn settle(&mut self, view: &TreeView<'_>) -> Result<()> {
         let mut gone = BTreeSet::new();
         let mut finder = Finder::new(view);

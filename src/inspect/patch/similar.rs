@@ -9,7 +9,7 @@ use super::limits::{MAX_RENAME_CANDIDATES, MAX_SIMILAR_BYTES};
 use crate::delta::MergedPath;
 use crate::inspect::error::{InspectError, Result};
 
-/// Bytes of the longest piece that is compared as one; a line is another end of a piece.
+/// The longest piece, in bytes; a newline ends a piece too.
 const MAX_PIECE_BYTES: usize = 64;
 
 type Found<'p, 'a> = (&'p MergedPath, Blob<'a>);

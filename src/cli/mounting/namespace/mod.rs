@@ -74,7 +74,7 @@ pub(in crate::cli) fn enter(wanted: &Wanted<'_>) -> Result<Namespace, CliError> 
     let mut note = Note::of_run(dir, wanted.runner)
         .ok_or_else(|| CliError::new("the `run` that this process is for is gone"))?;
     let outside = File::open("/proc/self/ns/mnt").map_err(|error| no_namespace(&error))?;
-    leave_the_others().map_err(|error| no_namespace(&error))?;
+    unshare_mounts().map_err(|error| no_namespace(&error))?;
     let notes = note::folder().map_err(|error| no_namespace(&error))?;
     let open_notes = File::open(&notes).map_err(|error| no_namespace(&error))?;
     let base = if wanted.is_base { Some(aliases::Base::find(dir)?) } else { None };
@@ -99,7 +99,7 @@ pub(in crate::cli) fn enter(wanted: &Wanted<'_>) -> Result<Namespace, CliError> 
     if let Some(run) = &mut note.run {
         run.namespace = inside::namespace("self");
     }
-    // A sandbox may have hidden them.
+    // The mounts of a sandbox may cover the directory of the notes.
     note.write_at(Path::new(&format!("/proc/self/fd/{}", open_notes.as_raw_fd())))?;
     let mut on_them = Vec::new();
     if let Some(confinement) = confinement {
@@ -170,8 +170,8 @@ fn no_namespace(error: &io::Error) -> CliError {
     )
 }
 
-/// Begins a namespace in which nothing shows up that is mounted elsewhere later on.
-fn leave_the_others() -> io::Result<()> {
+/// Unshares the mount namespace and makes all mounts private.
+fn unshare_mounts() -> io::Result<()> {
     // It is unsafe only to take the table of descriptors away from other threads.
     #[allow(deprecated)]
     rustix::thread::unshare(UnshareFlags::NEWNS)?;
@@ -182,7 +182,8 @@ fn leave_the_others() -> io::Result<()> {
     std::env::set_current_dir("/")
 }
 
-/// Mounts, over a directory for staging that this namespace alone has: others run at once.
+/// Mounts the session at its directory. A tmpfs covers the directory for staging in this namespace
+/// alone, so that runs at the same time do not share it.
 fn mount_at(wanted: &Wanted<'_>, notes: &Path) -> Result<(), CliError> {
     let Wanted { dir, address, options, means, .. } = *wanted;
     let point = &MountPoint::find(dir)?;

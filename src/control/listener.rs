@@ -175,7 +175,7 @@ async fn converse(
         };
         let request: Request = frame::parse_json(kind, &payload)?;
         let reply = match request {
-            Request::Write { .. } => {
+            request if request.has_content() => {
                 let mut content =
                     Arriving { stream: &mut stream, stop: stop.clone(), is_over: false };
                 let reply = perform(overlay, &caller, request, &mut content).await;

@@ -8,7 +8,7 @@ use super::limits::{COPY_TURN_MS, MAX_PATHS};
 use super::request::{Answer, Applied, Bound, PathText, Refusal, Request};
 use super::usage::Taken;
 use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
-use crate::overlay::{CopyTurn, Overlay};
+use crate::overlay::{AppliedPart, CopyTurn, Overlay};
 use crate::vfs::{Caller, FsError, Locator, Vfs};
 
 /// Does what is asked for, but for [`Request::Status`] and [`Request::Exports`], which only a
@@ -60,18 +60,7 @@ pub async fn perform(
             let synced = overlay.commit(caller, &Locator::ROOT).await;
             synced.result.map(|_| Answer::Done).map_err(of_session)
         }
-        Request::Discard { paths } => {
-            let undo = overlay.discard(caller, merged(&paths)?).await.map_err(of_session)?;
-            Ok(Answer::Undone {
-                paths: undo.paths.iter().map(PathText::from).collect(),
-                changes: undo.changes,
-                idle: undo
-                    .idle
-                    .iter()
-                    .map(|idle| ((&idle.path).into(), idle.gone_with.as_ref().map(Into::into)))
-                    .collect(),
-            })
-        }
+        Request::Discard { paths } => discard(overlay, caller, &paths).await,
         Request::Compact => {
             let Compacted { before_bytes, after_bytes, is_delayed } =
                 overlay.compact().await.map_err(of_session)?;
@@ -80,10 +69,16 @@ pub async fn perform(
         Request::PruneLog { upto } => prune(overlay, upto).await,
         Request::Copy { from } => copy(overlay, Ino(from)).await,
         Request::SetQuota { bytes, files, file_bytes } => {
-            let bounds = [bytes, files, file_bytes];
-            let set = overlay.set_limits(move |limits| Bound::apply(limits, bounds));
-            let (usage, limits) = set.await.map_err(of_session)?;
-            Ok(Answer::Quota(Taken::new(usage, limits)))
+            set_quota(overlay, [bytes, files, file_bytes]).await
+        }
+        Request::RebasePart { applied, attributes } => {
+            let content = files.whole(&applied.path.merged()?, content).await?;
+            let part = AppliedPart { content, attributes };
+            rebase_part(overlay, caller, &applied, part).await
+        }
+        Request::Rewrite { path, object, meta } => {
+            files.rewrite(&path.merged()?, object, &meta, content).await?;
+            Ok(Answer::Done)
         }
         Request::Rebase { applied } => {
             at_most(applied.len())?;
@@ -92,6 +87,37 @@ pub async fn perform(
             Ok(Answer::Rebased { kept: kept.iter().map(PathText::from).collect() })
         }
     }
+}
+
+async fn discard(
+    overlay: &Overlay,
+    caller: &Caller,
+    paths: &[PathText],
+) -> Result<Answer, Refusal> {
+    let undo = overlay.discard(caller, merged(paths)?).await.map_err(of_session)?;
+    let idle = undo.idle.iter();
+    let idle = idle.map(|idle| ((&idle.path).into(), idle.gone_with.as_ref().map(Into::into)));
+    Ok(Answer::Undone {
+        paths: undo.paths.iter().map(PathText::from).collect(),
+        changes: undo.changes,
+        idle: idle.collect(),
+    })
+}
+
+async fn set_quota(overlay: &Overlay, bounds: [Bound; 3]) -> Result<Answer, Refusal> {
+    let set = overlay.set_limits(move |limits| Bound::apply(limits, bounds));
+    let (usage, limits) = set.await.map_err(of_session)?;
+    Ok(Answer::Quota(Taken::new(usage, limits)))
+}
+
+async fn rebase_part(
+    overlay: &Overlay,
+    caller: &Caller,
+    applied: &Applied,
+    part: AppliedPart,
+) -> Result<Answer, Refusal> {
+    let done = overlay.rebase_part(caller, applied.let_go()?, part).await;
+    done.map(|()| Answer::Done).map_err(of_session)
 }
 
 async fn prune(overlay: &Overlay, upto: i64) -> Result<Answer, Refusal> {

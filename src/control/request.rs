@@ -102,6 +102,23 @@ pub enum Request {
         /// What.
         applied: Vec<Applied>,
     },
+    /// That the session lets go of a part of a file, which the base has by now; the content with
+    /// which the file began, and that part of what it became, follows.
+    RebasePart {
+        /// The file.
+        applied: Applied,
+        /// The mode, owner and group that go with the content.
+        attributes: [u32; 3],
+    },
+    /// That a file gets other content, which follows, if nothing changed it.
+    Rewrite {
+        /// Where.
+        path: PathText,
+        /// The file: its number, and seconds and nanoseconds of its last change.
+        object: (u64, i64, u32),
+        /// Its attributes.
+        meta: Meta,
+    },
     /// That the space of what was deleted goes back to the disk.
     Compact,
     /// That rows of the audit log up to this one go, the oldest first and a bounded number of them;
@@ -178,6 +195,13 @@ impl Applied {
             was_entry: self.was_entry,
             base_ctime: self.base_ctime.map(|(secs, nanos)| Time { secs, nanos }),
         })
+    }
+}
+
+impl Request {
+    /// Whether content follows.
+    pub(super) fn has_content(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::RebasePart { .. } | Self::Rewrite { .. })
     }
 }
 

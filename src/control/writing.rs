@@ -14,7 +14,7 @@ use super::limits::{PIECE_BYTES, WHOLE_BYTES};
 use super::request::{Meta, Refusal, WriteHow};
 use crate::delta::MergedPath;
 use crate::vfs::{
-    Attr, CreateHow, FileId, FileKind, FsError, Locator, Name, SetAttr, Stability, Vfs,
+    Attr, CreateHow, FileId, FileKind, FsError, Locator, Name, SetAttr, Stability, Time, Vfs,
 };
 
 /// Why a file is written over in pieces.
@@ -161,6 +161,42 @@ impl Files<'_> {
         }
         self.set_late(&writing, meta).await?;
         Ok(writing.end)
+    }
+
+    /// Gives a file other content if it is what was seen: its number, and the seconds and
+    /// nanoseconds of its ctime.
+    pub async fn rewrite(
+        &self,
+        path: &MergedPath,
+        (id, secs, nanos): (u64, i64, u32),
+        meta: &Meta,
+        content: &mut dyn Content,
+    ) -> Result<()> {
+        let content = self.whole(path, content).await?;
+        let meta = meta.set_attr();
+        let replaced = match self.look(path).await? {
+            Some((file, attr)) if attr.fileid == FileId(id) && attr.kind == FileKind::Regular => {
+                let guard = Some(Time { secs, nanos });
+                self.vfs.replace_if(self.caller, &file, content, meta, guard).await.result
+            }
+            _ => Err(FsError::NotSync),
+        };
+        replaced.map_err(|error| match error {
+            FsError::NotSync => Refusal {
+                what: format!("{}: a client changed it meanwhile", path.display()),
+                hint: Some("it stays as it is; run the command again".to_owned()),
+            },
+            error => Refusal::at(path, error),
+        })
+    }
+
+    /// A content that has to be in memory.
+    pub async fn whole(&self, path: &MergedPath, content: &mut dyn Content) -> Result<Bytes> {
+        let begin = gather(path, content, 0).await?;
+        match begin.is_whole {
+            true => Ok(begin.data),
+            false => Err(Refusal::at(path, FsError::TooLarge)),
+        }
     }
 
     /// Writes a file beside the path, and gives it the name when it is whole: in place of the `old`

@@ -12,7 +12,7 @@ mod error;
 pub mod export;
 pub mod find;
 pub mod fold;
-
+pub mod hunks;
 pub mod json;
 pub mod kv;
 pub mod log;

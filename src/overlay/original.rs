@@ -205,7 +205,7 @@ impl View<'_> {
     }
 
     /// The digest of a base file's content; `None` if it changed while it was read.
-    fn base_digest(&self, path: &BasePath, attr: &BaseAttr) -> Result<Option<[u8; 20]>> {
+    pub(super) fn base_digest(&self, path: &BasePath, attr: &BaseAttr) -> Result<Option<[u8; 20]>> {
         let mut digest = BlobDigest::new(attr.size);
         let mut buffer = vec![0; PIECE_BYTES];
         let mut at = 0;

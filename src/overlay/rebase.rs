@@ -142,7 +142,7 @@ impl Edit<'_> {
     }
 
     /// The same, by the paths that they have now: a client may have moved a directory above since.
-    fn as_named_now(&self, applied: &[LetGo]) -> Result<Vec<LetGo>> {
+    pub(super) fn as_named_now(&self, applied: &[LetGo]) -> Result<Vec<LetGo>> {
         let named_now = |applied: &LetGo| {
             let above = BasePath::from_bytes(base_bytes(&applied.path.parent()));
             let place = match above {
@@ -203,7 +203,7 @@ impl Edit<'_> {
     }
 
     /// Hides what the base got at a path from which a client took the session's entry away before.
-    fn hide_again(&mut self, applied: &LetGo) -> Result<()> {
+    pub(super) fn hide_again(&mut self, applied: &LetGo) -> Result<()> {
         let path = &applied.path;
         let Some(name) = path.name() else { return Ok(()) };
         let Some(place) = self.visible_dir(&path.parent())? else { return Ok(()) };
@@ -236,7 +236,7 @@ impl Edit<'_> {
     /// Moves the time of a whiteout that a client made during apply past the ctime with which apply
     /// left the base object, if that still has it: the next apply would take this one's later steps
     /// for a change of the host.
-    fn advance_whiteout(&mut self, applied: &LetGo) -> Result<()> {
+    pub(super) fn advance_whiteout(&mut self, applied: &LetGo) -> Result<()> {
         let path = &applied.path;
         let (Some(ctime), Some(name)) = (applied.base_ctime, path.name()) else { return Ok(()) };
         if !self.txn.is_whited_out(path)? {

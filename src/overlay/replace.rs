@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use crate::delta::{InodeRow, Procedure};
-use crate::vfs::{Attr, Caller, FsError, Locator, Outcome, SetAttr, Wcc};
+use crate::vfs::{Attr, Caller, FsError, Locator, Outcome, SetAttr, Time, Wcc};
 use crate::worker::Weight;
 
 use super::Overlay;
@@ -14,9 +14,19 @@ use super::node::Node;
 use super::setattr::{check, stored};
 
 impl Edit<'_> {
-    /// Gives a file this content, and the attributes to `set`.
-    fn replace(&mut self, file: &Locator, content: &[u8], set: &SetAttr) -> Outcome<(), Wcc> {
+    /// Gives a file this content, and the attributes to `set`; where `guard` names a ctime, only
+    /// if the file has it.
+    fn replace(
+        &mut self,
+        file: &Locator,
+        content: &[u8],
+        set: &SetAttr,
+        guard: Option<Time>,
+    ) -> Outcome<(), Wcc> {
         self.on_object(file, |edit, node, before| {
+            if guard.is_some_and(|guard| guard != before.ctime) {
+                return Err(FsError::NotSync.into());
+            }
             Ok(Some(edit.replace_node(node, before, content, set)?))
         })
     }
@@ -64,9 +74,21 @@ impl Overlay {
         content: Bytes,
         set: SetAttr,
     ) -> Outcome<(), Wcc> {
+        self.replace_if(caller, file, content, set, None).await
+    }
+
+    /// The same if the file has the ctime `guard`; else [`FsError::NotSync`].
+    pub async fn replace_if(
+        &self,
+        caller: &Caller,
+        file: &Locator,
+        content: Bytes,
+        set: SetAttr,
+        guard: Option<Time>,
+    ) -> Outcome<(), Wcc> {
         let (at, bytes) = (file.clone(), content.len());
         let replaced = self.change(caller, Weight::Heavy, bytes, false, move |edit| {
-            edit.replace(&at, &content, &set)
+            edit.replace(&at, &content, &set, guard)
         });
         replaced.await.map_or_else(|error: FsError| error.into(), |committed| committed.value)
     }

@@ -7,6 +7,7 @@ mod cookbook;
 mod cycles;
 mod diff;
 mod export;
+mod hunks;
 mod kv;
 mod log;
 mod log_names;

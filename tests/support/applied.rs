@@ -17,7 +17,7 @@ use acetate::inspect::apply::{
 };
 use acetate::inspect::opened::Opened;
 use acetate::inspect::walk::{Next, walk};
-use acetate::overlay::{CopyTurn, LetGo};
+use acetate::overlay::{AppliedPart, CopyTurn, LetGo};
 use acetate::vfs::FileKind;
 
 use super::world::World;
@@ -186,8 +186,17 @@ impl Bookkeeper for Book<'_> {
             was_entry: is_first && applied.was_entry(),
             base_ctime: applied.base_ctime,
         };
-        let applied = applied.iter().map(let_go).collect();
-        Ok(self.0.wait(self.0.overlay.rebase(&self.0.caller, applied)).unwrap())
+        let (parts, whole): (Vec<_>, Vec<_>) = applied.iter().partition(|a| a.part.is_some());
+        let whole = whole.into_iter().map(let_go).collect();
+        let kept = self.0.wait(self.0.overlay.rebase(&self.0.caller, whole)).unwrap();
+        for applied in parts {
+            let part = applied.part.as_ref().unwrap();
+            let content = part.content.to_vec().into();
+            let part = AppliedPart { content, attributes: part.attributes };
+            let kept = self.0.overlay.rebase_part(&self.0.caller, let_go(applied), part);
+            self.0.wait(kept).unwrap();
+        }
+        Ok(kept)
     }
 }
 

@@ -10,6 +10,7 @@ use super::Skipped;
 use super::steps::{Applied, Put, Set, Steps, Take};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
+use crate::inspect::hunks::Part;
 use crate::overlay::NameState;
 use crate::target::{Attrs, Seen, Shelf};
 use crate::vfs::{FileId, FileKind, Time};
@@ -60,6 +61,7 @@ impl Journal {
                 "object": change.object.map(|(id, at)| json!([id.0, at.secs, at.nanos])),
                 "is_whole": change.is_whole,
                 "planned": change.planned.map(state),
+                "part": change.part.as_ref().map(part),
             }}))?;
         }
         for take in &self.steps.takes {
@@ -119,6 +121,7 @@ impl Journal {
                 is_whole: value.get("is_whole")?.as_bool()?,
                 planned: optional(value.get("planned").unwrap_or(&Value::Null), to_state)?,
                 base_ctime: None,
+                part: optional(value.get("part").unwrap_or(&Value::Null), to_part)?,
             }),
             "take" => self.steps.takes.push(Take {
                 slot: value.get("slot")?.as_u64()?,
@@ -184,7 +187,7 @@ fn optional<T>(value: &Value, read: impl FnOnce(&Value) -> Option<T>) -> Option<
     if value.is_null() { Some(None) } else { read(value).map(Some) }
 }
 
-/// A path: a text where it is one, else its bytes.
+/// A path or content: a text where it is one, else its bytes.
 fn bytes(path: &[u8]) -> Value {
     match std::str::from_utf8(path) {
         Ok(text) => text.into(),
@@ -223,6 +226,22 @@ fn to_state(state: &Value) -> Option<NameState> {
         Some((FileId(entry.get(0)?.as_u64()?), changed))
     })?;
     Some(NameState { entry, is_whited_out: state.get("is_whited_out")?.as_bool()? })
+}
+
+fn part(part: &Part) -> Value {
+    let content = bytes(&part.content);
+    json!({ "content": content, "has_lines": part.has_lines, "attributes": part.attributes })
+}
+
+fn to_part(part: &Value) -> Option<Part> {
+    let number = |number: &Value| u32::try_from(number.as_u64()?).ok();
+    let attributes: Option<Vec<_>> =
+        part.get("attributes")?.as_array()?.iter().map(number).collect();
+    Some(Part {
+        content: to_bytes(part.get("content")?)?.into(),
+        has_lines: part.get("has_lines")?.as_bool()?,
+        attributes: attributes?.try_into().ok()?,
+    })
 }
 
 fn time(time: Time) -> Value {

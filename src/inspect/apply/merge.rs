@@ -5,21 +5,25 @@
 //! side changed is taken from it; text that both changed is merged line by line; what cannot be
 //! merged is a conflict, and stays as it is unless an option says otherwise.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use super::drift::Why;
+use super::parts::side_attrs;
 use super::place::{Place, base_error};
-use super::plan::attrs;
 use super::planner::Planner;
 use crate::base::{Base, BaseAttr};
 use crate::delta::Original;
 use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
+use crate::inspect::hunks::content;
 use crate::inspect::patch::has_nul;
 use crate::overlay::{BaseObject, BlobDigest, TreeObject, TreeView};
 use crate::target::Attrs;
 use crate::vfs::{FileKind, FsError};
 
 /// The largest file that is merged, in bytes: it is in memory three times.
-pub(super) const MAX_MERGE_BYTES: u64 = 8 << 20;
+pub(in crate::inspect) const MAX_MERGE_BYTES: u64 = 8 << 20;
 
 /// What a file of both sides gets.
 #[derive(Debug, Clone)]
@@ -37,6 +41,8 @@ pub(super) enum Content {
     Base,
     /// The session: the base changed at most attributes.
     Session,
+    /// The session: a part of what it changed.
+    Given(Arc<[u8]>),
     /// Both: the text that is merged when the file is made, with markers where lines conflict if
     /// that `has_conflicts`.
     Both {
@@ -44,6 +50,8 @@ pub(super) enum Content {
         original: Box<Original>,
         /// What the base has.
         base: Box<BaseObject>,
+        /// The session's side, where that is a part of what it changed.
+        ours: Option<Arc<[u8]>>,
         /// Lines conflict, and markers say so.
         has_conflicts: bool,
     },
@@ -74,19 +82,27 @@ impl Planner<'_> {
         if ![original.kind, base.attr.kind, after.attr().kind].into_iter().all(is_file) {
             return conflict(Why::Changed);
         }
-        let attrs = merged_attrs(original, &base.attr, after);
+        let part = self.part_of(change);
+        let attrs = merged_attrs(original, &base.attr, side_attrs(after, part));
         let of_base = Attrs { mtime: base.attr.mtime, ..attrs.clone() };
-        if !difference.differs.content {
+        if !part.map_or(difference.differs.content, |part| part.has_lines) {
             return Ok(Outcome::Merge(Merge { content: Content::Base, attrs: of_base }));
         }
         let Some(theirs) = self.base_content(base)? else { return conflict(Why::Conflict) };
         if Some(BlobDigest::of(&theirs)) == original.digest {
-            return Ok(Outcome::Merge(Merge { content: Content::Session, attrs }));
+            let content = part.map_or(Content::Session, |p| Content::Given(p.content.clone()));
+            return Ok(Outcome::Merge(Merge { content, attrs }));
         }
-        if after.attr().size == base.attr.size && read_session(self.view, after)? == theirs {
+        let has_ours = match part {
+            Some(part) => *part.content == theirs[..],
+            None => after.attr().size == base.attr.size && content(self.view, after)? == theirs,
+        };
+        if has_ours {
             return Ok(Outcome::Merge(Merge { content: Content::Base, attrs: of_base }));
         }
-        let Some(merged) = text_merge(self.view, original, after, &theirs)? else {
+        let ours = part.map(|part| part.content.clone());
+        let Some(merged) = text_merge(self.view, original, (after, ours.as_deref()), &theirs)?
+        else {
             return conflict(Why::Conflict);
         };
         if merged.is_err() && !self.marks_conflicts {
@@ -95,6 +111,7 @@ impl Planner<'_> {
         let content = Content::Both {
             original: Box::new(original.clone()),
             base: Box::new(base.clone()),
+            ours,
             has_conflicts: merged.is_err(),
         };
         Ok(Outcome::Merge(Merge { content, attrs }))
@@ -112,19 +129,19 @@ pub(super) fn make(
     view: &TreeView<'_>,
     place: &Place<'_>,
     (original, base): (&Original, &BaseObject),
-    after: &TreeObject,
+    (after, ours): (&TreeObject, Option<&[u8]>),
 ) -> Result<Vec<u8>> {
     // The base has changed since the plan was made.
     let changed = || diff::at(after.path(), FsError::TryLater);
     let theirs = read_base(place.reader(), base);
     let theirs = theirs.map_err(|source| base_error(&place.shown(&base.path), source))?;
-    let merged = text_merge(view, original, after, &theirs.ok_or_else(changed)?)?;
+    let merged = text_merge(view, original, (after, ours), &theirs.ok_or_else(changed)?)?;
     let merged = merged.ok_or_else(changed)?;
     Ok(merged.unwrap_or_else(|with_markers| with_markers))
 }
 
 /// All of a base file, if it is small enough and still the one of `base`.
-fn read_base(
+pub(in crate::inspect) fn read_base(
     tree: &dyn Base,
     base: &BaseObject,
 ) -> std::result::Result<Option<Vec<u8>>, crate::base::BaseError> {
@@ -138,20 +155,12 @@ fn read_base(
     Ok(is_same.then_some(content))
 }
 
-/// All of a file of the session.
-fn read_session(view: &TreeView<'_>, after: &TreeObject) -> Result<Vec<u8>> {
-    let mut content = vec![0; usize::try_from(after.attr().size).unwrap_or(usize::MAX)];
-    let got = view.read(after, 0, &mut content).map_err(|source| diff::at(after.path(), source))?;
-    content.truncate(got);
-    Ok(content)
-}
-
 /// What comes of merging text: an error holds it with conflict markers. `None` where one of the
-/// three is no text, too large, or not known.
+/// three is no text, too large, or not known. The session's side is `ours`, or else all of `after`.
 fn text_merge(
     view: &TreeView<'_>,
     original: &Original,
-    after: &TreeObject,
+    (after, ours): (&TreeObject, Option<&[u8]>),
     theirs: &[u8],
 ) -> Result<Option<std::result::Result<Vec<u8>, Vec<u8>>>> {
     let failed = |source| diff::at(after.path(), source);
@@ -159,7 +168,10 @@ fn text_merge(
     if after.attr().size > MAX_MERGE_BYTES {
         return Ok(None);
     }
-    let ours = read_session(view, after)?;
+    let ours = match ours {
+        Some(ours) => Cow::Borrowed(ours),
+        None => Cow::Owned(content(view, after)?),
+    };
     if [&start[..], &ours, theirs].into_iter().any(has_nul) {
         return Ok(None);
     }
@@ -171,8 +183,7 @@ fn text_merge(
 }
 
 /// Mode and owner of each side where only that changed it; the session's where both did.
-fn merged_attrs(original: &Original, base: &BaseAttr, after: &TreeObject) -> Attrs {
-    let ours = attrs(after);
+fn merged_attrs(original: &Original, base: &BaseAttr, ours: Attrs) -> Attrs {
     let theirs = |changed: bool, ours: u32, theirs: u32| if changed { ours } else { theirs };
     Attrs {
         mode: theirs(ours.mode != original.mode, ours.mode, base.mode),

@@ -20,7 +20,7 @@ impl Planner<'_> {
     /// The steps for a difference.
     pub(super) fn add(&mut self, difference: &Difference) -> Result<()> {
         let change = &difference.change;
-        let merge = self.note_drift(difference)?;
+        let merge = self.note_drift(difference)?.or_else(|| self.made_of_part(difference));
         let before = change.before.as_ref().filter(|_| !change.is_link);
         let moves = difference.kind == Kind::Renamed && !change.is_carried;
         let Some(after) = &change.after else {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::Skipped;
 use super::drift::Drifted;
@@ -12,6 +13,7 @@ use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
+use crate::inspect::hunks::Chosen;
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
 use crate::overlay::{Change, TreeObject};
@@ -24,6 +26,8 @@ pub struct Options {
     /// Only what is at, below, or came from what is chosen. What has to go together goes whole,
     /// or stays.
     pub selection: Selection,
+    /// Of that only these changes, or these hunks of them.
+    pub chosen: Option<Arc<Chosen>>,
     /// Also what clients leave behind for themselves.
     pub droppings: bool,
     /// Also over what is not any more as the session saw it.

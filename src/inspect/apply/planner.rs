@@ -1,6 +1,7 @@
 //! Going through the session: which changes are chosen, and what comes along with them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use super::Skipped;
 use super::drift::Drifted;
@@ -13,6 +14,7 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::diff::{self, Difference, Kind};
 use crate::inspect::error::Result;
+use crate::inspect::hunks::{Chosen, Part};
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
@@ -45,6 +47,10 @@ pub(super) struct Planner<'a> {
     pub view: &'a TreeView<'a>,
     pub place: &'a Place<'a>,
     pub options: diff::Options,
+    /// Only these changes and hunks are applied.
+    pub(super) chosen: Option<Arc<Chosen>>,
+    /// What the files get of which only hunks are applied, by the paths of the changes.
+    pub(super) parts: BTreeMap<MergedPath, Part>,
     /// What drifted is to be overwritten.
     pub is_forced: bool,
     /// Set-user-ID files and devices are to be made.
@@ -99,6 +105,7 @@ impl<'a> Planner<'a> {
         let (is_forced, makes_special) = (options.force, options.special);
         let (marks_conflicts, skips_drifted) = (options.conflict_markers, options.skip_drifted);
         let (session, base) = (options.take_session.clone(), options.take_base.clone());
+        let chosen = options.chosen.clone();
         let options = diff::Options {
             selection: options.selection.clone(),
             droppings: options.droppings,
@@ -110,6 +117,8 @@ impl<'a> Planner<'a> {
             view,
             place,
             options,
+            chosen,
+            parts: BTreeMap::new(),
             is_forced,
             makes_special,
             marks_conflicts,
@@ -186,7 +195,8 @@ impl<'a> Planner<'a> {
     /// The top, which is in no directory.
     fn top(&mut self) -> Result<()> {
         let (root, top) = (MergedPath::root(), BasePath::root());
-        let is_asked = self.options.selection.has(self.view, &root, true);
+        let is_asked = self.options.selection.has(self.view, &root, true)
+            && self.chosen.as_ref().is_none_or(|chosen| chosen.contains_key(&root));
         if self.opened.base_path().is_none() {
             return Ok(());
         }
@@ -234,10 +244,12 @@ impl<'a> Planner<'a> {
 
     fn change(&mut self, change: Change) -> Result<()> {
         if !diff::is_chosen(&self.options, self.view, &change)
+            || !self.is_picked(&change)
             || self.leave_out_if_split(&change)?
             || self.leave_out_if_hidden(&change)?
             || self.leave_out_if_special(&change)?
             || self.leave_out_if_changed(&change)?
+            || self.leave_out_if_vanished(&change)?
         {
             self.left_out.insert(change.path.clone());
             if let (Some(base), Some(after)) = (&change.before, &change.after)
@@ -288,7 +300,7 @@ impl<'a> Planner<'a> {
         self.plan.changed.extend(skipped);
     }
 
-    fn difference(&self, change: Change) -> Result<Option<Difference>> {
+    pub(super) fn difference(&self, change: Change) -> Result<Option<Difference>> {
         let options = diff::Options {
             selection: Selection::default(),
             droppings: true,
@@ -330,6 +342,7 @@ impl<'a> Planner<'a> {
             is_whole: true,
             planned: Some(planned),
             base_ctime: None,
+            part: self.part_of(change).cloned(),
         });
         Ok(())
     }

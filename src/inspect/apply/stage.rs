@@ -8,11 +8,10 @@ use super::merge::{self, Content};
 use super::place::Place;
 use super::plan::{Loss, Make, Plan, attrs};
 use super::{Event, Skipped, Watch};
-use crate::delta::Original;
 use crate::inspect::InspectError;
 use crate::inspect::diff;
 use crate::inspect::error::Result;
-use crate::overlay::{BaseObject, TreeObject, TreeView};
+use crate::overlay::{TreeObject, TreeView};
 use crate::target::{Slot, Staging, TargetError, Unset, Xattrs};
 use crate::vfs::{FileKind, FsError};
 
@@ -112,9 +111,12 @@ impl Stage<'_, '_> {
             }
             FileKind::Regular => {
                 let made = match make.merge.as_ref().map(|merge| &merge.content) {
-                    Some(Content::Both { original, base, .. }) => {
-                        self.merged(make.slot, (original, base), &object)?
+                    Some(Content::Both { original, base, ours, .. }) => {
+                        let (sides, ours) = ((&**original, &**base), ours.as_deref());
+                        let content = merge::make(self.view, self.place, sides, (&object, ours))?;
+                        self.write(make.slot, &content, &object)?
                     }
+                    Some(Content::Given(content)) => self.write(make.slot, content, &object)?,
                     _ => self.file(make.slot, &object)?,
                 };
                 if made.is_break() {
@@ -143,17 +145,16 @@ impl Stage<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Writes what comes of merging the session's text with the base's.
-    fn merged(
+    /// Writes a content that is not all of what the session has.
+    fn write(
         &mut self,
         slot: Slot,
-        sides: (&Original, &BaseObject),
+        content: &[u8],
         object: &TreeObject,
     ) -> Result<ControlFlow<()>> {
-        let content = merge::make(self.view, self.place, sides, object)?;
         let file = self.staging.file(slot)?;
         let on_disk = |source| TargetError { path: self.staging.path().to_owned(), source };
-        file.write(0, &content).map_err(on_disk)?;
+        file.write(0, content).map_err(on_disk)?;
         file.end(content.len() as u64).map_err(on_disk)?;
         self.done += object.attr().size;
         Ok((self.watch)(Event::Making { done: self.done, all: self.all }))

@@ -7,6 +7,7 @@
 
 use crate::base::BasePath;
 use crate::delta::MergedPath;
+use crate::inspect::hunks::Part;
 use crate::overlay::NameState;
 use crate::target::{Attrs, Seen, Shelf, Slot};
 use crate::vfs::{FileId, Time};
@@ -80,6 +81,8 @@ pub struct Applied {
     /// Nothing below it that the session changed was left out: whatever the session knows of
     /// what is below may go with it.
     pub is_whole: bool,
+    /// Only this part of a file is applied: the session keeps the rest.
+    pub part: Option<Part>,
 }
 
 impl Applied {

@@ -9,7 +9,7 @@ use super::limits::MAX_LINES;
 
 /// A line with its end, as it is compared.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Line<'a> {
+pub(in crate::inspect) struct Line<'a> {
     pub text: &'a [u8],
     ignores_space: bool,
 }
@@ -48,7 +48,7 @@ impl AsRef<[u8]> for Line<'_> {
 }
 
 /// Two texts in lines, and what differs.
-pub(super) struct Changed<'a> {
+pub(in crate::inspect) struct Changed<'a> {
     input: InternedInput<Line<'a>>,
     /// The lines as they are, where not all that is compared alike is the same.
     texts: Option<[Vec<&'a [u8]>; 2]>,
@@ -70,6 +70,11 @@ impl<'a> Changed<'a> {
         let texts = ignores_space
             .then(|| [old, new].map(|text| lines(text, true).map(|line| line.text).collect()));
         Some(Self { input, texts, hunks: diff.hunks().collect() })
+    }
+
+    /// Runs of changed lines, in their order.
+    pub fn hunks(&self) -> &[Hunk] {
+        &self.hunks
     }
 
     /// Lines that are gone, and lines that are new.

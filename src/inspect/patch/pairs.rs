@@ -411,6 +411,6 @@ fn moved_along(
 }
 
 /// Whether git keeps content of it.
-fn has_blob(kind: FileKind) -> bool {
+pub(super) fn has_blob(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Symlink)
 }

@@ -9,6 +9,7 @@ mod history;
 mod kinds;
 mod meanwhile;
 mod merge;
+mod parts;
 mod pending;
 mod refused;
 mod resume;

@@ -1,0 +1,133 @@
+//! What a difference is made of, for those who choose.
+
+use super::id::HunkId;
+use super::text::TextHunks;
+use crate::base::BaseAttr;
+use crate::inspect::apply::merge::{MAX_MERGE_BYTES, read_base};
+use crate::inspect::diff::{Difference, Kind, at, base_error, started_from};
+use crate::inspect::error::Result;
+use crate::inspect::opened::Opened;
+use crate::inspect::patch::has_nul;
+use crate::overlay::{TreeObject, TreeView};
+use crate::vfs::FileKind;
+
+/// A difference in pieces.
+#[derive(Debug)]
+pub enum Pieces {
+    /// It is chosen as a whole.
+    Whole(HunkId),
+    /// A text whose lines are chosen from.
+    File(Box<FileHunks>),
+}
+
+/// A changed text in pieces.
+#[derive(Debug)]
+pub struct FileHunks {
+    /// Its lines.
+    pub text: TextHunks,
+    /// Its permission bits and owner, if they changed.
+    pub attributes: Option<Attributes>,
+}
+
+/// A change of permission bits, owner or group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// As of a hunk.
+    pub id: HunkId,
+    /// Mode, owner and group before.
+    pub old: [u32; 3],
+    /// And after.
+    pub new: [u32; 3],
+}
+
+impl FileHunks {
+    /// The ids of all pieces.
+    pub fn ids(&self) -> impl Iterator<Item = HunkId> + '_ {
+        let attributes = self.attributes.iter().map(|attributes| attributes.id);
+        attributes.chain(self.text.hunks.iter().map(|hunk| hunk.id))
+    }
+}
+
+/// Divides a difference. Only what is at its place, is text of at most 8 MiB with one name, and was
+/// text before can be divided; what it was before has to be known.
+///
+/// # Errors
+/// The session or the base cannot be read.
+pub fn pieces(opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> Result<Pieces> {
+    let whole = || Ok(Pieces::Whole(whole_id(difference)));
+    let change = &difference.change;
+    let (Some(old), Some(base), Some(after)) = (&difference.old, &change.before, &change.after)
+    else {
+        return whole();
+    };
+    let is_divisible = difference.kind == Kind::Modified
+        && difference.differs.content
+        && !change.is_link
+        && change.replaced.is_none()
+        && is_single_file(&base.attr)
+        && after.attr().kind == FileKind::Regular
+        && after.attr().nlink == 1
+        && after.attr().size.max(old.attr.size) <= MAX_MERGE_BYTES;
+    if !is_divisible {
+        return whole();
+    }
+    let before = match started_from(change) {
+        Some(original) => view.original_content(original).map_err(|s| at(after.path(), s))?,
+        None if change.is_drifted => None,
+        None => read_base(opened.base(), base)
+            .map_err(|source| base_error(opened, &base.path, source))?,
+    };
+    let Some(before) = before else { return whole() };
+    let now = content(view, after)?;
+    if has_nul(&before) || has_nul(&now) {
+        return whole();
+    }
+    let Some(text) = TextHunks::of(&change.path, before, now) else { return whole() };
+    let new = after.attr();
+    let attributes = [[old.attr.mode, old.attr.uid, old.attr.gid], [new.mode, new.uid, new.gid]];
+    let attributes = (attributes[0] != attributes[1]).then(|| {
+        let numbers: Vec<u8> = attributes.iter().flatten().flat_map(|n| n.to_be_bytes()).collect();
+        let id = HunkId::of("attributes", &[change.path.as_bytes(), &numbers]);
+        Attributes { id, old: attributes[0], new: attributes[1] }
+    });
+    Ok(Pieces::File(Box::new(FileHunks { text, attributes })))
+}
+
+fn is_single_file(attr: &BaseAttr) -> bool {
+    attr.kind == FileKind::Regular && attr.nlink == 1
+}
+
+/// All of a file's content.
+pub(in crate::inspect) fn content(view: &TreeView<'_>, file: &TreeObject) -> Result<Vec<u8>> {
+    let mut content = vec![0; usize::try_from(file.attr().size).unwrap_or(usize::MAX)];
+    let mut end = 0;
+    while end < content.len() {
+        let got = view.read(file, end as u64, &mut content[end..]);
+        match got.map_err(|source| at(file.path(), source))? {
+            0 => break,
+            got => end += got,
+        }
+    }
+    content.truncate(end);
+    Ok(content)
+}
+
+/// The id of a difference as a whole: it changes with the object, but of a directory only with its
+/// mode and owner.
+pub fn whole_id(difference: &Difference) -> HunkId {
+    let change = &difference.change;
+    let kind = format!("{:?}", difference.kind);
+    let from = difference.old.as_ref().map_or(&b""[..], |old| old.path.as_bytes());
+    let object: Vec<u8> = match change.after.as_ref().map(TreeObject::attr) {
+        Some(attr) if attr.kind == FileKind::Directory => {
+            [attr.mode, attr.uid, attr.gid].iter().flat_map(|n| n.to_be_bytes()).collect()
+        }
+        Some(attr) => {
+            let (id, time) = (attr.fileid.0, attr.ctime);
+            let time = [&time.secs.to_be_bytes()[..], &time.nanos.to_be_bytes()].concat();
+            [&id.to_be_bytes()[..], &time].concat()
+        }
+        None => Vec::new(),
+    };
+    HunkId::of("whole", &[change.path.as_bytes(), kind.as_bytes(), from, &object])
+}

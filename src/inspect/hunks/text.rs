@@ -1,0 +1,174 @@
+//! The changed lines of a text: the smallest runs of them, which `git add -p` gets by splitting.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+use super::id::HunkId;
+use crate::delta::MergedPath;
+use crate::inspect::patch::Changed;
+
+/// A run of lines that are gone, new, or both, without an unchanged line among them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hunk {
+    /// Stays while other hunks of the file are applied or discarded. Of several hunks that change
+    /// the same lines to the same lines, it holds which one of how many the hunk is.
+    pub id: HunkId,
+    /// The lines that are gone, counted from 0.
+    pub old: Range<usize>,
+    /// The lines that are new, counted from 0.
+    pub new: Range<usize>,
+}
+
+/// What a line of a hunk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sign {
+    /// Unchanged.
+    Context,
+    /// Gone.
+    Old,
+    /// New.
+    New,
+}
+
+/// A text before and after, and what changed.
+#[derive(Debug)]
+pub struct TextHunks {
+    old: Vec<u8>,
+    new: Vec<u8>,
+    /// Where each line begins, and the end, in bytes.
+    old_starts: Vec<usize>,
+    new_starts: Vec<usize>,
+    /// In the order of their lines.
+    pub hunks: Vec<Hunk>,
+}
+
+impl TextHunks {
+    /// Compares; `None` where a text has too many lines.
+    pub(super) fn of(path: &MergedPath, old: Vec<u8>, new: Vec<u8>) -> Option<Self> {
+        let range = |range: &Range<u32>| range.start as usize..range.end as usize;
+        let ranges: Vec<_> = {
+            let changed = Changed::of(&old, &new, false)?;
+            changed.hunks().iter().map(|h| (range(&h.before), range(&h.after))).collect()
+        };
+        let (old_starts, new_starts) = (starts(&old), starts(&new));
+        let mut text = Self { old, new, old_starts, new_starts, hunks: Vec::new() };
+        let mut equal: HashMap<_, (u32, u32)> = HashMap::new();
+        for (old, new) in &ranges {
+            equal.entry((text.old_bytes(old), text.new_bytes(new))).or_default().1 += 1;
+        }
+        let mut hunks = Vec::with_capacity(ranges.len());
+        for (old, new) in &ranges {
+            let lines = (text.old_bytes(old), text.new_bytes(new));
+            let (at, all) = equal.entry(lines).or_default();
+            let which = [at.to_be_bytes(), all.to_be_bytes()].concat();
+            *at += 1;
+            let id = HunkId::of("lines", &[path.as_bytes(), lines.0, lines.1, &which]);
+            hunks.push(Hunk { id, old: old.clone(), new: new.clone() });
+        }
+        text.hunks = hunks;
+        Some(text)
+    }
+
+    fn old_bytes(&self, lines: &Range<usize>) -> &[u8] {
+        &self.old[self.old_starts[lines.start]..self.old_starts[lines.end]]
+    }
+
+    fn new_bytes(&self, lines: &Range<usize>) -> &[u8] {
+        &self.new[self.new_starts[lines.start]..self.new_starts[lines.end]]
+    }
+
+    /// The text before, with these hunks.
+    pub fn with(&self, ids: &BTreeSet<HunkId>) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.old.len().max(self.new.len()));
+        let mut at = 0;
+        for hunk in self.hunks.iter().filter(|hunk| ids.contains(&hunk.id)) {
+            text.extend_from_slice(self.old_bytes(&(at..hunk.old.start)));
+            text.extend_from_slice(self.new_bytes(&hunk.new));
+            at = hunk.old.end;
+        }
+        text.extend_from_slice(self.old_bytes(&(at..self.old_starts.len() - 1)));
+        text
+    }
+
+    /// The hunks in groups, as a patch shows them: those with at most twice `context` unchanged
+    /// lines between them are in one.
+    pub fn groups(&self, context: usize) -> Vec<Range<usize>> {
+        let mut groups: Vec<Range<usize>> = Vec::new();
+        for (at, hunk) in self.hunks.iter().enumerate() {
+            let is_near = |last: &Range<usize>| {
+                hunk.old.start - self.hunks[last.end - 1].old.end <= 2 * context
+            };
+            match groups.last_mut() {
+                Some(last) if is_near(last) => last.end = at + 1,
+                _ => groups.push(at..at + 1),
+            }
+        }
+        groups
+    }
+
+    /// Calls `each` for the lines of a group of hunks, and of unchanged lines around and between
+    /// them: of at most `context` before and after. Returns the line that goes above them.
+    pub fn show(
+        &self,
+        group: Range<usize>,
+        context: usize,
+        each: &mut dyn FnMut(Sign, &[u8]),
+    ) -> String {
+        let (Some(first), Some(last)) =
+            (self.hunks.get(group.start), self.hunks[group.clone()].last())
+        else {
+            return String::new();
+        };
+        // Changed lines of its neighbours are no context.
+        let before = match group.start.checked_sub(1) {
+            Some(above) => first.old.start - self.hunks[above].old.end,
+            None => first.old.start,
+        };
+        let after = match self.hunks.get(group.end) {
+            Some(below) => below.old.start - last.old.end,
+            None => self.old_starts.len() - 1 - last.old.end,
+        };
+        let (before, after) = (before.min(context), after.min(context));
+        let old = first.old.start - before..last.old.end + after;
+        let new = first.new.start - before..last.new.end + after;
+        let mut at = old.start;
+        for hunk in &self.hunks[group] {
+            self.each_line(Sign::Context, &(at..hunk.old.start), each);
+            self.each_line(Sign::Old, &hunk.old, each);
+            self.each_line(Sign::New, &hunk.new, each);
+            at = hunk.old.end;
+        }
+        self.each_line(Sign::Context, &(at..old.end), each);
+        format!("@@ -{} +{} @@", span(&old), span(&new))
+    }
+
+    fn each_line(&self, sign: Sign, lines: &Range<usize>, each: &mut dyn FnMut(Sign, &[u8])) {
+        for line in lines.clone() {
+            let text = match sign {
+                Sign::New => self.new_bytes(&(line..line + 1)),
+                Sign::Old | Sign::Context => self.old_bytes(&(line..line + 1)),
+            };
+            each(sign, text);
+        }
+    }
+}
+
+/// Where the lines of a text begin, and where the last one ends.
+fn starts(text: &[u8]) -> Vec<usize> {
+    let mut starts = vec![0];
+    let mut end = 0;
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        end += line.len();
+        starts.push(end);
+    }
+    starts
+}
+
+/// Lines in a hunk's header: see git-diff(1).
+fn span(lines: &Range<usize>) -> String {
+    match lines.len() {
+        0 => format!("{},0", lines.start),
+        1 => format!("{}", lines.start + 1),
+        count => format!("{},{count}", lines.start + 1),
+    }
+}

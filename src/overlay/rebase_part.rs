@@ -1,0 +1,107 @@
+//! Follows an apply of a part of a file: the session keeps the file as it is, and what the file is
+//! compared with becomes what was applied.
+
+use std::collections::BTreeSet;
+use std::slice;
+
+use bytes::Bytes;
+
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::Procedure;
+use crate::vfs::{Caller, Device, FileId, FileKind, FsError, Time};
+
+use super::Overlay;
+use super::cache::Touch;
+use super::edit::Edit;
+use super::error::Result;
+use super::original::BlobDigest;
+use super::rebase::LetGo;
+
+/// What a file began with, and the hunks of it that were applied.
+#[derive(Debug, Clone)]
+pub struct AppliedPart {
+    /// Its content.
+    pub content: Bytes,
+    /// Permission bits, owner and group.
+    pub attributes: [u32; 3],
+}
+
+impl Overlay {
+    /// Makes what was applied of a file its original. It may be done again.
+    ///
+    /// # Errors
+    /// The session takes no changes, or it or the base cannot be read: nothing has changed.
+    pub async fn rebase_part(
+        &self,
+        caller: &Caller,
+        applied: LetGo,
+        part: AppliedPart,
+    ) -> std::result::Result<(), FsError> {
+        self.core.base.look_anew();
+        self.give_up(caller, move |edit| {
+            edit.keep_rest(&applied, &part)?;
+            edit.record_given_up(Procedure::Apply, applied.path.clone())
+        })
+        .await
+    }
+}
+
+impl Edit<'_> {
+    fn keep_rest(&mut self, applied: &LetGo, part: &AppliedPart) -> Result<()> {
+        let named = self.as_named_now(slice::from_ref(applied))?;
+        let Some(applied) = named.first() else { return Ok(()) };
+        if applied.was_entry {
+            self.hide_again(applied)?;
+            self.advance_whiteout(applied)?;
+        }
+        let dir = applied.path.parent();
+        let (Some(place), Some(name)) = (self.visible_dir(&dir)?, applied.path.name()) else {
+            return Ok(());
+        };
+        let has_entry = match place.ino {
+            Some(parent) => self.txn.dentry(parent, &name)?.is_some(),
+            None => false,
+        };
+        // Where it was given up since, the base shows again.
+        let is_shown = has_entry || self.txn.is_whited_out(&applied.path)?;
+        if let Some(base) = place.base.as_ref().filter(|_| is_shown) {
+            let path = base.join(&name);
+            let attr = self.attr_of_part(&path, part)?;
+            self.keep_original(&path, &attr, Some(&part.content), true)?;
+        }
+        self.touch(Touch::All);
+        self.count_hidden_links()?;
+        self.settle(BTreeSet::from([dir]), true)
+    }
+
+    /// The attributes of an original that is a part of what was applied: the base's, if that has
+    /// nothing else.
+    fn attr_of_part(&self, path: &BasePath, part: &AppliedPart) -> Result<BaseAttr> {
+        let [mode, uid, gid] = part.attributes;
+        let size = part.content.len() as u64;
+        let now = self.view().base_attr_at(path)?;
+        if let Some(now) =
+            now.filter(|now| (now.kind, now.mode, now.size) == (FileKind::Regular, mode, size))
+            && self.view().base_digest(path, &now)? == Some(BlobDigest::of(&part.content))
+        {
+            return Ok(now);
+        }
+        // No base file has these times: what the base has is told by its content.
+        Ok(BaseAttr {
+            kind: FileKind::Regular,
+            mode,
+            nlink: 1,
+            uid,
+            gid,
+            size,
+            used: size,
+            rdev: Device::default(),
+            dev: 0,
+            ino: 0,
+            fileid: FileId(0),
+            atime: Time::default(),
+            mtime: Time::default(),
+            ctime: Time::default(),
+        })
+    }
+}

@@ -16,12 +16,21 @@ pub(super) fn can_ask() -> bool {
 /// # Errors
 /// The terminal cannot be written or read.
 pub(super) fn ask(question: &dyn Display) -> Result<bool, CliError> {
-    let mut stderr = io::stderr();
     let question = format!("{question} [y/N] ");
-    let asked =
-        stderr.write_all(text::printable(&question).as_bytes()).and_then(|()| stderr.flush());
-    let mut answer = String::new();
-    let answered = asked.and_then(|()| io::stdin().lock().read_line(&mut answer));
-    answered.map_err(|error| CliError::caused("cannot ask", &error))?;
+    let answer = answer(&text::printable(&question))?.unwrap_or_default();
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Asks, and returns the line of the answer; `None` at the end of the input. The question is
+/// printed as it is.
+///
+/// # Errors
+/// The terminal cannot be written or read.
+pub(super) fn answer(question: &str) -> Result<Option<String>, CliError> {
+    let mut stderr = io::stderr();
+    let asked = stderr.write_all(question.as_bytes()).and_then(|()| stderr.flush());
+    let mut answer = Vec::new();
+    let answered = asked.and_then(|()| io::stdin().lock().read_until(b'\n', &mut answer));
+    let bytes = answered.map_err(|error| CliError::caused("cannot ask", &error))?;
+    Ok((bytes > 0).then(|| String::from_utf8_lossy(&answer).into_owned()))
 }

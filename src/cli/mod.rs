@@ -53,6 +53,7 @@ mod namespace_child;
 mod object;
 mod output;
 mod pager;
+mod picking;
 mod quota;
 mod repair;
 mod rm;

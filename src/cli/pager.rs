@@ -22,13 +22,18 @@ pub(super) enum Colour {
 impl Colour {
     /// Whether stdout gets colours.
     pub(super) fn is_on(self) -> bool {
-        let is_set = |name| env::var_os(name).is_some_and(|value: OsString| !value.is_empty());
-        let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
         match self {
             Self::Always => true,
             Self::Never => false,
-            Self::Auto => std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb,
+            Self::Auto => std::io::stdout().is_terminal() && Self::is_allowed(),
         }
+    }
+
+    /// Whether a terminal gets colours.
+    pub(super) fn is_allowed() -> bool {
+        let is_set = |name| env::var_os(name).is_some_and(|value: OsString| !value.is_empty());
+        let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+        !is_set("NO_COLOR") && !is_dumb
     }
 }
 

@@ -23,6 +23,7 @@ mod migrate;
 mod mount_point;
 mod mounting;
 mod no_base;
+mod picking;
 mod pretended;
 mod program;
 mod quota;

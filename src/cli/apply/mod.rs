@@ -1,32 +1,35 @@
 //! `acetate apply`: writes what a session changed to its base.
 
+mod forgetting;
 mod progress;
 mod report;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::change::{Changer, with_changer};
+use super::change::with_changer;
 use super::error::CliError;
 use super::output::{self, Out};
+use super::picking::{Offer, Picking, Verb};
 use super::selecting::LeaveOut;
 use super::signals::Interrupts;
 use super::source::Source;
 use super::{Ending, asking, diff, text};
-use crate::control::{self, Answer, Request, limits};
-use crate::delta::{Ino, MergedPath, PendingCopies};
-use crate::inspect::InspectError;
+use crate::control::Request;
+use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    Applied, Bookkeeper, Consent, Options, Plan, ShowPlan, apply, clear, interrupted, plan, resume,
+    Bookkeeper, Consent, Options, Plan, ShowPlan, apply, clear, interrupted, plan, resume,
 };
 use crate::inspect::diff::{Difference, Kind};
+use crate::inspect::hunks::Chosen;
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
-use crate::overlay::CopyTurn;
 use crate::vfs::FileKind;
+use forgetting::Forgetting;
 use progress::ApplyProgress;
 use report::{lost, put_counts, tell};
 
@@ -45,13 +48,15 @@ pub(super) struct Args {
     #[command(flatten)]
     source: Source,
 
-    /// Only what is at, below, or came from these paths, or matches these pathspecs: `*.rs`,
-    /// `:!dist`.
+    /// Only what is at, below or from these paths, or pathspecs: `*.rs`, `:!dist`.
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
 
     #[command(flatten)]
     leave_out: LeaveOut,
+
+    #[command(flatten)]
+    picking: Picking,
 
     /// Write to this copy of the base instead; the session keeps its changes.
     #[arg(long, value_name = "DIR")]
@@ -86,7 +91,7 @@ pub(super) struct Args {
     take: Vec<OsString>,
 
     /// Make set-user-ID and set-group-ID files and device nodes too.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     allow_special: bool,
 
     /// Also what clients and killed commands leave behind.
@@ -105,6 +110,7 @@ pub(super) struct Args {
 
 /// Shows, asks, applies.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    args.picking.check(args.json)?;
     let opened = args.source.open()?;
     if let Some(steps) = interrupted(&opened, args.to.as_deref())? {
         let steps = text::count(steps, "step");
@@ -115,9 +121,17 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return finish(args, &opened);
     }
     let selection = args.leave_out.read(&opened, &args.paths)?;
-    let options = options(args, &opened, selection)?;
+    let mut options = options(args, &opened, selection)?;
     if !args.dry_run {
         clear(&opened, args.to.as_deref())?;
+    }
+    if args.picking.is_given() {
+        let chosen = choose(args, &opened, &options)?;
+        if chosen.is_empty() {
+            output::line(format_args!("nothing was chosen"));
+            return Ok(Ending::Findings);
+        }
+        options.chosen = Some(Arc::new(chosen));
     }
     let mut shown = PlanPrinter::new(args, &opened);
     let plan = plan(&opened, args.to.as_deref(), &options, &mut |change| shown.difference(change))?;
@@ -162,6 +176,15 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     })?;
     let kept: BTreeSet<_> = plan.kept_in_base().cloned().collect();
     give_up(args, &kept.into_iter().collect::<Vec<_>>(), ending)
+}
+
+/// Lets the user choose from what would be applied.
+fn choose(args: &Args, opened: &Opened, options: &Options) -> Result<Chosen, CliError> {
+    let mut all = Vec::new();
+    plan(opened, args.to.as_deref(), options, &mut |difference| all.push(difference.clone()))?;
+    let (quiet, differences) = all.into_iter().partition(is_time_of_directory);
+    let offer = Offer { opened, differences, quiet, has_own: args.all, verb: Verb::Apply };
+    args.picking.pick(&offer)
 }
 
 /// What the options say.
@@ -223,60 +246,6 @@ fn with_book<T>(
     with_changer(opened.session().path(), args.source.base.as_deref(), |changer| {
         f(Some(&mut Forgetting(changer)))
     })
-}
-
-/// Lets the session, or the server that has it, forget what was applied.
-struct Forgetting<'a>(&'a mut Changer);
-
-impl Bookkeeper for Forgetting<'_> {
-    fn copy(&mut self, from: Ino) -> Result<CopyTurn, InspectError> {
-        let failed = |why: &dyn std::fmt::Display| InspectError::Refused {
-            what: format!("cannot copy what large files still have in the base: {why}"),
-            hint: "the session would lose it; see to that, and run the same command again",
-        };
-        match self.0.ask(Request::Copy { from: from.0 }) {
-            Ok(Answer::Copied { next, has_copied, files, bytes }) => {
-                let left = PendingCopies { files, bytes };
-                Ok(CopyTurn { next: next.map(Ino), has_copied, left })
-            }
-            Ok(_) => Err(failed(&"the session's server gave another answer")),
-            Err(error) => Err(failed(&error)),
-        }
-    }
-
-    fn forget(
-        &mut self,
-        applied: &[Applied],
-        is_first: bool,
-    ) -> Result<Vec<MergedPath>, InspectError> {
-        let mut applied: Vec<_> = applied.iter().collect();
-        // A directory before what is in it.
-        applied.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut all_kept = Vec::new();
-        let forgotten = applied.chunks(limits::MAX_PATHS).try_for_each(|some| {
-            let applied = some.iter().map(|applied| message(applied, is_first)).collect();
-            if let Answer::Rebased { kept } = self.0.ask(Request::Rebase { applied })? {
-                all_kept.extend(kept.iter().filter_map(|path| path.merged().ok()));
-            }
-            Ok(())
-        });
-        forgotten.map_err(|error: CliError| InspectError::Refused {
-            what: format!("all is written, and the session still has it: {error}"),
-            hint: "run the same command again: it finishes that",
-        })?;
-        Ok(all_kept)
-    }
-}
-
-fn message(applied: &Applied, is_first: bool) -> control::Applied {
-    let object = |(id, time): (crate::vfs::FileId, crate::vfs::Time)| (id.0, time.secs, time.nanos);
-    control::Applied {
-        path: (&applied.path).into(),
-        from: applied.from.as_ref().map(Into::into),
-        object: applied.object.map(object),
-        was_entry: is_first && applied.was_entry(),
-        base_ctime: applied.base_ctime.map(|time| (time.secs, time.nanos)),
-    }
 }
 
 fn finish(args: &Args, opened: &Opened) -> Result<Ending, CliError> {

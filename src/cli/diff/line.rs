@@ -124,17 +124,21 @@ pub(super) fn letter(kind: Kind) -> char {
     }
 }
 
-/// A difference as an object of `--json`.
-pub(in crate::cli) fn json(difference: &Difference) -> Map<String, Value> {
-    let mut json = text::json("difference");
-    let kind = match difference.kind {
+/// What happened, in `--json`.
+pub(super) fn change_name(kind: Kind) -> &'static str {
+    match kind {
         Kind::Added => "added",
         Kind::Deleted => "deleted",
         Kind::Modified => "modified",
         Kind::Renamed => "renamed",
         Kind::Retyped => "retyped",
-    };
-    json.insert("change".to_owned(), kind.into());
+    }
+}
+
+/// A difference as an object of `--json`.
+pub(in crate::cli) fn json(difference: &Difference) -> Map<String, Value> {
+    let mut json = text::json("difference");
+    json.insert("change".to_owned(), change_name(difference.kind).into());
     text::put_path(&mut json, "path", difference.path.as_bytes());
     let change = &difference.change;
     if let (Some(before), Kind::Renamed) = (&difference.old, difference.kind) {

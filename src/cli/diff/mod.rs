@@ -1,5 +1,6 @@
 //! `acetate diff`: what a session changed.
 
+mod hunks;
 mod line;
 mod patch;
 mod stat;
@@ -18,7 +19,8 @@ use crate::inspect::diff::{Difference, Options};
 use crate::inspect::fold::{Entry, Folding, entries, sorted};
 use crate::inspect::opened::Opened;
 use crate::inspect::patch::{FileStat, Style, stats};
-pub(super) use line::json;
+pub(super) use line::{json, line};
+pub(super) use patch::escaped;
 
 /// Show what a session changed against its base.
 ///
@@ -68,6 +70,15 @@ pub(super) struct Args {
     /// Print a JSON object for each difference.
     #[arg(long, group = "form")]
     json: bool,
+
+    /// With --json, print the hunks of each difference instead.
+    ///
+    /// From these `apply --hunk` and `discard --hunk` choose: id, path, change; part (lines,
+    /// attributes, or whole: a change that has no hunks); of lines also header, old_start,
+    /// old_lines, new_start, new_lines, lines; of attributes before, after. An id stays while other
+    /// hunks are applied or discarded.
+    #[arg(long, requires = "json", hide_short_help = true)]
+    hunks: bool,
 
     /// Also where only the time of the last change differs.
     #[arg(long, conflicts_with = "patch", hide_short_help = true)]
@@ -154,6 +165,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             let folded = entries(&opened, &options, folding(args), differences.clone())?;
             stat::print(&folded, &differences, &files, &look, &mut |text| out.raw_line(text))
         }
+        Args { hunks: true, .. } => {
+            differences.iter().try_for_each(|d| hunks::print(&opened, d, out))
+        }
         Args { json: true, .. } => differences.iter().try_for_each(|d| out.json(json(d))),
         Args { name_only: true, .. } => {
             differences.iter().try_for_each(|d| out.line(format_args!("{}", line::shown(d))))
@@ -209,11 +223,13 @@ pub(super) fn lines(
 ) -> Result<Vec<String>, CliError> {
     let folding = Folding { dirs: true, own: !all };
     let entries = entries(opened, &Options::default(), folding, differences)?;
-    let line = |entry: &Entry| {
-        let (letter, rest) = line::entry(entry);
-        format!("{letter} {rest}")
-    };
-    Ok(entries.iter().map(line).collect())
+    Ok(entries.iter().map(entry_line).collect())
+}
+
+/// An entry in a line.
+pub(super) fn entry_line(entry: &Entry) -> String {
+    let (letter, rest) = line::entry(entry);
+    format!("{letter} {rest}")
 }
 
 /// Prints a line for each entry.

@@ -97,7 +97,7 @@ pub(super) fn tell_of_renames(left_out: &LeftOut) {
 }
 
 /// Content for a person: what could steer the terminal is escaped.
-fn escaped(line: &[u8]) -> Cow<'_, [u8]> {
+pub(in crate::cli) fn escaped(line: &[u8]) -> Cow<'_, [u8]> {
     let is_plain = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~');
     if line.iter().all(is_plain) {
         return Cow::Borrowed(line);

@@ -1,14 +1,17 @@
 //! `acetate discard`: paths show the base again.
 
+mod parts;
+
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::change::with_changer;
-use super::error::CliError;
-use super::output::{self, Out};
-use super::selecting::LeaveOut;
-use super::source::Source;
-use super::{Ending, asking, text};
+use crate::cli::change::with_changer;
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Out};
+use crate::cli::picking::Picking;
+use crate::cli::selecting::LeaveOut;
+use crate::cli::source::Source;
+use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, PathText, Request, limits};
 use crate::delta::MergedPath;
 use crate::inspect::discard::{Chosen, chosen, undo};
@@ -21,16 +24,19 @@ use crate::inspect::opened::Opened;
 /// terminal, it says how much that is, and asks. Exits with 1 if there is nothing to undo at a
 /// path.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     #[command(flatten)]
     source: Source,
 
     /// Paths in the tree, or pathspecs: `*.rs`, `:!dist`; `/` for all that the session changed.
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present_any = ["patch", "interactive", "hunk"])]
     paths: Vec<OsString>,
 
     #[command(flatten)]
     leave_out: LeaveOut,
+
+    #[command(flatten)]
+    picking: Picking,
 
     /// Do not ask.
     #[arg(short, long, conflicts_with = "dry_run")]
@@ -58,9 +64,13 @@ struct Undone {
 }
 
 /// Gives up what was named.
-pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
+    args.picking.check(args.json)?;
     let opened = args.source.open()?;
     let selection = args.leave_out.read(&opened, &args.paths)?;
+    if args.picking.is_given() {
+        return parts::run(args, &opened, selection);
+    }
     let asked: Vec<_> = if selection.is_everything() {
         vec![MergedPath::root()]
     } else if selection.is_of_paths() {

@@ -1,0 +1,76 @@
+//! How a session follows what was applied.
+
+use crate::cli::change::Changer;
+use crate::cli::error::CliError;
+use crate::control::{self, Answer, Reading, Request, limits};
+use crate::delta::{Ino, MergedPath, PendingCopies};
+use crate::inspect::InspectError;
+use crate::inspect::apply::{Applied, Bookkeeper};
+use crate::overlay::CopyTurn;
+
+/// Lets the session, or the server that has it, forget what was applied.
+pub(super) struct Forgetting<'a>(pub(super) &'a mut Changer);
+
+impl Bookkeeper for Forgetting<'_> {
+    fn copy(&mut self, from: Ino) -> Result<CopyTurn, InspectError> {
+        let failed = |why: &dyn std::fmt::Display| InspectError::Refused {
+            what: format!("cannot copy what large files still have in the base: {why}"),
+            hint: "the session would lose it; see to that, and run the same command again",
+        };
+        match self.0.ask(Request::Copy { from: from.0 }) {
+            Ok(Answer::Copied { next, has_copied, files, bytes }) => {
+                let left = PendingCopies { files, bytes };
+                Ok(CopyTurn { next: next.map(Ino), has_copied, left })
+            }
+            Ok(_) => Err(failed(&"the session's server gave another answer")),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    fn forget(
+        &mut self,
+        applied: &[Applied],
+        is_first: bool,
+    ) -> Result<Vec<MergedPath>, InspectError> {
+        let (parts, mut applied): (Vec<_>, Vec<_>) =
+            applied.iter().partition(|applied| applied.part.is_some());
+        // A directory before what is in it.
+        applied.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut all_kept = Vec::new();
+        let forgotten = applied.chunks(limits::MAX_PATHS).try_for_each(|some| {
+            let applied = some.iter().map(|applied| message(applied, is_first)).collect();
+            if let Answer::Rebased { kept } = self.0.ask(Request::Rebase { applied })? {
+                all_kept.extend(kept.iter().filter_map(|path| path.merged().ok()));
+            }
+            Ok(())
+        });
+        let forgotten = forgotten
+            .and_then(|()| parts.iter().try_for_each(|applied| self.keep_rest(applied, is_first)));
+        forgotten.map_err(|error: CliError| InspectError::Refused {
+            what: format!("all is written, and the session still has it: {error}"),
+            hint: "run the same command again: it finishes that",
+        })?;
+        Ok(all_kept)
+    }
+}
+
+impl Forgetting<'_> {
+    /// Lets the session keep a file of which a part was applied.
+    fn keep_rest(&mut self, applied: &Applied, is_first: bool) -> Result<(), CliError> {
+        let Some(part) = &applied.part else { return Ok(()) };
+        let attributes = part.attributes;
+        let request = Request::RebasePart { applied: message(applied, is_first), attributes };
+        self.0.ask_with(request, Reading::stream(&part.content[..])).map(drop)
+    }
+}
+
+fn message(applied: &Applied, is_first: bool) -> control::Applied {
+    let object = |(id, time): (crate::vfs::FileId, crate::vfs::Time)| (id.0, time.secs, time.nanos);
+    control::Applied {
+        path: (&applied.path).into(),
+        from: applied.from.as_ref().map(Into::into),
+        object: applied.object.map(object),
+        was_entry: is_first && applied.was_entry(),
+        base_ctime: applied.base_ctime.map(|time| (time.secs, time.nanos)),
+    }
+}

@@ -1,0 +1,152 @@
+//! `discard` of changes and hunks that the user chose.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use super::Args;
+use crate::cli::change::{Changer, Several, with_changer};
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Out};
+use crate::cli::picking::{Offer, Verb};
+use crate::cli::{Ending, asking, text};
+use crate::control::{Meta, Reading, Request};
+use crate::delta::MergedPath;
+use crate::inspect::diff::{Options, diff};
+use crate::inspect::hunks::{Undoing, whole_id, without};
+use crate::inspect::opened::Opened;
+use crate::inspect::selection::Selection;
+
+/// Lets the user choose, and gives up what was chosen.
+pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<Ending, CliError> {
+    let options = Options { selection, ..Options::default() };
+    let mut differences = Vec::new();
+    diff(opened, &options, &mut |_, difference| {
+        differences.push(difference);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let seen: BTreeMap<_, _> =
+        differences.iter().map(|d| (d.change.path.clone(), whole_id(d))).collect();
+    let quiet = Vec::new();
+    let offer = Offer { opened, differences, quiet, has_own: false, verb: Verb::Discard };
+    let chosen = args.picking.pick(&offer)?;
+    if chosen.is_empty() {
+        output::line(format_args!("nothing was chosen"));
+        return Ok(Ending::Findings);
+    }
+    let undoings = || without(opened, &options, (&chosen, &seen));
+    let planned = undoings()?;
+    if args.dry_run {
+        return show(args, &planned, None);
+    }
+    let is_asked = !args.yes && !args.json && asking::can_ask();
+    let count = planned.iter().filter(|undoing| !is_nothing(undoing)).count();
+    if is_asked && count > 0 {
+        for undoing in &planned {
+            output::line(format_args!("{}", line("would undo", undoing)));
+        }
+        let what = text::count(count, "path");
+        if !asking::ask(&format_args!("give up what was chosen of {what} for good?"))? {
+            output::line(format_args!("nothing was given up"));
+            return Ok(Ending::Findings);
+        }
+    }
+    // As it is after the questions.
+    let undoings = if is_asked { undoings()? } else { planned };
+    let (session, base) = (&args.source.session, args.source.base.as_deref());
+    let mut several = Several::default();
+    let done = with_changer(session, base, |changer| {
+        let mut done = Vec::new();
+        for undoing in &undoings {
+            done.push(several.take(give_up(changer, undoing))?.is_some());
+        }
+        Ok(done)
+    })?;
+    let ending = show(args, &undoings, Some(&done))?;
+    match several.end()? {
+        Ending::Done => Ok(ending),
+        other => Ok(other),
+    }
+}
+
+fn is_nothing(undoing: &Undoing) -> bool {
+    matches!(undoing, Undoing::Nothing(..))
+}
+
+/// Does one of them.
+fn give_up(changer: &mut Changer, undoing: &Undoing) -> Result<(), CliError> {
+    let meta = |attributes: Option<[u32; 3]>| {
+        let [mode, uid, gid] = attributes.map_or([None; 3], |all| all.map(Some));
+        Meta { mode, uid, gid, ..Meta::default() }
+    };
+    match undoing {
+        Undoing::Path(path) => changer.ask(Request::Discard { paths: vec![path.into()] }),
+        Undoing::Attributes(path, attributes) => {
+            let meta = meta(Some(*attributes));
+            changer.ask(Request::SetMeta { path: path.into(), meta })
+        }
+        Undoing::Hunks { path, object: (id, at), content, attributes, .. } => {
+            let object = (id.0, at.secs, at.nanos);
+            let request = Request::Rewrite { path: path.into(), object, meta: meta(*attributes) };
+            changer.ask_with(request, Reading::stream(&content[..]))
+        }
+        Undoing::Nothing(..) => return Ok(()),
+    }
+    .map(drop)
+}
+
+/// Shows what was given up, or would be where nothing is `done`.
+fn show(args: &Args, undoings: &[Undoing], done: Option<&[bool]>) -> Result<Ending, CliError> {
+    let mut out = Out::new();
+    let verb = if done.is_some() { "undone" } else { "would undo" };
+    let (mut paths, mut left) = (0_u64, 0_u64);
+    for (at, undoing) in undoings.iter().enumerate() {
+        if is_nothing(undoing) {
+            left += 1;
+            output::line(format_args!("{}", line(verb, undoing)));
+            continue;
+        }
+        if !done.is_none_or(|done| done[at]) {
+            continue;
+        }
+        paths += 1;
+        if !args.json {
+            out.line(format_args!("{}", line(verb, undoing)))?;
+            continue;
+        }
+        let mut object = text::json("undone");
+        text::put_path(&mut object, "path", path(undoing).as_bytes());
+        if let Undoing::Hunks { hunks: (some, _), .. } = undoing {
+            object.insert("hunks".to_owned(), (*some).into());
+        }
+        out.json(object)?;
+    }
+    if args.json {
+        let mut object = text::json("discard");
+        object.insert("paths".to_owned(), paths.into());
+        object.insert("unchanged".to_owned(), left.into());
+        out.json(object)?;
+    }
+    out.end()?;
+    Ok(if left > 0 || paths == 0 { Ending::Findings } else { Ending::Done })
+}
+
+fn path(undoing: &Undoing) -> &MergedPath {
+    match undoing {
+        Undoing::Path(path)
+        | Undoing::Hunks { path, .. }
+        | Undoing::Attributes(path, _)
+        | Undoing::Nothing(path, _) => path,
+    }
+}
+
+fn line(verb: &str, undoing: &Undoing) -> String {
+    let path = text::name(path(undoing).as_bytes());
+    match undoing {
+        Undoing::Path(_) => format!("{verb}: {path}"),
+        Undoing::Hunks { hunks: (some, all), .. } => {
+            format!("{verb}: {path} ({some} of {})", text::count(*all, "hunk"))
+        }
+        Undoing::Attributes(..) => format!("{verb}: {path} (mode or owner)"),
+        Undoing::Nothing(_, why) => format!("{path}: {why}: it stays"),
+    }
+}

@@ -1,0 +1,242 @@
+//! `-p`: each hunk is shown, and asked for.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use super::add_hunk;
+use super::offer::{Offer, choose, moved_dir, noun};
+use super::question::{Choices, End, ask};
+use super::shown::Screen;
+use crate::cli::error::CliError;
+use crate::cli::{diff, text};
+use crate::delta::MergedPath;
+use crate::inspect::diff::Difference;
+use crate::inspect::fold::Entry;
+use crate::inspect::hunks::{Attributes, Chosen, FileHunks, HunkId, Pick, Pieces, pieces};
+use crate::inspect::opened::Opened;
+
+/// Unchanged lines around a hunk.
+const CONTEXT: usize = 3;
+
+/// Asks for everything that is offered.
+pub(super) fn pick(offer: &Offer<'_>) -> Result<Chosen, CliError> {
+    let screen = Screen::new();
+    let mut chosen = Chosen::new();
+    let mut staying: Vec<MergedPath> = Vec::new();
+    for entry in offer.entries()? {
+        if let Some(dir) = staying.iter().find(|dir| entry.path().is_within(dir)) {
+            let (path, dir) = (entry.path().as_bytes(), text::name(dir.as_bytes()));
+            let path = text::name(path);
+            screen.line(&format!("{path}: left out, as the move of {dir} is not chosen"));
+            continue;
+        }
+        let end = match (&entry, hunks_of(offer, &entry)?) {
+            (Entry::One(difference), Some(file)) => {
+                pick_hunks(offer, &screen, (difference, file), &mut chosen)?
+            }
+            _ => pick_whole(offer, &screen, &entry, &mut chosen)?,
+        };
+        if let Some(dir) = moved_dir(&entry)
+            && !chosen.contains_key(dir)
+        {
+            staying.push(dir.clone());
+        }
+        if end == End::Quit {
+            break;
+        }
+    }
+    Ok(chosen)
+}
+
+/// The hunks of an entry. The view of the session is gone while the user thinks.
+fn hunks_of(offer: &Offer<'_>, entry: &Entry) -> Result<Option<FileHunks>, CliError> {
+    let Entry::One(difference) = entry else { return Ok(None) };
+    let found = offer.opened.look(|view| pieces(offer.opened, view, difference))?;
+    Ok(match found {
+        Pieces::File(file) => Some(*file),
+        Pieces::Whole(_) => None,
+    })
+}
+
+fn pick_whole(
+    offer: &Offer<'_>,
+    screen: &Screen,
+    entry: &Entry,
+    chosen: &mut Chosen,
+) -> Result<End, CliError> {
+    screen.title(&diff::entry_line(entry));
+    let mut whole = Whole { opened: offer.opened, entry, failed: RefCell::new(None) };
+    let asked = ask(&mut whole, offer.verb, screen);
+    if let Some(error) = whole.failed.into_inner() {
+        return Err(error);
+    }
+    let (picks, end) = asked?;
+    if picks.contains(&true) {
+        choose(entry, chosen);
+    }
+    Ok(end)
+}
+
+fn pick_hunks(
+    offer: &Offer<'_>,
+    screen: &Screen,
+    (difference, file): (&Difference, FileHunks),
+    chosen: &mut Chosen,
+) -> Result<End, CliError> {
+    screen.title(&diff::line(difference));
+    let mut groups = Groups::of(file);
+    let (picks, end) = ask(&mut groups, offer.verb, screen)?;
+    let path = &difference.change.path;
+    if picks.iter().all(|pick| *pick) {
+        chosen.insert(path.clone(), Pick::Whole);
+        return Ok(end);
+    }
+    let picked = groups.pieces.iter().zip(picks).filter(|(_, pick)| *pick);
+    for id in picked.flat_map(|(piece, _)| groups.ids(piece)) {
+        add_hunk(chosen, path, id);
+    }
+    Ok(end)
+}
+
+/// A change that is chosen as a whole.
+struct Whole<'a> {
+    opened: &'a Opened,
+    entry: &'a Entry,
+    failed: RefCell<Option<CliError>>,
+}
+
+impl Choices for Whole<'_> {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn noun(&self, _at: usize) -> &'static str {
+        noun(self.entry)
+    }
+
+    fn show(&self, _at: usize, screen: &Screen) {
+        if let Entry::One(difference) = self.entry {
+            let shown = screen.whole(self.opened, difference);
+            self.failed.replace(shown.err());
+        }
+    }
+
+    fn line(&self, _at: usize) -> String {
+        diff::entry_line(self.entry)
+    }
+
+    fn has_text(&self, _at: usize, _text: &str) -> bool {
+        false
+    }
+
+    fn split(&mut self, _at: usize) -> usize {
+        1
+    }
+
+    fn can_split(&self, _at: usize) -> bool {
+        false
+    }
+}
+
+/// The hunks of a file as they are asked for.
+struct Groups {
+    file: FileHunks,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone)]
+enum Piece {
+    Attributes(Attributes),
+    Lines(Range<usize>),
+}
+
+impl Groups {
+    fn of(file: FileHunks) -> Self {
+        let attributes = file.attributes.map(Piece::Attributes);
+        let groups = file.text.groups(CONTEXT).into_iter().map(Piece::Lines);
+        let pieces = attributes.into_iter().chain(groups).collect();
+        Self { file, pieces }
+    }
+
+    fn ids(&self, piece: &Piece) -> Vec<HunkId> {
+        match piece {
+            Piece::Attributes(attributes) => vec![attributes.id],
+            Piece::Lines(range) => {
+                self.file.text.hunks[range.clone()].iter().map(|hunk| hunk.id).collect()
+            }
+        }
+    }
+}
+
+impl Choices for Groups {
+    fn count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    fn noun(&self, at: usize) -> &'static str {
+        match self.pieces[at] {
+            Piece::Attributes(Attributes { old, new, .. }) if old[0] != new[0] => "mode change",
+            Piece::Attributes(_) => "change of owner",
+            Piece::Lines(_) => "hunk",
+        }
+    }
+
+    fn show(&self, at: usize, screen: &Screen) {
+        match &self.pieces[at] {
+            // It stands in the line above the hunks.
+            Piece::Attributes(_) => screen.line(&self.line(at)),
+            Piece::Lines(range) => {
+                let mut lines = Vec::new();
+                let header = self.file.text.show(range.clone(), CONTEXT, &mut |sign, line| {
+                    lines.push((sign, line.to_vec()));
+                });
+                screen.header(&header);
+                lines.iter().for_each(|(sign, line)| screen.hunk_line(*sign, line));
+            }
+        }
+    }
+
+    fn line(&self, at: usize) -> String {
+        match &self.pieces[at] {
+            Piece::Attributes(Attributes { old, new, .. }) => {
+                let (a, b) = (old, new);
+                let mode = format!("mode {:04o} -> {:04o}", a[0], b[0]);
+                let owner = format!("owner {}:{} -> {}:{}", a[1], a[2], b[1], b[2]);
+                match (a[0] != b[0], a[1..] != b[1..]) {
+                    (true, true) => format!("{mode}, {owner}"),
+                    (true, false) => mode,
+                    _ => owner,
+                }
+            }
+            Piece::Lines(range) => {
+                let mut first = None;
+                let header = self.file.text.show(range.clone(), 0, &mut |_, line| {
+                    first.get_or_insert_with(|| line.to_vec());
+                });
+                let line = first.unwrap_or_default();
+                let line = line.strip_suffix(b"\n").unwrap_or(&line);
+                format!("{} {}", header.trim_matches(['@', ' ']), text::line(line))
+            }
+        }
+    }
+
+    fn has_text(&self, at: usize, text: &str) -> bool {
+        let Piece::Lines(range) = &self.pieces[at] else { return self.line(at).contains(text) };
+        let mut found = false;
+        self.file.text.show(range.clone(), CONTEXT, &mut |_, line| {
+            found |= String::from_utf8_lossy(line).contains(text);
+        });
+        found
+    }
+
+    fn split(&mut self, at: usize) -> usize {
+        let Piece::Lines(range) = self.pieces[at].clone() else { return 1 };
+        let parts = range.len();
+        self.pieces.splice(at..=at, range.map(|hunk| Piece::Lines(hunk..hunk + 1)));
+        parts
+    }
+
+    fn can_split(&self, at: usize) -> bool {
+        matches!(&self.pieces[at], Piece::Lines(range) if range.len() > 1)
+    }
+}

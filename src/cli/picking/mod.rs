@@ -1,0 +1,145 @@
+//! Choosing from a session's changes: `--hunk`, `-p` and `-i`.
+
+mod asked;
+mod edited;
+mod offer;
+mod question;
+mod shown;
+
+use std::collections::BTreeMap;
+
+use super::asking;
+use super::error::CliError;
+use super::text;
+use crate::delta::MergedPath;
+use crate::inspect::hunks::{Chosen, HunkId, Pick, Pieces, pieces, whole_id};
+pub(super) use offer::Offer;
+
+/// How changes are chosen.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct Picking {
+    /// Choose hunk by hunk, as in `git add -p`.
+    ///
+    /// `?` at the question explains the answers.
+    #[arg(short, long)]
+    patch: bool,
+
+    /// Choose from a list of the changes, in $VISUAL, $EDITOR or vi.
+    #[arg(short, long, conflicts_with = "patch")]
+    interactive: bool,
+
+    /// Choose this hunk or change by its id.
+    ///
+    /// `acetate diff --json --hunks` lists them; the first digits of an id will do; several with
+    /// several options.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["patch", "interactive"])]
+    #[arg(hide_short_help = true)]
+    hunk: Vec<String>,
+}
+
+/// What is done with what is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// It is applied.
+    Apply,
+    /// It is given up.
+    Discard,
+}
+
+impl Verb {
+    /// At the beginning of a question.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Discard => "Discard",
+        }
+    }
+
+    fn lower(self) -> &'static str {
+        match self {
+            Self::Apply => "apply",
+            Self::Discard => "discard",
+        }
+    }
+}
+
+impl Picking {
+    /// Whether anything is to be chosen from.
+    pub(super) fn is_given(&self) -> bool {
+        self.patch || self.interactive || !self.hunk.is_empty()
+    }
+
+    /// Refuses to ask where there is no terminal.
+    pub(super) fn check(&self, has_json: bool) -> Result<(), CliError> {
+        if !(self.patch || self.interactive) || (asking::can_ask() && !has_json) {
+            return Ok(());
+        }
+        let option = if self.patch { "--patch" } else { "--interactive" };
+        let what = format!("{option} asks at a terminal, and there is none");
+        let what = if has_json { format!("{option} does not go with --json") } else { what };
+        let hint = "--hunk ID chooses without one; `acetate diff --json --hunks` lists the ids";
+        Err(CliError::new(what).with_hint(hint))
+    }
+
+    /// Lets the user choose from what is offered.
+    pub(super) fn pick(&self, offer: &Offer<'_>) -> Result<Chosen, CliError> {
+        let mut chosen = if self.patch {
+            asked::pick(offer)?
+        } else if self.interactive {
+            edited::pick(offer)?
+        } else {
+            by_ids(offer, &self.hunk)?
+        };
+        offer.add_quiet(&mut chosen);
+        Ok(chosen)
+    }
+}
+
+/// Chooses what has these ids.
+fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<Chosen, CliError> {
+    let mut found: BTreeMap<&str, Vec<(MergedPath, Option<HunkId>)>> =
+        given.iter().map(|id| (id.as_str(), Vec::new())).collect();
+    offer.opened.look(|view| {
+        for difference in &offer.differences {
+            let path = &difference.change.path;
+            let mut ids = vec![(whole_id(difference), None)];
+            if let Pieces::File(file) = pieces(offer.opened, view, difference)? {
+                ids.extend(file.ids().map(|id| (id, Some(id))));
+            }
+            for (id, hunk) in ids {
+                let id = id.to_string();
+                for (given, found) in &mut found {
+                    if !given.is_empty() && id.starts_with(&given.to_ascii_lowercase()) {
+                        found.push((path.clone(), hunk));
+                    }
+                }
+            }
+        }
+        Ok(())
+    })?;
+    let mut chosen = Chosen::new();
+    for (id, found) in found {
+        match &found[..] {
+            [(path, None)] => drop(chosen.insert(path.clone(), Pick::Whole)),
+            [(path, Some(hunk))] => add_hunk(&mut chosen, path, *hunk),
+            [] => {
+                let hint = "`acetate diff --json --hunks` lists the ids as they are now";
+                return Err(CliError::new(format!("{id}: no such hunk")).with_hint(hint));
+            }
+            [(path, _), ..] => {
+                let (all, path) = (found.len(), text::name(path.as_bytes()));
+                let what = format!("{id}: the id of {all} hunks, the first in {path}");
+                return Err(CliError::new(what).with_hint("give more of its digits"));
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// Adds a hunk of a file, unless all of the file is chosen.
+fn add_hunk(chosen: &mut Chosen, path: &MergedPath, hunk: HunkId) {
+    let pick = chosen.entry(path.clone()).or_insert_with(|| Pick::Hunks([].into()));
+    if let Pick::Hunks(ids) = pick {
+        ids.insert(hunk);
+    }
+}

@@ -1,0 +1,92 @@
+//! What there is to choose from.
+
+use crate::cli::error::CliError;
+use crate::delta::MergedPath;
+use crate::inspect::diff::{Difference, Kind, Options};
+use crate::inspect::fold::{Entry, Folding, Reason, entries};
+use crate::inspect::hunks::{Chosen, Pick};
+use crate::inspect::opened::Opened;
+use crate::inspect::own::Owner;
+use crate::vfs::FileKind;
+
+use super::Verb;
+
+/// The changes that are offered.
+pub(in crate::cli) struct Offer<'a> {
+    pub(in crate::cli) opened: &'a Opened,
+    /// What is chosen from.
+    pub(in crate::cli) differences: Vec<Difference>,
+    /// Directories of which only the time changed: they go with what is in them.
+    pub(in crate::cli) quiet: Vec<Difference>,
+    /// Whether git's own files and context nodes are offered one by one.
+    pub(in crate::cli) has_own: bool,
+    pub(in crate::cli) verb: Verb,
+}
+
+impl Offer<'_> {
+    /// What is chosen from, folded as `diff` does it.
+    pub(super) fn entries(&self) -> Result<Vec<Entry>, CliError> {
+        let folding = Folding { dirs: true, own: !self.has_own };
+        let differences = self.differences.clone();
+        Ok(entries(self.opened, &Options::default(), folding, differences)?)
+    }
+
+    /// Adds the directories of which only the time changed, if all that changed in them is chosen.
+    pub(super) fn add_quiet(&self, chosen: &mut Chosen) {
+        let is_whole = |d: &&Difference| chosen.get(&d.change.path) == Some(&Pick::Whole);
+        let (picked, rest): (Vec<_>, Vec<_>) = self.differences.iter().partition(is_whole);
+        let has = |some: &[&Difference], dir: &MergedPath| {
+            some.iter().any(|difference| difference.change.path.is_within(dir))
+        };
+        let dirs = self.quiet.iter().map(|dir| &dir.change.path);
+        let dirs: Vec<_> = dirs.filter(|dir| has(&picked, dir) && !has(&rest, dir)).collect();
+        chosen.extend(dirs.into_iter().map(|dir| (dir.clone(), Pick::Whole)));
+    }
+}
+
+/// The differences of an entry.
+pub(super) fn differences(entry: &Entry) -> &[Difference] {
+    match entry {
+        Entry::One(difference) => std::slice::from_ref(difference),
+        Entry::Folded(folded) => &folded.differences,
+    }
+}
+
+/// Chooses all of an entry.
+pub(super) fn choose(entry: &Entry, chosen: &mut Chosen) {
+    let paths = differences(entry).iter().map(|difference| &difference.change.path);
+    chosen.extend(paths.map(|path| (path.clone(), Pick::Whole)));
+}
+
+/// The directory that an entry moves.
+pub(super) fn moved_dir(entry: &Entry) -> Option<&MergedPath> {
+    let Entry::One(difference) = entry else { return None };
+    let change = &difference.change;
+    let is_dir = |d: &Difference| {
+        d.change.after.as_ref().is_some_and(|after| after.attr().kind == FileKind::Directory)
+    };
+    let is_moved = difference.kind == Kind::Renamed && !change.is_carried && is_dir(difference);
+    is_moved.then_some(&change.path)
+}
+
+/// What an entry is, in a question.
+pub(super) fn noun(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::One(difference) => match difference.kind {
+            Kind::Added => "addition",
+            Kind::Deleted => "deletion",
+            Kind::Renamed => "rename",
+            Kind::Retyped => "change of type",
+            Kind::Modified if difference.differs.content => "change",
+            Kind::Modified if difference.differs.mode => "mode change",
+            Kind::Modified if difference.differs.owner => "change of owner",
+            Kind::Modified => "change of time",
+        },
+        Entry::Folded(folded) => match folded.reason {
+            Reason::Added => "new directory",
+            Reason::Deleted => "deletion",
+            Reason::Own(Owner::Git) => "change of git's own files",
+            Reason::Own(Owner::Nodes) => "change of context nodes",
+        },
+    }
+}

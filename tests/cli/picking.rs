@@ -1,0 +1,281 @@
+//! Choosing changes and hunks: `--hunk`, `-p`, `-i`.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use super::program::{Serving, failure, run};
+use crate::support::world::World;
+
+fn lines(lines: impl IntoIterator<Item = u32>) -> String {
+    lines.into_iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Twenty lines of which these are changed.
+fn with(changed: &[u32]) -> String {
+    lines((1..=20).map(|n| if changed.contains(&n) { n * 10 } else { n }))
+}
+
+/// Two texts, a deletion and a new directory; of the first text the lines 2, 4 and 15 changed.
+fn changed() -> World {
+    let text = with(&[]).escape_default().to_string();
+    let mut world = World::new(&format!("a \"{text}\"\nb \"one\\n\"\ngone \"gone\\n\"\n"));
+    world.put("a", &with(&[2, 4, 15]));
+    world.put("b", "ONE\n");
+    world.remove("gone").unwrap();
+    world.mkdir("new").unwrap();
+    world.put("new/x", "x\n");
+    world.put("new/y", "y\n");
+    world.change_base();
+    world.close();
+    world
+}
+
+fn ask(world: &World, args: &[&str]) -> Output {
+    let session = world.session();
+    run(world.scratch(), &[&[args[0], session.to_str().unwrap()], &args[1..]].concat())
+}
+
+#[track_caller]
+fn said(output: &Output, code: i32) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}{err}");
+    (out, err)
+}
+
+/// The hunks as JSON: id, path, part.
+fn hunks(world: &World) -> Vec<(String, String, String)> {
+    let (out, _) = said(&ask(world, &["diff", "--json", "--hunks"]), 1);
+    let text = |object: &Value, key: &str| object[key].as_str().unwrap().to_owned();
+    let one = |line: &str| {
+        let object: Value = serde_json::from_str(line).unwrap();
+        assert_eq!((text(&object, "type").as_str(), &object["v"]), ("hunk", &Value::from(1)));
+        (text(&object, "id"), text(&object, "path"), text(&object, "part"))
+    };
+    out.lines().map(one).collect()
+}
+
+/// What a command says on a terminal on which this is typed.
+fn typed(world: &World, typed: &str, args: &str, editor: Option<&Path>) -> String {
+    let program = env!("CARGO_BIN_EXE_acetate");
+    let (verb, rest) = args.split_once(' ').unwrap();
+    let line = format!("{program} {verb} {} {rest}", world.session().display());
+    let answered = format!("printf '{typed}' | script -qec '{line}' /dev/null");
+    let mut command = Command::new("sh");
+    command.args(["-c", &answered]).env("NO_COLOR", "1").env_remove("VISUAL");
+    if let Some(editor) = editor {
+        command.env("EDITOR", format!("sh {}", editor.display()));
+    }
+    let output = command.output().unwrap();
+    String::from_utf8_lossy(&output.stdout).replace('\r', "")
+}
+
+fn base(world: &World, path: &str) -> String {
+    fs::read_to_string(world.base().join(path)).unwrap()
+}
+
+/// The content in the merged tree.
+fn session(world: &World, path: &str) -> String {
+    said(&ask(world, &["cat", path]), 0).0
+}
+
+fn names(world: &World) -> Vec<String> {
+    let output = ask(world, &["diff"]);
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn hunks_are_listed_and_applied_by_their_ids() {
+    let world = changed();
+    let all = hunks(&world);
+    let parts: Vec<_> = all.iter().map(|(_, path, part)| (&**path, &**part)).collect();
+    let a = ("/a", "lines");
+    let whole = |path| (path, "whole");
+    assert_eq!(
+        parts,
+        [a, a, a, ("/b", "lines"), whole("/gone"), whole("/new"), whole("/new/x"), whole("/new/y")]
+    );
+    let (out, _) = said(&ask(&world, &["diff", "--json", "--hunks", "a"]), 1);
+    let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    assert_eq!(first["header"], "@@ -1,3 +1,3 @@");
+    assert_eq!(first["lines"], serde_json::json!([" 1\n", "-2\n", "+20\n", " 3\n"]));
+    assert_eq!((&first["old_start"], &first["new_lines"]), (&2.into(), &1.into()));
+
+    let id = |at: usize| all[at].0.as_str();
+    let args = ["apply", "--yes", "--hunk", id(1), "--hunk", &id(4)[..8], "--hunk", id(7)];
+    let (out, _) = said(&ask(&world, &args), 0);
+    assert!(out.contains("M /a\n") && out.contains("D /gone\n"), "{out}");
+    assert_eq!(base(&world, "a"), with(&[4]));
+    assert!(!world.base().join("gone").exists());
+    assert_eq!(base(&world, "new/y"), "y\n");
+    assert!(!world.base().join("new/x").exists());
+    let rest: Vec<_> = hunks(&world).into_iter().map(|(id, ..)| id).collect();
+    assert_eq!(rest, [id(0), id(2), id(3), id(6)]);
+    assert_eq!(session(&world, "a"), with(&[2, 4, 15]));
+
+    // What is not there, or not one.
+    let program =
+        ["apply", world.session().to_str().unwrap(), "--yes", "--hunk"].map(str::to_owned);
+    let fails = |given: &str| {
+        let args: Vec<_> = program.iter().map(String::as_str).chain([given]).collect();
+        failure(world.scratch(), &args)
+    };
+    assert!(fails(id(1)).contains("no such hunk"));
+    assert!(fails("").contains("no such hunk"));
+}
+
+#[test]
+fn a_dry_run_of_hunks_writes_nothing() {
+    let world = changed();
+    let id = hunks(&world)[0].0.clone();
+    let (out, _) = said(&ask(&world, &["apply", "--dry-run", "--hunk", &id]), 0);
+    assert!(out.starts_with("M /a\n") && !out.contains("gone"), "{out}");
+    let (out, _) = said(&ask(&world, &["discard", "--dry-run", "--hunk", &id]), 0);
+    assert_eq!(out, "would undo: /a (1 of 3 hunks)\n");
+    assert_eq!((base(&world, "a"), session(&world, "a")), (with(&[]), with(&[2, 4, 15])));
+}
+
+#[test]
+fn hunks_are_discarded() {
+    let world = changed();
+    let all: Vec<_> = hunks(&world).into_iter().map(|(id, ..)| id).collect();
+    let (out, _) = said(&ask(&world, &["discard", "--hunk", &all[1], "--hunk", &all[4]]), 0);
+    assert_eq!(out, "undone: /a (1 of 3 hunks)\nundone: /gone\n");
+    assert_eq!((session(&world, "a"), base(&world, "a")), (with(&[2, 15]), with(&[])));
+    assert_eq!(session(&world, "gone"), "gone\n");
+    let rest: Vec<_> = hunks(&world).into_iter().map(|(id, ..)| id).collect();
+    assert_eq!(rest[..3], [&*all[0], &all[2], &all[3]]);
+    // The last ones of a file: the base shows again.
+    let (out, _) =
+        said(&ask(&world, &["discard", "--json", "--hunk", &all[0], "--hunk", &all[2]]), 0);
+    let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["path"], first.get("hunks")), (&"/a".into(), None));
+    assert_eq!(names(&world), ["M /b", "A /new/ (2 files, 4 B)"]);
+    // A new directory goes with what is in it, or not at all.
+    let dir = hunks(&world)[1].0.clone();
+    let (_, err) = said(&ask(&world, &["discard", "--hunk", &dir]), 1);
+    assert!(err.contains("/new: holds changes that are not chosen"), "{err}");
+    assert_eq!(session(&world, "new/x"), "x\n");
+}
+
+#[test]
+fn a_server_takes_hunks_out_of_what_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("base")).unwrap();
+    fs::write(dir.path().join("base/a"), with(&[])).unwrap();
+    let serving = Serving::start(dir.path(), 1, &["s.db", "--base", "base"]);
+    let command = |args: &[&str]| said(&run(dir.path(), args), 0).0;
+    fs::write(dir.path().join("new"), with(&[2, 10, 15])).unwrap();
+    command(&["write", "s.db", "a", "--from", "new"]);
+    let listed = || {
+        let (out, _) = said(&run(dir.path(), &["diff", "s.db", "--json", "--hunks"]), 1);
+        let id = |line: &str| serde_json::from_str::<Value>(line).unwrap()["id"].clone();
+        out.lines().map(|line| id(line).as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all = listed();
+    command(&["discard", "s.db", "--hunk", &all[0]]);
+    assert_eq!(command(&["cat", "s.db", "a"]), with(&[10, 15]));
+    command(&["apply", "s.db", "--yes", "--hunk", &all[1]]);
+    assert_eq!(fs::read_to_string(dir.path().join("base/a")).unwrap(), with(&[10]));
+    assert_eq!(command(&["cat", "s.db", "a"]), with(&[10, 15]));
+    assert_eq!(listed(), [all[2].clone()]);
+    command(&["apply", "s.db", "--yes"]);
+    assert_eq!(fs::read_to_string(dir.path().join("base/a")).unwrap(), with(&[10, 15]));
+    drop(serving);
+}
+
+#[test]
+fn without_a_terminal_nothing_can_be_asked() {
+    let world = changed();
+    for option in ["-p", "-i"] {
+        for verb in ["apply", "discard"] {
+            let said = failure(world.scratch(), &[verb, world.session().to_str().unwrap(), option]);
+            assert!(said.contains("asks at a terminal") && said.contains("--hunk ID"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn apply_asks_for_each_hunk() {
+    let world = changed();
+    // Split the first two, no, yes; not the third; the rest: only the new directory.
+    let said = typed(&world, "s\nn\ny\nn\nn\nn\ny\ny\n", "apply -p", None);
+    assert!(said.contains("M /a\n@@ -1,7 +1,7 @@\n 1\n-2\n+20\n 3\n-4\n+40\n 5\n"), "{said}");
+    assert!(said.contains("(1/2) Apply this hunk [y,n,q,a,d,j,J,g,/,s,?]? "), "{said}");
+    assert!(said.contains("Split into 2 hunks.\n@@ -1,3 +1,3 @@\n"), "{said}");
+    assert!(said.contains("(2/3) Apply this hunk [y,n,q,a,d,j,J,K,g,/,?]? "), "{said}");
+    assert!(said.contains("(1/1) Apply this deletion [y,n,q,a,d,?]? "), "{said}");
+    assert!(said.contains("-gone\n"), "{said}");
+    assert!(said.contains("A /new/ (2 files, 4 B)\n(1/1) Apply this new directory "), "{said}");
+    assert!(said.ends_with(": applied\n"), "{said}");
+    assert_eq!((base(&world, "a"), base(&world, "b")), (with(&[4]), "one\n".to_owned()));
+    assert_eq!(base(&world, "new/x"), "x\n");
+    assert_eq!(names(&world), ["M /a", "M /b", "D /gone"]);
+    assert_eq!(session(&world, "a"), with(&[2, 4, 15]));
+}
+
+#[test]
+fn the_answers_of_git_go_through_the_hunks() {
+    let world = changed();
+    // To the last one and take it, back, quit: the plan has one hunk, and is not wanted.
+    let said = typed(&world, "J\ny\n?\nz\nq\nn\n", "apply -p a", None);
+    assert!(said.contains("@@ -12,7 +12,7 @@"), "{said}");
+    assert!(said.contains("s - split the current hunk into smaller hunks\n"), "{said}");
+    assert!(said.contains("`z` is no answer here\n"), "{said}");
+    assert!(said.contains("M /a\n") && said.ends_with("nothing was written\n"), "{said}");
+    assert_eq!(base(&world, "a"), with(&[]));
+    // Search, go to, take all from there; nothing of the rest.
+    let said = typed(&world, "/150\ng 1\nn\ny\nq\n", "apply -p --yes", None);
+    assert!(said.ends_with(": applied\n"), "{said}");
+    assert_eq!((base(&world, "a"), base(&world, "b")), (with(&[15]), "one\n".to_owned()));
+    // All of a file, and the end of the input.
+    typed(&world, "a\nq\n", "apply -p --yes", None);
+    assert_eq!(names(&world), ["M /b", "D /gone", "A /new/ (2 files, 4 B)"]);
+    let said = typed(&world, "d\nd\nd\n", "apply -p", None);
+    assert!(said.ends_with("nothing was chosen\n"), "{said}");
+}
+
+#[test]
+fn discard_asks_for_each_hunk() {
+    let world = changed();
+    let said = typed(&world, "n\ny\nq\ny\n", "discard -p", None);
+    assert!(said.contains("(2/2) Discard this hunk [y,n,q,a,d,K,g,/,?]? "), "{said}");
+    assert!(said.contains("would undo: /a (1 of 3 hunks)\n"), "{said}");
+    assert!(said.contains("give up what was chosen of 1 path for good? [y/N] "), "{said}");
+    assert!(said.ends_with("undone: /a (1 of 3 hunks)\n"), "{said}");
+    assert_eq!(session(&world, "a"), with(&[2, 4]));
+}
+
+#[test]
+fn a_list_in_the_editor_chooses() {
+    let world = changed();
+    let editor = world.scratch().join("editor.sh");
+    let edited = |script: &str, answers: &str, args: &str| {
+        fs::write(&editor, script).unwrap();
+        typed(&world, answers, args, Some(&editor))
+    };
+    let nothing = edited("grep '^pick' \"$1\" >&2; : > \"$1\"\n", "", "apply -i");
+    for line in ["M /a\n", "M /b\n", "D /gone\n", "A /new/ (2 files, 4 B)\n"] {
+        assert!(nothing.contains(line), "{nothing}");
+    }
+    assert!(nothing.ends_with("nothing was chosen\n"), "{nothing}");
+    let wrong = edited("echo squash 12 /a > \"$1\"\n", "", "apply -i");
+    assert!(wrong.contains("line 1 of the list: `squash` is neither"), "{wrong}");
+    let failed = edited("exit 3\n", "", "apply -i");
+    assert!(failed.contains("ended with exit status: 3"), "{failed}");
+
+    let some = edited("sed -i -e '/ .a$/d' -e '/gone/s/pick/drop/' \"$1\"\n", "y\n", "apply -i");
+    assert!(some.ends_with(": applied\n"), "{some}");
+    assert_eq!((base(&world, "b"), base(&world, "a")), ("ONE\n".to_owned(), with(&[])));
+    assert_eq!(names(&world), ["M /a", "D /gone"]);
+    let rest = edited("sed -i '/gone/d' \"$1\"\n", "y\n", "discard -i");
+    assert!(rest.ends_with("undone: /a\n"), "{rest}");
+    assert_eq!(names(&world), ["D /gone"]);
+    // As it is: everything, as without the list.
+    let all = edited("true\n", "y\n", "apply -i");
+    assert!(all.ends_with(": applied\n"), "{all}");
+    assert_eq!(said(&ask(&world, &["diff", "--times", "--all"]), 0).0, "");
+}

@@ -29,6 +29,7 @@ pub mod snapshot;
 mod split;
 pub mod status;
 pub mod tally;
+pub mod text_merge;
 pub mod tool;
 pub mod touched;
 pub mod usage;

@@ -20,6 +20,7 @@ mod seal;
 mod selection;
 mod snapshot;
 mod sparse;
+mod text_merge;
 mod tool;
 
 pub use compact::half_empty;

@@ -18,6 +18,7 @@ use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
 use crate::inspect::hunks::content;
 use crate::inspect::patch::has_nul;
+use crate::inspect::text_merge::{self, TextMerge};
 use crate::overlay::{BaseObject, BlobDigest, TreeObject, TreeView};
 use crate::target::Attrs;
 use crate::vfs::{FileKind, FsError};
@@ -101,18 +102,19 @@ impl Planner<'_> {
             return Ok(Outcome::Merge(Merge { content: Content::Base, attrs: of_base }));
         }
         let ours = part.map(|part| part.content.clone());
-        let Some(merged) = text_merge(self.view, original, (after, ours.as_deref()), &theirs)?
+        let Some(merged) = merge_text(self.view, original, (after, ours.as_deref()), &theirs)?
         else {
             return conflict(Why::Conflict);
         };
-        if merged.is_err() && !self.marks_conflicts {
+        let has_conflicts = matches!(merged, TextMerge::Conflicts(_));
+        if has_conflicts && !self.marks_conflicts {
             return conflict(Why::Conflict);
         }
         let content = Content::Both {
             original: Box::new(original.clone()),
             base: Box::new(base.clone()),
             ours,
-            has_conflicts: merged.is_err(),
+            has_conflicts,
         };
         Ok(Outcome::Merge(Merge { content, attrs }))
     }
@@ -135,9 +137,10 @@ pub(super) fn make(
     let changed = || diff::at(after.path(), FsError::TryLater);
     let theirs = read_base(place.reader(), base);
     let theirs = theirs.map_err(|source| base_error(&place.shown(&base.path), source))?;
-    let merged = text_merge(view, original, (after, ours), &theirs.ok_or_else(changed)?)?;
+    let merged = merge_text(view, original, (after, ours), &theirs.ok_or_else(changed)?)?;
     let merged = merged.ok_or_else(changed)?;
-    Ok(merged.unwrap_or_else(|with_markers| with_markers))
+    let (TextMerge::Clean(text) | TextMerge::Conflicts(text)) = merged;
+    Ok(text)
 }
 
 /// All of a base file, if it is small enough and still the one of `base`.
@@ -155,14 +158,14 @@ pub(in crate::inspect) fn read_base(
     Ok(is_same.then_some(content))
 }
 
-/// What comes of merging text: an error holds it with conflict markers. `None` where one of the
-/// three is no text, too large, or not known. The session's side is `ours`, or else all of `after`.
-fn text_merge(
+/// What comes of merging text; `None` where one of the three is no text, too large, or not known.
+/// The session's side is `ours`, or else all of `after`.
+fn merge_text(
     view: &TreeView<'_>,
     original: &Original,
     (after, ours): (&TreeObject, Option<&[u8]>),
     theirs: &[u8],
-) -> Result<Option<std::result::Result<Vec<u8>, Vec<u8>>>> {
+) -> Result<Option<TextMerge>> {
     let failed = |source| diff::at(after.path(), source);
     let Some(start) = view.original_content(original).map_err(failed)? else { return Ok(None) };
     if after.attr().size > MAX_MERGE_BYTES {
@@ -175,11 +178,7 @@ fn text_merge(
     if [&start[..], &ours, theirs].into_iter().any(has_nul) {
         return Ok(None);
     }
-    let mut options = diffy::MergeOptions::new();
-    options.set_conflict_style(diffy::ConflictStyle::Merge);
-    // `ours` in the markers is what is there, `theirs` what the session has: as git names the
-    // sides of a merge into what is checked out.
-    Ok(Some(options.merge_bytes(&start, theirs, &ours)))
+    Ok(Some(text_merge::merge(&start, theirs, &ours)))
 }
 
 /// Mode and owner of each side where only that changed it; the session's where both did.

@@ -93,7 +93,7 @@ fn a_conflict_stops_the_apply_unless_an_option_says_what_to_do() {
 
     let (report, text, _) = conflict(&Options { conflict_markers: true, ..all() });
     assert_eq!(report.unwrap().skipped, []);
-    let marked = "<<<<<<< ours\n1\n=======\nONE\n>>>>>>> theirs\ntwo\nthree\nfour\nfive\n";
+    let marked = "<<<<<<< base\n1\n=======\nONE\n>>>>>>> session\ntwo\nthree\nfour\nfive\n";
     assert_eq!(text, marked);
 
     let (report, text, _) = conflict(&Options { take_session: vec![path("dir")], ..all() });

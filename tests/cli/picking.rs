@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use super::program::{Serving, failure, run};
+use crate::support::applied::{assert_same, merged, on_host};
 use crate::support::world::World;
 
 fn lines(lines: impl IntoIterator<Item = u32>) -> String {
@@ -238,6 +239,64 @@ fn the_answers_of_git_go_through_the_hunks() {
     assert!(said.ends_with("nothing was chosen\n"), "{said}");
 }
 
+/// A directory that moved, with changes in it and deep in it.
+fn moved() -> World {
+    let tree = "old/sub/deep \"deep\\n\"\nold/file \"file\\n\"\nold/sub/more/x \"x\"\n";
+    let mut world = World::new(tree);
+    world.rename("old", "new").unwrap();
+    world.put("new/sub/deep", "deeper\n");
+    world.put("new/sub/more/y", "y\n");
+    world.remove("new/file").unwrap();
+    world.change_base();
+    world.close();
+    world
+}
+
+#[test]
+fn what_is_in_a_directory_whose_move_is_not_chosen_is_not_asked_for() {
+    let world = moved();
+    let said = typed(&world, "n\n", "apply -p", None);
+    assert!(said.contains("R /old -> /new/\n(1/1) Apply this rename"), "{said}");
+    assert!(said.contains("/new/sub/deep: left out, as the move of /new is not chosen"), "{said}");
+    assert!(said.ends_with("nothing was chosen\n"), "{said}");
+    // The move alone.
+    let said = typed(&world, "y\nn\nn\nn\ny\n", "apply -p", None);
+    assert!(said.ends_with(": applied\n"), "{said}");
+    assert_eq!(base(&world, "new/sub/deep"), "deep\n");
+    assert_eq!(base(&world, "new/file"), "file\n");
+    assert_eq!(session(&world, "new/sub/deep"), "deeper\n");
+    assert_eq!(names(&world).len(), 3);
+}
+
+#[test]
+fn choosing_everything_is_choosing_nothing() {
+    for args in ["apply -i", "apply -p"] {
+        let world = moved();
+        let wanted = merged(&world.session(), Some(&world.base()));
+        let editor = world.scratch().join("editor.sh");
+        fs::write(&editor, "true\n").unwrap();
+        let answers = if args == "apply -i" { "y\n" } else { "y\ny\ny\ny\ny\n" };
+        let said = typed(&world, answers, args, Some(&editor));
+        assert!(said.ends_with(": applied\n"), "{said}");
+        assert_same(&on_host(&world.base()), &wanted);
+        assert_eq!(said_nothing(&world), "");
+    }
+}
+
+fn said_nothing(world: &World) -> String {
+    said(&ask(world, &["diff", "--times", "--all"]), 0).0
+}
+
+#[test]
+fn paths_and_exclusions_bound_what_is_asked_for() {
+    let world = changed();
+    let said = typed(&world, "q\n", "apply -p --exclude a new b", None);
+    assert!(said.contains("M /b\n") && !said.contains("M /a"), "{said}");
+    let said = typed(&world, "y\ny\n", "discard -p gone", None);
+    assert!(said.contains("(1/1) Discard this deletion") && !said.contains("M /"), "{said}");
+    assert_eq!(session(&world, "gone"), "gone\n");
+}
+
 #[test]
 fn discard_asks_for_each_hunk() {
     let world = changed();
@@ -277,5 +336,5 @@ fn a_list_in_the_editor_chooses() {
     // As it is: everything, as without the list.
     let all = edited("true\n", "y\n", "apply -i");
     assert!(all.ends_with(": applied\n"), "{all}");
-    assert_eq!(said(&ask(&world, &["diff", "--times", "--all"]), 0).0, "");
+    assert_eq!(said_nothing(&world), "");
 }

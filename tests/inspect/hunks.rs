@@ -1,11 +1,14 @@
 //! Changed texts in hunks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::ControlFlow;
 
+use acetate::delta::MergedPath;
 use acetate::inspect::diff::{Options, diff};
-use acetate::inspect::hunks::{FileHunks, HunkId, Pieces, Sign, pieces};
+use acetate::inspect::hunks::{
+    Chosen, FileHunks, HunkId, Pick, Pieces, Sign, Undoing, pieces, whole_id, without,
+};
 use acetate::inspect::opened::Opened;
 
 use super::apply::{open, path};
@@ -155,6 +158,84 @@ fn what_is_no_changed_text_is_whole() {
     let attributes = file.attributes.unwrap();
     assert_eq!((attributes.old[0], attributes.new[0]), (0o644, 0o755));
     assert_eq!(file.text.hunks.len(), 1);
+}
+
+/// What giving these up takes, by what was seen.
+fn undoings(world: &World, chosen: &Chosen, seen: &BTreeMap<MergedPath, HunkId>) -> Vec<Undoing> {
+    without(&open(world), &Options::default(), (chosen, seen)).unwrap()
+}
+
+fn seen(world: &World) -> BTreeMap<MergedPath, HunkId> {
+    let mut seen = BTreeMap::new();
+    diff(&open(world), &Options::default(), &mut |_, difference| {
+        seen.insert(difference.change.path.clone(), whole_id(&difference));
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    seen
+}
+
+fn whole(paths: &[&str]) -> Chosen {
+    paths.iter().map(|at| (path(at), Pick::Whole)).collect()
+}
+
+#[test]
+fn what_changed_since_it_was_chosen_is_not_given_up() {
+    let world = world(&text(1..=9));
+    world.put("file", &text([10, 2, 3, 4, 5, 6, 7, 8, 90]));
+    world.put("new", "new\n");
+    world.remove("gone").unwrap();
+    let (before, first) = (seen(&world), ids(&file(&world, "file"))[0]);
+    let mut chosen = whole(&["new", "gone"]);
+    chosen.insert(path("file"), Pick::Hunks([first].into()));
+    let stat = world.stat("file");
+    let taken = undoings(&world, &chosen, &before);
+    assert_eq!(
+        taken,
+        [
+            Undoing::Hunks {
+                path: path("file"),
+                object: (stat.fileid, stat.ctime),
+                content: text([1, 2, 3, 4, 5, 6, 7, 8, 90]).into_bytes(),
+                attributes: None,
+                hunks: (1, 2),
+            },
+            Undoing::Path(path("gone")),
+            Undoing::Path(path("new")),
+        ]
+    );
+    world.tick(1);
+    world.put("file", &text([11, 2, 3, 4, 5, 6, 7, 8, 90]));
+    world.put("new", "newer\n");
+    let taken = undoings(&world, &chosen, &before);
+    let why = "a client changed it meanwhile";
+    let stays = |at| Undoing::Nothing(path(at), why);
+    assert_eq!(taken, [stays("file"), stays("new"), Undoing::Path(path("gone"))]);
+}
+
+#[test]
+fn directories_are_given_up_only_with_all_that_changed_in_them() {
+    let world = World::new("moved/file \"one\\n\"\nmode/file \"one\\n\"\nout/file \"x\"\n");
+    world.rename("moved", "there").unwrap();
+    world.put("there/file", "two\n");
+    world.mkdir("new").unwrap();
+    world.put("new/file", "new\n");
+    world.chmod("mode", 0o700).unwrap();
+    world.put("mode/file", "two\n");
+    world.rename("out/file", "file").unwrap();
+    world.rm_rf("out");
+    let seen = seen(&world);
+    let taken = |paths: &[&str]| undoings(&world, &whole(paths), &seen);
+    let stays = |at| {
+        Undoing::Nothing(path(at), "holds changes that are not chosen, and comes back only whole")
+    };
+    assert_eq!(taken(&["there"]), [stays("there")]);
+    assert_eq!(taken(&["there", "there/file"]), [Undoing::Path(path("there"))]);
+    assert_eq!(taken(&["new"]), [stays("new")]);
+    assert_eq!(taken(&["new", "new/file"]), [Undoing::Path(path("new"))]);
+    assert_eq!(taken(&["out"]), [stays("out")]);
+    let [Undoing::Attributes(at, [mode, ..])] = &taken(&["mode"])[..] else { panic!() };
+    assert_eq!((at, *mode), (&path("mode"), 0o755));
 }
 
 #[test]

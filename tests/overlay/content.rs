@@ -1,6 +1,6 @@
 //! Content at any offset and size, dense and sparse.
 
-use acetate::vfs::{FsError, Stability};
+use acetate::vfs::{FsError, SetAttr, Stability};
 
 use crate::support::client::size;
 use crate::support::world::{Setup, World};
@@ -130,4 +130,22 @@ fn a_large_base_file_comes_up_whole() {
     assert!(world.read("big").unwrap() == expected);
     world.reopen();
     assert!(world.read("big").unwrap() == expected);
+}
+
+#[test]
+fn content_is_replaced_only_in_the_file_that_was_seen() {
+    let world = World::new("file \"one\"\n");
+    let replace = |content: &'static [u8], seen| {
+        let (file, set) = (world.at("file"), SetAttr::default());
+        let replaced =
+            world.overlay.replace_if(&world.caller, &file, content.into(), set, Some(seen));
+        world.wait(replaced).result
+    };
+    let seen = world.stat("file").ctime;
+    world.tick(1);
+    world.write("file", 0, b"two").unwrap();
+    assert_eq!(replace(b"three", seen), Err(FsError::NotSync));
+    assert_eq!(world.cat("file"), "two");
+    assert_eq!(replace(b"three", world.stat("file").ctime), Ok(()));
+    assert_eq!(world.cat("file"), "three");
 }

@@ -31,15 +31,18 @@ impl Offer<'_> {
         Ok(entries(self.opened, &Options::default(), folding, differences)?)
     }
 
-    /// Adds the directories of which only the time changed, if all that changed in them is chosen.
+    /// Adds the directories of which only the time changed, if all that changed in them, or the
+    /// move of a directory above them, is chosen.
     pub(super) fn add_quiet(&self, chosen: &mut Chosen) {
         let is_whole = |d: &&Difference| chosen.get(&d.change.path) == Some(&Pick::Whole);
         let (picked, rest): (Vec<_>, Vec<_>) = self.differences.iter().partition(is_whole);
         let has = |some: &[&Difference], dir: &MergedPath| {
             some.iter().any(|difference| difference.change.path.is_within(dir))
         };
+        let moves = |dir: &MergedPath| picked.iter().any(|d| dir.is_within(&d.change.path));
         let dirs = self.quiet.iter().map(|dir| &dir.change.path);
-        let dirs: Vec<_> = dirs.filter(|dir| has(&picked, dir) && !has(&rest, dir)).collect();
+        let is_picked = |dir: &&MergedPath| (has(&picked, dir) || moves(dir)) && !has(&rest, dir);
+        let dirs: Vec<_> = dirs.filter(is_picked).collect();
         chosen.extend(dirs.into_iter().map(|dir| (dir.clone(), Pick::Whole)));
     }
 }

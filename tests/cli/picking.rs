@@ -292,6 +292,10 @@ fn paths_and_exclusions_bound_what_is_asked_for() {
     let world = changed();
     let said = typed(&world, "q\n", "apply -p --exclude a new b", None);
     assert!(said.contains("M /b\n") && !said.contains("M /a"), "{said}");
+    // What was not offered keeps its directory.
+    let said = typed(&world, "y\ny\n", "discard -p --exclude y new", None);
+    assert!(said.contains("/new: holds changes that are not chosen"), "{said}");
+    assert_eq!((session(&world, "new/y"), names(&world).len()), ("y\n".to_owned(), 4));
     let said = typed(&world, "y\ny\n", "discard -p gone", None);
     assert!(said.contains("(1/1) Discard this deletion") && !said.contains("M /"), "{said}");
     assert_eq!(session(&world, "gone"), "gone\n");

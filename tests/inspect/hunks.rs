@@ -162,7 +162,7 @@ fn what_is_no_changed_text_is_whole() {
 
 /// What giving these up takes, by what was seen.
 fn undoings(world: &World, chosen: &Chosen, seen: &BTreeMap<MergedPath, HunkId>) -> Vec<Undoing> {
-    without(&open(world), &Options::default(), (chosen, seen)).unwrap()
+    without(&open(world), (chosen, seen)).unwrap()
 }
 
 fn seen(world: &World) -> BTreeMap<MergedPath, HunkId> {
@@ -234,6 +234,13 @@ fn directories_are_given_up_only_with_all_that_changed_in_them() {
     assert_eq!(taken(&["new"]), [stays("new")]);
     assert_eq!(taken(&["new", "new/file"]), [Undoing::Path(path("new"))]);
     assert_eq!(taken(&["out"]), [stays("out")]);
+    assert_eq!(
+        taken(&["out/file"]),
+        [Undoing::Nothing(
+            path("out/file"),
+            "is gone with its directory, and comes back only with that"
+        )]
+    );
     let [Undoing::Attributes(at, [mode, ..])] = &taken(&["mode"])[..] else { panic!() };
     assert_eq!((at, *mode), (&path("mode"), 0o755));
 }

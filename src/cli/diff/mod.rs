@@ -75,8 +75,8 @@ pub(super) struct Args {
     ///
     /// From these `apply --hunk` and `discard --hunk` choose: id, path, change; part (lines,
     /// attributes, or whole: a change that has no hunks); of lines also header, old_start,
-    /// old_lines, new_start, new_lines, lines; of attributes before, after. An id stays while other
-    /// hunks are applied or discarded.
+    /// old_lines, new_start, new_lines, lines (with U+FFFD for what is no text); of attributes
+    /// before, after. An id stays while other hunks are applied or discarded.
     #[arg(long, requires = "json", hide_short_help = true)]
     hunks: bool,
 

@@ -9,7 +9,7 @@ use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::picking::{Offer, Verb};
 use crate::cli::{Ending, asking, text};
-use crate::control::{Meta, Reading, Request};
+use crate::control::{Answer, Meta, Reading, Request};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{Options, diff};
 use crate::inspect::hunks::{Undoing, whole_id, without};
@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<
         output::line(format_args!("nothing was chosen"));
         return Ok(Ending::Findings);
     }
-    let undoings = || without(opened, &options, (&chosen, &seen));
+    let undoings = || without(opened, (&chosen, &seen));
     let planned = undoings()?;
     if args.dry_run {
         return show(args, &planned, None);
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<
     let done = with_changer(session, base, |changer| {
         let mut done = Vec::new();
         for undoing in &undoings {
-            done.push(several.take(give_up(changer, undoing))?.is_some());
+            done.push(several.take(give_up(changer, undoing))?.unwrap_or(0));
         }
         Ok(done)
     })?;
@@ -72,13 +72,13 @@ fn is_nothing(undoing: &Undoing) -> bool {
     matches!(undoing, Undoing::Nothing(..))
 }
 
-/// Does one of them.
-fn give_up(changer: &mut Changer, undoing: &Undoing) -> Result<(), CliError> {
+/// Does one of them; how many changes are given up.
+fn give_up(changer: &mut Changer, undoing: &Undoing) -> Result<u64, CliError> {
     let meta = |attributes: Option<[u32; 3]>| {
         let [mode, uid, gid] = attributes.map_or([None; 3], |all| all.map(Some));
         Meta { mode, uid, gid, ..Meta::default() }
     };
-    match undoing {
+    let answer = match undoing {
         Undoing::Path(path) => changer.ask(Request::Discard { paths: vec![path.into()] }),
         Undoing::Attributes(path, attributes) => {
             let meta = meta(Some(*attributes));
@@ -89,13 +89,23 @@ fn give_up(changer: &mut Changer, undoing: &Undoing) -> Result<(), CliError> {
             let request = Request::Rewrite { path: path.into(), object, meta: meta(*attributes) };
             changer.ask_with(request, Reading::stream(&content[..]))
         }
-        Undoing::Nothing(..) => return Ok(()),
-    }
-    .map(drop)
+        Undoing::Nothing(..) => return Ok(0),
+    }?;
+    let Answer::Undone { changes, idle, .. } = answer else { return Ok(1) };
+    let Some((path, gone_with)) = idle.first() else { return Ok(changes) };
+    let path = text::name(path.as_bytes());
+    let failed = CliError::new(format!("{path}: nothing to undo")).about_path();
+    Err(match gone_with {
+        Some(above) => {
+            let above = text::name(above.as_bytes());
+            failed.with_hint(format!("it cannot come back by itself: discard {above}"))
+        }
+        None => failed,
+    })
 }
 
 /// Shows what was given up, or would be where nothing is `done`.
-fn show(args: &Args, undoings: &[Undoing], done: Option<&[bool]>) -> Result<Ending, CliError> {
+fn show(args: &Args, undoings: &[Undoing], done: Option<&[u64]>) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let verb = if done.is_some() { "undone" } else { "would undo" };
     let (mut paths, mut left) = (0_u64, 0_u64);
@@ -105,7 +115,7 @@ fn show(args: &Args, undoings: &[Undoing], done: Option<&[bool]>) -> Result<Endi
             output::line(format_args!("{}", line(verb, undoing)));
             continue;
         }
-        if !done.is_none_or(|done| done[at]) {
+        if done.is_some_and(|done| done[at] == 0) {
             continue;
         }
         paths += 1;
@@ -123,6 +133,8 @@ fn show(args: &Args, undoings: &[Undoing], done: Option<&[bool]>) -> Result<Endi
     if args.json {
         let mut object = text::json("discard");
         object.insert("paths".to_owned(), paths.into());
+        let changes: u64 = done.iter().flat_map(|done| done.iter()).sum();
+        object.insert("changes".to_owned(), changes.into());
         object.insert("unchanged".to_owned(), left.into());
         out.json(object)?;
     }

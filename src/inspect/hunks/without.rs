@@ -16,6 +16,12 @@ use crate::vfs::{FileId, FileKind, Time};
 /// Why a change is left out that is not as it was when it was chosen.
 const CHANGED: &str = "a client changed it meanwhile";
 
+/// Why something is left out that is gone with a directory of which it is a part.
+const GONE: &str = "is gone with its directory, and comes back only with that";
+
+/// Why a directory is left out.
+const HOLDS_OTHERS: &str = "holds changes that are not chosen, and comes back only whole";
+
 /// Something that the session gives up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undoing {
@@ -48,13 +54,17 @@ pub enum Undoing {
 /// The session or the base cannot be read.
 pub fn without(
     opened: &Opened,
-    options: &Options,
     (chosen, seen): (&Chosen, &BTreeMap<MergedPath, HunkId>),
 ) -> Result<Vec<Undoing>> {
     let mut undoings = Vec::new();
     let (mut found, mut dirs, mut kept) = (BTreeSet::new(), Vec::new(), Vec::new());
-    diff(opened, options, &mut |view, difference| {
+    let mut gone = Vec::new();
+    // Of all: what was not offered is not chosen either.
+    diff(opened, &Options::default(), &mut |view, difference| {
         let path = difference.change.path.clone();
+        if difference.kind == Kind::Deleted {
+            gone.push(path.clone());
+        }
         let is_same = seen.get(&path) == Some(&whole_id(&difference));
         match chosen.get(&path) {
             None => kept.extend(ends(&difference)),
@@ -80,16 +90,18 @@ pub fn without(
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    let gone = chosen.keys().filter(|path| !found.contains(*path));
-    undoings.extend(gone.map(|path| Undoing::Nothing(path.clone(), CHANGED)));
+    for path in chosen.keys().filter(|path| !found.contains(*path)) {
+        let is_in = |dir: &MergedPath| path != dir && path.is_within(dir);
+        let why = if gone.iter().any(is_in) { GONE } else { CHANGED };
+        undoings.push(Undoing::Nothing(path.clone(), why));
+    }
     let mut paths = BTreeSet::new();
     for ends in dirs {
         let Some(path) = ends.first().cloned() else { continue };
         let holds = |kept: &MergedPath| ends.iter().any(|end| kept.is_within(end));
         match kept.iter().any(holds) {
             true => {
-                let why = "holds changes that are not chosen, and comes back only whole";
-                undoings.push(Undoing::Nothing(path, why));
+                undoings.push(Undoing::Nothing(path, HOLDS_OTHERS));
             }
             false => drop(paths.insert(path)),
         }

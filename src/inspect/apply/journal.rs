@@ -18,6 +18,10 @@ use crate::vfs::{FileId, FileKind, Time};
 /// The version of the lines.
 const VERSION: u64 = 1;
 
+/// The version where a change is applied in part. A program that knows only [`VERSION`] would let
+/// the session forget the rest, and so refuses such a journal.
+const VERSION_OF_PARTS: u64 = 2;
+
 /// All that a run has to know that goes on with the work of another.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Journal {
@@ -47,8 +51,9 @@ pub(super) struct Notes {
 impl Journal {
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut line = |value: Value| writeln!(out, "{value}");
+        let has_parts = self.changes.iter().any(|change| change.part.is_some());
         line(json!({
-            "v": VERSION,
+            "v": if has_parts { VERSION_OF_PARTS } else { VERSION },
             "session": self.session,
             "file": self.file,
             "begun": time(self.begun),
@@ -101,7 +106,7 @@ impl Journal {
 
     fn take_in(&mut self, line: &Value, is_first: bool) -> Option<()> {
         if is_first {
-            (line.get("v")?.as_u64()? == VERSION).then_some(())?;
+            matches!(line.get("v")?.as_u64()?, VERSION | VERSION_OF_PARTS).then_some(())?;
             self.session = line.get("session")?.as_str()?.to_owned();
             self.file = line.get("file")?.as_str()?.to_owned();
             self.begun = to_time(line.get("begun")?)?;

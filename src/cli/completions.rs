@@ -1,16 +1,24 @@
-//! `acetate completions`: a script that completes commands and options in a shell.
+//! `acetate completions`: a script that has a shell ask this program how a line goes on.
 
-use clap::CommandFactory;
+use std::path::Path;
+
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 
+use super::Ending;
+use super::completing::VARIABLE;
 use super::error::CliError;
 use super::output::Out;
-use super::{Cli, Ending};
 
-/// Print a script that completes commands and options in a shell.
+/// What the script calls, and completes.
+const PROGRAM: &str = "acetate";
+
+/// Print a script that completes command lines in a shell.
 ///
-/// For bash, put `source <(acetate completions bash)` into ~/.bashrc; zsh wants it as a file
-/// `_acetate` in a directory of its `fpath`, fish as
+/// Commands and options, session files, and out of the session that is on the line: paths in its
+/// tree, keys, names of tools and exports. Without a session on the line, that of
+/// $ACETATE_SESSION. For bash, put `source <(acetate completions bash)` into ~/.bashrc; zsh wants
+/// it as a file `_acetate` in a directory of its `fpath`, fish as
 /// ~/.config/fish/completions/acetate.fish.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -21,11 +29,25 @@ pub(super) struct Args {
 
 /// Prints the script.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    // Into memory first: it would panic where the pipe is closed.
+    let name = args.shell.to_string();
+    let failed = |error: std::io::Error| CliError::caused("cannot make the script", &error);
+    let shells = Shells::builtins();
+    let shell = shells.completer(&name);
+    let shell = shell.ok_or_else(|| CliError::new(format_args!("{name}: no such shell")))?;
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "acetate", &mut script);
+    shell
+        .write_registration(VARIABLE, PROGRAM, PROGRAM, &completer(), &mut script)
+        .map_err(failed)?;
     let mut out = Out::new();
     out.bytes(&script)?;
     out.end()?;
     Ok(Ending::Done)
+}
+
+/// The program that the script asks: the one that was called, where that is no name in PATH.
+fn completer() -> String {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let is_name = Path::new(&called).components().count() == 1;
+    let program = std::env::current_exe().ok().filter(|_| !is_name);
+    program.map_or_else(|| PROGRAM.to_owned(), |path| path.to_string_lossy().into_owned())
 }

@@ -39,6 +39,7 @@ struct GetArgs {
     session: PathBuf,
 
     /// The key.
+    #[arg(value_name = "KEY")]
     key: OsString,
 
     /// Print a JSON string as the text that it stands for.
@@ -58,6 +59,7 @@ struct SetArgs {
     session: PathBuf,
 
     /// The key.
+    #[arg(value_name = "KEY")]
     key: String,
 
     /// The value, in JSON; `-` reads it from stdin.
@@ -81,6 +83,7 @@ struct RmArgs {
     session: PathBuf,
 
     /// The key.
+    #[arg(value_name = "KEY")]
     key: OsString,
 
     /// Print what was removed as a JSON object: key, value, created_at, updated_at.

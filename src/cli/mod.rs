@@ -15,6 +15,7 @@ mod child;
 mod chmod;
 mod choosing;
 mod compact;
+mod completing;
 mod completions;
 mod config;
 mod confinement;
@@ -180,6 +181,9 @@ pub fn command() -> clap::Command {
 
 /// Runs the program with the arguments of the process.
 pub fn run() -> ExitCode {
+    if completing::answer() {
+        return ExitCode::SUCCESS;
+    }
     let parsed = command().try_get_matches().and_then(|args| Cli::from_arg_matches(&args));
     let cli = match parsed {
         Ok(cli) => cli,

@@ -56,7 +56,7 @@ impl LeaveOut {
 }
 
 /// The current directory in the tree.
-fn current(session: &Path, base: Option<&Path>) -> Option<MergedPath> {
+pub(super) fn current(session: &Path, base: Option<&Path>) -> Option<MergedPath> {
     let here = env::current_dir().ok()?;
     let session = fs::canonicalize(session).ok();
     let mounts = Note::all().into_iter().filter(|note| Some(&note.session) == session.as_ref());

@@ -149,18 +149,42 @@ impl TreeView<'_> {
         &self,
         dir: &TreeObject,
     ) -> std::result::Result<Vec<(Name, TreeObject)>, FsError> {
-        self.children_of(dir).map_err(|error| error.into_fs())
+        self.children_of(dir, b"", usize::MAX).map_err(|error| error.into_fs())
     }
 
-    fn children_of(&self, dir: &TreeObject) -> Result<Vec<(Name, TreeObject)>> {
+    /// The first `most` of the entries whose names begin with `prefix`, in the same order; the
+    /// others are not looked at.
+    ///
+    /// # Errors
+    /// As [`Self::children`].
+    pub fn children_beginning(
+        &self,
+        dir: &TreeObject,
+        prefix: &[u8],
+        most: usize,
+    ) -> std::result::Result<Vec<(Name, TreeObject)>, FsError> {
+        self.children_of(dir, prefix, most).map_err(|error| error.into_fs())
+    }
+
+    fn children_of(
+        &self,
+        dir: &TreeObject,
+        prefix: &[u8],
+        most: usize,
+    ) -> Result<Vec<(Name, TreeObject)>> {
         if dir.attr.kind != FileKind::Directory {
             return Err(FsError::NotDirectory.into());
         }
         let within = dir.within()?;
         let place = self.view.place(&dir.node)?;
         let mut names = Vec::new();
-        self.view.each_entry(&place, &mut |entry| names.push(entry.name))?;
+        self.view.each_entry(&place, &mut |entry| {
+            if entry.name.as_bytes().starts_with(prefix) {
+                names.push(entry.name);
+            }
+        })?;
         names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+        names.truncate(most);
         let mut children = Vec::with_capacity(names.len());
         for name in names {
             // What went from the base since it was listed is left out.

@@ -99,12 +99,10 @@ fn wrong_usage_exits_with_2() {
 }
 
 #[test]
-fn completions_know_every_command() {
+fn there_is_a_script_for_each_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = text(&["completions", shell]);
-        for inner in command().get_subcommands() {
-            assert!(script.contains(inner.get_name()), "{shell}: {}", inner.get_name());
-        }
+        assert!(script.contains("ACETATE_COMPLETE") && script.contains("acetate"), "{script}");
     }
     // bash reads it, where there is one.
     let dir = tempdir().unwrap();

@@ -5,6 +5,7 @@ mod change;
 mod check;
 mod choosing;
 mod compact;
+mod completing;
 mod config;
 mod ctx;
 mod cycles;

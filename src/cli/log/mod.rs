@@ -113,7 +113,7 @@ struct Show {
     client: Option<Client>,
 
     /// Only through this export, of a server with several.
-    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    #[arg(long, value_name = "EXPORT", hide_short_help = true)]
     export: Option<String>,
 
     /// Only the last N of these.

@@ -23,7 +23,7 @@ pub(super) struct Args {
     session: PathBuf,
 
     /// Only calls of this tool.
-    #[arg(long)]
+    #[arg(long, value_name = "TOOL")]
     name: Option<String>,
 
     /// Only calls that began at this moment or later: 2026-11-21T12:00:00Z, or an age (2h30m).

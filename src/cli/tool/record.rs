@@ -21,6 +21,7 @@ pub(super) struct Args {
     session: PathBuf,
 
     /// The tool's name.
+    #[arg(value_name = "TOOL")]
     name: String,
 
     /// What the tool was given, in JSON; `-` reads it from stdin.

@@ -25,6 +25,7 @@ pub(super) struct Args {
     session: PathBuf,
 
     /// The tool's name.
+    #[arg(value_name = "TOOL")]
     name: String,
 
     /// What to record as its parameters, in JSON [default: {"command":[CMD...]}].

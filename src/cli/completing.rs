@@ -1,0 +1,233 @@
+//! How a command line goes on: what the scripts of `acetate completions` ask.
+//!
+//! Only looks, says nothing where it cannot, and never takes long: it runs at each press of a key.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Arg, Command};
+use clap_complete::engine::{
+    ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
+};
+use clap_complete::env::CompleteEnv;
+
+use super::selecting::current;
+use crate::delta::MergedPath;
+use crate::delta::sqlite::{Access, Order};
+use crate::inspect::kv::KeyValues;
+use crate::inspect::log::{Log, Options};
+use crate::inspect::opened::{Opened, open_session};
+use crate::inspect::tool::ToolCalls;
+use crate::vfs::FileKind;
+
+/// Names the shell that asks, in the environment.
+pub(super) const VARIABLE: &str = "ACETATE_COMPLETE";
+
+/// The time in which there is an answer, or none.
+const MAX_TIME: Duration = Duration::from_secs(1);
+
+/// Answers, at most.
+const MAX_CANDIDATES: usize = 1000;
+
+/// Changes of the audit log in which names of exports are looked for.
+const MAX_CHANGES: u64 = 5000;
+
+/// What a SQLite database begins with.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Answers a shell that asks how a line goes on; whether one did.
+pub(super) fn answer() -> bool {
+    if std::env::var_os(VARIABLE).is_none_or(|shell| shell.is_empty() || shell == "0") {
+        return false;
+    }
+    let shell = std::env::var_os(VARIABLE).unwrap_or_default();
+    // A base that hangs does not hold up the shell.
+    std::thread::spawn(|| {
+        std::thread::sleep(MAX_TIME);
+        std::process::exit(0);
+    });
+    let here = std::env::current_dir().ok();
+    let is_bash = Path::new(&shell).file_name() == Some(OsStr::new("bash"));
+    let complete = CompleteEnv::with_factory(move || completed(super::command(), is_bash));
+    let _failed = complete.var(VARIABLE).try_complete(std::env::args_os(), here.as_deref());
+    true
+}
+
+/// What answers for an argument.
+type Find = fn(&[u8]) -> Option<Vec<Vec<u8>>>;
+
+/// The commands, with what completes their arguments.
+fn completed(command: Command, is_bash: bool) -> Command {
+    let name = command.get_name().to_owned();
+    let command = command.mut_subcommands(|inner| completed(inner, is_bash));
+    command.mut_args(|arg| {
+        let find: Find = match (kind(&arg), name.as_str()) {
+            ("SESSION.db", _) => {
+                return arg.add(ArgValueCompleter::new(PathCompleter::any().filter(is_session)));
+            }
+            ("DIR", _) => return arg.add(ArgValueCompleter::new(PathCompleter::dir())),
+            ("PATH", "cp") => {
+                return arg.add(ArgValueCompleter::new(move |word: &OsStr| copied(word, is_bash)));
+            }
+            ("PATH", "mkdir" | "find") if !arg.is_positional() => return arg,
+            ("PATH", "diff" | "apply" | "log" | "discard" | "export") => from_here,
+            ("PATH", _) => from_root,
+            ("KEY", _) => keys,
+            ("TOOL", _) => tools,
+            ("EXPORT", _) => exports,
+            _ => return arg,
+        };
+        arg.add(ArgValueCompleter::new(move |word: &OsStr| candidates(word, find, is_bash)))
+    })
+}
+
+/// What an argument is, in the words of its help.
+fn kind(arg: &Arg) -> &str {
+    let shown = arg.get_value_names().and_then(|names| names.first());
+    shown.map_or("", |name| name.as_str())
+}
+
+/// The answers for a word. bash takes and gives a word as it is on the line.
+fn candidates(word: &OsStr, find: Find, is_bash: bool) -> Vec<CompletionCandidate> {
+    let word = word.as_bytes();
+    let plain = if is_bash { unescaped(word) } else { word.to_vec() };
+    let found = find(&plain).unwrap_or_default();
+    let shown = found.into_iter().filter(|name| std::str::from_utf8(name).is_ok());
+    let shown = shown.take(MAX_CANDIDATES);
+    let shown = shown.map(|name| if is_bash { escaped(&name) } else { name });
+    shown.map(|name| CompletionCandidate::new(OsString::from_vec(name))).collect()
+}
+
+/// A word of bash's without its backslashes.
+fn unescaped(word: &[u8]) -> Vec<u8> {
+    let mut is_after = false;
+    let mut kept = word.to_vec();
+    kept.retain(|byte| {
+        is_after = *byte == b'\\' && !is_after;
+        !is_after
+    });
+    kept
+}
+
+/// A word with backslashes before what bash would not leave as it is.
+fn escaped(word: &[u8]) -> Vec<u8> {
+    let is_special = |byte: &u8| b" \t\n\\'\"`$&|;<>()*?[]{}#~!".contains(byte);
+    let escape = |byte: &u8| is_special(byte).then_some(b'\\').into_iter().chain([*byte]);
+    word.iter().flat_map(escape).collect()
+}
+
+/// The words of the line.
+fn words() -> Vec<OsString> {
+    let words = std::env::args_os().skip_while(|word| word != "--");
+    words.skip(1).collect()
+}
+
+/// The session on the line: the first word that is a file; else that of the environment.
+fn session() -> Option<PathBuf> {
+    let files = words().into_iter().skip(1).map(PathBuf::from);
+    let named = files.into_iter().find(|word| word.is_file());
+    named.or_else(|| std::env::var_os("ACETATE_SESSION").map(PathBuf::from))
+}
+
+/// The base on the line.
+fn base() -> Option<PathBuf> {
+    let words = words();
+    let apart = words.windows(2).find(|pair| pair[0] == "--base").map(|pair| pair[1].clone());
+    let joined = || {
+        let value = words.iter().find_map(|word| word.as_bytes().strip_prefix(b"--base="));
+        value.map(|value| OsString::from_vec(value.to_vec()))
+    };
+    apart.or_else(joined).map(PathBuf::from)
+}
+
+/// Whether a file is a session by its name, or where that has no extension, by its content.
+fn is_session(path: &Path) -> bool {
+    use std::io::Read;
+    let begins = || {
+        let mut magic = [0; MAGIC.len()];
+        let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+        read.is_ok() && magic == MAGIC
+    };
+    match path.extension() {
+        Some(extension) => extension == "db" && path.is_file(),
+        None => path.is_file() && begins(),
+    }
+}
+
+/// Paths in the tree that begin with a word; those without a slash before them begin at the root.
+fn from_root(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    paths(word, &Opened::open(&session()?, base().as_deref()).ok()?, MergedPath::root())
+}
+
+/// The same; those without a slash before them begin where we are in the base or in a mount.
+fn from_here(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let opened = Opened::open(&session()?, base().as_deref()).ok()?;
+    let here = current(opened.session().path(), opened.base_path());
+    paths(word, &opened, here.unwrap_or_else(MergedPath::root))
+}
+
+fn paths(word: &[u8], opened: &Opened, here: MergedPath) -> Option<Vec<Vec<u8>>> {
+    let cut = word.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let (above, prefix) = word.split_at(cut);
+    let dir = match above.first() {
+        Some(b'/') => MergedPath::from_user(above)?,
+        _ => MergedPath::from_user(&[here.as_bytes(), b"/", above].concat())?,
+    };
+    let found = opened.look(|view| {
+        let dir = crate::inspect::opened::find(view, &dir)?;
+        let children = view.children_beginning(&dir, prefix, MAX_CANDIDATES);
+        Ok(children.unwrap_or_default())
+    });
+    let shown = |(name, object): (crate::vfs::Name, crate::overlay::TreeObject)| {
+        let slash: &[u8] = if object.attr().kind == FileKind::Directory { b"/" } else { b"" };
+        [above, name.as_bytes(), slash].concat()
+    };
+    Some(found.ok()?.into_iter().map(shown).collect())
+}
+
+/// What `cp` copies: a path in the tree behind a colon, else a file of this machine. In bash, the
+/// colon is a word of its own.
+fn copied(word: &OsStr, is_bash: bool) -> Vec<CompletionCandidate> {
+    let colon: Find = |word| {
+        let found = from_root(word.strip_prefix(b":")?)?;
+        Some(found.into_iter().map(|path| [b":", &path[..]].concat()).collect())
+    };
+    let words = words();
+    let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|at| at.parse().ok());
+    let index = index.unwrap_or(words.len().saturating_sub(1)).saturating_sub(1);
+    let is_behind = is_bash && words.get(index).is_some_and(|word| word == ":");
+    match word.as_bytes().first() {
+        Some(b':') => candidates(word, colon, is_bash),
+        _ if is_behind => candidates(word, from_root, is_bash),
+        _ => PathCompleter::any().complete(word),
+    }
+}
+
+fn keys(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let keys = KeyValues::open(&session()?, Access::Read).ok()?.keys(word).ok()?;
+    Some(keys.into_iter().map(|key| key.key).collect())
+}
+
+fn tools(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let stats = ToolCalls::open(&session()?, Access::Read).ok()?.stats().ok()?;
+    let names = stats.into_iter().map(|tool| tool.name);
+    Some(names.filter(|name| name.starts_with(word)).collect())
+}
+
+/// The exports through which the last changes came.
+fn exports(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let last = Some(MAX_CHANGES);
+    let options = Options { order: Order::NewestFirst, last, ..Options::default() };
+    let mut names = BTreeSet::new();
+    let read = Log::open(&open_session(&session()?).ok()?, options).ok()?.read(&mut |_, row| {
+        let export = row.ok().and_then(|row| row.export);
+        names.extend(export.map(|name| name.as_bytes().to_vec()));
+        ControlFlow::Continue(())
+    });
+    read.ok()?;
+    Some(names.into_iter().filter(|name| name.starts_with(word)).collect())
+}

@@ -1,0 +1,146 @@
+//! What completes a command line, in the shells themselves.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::{TempDir, tempdir};
+
+use super::program::{acetate, run};
+
+/// A session with what there is to complete.
+fn place() -> TempDir {
+    let dir = tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("base/docs/deep")).unwrap();
+    for file in ["docs/one", "docs/two words", "docs/only", ".hidden"] {
+        fs::write(dir.path().join("base").join(file), file).unwrap();
+    }
+    fs::write(dir.path().join("notes.txt"), "no session").unwrap();
+    for args in [
+        &["init", "work.db", "--base", "base"][..],
+        &["rm", "work.db", "/docs/only"],
+        &["mkdir", "work.db", "/made"],
+        &["kv", "set", "work.db", "colour", "1"],
+        &["kv", "set", "work.db", "count", "1"],
+        &["tool", "record", "work.db", "edit", "--result", "1"],
+    ] {
+        assert!(run(dir.path(), args).status.success(), "{args:?}");
+    }
+    dir
+}
+
+/// What bash puts in place of the last word of a line.
+fn bash(dir: &Path, words: &[&str]) -> Vec<String> {
+    let script = r#"
+        source <("$ACETATE" completions bash) || exit
+        COMP_WORDS=(acetate "$@") COMP_CWORD=$# COMP_TYPE=9
+        _clap_complete_acetate acetate "${!#}" "${COMP_WORDS[COMP_CWORD-1]}" 2>/dev/null
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let mut command = Command::new("bash");
+    command.args(["--norc", "-c", script, "bash"]).args(words).current_dir(dir);
+    let output = command.env("ACETATE", env!("CARGO_BIN_EXE_acetate")).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    said.split(['\n', '\u{b}']).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_sessions_paths_keys_and_tools() {
+    let dir = place();
+    let dir = dir.path();
+    for (words, expected) in [
+        (&["disc"][..], &["discard"][..]),
+        (&["diff", "--no-f"], &["--no-fold"]),
+        (&["diff", "wo"], &["work.db"]),
+        (&["diff", "n"], &[]),
+        (&["diff", "work.db", "/"], &["/.hidden", "/docs/", "/made/"]),
+        (&["diff", "work.db", "/docs/"], &["/docs/deep/", "/docs/one", "/docs/two\\ words"]),
+        (&["cat", "work.db", "docs/two\\ w"], &["docs/two\\ words"]),
+        (&["ls", "work.db", "/none/"], &[]),
+        (&["cp", "work.db", ":/do"], &[":/docs/"]),
+        (&["cp", "work.db", ":", "/do"], &["/docs/"]),
+        (&["cp", "work.db", "not"], &["notes.txt"]),
+        (&["kv", "get", "work.db", "co"], &["colour", "count"]),
+        (&["tool", "ls", "work.db", "--name", ""], &["edit"]),
+    ] {
+        assert_eq!(bash(dir, words), expected, "{words:?}");
+    }
+    // No session, or what is none: no answer, and nothing is made.
+    assert!(bash(dir, &["ls", "none.db", "/"]).is_empty());
+    assert!(bash(dir, &["ls", "notes.txt", "/"]).is_empty());
+    assert!(!dir.join("none.db").exists());
+}
+
+#[test]
+fn relative_paths_begin_where_the_command_takes_them_from() {
+    let dir = place();
+    let docs = dir.path().join("base/docs");
+    let session = dir.path().join("work.db");
+    let session = session.to_str().unwrap();
+    assert_eq!(bash(&docs, &["diff", session, "o"]), ["one"]);
+    assert_eq!(bash(&docs, &["ls", session, "o"]), [""; 0]);
+}
+
+/// Whether there is such a shell; one that is not is named.
+#[allow(clippy::print_stderr)]
+fn is_there(shell: &str) -> bool {
+    let found = Command::new(shell).args(["-c", "true"]).status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        eprintln!("skipped: no {shell} here");
+    }
+    is_there
+}
+
+#[test]
+fn fish_completes_paths() {
+    if !is_there("fish") {
+        return;
+    }
+    let dir = place();
+    let script = "$ACETATE completions fish | source; complete -C \"acetate diff work.db /docs/\"";
+    let mut fish = Command::new("fish");
+    fish.args(["--no-config", "-c", script]).current_dir(dir.path()).env("HOME", dir.path());
+    let output = fish.env("ACETATE", env!("CARGO_BIN_EXE_acetate")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "/docs/deep/\n/docs/one\n/docs/two words\n", "{output:?}");
+}
+
+#[test]
+fn zsh_reads_the_script_and_is_answered() {
+    if !is_there("zsh") {
+        return;
+    }
+    let dir = place();
+    let script = "autoload -Uz compinit; compinit -D; source <($ACETATE completions zsh)
+        whence -w _clap_dynamic_completer_acetate";
+    let mut zsh = Command::new("zsh");
+    zsh.args(["-f", "-c", script]).current_dir(dir.path());
+    let output = zsh.env("ACETATE", env!("CARGO_BIN_EXE_acetate")).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("function"), "{output:?}");
+    // What its function asks.
+    let mut asked = acetate(dir.path(), &["--", "acetate", "diff", "work.db", "/docs/"]);
+    asked.env("ACETATE_COMPLETE", "zsh").env("_CLAP_COMPLETE_INDEX", "3").stdin(Stdio::null());
+    let output = asked.output().unwrap();
+    assert_eq!(output.stdout, b"/docs/deep/\n/docs/one\n/docs/two words");
+}
+
+#[test]
+fn a_large_directory_is_cut_and_answered_at_once() {
+    let dir = tempdir().unwrap();
+    let base = dir.path().join("base");
+    fs::create_dir(&base).unwrap();
+    for number in 0..20_000 {
+        fs::write(base.join(format!("f{number}")), "").unwrap();
+    }
+    assert!(run(dir.path(), &["init", "s.db", "--base", "base"]).status.success());
+    let ask = |word: &str| {
+        let mut asked = acetate(dir.path(), &["--", "acetate", "ls", "s.db", word]);
+        asked.env("ACETATE_COMPLETE", "zsh").env("_CLAP_COMPLETE_INDEX", "3");
+        let output = asked.output().unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().count()
+    };
+    assert_eq!(ask("/"), 1000);
+    assert_eq!(ask("/f1999"), 11);
+}

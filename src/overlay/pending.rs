@@ -8,9 +8,9 @@
 
 use std::ops::Range;
 
-use crate::base::BaseAttr;
+use crate::base::{BaseAttr, BaseError};
 use crate::delta::{CopyUp, Ino, InodeRow, Origin};
-use crate::vfs::FileKind;
+use crate::vfs::{FileId, FileKind};
 
 use super::edit::Edit;
 use super::error::{OpError, Result};
@@ -60,7 +60,10 @@ impl View<'_> {
     /// Fills `buffer` from byte `offset` of the base file that `row` is the copy of.
     pub fn read_origin(&self, row: &InodeRow, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let origin = self.origin_of(row)?;
-        match self.core.base.read(&origin.path, origin.fileid, offset, buffer) {
+        let read = self
+            .origin_id(origin)
+            .and_then(|id| self.core.base.read(&origin.path, id, offset, buffer));
+        match read {
             Ok((got, attr)) if got == buffer.len() && is_as_it_was(origin, &attr) => Ok(()),
             Ok(_) => Err(self.lost(row, "it changed before its copy was finished")),
             Err(error) => Err(self.lost(row, &error.to_string())),
@@ -76,7 +79,10 @@ impl View<'_> {
         end: u64,
     ) -> Result<Option<(u64, u64)>> {
         let origin = self.origin_of(row)?;
-        match self.core.base.next_data(&origin.path, origin.fileid, offset) {
+        let next = self
+            .origin_id(origin)
+            .and_then(|id| self.core.base.next_data(&origin.path, id, offset));
+        match next {
             Ok(range) => Ok(range.filter(|(start, _)| *start < end)),
             Err(error) => Err(self.lost(row, &error.to_string())),
         }
@@ -90,6 +96,12 @@ impl View<'_> {
             Ok(_) => Err(self.lost(row, "it changed before its copy was finished")),
             Err(error) => Err(self.lost(row, &error.to_string())),
         }
+    }
+
+    /// The number that the base has for that file: another one than the session shows where the
+    /// base was moved.
+    fn origin_id(&self, origin: &Origin) -> std::result::Result<FileId, BaseError> {
+        Ok(self.core.base.stat(&origin.path)?.fileid)
     }
 
     fn origin_of<'r>(&self, row: &'r InodeRow) -> Result<&'r Origin> {

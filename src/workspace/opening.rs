@@ -6,7 +6,7 @@ use super::error::{Error, Result};
 use super::layers::{Wanted, close, create, real_base};
 use crate::base::{Base, HostDir, HostDirOptions};
 use crate::delta::MergedPath;
-use crate::delta::sqlite::{CopiedUp, OpenError, OpenMode, Session};
+use crate::delta::sqlite::{CopiedUp, HostFile, OpenError, OpenMode, Session};
 use crate::inspect::opened::host;
 use crate::vfs::{FileKind, PatternSet};
 
@@ -122,8 +122,46 @@ fn change_base(
             given = %given.display(),
             "the session was made over another base; it is over the given one from now on"
         );
+        move_uncopied(session, given)?;
     }
     session.record_base(given).map_err(store)
+}
+
+/// Finds in another base the files of which the session has not copied all content yet: one of
+/// the same size and time of the last change is the same file. What is not there is said.
+fn move_uncopied(session: &mut Session, base: &Path) -> Result<()> {
+    let path = session.path().to_owned();
+    let uncopied = session.uncopied().map_err(|source| Error::store(&path, source))?;
+    if uncopied.is_empty() {
+        return Ok(());
+    }
+    let tree = HostDir::open(base, HostDirOptions::default());
+    let tree = tree.map_err(|source| Error::base(base, source))?;
+    let (mut moved, mut lost) = (Vec::new(), Vec::new());
+    for file in uncopied {
+        match tree.stat(&file.path) {
+            Ok(attr)
+                if attr.kind == FileKind::Regular
+                    && (attr.size, attr.mtime) == (file.size, file.mtime) =>
+            {
+                let host = HostFile { dev: attr.dev, ino: attr.ino, ctime: attr.ctime };
+                moved.push((file.delta_ino, host));
+            }
+            _ => lost.push(MergedPath::of_base(&file.path)),
+        }
+    }
+    if let Some(first) = lost.first() {
+        tracing::warn!(
+            session = %path.display(),
+            files = lost.len(),
+            first = %first.display(),
+            hint = "serve it over its own base once, to finish the copies; else write these files \
+                    anew, or discard them",
+            "the given base has not the content that is still to be copied of these files: reading \
+             it fails"
+        );
+    }
+    session.record_moved(&moved).map_err(|source| Error::store(&path, source))
 }
 
 /// Checks that `base` is the tree that objects were copied up from: at least half of the files and

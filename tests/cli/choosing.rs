@@ -4,9 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use acetate::overlay::CopyLimits;
 use tempfile::{TempDir, tempdir};
 
 use super::program::{Serving, failure, run};
+use crate::support::world::{Setup, World};
 
 /// Served with these arguments, and stopped: what it said.
 fn served(dir: &Path, args: &[&str]) -> Vec<String> {
@@ -90,4 +92,47 @@ fn the_same_tree_at_another_place_is_taken_and_remembered() {
     fs::remove_file(dir.join("again/dir/0")).unwrap();
     let said = failure(dir, &["serve", "s.db", "--base", "again", "--moved"]);
     assert!(said.contains("3 of 4 objects"), "{said}");
+}
+
+/// A closed session with a file that is copied up in part: 20 chunks, of which the session has
+/// one.
+fn copied_in_part() -> World {
+    let base = format!("dir/large \"{}\"", "a".repeat(20 * 512));
+    let copy_up = CopyLimits::of(1000, 1024);
+    let setup = Setup { base: Some(base), chunk_bytes: 512, copy_up, ..Setup::default() };
+    let mut world = World::with(setup);
+    world.write("dir/large", 0, b"!").unwrap();
+    world.close();
+    world
+}
+
+/// What is still to be copied, in bytes.
+fn uncopied(world: &World) -> i64 {
+    world.sql_value("SELECT ifnull(sum(end_byte - next_byte), 0) FROM acetate_copy_up")
+}
+
+#[test]
+fn content_that_is_not_copied_yet_comes_from_the_moved_base_if_that_has_it() {
+    for is_same in [true, false] {
+        let world = copied_in_part();
+        assert!(uncopied(&world) > 0);
+        let dir = world.scratch();
+        let mut copy = Command::new("cp");
+        assert!(
+            copy.arg("-a").arg(world.base()).arg(dir.join("moved")).status().unwrap().success()
+        );
+        if !is_same {
+            let large = fs::File::options().write(true).open(dir.join("moved/dir/large"));
+            large.unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+        }
+        let session = world.session();
+        let said = served(dir, &[session.to_str().unwrap(), "--base", "moved", "--moved"]);
+        let said = said.join("\n");
+        let is_said = said.contains("has not the content") && said.contains("/dir/large");
+        assert_eq!(is_said, !is_same, "{said}");
+        let read = run(dir, &["cat", "session.db", "/dir/large"]);
+        let content = format!("!{}", "a".repeat(20 * 512 - 1));
+        assert_eq!(read.stdout == content.as_bytes(), is_same, "{read:?}");
+        assert_eq!((read.status.success(), uncopied(&world) == 0), (is_same, is_same));
+    }
 }

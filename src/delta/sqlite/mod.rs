@@ -73,7 +73,7 @@ pub use agent::{Access, AgentTables};
 pub use audit::{AuditFilter, AuditPage, AuditReader, Client, Mention, OddRow, Order};
 pub use backup::Copied;
 pub use check::{Breach, Broken, CheckOptions, Checked, INTEGRITY, Pending, RULES};
-pub use copied_up::CopiedUp;
+pub use copied_up::{CopiedUp, HostFile, Uncopied};
 pub use create::{ChunkSize, CreateOptions, RootAttr};
 pub use error::OpenError;
 pub use figures::Figures;

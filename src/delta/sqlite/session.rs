@@ -154,7 +154,10 @@ impl Session {
     }
 
     /// Runs `change` in a transaction of the connection that the writer will have.
-    fn before_writer(&mut self, change: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
+    pub(super) fn before_writer(
+        &mut self,
+        change: impl FnOnce(&Connection) -> Result<()>,
+    ) -> Result<()> {
         if self.mode != OpenMode::Serve {
             return Err(StoreError::ReadOnly("opened to be read".to_owned()));
         }

@@ -61,6 +61,12 @@ const EXAMPLES: &[(&[&str], &str)] = &[
   acetate log prune work.db --keep 100000 --archive work-log.jsonl.zst",
     ),
     (
+        &["log", "limit"],
+        "Examples:
+  acetate log limit work.db                  what it is
+  acetate log limit work.db 30d              a server of the session deletes older changes",
+    ),
+    (
         &["apply"],
         "Examples:
   acetate apply work.db --dry-run            what would be written to the base

@@ -5,11 +5,13 @@ use serde_json::{Map, Value};
 use super::change::connect;
 use super::error::CliError;
 use super::hiding;
+use super::log::limit;
 use super::output::Out;
 use super::quota::exports::{brief_json, with_session};
 use super::source::LookSource;
 use super::{Ending, quota, text};
 use crate::control::{Answer, ExportUsage, Peer, Request, ServerStatus, Taken};
+use crate::delta::sqlite::LogKeep;
 use crate::inspect::opened::Opened;
 use crate::inspect::status::{Status, status};
 
@@ -120,9 +122,16 @@ fn print(
     };
     let audit_bytes = text::bytes(figures.change_bytes);
     let rows = text::count(figures.changes, "row");
-    field("audit", format!("{rows}, {audit_bytes}{dropped}"))?;
+    let keep = log_keep(opened);
+    let kept = if keep.is_bound() { format!("; {}", limit::words(keep)) } else { String::new() };
+    field("audit", format!("{rows}, {audit_bytes}{dropped}{kept}"))?;
     let exports = exports.iter().map(|export| ("export", quota::brief(export)));
     concerns(status).into_iter().chain(exports).try_for_each(|(name, value)| field(name, value))
+}
+
+/// What the session keeps of its audit log.
+fn log_keep(opened: &Opened) -> LogKeep {
+    opened.session().log_keep().unwrap_or_default()
 }
 
 fn base(opened: &Opened) -> String {
@@ -205,6 +214,9 @@ fn json(opened: &Opened, status: &Status, server: Option<&ServerStatus>) -> Map<
     ] {
         json.insert(key.to_owned(), value.into());
     }
+    let keep = log_keep(opened);
+    json.insert("log_keep_rows".to_owned(), keep.rows.into());
+    json.insert("log_keep_secs".to_owned(), keep.secs.into());
     if let Some(usage) = figures.usage {
         quota::put(&mut json, &Taken::new(usage, figures.limits));
     }

@@ -21,6 +21,13 @@ pub(super) fn time(stamp: Timestamp) -> Time {
     Time { secs, nanos: u32::try_from(nanos.rem_euclid(1_000_000_000)).unwrap_or(0) }
 }
 
+/// Reads a span that goes back from now, in seconds: `30d`, `2 weeks`.
+pub(super) fn secs(text: &str) -> Option<u64> {
+    let now = Timestamp::now().to_zoned(TimeZone::UTC);
+    let then = now.checked_sub(age(text).filter(|span| span.is_positive())?).ok()?;
+    u64::try_from(now.timestamp().as_second() - then.timestamp().as_second()).ok()
+}
+
 fn parse_at(text: &str, now: Timestamp, zone: TimeZone) -> Result<Timestamp, String> {
     if let Ok(stamp) = text.parse::<Timestamp>() {
         return Ok(stamp);

@@ -40,6 +40,7 @@ mod error;
 pub mod exports;
 pub mod guards;
 pub mod layers;
+mod log_bound;
 mod memory;
 mod nodes;
 mod opening;

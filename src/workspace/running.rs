@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::error::{Error, Result};
 use super::layers::Layers;
-use super::session_file;
+use super::{log_bound, session_file};
 use crate::delta::PendingCopies;
 use crate::overlay::Overlay;
 use crate::vfs::FsError;
@@ -24,6 +24,8 @@ pub struct Running {
     copying: Option<JoinHandle<()>>,
     /// Looks whether the session file is still there, where changes are made.
     watching: Option<JoinHandle<()>>,
+    /// Deletes the oldest changes of the audit log, where the session says so.
+    pruning: Option<JoinHandle<()>>,
 }
 
 impl Running {
@@ -37,7 +39,11 @@ impl Running {
             let (file, overlay) = (layers.session.clone(), Arc::clone(&layers.overlay));
             runtime.spawn(session_file::watch(file, overlay))
         });
-        Self { layers, copying, watching }
+        let pruning = (!layers.read_only && layers.memory.is_none()).then(|| {
+            let (file, overlay) = (layers.session.clone(), Arc::clone(&layers.overlay));
+            runtime.spawn(log_bound::keep(file, overlay))
+        });
+        Self { layers, copying, watching, pruning }
     }
 
     /// Finishes what copy-up has left, as a session at rest is whole, and closes the session.
@@ -51,8 +57,8 @@ impl Running {
         self,
         progress: impl FnMut(PendingCopies),
     ) -> Result<std::result::Result<PendingCopies, FsError>> {
-        if let Some(watching) = self.watching {
-            watching.abort();
+        for task in [self.watching, self.pruning].into_iter().flatten() {
+            task.abort();
         }
         let Layers { session, overlay, worker, .. } = self.layers;
         let mut left = Ok(PendingCopies::default());

@@ -20,6 +20,7 @@ mod inspect;
 mod json;
 mod kv;
 mod log;
+mod log_limit;
 mod migrate;
 mod mount_point;
 mod mounting;

@@ -1,6 +1,7 @@
 //! `acetate log`: who changed what in a session, and when.
 
 mod groups;
+pub(super) mod limit;
 mod line;
 mod prune;
 
@@ -64,6 +65,7 @@ pub(super) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Prune(prune::Args),
+    Limit(limit::Args),
 }
 
 /// What is shown, and how.
@@ -121,7 +123,7 @@ struct Show {
     last: Option<u64>,
 
     /// Newest first.
-    #[arg(short, long, conflicts_with = "follow")]
+    #[arg(short, long, conflicts_with = "follow", hide_short_help = true)]
     reverse: bool,
 
     /// Count the changes of each path.
@@ -206,6 +208,7 @@ impl Grouping {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
         Some(Command::Prune(args)) => prune::run(args),
+        Some(Command::Limit(args)) => limit::run(args),
         None => show(&args.show),
     }
 }

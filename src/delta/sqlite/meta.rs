@@ -55,6 +55,11 @@ pub(super) const AUDIT_DROPPED: &str = "audit_dropped";
 /// When the first of them was written, in seconds since 1970.
 pub(super) const AUDIT_SINCE: &str = "audit_since";
 
+/// The newest rows of the audit log that a server keeps, in rows; no row if it deletes none.
+pub(super) const LOG_KEEP_ROWS: &str = "log_keep_rows";
+/// The same by age, in seconds.
+pub(super) const LOG_KEEP_SECS: &str = "log_keep_secs";
+
 /// 1 if `acetate_past` has what is needed of all rows that the audit log lost.
 pub(super) const AUDIT_KEPT: &str = "audit_kept";
 

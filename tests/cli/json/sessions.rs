@@ -26,6 +26,7 @@ pub(super) fn run(seen: &mut Seen) {
         (&size.into(), &false.into())
     );
     seen.run(dir, 0, &["check", "s.db"]);
+    seen.run(dir, 0, &["log", "limit", "s.db", "5000"]);
     seen.run(dir, 1, &["log", "prune", "s.db", "--keep", "1", "--dry-run"]);
     seen.run(dir, 0, &["export", "s.db", "--dir", "out"]);
     seen.run(dir, 0, &["seal", "s.db", "--dry-run"]);

@@ -1,0 +1,51 @@
+//! Deletes the oldest changes of the audit log of a session that is served, where the session has
+//! a bound for it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::delta::sqlite::LogKeep;
+use crate::inspect::log::{Log, Options};
+use crate::inspect::opened::{host, open_session};
+use crate::overlay::Overlay;
+use crate::vfs::Time;
+
+/// Time between two looks at the log.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Time between two transactions, each of which deletes 1,000 rows at most: clients' changes come
+/// first.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Looks at the log again and again; returns once the session takes no more changes.
+pub(super) async fn keep(session: PathBuf, overlay: Arc<Overlay>) {
+    loop {
+        let file = session.clone();
+        let last = tokio::task::spawn_blocking(move || last_to_go(&file)).await;
+        if let Ok(Some(last)) = last {
+            loop {
+                match overlay.prune_audit(last).await {
+                    Ok(0) => break,
+                    Ok(_) => tokio::time::sleep(PAUSE).await,
+                    Err(error) => {
+                        tracing::warn!(%error, "the audit log is not shortened");
+                        break;
+                    }
+                }
+            }
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// The last row that is to be deleted; `None` where none is. What `apply` and the reply cache need
+/// stays.
+fn last_to_go(session: &Path) -> Option<i64> {
+    let session = open_session(session).ok()?;
+    let LogKeep { rows, secs } = session.log_keep().ok().filter(|keep| keep.is_bound())?;
+    let now = host().ok()?.now;
+    let since = secs.map(|secs| Time { secs: now.secs.saturating_sub_unsigned(secs), ..now });
+    let last = Log::open(&session, Options::default()).ok()?.prunable(now, rows, since).ok()?;
+    (last > 0).then_some(last)
+}

@@ -94,13 +94,13 @@ pub(super) fn ask_for_each(
     source: &Source,
     given: &[OsString],
     json: Option<(&str, &str)>,
-    request: impl Fn(PathText) -> Request,
+    mut ask: impl FnMut(&mut Changer, PathText) -> Result<Answer, CliError>,
 ) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let mut several = Several::default();
     with_changer(&source.session, source.base.as_deref(), |changer| {
         for path in paths(given)? {
-            let answer = several.take(changer.ask(request((&path).into())))?;
+            let answer = several.take(ask(changer, (&path).into()))?;
             if let (Some(answer), Some((what, key))) = (answer, json) {
                 let count = if let Answer::Objects(count) = answer { count } else { 1 };
                 let mut object = text::json(what);
@@ -147,6 +147,11 @@ impl Several {
                 Err(error)
             }
         }
+    }
+
+    /// Counts so many more as done.
+    pub(super) fn add_done(&mut self, paths: usize) {
+        self.done += paths as u64;
     }
 
     /// Done; findings, where some failed.

@@ -1,9 +1,12 @@
-//! Which session a server is to have: `--existing` and `--moved`, and what is said of a new one.
+//! Which session a server is to have, and what of it: `--existing`, `--moved` and
+//! `--keep-originals`; and what is said of a new one.
 
 use std::path::Path;
 
 use super::output;
 use super::similar::{did_you_mean, similar};
+use crate::config::parse_bytes;
+use crate::overlay::CopyLimits;
 
 /// The options.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
@@ -18,13 +21,27 @@ pub(super) struct Choosing {
     /// with their types and sizes. Without it, a session with changes refuses another base.
     #[arg(long, requires = "base", hide_short_help = true)]
     pub(super) moved: bool,
+
+    /// Keep the original of a changed base file up to this size [default: 1MiB].
+    ///
+    /// With its original, a file can be merged when the base changed too. 16MiB at most; 0 keeps
+    /// none.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    pub(super) keep_originals: Option<u64>,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).filter(|bytes| *bytes <= CopyLimits::MAX_ORIGINAL_BYTES);
+    bytes.ok_or_else(|| "expected bytes up to 16MiB, such as 4MiB or 4096".to_owned())
 }
 
 impl Choosing {
     /// The options that were given.
-    pub(super) fn options(self) -> impl Iterator<Item = &'static str> {
+    pub(super) fn options(self) -> impl Iterator<Item = String> {
         let given = [(self.existing, "--existing"), (self.moved, "--moved")];
-        given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, option)| option)
+        let given = given.into_iter().filter(|(is_given, _)| *is_given);
+        let size = self.keep_originals.map(|bytes| format!("--keep-originals={bytes}"));
+        given.map(|(_, option)| option.to_owned()).chain(size)
     }
 }
 

@@ -1,13 +1,14 @@
 //! `acetate cp`: files into, out of and within the merged tree.
 
 use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use super::change::with_changer;
 use super::copying::{Copied, Copying, Named, Place};
 use super::error::CliError;
 use super::into::Paths;
-use super::output::{self, Out};
+use super::output::{self, Out, Progress};
 use super::{Ending, text};
 
 /// Copy files into, out of, or within a session's merged tree.
@@ -50,10 +51,11 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.paths.source.open()?;
     let session = opened.session().path().to_owned();
     let base = args.paths.source.base.as_deref();
+    let progress = Progress::new("copying", std::io::stderr().is_terminal());
     let (copied, several) = match to {
-        Place::Host(_) => Copying::new(&opened, None, args.recursive).all(&from, &to)?,
+        Place::Host(_) => Copying::new(&opened, None, args.recursive, progress).all(&from, &to)?,
         Place::Tree(_) => with_changer(&session, base, |changer| {
-            Copying::new(&opened, Some(changer), args.recursive).all(&from, &to)
+            Copying::new(&opened, Some(changer), args.recursive, progress).all(&from, &to)
         })?,
     };
     let shown = show(args, &copied)?;

@@ -87,8 +87,11 @@ fn link(
             let what = format!("{}: is the file itself", text::name(path.as_bytes()));
             return Err(CliError::new(what).about_path());
         }
-        let _removed: Answer =
-            changer.ask(Request::Remove { path: (&path).into(), recursive: false })?;
+        let _removed: Answer = changer.ask(Request::Remove {
+            path: (&path).into(),
+            recursive: false,
+            by_turns: false,
+        })?;
     }
     let request = match args.symbolic {
         true => Request::MakeLink {

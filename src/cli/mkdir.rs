@@ -35,6 +35,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let meta = Meta { mode: args.mode, ..Meta::default() };
     let (parents, json) = (args.parents, args.json.then_some(("mkdir", "made")));
-    let request = |path| Request::MakeDir { path, meta, parents };
-    ask_for_each(&args.source, &args.paths, json, request)
+    ask_for_each(&args.source, &args.paths, json, |changer, path| {
+        changer.ask(Request::MakeDir { path, meta, parents })
+    })
 }

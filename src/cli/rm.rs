@@ -1,12 +1,14 @@
 //! `acetate rm`: takes things out of the merged tree.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 
-use super::Ending;
 use super::change::ask_for_each;
 use super::error::CliError;
+use super::output::Progress;
 use super::source::Source;
-use crate::control::Request;
+use super::{Ending, text};
+use crate::control::{Answer, Request};
 
 /// Remove files and directories from a session's merged tree.
 ///
@@ -32,7 +34,24 @@ pub(super) struct Args {
 
 /// Removes what was named.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let (recursive, json) = (args.recursive, args.json.then_some(("rm", "removed")));
-    let request = |path| Request::Remove { path, recursive };
-    ask_for_each(&args.source, &args.paths, json, request)
+    let (by_turns, json) = (args.recursive, args.json.then_some(("rm", "removed")));
+    let is_shown = !args.json && std::io::stderr().is_terminal();
+    let (mut progress, mut all) = (Progress::new("removing", is_shown), 0);
+    let ended = ask_for_each(&args.source, &args.paths, json, |changer, path| {
+        let request = Request::Remove { path, recursive: args.recursive, by_turns };
+        let mut objects = 0;
+        loop {
+            let answer = changer.ask(request.clone()).inspect_err(|_| progress.end())?;
+            let some = match answer {
+                Answer::SomeObjects(some) => some,
+                Answer::Objects(last) => return Ok(Answer::Objects(objects + last)),
+                answer => return Ok(answer),
+            };
+            objects += some;
+            all += some;
+            progress.say(|| text::count(all, "object"));
+        }
+    });
+    progress.end();
+    ended
 }

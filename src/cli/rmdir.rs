@@ -30,5 +30,7 @@ pub(super) struct Args {
 /// Removes the directories.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let json = args.json.then_some(("rmdir", "removed"));
-    ask_for_each(&args.source, &args.paths, json, |path| Request::RemoveDir { path })
+    ask_for_each(&args.source, &args.paths, json, |changer, path| {
+        changer.ask(Request::RemoveDir { path })
+    })
 }

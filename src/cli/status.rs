@@ -11,9 +11,10 @@ use super::quota::exports::{brief_json, with_session};
 use super::source::LookSource;
 use super::{Ending, quota, text};
 use crate::control::{Answer, ExportUsage, Peer, Request, ServerStatus, Taken};
-use crate::delta::sqlite::LogKeep;
+use crate::delta::sqlite::{Figures, LogKeep};
 use crate::inspect::opened::Opened;
 use crate::inspect::status::{Status, status};
+use crate::overlay::CopyLimits;
 
 /// Show how a session stands: its base, its size, what it holds and what it changed.
 ///
@@ -106,6 +107,7 @@ fn print(
             text::count(figures.redirects, "directory"),
         ),
     )?;
+    field("original", originals(figures))?;
     let touched = &status.touched;
     field(
         "changes",
@@ -132,6 +134,12 @@ fn print(
 /// What the session keeps of its audit log.
 fn log_keep(opened: &Opened) -> LogKeep {
     opened.session().log_keep().unwrap_or_default()
+}
+
+fn originals(figures: &Figures) -> String {
+    let (files, bytes) = (text::count(figures.originals, "file"), figures.original_bytes);
+    let bound = CopyLimits::default().originals_bytes;
+    format!("{files}, {} of {}", text::bytes(bytes), text::bytes(bound))
 }
 
 fn base(opened: &Opened) -> String {
@@ -201,6 +209,9 @@ fn json(opened: &Opened, status: &Status, server: Option<&ServerStatus>) -> Map<
         ("redirects", figures.redirects),
         ("pending_files", figures.pending.files),
         ("pending_bytes", figures.pending.bytes),
+        ("originals", figures.originals),
+        ("original_bytes", figures.original_bytes),
+        ("original_bytes_max", CopyLimits::default().originals_bytes),
         ("audit_rows", figures.changes),
         ("audit_bytes", figures.change_bytes),
         ("audit_rows_dropped", figures.dropped_changes),

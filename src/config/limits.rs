@@ -20,6 +20,9 @@ pub const MAX_GUARDS: usize = 256;
 /// Patterns in an export's `hide`.
 pub const MAX_HIDES: usize = 1024;
 
+/// The largest `keep_originals` of a mount, in bytes.
+pub const MAX_KEEP_ORIGINALS_BYTES: u64 = 16 << 20;
+
 /// Addresses and networks in an export's `clients`.
 pub const MAX_CLIENTS: usize = 1024;
 

@@ -64,6 +64,9 @@ pub struct MountConfig {
     pub base: Option<PathBuf>,
     /// Paths of the base that are never served: what all exports that have this session hide.
     pub hide: Arc<PatternSet>,
+    /// The largest base file whose original is kept, in bytes; `None` for the usual size. All
+    /// mounts of a session have the same.
+    pub keep_originals: Option<u64>,
     /// The directory of the merged tree that is the mount's root.
     pub subtree: TreePath,
     /// Whether every change is refused, by the mount's own options or the export's.

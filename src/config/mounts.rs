@@ -6,10 +6,11 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use super::error::{ConfigError, Result};
-use super::limits::MAX_MOUNTS;
+use super::limits::{MAX_KEEP_ORIGINALS_BYTES, MAX_MOUNTS};
 use super::model::{MountConfig, StoreConfig};
 use super::options;
 use super::path::TreePath;
+use super::quota;
 use super::written::{self, Export, Source};
 
 /// Reads the mounts of `export`, all of them for reading alone where it `is_read_only`.
@@ -67,6 +68,13 @@ fn check_one(
     if let (StoreConfig::Memory, Some(size)) = (&store, chunk_size) {
         return Err(source.wrong(&size.span(), "chunk_size is for the file of a session"));
     }
+    let keep_originals = quota::check_bytes(source, mount.keep_originals.as_ref())?;
+    if let Some(written) = &mount.keep_originals
+        && keep_originals > Some(MAX_KEEP_ORIGINALS_BYTES)
+    {
+        let what = "originals are kept of files of at most 16MiB";
+        return Err(source.wrong(&written.span(), what));
+    }
     let subtree = match &mount.subtree {
         Some(subtree) => tree_path(source, subtree)?,
         None => TreePath::root(),
@@ -79,6 +87,7 @@ fn check_one(
         store,
         base,
         hide,
+        keep_originals,
         subtree,
         is_read_only,
         position: source.position(&span),

@@ -14,6 +14,7 @@ use crate::vfs::PatternSet;
 struct Said {
     base: Option<(PathBuf, Position)>,
     chunk_size: Option<(u64, Position)>,
+    keep_originals: Option<(u64, Position)>,
 }
 
 /// The file that `path` leads to, where that can be told: links are followed, of a file that is
@@ -50,12 +51,19 @@ pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
                 return Err(contradiction(file, mount, "chunk_size", *line));
             }
         }
+        if let Some(size) = mount.keep_originals {
+            let (other, line) = said.keep_originals.get_or_insert((size, at));
+            if *other != size {
+                return Err(contradiction(file, mount, "keep_originals", *line));
+            }
+        }
     }
     for mount in exports.iter_mut().flat_map(|export| &mut export.mounts) {
         let StoreConfig::Session { file: session, chunk_size } = &mut mount.store else { continue };
         let Some(said) = sessions.get(&real_path(session)) else { continue };
         mount.base = said.base.as_ref().map(|(base, _)| base.clone());
         *chunk_size = said.chunk_size.map(|(size, _)| size);
+        mount.keep_originals = said.keep_originals.map(|(size, _)| size);
     }
     hide_together(file, exports)
 }

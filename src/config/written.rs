@@ -70,6 +70,7 @@ pub(super) struct Mount {
     #[serde(default)]
     pub options: Vec<Spanned<String>>,
     pub chunk_size: Option<Spanned<u64>>,
+    pub keep_originals: Option<Spanned<Value>>,
 }
 
 /// `[[export.guard]]`.

@@ -14,7 +14,7 @@ use crate::vfs::{
 };
 
 /// Permission bits of a directory that nobody gave any.
-const DIR_MODE: u32 = 0o755;
+pub(super) const DIR_MODE: u32 = 0o755;
 
 /// The same of a file.
 pub(super) const FILE_MODE: u32 = 0o644;
@@ -45,7 +45,7 @@ impl Files<'_> {
         Ok(Some(found))
     }
 
-    async fn find(&self, path: &MergedPath) -> Result<(Locator, Attr)> {
+    pub(super) async fn find(&self, path: &MergedPath) -> Result<(Locator, Attr)> {
         let found = self.look(path).await?;
         found.ok_or_else(|| Refusal::at(path, FsError::NotFound))
     }
@@ -107,24 +107,25 @@ impl Files<'_> {
         set.result.map_err(|error| Refusal::at(path, error))
     }
 
-    /// Removes something; how many objects.
-    pub async fn remove(&self, path: &MergedPath, recursive: bool) -> Result<u64> {
+    /// Removes something that is no directory.
+    pub async fn remove(&self, path: &MergedPath) -> Result<()> {
         let (dir, name) = self.place(path).await?;
-        let (object, attr) = self.find(path).await?;
         let at = |error| Refusal::at(path, error);
-        if attr.kind != FileKind::Directory {
-            let removed = self.vfs.remove(self.caller, &dir, name.as_bytes()).await;
-            return removed.result.map(|()| 1).map_err(at);
-        }
-        if !recursive {
-            return Err(at(FsError::IsDirectory));
-        }
+        let removed = self.vfs.remove(self.caller, &dir, name.as_bytes()).await;
+        removed.result.map_err(at)
+    }
+
+    /// Removes a directory with all that is in it; how many objects.
+    pub(super) async fn remove_one_by_one(&self, path: &MergedPath) -> Result<u64> {
+        let (dir, name) = self.place(path).await?;
+        let (object, _) = self.find(path).await?;
+        let at = |error| Refusal::at(path, error);
         // Rows of another program may put a directory into itself (invariant S8).
         let mut entered = HashSet::from([object.clone()]);
         let mut open = vec![(dir, name.as_bytes().to_vec(), object)];
         let mut removed = 0;
         while let Some((above, name, dir)) = open.last().cloned() {
-            let entries = self.list(&dir).await.map_err(at)?;
+            let (entries, _) = self.list(&dir, Cookie(0)).await.map_err(at)?;
             if entries.is_empty() {
                 let gone = self.vfs.rmdir(self.caller, &above, &name).await;
                 gone.result.map_err(at)?;
@@ -177,8 +178,13 @@ impl Files<'_> {
         linked.result.map_err(|error| Refusal::at(to, error))
     }
 
-    /// The first entries of a directory, without itself and its parent.
-    async fn list(&self, dir: &Locator) -> std::result::Result<Vec<Entry>, FsError> {
+    /// The entries of a directory from `cookie` on, without itself and its parent, and the cookie
+    /// to go on with if there are more.
+    pub(super) async fn list(
+        &self,
+        dir: &Locator,
+        cookie: Cookie,
+    ) -> std::result::Result<(Vec<Entry>, Option<Cookie>), FsError> {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let filled = Arc::clone(&taken);
         let take = move |entry: &Entry| {
@@ -189,9 +195,10 @@ impl Files<'_> {
             }
             has_room
         };
-        let page = self.vfs.readdir(self.caller, dir, Cookie(0), true, take).await;
-        page.result?;
+        let page = self.vfs.readdir(self.caller, dir, cookie, true, take).await.result?;
         let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(std::mem::take(&mut *taken))
+        let taken = std::mem::take(&mut *taken);
+        let last = taken.last().map_or(cookie, |entry: &Entry| entry.cookie);
+        Ok((taken, (!page.eof).then_some(last)))
     }
 }

@@ -27,6 +27,9 @@ pub const LAST_WORD_SECS: u64 = 2;
 /// ended.
 pub const ALONE_SECS: u64 = 30;
 
-/// How long a server copies for one request, in milliseconds: so often a command can say how much
-/// is left, and be interrupted.
-pub const COPY_TURN_MS: u64 = 500;
+/// Objects that are made, or removed, in one transaction.
+pub const BULK_ITEMS: usize = 256;
+
+/// How long a server copies, or removes, for one request, in milliseconds: so often a command can
+/// say how far it is, and be interrupted.
+pub const TURN_MS: u64 = 500;

@@ -8,6 +8,7 @@
 //! The socket is for the session's owner alone (mode 0600, and both ends check the other's user);
 //! its messages are JSON between programs of one version, and no interface for others.
 
+mod bulk;
 mod client;
 mod content;
 mod files;
@@ -28,6 +29,7 @@ pub use listener::{About, Listener, Stop};
 pub use perform::perform;
 pub use registry::{Entry, Registered, entries};
 pub use request::{
-    Answer, Applied, Bound, Meta, PathText, Peer, Refusal, Request, ServerStatus, WriteHow,
+    Answer, Applied, Bound, Item, ItemKind, Meta, PathText, Peer, Refusal, Request, ServerStatus,
+    WriteHow,
 };
 pub use usage::{ExportUsage, ExportsUsage, SessionUsage, Taken};

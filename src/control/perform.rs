@@ -1,14 +1,14 @@
 //! Doing what is asked for.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::content::Content;
 use super::files::Files;
-use super::limits::{COPY_TURN_MS, MAX_PATHS};
+use super::limits::{MAX_PATHS, TURN_MS};
 use super::request::{Answer, Applied, Bound, PathText, Refusal, Request};
 use super::usage::Taken;
 use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
-use crate::overlay::{AppliedPart, CopyTurn, Overlay};
+use crate::overlay::{AppliedPart, CopyTurn, Idle, Overlay, Undo};
 use crate::vfs::{Caller, FsError, Locator, Vfs};
 
 /// Does what is asked for, but for [`Request::Status`] and [`Request::Exports`], which only a
@@ -39,9 +39,14 @@ pub async fn perform(
             files.set_meta(&path.merged()?, &meta).await?;
             Ok(Answer::Done)
         }
-        Request::Remove { path, recursive } => {
-            files.remove(&path.merged()?, recursive).await.map(Answer::Objects)
+        Request::Remove { path, recursive: false, .. } => {
+            files.remove(&path.merged()?).await?;
+            Ok(Answer::Objects(1))
         }
+        Request::Remove { path, recursive: true, by_turns } => {
+            remove_tree(&files, &path.merged()?, by_turns).await
+        }
+        Request::Make { items } => files.make_all(&items, content).await,
         Request::RemoveDir { path } => {
             files.remove_dir(&path.merged()?).await?;
             Ok(Answer::Done)
@@ -60,7 +65,9 @@ pub async fn perform(
             let synced = overlay.commit(caller, &Locator::ROOT).await;
             synced.result.map(|_| Answer::Done).map_err(of_session)
         }
-        Request::Discard { paths } => discard(overlay, caller, &paths).await,
+        Request::Discard { paths } => {
+            overlay.discard(caller, merged(&paths)?).await.map(undone).map_err(of_session)
+        }
         Request::Compact => {
             let Compacted { before_bytes, after_bytes, is_delayed } =
                 overlay.compact().await.map_err(of_session)?;
@@ -89,21 +96,6 @@ pub async fn perform(
     }
 }
 
-async fn discard(
-    overlay: &Overlay,
-    caller: &Caller,
-    paths: &[PathText],
-) -> Result<Answer, Refusal> {
-    let undo = overlay.discard(caller, merged(paths)?).await.map_err(of_session)?;
-    let idle = undo.idle.iter();
-    let idle = idle.map(|idle| ((&idle.path).into(), idle.gone_with.as_ref().map(Into::into)));
-    Ok(Answer::Undone {
-        paths: undo.paths.iter().map(PathText::from).collect(),
-        changes: undo.changes,
-        idle: idle.collect(),
-    })
-}
-
 async fn set_quota(overlay: &Overlay, bounds: [Bound; 3]) -> Result<Answer, Refusal> {
     let set = overlay.set_limits(move |limits| Bound::apply(limits, bounds));
     let (usage, limits) = set.await.map_err(of_session)?;
@@ -120,12 +112,33 @@ async fn rebase_part(
     done.map(|()| Answer::Done).map_err(of_session)
 }
 
+async fn remove_tree(
+    files: &Files<'_>,
+    path: &MergedPath,
+    by_turns: bool,
+) -> Result<Answer, Refusal> {
+    let until = by_turns.then(|| Instant::now() + Duration::from_millis(TURN_MS));
+    Ok(match files.remove_tree(path, until).await? {
+        (objects, true) => Answer::Objects(objects),
+        (objects, false) => Answer::SomeObjects(objects),
+    })
+}
+
+fn undone(undo: Undo) -> Answer {
+    let idle = |idle: &Idle| ((&idle.path).into(), idle.gone_with.as_ref().map(Into::into));
+    Answer::Undone {
+        paths: undo.paths.iter().map(PathText::from).collect(),
+        changes: undo.changes,
+        idle: undo.idle.iter().map(idle).collect(),
+    }
+}
+
 async fn prune(overlay: &Overlay, upto: i64) -> Result<Answer, Refusal> {
     overlay.prune_audit(upto).await.map(Answer::Objects).map_err(of_session)
 }
 
 async fn copy(overlay: &Overlay, from: Ino) -> Result<Answer, Refusal> {
-    let turn = overlay.copy_turn(from, Duration::from_millis(COPY_TURN_MS)).await;
+    let turn = overlay.copy_turn(from, Duration::from_millis(TURN_MS)).await;
     let CopyTurn { next, has_copied, left } = turn.map_err(of_session)?;
     let PendingCopies { files, bytes } = left;
     Ok(Answer::Copied { next: next.map(|ino| ino.0), has_copied, files, bytes })

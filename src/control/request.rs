@@ -65,6 +65,19 @@ pub enum Request {
         path: PathText,
         /// Whether a directory may have entries.
         recursive: bool,
+        /// Whether the answer comes after about [`TURN_MS`], with a part done.
+        ///
+        /// [`TURN_MS`]: super::limits::TURN_MS
+        by_turns: bool,
+    },
+    /// Many small objects, in their order; the contents of the files follow, one behind the other.
+    /// What is behind one that cannot be made is not made.
+    Make {
+        /// At most [`BULK_ITEMS`], of at most [`PIECE_BYTES`] together.
+        ///
+        /// [`BULK_ITEMS`]: super::limits::BULK_ITEMS
+        /// [`PIECE_BYTES`]: super::limits::PIECE_BYTES
+        items: Vec<Item>,
     },
     /// That an empty directory goes.
     RemoveDir {
@@ -89,10 +102,10 @@ pub enum Request {
         /// Which.
         paths: Vec<PathText>,
     },
-    /// That what copy-up left in the base is copied, for about [`COPY_TURN_MS`], from this inode
+    /// That what copy-up left in the base is copied, for about [`TURN_MS`], from this inode
     /// on.
     ///
-    /// [`COPY_TURN_MS`]: super::limits::COPY_TURN_MS
+    /// [`TURN_MS`]: super::limits::TURN_MS
     Copy {
         /// Its number; 0 to begin with.
         from: u64,
@@ -137,6 +150,43 @@ pub enum Request {
         #[serde(default)]
         file_bytes: Bound,
     },
+}
+
+/// An object that [`Request::Make`] makes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// Where.
+    pub path: PathText,
+    /// What.
+    pub kind: ItemKind,
+    /// Its attributes.
+    pub meta: Meta,
+}
+
+/// What an [`Item`] is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ItemKind {
+    /// A directory; one that is there stays as it is.
+    Directory,
+    /// A regular file; one that is there gets the content.
+    File {
+        /// Bytes of its content.
+        bytes: u64,
+    },
+    /// A symbolic link; one that is there is replaced.
+    Link {
+        /// Where it leads.
+        target: PathText,
+    },
+    /// Only the attributes of what is there.
+    Any,
+}
+
+impl Item {
+    /// Bytes of its content.
+    pub fn bytes(&self) -> u64 {
+        if let ItemKind::File { bytes } = self.kind { bytes } else { 0 }
+    }
 }
 
 /// What becomes of a limit.
@@ -201,7 +251,10 @@ impl Applied {
 impl Request {
     /// Whether content follows.
     pub(super) fn has_content(&self) -> bool {
-        matches!(self, Self::Write { .. } | Self::RebasePart { .. } | Self::Rewrite { .. })
+        matches!(
+            self,
+            Self::Write { .. } | Self::Make { .. } | Self::RebasePart { .. } | Self::Rewrite { .. }
+        )
     }
 }
 
@@ -300,6 +353,15 @@ pub enum Answer {
     Done,
     /// It is done to so many objects.
     Objects(u64),
+    /// It is done to so many objects, and there are more: to [`Request::Remove`] by turns.
+    SomeObjects(u64),
+    /// To [`Request::Make`].
+    Made {
+        /// How many are made, the first ones.
+        items: u64,
+        /// Why the next one is not.
+        refusal: Option<Refusal>,
+    },
     /// So many bytes were written.
     Bytes(u64),
     /// To [`Request::Compact`].

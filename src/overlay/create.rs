@@ -50,7 +50,12 @@ impl Edit<'_> {
         self.in_dir(dir, |edit, parent| edit.make_node_in(parent, &Name::new(name)?, node, set))
     }
 
-    fn create_in(&mut self, parent: &Parent, name: &Name, how: CreateHow) -> Result<Created> {
+    pub(super) fn create_in(
+        &mut self,
+        parent: &Parent,
+        name: &Name,
+        how: CreateHow,
+    ) -> Result<Created> {
         let mut birth = Birth::new(FileKind::Regular, 0o644, Procedure::Create);
         let set = match how {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => set,
@@ -92,7 +97,7 @@ impl Edit<'_> {
         self.created(&node)
     }
 
-    fn make_node_in(
+    pub(super) fn make_node_in(
         &mut self,
         parent: &Parent,
         name: &Name,

@@ -46,6 +46,10 @@ pub(super) const ORIGINALS_BYTES: u64 = 256 << 20;
 /// How much of a file's data a tool has in memory at a time, in bytes.
 pub(super) const DATA_PIECE_BYTES: u64 = 256 << 10;
 
+/// Bytes of contents, and of base files that they replace, after which several changes by path end
+/// their transaction.
+pub(super) const BULK_BYTES: u64 = 4 << 20;
+
 /// How often it is said how much is left to copy at the end.
 pub(super) const COPY_PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -66,6 +70,16 @@ pub struct CopyLimits {
 }
 
 impl CopyLimits {
+    /// The most that [`CopyLimits::original_bytes`] may be, in bytes: other changes wait while a
+    /// file is read.
+    pub const MAX_ORIGINAL_BYTES: u64 = 16 << 20;
+
+    /// As by default, with originals of base files up to `bytes`, if that is given.
+    pub fn keeping_originals(bytes: Option<u64>) -> Self {
+        let original_bytes = bytes.unwrap_or(ORIGINAL_BYTES).min(Self::MAX_ORIGINAL_BYTES);
+        Self { original_bytes, ..Self::default() }
+    }
+
     /// At once up to `inline_bytes`, in pieces of `piece_bytes`; originals as by default.
     pub const fn of(inline_bytes: u64, piece_bytes: u64) -> Self {
         Self {

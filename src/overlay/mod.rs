@@ -24,6 +24,7 @@ mod atime;
 mod attr;
 mod base_names;
 mod buffers;
+mod bulk;
 mod cache;
 mod changes;
 mod copy_up;
@@ -85,6 +86,7 @@ use known::Known;
 use original::OriginalsKept;
 use quota::{Ledger, Membership};
 
+pub use bulk::{Content, Item, Removal};
 pub use changes::{BaseObject, Change};
 pub use data::{DataPiece, DataReader};
 pub use finish::CopyTurn;

@@ -31,7 +31,7 @@ impl Edit<'_> {
         })
     }
 
-    fn replace_node(
+    pub(super) fn replace_node(
         &mut self,
         node: Node,
         before: &Attr,

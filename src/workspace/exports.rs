@@ -301,19 +301,17 @@ impl ServedExports {
                 StoreConfig::Memory => None,
             };
             let wanted = Wanted {
-                session: &key.file,
-                base: mount.base.as_deref(),
                 chunk_size,
                 read_only: key.read_only,
                 strict: self.strict,
                 hide: Arc::clone(&mount.hide),
-                remember_hidden: false,
-                existing: false,
+                keep_originals: mount.keep_originals,
                 // The file names the base on purpose; it is checked whether it can be.
                 moved: true,
                 memory_bytes: (mount.store == StoreConfig::Memory)
                     .then(|| memory_bytes(limits(export))),
                 listings: Arc::clone(&self.listings),
+                ..Wanted::new(&key.file, mount.base.as_deref())
             };
             let opening = layers::open(&wanted, &self.watch);
             // What failed may have made the file.
@@ -475,6 +473,7 @@ fn fits(layers: &Layers, export: &ExportConfig, mount: &MountConfig) -> Result<(
     let key = match (&base, &layers.base) {
         (base, layers) if base != layers && (base.is_some() || is_memory) => "base",
         (_, Some(_)) if !hides => "hide",
+        _ if layers.keep_originals != mount.keep_originals => "keep_originals",
         _ => return Ok(()),
     };
     Err(differs(&layers.session, export, mount, key))

@@ -44,6 +44,9 @@ pub struct Wanted<'a> {
     pub hide: Arc<PatternSet>,
     /// Whether the session is to remember them.
     pub remember_hidden: bool,
+    /// The largest base file whose original is kept when it is first changed, in bytes; `None` for
+    /// the usual size.
+    pub keep_originals: Option<u64>,
     /// Refuse to create the session.
     pub existing: bool,
     /// `base` is the tree that the session was made over, at another place.
@@ -78,6 +81,7 @@ impl<'a> Wanted<'a> {
             strict: false,
             hide: Arc::default(),
             remember_hidden: false,
+            keep_originals: None,
             existing: false,
             moved: false,
             memory_bytes: None,
@@ -106,6 +110,8 @@ pub struct Layers {
     pub hidden: Arc<PatternSet>,
     /// Those that were asked for when it was opened.
     pub asked_hidden: Arc<PatternSet>,
+    /// [`Wanted::keep_originals`]
+    pub keep_originals: Option<u64>,
     /// How much its files may take, where the session is in memory.
     pub memory: Option<MemoryBound>,
     /// The base, where it is a directory.
@@ -176,7 +182,7 @@ pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
         fsid: digest(b"fsid", id.as_bytes()),
         cookie_key: digest(b"cookies", &key),
         read_only: wanted.read_only,
-        copy_up: CopyLimits::default(),
+        copy_up: CopyLimits::keeping_originals(wanted.keep_originals),
     };
     let listings = Arc::clone(&wanted.listings.merged);
     let overlay = Arc::new(Overlay::with_listings(parts, listings));
@@ -190,6 +196,7 @@ pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
         read_only: wanted.read_only,
         hidden,
         asked_hidden: Arc::clone(&wanted.hide),
+        keep_originals: wanted.keep_originals,
         memory,
         host_dir,
     })

@@ -194,7 +194,7 @@ impl Workspace {
     /// There is nothing.
     pub fn remove(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = (&tree_path(path.as_ref())?).into();
-        self.perform(Request::Remove { path, recursive: true }).map(drop)
+        self.perform(Request::Remove { path, recursive: true, by_turns: false }).map(drop)
     }
 
     /// Gives what is at a path another one; a file there is replaced, and so is an empty

@@ -103,7 +103,8 @@ impl Files for Workspace {
     }
 
     fn remove(&mut self, path: &str) -> Result<()> {
-        let request = Request::Remove { path: path.as_bytes().into(), recursive: false };
+        let request =
+            Request::Remove { path: path.as_bytes().into(), recursive: false, by_turns: false };
         Ok(self.perform(request).map(drop)?)
     }
 

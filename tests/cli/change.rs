@@ -24,14 +24,14 @@ const BASE: &str = r#"
 "#;
 
 /// A session over a base, served or not.
-struct Place {
+pub(super) struct Place {
     dir: TempDir,
     server: Option<Serving>,
     before: HostTree,
 }
 
 impl Place {
-    fn new(is_served: bool) -> Self {
+    pub(super) fn new(is_served: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("base")).unwrap();
         fixture::build(&dir.path().join("base"), BASE);
@@ -53,7 +53,7 @@ impl Place {
         self.dir.path()
     }
 
-    fn host(&self, name: &str) -> PathBuf {
+    pub(super) fn host(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
@@ -70,7 +70,7 @@ impl Place {
     }
 
     #[track_caller]
-    fn says(&self, code: i32, command: &str, args: &[&str]) -> String {
+    pub(super) fn says(&self, code: i32, command: &str, args: &[&str]) -> String {
         let output = self.ask_with(b"", command, args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{command} {args:?}: {said}");
@@ -78,12 +78,12 @@ impl Place {
     }
 
     #[track_caller]
-    fn does(&self, command: &str, args: &[&str]) {
+    pub(super) fn does(&self, command: &str, args: &[&str]) {
         assert_eq!(self.says(0, command, args), "");
     }
 
     #[track_caller]
-    fn cat(&self, path: &str) -> String {
+    pub(super) fn cat(&self, path: &str) -> String {
         self.says(0, "cat", &[path])
     }
 
@@ -103,7 +103,7 @@ impl Place {
     }
 }
 
-fn in_both(test: impl Fn(&mut Place)) {
+pub(super) fn in_both(test: impl Fn(&mut Place)) {
     for is_served in [false, true] {
         let mut place = Place::new(is_served);
         test(&mut place);

@@ -131,6 +131,7 @@ hide = ["*.hidden"]
   session = "main.db"
   base = "base"
   chunk_size = 8192
+  keep_originals = "5MiB"
 
   [[export.mount]]
   at = "/below"
@@ -187,7 +188,7 @@ fn all_that_the_file_says_is_shown() {
   quota    3.0 MiB, 77 files
   max_file_bytes 1.0 TiB
   hide     *.hidden
-  at       /       main.db over base, chunks of 8192 bytes
+  at       /       main.db over base, chunks of 8192 bytes, originals up to 5.0 MiB
   at       /below  memory over base, subtree /dir, read-only
   guard    /a.lines  JSON Lines
   guard    /b.lines  JSON Lines of schema.json
@@ -211,6 +212,7 @@ exports.toml: sound
     assert_eq!(shown["map_gids"], json!([{ "client": 20, "server": 3001, "count": 1 }]));
     let mounts = (&shown["mounts"][0]["chunk_size"], &shown["mounts"][1]["chunk_size"]);
     assert_eq!(mounts, (&json!(8192), &Value::Null));
+    assert_eq!(shown["mounts"][0]["keep_originals"], 5 << 20);
     assert_eq!(shown["guards"][4]["rule"], "true argument (1.5 s at most)");
 }
 

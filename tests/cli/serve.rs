@@ -8,7 +8,8 @@ use std::process::Command;
 
 use tempfile::tempdir;
 
-use super::program::Serving;
+use super::program::{Serving, run};
+use crate::support::fixture;
 
 /// Calls a procedure of MOUNT with AUTH_NONE; the reply without record mark and xid.
 pub fn mount_call(to: SocketAddr, procedure: u32, args: &[u8]) -> Vec<u8> {
@@ -318,4 +319,30 @@ fn a_log_that_nobody_takes_ends_nothing() {
     }
     server.signal("TERM");
     assert_eq!(server.end().0.code(), Some(0));
+}
+
+#[test]
+fn originals_are_kept_up_to_the_size_that_is_given() {
+    let dir = tempfile::tempdir().unwrap();
+    fixture::build(&dir.path().join("base"), "small \"small\"\nlarger \"larger\"");
+    let kept = |size: &str, session: &str| {
+        let args = [session, "--base", "base", "--keep-originals", size];
+        let server = Serving::start(dir.path(), 1, &args);
+        for file in ["small", "larger"] {
+            let set = run(dir.path(), &["chmod", session, "600", file]);
+            assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+        }
+        server.signal("TERM");
+        assert!(server.end().0.success());
+        let status = run(dir.path(), &["status", session, "--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        (json["originals"].as_u64().unwrap(), json["original_bytes"].as_u64().unwrap())
+    };
+    assert_eq!(kept("5", "a.db"), (2, 5));
+    assert_eq!(kept("1kB", "b.db"), (2, 11));
+    assert_eq!(kept("0", "c.db"), (2, 0));
+    let too_much = run(dir.path(), &["serve", "d.db", "--keep-originals", "17MiB"]);
+    assert_eq!(too_much.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&too_much.stderr);
+    assert!(said.contains("expected bytes up to 16MiB"), "{said}");
 }

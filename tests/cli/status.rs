@@ -40,6 +40,9 @@ fn it_counts_what_the_session_holds_and_changed() {
         ("copied_up", 3),
         ("whiteouts", 2),
         ("content_bytes", 11 + 7 + 5),
+        ("originals", 2),
+        ("original_bytes", 7 + 5),
+        ("original_bytes_max", 256 << 20),
         ("values", 1),
         ("drifted", 0),
         ("chunk_bytes", 65536),
@@ -51,6 +54,17 @@ fn it_counts_what_the_session_holds_and_changed() {
     let found = status(&world, 0);
     assert_eq!((&found["served"], &found["closed"]), (&false.into(), &true.into()));
     assert_eq!(found["log_bytes"], 0);
+    world.open_again();
+}
+
+#[test]
+fn originals_are_shown_with_their_bound() {
+    let mut world = World::new(TREE);
+    world.write("dir/file", 0, b"C").unwrap();
+    world.close();
+    let shown = run(world.scratch(), &["status", world.session().to_str().unwrap()]).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.contains("original 1 file, 7 B of 256.0 MiB\n"), "{shown}");
     world.open_again();
 }
 

@@ -22,7 +22,7 @@ fn paths_are_absolute_or_begin_at_the_files_folder() {
         &[
             "at = \"/\"\nsession = \"chats/./abc.db\"\nbase = \"/home/me/project\"",
             "at = \"/.user\"\nsession = \"/var/u1.db\"\nsubtree = \"/agents/a1\"\n\
-                chunk_size = 4096",
+                chunk_size = 4096\nkeep_originals = \"4MiB\"",
             "at = \"/skills/on\"\nbase = \"skills/on\"\nephemeral = true",
             "at = \"/.agent\"\nsession = \"a.db\"\noptions = [\"ro\"]",
         ],
@@ -36,6 +36,7 @@ fn paths_are_absolute_or_begin_at_the_files_folder() {
     assert_eq!((session(1), user), (Some("/var/u1.db".into()), vec!["agents", "a1"]));
     let store = StoreConfig::Session { file: "/var/u1.db".into(), chunk_size: Some(4096) };
     assert_eq!(mounts[1].store, store);
+    assert_eq!((mounts[0].keep_originals, mounts[1].keep_originals), (None, Some(4 << 20)));
     assert_eq!(mounts[2].store, StoreConfig::Memory);
     assert_eq!(mounts[2].base, Some(folder.path().join("skills/on")));
     let read_only: Vec<_> = mounts.iter().map(|mount| mount.is_read_only).collect();
@@ -62,6 +63,10 @@ fn a_mount_says_where_changes_go() {
         ),
         (&mount("ephemeral = true\nchunk_size = 4096"), "7:14: chunk_size is for the file"),
         (&mount("session = \"s.db\"\nchunk_size = 1000"), "a chunk has a power of two of bytes"),
+        (
+            &mount("session = \"s.db\"\nkeep_originals = \"17MiB\""),
+            "7:18: originals are kept of files of at most 16MiB",
+        ),
         (&mount("session = \"~/s.db\""), "'~' does not stand for a home directory here [write"),
         (&mount("session = \"\""), "6:11: this is no path"),
         (&mount("session = \"s.db\"\nsubtree = \"a\""), "7:11: a path begins with '/'"),
@@ -116,6 +121,10 @@ fn a_session_in_several_mounts_is_over_one_base() {
     let third = exported("z", "hide = [\"a\"]", &[&format!("{ROOT}\nchunk_size = 1024")]);
     let said = fault(&[sizes.concat(), third].concat());
     assert!(said.contains("another `chunk_size` in line 11"), "{said}");
+    let originals =
+        |name: &str, size: u64| exported(name, "", &[&format!("{ROOT}\nkeep_originals = {size}")]);
+    let said = fault(&[originals("x", 1), originals("y", 2)].concat());
+    assert!(said.contains("another `keep_originals` in line 4"), "{said}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod absent;
 mod bounds;
 mod broken_base;
+mod bulk;
 mod content;
 mod copy_up;
 mod creation;

@@ -75,7 +75,10 @@ fn range(range: &IdRange) -> String {
 
 /// Where the changes of a mount go, and what shows through.
 fn source(mount: &MountConfig) -> String {
-    let MountConfig { at: _, store, base, hide: _, subtree, is_read_only, position: _ } = mount;
+    #[rustfmt::skip]
+    let MountConfig {
+        at: _, store, base, hide: _, keep_originals, subtree, is_read_only, position: _,
+    } = mount;
     let path = |path: &Path| text::name(path.as_os_str().as_encoded_bytes());
     let (mut said, chunk_size) = match store {
         StoreConfig::Session { file, chunk_size } => (path(file), *chunk_size),
@@ -89,6 +92,9 @@ fn source(mount: &MountConfig) -> String {
     }
     if let Some(bytes) = chunk_size {
         said.push_str(&format!(", chunks of {}", text::count(bytes, "byte")));
+    }
+    if let Some(bytes) = keep_originals {
+        said.push_str(&format!(", originals up to {}", text::bytes(*bytes)));
     }
     if *is_read_only {
         said.push_str(", read-only");
@@ -189,6 +195,7 @@ fn mount_json(mount: &MountConfig) -> Value {
         StoreConfig::Memory => None,
     };
     object.insert("chunk_size".to_owned(), chunk_size.into());
+    object.insert("keep_originals".to_owned(), mount.keep_originals.into());
     object.insert("read_only".to_owned(), mount.is_read_only.into());
     Value::Object(object)
 }

@@ -1,19 +1,27 @@
 //! Copies object by object, from the merged tree or this machine to either.
 //!
-//! `reading` is where things come from, `placing` where they go.
+//! `reading` is where things come from, `ahead` reads many small files at once; `placing` is where
+//! they go, `bulk` sends many at once.
 
+mod ahead;
+mod bulk;
 mod placing;
 mod reading;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::change::{Changer, Several};
 use super::error::CliError;
+use super::output::Progress;
 use super::text;
 use crate::control::Meta;
 use crate::delta::MergedPath;
 use crate::inspect::opened::Opened;
 use crate::vfs::{FileKind, Name};
+
+use ahead::ReadAhead;
+use bulk::Bulk;
 
 /// Skipped objects that are named; further ones are only counted by the exit code.
 const MAX_NAMED: usize = 100;
@@ -49,6 +57,7 @@ pub(super) struct Copied {
 struct Object {
     place: Place,
     kind: FileKind,
+    size: u64,
     meta: Meta,
 }
 
@@ -58,6 +67,15 @@ pub(super) struct Copying<'a> {
     changer: Option<&'a mut Changer>,
     recursive: bool,
     copied: Copied,
+    /// The place of the source at hand among all.
+    source: usize,
+    bulk: Bulk,
+    ahead: ReadAhead,
+    /// Sources of which something could not be made, and why, where nobody heard of it yet.
+    failed: Vec<(usize, CliError)>,
+    /// Sources that could not be copied as a whole.
+    lost: HashSet<usize>,
+    progress: Progress,
 }
 
 impl<'a> Copying<'a> {
@@ -66,8 +84,20 @@ impl<'a> Copying<'a> {
         opened: &'a Opened,
         changer: Option<&'a mut Changer>,
         recursive: bool,
+        progress: Progress,
     ) -> Self {
-        Self { opened, changer, recursive, copied: Copied::default() }
+        Self {
+            opened,
+            changer,
+            recursive,
+            copied: Copied::default(),
+            source: 0,
+            bulk: Bulk::default(),
+            ahead: ReadAhead::default(),
+            failed: Vec::new(),
+            lost: HashSet::new(),
+            progress,
+        }
     }
 
     /// Copies all of `from` to, or into, `to`; what came of each. What was copied of one that
@@ -82,15 +112,59 @@ impl<'a> Copying<'a> {
             return Err(CliError::new(what));
         }
         let mut several = Several::default();
-        for Named { place, is_content } in from {
+        let copied = self.each(from, to, into, &mut several);
+        // What waits is copied all the same where the rest cannot be.
+        let flushed = self.flush();
+        self.progress.end();
+        copied.and(flushed)?;
+        self.tell_failed(&mut several)?;
+        several.add_done(from.len().saturating_sub(self.lost.len()));
+        Ok((self.copied, several))
+    }
+
+    fn each(
+        &mut self,
+        from: &[Named],
+        to: &Place,
+        into: bool,
+        several: &mut Several,
+    ) -> Result<(), CliError> {
+        for (at, Named { place, is_content }) in from.iter().enumerate() {
+            self.source = at;
             let target = match (into && !is_content, place.name()) {
                 (true, Some(name)) => to.join(&name),
                 _ => to.clone(),
             };
-            let copied = self.one(place, target);
-            several.take(copied)?;
+            let mut copied = self.one(place, target);
+            if copied.is_ok() && matches!(place, Place::Tree(_)) {
+                // The next source may be what this one was copied to.
+                copied = self.flush();
+            }
+            if let Err(error) = copied {
+                self.failed.push((at, error));
+            }
+            self.tell_failed(several)?;
         }
-        Ok((self.copied, several))
+        Ok(())
+    }
+
+    /// Says what could not be copied since the last time.
+    fn tell_failed(&mut self, several: &mut Several) -> Result<(), CliError> {
+        for (source, error) in std::mem::take(&mut self.failed) {
+            self.lost.insert(source);
+            self.progress.end();
+            several.take::<()>(Err(error))?;
+        }
+        Ok(())
+    }
+
+    /// Counts what was copied.
+    fn count(&mut self, objects: u64, bytes: u64) {
+        self.copied.objects += objects;
+        self.copied.bytes += bytes;
+        let Copied { objects, bytes, .. } = self.copied;
+        let so_far = || format!("{}, {}", text::count(objects, "object"), text::bytes(bytes));
+        self.progress.say(so_far);
     }
 
     fn one(&mut self, source: &Place, target: Place) -> Result<(), CliError> {
@@ -103,7 +177,6 @@ impl<'a> Copying<'a> {
 
     /// Leaves out the object at hand.
     fn skip(&mut self, what: String) {
-        self.copied.objects -= 1;
         if self.copied.skipped.len() < MAX_NAMED {
             self.copied.skipped.push(what);
         }
@@ -133,7 +206,6 @@ impl<'a> Copying<'a> {
         let mut open = vec![(object, target)];
         let mut full = Vec::new();
         while let Some((object, target)) = open.pop() {
-            self.copied.objects += 1;
             match object.kind {
                 FileKind::Directory => {
                     self.place_dir(&target)?;
@@ -142,7 +214,7 @@ impl<'a> Copying<'a> {
                     }
                     full.push((target, object.meta));
                 }
-                FileKind::Regular => self.place_file(&object, &target)?,
+                FileKind::Regular => self.place_file(&object, &target, &open)?,
                 FileKind::Symlink => {
                     let link = self.target(&object.place)?;
                     self.place_link(&target, &link, &object.meta)?;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use super::super::cat::MAX_HOLE_BYTES;
 use super::super::error::CliError;
 use super::reading::{InTree, failed};
 use super::{Changer, Copying, Object, Place};
-use crate::control::{Answer, Meta, Request, WriteHow};
+use crate::control::{Answer, Item, ItemKind, Meta, Request, WriteHow};
 use crate::inspect::InspectError;
 use crate::inspect::opened::find;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
 
 impl Copying<'_> {
-    fn changer(&mut self) -> Result<&mut Changer, CliError> {
+    pub(super) fn changer(&mut self) -> Result<&mut Changer, CliError> {
         self.changer.as_deref_mut().ok_or_else(|| CliError::new("the tree cannot be changed"))
     }
 
@@ -29,35 +29,51 @@ impl Copying<'_> {
     pub(super) fn place_dir(&mut self, at: &Place) -> Result<(), CliError> {
         match at {
             Place::Tree(path) => {
-                if self.is_dir(at)? {
-                    return Ok(());
-                }
-                let (path, meta) = (path.into(), Meta::default());
-                let request = Request::MakeDir { path, meta, parents: false };
-                self.changer()?.ask(request).map(drop)
+                let (path, kind, meta) = (path.into(), ItemKind::Directory, Meta::default());
+                self.put(Item { path, kind, meta }, &[])
             }
             Place::Host(path) => match fs::create_dir(path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     // A link to a directory would lead the copy elsewhere.
                     match fs::symlink_metadata(path) {
-                        Ok(found) if found.is_dir() => Ok(()),
+                        Ok(found) if found.is_dir() => {
+                            self.count(1, 0);
+                            Ok(())
+                        }
                         _ => Err(failed(path, &error)),
                     }
                 }
-                made => made.map_err(|error| failed(path, &error)),
+                made => {
+                    made.map_err(|error| failed(path, &error))?;
+                    self.count(1, 0);
+                    Ok(())
+                }
             },
         }
     }
 
-    /// A file with its content.
-    pub(super) fn place_file(&mut self, file: &Object, at: &Place) -> Result<(), CliError> {
-        if !Self::keeps_holes(&file.place, at) && self.has_many_holes(&file.place)? {
-            let what = format!("{}: its holes would be written as zeros", file.place);
-            self.skip(what);
-            return Ok(());
-        }
-        let bytes = match at {
-            Place::Tree(path) => {
+    /// A file with its content. `next` are the objects that are copied after it, the last one
+    /// first.
+    pub(super) fn place_file(
+        &mut self,
+        file: &Object,
+        at: &Place,
+        next: &[(Object, Place)],
+    ) -> Result<(), CliError> {
+        let small = self.small_content(file, next);
+        let bytes = match (at, small) {
+            (Place::Tree(path), Some(content)) => {
+                let kind = ItemKind::File { bytes: content.len() as u64 };
+                return self.put(Item { path: path.into(), kind, meta: file.meta }, &content);
+            }
+            (Place::Tree(path), None) => {
+                if matches!(file.place, Place::Tree(_)) && self.has_many_holes(&file.place)? {
+                    let what = format!("{}: its holes would be written as zeros", file.place);
+                    self.skip(what);
+                    return Ok(());
+                }
+                self.flush()?;
+                self.check_source()?;
                 let content = Self::content(self.opened, &file.place)?;
                 let (path, meta) = (path.into(), file.meta);
                 let request = Request::Write { path, how: WriteHow::Replace, meta };
@@ -66,38 +82,54 @@ impl Copying<'_> {
                     _ => 0,
                 }
             }
-            Place::Host(path) => {
-                let (open, is_new) = open(path).map_err(|error| failed(path, &error))?;
-                if !is_new {
-                    self.empty(&open, path, &file.place)?;
-                }
-                let copied = self.copy_out(&file.place, &open);
-                if copied.is_err() && is_new {
-                    // What is not whole is not left behind; why it is not, is told.
-                    let _removed = fs::remove_file(path);
-                }
-                match copied {
-                    Err(CopyOut::TooLarge(bytes)) => {
-                        let (from, to) = (&file.place, path.display());
-                        self.skip(format!("{from}: {to} cannot have {bytes} bytes"));
-                        return Ok(());
-                    }
-                    copied => {
-                        let bytes = copied.map_err(|error| error.at(path))?;
-                        set_meta(&open, path, &file.meta)?;
-                        bytes
-                    }
-                }
-            }
+            (Place::Host(path), small) => match self.place_outside(file, path, small)? {
+                Some(bytes) => bytes,
+                None => return Ok(()),
+            },
         };
-        self.copied.bytes += bytes;
+        self.count(1, bytes);
         Ok(())
     }
 
-    /// Whether holes stay holes: those of the host's files do, and those of the tree's do there.
-    fn keeps_holes(from: &Place, to: &Place) -> bool {
-        let is_file = |path: &PathBuf| fs::metadata(path).map_or(true, |meta| meta.is_file());
-        matches!(to, Place::Host(path) if is_file(path)) || matches!(from, Place::Host(_))
+    /// A file on this machine, with its content if that is known; how many bytes, `None` where it
+    /// was left out.
+    fn place_outside(
+        &mut self,
+        file: &Object,
+        path: &Path,
+        small: Option<Vec<u8>>,
+    ) -> Result<Option<u64>, CliError> {
+        // What is no file, a terminal or a pipe, gets zeros for holes.
+        let is_file = |path: &Path| fs::metadata(path).map_or(true, |meta| meta.is_file());
+        if small.is_none() && !is_file(path) && self.has_many_holes(&file.place)? {
+            let what = format!("{}: its holes would be written as zeros", file.place);
+            self.skip(what);
+            return Ok(None);
+        }
+        let (open, is_new) = open(path).map_err(|error| failed(path, &error))?;
+        if !is_new {
+            self.empty(&open, path, &file.place)?;
+        }
+        let copied = match small {
+            Some(content) => write_all(&open, &content),
+            None => self.copy_out(&file.place, &open),
+        };
+        if copied.is_err() && is_new {
+            // What is not whole is not left behind; why it is not, is told.
+            let _removed = fs::remove_file(path);
+        }
+        match copied {
+            Err(CopyOut::TooLarge(bytes)) => {
+                let (from, to) = (&file.place, path.display());
+                self.skip(format!("{from}: {to} cannot have {bytes} bytes"));
+                Ok(None)
+            }
+            copied => {
+                let bytes = copied.map_err(|error| error.at(path))?;
+                set_meta(&open, path, &file.meta)?;
+                Ok(Some(bytes))
+            }
+        }
     }
 
     /// Whether a file has more holes than are written as zeros.
@@ -162,21 +194,18 @@ impl Copying<'_> {
     ) -> Result<(), CliError> {
         match at {
             Place::Tree(path) => {
-                let there = self.object(at).ok().map(|object| object.kind);
-                if there == Some(FileKind::Symlink) {
-                    let request = Request::Remove { path: path.into(), recursive: false };
-                    self.changer()?.ask(request)?;
-                }
-                let (path, target) = (path.into(), target.into());
-                let meta = Meta { mode: None, ..*meta };
-                self.changer()?.ask(Request::MakeLink { path, target, meta }).map(drop)
+                let (target, meta) = (target.into(), Meta { mode: None, ..*meta });
+                let kind = ItemKind::Link { target };
+                self.put(Item { path: path.into(), kind, meta }, &[])
             }
             Place::Host(path) => {
                 if fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink()) {
                     fs::remove_file(path).map_err(|error| failed(path, &error))?;
                 }
                 let made = std::os::unix::fs::symlink(OsStr::from_bytes(target), path);
-                made.map_err(|error| failed(path, &error))
+                made.map_err(|error| failed(path, &error))?;
+                self.count(1, 0);
+                Ok(())
             }
         }
     }
@@ -185,8 +214,8 @@ impl Copying<'_> {
     pub(super) fn place_meta(&mut self, at: &Place, meta: &Meta) -> Result<(), CliError> {
         match at {
             Place::Tree(path) => {
-                let request = Request::SetMeta { path: path.into(), meta: *meta };
-                self.changer()?.ask(request).map(drop)
+                let (path, kind, meta) = (path.into(), ItemKind::Any, *meta);
+                self.put(Item { path, kind, meta }, &[])
             }
             Place::Host(path) => {
                 let open = File::open(path).map_err(|error| failed(path, &error))?;
@@ -219,6 +248,13 @@ impl CopyOut {
 impl From<io::Error> for CopyOut {
     fn from(error: io::Error) -> Self {
         Self::Write(error)
+    }
+}
+
+fn write_all(mut file: &File, content: &[u8]) -> Result<u64, CopyOut> {
+    match file.write_all(content) {
+        Err(error) if is_too_large(&error) => Err(CopyOut::TooLarge(content.len() as u64)),
+        written => Ok(written.map(|()| content.len() as u64)?),
     }
 }
 

@@ -126,6 +126,7 @@ fn in_tree(object: &TreeObject) -> Object {
     Object {
         place: Place::Tree(object.path().clone()),
         kind: attr.kind,
+        size: attr.size,
         meta: Meta {
             mode: Some(attr.mode),
             mtime: Some((attr.mtime.secs, attr.mtime.nanos)),
@@ -149,6 +150,7 @@ fn on_host(path: &Path, meta: &Metadata) -> Object {
     Object {
         place: Place::Host(path.to_owned()),
         kind,
+        size: meta.len(),
         meta: Meta {
             mode: Some(meta.mode() & 0o7777),
             mtime: Some((meta.mtime(), nanos)),

@@ -143,7 +143,11 @@ impl Files for Changing<'_> {
     }
 
     fn remove(&mut self, path: &str) -> Step<()> {
-        self.ask(Request::Remove { path: path.as_bytes().into(), recursive: false })
+        self.ask(Request::Remove {
+            path: path.as_bytes().into(),
+            recursive: false,
+            by_turns: false,
+        })
     }
 
     fn remove_dir(&mut self, path: &str) -> Step<()> {

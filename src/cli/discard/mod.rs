@@ -3,11 +3,12 @@
 mod parts;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 
 use crate::cli::change::with_changer;
 use crate::cli::error::CliError;
-use crate::cli::output::{self, Out};
+use crate::cli::output::{self, Out, Progress};
 use crate::cli::picking::Picking;
 use crate::cli::selecting::LeaveOut;
 use crate::cli::source::Source;
@@ -138,9 +139,13 @@ fn is_wanted(args: &Args, opened: &Opened, asked: &[MergedPath]) -> Result<bool,
 }
 
 fn discard(session: &Path, base: Option<&Path>, asked: &[MergedPath]) -> Result<Undone, CliError> {
-    with_changer(session, base, |changer| {
+    let mut progress = Progress::new("giving up changes", std::io::stderr().is_terminal());
+    let discarded = with_changer(session, base, |changer| {
         let mut all = Undone { paths: Vec::new(), changes: 0, idle: Vec::new() };
         for some in asked.chunks(limits::MAX_PATHS) {
+            progress.say(|| {
+                format!("{} of {}", all.paths.len(), text::count(asked.len() as u64, "path"))
+            });
             let paths = some.iter().map(PathText::from).collect();
             let Answer::Undone { paths, changes, idle } =
                 changer.ask(Request::Discard { paths })?
@@ -152,7 +157,9 @@ fn discard(session: &Path, base: Option<&Path>, asked: &[MergedPath]) -> Result<
             all.idle.extend(idle);
         }
         Ok(all)
-    })
+    });
+    progress.end();
+    discarded
 }
 
 fn show(args: &Args, undone: &Undone) -> Result<(), CliError> {

@@ -154,6 +154,13 @@ fn server_for(wanted: &Wanted<'_>) -> Result<(SocketAddr, Option<u32>, Option<Ch
         let what = format!("{session}: process {pid} serves it, and hides less of its base");
         return Err(CliError::new(what).with_hint("stop that server first, to hide more"));
     }
+    if wanted.choosing.keep_originals.is_some() {
+        let what =
+            format!("{session}: process {pid} serves it, and decides what originals it keeps");
+        return Err(
+            CliError::new(what).with_hint("leave --keep-originals out, or stop that server")
+        );
+    }
     tell_hidden(&found);
     let recorded = base_of(&wanted.session, None)?;
     if let Some(base) = wanted.base.as_ref().filter(|base| Some(*base) != recorded.as_ref()) {

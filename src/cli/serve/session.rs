@@ -34,6 +34,7 @@ pub(super) fn serve(
         remember_hidden: true,
         existing: args.choosing.existing,
         moved: args.choosing.moved,
+        keep_originals: args.choosing.keep_originals,
         ..Wanted::new(session, args.base.as_deref())
     };
     let layers = layers::open(&wanted, &layers::watch(runtime.handle()))?;

@@ -9,7 +9,7 @@ use super::connect::{beside, page_bytes};
 use super::lock::SessionLock;
 use super::probe::byte_len;
 use super::session::{Session, open_read_only};
-use super::{config, copy_up, epoch, quota, schema, value};
+use super::{config, copy_up, epoch, original, quota, schema, value};
 
 /// What a session file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,6 +44,10 @@ pub struct Figures {
     pub redirects: u64,
     /// Copy-ups that are not finished.
     pub pending: PendingCopies,
+    /// Base files and links of which it keeps what they were before the first change.
+    pub originals: u64,
+    /// Bytes of their contents, as far as it has them.
+    pub original_bytes: u64,
     /// Rows of the audit log.
     pub changes: u64,
     /// Older rows that it has no more.
@@ -98,6 +102,11 @@ impl Session {
             whiteouts: count(&conn, "fs_whiteout")?,
             redirects: count(&conn, "acetate_redirect")?,
             pending: copy_up::total(&conn)?,
+            originals: count_if_there(&conn, "acetate_original")?,
+            original_bytes: match schema::has_table(&conn, "acetate_original")? {
+                true => original::total_bytes(&conn)?,
+                false => 0,
+            },
             changes: last_change(&conn)?.saturating_sub(dropped_changes),
             dropped_changes,
             change_bytes: audit_bound::bytes(&conn)?,

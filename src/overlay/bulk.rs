@@ -1,0 +1,191 @@
+//! Many objects made or removed in one transaction.
+
+use bytes::Bytes;
+
+use crate::delta::MergedPath;
+use crate::vfs::{Caller, CreateHow, FileKind, FsError, Locator, Name, NewNode, Outcome, SetAttr};
+use crate::worker::Weight;
+
+use super::Overlay;
+use super::edit::{Edit, Parent};
+use super::error::Result;
+use super::limits::BULK_BYTES;
+use super::tree::TreeView;
+
+/// What is to be at a path.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// A directory; one that is there stays as it is.
+    Directory,
+    /// A regular file with this content; one that is there gets it.
+    File(Bytes),
+    /// A symbolic link with this target; one that is there is replaced.
+    Link(Bytes),
+    /// What is there, whatever it is.
+    Any,
+}
+
+/// An object to be made.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// Where.
+    pub path: MergedPath,
+    /// What.
+    pub content: Content,
+    /// Its attributes.
+    pub set: SetAttr,
+}
+
+/// A name to be removed.
+#[derive(Debug, Clone)]
+pub struct Removal {
+    /// The directory that it is in.
+    pub dir: Locator,
+    /// The name.
+    pub name: Bytes,
+    /// Whether it is the name of an empty directory.
+    pub is_dir: bool,
+    /// Bytes that the session stores of the object, at most.
+    pub bytes: u64,
+}
+
+impl Overlay {
+    /// Makes `items` in their order, in one transaction: all of them, or so many that other changes
+    /// need not wait long; returns how many, at least one.
+    ///
+    /// # Errors
+    /// One of them cannot be made, or there is no room: none is made.
+    pub async fn make_all(
+        &self,
+        caller: &Caller,
+        items: Vec<Item>,
+    ) -> std::result::Result<usize, FsError> {
+        let bytes = items.iter().map(Item::bytes).sum();
+        let made = self.change(caller, Weight::Heavy, bytes, false, move |edit| {
+            let result = edit.make_all(&items).map_err(|error| error.into_fs());
+            Outcome { result, context: () }
+        });
+        made.await?.value.result
+    }
+
+    /// Removes names in their order, in one transaction: all of them, or so many that other changes
+    /// need not wait long; returns how many, at least one.
+    ///
+    /// # Errors
+    /// One of them cannot be removed: none is.
+    pub async fn remove_all(
+        &self,
+        caller: &Caller,
+        removals: Vec<Removal>,
+    ) -> std::result::Result<usize, FsError> {
+        let removed = self.change(caller, Weight::Heavy, 0, false, move |edit| {
+            let result = edit.remove_all(&removals).map_err(|error| error.into_fs());
+            Outcome { result, context: () }
+        });
+        removed.await?.value.result
+    }
+}
+
+impl Item {
+    /// Bytes of its content.
+    fn bytes(&self) -> usize {
+        match &self.content {
+            Content::File(content) | Content::Link(content) => content.len(),
+            Content::Directory | Content::Any => 0,
+        }
+    }
+}
+
+impl Edit<'_> {
+    fn make_all(&mut self, items: &[Item]) -> Result<usize> {
+        let (mut dir, mut bytes) = (None, 0);
+        for (at, item) in items.iter().enumerate() {
+            if bytes > BULK_BYTES {
+                return Ok(at);
+            }
+            // The attributes of a directory may be an item themselves.
+            self.dirs.clear();
+            bytes += item.bytes() as u64 + self.make(item, &mut dir)?;
+        }
+        Ok(items.len())
+    }
+
+    fn remove_all(&mut self, removals: &[Removal]) -> Result<usize> {
+        let mut bytes = 0;
+        for (at, removal) in removals.iter().enumerate() {
+            if bytes > BULK_BYTES {
+                return Ok(at);
+            }
+            self.dirs.clear();
+            match removal.is_dir {
+                true => self.rmdir(&removal.dir, &removal.name).result?,
+                false => self.remove(&removal.dir, &removal.name).result?,
+            }
+            bytes = bytes.saturating_add(removal.bytes);
+        }
+        Ok(removals.len())
+    }
+
+    /// Makes one; `last` is the directory of the one before. Returns how many bytes of the base it
+    /// may have read.
+    fn make(&mut self, item: &Item, last: &mut Option<(MergedPath, Locator)>) -> Result<u64> {
+        let (Some(name), false) = (item.path.name(), matches!(item.content, Content::Any)) else {
+            let object = self.locator_at(&item.path)?;
+            return Ok(self.setattr(&object, &item.set, None).result.map(|()| 0)?);
+        };
+        let above = item.path.parent();
+        let dir = match last.take() {
+            Some((path, dir)) if path == above => dir,
+            _ => self.locator_at(&above)?,
+        };
+        *last = Some((above, dir.clone()));
+        let parent = self.parent(&dir)?;
+        let found = self.view().child(&parent.place, &name)?.map(|child| child.node);
+        match (&item.content, found) {
+            (Content::Directory, Some(node)) if node.is_dir() => {}
+            (Content::Directory, None) => {
+                self.make_node_in(&parent, &name, &NewNode::Directory, &item.set)?;
+            }
+            (Content::File(content), None) => self.make_file(&parent, &name, content, &item.set)?,
+            (Content::File(content), Some(node)) if node.kind() == FileKind::Regular => {
+                let before = self.view().attr(&node)?;
+                let read = if node.row().is_none() { before.size } else { 0 };
+                self.replace_node(node, &before, content, &item.set)?;
+                return Ok(read);
+            }
+            (Content::Link(target), found) => {
+                if found.is_some_and(|node| node.kind() == FileKind::Symlink) {
+                    self.remove(&dir, name.as_bytes()).result?;
+                }
+                let parent = self.parent(&dir)?;
+                let link = NewNode::Symlink(target.clone());
+                self.make_node_in(&parent, &name, &link, &item.set)?;
+            }
+            _ => return Err(FsError::Exists.into()),
+        }
+        Ok(0)
+    }
+
+    /// A new file with content; the audit log has it as a CREATE, a WRITE and a SETATTR.
+    fn make_file(
+        &mut self,
+        parent: &Parent,
+        name: &Name,
+        content: &[u8],
+        set: &SetAttr,
+    ) -> Result<()> {
+        let mode = SetAttr { mode: set.mode, ..SetAttr::default() };
+        let file = self.create_in(parent, name, CreateHow::Guarded(mode))?.object;
+        if !content.is_empty() {
+            self.write(&file, 0, content).result?;
+        }
+        let rest = SetAttr { mode: None, ..*set };
+        Ok(self.setattr(&file, &rest, None).result?)
+    }
+
+    /// What a path leads to.
+    fn locator_at(&self, path: &MergedPath) -> Result<Locator> {
+        let tree = TreeView { view: self.view(), knows_base: true };
+        Ok(tree.find(path)?.ok_or(FsError::NotFound)?.locator())
+    }
+}

@@ -86,7 +86,7 @@ impl Target {
     /// not, or where it is of another filesystem than the target's top.
     ///
     /// # Errors
-    /// It is no directory, or cannot be looked at.
+    /// It is no directory, cannot be looked at, or its filesystem is read-only.
     pub fn takes_entries(&self, path: &BasePath) -> Result<bool> {
         let looked = || -> io::Result<bool> {
             let (dir, top) = (self.beneath.dir(path)?, self.beneath.dir(&BasePath::root())?);
@@ -97,7 +97,7 @@ impl Target {
             let want = rustix::fs::Access::WRITE_OK.union(rustix::fs::Access::EXEC_OK);
             match rustix::fs::accessat(&dir, c".", want, AtFlags::EACCESS) {
                 Ok(()) => Ok(true),
-                Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => Ok(false),
+                Err(Errno::ACCESS | Errno::PERM) => Ok(false),
                 // Systems that cannot ask for the effective user.
                 Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(true),
                 Err(error) => Err(error.into()),

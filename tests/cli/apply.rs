@@ -1,6 +1,7 @@
 //! `acetate apply`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -237,6 +238,50 @@ fn what_the_disk_does_not_take_is_left_out() {
     let session = world.session();
     let kept = run(world.scratch(), &["cat", session.to_str().unwrap(), "large"]);
     assert_eq!(kept.stdout.len(), 5 << 20);
+}
+
+#[test]
+fn a_base_that_is_read_only_is_named_before_anything_is_made() {
+    let world = changed();
+    let (base, session) = (world.base(), world.session());
+    let before = on_host(&base);
+    let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && \
+                  exec \"$1\" apply \"$2\" $3";
+    let program = env!("CARGO_BIN_EXE_acetate");
+    let apply = |option: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script]).args([&base]).arg(program).arg(&session);
+        command.arg(option).output().unwrap()
+    };
+    if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no mount namespace without root");
+        return;
+    }
+    let (_, err) = said(&apply("--yes"), 2);
+    let shown = base.canonicalize().unwrap();
+    let wanted = format!(
+        "error: {}/: the filesystem is mounted read-only\n\
+         hint: nothing was changed; mount it read-write, or apply to a copy of the base: \
+         --to DIR\n",
+        shown.display()
+    );
+    assert_eq!(err, wanted);
+    assert_same(&on_host(&base), &before);
+    said(&self::apply(&world, &["--yes"]), 0);
+}
+
+#[test]
+fn a_base_that_we_may_not_write_is_named_too() {
+    if rustix::process::geteuid().is_root() {
+        eprintln!("skipped: root may write everywhere");
+        return;
+    }
+    let world = changed();
+    fs::set_permissions(world.base(), fs::Permissions::from_mode(0o555)).unwrap();
+    let (_, err) = said(&apply(&world, &["--yes"]), 2);
+    fs::set_permissions(world.base(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(err.contains("cannot be written: Permission denied"), "{err}");
+    assert!(err.contains("hint: nothing was changed; apply as a user who may write"), "{err}");
 }
 
 #[test]

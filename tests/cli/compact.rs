@@ -1,6 +1,6 @@
 //! `acetate compact`.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::tempdir;
@@ -89,4 +89,33 @@ fn killed_at_any_time_it_loses_nothing() {
     assert!(std::fs::metadata(&place.path).unwrap().len() < before * 6 / 10);
     assert_eq!(place.names(), ["session.db"]);
     assert!(all_rows(&place.path) == rows);
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_leaves_the_session_as_it_was() {
+    if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no mount namespace without root");
+        return;
+    }
+    let place = Place::new();
+    half_empty(&place, 40);
+    let dir = tempdir().unwrap();
+    // What is left of the disk, in MiB: nothing, and less than what is in use; then enough.
+    let script = r#"
+        mount -t tmpfs -o size=64m none "$0" && cd "$0" && cp "$2" s.db || exit 9
+        for left in 0 1 3; do
+            head -c $((64 - left - $(du -sm . | cut -f1)))M /dev/zero >filled 2>/dev/null
+            "$1" compact s.db >>said 2>&1 </dev/null; echo "exit $?"
+            cmp s.db "$2" && echo same; ls
+            rm -f filled
+        done
+        mount -o remount,size=1g .
+        "$1" compact s.db >/dev/null && echo compacted; "$1" check s.db >/dev/null && echo sound
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).arg(dir.path());
+    let output = command.arg(env!("CARGO_BIN_EXE_acetate")).arg(&place.path).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let refused = "exit 2\nsame\nfilled\ns.db\nsaid\n";
+    assert_eq!(said, format!("{}compacted\nsound\n", refused.repeat(3)));
 }

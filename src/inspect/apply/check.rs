@@ -31,6 +31,9 @@ impl Planner<'_> {
                     ErrorKind::CrossesDevices => {
                         ("something else is mounted there", "name the paths to apply without it")
                     }
+                    ErrorKind::ReadOnlyFilesystem => {
+                        ("the filesystem is mounted read-only", super::READ_ONLY_HINT)
+                    }
                     _ => return Err(error.into()),
                 },
             };

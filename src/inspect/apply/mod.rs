@@ -48,6 +48,10 @@ pub use plan::{Loss, Merged, Options, Plan, Special};
 pub use stage::NotSet;
 pub use steps::Applied;
 
+/// What to do about a target whose filesystem is read-only.
+const READ_ONLY_HINT: &str =
+    "nothing was changed; mount it read-write, or apply to a copy of the base: --to DIR";
+
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
@@ -387,11 +391,21 @@ fn finish(
 
 /// Opens the staging, unless another process has it.
 fn open(target: &Target, made: bool) -> Result<Option<Staging>> {
+    let not_written = |error: TargetError, hint| InspectError::Refused {
+        what: format!("{}: cannot be written: {}", shown(target), error.source),
+        hint,
+    };
     target.staging(made).map_err(|error| match error.source.kind() {
         ErrorKind::WouldBlock => InspectError::Refused {
             what: format!("{}: another apply is at work", shown(target)),
             hint: "wait until it has ended",
         },
+        ErrorKind::ReadOnlyFilesystem => not_written(error, READ_ONLY_HINT),
+        ErrorKind::PermissionDenied if made => {
+            let hint = "nothing was changed; apply as a user who may write there, or to a copy of \
+                        the base: --to DIR";
+            not_written(error, hint)
+        }
         _ => error.into(),
     })
 }

@@ -70,7 +70,8 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         &["apply"],
         "Examples:
   acetate apply work.db --dry-run            what would be written to the base
-  acetate apply work.db src                  write what changed below src",
+  acetate apply work.db src                  write what changed below src
+  acetate apply --undo work.db               take the last apply back",
     ),
     (
         &["discard"],
@@ -177,8 +178,9 @@ const EXAMPLES: &[(&[&str], &str)] = &[
 const INSTEAD: &[(&[&str], &str)] = &[
     (
         &["undo", "restore", "revert", "reset", "rollback", "checkout"],
-        "`acetate discard SESSION.db PATH` lets a path show the base again; `acetate snapshot` \
-         keeps a copy of a session to go back to",
+        "`acetate discard SESSION.db PATH` lets a path show the base again; `acetate apply --undo \
+         SESSION.db` takes the last apply back; `acetate snapshot` keeps a copy of a session to go \
+         back to",
     ),
     (&["rename", "move"], "`acetate mv SESSION.db FROM TO` renames in the tree"),
     (&["copy"], "`acetate cp SESSION.db FROM TO` copies into, out of and within the tree"),

@@ -8,11 +8,14 @@
 //! Knows nothing of sessions, and not why something is to be written. All methods block.
 
 mod attrs;
+mod clone;
 mod error;
+mod object;
 mod seen;
 mod staged;
 mod staging;
 mod sweep;
+mod undo_dir;
 mod xattrs;
 
 use std::ffi::OsStr;
@@ -29,10 +32,13 @@ use rustix::io::Errno;
 use crate::base::{BasePath, Beneath, KEPT};
 
 pub use attrs::{Attrs, Unset};
+pub use clone::{Cloner, Hooks};
 pub use error::TargetError;
+pub use object::Object;
 pub use seen::Seen;
 pub use staged::StagedFile;
 pub use staging::{Shelf, Slot, Staging};
+pub use undo_dir::UndoDir;
 pub use xattrs::Xattrs;
 
 /// The result of a step.
@@ -148,6 +154,28 @@ impl Target {
         put().map_err(|source| self.error(path, source))
     }
 
+    /// Keeps the file at `path` in a slot of the staging too, before it is replaced: as one more
+    /// name of it, or as a copy where the host makes no link.
+    ///
+    /// # Errors
+    /// It is gone, or the host refuses.
+    pub fn keep_replaced(&self, path: &BasePath, to: (&Staging, Slot)) -> Result<()> {
+        let place = Staging::path_of(Shelf::Replaced, to.1);
+        let (shelf, slot) = to.0.place(Shelf::Replaced, to.1);
+        let linked = || -> io::Result<bool> {
+            let (dir, name) = self.parent(path)?;
+            match rustix::fs::linkat(&dir, name, shelf, &*slot, AtFlags::empty()) {
+                Ok(()) | Err(Errno::EXIST) => Ok(true),
+                Err(Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::ACCESS) => Ok(false),
+                Err(error) => Err(error.into()),
+            }
+        };
+        match linked().map_err(|source| self.error(path, source))? {
+            true => Ok(()),
+            false => Cloner::default().copy((self, path), (self, &place), Hooks::NONE),
+        }
+    }
+
     /// Moves what was taken from `path` to a directory at the top that only we may enter, where a
     /// name is free. Returns where it is.
     ///
@@ -249,13 +277,19 @@ fn is_absent(error: &io::Error) -> bool {
 /// Opens the directory `name` in `top`, if only we may enter it.
 fn own_dir(top: &File, name: &str) -> io::Result<File> {
     let dir: File = rustix::fs::openat(top, name, DIRECTORY, Mode::empty())?.into();
+    check_own(&dir)?;
+    Ok(dir)
+}
+
+/// Refuses a directory that others may enter, or that is another user's.
+fn check_own(dir: &File) -> io::Result<()> {
     let meta = dir.metadata()?;
     let is_ours = meta.uid() == rustix::process::geteuid().as_raw();
     if !is_ours || meta.mode() & 0o077 != 0 {
         let what = "not made by this user for `acetate apply`";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
-    Ok(dir)
+    Ok(())
 }
 
 /// Renames to where nothing is.

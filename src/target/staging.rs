@@ -1,7 +1,8 @@
 //! The directory at the top of the target in which everything is made before it is placed.
 //!
-//! `new/` has what is to be placed, `taken/` what was taken from the target, each under the
-//! number of its slot. Whether a rename was done can be told exactly by what is in the slots.
+//! `new/` has what is to be placed, `taken/` what was taken from the target, `replaced/` what is
+//! replaced in it, each under the number of its slot. Whether a rename was done can be told exactly
+//! by what is in the slots.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -23,13 +24,15 @@ use crate::vfs::{Device, FileKind, Time};
 /// What is on its way, by number.
 pub type Slot = u64;
 
-/// The two places in a staging.
+/// The places in a staging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shelf {
     /// What was made to be placed.
     New,
     /// What was taken from the target.
     Taken,
+    /// The files of the target that are replaced by what is put over them.
+    Replaced,
 }
 
 /// An open staging; nobody else can have it open meanwhile.
@@ -39,7 +42,13 @@ pub struct Staging {
     dir: File,
     new: OwnedFd,
     taken: OwnedFd,
+    replaced: OwnedFd,
 }
+
+/// The names of the shelves.
+const NEW: &str = "new";
+const TAKEN: &str = "taken";
+const REPLACED: &str = "replaced";
 
 /// The name of the journal while it is written.
 const JOURNAL_BEGUN: &str = "journal-unfinished";
@@ -68,8 +77,8 @@ impl Target {
                 dir => dir?,
             };
             rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
-            let (new, taken) = (shelf(&dir, "new")?, shelf(&dir, "taken")?);
-            Ok(Some(Staging { path: path.clone(), dir, new, taken }))
+            let [new, taken, replaced] = shelves(&dir)?;
+            Ok(Some(Staging { path: path.clone(), dir, new, taken, replaced }))
         };
         opened().map_err(|source| TargetError { path: path.clone(), source })
     }
@@ -96,6 +105,10 @@ impl Target {
         };
         removed().map_err(|source| TargetError { path: staging.path.clone(), source })
     }
+}
+
+fn shelves(dir: &File) -> io::Result<[OwnedFd; 3]> {
+    Ok([shelf(dir, NEW)?, shelf(dir, TAKEN)?, shelf(dir, REPLACED)?])
 }
 
 /// Opens a directory in the staging, which is made if need be.
@@ -127,9 +140,20 @@ impl Staging {
         let dir = match shelf {
             Shelf::New => self.new.as_fd(),
             Shelf::Taken => self.taken.as_fd(),
+            Shelf::Replaced => self.replaced.as_fd(),
         };
         // A number has no NUL.
         (dir, CString::new(slot.to_string()).unwrap_or_default())
+    }
+
+    /// The path of a slot in the target.
+    pub fn path_of(shelf: Shelf, slot: Slot) -> BasePath {
+        let shelf = match shelf {
+            Shelf::New => NEW,
+            Shelf::Taken => TAKEN,
+            Shelf::Replaced => REPLACED,
+        };
+        BasePath::from_bytes(format!("{STAGING}/{shelf}/{slot}").as_bytes()).unwrap_or_default()
     }
 
     /// Where it is, for people.
@@ -287,11 +311,11 @@ impl Staging {
 
     /// Removes all that a run left that did not come to write its journal.
     pub fn clear(&mut self) -> Result<()> {
-        let cleared = || -> io::Result<(OwnedFd, OwnedFd)> {
+        let cleared = || -> io::Result<[OwnedFd; 3]> {
             sweep::sweep(&self.dir)?;
-            Ok((shelf(&self.dir, "new")?, shelf(&self.dir, "taken")?))
+            shelves(&self.dir)
         };
-        (self.new, self.taken) = cleared().map_err(|source| self.error(source))?;
+        [self.new, self.taken, self.replaced] = cleared().map_err(|source| self.error(source))?;
         Ok(())
     }
 }

@@ -34,6 +34,11 @@ const ACL_GROUP_OBJ: u16 = 0x04;
 pub struct Xattrs(Vec<(CString, Vec<u8>)>);
 
 impl Xattrs {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The names, as text.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|(name, _)| shown(name)).collect()

@@ -68,7 +68,9 @@ fn it_shows_and_applies() {
     assert!(err.contains("nobody to ask") && err.contains("--yes"), "{err}");
     assert_same(&on_host(&world.base()), &before);
     let (out, err) = said(&apply(&world, &["--yes"]), 0);
-    assert!(out.ends_with(": applied\n") && err.is_empty(), "{out}{err}");
+    assert!(out.ends_with(": applied\n"), "{out}{err}");
+    let undo = format!("`acetate apply --undo {}` takes it back", world.session().display());
+    assert!(err.contains(&undo) && err.lines().count() == 1, "{err}");
     assert_same(&on_host(&world.base()), &wanted);
     // The session has nothing left to tell.
     let session = world.session();

@@ -43,5 +43,6 @@ mod status;
 mod tool;
 mod tool_run;
 mod unavailable;
+mod undo;
 mod unmounting;
 mod writing;

@@ -29,6 +29,8 @@ const NAMES: &[&str] = &[
     "PATIENCE_BYTES",
     "READERS_WAIT",
     "KEPT_BYTES",
+    // What an apply keeps.
+    "KEEP_LIMIT_BYTES",
     // Of the lock table.
     "EXPORT_SHARE",
     "CLIENT_SHARE",
@@ -48,6 +50,7 @@ const PLACES: &[&str] = &[
     "src/guard",
     "src/workspace",
     "src/cli/logging.rs",
+    "src/inspect/apply/keep.rs",
 ];
 
 #[derive(Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 mod forgetting;
 mod progress;
 mod report;
+mod undo;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,7 +23,8 @@ use super::{Ending, asking, diff, text};
 use crate::control::Request;
 use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    Bookkeeper, Consent, Options, Plan, ShowPlan, apply, clear, interrupted, plan, resume,
+    Bookkeeper, Consent, Options, Plan, ShowPlan, apply, clear, interrupted, keep_nothing, plan,
+    resume,
 };
 use crate::inspect::diff::{Difference, Kind};
 use crate::inspect::hunks::Chosen;
@@ -41,7 +43,8 @@ use report::{lost, put_counts, tell};
 /// set-user-ID files and devices are left out without
 /// --allow-special. Each file is replaced at once, whole; nothing outside the base is touched.
 /// Clients may change the session during apply: their changes are skipped and stay in the session.
-/// May be killed at any time: the next run finishes what was begun, and does no more then. Exits
+/// May be killed at any time: the next run finishes what was begun, and does no more then. What is
+/// replaced and removed is kept beside the session until the next apply: --undo puts it back. Exits
 /// with 1 if something was not applied.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -101,9 +104,13 @@ pub(super) struct Args {
     #[arg(long)]
     all: bool,
 
+    #[command(flatten)]
+    keep: undo::KeepArgs,
+
     /// Print JSON objects.
     ///
-    /// Types: difference, drift, merged, special, left_out, loss, plan, skipped, applied.
+    /// Types: difference, undo, drift, merged, special, left_out, loss, plan, kept, skipped,
+    /// applied.
     #[arg(long)]
     json: bool,
 }
@@ -118,7 +125,13 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         if args.dry_run {
             return Ok(Ending::Findings);
         }
+        if args.keep.no_keep {
+            keep_nothing(&opened, args.to.as_deref())?;
+        }
         return finish(args, &opened);
+    }
+    if args.keep.undo {
+        return undo::run(args, &opened);
     }
     let selection = args.leave_out.read(&opened, &args.paths)?;
     let mut options = options(args, &opened, selection)?;
@@ -170,6 +183,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let report = apply(&opened, args.to.as_deref(), &options, consent, book, watch);
         progress.end();
         let report = report?;
+        let drifted = plan.drifted.iter().map(|drifted| &drifted.path);
+        undo::tell_copies(args, drifted, report.kept.as_deref())?;
         let ending = tell(args, &opened, &report)?;
         let leaves_out = made.leaves_out.unwrap_or(!plan.left_out.is_empty());
         Ok(if leaves_out { Ending::Findings } else { ending })
@@ -196,6 +211,7 @@ fn options(args: &Args, opened: &Opened, selection: Selection) -> Result<Options
         special: args.allow_special,
         skip_drifted: args.skip_drifted,
         conflict_markers: args.conflict_markers,
+        keep: args.keep.limit(),
         ..Options::default()
     };
     for side in args.take.chunks(2) {
@@ -355,6 +371,7 @@ fn print_plan(
             ("merged", plan.merged.len() as u64),
             ("special", plan.special.len() as u64),
             ("left_out", plan.left_out.len() as u64),
+            ("kept_bytes", plan.kept_bytes),
             ("losses", plan.losses.len() as u64),
         ] {
             object.insert(key.to_owned(), value.into());
@@ -389,6 +406,7 @@ fn print_plan(
         if !plan.left_out.is_empty() {
             sum.push_str(&format!(", {} left out", plan.left_out.len()));
         }
+        sum.push_str(&args.keep.note(plan.kept_bytes));
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }
     out.end()

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::Args;
 use crate::cli::error::CliError;
+use crate::cli::mounting::privilege::quoted;
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
 use crate::inspect::apply::{Loss, NotSet, Report};
@@ -43,7 +44,15 @@ pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Endi
         let mut object = text::json("applied");
         text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
         put_counts(&mut object, count, skipped, "skipped");
+        object.insert("undo".to_owned(), report.is_undo.into());
         out.json(object)?;
+    } else if report.is_undo && skipped > 0 {
+        out.line(format_args!(
+            "{}: {count} taken back, {skipped} skipped: they stay as they are",
+            dir.display()
+        ))?;
+    } else if report.is_undo {
+        out.line(format_args!("{}: taken back", dir.display()))?;
     } else if skipped > 0 {
         let dir = dir.display();
         out.line(format_args!(
@@ -53,7 +62,28 @@ pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Endi
         out.line(format_args!("{}: applied", dir.display()))?;
     }
     out.end()?;
+    if report.kept.is_some() && count > 0 {
+        note_undo(args, opened, report.is_undo);
+    }
     Ok(if skipped > 0 { Ending::Findings } else { Ending::Done })
+}
+
+/// Says how to take it back.
+fn note_undo(args: &Args, opened: &Opened, is_undo: bool) {
+    let session = opened.session().path();
+    let session =
+        args.source.session.to_str().map_or_else(|| session.display().to_string(), quoted);
+    let to = args.to.as_ref().map(|to| format!(" --to {}", quoted(&to.display().to_string())));
+    let to = to.unwrap_or_default();
+    match is_undo {
+        false => output::line(format_args!(
+            "`acetate apply --undo {session}{to}` takes it back, until the next apply"
+        )),
+        true => output::line(format_args!(
+            "the session does not have these changes any more: `acetate apply --undo \
+             {session}{to}` does the apply again"
+        )),
+    }
 }
 
 /// Says what we may not set, once for all of it.

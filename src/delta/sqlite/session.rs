@@ -86,6 +86,12 @@ impl Session {
         session_files(&self.path)
     }
 
+    /// The directory beside the session for what the last `acetate apply` replaced and removed,
+    /// whether it is there or not.
+    pub fn undo_dir(&self) -> PathBuf {
+        beside(&self.path, UNDO_SUFFIX)
+    }
+
     /// The session's files that others than their owner may read or write.
     pub fn exposed_files(&self) -> Vec<ExposedFile> {
         let mode = |path: &Path| path.symlink_metadata().map_or(0, |meta| meta.mode() & 0o7777);
@@ -264,10 +270,13 @@ fn with_stand_ins(conn: Connection) -> Result<Connection> {
     Ok(conn)
 }
 
+/// What the name of a session's [`Session::undo_dir`] ends with.
+const UNDO_SUFFIX: &str = "-undo";
+
 /// The session file at a path and all that may lie beside it, whether they are there or not.
 pub fn session_files(session: &Path) -> Vec<PathBuf> {
     let sqlites = ["", "-wal", "-shm", "-journal"];
     let ours = [lock::SUFFIX, compact::SUFFIX, compact::JOURNAL_SUFFIX, super::CONTROL_SUFFIX];
-    let suffixes = sqlites.iter().chain(&ours).chain(&LOG_SUFFIXES);
+    let suffixes = sqlites.iter().chain(&ours).chain(&[UNDO_SUFFIX]).chain(&LOG_SUFFIXES);
     suffixes.map(|suffix| beside(session, suffix)).collect()
 }

@@ -83,7 +83,7 @@ impl Planner<'_> {
             };
             match moved {
                 None => drop(dirs.insert(dir)),
-                Some((_, (Shelf::New, _))) => {}
+                Some((_, (Shelf::New | Shelf::Replaced, _))) => {}
                 Some((at, (Shelf::Taken, slot))) => {
                     let rest = &dir.as_bytes()[at.as_bytes().len()..];
                     let now = from.get(&slot).map(|from| [from.as_bytes(), rest].concat());

@@ -20,7 +20,7 @@ use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
-use crate::target::{Shelf, Slot, Staging, Target, TargetError};
+use crate::target::{Seen, Shelf, Slot, Staging, Target, TargetError};
 use crate::vfs::FileKind;
 
 /// Why the removal of a directory is left out.
@@ -257,12 +257,27 @@ impl<'a> Commit<'a> {
         }
         let replaces = match (self.target.look(&put.to)?, &put.over) {
             (None, None) => false,
-            (Some(now), Some(over)) if over.is_as_seen(&now) => true,
+            (Some(now), Some(over))
+                if over.is_as_seen(&now) || self.is_kept(put, over, &now)? =>
+            {
+                true
+            }
             (Some(_), Some(_)) => return Err(Stop::Skip("it changed meanwhile".to_owned())),
             (Some(_), None) => return Err(Stop::Skip("something came there".to_owned())),
             (None, Some(_)) => return Err(Stop::Skip("it is gone meanwhile".to_owned())),
         };
+        if replaces && self.journal.keeps {
+            self.target.keep_replaced(&put.to, (self.staging, put.slot))?;
+        }
         Ok(self.target.put((self.staging, put.shelf, put.slot), &put.to, replaces)?)
+    }
+
+    /// Whether a file that is to be replaced has another ctime because an interrupted run made a
+    /// further name of it, to keep it.
+    fn is_kept(&self, put: &Put, over: &Seen, now: &Seen) -> std::result::Result<bool, Stop> {
+        let kept = self.staging.look(Shelf::Replaced, put.slot)?;
+        let over = Seen { ctime: None, ..over.clone() };
+        Ok(kept.is_some_and(|kept| kept.is(now)) && over.is_as_seen(now))
     }
 
     fn set(&mut self, set: &Set) -> std::result::Result<(), Stop> {
@@ -346,6 +361,11 @@ impl<'a> Commit<'a> {
             change.is_whole &= !holds_skipped.contains(&change.path);
         }
         made
+    }
+
+    /// The changes of which something was skipped.
+    pub fn into_skipped(self) -> HashSet<usize> {
+        self.skipped
     }
 
     /// Notes with which ctimes the base has what was applied, as far as that can be told.

@@ -7,6 +7,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use serde_json::{Map, Value, json};
 
 use super::Skipped;
+use super::record::{Before, Inside};
 use super::steps::{Applied, Put, Set, Steps, Take};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
@@ -33,8 +34,16 @@ pub(super) struct Journal {
     pub begun: Time,
     /// What the top gets in the end.
     pub top: Option<Attrs>,
+    /// What is replaced or removed is kept, so that it can be put back.
+    pub keeps: bool,
+    /// It puts back what an apply replaced and removed: the session has nothing to forget.
+    pub is_undo: bool,
     pub steps: Steps,
     pub changes: Vec<Applied>,
+    /// Attributes from before the first step.
+    pub before: Vec<Before>,
+    /// What is in directories that are put somewhere as a whole.
+    pub inside: Vec<Inside>,
 }
 
 /// What was noted on the way.
@@ -44,6 +53,8 @@ pub(super) struct Notes {
     pub is_taken: bool,
     /// The session was told, or is being told, what was applied.
     pub is_told: bool,
+    /// Nothing is kept after all.
+    pub keeps_nothing: bool,
     /// The changes that are not made, and why.
     pub skipped: Vec<(Option<usize>, Skipped)>,
 }
@@ -58,6 +69,8 @@ impl Journal {
             "file": self.file,
             "begun": time(self.begun),
             "top": self.top.as_ref().map(attrs),
+            "keeps": self.keeps,
+            "is_undo": self.is_undo,
         }))?;
         for change in &self.changes {
             line(json!({ "change": {
@@ -88,7 +101,8 @@ impl Journal {
                 "seen": set.seen.as_ref().map(seen), "change": set.change,
             }}))?;
         }
-        Ok(())
+        self.inside.iter().try_for_each(|inside| line(json!({ "inside": inside.json() })))?;
+        self.before.iter().try_for_each(|before| line(json!({ "before": before.json() })))
     }
 
     /// Reads what [`Journal::write`] wrote.
@@ -111,6 +125,8 @@ impl Journal {
             self.file = line.get("file")?.as_str()?.to_owned();
             self.begun = to_time(line.get("begun")?)?;
             self.top = optional(line.get("top")?, to_attrs)?;
+            let flag = |key: &str| line.get(key).and_then(Value::as_bool).unwrap_or(false);
+            (self.keeps, self.is_undo) = (flag("keeps"), flag("is_undo"));
             return Some(());
         }
         let (what, value) = line.as_object()?.iter().next()?;
@@ -148,6 +164,8 @@ impl Journal {
                 seen: optional(value.get("seen")?, to_seen)?,
                 change: optional(value.get("change")?, |at| usize::try_from(at.as_u64()?).ok())?,
             }),
+            "inside" => self.inside.push(Inside::read(value)?),
+            "before" => self.before.push(Before::read(value)?),
             _ => return None,
         }
         Some(())
@@ -160,6 +178,9 @@ impl Notes {
 
     /// The line that says that the session is about to be told.
     pub const TOLD: &str = r#"{"told":true}"#;
+
+    /// The line that says that nothing is kept after all.
+    pub const KEEPS_NOTHING: &str = r#"{"keeps_nothing":true}"#;
 
     /// The line for a change that is not made.
     pub fn skipped(change: Option<usize>, skipped: &Skipped) -> String {
@@ -175,6 +196,7 @@ impl Notes {
             let Ok(value) = serde_json::from_slice::<Map<String, Value>>(&line?) else { continue };
             notes.is_taken |= value.contains_key("taken");
             notes.is_told |= value.contains_key("told");
+            notes.keeps_nothing |= value.contains_key("keeps_nothing");
             notes.skipped.extend(value.get("skipped").and_then(|skipped| {
                 let change = skipped.get("change")?.as_u64();
                 let path = to_merged(skipped.get("path")?)?;
@@ -188,19 +210,22 @@ impl Notes {
 }
 
 /// `Some(None)` for null.
-fn optional<T>(value: &Value, read: impl FnOnce(&Value) -> Option<T>) -> Option<Option<T>> {
+pub(super) fn optional<T>(
+    value: &Value,
+    read: impl FnOnce(&Value) -> Option<T>,
+) -> Option<Option<T>> {
     if value.is_null() { Some(None) } else { read(value).map(Some) }
 }
 
 /// A path or content: a text where it is one, else its bytes.
-fn bytes(path: &[u8]) -> Value {
+pub(super) fn bytes(path: &[u8]) -> Value {
     match std::str::from_utf8(path) {
         Ok(text) => text.into(),
         Err(_) => path.to_vec().into(),
     }
 }
 
-fn to_bytes(value: &Value) -> Option<Vec<u8>> {
+pub(super) fn to_bytes(value: &Value) -> Option<Vec<u8>> {
     if let Some(text) = value.as_str() {
         return Some(text.as_bytes().to_vec());
     }
@@ -208,7 +233,7 @@ fn to_bytes(value: &Value) -> Option<Vec<u8>> {
     value.as_array()?.iter().map(byte).collect()
 }
 
-fn to_path(value: &Value) -> Option<BasePath> {
+pub(super) fn to_path(value: &Value) -> Option<BasePath> {
     let path = BasePath::from_bytes(&to_bytes(value)?)?;
     // A name of the host is neither of these.
     let is_name = |name: &[u8]| !matches!(name, b"." | b"..");
@@ -216,7 +241,7 @@ fn to_path(value: &Value) -> Option<BasePath> {
     is_path.then_some(path)
 }
 
-fn to_merged(value: &Value) -> Option<MergedPath> {
+pub(super) fn to_merged(value: &Value) -> Option<MergedPath> {
     MergedPath::from_bytes(&to_bytes(value)?)
 }
 
@@ -249,7 +274,7 @@ fn to_part(part: &Value) -> Option<Part> {
     })
 }
 
-fn time(time: Time) -> Value {
+pub(super) fn time(time: Time) -> Value {
     json!([time.secs, time.nanos])
 }
 
@@ -257,11 +282,11 @@ fn nanos(value: &Value, at: usize) -> Option<u32> {
     u32::try_from(value.get(at)?.as_u64()?).ok()
 }
 
-fn to_time(value: &Value) -> Option<Time> {
+pub(super) fn to_time(value: &Value) -> Option<Time> {
     Some(Time { secs: value.get(0)?.as_i64()?, nanos: nanos(value, 1)? })
 }
 
-fn seen(seen: &Seen) -> Value {
+pub(super) fn seen(seen: &Seen) -> Value {
     json!({
         "kind": seen.kind.mode_bits(), "dev": seen.dev, "ino": seen.ino, "size": seen.size,
         "mtime": time(seen.mtime), "ctime": seen.ctime.map(time),
@@ -272,7 +297,7 @@ fn kind(value: &Value) -> Option<FileKind> {
     FileKind::from_mode(u32::try_from(value.get("kind")?.as_u64()?).ok()?)
 }
 
-fn to_seen(value: &Value) -> Option<Seen> {
+pub(super) fn to_seen(value: &Value) -> Option<Seen> {
     Some(Seen {
         kind: kind(value)?,
         dev: value.get("dev")?.as_u64()?,
@@ -283,14 +308,14 @@ fn to_seen(value: &Value) -> Option<Seen> {
     })
 }
 
-fn attrs(attrs: &Attrs) -> Value {
+pub(super) fn attrs(attrs: &Attrs) -> Value {
     json!({
         "kind": attrs.kind.mode_bits(), "mode": attrs.mode, "uid": attrs.uid, "gid": attrs.gid,
         "mtime": time(attrs.mtime),
     })
 }
 
-fn to_attrs(value: &Value) -> Option<Attrs> {
+pub(super) fn to_attrs(value: &Value) -> Option<Attrs> {
     let number = |key: &str| u32::try_from(value.get(key)?.as_u64()?).ok();
     Some(Attrs {
         kind: kind(value)?,

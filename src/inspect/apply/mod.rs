@@ -12,6 +12,7 @@ mod copy;
 mod drift;
 mod history;
 mod journal;
+mod keep;
 pub(super) mod merge;
 mod moves;
 mod parts;
@@ -19,10 +20,13 @@ mod pending;
 mod place;
 mod plan;
 mod planner;
+mod record;
 mod refused;
 mod session_check;
 mod stage;
 mod steps;
+mod undo;
+mod undo_plan;
 
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
@@ -44,9 +48,12 @@ use session_check::SessionCheck;
 use stage::Staged;
 
 pub use drift::{Drifted, Why};
+pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
 pub use plan::{Loss, Merged, Options, Plan, Special};
 pub use stage::NotSet;
 pub use steps::Applied;
+pub use undo::{plan_undo, undo};
+pub use undo_plan::{UndoChange, UndoDrift, UndoKind, UndoOptions, UndoPlan};
 
 /// What to do about a target whose filesystem is read-only.
 const READ_ONLY_HINT: &str =
@@ -136,6 +143,10 @@ pub struct Report {
     /// It was broken off when so many steps were done, of so many; (0, 0) where nothing is left
     /// to be finished, because nothing was begun.
     pub broken_off: Option<(usize, usize)>,
+    /// It took an earlier apply back.
+    pub is_undo: bool,
+    /// What is kept of what it replaced and removed; `None` if nothing is to be.
+    pub kept: Option<Vec<KeptCopy>>,
 }
 
 /// Says what would be done, and calls `each` for every difference of it.
@@ -149,7 +160,17 @@ pub fn plan(
     each: &mut dyn FnMut(&Difference),
 ) -> Result<Plan> {
     let place = Place::open(opened, to)?;
-    opened.look(|view| Planner::new(opened, view, &place, options, each).make())
+    let mut plan = opened.look(|view| Planner::new(opened, view, &place, options, each).make())?;
+    measure(&place, &mut plan, options)?;
+    Ok(plan)
+}
+
+/// Adds how much the plan replaces and removes, if that is to be kept.
+fn measure(place: &Place<'_>, plan: &mut Plan, options: &Options) -> Result<()> {
+    if options.keep.is_some() {
+        plan.kept_bytes = keep::measure(&place.target, &plan.steps)?;
+    }
+    Ok(())
 }
 
 /// Makes a plan, and applies what of it there is `consent` to.
@@ -167,38 +188,60 @@ pub fn apply(
     watch: &mut Watch<'_>,
 ) -> Result<Report> {
     let place = Place::open(opened, to)?;
-    let mut staging = open(&place.target, true)?.ok_or_else(|| vanished(&place.target))?;
-    if staging.journal()?.is_some() {
-        let what = format!("{}: an interrupted apply is to be finished", shown(&place.target));
-        let hint = "run `acetate apply` with the session that it was";
-        return Err(InspectError::Refused { what, hint });
-    }
+    let mut staging = open_new(&place.target)?;
     let prepared = prepare(opened, &place, options, consent, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {
         let Some((journal, staged)) = prepared else { return Ok(None) };
-        // As late as it may be: who writes to a large file while we prepare is served too.
-        if pending::bring_in(bookkeeper.as_deref_mut(), watch)?.is_break() {
-            return Ok(None);
-        }
-        let skipped = &staged.skipped;
-        let lines: Vec<_> =
-            skipped.iter().map(|(change, what)| Notes::skipped(*change, what)).collect();
-        if !lines.is_empty() {
-            staging.note(&lines.join("\n"))?;
-        }
-        staging.begin(&mut |out| journal.write(out))?;
-        Ok(Some((journal, staged)))
+        begin(&staging, &journal, &staged, bookkeeper.as_deref_mut(), watch)
+            .map(|begun| begun.then_some((journal, staged)))
     });
-    let (journal, staged) = match begun {
-        Ok(Some(begun)) => begun,
-        given_up => {
-            place.target.remove(staging)?;
-            place.target.set(&BasePath::root(), &plan::attrs_of(&place.top))?;
-            let none = Report { broken_off: Some((0, 0)), ..Report::default() };
-            return given_up.map(|_| none);
+    match begun {
+        Ok(Some((journal, staged))) => {
+            run_journal(opened, &place, staging, &journal, staged, bookkeeper, watch)
         }
-    };
-    run_journal(opened, &place, staging, &journal, staged, bookkeeper, watch)
+        given_up => give_up(&place, staging, given_up.map(drop)),
+    }
+}
+
+/// Opens a staging that no interrupted run left work in.
+fn open_new(target: &Target) -> Result<Staging> {
+    let staging = open(target, true)?.ok_or_else(|| vanished(target))?;
+    if staging.journal()?.is_some() {
+        let what = format!("{}: an interrupted apply is to be finished", shown(target));
+        let hint = "run `acetate apply` with the session that it was";
+        return Err(InspectError::Refused { what, hint });
+    }
+    Ok(staging)
+}
+
+/// Writes the journal, and what is left out; whether it was not broken off.
+fn begin(
+    staging: &Staging,
+    journal: &Journal,
+    staged: &Staged,
+    bookkeeper: Option<&mut (dyn Bookkeeper + '_)>,
+    watch: &mut Watch<'_>,
+) -> Result<bool> {
+    // As late as it may be: who writes to a large file while we prepare is served too.
+    if pending::bring_in(bookkeeper, watch)?.is_break() {
+        return Ok(false);
+    }
+    let skipped = &staged.skipped;
+    let lines: Vec<_> =
+        skipped.iter().map(|(change, what)| Notes::skipped(*change, what)).collect();
+    if !lines.is_empty() {
+        staging.note(&lines.join("\n"))?;
+    }
+    staging.begin(&mut |out| journal.write(out))?;
+    Ok(true)
+}
+
+/// Leaves everything as it was, before the first step.
+fn give_up(place: &Place<'_>, staging: Staging, why: Result<()>) -> Result<Report> {
+    place.target.remove(staging)?;
+    place.target.set(&BasePath::root(), &plan::attrs_of(&place.top))?;
+    keep::remove_empty(place);
+    why.map(|()| Report { broken_off: Some((0, 0)), ..Report::default() })
 }
 
 /// Makes everything that will be placed, and says how; `None` if it was broken off.
@@ -216,11 +259,15 @@ fn prepare(
         let mut plan = match &mut consent {
             Consent::Shown(shown) => {
                 let each = &mut |_: &Difference| {};
-                Planner::new(opened, view, place, options, each).with_consent_to(shown).make()?
+                let planner = Planner::new(opened, view, place, options, each);
+                let mut plan = planner.with_consent_to(shown).make()?;
+                measure(place, &mut plan, options)?;
+                plan
             }
             Consent::All(show) => {
                 let each = &mut |difference: &Difference| show.difference(difference);
-                let plan = Planner::new(opened, view, place, options, each).make()?;
+                let mut plan = Planner::new(opened, view, place, options, each).make()?;
+                measure(place, &mut plan, options)?;
                 show.plan(&plan);
                 plan
             }
@@ -230,6 +277,10 @@ fn prepare(
             Consent::All(_) => None,
         };
         check_consent(&plan, shown, options)?;
+        if let Some(limit) = options.keep {
+            keep::check_room(place, plan.kept_bytes, limit)?;
+            keep::check_writable(place)?;
+        }
         let mut staged = stage::stage(view, place, &plan, staging, watch)?;
         if let Some(staged) = &mut staged {
             let changed = plan.changed.drain(..).map(|skipped| (None, skipped));
@@ -238,13 +289,19 @@ fn prepare(
         Ok(staged.map(|staged| (plan, staged)))
     })?;
     let Some((plan, staged)) = prepared else { return Ok(None) };
+    let keeps = options.keep.is_some();
+    let before = if keeps { keep::note_before(place, &plan.steps)? } else { Vec::new() };
     let journal = Journal {
         session: opened.session().id().to_owned(),
         file: opened.session().path().display().to_string(),
         begun,
         top: plan.top,
+        keeps,
+        is_undo: false,
         steps: plan.steps,
         changes: plan.changes,
+        before,
+        inside: Vec::new(),
     };
     Ok(Some((journal, staged)))
 }
@@ -364,29 +421,58 @@ fn finish(
         not_set: commit.not_set,
         losses: staged.losses,
         broken_off: None,
+        is_undo: journal.is_undo,
+        kept: None,
     };
     if !is_done {
         report.broken_off = Some((commit.done, journal.steps.len()));
         report.applied.clear();
         return Ok(report);
     }
-    let is_first = !commit.notes.is_told;
+    let (is_first, keeps_nothing) = (!commit.notes.is_told, commit.notes.keeps_nothing);
     if session.is_kept_in_step() {
         commit.note_base_ctimes(&mut report.applied);
     }
-    drop(commit);
-    if session.is_kept_in_step() {
-        staging.note(Notes::TOLD)?;
+    let (skipped, keeps) = (commit.into_skipped(), journal.keeps && !keeps_nothing);
+    let mut top = journal.top.clone();
+    if keeps {
+        let now = || target.object(&BasePath::root()).map(|now| now.map(|object| object.attrs));
+        top = top.map_or_else(now, |top| Ok(Some(top)))?;
     }
-    let kept = session.forget(&report.applied, is_first)?;
-    let kept = kept.into_iter().filter(|_| is_first);
-    let why = "a client changed it during apply; the session keeps the change";
-    report.skipped.extend(kept.map(|path| Skipped { path, why: why.to_owned() }));
+    let kept = match top.as_ref().filter(|_| keeps) {
+        Some(top) => keep::keep(place, &staging, journal, &skipped, top).map(Some),
+        None => keep::remove(place).map(|()| None),
+    };
+    report.kept = kept.map_err(|error| InspectError::Refused {
+        what: format!("all is written, and what that replaced cannot be kept: {error}"),
+        hint: "run the same command again: it finishes that; with --no-keep, nothing is kept",
+    })?;
+    if !journal.is_undo {
+        if session.is_kept_in_step() {
+            staging.note(Notes::TOLD)?;
+        }
+        let kept = session.forget(&report.applied, is_first)?;
+        let kept = kept.into_iter().filter(|_| is_first);
+        let why = "a client changed it during apply; the session keeps the change";
+        report.skipped.extend(kept.map(|path| Skipped { path, why: why.to_owned() }));
+    }
     target.remove(staging)?;
-    if let Some(top) = &journal.top {
+    if let Some(top) = &top {
         report.not_set.add(target.set(&BasePath::root(), top)?);
     }
     Ok(report)
+}
+
+/// Notes that an interrupted run keeps nothing of what it replaced and removed.
+///
+/// # Errors
+/// Another apply is at work, or the host refuses.
+pub fn keep_nothing(opened: &Opened, to: Option<&Path>) -> Result<()> {
+    let place = Place::open(opened, to)?;
+    match open(&place.target, false)? {
+        Some(staging) => Ok(staging.note(Notes::KEEPS_NOTHING)?),
+        None => Ok(()),
+    }
 }
 
 /// Opens the staging, unless another process has it.

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::plan::directory;
+use super::plan::{attrs_of, directory};
 use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, own_paths};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::{Opened, below};
-use crate::target::{Target, Xattrs};
+use crate::target::{Attrs, Target, Xattrs};
 
 /// A directory to write to, and what of it must not be written.
 pub(super) struct Place<'a> {
@@ -16,6 +16,8 @@ pub(super) struct Place<'a> {
     opened: &'a Opened,
     /// The top as it was when nothing was done yet.
     pub top: BaseAttr,
+    /// The same, with the mode that the host has.
+    pub host_top: Attrs,
     /// Where it is not the base.
     copy: Option<HostDir>,
     /// The base then, for what only the host's calls tell of it.
@@ -60,7 +62,14 @@ impl<'a> Place<'a> {
             Ok(top) => top,
             Err(source) => return Err(base_error(&given, source)),
         };
-        Ok(Self { target, opened, top, copy, base: other, reserved })
+        let host_top = target.object(&BasePath::root())?.map(|object| object.attrs);
+        let host_top = host_top.unwrap_or_else(|| attrs_of(&top));
+        Ok(Self { target, opened, top, host_top, copy, base: other, reserved })
+    }
+
+    /// The directory for what an apply replaces and removes.
+    pub fn undo_dir(&self) -> PathBuf {
+        self.opened.session().undo_dir()
     }
 
     /// The extended attributes of what is at a path, for what replaces it. Where a copy has no

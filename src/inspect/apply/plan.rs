@@ -42,6 +42,9 @@ pub struct Options {
     pub take_base: Vec<MergedPath>,
     /// Also set-user-ID and set-group-ID files, and device nodes.
     pub special: bool,
+    /// Keep what is replaced and removed, up to so many bytes of data, so that it can be put back;
+    /// `None` keeps nothing, also of an earlier apply.
+    pub keep: Option<u64>,
 }
 
 /// What would be done.
@@ -69,6 +72,8 @@ pub struct Plan {
     pub deletions: u64,
     /// How many of these are directories.
     pub deleted_dirs: u64,
+    /// What is replaced and removed, in bytes of data, where that is kept.
+    pub kept_bytes: u64,
     /// Changes that are left out though they have steps: number and reason.
     pub(super) refused: Vec<(usize, Skipped)>,
     /// What is left out because a client changed it after the plan was shown.

@@ -16,6 +16,7 @@ mod resume;
 mod session_meanwhile;
 mod sizes;
 mod special;
+mod undo;
 mod unseen;
 mod xattrs;
 

@@ -1,0 +1,241 @@
+//! `acetate apply --undo`: takes the last apply back.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::progress::ApplyProgress;
+use super::report::tell;
+use super::{Args, with_book};
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Out};
+use crate::cli::signals::Interrupts;
+use crate::cli::{Ending, asking, text};
+use crate::delta::MergedPath;
+use crate::inspect::apply::{
+    KEEP_LIMIT_BYTES, KeptCopy, UndoChange, UndoKind, UndoOptions, UndoPlan, clear, plan_undo, undo,
+};
+use crate::inspect::opened::Opened;
+
+/// What is kept of what is replaced and removed.
+#[derive(Debug, clap::Args)]
+pub(super) struct KeepArgs {
+    /// Take the last apply back: the base is as before.
+    ///
+    /// The session stays as it is, and has forgotten what was applied. Again, it does the apply
+    /// again.
+    #[arg(long, conflicts_with_all = ["paths", "exclude", "gitignore", "conflict_markers", "take",
+        "allow_special", "all"])]
+    pub(super) undo: bool,
+
+    /// Keep nothing of what is replaced and removed: there is no --undo then.
+    ///
+    /// What an earlier apply kept is removed.
+    #[arg(long, hide_short_help = true, conflicts_with = "keep_limit")]
+    pub(super) no_keep: bool,
+
+    /// Keep up to SIZE of what is replaced and removed; 4GiB without this option.
+    ///
+    /// Where it is more, nothing is written.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, hide_short_help = true)]
+    keep_limit: Option<u64>,
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let expected = || "expected bytes, such as 500MB, 2GiB or 4096".to_owned();
+    crate::config::parse_bytes(text).ok_or_else(expected)
+}
+
+impl KeepArgs {
+    /// Bytes that are kept at most; `None` if nothing is to be.
+    pub(super) fn limit(&self) -> Option<u64> {
+        (!self.no_keep).then(|| self.keep_limit.unwrap_or(KEEP_LIMIT_BYTES))
+    }
+
+    /// Says that a plan has more to keep than it may, in a list.
+    pub(super) fn note(&self, bytes: u64) -> String {
+        match self.limit().is_some_and(|limit| bytes > limit) {
+            true => format!(", {} replaced: more than --undo may keep", text::bytes(bytes)),
+            false => String::new(),
+        }
+    }
+}
+
+/// Shows, asks, takes back.
+pub(super) fn run(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
+    let to = args.to.as_deref();
+    let options =
+        UndoOptions { force: args.force, skip_drifted: args.skip_drifted, keep: args.keep.limit() };
+    if !args.dry_run {
+        clear(opened, to)?;
+    }
+    let Some(plan) = plan_undo(opened, to, &options)? else {
+        output::line(format_args!("nothing to take back: nothing is kept of an apply"));
+        return Ok(Ending::Findings);
+    };
+    print(args, opened, &plan)?;
+    let stops = plan.drifted.iter().filter(|_| !args.force && !args.skip_drifted).count();
+    if stops > 0 {
+        let marked = text::count(stops, "object");
+        output::line(format_args!(
+            "nothing was written, because of {marked} marked with `!`: --skip-drifted takes the \
+             rest back, --force all, and keeps copies of what it overwrites"
+        ));
+        return Ok(Ending::Findings);
+    }
+    let ending = if plan.drifted.is_empty() { Ending::Done } else { Ending::Findings };
+    if args.dry_run {
+        return Ok(ending);
+    }
+    if !args.yes && !is_wanted(args, opened)? {
+        output::line(format_args!("nothing was written"));
+        return Ok(Ending::Findings);
+    }
+    with_book(args, opened, |book| {
+        let interrupts = Interrupts::catch()?;
+        let mut progress = ApplyProgress::new(&interrupts);
+        let watch = &mut |event| progress.tell(event);
+        let report = undo(opened, to, &options, Some(&plan), book, watch);
+        progress.end();
+        let report = report?;
+        let drifted = plan.drifted.iter().map(|drift| &drift.path);
+        tell_copies(args, drifted, report.kept.as_deref())?;
+        tell(args, opened, &report)
+    })
+}
+
+/// Says where the copies of what drifted are, and was overwritten or left out.
+pub(super) fn tell_copies<'p>(
+    args: &Args,
+    drifted: impl Iterator<Item = &'p MergedPath>,
+    kept: Option<&[KeptCopy]>,
+) -> Result<(), CliError> {
+    let Some(kept) = kept else { return Ok(()) };
+    let mut out = Out::new();
+    for path in drifted {
+        let Some(copy) = kept.iter().find_map(|kept| copy_of(path, kept)) else { continue };
+        if args.json {
+            let mut object = text::json("kept");
+            text::put_path(&mut object, "path", path.as_bytes());
+            text::put_path(&mut object, "copy", copy.as_os_str().as_encoded_bytes());
+            out.json(object)?;
+        } else {
+            let copy = text::name(copy.as_os_str().as_encoded_bytes());
+            out.line(format_args!("{}: a copy is at {copy}", text::name(path.as_bytes())))?;
+        }
+    }
+    out.end()
+}
+
+/// Where the copy of what was at a path is, if this is it or holds it.
+fn copy_of(path: &MergedPath, kept: &KeptCopy) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    if *path == kept.path || *path == kept.change {
+        return Some(kept.copy.clone());
+    }
+    if !path.is_within(&kept.path) {
+        return None;
+    }
+    let below = path.as_bytes().get(kept.path.as_bytes().len() + 1..)?;
+    Some(kept.copy.join(std::ffi::OsStr::from_bytes(below)))
+}
+
+fn print(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<(), CliError> {
+    let mut out = Out::new();
+    let mut dir: Option<(&UndoChange, usize)> = None;
+    let end = |out: &mut Out, dir: &mut Option<(&UndoChange, usize)>| match dir.take() {
+        None => Ok(()),
+        Some((dir, 0)) => out.line(format_args!("D {}/", text::name(dir.path.as_bytes()))),
+        Some((dir, inside)) => out.line(format_args!(
+            "D {}/ (with {} in it)",
+            text::name(dir.path.as_bytes()),
+            text::count(inside, "object")
+        )),
+    };
+    for change in &plan.changes {
+        if args.json {
+            out.json(json(change))?;
+            continue;
+        }
+        let is_removed = change.kind == UndoKind::Removed;
+        if let Some((above, inside)) = &mut dir
+            && is_removed
+            && change.path.is_within(&above.path)
+        {
+            *inside += 1;
+            continue;
+        }
+        end(&mut out, &mut dir)?;
+        let slash = if change.is_dir { "/" } else { "" };
+        let path = text::name(change.path.as_bytes());
+        match &change.kind {
+            UndoKind::Removed if change.is_dir => dir = Some((change, 0)),
+            UndoKind::Removed => out.line(format_args!("D {path}"))?,
+            UndoKind::Restored => out.line(format_args!("A {path}{slash}"))?,
+            UndoKind::Changed => out.line(format_args!("M {path}{slash}"))?,
+            UndoKind::Moved(from) => {
+                let from = text::name(from.as_bytes());
+                out.line(format_args!("R {from} -> {path}{slash}"))?;
+            }
+        }
+    }
+    end(&mut out, &mut dir)?;
+    for drift in &plan.drifted {
+        if args.json {
+            let mut object = text::json("drift");
+            text::put_path(&mut object, "path", drift.path.as_bytes());
+            object.insert("why".to_owned(), drift.why.into());
+            out.json(object)?;
+        } else {
+            out.line(format_args!("! {}: {}", text::name(drift.path.as_bytes()), drift.why))?;
+        }
+    }
+    let dir = super::target(args, opened);
+    let (changes, drifted) = (plan.changes.len(), plan.drifted.len());
+    if args.json {
+        let mut object = text::json("plan");
+        object.insert("undo".to_owned(), true.into());
+        text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
+        super::report::put_counts(&mut object, changes, drifted, "drifted");
+        object.insert("kept_bytes".to_owned(), plan.kept_bytes.into());
+        out.json(object)?;
+    } else {
+        let mut sum = format!("{} to take back", text::count(changes, "change"));
+        if plan.times > 0 {
+            sum.push_str(&format!(", times of {}", text::count(plan.times, "directory")));
+        }
+        if drifted > 0 {
+            sum.push_str(&format!(", {drifted} not as the apply left it"));
+        }
+        out.line(format_args!("{}: {sum}", dir.display()))?;
+    }
+    out.end()
+}
+
+fn json(change: &UndoChange) -> serde_json::Map<String, Value> {
+    let mut object = text::json("undo");
+    let kind = match &change.kind {
+        UndoKind::Restored => "restored",
+        UndoKind::Changed => "changed",
+        UndoKind::Removed => "removed",
+        UndoKind::Moved(_) => "moved",
+    };
+    object.insert("kind".to_owned(), kind.into());
+    text::put_path(&mut object, "path", change.path.as_bytes());
+    if let UndoKind::Moved(from) = &change.kind {
+        text::put_path(&mut object, "from", from.as_bytes());
+    }
+    object
+}
+
+fn is_wanted(args: &Args, opened: &Opened) -> Result<bool, CliError> {
+    if args.json || !asking::can_ask() {
+        let what = "nobody to ask: nothing was written";
+        let hint = "--yes takes the apply back without asking, --dry-run only shows the plan";
+        return Err(CliError::new(what).with_hint(hint));
+    }
+    asking::ask(&format_args!(
+        "take the last apply to {} back?",
+        super::target(args, opened).display()
+    ))
+}

@@ -1,0 +1,442 @@
+//! Keeping what an apply replaces and removes, beside the session, and what has to be known to put
+//! it back.
+//!
+//! What is removed is in the staging when all steps are done, and so is a further name of each
+//! file that was replaced: both are moved beside the session. A file that other names in the
+//! target still lead to is copied, since it may change there.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+
+use super::journal::Journal;
+use super::place::Place;
+use super::record::{Before, Left, Moves, Placed, Record, Removed, Shared, round};
+use super::steps::Steps;
+use crate::base::BasePath;
+use crate::delta::MergedPath;
+use crate::inspect::InspectError;
+use crate::inspect::error::Result;
+use crate::overlay::BlobDigest;
+use crate::target::{
+    Attrs, Cloner, Object, Seen, Shelf, Slot, Staging, Target, TargetError, UndoDir,
+};
+
+/// The most that an apply keeps of what it replaces and removes, in bytes, where no option says
+/// otherwise.
+pub const KEEP_LIMIT_BYTES: u64 = 4 << 30;
+
+/// The largest file whose content tells whether it changed since an apply, in bytes; of a larger
+/// one, size and times do.
+const MAX_DIGEST_BYTES: u64 = 1 << 20;
+
+/// Something that is kept beside the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptCopy {
+    /// Where it was in the target.
+    pub path: MergedPath,
+    /// The change that replaced or removed it.
+    pub change: MergedPath,
+    /// Where it is kept.
+    pub copy: PathBuf,
+}
+
+/// How much steps replace and remove, in bytes of data.
+pub(super) fn measure(target: &Target, steps: &Steps) -> Result<u64> {
+    let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
+    let takes = steps.takes.iter().filter(|take| !take.stays);
+    let sources: HashSet<&BasePath> = takes.clone().map(|take| &take.from).collect();
+    let (mut bytes, mut seen) = (0_u64, HashSet::new());
+    let mut add = |object: &Object| {
+        if seen.insert(object.id()) {
+            bytes = bytes.saturating_add(object.data_bytes);
+        }
+    };
+    for take in takes.filter(|take| !put.contains(&(Shelf::Taken, take.slot))) {
+        target.walk(&take.from, &mut |path, object| {
+            // What was moved out of it is not removed with it.
+            let is_here = *path == take.from || !sources.contains(path);
+            if is_here && !object.is_dir() {
+                add(object);
+            }
+            is_here
+        })?;
+    }
+    for put in steps.puts.iter().filter(|put| put.over.is_some()) {
+        if let Some(object) = target.object(&put.to)? {
+            add(&object);
+        }
+    }
+    Ok(bytes)
+}
+
+/// Refuses if nothing can be kept beside the session.
+pub(super) fn check_writable(place: &Place<'_>) -> Result<()> {
+    match UndoDir::open(&place.undo_dir(), true) {
+        Ok(_) => Ok(()),
+        Err(error) => refused(format!("what is replaced and removed cannot be kept: {error}")),
+    }
+}
+
+fn refused(what: String) -> Result<()> {
+    let hint = "--no-keep applies without: it cannot be taken back then; --keep-limit SIZE keeps \
+                more";
+    Err(InspectError::Refused { what, hint })
+}
+
+/// Refuses to keep more than `limit` bytes, or more than there is room for.
+pub(super) fn check_room(place: &Place<'_>, bytes: u64, limit: u64) -> Result<()> {
+    if bytes > limit {
+        return refused(format!(
+            "what is replaced and removed has {bytes} bytes, and --undo can keep {limit}"
+        ));
+    }
+    let dir = place.undo_dir();
+    match UndoDir::room_apart_from(&dir, place.top.dev)? {
+        Some(room) if room < bytes => refused(format!(
+            "{}: what is replaced and removed has {bytes} bytes, and {room} are free there",
+            dir.display()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The attributes of all that steps set, take things from or put things into.
+pub(super) fn note_before(place: &Place<'_>, steps: &Steps) -> Result<Vec<Before>> {
+    let put: HashMap<_, _> = steps.puts.iter().map(|put| ((put.shelf, put.slot), put)).collect();
+    let mut moves = Moves::default();
+    for put in steps.puts.iter().filter(|put| put.shelf == Shelf::New) {
+        moves.place(put.to.clone(), None);
+    }
+    for take in &steps.takes {
+        match put.get(&(Shelf::Taken, take.slot)) {
+            Some(put) if take.stays => moves.place(put.to.clone(), None),
+            Some(put) => moves.place(put.to.clone(), Some(take.from.clone())),
+            None => moves.remove(take.from.clone()),
+        }
+    }
+    let mut paths: BTreeMap<BasePath, Option<usize>> = BTreeMap::new();
+    let mut note = |path: Option<BasePath>, change: Option<usize>| {
+        if let Some(path) = path {
+            let noted = paths.entry(path).or_default();
+            *noted = noted.or(change);
+        }
+    };
+    let parent = |path: &BasePath| path.split().map(|(parent, _)| parent);
+    for take in &steps.takes {
+        note(parent(&take.from), None);
+        if !take.stays {
+            note(Some(take.from.clone()), None);
+        }
+    }
+    for put in &steps.puts {
+        note(parent(&put.to).and_then(|dir| moves.before(&dir)), None);
+    }
+    let linked: HashMap<_, _> = steps.takes.iter().map(|take| (take.slot, &take.from)).collect();
+    let of_link = steps.puts.iter().filter(|put| put.shelf == Shelf::Taken);
+    let of_link: HashMap<_, _> =
+        of_link.filter_map(|put| Some((&put.to, *linked.get(&put.slot)?))).collect();
+    for set in &steps.sets {
+        let before = of_link.get(&set.path).map(|from| (*from).clone());
+        note(before.or_else(|| moves.before(&set.path)), set.change);
+    }
+    note(Some(BasePath::root()), None);
+    let mut found = Vec::new();
+    for (path, change) in paths {
+        let attrs = match path.is_root() {
+            true => Some(place.host_top.clone()),
+            false => place.target.object(&path)?.map(|object| object.attrs),
+        };
+        found.extend(attrs.map(|attrs| Before { path, attrs, left: None, change }));
+    }
+    Ok(found)
+}
+
+/// What is kept of one object, and where it is in the staging.
+struct Item {
+    shelf: Shelf,
+    slot: Slot,
+    /// Where it goes.
+    to: BasePath,
+}
+
+/// A file in an item: which one, and the path below that.
+type KeptFile = (usize, BasePath);
+
+/// Work in progress.
+struct Keeping<'a> {
+    place: &'a Place<'a>,
+    staging: &'a Staging,
+    journal: &'a Journal,
+    skipped: &'a HashSet<usize>,
+    dir: &'a UndoDir,
+    round: String,
+}
+
+/// Keeps what was replaced and removed, when all steps are done; `top` is what the top will have.
+/// Returns what is kept. May be done again.
+pub(super) fn keep(
+    place: &Place<'_>,
+    staging: &Staging,
+    journal: &Journal,
+    skipped: &HashSet<usize>,
+    top: &Attrs,
+) -> Result<Vec<KeptCopy>> {
+    let path = place.undo_dir();
+    let dir = UndoDir::open(&path, true)?;
+    let dir = dir.ok_or_else(|| TargetError {
+        path: path.clone(),
+        source: std::io::ErrorKind::NotFound.into(),
+    })?;
+    let round = round(journal.begun);
+    let old = read(&dir)?;
+    if let Some(done) = old.as_ref().filter(|old| old.round() == round) {
+        dir.sweep_all_but(&round)?;
+        return Ok(copies(&dir, done));
+    }
+    let keeping = Keeping { place, staging, journal, skipped, dir: &dir, round };
+    keeping.run(old.as_ref(), top)
+}
+
+/// Removes what was kept.
+pub(super) fn remove(place: &Place<'_>) -> Result<()> {
+    match UndoDir::open(&place.undo_dir(), false)? {
+        Some(dir) => Ok(dir.remove()?),
+        None => Ok(()),
+    }
+}
+
+/// Removes the directory for what is kept, if nothing is in it.
+pub(super) fn remove_empty(place: &Place<'_>) {
+    UndoDir::remove_empty(&place.undo_dir());
+}
+
+/// The record in a directory, if there is one.
+pub(super) fn read(dir: &UndoDir) -> Result<Option<Record>> {
+    let read = |file| Record::read(file);
+    let record = dir.record()?.map(read).transpose();
+    let path = dir.path().to_owned();
+    Ok(record.map_err(|source| TargetError { path, source })?)
+}
+
+/// The name of what is kept of an object.
+pub(super) fn kept_name(slot: Slot, path: &BasePath) -> Vec<u8> {
+    let (_, name) = path.split_bytes();
+    // A name has 255 bytes at most.
+    [format!("{slot}-").as_bytes(), &name[..name.len().min(200)]].concat()
+}
+
+/// What is kept, by the record.
+fn copies(dir: &UndoDir, record: &Record) -> Vec<KeptCopy> {
+    let moves = record.moves();
+    let copy = |path: &BasePath, slot, change: usize| KeptCopy {
+        path: MergedPath::of_base(path),
+        change: record.changes.get(change).cloned().unwrap_or_else(MergedPath::root),
+        copy: dir.shown(&UndoDir::place(&record.round(), &kept_name(slot, path))),
+    };
+    let removed = record.removed.iter().map(|r| copy(&r.path, r.slot, r.change));
+    let replaced = record.placed.iter().filter_map(|placed| {
+        Some(copy(&moves.entry_before(&placed.path)?, placed.over?, placed.change))
+    });
+    removed.chain(replaced).collect()
+}
+
+impl Keeping<'_> {
+    fn run(&self, old: Option<&Record>, top: &Attrs) -> Result<Vec<KeptCopy>> {
+        self.dir.begin(&self.round)?;
+        let mut record = Record {
+            session: self.journal.session.clone(),
+            target: self.place.target.path().to_owned(),
+            begun: self.journal.begun,
+            changes: self.journal.changes.iter().map(|change| change.path.clone()).collect(),
+            ..Record::default()
+        };
+        self.find_placed(&mut record)?;
+        self.find_removed(&mut record)?;
+        let items = self.items(&record);
+        let groups = self.shared_files(&items)?;
+        let mut cloner = Cloner::default();
+        for item in &items {
+            if self.is_staged(item)? {
+                let from = Staging::path_of(item.shelf, item.slot);
+                self.dir.receive((&self.place.target, &from), &item.to, &mut cloner)?;
+            }
+        }
+        for (seen, names) in groups {
+            self.separate(&names, &items)?;
+            let shared = names.into_iter().map(|(item, below)| Shared {
+                slot: items[item].slot,
+                below,
+                seen: seen.clone(),
+            });
+            record.shared.extend(shared);
+        }
+        record.inside.clone_from(&self.journal.inside);
+        record.before = self.before(&record, top)?;
+        let mut kept = copies(self.dir, &record);
+        if let Some(old) = old.filter(|_| self.journal.is_undo) {
+            kept.extend(self.carry_over(old)?);
+        }
+        self.dir.commit(&self.round, &mut |out| record.write(out))?;
+        Ok(kept)
+    }
+
+    /// What was put somewhere, and is there.
+    fn find_placed(&self, record: &mut Record) -> Result<()> {
+        let takes = self.journal.steps.takes.iter();
+        let takes: HashMap<_, _> = takes.map(|take| (take.slot, take)).collect();
+        for put in &self.journal.steps.puts {
+            let now = self.place.target.object(&put.to)?;
+            let take = takes.get(&put.slot).filter(|_| put.shelf == Shelf::Taken);
+            let is_done = match take {
+                Some(take) => now.as_ref().is_some_and(|now| take.seen.is(&now.seen)),
+                None => {
+                    !self.skipped.contains(&put.change)
+                        && self.staging.look(put.shelf, put.slot)?.is_none()
+                }
+            };
+            if !is_done {
+                continue;
+            }
+            let left = now.map(|now| self.left(&put.to, now)).transpose()?;
+            record.placed.push(Placed {
+                path: put.to.clone(),
+                from: take.filter(|take| !take.stays).map(|take| take.from.clone()),
+                over: put.over.as_ref().map(|_| put.slot),
+                left,
+                change: put.change,
+            });
+        }
+        Ok(())
+    }
+
+    fn left(&self, path: &BasePath, now: Object) -> Result<Left> {
+        let content = match now.is_dir() {
+            true => None,
+            false => match self.place.target.content(path, MAX_DIGEST_BYTES) {
+                Err(error) if error.is_of_object() => None,
+                content => content?,
+            },
+        };
+        let digest = content.map(|content| BlobDigest::of(&content).to_vec());
+        Ok(Left { seen: now.seen, attrs: now.attrs, digest })
+    }
+
+    /// What was taken, and is put nowhere.
+    fn find_removed(&self, record: &mut Record) -> Result<()> {
+        let puts = self.journal.steps.puts.iter();
+        let put: HashSet<_> = puts.map(|put| (put.shelf, put.slot)).collect();
+        let takes = self.journal.steps.takes.iter().filter(|take| !take.stays);
+        for take in takes.filter(|take| !put.contains(&(Shelf::Taken, take.slot))) {
+            let (path, slot, change) = (take.from.clone(), take.slot, take.change);
+            let to = UndoDir::place(&self.round, &kept_name(slot, &path));
+            if self.staging.look(Shelf::Taken, slot)?.is_some()
+                || self.dir.target().object(&to)?.is_some()
+            {
+                record.removed.push(Removed { path, slot, change });
+            }
+        }
+        Ok(())
+    }
+
+    fn items(&self, record: &Record) -> Vec<Item> {
+        let moves = record.moves();
+        let item = |shelf, slot, path: &BasePath| {
+            let to = UndoDir::place(&self.round, &kept_name(slot, path));
+            Item { shelf, slot, to }
+        };
+        let removed = record.removed.iter();
+        let removed = removed.map(|r| item(Shelf::Taken, r.slot, &r.path));
+        let replaced = record.placed.iter().filter_map(|placed| {
+            let path = moves.entry_before(&placed.path)?;
+            Some(item(Shelf::Replaced, placed.over?, &path))
+        });
+        removed.chain(replaced).collect()
+    }
+
+    fn is_staged(&self, item: &Item) -> Result<bool> {
+        Ok(self.staging.look(item.shelf, item.slot)?.is_some())
+    }
+
+    /// Files that have further names which are not kept, by the items that have them.
+    fn shared_files(&self, items: &[Item]) -> Result<Vec<(Seen, Vec<KeptFile>)>> {
+        let mut files: BTreeMap<(u64, u64), (Object, Vec<KeptFile>)> = BTreeMap::new();
+        for (at, item) in items.iter().enumerate() {
+            let staged = Staging::path_of(item.shelf, item.slot);
+            let (target, top) = match self.is_staged(item)? {
+                true => (&self.place.target, &staged),
+                false => (self.dir.target(), &item.to),
+            };
+            target.walk(top, &mut |path, object| {
+                if !object.is_dir() && object.nlink > 1 {
+                    let rest = path.as_bytes().get(top.as_bytes().len() + 1..).unwrap_or_default();
+                    let below = BasePath::from_bytes(rest).unwrap_or_default();
+                    let known = files.entry(object.id());
+                    known.or_insert_with(|| (object.clone(), Vec::new())).1.push((at, below));
+                }
+                true
+            })?;
+        }
+        let files = files.into_values();
+        let shared = files.filter(|(object, names)| object.nlink > names.len() as u64);
+        Ok(shared.map(|(object, names)| (object.seen, names)).collect())
+    }
+
+    /// Makes a copy of a file of which these are the kept names.
+    fn separate(&self, names: &[KeptFile], items: &[Item]) -> Result<()> {
+        let mut first = None;
+        for (item, below) in names {
+            let path = match below.is_root() {
+                true => items[*item].to.clone(),
+                false => {
+                    let path = [items[*item].to.as_bytes(), b"/", below.as_bytes()].concat();
+                    BasePath::from_bytes(&path).unwrap_or_default()
+                }
+            };
+            let Some(object) = self.dir.target().object(&path)? else { continue };
+            if object.nlink <= names.len() as u64 {
+                // It was copied from another filesystem.
+                return Ok(());
+            }
+            self.dir.separate(&path, first.as_ref())?;
+            first.get_or_insert(path);
+        }
+        Ok(())
+    }
+
+    /// The attributes from before, with those that were left.
+    fn before(&self, record: &Record, top: &Attrs) -> Result<Vec<Before>> {
+        let moves = record.moves();
+        let mut all = Vec::new();
+        for before in &self.journal.before {
+            let left = match moves.after(&before.path) {
+                Some(path) if path.is_root() => Some(top.clone()),
+                Some(path) => self.place.target.object(&path)?.map(|object| object.attrs),
+                None => None,
+            };
+            all.push(Before { left, ..before.clone() });
+        }
+        Ok(all)
+    }
+
+    /// Moves what an undo left out to what is kept now, so that it is not swept.
+    fn carry_over(&self, old: &Record) -> Result<Vec<KeptCopy>> {
+        let mut kept = Vec::new();
+        for copy in copies(self.dir, old) {
+            let change = old.changes.iter().position(|path| *path == copy.change);
+            let name = copy.copy.file_name().map(|name| name.as_encoded_bytes().to_vec());
+            let Some(name) = name.filter(|_| change.is_some_and(|at| self.skipped.contains(&at)))
+            else {
+                continue;
+            };
+            let from = UndoDir::place(&old.round(), &name);
+            let to = UndoDir::place(&self.round, &[b"left-", &name[..]].concat());
+            if self.dir.target().object(&from)?.is_some() {
+                self.dir.receive((self.dir.target(), &from), &to, &mut Cloner::default())?;
+            }
+            if self.dir.target().object(&to)?.is_some() {
+                kept.push(KeptCopy { copy: self.dir.shown(&to), ..copy });
+            }
+        }
+        Ok(kept)
+    }
+}

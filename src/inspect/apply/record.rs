@@ -1,0 +1,323 @@
+//! What an apply did, as far as it has to be known to take it back: lines of JSON beside the
+//! session.
+//!
+//! Paths are either those *before* the apply, or those *after* it: directories may have moved in
+//! between, and [`Moves`] turns the one into the other.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::journal::{
+    attrs, bytes, optional, seen, time, to_attrs, to_bytes, to_merged, to_path, to_seen, to_time,
+};
+use crate::base::BasePath;
+use crate::delta::MergedPath;
+use crate::target::{Attrs, Seen, Slot};
+use crate::vfs::Time;
+
+/// The version of the lines.
+const VERSION: u64 = 1;
+
+/// All of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Record {
+    /// The session's id.
+    pub session: String,
+    /// The directory that was written to.
+    pub target: PathBuf,
+    /// When that was begun: names the directory that has what is kept.
+    pub begun: Time,
+    /// The paths of the changes, by number.
+    pub changes: Vec<MergedPath>,
+    pub placed: Vec<Placed>,
+    pub removed: Vec<Removed>,
+    /// What is in directories that an undo put back as a whole.
+    pub inside: Vec<Inside>,
+    pub before: Vec<Before>,
+    pub shared: Vec<Shared>,
+}
+
+/// What the apply put somewhere.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Placed {
+    /// Where, after.
+    pub path: BasePath,
+    /// Where it was before, if it was moved.
+    pub from: Option<BasePath>,
+    /// What is kept of the file that it replaced.
+    pub over: Option<Slot>,
+    /// What was left there; `None` if it was gone at once.
+    pub left: Option<Left>,
+    /// The change that it is a part of.
+    pub change: usize,
+}
+
+/// What was left of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Left {
+    pub seen: Seen,
+    pub attrs: Attrs,
+    /// A digest of its content or target, if it has little.
+    pub digest: Option<Vec<u8>>,
+}
+
+/// What the apply took away.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Removed {
+    /// Where it was before.
+    pub path: BasePath,
+    /// What is kept of it.
+    pub slot: Slot,
+    /// The change that it is a part of.
+    pub change: usize,
+}
+
+/// What is in a directory that was put somewhere as a whole.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Inside {
+    /// Where it goes, in a journal; where it is after, in a record.
+    pub path: BasePath,
+    pub seen: Seen,
+    pub mode: u32,
+}
+
+/// Attributes of an object from before the first step, which steps set or moved.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Before {
+    /// Where it was before.
+    pub path: BasePath,
+    pub attrs: Attrs,
+    /// What it had after the last step; `None` if it was removed.
+    pub left: Option<Attrs>,
+    /// The change that it is a part of; none where only what is in it changed.
+    pub change: Option<usize>,
+}
+
+/// A kept file that had further names, which stayed where they are.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Shared {
+    /// What is kept, and the path of the file in that.
+    pub slot: Slot,
+    pub below: BasePath,
+    pub seen: Seen,
+}
+
+impl Inside {
+    pub fn json(&self) -> Value {
+        json!({
+            "path": bytes(self.path.as_bytes()), "seen": seen(&self.seen), "mode": self.mode,
+        })
+    }
+
+    pub fn read(value: &Value) -> Option<Self> {
+        Some(Self {
+            path: to_path(value.get("path")?)?,
+            seen: to_seen(value.get("seen")?)?,
+            mode: u32::try_from(value.get("mode")?.as_u64()?).ok()?,
+        })
+    }
+}
+
+impl Before {
+    pub fn json(&self) -> Value {
+        json!({
+            "path": bytes(self.path.as_bytes()), "attrs": attrs(&self.attrs),
+            "left": self.left.as_ref().map(attrs), "change": self.change,
+        })
+    }
+
+    pub fn read(value: &Value) -> Option<Self> {
+        Some(Self {
+            path: to_path(value.get("path")?)?,
+            attrs: to_attrs(value.get("attrs")?)?,
+            left: optional(value.get("left")?, to_attrs)?,
+            change: optional(value.get("change")?, to_index)?,
+        })
+    }
+}
+
+impl Record {
+    /// The name of the directory that has what is kept.
+    pub fn round(&self) -> String {
+        round(self.begun)
+    }
+}
+
+/// Where everything went: paths before, and paths after.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    /// By the path after, of all that was put somewhere: the path before, if it was moved.
+    placed: HashMap<BasePath, Option<BasePath>>,
+    /// By the path before, of all that left its place: the path after, if it was not removed.
+    left: HashMap<BasePath, Option<BasePath>>,
+}
+
+impl Moves {
+    /// Notes what was put somewhere.
+    pub fn place(&mut self, after: BasePath, before: Option<BasePath>) {
+        if let Some(before) = &before {
+            self.left.insert(before.clone(), Some(after.clone()));
+        }
+        self.placed.insert(after, before);
+    }
+
+    /// Notes what was removed.
+    pub fn remove(&mut self, before: BasePath) {
+        self.left.entry(before).or_insert(None);
+    }
+
+    /// The path before of what has this path after; `None` if it was not there.
+    pub fn before(&self, after: &BasePath) -> Option<BasePath> {
+        nearest(after, &self.placed)
+    }
+
+    /// The path after of what had this path before; `None` if it was removed.
+    pub fn after(&self, before: &BasePath) -> Option<BasePath> {
+        nearest(before, &self.left)
+    }
+
+    /// The path that an entry of a directory had before, if the entry did not move by itself.
+    pub fn entry_before(&self, after: &BasePath) -> Option<BasePath> {
+        let (dir, name) = after.split()?;
+        Some(self.before(&dir)?.join(&name))
+    }
+
+    /// The path at which something is in the way of an object with this path before.
+    pub fn entry_after(&self, before: &BasePath) -> Option<BasePath> {
+        let (dir, name) = before.split()?;
+        Some(self.after(&dir)?.join(&name))
+    }
+}
+
+/// A path as the nearest of `known` at or above it says; itself where there is none.
+fn nearest(path: &BasePath, known: &HashMap<BasePath, Option<BasePath>>) -> Option<BasePath> {
+    let mut above = Some(path.clone());
+    while let Some(at) = above {
+        if let Some(to) = known.get(&at) {
+            let rest = &path.as_bytes()[at.as_bytes().len()..];
+            let joined = to.as_ref().map(|to| [to.as_bytes(), rest].concat());
+            return joined.and_then(|joined| BasePath::from_bytes(&joined));
+        }
+        above = at.split().map(|(parent, _)| parent);
+    }
+    Some(path.clone())
+}
+
+/// The name of the directory for what is kept of the apply that was begun then.
+pub(super) fn round(begun: Time) -> String {
+    format!("{}.{:09}", begun.secs, begun.nanos)
+}
+
+impl Record {
+    /// Where everything went.
+    pub fn moves(&self) -> Moves {
+        let mut moves = Moves::default();
+        for placed in &self.placed {
+            moves.place(placed.path.clone(), placed.from.clone());
+        }
+        for removed in &self.removed {
+            moves.remove(removed.path.clone());
+        }
+        moves
+    }
+
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        use std::os::unix::ffi::OsStrExt;
+        let mut line = |value: Value| writeln!(out, "{value}");
+        line(json!({
+            "v": VERSION, "session": self.session, "begun": time(self.begun),
+            "target": bytes(self.target.as_os_str().as_bytes()),
+        }))?;
+        for change in &self.changes {
+            line(json!({ "change": bytes(change.as_bytes()) }))?;
+        }
+        for placed in &self.placed {
+            let left = placed.left.as_ref().map(|left| {
+                let (seen, attrs) = (seen(&left.seen), attrs(&left.attrs));
+                json!({ "seen": seen, "attrs": attrs, "digest": left.digest })
+            });
+            line(json!({ "placed": {
+                "path": bytes(placed.path.as_bytes()),
+                "from": placed.from.as_ref().map(|from| bytes(from.as_bytes())),
+                "over": placed.over, "left": left, "change": placed.change,
+            }}))?;
+        }
+        for removed in &self.removed {
+            let path = bytes(removed.path.as_bytes());
+            let (slot, change) = (removed.slot, removed.change);
+            line(json!({ "removed": { "path": path, "slot": slot, "change": change }}))?;
+        }
+        for shared in &self.shared {
+            let (slot, below) = (shared.slot, bytes(shared.below.as_bytes()));
+            line(json!({ "shared": { "slot": slot, "below": below, "seen": seen(&shared.seen) }}))?;
+        }
+        self.inside.iter().try_for_each(|inside| line(json!({ "inside": inside.json() })))?;
+        self.before.iter().try_for_each(|before| line(json!({ "before": before.json() })))
+    }
+
+    /// Reads what [`Record::write`] wrote.
+    pub fn read(file: File) -> io::Result<Self> {
+        let mut record = Self::default();
+        for (at, line) in BufReader::new(file).lines().enumerate() {
+            let value: Value = serde_json::from_str(&line?)?;
+            if record.read_line(&value, at == 0).is_none() {
+                let what = format!("line {} of the record makes no sense", at + 1);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+        }
+        Ok(record)
+    }
+
+    fn read_line(&mut self, line: &Value, is_first: bool) -> Option<()> {
+        use std::os::unix::ffi::OsStringExt;
+        if is_first {
+            (line.get("v")?.as_u64()? == VERSION).then_some(())?;
+            self.session = line.get("session")?.as_str()?.to_owned();
+            self.begun = to_time(line.get("begun")?)?;
+            let target = to_bytes(line.get("target")?)?;
+            self.target = std::ffi::OsString::from_vec(target).into();
+            return Some(());
+        }
+        let (what, value) = line.as_object()?.iter().next()?;
+        match what.as_str() {
+            "change" => self.changes.push(to_merged(value)?),
+            "placed" => self.placed.push(Placed {
+                path: to_path(value.get("path")?)?,
+                from: optional(value.get("from")?, to_path)?,
+                over: optional(value.get("over")?, Value::as_u64)?,
+                left: optional(value.get("left")?, to_left)?,
+                change: to_index(value.get("change")?)?,
+            }),
+            "removed" => self.removed.push(Removed {
+                path: to_path(value.get("path")?)?,
+                slot: value.get("slot")?.as_u64()?,
+                change: to_index(value.get("change")?)?,
+            }),
+            "shared" => self.shared.push(Shared {
+                slot: value.get("slot")?.as_u64()?,
+                below: to_path(value.get("below")?)?,
+                seen: to_seen(value.get("seen")?)?,
+            }),
+            "inside" => self.inside.push(Inside::read(value)?),
+            "before" => self.before.push(Before::read(value)?),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn to_index(value: &Value) -> Option<usize> {
+    usize::try_from(value.as_u64()?).ok()
+}
+
+fn to_left(value: &Value) -> Option<Left> {
+    Some(Left {
+        seen: to_seen(value.get("seen")?)?,
+        attrs: to_attrs(value.get("attrs")?)?,
+        digest: optional(value.get("digest")?, to_bytes)?,
+    })
+}

@@ -1,0 +1,235 @@
+//! Taking the last apply back.
+//!
+//! An undo is an apply of its own: it makes what it puts back in the staging, writes a journal, and
+//! then does steps of which each can be done again. What it replaces and removes is kept in turn,
+//! so that the next undo does the apply again.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::journal::Journal;
+use super::keep;
+use super::place::Place;
+use super::record::{Inside, Record};
+use super::stage::Staged;
+use super::steps::Applied;
+use super::undo_plan::{Restore, UndoOptions, UndoPlan, UndoPlanner, other_names};
+use super::{Bookkeeper, Event, Report, Skipped, Watch};
+use crate::base::BasePath;
+use crate::delta::MergedPath;
+use crate::inspect::InspectError;
+use crate::inspect::error::Result;
+use crate::inspect::opened::Opened;
+use crate::target::{Cloner, Hooks, Shelf, Staging, UndoDir};
+
+/// Says what taking the last apply back would do; `None` if nothing of one is kept.
+///
+/// # Errors
+/// It was applied to another directory, or what is kept or the directory cannot be read.
+pub fn plan_undo(
+    opened: &Opened,
+    to: Option<&Path>,
+    options: &UndoOptions,
+) -> Result<Option<UndoPlan>> {
+    let place = Place::open(opened, to)?;
+    let Some((dir, record)) = kept(opened, &place)? else { return Ok(None) };
+    drop(dir);
+    make_plan(&place, &record, options).map(Some)
+}
+
+/// Takes the last apply back, as `shown`; without it, as it is planned now.
+///
+/// # Errors
+/// As [`plan_undo`]; something changed since the apply, or since the plan was shown; there is no
+/// room to keep what is replaced; or the host refuses. Unless the error is
+/// [`InspectError::Unfinished`], nothing has changed.
+pub fn undo(
+    opened: &Opened,
+    to: Option<&Path>,
+    options: &UndoOptions,
+    shown: Option<&UndoPlan>,
+    mut bookkeeper: Option<&mut dyn Bookkeeper>,
+    watch: &mut Watch<'_>,
+) -> Result<Report> {
+    let place = Place::open(opened, to)?;
+    let mut staging = super::open_new(&place.target)?;
+    let prepared = prepare(opened, &place, options, shown, &mut staging, watch);
+    let begun = prepared.and_then(|prepared| {
+        let Some((journal, staged)) = prepared else { return Ok(None) };
+        super::begin(&staging, &journal, &staged, bookkeeper.as_deref_mut(), watch)
+            .map(|begun| begun.then_some((journal, staged)))
+    });
+    match begun {
+        Ok(Some((journal, staged))) => {
+            super::run_journal(opened, &place, staging, &journal, staged, bookkeeper, watch)
+        }
+        given_up => super::give_up(&place, staging, given_up.map(drop)),
+    }
+}
+
+/// What is kept of the last apply of this session to this directory.
+fn kept(opened: &Opened, place: &Place<'_>) -> Result<Option<(UndoDir, Record)>> {
+    let Some(dir) = UndoDir::open(&place.undo_dir(), false)? else { return Ok(None) };
+    let Some(record) = keep::read(&dir)? else { return Ok(None) };
+    if record.session != opened.session().id() {
+        let what = format!("{}: kept by another session of this name", dir.path().display());
+        let hint = "it goes with the next apply";
+        return Err(InspectError::Refused { what, hint });
+    }
+    if record.target != place.target.path() {
+        let (applied, asked) = (record.target.display(), place.target.path().display());
+        let what = format!("the last apply was to {applied}, and not to {asked}");
+        let hint = "name that directory with --to DIR, or leave --to out for the base";
+        return Err(InspectError::Refused { what, hint });
+    }
+    Ok(Some((dir, record)))
+}
+
+fn make_plan(place: &Place<'_>, record: &Record, options: &UndoOptions) -> Result<UndoPlan> {
+    let mut plan = UndoPlanner::new(place, record, options).make()?;
+    if options.keep.is_some() {
+        plan.kept_bytes = keep::measure(&place.target, &plan.steps)?;
+    }
+    Ok(plan)
+}
+
+/// Makes everything that will be placed; `None` if it was broken off.
+fn prepare(
+    opened: &Opened,
+    place: &Place<'_>,
+    options: &UndoOptions,
+    shown: Option<&UndoPlan>,
+    staging: &mut Staging,
+    watch: &mut Watch<'_>,
+) -> Result<Option<(Journal, Staged)>> {
+    staging.clear()?;
+    let begun = staging.made_at()?;
+    let hint = "nothing was written; run the command again to see the plan as it is now";
+    let refused = |what| Err(InspectError::Refused { what, hint });
+    let Some((dir, record)) = kept(opened, place)? else {
+        return refused("nothing of an apply is kept any more".to_owned());
+    };
+    let plan = make_plan(place, &record, options)?;
+    let is_other =
+        |shown: &UndoPlan| shown.changes != plan.changes || shown.drifted != plan.drifted;
+    if shown.is_some_and(is_other) {
+        return refused("the directory changed after the plan was shown".to_owned());
+    }
+    let may_stay = options.force || options.skip_drifted;
+    if let Some(drift) = plan.drifted.first().filter(|_| !may_stay) {
+        return refused(format!("{}: {}", drift.path.display(), drift.why));
+    }
+    if let Some(limit) = options.keep {
+        keep::check_room(place, plan.kept_bytes, limit)?;
+    }
+    let mut staged = Staged::default();
+    if !restore(place, (&dir, &record), &plan.restores, &mut staged, watch)? {
+        return Ok(None);
+    }
+    let before = match options.keep {
+        Some(_) => keep::note_before(place, &plan.steps)?,
+        None => Vec::new(),
+    };
+    staged.skipped = left_out(&plan, &record);
+    let changes = record.changes.iter().map(|path| Applied {
+        path: path.clone(),
+        from: None,
+        object: None,
+        planned: None,
+        base_ctime: None,
+        is_whole: true,
+        part: None,
+    });
+    let journal = Journal {
+        session: opened.session().id().to_owned(),
+        file: opened.session().path().display().to_string(),
+        begun,
+        top: plan.top,
+        keeps: options.keep.is_some(),
+        is_undo: true,
+        changes: changes.collect(),
+        before,
+        inside: inside(place, &plan.restores)?,
+        steps: plan.steps,
+    };
+    Ok(Some((journal, staged)))
+}
+
+/// What was made in directories.
+fn inside(place: &Place<'_>, restores: &[Restore]) -> Result<Vec<Inside>> {
+    let mut inside = Vec::new();
+    for restore in restores {
+        let top = Staging::path_of(Shelf::New, restore.slot);
+        place.target.walk(&top, &mut |path, object| {
+            let below = &path.as_bytes()[top.as_bytes().len()..];
+            let path = [restore.path.as_bytes(), below].concat();
+            if !below.is_empty() {
+                let path = BasePath::from_bytes(&path).unwrap_or_default();
+                let (seen, mode) = (object.seen.clone(), object.attrs.mode);
+                inside.push(Inside { path, seen, mode });
+            }
+            true
+        })?;
+    }
+    Ok(inside)
+}
+
+/// What is left out, and why.
+fn left_out(plan: &UndoPlan, record: &Record) -> Vec<(Option<usize>, Skipped)> {
+    let mut skipped = Vec::new();
+    let mut named = HashSet::new();
+    for drift in plan.drifted.iter().filter(|drift| plan.left_out.contains(&drift.change)) {
+        named.insert(drift.change);
+        let skip = Skipped { path: drift.path.clone(), why: drift.why.to_owned() };
+        skipped.push((Some(drift.change), skip));
+    }
+    for change in plan.left_out.iter().filter(|change| !named.contains(change)) {
+        let path = record.changes.get(*change).cloned().unwrap_or_else(MergedPath::root);
+        skipped.push((Some(*change), Skipped { path, why: "it is left out".to_owned() }));
+    }
+    skipped
+}
+
+/// Makes what is put back of what is kept; whether it was not broken off.
+fn restore(
+    place: &Place<'_>,
+    (dir, record): (&UndoDir, &Record),
+    restores: &[Restore],
+    staged: &mut Staged,
+    watch: &mut Watch<'_>,
+) -> Result<bool> {
+    let others = other_names(place, record)?;
+    let shared: std::collections::HashMap<_, _> = record
+        .shared
+        .iter()
+        .filter_map(|s| Some(((s.slot, s.below.clone()), others.get(&s.seen.ino)?)))
+        .collect();
+    let later: HashSet<&BasePath> = record.before.iter().map(|before| &before.path).collect();
+    let mut cloner = Cloner::linking();
+    let all = restores.len() as u64;
+    for (done, restore) in restores.iter().enumerate() {
+        if watch(Event::Making { done: done as u64, all }).is_break() {
+            return Ok(false);
+        }
+        let from = UndoDir::place(&record.round(), &restore.name);
+        let to = Staging::path_of(Shelf::New, restore.slot);
+        let path_of = |below: &BasePath| match below.is_root() {
+            true => restore.path.clone(),
+            false => {
+                let path = [restore.path.as_bytes(), b"/", below.as_bytes()].concat();
+                BasePath::from_bytes(&path).unwrap_or_default()
+            }
+        };
+        let hooks = Hooks {
+            later: &|below| later.contains(&path_of(below)),
+            other_name: &|below| {
+                shared.get(&(restore.kept, below.clone())).map(|path| (*path).clone())
+            },
+        };
+        cloner.copy((dir.target(), &from), (&place.target, &to), hooks)?;
+    }
+    for unset in cloner.unset {
+        staged.not_set.add(unset);
+    }
+    Ok(true)
+}

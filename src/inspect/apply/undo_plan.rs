@@ -1,0 +1,476 @@
+//! The steps that take an apply back, and what stands against them.
+//!
+//! What the apply put somewhere is taken away, or back to where it came from; what it replaced or
+//! removed is made of what is kept, and put where it was; then attributes are as they were.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::keep::kept_name;
+use super::place::Place;
+use super::record::{Before, Inside, Left, Moves, Placed, Record};
+use super::steps::{Put, Set, Steps, Take};
+use crate::base::{BasePath, STAGING};
+use crate::delta::MergedPath;
+use crate::inspect::error::Result;
+use crate::overlay::BlobDigest;
+use crate::target::{Attrs, Object, Seen, Shelf, Slot};
+use crate::vfs::FileKind;
+
+/// What is done about what changed since the apply.
+#[derive(Debug, Clone, Default)]
+pub struct UndoOptions {
+    /// Take it away or overwrite it too.
+    pub force: bool,
+    /// Leave it out.
+    pub skip_drifted: bool,
+    /// Keep what the undo itself replaces and removes, up to so many bytes; `None` keeps nothing.
+    pub keep: Option<u64>,
+}
+
+/// What would be done.
+#[derive(Debug, Default)]
+pub struct UndoPlan {
+    /// What becomes of each path.
+    pub changes: Vec<UndoChange>,
+    /// What changed since the apply, and would be lost.
+    pub drifted: Vec<UndoDrift>,
+    /// How many directories only get their times back.
+    pub times: u64,
+    /// What the undo itself replaces and removes, in bytes of data.
+    pub kept_bytes: u64,
+    pub(super) steps: Steps,
+    pub(super) restores: Vec<Restore>,
+    pub(super) top: Option<Attrs>,
+    /// Changes that are left out.
+    pub(super) left_out: HashSet<usize>,
+}
+
+/// What becomes of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndoChange {
+    /// The path, as it is when all is done; of what is removed, as it is now.
+    pub path: MergedPath,
+    /// What becomes of it.
+    pub kind: UndoKind,
+    /// It is a directory.
+    pub is_dir: bool,
+}
+
+/// What becomes of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UndoKind {
+    /// It is there again.
+    Restored,
+    /// It has its old content or attributes again.
+    Changed,
+    /// It goes.
+    Removed,
+    /// It is moved back from this path.
+    Moved(MergedPath),
+}
+
+/// What changed since the apply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndoDrift {
+    /// Where it is.
+    pub path: MergedPath,
+    /// What happened.
+    pub why: &'static str,
+    /// Nothing can bring it back.
+    pub is_lost: bool,
+    /// The change of the apply that it is about.
+    pub(super) change: usize,
+}
+
+/// What is made of something that is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Restore {
+    /// Where it is made.
+    pub slot: Slot,
+    /// What is kept.
+    pub kept: Slot,
+    pub name: Vec<u8>,
+    /// Where it belongs.
+    pub path: BasePath,
+}
+
+const CHANGED: &str = "changed since it was applied";
+const GONE: &str = "gone since it was applied";
+const CAME: &str = "came there since the apply";
+
+/// Makes the plan.
+pub(super) struct UndoPlanner<'a> {
+    place: &'a Place<'a>,
+    record: &'a Record,
+    options: &'a UndoOptions,
+    moves: Moves,
+    /// What is in directories that were put somewhere as a whole.
+    inside: HashMap<&'a BasePath, &'a Inside>,
+    /// What is at each placed path now.
+    now: Vec<Option<Object>>,
+    drifts: BTreeMap<(usize, MergedPath), UndoDrift>,
+    left_out: HashSet<usize>,
+    /// What is in the way, and goes, by its path.
+    in_the_way: BTreeMap<BasePath, (Object, usize)>,
+    slots: Slot,
+}
+
+impl<'a> UndoPlanner<'a> {
+    pub fn new(place: &'a Place<'a>, record: &'a Record, options: &'a UndoOptions) -> Self {
+        Self {
+            place,
+            record,
+            options,
+            moves: record.moves(),
+            inside: record.inside.iter().map(|inside| (&inside.path, inside)).collect(),
+            now: Vec::new(),
+            drifts: BTreeMap::new(),
+            left_out: HashSet::new(),
+            in_the_way: BTreeMap::new(),
+            slots: 0,
+        }
+    }
+
+    pub fn make(mut self) -> Result<UndoPlan> {
+        for placed in &self.record.placed {
+            let now = self.place.target.object(&placed.path)?;
+            self.compare(placed, now.as_ref())?;
+            self.now.push(now);
+        }
+        // What is left out may be in the way of more.
+        loop {
+            let known = (self.left_out.len(), self.in_the_way.len());
+            self.look_for_others()?;
+            if known == (self.left_out.len(), self.in_the_way.len()) {
+                break;
+            }
+        }
+        let mut plan = UndoPlan::default();
+        self.add_placed(&mut plan);
+        self.add_removed(&mut plan);
+        for (path, (object, change)) in std::mem::take(&mut self.in_the_way) {
+            let (slot, seen) = (self.slot(), object.seen);
+            plan.steps.takes.push(Take { slot, from: path, stays: false, seen, change });
+        }
+        self.add_sets(&mut plan)?;
+        self.list(&mut plan);
+        self.forget_ctimes(&mut plan);
+        plan.steps.sort();
+        plan.drifted = self.drifts.into_values().collect();
+        plan.left_out = self.left_out;
+        Ok(plan)
+    }
+
+    /// Notes what changed since the apply. It is left out, but with force.
+    fn note(&mut self, path: &BasePath, why: &'static str, is_lost: bool, change: usize) {
+        let path = MergedPath::of_base(path);
+        if is_lost || !self.options.force {
+            self.left_out.insert(change);
+        }
+        let drift = UndoDrift { path: path.clone(), why, is_lost, change };
+        self.drifts.entry((change, path)).or_insert(drift);
+    }
+
+    /// Compares what is at a placed path with what was left there.
+    fn compare(&mut self, placed: &Placed, now: Option<&Object>) -> Result<()> {
+        let is_needed = placed.from.is_some() || placed.over.is_some();
+        match (&placed.left, now) {
+            // Gone already, as it is to be.
+            (_, None) if !is_needed => {}
+            (_, None) => self.note(&placed.path, GONE, placed.from.is_some(), placed.change),
+            (None, Some(_)) => self.note(&placed.path, CAME, false, placed.change),
+            (Some(left), Some(now)) => {
+                if !self.is_unchanged(&placed.path, left, now)? {
+                    self.note(&placed.path, CHANGED, false, placed.change);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an object has the type, content and mode that was left; of a directory, the type.
+    fn is_unchanged(&self, path: &BasePath, left: &Left, now: &Object) -> Result<bool> {
+        if left.seen.kind != now.seen.kind {
+            return Ok(false);
+        }
+        if now.is_dir() {
+            return Ok(true);
+        }
+        if left.seen.kind != FileKind::Symlink && left.attrs.mode != now.attrs.mode {
+            return Ok(false);
+        }
+        // Device numbers may be others after a restart.
+        let seen = Seen { dev: now.seen.dev, ..left.seen.clone() };
+        if seen.is_as_seen(&now.seen) {
+            return Ok(true);
+        }
+        let Some(digest) = left.digest.as_ref().filter(|_| left.seen.size == now.seen.size) else {
+            return Ok(false);
+        };
+        let content = self.place.target.content(path, now.seen.size)?;
+        Ok(content.is_some_and(|content| BlobDigest::of(&content)[..] == digest[..]))
+    }
+
+    /// The placed paths that are taken away or back, with what is there.
+    fn taken(&self) -> HashMap<&'a BasePath, &Object> {
+        let placed = self.record.placed.iter().zip(&self.now);
+        let taken = placed.filter(|(placed, _)| !self.left_out.contains(&placed.change));
+        let taken = taken.filter(|(placed, _)| placed.from.is_some() || placed.over.is_none());
+        taken.filter_map(|(placed, now)| Some((&placed.path, now.as_ref()?))).collect()
+    }
+
+    /// Looks for what is in directories that go, and for what is in the way.
+    fn look_for_others(&mut self) -> Result<()> {
+        let record = self.record;
+        let mut found = Vec::new();
+        {
+            let taken = self.taken();
+            for placed in record.placed.iter().filter(|placed| placed.from.is_none()) {
+                if !taken.get(&placed.path).is_some_and(|now| now.is_dir()) {
+                    continue;
+                }
+                self.look_inside(placed, &taken, &mut |path, why| {
+                    found.push((path, placed.change, why, false));
+                })?;
+            }
+            let removed = record.removed.iter().map(|r| (&r.path, r.change));
+            let moved = record.placed.iter().filter_map(|p| Some((p.from.as_ref()?, p.change)));
+            for (path, change) in removed.chain(moved) {
+                if self.left_out.contains(&change) {
+                    continue;
+                }
+                if let Some(there) = self.moves.entry_after(path)
+                    && !taken.contains_key(&there)
+                    && !self.in_the_way.contains_key(&there)
+                    && self.place.target.object(&there)?.is_some()
+                {
+                    found.push((there, change, CAME, true));
+                }
+            }
+        }
+        for (path, change, why, is_in_the_way) in found {
+            self.note(&path, why, false, change);
+            if self.options.force
+                && is_in_the_way
+                && let Some(object) = self.place.target.object(&path)?
+            {
+                self.place.check_may_go(&path, false)?;
+                self.in_the_way.insert(path, (object, change));
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` for what is in a directory that goes, and is not to go with it.
+    fn look_inside(
+        &self,
+        placed: &Placed,
+        taken: &HashMap<&BasePath, &Object>,
+        each: &mut dyn FnMut(BasePath, &'static str),
+    ) -> Result<()> {
+        self.place
+            .target
+            .walk(&placed.path, &mut |path, object| {
+                if *path == placed.path {
+                    return true;
+                }
+                if taken.contains_key(path) || self.in_the_way.contains_key(path) {
+                    return false;
+                }
+                let Some(inside) = self.inside.get(path) else {
+                    each(path.clone(), CAME);
+                    return false;
+                };
+                let seen = Seen { dev: object.seen.dev, ..inside.seen.clone() };
+                let has_mode = object.is_dir()
+                    || object.seen.kind == FileKind::Symlink
+                    || object.attrs.mode == inside.mode;
+                let is_same = match object.is_dir() {
+                    true => seen.kind == object.seen.kind,
+                    false => has_mode && seen.is_as_seen(&object.seen),
+                };
+                if !is_same {
+                    each(path.clone(), CHANGED);
+                }
+                is_same
+            })
+            .map_err(Into::into)
+    }
+
+    fn add_placed(&mut self, plan: &mut UndoPlan) {
+        let record = self.record;
+        for (placed, now) in record.placed.iter().zip(std::mem::take(&mut self.now)) {
+            let change = placed.change;
+            if self.left_out.contains(&change) {
+                continue;
+            }
+            let mut over = now.as_ref().map(|now| now.seen.clone());
+            if let Some(now) = &now
+                && (placed.from.is_some() || placed.over.is_none())
+            {
+                let (slot, seen) = (self.slot(), now.seen.clone());
+                let from = placed.path.clone();
+                plan.steps.takes.push(Take { slot, from, stays: false, seen, change });
+                if let Some(to) = &placed.from {
+                    let (shelf, to) = (Shelf::Taken, to.clone());
+                    plan.steps.puts.push(Put { slot, shelf, to, over: None, change });
+                }
+                over = None;
+            }
+            if let Some(kept) = placed.over
+                && let Some(path) = self.moves.entry_before(&placed.path)
+            {
+                self.restore(plan, kept, path, over, change);
+            }
+        }
+    }
+
+    fn add_removed(&mut self, plan: &mut UndoPlan) {
+        let record = self.record;
+        for removed in record.removed.iter() {
+            if !self.left_out.contains(&removed.change) {
+                self.restore(plan, removed.slot, removed.path.clone(), None, removed.change);
+            }
+        }
+    }
+
+    fn restore(
+        &mut self,
+        plan: &mut UndoPlan,
+        kept: Slot,
+        path: BasePath,
+        over: Option<Seen>,
+        change: usize,
+    ) {
+        let (slot, name) = (self.slot(), kept_name(kept, &path));
+        plan.steps.puts.push(Put { slot, shelf: Shelf::New, to: path.clone(), over, change });
+        plan.restores.push(Restore { slot, kept, name, path });
+    }
+
+    /// What each object had before, where it still has what was left; else what it has now.
+    fn add_sets(&mut self, plan: &mut UndoPlan) -> Result<()> {
+        for before in &self.record.before {
+            if before.change.is_some_and(|change| self.left_out.contains(&change)) {
+                continue;
+            }
+            let now = match self.moves.after(&before.path) {
+                Some(path) if path.is_root() => {
+                    let (host, kind) = (self.place.host_top.clone(), FileKind::Directory);
+                    plan.top = Some(merged(before, &Attrs { kind, ..host }));
+                    continue;
+                }
+                Some(path) => self.place.target.object(&path)?,
+                None => None,
+            };
+            let (attrs, seen) = match &now {
+                Some(now) if now.seen.kind != before.attrs.kind => continue,
+                Some(now) => (merged(before, &now.attrs), Some(&now.seen)),
+                None => (before.attrs.clone(), None),
+            };
+            let is_file = before.attrs.kind != FileKind::Directory;
+            let seen = seen.filter(|_| is_file);
+            let seen = seen.map(|seen| Seen { ctime: None, ..seen.clone() });
+            let (path, change) = (before.path.clone(), before.change);
+            plan.steps.sets.push(Set { path, attrs, seen, change });
+        }
+        Ok(())
+    }
+
+    /// A file that gets one more name has another ctime then.
+    fn forget_ctimes(&self, plan: &mut UndoPlan) {
+        let shared: HashSet<u64> = self.record.shared.iter().map(|s| s.seen.ino).collect();
+        let takes = plan.steps.takes.iter_mut().map(|take| &mut take.seen);
+        let over = plan.steps.puts.iter_mut().filter_map(|put| put.over.as_mut());
+        for seen in takes.chain(over).filter(|seen| shared.contains(&seen.ino)) {
+            seen.ctime = None;
+        }
+    }
+
+    /// The lines for people.
+    fn list(&self, plan: &mut UndoPlan) {
+        let steps = &plan.steps;
+        let from: HashMap<Slot, &Take> = steps.takes.iter().map(|take| (take.slot, take)).collect();
+        let restored: HashSet<&BasePath> =
+            plan.restores.iter().map(|restore| &restore.path).collect();
+        let mut lines: BTreeMap<MergedPath, UndoChange> = BTreeMap::new();
+        let mut line = |path: &BasePath, kind, is_dir| {
+            let path = MergedPath::of_base(path);
+            lines.insert(path.clone(), UndoChange { path, kind, is_dir });
+        };
+        let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
+        let gone = steps.takes.iter().filter(|take| !put.contains(&(Shelf::Taken, take.slot)));
+        for take in gone.filter(|take| !restored.contains(&take.from)) {
+            line(&take.from, UndoKind::Removed, take.seen.is_dir());
+        }
+        let taken: HashSet<&BasePath> = steps.takes.iter().map(|take| &take.from).collect();
+        for put in &steps.puts {
+            let take = from.get(&put.slot).filter(|_| put.shelf == Shelf::Taken);
+            let kind = match take {
+                Some(take) => UndoKind::Moved(MergedPath::of_base(&take.from)),
+                None if put.over.is_some() || taken.contains(&put.to) => UndoKind::Changed,
+                None => UndoKind::Restored,
+            };
+            line(&put.to, kind, take.is_some_and(|take| take.seen.is_dir()));
+        }
+        let before: HashMap<&BasePath, &Before> =
+            self.record.before.iter().map(|before| (&before.path, before)).collect();
+        let mut times = 0;
+        for set in &steps.sets {
+            let path = MergedPath::of_base(&set.path);
+            if lines.contains_key(&path) {
+                continue;
+            }
+            let Some(Before { attrs, left: Some(left), .. }) = before.get(&set.path) else {
+                continue;
+            };
+            let is_dir = set.attrs.kind == FileKind::Directory;
+            let rights = |attrs: &Attrs| (attrs.mode, attrs.uid, attrs.gid);
+            if rights(attrs) != rights(left) || (!is_dir && attrs.mtime != left.mtime) {
+                let kind = UndoKind::Changed;
+                lines.insert(path.clone(), UndoChange { path, kind, is_dir });
+            } else if attrs.mtime != left.mtime {
+                times += 1;
+            }
+        }
+        plan.times = times;
+        plan.changes = lines.into_values().collect();
+    }
+
+    fn slot(&mut self) -> Slot {
+        self.slots += 1;
+        self.slots
+    }
+}
+
+/// What an object had before, in all that it has as it was left.
+fn merged(before: &Before, now: &Attrs) -> Attrs {
+    let left = before.left.as_ref().unwrap_or(now);
+    let number = |before: u32, left: u32, now: u32| if now == left { before } else { now };
+    Attrs {
+        kind: now.kind,
+        mode: number(before.attrs.mode, left.mode, now.mode),
+        uid: number(before.attrs.uid, left.uid, now.uid),
+        gid: number(before.attrs.gid, left.gid, now.gid),
+        mtime: if now.mtime == left.mtime { before.attrs.mtime } else { now.mtime },
+    }
+}
+
+/// The files of the target that kept files are further names of, by inode number.
+pub(super) fn other_names(place: &Place<'_>, record: &Record) -> Result<HashMap<u64, BasePath>> {
+    let wanted: HashMap<u64, &Seen> =
+        record.shared.iter().map(|shared| (shared.seen.ino, &shared.seen)).collect();
+    let mut found = HashMap::new();
+    if wanted.is_empty() {
+        return Ok(found);
+    }
+    place.target.walk(&BasePath::root(), &mut |path, object| {
+        if let Some(seen) = wanted.get(&object.seen.ino)
+            && (seen.kind, seen.size, seen.mtime)
+                == (object.seen.kind, object.seen.size, object.seen.mtime)
+        {
+            found.entry(object.seen.ino).or_insert_with(|| path.clone());
+        }
+        path.as_bytes() != STAGING.as_bytes()
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,277 @@
+//! The directory beside a session for what an apply replaced and removed, and for what has to be
+//! known to put that back.
+//!
+//! A file `record` says which of the directories in it counts: it is replaced by one rename when
+//! all is there. What the record does not name is left of an interrupted run, and swept.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::clone::{Cloner, Hooks};
+use super::object::entry;
+use super::{
+    DIRECTORY, Result, Target, TargetError, check_own, rename_new, sweep, sync_all, xattrs,
+};
+use crate::base::BasePath;
+
+/// The record, and its name while it is written.
+const RECORD: &str = "record";
+const RECORD_BEGUN: &str = "record-unfinished";
+
+/// An open one; no other process works in it at the same time.
+#[derive(Debug)]
+pub struct UndoDir {
+    target: Target,
+    dir: File,
+}
+
+impl UndoDir {
+    /// Opens the directory `path`, or makes it if it is to be `made`; waits until another process
+    /// has done its work in it.
+    ///
+    /// # Errors
+    /// The host refuses, or it is another user's, or open to others.
+    pub fn open(path: &Path, made: bool) -> Result<Option<Self>> {
+        let opened = || -> io::Result<Option<(Target, File)>> {
+            if made {
+                match fs::DirBuilder::new().mode(0o700).create(path) {
+                    Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                    _ => {}
+                }
+            }
+            let named = match path.symlink_metadata() {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                named => named?,
+            };
+            let target = Target::open(path).map_err(|error| error.source)?;
+            let dir = target.readable(&BasePath::root())?;
+            let meta = dir.metadata()?;
+            if (named.dev(), named.ino()) != (meta.dev(), meta.ino()) {
+                // A symbolic link, or another directory by now.
+                return Err(ErrorKind::NotADirectory.into());
+            }
+            check_own(&dir)?;
+            rustix::fs::flock(&dir, FlockOperation::LockExclusive)?;
+            #[cfg(target_os = "linux")]
+            match rustix::fs::fremovexattr(&dir, xattrs::DEFAULT_ACL) {
+                Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(error) => return Err(error.into()),
+            }
+            Ok(Some((target, dir)))
+        };
+        let opened = opened().map_err(|source| TargetError { path: path.to_owned(), source })?;
+        Ok(opened.map(|(target, dir)| Self { target, dir }))
+    }
+
+    /// Its path, for people.
+    pub fn path(&self) -> &Path {
+        self.target.path()
+    }
+
+    /// Its content, to be read.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The record, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn record(&self) -> Result<Option<File>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.dir, RECORD, flags, Mode::empty()) {
+            Ok(file) => Ok(Some(file.into())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(self.error(error.into())),
+        }
+    }
+
+    /// Makes the directory `round` in it, if it is not there.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn begin(&self, round: &str) -> Result<()> {
+        match rustix::fs::mkdirat(&self.dir, round, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(self.error(error.into())),
+        }
+    }
+
+    /// Where something with this name is in the directory `round`.
+    pub fn place(round: &str, name: &[u8]) -> BasePath {
+        BasePath::from_bytes(&[round.as_bytes(), b"/", name].concat()).unwrap_or_default()
+    }
+
+    /// The same, for people.
+    pub fn shown(&self, place: &BasePath) -> PathBuf {
+        self.path().join(OsStr::from_bytes(place.as_bytes()))
+    }
+
+    /// Moves what is at `from` to a place in it, or copies it where that is another filesystem.
+    /// What an interrupted run left there is replaced.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn receive(
+        &self,
+        from: (&Target, &BasePath),
+        place: &BasePath,
+        cloner: &mut Cloner,
+    ) -> Result<()> {
+        let moved = || -> io::Result<bool> {
+            self.unmake(place)?;
+            let (dir, name) = from.0.parent(from.1)?;
+            let (to, to_name) = self.target.parent(place)?;
+            match rename_new((dir.as_fd(), name), (to.as_fd(), to_name)) {
+                Err(error) if error.kind() == ErrorKind::CrossesDevices => Ok(false),
+                Err(error) => Err(error),
+                Ok(()) => Ok(true),
+            }
+        };
+        match moved().map_err(|source| self.target.error(place, source))? {
+            true => Ok(()),
+            false => cloner.copy(from, (&self.target, place), Hooks::NONE),
+        }
+    }
+
+    /// Replaces a file in it by a copy, which no other name leads to; or by a further name of
+    /// `copy`, which is one.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn separate(&self, place: &BasePath, copy: Option<&BasePath>) -> Result<()> {
+        let temporary = BasePath::from_bytes(b"copy").unwrap_or_default();
+        let done = || -> io::Result<()> {
+            self.unmake(&temporary)?;
+            match copy {
+                None => {
+                    let copied = (&self.target, &temporary);
+                    let mut cloner = Cloner::default();
+                    cloner
+                        .copy((&self.target, place), copied, Hooks::NONE)
+                        .map_err(|error| error.source)?;
+                }
+                Some(copy) => {
+                    let (dir, name) = self.target.parent(copy)?;
+                    let to = temporary.as_bytes();
+                    rustix::fs::linkat(&dir, name, &self.dir, to, AtFlags::empty())?;
+                }
+            }
+            let (dir, name) = self.target.parent(place)?;
+            // Moving a file changes its directory.
+            let above = rustix::fs::fstat(&dir)?;
+            rustix::fs::renameat(&self.dir, temporary.as_bytes(), &dir, name)?;
+            super::attrs::restore_times(dir.as_fd(), &above)
+        };
+        done().map_err(|source| self.target.error(place, source))
+    }
+
+    /// Syncs all, and makes this the record. What it does not name goes: all but `round`.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn commit(
+        &self,
+        round: &str,
+        write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
+        let mut done = || -> io::Result<()> {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+            let mode = Mode::RUSR | Mode::WUSR;
+            let file: File = rustix::fs::openat(&self.dir, RECORD_BEGUN, flags, mode)?.into();
+            let mut out = BufWriter::new(&file);
+            write(&mut out)?;
+            out.flush()?;
+            drop(out);
+            file.sync_all()?;
+            sync_all(&self.dir)?;
+            rustix::fs::renameat(&self.dir, RECORD_BEGUN, &self.dir, RECORD)?;
+            self.dir.sync_all()
+        };
+        done().map_err(|source| self.error(source))?;
+        self.sweep_all_but(round)
+    }
+
+    /// Removes everything in it but the record and the directory `round`.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn sweep_all_but(&self, round: &str) -> Result<()> {
+        for name in self.target.names(&BasePath::root())? {
+            if name != round.as_bytes() && name != RECORD.as_bytes() {
+                let place = entry(&BasePath::root(), &name);
+                self.unmake(&place).map_err(|source| self.target.error(&place, source))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes it with all that is in it; the record first.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn remove(self) -> Result<()> {
+        let removed = || -> io::Result<()> {
+            self.unmake(&entry(&BasePath::root(), RECORD.as_bytes()))?;
+            self.dir.sync_all()?;
+            sweep::sweep(&self.dir)?;
+            fs::remove_dir(self.path())
+        };
+        removed().map_err(|source| self.error(source))
+    }
+
+    /// Removes the directory `path` if nothing is in it.
+    pub fn remove_empty(path: &Path) {
+        let _not_empty = fs::remove_dir(path);
+    }
+
+    /// Removes what is at a place in it, with all that is in that.
+    fn unmake(&self, place: &BasePath) -> io::Result<()> {
+        let (dir, name) = self.target.parent(place)?;
+        match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::ISDIR | Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // It is ours, and only we come here.
+        rustix::fs::chmodat(&dir, name, Mode::RWXU, AtFlags::empty())?;
+        sweep::sweep(&File::from(rustix::fs::openat(&dir, name, DIRECTORY, Mode::empty())?))?;
+        Ok(rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Bytes that are free where the directory `path` is or would be, if that is another filesystem
+    /// than that of a device number.
+    ///
+    /// # Errors
+    /// Nothing can be told of the directory above it.
+    pub fn room_apart_from(path: &Path, dev: u64) -> Result<Option<u64>> {
+        let above = path.parent().unwrap_or(Path::new("/"));
+        let looked = || -> io::Result<Option<u64>> {
+            if fs::metadata(above)?.dev() == dev {
+                return Ok(None);
+            }
+            let stat = rustix::fs::statvfs(above)?;
+            Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
+        };
+        looked().map_err(|source| TargetError { path: above.to_owned(), source })
+    }
+
+    fn error(&self, source: io::Error) -> TargetError {
+        TargetError { path: self.path().to_owned(), source }
+    }
+}
+
+/// Unlocked at once, as a staging is.
+impl Drop for UndoDir {
+    fn drop(&mut self) {
+        let _gone_with_the_descriptor = rustix::fs::flock(&self.dir, FlockOperation::Unlock);
+    }
+}

@@ -101,7 +101,7 @@ pub(super) struct Args {
     ///
     /// Files called .nfs*, ._*, .DS_Store or .acetate-write-*; and name each of git's own files,
     /// and of those of context nodes.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     all: bool,
 
     #[command(flatten)]

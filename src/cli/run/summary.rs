@@ -111,6 +111,7 @@ impl Begun {
         output::line(format_args!("  look      acetate diff {session}"));
         output::line(format_args!("  keep      acetate apply {session}"));
         output::line(format_args!("  go back   acetate discard {session} PATH"));
+        output::line(format_args!("            acetate apply --undo {session}   (after apply)"));
     }
 }
 

@@ -389,6 +389,8 @@ impl<'a> UndoPlanner<'a> {
     /// The lines for people.
     fn list(&self, plan: &mut UndoPlan) {
         let steps = &plan.steps;
+        let before: HashMap<&BasePath, &Before> =
+            self.record.before.iter().map(|before| (&before.path, before)).collect();
         let from: HashMap<Slot, &Take> = steps.takes.iter().map(|take| (take.slot, take)).collect();
         let restored: HashSet<&BasePath> =
             plan.restores.iter().map(|restore| &restore.path).collect();
@@ -410,10 +412,9 @@ impl<'a> UndoPlanner<'a> {
                 None if put.over.is_some() || taken.contains(&put.to) => UndoKind::Changed,
                 None => UndoKind::Restored,
             };
-            line(&put.to, kind, take.is_some_and(|take| take.seen.is_dir()));
+            let was_dir = before.get(&put.to).map(|b| b.attrs.kind) == Some(FileKind::Directory);
+            line(&put.to, kind, was_dir || take.is_some_and(|take| take.seen.is_dir()));
         }
-        let before: HashMap<&BasePath, &Before> =
-            self.record.before.iter().map(|before| (&before.path, before)).collect();
         let mut times = 0;
         for set in &steps.sets {
             let path = MergedPath::of_base(&set.path);

@@ -17,6 +17,7 @@ mod session_meanwhile;
 mod sizes;
 mod special;
 mod undo;
+mod undo_random;
 mod unseen;
 mod xattrs;
 

@@ -1,0 +1,167 @@
+//! Random trees, random changes of the session and of the base, random choices: no apply loses what
+//! a person wrote to the base, and taking it back gives the base exactly as it was.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use acetate::inspect::apply::{Consent, Options, apply, undo};
+use acetate::vfs::{CreateHow, FileKind};
+
+use super::undo::{go_on, keeping, undoing};
+use super::{open, path};
+use crate::support::applied::{assert_same, on_host, planned};
+use crate::support::client::size;
+use crate::support::fixture::FEW_NAMES;
+use crate::support::world::World;
+
+/// So many worlds, which are changed at the same moments.
+const CASES: u64 = 16;
+
+/// Numbers that are the same every time (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Self(seed * 2 + 0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn below(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % below
+    }
+
+    /// One of the few names, up to three of them deep.
+    fn path(&mut self) -> String {
+        let depth = 1 + self.below(3);
+        let names: Vec<_> = (0..depth).map(|_| ["a", "b", "c", "d", "e"][self.below(5)]).collect();
+        names.join("/")
+    }
+}
+
+/// Some of these fail, since nothing is there, or something is.
+fn change_session(world: &World, random: &mut Random, number: usize) {
+    let (at, to) = (random.path(), random.path());
+    let has_dir = |path: &str| path.rsplit_once('/').is_none_or(|(dir, _)| world.exists(dir));
+    if !has_dir(&at) || !has_dir(&to) {
+        return;
+    }
+    let _may_fail = match random.below(9) {
+        0 | 1 => world
+            .create(&at, CreateHow::Unchecked(size(0)))
+            .and_then(|_| world.write(&at, 0, format!("agent {number}\n").as_bytes())),
+        2 if world.exists(&at) => world.write(&at, 0, format!("AGENT {number}").as_bytes()),
+        3 | 4 if world.exists(&at) => world.rename(&at, &to),
+        5 if world.exists(&at) => world.link(&at, &to),
+        6 => world.mkdir(&at).map(drop),
+        7 if world.exists(&at) => world.chmod(&at, [0o600, 0o755, 0o640][random.below(3)]),
+        _ if !world.exists(&at) => Ok(()),
+        _ if world.stat(&at).kind != FileKind::Directory => world.remove(&at),
+        _ => {
+            world.rm_rf(&at);
+            Ok(())
+        }
+    };
+}
+
+/// What a person wrote.
+fn change_base(base: &Path, random: &mut Random, number: usize) -> Option<String> {
+    let at = base.join(random.path());
+    let text = format!("person {number}\n");
+    match random.below(5) {
+        0..=2 => match at.symlink_metadata() {
+            Ok(meta) if !meta.is_file() => None,
+            _ => fs::write(&at, &text).ok().map(|()| text),
+        },
+        3 => {
+            let _may_fail = fs::create_dir(&at);
+            None
+        }
+        _ => {
+            let _may_fail = fs::rename(&at, base.join(random.path()));
+            None
+        }
+    }
+}
+
+/// All texts in a directory that a person wrote.
+fn texts(base: &Path, written: &BTreeSet<String>) -> BTreeSet<String> {
+    let tree = on_host(base);
+    let has = |text: &&String| {
+        let text = text.trim_end().as_bytes();
+        tree.values().any(|object| object.content.windows(text.len()).any(|part| part == text))
+    };
+    written.iter().filter(has).cloned().collect()
+}
+
+fn check(world: &World, random: &mut Random, written: &BTreeSet<String>) -> bool {
+    let base = world.base();
+    let before = on_host(&base);
+    let mut options = Options { skip_drifted: true, ..keeping() };
+    if random.below(3) == 0 {
+        let paths: Vec<_> = (0..2).map(|_| random.path()).collect();
+        options.selection =
+            acetate::inspect::selection::Selection::of(paths.iter().map(|at| path(at)));
+    }
+    options.conflict_markers = random.below(2) == 0;
+    let opened = open(world);
+    // Some choices are refused: what was moved has to be named whole.
+    let Ok(plan) = planned(&opened, None, &options) else {
+        assert_same(&on_host(&base), &before);
+        return false;
+    };
+    let persons = texts(&base, written);
+    apply(&opened, None, &options, Consent::Shown(&plan), None, &mut go_on).unwrap();
+    let after = on_host(&base);
+    assert_eq!(texts(&base, written), persons, "a person's text is lost");
+    for wanted in [&before, &after, &before] {
+        let report = undo(&opened, None, &undoing(), None, None, &mut go_on).unwrap();
+        assert_eq!(report.skipped, []);
+        assert_same(&on_host(&base), wanted);
+    }
+    true
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
+}
+
+#[test]
+fn nothing_of_a_person_is_lost_and_all_comes_back() {
+    let mut cases: Vec<_> = (0..CASES)
+        .map(|seed| {
+            let mut world = World::new(FEW_NAMES);
+            world.change_base();
+            (seed, world, Random::new(seed), BTreeSet::new())
+        })
+        .collect();
+    // The second tells which of a removal and a change came first.
+    let second = Duration::from_millis(1100);
+    std::thread::sleep(second);
+    for (_, world, random, _) in &mut cases {
+        world.tick(now() - world.now());
+        for number in 0..1 + random.below(12) {
+            change_session(world, random, number);
+        }
+    }
+    std::thread::sleep(second);
+    for (_, world, random, written) in &mut cases {
+        for number in 0..random.below(6) {
+            written.extend(change_base(&world.base(), random, number));
+        }
+    }
+    let (mut failed, mut applied) = (Vec::new(), 0);
+    for (seed, world, random, written) in &mut cases {
+        let checked = catch_unwind(AssertUnwindSafe(|| check(world, random, written)));
+        match checked {
+            Ok(is_applied) => applied += u32::from(is_applied),
+            Err(_) => failed.push(*seed),
+        }
+    }
+    assert!(failed.is_empty(), "seeds {failed:?}");
+    assert!(applied > 8, "{applied} of {CASES}");
+}

@@ -398,3 +398,35 @@ fn a_directory_of_another_user_is_not_used() {
     assert!(refused.to_string().contains("cannot be kept"), "{refused}");
     assert_same(&on_host(&to), &before);
 }
+
+#[test]
+fn a_file_that_another_name_changes_is_kept_as_it_was() {
+    let world = World::new("one \"linked\"\ntwo = one\n");
+    world.remove("two").unwrap();
+    let to = copy(&world, "copy");
+    apply_kept(&open(&world), Some(&to), &keeping());
+    fs::write(to.join("one"), "a person's").unwrap();
+    assert_eq!(undone(&open(&world), Some(&to), &undoing()).skipped, []);
+    assert_eq!(fs::read(to.join("one")).unwrap(), b"a person's");
+    assert_eq!(fs::read(to.join("two")).unwrap(), b"linked");
+}
+
+#[test]
+fn a_kill_between_the_further_name_and_the_rename_costs_nothing() {
+    let world = World::new("file \"old\"\n");
+    world.put("file", "new");
+    let (to, opened) = (copy(&world, "copy"), open(&world));
+    let plan = planned(&opened, Some(&to), &keeping()).unwrap();
+    let consent = Consent::Shown(&plan);
+    let stop = &mut |event| match event {
+        Event::Step { .. } => ControlFlow::Break(()),
+        Event::Making { .. } | Event::Copying(_) => ControlFlow::Continue(()),
+    };
+    apply(&opened, Some(&to), &keeping(), consent, None, stop).unwrap();
+    fs::hard_link(to.join("file"), to.join(".acetate-apply/replaced/1")).unwrap();
+    let report = resume(&opened, Some(&to), None, &mut go_on).unwrap().unwrap();
+    assert_eq!(report.skipped, []);
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"new");
+    undone(&opened, Some(&to), &undoing());
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"old");
+}

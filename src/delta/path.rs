@@ -1,6 +1,8 @@
 //! A path in the merged tree, as whiteouts and the audit log are keyed.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Bound;
 
 use crate::base::BasePath;
 use crate::vfs::Name;
@@ -86,6 +88,17 @@ impl MergedPath {
     pub fn above(&self) -> impl Iterator<Item = Self> {
         let up = |path: &Self| (path.0 != b"/").then(|| path.parent());
         std::iter::successors(up(self), move |path| up(path))
+    }
+
+    /// The first of `paths` below this directory: it need not follow the directory, as `/a.b` is
+    /// between `/a` and `/a/b`.
+    pub fn first_below<'p>(&self, paths: &'p BTreeSet<Self>) -> Option<&'p Self> {
+        let mut before = self.0.clone();
+        if before != b"/" {
+            before.push(b'/');
+        }
+        let after = (Bound::Excluded(Self(before)), Bound::Unbounded);
+        paths.range(after).next().filter(|path| path.is_within(self))
     }
 
     /// For people: bytes that are no text are replaced.

@@ -44,6 +44,12 @@ fn pathspecs_are_gits() {
     check(&[":(glob)*.rs"], &["/SRC.rs"]);
     check(&[":(glob)**/*.rs"], &["/src/main.rs", "/src/deep/more.rs", "/SRC.rs"]);
     check(&[":(icase)src*"], &["/src/", "/src/main.rs", "/src/deep/more.rs", "/SRC.rs"]);
+    check(&[":(icase)SRC/Deep"], &["/src/deep/more.rs"]);
+    check(&[":(icase)SRC"], &all[..3]);
+    check(&[":(icase)A{B}", ":(icase)[X]"], &["/a{b}/c", "/[x]", "/x"]);
+    check(&[":(exclude,icase)SRC"], &all[3..]);
+    check(&[":(exclude,icase)/Src/Main.RS", ":(icase)src"], &["/src/", "/src/deep/more.rs"]);
+    check(&[":(icase)"], &all);
     check(&["a{b}*"], &["/a{b}/c"]);
     check(&["[x]"], &["/[x]"]);
     check(&["[x]*"], &["/x"]);

@@ -5,6 +5,7 @@
 
 mod ignored;
 mod pathspec;
+mod pathspecs;
 mod quoting;
 
 use std::ffi::OsString;
@@ -12,7 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use ignored::Ignored;
-use pathspec::Pathspec;
+use pathspec::{Matcher, Pathspec};
+use pathspecs::Pathspecs;
 pub use quoting::unquoted;
 
 use super::error::{InspectError, Result};
@@ -40,8 +42,8 @@ pub struct Selection(Option<Arc<Parts>>);
 
 #[derive(Debug, Default)]
 struct Parts {
-    includes: Vec<Pathspec>,
-    excludes: Vec<Pathspec>,
+    includes: Pathspecs,
+    excludes: Pathspecs,
     patterns: PatternSet,
     ignored: Option<Ignored>,
 }
@@ -49,7 +51,8 @@ struct Parts {
 impl Selection {
     /// What is at or below these paths; everything, where there are none.
     pub fn of(paths: impl IntoIterator<Item = MergedPath>) -> Self {
-        let includes: Vec<_> = paths.into_iter().map(Pathspec::path).collect();
+        // Paths need no compiling.
+        let includes = Pathspecs::new(paths.into_iter().map(Matcher::Path)).unwrap_or_default();
         if includes.is_empty() {
             return Self::default();
         }
@@ -71,12 +74,14 @@ impl Selection {
     /// As [`Selection::read`].
     pub fn parse(asked: &Asked, is_known: &dyn Fn(&MergedPath) -> Result<bool>) -> Result<Self> {
         let current = asked.current.clone().unwrap_or_else(MergedPath::root);
-        let mut parts = Parts::default();
+        let (mut includes, mut excludes) = (Vec::new(), Vec::new());
         for text in &asked.paths {
             let spec = Pathspec::parse(text.as_bytes(), &current, is_known)?;
-            let list = if spec.is_exclude { &mut parts.excludes } else { &mut parts.includes };
-            list.push(spec);
+            let list = if spec.is_exclude { &mut excludes } else { &mut includes };
+            list.push(spec.matcher);
         }
+        let (includes, excludes) = (Pathspecs::new(includes)?, Pathspecs::new(excludes)?);
+        let mut parts = Parts { includes, excludes, ..Parts::default() };
         let invalid = |text: &str, why: &dyn std::fmt::Display| InspectError::Invalid {
             what: format!("--exclude {text}: {why}"),
         };
@@ -104,19 +109,17 @@ impl Selection {
 
     /// The paths that are named, without globs.
     pub fn paths(&self) -> impl Iterator<Item = &MergedPath> {
-        self.0.iter().flat_map(|parts| parts.includes.iter().filter_map(Pathspec::as_path))
+        self.0.iter().flat_map(|parts| parts.includes.paths())
     }
 
     /// Whether only paths choose, and nothing is left out.
     pub fn is_of_paths(&self) -> bool {
-        self.0.as_ref().is_none_or(|parts| {
-            !parts.leaves_out() && parts.includes.iter().all(|spec| spec.as_path().is_some())
-        })
+        self.0.as_ref().is_none_or(|parts| !parts.leaves_out() && !parts.includes.has_globs())
     }
 
     /// Whether this very path is named.
     pub fn names(&self, path: &MergedPath) -> bool {
-        self.paths().any(|named| named == path)
+        self.0.as_ref().is_some_and(|parts| parts.includes.names(path))
     }
 
     /// Whether a path is chosen.
@@ -128,9 +131,8 @@ impl Selection {
 
     fn has_by_name(&self, path: &MergedPath, is_dir: bool) -> bool {
         let Some(parts) = &self.0 else { return true };
-        let is_in = |specs: &[Pathspec]| specs.iter().any(|spec| spec.matches(path, is_dir));
-        (parts.includes.is_empty() || is_in(&parts.includes))
-            && !is_in(&parts.excludes)
+        (parts.includes.is_empty() || parts.includes.matches(path, is_dir))
+            && !parts.excludes.matches(path, is_dir)
             && !parts.patterns.covers(&path.as_bytes()[1..])
     }
 
@@ -146,18 +148,17 @@ impl Selection {
     /// Whether some of what is below a directory may be chosen, and the rest not.
     pub fn may_split(&self, dir: &MergedPath) -> bool {
         let Some(parts) = &self.0 else { return false };
-        let mut specs = parts.includes.iter().chain(&parts.excludes);
         !parts.patterns.is_empty()
             || parts.ignored.is_some()
-            || specs.any(|spec| spec.may_split(dir))
+            || parts.includes.may_split(dir)
+            || parts.excludes.may_split(dir)
     }
 
     /// Whether something below a directory may be chosen, though the directory is not.
     pub fn may_hold(&self, dir: &MergedPath) -> bool {
         let Some(parts) = &self.0 else { return true };
-        let is_out = parts.excludes.iter().any(|spec| spec.covers(dir))
-            || parts.patterns.covers(&dir.as_bytes()[1..]);
-        !is_out && parts.includes.iter().any(|spec| spec.may_split(dir) || spec.covers(dir))
+        let is_out = parts.excludes.covers(dir) || parts.patterns.covers(&dir.as_bytes()[1..]);
+        !is_out && (parts.includes.may_split(dir) || parts.includes.covers(dir))
     }
 
     /// Whether a change is chosen: where it is, or where it came from.

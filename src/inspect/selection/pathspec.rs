@@ -1,10 +1,6 @@
 //! One pathspec, as git reads it (gitglossary(7), "pathspec"), with paths from the tree's root.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Glob, GlobBuilder};
 
 use super::quoting::{unescaped, unquoted};
 use crate::delta::MergedPath;
@@ -19,15 +15,16 @@ const SPECIAL: &[u8] = b"*?[\\";
 pub(super) struct Pathspec {
     /// It takes away what the others choose.
     pub is_exclude: bool,
-    matcher: Matcher,
+    /// Which paths it matches.
+    pub matcher: Matcher,
 }
 
 #[derive(Debug)]
-enum Matcher {
+pub(super) enum Matcher {
     /// This path, and all below it.
     Path(MergedPath),
-    /// Whatever whole path the glob matches.
-    Glob(GlobMatcher),
+    /// Each whole path, without the slash at its beginning, that one of the globs matches.
+    Globs(Vec<Glob>),
 }
 
 /// What stands before the pattern of a pathspec.
@@ -60,58 +57,26 @@ impl Pathspec {
         for form in forms.into_iter().flatten() {
             let Some(path) = resolved(&form, from) else { continue };
             if is_known(&path)? {
-                return Ok(spec(Matcher::Path(path)));
+                return Ok(spec(named(path, magic)?));
             }
             first = first.or(Some(path));
         }
         let is_glob = !magic.is_literal && pattern.iter().any(|byte| SPECIAL.contains(byte));
         if is_glob {
-            return Ok(spec(Matcher::Glob(glob(pattern, from, magic)?)));
+            let mut globs = vec![glob(pattern, from, magic)?];
+            // A name with such characters that differs in case is not known.
+            if let (true, Some(path)) = (magic.ignores_case, first) {
+                globs.extend(in_any_case(&path, magic)?);
+            }
+            return Ok(spec(Matcher::Globs(globs)));
         }
         match first {
+            // What it matches may be written otherwise.
+            Some(path) if magic.ignores_case => Ok(spec(named(path, magic)?)),
             // An exclusion of nothing excludes nothing.
             Some(path) if magic.is_exclude => Ok(spec(Matcher::Path(path))),
             Some(path) => Err(unknown(&path, current)),
             None => Err(outside(text)),
-        }
-    }
-
-    /// One that names a path.
-    pub fn path(path: MergedPath) -> Self {
-        Self { is_exclude: false, matcher: Matcher::Path(path) }
-    }
-
-    /// The path, where it is no glob.
-    pub fn as_path(&self) -> Option<&MergedPath> {
-        match &self.matcher {
-            Matcher::Path(path) => Some(path),
-            Matcher::Glob(_) => None,
-        }
-    }
-
-    /// Whether it matches a path.
-    pub fn matches(&self, path: &MergedPath, is_dir: bool) -> bool {
-        match &self.matcher {
-            Matcher::Path(own) => path.is_within(own),
-            Matcher::Glob(glob) => {
-                let below_root = &path.as_bytes()[1..];
-                let is_match = |bytes| glob.is_match(Path::new(OsStr::from_bytes(bytes)));
-                // `dir/**` is about all that is in it, and so about the directory.
-                is_match(below_root) || is_dir && is_match(&[below_root, b"/"].concat())
-            }
-        }
-    }
-
-    /// Whether it matches a directory with all that is in it.
-    pub fn covers(&self, dir: &MergedPath) -> bool {
-        self.as_path().is_some_and(|own| dir.is_within(own))
-    }
-
-    /// Whether it may match some things below a directory and others not.
-    pub fn may_split(&self, dir: &MergedPath) -> bool {
-        match &self.matcher {
-            Matcher::Path(own) => own.is_within(dir) && own != dir,
-            Matcher::Glob(_) => true,
         }
     }
 }
@@ -171,8 +136,23 @@ fn resolved(text: &[u8], from: &MergedPath) -> Option<MergedPath> {
     Some(path)
 }
 
-/// Compiles a glob over whole paths without the slash at their beginning.
-fn glob(pattern: &[u8], from: &MergedPath, magic: Magic) -> Result<GlobMatcher> {
+/// What matches a path that is named, and all below it.
+fn named(path: MergedPath, magic: Magic) -> Result<Matcher> {
+    if !magic.ignores_case || path == MergedPath::root() {
+        return Ok(Matcher::Path(path));
+    }
+    Ok(Matcher::Globs(in_any_case(&path, magic)?.into()))
+}
+
+/// What matches a path and all below it, in upper or lower case.
+fn in_any_case(path: &MergedPath, magic: Magic) -> Result<[Glob; 2]> {
+    let own = literal(&path.as_bytes()[1..]);
+    let below = [&own[..], b"/**"].concat();
+    Ok([parsed(own, path.as_bytes(), magic)?, parsed(below, path.as_bytes(), magic)?])
+}
+
+/// A glob over whole paths without the slash at their beginning.
+fn glob(pattern: &[u8], from: &MergedPath, magic: Magic) -> Result<Glob> {
     let mut parts: Vec<Vec<u8>> = Vec::new();
     if !pattern.starts_with(b"/") {
         parts.extend(from.names().map(|name| literal(name.as_bytes())));
@@ -184,15 +164,22 @@ fn glob(pattern: &[u8], from: &MergedPath, magic: Magic) -> Result<GlobMatcher> 
             part => parts.push(without_braces(part)),
         }
     }
-    let text = String::from_utf8(parts.join(&b'/'))
-        .map_err(|_| invalid(pattern, "a glob has to be UTF-8"))?;
+    parsed(parts.join(&b'/'), pattern, magic)
+}
+
+/// A glob as its text says, which was made of `pattern`.
+fn parsed(text: Vec<u8>, pattern: &[u8], magic: Magic) -> Result<Glob> {
+    let why = match magic.ignores_case {
+        true => "a pathspec in which case does not count has to be UTF-8",
+        false => "a glob has to be UTF-8",
+    };
+    let text = String::from_utf8(text).map_err(|_| invalid(pattern, why))?;
     let glob = GlobBuilder::new(&text)
         .literal_separator(magic.is_strict_glob)
         .backslash_escape(true)
         .case_insensitive(magic.ignores_case)
         .build();
-    let glob = glob.map_err(|error| invalid(pattern, &error.kind().to_string()))?;
-    Ok(glob.compile_matcher())
+    glob.map_err(|error| invalid(pattern, &error.kind().to_string()))
 }
 
 /// A name as a glob that matches only it.

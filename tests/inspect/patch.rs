@@ -137,3 +137,17 @@ fn special_files_are_counted() {
     patch(&world);
     assert_eq!(patched::text(&world.session(), &world.base()).1.special, 1);
 }
+
+#[test]
+fn a_directory_with_files_is_not_empty_whatever_name_comes_next() {
+    let world = World::new(TREE);
+    for dir in ["p", "p/q", "p.r", "p.r/none", "p-"] {
+        world.mkdir(dir).unwrap();
+    }
+    world.put("p/q/file", "file");
+    world.put("p.r/file", "file");
+    world.rm_rf("gone");
+    patch(&world);
+    // `/p-` and `/p.r/none`.
+    assert_eq!(patched::text(&world.session(), &world.base()).1.empty_dirs, 2);
+}

@@ -396,16 +396,7 @@ impl<'a> Planner<'a> {
     }
 
     fn has_left_out(&self, path: &MergedPath) -> bool {
-        let mut below = path.as_bytes().to_vec();
-        if below != b"/" {
-            below.push(b'/');
-        }
-        let Some(from) = MergedPath::from_bytes(&[&below[..], b"\x01"].concat()) else {
-            return true;
-        };
-        // The first name that can be is that of one byte, 1.
-        let next = self.left_out.range(from..).next();
-        self.left_out.contains(path) || next.is_some_and(|next| next.as_bytes().starts_with(&below))
+        self.left_out.contains(path) || path.first_below(&self.left_out).is_some()
     }
 
     /// A directory that is not in the session keeps its times, though a file in it changed by

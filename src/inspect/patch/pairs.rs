@@ -117,9 +117,8 @@ impl Pairs {
 
     fn count_empty_dirs(&mut self) {
         let holds: BTreeSet<_> = self.old.iter().chain(&self.new).map(MergedPath::parent).collect();
-        let is_empty = |dir: &&MergedPath| {
-            !holds.range(*dir..).next().is_some_and(|holder| holder.is_within(dir))
-        };
+        let is_empty =
+            |dir: &&MergedPath| !holds.contains(dir) && dir.first_below(&holds).is_none();
         self.left_out.empty_dirs = self.dirs.iter().filter(is_empty).count() as u64;
     }
 

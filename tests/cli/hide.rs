@@ -135,6 +135,34 @@ fn what_is_hidden_stays_as_it_is_in_the_base_whatever_is_applied() {
 }
 
 #[test]
+fn a_patch_leaves_out_what_comes_to_hidden_paths_and_git_takes_the_rest() {
+    let dir = world();
+    let dir = dir.path();
+    said(dir, 0, &["init", "s.db", "--base", "base", "--hide", ".env*", "--hide", "/keys/id_*"]);
+    fs::write(dir.join("mine"), "mine").unwrap();
+    for path in [":/.env", ":/mine", ":/conf/.env.local"] {
+        said(dir, 0, &["cp", "s.db", "mine", path]);
+    }
+    said(dir, 0, &["mkdir", "s.db", "keys/id_rsa"]);
+    said(dir, 0, &["cp", "s.db", "mine", ":/keys/id_rsa/x"]);
+    // Moved there: the base keeps it.
+    said(dir, 0, &["mv", "s.db", "file", ".env.file"]);
+    let output = run(dir, &["diff", "s.db", "-p"]);
+    let (patch, notes) = (output.stdout, String::from_utf8(output.stderr).unwrap());
+    let expected: String = ["/.env", "/.env.file", "/conf/.env.local", "/keys/id_rsa"]
+        .map(|path| format!("not in the patch: {path}: the session hides this path\n"))
+        .concat();
+    assert_eq!(notes, expected);
+    fs::write(dir.join("patch"), &patch).unwrap();
+    let mut git = std::process::Command::new("git");
+    let git = git.current_dir(dir.join("base")).args(["apply", "../patch"]).output().unwrap();
+    assert!(git.status.success(), "{}", String::from_utf8_lossy(&git.stderr));
+    for (path, content) in [(".env", "secret"), ("mine", "mine"), ("file", "file")] {
+        assert_eq!(fs::read_to_string(dir.join("base").join(path)).unwrap(), content, "{path}");
+    }
+}
+
+#[test]
 fn patterns_are_checked_and_forgotten_by_name() {
     let dir = world();
     let dir = dir.path();

@@ -67,6 +67,13 @@ fn tell(left_out: &LeftOut) {
         stderr::line(format_args!("not in the patch: {more} more such directories"));
     }
     tell_of_renames(left_out);
+    for path in left_out.hidden.iter().take(NAMED) {
+        let path = text::name(path.as_bytes());
+        stderr::line(format_args!("not in the patch: {path}: the session hides this path"));
+    }
+    if let more @ 1.. = left_out.hidden.len().saturating_sub(NAMED) {
+        stderr::line(format_args!("not in the patch: {more} more hidden paths"));
+    }
     for path in &left_out.too_large {
         let (path, most) = (text::name(path.as_bytes()), text::bytes(MAX_FILE_BYTES));
         stderr::line(format_args!("not in the patch: {path}: larger than {most}"));

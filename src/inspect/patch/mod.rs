@@ -16,7 +16,7 @@ mod style;
 mod text;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use super::diff::Options;
@@ -46,6 +46,9 @@ pub struct LeftOut {
     pub too_large: Vec<MergedPath>,
     /// Objects with another owner, or other mode bits than that of who may execute a file.
     pub attributes: Vec<MergedPath>,
+    /// What is at paths that the session hides, where the base may have something else: the
+    /// topmost ones.
+    pub hidden: BTreeSet<MergedPath>,
     /// Directories that are new or gone and have no files in them.
     pub empty_dirs: u64,
     /// Files that programs keep for themselves, by the directory that stands for them.

@@ -124,6 +124,9 @@ impl Pairs {
 
     fn add(&mut self, opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> Result<()> {
         let change = &difference.change;
+        if change.after.is_some() && self.leave_out_hidden(opened, &difference.path) {
+            return Ok(());
+        }
         self.note_attributes(difference);
         self.note_original(view, difference)?;
         let before = difference.old.as_ref().filter(|_| difference.kind != Kind::Added);
@@ -163,15 +166,28 @@ impl Pairs {
                 && (self.selection.has(view, object.path(), false)
                     || self.selection.has(view, &MergedPath::of_base(&base), false))
             {
-                self.add_new(
-                    object.path().clone(),
-                    object.clone(),
-                    Some(MergedPath::of_base(&base)),
-                );
+                let (path, from) = (object.path().clone(), MergedPath::of_base(&base));
+                match self.leave_out_hidden(opened, &path) {
+                    true => drop(self.old.remove(&from)),
+                    false => self.add_new(path, object.clone(), Some(from)),
+                }
             }
             Ok(Next::Deeper)
         })?;
         Ok(())
+    }
+
+    /// Leaves out, by name, what comes to a path that the session hides, as `apply` does: the base
+    /// may have something there, which git would not replace. Whether it is left out.
+    fn leave_out_hidden(&mut self, opened: &Opened, path: &MergedPath) -> bool {
+        let hidden = opened.session().hidden();
+        let is_hidden = |path: &MergedPath| hidden.covers(&path.as_bytes()[1..]);
+        if !is_hidden(path) {
+            return false;
+        }
+        let top = path.above().take_while(is_hidden).last();
+        self.left_out.hidden.insert(top.unwrap_or_else(|| path.clone()));
+        true
     }
 
     fn add_new(&mut self, path: MergedPath, object: TreeObject, from: Option<MergedPath>) {

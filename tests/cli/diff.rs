@@ -161,6 +161,23 @@ fn files_and_lines_are_counted_as_git_counts_them() {
 }
 
 #[test]
+fn a_change_of_type_is_counted_once_as_git_counts_it() {
+    let world = World::new("text \"a\\nb\\n\"\n link -> text\n binary \"1\0\"\n");
+    world.remove("text").unwrap();
+    world.symlink("elsewhere", "text").unwrap();
+    world.remove("link").unwrap();
+    world.put("link", "a\nb\nc\n");
+    world.symlink("elsewhere", "new").unwrap();
+    world.rename("new", "binary").unwrap();
+    assert_eq!(says(&world, &["--numstat"]), "-\t-\t/binary\n3\t1\t/link\n1\t2\t/text\n");
+    let stat = says(&world, &["--stat"]);
+    assert!(stat.contains("| Bin 2 -> 9 bytes\n"), "{stat}");
+    let sum = " 3 files changed, 4 insertions(+), 3 deletions(-)";
+    assert_eq!(stat.lines().last().unwrap(), sum);
+    assert_eq!(says(&world, &["--shortstat"]).trim_end_matches('\n'), sum);
+}
+
+#[test]
 fn files_that_are_alike_are_renamed_where_that_is_asked_for() {
     let world = World::new(TREE);
     let text: String = (0..40).map(|line| format!("line {line}\n")).collect();

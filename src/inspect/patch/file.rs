@@ -16,13 +16,20 @@ const NONE: &str = "0000000000000000000000000000000000000000";
 /// One side of a change: where, and what.
 pub(super) type Side<'p, 'a> = (&'p MergedPath, Option<Blob<'a>>);
 
-/// Writes what makes the one of the other: nothing, where they are alike at the same path.
+/// Writes what makes the one of the other: nothing, where they are alike at the same path. A file
+/// that became a link, or a link that became a file, is one that is gone and one that is new.
 pub(super) fn write_file(
     (from, mut old): Side<'_, '_>,
     (to, mut new): Side<'_, '_>,
     style: &Style,
     out: &mut dyn Write,
 ) -> Written {
+    if let (Some(a), Some(b)) = (&old, &new)
+        && a.is_link() != b.is_link()
+    {
+        write_file((from, old), (to, None), style, out)?;
+        return write_file((from, None), (to, new), style, out);
+    }
     for blob in [&mut old, &mut new].into_iter().flatten() {
         blob.load()?;
     }

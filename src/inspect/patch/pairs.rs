@@ -328,8 +328,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Calls `each` for all of them, in the order of their paths; a file that became a link, or
-    /// a link that became a file, comes as one that is gone and one that is new.
+    /// Calls `each` for all of them, in the order of their paths.
     pub fn each(
         &mut self,
         opened: &Opened,
@@ -363,13 +362,7 @@ impl Pairs {
                 }
                 Err(error) => return Err(error.into()),
             };
-            match (&old, &new) {
-                (Some(a), Some(b)) if a.is_link() != b.is_link() => {
-                    each((from, old), (path, None))?;
-                    each((from, None), (path, new))?;
-                }
-                _ => each((from, old), (path, new))?,
-            }
+            each((from, old), (path, new))?;
         }
         Ok(())
     }

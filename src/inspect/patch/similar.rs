@@ -76,19 +76,27 @@ fn by_content(
     percent: u64,
 ) -> Result<Vec<(MergedPath, MergedPath)>> {
     let mut scores = Vec::new();
-    let old: Vec<_> = gone.iter().map(|(_, blob)| pieces(blob)).collect::<Result<_>>()?;
+    // By piece: which old files have it, and how many bytes of it.
+    let mut holders: HashMap<u64, Vec<(usize, u64)>> = HashMap::new();
+    for (from_at, (_, blob)) in gone.iter().enumerate() {
+        for (hash, bytes) in pieces(blob)? {
+            holders.entry(hash).or_default().push((from_at, bytes));
+        }
+    }
     for (at, (to, blob)) in come.iter().enumerate() {
-        let new = pieces(blob)?;
+        let mut kept = vec![0; gone.len()];
+        for (hash, bytes) in pieces(blob)? {
+            for (from_at, old_bytes) in holders.get(&hash).into_iter().flatten() {
+                kept[*from_at] += bytes.min(*old_bytes);
+            }
+        }
         for (from_at, (from, from_blob)) in gone.iter().enumerate() {
             let (small, large) =
                 (blob.size().min(from_blob.size()), blob.size().max(from_blob.size()));
             if small * 100 < large * percent {
                 continue;
             }
-            let kept =
-                |(hash, bytes): (&u64, &u64)| old[from_at].get(hash).map_or(0, |b| *b.min(bytes));
-            let kept: u64 = new.iter().map(kept).sum();
-            let score = kept * 100_000 / large;
+            let score = kept[from_at] * 100_000 / large;
             if score >= percent * 1000 {
                 scores.push((score, from.name() == to.name(), at, from_at));
             }

@@ -163,6 +163,49 @@ fn a_patch_leaves_out_what_comes_to_hidden_paths_and_git_takes_the_rest() {
 }
 
 #[test]
+fn what_depends_on_a_move_that_is_left_out_is_left_out_with_it() {
+    let dir = world();
+    let dir = dir.path();
+    fs::create_dir_all(dir.join("base/a")).unwrap();
+    fs::write(dir.join("base/a/file"), "a").unwrap();
+    said(dir, 0, &["init", "s.db", "--base", "base", "--hide", "/conf/.env.local"]);
+    fs::write(dir.join("mine"), "mine").unwrap();
+    said(dir, 0, &["mv", "s.db", "conf", "conf2"]);
+    said(dir, 0, &["cp", "s.db", "mine", ":/conf2/public"]);
+    said(dir, 0, &["cp", "s.db", "mine", ":/conf2/new"]);
+    // Moved to where that was, with something in it; and something else to where it was.
+    said(dir, 0, &["mv", "s.db", "a", "conf"]);
+    for path in [":/conf/.env.local", ":/conf/more", ":/a", ":/other"] {
+        said(dir, 0, &["cp", "s.db", "mine", path]);
+    }
+    let shown = said(dir, 1, &["apply", "s.db", "--yes"]);
+    for line in [
+        "- /conf2: what the session hides in it would show at the new path",
+        "- /conf2/new: in /conf2, which was moved, and that is left out",
+        "- /conf2/public: in /conf2, which was moved, and that is left out",
+        "- /conf: what is there was moved to /conf2, and that is left out",
+        "- /conf/more: in /conf, which is left out",
+        "- /a: what is there was moved to /conf, and that is left out",
+    ] {
+        assert!(shown.lines().any(|said| said == line), "{line}: {shown}");
+    }
+    let read = |path: &str| fs::read_to_string(dir.join("base").join(path)).unwrap();
+    assert_eq!((read("other").as_str(), read("a/file").as_str()), ("mine", "a"));
+    assert_eq!(
+        (read("conf/public").as_str(), read("conf/.env.local").as_str()),
+        ("public", "secret")
+    );
+    assert_eq!(fs::read_dir(dir.join("base/conf")).unwrap().count(), 2);
+    // The session keeps what was left out.
+    for (path, content) in [("conf2/public", "mine"), ("conf/file", "a"), ("a", "mine")] {
+        assert_eq!(said(dir, 0, &["cat", "s.db", path]), content, "{path}");
+    }
+    said(dir, 0, &["hide", "s.db", "--remove", "/conf/.env.local"]);
+    said(dir, 0, &["apply", "s.db", "--yes"]);
+    assert_eq!((read("conf2/public").as_str(), read("conf/more").as_str()), ("mine", "mine"));
+}
+
+#[test]
 fn patterns_are_checked_and_forgotten_by_name() {
     let dir = world();
     let dir = dir.path();

@@ -9,6 +9,7 @@
 mod check;
 mod commit;
 mod copy;
+mod dependent;
 mod drift;
 mod history;
 mod journal;

@@ -170,6 +170,7 @@ impl<'a> Planner<'a> {
         self.look_for_earlier_changes()?;
         self.settle_drift();
         self.look_for_unseen()?;
+        self.leave_out_where_moves_stay();
         self.plan.count(self.counts.values());
         for at in 0..self.plan.changes.len() {
             let is_whole = !self.has_left_out(&self.plan.changes[at].path);
@@ -250,6 +251,7 @@ impl<'a> Planner<'a> {
             || self.leave_out_if_special(&change)?
             || self.leave_out_if_changed(&change)?
             || self.leave_out_if_vanished(&change)?
+            || self.leave_out_if_its_directory_stays(&change)?
         {
             self.left_out.insert(change.path.clone());
             if let (Some(base), Some(after)) = (&change.before, &change.after)
@@ -367,7 +369,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The first directory above a path that was moved, and is left out.
-    fn moved_above(&self, path: &MergedPath) -> Option<MergedPath> {
+    pub(super) fn moved_above(&self, path: &MergedPath) -> Option<MergedPath> {
         self.left_out_above(path).into_iter().find(|above| {
             let change = self.dirs.get(above);
             change.is_some_and(|change| match (&change.before, &change.after) {

@@ -141,6 +141,16 @@ fn a_server_forgets_what_was_applied() {
 }
 
 #[test]
+fn a_path_has_one_side() {
+    let world = changed();
+    for (session, base) in [("/dir/file", "dir/file"), ("/dir", "/dir/file")] {
+        let take = ["--take", "base", base, "--take", "session", session];
+        let (_, error) = said(&apply(&world, &take), 2);
+        assert!(error.contains("--take: both sides are to count for /dir/file"), "{error}");
+    }
+}
+
+#[test]
 fn what_nobody_could_note_is_not_written() {
     let mut world = changed();
     world.open_again();

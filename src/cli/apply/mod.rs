@@ -235,6 +235,11 @@ fn options(args: &Args, opened: &Opened, selection: Selection) -> Result<Options
 }
 
 /// Gives up what the session has at paths at which the base is to stay as it is.
+    let (session, mut base) = (&options.take_session, options.take_base.iter());
+    if let Some(path) = base.find(|path| session.iter().any(|named| path.is_within(named))) {
+        let path = text::name(path.as_bytes());
+        return Err(CliError::new(format_args!("--take: both sides are to count for {path}")));
+    }
 fn give_up(args: &Args, paths: &[MergedPath], ending: Ending) -> Result<Ending, CliError> {
     if paths.is_empty() || args.to.is_some() {
         return Ok(ending);

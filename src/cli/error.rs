@@ -78,6 +78,11 @@ impl CliError {
         Self::new(what)
     }
 
+    /// A failure after something that was done, which comes first.
+    pub(super) fn after(self, done: &str) -> Self {
+        Self { what: format!("{done}, but {}", self.what), ..self }
+    }
+
     /// Adds advice.
     pub(super) fn with_hint(mut self, hint: impl fmt::Display) -> Self {
         self.hint = Some(hint.to_string());

@@ -141,6 +141,25 @@ fn a_server_forgets_what_was_applied() {
 }
 
 #[test]
+fn a_plan_that_cannot_be_printed_is_not_applied_but_a_closed_pipe_is_no_reason() {
+    let world = changed();
+    let session = world.session();
+    let before = on_host(&world.base());
+    let mut command = acetate(world.scratch(), &["apply", session.to_str().unwrap(), "--yes"]);
+    if Path::new("/dev/full").exists() {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (_, error) = said(&command.stdout(full).output().unwrap(), 2);
+        assert!(error.contains("error: cannot print: "), "{error}");
+        assert!(error.contains("hint: nothing was written"), "{error}");
+        assert_same(&on_host(&world.base()), &before);
+    }
+    let (read, write) = std::io::pipe().unwrap();
+    drop(read);
+    said(&command.stdout(write).output().unwrap(), 0);
+    assert_eq!(fs::read(world.base().join("dir/file")).unwrap(), b"CONTENT, and more");
+}
+
+#[test]
 fn a_path_has_one_side() {
     let world = changed();
     for (session, base) in [("/dir/file", "dir/file"), ("/dir", "/dir/file")] {

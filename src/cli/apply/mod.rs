@@ -7,6 +7,7 @@ mod undo;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -182,6 +183,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let consent = if args.yes { Consent::All(&mut made) } else { Consent::Shown(&plan) };
         let report = apply(&opened, args.to.as_deref(), &options, consent, book, watch);
         progress.end();
+        if let Some(error) = made.failed.take() {
+            return Err(error.with_hint("nothing was written"));
+        }
         let report = report?;
         let drifted = plan.drifted.iter().map(|drifted| &drifted.path);
         undo::tell_copies(args, drifted, report.kept.as_deref())?;
@@ -231,15 +235,15 @@ fn options(args: &Args, opened: &Opened, selection: Selection) -> Result<Options
             }
         }
     }
-    Ok(options)
-}
-
-/// Gives up what the session has at paths at which the base is to stay as it is.
     let (session, mut base) = (&options.take_session, options.take_base.iter());
     if let Some(path) = base.find(|path| session.iter().any(|named| path.is_within(named))) {
         let path = text::name(path.as_bytes());
         return Err(CliError::new(format_args!("--take: both sides are to count for {path}")));
     }
+    Ok(options)
+}
+
+/// Gives up what the session has at paths at which the base is to stay as it is.
 fn give_up(args: &Args, paths: &[MergedPath], ending: Ending) -> Result<Ending, CliError> {
     if paths.is_empty() || args.to.is_some() {
         return Ok(ending);
@@ -296,11 +300,13 @@ struct PlanPrinter<'a> {
     quiet: usize,
     /// Whether the plan leaves something out, once it is there.
     leaves_out: Option<bool>,
+    /// Why the plan could not be printed.
+    failed: Option<CliError>,
 }
 
 impl<'a> PlanPrinter<'a> {
     fn new(args: &'a Args, opened: &'a Opened) -> Self {
-        Self { args, opened, differences: Vec::new(), quiet: 0, leaves_out: None }
+        Self { args, opened, differences: Vec::new(), quiet: 0, leaves_out: None, failed: None }
     }
 
     /// How many changes are shown.
@@ -332,10 +338,11 @@ impl ShowPlan for PlanPrinter<'_> {
         }
     }
 
-    fn plan(&mut self, plan: &Plan) {
+    fn plan(&mut self, plan: &Plan) -> ControlFlow<()> {
         self.leaves_out = Some(!plan.left_out.is_empty());
-        // With --yes, a closed stdout does not stop the apply.
-        let _not_read = self.print(plan);
+        // With --yes, a closed stdout does not stop the apply; a full disk does.
+        self.failed = self.print(plan).err().filter(|error| !error.is_closed());
+        if self.failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

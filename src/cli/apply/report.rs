@@ -26,6 +26,12 @@ pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Endi
         let path = text::name(loss.path.as_bytes());
         output::line(format_args!("warning: {path} {}", lost(loss)));
     }
+    show(args, opened, report).map_err(|error| error.after("applied"))?;
+    Ok(if report.skipped.is_empty() { Ending::Done } else { Ending::Findings })
+}
+
+/// Prints what was skipped, and the sum.
+fn show(args: &Args, opened: &Opened, report: &Report) -> Result<(), CliError> {
     let mut out = Out::new();
     for skipped in &report.skipped {
         let path = skipped.path.as_bytes();
@@ -61,11 +67,11 @@ pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Endi
     } else {
         out.line(format_args!("{}: applied", dir.display()))?;
     }
-    out.end()?;
+    let printed = out.end();
     if report.kept.is_some() && count > 0 {
         note_undo(args, opened, report.is_undo);
     }
-    Ok(if skipped > 0 { Ending::Findings } else { Ending::Done })
+    printed
 }
 
 /// Says how to take it back.

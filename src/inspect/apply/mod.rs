@@ -97,8 +97,8 @@ pub trait ShowPlan {
     /// Takes the next difference of it.
     fn difference(&mut self, difference: &Difference);
 
-    /// Takes the whole plan, before anything of it is made.
-    fn plan(&mut self, plan: &Plan);
+    /// Takes the whole plan, before anything of it is made; says whether to go on.
+    fn plan(&mut self, plan: &Plan) -> ControlFlow<()>;
 }
 
 /// The session, or whoever serves it.
@@ -269,7 +269,9 @@ fn prepare(
                 let each = &mut |difference: &Difference| show.difference(difference);
                 let mut plan = Planner::new(opened, view, place, options, each).make()?;
                 measure(place, &mut plan, options)?;
-                show.plan(&plan);
+                if show.plan(&plan).is_break() {
+                    return Ok(None);
+                }
                 plan
             }
         };

@@ -93,11 +93,12 @@ fn consent_to_all_applies_the_plan_of_the_snapshot() {
             self.paths.push(difference.path.display().to_string());
         }
 
-        fn plan(&mut self, plan: &Plan) {
+        fn plan(&mut self, plan: &Plan) -> ControlFlow<()> {
             assert_eq!(plan.changes.len(), self.paths.len());
             // Of the next moment.
             self.world.put("later", "later");
             self.plans += 1;
+            ControlFlow::Continue(())
         }
     }
     let world = changed();

@@ -49,14 +49,16 @@ fn removed_dir(change: &Change) -> Option<&BaseObject> {
     base.filter(|_| !stays)
 }
 
-/// What a change would take away with a directory, and is not chosen: the first of it.
+/// What a change would take away or move with a directory, and is not chosen: the first of it.
 pub(super) fn unchosen(
     opened: &Opened,
     view: &TreeView<'_>,
     options: &Options,
     change: &Change,
 ) -> Result<Option<MergedPath>> {
-    let Some(base) = removed_dir(change) else { return Ok(None) };
+    let Some(base) = removed_dir(change) else {
+        return excluded_in_moved(view, options, change);
+    };
     if !options.selection.may_split(&MergedPath::of_base(&base.path)) {
         return Ok(None);
     }
@@ -65,6 +67,35 @@ pub(super) fn unchosen(
         if !is_chosen && kept.is_none() {
             kept = Some(MergedPath::of_base(&object.path));
         }
+    })?;
+    Ok(kept)
+}
+
+/// What a change would move with a directory of the base, and is excluded by its old or new path:
+/// the first of it.
+fn excluded_in_moved(
+    view: &TreeView<'_>,
+    options: &Options,
+    change: &Change,
+) -> Result<Option<MergedPath>> {
+    let selection = &options.selection;
+    let (Some(base), Some(after)) = (&change.before, &change.after) else { return Ok(None) };
+    let home = MergedPath::of_base(&base.path);
+    let moves = base.attr.kind == FileKind::Directory && !change.is_link && home != change.path;
+    if !moves || change.is_carried || !selection.leaves_out() {
+        return Ok(None);
+    }
+    let mut kept = None;
+    walk(view, after, &mut |_, object, _| {
+        let is_file = object.attr().kind != FileKind::Directory;
+        if let Some(from) = object.base_path().filter(|_| is_file && kept.is_none()) {
+            let from = MergedPath::of_base(from);
+            let paths = [object.path(), &from];
+            if paths.into_iter().any(|path| selection.is_excluded(view, path, false)) {
+                kept = Some(object.path().clone());
+            }
+        }
+        Ok(Next::Deeper)
     })?;
     Ok(kept)
 }
@@ -128,7 +159,8 @@ pub(super) fn parts(
     Ok(Some(parts))
 }
 
-/// Calls `each` for everything below a removed directory but directories, with whether it is chosen.
+/// Calls `each` for everything below a removed directory but directories, with whether it is
+/// chosen.
 fn gone_below(
     opened: &Opened,
     view: &TreeView<'_>,

@@ -103,14 +103,16 @@ fn apply_leaves_out_what_is_excluded_and_splits_no_directory() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("- /gone: holds /gone/b.txt, which is not chosen"), "{said}");
+    assert!(said.contains("- /new: holds /new/e.txt, which is not chosen"), "{said}");
     let base = world.base();
-    assert!(base.join("gone/b.txt").exists() && base.join("new/e.txt").exists());
+    assert!(base.join("gone/b.txt").exists() && base.join("moved/e.txt").exists());
+    assert!(base.join("moved/d.rs").exists() && !base.join("new").exists());
     assert_eq!(std::fs::read(base.join("src/main.rs")).unwrap(), b"main!");
     assert_eq!(std::fs::read(base.join("notes.txt")).unwrap(), b"notes");
     assert!(!base.join("x.log").exists() && !base.join("build").exists());
     world.open_again();
     let left = lines(&world, 1, &["diff", "--name-only"]);
-    assert_eq!(left, ["/build/", "/build/out.rs", "/gone/", "/notes.txt", "/x.log"]);
+    assert_eq!(left, ["/build/", "/build/out.rs", "/gone/", "/new/", "/notes.txt", "/x.log"]);
 }
 
 #[test]

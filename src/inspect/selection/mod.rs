@@ -136,6 +136,16 @@ impl Selection {
             && !parts.patterns.covers(&path.as_bytes()[1..])
     }
 
+    /// Whether a path is left out of what the paths choose.
+    pub fn is_excluded(&self, view: &TreeView<'_>, path: &MergedPath, is_dir: bool) -> bool {
+        self.0.as_ref().is_some_and(|parts| {
+            let rules = parts.ignored.as_ref();
+            parts.excludes.matches(path, is_dir)
+                || parts.patterns.covers(&path.as_bytes()[1..])
+                || rules.is_some_and(|rules| rules.covers(view, path, is_dir))
+        })
+    }
+
     /// The same for a name that may be gone, with the ignore rules of the tree of `opened`.
     pub fn has_name(&self, opened: Option<&Opened>, path: &MergedPath) -> bool {
         let has_rules = self.0.as_ref().is_some_and(|parts| parts.ignored.is_some());

@@ -4,6 +4,7 @@ use std::fs;
 
 use acetate::inspect::InspectError;
 use acetate::inspect::apply::Options;
+use acetate::inspect::selection::{Asked, Selection};
 
 use super::{copy, only, open, path};
 use crate::support::applied::{all, applied, planned};
@@ -140,4 +141,25 @@ fn what_is_noted_for_the_session() {
     assert!(told.contains(&moved), "{told:?}");
     assert!(told.contains(&("/gone".to_owned(), None, false)), "{told:?}");
     assert!(told.contains(&("/dir/sub/new".to_owned(), None, true)), "{told:?}");
+}
+
+#[test]
+fn a_directory_that_moved_stays_where_something_in_it_is_excluded() {
+    let world = World::new(TREE);
+    world.rename("dir", "moved").unwrap();
+    world.put("new", "new");
+    let opened = open(&world);
+    let options = |exclude: &str| {
+        let asked = Asked { paths: vec![exclude.into()], ..Asked::default() };
+        Options { selection: Selection::read(&opened, &asked).unwrap(), ..all() }
+    };
+    for exclude in [":!moved/sub", ":!dir/sub/deep", ":(exclude,icase)MOVED/SUB"] {
+        let plan = planned(&opened, None, &options(exclude)).unwrap();
+        let why = "holds /moved/sub/deep, which is not chosen: a directory goes whole or stays";
+        let left: Vec<_> = plan.left_out.iter().map(|left| (&left.path, &*left.why)).collect();
+        assert_eq!(left, [(&path("moved"), why)], "{exclude}");
+        assert_eq!(plan.changes.iter().filter(|change| change.path == path("new")).count(), 1);
+    }
+    let plan = planned(&opened, None, &options(":!gone")).unwrap();
+    assert!(plan.left_out.is_empty() && plan.changes.iter().any(|c| c.path == path("moved")));
 }

@@ -2,15 +2,14 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::error::CliError;
 use super::output::{self, Out, Progress};
+use super::partial::Partial;
 use super::selecting::LeaveOut;
 use super::source::LookSource;
 use super::{Ending, text};
@@ -273,38 +272,5 @@ impl Watch for Seen {
         told.push(object);
         self.progress.borrow_mut().end();
         output::line(format_args!("{}: left out: {why}", text::name(path.as_bytes())));
-    }
-}
-
-/// A file under a name of its own until it is whole; it goes with this if it never is.
-struct Partial {
-    file: File,
-    path: PathBuf,
-}
-
-impl Partial {
-    fn create(file: &Path) -> Result<Self, CliError> {
-        let mut path = file.as_os_str().to_owned();
-        path.push(format!(".partial-{}", std::process::id()));
-        let path = PathBuf::from(path);
-        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let file = opened.map_err(|error| CliError::caused(path.display(), &error))?;
-        Ok(Self { file, path })
-    }
-
-    fn error(&self, error: &io::Error) -> CliError {
-        CliError::caused(self.path.display(), error)
-    }
-
-    fn keep_as(&self, file: &Path) -> Result<(), CliError> {
-        self.file.sync_all().map_err(|error| self.error(&error))?;
-        fs::rename(&self.path, file).map_err(|error| self.error(&error))
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // It is not there any more where it was kept.
-        let _ = fs::remove_file(&self.path);
     }
 }

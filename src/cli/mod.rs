@@ -54,6 +54,7 @@ mod namespace_child;
 mod object;
 mod output;
 mod pager;
+mod partial;
 mod picking;
 mod quota;
 mod repair;

@@ -437,6 +437,10 @@ fn the_oldest_changes_are_pruned_and_archived() {
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2500);
     assert_eq!((&lines[0]["id"], &lines[2499]["id"]), (&1.into(), &2500.into()));
+    // Nor is the file seen before it is whole: one that is killed leaves another name.
+    let names = std::fs::read_dir(world.scratch()).unwrap().map(|e| e.unwrap().file_name());
+    let mut names = names.map(|name| name.into_string().unwrap());
+    assert!(!names.any(|name| name.contains(".partial-")));
     // An archive is not written over, and then nothing goes.
     let again = prune(&["--keep", "10", "--archive", "old.jsonl.zst"]);
     assert_eq!(again.status.code(), Some(2));

@@ -1,9 +1,8 @@
 //! `acetate log prune`: the oldest changes leave the audit log.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -13,6 +12,7 @@ use super::json;
 use crate::cli::change::with_changer;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out, Progress};
+use crate::cli::partial::Partial;
 use crate::cli::source::Source;
 use crate::cli::{Ending, text, when};
 use crate::control::{Answer, Request};
@@ -112,26 +112,24 @@ fn prune(args: &Args, last: i64, all: Option<u64>) -> Result<u64, CliError> {
     done
 }
 
-/// Writes the rows up to `last` to a new file, and has it on the disk; how many they are. A file
-/// that is not whole does not stay.
+/// Writes the rows up to `last` to a new file, and has it on the disk; how many they are. The file
+/// has its name once it is whole.
 fn archive(log: &Log, last: i64, path: &Path) -> Result<u64, CliError> {
-    let failed = |error: &io::Error| {
-        let failure = CliError::caused(path.display(), error);
-        let exists = error.kind() == io::ErrorKind::AlreadyExists;
-        let hint = "an archive is not written over; give another name";
-        if exists { failure.with_hint(hint) } else { failure }
-    };
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(path);
-    let file = file.map_err(|error| failed(&error))?;
-    let written = write(log, last, &file).and_then(|rows| {
-        sync(&file, path).map_err(|error| failed(&error))?;
-        Ok(rows)
-    });
-    if written.is_err() {
-        let _gone = std::fs::remove_file(path);
+    require_new(path)?;
+    let partial = Partial::create(path)?;
+    let rows = write(log, last, &partial.file)?;
+    require_new(path)?;
+    partial.keep_as(path)?;
+    sync_name(path).map_err(|error| CliError::caused(path.display(), &error))?;
+    Ok(rows)
+}
+
+fn require_new(path: &Path) -> Result<(), CliError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(CliError::new(format_args!("{}: File exists", path.display()))
+            .with_hint("an archive is not written over; give another name")),
+        Err(_) => Ok(()),
     }
-    written
 }
 
 fn write(log: &Log, last: i64, file: &File) -> Result<u64, CliError> {
@@ -163,9 +161,8 @@ fn write(log: &Log, last: i64, file: &File) -> Result<u64, CliError> {
     Ok(rows)
 }
 
-/// Has a new file on the disk, with its name.
-fn sync(file: &File, path: &Path) -> io::Result<()> {
-    file.sync_all()?;
+/// Has the name of a new file on the disk.
+fn sync_name(path: &Path) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
 }

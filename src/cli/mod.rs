@@ -188,13 +188,12 @@ pub fn run() -> ExitCode {
     let parsed = command().try_get_matches().and_then(|args| Cli::from_arg_matches(&args));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
             if let Some(name) = unknown_command(&error) {
                 output::error(&help::unknown(&name));
                 return ExitCode::from(FAILED);
             }
-            // Help and version come this way too; whoever closed the pipe wants no more of it.
-            let _printed = error.print();
+            print_usage(&mut error);
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED));
         }
     };
@@ -208,6 +207,31 @@ pub fn run() -> ExitCode {
             output::error(&error);
             ExitCode::from(FAILED)
         }
+    }
+}
+
+/// Prints wrong usage without what could steer a terminal, or help, which is ours.
+fn print_usage(error: &mut clap::Error) {
+    let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help || !error.use_stderr() {
+        // Whoever closed the pipe wants no more of it.
+        let _printed = error.print();
+        return;
+    }
+    // What was given: else clap drops what looks like an escape sequence.
+    let printable = |text: &String| text::printable(text).into_owned();
+    let given = error.context().filter_map(|(kind, value)| match value {
+        ContextValue::String(text) => Some((kind, ContextValue::String(printable(text)))),
+        ContextValue::Strings(texts) => {
+            Some((kind, ContextValue::Strings(texts.iter().map(printable).collect())))
+        }
+        _ => None,
+    });
+    for (kind, value) in given.collect::<Vec<_>>() {
+        error.insert(kind, value);
+    }
+    for line in error.render().to_string().lines() {
+        output::line(format_args!("{line}"));
     }
 }
 

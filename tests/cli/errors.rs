@@ -95,3 +95,22 @@ fn a_session_in_use_is_refused() {
     first.signal("TERM");
     assert!(first.end().0.success());
 }
+
+#[test]
+fn wrong_usage_says_nothing_that_steers_the_terminal() {
+    let dir = tempdir().unwrap();
+    let evil = "x\u{1b}]0;evil\u{7}\u{202e}y";
+    let option = format!("--{evil}");
+    for args in [
+        &["log", "s.db", "--since", evil][..],
+        &["serve", "s.db", "--listen", evil],
+        &["diff", "s.db", "-U", evil],
+        &["diff", "s.db", &option],
+        &[evil],
+    ] {
+        let said = failure(dir.path(), args);
+        assert!(said.contains("x\\u{1b}]0;evil\\u{7}\\u{202e}y"), "{args:?}: {said}");
+        let is_raw = |c: &char| c.is_control() && *c != '\n' || *c == '\u{202e}';
+        assert_eq!(said.chars().find(is_raw), None, "{args:?}: {said}");
+    }
+}

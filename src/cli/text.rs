@@ -11,12 +11,19 @@ use crate::vfs::{Attr, FileKind, Time};
 /// The version of what `--json` prints; fields may be added to it, and none changes.
 const JSON_VERSION: u32 = 1;
 
-/// Whether a character can steer a terminal or change the order of what it shows: controls (C0,
-/// DEL, C1), line and paragraph separators, and the bidirectional controls of Unicode (UAX #9).
+/// Whether a character can steer a terminal, change the order of what it shows, or is not seen:
+/// controls (C0, DEL, C1), line and paragraph separators, the bidirectional controls of Unicode
+/// (UAX #9), the other format characters (general category Cf) that show nothing, and fillers. The
+/// joiners U+200C and U+200D are part of how words and emoji are written.
 fn steers(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(c, '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}')
+        || matches!(c, '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(c, '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
+        || matches!(c, '\u{e0000}'..='\u{e007f}')
+        || matches!(c, '\u{34f}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}')
+        || matches!(c, '\u{3164}' | '\u{ffa0}')
 }
 
 /// A line for a terminal, whatever was put into it: what could steer the terminal is escaped, but
@@ -46,8 +53,11 @@ pub(super) fn printable_json(json: &str) -> Cow<'_, str> {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         match is_escaped(c) {
-            // All of them are in the basic plane.
-            true => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            true => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    text.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
             false => text.push(c),
         }
     }
@@ -214,7 +224,7 @@ mod tests {
     }
 
     /// One of each range that steers a terminal.
-    const STEERING: [(char, &str); 12] = [
+    const STEERING: [(char, &str); 19] = [
         ('\u{7}', "0007"),
         ('\u{1b}', "001b"),
         ('\u{7f}', "007f"),
@@ -227,6 +237,13 @@ mod tests {
         ('\u{202e}', "202e"),
         ('\u{2066}', "2066"),
         ('\u{2069}', "2069"),
+        ('\u{ad}', "00ad"),
+        ('\u{200b}', "200b"),
+        ('\u{2060}', "2060"),
+        ('\u{3164}', "3164"),
+        ('\u{feff}', "feff"),
+        ('\u{fffa}', "fffa"),
+        ('\u{e0041}', "db40\\udc41"),
     ];
 
     #[test]

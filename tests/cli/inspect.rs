@@ -73,10 +73,10 @@ fn names_cannot_steer_the_terminal() {
 #[test]
 fn names_that_turn_text_around_reach_neither_terminal_nor_json() {
     let world = World::plain();
-    let name = "a\u{202e}b\u{9b}31m\u{2066}c\u{2028}d";
+    let name = "a\u{202e}b\u{9b}31m\u{2066}c\u{2028}d\u{200b}\u{feff}\u{e0041}";
     world.mkdir(name).unwrap();
     world.put(format!("{name}/x"), "x");
-    let escaped = "a\\u{202e}b\\u{9b}31m\\u{2066}c\\u{2028}d";
+    let escaped = r"a\u{202e}b\u{9b}31m\u{2066}c\u{2028}d\u{200b}\u{feff}\u{e0041}";
     for (command, args) in [
         ("ls", &[][..]),
         ("tree", &[]),
@@ -95,9 +95,10 @@ fn names_that_turn_text_around_reach_neither_terminal_nor_json() {
         let output = ask(&world, command, args);
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8(said).unwrap();
-        let is_raw = |c: &char| "\u{202e}\u{9b}\u{2066}\u{2028}".contains(*c);
+        let is_raw =
+            |c: &char| "\u{202e}\u{9b}\u{2066}\u{2028}\u{200b}\u{feff}\u{e0041}".contains(*c);
         assert_eq!(said.chars().find(is_raw), None, "{command} {args:?}: {said}");
-        let shown = [escaped, "a\\u202eb\\u009b31m\\u2066c\\u2028d"];
+        let shown = [escaped, r"a\u202eb\u009b31m\u2066c\u2028d\u200b\ufeff\udb40\udc41"];
         assert!(shown.iter().any(|name| said.contains(name)), "{command} {args:?}: {said}");
     }
     let json = objects(&world, 0, "ls", &[], "object");

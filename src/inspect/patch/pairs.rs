@@ -311,8 +311,8 @@ impl Pairs {
         Ok(())
     }
 
-    /// Keeps only old paths where the merged tree has nothing, and one rename from each such path to
-    /// a path where the base has nothing: git renames nothing over another file.
+    /// Keeps only old paths where the merged tree has nothing, and one rename from each such path
+    /// to a path where the base has nothing: git renames nothing over another file.
     fn settle(&mut self, view: &TreeView<'_>) -> Result<()> {
         let mut gone = BTreeSet::new();
         let mut finder = Finder::new(view);

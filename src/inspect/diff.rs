@@ -99,7 +99,7 @@ pub fn diff(
             });
         match failed {
             Some(error) => Err(error),
-            None => done.map(|_went_through| ()).map_err(|source| at(&MergedPath::root(), source)),
+            None => done.map(|_went_through| ()).map_err(InspectError::from),
         }
     })
 }

@@ -45,7 +45,7 @@ pub fn chosen(opened: &Opened, selection: &Selection) -> Result<Chosen> {
             }
             failed.is_none()
         });
-        through.map_err(|source| InspectError::at(&MergedPath::root(), source))?;
+        through?;
         if let Some(error) = failed {
             return Err(error);
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::base::BaseError;
 use crate::delta::sqlite::OpenError;
 use crate::delta::{MergedPath, StoreError};
+use crate::overlay::ChangesError;
 use crate::target::TargetError;
 use crate::vfs::FsError;
 
@@ -103,6 +104,12 @@ pub enum InspectError {
         /// What does not.
         what: String,
     },
+}
+
+impl From<ChangesError> for InspectError {
+    fn from(ChangesError { path, source }: ChangesError) -> Self {
+        Self::Path { path, source }
+    }
 }
 
 impl InspectError {

@@ -4,7 +4,7 @@ use super::diff::is_dropping;
 use super::error::{InspectError, Result};
 use super::opened::Opened;
 use crate::delta::sqlite::Figures;
-use crate::vfs::{FileKind, FsError};
+use crate::vfs::FileKind;
 
 /// How a session stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,10 +73,7 @@ pub fn touched(opened: &Opened) -> Result<Touched> {
             }
             true
         });
-        counted.map(|_all| ()).map_err(|source: FsError| InspectError::Path {
-            path: crate::delta::MergedPath::root(),
-            source,
-        })
+        counted.map(|_all| ()).map_err(InspectError::from)
     })?;
     Ok(sum)
 }

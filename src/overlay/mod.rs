@@ -87,7 +87,7 @@ use original::OriginalsKept;
 use quota::{Ledger, Membership};
 
 pub use bulk::{Content, Item, Removal};
-pub use changes::{BaseObject, Change};
+pub use changes::{BaseObject, Change, ChangesError};
 pub use data::{DataPiece, DataReader};
 pub use finish::CopyTurn;
 pub use guarded::Arrival;

@@ -14,7 +14,7 @@ use crate::vfs::{FileKind, FsError, Name};
 
 use super::changes::BaseObject;
 use super::edit::Edit;
-use super::error::Result;
+use super::error::{OpError, Result};
 use super::node::DirPlace;
 use super::resolve::View;
 use super::tree::TreeView;
@@ -180,10 +180,21 @@ impl Edit<'_> {
 }
 
 impl View<'_> {
-    /// Whether the base object at an original's path, `now`, is what it was: of the same type and
-    /// mode, with the same content or target. Its inode, ctime, mtime and owner do not count. Where
-    /// the content is not known, the mtime tells.
-    pub fn is_as_original(&self, original: &Original, now: &BaseAttr) -> Result<bool> {
+    /// Whether a base object, at the original's path or another name of the same file, is what the
+    /// original was: of the same type and mode, with the same content or target. Its inode, ctime,
+    /// mtime and owner do not count. Where the content is not known, the mtime tells. An object that
+    /// vanishes meanwhile, or that cannot be opened, is not what it was.
+    pub fn is_as_original(&self, original: &Original, base: &BaseObject) -> Result<bool> {
+        match self.compare_with_original(original, base) {
+            Err(OpError::Base(
+                BaseError::NotFound | BaseError::Changed | BaseError::WrongKind | BaseError::Denied,
+            )) => Ok(false),
+            is_same => is_same,
+        }
+    }
+
+    fn compare_with_original(&self, original: &Original, base: &BaseObject) -> Result<bool> {
+        let BaseObject { path, attr: now } = base;
         if original.kind != now.kind {
             return Ok(false);
         }
@@ -192,14 +203,14 @@ impl View<'_> {
             return Ok(true);
         }
         if now.kind == FileKind::Symlink {
-            let target = self.core.base.read_link(&original.path)?;
+            let target = self.core.base.read_link(path)?;
             return Ok(original.digest == Some(BlobDigest::of(&target)));
         }
         if (original.size, original.mode) != (now.size, now.mode) {
             return Ok(false);
         }
         match original.digest {
-            Some(digest) => Ok(self.base_digest(&original.path, now)? == Some(digest)),
+            Some(digest) => Ok(self.base_digest(path, now)? == Some(digest)),
             None => Ok(original.mtime == now.mtime),
         }
     }
@@ -229,7 +240,7 @@ impl TreeView<'_> {
     pub fn is_as_original(&self, base: &BaseObject) -> std::result::Result<bool, FsError> {
         let is_same = || -> Result<bool> {
             match self.view.txn.original(&base.path)? {
-                Some(original) => self.view.is_as_original(&original, &base.attr),
+                Some(original) => self.view.is_as_original(&original, base),
                 None => Ok(false),
             }
         };

@@ -59,6 +59,10 @@ impl TreeView<'_> {
                 failed = Some(error);
                 false
             }
+        })
+        .map_err(|failed| {
+            tracing::warn!(path = ?failed.path, error = %failed.source, "undo");
+            failed.source
         })?;
         if let Some(error) = failed {
             return Err(error.into_fs());

@@ -99,6 +99,45 @@ fn a_base_file_that_was_saved_by_a_rename_is_matched_by_its_path() {
     assert_eq!(told(&world), ["Modified /dir/file content drifted"]);
 }
 
+/// One name of a hard-linked file that goes is one drifted change, not the end of the listing.
+#[test]
+fn a_hard_linked_file_of_which_a_name_is_gone_or_another_file_in_the_base() {
+    let tree = "dir/file \"one\"\nother/name = dir/file\nplain \"plain\"\n";
+    let three = [
+        "Modified /plain content",
+        "Modified /dir/file content drifted",
+        "Modified /other/name content",
+    ];
+    let two = ["Modified /plain content", "Modified /dir/file content"];
+    let without_dir = [
+        "Added /dir drifted",
+        "Modified /plain content",
+        "Modified /dir/file content drifted",
+        "Modified /other/name content",
+    ];
+    type Way = fn(&Path);
+    let ways: [(Way, &[&str]); 4] = [
+        (|base| fs::remove_file(base.join("dir/file")).unwrap(), &three),
+        (|base| fs::remove_dir_all(base.join("dir")).unwrap(), &without_dir),
+        (|base| save_by_rename(&base.join("dir/file"), "ONE"), &three),
+        (|base| fs::remove_file(base.join("other/name")).unwrap(), &two),
+    ];
+    for (number, (way, lines)) in ways.iter().enumerate() {
+        let mut world = World::new(tree);
+        world.write("dir/file", 0, b"O").unwrap();
+        world.write("plain", 0, b"P").unwrap();
+        let base = world.change_base();
+        way(&base);
+        assert_eq!(told(&world), *lines, "way {number}");
+        let opened = Opened::open(&world.session(), Some(&base)).unwrap();
+        let drifted = lines.iter().filter(|line| line.ends_with("drifted")).count();
+        assert_eq!(status(&opened).unwrap().touched.drifted, drifted as u64, "way {number}");
+        let report = applied(&opened, None, &super::apply::only(&["plain"])).unwrap();
+        assert_eq!(report.skipped, []);
+        assert_eq!(fs::read(base.join("plain")).unwrap(), b"Plain");
+    }
+}
+
 /// Another mode, type or target is drift too.
 #[test]
 fn what_differs_from_the_original_has_drifted() {

@@ -164,7 +164,7 @@ impl<'a> Planner<'a> {
         if let Some(error) = failed {
             return Err(error);
         }
-        through.map_err(|source| diff::at(&MergedPath::root(), source))?;
+        through?;
         self.directories_as_they_were()?;
         self.look_for_late_changes()?;
         self.look_for_earlier_changes()?;

@@ -70,17 +70,19 @@ impl Search<'_> {
             return self.names_alone(&dir.place.merged, Some(dir.ino));
         }
         let Some(base) = &dir.base else { return Ok(true) };
+        self.at = dir.place.merged.clone();
         let mut names = match dir.shows_none {
             true => self.names_in_base(base)?,
             false => self.view().txn.whiteouts_in(&dir.place.merged)?,
         };
         names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
         for name in names {
+            self.at = dir.place.merged.join(&name);
             let Some(gone) = self.base_object(base.join(&name))? else { continue };
             if self.view().txn.dentry(dir.ino, &name)?.is_some() || self.moved_away(&gone)? {
                 continue;
             }
-            let mut change = Change::gone(gone, dir.place.merged.join(&name));
+            let mut change = Change::gone(gone, self.at.clone());
             self.compare_with_original(&mut change)?;
             if let (Some(gone), None) = (&change.before, &change.original) {
                 let since = self.tree.since_gone(gone, &change.path)?;
@@ -140,7 +142,7 @@ impl Search<'_> {
     /// Whether an original of a base object is kept, which the object still is.
     fn is_as_hidden(&self, object: &BaseObject) -> Result<bool> {
         match self.view().txn.original(&object.path)? {
-            Some(original) => self.view().is_as_original(&original, &object.attr),
+            Some(original) => self.view().is_as_original(&original, object),
             None => Ok(false),
         }
     }

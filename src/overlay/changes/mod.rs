@@ -55,6 +55,16 @@ pub struct Change {
     pub is_drifted: bool,
 }
 
+/// Why not all changes can be told.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", .path.display())]
+pub struct ChangesError {
+    /// Where in the merged tree the search ended.
+    pub path: MergedPath,
+    /// What is wrong there.
+    pub source: FsError,
+}
+
 impl TreeView<'_> {
     /// Calls `each` for every change, a directory before what is in it, until it says `false`;
     /// whether it never did.
@@ -64,9 +74,11 @@ impl TreeView<'_> {
     pub fn changes(
         &self,
         each: &mut dyn FnMut(Change) -> bool,
-    ) -> std::result::Result<bool, FsError> {
-        let mut search = Search { tree: self, each, visited: HashSet::new() };
-        search.all().map_err(|error| error.into_fs())
+    ) -> std::result::Result<bool, ChangesError> {
+        let at = MergedPath::root();
+        let mut search = Search { tree: self, each, visited: HashSet::new(), at };
+        let found = search.all();
+        found.map_err(|error| ChangesError { path: search.at, source: error.into_fs() })
     }
 
     /// Whether a base object that is not at its own name any more is somewhere else in the merged
@@ -75,7 +87,8 @@ impl TreeView<'_> {
     /// # Errors
     /// The session or the base cannot be read.
     pub fn is_moved_away(&self, object: &BaseObject) -> std::result::Result<bool, FsError> {
-        let search = Search { tree: self, each: &mut |_| true, visited: HashSet::new() };
+        let at = MergedPath::root();
+        let search = Search { tree: self, each: &mut |_| true, visited: HashSet::new(), at };
         search.moved_away(object).map_err(|error| error.into_fs())
     }
 }
@@ -86,6 +99,8 @@ struct Search<'a> {
     each: &'a mut dyn FnMut(Change) -> bool,
     /// Directories whose whiteouts were seen to.
     visited: HashSet<MergedPath>,
+    /// The path that is looked at.
+    at: MergedPath,
 }
 
 /// A directory of the session.
@@ -173,12 +188,14 @@ impl Search<'_> {
     /// The entries of a directory; those that are directories are added to `below`.
     fn entries(&mut self, dir: &Dir, below: &mut Vec<Dir>) -> Result<bool> {
         let mut entries = Vec::new();
+        self.at = dir.place.merged.clone();
         self.view().txn.dentries(dir.ino, &mut |name, ino, _, _| entries.push((name, ino)))?;
         entries.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
         for (name, ino) in entries {
             // Rows of another program may point nowhere.
             let Some(row) = self.view().txn.inode(ino)? else { continue };
             let is_dir = row.kind == FileKind::Directory;
+            self.at = dir.place.merged.join(&name);
             let change = self.entry(dir, &name, row)?;
             if !(self.each)(change) {
                 return Ok(false);
@@ -263,7 +280,7 @@ impl Search<'_> {
             && before.is_some_and(|base| base.attr.kind == FileKind::Directory);
         change.original = if is_dir { None } else { self.view().txn.original(path)? };
         change.is_drifted = match (&change.original, before, origin) {
-            (Some(original), Some(base), _) => !self.view().is_as_original(original, &base.attr)?,
+            (Some(original), Some(base), _) => !self.view().is_as_original(original, base)?,
             (Some(_), None, _) => true,
             (None, Some(base), Some(origin)) => {
                 change.after.as_ref().is_some_and(|after| drifted(origin, base, after.attr()))
@@ -278,6 +295,7 @@ impl Search<'_> {
     /// directories of the base, and further names in the base of what was copied up.
     fn strays(&mut self) -> Result<bool> {
         for parent in self.view().txn.whiteout_parents()? {
+            self.at = parent.clone();
             if self.visited.contains(&parent) {
                 continue;
             }
@@ -305,6 +323,7 @@ impl Search<'_> {
         for ino in self.view().txn.copied_links()? {
             let Some(row) = self.view().txn.inode(ino)? else { continue };
             let Some(origin) = row.origin.clone() else { continue };
+            self.at = MergedPath::of_base(&origin.path);
             let mut paths = Vec::new();
             self.view().core.base.find_linked(origin.fileid, &mut |path| {
                 paths.push(path.clone());
@@ -313,8 +332,9 @@ impl Search<'_> {
             for path in paths {
                 let Some((place, name)) = self.view().shown_name(&path)? else { continue };
                 let node = Node::Delta(Box::new(row.clone()));
+                self.at = place.merged.join(&name);
                 let Some(before) = self.base_object(path)? else { continue };
-                let path = place.merged.join(&name);
+                let path = self.at.clone();
                 let after = Some(self.tree.object(node, path.clone())?);
                 let is_carried = before.path.as_bytes() != &path.as_bytes()[1..];
                 let before = Some(before);
@@ -381,7 +401,7 @@ impl Search<'_> {
     fn names_in_base(&self, dir: &BasePath) -> Result<Vec<Name>> {
         match self.view().core.base.list(dir) {
             Ok(listing) => Ok(listing.entries.iter().map(|entry| entry.name.clone()).collect()),
-            Err(BaseError::NotFound | BaseError::WrongKind) => Ok(Vec::new()),
+            Err(BaseError::NotFound | BaseError::Changed | BaseError::WrongKind) => Ok(Vec::new()),
             Err(error) => Err(error.into()),
         }
     }

@@ -112,9 +112,12 @@ impl Planner<'_> {
             // Of a directory that was moved there only its own ctime tells.
             (Some(base), None) => {
                 let path = MergedPath::of_base(&base.path);
-                if base.attr.ctime.secs > self.gone_since(base, &place)? {
+                let since = self.gone_since(base, &place)?;
+                if base.attr.ctime.secs > since {
                     self.drifted(path, Why::ChangedSinceDeleted);
                 } else {
+                    let change = self.plan.changes.len().saturating_sub(1);
+                    self.note_same_second(base, since, change);
                     self.hides(base, place, Drifted { path, why: Why::ChangedSinceDeleted });
                 }
             }
@@ -163,6 +166,7 @@ impl Planner<'_> {
     /// Leaves out what drifted, as far as the options say so, and puts the rest in order.
     pub(super) fn settle_drift(&mut self) {
         self.plan.drifted.sort_by(|a, b| a.path.cmp(&b.path));
+        self.plan.drifted.dedup();
         for (number, drifted) in std::mem::take(&mut self.drifted_changes) {
             let Some(change) = self.plan.changes.get(number) else { continue };
             let keeps_base = self.sides.base.iter().any(|n| change.path.is_within(n));
@@ -265,7 +269,31 @@ impl Planner<'_> {
             self.drifted_in(gone.change, drifted);
         } else {
             self.inside.push(Inside::of(path, &base.attr, gone.change));
+            self.note_same_second(&base, gone.since, gone.change);
             self.hides_in(gone.change, &base, at, drifted);
+        }
+        Ok(())
+    }
+
+    /// Notes that a base object changed in the second `since`, which is all that a whiteout tells
+    /// of the moment of a removal. The removal may have come first.
+    fn note_same_second(&mut self, base: &BaseObject, since: i64, change: usize) {
+        if base.attr.ctime.secs == since && !self.is_as_hidden(base) {
+            self.same_second.push(Inside::of(&base.path, &base.attr, change));
+        }
+    }
+
+    /// What changed in the second of its removal has drifted, unless the audit log has its removal
+    /// after that.
+    pub(super) fn look_for_changes_in_same_second(&mut self) -> Result<()> {
+        let changed = std::mem::take(&mut self.same_second);
+        for (Inside { path, change, .. }, place) in history::not_removed(self.opened, changed)? {
+            let there = self.view.find(&place).map_err(|source| diff::at(&place, source))?;
+            // It is in a directory that a client moved away.
+            if there.is_none() {
+                let path = MergedPath::of_base(&path);
+                self.drifted_in(change, Drifted { path, why: Why::ChangedSinceDeleted });
+            }
         }
         Ok(())
     }

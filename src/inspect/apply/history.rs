@@ -129,6 +129,17 @@ pub(super) fn never_removed(
     if inside.is_empty() || begun(opened)?.is_none() {
         return Ok(Vec::new());
     }
+    not_removed(opened, inside)
+}
+
+/// The same, and all of `inside` where there is no log.
+pub(super) fn not_removed(
+    opened: &Opened,
+    inside: Vec<Inside>,
+) -> Result<Vec<(Inside, MergedPath)>> {
+    if inside.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut removals = Removals::of(inside);
     read(opened, Options::default(), &mut |row| {
         removals.do_row(row);
@@ -332,8 +343,7 @@ impl Removals {
     }
 
     fn remove(&mut self, number: usize, when: Time) {
-        // Whiteouts tell the second.
-        if self.inside.get(number).is_some_and(|object| object.ctime.secs <= when.secs) {
+        if self.inside.get(number).is_some_and(|object| object.ctime <= when) {
             self.removed.insert(number);
         }
     }

@@ -83,6 +83,8 @@ pub(super) struct Planner<'a> {
     pub gone: Vec<Gone>,
     /// What is in them, and may not have been shown to the client that removed them.
     pub inside: Vec<Inside>,
+    /// What changed in the base in the second in which it was removed in the session.
+    pub same_second: Vec<Inside>,
     /// Base objects that the session hides, and that may have changed since.
     pub hidden: Vec<Hidden>,
     /// When the audit log begins, if there is one.
@@ -136,6 +138,7 @@ impl<'a> Planner<'a> {
             taken: HashMap::new(),
             gone: Vec::new(),
             inside: Vec::new(),
+            same_second: Vec::new(),
             hidden: Vec::new(),
             log_begun: None,
             kept: HashMap::new(),
@@ -168,6 +171,7 @@ impl<'a> Planner<'a> {
         self.directories_as_they_were()?;
         self.look_for_late_changes()?;
         self.look_for_earlier_changes()?;
+        self.look_for_changes_in_same_second()?;
         self.settle_drift();
         self.look_for_unseen()?;
         self.leave_out_where_moves_stay();

@@ -104,6 +104,38 @@ pub fn next_second() -> i64 {
     now.as_secs() as i64
 }
 
+/// What a whiteout and a mark of an opaque directory tell is the second.
+#[test]
+fn what_came_within_the_second_of_a_removal() {
+    for (is_made_anew, names) in [(true, &["/gone/new"][..]), (false, &["/gone", "/gone/new"])] {
+        let mut world = World::new(TREE);
+        let base = world.change_base();
+        let mode = fs::metadata(base.join("gone/a")).unwrap().permissions();
+        fs::set_permissions(base.join("gone/a"), mode).unwrap();
+        world.rm_rf("gone");
+        if is_made_anew {
+            world.mkdir("gone").unwrap();
+        }
+        let last = fs::metadata(base.join("gone/a")).unwrap();
+        for (table, column) in [
+            ("fs_whiteout", "created_at"),
+            ("acetate_opaque", "created_at"),
+            ("acetate_op", "time"),
+        ] {
+            at_the_hosts_time(&world, table, column, last.ctime());
+        }
+        at_the_hosts_time(&world, "acetate_op", "time_nsec", last.ctime_nsec());
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
+        fs::write(base.join("gone/new"), "theirs").unwrap();
+        let named = planned(&open(&world), None, &super::only(&["gone"])).unwrap();
+        assert_eq!(named.drifted.len(), names.len(), "{:?}", named.drifted);
+        let since = |path: &&str| ((*path).to_owned(), Why::ChangedSinceDeleted);
+        let wanted: Vec<_> = names.iter().map(since).collect();
+        assert_eq!(drifted(&mut world), wanted);
+    }
+}
+
 /// A rename changes the directory that moves, and nothing of what is in it.
 #[test]
 fn a_directory_that_came_where_one_was_deleted() {
@@ -113,6 +145,7 @@ fn a_directory_that_came_where_one_was_deleted() {
     fs::write(theirs.join("b/c"), "theirs").unwrap();
     fs::create_dir(world.change_base().join("gone/old")).unwrap();
     world.rm_rf("gone");
+    next_second();
     at_the_hosts_time(&world, "fs_whiteout", "created_at", next_second());
     let base = world.base();
     fs::rename(theirs.join("b"), base.join("gone/old")).unwrap();

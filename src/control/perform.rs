@@ -87,12 +87,7 @@ pub async fn perform(
             files.rewrite(&path.merged()?, object, &meta, content).await?;
             Ok(Answer::Done)
         }
-        Request::Rebase { applied } => {
-            at_most(applied.len())?;
-            let applied = applied.iter().map(Applied::let_go).collect::<Result<_, _>>()?;
-            let kept = overlay.rebase(caller, applied).await.map_err(of_session)?;
-            Ok(Answer::Rebased { kept: kept.iter().map(PathText::from).collect() })
-        }
+        Request::Rebase { applied } => rebase(overlay, caller, &applied).await,
     }
 }
 
@@ -100,6 +95,17 @@ async fn set_quota(overlay: &Overlay, bounds: [Bound; 3]) -> Result<Answer, Refu
     let set = overlay.set_limits(move |limits| Bound::apply(limits, bounds));
     let (usage, limits) = set.await.map_err(of_session)?;
     Ok(Answer::Quota(Taken::new(usage, limits)))
+}
+
+async fn rebase(
+    overlay: &Overlay,
+    caller: &Caller,
+    applied: &[Applied],
+) -> Result<Answer, Refusal> {
+    at_most(applied.len())?;
+    let applied = applied.iter().map(Applied::let_go).collect::<Result<_, _>>()?;
+    let kept = overlay.rebase(caller, applied).await.map_err(of_session)?;
+    Ok(Answer::Rebased { kept: kept.iter().map(PathText::from).collect() })
 }
 
 async fn rebase_part(

@@ -95,8 +95,8 @@ impl<'c> Changes<'c> {
 }
 
 impl Change {
-    /// The side's lines for all of `old`, which holds the change. Where an earlier change of the side
-    /// is in it too, only the end counts: the region begins with that one.
+    /// The side's lines for all of `old`, which holds the change. Where an earlier change of the
+    /// side is in it too, only the end counts: the region begins with that one.
     fn widened(&self, old: &Range<usize>) -> Range<usize> {
         let start = self.new.start.saturating_sub(self.old.start - old.start);
         start..self.new.end + (old.end - self.old.end)

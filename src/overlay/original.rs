@@ -182,8 +182,8 @@ impl Edit<'_> {
 impl View<'_> {
     /// Whether a base object, at the original's path or another name of the same file, is what the
     /// original was: of the same type and mode, with the same content or target. Its inode, ctime,
-    /// mtime and owner do not count. Where the content is not known, the mtime tells. An object that
-    /// vanishes meanwhile, or that cannot be opened, is not what it was.
+    /// mtime and owner do not count. Where the content is not known, the mtime tells. An object
+    /// that vanishes meanwhile, or that cannot be opened, is not what it was.
     pub fn is_as_original(&self, original: &Original, base: &BaseObject) -> Result<bool> {
         match self.compare_with_original(original, base) {
             Err(OpError::Base(

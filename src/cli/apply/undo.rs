@@ -193,8 +193,7 @@ fn print(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<(), CliError> 
     let dir = super::target(args, opened);
     let (changes, drifted) = (plan.changes.len(), plan.drifted.len());
     if args.json {
-        let mut object = text::json("plan");
-        object.insert("undo".to_owned(), true.into());
+        let mut object = text::json("undo_plan");
         text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
         super::report::put_counts(&mut object, changes, drifted, "drifted");
         object.insert("kept_bytes".to_owned(), plan.kept_bytes.into());

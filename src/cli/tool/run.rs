@@ -16,8 +16,8 @@ use crate::inspect::tool::ToolCalls;
 
 /// Run a command, and record it as a tool call.
 ///
-/// The exit code is the command's, or 128 plus the number of the signal that ended it. The result is {"exit_code":0}; any other end is an error. Nothing is run if the
-/// session cannot be written.
+/// The exit code is the command's, or 128 plus the number of the signal that ended it. The result
+/// is {"exit_code":0}; any other end is an error. Nothing is run if the session cannot be written.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file.

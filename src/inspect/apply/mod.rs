@@ -8,6 +8,7 @@
 
 mod check;
 mod commit;
+mod consent;
 mod copy;
 mod dependent;
 mod drift;
@@ -42,12 +43,14 @@ use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::overlay::CopyTurn;
 use crate::target::{Staging, Target, TargetError};
 use commit::Commit;
+use consent::check_consent;
 use journal::{Journal, Notes};
 use place::Place;
 use planner::Planner;
 use session_check::SessionCheck;
 use stage::Staged;
 
+pub use consent::{Consent, ShowPlan};
 pub use drift::{Drifted, Why};
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
 pub use plan::{Loss, Merged, Options, Plan, Special};
@@ -83,23 +86,6 @@ pub enum Event {
 
 /// What is told how far it is, and may break it off there.
 pub type Watch<'a> = dyn FnMut(Event) -> ControlFlow<()> + 'a;
-
-/// The changes that the user agreed to.
-pub enum Consent<'a> {
-    /// Those of this plan, which was shown before; a change that differs from it is left out.
-    Shown(&'a Plan),
-    /// All: the plan is made now, and shown.
-    All(&'a mut dyn ShowPlan),
-}
-
-/// Shows a plan while it is made.
-pub trait ShowPlan {
-    /// Takes the next difference of it.
-    fn difference(&mut self, difference: &Difference);
-
-    /// Takes the whole plan, before anything of it is made; says whether to go on.
-    fn plan(&mut self, plan: &Plan) -> ControlFlow<()>;
-}
 
 /// The session, or whoever serves it.
 pub trait Bookkeeper {
@@ -307,29 +293,6 @@ fn prepare(
         inside: Vec::new(),
     };
     Ok(Some((journal, staged)))
-}
-
-/// Refuses drift that stops an apply, and what was not shown.
-fn check_consent(plan: &Plan, shown: Option<&Plan>, options: &Options) -> Result<()> {
-    let is_unseen = |drifted: &Drifted| shown.is_some_and(|s| !s.drifted.contains(drifted));
-    let may_stay = options.force || options.skip_drifted;
-    let is_left = |drifted: &Drifted| options.skip_drifted || plan.is_taken_from_base(drifted);
-    let stops = plan
-        .drifted
-        .iter()
-        .filter(|drifted| !is_left(drifted) && (!may_stay || is_unseen(drifted)));
-    let mut stops: Vec<_> = stops.map(|drifted| (&drifted.path, drifted.why.as_str())).collect();
-    let merged = plan.merged.iter().filter(|m| shown.is_some_and(|s| !s.merged.contains(m)));
-    stops.extend(merged.map(|merged| (&merged.path, Why::Changed.as_str())));
-    let Some((path, why)) = stops.first() else { return Ok(()) };
-    let others = match stops.len() {
-        1 => String::new(),
-        all => format!(" (and {} more)", all - 1),
-    };
-    Err(InspectError::Refused {
-        what: format!("{}: {why}{others}", path.display()),
-        hint: "nothing was written; run the command again to see the plan as it is now",
-    })
 }
 
 /// How many steps of an interrupted run of this session are there to be done, if there was one.

@@ -55,6 +55,7 @@ pub(super) fn run(seen: &mut Seen) {
     seen.run(dir, 0, &["find", "s.db"]);
     seen.run(dir, 0, &["du", "s.db"]);
     seen.run(dir, 1, &["diff", "s.db", "--times"]);
+    seen.run(dir, 1, &["diff", "s.db", "--hunks"]);
     seen.run(dir, 0, &["status", "s.db"]);
     seen.run(dir, 0, &["log", "s.db"]);
     seen.run(dir, 0, &["log", "s.db", "--summary"]);

@@ -1,0 +1,49 @@
+//! What the user agreed to: drift, and what differs from the plan that was shown, is refused.
+
+use std::ops::ControlFlow;
+
+use super::drift::{Drifted, Why};
+use super::plan::{Options, Plan};
+use crate::inspect::InspectError;
+use crate::inspect::diff::Difference;
+use crate::inspect::error::Result;
+
+/// The changes that the user agreed to.
+pub enum Consent<'a> {
+    /// Those of this plan, which was shown before; a change that differs from it is left out.
+    Shown(&'a Plan),
+    /// All: the plan is made now, and shown.
+    All(&'a mut dyn ShowPlan),
+}
+
+/// Shows a plan while it is made.
+pub trait ShowPlan {
+    /// Takes the next difference of it.
+    fn difference(&mut self, difference: &Difference);
+
+    /// Takes the whole plan, before anything of it is made; says whether to go on.
+    fn plan(&mut self, plan: &Plan) -> ControlFlow<()>;
+}
+
+/// Refuses drift that stops an apply, and what was not shown.
+pub(super) fn check_consent(plan: &Plan, shown: Option<&Plan>, options: &Options) -> Result<()> {
+    let is_unseen = |drifted: &Drifted| shown.is_some_and(|s| !s.drifted.contains(drifted));
+    let may_stay = options.force || options.skip_drifted;
+    let is_left = |drifted: &Drifted| options.skip_drifted || plan.is_taken_from_base(drifted);
+    let stops = plan
+        .drifted
+        .iter()
+        .filter(|drifted| !is_left(drifted) && (!may_stay || is_unseen(drifted)));
+    let mut stops: Vec<_> = stops.map(|drifted| (&drifted.path, drifted.why.as_str())).collect();
+    let merged = plan.merged.iter().filter(|m| shown.is_some_and(|s| !s.merged.contains(m)));
+    stops.extend(merged.map(|merged| (&merged.path, Why::Changed.as_str())));
+    let Some((path, why)) = stops.first() else { return Ok(()) };
+    let others = match stops.len() {
+        1 => String::new(),
+        all => format!(" (and {} more)", all - 1),
+    };
+    Err(InspectError::Refused {
+        what: format!("{}: {why}{others}", path.display()),
+        hint: "nothing was written; run the command again to see the plan as it is now",
+    })
+}

@@ -26,7 +26,14 @@ pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Endi
         let path = text::name(loss.path.as_bytes());
         output::line(format_args!("warning: {path} {}", lost(loss)));
     }
-    show(args, opened, report).map_err(|error| error.after("applied"))?;
+    let shown = show(args, opened, report);
+    if report.kept.is_some() && !report.applied.is_empty() {
+        note_undo(args, opened, report.is_undo);
+    }
+    // A closed stdout ends nothing that is still to be done.
+    if let Some(error) = shown.err().filter(|error| !error.is_closed()) {
+        return Err(error.after(if report.is_undo { "taken back" } else { "applied" }));
+    }
     Ok(if report.skipped.is_empty() { Ending::Done } else { Ending::Findings })
 }
 
@@ -67,11 +74,7 @@ fn show(args: &Args, opened: &Opened, report: &Report) -> Result<(), CliError> {
     } else {
         out.line(format_args!("{}: applied", dir.display()))?;
     }
-    let printed = out.end();
-    if report.kept.is_some() && count > 0 {
-        note_undo(args, opened, report.is_undo);
-    }
-    printed
+    out.end()
 }
 
 /// Says how to take it back.

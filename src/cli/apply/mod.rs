@@ -1,52 +1,48 @@
 //! `acetate apply`: writes what a session changed to its base.
 
 mod forgetting;
+mod printing;
 mod progress;
 mod report;
 mod undo;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::change::with_changer;
 use super::error::CliError;
-use super::output::{self, Out};
+use super::output;
 use super::picking::{Offer, Picking, Verb};
 use super::selecting::LeaveOut;
 use super::signals::Interrupts;
 use super::source::Source;
-use super::{Ending, asking, diff, text};
+use super::{Ending, asking, text};
 use crate::control::Request;
 use crate::delta::MergedPath;
 use crate::inspect::apply::{
     Bookkeeper, Consent, Options, Plan, ShowPlan, apply, clear, interrupted, keep_nothing, plan,
     resume,
 };
-use crate::inspect::diff::{Difference, Kind};
 use crate::inspect::hunks::Chosen;
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
-use crate::vfs::FileKind;
 use forgetting::Forgetting;
+use printing::{PlanPrinter, is_time_of_directory};
 use progress::ApplyProgress;
-use report::{lost, put_counts, tell};
+use report::tell;
 
 /// Write what a session changed to its base.
 ///
 /// Shows the plan, and asks. Text that the session and the base both changed is merged against what
 /// the base had when the session first changed it. What cannot be merged is never overwritten
-/// without --force: if there is any, nothing is written unless --skip-drifted leaves it out;
-/// set-user-ID files and devices are left out without
-/// --allow-special. Each file is replaced at once, whole; nothing outside the base is touched.
-/// Clients may change the session during apply: their changes are skipped and stay in the session.
-/// May be killed at any time: the next run finishes what was begun, and does no more then. What is
-/// replaced and removed is kept beside the session until the next apply: --undo puts it back. Exits
-/// with 1 if something was not applied.
+/// without --force: if there is any, nothing is written unless --skip-drifted leaves it out; set-
+/// user-ID files and devices are left out without --allow-special. Each file is replaced at once,
+/// whole; nothing outside the base is touched. Clients may change the session during apply: their
+/// changes are skipped and stay in the session. May be killed at any time: the next run finishes
+/// what was begun, and does no more then. What is replaced and removed is kept beside the session
+/// until the next apply: --undo puts it back. Exits with 1 if something was not applied.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -175,13 +171,18 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         output::line(format_args!("nothing was written"));
         return Ok(Ending::Findings);
     }
-    let ending = with_book(args, &opened, |book| {
+    write(args, &opened, &options, &plan)
+}
+
+/// Writes what was agreed to, and says what came of it.
+fn write(args: &Args, opened: &Opened, options: &Options, plan: &Plan) -> Result<Ending, CliError> {
+    let ending = with_book(args, opened, |book| {
         let interrupts = Interrupts::catch()?;
         let mut progress = ApplyProgress::new(&interrupts);
         let watch = &mut |event| progress.tell(event);
-        let mut made = PlanPrinter::new(args, &opened);
-        let consent = if args.yes { Consent::All(&mut made) } else { Consent::Shown(&plan) };
-        let report = apply(&opened, args.to.as_deref(), &options, consent, book, watch);
+        let mut made = PlanPrinter::new(args, opened);
+        let consent = if args.yes { Consent::All(&mut made) } else { Consent::Shown(plan) };
+        let report = apply(opened, args.to.as_deref(), options, consent, book, watch);
         progress.end();
         if let Some(error) = made.failed.take() {
             return Err(error.with_hint("nothing was written"));
@@ -189,7 +190,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let report = report?;
         let drifted = plan.drifted.iter().map(|drifted| &drifted.path);
         undo::tell_copies(args, drifted, report.kept.as_deref())?;
-        let ending = tell(args, &opened, &report)?;
+        let ending = tell(args, opened, &report)?;
         let leaves_out = made.leaves_out.unwrap_or(!plan.left_out.is_empty());
         Ok(if leaves_out { Ending::Findings } else { ending })
     })?;
@@ -289,183 +290,6 @@ fn finish(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
 /// The directory that is written to.
 fn target<'a>(args: &'a Args, opened: &'a Opened) -> &'a Path {
     args.to.as_deref().or(opened.base_path()).unwrap_or(Path::new(""))
-}
-
-/// Collects the lines of a plan, and prints them.
-struct PlanPrinter<'a> {
-    args: &'a Args,
-    opened: &'a Opened,
-    differences: Vec<Difference>,
-    /// How many differences have no line.
-    quiet: usize,
-    /// Whether the plan leaves something out, once it is there.
-    leaves_out: Option<bool>,
-    /// Why the plan could not be printed.
-    failed: Option<CliError>,
-}
-
-impl<'a> PlanPrinter<'a> {
-    fn new(args: &'a Args, opened: &'a Opened) -> Self {
-        Self { args, opened, differences: Vec::new(), quiet: 0, leaves_out: None, failed: None }
-    }
-
-    /// How many changes are shown.
-    fn count(&self) -> usize {
-        if self.differences.is_empty() { self.quiet } else { self.differences.len() }
-    }
-
-    fn print(&self, plan: &Plan) -> Result<(), CliError> {
-        let json = |d: &Difference| output::json_text(&Value::Object(diff::json(d)));
-        let lines = match self.args.json {
-            true => self.differences.iter().map(json).collect(),
-            // By a view of its own: an apply shows its plan while it looks at the session.
-            false => {
-                let opened = self.args.source.open()?;
-                diff::lines(&opened, self.args.all, self.differences.clone())?
-            }
-        };
-        print_plan(self.args, self.opened, plan, &lines, self.quiet)
-    }
-}
-
-impl ShowPlan for PlanPrinter<'_> {
-    fn difference(&mut self, difference: &Difference) {
-        // Every directory of which an entry changed.
-        if is_time_of_directory(difference) && !self.args.json {
-            self.quiet += 1;
-        } else {
-            self.differences.push(difference.clone());
-        }
-    }
-
-    fn plan(&mut self, plan: &Plan) -> ControlFlow<()> {
-        self.leaves_out = Some(!plan.left_out.is_empty());
-        // With --yes, a closed stdout does not stop the apply; a full disk does.
-        self.failed = self.print(plan).err().filter(|error| !error.is_closed());
-        if self.failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
-
-fn print_plan(
-    args: &Args,
-    opened: &Opened,
-    plan: &Plan,
-    lines: &[String],
-    quiet: usize,
-) -> Result<(), CliError> {
-    let mut out = Out::new();
-    for line in lines {
-        out.line(format_args!("{line}"))?;
-    }
-    for drifted in &plan.drifted {
-        let (path, why) = (drifted.path.as_bytes(), drifted.why.as_str());
-        if args.json {
-            let mut object = text::json("drift");
-            text::put_path(&mut object, "path", path);
-            object.insert("why".to_owned(), why.into());
-            out.json(object)?;
-        } else {
-            out.line(format_args!("! {}: {why}", text::name(path)))?;
-        }
-    }
-    print_notes(args, plan, &mut out)?;
-    let dir = target(args, opened);
-    if args.json {
-        let mut object = text::json("plan");
-        text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
-        put_counts(&mut object, plan.changes.len(), plan.drifted.len(), "drifted");
-        for (key, value) in [
-            ("files", plan.files),
-            ("bytes", plan.bytes),
-            ("data_bytes", plan.data_bytes),
-            ("deletions", plan.deletions),
-            ("deleted_dirs", plan.deleted_dirs),
-            ("merged", plan.merged.len() as u64),
-            ("special", plan.special.len() as u64),
-            ("left_out", plan.left_out.len() as u64),
-            ("kept_bytes", plan.kept_bytes),
-            ("losses", plan.losses.len() as u64),
-        ] {
-            object.insert(key.to_owned(), value.into());
-        }
-        out.json(object)?;
-    } else if plan.changes.is_empty() {
-        out.line(format_args!("nothing to apply to {}", dir.display()))?;
-    } else {
-        let mut sum =
-            format!("{} to write ({}", text::count(plan.files, "file"), text::bytes(plan.bytes));
-        if plan.data_bytes < plan.bytes {
-            sum.push_str(&format!(", of which {} are data", text::bytes(plan.data_bytes)));
-        }
-        sum.push(')');
-        if plan.deletions > 0 {
-            sum.push_str(&format!(", {} to remove", plan.deletions));
-        }
-        if plan.deleted_dirs > 0 {
-            let dirs = text::count(plan.deleted_dirs, "directory");
-            let them = if plan.deleted_dirs == 1 { "it" } else { "them" };
-            sum.push_str(&format!(" ({dirs} with all that is in {them})"));
-        }
-        if quiet > 0 {
-            sum.push_str(&format!(", times of {}", text::count(quiet, "directory")));
-        }
-        if !plan.merged.is_empty() {
-            sum.push_str(&format!(", {} merged with the base", plan.merged.len()));
-        }
-        if !plan.drifted.is_empty() {
-            sum.push_str(&format!(", {} not as the session saw it", plan.drifted.len()));
-        }
-        if !plan.left_out.is_empty() {
-            sum.push_str(&format!(", {} left out", plan.left_out.len()));
-        }
-        sum.push_str(&args.keep.note(plan.kept_bytes));
-        out.line(format_args!("{}: {sum}", dir.display()))?;
-    }
-    out.end()
-}
-
-/// Names what gives rights away, what is left out, and what of the host's objects is lost.
-fn print_notes(args: &Args, plan: &Plan, out: &mut Out) -> Result<(), CliError> {
-    let mut note = |kind, sign, path: &MergedPath, why: &str| {
-        if args.json {
-            let mut object = text::json(kind);
-            text::put_path(&mut object, "path", path.as_bytes());
-            object.insert("why".to_owned(), why.into());
-            out.json(object)
-        } else {
-            out.line(format_args!("{sign} {}: {why}", text::name(path.as_bytes())))
-        }
-    };
-    for merged in &plan.merged {
-        let why = match merged.has_conflicts {
-            true => "merged with what the base changed, with conflict markers",
-            false => "merged with what the base changed",
-        };
-        note("merged", '&', &merged.path, why)?;
-    }
-    for special in &plan.special {
-        note("special", '*', &special.path, special.what)?;
-    }
-    for left in &plan.left_out {
-        note("left_out", '-', &left.path, &left.why)?;
-    }
-    for loss in &plan.losses {
-        note("loss", '~', &loss.path, &lost(loss))?;
-    }
-    Ok(())
-}
-
-/// Whether nothing but the time of a directory differs, which follows what is in it.
-fn is_time_of_directory(difference: &Difference) -> bool {
-    let change = &difference.change;
-    let is_dir =
-        change.after.as_ref().is_some_and(|after| after.attr().kind == FileKind::Directory);
-    let stays = match difference.kind {
-        Kind::Modified => true,
-        Kind::Renamed => change.is_carried,
-        Kind::Added | Kind::Deleted | Kind::Retyped => false,
-    };
-    is_dir && stays && !difference.differs.mode && !difference.differs.owner
 }
 
 /// Asks the person at the terminal whether the plan is to be applied.

@@ -1,0 +1,193 @@
+//! How a plan is printed.
+
+use std::ops::ControlFlow;
+
+use serde_json::Value;
+
+use super::report::{lost, put_counts};
+use super::{Args, target};
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Out};
+use crate::cli::{diff, text};
+use crate::delta::MergedPath;
+use crate::inspect::apply::{Plan, ShowPlan};
+use crate::inspect::diff::{Difference, Kind};
+use crate::inspect::opened::Opened;
+use crate::vfs::FileKind;
+
+/// Collects the lines of a plan, and prints them.
+pub(super) struct PlanPrinter<'a> {
+    args: &'a Args,
+    opened: &'a Opened,
+    differences: Vec<Difference>,
+    /// How many differences have no line.
+    quiet: usize,
+    /// Whether the plan leaves something out, once it is there.
+    pub leaves_out: Option<bool>,
+    /// Why the plan could not be printed.
+    pub failed: Option<CliError>,
+}
+
+impl<'a> PlanPrinter<'a> {
+    pub fn new(args: &'a Args, opened: &'a Opened) -> Self {
+        Self { args, opened, differences: Vec::new(), quiet: 0, leaves_out: None, failed: None }
+    }
+
+    /// How many changes are shown.
+    pub fn count(&self) -> usize {
+        if self.differences.is_empty() { self.quiet } else { self.differences.len() }
+    }
+
+    pub fn print(&self, plan: &Plan) -> Result<(), CliError> {
+        let json = |d: &Difference| output::json_text(&Value::Object(diff::json(d)));
+        let lines = match self.args.json {
+            true => self.differences.iter().map(json).collect(),
+            // By a view of its own: an apply shows its plan while it looks at the session.
+            false => {
+                let opened = self.args.source.open()?;
+                diff::lines(&opened, self.args.all, self.differences.clone())?
+            }
+        };
+        print_plan(self.args, self.opened, plan, &lines, self.quiet)
+    }
+}
+
+impl ShowPlan for PlanPrinter<'_> {
+    fn difference(&mut self, difference: &Difference) {
+        // Every directory of which an entry changed.
+        if is_time_of_directory(difference) && !self.args.json {
+            self.quiet += 1;
+        } else {
+            self.differences.push(difference.clone());
+        }
+    }
+
+    fn plan(&mut self, plan: &Plan) -> ControlFlow<()> {
+        self.leaves_out = Some(!plan.left_out.is_empty());
+        // With --yes, a closed stdout does not stop the apply; a full disk does.
+        self.failed = self.print(plan).err().filter(|error| !error.is_closed());
+        if self.failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+fn print_plan(
+    args: &Args,
+    opened: &Opened,
+    plan: &Plan,
+    lines: &[String],
+    quiet: usize,
+) -> Result<(), CliError> {
+    let mut out = Out::new();
+    for line in lines {
+        out.line(format_args!("{line}"))?;
+    }
+    for drifted in &plan.drifted {
+        let (path, why) = (drifted.path.as_bytes(), drifted.why.as_str());
+        if args.json {
+            let mut object = text::json("drift");
+            text::put_path(&mut object, "path", path);
+            object.insert("why".to_owned(), why.into());
+            out.json(object)?;
+        } else {
+            out.line(format_args!("! {}: {why}", text::name(path)))?;
+        }
+    }
+    print_notes(args, plan, &mut out)?;
+    let dir = target(args, opened);
+    if args.json {
+        let mut object = text::json("plan");
+        text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
+        put_counts(&mut object, plan.changes.len(), plan.drifted.len(), "drifted");
+        for (key, value) in [
+            ("files", plan.files),
+            ("bytes", plan.bytes),
+            ("data_bytes", plan.data_bytes),
+            ("deletions", plan.deletions),
+            ("deleted_dirs", plan.deleted_dirs),
+            ("merged", plan.merged.len() as u64),
+            ("special", plan.special.len() as u64),
+            ("left_out", plan.left_out.len() as u64),
+            ("kept_bytes", plan.kept_bytes),
+            ("losses", plan.losses.len() as u64),
+        ] {
+            object.insert(key.to_owned(), value.into());
+        }
+        out.json(object)?;
+    } else if plan.changes.is_empty() {
+        out.line(format_args!("nothing to apply to {}", dir.display()))?;
+    } else {
+        let mut sum =
+            format!("{} to write ({}", text::count(plan.files, "file"), text::bytes(plan.bytes));
+        if plan.data_bytes < plan.bytes {
+            sum.push_str(&format!(", of which {} are data", text::bytes(plan.data_bytes)));
+        }
+        sum.push(')');
+        if plan.deletions > 0 {
+            sum.push_str(&format!(", {} to remove", plan.deletions));
+        }
+        if plan.deleted_dirs > 0 {
+            let dirs = text::count(plan.deleted_dirs, "directory");
+            let them = if plan.deleted_dirs == 1 { "it" } else { "them" };
+            sum.push_str(&format!(" ({dirs} with all that is in {them})"));
+        }
+        if quiet > 0 {
+            sum.push_str(&format!(", times of {}", text::count(quiet, "directory")));
+        }
+        if !plan.merged.is_empty() {
+            sum.push_str(&format!(", {} merged with the base", plan.merged.len()));
+        }
+        if !plan.drifted.is_empty() {
+            sum.push_str(&format!(", {} not as the session saw it", plan.drifted.len()));
+        }
+        if !plan.left_out.is_empty() {
+            sum.push_str(&format!(", {} left out", plan.left_out.len()));
+        }
+        sum.push_str(&args.keep.note(plan.kept_bytes));
+        out.line(format_args!("{}: {sum}", dir.display()))?;
+    }
+    out.end()
+}
+
+/// Names what gives rights away, what is left out, and what of the host's objects is lost.
+fn print_notes(args: &Args, plan: &Plan, out: &mut Out) -> Result<(), CliError> {
+    let mut note = |kind, sign, path: &MergedPath, why: &str| {
+        if args.json {
+            let mut object = text::json(kind);
+            text::put_path(&mut object, "path", path.as_bytes());
+            object.insert("why".to_owned(), why.into());
+            out.json(object)
+        } else {
+            out.line(format_args!("{sign} {}: {why}", text::name(path.as_bytes())))
+        }
+    };
+    for merged in &plan.merged {
+        let why = match merged.has_conflicts {
+            true => "merged with what the base changed, with conflict markers",
+            false => "merged with what the base changed",
+        };
+        note("merged", '&', &merged.path, why)?;
+    }
+    for special in &plan.special {
+        note("special", '*', &special.path, special.what)?;
+    }
+    for left in &plan.left_out {
+        note("left_out", '-', &left.path, &left.why)?;
+    }
+    for loss in &plan.losses {
+        note("loss", '~', &loss.path, &lost(loss))?;
+    }
+    Ok(())
+}
+
+/// Whether nothing but the time of a directory differs, which follows what is in it.
+pub(super) fn is_time_of_directory(difference: &Difference) -> bool {
+    let change = &difference.change;
+    let is_dir =
+        change.after.as_ref().is_some_and(|after| after.attr().kind == FileKind::Directory);
+    let stays = match difference.kind {
+        Kind::Modified => true,
+        Kind::Renamed => change.is_carried,
+        Kind::Added | Kind::Deleted | Kind::Retyped => false,
+    };
+    is_dir && stays && !difference.differs.mode && !difference.differs.owner
+}

@@ -108,7 +108,7 @@ fn json_has_all_of_it() {
     let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let moved = lines.iter().find(|line| line["kind"] == "moved").unwrap();
     assert_eq!((&moved["path"], &moved["from"]), (&"/dir/sub".into(), &"/sub".into()));
-    let plan = lines.iter().find(|line| line["type"] == "plan").unwrap();
+    let plan = lines.iter().find(|line| line["type"] == "undo_plan").unwrap();
     assert_eq!((&plan["undo"], &plan["changes"]), (&true.into(), &5.into()));
     let done = lines.last().unwrap();
     assert_eq!((&done["type"], &done["undo"]), (&"applied".into(), &true.into()));

@@ -109,7 +109,7 @@ fn json_has_all_of_it() {
     let moved = lines.iter().find(|line| line["kind"] == "moved").unwrap();
     assert_eq!((&moved["path"], &moved["from"]), (&"/dir/sub".into(), &"/sub".into()));
     let plan = lines.iter().find(|line| line["type"] == "undo_plan").unwrap();
-    assert_eq!((&plan["undo"], &plan["changes"]), (&true.into(), &5.into()));
+    assert_eq!(plan["changes"], 5);
     let done = lines.last().unwrap();
     assert_eq!((&done["type"], &done["undo"]), (&"applied".into(), &true.into()));
 }

@@ -67,9 +67,10 @@ fn completed(command: Command, is_bash: bool) -> Command {
     command.mut_args(|arg| {
         let find: Find = match (kind(&arg), name.as_str()) {
             ("SESSION.db", _) => {
-                return arg.add(ArgValueCompleter::new(PathCompleter::any().filter(is_session)));
+                let completer = PathCompleter::any().filter(is_session);
+                return arg.add(on_host(completer, is_bash));
             }
-            ("DIR", _) => return arg.add(ArgValueCompleter::new(PathCompleter::dir())),
+            ("DIR", _) => return arg.add(on_host(PathCompleter::dir(), is_bash)),
             ("PATH", "cp") => {
                 return arg.add(ArgValueCompleter::new(move |word: &OsStr| copied(word, is_bash)));
             }
@@ -91,13 +92,32 @@ fn kind(arg: &Arg) -> &str {
     shown.map_or("", |name| name.as_str())
 }
 
+fn on_host(completer: PathCompleter, is_bash: bool) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |word: &OsStr| host_paths(word, &completer, is_bash))
+}
+
+/// Paths of this machine. bash would run a substitution in a name that is not escaped.
+fn host_paths(word: &OsStr, completer: &PathCompleter, is_bash: bool) -> Vec<CompletionCandidate> {
+    let plain = if is_bash { unescaped(word.as_bytes()) } else { word.as_bytes().to_vec() };
+    let found = completer.complete(OsStr::from_bytes(&plain));
+    let names = found.iter().map(|candidate| candidate.get_value().as_bytes().to_vec());
+    answers(names, is_bash)
+}
+
 /// The answers for a word. bash takes and gives a word as it is on the line.
 fn candidates(word: &OsStr, find: Find, is_bash: bool) -> Vec<CompletionCandidate> {
     let word = word.as_bytes();
     let plain = if is_bash { unescaped(word) } else { word.to_vec() };
-    let found = find(&plain).unwrap_or_default();
-    let shown = found.into_iter().filter(|name| std::str::from_utf8(name).is_ok());
-    let shown = shown.take(MAX_CANDIDATES);
+    answers(find(&plain).unwrap_or_default().into_iter(), is_bash)
+}
+
+/// Names as the shell takes them. The protocol has a line for each, so that none with a control
+/// character can be told.
+fn answers(names: impl Iterator<Item = Vec<u8>>, is_bash: bool) -> Vec<CompletionCandidate> {
+    let is_plain = |name: &Vec<u8>| {
+        std::str::from_utf8(name).is_ok_and(|name| !name.contains(|c: char| c.is_control()))
+    };
+    let shown = names.filter(is_plain).take(MAX_CANDIDATES);
     let shown = shown.map(|name| if is_bash { escaped(&name) } else { name });
     shown.map(|name| CompletionCandidate::new(OsString::from_vec(name))).collect()
 }
@@ -203,7 +223,7 @@ fn copied(word: &OsStr, is_bash: bool) -> Vec<CompletionCandidate> {
     match word.as_bytes().first() {
         Some(b':') => candidates(word, colon, is_bash),
         _ if is_behind => candidates(word, from_root, is_bash),
-        _ => PathCompleter::any().complete(word),
+        _ => host_paths(word, &PathCompleter::any(), is_bash),
     }
 }
 

@@ -29,7 +29,8 @@ pub use clients::Clients;
 pub use error::{ConfigError, Position, Result};
 pub use ids::{IdMap, IdRange};
 pub use model::{
-    Config, ExportConfig, GuardConfig, GuardRule, MountConfig, QuotaConfig, StoreConfig,
+    Config, ExportConfig, GuardConfig, GuardRule, KeepLogConfig, MountConfig, QuotaConfig,
+    StoreConfig,
 };
 pub use options::{Options, SquashMode};
 pub use path::{PathError, TreePath};

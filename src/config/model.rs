@@ -67,6 +67,9 @@ pub struct MountConfig {
     /// The largest base file whose original is kept, in bytes; `None` for the usual size. All
     /// mounts of a session have the same.
     pub keep_originals: Option<u64>,
+    /// What stays of the audit log; `None` for what the session says. All mounts of a session have
+    /// the same.
+    pub keep_log: Option<KeepLogConfig>,
     /// The directory of the merged tree that is the mount's root.
     pub subtree: TreePath,
     /// Whether every change is refused, by the mount's own options or the export's.
@@ -97,6 +100,15 @@ impl MountConfig {
             StoreConfig::Memory => None,
         }
     }
+}
+
+/// `keep_log`: where both are given, what either of them keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepLogConfig {
+    /// The newest changes.
+    pub changes: Option<u64>,
+    /// Changes of the last days.
+    pub days: Option<u64>,
 }
 
 /// `quota`.

@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::error::{ConfigError, Result};
 use super::limits::{MAX_KEEP_ORIGINALS_BYTES, MAX_MOUNTS};
-use super::model::{MountConfig, StoreConfig};
+use super::model::{KeepLogConfig, MountConfig, StoreConfig};
 use super::options;
 use super::path::TreePath;
 use super::quota;
@@ -75,6 +75,10 @@ fn check_one(
         let what = "originals are kept of files of at most 16MiB";
         return Err(source.wrong(&written.span(), what));
     }
+    let keep_log = keep_log(source, mount.keep_log.as_ref())?;
+    if let (StoreConfig::Memory, Some(written)) = (&store, &mount.keep_log) {
+        return Err(source.wrong(&written.span(), "keep_log is for the audit log of a session"));
+    }
     let subtree = match &mount.subtree {
         Some(subtree) => tree_path(source, subtree)?,
         None => TreePath::root(),
@@ -88,10 +92,25 @@ fn check_one(
         base,
         hide,
         keep_originals,
+        keep_log,
         subtree,
         is_read_only,
         position: source.position(&span),
     })
+}
+
+fn keep_log(
+    source: &Source<'_>,
+    written: Option<&Spanned<written::KeepLog>>,
+) -> Result<Option<KeepLogConfig>> {
+    let Some(written) = written else { return Ok(None) };
+    let written::KeepLog { changes, days } = *written.get_ref();
+    if changes.is_none() && days.is_none() {
+        let what = "keep_log says how many changes, or those of how many days, are kept";
+        let hint = "keep_log = { changes = 100000 }, or keep_log = { days = 30 }";
+        return Err(source.wrong(&written.span(), what).with_hint(hint));
+    }
+    Ok(Some(KeepLogConfig { changes, days }))
 }
 
 /// What the store takes for the chunks of a new session.

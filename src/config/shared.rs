@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{ConfigError, Position, Result};
-use super::model::{ExportConfig, MountConfig, StoreConfig};
+use super::model::{ExportConfig, KeepLogConfig, MountConfig, StoreConfig};
 use crate::vfs::PatternSet;
 
 /// What the mounts of one session say of it, and which of them said so.
@@ -15,6 +15,7 @@ struct Said {
     base: Option<(PathBuf, Position)>,
     chunk_size: Option<(u64, Position)>,
     keep_originals: Option<(u64, Position)>,
+    keep_log: Option<(KeepLogConfig, Position)>,
 }
 
 /// The file that `path` leads to, where that can be told: links are followed, of a file that is
@@ -57,6 +58,12 @@ pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
                 return Err(contradiction(file, mount, "keep_originals", *line));
             }
         }
+        if let Some(keep) = mount.keep_log {
+            let (other, line) = said.keep_log.get_or_insert((keep, at));
+            if *other != keep {
+                return Err(contradiction(file, mount, "keep_log", *line));
+            }
+        }
     }
     for mount in exports.iter_mut().flat_map(|export| &mut export.mounts) {
         let StoreConfig::Session { file: session, chunk_size } = &mut mount.store else { continue };
@@ -64,6 +71,7 @@ pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
         mount.base = said.base.as_ref().map(|(base, _)| base.clone());
         *chunk_size = said.chunk_size.map(|(size, _)| size);
         mount.keep_originals = said.keep_originals.map(|(size, _)| size);
+        mount.keep_log = said.keep_log.map(|(keep, _)| keep);
     }
     hide_together(file, exports)
 }

@@ -71,6 +71,15 @@ pub(super) struct Mount {
     pub options: Vec<Spanned<String>>,
     pub chunk_size: Option<Spanned<u64>>,
     pub keep_originals: Option<Spanned<Value>>,
+    pub keep_log: Option<Spanned<KeepLog>>,
+}
+
+/// `keep_log`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeepLog {
+    pub changes: Option<u64>,
+    pub days: Option<u64>,
 }
 
 /// `[[export.guard]]`.

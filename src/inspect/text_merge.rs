@@ -1,4 +1,5 @@
-//! Three-way merges of text, as git makes them (xdiff/xmerge.c).
+//! Three-way merges of text, as `git merge-file` makes them (Myers' diff, xdiff/xmerge.c); `git merge`
+//! compares with another diff, and may find other conflicts.
 //!
 //! Both sides are compared with the original. A run of lines that one side changed is taken from
 //! it, if the other side changed none of them and none next to them. Otherwise both sides have to
@@ -15,8 +16,8 @@ const BEFORE_BASE: &[u8] = b"<<<<<<< base";
 /// The marker between both sides.
 const BETWEEN: &[u8] = b"=======";
 
-/// The marker behind the lines of the session.
-const BEHIND_SESSION: &[u8] = b">>>>>>> session";
+/// The marker after the lines of the session.
+const AFTER_SESSION: &[u8] = b">>>>>>> session";
 
 /// Conflicts with at most so many lines between them are one.
 const JOINED_LINES: usize = 3;
@@ -71,7 +72,7 @@ struct Region {
 /// The changes of a side that are still to be looked at.
 struct Changes<'c> {
     left: &'c [Change],
-    /// How far the side's lines are behind those of the original, after those that were looked at.
+    /// Offset of the side's lines to the original's, after the changes that were passed.
     shift: isize,
 }
 
@@ -80,7 +81,7 @@ impl<'c> Changes<'c> {
         self.left.first()
     }
 
-    /// Goes on behind the first one.
+    /// Advances past the first change.
     fn pass(&mut self) {
         if let [first, rest @ ..] = self.left {
             self.shift = first.new.end.cast_signed() - first.old.end.cast_signed();
@@ -164,14 +165,13 @@ impl Texts<'_> {
         all
     }
 
-    /// Makes one of conflicts that are next to each other, or have nothing between them that is
-    /// worth reading.
+    /// Joins conflicts that are separated by few lines, or by lines without letters and digits.
     fn joined(&self, regions: Vec<Region>) -> Vec<Region> {
         let mut all: Vec<Region> = Vec::new();
         for region in regions {
             if let Some(last) = all.last_mut()
                 && (last.side, region.side) == (Side::Conflict, Side::Conflict)
-                && self.is_little(last.base.end..region.base.start)
+                && self.is_joinable(last.base.end..region.base.start)
             {
                 last.base.end = region.base.end;
                 last.session.end = region.session.end;
@@ -183,7 +183,7 @@ impl Texts<'_> {
     }
 
     /// Whether lines of the base are few, or have neither letters nor digits.
-    fn is_little(&self, lines: Range<usize>) -> bool {
+    fn is_joinable(&self, lines: Range<usize>) -> bool {
         let is_word = |line: &&[u8]| line.iter().any(u8::is_ascii_alphanumeric);
         lines.len() <= JOINED_LINES || !self.base[lines].iter().any(is_word)
     }
@@ -226,7 +226,7 @@ impl Texts<'_> {
         side(&self.base[region.base.clone()], text);
         text.extend([BETWEEN, end].concat());
         side(&self.session[region.session.clone()], text);
-        text.extend([BEHIND_SESSION, end].concat());
+        text.extend([AFTER_SESSION, end].concat());
     }
 }
 

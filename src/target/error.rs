@@ -16,7 +16,7 @@ pub struct TargetError {
 impl TargetError {
     /// Whether it concerns this object alone, so that work on others can go on: it went, what
     /// was on the way became a symbolic link or was mounted over, something came to where
-    /// nothing was, it cannot be renamed, or we may not.
+    /// nothing was or has another type, it cannot be renamed, or we may not.
     pub fn is_of_object(&self) -> bool {
         use rustix::io::Errno;
         let is_loop = self.source.raw_os_error() == Some(Errno::LOOP.raw_os_error());
@@ -26,6 +26,7 @@ impl TargetError {
                 kind,
                 ErrorKind::NotFound
                     | ErrorKind::NotADirectory
+                    | ErrorKind::IsADirectory
                     | ErrorKind::AlreadyExists
                     | ErrorKind::CrossesDevices
                     | ErrorKind::PermissionDenied

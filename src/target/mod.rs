@@ -38,7 +38,7 @@ pub use object::Object;
 pub use seen::Seen;
 pub use staged::StagedFile;
 pub use staging::{Shelf, Slot, Staging};
-pub use undo_dir::UndoDir;
+pub use undo_dir::{LEFT_OUT, UndoDir};
 pub use xattrs::Xattrs;
 
 /// The result of a step.
@@ -170,10 +170,21 @@ impl Target {
                 Err(error) => Err(error.into()),
             }
         };
-        match linked().map_err(|source| self.error(path, source))? {
-            true => Ok(()),
-            false => Cloner::default().copy((self, path), (self, &place), Hooks::NONE),
+        if linked().map_err(|source| self.error(path, source))? {
+            return Ok(());
         }
+        // It has its name when it is whole: a killed run leaves no part of it as if it was all.
+        let part = BasePath::from_bytes(&[place.as_bytes(), b"-unfinished"].concat());
+        let part = part.unwrap_or_default();
+        let (_, part_name) = part.split_bytes();
+        let unmade = match rustix::fs::unlinkat(shelf, part_name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        unmade.map_err(|source| self.error(&part, source))?;
+        Cloner::default().copy((self, path), (self, &part), Hooks::NONE)?;
+        rustix::fs::renameat(shelf, part_name, shelf, &*slot)
+            .map_err(|error| self.error(&part, error.into()))
     }
 
     /// Moves what was taken from `path` to a directory at the top that only we may enter, where a
@@ -286,7 +297,10 @@ fn check_own(dir: &File) -> io::Result<()> {
     let meta = dir.metadata()?;
     let is_ours = meta.uid() == rustix::process::geteuid().as_raw();
     if !is_ours || meta.mode() & 0o077 != 0 {
-        let what = "not made by this user for `acetate apply`";
+        let what = match is_ours {
+            true => format!("open to other users (mode {:04o})", meta.mode() & 0o7777),
+            false => "of another user".to_owned(),
+        };
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
     Ok(())

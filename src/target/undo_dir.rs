@@ -26,6 +26,9 @@ use crate::base::BasePath;
 const RECORD: &str = "record";
 const RECORD_BEGUN: &str = "record-unfinished";
 
+/// How the name begins of what an undo left out.
+pub const LEFT_OUT: &[u8] = b"left-";
+
 /// An open one; no other process works in it at the same time.
 #[derive(Debug)]
 pub struct UndoDir {
@@ -210,6 +213,26 @@ impl UndoDir {
                 let place = entry(&BasePath::root(), &name);
                 self.unmake(&place).map_err(|source| self.target.error(&place, source))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Moves what was left out from the directory `from` to the directory `to`, each to a name that
+    /// is free.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn move_left_out(&self, from: &str, to: &str) -> Result<()> {
+        let names = self.target.names(&entry(&BasePath::root(), from.as_bytes()))?;
+        for name in names.iter().filter(|name| name.starts_with(LEFT_OUT)) {
+            let mut place = Self::place(to, name);
+            let mut number = 0_u64;
+            while self.target.object(&place)?.is_some() {
+                number += 1;
+                place = Self::place(to, &[name, format!(".{number}").as_bytes()].concat());
+            }
+            let from = Self::place(from, name);
+            self.receive((&self.target, &from), &place, &mut Cloner::default())?;
         }
         Ok(())
     }

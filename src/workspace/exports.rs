@@ -15,8 +15,8 @@ use super::guards::guards;
 use super::layers::{self, Layers, ListingMemory, Wanted};
 use super::memory::MemoryDir;
 use super::running::{Running, until};
-use super::this_user;
 use super::unavailable::{Failed, Made};
+use super::{log_bound, this_user};
 use crate::config::{
     Config, ExportConfig, MountConfig, QuotaConfig, StoreConfig, real_path, tokens_file,
 };
@@ -306,6 +306,7 @@ impl ServedExports {
                 strict: self.strict,
                 hide: Arc::clone(&mount.hide),
                 keep_originals: mount.keep_originals,
+                keep_log: mount.keep_log.map(log_bound::of_config),
                 // The file names the base on purpose; it is checked whether it can be.
                 moved: true,
                 memory_bytes: (mount.store == StoreConfig::Memory)
@@ -474,6 +475,7 @@ fn fits(layers: &Layers, export: &ExportConfig, mount: &MountConfig) -> Result<(
         (base, layers) if base != layers && (base.is_some() || is_memory) => "base",
         (_, Some(_)) if !hides => "hide",
         _ if layers.keep_originals != mount.keep_originals => "keep_originals",
+        _ if layers.keep_log != mount.keep_log.map(log_bound::of_config) => "keep_log",
         _ => return Ok(()),
     };
     Err(differs(&layers.session, export, mount, key))

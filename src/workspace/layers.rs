@@ -13,7 +13,7 @@ pub use super::opening::remember_hidden;
 use super::opening::{OpenedSession, open_session, union};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingTurn};
 use crate::delta::Store;
-use crate::delta::sqlite::{ChunkSize, CreateOptions, MemoryBound, RootAttr, Session};
+use crate::delta::sqlite::{ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session};
 use crate::inspect::opened::{below, host};
 use crate::nfs::{HandleCodec, Handles, Mount, Nfs, Nlm};
 use crate::overlay::{CopyLimits, LargeListings, Overlay, OverlayParts};
@@ -47,6 +47,8 @@ pub struct Wanted<'a> {
     /// The largest base file whose original is kept when it is first changed, in bytes; `None` for
     /// the usual size.
     pub keep_originals: Option<u64>,
+    /// What stays of the audit log; `None` for what the session says.
+    pub keep_log: Option<LogKeep>,
     /// Refuse to create the session.
     pub existing: bool,
     /// `base` is the tree that the session was made over, at another place.
@@ -82,6 +84,7 @@ impl<'a> Wanted<'a> {
             hide: Arc::default(),
             remember_hidden: false,
             keep_originals: None,
+            keep_log: None,
             existing: false,
             moved: false,
             memory_bytes: None,
@@ -112,6 +115,8 @@ pub struct Layers {
     pub asked_hidden: Arc<PatternSet>,
     /// [`Wanted::keep_originals`]
     pub keep_originals: Option<u64>,
+    /// [`Wanted::keep_log`]
+    pub keep_log: Option<LogKeep>,
     /// How much its files may take, where the session is in memory.
     pub memory: Option<MemoryBound>,
     /// The base, where it is a directory.
@@ -197,6 +202,7 @@ pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
         hidden,
         asked_hidden: Arc::clone(&wanted.hide),
         keep_originals: wanted.keep_originals,
+        keep_log: wanted.keep_log,
         memory,
         host_dir,
     })
@@ -208,7 +214,7 @@ fn warn_of_exposed(session: &Session) {
     let exposed = session.exposed_files();
     if !exposed.is_empty() {
         let files: Vec<_> = exposed.iter().map(|file| file.path.to_string_lossy()).collect();
-        tracing::warn!("others may read or write the session: chmod 600 {}", files.join(" "));
+        tracing::warn!("others may read or write the session: chmod go= {}", files.join(" "));
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::KeepLogConfig;
 use crate::delta::sqlite::LogKeep;
 use crate::inspect::log::{Log, Options};
 use crate::inspect::opened::{host, open_session};
@@ -18,11 +19,17 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// first.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks at the log again and again; returns once the session takes no more changes.
-pub(super) async fn keep(session: PathBuf, overlay: Arc<Overlay>) {
+/// What an exports file says, as the session would keep it.
+pub(super) fn of_config(keep: KeepLogConfig) -> LogKeep {
+    let KeepLogConfig { changes, days } = keep;
+    LogKeep { rows: changes, secs: days.map(|days| days.saturating_mul(24 * 60 * 60)) }
+}
+
+/// Looks at the log again and again; keeps what `keep` says, or else the session.
+pub(super) async fn keep(session: PathBuf, overlay: Arc<Overlay>, keep: Option<LogKeep>) {
     loop {
         let file = session.clone();
-        let last = tokio::task::spawn_blocking(move || last_to_go(&file)).await;
+        let last = tokio::task::spawn_blocking(move || last_to_go(&file, keep)).await;
         if let Ok(Some(last)) = last {
             loop {
                 match overlay.prune_audit(last).await {
@@ -41,9 +48,10 @@ pub(super) async fn keep(session: PathBuf, overlay: Arc<Overlay>) {
 
 /// The last row that is to be deleted; `None` where none is. What `apply` and the reply cache need
 /// stays.
-fn last_to_go(session: &Path) -> Option<i64> {
+fn last_to_go(session: &Path, keep: Option<LogKeep>) -> Option<i64> {
     let session = open_session(session).ok()?;
-    let LogKeep { rows, secs } = session.log_keep().ok().filter(|keep| keep.is_bound())?;
+    let keep = keep.or_else(|| session.log_keep().ok());
+    let LogKeep { rows, secs } = keep.filter(|keep| keep.is_bound())?;
     let now = host().ok()?.now;
     let since = secs.map(|secs| Time { secs: now.secs.saturating_sub_unsigned(secs), ..now });
     let last = Log::open(&session, Options::default()).ok()?.prunable(now, rows, since).ok()?;

@@ -24,7 +24,7 @@ pub struct Running {
     copying: Option<JoinHandle<()>>,
     /// Looks whether the session file is still there, where changes are made.
     watching: Option<JoinHandle<()>>,
-    /// Deletes the oldest changes of the audit log, where the session says so.
+    /// Deletes the oldest changes of the audit log, where it has a bound.
     pruning: Option<JoinHandle<()>>,
 }
 
@@ -41,7 +41,7 @@ impl Running {
         });
         let pruning = (!layers.read_only && layers.memory.is_none()).then(|| {
             let (file, overlay) = (layers.session.clone(), Arc::clone(&layers.overlay));
-            runtime.spawn(log_bound::keep(file, overlay))
+            runtime.spawn(log_bound::keep(file, overlay, layers.keep_log))
         });
         Self { layers, copying, watching, pruning }
     }

@@ -194,7 +194,7 @@ fn what_drifted_is_refused_and_listed() {
     fs::write(world.base().join("dir/file"), "theirs").unwrap();
     let before = on_host(&world.base());
     let (out, err) = said(&apply(&world, &["--yes"]), 1);
-    let conflict = "! /dir/file: the base changed the same part, or it is no text: not merged\n";
+    let conflict = "! /dir/file: the base changed the same lines\n";
     assert!(out.contains(conflict), "{out}");
     assert!(out.contains("1 not as the session saw it"), "{out}");
     assert!(err.contains("because of 1 object marked") && err.contains("--skip-drifted"), "{err}");

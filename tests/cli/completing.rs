@@ -72,6 +72,27 @@ fn bash_completes_commands_sessions_paths_keys_and_tools() {
     assert!(!dir.join("none.db").exists());
 }
 
+/// An agent may have given files names that a shell would run.
+#[test]
+fn names_of_this_machine_are_escaped() {
+    let dir = place();
+    let dir = dir.path();
+    let name = "run$(touch RUN)`touch RUN`.db";
+    std::fs::copy(dir.join("work.db"), dir.join(name)).unwrap();
+    std::fs::create_dir(dir.join("dir$(touch RUN)")).unwrap();
+    let found = bash(dir, &["diff", "run"]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    for word in [&found[0], &bash(dir, &["cp", "work.db", "run"])[0]] {
+        assert_eq!(word.replace('\\', ""), name);
+        assert!(word.contains("\\$\\(touch\\ RUN\\)\\`"), "{word}");
+    }
+    let dirs = bash(dir, &["diff", "--base", "dir"]);
+    assert!(dirs[0].contains("\\$\\(touch"), "{dirs:?}");
+    // The protocol has a line for each name.
+    std::fs::copy(dir.join("work.db"), dir.join("two\nlines.db")).unwrap();
+    assert_eq!(bash(dir, &["diff", "two"]), [""; 0]);
+}
+
 #[test]
 fn relative_paths_begin_where_the_command_takes_them_from() {
     let dir = place();

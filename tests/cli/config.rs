@@ -132,6 +132,7 @@ hide = ["*.hidden"]
   base = "base"
   chunk_size = 8192
   keep_originals = "5MiB"
+  keep_log = { changes = 1000, days = 7 }
 
   [[export.mount]]
   at = "/below"
@@ -213,6 +214,8 @@ exports.toml: sound
     let mounts = (&shown["mounts"][0]["chunk_size"], &shown["mounts"][1]["chunk_size"]);
     assert_eq!(mounts, (&json!(8192), &Value::Null));
     assert_eq!(shown["mounts"][0]["keep_originals"], 5 << 20);
+    let keep_log = (&shown["mounts"][0]["keep_log_changes"], &shown["mounts"][0]["keep_log_days"]);
+    assert_eq!(keep_log, (&json!(1000), &json!(7)));
     assert_eq!(shown["guards"][4]["rule"], "true argument (1.5 s at most)");
 }
 

@@ -49,6 +49,37 @@ fn a_server_deletes_what_the_limit_does_not_keep() {
     assert!(done(&["status", "s.db"]).contains("10 older rows dropped"));
     assert_eq!(done(&["log", "limit", "s.db", "none"]), "s.db: keeps all changes\n");
     done(&["check", "s.db"]);
+    for two in [["10", "20"], ["none", "5"], ["1d", "2d"]] {
+        let said = failure(dir, &[&["log", "limit", "s.db"][..], &two].concat());
+        assert!(said.contains("two limits are a number of changes and an age"), "{said}");
+    }
     let said = failure(dir, &["log", "limit", "s.db", "much"]);
     assert!(said.contains("expected a number of changes"), "{said}");
+}
+
+/// What the exports file says counts instead of what the session says.
+#[test]
+fn an_exports_file_has_a_limit_too() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    assert!(run(dir, &["init", "s.db"]).status.success());
+    for number in 0..20 {
+        assert!(run(dir, &["mkdir", "s.db", &format!("/{number}")]).status.success());
+    }
+    assert!(run(dir, &["log", "limit", "s.db", "15"]).status.success());
+    let sql = rusqlite::Connection::open(dir.join("s.db")).unwrap();
+    sql.execute("UPDATE acetate_op SET time = time - 200000", []).unwrap();
+    let exports = "[[export]]\npath = \"/x\"\n[[export.mount]]\nat = \"/\"\nsession = \"s.db\"\n\
+                   keep_log = { changes = 5, days = 1 }\n";
+    std::fs::write(dir.join("exports.toml"), exports).unwrap();
+    let server = Serving::start(dir, 1, &["--config", "exports.toml"]);
+    let count = "SELECT count(*) FROM acetate_op";
+    let rows = || sql.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while rows() != 5 {
+        assert!(Instant::now() < deadline, "{} rows", rows());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.signal("TERM");
+    assert!(server.end().0.success());
 }

@@ -345,5 +345,6 @@ fn a_list_in_the_editor_chooses() {
 
 /// Whether an apply said last that it was done, and how to take it back.
 fn is_applied(said: &str) -> bool {
-    said.contains(": applied\n`acetate apply --undo ")
+    // Hunks are not taken back.
+    said.ends_with(": applied\n") || said.contains(": applied\n`acetate apply --undo ")
 }

@@ -1,6 +1,7 @@
 //! `acetate apply --undo`, and what is kept for it.
 
 use std::fs;
+use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
@@ -40,6 +41,13 @@ fn said(output: &Output, code: i32) -> (String, String) {
     (out, err)
 }
 
+/// Where the copy of `dir/file` is, by what was said.
+#[track_caller]
+fn copy_of(said: &str) -> &str {
+    let copy = said.lines().find_map(|line| line.strip_prefix("/dir/file: a copy is at "));
+    copy.and_then(|copy| copy.strip_suffix(", until the next apply")).expect("a copy is named")
+}
+
 #[test]
 fn it_shows_and_takes_back() {
     let world = changed();
@@ -65,14 +73,137 @@ fn it_shows_and_takes_back() {
     assert_same(&on_host(&world.base()), &after);
     let (out, err) = said(&apply(&world, &["--undo", "--yes"]), 0);
     assert!(out.ends_with(": taken back\n"), "{out}");
-    assert!(err.contains("the session does not have these changes any more"), "{err}");
+    assert!(err.contains("the session does not get the changes back"), "{err}");
     assert_same(&on_host(&world.base()), &before);
     let mut seen = merged(&world.session(), Some(&world.base()));
     // The top is in the session, and its entries changed there.
     seen.insert(Vec::new(), before[&b""[..]].clone());
     assert_same(&seen, &before);
-    said(&apply(&world, &["--undo", "--yes"]), 0);
+    let (out, err) = said(&apply(&world, &["--undo", "--yes"]), 0);
+    assert!(out.contains(" to apply again") && out.ends_with(": applied again\n"), "{out}");
+    assert!(err.contains("takes it back, until the next apply"), "{err}");
     assert_same(&on_host(&world.base()), &after);
+    // No part of an apply is taken back.
+    let (_, err) = said(&apply(&world, &["--undo", "--hunk", "abc"]), 2);
+    assert!(err.contains("cannot be used with"), "{err}");
+}
+
+#[test]
+fn what_an_undo_left_out_is_kept_until_the_next_apply() {
+    let world = changed();
+    said(&apply(&world, &["--yes"]), 0);
+    fs::write(world.base().join("dir/file"), "a person's").unwrap();
+    let (out, _) = said(&apply(&world, &["--undo", "--yes", "--skip-drifted"]), 1);
+    let copy = copy_of(&out);
+    let name = Path::new(copy).file_name().unwrap().to_owned();
+    let undo_dir = world.session().with_extension("db-undo");
+    let is_kept = || {
+        let rounds = fs::read_dir(&undo_dir).unwrap().map(|entry| entry.unwrap().path());
+        rounds.filter(|path| path.join(&name).exists()).count() == 1
+    };
+    assert!(is_kept());
+    for _ in 0..3 {
+        apply(&world, &["--undo", "--yes"]);
+        assert!(is_kept());
+    }
+    put(&world, "/more");
+    said(&apply(&world, &["--yes"]), 0);
+    assert!(!is_kept());
+}
+
+/// Writes a file of the session, with its name in it.
+fn put(world: &World, path: &str) {
+    let session = world.session();
+    let from = world.scratch().join("from");
+    fs::write(&from, path).unwrap();
+    let args = ["write", session.to_str().unwrap(), path, "--from", from.to_str().unwrap()];
+    said(&run(world.scratch(), &args), 0);
+}
+
+#[test]
+fn what_was_taken_back_is_not_lost_by_another_apply() {
+    let world = changed();
+    said(&apply(&world, &["--yes"]), 0);
+    let after = on_host(&world.base());
+    said(&apply(&world, &["--undo", "--yes"]), 0);
+    // Only the times of the top differ: what is kept stays.
+    apply(&world, &["--yes"]);
+    put(&world, "/more");
+    let (_, err) = said(&apply(&world, &["--yes"]), 2);
+    assert!(err.contains("the last apply was taken back"), "{err}");
+    assert!(err.contains("--undo") && err.contains("--no-keep"), "{err}");
+    assert!(!world.base().join("more").exists());
+    said(&apply(&world, &["--undo", "--yes"]), 0);
+    let there = on_host(&world.base());
+    assert_eq!(there.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+    said(&apply(&world, &["--yes"]), 0);
+    assert!(world.base().join("more").exists());
+    said(&apply(&world, &["--undo", "--yes"]), 0);
+    assert!(!world.base().join("more").exists());
+    // Given up on purpose.
+    put(&world, "/other");
+    said(&apply(&world, &["--yes", "--no-keep"]), 0);
+    assert!(world.base().join("other").exists());
+}
+
+#[test]
+fn what_has_no_place_any_more_is_refused_before_anything_is_written() {
+    let mut world = World::new("a/f \"precious\"\nt \"t\"\nfile \"file\"\n");
+    world.remove("a/f").unwrap();
+    world.write("t", 0, b"T").unwrap();
+    world.write("file", 0, b"F").unwrap();
+    world.change_base();
+    world.close();
+    said(&apply(&world, &["--yes"]), 0);
+    let base = world.base();
+    // The directory is gone, and a directory has come where a file is to go back to.
+    fs::rename(base.join("a"), base.join("z")).unwrap();
+    fs::remove_file(base.join("file")).unwrap();
+    fs::create_dir(base.join("file")).unwrap();
+    fs::write(base.join("file/kept"), "kept").unwrap();
+    let (out, _) = said(&apply(&world, &["--undo", "--yes"]), 1);
+    assert!(out.contains("! /a/f: its directory is gone since it was applied"), "{out}");
+    assert!(out.contains("! /file: changed since it was applied; it cannot come back"), "{out}");
+    assert_eq!(fs::read(base.join("t")).unwrap(), b"T");
+    let (out, _) = said(&apply(&world, &["--undo", "--yes", "--force"]), 1);
+    assert!(out.contains("/a/f: a copy is at "), "{out}");
+    assert_eq!(fs::read(base.join("t")).unwrap(), b"t");
+    assert_eq!(fs::read(base.join("file/kept")).unwrap(), b"kept");
+    std::os::unix::fs::symlink("/tmp", base.join("a")).unwrap();
+    said(&apply(&world, &["--undo", "--yes", "--skip-drifted"]), 0);
+}
+
+#[test]
+fn hunks_that_were_applied_are_not_taken_back() {
+    let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n8\n{last}\n");
+    let mut world = World::new(&format!("f {:?}\n", lines("1", "9")));
+    world.write("f", 0, lines("a", "z").as_bytes()).unwrap();
+    world.change_base();
+    world.close();
+    let session = world.session();
+    let args = ["diff", session.to_str().unwrap(), "--json", "--hunks"];
+    let (out, _) = said(&run(world.scratch(), &args), 1);
+    let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    let id = first["id"].as_str().unwrap();
+    let (_, err) = said(&apply(&world, &["--yes", "--hunk", id]), 0);
+    assert!(!err.contains("--undo"), "{err}");
+    assert_eq!(fs::read_to_string(world.base().join("f")).unwrap(), lines("a", "9"));
+    let (out, _) = said(&apply(&world, &["--undo", "--yes"]), 1);
+    assert!(out.contains("! /f: only hunks of it were applied"), "{out}");
+    assert_eq!(fs::read_to_string(world.base().join("f")).unwrap(), lines("a", "9"));
+}
+
+/// Where nothing can be kept, --no-keep applies all the same.
+#[test]
+fn a_directory_that_cannot_be_used_stops_no_apply_that_keeps_nothing() {
+    let world = changed();
+    fs::write(world.session().with_extension("db-undo"), "a file").unwrap();
+    let (_, err) = said(&apply(&world, &["--yes"]), 2);
+    assert!(err.contains("--no-keep"), "{err}");
+    assert!(!world.base().join("new").exists());
+    said(&apply(&world, &["--yes", "--no-keep"]), 0);
+    assert!(world.base().join("new").exists());
+    assert!(!world.base().join(".acetate-apply").exists());
 }
 
 #[test]
@@ -87,8 +218,8 @@ fn what_a_person_changed_since_is_refused_and_listed() {
     assert_same(&on_host(&world.base()), &before);
     let (out, _) = said(&apply(&world, &["--undo", "--yes", "--force"]), 0);
     assert_eq!(fs::read(world.base().join("dir/file")).unwrap(), b"content");
-    let copy = out.lines().find_map(|line| line.strip_prefix("/dir/file: a copy is at "));
-    assert_eq!(fs::read(copy.expect("a copy is named")).unwrap(), b"a person's");
+    let copy = copy_of(&out);
+    assert_eq!(fs::read(copy).unwrap(), b"a person's");
 }
 
 #[test]
@@ -96,8 +227,8 @@ fn a_forced_apply_names_the_copies() {
     let world = changed();
     fs::write(world.base().join("dir/file"), "a person's\0").unwrap();
     let (out, _) = said(&apply(&world, &["--yes", "--force"]), 0);
-    let copy = out.lines().find_map(|line| line.strip_prefix("/dir/file: a copy is at "));
-    assert_eq!(fs::read(copy.expect("a copy is named")).unwrap(), b"a person's\0");
+    let copy = copy_of(&out);
+    assert_eq!(fs::read(copy).unwrap(), b"a person's\0");
 }
 
 #[test]

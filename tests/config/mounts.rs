@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use acetate::config::{Missing, StoreConfig, limits};
+use acetate::config::{KeepLogConfig, Missing, StoreConfig, limits};
 
 use super::{Folder, export, fault, faults, with};
 
@@ -22,7 +22,7 @@ fn paths_are_absolute_or_begin_at_the_files_folder() {
         &[
             "at = \"/\"\nsession = \"chats/./abc.db\"\nbase = \"/home/me/project\"",
             "at = \"/.user\"\nsession = \"/var/u1.db\"\nsubtree = \"/agents/a1\"\n\
-                chunk_size = 4096\nkeep_originals = \"4MiB\"",
+                chunk_size = 4096\nkeep_originals = \"4MiB\"\nkeep_log = { changes = 9, days = 2 }",
             "at = \"/skills/on\"\nbase = \"skills/on\"\nephemeral = true",
             "at = \"/.agent\"\nsession = \"a.db\"\noptions = [\"ro\"]",
         ],
@@ -37,6 +37,8 @@ fn paths_are_absolute_or_begin_at_the_files_folder() {
     let store = StoreConfig::Session { file: "/var/u1.db".into(), chunk_size: Some(4096) };
     assert_eq!(mounts[1].store, store);
     assert_eq!((mounts[0].keep_originals, mounts[1].keep_originals), (None, Some(4 << 20)));
+    let keep_log = KeepLogConfig { changes: Some(9), days: Some(2) };
+    assert_eq!((mounts[0].keep_log, mounts[1].keep_log), (None, Some(keep_log)));
     assert_eq!(mounts[2].store, StoreConfig::Memory);
     assert_eq!(mounts[2].base, Some(folder.path().join("skills/on")));
     let read_only: Vec<_> = mounts.iter().map(|mount| mount.is_read_only).collect();
@@ -125,6 +127,13 @@ fn a_session_in_several_mounts_is_over_one_base() {
         |name: &str, size: u64| exported(name, "", &[&format!("{ROOT}\nkeep_originals = {size}")]);
     let said = fault(&[originals("x", 1), originals("y", 2)].concat());
     assert!(said.contains("another `keep_originals` in line 4"), "{said}");
+    let log = |name: &str, days: u64| {
+        exported(name, "", &[&format!("{ROOT}\nkeep_log = {{ days = {days} }}")])
+    };
+    let said = fault(&[log("x", 1), log("y", 2)].concat());
+    assert!(said.contains("another `keep_log` in line 4"), "{said}");
+    let said = fault(&exported("x", "", &[&format!("{ROOT}\nkeep_log = {{}}")]));
+    assert!(said.contains("keep_log says how many changes"), "{said}");
 }
 
 #[test]

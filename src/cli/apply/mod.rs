@@ -22,8 +22,8 @@ use super::{Ending, asking, text};
 use crate::control::Request;
 use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    Bookkeeper, Consent, Options, Plan, ShowPlan, apply, clear, interrupted, keep_nothing, plan,
-    resume,
+    Bookkeeper, Consent, Options, Plan, ShowPlan, apply, check_not_taken_back, clear, interrupted,
+    keep_nothing, plan, resume,
 };
 use crate::inspect::hunks::Chosen;
 use crate::inspect::opened::Opened;
@@ -37,9 +37,9 @@ use report::tell;
 ///
 /// Shows the plan, and asks. Text that the session and the base both changed is merged against what
 /// the base had when the session first changed it. What cannot be merged is never overwritten
-/// without --force: if there is any, nothing is written unless --skip-drifted leaves it out; set-
-/// user-ID files and devices are left out without --allow-special. Each file is replaced at once,
-/// whole; nothing outside the base is touched. Clients may change the session during apply: their
+/// without --force: if there is any, nothing is written unless --skip-drifted leaves it out;
+/// set-user-ID files and devices are left out without --allow-special. Each file is replaced at
+/// once, whole; nothing outside the base is touched. Clients may change the session during apply: their
 /// changes are skipped and stay in the session. May be killed at any time: the next run finishes
 /// what was begun, and does no more then. What is replaced and removed is kept beside the session
 /// until the next apply: --undo puts it back. Exits with 1 if something was not applied.
@@ -106,8 +106,8 @@ pub(super) struct Args {
 
     /// Print JSON objects.
     ///
-    /// Types: difference, undo, drift, merged, special, left_out, loss, plan, kept, skipped,
-    /// applied.
+    /// Types: difference, undo, drift, merged, special, left_out, loss, plan, undo_plan, kept,
+    /// skipped, applied.
     #[arg(long)]
     json: bool,
 }
@@ -167,6 +167,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if args.dry_run {
         return Ok(if plan.left_out.is_empty() { Ending::Done } else { Ending::Findings });
     }
+    if args.keep.limit().is_some() {
+        check_not_taken_back(&opened, args.to.as_deref(), &plan)?;
+    }
     if !args.yes && !is_wanted(args, &opened, shown.count())? {
         output::line(format_args!("nothing was written"));
         return Ok(Ending::Findings);
@@ -192,10 +195,21 @@ fn write(args: &Args, opened: &Opened, options: &Options, plan: &Plan) -> Result
         undo::tell_copies(args, drifted, report.kept.as_deref())?;
         let ending = tell(args, opened, &report)?;
         let leaves_out = made.leaves_out.unwrap_or(!plan.left_out.is_empty());
-        Ok(if leaves_out { Ending::Findings } else { ending })
+        let has_markers = name_marked(plan);
+        Ok(if leaves_out || has_markers { Ending::Findings } else { ending })
     })?;
     let kept: BTreeSet<_> = plan.kept_in_base().cloned().collect();
     give_up(args, &kept.into_iter().collect::<Vec<_>>(), ending)
+}
+
+/// Names the files that were written with conflict markers; whether there are any.
+fn name_marked(plan: &Plan) -> bool {
+    let marked: Vec<_> = plan.merged.iter().filter(|merged| merged.has_conflicts).collect();
+    for merged in &marked {
+        let path = text::name(merged.path.as_bytes());
+        output::line(format_args!("{path}: has conflict markers, to be edited"));
+    }
+    !marked.is_empty()
 }
 
 /// Lets the user choose from what would be applied.
@@ -259,8 +273,8 @@ fn give_up(args: &Args, paths: &[MergedPath], ending: Ending) -> Result<Ending, 
     Ok(ending)
 }
 
-/// Runs `f` with who forgets in the session what is in the base then; nobody, where a copy is
-/// written to. From the beginning on, so that nothing is written if nobody can.
+/// Calls `f` with what removes applied changes from the session; `None` with --to. It is opened
+/// first: if the session cannot be changed, nothing is written.
 fn with_book<T>(
     args: &Args,
     opened: &Opened,

@@ -7,7 +7,7 @@ use crate::cli::error::CliError;
 use crate::cli::mounting::privilege::quoted;
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
-use crate::inspect::apply::{Loss, NotSet, Report};
+use crate::inspect::apply::{Applied, Loss, NotSet, Report};
 use crate::inspect::opened::Opened;
 
 /// Says what came of it.
@@ -27,12 +27,13 @@ pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Endi
         output::line(format_args!("warning: {path} {}", lost(loss)));
     }
     let shown = show(args, opened, report);
-    if report.kept.is_some() && !report.applied.is_empty() {
-        note_undo(args, opened, report.is_undo);
+    let is_undone_whole = |applied: &Applied| applied.part.is_none();
+    if report.kept.is_some() && report.applied.iter().any(is_undone_whole) {
+        note_undo(args, opened, report);
     }
     // A closed stdout ends nothing that is still to be done.
     if let Some(error) = shown.err().filter(|error| !error.is_closed()) {
-        return Err(error.after(if report.is_undo { "taken back" } else { "applied" }));
+        return Err(error.after(done(report)));
     }
     Ok(if report.skipped.is_empty() { Ending::Done } else { Ending::Findings })
 }
@@ -60,12 +61,10 @@ fn show(args: &Args, opened: &Opened, report: &Report) -> Result<(), CliError> {
         object.insert("undo".to_owned(), report.is_undo.into());
         out.json(object)?;
     } else if report.is_undo && skipped > 0 {
-        out.line(format_args!(
-            "{}: {count} taken back, {skipped} skipped: they stay as they are",
-            dir.display()
-        ))?;
+        let (dir, done) = (dir.display(), done(report));
+        out.line(format_args!("{dir}: {done}; {skipped} skipped, which stay as they are"))?;
     } else if report.is_undo {
-        out.line(format_args!("{}: taken back", dir.display()))?;
+        out.line(format_args!("{}: {}", dir.display(), done(report)))?;
     } else if skipped > 0 {
         let dir = dir.display();
         out.line(format_args!(
@@ -77,20 +76,29 @@ fn show(args: &Args, opened: &Opened, report: &Report) -> Result<(), CliError> {
     out.end()
 }
 
+/// What was done, in words.
+fn done(report: &Report) -> &'static str {
+    match (report.is_undo, report.is_redo) {
+        (_, true) => "applied again",
+        (true, false) => "taken back",
+        (false, false) => "applied",
+    }
+}
+
 /// Says how to take it back.
-fn note_undo(args: &Args, opened: &Opened, is_undo: bool) {
+fn note_undo(args: &Args, opened: &Opened, report: &Report) {
     let session = opened.session().path();
     let session =
         args.source.session.to_str().map_or_else(|| session.display().to_string(), quoted);
     let to = args.to.as_ref().map(|to| format!(" --to {}", quoted(&to.display().to_string())));
     let to = to.unwrap_or_default();
-    match is_undo {
+    match report.is_undo && !report.is_redo {
         false => output::line(format_args!(
             "`acetate apply --undo {session}{to}` takes it back, until the next apply"
         )),
         true => output::line(format_args!(
-            "the session does not have these changes any more: `acetate apply --undo \
-             {session}{to}` does the apply again"
+            "the session does not get the changes back: `acetate apply --undo {session}{to}` \
+             applies them again"
         )),
     }
 }

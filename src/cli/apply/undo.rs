@@ -22,10 +22,9 @@ use crate::inspect::opened::Opened;
 pub(super) struct KeepArgs {
     /// Take the last apply back: the base is as before.
     ///
-    /// The session stays as it is, and has forgotten what was applied. Again, it does the apply
-    /// again.
+    /// The session does not get the changes back. A second --undo applies them again.
     #[arg(long, conflicts_with_all = ["paths", "exclude", "gitignore", "conflict_markers", "take",
-        "allow_special", "all"])]
+        "allow_special", "all", "patch", "interactive", "hunk"])]
     pub(super) undo: bool,
 
     /// Keep nothing of what is replaced and removed: there is no --undo then.
@@ -79,7 +78,7 @@ pub(super) fn run(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
         let marked = text::count(stops, "object");
         output::line(format_args!(
             "nothing was written, because of {marked} marked with `!`: --skip-drifted takes the \
-             rest back, --force all, and keeps copies of what it overwrites"
+             rest back, --force all that can be, and keeps copies of what it overwrites"
         ));
         return Ok(Ending::Findings);
     }
@@ -87,7 +86,7 @@ pub(super) fn run(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
     if args.dry_run {
         return Ok(ending);
     }
-    if !args.yes && !is_wanted(args, opened)? {
+    if !args.yes && !is_wanted(args, opened, &plan)? {
         output::line(format_args!("nothing was written"));
         return Ok(Ending::Findings);
     }
@@ -121,7 +120,8 @@ pub(super) fn tell_copies<'p>(
             out.json(object)?;
         } else {
             let copy = text::name(copy.as_os_str().as_encoded_bytes());
-            out.line(format_args!("{}: a copy is at {copy}", text::name(path.as_bytes())))?;
+            let path = text::name(path.as_bytes());
+            out.line(format_args!("{path}: a copy is at {copy}, until the next apply"))?;
         }
     }
     out.end()
@@ -187,7 +187,9 @@ fn print(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<(), CliError> 
             object.insert("why".to_owned(), drift.why.into());
             out.json(object)?;
         } else {
-            out.line(format_args!("! {}: {}", text::name(drift.path.as_bytes()), drift.why))?;
+            let lost = if drift.is_lost { "; it cannot come back" } else { "" };
+            let path = text::name(drift.path.as_bytes());
+            out.line(format_args!("! {path}: {}{lost}", drift.why))?;
         }
     }
     let dir = super::target(args, opened);
@@ -199,13 +201,15 @@ fn print(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<(), CliError> 
         object.insert("kept_bytes".to_owned(), plan.kept_bytes.into());
         out.json(object)?;
     } else {
-        let mut sum = format!("{} to take back", text::count(changes, "change"));
+        let what = if plan.is_redo { "apply again" } else { "take back" };
+        let mut sum = format!("{} to {what}", text::count(changes, "change"));
         if plan.times > 0 {
             sum.push_str(&format!(", times of {}", text::count(plan.times, "directory")));
         }
         if drifted > 0 {
             sum.push_str(&format!(", {drifted} not as the apply left it"));
         }
+        sum.push_str(&args.keep.note(plan.kept_bytes));
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }
     out.end()
@@ -227,14 +231,15 @@ fn json(change: &UndoChange) -> serde_json::Map<String, Value> {
     object
 }
 
-fn is_wanted(args: &Args, opened: &Opened) -> Result<bool, CliError> {
+fn is_wanted(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
         let what = "nobody to ask: nothing was written";
         let hint = "--yes takes the apply back without asking, --dry-run only shows the plan";
         return Err(CliError::new(what).with_hint(hint));
     }
-    asking::ask(&format_args!(
-        "take the last apply to {} back?",
-        super::target(args, opened).display()
-    ))
+    let dir = super::target(args, opened).display();
+    match plan.is_redo {
+        true => asking::ask(&format_args!("do the last apply to {dir} again?")),
+        false => asking::ask(&format_args!("take the last apply to {dir} back?")),
+    }
 }

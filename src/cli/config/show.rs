@@ -77,7 +77,7 @@ fn range(range: &IdRange) -> String {
 fn source(mount: &MountConfig) -> String {
     #[rustfmt::skip]
     let MountConfig {
-        at: _, store, base, hide: _, keep_originals, subtree, is_read_only, position: _,
+        at: _, store, base, hide: _, keep_originals, keep_log, subtree, is_read_only, position: _,
     } = mount;
     let path = |path: &Path| text::name(path.as_os_str().as_encoded_bytes());
     let (mut said, chunk_size) = match store {
@@ -95,6 +95,12 @@ fn source(mount: &MountConfig) -> String {
     }
     if let Some(bytes) = keep_originals {
         said.push_str(&format!(", originals up to {}", text::bytes(*bytes)));
+    }
+    if let Some(keep) = keep_log {
+        let changes = keep.changes.map(|changes| text::count(changes, "change"));
+        let days = keep.days.map(|days| text::count(days, "day"));
+        let both: Vec<_> = changes.into_iter().chain(days).collect();
+        said.push_str(&format!(", log of {}", both.join(" or ")));
     }
     if *is_read_only {
         said.push_str(", read-only");
@@ -196,6 +202,9 @@ fn mount_json(mount: &MountConfig) -> Value {
     };
     object.insert("chunk_size".to_owned(), chunk_size.into());
     object.insert("keep_originals".to_owned(), mount.keep_originals.into());
+    let keep = mount.keep_log.as_ref();
+    object.insert("keep_log_changes".to_owned(), keep.and_then(|keep| keep.changes).into());
+    object.insert("keep_log_days".to_owned(), keep.and_then(|keep| keep.days).into());
     object.insert("read_only".to_owned(), mount.is_read_only.into());
     Value::Object(object)
 }

@@ -133,7 +133,10 @@ fn show(args: &Args, undoings: &[Undoing], done: Option<&[u64]>) -> Result<Endin
     if args.json {
         let mut object = text::json("discard");
         object.insert("paths".to_owned(), paths.into());
-        let changes: u64 = done.iter().flat_map(|done| done.iter()).sum();
+        let changes = match done {
+            Some(done) => done.iter().sum(),
+            None => paths,
+        };
         object.insert("changes".to_owned(), changes.into());
         object.insert("unchanged".to_owned(), left.into());
         out.json(object)?;

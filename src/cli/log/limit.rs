@@ -13,8 +13,8 @@ use crate::workspace::layers;
 ///
 /// Without a limit the log grows with every change, by about 130 bytes. With one, each server of
 /// the session deletes the oldest changes, at its start and once a minute, as `acetate log prune`
-/// does: the newest 4,096 changes of the last day stay in any case. Given twice, what either of
-/// the limits keeps stays.
+/// does: the newest 4,096 changes of the last day stay in any case. With a
+/// number and an age, a change stays if either keeps it.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// The session file; a server that has it must be stopped to set a limit.
@@ -55,11 +55,17 @@ fn failed(args: &Args, error: &crate::delta::StoreError) -> CliError {
 }
 
 fn set(args: &Args) -> Result<LogKeep, CliError> {
-    let both = |all: LogKeep, more: &LogKeep| LogKeep {
-        rows: more.rows.or(all.rows),
-        secs: more.secs.or(all.secs),
+    let keep = match args.keep[..] {
+        [one] => one,
+        [LogKeep { rows: Some(rows), .. }, LogKeep { secs: Some(secs), .. }]
+        | [LogKeep { secs: Some(secs), .. }, LogKeep { rows: Some(rows), .. }] => {
+            LogKeep { rows: Some(rows), secs: Some(secs) }
+        }
+        _ => {
+            let what = "two limits are a number of changes and an age";
+            return Err(CliError::new(what));
+        }
     };
-    let keep = args.keep.iter().fold(LogKeep::default(), both);
     let mut session = Session::open(&args.session, OpenMode::Serve, &host()?)?;
     session.record_log_keep(keep).map_err(|error| failed(args, &error))?;
     layers::close(&session)?;

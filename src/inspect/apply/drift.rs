@@ -31,8 +31,10 @@ pub enum Why {
     ChangedSinceDeleted,
     /// It came where the session has made something.
     Came,
-    /// Both changed it, and it cannot be merged.
+    /// Both changed the same lines.
     Conflict,
+    /// Both changed it, and it is no text, or too large to be merged.
+    NotText,
     /// The copy has something else there, which cannot be merged.
     Copy,
 }
@@ -44,7 +46,8 @@ impl Why {
             Self::Changed => "the base changed meanwhile",
             Self::ChangedSinceDeleted => "the base changed since it was deleted",
             Self::Came => "the base has something new there",
-            Self::Conflict => "the base changed the same part, or it is no text: not merged",
+            Self::Conflict => "the base changed the same lines",
+            Self::NotText => "the base changed it too, and it is no text that could be merged",
             Self::Copy => "the copy is not as the base there",
         }
     }

@@ -19,9 +19,9 @@ use crate::vfs::{FileId, FileKind, Time};
 /// The version of the lines.
 const VERSION: u64 = 1;
 
-/// The version where a change is applied in part. A program that knows only [`VERSION`] would let
-/// the session forget the rest, and so refuses such a journal.
-const VERSION_OF_PARTS: u64 = 2;
+/// The version where a change is applied in part, or taken back. A program that knows only
+/// [`VERSION`] would let the session forget too much, and so refuses such a journal.
+const VERSION_NOT_FOR_OLDER: u64 = 2;
 
 /// All that a run has to know that goes on with the work of another.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,6 +38,10 @@ pub(super) struct Journal {
     pub keeps: bool,
     /// It puts back what an apply replaced and removed: the session has nothing to forget.
     pub is_undo: bool,
+    /// Only times of directories are set: what an earlier apply kept stays.
+    pub leaves_kept: bool,
+    /// An undo that does an apply again, which an undo took back.
+    pub is_redo: bool,
     pub steps: Steps,
     pub changes: Vec<Applied>,
     /// Attributes from before the first step.
@@ -64,13 +68,15 @@ impl Journal {
         let mut line = |value: Value| writeln!(out, "{value}");
         let has_parts = self.changes.iter().any(|change| change.part.is_some());
         line(json!({
-            "v": if has_parts { VERSION_OF_PARTS } else { VERSION },
+            "v": if has_parts || self.is_undo { VERSION_NOT_FOR_OLDER } else { VERSION },
             "session": self.session,
             "file": self.file,
             "begun": time(self.begun),
             "top": self.top.as_ref().map(attrs),
             "keeps": self.keeps,
             "is_undo": self.is_undo,
+            "is_redo": self.is_redo,
+            "leaves_kept": self.leaves_kept,
         }))?;
         for change in &self.changes {
             line(json!({ "change": {
@@ -120,13 +126,14 @@ impl Journal {
 
     fn take_in(&mut self, line: &Value, is_first: bool) -> Option<()> {
         if is_first {
-            matches!(line.get("v")?.as_u64()?, VERSION | VERSION_OF_PARTS).then_some(())?;
+            matches!(line.get("v")?.as_u64()?, VERSION | VERSION_NOT_FOR_OLDER).then_some(())?;
             self.session = line.get("session")?.as_str()?.to_owned();
             self.file = line.get("file")?.as_str()?.to_owned();
             self.begun = to_time(line.get("begun")?)?;
             self.top = optional(line.get("top")?, to_attrs)?;
             let flag = |key: &str| line.get(key).and_then(Value::as_bool).unwrap_or(false);
             (self.keeps, self.is_undo) = (flag("keeps"), flag("is_undo"));
+            (self.is_redo, self.leaves_kept) = (flag("is_redo"), flag("leaves_kept"));
             return Some(());
         }
         let (what, value) = line.as_object()?.iter().next()?;

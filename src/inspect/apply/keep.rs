@@ -14,11 +14,10 @@ use super::record::{Before, Left, Moves, Placed, Record, Removed, Shared, round}
 use super::steps::Steps;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
-use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::overlay::BlobDigest;
 use crate::target::{
-    Attrs, Cloner, Object, Seen, Shelf, Slot, Staging, Target, TargetError, UndoDir,
+    Attrs, Cloner, LEFT_OUT, Object, Seen, Shelf, Slot, Staging, Target, TargetError, UndoDir,
 };
 
 /// The most that an apply keeps of what it replaces and removes, in bytes, where no option says
@@ -67,37 +66,6 @@ pub(super) fn measure(target: &Target, steps: &Steps) -> Result<u64> {
         }
     }
     Ok(bytes)
-}
-
-/// Refuses if nothing can be kept beside the session.
-pub(super) fn check_writable(place: &Place<'_>) -> Result<()> {
-    match UndoDir::open(&place.undo_dir(), true) {
-        Ok(_) => Ok(()),
-        Err(error) => refused(format!("what is replaced and removed cannot be kept: {error}")),
-    }
-}
-
-fn refused(what: String) -> Result<()> {
-    let hint = "--no-keep applies without: it cannot be taken back then; --keep-limit SIZE keeps \
-                more";
-    Err(InspectError::Refused { what, hint })
-}
-
-/// Refuses to keep more than `limit` bytes, or more than there is room for.
-pub(super) fn check_room(place: &Place<'_>, bytes: u64, limit: u64) -> Result<()> {
-    if bytes > limit {
-        return refused(format!(
-            "what is replaced and removed has {bytes} bytes, and --undo can keep {limit}"
-        ));
-    }
-    let dir = place.undo_dir();
-    match UndoDir::room_apart_from(&dir, place.top.dev)? {
-        Some(room) if room < bytes => refused(format!(
-            "{}: what is replaced and removed has {bytes} bytes, and {room} are free there",
-            dir.display()
-        )),
-        _ => Ok(()),
-    }
 }
 
 /// The attributes of all that steps set, take things from or put things into.
@@ -247,6 +215,8 @@ impl Keeping<'_> {
             session: self.journal.session.clone(),
             target: self.place.target.path().to_owned(),
             begun: self.journal.begun,
+            parts: self.parts(),
+            is_taken_back: self.journal.is_undo && !self.journal.is_redo,
             changes: self.journal.changes.iter().map(|change| change.path.clone()).collect(),
             ..Record::default()
         };
@@ -278,6 +248,12 @@ impl Keeping<'_> {
         }
         self.dir.commit(&self.round, &mut |out| record.write(out))?;
         Ok(kept)
+    }
+
+    /// The changes of which only hunks were applied.
+    fn parts(&self) -> Vec<usize> {
+        let changes = self.journal.changes.iter().enumerate();
+        changes.filter(|(_, change)| change.part.is_some()).map(|(at, _)| at).collect()
     }
 
     /// What was put somewhere, and is there.
@@ -418,9 +394,11 @@ impl Keeping<'_> {
         Ok(all)
     }
 
-    /// Moves what an undo left out to what is kept now, so that it is not swept.
+    /// Moves what an undo left out to what is kept now, so that it is not swept; with what earlier
+    /// ones left out.
     fn carry_over(&self, old: &Record) -> Result<Vec<KeptCopy>> {
         let mut kept = Vec::new();
+        self.dir.move_left_out(&old.round(), &self.round)?;
         for copy in copies(self.dir, old) {
             let change = old.changes.iter().position(|path| *path == copy.change);
             let name = copy.copy.file_name().map(|name| name.as_encoded_bytes().to_vec());
@@ -429,7 +407,7 @@ impl Keeping<'_> {
                 continue;
             };
             let from = UndoDir::place(&old.round(), &name);
-            let to = UndoDir::place(&self.round, &[b"left-", &name[..]].concat());
+            let to = UndoDir::place(&self.round, &[LEFT_OUT, &name[..]].concat());
             if self.dir.target().object(&from)?.is_some() {
                 self.dir.receive((self.dir.target(), &from), &to, &mut Cloner::default())?;
             }

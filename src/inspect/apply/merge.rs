@@ -89,7 +89,7 @@ impl Planner<'_> {
         if !part.map_or(difference.differs.content, |part| part.has_lines) {
             return Ok(Outcome::Merge(Merge { content: Content::Base, attrs: of_base }));
         }
-        let Some(theirs) = self.base_content(base)? else { return conflict(Why::Conflict) };
+        let Some(theirs) = self.base_content(base)? else { return conflict(Why::NotText) };
         if Some(BlobDigest::of(&theirs)) == original.digest {
             let content = part.map_or(Content::Session, |p| Content::Given(p.content.clone()));
             return Ok(Outcome::Merge(Merge { content, attrs }));
@@ -104,7 +104,7 @@ impl Planner<'_> {
         let ours = part.map(|part| part.content.clone());
         let Some(merged) = merge_text(self.view, original, (after, ours.as_deref()), &theirs)?
         else {
-            return conflict(Why::Conflict);
+            return conflict(Why::NotText);
         };
         let has_conflicts = matches!(merged, TextMerge::Conflicts(_));
         if has_conflicts && !self.marks_conflicts {

@@ -15,6 +15,7 @@ mod drift;
 mod history;
 mod journal;
 mod keep;
+mod may_keep;
 pub(super) mod merge;
 mod moves;
 mod parts;
@@ -28,6 +29,7 @@ mod session_check;
 mod stage;
 mod steps;
 mod undo;
+mod undo_change;
 mod undo_plan;
 
 use std::io::ErrorKind;
@@ -57,7 +59,8 @@ pub use plan::{Loss, Merged, Options, Plan, Special};
 pub use stage::NotSet;
 pub use steps::Applied;
 pub use undo::{plan_undo, undo};
-pub use undo_plan::{UndoChange, UndoDrift, UndoKind, UndoOptions, UndoPlan};
+pub use undo_change::{UndoChange, UndoDrift, UndoKind};
+pub use undo_plan::{UndoOptions, UndoPlan};
 
 /// What to do about a target whose filesystem is read-only.
 const READ_ONLY_HINT: &str =
@@ -132,6 +135,8 @@ pub struct Report {
     pub broken_off: Option<(usize, usize)>,
     /// It took an earlier apply back.
     pub is_undo: bool,
+    /// The apply was done again, which an undo had taken back.
+    pub is_redo: bool,
     /// What is kept of what it replaced and removed; `None` if nothing is to be.
     pub kept: Option<Vec<KeptCopy>>,
 }
@@ -266,19 +271,22 @@ fn prepare(
             Consent::All(_) => None,
         };
         check_consent(&plan, shown, options)?;
-        if let Some(limit) = options.keep {
-            keep::check_room(place, plan.kept_bytes, limit)?;
-            keep::check_writable(place)?;
+        let leaves_kept =
+            may_keep::has_record(place) && may_keep::sets_only_times(place, &plan.steps)?;
+        if let Some(limit) = options.keep.filter(|_| !leaves_kept) {
+            may_keep::check_not_taken_back(place, opened.session().id())?;
+            may_keep::check_room(place, plan.kept_bytes, limit)?;
+            may_keep::check_writable(place)?;
         }
         let mut staged = stage::stage(view, place, &plan, staging, watch)?;
         if let Some(staged) = &mut staged {
             let changed = plan.changed.drain(..).map(|skipped| (None, skipped));
             staged.skipped.extend(changed);
         }
-        Ok(staged.map(|staged| (plan, staged)))
+        Ok(staged.map(|staged| (plan, staged, leaves_kept)))
     })?;
-    let Some((plan, staged)) = prepared else { return Ok(None) };
-    let keeps = options.keep.is_some();
+    let Some((plan, staged, leaves_kept)) = prepared else { return Ok(None) };
+    let keeps = options.keep.is_some() && !leaves_kept;
     let before = if keeps { keep::note_before(place, &plan.steps)? } else { Vec::new() };
     let journal = Journal {
         session: opened.session().id().to_owned(),
@@ -287,6 +295,8 @@ fn prepare(
         top: plan.top,
         keeps,
         is_undo: false,
+        is_redo: false,
+        leaves_kept: leaves_kept && options.keep.is_some(),
         steps: plan.steps,
         changes: plan.changes,
         before,
@@ -388,6 +398,7 @@ fn finish(
         losses: staged.losses,
         broken_off: None,
         is_undo: journal.is_undo,
+        is_redo: journal.is_redo,
         kept: None,
     };
     if !is_done {
@@ -407,7 +418,13 @@ fn finish(
     }
     let kept = match top.as_ref().filter(|_| keeps) {
         Some(top) => keep::keep(place, &staging, journal, &skipped, top).map(Some),
-        None => keep::remove(place).map(|()| None),
+        None if journal.leaves_kept => Ok(None),
+        None => {
+            if let Err(error) = keep::remove(place) {
+                tracing::warn!(%error, "what an earlier apply kept is not removed");
+            }
+            Ok(None)
+        }
     };
     report.kept = kept.map_err(|error| InspectError::Refused {
         what: format!("all is written, and what that replaced cannot be kept: {error}"),
@@ -427,6 +444,19 @@ fn finish(
         report.not_set.add(target.set(&BasePath::root(), top)?);
     }
     Ok(report)
+}
+
+/// Refuses an apply that would lose the changes of an earlier one that was taken back: only what is
+/// kept for [`undo`] has them.
+///
+/// # Errors
+/// As it says; or what is kept cannot be read.
+pub fn check_not_taken_back(opened: &Opened, to: Option<&Path>, plan: &Plan) -> Result<()> {
+    let place = Place::open(opened, to)?;
+    match may_keep::sets_only_times(&place, &plan.steps)? {
+        true => Ok(()),
+        false => may_keep::check_not_taken_back(&place, opened.session().id()),
+    }
 }
 
 /// Notes that an interrupted run keeps nothing of what it replaced and removed.

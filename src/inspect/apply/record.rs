@@ -31,8 +31,13 @@ pub(super) struct Record {
     pub target: PathBuf,
     /// When that was begun: names the directory that has what is kept.
     pub begun: Time,
+    /// The apply was taken back: an undo does it again.
+    pub is_taken_back: bool,
     /// The paths of the changes, by number.
     pub changes: Vec<MergedPath>,
+    /// The numbers of those of which only hunks were applied: the session has the file still, and
+    /// what it began with is no longer what is kept.
+    pub parts: Vec<usize>,
     pub placed: Vec<Placed>,
     pub removed: Vec<Removed>,
     /// What is in directories that an undo put back as a whole.
@@ -230,6 +235,7 @@ impl Record {
         let mut line = |value: Value| writeln!(out, "{value}");
         line(json!({
             "v": VERSION, "session": self.session, "begun": time(self.begun),
+            "is_taken_back": self.is_taken_back, "parts": self.parts,
             "target": bytes(self.target.as_os_str().as_bytes()),
         }))?;
         for change in &self.changes {
@@ -278,6 +284,10 @@ impl Record {
             (line.get("v")?.as_u64()? == VERSION).then_some(())?;
             self.session = line.get("session")?.as_str()?.to_owned();
             self.begun = to_time(line.get("begun")?)?;
+            let is_taken_back = line.get("is_taken_back").and_then(Value::as_bool);
+            self.is_taken_back = is_taken_back.unwrap_or(false);
+            let parts = line.get("parts").and_then(Value::as_array);
+            self.parts = parts.into_iter().flatten().filter_map(to_index).collect();
             let target = to_bytes(line.get("target")?)?;
             self.target = std::ffi::OsString::from_vec(target).into();
             return Some(());

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use super::journal::Journal;
 use super::keep;
+use super::may_keep;
 use super::place::Place;
 use super::record::{Inside, Record};
 use super::stage::Staged;
@@ -120,7 +121,7 @@ fn prepare(
         return refused(format!("{}: {}", drift.path.display(), drift.why));
     }
     if let Some(limit) = options.keep {
-        keep::check_room(place, plan.kept_bytes, limit)?;
+        may_keep::check_room(place, plan.kept_bytes, limit)?;
     }
     let mut staged = Staged::default();
     if !restore(place, (&dir, &record), &plan.restores, &mut staged, watch)? {
@@ -147,6 +148,8 @@ fn prepare(
         top: plan.top,
         keeps: options.keep.is_some(),
         is_undo: true,
+        is_redo: record.is_taken_back,
+        leaves_kept: false,
         changes: changes.collect(),
         before,
         inside: inside(place, &plan.restores)?,

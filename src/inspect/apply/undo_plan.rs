@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::keep::kept_name;
 use super::place::Place;
-use super::record::{Before, Inside, Left, Moves, Placed, Record};
+use super::record::{Before, Inside, Left, Moves, Placed, Record, Removed};
 use super::steps::{Put, Set, Steps, Take};
+use super::undo_change::{UndoChange, UndoDrift, UndoKind};
 use crate::base::{BasePath, STAGING};
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
@@ -30,6 +31,8 @@ pub struct UndoOptions {
 /// What would be done.
 #[derive(Debug, Default)]
 pub struct UndoPlan {
+    /// The apply was taken back already, and is done again.
+    pub is_redo: bool,
     /// What becomes of each path.
     pub changes: Vec<UndoChange>,
     /// What changed since the apply, and would be lost.
@@ -43,43 +46,6 @@ pub struct UndoPlan {
     pub(super) top: Option<Attrs>,
     /// Changes that are left out.
     pub(super) left_out: HashSet<usize>,
-}
-
-/// What becomes of a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UndoChange {
-    /// The path, as it is when all is done; of what is removed, as it is now.
-    pub path: MergedPath,
-    /// What becomes of it.
-    pub kind: UndoKind,
-    /// It is a directory.
-    pub is_dir: bool,
-}
-
-/// What becomes of a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UndoKind {
-    /// It is there again.
-    Restored,
-    /// It has its old content or attributes again.
-    Changed,
-    /// It goes.
-    Removed,
-    /// It is moved back from this path.
-    Moved(MergedPath),
-}
-
-/// What changed since the apply.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UndoDrift {
-    /// Where it is.
-    pub path: MergedPath,
-    /// What happened.
-    pub why: &'static str,
-    /// Nothing can bring it back.
-    pub is_lost: bool,
-    /// The change of the apply that it is about.
-    pub(super) change: usize,
 }
 
 /// What is made of something that is kept.
@@ -97,6 +63,8 @@ pub(super) struct Restore {
 const CHANGED: &str = "changed since it was applied";
 const GONE: &str = "gone since it was applied";
 const CAME: &str = "came there since the apply";
+const HUNKS: &str = "only hunks of it were applied";
+const NO_DIRECTORY: &str = "its directory is gone since it was applied";
 
 /// Makes the plan.
 pub(super) struct UndoPlanner<'a> {
@@ -133,7 +101,10 @@ impl<'a> UndoPlanner<'a> {
 
     pub fn make(mut self) -> Result<UndoPlan> {
         for placed in &self.record.placed {
-            let now = self.place.target.object(&placed.path)?;
+            let now = self.object(&placed.path)?;
+            if self.record.parts.contains(&placed.change) {
+                self.note(&placed.path, HUNKS, true, placed.change);
+            }
             self.compare(placed, now.as_ref())?;
             self.now.push(now);
         }
@@ -145,7 +116,7 @@ impl<'a> UndoPlanner<'a> {
                 break;
             }
         }
-        let mut plan = UndoPlan::default();
+        let mut plan = UndoPlan { is_redo: self.record.is_taken_back, ..UndoPlan::default() };
         self.add_placed(&mut plan);
         self.add_removed(&mut plan);
         for (path, (object, change)) in std::mem::take(&mut self.in_the_way) {
@@ -181,7 +152,9 @@ impl<'a> UndoPlanner<'a> {
             (None, Some(_)) => self.note(&placed.path, CAME, false, placed.change),
             (Some(left), Some(now)) => {
                 if !self.is_unchanged(&placed.path, left, now)? {
-                    self.note(&placed.path, CHANGED, false, placed.change);
+                    // A directory is not replaced by a file.
+                    let is_lost = now.is_dir() && placed.from.is_none() && placed.over.is_some();
+                    self.note(&placed.path, CHANGED, is_lost, placed.change);
                 }
             }
         }
@@ -239,26 +212,50 @@ impl<'a> UndoPlanner<'a> {
                 if self.left_out.contains(&change) {
                     continue;
                 }
-                if let Some(there) = self.moves.entry_after(path)
+                if !self.has_directory(path)? {
+                    found.push((path.clone(), change, NO_DIRECTORY, false));
+                } else if let Some(there) = self.moves.entry_after(path)
                     && !taken.contains_key(&there)
                     && !self.in_the_way.contains_key(&there)
-                    && self.place.target.object(&there)?.is_some()
+                    && self.object(&there)?.is_some()
                 {
                     found.push((there, change, CAME, true));
                 }
             }
         }
         for (path, change, why, is_in_the_way) in found {
-            self.note(&path, why, false, change);
+            self.note(&path, why, why == NO_DIRECTORY, change);
             if self.options.force
                 && is_in_the_way
-                && let Some(object) = self.place.target.object(&path)?
+                && let Some(object) = self.object(&path)?
             {
                 self.place.check_may_go(&path, false)?;
                 self.in_the_way.insert(path, (object, change));
             }
         }
         Ok(())
+    }
+
+    /// Whether the directory is there into which something goes back, or comes back with it.
+    fn has_directory(&self, before: &BasePath) -> Result<bool> {
+        let Some((dir, _)) = before.split() else { return Ok(true) };
+        let is_above = |removed: &Removed| {
+            let rest = dir.as_bytes().strip_prefix(removed.path.as_bytes());
+            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        if dir.is_root() || self.record.removed.iter().any(is_above) {
+            return Ok(true);
+        }
+        let Some(dir) = self.moves.after(&dir) else { return Ok(false) };
+        Ok(dir.is_root() || self.object(&dir)?.is_some_and(|object| object.is_dir()))
+    }
+
+    /// What is at a path; `None` also where a directory above it is something else.
+    fn object(&self, path: &BasePath) -> Result<Option<Object>> {
+        match self.place.target.object(path) {
+            Err(error) if error.is_of_object() => Ok(None),
+            found => Ok(found?),
+        }
     }
 
     /// Calls `each` for what is in a directory that goes, and is not to go with it.
@@ -359,7 +356,7 @@ impl<'a> UndoPlanner<'a> {
                     plan.top = Some(merged(before, &Attrs { kind, ..host }));
                     continue;
                 }
-                Some(path) => self.place.target.object(&path)?,
+                Some(path) => self.object(&path)?,
                 None => None,
             };
             let (attrs, seen) = match &now {

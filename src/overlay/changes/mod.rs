@@ -366,7 +366,14 @@ impl Search<'_> {
             return Ok(true);
         }
         let is_it = |_: &InodeRow, origin: &Origin| origin.path == object.path;
-        let Some(row) = self.view().copy_of(object.attr.fileid, is_it)? else { return Ok(false) };
+        let Some(row) = self.view().copy_of(object.attr.fileid, is_it)? else {
+            // What the host saved by a rename has another number than what moved away.
+            let original = self.view().txn.original(&object.path)?;
+            let Some(original) = original.filter(|o| o.fileid != object.attr.fileid) else {
+                return Ok(false);
+            };
+            return Ok(self.view().copy_of(original.fileid, is_it)?.is_some());
+        };
         // Where one of several names went, it moved if it has one that the base does not know.
         let is_linked = is_linked(object.attr.kind, object.attr.nlink);
         Ok(!is_linked || self.has_new_name(row.ino, object)?)

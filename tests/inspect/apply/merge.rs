@@ -54,6 +54,36 @@ fn lines_that_only_one_side_changed_are_merged() {
     assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM acetate_original"), 0);
 }
 
+/// git merges it, too: the person's lines go to where the agent moved the file.
+#[test]
+fn a_file_that_moved_gets_what_the_base_saved_at_its_old_name() {
+    let mut world = World::new(TREE);
+    world.rename("dir/text", "moved").unwrap();
+    change_moved_line(&world);
+    let base = world.change_base();
+    let new = base.join("new");
+    fs::write(&new, "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
+    fs::rename(&new, base.join("dir/text")).unwrap();
+    let mut told = Vec::new();
+    let opened = open(&world);
+    acetate::inspect::diff::diff(&opened, &Default::default(), &mut |_, difference| {
+        told.push(format!("{:?} {}", difference.kind, difference.path.display()));
+        Ok(std::ops::ControlFlow::Continue(()))
+    })
+    .unwrap();
+    assert_eq!(told, ["Renamed /moved"]);
+    drop(opened);
+    assert_eq!(drift(&world, &all()), []);
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    let text = fs::read_to_string(world.base().join("moved")).unwrap();
+    assert_eq!(text, "ONE\ntwo\nthree\nfour\nFIVE\n");
+    assert!(!world.base().join("dir/text").exists());
+}
+
+fn change_moved_line(world: &World) {
+    world.write("moved", 0, b"ONE").unwrap();
+}
+
 /// As editors save: a new file takes the place of the old one, on both sides.
 #[test]
 fn files_that_were_saved_by_renames_are_merged() {
@@ -138,9 +168,9 @@ fn what_is_no_text_is_not_merged() {
     let mut world = World::new(TREE);
     world.write("dir/binary", 1, b"\0mine").unwrap();
     fs::write(world.change_base().join("dir/binary"), b"\0a").unwrap();
-    assert_eq!(drift(&world, &all()), [("/dir/binary".to_owned(), Why::Conflict)]);
+    assert_eq!(drift(&world, &all()), [("/dir/binary".to_owned(), Why::NotText)]);
     let marks = Options { conflict_markers: true, ..all() };
-    assert_eq!(drift(&world, &marks), [("/dir/binary".to_owned(), Why::Conflict)]);
+    assert_eq!(drift(&world, &marks), [("/dir/binary".to_owned(), Why::NotText)]);
 }
 
 #[test]

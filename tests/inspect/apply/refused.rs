@@ -73,7 +73,7 @@ fn a_planted_staging() {
     fs::create_dir(to.join(".acetate-apply")).unwrap();
     fs::set_permissions(to.join(".acetate-apply"), PermissionsExt::from_mode(0o777)).unwrap();
     let error = applied(&open(&world), Some(&to), &all()).unwrap_err();
-    assert!(error.to_string().contains("not made by this user"), "{error}");
+    assert!(error.to_string().contains("open to other users (mode 0777)"), "{error}");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     assert!(!to.join("dir/new").exists());
 }

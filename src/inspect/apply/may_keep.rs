@@ -1,0 +1,90 @@
+//! Whether what an apply replaces and removes can be kept, and may take the place of what is kept
+//! of an earlier one.
+
+use super::keep::read;
+use super::place::Place;
+use super::record::Record;
+use super::steps::Steps;
+use crate::inspect::InspectError;
+use crate::inspect::error::Result;
+use crate::target::{Attrs, UndoDir};
+use crate::vfs::FileKind;
+
+/// What to do where nothing can be kept.
+const NO_KEEP_HINT: &str = "--no-keep keeps nothing, and then there is no --undo";
+
+/// Whether steps do nothing but set times of directories, which follow what is in them.
+pub(super) fn sets_only_times(place: &Place<'_>, steps: &Steps) -> Result<bool> {
+    if !steps.takes.is_empty() || !steps.puts.is_empty() {
+        return Ok(false);
+    }
+    for set in &steps.sets {
+        let now = place.target.object(&set.path)?.map(|object| object.attrs);
+        let rights = |attrs: &Attrs| (attrs.kind, attrs.mode, attrs.uid, attrs.gid);
+        let is_same = now.is_some_and(|now| rights(&now) == rights(&set.attrs));
+        if !is_same || set.attrs.kind != FileKind::Directory {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether something is kept of an apply.
+pub(super) fn has_record(place: &Place<'_>) -> bool {
+    let dir = UndoDir::open(&place.undo_dir(), false).ok().flatten();
+    dir.is_some_and(|dir| read(&dir).is_ok_and(|record| record.is_some()))
+}
+
+/// Refuses if what is kept are the changes of an apply that was taken back: they are nowhere else.
+pub(super) fn check_not_taken_back(place: &Place<'_>, session: &str) -> Result<()> {
+    // What cannot be used is refused where something is to be kept. A session keeps what is applied
+    // to a copy of its base.
+    let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(()) };
+    let is_only_here = |record: &Record| {
+        let is_of_base = !place.is_copy() && record.target == place.target.path();
+        record.is_taken_back && record.session == session && is_of_base
+    };
+    match read(&dir)?.filter(is_only_here) {
+        Some(record) if !record.placed.is_empty() || !record.removed.is_empty() => {
+            Err(InspectError::Refused {
+                what: "the last apply was taken back, and its changes are only kept for --undo"
+                    .to_owned(),
+                hint: "`acetate apply --undo` applies them again; --no-keep gives them up",
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses if nothing can be kept beside the session.
+pub(super) fn check_writable(place: &Place<'_>) -> Result<()> {
+    match UndoDir::open(&place.undo_dir(), true) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let what = format!("what is replaced and removed cannot be kept: {error}");
+            Err(InspectError::Refused { what, hint: NO_KEEP_HINT })
+        }
+    }
+}
+
+/// Refuses to keep more than `limit` bytes, or more than there is room for.
+pub(super) fn check_room(place: &Place<'_>, bytes: u64, limit: u64) -> Result<()> {
+    if bytes > limit {
+        let what =
+            format!("what is replaced and removed has {bytes} bytes, and --undo can keep {limit}");
+        let hint = "--keep-limit SIZE keeps more; --no-keep keeps nothing, and then there is no \
+                    --undo";
+        return Err(InspectError::Refused { what, hint });
+    }
+    let dir = place.undo_dir();
+    match UndoDir::room_apart_from(&dir, place.top.dev)? {
+        Some(room) if room < bytes => {
+            let what = format!(
+                "{}: what is replaced and removed has {bytes} bytes, and {room} are free there",
+                dir.display()
+            );
+            Err(InspectError::Refused { what, hint: NO_KEEP_HINT })
+        }
+        _ => Ok(()),
+    }
+}

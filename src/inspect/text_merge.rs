@@ -1,5 +1,5 @@
-//! Three-way merges of text, as `git merge-file` makes them (Myers' diff, xdiff/xmerge.c); `git merge`
-//! compares with another diff, and may find other conflicts.
+//! Three-way merges of text, as `git merge-file` makes them (Myers' diff, xdiff/xmerge.c);
+//! `git merge` compares with another diff, and may find other conflicts.
 //!
 //! Both sides are compared with the original. A run of lines that one side changed is taken from
 //! it, if the other side changed none of them and none next to them. Otherwise both sides have to

@@ -109,7 +109,7 @@ fn a_session_that_others_may_read_is_warned_of() {
     assert_eq!(warned.len(), 1, "{warned:?}");
     // SQLite gives its files beside it the same mode.
     let session = real.join("s.db");
-    let hint = format!(": chmod 600 {0} {0}-wal", session.display());
+    let hint = format!(": chmod go= {0} {0}-wal", session.display());
     assert!(warned[0].contains(&hint), "{warned:?}");
     server.signal("TERM");
     assert!(server.end().0.success());

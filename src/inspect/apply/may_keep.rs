@@ -1,12 +1,16 @@
 //! Whether what an apply replaces and removes can be kept, and may take the place of what is kept
 //! of an earlier one.
 
+use std::path::Path;
+
 use super::keep::read;
 use super::place::Place;
+use super::plan::Plan;
 use super::record::Record;
 use super::steps::Steps;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
+use crate::inspect::opened::Opened;
 use crate::target::{Attrs, UndoDir};
 use crate::vfs::FileKind;
 
@@ -36,7 +40,7 @@ pub(super) fn has_record(place: &Place<'_>) -> bool {
 }
 
 /// Refuses if what is kept are the changes of an apply that was taken back: they are nowhere else.
-pub(super) fn check_not_taken_back(place: &Place<'_>, session: &str) -> Result<()> {
+pub(super) fn refuse_taken_back(place: &Place<'_>, session: &str) -> Result<()> {
     // What cannot be used is refused where something is to be kept. A session keeps what is applied
     // to a copy of its base.
     let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(()) };
@@ -53,6 +57,19 @@ pub(super) fn check_not_taken_back(place: &Place<'_>, session: &str) -> Result<(
             })
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses an apply that would lose the changes of an earlier one that was taken back: only what is
+/// kept for [`undo`](super::undo()) has them.
+///
+/// # Errors
+/// As it says; or what is kept cannot be read.
+pub fn check_not_taken_back(opened: &Opened, to: Option<&Path>, plan: &Plan) -> Result<()> {
+    let place = Place::open(opened, to)?;
+    match sets_only_times(&place, &plan.steps)? {
+        true => Ok(()),
+        false => refuse_taken_back(&place, opened.session().id()),
     }
 }
 

@@ -55,6 +55,7 @@ use stage::Staged;
 pub use consent::{Consent, ShowPlan};
 pub use drift::{Drifted, Why};
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
+pub use may_keep::check_not_taken_back;
 pub use plan::{Loss, Merged, Options, Plan, Special};
 pub use stage::NotSet;
 pub use steps::Applied;
@@ -274,7 +275,7 @@ fn prepare(
         let leaves_kept =
             may_keep::has_record(place) && may_keep::sets_only_times(place, &plan.steps)?;
         if let Some(limit) = options.keep.filter(|_| !leaves_kept) {
-            may_keep::check_not_taken_back(place, opened.session().id())?;
+            may_keep::refuse_taken_back(place, opened.session().id())?;
             may_keep::check_room(place, plan.kept_bytes, limit)?;
             may_keep::check_writable(place)?;
         }
@@ -444,19 +445,6 @@ fn finish(
         report.not_set.add(target.set(&BasePath::root(), top)?);
     }
     Ok(report)
-}
-
-/// Refuses an apply that would lose the changes of an earlier one that was taken back: only what is
-/// kept for [`undo`] has them.
-///
-/// # Errors
-/// As it says; or what is kept cannot be read.
-pub fn check_not_taken_back(opened: &Opened, to: Option<&Path>, plan: &Plan) -> Result<()> {
-    let place = Place::open(opened, to)?;
-    match may_keep::sets_only_times(&place, &plan.steps)? {
-        true => Ok(()),
-        false => may_keep::check_not_taken_back(&place, opened.session().id()),
-    }
 }
 
 /// Notes that an interrupted run keeps nothing of what it replaced and removed.

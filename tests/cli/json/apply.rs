@@ -41,5 +41,5 @@ pub(super) fn run(seen: &mut Seen) {
     fs::write(dir.join("base/made"), "by a person").unwrap();
     seen.run(dir, 1, &["apply", "s.db", "--undo", "--yes"]);
     seen.run(dir, 0, &["apply", "s.db", "--undo", "--yes", "--force"]);
-    seen.run(dir, 1, &["apply", "s.db", "--yes", "--force"]);
+    seen.run(dir, 1, &["apply", "s.db", "--yes", "--force", "--no-keep"]);
 }

@@ -40,9 +40,9 @@ use report::tell;
 /// without --force: if there is any, nothing is written unless --skip-drifted leaves it out;
 /// set-user-ID files and devices are left out without --allow-special. Each file is replaced at
 /// once, whole; nothing outside the base is touched. Clients may change the session during apply:
-/// their changes are skipped and stay in the session. May be killed at any time: the next run finishes
-/// what was begun, and does no more then. What is replaced and removed is kept beside the session
-/// until the next apply: --undo puts it back. Exits with 1 if something was not applied.
+/// their changes are skipped and stay in the session. May be killed at any time: the next run
+/// finishes what was begun, and does no more then. What is replaced and removed is kept beside the
+/// session until the next apply: --undo puts it back. Exits with 1 if something was not applied.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -180,18 +180,7 @@ fn print(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<(), CliError> 
         }
     }
     end(&mut out, &mut dir)?;
-    for drift in &plan.drifted {
-        if args.json {
-            let mut object = text::json("drift");
-            text::put_path(&mut object, "path", drift.path.as_bytes());
-            object.insert("why".to_owned(), drift.why.into());
-            out.json(object)?;
-        } else {
-            let lost = if drift.is_lost { "; it cannot come back" } else { "" };
-            let path = text::name(drift.path.as_bytes());
-            out.line(format_args!("! {path}: {}{lost}", drift.why))?;
-        }
-    }
+    print_drift(args, plan, &mut out)?;
     let dir = super::target(args, opened);
     let (changes, drifted) = (plan.changes.len(), plan.drifted.len());
     if args.json {
@@ -213,6 +202,22 @@ fn print(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<(), CliError> 
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }
     out.end()
+}
+
+fn print_drift(args: &Args, plan: &UndoPlan, out: &mut Out) -> Result<(), CliError> {
+    for drift in &plan.drifted {
+        if args.json {
+            let mut object = text::json("drift");
+            text::put_path(&mut object, "path", drift.path.as_bytes());
+            object.insert("why".to_owned(), drift.why.into());
+            out.json(object)?;
+        } else {
+            let lost = if drift.is_lost { "; it cannot come back" } else { "" };
+            let path = text::name(drift.path.as_bytes());
+            out.line(format_args!("! {path}: {}{lost}", drift.why))?;
+        }
+    }
+    Ok(())
 }
 
 fn json(change: &UndoChange) -> serde_json::Map<String, Value> {

@@ -20,7 +20,7 @@ mod xattrs;
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -318,6 +318,26 @@ fn rename_new(from: (BorrowedFd<'_>, &[u8]), to: (BorrowedFd<'_>, &[u8])) -> io:
         }
         other => Ok(other?),
     }
+}
+
+/// Writes a file in a directory, after all else on its filesystem is synced: it has the first of
+/// these names while it is written, and the second once it is whole.
+fn write_whole(
+    dir: &File,
+    (begun, whole): (&str, &str),
+    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file: File = rustix::fs::openat(dir, begun, flags, mode)?.into();
+    let mut out = BufWriter::new(&file);
+    write(&mut out)?;
+    out.flush()?;
+    drop(out);
+    file.sync_all()?;
+    sync_all(dir)?;
+    rustix::fs::renameat(dir, begun, dir, whole)?;
+    dir.sync_all()
 }
 
 /// Syncs the filesystem that the open directory is on.

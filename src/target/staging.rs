@@ -6,7 +6,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ use super::staged::StagedFile;
 use super::xattrs::{self, Xattrs};
 use super::{
     Attrs, DIRECTORY, Result, Seen, Target, TargetError, Unset, attrs, own_dir, sweep, sync_all,
+    write_whole,
 };
 use crate::base::{BasePath, STAGING, STAGING_JOURNAL};
 use crate::vfs::{Device, FileKind, Time};
@@ -262,20 +263,8 @@ impl Staging {
     /// Syncs all that was made, and then writes the journal; from then on there is work to be
     /// finished.
     pub fn begin(&self, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-        let mut begun = || -> io::Result<()> {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-            let mode = Mode::RUSR | Mode::WUSR;
-            let file: File = rustix::fs::openat(&self.dir, JOURNAL_BEGUN, flags, mode)?.into();
-            let mut out = BufWriter::new(&file);
-            write(&mut out)?;
-            out.flush()?;
-            drop(out);
-            file.sync_all()?;
-            sync_all(&self.dir)?;
-            rustix::fs::renameat(&self.dir, JOURNAL_BEGUN, &self.dir, STAGING_JOURNAL)?;
-            self.dir.sync_all()
-        };
-        begun().map_err(|source| self.error(source))
+        write_whole(&self.dir, (JOURNAL_BEGUN, STAGING_JOURNAL), write)
+            .map_err(|source| self.error(source))
     }
 
     /// The journal, if there is a whole one.

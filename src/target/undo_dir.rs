@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::clone::{Cloner, Hooks};
 use super::object::entry;
 use super::{
-    DIRECTORY, Result, Target, TargetError, check_own, rename_new, sweep, sync_all, xattrs,
+    DIRECTORY, Result, Target, TargetError, check_own, rename_new, sweep, write_whole, xattrs,
 };
 use crate::base::BasePath;
 
@@ -186,20 +186,8 @@ impl UndoDir {
         round: &str,
         write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
     ) -> Result<()> {
-        let mut done = || -> io::Result<()> {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-            let mode = Mode::RUSR | Mode::WUSR;
-            let file: File = rustix::fs::openat(&self.dir, RECORD_BEGUN, flags, mode)?.into();
-            let mut out = BufWriter::new(&file);
-            write(&mut out)?;
-            out.flush()?;
-            drop(out);
-            file.sync_all()?;
-            sync_all(&self.dir)?;
-            rustix::fs::renameat(&self.dir, RECORD_BEGUN, &self.dir, RECORD)?;
-            self.dir.sync_all()
-        };
-        done().map_err(|source| self.error(source))?;
+        write_whole(&self.dir, (RECORD_BEGUN, RECORD), write)
+            .map_err(|source| self.error(source))?;
         self.sweep_all_but(round)
     }
 

@@ -42,8 +42,7 @@ fn compact_here(session: &Path) -> Result<Compacted, CliError> {
 
 /// Says how much room a server needs where it has too little.
 fn explained(args: &Args, error: ControlError) -> CliError {
-    let is_full =
-        matches!(&error, ControlError::Refused(refusal) if refusal.what.contains("no space"));
+    let is_full = matches!(&error, ControlError::Refused(refusal) if refusal.is_full);
     let error = CliError::from(error);
     let figures = open_session(&args.session).ok().and_then(|session| session.figures().ok());
     match figures.filter(|_| is_full) {

@@ -442,12 +442,15 @@ pub struct Refusal {
     pub what: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The disk has too little room.
+    #[serde(default)]
+    pub is_full: bool,
 }
 
 impl Refusal {
     /// With nothing to do about it.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: None }
+        Self { what: what.into(), hint: None, is_full: false }
     }
 
     /// The same with nothing to do about it.
@@ -468,7 +471,8 @@ impl Refusal {
             _ => None,
         };
         let what = format!("{}: {error}", path.display());
-        Self { what, hint: hint.map(str::to_owned) }
+        let is_full = matches!(error, FsError::NoSpace);
+        Self { what, hint: hint.map(str::to_owned), is_full }
     }
 }
 

@@ -185,6 +185,7 @@ impl Files<'_> {
             FsError::NotSync => Refusal {
                 what: format!("{}: a client changed it meanwhile", path.display()),
                 hint: Some("it stays as it is; run the command again".to_owned()),
+                is_full: false,
             },
             error => Refusal::at(path, error),
         })

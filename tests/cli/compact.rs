@@ -92,6 +92,30 @@ fn killed_at_any_time_it_loses_nothing() {
 }
 
 #[test]
+fn a_server_on_a_disk_that_is_full_is_said_how_much_it_needs() {
+    if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no mount namespace without root");
+        return;
+    }
+    let place = Place::new();
+    half_empty(&place, 40);
+    let dir = tempdir().unwrap();
+    let script = r#"
+        mount -t tmpfs -o size=64m none "$0" && cd "$0" && cp "$2" s.db || exit 9
+        "$1" serve s.db --listen 127.0.0.1:0 2>/dev/null &
+        while ! "$1" status s.db | grep -q "^at "; do sleep 0.1; done
+        head -c 64M /dev/zero >filled 2>/dev/null
+        "$1" compact s.db 2>&1; echo "exit $?"
+        kill $!; wait
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).arg(dir.path());
+    let output = command.arg(env!("CARGO_BIN_EXE_acetate")).arg(&place.path).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("hint: compacting needs about ") && said.ends_with("exit 2\n"), "{said}");
+}
+
+#[test]
 fn a_disk_that_is_nearly_full_leaves_the_session_as_it_was() {
     if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
         eprintln!("skipped: no mount namespace without root");

@@ -71,6 +71,11 @@ impl Files<'_> {
             }
             return Ok(made + u64::from(self.make_missing_dir(path, meta).await?));
         }
+        let above = path.parent();
+        if self.look(&above).await?.is_none() {
+            let hint = Some("-p makes the directories above, too".to_owned());
+            return Err(Refusal { hint, ..Refusal::at(&above, FsError::NotFound) });
+        }
         self.make_one_dir(path, meta).await?;
         Ok(1)
     }

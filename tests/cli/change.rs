@@ -185,6 +185,7 @@ fn directories_are_made_and_removed() {
         place.does("mkdir", &["a", "--mode", "700"]);
         place.does("mkdir", &["-p", "a/b/c", "dir/new"]);
         assert!(place.says(2, "mkdir", &["x/y"]).contains("/x: no such file"));
+        assert!(place.says(2, "mkdir", &["x/y"]).contains("hint: -p makes the directories above"));
         assert!(place.says(2, "mkdir", &["dir"]).contains("/dir: file exists"));
         assert!(place.says(2, "mkdir", &["-p", "kept/x"]).contains("/kept: not a directory"));
         assert_eq!(place.says(0, "find", &["a"]), "/a\n/a/b\n/a/b/c\n");

@@ -1,13 +1,15 @@
 //! What a process gives up before it runs a sandboxed command.
 
+use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessError, AccessFs, CompatError, CompatLevel, Compatible, HandleAccessError,
+    HandleAccessesError, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope,
 };
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
@@ -49,11 +51,34 @@ pub(in crate::cli) fn check() -> Result<(), CliError> {
 }
 
 fn no_landlock(error: &RulesetError) -> CliError {
-    let what = "no sandbox: this kernel has no Landlock, or less of it than Linux 5.19";
-    CliError::caused(what, error).with_hint(
-        "Landlock has to be in CONFIG_LSM or in lsm= on the kernel's command line; without \
-         --sandbox, the session still covers its base",
-    )
+    use {CompatError::Access, HandleAccessError::Compat, HandleAccessesError::Fs};
+    let mut cause: Option<&dyn Error> = Some(error);
+    let refusal = loop {
+        match cause {
+            Some(error) if error.is::<io::Error>() => break format!(": {error}"),
+            Some(error) => cause = error.source(),
+            None => break String::new(),
+        }
+    };
+    match error {
+        RulesetError::HandleAccesses(Fs(Compat(Access(AccessError::PartiallyCompatible {
+            ..
+        })))) => CliError::new(
+            "no sandbox: this kernel's Landlock cannot let a program rename files to other \
+             directories",
+        )
+        .with_hint(
+            "Linux 5.19 and later can; without --sandbox, the session still covers its base",
+        ),
+        RulesetError::HandleAccesses(_) => CliError::new("no sandbox: this kernel has no Landlock")
+            .with_hint(
+                "Landlock has to be in CONFIG_LSM or in lsm= on the kernel's command line; without \
+                 --sandbox, the session still covers its base",
+            ),
+        _ => CliError::new(format_args!(
+            "no sandbox: the kernel refuses its Landlock rules{refusal}"
+        )),
+    }
 }
 
 fn rules() -> Result<Ruleset, RulesetError> {
@@ -172,4 +197,25 @@ pub(in crate::cli) fn drop_capabilities(at_once: bool) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(error: AccessError<AccessFs>) -> String {
+        let error = HandleAccessesError::Fs(HandleAccessError::Compat(CompatError::Access(error)));
+        let error = no_landlock(&error.into());
+        format!("{error}; {}", error.hint().unwrap())
+    }
+
+    #[test]
+    fn it_says_what_the_kernel_cannot_do_without_the_words_of_a_library() {
+        let access = AccessFs::from_all(LEAST);
+        let said = refused(AccessError::Incompatible { access });
+        assert!(said.starts_with("no sandbox: this kernel has no Landlock; "), "{said}");
+        let said = refused(AccessError::PartiallyCompatible { access, incompatible: access });
+        assert!(said.contains("rename files to other directories; Linux 5.19"), "{said}");
+        assert!(!said.contains("BitFlags") && !said.contains("access-rights"), "{said}");
+    }
 }

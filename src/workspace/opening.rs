@@ -116,12 +116,13 @@ fn change_base(
         return Ok(());
     }
     if let Some(recorded) = recorded {
-        tracing::warn!(
-            session = %path.display(),
-            recorded = %recorded.display(),
-            given = %given.display(),
-            "the session was made over another base; it is over the given one from now on"
-        );
+        let what = "the session was made over another base; it is over the given one from now on";
+        let (path, recorded, new) = (path.display(), recorded.display(), given.display());
+        match wanted.moved {
+            // That is what was asked for.
+            true => tracing::info!(session = %path, %recorded, given = %new, "{what}"),
+            false => tracing::warn!(session = %path, %recorded, given = %new, "{what}"),
+        }
         move_uncopied(session, given)?;
     }
     session.record_base(given).map_err(store)

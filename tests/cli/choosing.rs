@@ -64,7 +64,11 @@ fn a_session_with_changes_refuses_another_base() {
     let serve = |more: &[&str]| failure(dir, &[&["serve", "s.db"][..], &port, more].concat());
     for more in [&["--base", "other"][..], &["--base", "other", "--read-only"]] {
         let said = serve(more);
-        assert!(said.contains("/base, not over ") && said.contains("add --moved"), "{said}");
+        assert!(
+            said.contains("/base, not over ")
+                && said.contains("`acetate serve`, `mount` and `run` take it with --moved"),
+            "{said}"
+        );
     }
     let said = serve(&["--base", "other", "--moved"]);
     assert!(said.contains("4 of 4 objects") && said.contains("(such as /dir/0)"), "{said}");

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::error::CliError;
 use super::output::{self, Out, Progress};
 use super::partial::Partial;
-use super::selecting::LeaveOut;
+use super::selecting::{LeaveOut, tell_unmatched};
 use super::source::LookSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
@@ -89,12 +89,14 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let selection = args.leave_out.read(&opened, args.path.as_slice())?;
     let path = selection.paths().next().cloned().unwrap_or_else(MergedPath::root);
     let options = Options { path, selection, delta_only: args.delta_only };
-    match (&args.tar, &args.dir) {
-        (Some(file), _) if file.as_os_str() == "-" => to_stdout(args, &opened, &options),
-        (Some(file), _) => to_file(args, &opened, &options, file),
-        (None, Some(dir)) => to_dir(args, &opened, &options, dir),
-        (None, None) => Err(CliError::new("say where to: --tar FILE or --dir DIR")),
-    }
+    let ending = match (&args.tar, &args.dir) {
+        (Some(file), _) if file.as_os_str() == "-" => to_stdout(args, &opened, &options)?,
+        (Some(file), _) => to_file(args, &opened, &options, file)?,
+        (None, Some(dir)) => to_dir(args, &opened, &options, dir)?,
+        (None, None) => return Err(CliError::new("say where to: --tar FILE or --dir DIR")),
+    };
+    tell_unmatched(&options.selection, "path");
+    Ok(ending)
 }
 
 fn to_stdout(args: &Args, opened: &Opened, options: &Options) -> Result<Ending, CliError> {

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use super::error::CliError;
 use super::mounting::note::Note;
+use super::output;
 use crate::delta::MergedPath;
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::{Asked, Selection};
@@ -52,6 +53,13 @@ impl LeaveOut {
     /// Whether there is any of these options.
     pub(super) fn is_given(&self) -> bool {
         self.gitignore || !self.exclude.is_empty()
+    }
+}
+
+/// Says on stderr which patterns matched nothing, when all of it was looked at: no `what`.
+pub(super) fn tell_unmatched(selection: &Selection, what: &str) {
+    for pattern in selection.unmatched() {
+        output::line(format_args!("note: no {what} matches {pattern}"));
     }
 }
 

@@ -15,7 +15,7 @@ use super::change::with_changer;
 use super::error::CliError;
 use super::output;
 use super::picking::{Offer, Picking, Verb};
-use super::selecting::LeaveOut;
+use super::selecting::{LeaveOut, tell_unmatched};
 use super::signals::Interrupts;
 use super::source::Source;
 use super::{Ending, asking, text};
@@ -145,6 +145,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     let mut shown = PlanPrinter::new(args, &opened);
     let plan = plan(&opened, args.to.as_deref(), &options, &mut |change| shown.difference(change))?;
+    tell_unmatched(&options.selection, "change");
     let is_left = |drifted| args.skip_drifted || plan.is_taken_from_base(drifted);
     let stops = plan.drifted.iter().filter(|drifted| !args.force && !is_left(drifted)).count();
     let has_work = !plan.changes.is_empty() && stops == 0;

@@ -10,7 +10,7 @@ use crate::cli::change::with_changer;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out, Progress};
 use crate::cli::picking::Picking;
-use crate::cli::selecting::LeaveOut;
+use crate::cli::selecting::{LeaveOut, tell_unmatched};
 use crate::cli::source::Source;
 use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, PathText, Request, limits};
@@ -78,6 +78,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
         selection.paths().cloned().collect()
     } else {
         let Chosen { paths, whole } = chosen(&opened, &selection)?;
+        tell_unmatched(&selection, "change");
         for dir in whole {
             let dir = text::name(dir.as_bytes());
             output::line(format_args!(

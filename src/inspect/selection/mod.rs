@@ -52,7 +52,8 @@ impl Selection {
     /// What is at or below these paths; everything, where there are none.
     pub fn of(paths: impl IntoIterator<Item = MergedPath>) -> Self {
         // Paths need no compiling.
-        let includes = Pathspecs::new(paths.into_iter().map(Matcher::Path)).unwrap_or_default();
+        let named = paths.into_iter().map(|path| (Matcher::Path(path), String::new()));
+        let includes = Pathspecs::new(named).unwrap_or_default();
         if includes.is_empty() {
             return Self::default();
         }
@@ -78,7 +79,7 @@ impl Selection {
         for text in &asked.paths {
             let spec = Pathspec::parse(text.as_bytes(), &current, is_known)?;
             let list = if spec.is_exclude { &mut excludes } else { &mut includes };
-            list.push(spec.matcher);
+            list.push((spec.matcher, text.to_string_lossy().into_owned()));
         }
         let (includes, excludes) = (Pathspecs::new(includes)?, Pathspecs::new(excludes)?);
         let mut parts = Parts { includes, excludes, ..Parts::default() };
@@ -95,6 +96,12 @@ impl Selection {
         parts.ignored = asked.gitignore.as_deref().map(Ignored::new);
         let is_everything = parts.includes.is_empty() && !parts.leaves_out();
         Ok(if is_everything { Self::default() } else { Self(Some(Arc::new(parts))) })
+    }
+
+    /// The patterns of paths that have matched nothing that was asked for so far, as they were
+    /// written.
+    pub fn unmatched(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|parts| parts.includes.unmatched())
     }
 
     /// Whether everything is chosen.

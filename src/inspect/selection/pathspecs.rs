@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use globset::{Candidate, Glob, GlobSet};
 
@@ -19,6 +21,18 @@ pub(super) struct Pathspecs {
     sorted: BTreeSet<MergedPath>,
     /// One set, or more where that is too large to compile.
     globs: Vec<GlobSet>,
+    /// Which of `specs` each glob is of, in the order of the sets.
+    owners: Vec<usize>,
+    specs: Vec<GlobSpec>,
+    /// How many of `specs` have matched nothing yet.
+    unmatched: AtomicUsize,
+}
+
+/// A pathspec with globs, as it was written.
+#[derive(Debug)]
+struct GlobSpec {
+    text: String,
+    has_matched: AtomicBool,
 }
 
 impl Pathspecs {
@@ -26,16 +40,27 @@ impl Pathspecs {
     ///
     /// # Errors
     /// A glob is too large to compile.
-    pub fn new(matchers: impl IntoIterator<Item = Matcher>) -> Result<Self> {
-        let (mut paths, mut globs) = (Vec::new(), Vec::new());
-        for matcher in matchers {
+    pub fn new(matchers: impl IntoIterator<Item = (Matcher, String)>) -> Result<Self> {
+        let (mut paths, mut globs, mut new) = (Vec::new(), Vec::new(), Self::default());
+        for (matcher, text) in matchers {
             match matcher {
                 Matcher::Path(path) => paths.push(path),
-                Matcher::Globs(more) => globs.extend(more),
+                Matcher::Globs(more) => {
+                    new.owners.extend(more.iter().map(|_| new.specs.len()));
+                    new.specs.push(GlobSpec { text, has_matched: AtomicBool::new(false) });
+                    globs.extend(more);
+                }
             }
         }
-        let sorted = paths.iter().cloned().collect();
-        Ok(Self { paths, sorted, globs: sets(&globs)? })
+        let (sorted, globs) = (paths.iter().cloned().collect(), sets(&globs)?);
+        let unmatched = AtomicUsize::new(new.specs.len());
+        Ok(Self { paths, sorted, globs, unmatched, ..new })
+    }
+
+    /// The pathspecs with globs that have matched nothing so far, as they were written.
+    pub fn unmatched(&self) -> impl Iterator<Item = &str> {
+        let unmatched = self.specs.iter().filter(|spec| !spec.has_matched.load(Relaxed));
+        unmatched.map(|spec| spec.text.as_str())
     }
 
     /// Whether there is none.
@@ -69,10 +94,27 @@ impl Pathspecs {
         let below_root = &path.as_bytes()[1..];
         let is_match = |bytes: &[u8]| {
             let candidate = Candidate::new(Path::new(OsStr::from_bytes(bytes)));
-            self.globs.iter().any(|set| set.is_match_candidate(&candidate))
+            let is_match = self.globs.iter().any(|set| set.is_match_candidate(&candidate));
+            if is_match && self.unmatched.load(Relaxed) > 0 {
+                self.note_matched(&candidate);
+            }
+            is_match
         };
         // `dir/**` is about all that is in it, and so about the directory.
         is_match(below_root) || is_dir && is_match(&[below_root, b"/"].concat())
+    }
+
+    fn note_matched(&self, candidate: &Candidate<'_>) {
+        let mut owners = self.owners.as_slice();
+        for set in &self.globs {
+            for glob in set.matches_candidate(candidate) {
+                let spec = &self.specs[owners[glob]];
+                if !spec.has_matched.swap(true, Relaxed) {
+                    self.unmatched.fetch_sub(1, Relaxed);
+                }
+            }
+            owners = &owners[set.len()..];
+        }
     }
 
     /// Whether one of them names a path, or a directory that it is in.

@@ -2,12 +2,12 @@
 
 use std::io::{BufWriter, StdoutLock, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::process::ChildStdin;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Map, Value};
 
+use super::pager::Pager;
 use super::{CliError, text};
 
 /// How often a line that is written over says something new.
@@ -55,7 +55,7 @@ pub(super) struct Out(BufWriter<Sink>);
 #[derive(Debug)]
 enum Sink {
     Stdout(StdoutLock<'static>),
-    Pager(ChildStdin),
+    Pager(Box<Pager>),
 }
 
 impl Write for Sink {
@@ -89,9 +89,9 @@ impl Out {
         Self(BufWriter::new(Sink::Stdout(std::io::stdout().lock())))
     }
 
-    /// The stdin of a pager.
-    pub(super) fn to_pager(input: ChildStdin) -> Self {
-        Self(BufWriter::new(Sink::Pager(input)))
+    /// A pager, which is waited for in the end.
+    pub(super) fn to_pager(pager: Pager) -> Self {
+        Self(BufWriter::new(Sink::Pager(Box::new(pager))))
     }
 
     /// Prints a line that has been made printable, and may have colours.
@@ -138,7 +138,12 @@ impl Out {
 
     /// Prints what is still in memory.
     pub(super) fn end(mut self) -> Result<(), CliError> {
-        self.0.flush().map_err(|error| CliError::stdout(&error))
+        let flushed = self.0.flush();
+        let ended = match self.0.get_mut() {
+            Sink::Stdout(_) => Ok(()),
+            Sink::Pager(pager) => pager.end(),
+        };
+        flushed.and(ended).map_err(|error| CliError::stdout(&error))
     }
 }
 

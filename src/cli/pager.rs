@@ -1,10 +1,12 @@
 //! A pager for long output on a terminal, chosen as git chooses it, and colours.
 
 use std::env;
-use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal, Stdout, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use super::output;
 use super::selecting::git_config;
 
 /// When output has colours.
@@ -25,7 +27,7 @@ impl Colour {
         match self {
             Self::Always => true,
             Self::Never => false,
-            Self::Auto => std::io::stdout().is_terminal() && Self::is_allowed(),
+            Self::Auto => io::stdout().is_terminal() && Self::is_allowed(),
         }
     }
 
@@ -37,38 +39,133 @@ impl Colour {
     }
 }
 
-/// A pager that shows what is written to it; it is waited for in the end.
+/// Bytes of output that are kept until the pager ends. A pager that never reads gets no more: a
+/// pipe holds 64 KiB on Linux, and what is written at once is less than that.
+const KEPT_BYTES: usize = 128 << 10;
+
+/// The characters for which git has a shell run the pager (run-command.c).
+const SHELL_CHARS: &str = "|&;<>()$`\\\"' \t\n*?[#~=%";
+
+/// A pager that shows what is written to it. It is waited for in the end; where it fails, what it
+/// got goes to stdout.
 #[derive(Debug)]
-pub(super) struct Pager(Child);
+pub(super) struct Pager {
+    name: OsString,
+    child: Child,
+    /// `None` once it has ended.
+    input: Option<ChildStdin>,
+    /// What was written, unless that is more than [`KEPT_BYTES`].
+    kept: Option<Vec<u8>>,
+    /// It failed, and stdout is written to instead.
+    has_failed: bool,
+    stdout: Stdout,
+}
 
 impl Pager {
     /// Starts the pager of GIT_PAGER, of git's core.pager, or of PAGER; else `less`. None where
-    /// stdout is no terminal, or the pager is empty or `cat`.
-    pub(super) fn start() -> Option<(Self, ChildStdin)> {
-        if !std::io::stdout().is_terminal() {
+    /// stdout is no terminal, or the pager is empty or `cat`, or cannot be started: that is said.
+    pub(super) fn start() -> Option<Self> {
+        if !io::stdout().is_terminal() {
             return None;
         }
         let of_git = || git_config("core.pager");
         let pager = env::var_os("GIT_PAGER").or_else(of_git).or_else(|| env::var_os("PAGER"));
-        let pager = pager.unwrap_or_else(|| "less".into());
-        if pager.is_empty() || pager == "cat" {
+        let name = pager.unwrap_or_else(|| "less".into());
+        if name.is_empty() || name == "cat" {
             return None;
         }
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(pager).stdin(Stdio::piped());
+        let mut command = command(&name);
+        command.stdin(Stdio::piped());
         for (name, value) in [("LESS", "FRX"), ("LV", "-c")] {
             if env::var_os(name).is_none() {
                 command.env(name, value);
             }
         }
-        let mut child = command.spawn().ok()?;
-        let input = child.stdin.take()?;
-        Some((Self(child), input))
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                tell_failed(&name, &error);
+                return None;
+            }
+        };
+        let input = child.stdin.take();
+        let (kept, stdout) = (Some(Vec::new()), io::stdout());
+        Some(Self { name, child, input, kept, has_failed: false, stdout })
+    }
+
+    /// Waits until the pager has ended.
+    ///
+    /// # Errors
+    /// It failed, and stdout takes no more.
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        if self.input.take().is_none() {
+            return Ok(());
+        }
+        let status = self.child.wait()?;
+        // A signal is the user's: the pager had begun.
+        if let (Some(1..), Some(kept)) = (status.code(), self.kept.take()) {
+            tell_failed(&self.name, &status);
+            self.has_failed = true;
+            self.stdout.write_all(&kept)?;
+        }
+        Ok(())
+    }
+}
+
+/// What runs the pager: a shell only where it is more than the name of a program.
+fn command(pager: &OsStr) -> Command {
+    let is_of_shell = |text: &str| text.contains(|char| SHELL_CHARS.contains(char));
+    if pager.to_str().is_some_and(|text| !is_of_shell(text)) {
+        return Command::new(pager);
+    }
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(pager);
+    command
+}
+
+fn tell_failed(pager: &OsStr, why: &dyn std::fmt::Display) {
+    let pager = pager.display();
+    output::line(format_args!("cannot show this with the pager {pager}: {why}"));
+}
+
+impl Write for Pager {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = match &mut self.input {
+            Some(input) => input.write(bytes),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        match written {
+            Ok(count) => {
+                if let Some(kept) = &mut self.kept {
+                    kept.extend_from_slice(&bytes[..count]);
+                }
+                self.kept.take_if(|kept| kept.len() > KEPT_BYTES);
+                Ok(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.end()?;
+                if self.has_failed { self.stdout.write(bytes) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.input {
+            Some(input) => input.flush(),
+            None => self.stdout.flush(),
+        }
+    }
+}
+
+impl AsFd for Pager {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.input.as_ref().map_or_else(|| self.stdout.as_fd(), AsFd::as_fd)
     }
 }
 
 impl Drop for Pager {
     fn drop(&mut self) {
-        let _ended = self.0.wait();
+        let _ended = self.end();
     }
 }

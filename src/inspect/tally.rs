@@ -1,5 +1,6 @@
 //! Changes of the audit log, counted in groups: by path, client, export or tool.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -34,6 +35,14 @@ impl Tally {
         self.paths.len()
     }
 
+    fn merge(&mut self, other: &Self) {
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+        self.written_bytes = self.written_bytes.saturating_add(other.written_bytes);
+        self.ops.iter_mut().zip(other.ops).for_each(|(sum, count)| *sum += count);
+        self.paths.extend(other.paths.iter().cloned());
+    }
+
     fn add(&mut self, row: &AuditRow) {
         self.first = self.first.min(row.time);
         self.last = self.last.max(row.time);
@@ -65,6 +74,25 @@ impl Tallies {
             paths: HashSet::new(),
         });
         tally.add(row);
+    }
+
+    /// The same with groups in one with another name, where `fold` has one for theirs. Such a
+    /// group names no path but those of the groups that are in it.
+    pub fn folded(&self, fold: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Self {
+        let mut sum = Self::default();
+        for (name, tally) in &self.0 {
+            let into = name.as_deref().and_then(&fold);
+            let paths = match (&into, name) {
+                (Some(_), Some(name)) => HashSet::from([name.clone()]),
+                _ => tally.paths.clone(),
+            };
+            let tally = Tally { paths, ..tally.clone() };
+            match sum.0.entry(into.or_else(|| name.clone())) {
+                Entry::Occupied(mut other) => other.get_mut().merge(&tally),
+                Entry::Vacant(place) => drop(place.insert(tally)),
+            }
+        }
+        sum
     }
 
     /// The groups, by name; the one without comes first.

@@ -116,11 +116,44 @@ fn stat_counts_and_fits_the_terminal() {
     assert_eq!(
         lines[7..],
         [
-            "6 added, 1 deleted, 3 modified, 1 renamed",
-            "1 only in mode or owner",
+            "11 changes: 6 added, 1 deleted, 3 modified, 1 renamed",
+            "3 directories, 2 of git's own, 1 only in mode or owner",
             " 6 files changed, 105 insertions(+), 3 deletions(-)"
         ]
     );
+}
+
+#[test]
+fn stat_is_never_wider_than_the_terminal() {
+    let mut world = World::new(TREE);
+    world.change_base();
+    world.put("dir/a", &"new\n".repeat(3000));
+    world.put("dir/b", "1\n");
+    world.put(format!("dir/{}", "long".repeat(40)), "x\n");
+    world.rename("text", "another name of the text").unwrap();
+    world.put("another name of the text", "alpha\n");
+    std::fs::write(world.base().join("dir/b"), "the base has other lines\nand more\n").unwrap();
+    for width in [10, 20, 40, 80, 200] {
+        let stat = |colour| {
+            let session = world.session();
+            let args = ["diff", session.to_str().unwrap(), "--stat", "--color", colour];
+            let mut command = acetate(world.scratch(), &args);
+            let output = command.env("COLUMNS", width.to_string()).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let (plain, coloured) = (stat("never"), stat("always"));
+        let bare = ["\x1b[32m", "\x1b[31m", "\x1b[m"];
+        let bare = bare.iter().fold(coloured.clone(), |text, code| text.replace(code, ""));
+        assert_eq!(bare.replace(" \n", "\n"), plain, "colours change no column");
+        let rows = plain.lines().filter(|line| line.contains(" | "));
+        for row in rows.clone() {
+            assert!(row.chars().count() <= width, "{width}: {row:?}");
+        }
+        assert!(width < 40 || rows.count() == 4, "{plain}");
+        if width == 200 {
+            assert!(plain.contains("the base changed meanwhile"), "{plain}");
+        }
+    }
 }
 
 #[test]
@@ -312,6 +345,66 @@ fn the_pager_is_chosen_as_git_chooses_it() {
     let plain = shown("--no-pager --color never -p", &[("PAGER", "false")]);
     assert!(plain.ends_with("+x\\u{202e}\n"), "{plain:?}");
     assert_eq!(shown("--color never", &[("GIT_PAGER", "cat")]), "A /new\n");
+}
+
+#[test]
+fn a_pager_that_cannot_run_or_fails_loses_nothing() {
+    if !Path::new("/usr/bin/script").exists() {
+        eprintln!("skipped: no script(1) here");
+        return;
+    }
+    let world = World::new(TREE);
+    world.put("new", &"line\n".repeat(100_000));
+    for (pager, why) in [
+        ("no-such-pager", "No such file or directory"),
+        ("false", "exit status: 1"),
+        ("exec no-such-pager", "exit status: 127"),
+        ("read line; exit 3", "exit status: 3"),
+    ] {
+        for form in ["", "-p"] {
+            let shown =
+                on_a_terminal(&world, &format!("--color=never {form}"), &[("PAGER", pager)]);
+            let note = format!("cannot show this with the pager {pager}: {why}");
+            assert!(shown.contains(&note), "{pager}: {}", &shown[..shown.len().min(300)]);
+            let lines = shown.matches("+line\n").count();
+            let expected = if form == "-p" { lines == 100_000 } else { shown.contains("A /new\n") };
+            assert!(expected, "{pager} {form}: {lines} lines");
+        }
+    }
+    // It was content with what it read.
+    let shown = on_a_terminal(&world, "--color=never -p", &[("PAGER", "head -1")]);
+    assert_eq!(shown.lines().count(), 1, "{shown}");
+}
+
+#[test]
+fn a_pattern_that_matches_no_change_is_said() {
+    let world = changed();
+    let said = |args: &[&str]| {
+        let output = ask(&world, args);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let note = "note: no change matches *.none\n";
+    assert_eq!(said(&["*.none"]), (Some(0), note.to_owned()));
+    for form in ["--stat", "--json", "-p", "--name-only"] {
+        assert_eq!(said(&["*.none", form]), (Some(0), note.to_owned()), "{form}");
+    }
+    let either = said(&["*.none", "dir/*", "te[x]t", ":!*.o"]);
+    assert_eq!(either, (Some(1), note.to_owned()), "what matches is not named, nor an exclusion");
+    assert_eq!(said(&["dir/*"]).1, "");
+    assert_eq!(said(&["none"]).0, Some(2), "a path is no pattern");
+    let (session, target) = (world.session(), world.scratch().join("out.tar"));
+    let (session, target) = (session.to_str().unwrap(), target.to_str().unwrap());
+    for (args, code, what) in [
+        (&["apply", session, "-n"][..], 0, "change"),
+        (&["discard", session], 1, "change"),
+        (&["log", session], 1, "change in the log"),
+        (&["export", session, "--tar", target], 0, "path"),
+    ] {
+        let output = run(world.scratch(), &[args, &["*.none"]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(&format!("note: no {what} matches *.none\n")), "{args:?}: {said}");
+    }
 }
 
 #[test]

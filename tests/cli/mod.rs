@@ -23,6 +23,7 @@ mod json;
 mod kv;
 mod log;
 mod log_limit;
+mod log_summary;
 mod migrate;
 mod mount_point;
 mod mounting;

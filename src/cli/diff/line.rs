@@ -45,7 +45,7 @@ pub(super) fn held(folded: &Folded) -> String {
 }
 
 /// Whose files are that programs keep for themselves, behind their number.
-pub(super) fn whose(owner: Owner) -> &'static str {
+pub(in crate::cli) fn whose(owner: Owner) -> &'static str {
     match owner {
         Owner::Git => " of git's own",
         Owner::Nodes => " of context nodes",

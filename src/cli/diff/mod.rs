@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use super::error::CliError;
 use super::output::Out;
 use super::pager::{Colour, Pager};
-use super::selecting::LeaveOut;
+use super::selecting::{LeaveOut, tell_unmatched};
 use super::source::LookSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
@@ -19,7 +19,7 @@ use crate::inspect::diff::{Difference, Options};
 use crate::inspect::fold::{Entry, Folding, entries, sorted};
 use crate::inspect::opened::Opened;
 use crate::inspect::patch::{FileStat, Style, stats};
-pub(super) use line::{json, line};
+pub(super) use line::{json, line, whose};
 pub(super) use patch::escaped;
 
 /// Show what a session changed against its base.
@@ -156,7 +156,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let moved = moved(args, &files);
     let differences = sorted(&opened, &options, &moved)?;
     let is_any = !differences.is_empty();
-    let (pager, mut out) = output(args);
+    let mut out = output(args);
     let print = &mut |out: &mut Out| match args {
         Args { numstat: true, .. } => stat::numstat(&files, out),
         Args { shortstat: true, .. } => stat::shortstat(&files, out),
@@ -174,20 +174,16 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
         _ => list(&entries(&opened, &options, folding(args), differences.clone())?, args, out),
     };
-    let printed = print(&mut out);
-    let ended = printed.and_then(|()| out.end());
-    drop(pager);
-    ended?;
+    print(&mut out)?;
+    out.end()?;
+    tell_unmatched(&options.selection, "change");
     Ok(if is_any { Ending::Findings } else { Ending::Done })
 }
 
 /// Where it is printed to: the pager, if there is one.
-fn output(args: &Args) -> (Option<Pager>, Out) {
+fn output(args: &Args) -> Out {
     let is_paged = !args.no_pager && !args.json;
-    match is_paged.then(Pager::start).flatten() {
-        Some((pager, input)) => (Some(pager), Out::to_pager(input)),
-        None => (None, Out::new()),
-    }
+    is_paged.then(Pager::start).flatten().map_or_else(Out::new, Out::to_pager)
 }
 
 fn folding(args: &Args) -> Folding {

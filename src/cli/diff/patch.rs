@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use super::line::whose;
 use super::{Args, output};
 use crate::cli::output::{self as stderr, Out};
+use crate::cli::selecting::tell_unmatched;
 use crate::cli::{CliError, Ending, text};
 use crate::inspect::diff::Options;
 use crate::inspect::opened::Opened;
@@ -25,17 +26,16 @@ pub(super) fn print(args: &Args, opened: &Opened, options: &Options) -> Result<E
     let is_for_people = has_colour || io::stdout().is_terminal();
     let escape = is_for_people.then_some(escaped as Escape);
     let style = Style { has_colour, escape, ..args.style() };
-    let (pager, out) = output(args);
-    let mut out = Counted { out, bytes: 0 };
+    let mut out = Counted { out: output(args), bytes: 0 };
     let written = patch_as(opened, options, &style, &mut out);
     let written = written.map_err(CliError::from).and_then(|written| {
         let left_out = written.map_err(|error| CliError::stdout(&error))?;
         let bytes = out.bytes;
         out.out.end().map(|()| (left_out, bytes))
     });
-    drop(pager);
     let (left_out, bytes) = written?;
     tell(&left_out);
+    tell_unmatched(&options.selection, "change");
     if bytes > MAX_APPLIED_BYTES {
         stderr::line(format_args!(
             "the patch has {}, and `git apply` takes {}",

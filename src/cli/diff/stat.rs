@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::fmt::Arguments;
 
-use super::line::{folded_letter, held, letter, notes, shown};
+use super::line::{folded_letter, held, letter, notes, shown, whose};
 use super::text;
 use crate::cli::CliError;
 use crate::cli::output;
 use crate::cli::output::Out;
 use crate::delta::MergedPath;
 use crate::inspect::diff::{Difference, Kind};
-use crate::inspect::fold::Entry;
+use crate::inspect::fold::{Entry, Folded, Reason};
+use crate::inspect::own::Owner;
 use crate::inspect::patch::{FileStat, Volume, quoted_text};
+use crate::vfs::FileKind;
 
 /// Columns of the longest bar.
 const BAR: usize = 40;
@@ -78,12 +80,47 @@ pub(super) fn print(
     if let retyped @ 1.. = count(Kind::Retyped) {
         counts.push(format!("{retyped} of another type"));
     }
-    line(format_args!("{}", counts.join(", ")))?;
+    let changes = text::count(differences.len(), "change");
+    line(format_args!("{changes}: {}", counts.join(", ")))?;
+    let mut others = others(entries, differences);
     let only_attributes = differences.iter().filter(|d| has_only_attributes(d)).count();
     if only_attributes > 0 {
-        line(format_args!("{only_attributes} only in mode or owner"))?;
+        others.push(format!("{only_attributes} only in mode or owner"));
+    }
+    if !others.is_empty() {
+        line(format_args!("{}", others.join(", ")))?;
     }
     sum(files).map_or(Ok(()), |sum| line(format_args!("{sum}")))
+}
+
+/// What of the changes are no files that the sum of the lines is of.
+fn others(entries: &[Entry], differences: &[Difference]) -> Vec<String> {
+    let is_dir = |difference: &&Difference| {
+        let after = difference.change.after.as_ref().map(|after| after.attr().kind);
+        after.or(difference.old.as_ref().map(|old| old.attr.kind)) == Some(FileKind::Directory)
+    };
+    let (mut git, mut nodes) = (0, 0);
+    let mut dirs = differences.iter().filter(is_dir).count();
+    for entry in entries {
+        let Entry::Folded(Folded { reason: Reason::Own(owner), differences, .. }) = entry else {
+            continue;
+        };
+        dirs = dirs.saturating_sub(differences.iter().filter(is_dir).count());
+        match owner {
+            Owner::Git => git += differences.len(),
+            Owner::Nodes => nodes += differences.len(),
+        }
+    }
+    let mut others = Vec::new();
+    if dirs > 0 {
+        others.push(text::count(dirs, "directory"));
+    }
+    for (count, owner) in [(git, Owner::Git), (nodes, Owner::Nodes)] {
+        if count > 0 {
+            others.push(format!("{count}{}", whose(owner)));
+        }
+    }
+    others
 }
 
 fn has_only_attributes(difference: &Difference) -> bool {
@@ -149,7 +186,11 @@ impl Frame {
         let longest = |width: &dyn Fn(&Row) -> usize| rows.iter().map(width).max().unwrap_or(0);
         let most = rows.iter().filter_map(|row| row.lines).map(|(a, r)| a + r).max().unwrap_or(0);
         let number = if most > 0 { most.to_string().len() } else { 1 };
-        let text = longest(&|row| row.text.chars().count()).min(TEXT);
+        let text = longest(&|row| match (row.text.chars().count(), row.lines) {
+            (0, _) => 0,
+            (text, None) => text.min(TEXT),
+            (text, Some(_)) => number + 2 + text.min(TEXT),
+        });
         // `A ` before the name, ` | ` behind it.
         let room = columns.saturating_sub(5);
         let beside = text.max(number + 1 + 10);
@@ -162,20 +203,21 @@ impl Frame {
     fn line(&self, row: &Row, has_colour: bool) -> String {
         let name = cut_front(&row.name, self.name);
         let pad = " ".repeat(self.name.saturating_sub(name.chars().count()));
-        let mut line = format!("{} {name}{pad} | ", row.letter);
+        let head = format!("{} {name}{pad} | ", row.letter);
         let Some((added, removed)) = row.lines else {
-            line.push_str(&row.text);
-            return text::printable(&cut_end(&line, self.columns)).into_owned();
+            let line = cut_end(&(head + &row.text), self.columns);
+            return text::printable(&line).trim_end().to_owned();
         };
-        line.push_str(&format!("{:>width$} ", added + removed, width = self.number));
+        let head = format!("{head}{:>width$} ", added + removed, width = self.number);
+        let head = text::printable(&cut_end(&head, self.columns)).into_owned();
+        let left = self.columns.saturating_sub(head.chars().count());
         let note = if row.text.is_empty() { String::new() } else { format!(" {}", row.text) };
-        let left = self.columns.saturating_sub(line.chars().count() + note.chars().count());
-        let (plus, minus) = self.bars(added, removed, left);
-        let line = text::printable(&line).into_owned();
+        let note = text::printable(&cut_end(&note, left)).into_owned();
+        let (plus, minus) = self.bars(added, removed, left.saturating_sub(note.chars().count()));
         let (plus, minus) = ("+".repeat(plus), "-".repeat(minus));
         let line = match has_colour {
-            true => format!("{line}\x1b[32m{plus}\x1b[31m{minus}\x1b[m{note}"),
-            false => cut_end(&format!("{line}{plus}{minus}{note}"), self.columns),
+            true => format!("{head}\x1b[32m{plus}\x1b[31m{minus}\x1b[m{note}"),
+            false => format!("{head}{plus}{minus}{note}"),
         };
         line.trim_end().to_owned()
     }
@@ -190,7 +232,8 @@ impl Frame {
             let length = u128::from(lines) * u128::from(room) / u128::from(self.most.max(1));
             usize::try_from(length).unwrap_or(0).max(usize::from(lines > 0))
         };
-        (scaled(added), scaled(removed))
+        let plus = scaled(added).min(room as usize);
+        (plus, scaled(removed).min(room as usize - plus))
     }
 }
 

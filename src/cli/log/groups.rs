@@ -3,10 +3,12 @@
 use serde_json::{Map, Value};
 
 use super::Grouping;
+use crate::cli::diff::whose;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::text;
-use crate::delta::AuditRow;
+use crate::delta::{AuditRow, MergedPath};
+use crate::inspect::own::OwnFiles;
 use crate::inspect::tally::{Tallies, Tally, ToolWindows, client_name};
 
 /// Changes, counted in groups.
@@ -47,20 +49,37 @@ impl Groups {
         }
     }
 
-    /// Prints them, by name.
-    pub(super) fn print(&self, out: &mut Out, is_json: bool) -> Result<(), CliError> {
-        for (name, tally) in self.tallies.iter() {
+    /// The paths that changes are counted by.
+    pub(super) fn paths(&self) -> Vec<MergedPath> {
+        self.tallies.iter().filter_map(|(name, _)| MergedPath::from_bytes(name?)).collect()
+    }
+
+    /// Prints them, by name; those at paths of `own` together.
+    pub(super) fn print(
+        &self,
+        own: Option<&OwnFiles>,
+        out: &mut Out,
+        is_json: bool,
+    ) -> Result<(), CliError> {
+        let owner = |name: &[u8]| own?.owner(&MergedPath::from_bytes(name)?);
+        let tallies = self.tallies.folded(|name| Some(owner(name)?.1.as_bytes().to_vec()));
+        for (name, tally) in tallies.iter() {
             if is_json {
                 out.json(self.json(name, tally))?;
                 continue;
             }
+            let whose = name.and_then(owner).map(|(owner, _)| whose(owner));
+            let slash = if whose.is_some() { "/" } else { "" };
             let shown = name.map_or_else(|| self.grouping.without().to_owned(), text::name);
             let paths = match self.grouping {
-                Grouping::Path => String::new(),
-                _ => format!("{}: ", text::count(tally.paths(), "path")),
+                Grouping::Path if whose.is_none() => String::new(),
+                _ => {
+                    let paths = text::count(tally.paths(), "path");
+                    format!("{paths}{}: ", whose.unwrap_or_default())
+                }
             };
             out.line(format_args!(
-                "{}  {}  {shown}  {paths}{}",
+                "{}  {}  {shown}{slash}  {paths}{}",
                 text::time_short(tally.first),
                 text::time_short(tally.last),
                 ops(tally),

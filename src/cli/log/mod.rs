@@ -18,13 +18,14 @@ use groups::Groups;
 
 use super::error::CliError;
 use super::output::Out;
-use super::selecting::LeaveOut;
+use super::selecting::{LeaveOut, tell_unmatched};
 use super::{Ending, output, text, when};
 use crate::delta::sqlite::{AuditFilter, Client, OddRow, Order};
 use crate::delta::{AuditRow, MergedPath, Procedure};
 use crate::inspect::InspectError;
 use crate::inspect::log::{Log, Now, Options, RowFilter, now};
 use crate::inspect::opened::{Opened, is_known, open_session};
+use crate::inspect::own::OwnFiles;
 use crate::inspect::selection::Selection;
 use crate::inspect::tally::ToolWindows;
 
@@ -132,6 +133,12 @@ struct Show {
     #[arg(short, long, conflicts_with_all = ["follow", "reverse", "by"])]
     summary: bool,
 
+    /// With --summary, a line for each of git's own files too, and of those of context nodes.
+    ///
+    /// Otherwise these are one line for each `.git`, and one for all context nodes.
+    #[arg(long, requires = "summary", hide_short_help = true)]
+    all: bool,
+
     /// Count the changes of each tool, client or export.
     ///
     /// A change belongs to the tools that had a call in `tool_calls` running in its second, to
@@ -216,7 +223,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 fn show(args: &Show) -> Result<Ending, CliError> {
     // clap asks for it where there is no subcommand.
     let session = args.session.as_deref().unwrap_or(Path::new(""));
-    let mut log = open(args, session)?;
+    let (mut log, selection) = open(args, session)?;
     let grouping = Grouping::of(args);
     let tools = match grouping {
         Some(Grouping::Tool) => Some(ToolWindows::open(session)?),
@@ -235,7 +242,13 @@ fn show(args: &Show) -> Result<Ending, CliError> {
         ));
     }
     if !args.follow {
-        return shown.end();
+        let own = match grouping == Some(Grouping::Path) && !args.all && !args.json {
+            true => Some(own_files(args, session, shown.groups.as_ref())),
+            false => None,
+        };
+        let ending = shown.end(own.as_ref())?;
+        tell_unmatched(&selection, "change in the log");
+        return Ok(ending);
     }
     loop {
         shown.out.wait(LOOK_EVERY)?;
@@ -244,7 +257,20 @@ fn show(args: &Show) -> Result<Ending, CliError> {
     }
 }
 
-fn open(args: &Show, session: &Path) -> Result<Log, CliError> {
+/// Which of the counted paths are a program's own.
+fn own_files(args: &Show, session: &Path, groups: Option<&Groups>) -> OwnFiles {
+    let paths = groups.map(Groups::paths).unwrap_or_default();
+    let find = |opened: &Opened| {
+        let outside = opened.base_path().map(|base| base.as_os_str().as_encoded_bytes());
+        opened.look(|view| OwnFiles::find(view, outside, paths.iter()))
+    };
+    // Without the tree, only names tell.
+    let opened = Opened::open(session, args.base.as_deref());
+    opened.and_then(|opened| find(&opened)).unwrap_or_default()
+}
+
+/// The log, and what of it is chosen.
+fn open(args: &Show, session: &Path) -> Result<(Log, Selection), CliError> {
     let all_since = args.since.is_some() || !args.follow;
     let mut options = Options {
         filter: AuditFilter {
@@ -261,7 +287,7 @@ fn open(args: &Show, session: &Path) -> Result<Log, CliError> {
         order: if args.reverse { Order::NewestFirst } else { Order::OldestFirst },
     };
     if args.paths.is_empty() && !args.leave_out.is_given() {
-        return Ok(Log::open(&open_session(session)?, options)?);
+        return Ok((Log::open(&open_session(session)?, options)?, Selection::default()));
     }
     let opened = match Opened::open(session, args.base.as_deref()) {
         Ok(opened) => Some(Rc::new(opened)),
@@ -289,9 +315,9 @@ fn open(args: &Show, session: &Path) -> Result<Log, CliError> {
     };
     match only.and_then(|paths| paths.first().copied()) {
         Some(path) => options.path = Some((path.clone(), state(path))),
-        None => options.rows = Some(by_name(selection, opened.clone())),
+        None => options.rows = Some(by_name(selection.clone(), opened.clone())),
     }
-    Ok(Log::open(session, options)?)
+    Ok((Log::open(session, options)?, selection))
 }
 
 /// The rows that name something chosen, as it was called then.
@@ -370,9 +396,10 @@ impl Shown {
         self.closed.take().map_or(Ok(()), Err)
     }
 
-    fn end(mut self) -> Result<Ending, CliError> {
+    /// The rest, with what is a program's own in one line where that is `own`.
+    fn end(mut self, own: Option<&OwnFiles>) -> Result<Ending, CliError> {
         if let Some(groups) = self.groups.take() {
-            groups.print(&mut self.out, self.is_json)?;
+            groups.print(own, &mut self.out, self.is_json)?;
         }
         self.out.end()?;
         if self.odd > self.named {

@@ -12,6 +12,7 @@ use super::source::LookSource;
 use super::{Ending, quota, text};
 use crate::control::{Answer, ExportUsage, Peer, Request, ServerStatus, Taken};
 use crate::delta::sqlite::{Figures, LogKeep};
+use crate::inspect::apply::{Kept, kept};
 use crate::inspect::opened::Opened;
 use crate::inspect::status::{Status, status};
 use crate::overlay::CopyLimits;
@@ -63,7 +64,10 @@ fn print(
 ) -> Result<(), CliError> {
     let (session, figures) = (opened.session(), &status.figures);
     let mut field = |name: &str, value: String| out.line(format_args!("{name:<9}{value}"));
-    let hides = hiding::suffix(session.hidden());
+    let hides = match session.hidden() {
+        hidden if hidden.is_empty() => String::new(),
+        hidden => format!("; hides {}", hiding::words(hidden)),
+    };
     field("session", format!("{}{hides}", session.path().display()))?;
     field("base", base(opened))?;
     field(
@@ -112,8 +116,12 @@ fn print(
     field(
         "changes",
         format!(
-            "{} added, {} deleted, {} modified, {} renamed",
-            touched.added, touched.deleted, touched.modified, touched.renamed,
+            "{} (contents are not compared): {} added, {} deleted, {} modified, {} renamed",
+            touched.added + touched.deleted + touched.modified + touched.renamed,
+            touched.added,
+            touched.deleted,
+            touched.modified,
+            touched.renamed,
         ),
     )?;
     let calls = text::count(figures.tool_calls, "tool call");
@@ -125,8 +133,11 @@ fn print(
     let audit_bytes = text::bytes(figures.change_bytes);
     let rows = text::count(figures.changes, "row");
     let keep = log_keep(opened);
-    let kept = if keep.is_bound() { format!("; {}", limit::words(keep)) } else { String::new() };
-    field("audit", format!("{rows}, {audit_bytes}{dropped}{kept}"))?;
+    let bound = if keep.is_bound() { format!("; {}", limit::words(keep)) } else { String::new() };
+    field("audit", format!("{rows}, {audit_bytes}{dropped}{bound}"))?;
+    if let Some(kept) = kept(session) {
+        field("undo", kept_line(&kept))?;
+    }
     let exports = exports.iter().map(|export| ("export", quota::brief(export)));
     concerns(status).into_iter().chain(exports).try_for_each(|(name, value)| field(name, value))
 }
@@ -140,6 +151,30 @@ fn originals(figures: &Figures) -> String {
     let (files, bytes) = (text::count(figures.originals, "file"), figures.original_bytes);
     let bound = CopyLimits::default().originals_bytes;
     format!("{files}, {} of {}", text::bytes(bytes), text::bytes(bound))
+}
+
+/// What an apply keeps for its undo.
+fn kept_line(kept: &Kept) -> String {
+    let of = if kept.is_taken_back { "of the undo" } else { "of the apply" };
+    format!(
+        "kept in {}: {}, {}, {of} at {} to {} (acetate apply --undo)",
+        kept.dir.display(),
+        text::count(kept.objects, "object"),
+        text::bytes(kept.bytes),
+        text::time_short(kept.begun),
+        kept.target.display(),
+    )
+}
+
+fn kept_json(kept: &Kept) -> Map<String, Value> {
+    let mut json = Map::new();
+    text::put_path(&mut json, "dir", kept.dir.as_os_str().as_encoded_bytes());
+    text::put_path(&mut json, "to", kept.target.as_os_str().as_encoded_bytes());
+    json.insert("time".to_owned(), text::time(kept.begun).into());
+    json.insert("objects".to_owned(), kept.objects.into());
+    json.insert("bytes".to_owned(), kept.bytes.into());
+    json.insert("is_taken_back".to_owned(), kept.is_taken_back.into());
+    json
 }
 
 fn base(opened: &Opened) -> String {
@@ -228,6 +263,7 @@ fn json(opened: &Opened, status: &Status, server: Option<&ServerStatus>) -> Map<
     let keep = log_keep(opened);
     json.insert("log_keep_rows".to_owned(), keep.rows.into());
     json.insert("log_keep_secs".to_owned(), keep.secs.into());
+    json.insert("undo".to_owned(), kept(session).as_ref().map(kept_json).into());
     if let Some(usage) = figures.usage {
         quota::put(&mut json, &Taken::new(usage, figures.limits));
     }

@@ -96,6 +96,7 @@ fn the_summary_tells_this_run_from_the_session() {
     for next in ["acetate diff ", "acetate apply ", "acetate discard "] {
         assert!(said.contains(next), "{said}");
     }
+    assert!(!said.contains("--undo"), "nothing was applied: {said}");
 
     let line = format!("{acetate} rm $ACETATE_SESSION /one; {UNMOUNT}; exit 3");
     let args = ["run", "s.db", "--report", "report", "--", "sh", "-c", &line];

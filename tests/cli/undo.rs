@@ -49,6 +49,35 @@ fn copy_of(said: &str) -> &str {
 }
 
 #[test]
+fn status_names_what_is_kept() {
+    let world = changed();
+    let session = world.session();
+    let session = session.to_str().unwrap();
+    let status =
+        |args: &[&str]| said(&run(world.scratch(), &[&["status", session], args].concat()), 0).0;
+    let undo = || serde_json::from_str::<Value>(&status(&["--json"])).unwrap()["undo"].clone();
+    assert!(!status(&[]).contains("undo "), "nothing is kept yet");
+    assert_eq!(undo(), Value::Null);
+    said(&apply(&world, &["--yes"]), 0);
+    let base = world.base().canonicalize().unwrap();
+    let line = status(&[]).lines().find(|line| line.starts_with("undo ")).unwrap().to_owned();
+    let real = world.session().canonicalize().unwrap();
+    let begins =
+        format!("undo     kept in {}-undo: 2 objects, 12 B, of the apply at 2", real.display());
+    let ends = format!(" to {} (acetate apply --undo)", base.display());
+    assert!(line.starts_with(&begins) && line.ends_with(&ends), "{line}");
+    let kept = undo();
+    assert_eq!((&kept["objects"], &kept["bytes"]), (&2.into(), &12.into()));
+    assert_eq!((&kept["to"], &kept["is_taken_back"]), (&base.to_str().into(), &false.into()));
+    let server = Serving::start(world.scratch(), 1, &[session]);
+    assert_eq!(undo(), kept, "also beside a server");
+    drop(server);
+    said(&apply(&world, &["--undo", "--yes"]), 0);
+    assert_eq!(undo()["is_taken_back"], true);
+    assert!(status(&[]).contains(", of the undo at "), "{}", status(&[]));
+}
+
+#[test]
 fn it_shows_and_takes_back() {
     let world = changed();
     let before = on_host(&world.base());

@@ -13,6 +13,7 @@ use crate::cli::mounting::privilege::quoted;
 use crate::cli::mounting::user::{User, acting_as};
 use crate::cli::{diff, output, text};
 use crate::delta::MergedPath;
+use crate::inspect::apply::kept;
 use crate::inspect::diff::{Difference, Kind, Options, diff as compare};
 use crate::inspect::opened::{Opened, open_session};
 use crate::inspect::touched::{Touched, last_change};
@@ -68,7 +69,14 @@ impl Begun {
             Ok(ControlFlow::Continue(()))
         })?;
         let lines = diff::lines(&opened, false, differences)?;
+        let can_undo = kept(opened.session()).is_some_and(|kept| !kept.is_taken_back);
         self.print(&lines, this_run, in_all, touched.is_complete);
+        if can_undo && in_all.sum() > 0 {
+            let session = quoted(&self.session.to_string_lossy());
+            output::line(format_args!(
+                "            acetate apply --undo {session}   (the last apply)"
+            ));
+        }
         let Some(report) = report else { return Ok(()) };
         let mut json = text::json("run");
         text::put_path(&mut json, "session", self.session.as_os_str().as_encoded_bytes());
@@ -111,7 +119,6 @@ impl Begun {
         output::line(format_args!("  look      acetate diff {session}"));
         output::line(format_args!("  keep      acetate apply {session}"));
         output::line(format_args!("  go back   acetate discard {session} PATH"));
-        output::line(format_args!("            acetate apply --undo {session}   (after apply)"));
     }
 }
 

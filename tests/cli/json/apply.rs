@@ -36,6 +36,7 @@ pub(super) fn run(seen: &mut Seen) {
     seen.run(dir, 1, &["apply", "s.db", "--dry-run"]);
     seen.run(dir, 1, &["apply", "s.db", "--dry-run", "--allow-special"]);
     seen.run(dir, 1, &["apply", "s.db", "--yes", "--skip-drifted"]);
+    seen.run(dir, 1, &["status", "s.db"]);
     seen.run(dir, 0, &["apply", "s.db", "--undo", "--dry-run"]);
     // The person changes what was applied.
     fs::write(dir.join("base/made"), "by a person").unwrap();

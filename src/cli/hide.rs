@@ -1,5 +1,6 @@
 //! `acetate hide`: what a session never shows of its base.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use super::error::CliError;
@@ -7,9 +8,13 @@ use super::hiding::{Hide, texts};
 use super::output::{self, Out};
 use super::{Ending, text};
 use crate::delta::sqlite::{OpenMode, Session};
-use crate::inspect::opened::{host, open_session};
+use crate::inspect::diff::{Options, diff};
+use crate::inspect::opened::{Opened, host, open_session};
 use crate::vfs::{Pattern, PatternSet};
 use crate::workspace::layers;
+
+/// Paths that are named of those that the session changed.
+const MAX_NAMED: usize = 10;
 
 /// Show what a session hides of its base, hide more, or show it again.
 ///
@@ -71,7 +76,43 @@ fn change(args: &Args, more: &PatternSet) -> Result<PatternSet, CliError> {
         patterns.retain(|pattern: &Pattern| pattern.as_str() != removed);
     }
     let hidden = PatternSet::new(patterns).and_then(|set| set.union(more)).map_err(wrong)?;
+    let before = PatternSet::clone(session.hidden());
     layers::remember_hidden(&mut session, hidden.clone())?;
     layers::close(&session)?;
+    drop(session);
+    // A base that is gone has nothing to compare with; the patterns are remembered all the same.
+    if let Ok(opened) = Opened::open(&args.session, None) {
+        tell_changed(args, &opened, &before)?;
+    }
     Ok(hidden)
+}
+
+/// Names what the session changed, and its patterns hide of the base from now on.
+fn tell_changed(args: &Args, opened: &Opened, before: &PatternSet) -> Result<(), CliError> {
+    let now = opened.session().hidden();
+    let mut found = 0_usize;
+    diff(opened, &Options::default(), &mut |_, difference| {
+        let path = &difference.path.as_bytes()[1..];
+        if now.covers(path) && !before.covers(path) {
+            found += 1;
+            if found <= MAX_NAMED {
+                let path = text::name(difference.path.as_bytes());
+                output::line(format_args!(
+                    "{path}: changed in the session, which keeps the change and shows it; apply \
+                     leaves it out"
+                ));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if let more @ 1.. = found.saturating_sub(MAX_NAMED) {
+        output::line(format_args!("and {more} more that the session changed"));
+    }
+    if found > 0 {
+        let session = args.session.display();
+        output::line(format_args!(
+            "hint: `acetate discard {session} PATH` gives such a change up: nothing shows there then"
+        ));
+    }
+    Ok(())
 }

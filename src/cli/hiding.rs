@@ -26,6 +26,9 @@ const SECRETS: [&str; 17] = [
     "*.ppk",
 ];
 
+/// Patterns that are named in the line that says what is served; more are counted.
+const MAX_NAMED: usize = 6;
+
 /// `--hide` and `--hide-secrets`.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct Hide {
@@ -55,9 +58,24 @@ impl Hide {
     }
 }
 
-/// `; hides .env, /conf/*.key`; nothing where nothing is hidden.
+/// `; hides .env, /conf/*.key`; nothing where nothing is hidden. Many patterns are counted.
 pub(super) fn suffix(hidden: &PatternSet) -> String {
-    if hidden.is_empty() { String::new() } else { format!("; hides {}", words(hidden)) }
+    let others: Vec<_> = texts(hidden).filter(|text| !SECRETS.contains(text)).collect();
+    let (all, secrets) = (hidden.patterns().len(), hidden.patterns().len() - others.len());
+    let listed = "(`acetate status` lists them)";
+    match (secrets == SECRETS.len(), others.len()) {
+        (_, 0) if secrets == 0 => String::new(),
+        _ if all <= MAX_NAMED => format!("; hides {}", words(hidden)),
+        (false, _) => format!("; hides {all} patterns {listed}"),
+        (true, 0) => format!("; hides the {secrets} patterns of --hide-secrets {listed}"),
+        (true, more) => {
+            let others = match more <= MAX_NAMED {
+                true => text::line(others.join(", ").as_bytes()),
+                false => format!("{more} patterns"),
+            };
+            format!("; hides {others}, and the {secrets} patterns of --hide-secrets {listed}")
+        }
+    }
 }
 
 /// The patterns in a line.
@@ -83,5 +101,22 @@ mod tests {
         let help = command.clone().render_long_help().to_string();
         let said: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(&format!("The whole list: {}.", SECRETS.join(", "))), "{said}");
+    }
+    #[test]
+    fn few_patterns_are_named_and_many_are_counted() {
+        let hides = |hide_secrets, texts: &[&str]| {
+            let hide = texts.iter().map(|text| Pattern::new(text).unwrap()).collect();
+            suffix(&Hide { hide_secrets, hide }.patterns().unwrap())
+        };
+        let listed = "(`acetate status` lists them)";
+        assert_eq!(hides(false, &[]), "");
+        assert_eq!(hides(false, &[".env", "/conf/*.key"]), "; hides .env, /conf/*.key");
+        let secrets = format!("; hides the {} patterns of --hide-secrets", SECRETS.len());
+        assert_eq!(hides(true, &[]), format!("{secrets} {listed}"));
+        let and_more = |others| secrets.replace("hides", &format!("hides {others}, and"));
+        assert_eq!(hides(true, &["a", "b"]), format!("{} {listed}", and_more("a, b")));
+        let many = ["a", "b", "c", "d", "e", "f", "g"];
+        assert_eq!(hides(true, &many), format!("{} {listed}", and_more("7 patterns")));
+        assert_eq!(hides(false, &many), format!("; hides 7 patterns {listed}"));
     }
 }

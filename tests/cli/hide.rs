@@ -76,9 +76,13 @@ fn a_server_hides_it_and_says_so_in_its_first_line() {
     let real = dir.canonicalize().unwrap().display().to_string();
     let server = Serving::start(dir, 1, &["s.db", "--base", "base", "--hide-secrets"]);
     let first = &server.said[0];
-    let begins = format!("serving {real}/base, never written; changes go to {real}/s.db; hides ");
-    assert!(first.starts_with(&begins), "{first}");
-    assert!(first.contains(".env*, .ssh, ") && first.contains("id_rsa"), "{first}");
+    let expected = format!(
+        "serving {real}/base, never written; changes go to {real}/s.db; hides the 17 patterns of \
+         --hide-secrets (`acetate status` lists them)"
+    );
+    assert_eq!(*first, expected);
+    let status = said(dir, 0, &["status", "s.db"]);
+    assert!(status.contains("; hides .env*, .ssh, ") && status.contains("id_rsa"), "{status}");
     // Through the server, as a client sees it.
     said(dir, 0, &["mkdir", "s.db", "keys/id_rsa"]);
     assert!(failure(dir, &["hide", "s.db", "--hide", "x"]).contains("in use by another server"));
@@ -86,7 +90,8 @@ fn a_server_hides_it_and_says_so_in_its_first_line() {
     assert!(server.end().0.success());
     // More is added to what it remembers.
     let server = Serving::start(dir, 1, &["s.db", "--hide", "sub"]);
-    assert!(server.said[0].ends_with(", sub"), "{:?}", server.said);
+    let more = "; hides sub, and the 17 patterns of --hide-secrets (`acetate status` lists them)";
+    assert!(server.said[0].ends_with(more), "{:?}", server.said);
     server.signal("TERM");
     server.end();
     assert!(said(dir, 0, &["hide", "s.db"]).ends_with("\nsub\n"));
@@ -203,6 +208,23 @@ fn what_depends_on_a_move_that_is_left_out_is_left_out_with_it() {
     said(dir, 0, &["hide", "s.db", "--remove", "/conf/.env.local"]);
     said(dir, 0, &["apply", "s.db", "--yes"]);
     assert_eq!((read("conf2/public").as_str(), read("conf/more").as_str()), ("mine", "mine"));
+}
+
+#[test]
+fn what_the_session_changed_is_named_when_it_is_hidden() {
+    let dir = world();
+    let dir = dir.path();
+    said(dir, 0, &["init", "s.db", "--base", "base", "--hide", "/file"]);
+    said(dir, 0, &["mkdir", "s.db", "made"]);
+    said(dir, 0, &["chmod", "s.db", "600", "conf/public"]);
+    let hidden = said(dir, 0, &["hide", "s.db", "--hide", "public", "--hide", "keys"]);
+    assert!(hidden.starts_with("/file\npublic\nkeys\n/conf/public: changed in the session, "));
+    assert!(hidden.contains("hint: `acetate discard s.db PATH`"), "{hidden}");
+    assert_eq!(hidden.lines().count(), 5, "{hidden}");
+    assert_eq!(said(dir, 0, &["hide", "s.db"]), "/file\npublic\nkeys\n");
+    assert_eq!(said(dir, 0, &["cat", "s.db", "conf/public"]), "public");
+    said(dir, 0, &["discard", "s.db", "conf/public"]);
+    said(dir, 2, &["cat", "s.db", "conf/public"]);
 }
 
 #[test]

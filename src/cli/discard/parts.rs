@@ -8,6 +8,7 @@ use crate::cli::change::{Changer, Several, with_changer};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::picking::{Offer, Verb};
+use crate::cli::selecting::tell_unmatched;
 use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, Meta, Reading, Request};
 use crate::delta::MergedPath;
@@ -24,6 +25,7 @@ pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<
         differences.push(difference);
         Ok(ControlFlow::Continue(()))
     })?;
+    tell_unmatched(&options.selection, "change");
     let seen: BTreeMap<_, _> =
         differences.iter().map(|d| (d.change.path.clone(), whole_id(d))).collect();
     let quiet = Vec::new();

@@ -111,7 +111,7 @@ fn tell_changed(args: &Args, opened: &Opened, before: &PatternSet) -> Result<(),
     if found > 0 {
         let session = args.session.display();
         output::line(format_args!(
-            "hint: `acetate discard {session} PATH` gives such a change up: nothing shows there then"
+            "hint: `acetate discard {session} PATH` gives such a change up, and nothing shows there"
         ));
     }
     Ok(())

@@ -91,26 +91,9 @@ fn print(
         bytes => format!(", {} of it free (acetate compact)", text::bytes(bytes)),
     };
     field("size", format!("{}{free}{log}", text::bytes(figures.file_bytes)))?;
-    field(
-        "holds",
-        format!(
-            "{}, {}, {}, {} special; {} of content",
-            text::count(figures.files, "file"),
-            text::count(figures.directories, "directory"),
-            text::count(figures.symlinks, "symlink"),
-            figures.specials,
-            text::bytes(figures.content_bytes),
-        ),
-    )?;
-    field(
-        "of base",
-        format!(
-            "{} copied up, {} hidden, {} moved",
-            figures.copied_up,
-            text::count(figures.whiteouts, "name"),
-            text::count(figures.redirects, "directory"),
-        ),
-    )?;
+    for (name, value) in holdings(figures) {
+        field(name, value)?;
+    }
     field("original", originals(figures))?;
     let touched = &status.touched;
     field(
@@ -145,6 +128,25 @@ fn print(
 /// What the session keeps of its audit log.
 fn log_keep(opened: &Opened) -> LogKeep {
     opened.session().log_keep().unwrap_or_default()
+}
+
+/// What the session holds, and what that does to its base.
+fn holdings(figures: &Figures) -> [(&'static str, String); 2] {
+    let holds = format!(
+        "{}, {}, {}, {} special; {} of content",
+        text::count(figures.files, "file"),
+        text::count(figures.directories, "directory"),
+        text::count(figures.symlinks, "symlink"),
+        figures.specials,
+        text::bytes(figures.content_bytes),
+    );
+    let of_base = format!(
+        "{} copied up, {} hidden, {} moved",
+        figures.copied_up,
+        text::count(figures.whiteouts, "name"),
+        text::count(figures.redirects, "directory"),
+    );
+    [("holds", holds), ("of base", of_base)]
 }
 
 fn originals(figures: &Figures) -> String {

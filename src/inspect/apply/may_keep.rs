@@ -17,8 +17,12 @@ use crate::vfs::FileKind;
 /// What to do where nothing can be kept.
 const NO_KEEP_HINT: &str = "--no-keep keeps nothing, and then there is no --undo";
 
-/// Whether steps do nothing but set times of directories, which follow what is in them.
-pub(super) fn sets_only_times(place: &Place<'_>, steps: &Steps) -> Result<bool> {
+/// Whether a plan does nothing but set times of directories, which follow what is in them.
+pub(super) fn changes_nothing(place: &Place<'_>, plan: &Plan) -> Result<bool> {
+    Ok(plan.writes_nothing() || sets_only_times(place, &plan.steps)?)
+}
+
+fn sets_only_times(place: &Place<'_>, steps: &Steps) -> Result<bool> {
     if !steps.takes.is_empty() || !steps.puts.is_empty() {
         return Ok(false);
     }
@@ -67,7 +71,7 @@ pub(super) fn refuse_taken_back(place: &Place<'_>, session: &str) -> Result<()> 
 /// As it says; or what is kept cannot be read.
 pub fn check_not_taken_back(opened: &Opened, to: Option<&Path>, plan: &Plan) -> Result<()> {
     let place = Place::open(opened, to)?;
-    match sets_only_times(&place, &plan.steps)? {
+    match changes_nothing(&place, plan)? {
         true => Ok(()),
         false => refuse_taken_back(&place, opened.session().id()),
     }

@@ -56,7 +56,7 @@ pub use consent::{Consent, ShowPlan};
 pub use drift::{Drifted, Why};
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
 pub use may_keep::check_not_taken_back;
-pub use plan::{Loss, Merged, Options, Plan, Special};
+pub use plan::{AttributeCounts, Loss, Merged, Options, Plan, Special};
 pub use stage::NotSet;
 pub use steps::Applied;
 pub use undo::{plan_undo, undo};
@@ -272,8 +272,7 @@ fn prepare(
             Consent::All(_) => None,
         };
         check_consent(&plan, shown, options)?;
-        let leaves_kept =
-            may_keep::has_record(place) && may_keep::sets_only_times(place, &plan.steps)?;
+        let leaves_kept = may_keep::has_record(place) && may_keep::changes_nothing(place, &plan)?;
         if let Some(limit) = options.keep.filter(|_| !leaves_kept) {
             may_keep::refuse_taken_back(place, opened.session().id())?;
             may_keep::check_room(place, plan.kept_bytes, limit)?;

@@ -16,7 +16,7 @@ mod history;
 mod journal;
 mod keep;
 mod may_keep;
-pub(super) mod merge;
+mod merge;
 mod moves;
 mod parts;
 mod pending;

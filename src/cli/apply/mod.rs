@@ -236,9 +236,19 @@ fn name_marked(plan: &Plan) -> bool {
 /// Lets the user choose from what would be applied.
 fn choose(args: &Args, opened: &Opened, options: &Options) -> Result<Chosen, CliError> {
     let mut all = Vec::new();
-    plan(opened, args.to.as_deref(), options, &mut |difference| all.push(difference.clone()))?;
+    let plan =
+        plan(opened, args.to.as_deref(), options, &mut |difference| all.push(difference.clone()))?;
+    let drifted = plan.drifted.into_iter().map(|drifted| drifted.path).collect();
     let (quiet, differences) = all.into_iter().partition(is_time_of_directory);
-    let offer = Offer { opened, differences, quiet, has_own: args.all, verb: Verb::Apply };
+    let offer = Offer {
+        opened,
+        differences,
+        quiet,
+        drifted,
+        is_to_copy: args.to.is_some(),
+        has_own: args.all,
+        verb: Verb::Apply,
+    };
     args.picking.pick(&offer)
 }
 

@@ -93,6 +93,21 @@ pub fn pieces(opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> 
     Ok(Pieces::File(Box::new(FileHunks { text, attributes })))
 }
 
+/// What the base has now of a file that changed there too; `None` if it did not change, or is too
+/// large to be merged.
+///
+/// # Errors
+/// The base cannot be read.
+pub fn base_now(opened: &Opened, difference: &Difference) -> Result<Option<Vec<u8>>> {
+    let change = &difference.change;
+    match change.before.as_ref().filter(|_| change.is_drifted) {
+        Some(base) => {
+            read_base(opened.base(), base).map_err(|source| base_error(opened, &base.path, source))
+        }
+        None => Ok(None),
+    }
+}
+
 fn is_single_file(attr: &BaseAttr) -> bool {
     attr.kind == FileKind::Regular && attr.nlink == 1
 }

@@ -60,7 +60,7 @@ pub use plan::{AttributeCounts, Loss, Merged, Options, Plan, Special};
 pub use stage::NotSet;
 pub use steps::Applied;
 pub use undo::{plan_undo, undo};
-pub use undo_change::{UndoChange, UndoDrift, UndoKind};
+pub use undo_change::{Held, UndoChange, UndoDrift, UndoKind};
 pub use undo_plan::{UndoOptions, UndoPlan};
 
 /// What to do about a target whose filesystem is read-only.
@@ -161,7 +161,7 @@ pub fn plan(
 /// Adds how much the plan replaces and removes, if that is to be kept.
 fn measure(place: &Place<'_>, plan: &mut Plan, options: &Options) -> Result<()> {
     if options.keep.is_some() {
-        plan.kept_bytes = keep::measure(&place.target, &plan.steps)?;
+        plan.kept_bytes = keep::measure(place, &plan.steps)?;
     }
     Ok(())
 }

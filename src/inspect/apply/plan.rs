@@ -42,7 +42,7 @@ pub struct Options {
     pub take_base: Vec<MergedPath>,
     /// Also set-user-ID and set-group-ID files, and device nodes.
     pub special: bool,
-    /// Keep what is replaced and removed, up to so many bytes of data, so that it can be put back;
+    /// Keep what is replaced and removed, up to so many bytes on disk, so that it can be put back;
     /// `None` keeps nothing, also of an earlier apply.
     pub keep: Option<u64>,
 }
@@ -74,7 +74,7 @@ pub struct Plan {
     pub deleted_dirs: u64,
     /// What stays as it is but for attributes.
     pub attributes: AttributeCounts,
-    /// What is replaced and removed, in bytes of data, where that is kept.
+    /// What is replaced and removed, in bytes on disk, where that is kept.
     pub kept_bytes: u64,
     /// Changes that are left out though they have steps: number and reason.
     pub(super) refused: Vec<(usize, Skipped)>,

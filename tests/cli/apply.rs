@@ -219,7 +219,7 @@ fn what_the_base_changed_too_is_merged_or_left_to_a_side() {
     let lines: Vec<_> = out.lines().filter(|line| line.contains("/other")).collect();
     let planned = format!("! /other: {conflict}; left out (--skip-drifted)");
     assert_eq!(lines, [planned, format!("skipped /other: {conflict}")], "once in each place");
-    assert!(err.contains("--take base PATH` gives up what the session has"), "{err}");
+    assert!(err.contains("--take base PATH` keeps what is there and gives up what"), "{err}");
     assert_eq!(fs::read(base.join("text")).unwrap(), b"ONE\ntwo\nTHREE\n");
     assert_eq!(fs::read(base.join("other")).unwrap(), b"their\n");
     let (_, err) = said(&apply(&world, &["--yes", "--take", "theirs", "other"]), 2);

@@ -362,3 +362,41 @@ fn many_small_files_are_kept_only_where_there_is_room() {
     let taken = format!("exit 2\nwhat is replaced and removed takes {kept} bytes\n3000\nexit 0\n");
     assert_eq!(said, taken);
 }
+
+#[test]
+fn an_apply_to_another_directory_says_that_the_last_undo_goes() {
+    let mut world = changed();
+    said(&apply(&world, &["--yes"]), 0);
+    world.open_again();
+    world.put("later", "later");
+    world.close();
+    let note = |dir: &Path| {
+        let dir = dir.canonicalize().unwrap();
+        format!("what is kept of the apply to {} of ", dir.display())
+    };
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
+    assert!(!out.contains("what is kept of the apply"), "{out}");
+    let copy = world.scratch().join("copy");
+    fs::create_dir(&copy).unwrap();
+    let to = ["--to", copy.to_str().unwrap()];
+    let (out, _) = said(&apply(&world, &[&to[..], &["--dry-run"]].concat()), 0);
+    assert!(out.contains(&note(&world.base())), "{out}");
+    said(&apply(&world, &[&to[..], &["--yes"]].concat()), 0);
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
+    assert!(out.contains(&note(&copy)), "{out}");
+}
+
+#[test]
+fn the_log_says_that_an_apply_was_taken_back() {
+    let world = changed();
+    let session = world.session();
+    let log = || said(&run(world.scratch(), &["log", session.to_str().unwrap()]), 0).1;
+    said(&apply(&world, &["--yes"]), 0);
+    assert_eq!(log(), "");
+    said(&apply(&world, &["--undo", "--yes"]), 0);
+    let base = world.base().canonicalize().unwrap();
+    let note = format!("the last apply, to {}, was taken back at ", base.display());
+    assert!(log().starts_with(&note), "{}", log());
+    said(&apply(&world, &["--undo", "--yes"]), 0);
+    assert_eq!(log(), "");
+}

@@ -209,12 +209,14 @@ fn write(args: &Args, opened: &Opened, options: &Options, plan: &Plan) -> Result
 
 /// Says what to do about what drifted and was left out.
 fn note_next(args: &Args) {
-    let session = args.source.session.display().to_string();
+    let session = quoted(&args.source.session.display().to_string());
+    let to = args.to.as_ref().map(|to| format!(" --to {}", quoted(&to.display().to_string())));
+    let to = to.unwrap_or_default();
+    let gives_up = if args.to.is_none() { " and gives up what the session has" } else { "" };
     output::line(format_args!(
-        "for each that drifted: `acetate apply {} --take base PATH` gives up what the session \
-         has, --take session PATH overwrites what is there, and --conflict-markers merges text to \
-         be edited",
-        quoted(&session)
+        "for each that drifted: `acetate apply {session}{to} --take base PATH` keeps what is \
+         there{gives_up}, --take session PATH overwrites it, and --conflict-markers merges text to \
+         be edited"
     ));
 }
 

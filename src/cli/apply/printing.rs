@@ -128,6 +128,13 @@ fn print_plan(
     } else if plan.changes.is_empty() {
         out.line(format_args!("nothing to apply to {}", dir.display()))?;
     } else {
+        if let Some(last) = &plan.ends_undo_of {
+            let (dir, time) = (last.target.display(), text::time_short(last.time));
+            out.line(format_args!(
+                "what is kept of the apply to {dir} of {time} goes with this one: --undo takes it \
+                 back before"
+            ))?;
+        }
         let sum = sum(args, plan, quiet);
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }

@@ -23,6 +23,7 @@ use super::{Ending, output, text, when};
 use crate::delta::sqlite::{AuditFilter, Client, OddRow, Order};
 use crate::delta::{AuditRow, MergedPath, Procedure};
 use crate::inspect::InspectError;
+use crate::inspect::apply::last_apply;
 use crate::inspect::log::{Log, Now, Options, RowFilter, now};
 use crate::inspect::opened::{Opened, is_known, open_session};
 use crate::inspect::selection::Selection;
@@ -234,6 +235,9 @@ fn show(args: &Show) -> Result<Ending, CliError> {
             text::count(dropped.rows, "older change"),
         ));
     }
+    if args.last.is_none() {
+        note_taken_back(session)?;
+    }
     if !args.follow {
         return shown.end();
     }
@@ -242,6 +246,21 @@ fn show(args: &Show) -> Result<Ending, CliError> {
         log.read_on(&mut |id, row| shown.take(id, row))?;
         shown.check()?;
     }
+}
+
+/// Says that the last APPLY rows are of an apply that was taken back. An undo changes nothing of
+/// the session, which may be read-only, and has no rows.
+fn note_taken_back(session: &Path) -> Result<(), CliError> {
+    // What another user keeps, or cannot be read, is not known.
+    let last = last_apply(&open_session(session)?).ok().flatten();
+    if let Some(last) = last.filter(|last| last.is_taken_back) {
+        let (dir, time) = (last.target.display(), text::time_short(last.time));
+        output::line(format_args!(
+            "the last apply, to {dir}, was taken back at {time}: `acetate apply --undo` applies it \
+             again"
+        ));
+    }
+    Ok(())
 }
 
 fn open(args: &Show, session: &Path) -> Result<Log, CliError> {

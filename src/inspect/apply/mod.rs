@@ -15,6 +15,7 @@ mod drift;
 mod history;
 mod journal;
 mod keep;
+mod last;
 mod may_keep;
 mod merge;
 mod moves;
@@ -55,6 +56,7 @@ use stage::Staged;
 pub use consent::{Consent, ShowPlan};
 pub use drift::{Drifted, Why};
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
+pub use last::{LastApply, last_apply};
 pub use may_keep::check_not_taken_back;
 pub use plan::{AttributeCounts, Loss, Merged, Options, Plan, Special};
 pub use stage::NotSet;
@@ -163,6 +165,7 @@ fn measure(place: &Place<'_>, plan: &mut Plan, options: &Options) -> Result<()> 
     if options.keep.is_some() {
         plan.kept_bytes = keep::measure(place, &plan.steps)?;
     }
+    plan.ends_undo_of = last::ended_by(place, plan)?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::Skipped;
 use super::drift::Drifted;
+use super::last::LastApply;
 use super::merge::Merge;
 use super::steps::{Applied, Steps};
 use crate::base::{BaseAttr, BasePath};
@@ -76,6 +77,8 @@ pub struct Plan {
     pub attributes: AttributeCounts,
     /// What is replaced and removed, in bytes on disk, where that is kept.
     pub kept_bytes: u64,
+    /// The last apply, if that was to another directory: what is kept of it goes.
+    pub ends_undo_of: Option<LastApply>,
     /// Changes that are left out though they have steps: number and reason.
     pub(super) refused: Vec<(usize, Skipped)>,
     /// What is left out because a client changed it after the plan was shown.

@@ -275,6 +275,17 @@ impl UndoDir {
         looked().map_err(|source| TargetError { path: above.to_owned(), source })
     }
 
+    /// The block size of the filesystem on which the directory `path` is or would be, in bytes.
+    ///
+    /// # Errors
+    /// Nothing can be told of the directory above it.
+    pub fn block_bytes(path: &Path) -> Result<u64> {
+        let above = path.parent().unwrap_or(Path::new("/"));
+        let stat = rustix::fs::statvfs(above).map_err(io::Error::from);
+        let stat = stat.map_err(|source| TargetError { path: above.to_owned(), source })?;
+        Ok(stat.f_frsize.max(1))
+    }
+
     fn error(&self, source: io::Error) -> TargetError {
         TargetError { path: self.path().to_owned(), source }
     }

@@ -112,10 +112,10 @@ fn a_removed_directory_is_said_to_be_one() {
     world.rm_rf("dir");
     world.remove("one").unwrap();
     let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
-    assert!(out.contains(", 2 to remove (1 directory with all that is in it)"), "{out}");
+    assert!(out.contains(": 2 to remove (1 directory with all that is in it)"), "{out}");
     world.rm_rf("other");
     let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
-    assert!(out.contains(", 3 to remove (2 directories with all that is in them)"), "{out}");
+    assert!(out.contains(": 3 to remove (2 directories with all that is in them)"), "{out}");
 }
 
 #[test]
@@ -215,13 +215,19 @@ fn what_the_base_changed_too_is_merged_or_left_to_a_side() {
     let (out, _) = said(&apply(&world, &["--dry-run"]), 1);
     assert!(out.contains("& /text: merged with what the base changed\n"), "{out}");
     let (out, err) = said(&apply(&world, &["--yes", "--skip-drifted"]), 1);
-    assert!(out.contains("skipped /other: "), "{out}{err}");
+    let conflict = "the base changed the same lines";
+    let lines: Vec<_> = out.lines().filter(|line| line.contains("/other")).collect();
+    let planned = format!("! /other: {conflict}; left out (--skip-drifted)");
+    assert_eq!(lines, [planned, format!("skipped /other: {conflict}")], "once in each place");
+    assert!(err.contains("--take base PATH` keeps what is there and gives up what"), "{err}");
     assert_eq!(fs::read(base.join("text")).unwrap(), b"ONE\ntwo\nTHREE\n");
     assert_eq!(fs::read(base.join("other")).unwrap(), b"their\n");
     let (_, err) = said(&apply(&world, &["--yes", "--take", "theirs", "other"]), 2);
     assert!(err.contains("the sides are `session` and `base`"), "{err}");
-    let (_, err) = said(&apply(&world, &["--yes", "--take", "base", "other"]), 1);
-    assert!(err.contains("/other: the base stays as it is"), "{err}");
+    let (out, err) = said(&apply(&world, &["--yes", "--take", "base", "other"]), 0);
+    assert!(!out.contains("skipped") && out.ends_with(": nothing was written\n"), "{out}");
+    let stays = "1 object stays as the base has it (--take base); the session gave up its own";
+    assert!(err.contains(stays) && err.ends_with("\n/other\n"), "{err}");
     let (out, _) = said(&apply(&world, &["--yes"]), 0);
     assert!(out.starts_with("nothing to apply to "), "{out}");
 }

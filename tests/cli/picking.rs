@@ -348,3 +348,34 @@ fn is_applied(said: &str) -> bool {
     // Hunks are not taken back.
     said.ends_with(": applied\n") || said.contains(": applied\n`acetate apply --undo ")
 }
+
+#[test]
+fn hunks_are_listed_by_their_first_changed_line_and_conflicts_are_marked() {
+    let mut world = World::new(&format!("a \"{}\"\nb \"one\\n\"\n", with(&[]).escape_default()));
+    world.put("a", &with(&[2, 15]));
+    world.put("b", "ONE\n");
+    let base = world.change_base();
+    fs::write(base.join("a"), lines((1..=20).map(|n| if n == 15 { 99 } else { n }))).unwrap();
+    fs::remove_file(base.join("b")).unwrap();
+    world.close();
+    let said = typed(&world, "g\n2\nq\n", "apply -p --yes", None);
+    assert!(said.contains("  1: -2 +2                -2\n"), "{said}");
+    let second = "  2: -15 +15              -15 (conflicts with the base)\n";
+    assert!(said.contains(second), "{said}");
+    assert!(said.contains("@@ -1,5 +1,5 @@\n"), "{said}");
+    assert!(said.contains("@@ -12,7 +12,7 @@ (conflicts with the base)\n"), "{said}");
+    let said = typed(&world, "y\nn\nn\n", "apply -p --yes", None);
+    let removed = "M /b (was removed in the base) (conflicts with the base)\n";
+    assert!(said.contains(removed), "{said}");
+    // The hunk that is not marked is merged.
+    let merged = lines((1..=20).map(|n| {
+        if n == 2 {
+            20
+        } else if n == 15 {
+            99
+        } else {
+            n
+        }
+    }));
+    assert_eq!(fs::read_to_string(base.join("a")).unwrap(), merged, "{said}");
+}

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -89,13 +89,8 @@ fn it_shows_and_takes_back() {
     assert!(err.is_empty(), "{err}");
     let base = world.base().canonicalize().unwrap();
     let sum = format!("{}: 5 changes to take back, times of 1 directory", base.display());
-    let lines = [
-        "M /dir/file",
-        "A /dir/other",
-        "R /sub -> /dir/sub/",
-        "D /new/ (with 1 object in it)",
-        &sum,
-    ];
+    let lines =
+        ["M /dir/file", "A /dir/other", "R /sub -> /dir/sub/", "D /new/ (1 file, 1 B)", &sum];
     assert_eq!(out.lines().collect::<Vec<_>>(), lines);
     let (_, err) = said(&apply(&world, &["--undo"]), 2);
     assert!(err.contains("nobody to ask") && err.contains("--yes"), "{err}");
@@ -279,9 +274,9 @@ fn the_limit_is_said_and_kept_to() {
     let world = changed();
     let before = on_host(&world.base());
     let (out, _) = said(&apply(&world, &["--dry-run", "--keep-limit", "1"]), 0);
-    assert!(out.contains(", 12 B replaced: more than --undo may keep"), "{out}");
+    assert!(out.contains(", 9.0 KiB replaced: more than --undo may keep"), "{out}");
     let (_, err) = said(&apply(&world, &["--yes", "--keep-limit", "1"]), 2);
-    assert!(err.contains("12 bytes") && err.contains("--no-keep"), "{err}");
+    assert!(err.contains("takes 9216 bytes") && err.contains("--no-keep"), "{err}");
     assert_same(&on_host(&world.base()), &before);
     let (_, err) = said(&apply(&world, &["--yes", "--no-keep"]), 0);
     assert!(!err.contains("--undo"), "{err}");
@@ -319,4 +314,118 @@ fn another_directory_is_named() {
     let before = on_host(&world.base());
     said(&apply(&world, &["--undo", "--yes", "--to", to]), 0);
     assert_same(&on_host(to.as_ref()), &before);
+}
+
+#[test]
+fn directories_are_one_line_with_what_they_hold() {
+    let mut world = World::new("gone/a \"aaaa\"\ngone/sub/b \"bb\"\nmoved/c \"c\"\nempty/\n");
+    world.rm_rf("gone");
+    world.rm_rf("empty");
+    world.rename("moved", "new").unwrap();
+    world.mkdir("made").unwrap();
+    world.mkdir("made/sub").unwrap();
+    world.put("made/sub/d", "dd");
+    world.change_base();
+    world.close();
+    said(&apply(&world, &["--yes"]), 0);
+    let (out, _) = said(&apply(&world, &["--undo", "--dry-run"]), 0);
+    let lines: Vec<_> = out.lines().filter(|line| !line.contains("to take back")).collect();
+    let undone =
+        ["A /empty/", "A /gone/ (2 files, 6 B)", "D /made/ (1 file, 2 B)", "R /new -> /moved/"];
+    assert_eq!(lines, undone);
+    said(&apply(&world, &["--undo", "--yes"]), 0);
+    let (out, _) = said(&apply(&world, &["--undo", "--dry-run"]), 0);
+    let lines: Vec<_> = out.lines().filter(|line| !line.contains("to apply again")).collect();
+    let redone =
+        ["D /empty/", "D /gone/ (2 files, 6 B)", "A /made/ (1 file, 2 B)", "R /moved -> /new/"];
+    assert_eq!(lines, redone);
+}
+
+#[test]
+fn an_undo_finds_a_base_that_was_moved() {
+    let world = changed();
+    let before = on_host(&world.base());
+    said(&apply(&world, &["--yes"]), 0);
+    let moved = world.scratch().join("elsewhere");
+    fs::rename(world.base(), &moved).unwrap();
+    let base = ["--base", moved.to_str().unwrap()];
+    let (out, _) = said(&apply(&world, &[&base[..], &["--undo", "--yes"]].concat()), 0);
+    assert!(out.ends_with(": taken back\n"), "{out}");
+    assert_same(&on_host(&moved), &before);
+    // What is another directory, and not the one that is gone, is told apart.
+    fs::create_dir(world.base()).unwrap();
+    fs::rename(&moved, world.scratch().join("again")).unwrap();
+    let base = ["--base", world.base().to_str().unwrap(), "--undo", "--yes"].map(str::to_owned);
+    let base: Vec<_> = base.iter().map(String::as_str).collect();
+    let (_, err) = said(&apply(&world, &base), 2);
+    assert!(err.contains("that directory is gone") && !err.contains("--to DIR"), "{err}");
+}
+
+#[test]
+fn many_small_files_are_kept_only_where_there_is_room() {
+    let is_root = Command::new("unshare").args(["-m", "true"]).status();
+    if !is_root.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no mount namespace without root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // Files of one byte take a block each.
+    let script = r#"
+        mkdir "$0/disk" "$0/base" "$0/base/many" && cd "$0" || exit 9
+        mount -t tmpfs -o size=8m none disk || exit 9
+        for n in $(seq 3000); do printf 1 >base/many/$n; done
+        "$1" init disk/s.db --base base >said && "$1" rm disk/s.db -r /many >>said || exit 9
+        "$1" apply disk/s.db --yes >>said 2>&1 </dev/null; echo "exit $?"
+        grep -o 'what is replaced and removed takes [0-9]* bytes' said; ls base/many | wc -l
+        "$1" apply disk/s.db --yes --no-keep >>said 2>&1 </dev/null; echo "exit $?"; ls base
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).arg(dir.path());
+    let output = command.arg(env!("CARGO_BIN_EXE_acetate")).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    // The directory has blocks of its own, as many as its filesystem says.
+    let kept = said.lines().find_map(|line| line.strip_suffix(" bytes")?.rsplit(' ').next());
+    let kept: u64 = kept.and_then(|kept| kept.parse().ok()).expect(&said);
+    let files = 3000 * (4096 + 512);
+    assert!((files..files + (1 << 20)).contains(&kept), "{said}");
+    let taken = format!("exit 2\nwhat is replaced and removed takes {kept} bytes\n3000\nexit 0\n");
+    assert_eq!(said, taken);
+}
+
+#[test]
+fn an_apply_to_another_directory_says_that_the_last_undo_goes() {
+    let mut world = changed();
+    said(&apply(&world, &["--yes"]), 0);
+    world.open_again();
+    world.put("later", "later");
+    world.close();
+    let note = |dir: &Path| {
+        let dir = dir.canonicalize().unwrap();
+        format!("what is kept of the apply to {} of ", dir.display())
+    };
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
+    assert!(!out.contains("what is kept of the apply"), "{out}");
+    let copy = world.scratch().join("copy");
+    fs::create_dir(&copy).unwrap();
+    let to = ["--to", copy.to_str().unwrap()];
+    let (out, _) = said(&apply(&world, &[&to[..], &["--dry-run"]].concat()), 0);
+    assert!(out.contains(&note(&world.base())), "{out}");
+    said(&apply(&world, &[&to[..], &["--yes"]].concat()), 0);
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
+    assert!(out.contains(&note(&copy)), "{out}");
+}
+
+#[test]
+fn the_log_says_that_an_apply_was_taken_back() {
+    let world = changed();
+    let session = world.session();
+    let log = || said(&run(world.scratch(), &["log", session.to_str().unwrap()]), 0).1;
+    said(&apply(&world, &["--yes"]), 0);
+    assert_eq!(log(), "");
+    said(&apply(&world, &["--undo", "--yes"]), 0);
+    let base = world.base().canonicalize().unwrap();
+    let note = format!("the last apply, to {}, was taken back at ", base.display());
+    assert!(log().starts_with(&note), "{}", log());
+    said(&apply(&world, &["--undo", "--yes"]), 0);
+    assert_eq!(log(), "");
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::change::with_changer;
 use super::error::CliError;
+use super::mounting::privilege::quoted;
 use super::output;
 use super::picking::{Offer, Picking, Verb};
 use super::selecting::{LeaveOut, tell_unmatched};
@@ -154,7 +155,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         shown.print(&plan)?;
     }
     if plan.changes.is_empty() {
-        return Ok(if plan.left_out.is_empty() { Ending::Done } else { Ending::Findings });
+        return Ok(ending_of(&plan));
     }
     if stops > 0 {
         let marked = text::count(stops, "object");
@@ -166,12 +167,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return Ok(Ending::Findings);
     }
     if args.dry_run {
-        return Ok(if plan.left_out.is_empty() { Ending::Done } else { Ending::Findings });
+        return Ok(ending_of(&plan));
     }
     if args.keep.limit().is_some() {
         check_not_taken_back(&opened, args.to.as_deref(), &plan)?;
     }
-    if !args.yes && !is_wanted(args, &opened, shown.count())? {
+    if !args.yes && !is_wanted(args, &opened, shown.count(&plan))? {
         output::line(format_args!("nothing was written"));
         return Ok(Ending::Findings);
     }
@@ -180,6 +181,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 
 /// Writes what was agreed to, and says what came of it.
 fn write(args: &Args, opened: &Opened, options: &Options, plan: &Plan) -> Result<Ending, CliError> {
+    let kept: BTreeSet<_> = plan.kept_in_base().cloned().collect();
     let ending = with_book(args, opened, |book| {
         let interrupts = Interrupts::catch()?;
         let mut progress = ApplyProgress::new(&interrupts);
@@ -191,16 +193,37 @@ fn write(args: &Args, opened: &Opened, options: &Options, plan: &Plan) -> Result
         if let Some(error) = made.failed.take() {
             return Err(error.with_hint("nothing was written"));
         }
-        let report = report?;
+        let mut report = report?;
+        report.skipped.retain(|skipped| !kept.contains(&skipped.path));
         let drifted = plan.drifted.iter().map(|drifted| &drifted.path);
         undo::tell_copies(args, drifted, report.kept.as_deref())?;
         let ending = tell(args, opened, &report)?;
-        let leaves_out = made.leaves_out.unwrap_or(!plan.left_out.is_empty());
+        if args.skip_drifted && !report.skipped.is_empty() && !plan.drifted.is_empty() {
+            note_next(args);
+        }
+        let leaves_out = made.leaves_out.unwrap_or(plan.left_out_unasked() > 0);
         let has_markers = name_marked(plan);
         Ok(if leaves_out || has_markers { Ending::Findings } else { ending })
     })?;
-    let kept: BTreeSet<_> = plan.kept_in_base().cloned().collect();
     give_up(args, &kept.into_iter().collect::<Vec<_>>(), ending)
+}
+
+/// Says what to do about what drifted and was left out.
+fn note_next(args: &Args) {
+    let session = quoted(&args.source.session.display().to_string());
+    let to = args.to.as_ref().map(|to| format!(" --to {}", quoted(&to.display().to_string())));
+    let to = to.unwrap_or_default();
+    let gives_up = if args.to.is_none() { " and gives up what the session has" } else { "" };
+    output::line(format_args!(
+        "for each that drifted: `acetate apply {session}{to} --take base PATH` keeps what is \
+         there{gives_up}, --take session PATH overwrites it, and --conflict-markers merges text to \
+         be edited"
+    ));
+}
+
+/// How a run ends that writes nothing of its plan.
+fn ending_of(plan: &Plan) -> Ending {
+    if plan.left_out_unasked() == 0 { Ending::Done } else { Ending::Findings }
 }
 
 /// Names the files that were written with conflict markers; whether there are any.
@@ -216,9 +239,19 @@ fn name_marked(plan: &Plan) -> bool {
 /// Lets the user choose from what would be applied.
 fn choose(args: &Args, opened: &Opened, options: &Options) -> Result<Chosen, CliError> {
     let mut all = Vec::new();
-    plan(opened, args.to.as_deref(), options, &mut |difference| all.push(difference.clone()))?;
+    let plan =
+        plan(opened, args.to.as_deref(), options, &mut |difference| all.push(difference.clone()))?;
+    let drifted = plan.drifted.into_iter().map(|drifted| drifted.path).collect();
     let (quiet, differences) = all.into_iter().partition(is_time_of_directory);
-    let offer = Offer { opened, differences, quiet, has_own: args.all, verb: Verb::Apply };
+    let offer = Offer {
+        opened,
+        differences,
+        quiet,
+        drifted,
+        is_to_copy: args.to.is_some(),
+        has_own: args.all,
+        verb: Verb::Apply,
+    };
     args.picking.pick(&offer)
 }
 
@@ -259,17 +292,30 @@ fn options(args: &Args, opened: &Opened, selection: Selection) -> Result<Options
     Ok(options)
 }
 
-/// Gives up what the session has at paths at which the base is to stay as it is.
+/// Gives up what the session has at paths at which the base is to stay as it is; with --to, the
+/// session keeps it.
 fn give_up(args: &Args, paths: &[MergedPath], ending: Ending) -> Result<Ending, CliError> {
-    if paths.is_empty() || args.to.is_some() {
+    if paths.is_empty() {
         return Ok(ending);
     }
     let (session, base) = (&args.source.session, args.source.base.as_deref());
+    let has_one = paths.len() == 1;
+    let stay = format!(
+        "{} {} as the {} {} (--take base)",
+        text::count(paths.len(), "object"),
+        if has_one { "stays" } else { "stay" },
+        if args.to.is_some() { "copy" } else { "base" },
+        if has_one { "has it" } else { "has them" },
+    );
+    if args.to.is_some() {
+        output::line(format_args!("{stay}; the session keeps its own"));
+        return Ok(ending);
+    }
     let request = Request::Discard { paths: paths.iter().map(Into::into).collect() };
     with_changer(session, base, |changer| changer.ask(request))?;
+    output::line(format_args!("{stay}; the session gave up its own, and shows the base there:"));
     for path in paths {
-        let path = text::name(path.as_bytes());
-        output::line(format_args!("{path}: the base stays as it is; the session shows it again"));
+        output::line(format_args!("{}", text::name(path.as_bytes())));
     }
     Ok(ending)
 }

@@ -1,5 +1,6 @@
 //! How a plan is printed.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use serde_json::Value;
@@ -10,7 +11,7 @@ use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::{diff, text};
 use crate::delta::MergedPath;
-use crate::inspect::apply::{Plan, ShowPlan};
+use crate::inspect::apply::{AttributeCounts, Plan, ShowPlan};
 use crate::inspect::diff::{Difference, Kind};
 use crate::inspect::opened::Opened;
 use crate::vfs::FileKind;
@@ -33,9 +34,12 @@ impl<'a> PlanPrinter<'a> {
         Self { args, opened, differences: Vec::new(), quiet: 0, leaves_out: None, failed: None }
     }
 
-    /// How many changes are shown.
-    pub fn count(&self) -> usize {
-        if self.differences.is_empty() { self.quiet } else { self.differences.len() }
+    /// How many changes are shown and not left out.
+    pub fn count(&self, plan: &Plan) -> usize {
+        let left: HashSet<_> = plan.left_out.iter().map(|left| &left.path).collect();
+        let is_done = |d: &&Difference| !left.contains(&d.change.path);
+        let shown = self.differences.iter().filter(is_done).count();
+        if shown == 0 { self.quiet } else { shown }
     }
 
     pub fn print(&self, plan: &Plan) -> Result<(), CliError> {
@@ -45,7 +49,9 @@ impl<'a> PlanPrinter<'a> {
             // By a view of its own: an apply shows its plan while it looks at the session.
             false => {
                 let opened = self.args.source.open()?;
-                diff::lines(&opened, self.args.all, self.differences.clone())?
+                let has_line = |d: &&Difference| !is_told_as_drifted(plan, d);
+                let differences = self.differences.iter().filter(has_line).cloned().collect();
+                diff::lines(&opened, self.args.all, differences)?
             }
         };
         print_plan(self.args, self.opened, plan, &lines, self.quiet)
@@ -63,7 +69,7 @@ impl ShowPlan for PlanPrinter<'_> {
     }
 
     fn plan(&mut self, plan: &Plan) -> ControlFlow<()> {
-        self.leaves_out = Some(!plan.left_out.is_empty());
+        self.leaves_out = Some(plan.left_out_unasked() > 0);
         // With --yes, a closed stdout does not stop the apply; a full disk does.
         self.failed = self.print(plan).err().filter(|error| !error.is_closed());
         if self.failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -89,7 +95,13 @@ fn print_plan(
             object.insert("why".to_owned(), why.into());
             out.json(object)?;
         } else {
-            out.line(format_args!("! {}: {why}", text::name(path)))?;
+            let stays = match plan.is_taken_from_base(drifted) {
+                true => "; stays as the base has it (--take base)",
+                false if args.skip_drifted => "; left out (--skip-drifted)",
+                false if args.force => "; overwritten (--force)",
+                false => "",
+            };
+            out.line(format_args!("! {}: {why}{stays}", text::name(path)))?;
         }
     }
     print_notes(args, plan, &mut out)?;
@@ -116,36 +128,65 @@ fn print_plan(
     } else if plan.changes.is_empty() {
         out.line(format_args!("nothing to apply to {}", dir.display()))?;
     } else {
-        let mut sum =
-            format!("{} to write ({}", text::count(plan.files, "file"), text::bytes(plan.bytes));
-        if plan.data_bytes < plan.bytes {
-            sum.push_str(&format!(", of which {} are data", text::bytes(plan.data_bytes)));
+        if let Some(last) = &plan.ends_undo_of {
+            let (dir, time) = (last.target.display(), text::time_short(last.time));
+            out.line(format_args!(
+                "what is kept of the apply to {dir} of {time} goes with this one: --undo takes it \
+                 back before"
+            ))?;
         }
-        sum.push(')');
-        if plan.deletions > 0 {
-            sum.push_str(&format!(", {} to remove", plan.deletions));
-        }
-        if plan.deleted_dirs > 0 {
-            let dirs = text::count(plan.deleted_dirs, "directory");
-            let them = if plan.deleted_dirs == 1 { "it" } else { "them" };
-            sum.push_str(&format!(" ({dirs} with all that is in {them})"));
-        }
-        if quiet > 0 {
-            sum.push_str(&format!(", times of {}", text::count(quiet, "directory")));
-        }
-        if !plan.merged.is_empty() {
-            sum.push_str(&format!(", {} merged with the base", plan.merged.len()));
-        }
-        if !plan.drifted.is_empty() {
-            sum.push_str(&format!(", {} not as the session saw it", plan.drifted.len()));
-        }
-        if !plan.left_out.is_empty() {
-            sum.push_str(&format!(", {} left out", plan.left_out.len()));
-        }
-        sum.push_str(&args.keep.note(plan.kept_bytes));
+        let sum = sum(args, plan, quiet);
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }
     out.end()
+}
+
+/// What a plan comes to, in a list.
+fn sum(args: &Args, plan: &Plan, quiet: usize) -> String {
+    let mut parts = Vec::new();
+    if plan.files > 0 {
+        let mut written = text::bytes(plan.bytes);
+        if plan.data_bytes < plan.bytes {
+            written.push_str(&format!(", of which {} are data", text::bytes(plan.data_bytes)));
+        }
+        parts.push(format!("{} to write ({written})", text::count(plan.files, "file")));
+    }
+    if plan.deletions > 0 {
+        let mut removed = format!("{} to remove", plan.deletions);
+        if plan.deleted_dirs > 0 {
+            let dirs = text::count(plan.deleted_dirs, "directory");
+            let them = if plan.deleted_dirs == 1 { "it" } else { "them" };
+            removed.push_str(&format!(" ({dirs} with all that is in {them})"));
+        }
+        parts.push(removed);
+    }
+    let AttributeCounts { modes, owners, times, dirs } = plan.attributes;
+    for (what, count, noun) in [
+        ("mode", modes, "file"),
+        ("owner", owners, "file"),
+        ("time", times, "file"),
+        ("mode or owner", dirs, "directory"),
+        ("times", quiet as u64, "directory"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{what} of {}", text::count(count, noun)));
+        }
+    }
+    if !plan.merged.is_empty() {
+        parts.push(format!("{} merged with the base", plan.merged.len()));
+    }
+    if !plan.drifted.is_empty() {
+        parts.push(format!("{} not as the session saw it", plan.drifted.len()));
+    }
+    let left_out = plan.left_out.iter().filter(|left| !plan.has_drifted(&left.path)).count();
+    if left_out > 0 {
+        parts.push(format!("{left_out} left out"));
+    }
+    if parts.is_empty() {
+        // Moves, further names and new directories.
+        parts.push(text::count(plan.changes.len(), "change"));
+    }
+    parts.join(", ") + &args.keep.note(plan.kept_bytes)
 }
 
 /// Names what gives rights away, what is left out, and what of the host's objects is lost.
@@ -171,12 +212,20 @@ fn print_notes(args: &Args, plan: &Plan, out: &mut Out) -> Result<(), CliError> 
         note("special", '*', &special.path, special.what)?;
     }
     for left in &plan.left_out {
-        note("left_out", '-', &left.path, &left.why)?;
+        if args.json || !plan.has_drifted(&left.path) {
+            note("left_out", '-', &left.path, &left.why)?;
+        }
     }
     for loss in &plan.losses {
         note("loss", '~', &loss.path, &lost(loss))?;
     }
     Ok(())
+}
+
+/// Whether a difference has its line among what drifted. The old name of a rename is only in its
+/// own line.
+fn is_told_as_drifted(plan: &Plan, difference: &Difference) -> bool {
+    difference.kind != Kind::Renamed && plan.has_drifted(&difference.path)
 }
 
 /// Whether nothing but the time of a directory differs, which follows what is in it.

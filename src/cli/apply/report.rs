@@ -70,6 +70,8 @@ fn show(args: &Args, opened: &Opened, report: &Report) -> Result<(), CliError> {
         out.line(format_args!(
             "{dir}: {count} applied, {skipped} skipped: the session keeps those"
         ))?;
+    } else if count == 0 {
+        out.line(format_args!("{}: nothing was written", dir.display()))?;
     } else {
         out.line(format_args!("{}: applied", dir.display()))?;
     }

@@ -13,7 +13,8 @@ use crate::cli::signals::Interrupts;
 use crate::cli::{Ending, asking, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    KEEP_LIMIT_BYTES, KeptCopy, UndoChange, UndoKind, UndoOptions, UndoPlan, clear, plan_undo, undo,
+    Held, KEEP_LIMIT_BYTES, KeptCopy, UndoChange, UndoKind, UndoOptions, UndoPlan, clear,
+    plan_undo, undo,
 };
 use crate::inspect::opened::Opened;
 
@@ -142,36 +143,25 @@ fn copy_of(path: &MergedPath, kept: &KeptCopy) -> Option<PathBuf> {
 
 fn print(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<(), CliError> {
     let mut out = Out::new();
-    let mut dir: Option<(&UndoChange, usize)> = None;
-    let end = |out: &mut Out, dir: &mut Option<(&UndoChange, usize)>| match dir.take() {
-        None => Ok(()),
-        Some((dir, 0)) => out.line(format_args!("D {}/", text::name(dir.path.as_bytes()))),
-        Some((dir, inside)) => out.line(format_args!(
-            "D {}/ (with {} in it)",
-            text::name(dir.path.as_bytes()),
-            text::count(inside, "object")
-        )),
-    };
+    let mut dir: Option<&UndoChange> = None;
     for change in &plan.changes {
         if args.json {
             out.json(json(change))?;
             continue;
         }
-        let is_removed = change.kind == UndoKind::Removed;
-        if let Some((above, inside)) = &mut dir
-            && is_removed
-            && change.path.is_within(&above.path)
-        {
-            *inside += 1;
+        let is_in = |dir: &UndoChange| change.kind == dir.kind && change.path.is_within(&dir.path);
+        if dir.is_some_and(is_in) {
             continue;
         }
-        end(&mut out, &mut dir)?;
+        let is_whole = matches!(change.kind, UndoKind::Removed | UndoKind::Restored);
+        if is_whole && change.is_dir {
+            dir = Some(change);
+        }
         let slash = if change.is_dir { "/" } else { "" };
-        let path = text::name(change.path.as_bytes());
+        let (path, held) = (text::name(change.path.as_bytes()), held(change));
         match &change.kind {
-            UndoKind::Removed if change.is_dir => dir = Some((change, 0)),
-            UndoKind::Removed => out.line(format_args!("D {path}"))?,
-            UndoKind::Restored => out.line(format_args!("A {path}{slash}"))?,
+            UndoKind::Removed => out.line(format_args!("D {path}{slash}{held}"))?,
+            UndoKind::Restored => out.line(format_args!("A {path}{slash}{held}"))?,
             UndoKind::Changed => out.line(format_args!("M {path}{slash}"))?,
             UndoKind::Moved(from) => {
                 let from = text::name(from.as_bytes());
@@ -179,7 +169,6 @@ fn print(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<(), CliError> 
             }
         }
     }
-    end(&mut out, &mut dir)?;
     print_drift(args, plan, &mut out)?;
     let dir = super::target(args, opened);
     let (changes, drifted) = (plan.changes.len(), plan.drifted.len());
@@ -202,6 +191,17 @@ fn print(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<(), CliError> 
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }
     out.end()
+}
+
+/// What comes or goes with a directory, as `diff` says it.
+fn held(change: &UndoChange) -> String {
+    match change.held {
+        Held { files: 0, dirs: 0, .. } => String::new(),
+        Held { files: 0, dirs, .. } => format!(" ({})", text::count(dirs, "directory")),
+        Held { files, bytes, .. } => {
+            format!(" ({}, {})", text::count(files, "file"), text::bytes(bytes))
+        }
+    }
 }
 
 fn print_drift(args: &Args, plan: &UndoPlan, out: &mut Out) -> Result<(), CliError> {

@@ -109,7 +109,10 @@ pub(super) fn notes(difference: &Difference) -> Vec<String> {
         notes.push("replaced".to_owned());
     }
     if difference.change.is_drifted {
-        notes.push("the base changed meanwhile".to_owned());
+        let is_removed = difference.change.before.is_none();
+        let what =
+            if is_removed { "was removed in the base" } else { "the base changed meanwhile" };
+        notes.push(what.to_owned());
     }
     notes
 }

@@ -1,6 +1,6 @@
 //! `discard` of changes and hunks that the user chose.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use super::Args;
@@ -29,7 +29,15 @@ pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<
     let seen: BTreeMap<_, _> =
         differences.iter().map(|d| (d.change.path.clone(), whole_id(d))).collect();
     let quiet = Vec::new();
-    let offer = Offer { opened, differences, quiet, has_own: false, verb: Verb::Discard };
+    let offer = Offer {
+        opened,
+        differences,
+        quiet,
+        drifted: BTreeSet::new(),
+        is_to_copy: false,
+        has_own: false,
+        verb: Verb::Discard,
+    };
     let chosen = args.picking.pick(&offer)?;
     if chosen.is_empty() {
         output::line(format_args!("nothing was chosen"));

@@ -23,6 +23,7 @@ use super::{Ending, output, text, when};
 use crate::delta::sqlite::{AuditFilter, Client, OddRow, Order};
 use crate::delta::{AuditRow, MergedPath, Procedure};
 use crate::inspect::InspectError;
+use crate::inspect::apply::last_apply;
 use crate::inspect::log::{Log, Now, Options, RowFilter, now};
 use crate::inspect::opened::{Opened, is_known, open_session};
 use crate::inspect::own::OwnFiles;
@@ -241,6 +242,9 @@ fn show(args: &Show) -> Result<Ending, CliError> {
             text::count(dropped.rows, "older change"),
         ));
     }
+    if args.last.is_none() {
+        note_taken_back(session)?;
+    }
     if !args.follow {
         let own = match grouping == Some(Grouping::Path) && !args.all && !args.json {
             true => Some(own_files(args, session, shown.groups.as_ref())),
@@ -267,6 +271,21 @@ fn own_files(args: &Show, session: &Path, groups: Option<&Groups>) -> OwnFiles {
     // Without the tree, only names tell.
     let opened = Opened::open(session, args.base.as_deref());
     opened.and_then(|opened| find(&opened)).unwrap_or_default()
+}
+
+/// Says that the last APPLY rows are of an apply that was taken back. An undo changes nothing of
+/// the session, which may be read-only, and has no rows.
+fn note_taken_back(session: &Path) -> Result<(), CliError> {
+    // What another user keeps, or cannot be read, is not known.
+    let last = last_apply(&open_session(session)?).ok().flatten();
+    if let Some(last) = last.filter(|last| last.is_taken_back) {
+        let (dir, time) = (last.target.display(), text::time_short(last.time));
+        output::line(format_args!(
+            "the last apply, to {dir}, was taken back at {time}: `acetate apply --undo` applies it \
+             again"
+        ));
+    }
+    Ok(())
 }
 
 /// The log, and what of it is chosen.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use super::add_hunk;
-use super::offer::{Offer, choose, moved_dir, noun};
+use super::offer::{CONFLICTS_WITH_BASE, Offer, choose, moved_dir, noun};
 use super::question::{Choices, End, ask};
 use super::shown::Screen;
 use crate::cli::error::CliError;
@@ -12,7 +12,9 @@ use crate::cli::{diff, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::Difference;
 use crate::inspect::fold::Entry;
-use crate::inspect::hunks::{Attributes, Chosen, FileHunks, HunkId, Pick, Pieces, pieces};
+use crate::inspect::hunks::{
+    Attributes, Chosen, FileHunks, HunkId, Pick, Pieces, base_now, pieces,
+};
 use crate::inspect::opened::Opened;
 
 /// Unchanged lines around a hunk.
@@ -64,7 +66,8 @@ fn pick_whole(
     entry: &Entry,
     chosen: &mut Chosen,
 ) -> Result<End, CliError> {
-    screen.title(&diff::entry_line(entry));
+    let mark = offer.mark(offer.has_conflicts(entry));
+    screen.title(&format!("{}{mark}", diff::entry_line(entry)));
     let mut whole = Whole { opened: offer.opened, entry, failed: RefCell::new(None) };
     let asked = ask(&mut whole, offer.verb, screen);
     if let Some(error) = whole.failed.into_inner() {
@@ -83,10 +86,16 @@ fn pick_hunks(
     (difference, file): (&Difference, FileHunks),
     chosen: &mut Chosen,
 ) -> Result<End, CliError> {
-    screen.title(&diff::line(difference));
-    let mut groups = Groups::of(file);
-    let (picks, end) = ask(&mut groups, offer.verb, screen)?;
     let path = &difference.change.path;
+    let is_drifted = offer.drifted.contains(path);
+    // Of a copy it is known only of the file as a whole.
+    let mark = offer.mark(is_drifted && offer.is_to_copy);
+    screen.title(&format!("{}{mark}", diff::line(difference)));
+    let mut groups = Groups::of(file);
+    if is_drifted && !offer.is_to_copy {
+        groups.base = base_now(offer.opened, difference)?;
+    }
+    let (picks, end) = ask(&mut groups, offer.verb, screen)?;
     if picks.iter().all(|pick| *pick) {
         chosen.insert(path.clone(), Pick::Whole);
         return Ok(end);
@@ -142,6 +151,8 @@ impl Choices for Whole<'_> {
 struct Groups {
     file: FileHunks,
     pieces: Vec<Piece>,
+    /// What the base has now, if not all of the file can be merged with that.
+    base: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone)]
@@ -155,7 +166,13 @@ impl Groups {
         let attributes = file.attributes.map(Piece::Attributes);
         let groups = file.text.groups(CONTEXT).into_iter().map(Piece::Lines);
         let pieces = attributes.into_iter().chain(groups).collect();
-        Self { file, pieces }
+        Self { file, pieces, base: None }
+    }
+
+    /// What stands behind hunks that cannot be merged with what the base has now.
+    fn mark(&self, range: &Range<usize>) -> &'static str {
+        let conflicts = |base: &Vec<u8>| self.file.text.has_conflicts(range.clone(), base);
+        if self.base.as_ref().is_some_and(conflicts) { CONFLICTS_WITH_BASE } else { "" }
     }
 
     fn ids(&self, piece: &Piece) -> Vec<HunkId> {
@@ -190,7 +207,7 @@ impl Choices for Groups {
                 let header = self.file.text.show(range.clone(), CONTEXT, &mut |sign, line| {
                     lines.push((sign, line.to_vec()));
                 });
-                screen.header(&header);
+                screen.header(&format!("{header}{}", self.mark(range)));
                 lines.iter().for_each(|(sign, line)| screen.hunk_line(*sign, line));
             }
         }
@@ -210,12 +227,14 @@ impl Choices for Groups {
             }
             Piece::Lines(range) => {
                 let mut first = None;
-                let header = self.file.text.show(range.clone(), 0, &mut |_, line| {
-                    first.get_or_insert_with(|| line.to_vec());
+                let header = self.file.text.show(range.clone(), 0, &mut |sign, line| {
+                    first.get_or_insert_with(|| (sign.as_char(), line.to_vec()));
                 });
-                let line = first.unwrap_or_default();
-                let line = line.strip_suffix(b"\n").unwrap_or(&line);
-                format!("{} {}", header.trim_matches(['@', ' ']), text::line(line))
+                let (sign, line) = first.unwrap_or((' ', Vec::new()));
+                let line = text::line(line.strip_suffix(b"\n").unwrap_or(&line));
+                let lines = header.trim_matches(['@', ' ']);
+                // The first line as in a patch, as `git add -p` lists it.
+                format!("{lines:<20} {sign}{line}{}", self.mark(range))
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What there is to choose from.
 
+use std::collections::BTreeSet;
+
 use crate::cli::error::CliError;
 use crate::delta::MergedPath;
 use crate::inspect::diff::{Difference, Kind, Options};
@@ -11,6 +13,9 @@ use crate::vfs::FileKind;
 
 use super::Verb;
 
+/// What stands behind what cannot be merged with what the base has now.
+pub(super) const CONFLICTS_WITH_BASE: &str = " (conflicts with the base)";
+
 /// The changes that are offered.
 pub(in crate::cli) struct Offer<'a> {
     pub(in crate::cli) opened: &'a Opened,
@@ -18,6 +23,10 @@ pub(in crate::cli) struct Offer<'a> {
     pub(in crate::cli) differences: Vec<Difference>,
     /// Directories of which only the time changed: they go with what is in them.
     pub(in crate::cli) quiet: Vec<Difference>,
+    /// The paths of what cannot be merged with what is there now.
+    pub(in crate::cli) drifted: BTreeSet<MergedPath>,
+    /// What is written to is a copy of the base.
+    pub(in crate::cli) is_to_copy: bool,
     /// Whether git's own files and context nodes are offered one by one.
     pub(in crate::cli) has_own: bool,
     pub(in crate::cli) verb: Verb,
@@ -29,6 +38,26 @@ impl Offer<'_> {
         let folding = Folding { dirs: true, own: !self.has_own };
         let differences = self.differences.clone();
         Ok(entries(self.opened, &Options::default(), folding, differences)?)
+    }
+
+    /// What stands behind what conflicts with what is there now, or nothing.
+    pub(super) fn mark(&self, conflicts: bool) -> &'static str {
+        match (conflicts, self.is_to_copy) {
+            (false, _) => "",
+            (true, false) => CONFLICTS_WITH_BASE,
+            (true, true) => " (conflicts with the copy)",
+        }
+    }
+
+    /// Whether an entry has something that cannot be merged with what is there now.
+    pub(super) fn has_conflicts(&self, entry: &Entry) -> bool {
+        // A directory that is deleted goes with what is in it.
+        let has_below = |difference: &Difference| {
+            let is_gone = difference.kind == Kind::Deleted;
+            is_gone && difference.path.first_below(&self.drifted).is_some()
+        };
+        let has = |d: &Difference| self.drifted.contains(&d.path) || has_below(d);
+        differences(entry).iter().any(has)
     }
 
     /// Adds the directories of which only the time changed, if all that changed in them, or the

@@ -54,11 +54,12 @@ impl Screen {
 
     /// Prints a line of a hunk.
     pub(super) fn hunk_line(&self, sign: Sign, line: &[u8]) {
-        let (colour, sign) = match sign {
-            Sign::Context => ("", ' '),
-            Sign::Old => ("\x1b[31m", '-'),
-            Sign::New => ("\x1b[32m", '+'),
+        let colour = match sign {
+            Sign::Context => "",
+            Sign::Old => "\x1b[31m",
+            Sign::New => "\x1b[32m",
         };
+        let sign = sign.as_char();
         let text = line.strip_suffix(b"\n");
         let shown = String::from_utf8_lossy(&diff::escaped(text.unwrap_or(line))).into_owned();
         self.put(colour, &format!("{sign}{shown}"));

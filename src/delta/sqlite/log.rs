@@ -266,10 +266,11 @@ impl Log {
         Ok(true)
     }
 
-    /// Whether the file is to be cut by the next commit: it is long, and for a while no commit was
-    /// large, nor its log long. `is_copied` says that all of the log was copied just now, so that
-    /// it will start over; else the thread is asked to.
-    pub(super) fn is_to_be_cut(&mut self, conn: &Connection, is_copied: bool) -> Result<bool> {
+    /// Returns whether the file is to be cut by the next commit, and bounds what SQLite keeps of it
+    /// then: it is long, and for a while no commit was large, nor its log long. `is_copied` says
+    /// that all of the log was copied just now, so that it will start over; else the thread is
+    /// asked to.
+    pub(super) fn prepare_cut(&mut self, conn: &Connection, is_copied: bool) -> Result<bool> {
         let is_quiet = self.long_at.is_some_and(|at| at.elapsed() >= QUIET);
         if !is_quiet || self.copying.is_busy() {
             return Ok(false);

@@ -79,7 +79,7 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
     let mut rows = statement.query([last])?;
     while let Some(row) = rows.next()? {
         let Some(row) = decode(row)? else { continue };
-        if is_needed(conn, &row)? {
+        if drop_superseded(conn, &row)? {
             let copy = format!(
                 "INSERT OR IGNORE INTO acetate_past ({COLUMNS})
                  SELECT {COLUMNS} FROM acetate_op WHERE id = ?1"
@@ -94,7 +94,7 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
 }
 
 /// Notes that rows leave the audit log of which nothing is kept here.
-pub(super) fn is_incomplete(conn: &Connection) -> Result<()> {
+pub(super) fn note_incomplete(conn: &Connection) -> Result<()> {
     if meta::get::<i64>(conn, meta::AUDIT_KEPT)?.is_some() {
         conn.execute("DELETE FROM acetate_meta WHERE key = ?1", [meta::AUDIT_KEPT])?;
     }
@@ -117,8 +117,9 @@ fn decode(row: &Row<'_>) -> Result<Option<PastRow>> {
     }))
 }
 
-/// Whether a row says something that the rows here do not; drops rows that it makes useless.
-fn is_needed(conn: &Connection, row: &PastRow) -> Result<bool> {
+/// Drops rows that a row makes useless. Returns whether the row itself says something that the rows
+/// here do not.
+fn drop_superseded(conn: &Connection, row: &PastRow) -> Result<bool> {
     // What it is about is not known: something below that path.
     if row.path.len() > 1 && row.path.ends_with(b"/") {
         return Ok(true);

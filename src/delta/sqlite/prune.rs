@@ -21,7 +21,7 @@ pub(super) enum Past {
 pub(super) fn cut(conn: &Connection, last: i64, past: Past) -> Result<u64> {
     match past {
         Past::Kept => past::keep(conn, last)?,
-        Past::Dropped => past::is_incomplete(conn)?,
+        Past::Dropped => past::note_incomplete(conn)?,
     }
     let mut first = conn.prepare_cached("SELECT time FROM acetate_op ORDER BY id LIMIT 1")?;
     let since = first.query_row([], |row| row.get::<_, i64>(0)).optional()?;

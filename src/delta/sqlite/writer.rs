@@ -250,7 +250,7 @@ impl SqliteWriter {
     /// Gives back what the log's file has kept for large commits, once there are no more.
     /// `is_copied` says that all of the log was copied just now.
     fn cut_log_if_long(&mut self, is_copied: bool) -> Result<()> {
-        if !self.log.is_to_be_cut(&self.batch.conn, is_copied)? {
+        if !self.log.prepare_cut(&self.batch.conn, is_copied)? {
             return Ok(());
         }
         match self.in_synced(meta::count_sync) {

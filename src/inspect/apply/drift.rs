@@ -27,6 +27,8 @@ pub struct Drifted {
 pub enum Why {
     /// The base object changed since it was copied up.
     Changed,
+    /// The base file is gone that was copied up.
+    Removed,
     /// It changed, or came, since it was deleted in the session.
     ChangedSinceDeleted,
     /// It came where the session has made something.
@@ -44,6 +46,7 @@ impl Why {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Changed => "the base changed meanwhile",
+            Self::Removed => "was removed in the base",
             Self::ChangedSinceDeleted => "the base changed since it was deleted",
             Self::Came => "the base has something new there",
             Self::Conflict => "the base changed the same lines",
@@ -99,6 +102,7 @@ impl Planner<'_> {
             (_, Some(after), Why::Changed) if after.origin().is_none() => {
                 self.drifted(change.path.clone(), Why::Came);
             }
+            (None, Some(_), Why::Changed) => self.drifted(change.path.clone(), Why::Removed),
             _ => self.drifted(change.path.clone(), why),
         }
         Ok(None)

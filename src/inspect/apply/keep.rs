@@ -17,7 +17,7 @@ use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::BlobDigest;
 use crate::target::{
-    Attrs, Cloner, LEFT_OUT, Object, Seen, Shelf, Slot, Staging, Target, TargetError, UndoDir,
+    Attrs, Cloner, LEFT_OUT, Object, Seen, Shelf, Slot, Staging, TargetError, UndoDir,
 };
 
 /// The most that an apply keeps of what it replaces and removes, in bytes, where no option says
@@ -27,6 +27,9 @@ pub const KEEP_LIMIT_BYTES: u64 = 4 << 30;
 /// The largest file whose content tells whether it changed since an apply, in bytes; of a larger
 /// one, size and times do.
 const MAX_DIGEST_BYTES: u64 = 1 << 20;
+
+/// What an object takes besides its data, in bytes: the size of an inode of XFS; ext4's has 256.
+const INODE_BYTES: u64 = 512;
 
 /// Something that is kept beside the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,22 +42,25 @@ pub struct KeptCopy {
     pub copy: PathBuf,
 }
 
-/// How much steps replace and remove, in bytes of data.
-pub(super) fn measure(target: &Target, steps: &Steps) -> Result<u64> {
+/// How much room what steps replace and remove takes, in bytes: data in whole blocks, and
+/// [`INODE_BYTES`] for each object.
+pub(super) fn measure(place: &Place<'_>, steps: &Steps) -> Result<u64> {
+    let (target, block) = (&place.target, UndoDir::block_bytes(&place.undo_dir())?);
     let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
     let takes = steps.takes.iter().filter(|take| !take.stays);
     let sources: HashSet<&BasePath> = takes.clone().map(|take| &take.from).collect();
     let (mut bytes, mut seen) = (0_u64, HashSet::new());
     let mut add = |object: &Object| {
         if seen.insert(object.id()) {
-            bytes = bytes.saturating_add(object.data_bytes);
+            let blocks = object.data_bytes.checked_next_multiple_of(block).unwrap_or(u64::MAX);
+            bytes = bytes.saturating_add(blocks).saturating_add(INODE_BYTES);
         }
     };
     for take in takes.filter(|take| !put.contains(&(Shelf::Taken, take.slot))) {
         target.walk(&take.from, &mut |path, object| {
             // What was moved out of it is not removed with it.
             let is_here = *path == take.from || !sources.contains(path);
-            if is_here && !object.is_dir() {
+            if is_here {
                 add(object);
             }
             is_here
@@ -214,6 +220,7 @@ impl Keeping<'_> {
         let mut record = Record {
             session: self.journal.session.clone(),
             target: self.place.target.path().to_owned(),
+            top: Some(self.place.id()),
             begun: self.journal.begun,
             parts: self.parts(),
             is_taken_back: self.journal.is_undo && !self.journal.is_redo,

@@ -17,8 +17,12 @@ use crate::vfs::FileKind;
 /// What to do where nothing can be kept.
 const NO_KEEP_HINT: &str = "--no-keep keeps nothing, and then there is no --undo";
 
-/// Whether steps do nothing but set times of directories, which follow what is in them.
-pub(super) fn sets_only_times(place: &Place<'_>, steps: &Steps) -> Result<bool> {
+/// Whether a plan does nothing but set times of directories, which follow what is in them.
+pub(super) fn changes_nothing(place: &Place<'_>, plan: &Plan) -> Result<bool> {
+    Ok(plan.writes_nothing() || sets_only_times(place, &plan.steps)?)
+}
+
+fn sets_only_times(place: &Place<'_>, steps: &Steps) -> Result<bool> {
     if !steps.takes.is_empty() || !steps.puts.is_empty() {
         return Ok(false);
     }
@@ -45,7 +49,7 @@ pub(super) fn refuse_taken_back(place: &Place<'_>, session: &str) -> Result<()> 
     // to a copy of its base.
     let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(()) };
     let is_only_here = |record: &Record| {
-        let is_of_base = !place.is_copy() && record.target == place.target.path();
+        let is_of_base = !place.is_copy() && place.is_of(record);
         record.is_taken_back && record.session == session && is_of_base
     };
     match read(&dir)?.filter(is_only_here) {
@@ -67,7 +71,7 @@ pub(super) fn refuse_taken_back(place: &Place<'_>, session: &str) -> Result<()> 
 /// As it says; or what is kept cannot be read.
 pub fn check_not_taken_back(opened: &Opened, to: Option<&Path>, plan: &Plan) -> Result<()> {
     let place = Place::open(opened, to)?;
-    match sets_only_times(&place, &plan.steps)? {
+    match changes_nothing(&place, plan)? {
         true => Ok(()),
         false => refuse_taken_back(&place, opened.session().id()),
     }
@@ -87,8 +91,9 @@ pub(super) fn check_writable(place: &Place<'_>) -> Result<()> {
 /// Refuses to keep more than `limit` bytes, or more than there is room for.
 pub(super) fn check_room(place: &Place<'_>, bytes: u64, limit: u64) -> Result<()> {
     if bytes > limit {
-        let what =
-            format!("what is replaced and removed has {bytes} bytes, and --undo can keep {limit}");
+        let what = format!(
+            "what is replaced and removed takes {bytes} bytes, and --undo can keep {limit}"
+        );
         let hint = "--keep-limit SIZE keeps more; --no-keep keeps nothing, and then there is no \
                     --undo";
         return Err(InspectError::Refused { what, hint });
@@ -97,7 +102,7 @@ pub(super) fn check_room(place: &Place<'_>, bytes: u64, limit: u64) -> Result<()
     match UndoDir::room_apart_from(&dir, place.top.dev)? {
         Some(room) if room < bytes => {
             let what = format!(
-                "{}: what is replaced and removed has {bytes} bytes, and {room} are free there",
+                "{}: what is replaced and removed takes {bytes} bytes, and {room} are free there",
                 dir.display()
             );
             Err(InspectError::Refused { what, hint: NO_KEEP_HINT })

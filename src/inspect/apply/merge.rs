@@ -12,19 +12,16 @@ use super::drift::Why;
 use super::parts::side_attrs;
 use super::place::{Place, base_error};
 use super::planner::Planner;
-use crate::base::{Base, BaseAttr};
+use crate::base::BaseAttr;
 use crate::delta::Original;
+use crate::inspect::content::{MAX_TEXT_BYTES, content, read_base};
 use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
-use crate::inspect::hunks::content;
 use crate::inspect::patch::has_nul;
 use crate::inspect::text_merge::{self, TextMerge};
 use crate::overlay::{BaseObject, BlobDigest, TreeObject, TreeView};
 use crate::target::Attrs;
 use crate::vfs::{FileKind, FsError};
-
-/// The largest file that is merged, in bytes: it is in memory three times.
-pub(in crate::inspect) const MAX_MERGE_BYTES: u64 = 8 << 20;
 
 /// What a file of both sides gets.
 #[derive(Debug, Clone)]
@@ -143,21 +140,6 @@ pub(super) fn make(
     Ok(text)
 }
 
-/// All of a base file, if it is small enough and still the one of `base`.
-pub(in crate::inspect) fn read_base(
-    tree: &dyn Base,
-    base: &BaseObject,
-) -> std::result::Result<Option<Vec<u8>>, crate::base::BaseError> {
-    if base.attr.size > MAX_MERGE_BYTES {
-        return Ok(None);
-    }
-    let mut content = vec![0; usize::try_from(base.attr.size).unwrap_or(usize::MAX)];
-    let (got, now) = tree.read(&base.path, base.attr.fileid, 0, &mut content)?;
-    let is_same =
-        got == content.len() && (now.size, now.mtime) == (base.attr.size, base.attr.mtime);
-    Ok(is_same.then_some(content))
-}
-
 /// What comes of merging text; `None` where one of the three is no text, too large, or not known.
 /// The session's side is `ours`, or else all of `after`.
 fn merge_text(
@@ -168,7 +150,7 @@ fn merge_text(
 ) -> Result<Option<TextMerge>> {
     let failed = |source| diff::at(after.path(), source);
     let Some(start) = view.original_content(original).map_err(failed)? else { return Ok(None) };
-    if after.attr().size > MAX_MERGE_BYTES {
+    if after.attr().size > MAX_TEXT_BYTES {
         return Ok(None);
     }
     let ours = match ours {

@@ -16,8 +16,9 @@ mod history;
 mod journal;
 mod keep;
 mod kept;
+mod last;
 mod may_keep;
-pub(super) mod merge;
+mod merge;
 mod moves;
 mod parts;
 mod pending;
@@ -57,12 +58,13 @@ pub use consent::{Consent, ShowPlan};
 pub use drift::{Drifted, Why};
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
 pub use kept::{Kept, kept};
+pub use last::{LastApply, last_apply};
 pub use may_keep::check_not_taken_back;
-pub use plan::{Loss, Merged, Options, Plan, Special};
+pub use plan::{AttributeCounts, Loss, Merged, Options, Plan, Special};
 pub use stage::NotSet;
 pub use steps::Applied;
 pub use undo::{plan_undo, undo};
-pub use undo_change::{UndoChange, UndoDrift, UndoKind};
+pub use undo_change::{Held, UndoChange, UndoDrift, UndoKind};
 pub use undo_plan::{UndoOptions, UndoPlan};
 
 /// What to do about a target whose filesystem is read-only.
@@ -163,8 +165,9 @@ pub fn plan(
 /// Adds how much the plan replaces and removes, if that is to be kept.
 fn measure(place: &Place<'_>, plan: &mut Plan, options: &Options) -> Result<()> {
     if options.keep.is_some() {
-        plan.kept_bytes = keep::measure(&place.target, &plan.steps)?;
+        plan.kept_bytes = keep::measure(place, &plan.steps)?;
     }
+    plan.ends_undo_of = last::ended_by(place, plan)?;
     Ok(())
 }
 
@@ -274,8 +277,7 @@ fn prepare(
             Consent::All(_) => None,
         };
         check_consent(&plan, shown, options)?;
-        let leaves_kept =
-            may_keep::has_record(place) && may_keep::sets_only_times(place, &plan.steps)?;
+        let leaves_kept = may_keep::has_record(place) && may_keep::changes_nothing(place, &plan)?;
         if let Some(limit) = options.keep.filter(|_| !leaves_kept) {
             may_keep::refuse_taken_back(place, opened.session().id())?;
             may_keep::check_room(place, plan.kept_bytes, limit)?;

@@ -42,6 +42,8 @@ impl Planner<'_> {
         let stays = before.is_some() && difference.kind != Kind::Retyped;
         let kept = stays || change.is_link;
         if is_dir && stays && !moves {
+            let differs = difference.differs;
+            self.counts().attributes.dirs += u64::from(differs.mode || differs.owner);
             return Ok(());
         }
         let kept = match &merge {
@@ -180,6 +182,9 @@ impl Planner<'_> {
             self.plan.steps.puts.push(put);
         }
         if !is_dir {
+            if !moves && !is_link {
+                self.counts().attributes.add_file(&base.attr, &attrs);
+            }
             self.note_loss_by_owner(base, after)?;
             let seen = there.as_ref().map(|attr| Seen { ctime: None, ..Seen::from(attr) });
             self.plan.steps.sets.push(Set { path: to, attrs, seen, change: Some(change) });

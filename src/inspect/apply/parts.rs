@@ -10,7 +10,7 @@ use super::plan::attrs;
 use super::planner::Planner;
 use crate::inspect::diff::Difference;
 use crate::inspect::error::Result;
-use crate::inspect::hunks::{self, Part, Pick};
+use crate::inspect::hunks::{self, Choice, Part, Pick};
 use crate::overlay::{Change, TreeObject};
 use crate::target::Attrs;
 
@@ -28,17 +28,18 @@ impl Planner<'_> {
     pub(super) fn leave_out_if_vanished(&mut self, change: &Change) -> Result<bool> {
         let pick = self.chosen.as_ref().and_then(|chosen| chosen.get(&change.path));
         let Some(Pick::Hunks(ids)) = pick.cloned() else { return Ok(false) };
-        let part = match self.difference(change.clone())? {
-            Some(difference) => hunks::part(self.opened, self.view, &difference, &ids)?.ok(),
-            None => None,
+        let choice = match self.difference(change.clone())? {
+            Some(difference) => hunks::part(self.opened, self.view, &difference, &ids)?,
+            None => Choice::Vanished,
         };
-        let Some(part) = part else {
-            let (path, why) = (change.path.clone(), NO_SUCH_HUNK.to_owned());
-            self.plan.left_out.push(Skipped { path, why });
-            return Ok(true);
-        };
-        if let Some(part) = part {
-            self.parts.insert(change.path.clone(), part);
+        match choice {
+            Choice::Whole => {}
+            Choice::Part(part) => drop(self.parts.insert(change.path.clone(), part)),
+            Choice::Vanished => {
+                let (path, why) = (change.path.clone(), NO_SUCH_HUNK.to_owned());
+                self.plan.left_out.push(Skipped { path, why });
+                return Ok(true);
+            }
         }
         Ok(false)
     }

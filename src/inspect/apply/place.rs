@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::plan::{attrs_of, directory};
+use super::record::Record;
 use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, own_paths};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
@@ -85,6 +86,16 @@ impl<'a> Place<'a> {
             found.adopt_access_acl(&base.xattrs(path)?);
         }
         Ok(found)
+    }
+
+    /// The device and inode number of the directory.
+    pub fn id(&self) -> (u64, u64) {
+        (self.top.dev, self.top.ino)
+    }
+
+    /// Whether a record is of this directory, which may have been moved since.
+    pub fn is_of(&self, record: &Record) -> bool {
+        record.target == self.target.path() || record.top == Some(self.id())
     }
 
     /// Whether it is a copy of the base.

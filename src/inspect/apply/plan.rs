@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::Skipped;
 use super::drift::Drifted;
+use super::last::LastApply;
 use super::merge::Merge;
 use super::steps::{Applied, Steps};
 use crate::base::{BaseAttr, BasePath};
@@ -42,7 +43,7 @@ pub struct Options {
     pub take_base: Vec<MergedPath>,
     /// Also set-user-ID and set-group-ID files, and device nodes.
     pub special: bool,
-    /// Keep what is replaced and removed, up to so many bytes of data, so that it can be put back;
+    /// Keep what is replaced and removed, up to so many bytes on disk, so that it can be put back;
     /// `None` keeps nothing, also of an earlier apply.
     pub keep: Option<u64>,
 }
@@ -52,7 +53,7 @@ pub struct Options {
 pub struct Plan {
     /// What the session made different; nothing is to be done where there is nothing.
     pub changes: Vec<Applied>,
-    /// What is not any more as the session saw it.
+    /// What is not any more as the session saw it, sorted by path.
     pub drifted: Vec<Drifted>,
     /// Files that the session and the base changed, merged.
     pub merged: Vec<Merged>,
@@ -72,8 +73,12 @@ pub struct Plan {
     pub deletions: u64,
     /// How many of these are directories.
     pub deleted_dirs: u64,
-    /// What is replaced and removed, in bytes of data, where that is kept.
+    /// What stays as it is but for attributes.
+    pub attributes: AttributeCounts,
+    /// What is replaced and removed, in bytes on disk, where that is kept.
     pub kept_bytes: u64,
+    /// The last apply, if that was to another directory: what is kept of it goes.
+    pub ends_undo_of: Option<LastApply>,
     /// Changes that are left out though they have steps: number and reason.
     pub(super) refused: Vec<(usize, Skipped)>,
     /// What is left out because a client changed it after the plan was shown.
@@ -96,6 +101,34 @@ pub(super) struct Counts {
     pub files: u64,
     pub deletions: u64,
     pub deleted_dirs: u64,
+    pub attributes: AttributeCounts,
+}
+
+/// How many objects get attributes and nothing else, each counted once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AttributeCounts {
+    /// Files that get permission bits.
+    pub modes: u64,
+    /// Files that get an owner or group, and no permission bits.
+    pub owners: u64,
+    /// Files that get only times.
+    pub times: u64,
+    /// Directories that get permission bits, an owner or a group.
+    pub dirs: u64,
+}
+
+impl AttributeCounts {
+    /// Counts a file that has these attributes and gets others.
+    pub(super) fn add_file(&mut self, old: &BaseAttr, new: &Attrs) {
+        let count = if old.mode != new.mode {
+            &mut self.modes
+        } else if (old.uid, old.gid) != (new.uid, new.gid) {
+            &mut self.owners
+        } else {
+            &mut self.times
+        };
+        *count += 1;
+    }
 }
 
 impl Plan {
@@ -107,12 +140,32 @@ impl Plan {
             self.files += counts.files;
             self.deletions += counts.deletions;
             self.deleted_dirs += counts.deleted_dirs;
+            self.attributes.modes += counts.attributes.modes;
+            self.attributes.owners += counts.attributes.owners;
+            self.attributes.times += counts.attributes.times;
+            self.attributes.dirs += counts.attributes.dirs;
         }
     }
 
     /// Whether what drifted is left out because an option names it ([`Options::take_base`]).
     pub fn is_taken_from_base(&self, drifted: &Drifted) -> bool {
         self.kept_in_base.contains_key(&drifted.path)
+    }
+
+    /// Whether what is at a path drifted.
+    pub fn has_drifted(&self, path: &MergedPath) -> bool {
+        self.drifted.binary_search_by(|drifted| drifted.path.cmp(path)).is_ok()
+    }
+
+    /// Whether nothing of it is written: each change is left out.
+    pub(super) fn writes_nothing(&self) -> bool {
+        self.refused.len() == self.changes.len()
+    }
+
+    /// How many changes are left out, but for those that an option leaves to the base.
+    pub fn left_out_unasked(&self) -> usize {
+        let asked: HashSet<_> = self.kept_in_base().collect();
+        self.left_out.iter().filter(|left| !asked.contains(&left.path)).count()
     }
 
     /// The paths of the changes that are left out for that reason.

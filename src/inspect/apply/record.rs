@@ -29,6 +29,8 @@ pub(super) struct Record {
     pub session: String,
     /// The directory that was written to.
     pub target: PathBuf,
+    /// The device and inode number of that directory; records of earlier versions have none.
+    pub top: Option<(u64, u64)>,
     /// When that was begun: names the directory that has what is kept.
     pub begun: Time,
     /// The apply was taken back: an undo does it again.
@@ -237,6 +239,7 @@ impl Record {
             "v": VERSION, "session": self.session, "begun": time(self.begun),
             "is_taken_back": self.is_taken_back, "parts": self.parts,
             "target": bytes(self.target.as_os_str().as_bytes()),
+            "top": self.top.map(|(dev, ino)| json!([dev, ino])),
         }))?;
         for change in &self.changes {
             line(json!({ "change": bytes(change.as_bytes()) }))?;
@@ -288,6 +291,9 @@ impl Record {
             self.is_taken_back = is_taken_back.unwrap_or(false);
             let parts = line.get("parts").and_then(Value::as_array);
             self.parts = parts.into_iter().flatten().filter_map(to_index).collect();
+            self.top = line
+                .get("top")
+                .and_then(|top| Some((top.get(0)?.as_u64()?, top.get(1)?.as_u64()?)));
             let target = to_bytes(line.get("target")?)?;
             self.target = std::ffi::OsString::from_vec(target).into();
             return Some(());

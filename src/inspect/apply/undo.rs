@@ -14,6 +14,7 @@ use super::place::Place;
 use super::record::{Inside, Record};
 use super::stage::Staged;
 use super::steps::Applied;
+use super::undo_change;
 use super::undo_plan::{Restore, UndoOptions, UndoPlan, UndoPlanner, other_names};
 use super::{Bookkeeper, Event, Report, Skipped, Watch};
 use crate::base::BasePath;
@@ -34,8 +35,7 @@ pub fn plan_undo(
 ) -> Result<Option<UndoPlan>> {
     let place = Place::open(opened, to)?;
     let Some((dir, record)) = kept(opened, &place)? else { return Ok(None) };
-    drop(dir);
-    make_plan(&place, &record, options).map(Some)
+    make_plan(&place, (&dir, &record), options).map(Some)
 }
 
 /// Takes the last apply back, as `shown`; without it, as it is planned now.
@@ -77,20 +77,31 @@ fn kept(opened: &Opened, place: &Place<'_>) -> Result<Option<(UndoDir, Record)>>
         let hint = "it goes with the next apply";
         return Err(InspectError::Refused { what, hint });
     }
-    if record.target != place.target.path() {
+    if !place.is_of(&record) {
         let (applied, asked) = (record.target.display(), place.target.path().display());
         let what = format!("the last apply was to {applied}, and not to {asked}");
-        let hint = "name that directory with --to DIR, or leave --to out for the base";
+        let hint = match record.target.is_dir() {
+            true => "name that directory with --to DIR, or leave --to out for the base",
+            false => {
+                "that directory is gone; what the apply replaced is in SESSION-undo until \
+                      the next apply"
+            }
+        };
         return Err(InspectError::Refused { what, hint });
     }
     Ok(Some((dir, record)))
 }
 
-fn make_plan(place: &Place<'_>, record: &Record, options: &UndoOptions) -> Result<UndoPlan> {
+fn make_plan(
+    place: &Place<'_>,
+    (dir, record): (&UndoDir, &Record),
+    options: &UndoOptions,
+) -> Result<UndoPlan> {
     let mut plan = UndoPlanner::new(place, record, options).make()?;
     if options.keep.is_some() {
-        plan.kept_bytes = keep::measure(&place.target, &plan.steps)?;
+        plan.kept_bytes = keep::measure(place, &plan.steps)?;
     }
+    undo_change::count_held(place, (dir, record), &mut plan)?;
     Ok(plan)
 }
 
@@ -110,7 +121,7 @@ fn prepare(
     let Some((dir, record)) = kept(opened, place)? else {
         return refused("nothing of an apply is kept any more".to_owned());
     };
-    let plan = make_plan(place, &record, options)?;
+    let plan = make_plan(place, (&dir, &record), options)?;
     let is_other =
         |shown: &UndoPlan| shown.changes != plan.changes || shown.drifted != plan.drifted;
     if shown.is_some_and(is_other) {

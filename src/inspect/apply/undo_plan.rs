@@ -9,7 +9,7 @@ use super::keep::kept_name;
 use super::place::Place;
 use super::record::{Before, Inside, Left, Moves, Placed, Record, Removed};
 use super::steps::{Put, Set, Steps, Take};
-use super::undo_change::{UndoChange, UndoDrift, UndoKind};
+use super::undo_change::{Held, UndoChange, UndoDrift, UndoKind};
 use crate::base::{BasePath, STAGING};
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
@@ -39,13 +39,23 @@ pub struct UndoPlan {
     pub drifted: Vec<UndoDrift>,
     /// How many directories only get their times back.
     pub times: u64,
-    /// What the undo itself replaces and removes, in bytes of data.
+    /// What the undo itself replaces and removes, in bytes on disk.
     pub kept_bytes: u64,
     pub(super) steps: Steps,
     pub(super) restores: Vec<Restore>,
     pub(super) top: Option<Attrs>,
     /// Changes that are left out.
     pub(super) left_out: HashSet<usize>,
+}
+
+impl UndoPlan {
+    /// What is moved back, by the paths where it is.
+    pub(super) fn moved(&self) -> impl Iterator<Item = &BasePath> {
+        let puts = self.steps.puts.iter().filter(|put| put.shelf == Shelf::Taken);
+        let put: HashSet<Slot> = puts.map(|put| put.slot).collect();
+        let takes = self.steps.takes.iter();
+        takes.filter(move |take| put.contains(&take.slot)).map(|take| &take.from)
+    }
 }
 
 /// What is made of something that is kept.
@@ -394,7 +404,7 @@ impl<'a> UndoPlanner<'a> {
         let mut lines: BTreeMap<MergedPath, UndoChange> = BTreeMap::new();
         let mut line = |path: &BasePath, kind, is_dir| {
             let path = MergedPath::of_base(path);
-            lines.insert(path.clone(), UndoChange { path, kind, is_dir });
+            lines.insert(path.clone(), UndoChange { path, kind, is_dir, held: Held::default() });
         };
         let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
         let gone = steps.takes.iter().filter(|take| !put.contains(&(Shelf::Taken, take.slot)));
@@ -425,7 +435,8 @@ impl<'a> UndoPlanner<'a> {
             let rights = |attrs: &Attrs| (attrs.mode, attrs.uid, attrs.gid);
             if rights(attrs) != rights(left) || (!is_dir && attrs.mtime != left.mtime) {
                 let kind = UndoKind::Changed;
-                lines.insert(path.clone(), UndoChange { path, kind, is_dir });
+                let held = Held::default();
+                lines.insert(path.clone(), UndoChange { path, kind, is_dir, held });
             } else if attrs.mtime != left.mtime {
                 times += 1;
             }

@@ -34,34 +34,42 @@ pub struct Part {
     pub attributes: [u32; 3],
 }
 
-/// What comes of choosing these pieces of a difference: `Ok(None)` for all of it. An error says
-/// that some of the pieces are not there any more.
+/// What choosing pieces of a difference comes to.
+#[derive(Debug)]
+pub(in crate::inspect) enum Choice {
+    /// All of it.
+    Whole,
+    /// A part.
+    Part(Part),
+    /// Some of the pieces are not there any more.
+    Vanished,
+}
+
+/// What comes of choosing these pieces of a difference.
 pub(in crate::inspect) fn part(
     opened: &Opened,
     view: &TreeView<'_>,
     difference: &Difference,
     ids: &BTreeSet<HunkId>,
-) -> Result<std::result::Result<Option<Part>, Vanished>> {
-    let Pieces::File(file) = pieces(opened, view, difference)? else { return Ok(Err(Vanished)) };
+) -> Result<Choice> {
+    let Pieces::File(file) = pieces(opened, view, difference)? else {
+        return Ok(Choice::Vanished);
+    };
     let all: BTreeSet<_> = file.ids().collect();
     if ids.is_empty() || !ids.is_subset(&all) {
-        return Ok(Err(Vanished));
+        return Ok(Choice::Vanished);
     }
     if *ids == all {
-        return Ok(Ok(None));
+        return Ok(Choice::Whole);
     }
     let old = difference.old.as_ref().map_or([0; 3], |old| {
         let attr = &old.attr;
         [attr.mode, attr.uid, attr.gid]
     });
     let attributes = file.attributes.filter(|a| ids.contains(&a.id)).map_or(old, |a| a.new);
-    Ok(Ok(Some(Part {
+    Ok(Choice::Part(Part {
         content: file.text.with(ids).into(),
         has_lines: file.text.hunks.iter().any(|hunk| ids.contains(&hunk.id)),
         attributes,
-    })))
+    }))
 }
-
-/// Pieces that were chosen are not there any more.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::inspect) struct Vanished;

@@ -10,10 +10,9 @@ mod pieces;
 mod text;
 mod without;
 
-pub(in crate::inspect) use choice::part;
+pub(in crate::inspect) use choice::{Choice, part};
 pub use choice::{Chosen, Part, Pick};
 pub use id::HunkId;
-pub(in crate::inspect) use pieces::content;
-pub use pieces::{Attributes, FileHunks, Pieces, pieces, whole_id};
+pub use pieces::{Attributes, FileHunks, Pieces, base_now, pieces, whole_id};
 pub use text::{Hunk, Sign, TextHunks};
 pub use without::{Undoing, without};

@@ -3,7 +3,7 @@
 use super::id::HunkId;
 use super::text::TextHunks;
 use crate::base::BaseAttr;
-use crate::inspect::apply::merge::{MAX_MERGE_BYTES, read_base};
+use crate::inspect::content::{MAX_TEXT_BYTES, content, read_base};
 use crate::inspect::diff::{Difference, Kind, at, base_error, started_from};
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
@@ -67,7 +67,7 @@ pub fn pieces(opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> 
         && is_single_file(&base.attr)
         && after.attr().kind == FileKind::Regular
         && after.attr().nlink == 1
-        && after.attr().size.max(old.attr.size) <= MAX_MERGE_BYTES;
+        && after.attr().size.max(old.attr.size) <= MAX_TEXT_BYTES;
     if !is_divisible {
         return whole();
     }
@@ -93,23 +93,23 @@ pub fn pieces(opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> 
     Ok(Pieces::File(Box::new(FileHunks { text, attributes })))
 }
 
-fn is_single_file(attr: &BaseAttr) -> bool {
-    attr.kind == FileKind::Regular && attr.nlink == 1
+/// What the base has now of a file that changed there too; `None` if it did not change, or is too
+/// large to be merged.
+///
+/// # Errors
+/// The base cannot be read.
+pub fn base_now(opened: &Opened, difference: &Difference) -> Result<Option<Vec<u8>>> {
+    let change = &difference.change;
+    match change.before.as_ref().filter(|_| change.is_drifted) {
+        Some(base) => {
+            read_base(opened.base(), base).map_err(|source| base_error(opened, &base.path, source))
+        }
+        None => Ok(None),
+    }
 }
 
-/// All of a file's content.
-pub(in crate::inspect) fn content(view: &TreeView<'_>, file: &TreeObject) -> Result<Vec<u8>> {
-    let mut content = vec![0; usize::try_from(file.attr().size).unwrap_or(usize::MAX)];
-    let mut end = 0;
-    while end < content.len() {
-        let got = view.read(file, end as u64, &mut content[end..]);
-        match got.map_err(|source| at(file.path(), source))? {
-            0 => break,
-            got => end += got,
-        }
-    }
-    content.truncate(end);
-    Ok(content)
+fn is_single_file(attr: &BaseAttr) -> bool {
+    attr.kind == FileKind::Regular && attr.nlink == 1
 }
 
 /// The id of a difference as a whole: it changes with the object, but of a directory only with its

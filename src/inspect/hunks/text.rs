@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use super::id::HunkId;
 use crate::delta::MergedPath;
-use crate::inspect::patch::Changed;
+use crate::inspect::patch::{Changed, has_nul};
+use crate::inspect::text_merge::{self, TextMerge};
 
 /// A run of lines that are gone, new, or both, without an unchanged line among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,17 @@ pub enum Sign {
     Old,
     /// New.
     New,
+}
+
+impl Sign {
+    /// As a patch has it.
+    pub fn as_char(self) -> char {
+        match self {
+            Self::Context => ' ',
+            Self::Old => '-',
+            Self::New => '+',
+        }
+    }
 }
 
 /// A text before and after, and what changed.
@@ -88,6 +100,13 @@ impl TextHunks {
         }
         text.extend_from_slice(self.old_bytes(&(at..self.old_starts.len() - 1)));
         text
+    }
+
+    /// Whether hunks cannot be merged with `base`, what the base has now.
+    pub fn has_conflicts(&self, group: Range<usize>, base: &[u8]) -> bool {
+        let ids = self.hunks[group].iter().map(|hunk| hunk.id).collect();
+        let merged = || text_merge::merge(&self.old, base, &self.with(&ids));
+        has_nul(base) || matches!(merged(), TextMerge::Conflicts(_))
     }
 
     /// The hunks in groups, as a patch shows them: those with at most twice `context` unchanged

@@ -69,7 +69,7 @@ fn a_file_that_was_replaced_or_is_gone() {
     fs::write(base.join("new"), "theirs").unwrap();
     fs::rename(base.join("new"), base.join("dir/other")).unwrap();
     let drifted = drifted(&mut world);
-    let both = [("/dir/file".to_owned(), Why::Changed), ("/other".to_owned(), Why::Conflict)];
+    let both = [("/dir/file".to_owned(), Why::Removed), ("/other".to_owned(), Why::Conflict)];
     assert!(both.iter().all(|one| drifted.contains(one)), "{drifted:?}");
 }
 

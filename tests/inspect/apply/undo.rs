@@ -350,18 +350,25 @@ fn more_than_the_limit_is_refused_before_anything_is_written() {
     let to = copy(&world, "copy");
     let before = on_host(&to);
     let opened = open(&world);
-    let options = Options { keep: Some(19), ..all() };
+    // Two files and a directory, each with a block and an inode.
+    let options = Options { keep: Some(13_823), ..all() };
     let plan = planned(&opened, Some(&to), &options).unwrap();
-    assert_eq!(plan.kept_bytes, 20);
+    assert_eq!(plan.kept_bytes, 3 * (4096 + 512));
     let consent = Consent::Shown(&plan);
     let refused = apply(&opened, Some(&to), &options, consent, None, &mut go_on).unwrap_err();
-    assert!(refused.to_string().contains("has 20 bytes, and --undo can keep 19"), "{refused}");
+    assert!(
+        refused.to_string().contains("takes 13824 bytes, and --undo can keep 13823"),
+        "{refused}"
+    );
     assert_same(&on_host(&to), &before);
     assert!(!undo_dir(&world).exists());
-    assert_eq!(apply_kept(&opened, Some(&to), &Options { keep: Some(20), ..all() }).skipped, []);
+    assert_eq!(
+        apply_kept(&opened, Some(&to), &Options { keep: Some(13_824), ..all() }).skipped,
+        []
+    );
     let options = UndoOptions { keep: Some(0), ..undoing() };
     let plan = plan_undo(&opened, Some(&to), &options).unwrap().unwrap();
-    assert_eq!(plan.kept_bytes, 1);
+    assert_eq!(plan.kept_bytes, 4096 + 512);
     let refused = undo(&opened, Some(&to), &options, None, None, &mut go_on).unwrap_err();
     assert!(refused.to_string().contains("--undo can keep 0"), "{refused}");
 }

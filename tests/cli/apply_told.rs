@@ -1,0 +1,64 @@
+//! What `acetate apply` says of what the base changed, and of plans that write no content.
+
+use std::fs;
+use std::process::Output;
+
+use super::program::run;
+use crate::support::world::World;
+
+fn apply(world: &World, args: &[&str]) -> Output {
+    let session = world.session();
+    run(world.scratch(), &[&["apply", session.to_str().unwrap()], args].concat())
+}
+
+#[track_caller]
+fn said(output: &Output, code: i32) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}{err}");
+    (out, err)
+}
+
+#[test]
+fn what_is_left_to_the_base_ends_no_undo_and_no_copy_loses_it() {
+    let mut world = World::new("first \"1\"\nother \"other\"\n");
+    world.write("first", 0, b"first").unwrap();
+    world.write("other", 0, b"mine!").unwrap();
+    world.close();
+    let base = world.change_base();
+    fs::write(base.join("other"), "a\nperson's\n").unwrap();
+    let copy = world.scratch().join("copy");
+    fs::create_dir(&copy).unwrap();
+    fs::write(copy.join("first"), "1").unwrap();
+    fs::write(copy.join("other"), "a\nperson's\n").unwrap();
+    let to = ["--yes", "--no-keep", "--to", copy.to_str().unwrap(), "--take", "base", "other"];
+    let (_, err) = said(&apply(&world, &to), 0);
+    let stays = "1 object stays as the copy has it (--take base); the session keeps its own\n";
+    assert_eq!(err, stays);
+    said(&apply(&world, &["--yes", "--skip-drifted"]), 1);
+    said(&apply(&world, &["--yes", "--take", "base", "other"]), 0);
+    said(&apply(&world, &["--yes", "--undo"]), 0);
+    assert_eq!(fs::read(base.join("first")).unwrap(), b"1");
+    assert_eq!(fs::read(base.join("other")).unwrap(), b"a\nperson's\n");
+}
+
+#[test]
+fn attributes_and_removals_in_the_base_are_said_as_such() {
+    let mut world = World::new("mode \"1\"\nowner \"2\"\ngone \"3\"\n");
+    world.close();
+    let session = world.session();
+    let session = session.to_str().unwrap();
+    for args in [["chmod", session, "755", "/mode"], ["touch", session, "/owner", "/owner"]] {
+        assert!(run(world.scratch(), &args).status.success());
+    }
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
+    assert!(out.ends_with(": mode of 1 file, time of 1 file\n"), "{out}");
+    assert!(run(world.scratch(), &["chmod", session, "600", "/gone"]).status.success());
+    fs::remove_file(world.change_base().join("gone")).unwrap();
+    let (out, _) = said(&apply(&world, &["--dry-run", "--skip-drifted"]), 1);
+    assert!(out.contains("! /gone: was removed in the base; left out (--skip-drifted)\n"), "{out}");
+    assert!(!out.contains("0 files to write"), "{out}");
+    let diff = run(world.scratch(), &["diff", session]);
+    let diff = String::from_utf8(diff.stdout).unwrap();
+    assert!(diff.contains("M /gone (mode 0644 -> 0600, was removed in the base)\n"), "{diff}");
+}

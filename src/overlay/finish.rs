@@ -84,13 +84,14 @@ impl Copies {
 }
 
 impl Overlay {
-    /// Copies what is pending whenever there is anything; never returns but when the session
-    /// takes no more changes.
+    /// Copies what is pending, and keeps the originals of what was removed, whenever there is
+    /// anything; never returns but when the session takes no more changes.
     pub async fn copy_in_background(&self) {
         loop {
+            let kept = self.keep_removed_if_due().await;
             let piece = match self.copy_piece().await {
                 Ok(true) => Piece::More,
-                Ok(false) => Piece::Idle,
+                Ok(false) => kept,
                 Err(FsError::ReadOnly) => Piece::Over,
                 Err(_) => Piece::Failed,
             };

@@ -113,7 +113,8 @@ impl Overlay {
                     Err(error) => outcome = error.into_fs().into(),
                 }
             }
-            let (touched, wakes_copies) = (edit.touched, edit.wakes_copies);
+            let (touched, removed) = (edit.touched, edit.removed);
+            let wakes_background = edit.wakes_copies || !removed.is_empty();
             let is_unlimited = edit.is_unlimited;
             let is_made = outcome.result.is_ok();
             let growth = if is_made { txn.growth() } else { Growth::default() };
@@ -129,7 +130,8 @@ impl Overlay {
                 Charge::commit(charge);
                 core.caches.forget(&touched);
                 trial.committed();
-                if wakes_copies {
+                core.removed.add(removed);
+                if wakes_background {
                     core.copies.background.wake();
                 }
                 if let Some(atimes) = atimes {

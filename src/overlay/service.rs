@@ -114,7 +114,8 @@ impl Overlay {
                 }
             }
             let (touched, removed) = (edit.touched, edit.removed);
-            let wakes_background = edit.wakes_copies || !removed.is_empty();
+            let wakes_copies = edit.wakes_copies;
+            let wakes_background = wakes_copies || !removed.is_empty();
             let is_unlimited = edit.is_unlimited;
             let is_made = outcome.result.is_ok();
             let growth = if is_made { txn.growth() } else { Growth::default() };
@@ -131,6 +132,9 @@ impl Overlay {
                 core.caches.forget(&touched);
                 trial.committed();
                 core.removed.add(removed);
+                if wakes_copies {
+                    core.copies.begin();
+                }
                 if wakes_background {
                     core.copies.background.wake();
                 }

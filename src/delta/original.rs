@@ -4,14 +4,14 @@ use crate::base::BasePath;
 use crate::vfs::{FileId, FileKind, Time};
 
 /// A row of `acetate_original`, without its content: a base file or symbolic link as it was when
-/// the session first changed or hid it.
+/// the session first changed or hid it, or a base directory as it was when that was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Original {
     /// Where it was in the base.
     pub path: BasePath,
     /// The number that the export showed.
     pub fileid: FileId,
-    /// A regular file or a symbolic link.
+    /// A regular file, a symbolic link or a directory.
     pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,

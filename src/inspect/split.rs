@@ -119,13 +119,20 @@ pub(super) fn parts(
             is_whole &= is_chosen;
             if is_chosen {
                 let path = MergedPath::of_base(&object.path);
-                parts.push(Change::gone(object, path));
+                parts.push((object, path));
             }
         })?;
+        if is_whole {
+            return Ok(None);
+        }
+        let parts = parts.into_iter().map(|(object, path)| {
+            view.gone(object, path).map_err(|source| at(&change.path, source))
+        });
+        let mut parts = parts.collect::<Result<Vec<_>>>()?;
         if change.after.is_some() && is_chosen {
             parts.push(Change { before: None, replaced: None, ..change.clone() });
         }
-        return Ok((!is_whole).then_some(parts));
+        return Ok(Some(parts));
     }
     let (Some(base), Some(after)) = (&change.before, &change.after) else { return Ok(None) };
     let is_dir = after.attr().kind == FileKind::Directory;

@@ -56,7 +56,7 @@ pub fn touched(opened: &Opened) -> Result<Touched> {
             if path.is_some_and(is_dropping) || change.is_carried {
                 return true;
             }
-            sum.drifted += u64::from(change.is_drifted);
+            sum.drifted += u64::from(change.has_drifted());
             match (&change.before, &change.after) {
                 (_, None) => sum.deleted += 1,
                 (None, Some(_)) => sum.added += 1,

@@ -82,7 +82,9 @@ impl Overlay {
             let result = edit.remove_all(&removals).map_err(|error| error.into_fs());
             Outcome { result, context: () }
         });
-        removed.await?.value.result
+        let removed = removed.await?.value.result;
+        while self.is_much_removed() && self.keep_removed().await {}
+        removed
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::BasePath;
-use crate::delta::{AuditRow, AuditSet, Ino, InodeRow, MergedPath, Procedure, WriteTxn};
+use crate::delta::{AuditRow, AuditSet, Ino, InodeRow, MergedPath, Original, Procedure, WriteTxn};
 use crate::vfs::{Attr, Caller, FileId, FsError, Locator, Name, Outcome, Time, Wcc};
 
 use super::Core;
@@ -35,6 +35,8 @@ pub(super) struct Edit<'a> {
     pub is_unlimited: bool,
     /// Whether there is more for the background to copy, or it may get further than before.
     pub wakes_copies: bool,
+    /// What it removed of the base.
+    pub removed: Vec<Original>,
 }
 
 /// The directory that an operation changes, as it was when the operation began.
@@ -70,6 +72,7 @@ impl<'a> Edit<'a> {
             copied: None,
             is_unlimited: false,
             wakes_copies: false,
+            removed: Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! ends the process, the next one goes on.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ const PIECE_OVERHEAD_BYTES: usize = 512;
 #[derive(Default)]
 pub(super) struct Copies {
     pub background: Background,
+    /// Whether there may be nothing to copy: then the writer is left alone.
+    is_idle: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -65,6 +68,11 @@ impl Copies {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Says that there is more to copy; the background has to be woken.
+    pub fn begin(&self) {
+        self.is_idle.store(false, Ordering::Relaxed);
+    }
+
     /// Whether nobody was told yet that the rest of this file is lost.
     pub fn is_news(&self, ino: Ino) -> bool {
         let mut state = self.state();
@@ -84,13 +92,21 @@ impl Copies {
 }
 
 impl Overlay {
-    /// Copies what is pending whenever there is anything; never returns but when the session
-    /// takes no more changes.
+    /// Copies what is pending, and keeps the originals of what was removed, whenever there is
+    /// anything; never returns but when the session takes no more changes.
     pub async fn copy_in_background(&self) {
         loop {
-            let piece = match self.copy_piece().await {
+            let kept = self.keep_removed_if_due().await;
+            let copied = match self.core.copies.is_idle.swap(true, Ordering::Relaxed) {
+                true => Ok(false),
+                false => self.copy_piece().await,
+            };
+            if copied != Ok(false) {
+                self.core.copies.begin();
+            }
+            let piece = match copied {
                 Ok(true) => Piece::More,
-                Ok(false) => Piece::Idle,
+                Ok(false) => kept,
                 Err(FsError::ReadOnly) => Piece::Over,
                 Err(_) => Piece::Failed,
             };

@@ -43,6 +43,25 @@ pub(super) const ORIGINAL_BYTES: u64 = 1 << 20;
 /// How much content of originals a session keeps, in bytes.
 pub(super) const ORIGINALS_BYTES: u64 = 256 << 20;
 
+/// Removed base objects whose originals wait for the background; of further ones none is kept.
+pub(super) const MAX_REMOVED: usize = 65_536;
+
+/// Length of their paths together, in bytes.
+pub(super) const MAX_REMOVED_PATH_BYTES: usize = 8 << 20;
+
+/// Originals of removed objects that the background stores in one transaction.
+pub(super) const REMOVED_BATCH: usize = 256;
+
+/// How much content it reads for these, in bytes, and a file more.
+pub(super) const REMOVED_BATCH_BYTES: u64 = 4 << 20;
+
+/// How long no more is removed before the background keeps the originals of what was, unless much
+/// waits.
+pub(super) const REMOVED_QUIET: Duration = Duration::from_millis(100);
+
+/// How long the end of a session waits for the originals of removed objects.
+pub(super) const REMOVED_END_WAIT: Duration = Duration::from_secs(5);
+
 /// How much of a file's data a tool has in memory at a time, in bytes.
 pub(super) const DATA_PIECE_BYTES: u64 = 256 << 10;
 

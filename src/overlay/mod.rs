@@ -55,6 +55,7 @@ mod readdir;
 mod rebase;
 mod rebase_part;
 mod remove;
+mod removed;
 mod rename;
 mod replace;
 mod resolve;
@@ -85,6 +86,7 @@ use finish::Copies;
 use known::Known;
 use original::OriginalsKept;
 use quota::{Ledger, Membership};
+use removed::Removed;
 
 pub use bulk::{Content, Item, Removal};
 pub use changes::{BaseObject, Change, ChangesError};
@@ -152,6 +154,7 @@ struct Core {
     copy_up: CopyLimits,
     copies: Copies,
     originals: OriginalsKept,
+    removed: Removed,
     caches: Caches,
     known: Arc<Known>,
     atimes: Atimes,
@@ -185,6 +188,7 @@ impl Core {
             copy_up,
             copies: Copies::default(),
             originals: OriginalsKept::default(),
+            removed: Removed::default(),
             caches: Caches::new(Arc::<Commits>::default(), Arc::default()),
             known: Arc::new(Known::new()),
             atimes: Atimes::default(),
@@ -216,6 +220,7 @@ impl Overlay {
             copy_up: parts.copy_up,
             copies: Copies::default(),
             originals: OriginalsKept::default(),
+            removed: Removed::default(),
             caches: Caches::new(parts.worker.commits(), listings),
             known: Arc::new(Known::new()),
             atimes: Atimes::default(),

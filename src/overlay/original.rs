@@ -10,7 +10,7 @@ use sha1::{Digest, Sha1};
 
 use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::{MergedPath, Original};
-use crate::vfs::{FileKind, FsError, Name};
+use crate::vfs::{FileKind, FsError, Name, Time};
 
 use super::changes::BaseObject;
 use super::edit::Edit;
@@ -31,6 +31,31 @@ pub(super) struct OriginalsKept {
     is_counted: AtomicBool,
     bytes: AtomicU64,
     is_full_logged: AtomicBool,
+}
+
+impl OriginalsKept {
+    /// Counts content that is not kept any more, in bytes.
+    pub fn forget(&self, freed: u64) {
+        let less = |kept: u64| Some(kept.saturating_sub(freed));
+        let _ = self.bytes.fetch_update(Relaxed, Relaxed, less);
+    }
+}
+
+/// What the base has at a path, without digest and content.
+pub(super) fn original_of(path: &BasePath, attr: &BaseAttr) -> Original {
+    Original {
+        path: path.clone(),
+        fileid: attr.fileid,
+        kind: attr.kind,
+        mode: attr.mode,
+        uid: attr.uid,
+        gid: attr.gid,
+        size: attr.size,
+        mtime: attr.mtime,
+        ctime: attr.ctime,
+        digest: None,
+        has_content: false,
+    }
 }
 
 /// git's name of a file's content, fed piece by piece: the SHA-1 of `blob SIZE\0` and the bytes.
@@ -81,17 +106,10 @@ impl Edit<'_> {
             _ => None,
         };
         let original = Original {
-            path: path.clone(),
-            fileid: attr.fileid,
-            kind: attr.kind,
-            mode: attr.mode,
-            uid: attr.uid,
-            gid: attr.gid,
             size: content.map_or(attr.size, |content| content.len() as u64),
-            mtime: attr.mtime,
-            ctime: attr.ctime,
             digest: content.map(BlobDigest::of),
             has_content: kept.is_some(),
+            ..original_of(path, attr)
         };
         let mut is_stored = self.txn.put_original(&original, kept)?;
         if !is_stored && replaces {
@@ -144,8 +162,17 @@ impl Edit<'_> {
     pub fn keep_hidden_original(&mut self, dir: &DirPlace, name: &Name, since: i64) -> Result<()> {
         let Some(path) = dir.base.as_ref().map(|base| base.join(name)) else { return Ok(()) };
         let Some(attr) = self.view().base_attr_at(&path)? else { return Ok(()) };
+        let known = self.txn.original(&path)?;
         // What changed since then is not what the client removed.
-        if attr.ctime.secs > since || self.txn.original(&path)?.is_some() {
+        let is_late = match &known {
+            Some(known) if known.has_content => return Ok(()),
+            Some(known) => {
+                let base = BaseObject { path: path.clone(), attr: attr.clone() };
+                !self.view().is_as_original(known, &base)?
+            }
+            None => attr.ctime.secs > since,
+        };
+        if is_late {
             return Ok(());
         }
         let content = match attr.kind {
@@ -156,14 +183,13 @@ impl Edit<'_> {
             FileKind::Symlink => Some(self.core.base.read_link(&path)?),
             _ => return Ok(()),
         };
-        self.keep_original(&path, &attr, content.as_deref(), false)
+        self.keep_original(&path, &attr, content.as_deref(), known.is_some())
     }
 
     /// Forgets the originals of a base path and of what is below it.
     pub fn forget_originals(&mut self, path: &BasePath) -> Result<()> {
         let freed = self.txn.remove_originals(path)?;
-        let bytes = &self.core.originals.bytes;
-        let _ = bytes.fetch_update(Relaxed, Relaxed, |kept| Some(kept.saturating_sub(freed)));
+        self.core.originals.forget(freed);
         Ok(())
     }
 
@@ -193,6 +219,31 @@ impl View<'_> {
         }
     }
 
+    /// The original that is kept of a base object, and whether the base object still is as that
+    /// was.
+    pub fn original_of(&self, base: &BaseObject) -> Result<Option<(Original, bool)>> {
+        let Some(original) = self.txn.original(&base.path)? else { return Ok(None) };
+        let is_same = self.is_as_original(&original, base)?;
+        Ok(Some((original, is_same)))
+    }
+
+    /// Whether the base changed an object after the session hid it, at `since`.
+    ///
+    /// What changed in that second, in a directory whose own removal is kept, came after that: it
+    /// would have an original too.
+    pub fn is_changed_since_hidden(&self, base: &BaseObject, since: Time) -> Result<bool> {
+        if let Some((_, is_same)) = self.original_of(base)? {
+            return Ok(!is_same);
+        }
+        let changed = base.attr.ctime;
+        if changed > since || changed.secs < since.secs {
+            return Ok(changed > since);
+        }
+        let Some((parent, _)) = base.path.split() else { return Ok(false) };
+        let parent = self.txn.original(&parent)?;
+        Ok(parent.is_some_and(|parent| parent.kind == FileKind::Directory))
+    }
+
     fn compare_with_original(&self, original: &Original, base: &BaseObject) -> Result<bool> {
         let BaseObject { path, attr: now } = base;
         if original.kind != now.kind {
@@ -206,7 +257,14 @@ impl View<'_> {
             let target = self.core.base.read_link(path)?;
             return Ok(original.digest == Some(BlobDigest::of(&target)));
         }
-        if (original.size, original.mode) != (now.size, now.mode) {
+        if original.mode != now.mode {
+            return Ok(false);
+        }
+        // What is in a directory is compared by itself.
+        if now.kind == FileKind::Directory {
+            return Ok(true);
+        }
+        if original.size != now.size {
             return Ok(false);
         }
         match original.digest {
@@ -233,18 +291,29 @@ impl View<'_> {
 }
 
 impl TreeView<'_> {
-    /// Whether an original is kept of a base object, and the base object still is as that was.
+    /// The original that is kept of a base object, and whether the base object still is as that
+    /// was; `None` where none is kept.
     ///
     /// # Errors
     /// The session or the base cannot be read.
-    pub fn is_as_original(&self, base: &BaseObject) -> std::result::Result<bool, FsError> {
-        let is_same = || -> Result<bool> {
-            match self.view.txn.original(&base.path)? {
-                Some(original) => self.view.is_as_original(&original, base),
-                None => Ok(false),
-            }
-        };
-        is_same().map_err(|error| error.into_fs())
+    pub fn original_of(
+        &self,
+        base: &BaseObject,
+    ) -> std::result::Result<Option<(Original, bool)>, FsError> {
+        self.view.original_of(base).map_err(|error| error.into_fs())
+    }
+
+    /// Whether the base changed an object after the session hid it, at `since`: by its original, or
+    /// else by its ctime.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn is_changed_since_hidden(
+        &self,
+        base: &BaseObject,
+        since: Time,
+    ) -> std::result::Result<bool, FsError> {
+        self.view.is_changed_since_hidden(base, since).map_err(|error| error.into_fs())
     }
 
     /// The content, or link target, that is kept of an original; `None` where none is, or where

@@ -69,13 +69,17 @@ impl Edit<'_> {
         let dentry_in = dir.ino.filter(|_| child.has_dentry);
         self.drop_entry(dir, dentry_in, name)?;
         match child.node {
-            Node::Base { attr, .. } if is_linked(attr.kind, attr.nlink) => {
+            Node::Base { path, attr } if is_linked(attr.kind, attr.nlink) => {
+                self.note_removed(&path, &attr);
                 // Its ctime is the later of the base's and that of its last name that went.
                 let (_, since) = self.txn.hidden_links(attr.fileid)?;
                 let since = moved_on(attr.ctime.max(since.unwrap_or(attr.ctime)), self.now);
                 Ok(self.txn.hide_link(attr.fileid, since)?)
             }
-            Node::Base { .. } => Ok(()),
+            Node::Base { path, attr } => {
+                self.note_removed(&path, &attr);
+                Ok(())
+            }
             Node::Delta(row) => self.drop_link(*row, child.has_dentry),
         }
     }
@@ -157,6 +161,11 @@ impl Edit<'_> {
         self.drop_entry(dir, dir.ino.filter(|_| child.has_dentry), name)?;
         if let Node::Delta(row) = &child.node {
             self.txn.delete_inode(row.ino)?;
+        }
+        if let Some(base) = &place.base
+            && let Some(attr) = self.view().base_attr_at(base)?
+        {
+            self.note_removed(base, &attr);
         }
         self.touch_place(place.ino, place.base.clone());
         Ok(())

@@ -113,7 +113,9 @@ impl Overlay {
                     Err(error) => outcome = error.into_fs().into(),
                 }
             }
-            let (touched, wakes_copies) = (edit.touched, edit.wakes_copies);
+            let (touched, removed) = (edit.touched, edit.removed);
+            let wakes_copies = edit.wakes_copies;
+            let wakes_background = wakes_copies || !removed.is_empty();
             let is_unlimited = edit.is_unlimited;
             let is_made = outcome.result.is_ok();
             let growth = if is_made { txn.growth() } else { Growth::default() };
@@ -129,7 +131,11 @@ impl Overlay {
                 Charge::commit(charge);
                 core.caches.forget(&touched);
                 trial.committed();
+                core.removed.add(removed);
                 if wakes_copies {
+                    core.copies.begin();
+                }
+                if wakes_background {
                     core.copies.background.wake();
                 }
                 if let Some(atimes) = atimes {

@@ -10,6 +10,9 @@ const DELAY: Duration = Duration::from_millis(20);
 /// How long after a piece that failed the next is tried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long after a piece that is not due yet the next is tried.
+const LATER_INTERVAL: Duration = Duration::from_millis(100);
+
 /// What a piece of background work came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece {
@@ -17,6 +20,8 @@ pub enum Piece {
     More,
     /// There is nothing to do.
     Idle,
+    /// There is something to do, but not yet.
+    Later,
     /// It failed; later it may not.
     Failed,
     /// It will never be possible again.
@@ -45,6 +50,7 @@ impl Background {
                 self.0.notified().await;
                 tokio::time::sleep(DELAY).await;
             }
+            Piece::Later => tokio::time::sleep(LATER_INTERVAL).await,
             Piece::Failed => tokio::time::sleep(RETRY_INTERVAL).await,
             Piece::Over => return false,
         }

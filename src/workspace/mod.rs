@@ -284,6 +284,7 @@ impl Workspace {
     pub fn close(self) -> Result<()> {
         let Self { opened, layers, runtime, .. } = self;
         drop(opened);
+        runtime.block_on(layers.overlay.keep_all_removed());
         let finished = runtime.block_on(layers.overlay.finish_copies(|_| {}));
         runtime.block_on(layers.worker.shut_down())?;
         match finished {

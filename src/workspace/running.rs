@@ -80,11 +80,12 @@ impl Running {
     }
 }
 
-/// Finishes what copy-up has left; returns what could not be finished.
+/// Finishes what copy-up and removals have left; returns what could not be finished.
 async fn finish(
     overlay: &Overlay,
     progress: impl FnMut(PendingCopies),
 ) -> std::result::Result<PendingCopies, FsError> {
+    overlay.keep_all_removed().await;
     match overlay.pending_copies().await {
         Ok(PendingCopies { files: 1.., .. }) => overlay.finish_copies(progress).await,
         left => left,

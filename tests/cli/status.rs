@@ -132,3 +132,33 @@ fn a_look_leaves_nothing_behind() {
     assert!(std::fs::read(&session).unwrap() == before, "the session is as it was");
     world.open_again();
 }
+
+/// The content decides, for commands that remove and end too.
+#[test]
+fn what_was_removed_and_has_other_times_is_no_finding() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let done = |code: i32, args: &[&str]| {
+        let output = run(dir, args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    std::fs::create_dir_all(dir.join("base/gone/sub")).unwrap();
+    for file in ["file", "gone/sub/a", "gone/b"] {
+        std::fs::write(dir.join("base").join(file), "content\n").unwrap();
+    }
+    done(0, &["init", "s.db", "--base", "base"]);
+    done(0, &["rm", "s.db", "-r", "/file", "/gone"]);
+    let patch = done(1, &["diff", "s.db", "--patch"]);
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let mut cp = std::process::Command::new("cp");
+    assert!(cp.args(["-a", "base", "moved"]).current_dir(dir).status().unwrap().success());
+    std::fs::remove_dir_all(dir.join("base")).unwrap();
+    assert!(!done(0, &["status", "s.db", "--base", "moved"]).contains("drift"));
+    assert_eq!(done(1, &["diff", "s.db", "--base", "moved", "--patch"]), patch);
+    std::fs::rename(dir.join("moved"), dir.join("base")).unwrap();
+    assert_eq!(done(1, &["diff", "s.db", "--patch"]), patch);
+    done(0, &["apply", "s.db", "--yes"]);
+    assert_eq!(std::fs::read_dir(dir.join("base")).unwrap().count(), 0);
+}

@@ -15,6 +15,7 @@ mod migrate;
 mod odd_rows;
 mod original;
 mod patch;
+mod removed;
 mod repair;
 mod seal;
 mod selection;

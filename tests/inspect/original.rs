@@ -23,7 +23,7 @@ const TREE: &str = r#"
 "#;
 
 /// The differences, each with its letter, whether content and mode differ, and whether it drifted.
-fn told(world: &World) -> Vec<String> {
+pub fn told(world: &World) -> Vec<String> {
     let opened = Opened::open(&world.session(), Some(&world.base())).unwrap();
     let mut all = Vec::new();
     diff(&opened, &Options::default(), &mut |_, difference: Difference| {
@@ -33,7 +33,7 @@ fn told(world: &World) -> Vec<String> {
             (difference.differs.mode, "mode"),
             (difference.change.is_link, "link"),
             (difference.change.replaced.is_some(), "replaced"),
-            (difference.change.is_drifted, "drifted"),
+            (difference.change.has_drifted(), "drifted"),
         ] {
             if is_so {
                 line.push(' ');
@@ -48,7 +48,7 @@ fn told(world: &World) -> Vec<String> {
 }
 
 /// Gives a file of the host another inode, with this content and the mode that it had.
-fn save_by_rename(file: &Path, content: &str) {
+pub fn save_by_rename(file: &Path, content: &str) {
     let mode = fs::metadata(file).unwrap().permissions();
     let new = file.with_extension("tmp");
     fs::write(&new, content).unwrap();
@@ -189,7 +189,7 @@ fn a_large_file_has_drifted_by_its_times() {
     assert_eq!(told(&world), ["Modified /dir/large content drifted"]);
 }
 
-fn git(dir: &Path, args: &[&str]) -> String {
+pub fn git(dir: &Path, args: &[&str]) -> String {
     let mut git = Command::new("git");
     git.args(["-c", "user.name=person", "-c", "user.email=person@example.org"]).args(args);
     let output = git.current_dir(dir).output().unwrap();

@@ -65,6 +65,36 @@ fn what_a_new_object_takes_the_place_of_is_kept() {
     assert_eq!(kept(&world), ["dir/file content", "dir/gone gone"]);
 }
 
+/// The background reads what was removed; what shows again or changed first has no original.
+#[test]
+fn what_was_removed_is_kept_by_its_digest() {
+    let mut world = World::new(TREE);
+    fs::write(world.change_base().join("dir/large"), vec![b'x'; (1 << 20) + 1]).unwrap();
+    fs::create_dir(world.change_base().join("empty")).unwrap();
+    for gone in ["dir/gone", "dir/link", "dir/file", "dir/other", "dir/large"] {
+        world.remove(gone).unwrap();
+    }
+    world.rmdir("empty").unwrap();
+    discard(&world, "dir/file");
+    fs::write(world.change_base().join("dir/other"), "theirs").unwrap();
+    world.keep_removed();
+    assert_eq!(kept(&world), ["dir/gone -", "dir/large -", "dir/link -", "empty -"]);
+    let digests = "SELECT hex(digest) FROM acetate_original WHERE digest NOT NULL ORDER BY 1";
+    let hex = |content: &[u8]| {
+        BlobDigest::of(content).iter().map(|byte| format!("{byte:02X}")).collect::<String>()
+    };
+    let mut wanted = [hex(b"gone"), hex(b"file")];
+    wanted.sort();
+    assert_eq!(world.sql_list(digests), wanted);
+    // What takes its place keeps the content, if the base still has it, whatever its times.
+    let touched = fs::File::options().write(true).open(world.base().join("dir/gone")).unwrap();
+    touched.set_modified(std::time::SystemTime::now()).unwrap();
+    world.put("dir/gone", "mine");
+    assert_eq!(kept(&world)[0], "dir/gone gone");
+    discard(&world, "");
+    assert_eq!(kept(&world), [""; 0]);
+}
+
 #[test]
 fn the_original_of_a_file_stays_when_the_file_is_replaced_later() {
     let mut world = World::new(TREE);

@@ -112,9 +112,9 @@ const RULES: &[(&str, &str)] = &[
          HAVING count(*) > 1",
     ),
     (
-        "O3 originals are of files and links, with a digest and all content",
+        "O3 originals are of files, links and directories, with a digest and all content",
         "SELECT CAST(base_path AS TEXT) FROM acetate_original
-         WHERE mode & 61440 NOT IN (32768, 40960)
+         WHERE mode & 61440 NOT IN (16384, 32768, 40960)
            OR content IS NOT NULL AND (length(digest) IS NOT 20 OR length(content) <> size)",
     ),
     (

@@ -304,6 +304,11 @@ impl World {
         self.wait(self.overlay.finish_copies(|_| {})).unwrap().files
     }
 
+    /// Keeps the originals of what was removed, as the background does.
+    pub fn keep_removed(&self) {
+        self.wait(self.overlay.keep_all_removed());
+    }
+
     /// A connection of another program to the session.
     pub fn sql(&self) -> rusqlite::Connection {
         let conn = rusqlite::Connection::open(self.session()).unwrap();

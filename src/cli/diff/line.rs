@@ -39,7 +39,7 @@ pub(super) fn held(folded: &Folded) -> String {
         return text::count(folded.differences.len().saturating_sub(1), "directory");
     }
     let files = text::count(folded.files, "file");
-    let is_drifted = folded.differences.iter().any(|difference| difference.change.is_drifted);
+    let is_drifted = folded.differences.iter().any(|difference| difference.change.has_drifted());
     let drifted = if is_drifted { ", the base changed meanwhile" } else { "" };
     format!("{files}{whose}, {}{drifted}", text::bytes(folded.bytes))
 }
@@ -108,8 +108,8 @@ pub(super) fn notes(difference: &Difference) -> Vec<String> {
     if difference.change.replaced.is_some() {
         notes.push("replaced".to_owned());
     }
-    if difference.change.is_drifted {
-        let is_removed = difference.change.before.is_none();
+    if difference.change.has_drifted() {
+        let is_removed = difference.change.is_drifted && difference.change.before.is_none();
         let what =
             if is_removed { "was removed in the base" } else { "the base changed meanwhile" };
         notes.push(what.to_owned());
@@ -154,7 +154,7 @@ pub(in crate::cli) fn json(difference: &Difference) -> Map<String, Value> {
         ("mtime", difference.differs.mtime),
         ("link", change.is_link),
         ("replaced", change.replaced.is_some()),
-        ("drifted", change.is_drifted),
+        ("drifted", change.has_drifted()),
     ] {
         json.insert(key.to_owned(), value.into());
     }

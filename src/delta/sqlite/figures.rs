@@ -44,9 +44,9 @@ pub struct Figures {
     pub redirects: u64,
     /// Copy-ups that are not finished.
     pub pending: PendingCopies,
-    /// Base files and links of which it keeps what they were before the first change.
+    /// Base files and links of which it keeps the content that they had before the first change.
     pub originals: u64,
-    /// Bytes of their contents, as far as it has them.
+    /// Bytes of their contents.
     pub original_bytes: u64,
     /// Rows of the audit log.
     pub changes: u64,
@@ -86,6 +86,7 @@ impl Session {
             true => Some(quota::count(&conn, config::chunk_bytes(&conn)?)?.usage()),
             false => None,
         };
+        let has_originals = schema::has_table(&conn, "acetate_original")?;
         Ok(Figures {
             usage,
             limits,
@@ -102,11 +103,11 @@ impl Session {
             whiteouts: count(&conn, "fs_whiteout")?,
             redirects: count(&conn, "acetate_redirect")?,
             pending: copy_up::total(&conn)?,
-            originals: count_if_there(&conn, "acetate_original")?,
-            original_bytes: match schema::has_table(&conn, "acetate_original")? {
-                true => original::total_bytes(&conn)?,
+            originals: match has_originals {
+                true => count(&conn, "acetate_original WHERE content IS NOT NULL")?,
                 false => 0,
             },
+            original_bytes: if has_originals { original::total_bytes(&conn)? } else { 0 },
             changes: last_change(&conn)?.saturating_sub(dropped_changes),
             dropped_changes,
             change_bytes: audit_bound::bytes(&conn)?,

@@ -44,7 +44,7 @@ impl Planner<'_> {
     }
 
     /// Whether what the copy has, with these attributes, is what the session started from.
-    fn is_original(&self, original: &Original, there: &BaseAttr) -> Result<bool> {
+    pub(super) fn is_original(&self, original: &Original, there: &BaseAttr) -> Result<bool> {
         let (path, copy) = (&original.path, self.place.reader());
         let failed = |source| base_error(&self.place.shown(path), source);
         if original.kind != there.kind {

@@ -7,11 +7,11 @@ use super::place::{base_error, stat_in};
 use super::plan::Merged;
 use super::planner::{Gone, Planner};
 use crate::base::{Base, BasePath};
-use crate::delta::MergedPath;
-use crate::inspect::diff::{self, Difference};
+use crate::delta::{MergedPath, Original};
+use crate::inspect::diff::{self, Difference, Kind};
 use crate::inspect::error::Result;
-use crate::overlay::{BaseObject, Change, TreeObject};
-use crate::vfs::FileKind;
+use crate::overlay::{BaseObject, Change};
+use crate::vfs::{FileKind, Time};
 
 /// Something that changed behind the session's back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +64,18 @@ impl Planner<'_> {
         if self.place.is_copy() {
             return self.note_drift_of_copy(difference);
         }
-        // Of what is gone, each object that changed is named.
-        if change.is_drifted && !is_gone_without_original(change) {
+        // Of what is gone, and of a directory that is replaced, each object that changed is named.
+        let replaced = change.replaced.as_ref().filter(|_| change.is_replaced_drifted);
+        if self.is_changed_itself(replaced, change)? {
+            self.drifted(change.path.clone(), Why::Came);
+        }
+        let is_dir = |base: &&BaseObject| base.attr.kind == FileKind::Directory;
+        let retyped = change.before.as_ref().filter(|_| change.original.is_none()).filter(is_dir);
+        let is_told = match retyped.filter(|_| difference.kind == Kind::Retyped) {
+            Some(dir) => self.is_changed_itself(Some(dir), change)?,
+            None => !is_gone_without_original(change),
+        };
+        if change.is_drifted && is_told {
             return self.merge_or_note(difference, change.before.as_ref());
         }
         self.note_late_change(difference)?;
@@ -113,49 +123,66 @@ impl Planner<'_> {
     fn note_late_change(&mut self, difference: &Difference) -> Result<()> {
         let change = &difference.change;
         let place = change.path.clone();
-        let is_born = |after: &TreeObject| after.origin().is_none();
+        let is_dir = |kind| kind == FileKind::Directory;
         match (&change.before, &change.after) {
             (Some(_), None) if change.original.is_some() => {}
             // Of a directory that was moved there only its own ctime tells.
             (Some(base), None) => {
                 let path = MergedPath::of_base(&base.path);
                 let since = self.gone_since(base, &place)?;
-                if base.attr.ctime.secs > since {
+                let original = self.original_of(base)?;
+                if self.is_changed_since_hidden(base, since)? {
                     self.drifted(path, Why::ChangedSinceDeleted);
-                } else {
+                } else if original.is_none() {
                     let change = self.plan.changes.len().saturating_sub(1);
                     self.note_same_second(base, since, change);
                     self.hides(base, place, Drifted { path, why: Why::ChangedSinceDeleted });
                 }
             }
-            (before, Some(after)) => {
-                let here = change.replaced.as_ref().or(before.as_ref().filter(|_| is_born(after)));
-                // Two directories show as one, but for one from elsewhere.
-                let is_dir = |kind| kind == FileKind::Directory;
-                let apart = here.filter(|here| {
-                    let are_dirs = is_dir(here.attr.kind) && is_dir(after.attr().kind);
-                    !are_dirs || change.replaced.is_some()
-                });
-                let apart = apart.filter(|here| !self.is_as_hidden(here));
-                match apart {
-                    Some(here) if here.attr.ctime > after.attr().ctime => {
-                        self.drifted(place, Why::Came);
-                    }
-                    Some(here) => {
-                        let drifted = Drifted { path: place.clone(), why: Why::Came };
-                        self.hides(here, place, drifted);
-                    }
-                    None => {}
-                }
+            // What was replaced while it moved is told of the change.
+            (_, Some(_)) if change.replaced.is_some() => {
+                let here = change.replaced.as_ref().filter(|_| !change.is_replaced_drifted);
+                self.may_have_come(here, place)?;
+            }
+            // Two directories show as one.
+            (Some(here), Some(after)) if after.origin().is_none() => {
+                let are_dirs = is_dir(here.attr.kind) && is_dir(after.attr().kind);
+                self.may_have_come(Some(here).filter(|_| !are_dirs), place)?;
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// Whether a base object that the session replaced is known to be what it was then.
-    fn is_as_hidden(&self, base: &BaseObject) -> bool {
-        self.view.is_as_original(base).unwrap_or(false)
+    /// Whether the base changed what a change replaces, apart from what is in it.
+    fn is_changed_itself(&self, base: Option<&BaseObject>, change: &Change) -> Result<bool> {
+        match (base, &change.after) {
+            (Some(base), Some(after)) => self.is_changed_since_hidden(base, after.attr().ctime),
+            _ => Ok(false),
+        }
+    }
+
+    /// Notes what the session replaced, and of which no original is kept: the log may tell that the
+    /// base changed it after the session did first.
+    fn may_have_come(&mut self, here: Option<&BaseObject>, place: MergedPath) -> Result<()> {
+        if let Some(here) = here
+            && self.original_of(here)?.is_none()
+        {
+            self.hides(here, place.clone(), Drifted { path: place, why: Why::Came });
+        }
+        Ok(())
+    }
+
+    /// The original that is kept of a base object, and whether the base object still is as that
+    /// was.
+    fn original_of(&self, base: &BaseObject) -> Result<Option<(Original, bool)>> {
+        let found = self.view.original_of(base);
+        found.map_err(|source| diff::at(&MergedPath::of_base(&base.path), source))
+    }
+
+    fn is_changed_since_hidden(&self, base: &BaseObject, since: Time) -> Result<bool> {
+        let is_changed = self.view.is_changed_since_hidden(base, since);
+        is_changed.map_err(|source| diff::at(&MergedPath::of_base(&base.path), source))
     }
 
     /// Notes that something is not any more as the session saw it: for the change that was noted
@@ -212,9 +239,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Since when a base object is gone at its place in the session, in seconds since 1970; ever,
-    /// where nothing tells.
-    pub(super) fn gone_since(&self, base: &BaseObject, place: &MergedPath) -> Result<i64> {
+    /// Since when a base object is gone at its place in the session; ever, where nothing tells.
+    pub(super) fn gone_since(&self, base: &BaseObject, place: &MergedPath) -> Result<Time> {
         self.view.gone_since(base, place).map_err(|source| diff::at(place, source))
     }
 
@@ -257,6 +283,13 @@ impl Planner<'_> {
         if self.place.is_copy() {
             let base = self.base_stat(path)?;
             let base = base.map(|attr| BaseObject { path: path.clone(), attr });
+            if let Some((original, _)) = base.as_ref().map_or(Ok(None), |b| self.original_of(b))?
+                && original.digest.is_some()
+                && self.is_original(&original, &attr)?
+            {
+                self.inside.push(Inside::as_hidden(&original, &attr, gone.change));
+                return Ok(());
+            }
             match base {
                 // By the base's number and times: clients saw that one.
                 Some(base) if !self.is_other(&base).unwrap_or(true) => {
@@ -272,8 +305,11 @@ impl Planner<'_> {
         let at = MergedPath::of_base(path);
         let base = BaseObject { path: path.clone(), attr };
         let drifted = Drifted { path: at.clone(), why: Why::ChangedSinceDeleted };
-        if base.attr.ctime.secs > gone.since && !self.is_as_hidden(&base) {
+        let original = self.original_of(&base)?;
+        if self.is_changed_since_hidden(&base, gone.since)? {
             self.drifted_in(gone.change, drifted);
+        } else if let Some((original, _)) = original {
+            self.inside.push(Inside::as_hidden(&original, &base.attr, gone.change));
         } else {
             self.inside.push(Inside::of(path, &base.attr, gone.change));
             self.note_same_second(&base, gone.since, gone.change);
@@ -282,10 +318,10 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Notes that a base object changed in the second `since`, which is all that a whiteout tells
-    /// of the moment of a removal. The removal may have come first.
-    fn note_same_second(&mut self, base: &BaseObject, since: i64, change: usize) {
-        if base.attr.ctime.secs == since && !self.is_as_hidden(base) {
+    /// Notes that a base object changed in the second of `since`, which is all that a
+    /// whiteout tells of the moment of a removal. The removal may have come first.
+    fn note_same_second(&mut self, base: &BaseObject, since: Time, change: usize) {
+        if base.attr.ctime.secs == since.secs {
             self.same_second.push(Inside::of(&base.path, &base.attr, change));
         }
     }

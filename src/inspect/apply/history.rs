@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 use super::drift::Drifted;
 use crate::base::{BaseAttr, BasePath, DELTA_IDS};
 use crate::delta::sqlite::{AuditFilter, Order};
-use crate::delta::{AuditRow, Dropped, MergedPath, Procedure};
+use crate::delta::{AuditRow, Dropped, MergedPath, Original, Procedure};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::log::{Log, Options};
@@ -117,6 +117,18 @@ impl Inside {
     /// What is at a path, in a directory that the change `change` removes.
     pub fn of(path: &BasePath, attr: &BaseAttr, change: usize) -> Self {
         Self { path: path.clone(), id: attr.fileid, ctime: attr.ctime, change }
+    }
+
+    /// The same of an object that is as its original was: by the number and the time that it had
+    /// then, whatever the host did to it since.
+    pub fn as_hidden(original: &Original, attr: &BaseAttr, change: usize) -> Self {
+        // What a part of was applied has no number in its original.
+        let is_known = original.fileid != FileId(0);
+        let (id, ctime) = match is_known {
+            true => (original.fileid, original.ctime),
+            false => (attr.fileid, attr.ctime),
+        };
+        Self { path: original.path.clone(), id, ctime, change }
     }
 }
 

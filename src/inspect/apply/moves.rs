@@ -14,7 +14,7 @@ use crate::inspect::diff::{self, Difference, Kind};
 use crate::inspect::error::Result;
 use crate::overlay::{BaseObject, Change, TreeObject};
 use crate::target::{Attrs, Seen, Shelf, Slot};
-use crate::vfs::FileKind;
+use crate::vfs::{FileKind, Time};
 
 impl Planner<'_> {
     /// The steps for a difference.
@@ -59,7 +59,7 @@ impl Planner<'_> {
             let goes = moves || difference.kind == Kind::Retyped;
             if goes && !self.taken.contains_key(&base.path) {
                 if let Some(slot) = self.take(base, false)? {
-                    self.goes(base, slot, after.attr().ctime.secs);
+                    self.goes(base, slot, after.attr().ctime);
                 }
             } else if !goes {
                 over = self.seen(base)?;
@@ -72,7 +72,7 @@ impl Planner<'_> {
     }
 
     /// Notes what is taken to be removed, and since when it is gone in the session.
-    fn goes(&mut self, base: &BaseObject, slot: Slot, since: i64) {
+    fn goes(&mut self, base: &BaseObject, slot: Slot, since: Time) {
         self.taken.insert(base.path.clone(), slot);
         if base.attr.kind == FileKind::Directory {
             let change = self.plan.changes.len() - 1;
@@ -87,7 +87,8 @@ impl Planner<'_> {
         let Some(base) = change.replaced.as_ref().or(in_copy.as_ref()) else { return Ok(None) };
         if by_dir || base.attr.kind == FileKind::Directory {
             if let Some(slot) = self.take(base, false)? {
-                let since = change.after.as_ref().map_or(i64::MAX, |after| after.attr().ctime.secs);
+                let ever = Time { secs: i64::MAX, nanos: 0 };
+                let since = change.after.as_ref().map_or(ever, |after| after.attr().ctime);
                 self.goes(base, slot, since);
             }
             return Ok(None);

@@ -28,8 +28,8 @@ const NOT_AS_SHOWN: &str = "it changed after the plan was shown";
 #[derive(Debug, Clone)]
 pub(super) struct Gone {
     pub top: BasePath,
-    /// Since which second it is gone in the session; ever, where nothing tells.
-    pub since: i64,
+    /// Since when it is gone in the session; ever, where nothing tells.
+    pub since: Time,
     /// The change that removes it.
     pub change: usize,
 }
@@ -234,6 +234,7 @@ impl<'a> Planner<'a> {
                 is_link: false,
                 original: None,
                 is_drifted: false,
+                is_replaced_drifted: false,
             };
             let difference = Difference {
                 kind: Kind::Modified,

@@ -8,7 +8,7 @@ use super::blob::{Blob, base_blob, blob};
 use super::file::Side;
 use super::similar::most_similar;
 use super::style::Style;
-use crate::base::{BaseAttr, BaseError, BasePath};
+use crate::base::{BaseError, BasePath};
 use crate::delta::{MergedPath, Original};
 use crate::inspect::diff::{Difference, Kind, Options, at, base_error, diff, started_from};
 use crate::inspect::error::{InspectError, Result};
@@ -16,8 +16,8 @@ use crate::inspect::opened::Opened;
 use crate::inspect::own::OwnFiles;
 use crate::inspect::selection::Selection;
 use crate::inspect::walk::{Next, walk};
-use crate::overlay::{TreeObject, TreeView};
-use crate::vfs::{FileKind, FsError};
+use crate::overlay::{BaseObject, TreeObject, TreeView};
+use crate::vfs::{FileKind, FsError, Time};
 
 /// What may have changed, by path.
 #[derive(Default)]
@@ -134,8 +134,17 @@ impl Pairs {
             let is_dir = base.attr.kind == FileKind::Directory;
             let stays = difference.kind == Kind::Modified;
             if !(is_dir && stays) {
-                let gone = (is_dir && change.after.is_none()).then_some(&change.path);
-                self.add_old(opened, view, &base.path, &base.attr, gone)?;
+                let is_replaced = change.replaced.as_ref().is_some_and(|r| r.path == base.path);
+                let since = match &change.after {
+                    _ if !is_dir => None,
+                    None => Some(view.gone_since(base, &change.path)),
+                    Some(after) if is_replaced || difference.kind == Kind::Retyped => {
+                        Some(Ok(after.attr().ctime))
+                    }
+                    Some(_) => None,
+                };
+                let since = since.transpose().map_err(|source| at(&change.path, source))?;
+                self.add_old(opened, view, base, since)?;
             }
             if is_dir && difference.kind == Kind::Deleted {
                 self.dirs.push(MergedPath::of_base(&base.path));
@@ -219,29 +228,28 @@ impl Pairs {
     /// Notes what the base had where the session began with it, if the base has something else now.
     fn note_original(&mut self, view: &TreeView<'_>, difference: &Difference) -> Result<()> {
         let change = &difference.change;
+        if let Some(replaced) = change.replaced.as_ref().filter(|_| change.is_replaced_drifted) {
+            self.note_kept(view, replaced)?;
+        }
         if let Some(original) = started_from(change) {
             let path = MergedPath::of_base(&original.path);
             let is_kept = original.has_content;
             self.originals.insert(path, is_kept.then(|| original.clone()));
             return Ok(());
         }
-        let Some(base) = change.before.as_ref().filter(|_| !change.is_link) else { return Ok(()) };
-        if !has_blob(base.attr.kind) {
-            return Ok(());
-        }
-        let is_late = match &change.after {
-            _ if change.is_drifted => true,
-            _ if change.original.is_some() => false,
-            // A removal of what changed since, or a new object over it.
-            None => {
-                let since = view.whited_out(&change.path).map_err(|s| at(&change.path, s))?;
-                since.is_some_and(|since| base.attr.ctime.secs > since)
-            }
-            Some(after) => after.origin().is_none() && base.attr.ctime > after.attr().ctime,
-        };
-        if is_late {
+        let base = change.before.as_ref().filter(|base| has_blob(base.attr.kind));
+        if let Some(base) = base.filter(|_| change.is_drifted && !change.is_link) {
             self.originals.insert(MergedPath::of_base(&base.path), None);
         }
+        Ok(())
+    }
+
+    /// Notes what the base had at the path of an object that it changed since the session hid it.
+    fn note_kept(&mut self, view: &TreeView<'_>, base: &BaseObject) -> Result<()> {
+        let path = MergedPath::of_base(&base.path);
+        let original = view.original_of(base).map_err(|source| at(&path, source))?;
+        let kept = original.map(|(original, _)| original).filter(|kept| kept.has_content);
+        self.originals.insert(path, kept);
         Ok(())
     }
 
@@ -266,28 +274,28 @@ impl Pairs {
         }))
     }
 
-    /// Adds an object of the base, and of a directory all files below it that are chosen.
+    /// Adds an object of the base, and of a directory all files below it that are chosen. With
+    /// `since`, what the base changed later is not what the session took away.
     fn add_old(
         &mut self,
         opened: &Opened,
         view: &TreeView<'_>,
-        path: &BasePath,
-        attr: &BaseAttr,
-        gone: Option<&MergedPath>,
+        top: &BaseObject,
+        since: Option<Time>,
     ) -> Result<()> {
-        let since = match gone {
-            Some(gone) => view.whited_out(gone).map_err(|source| at(gone, source))?,
-            None => None,
-        };
-        let top = path.clone();
-        let mut open = vec![(path.clone(), attr.kind)];
+        let mut open = vec![(top.path.clone(), top.attr.kind)];
         while let Some((path, kind)) = open.pop() {
             let shown = MergedPath::of_base(&path);
-            if has_blob(kind) && (path == top || self.selection.has(view, &shown, false)) {
-                // What changed after the session removed the directory is not what it removed.
-                let is_late = |attr: BaseAttr| since.is_some_and(|since| attr.ctime.secs > since);
-                if path != top && since.is_some() && opened.base().stat(&path).is_ok_and(is_late) {
-                    self.originals.insert(shown.clone(), None);
+            let is_top = path == top.path;
+            if has_blob(kind) && (is_top || self.selection.has(view, &shown, false)) {
+                if let Some(since) = since.filter(|_| !is_top)
+                    && let Ok(attr) = opened.base().stat(&path)
+                {
+                    let object = BaseObject { path: path.clone(), attr };
+                    let is_late = view.is_changed_since_hidden(&object, since);
+                    if is_late.map_err(|source| at(&shown, source))? {
+                        self.note_kept(view, &object)?;
+                    }
                 }
                 self.old.insert(shown);
             }

@@ -1,24 +1,17 @@
 //! What is gone of the base: names that the session hides and has nothing at, and whether the base
 //! changed what was there since.
 
+use std::collections::HashSet;
+
 use super::{BaseObject, Change, Dir, Search};
 use crate::delta::{Ino, MergedPath};
 use crate::overlay::error::Result;
 use crate::overlay::tree::TreeView;
-use crate::vfs::{FileKind, FsError};
+use crate::vfs::{FileKind, FsError, Time};
 
 impl TreeView<'_> {
-    /// When a path was whited out, or a directory above it that is there became opaque, in seconds
-    /// since 1970; `None` if it is not hidden so.
-    ///
-    /// # Errors
-    /// The session cannot be read.
-    pub fn whited_out(&self, path: &MergedPath) -> std::result::Result<Option<i64>, FsError> {
-        self.hidden_since(path).map_err(|error| error.into_fs())
-    }
-
-    /// Since when a base object is gone at `place`, where it would be, in seconds since 1970; ever,
-    /// where nothing tells.
+    /// Since when a base object is gone at `place`, where it would be: the end of the second, which
+    /// is all that a whiteout and the mark of an opaque directory tell; ever, where nothing tells.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -26,20 +19,30 @@ impl TreeView<'_> {
         &self,
         base: &BaseObject,
         place: &MergedPath,
-    ) -> std::result::Result<i64, FsError> {
+    ) -> std::result::Result<Time, FsError> {
         self.since_gone(base, place).map_err(|error| error.into_fs())
     }
 
-    fn since_gone(&self, base: &BaseObject, place: &MergedPath) -> Result<i64> {
+    /// The change of a base object that is gone, and would be at `path`.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn gone(&self, base: BaseObject, path: MergedPath) -> std::result::Result<Change, FsError> {
+        let at = MergedPath::root();
+        let search = Search { tree: self, each: &mut |_| true, visited: HashSet::new(), at };
+        search.gone(base, path).map_err(|error| error.into_fs())
+    }
+
+    fn since_gone(&self, base: &BaseObject, place: &MergedPath) -> Result<Time> {
         // In a directory that was moved and sealed nothing is whited out but what it left.
         let home = MergedPath::of_base(&base.path);
         let own = [place.clone(), home.clone()];
         for at in own.into_iter().chain(home.above()) {
-            if let Some(since) = self.hidden_since(&at)? {
-                return Ok(since);
+            if let Some(secs) = self.hidden_since(&at)? {
+                return Ok(Time { secs, nanos: 999_999_999 });
             }
         }
-        Ok(i64::MIN)
+        Ok(Time { secs: i64::MIN, nanos: 0 })
     }
 
     fn hidden_since(&self, path: &MergedPath) -> Result<Option<i64>> {
@@ -82,12 +85,7 @@ impl Search<'_> {
             if self.view().txn.dentry(dir.ino, &name)?.is_some() || self.moved_away(&gone)? {
                 continue;
             }
-            let mut change = Change::gone(gone, self.at.clone());
-            self.compare_with_original(&mut change)?;
-            if let (Some(gone), None) = (&change.before, &change.original) {
-                let since = self.tree.since_gone(gone, &change.path)?;
-                change.is_drifted = self.changed_since(gone, since)?;
-            }
+            let change = self.gone(gone, self.at.clone())?;
             if !(self.each)(change) {
                 return Ok(false);
             }
@@ -111,39 +109,40 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// Whether a base object that is gone, or one in it that is gone with it, changed after a
-    /// moment, in seconds since 1970. Only its ctime tells, where no original is kept.
-    fn changed_since(&self, gone: &BaseObject, since: i64) -> Result<bool> {
-        let mut open = vec![gone.clone()];
-        while let Some(object) = open.pop() {
-            let is_late = object.attr.ctime.secs > since;
-            if is_late && !self.is_as_hidden(&object)? {
-                return Ok(true);
-            }
-            if object.attr.kind != FileKind::Directory {
-                continue;
-            }
-            for name in self.names_in_base(&object.path)? {
-                let inside = self.base_object(object.path.join(&name))?;
-                let is_looked_at = |object: &BaseObject| {
-                    object.attr.kind == FileKind::Directory || object.attr.ctime.secs > since
-                };
+    /// A change of what is gone, and would be at `path`.
+    fn gone(&self, gone: BaseObject, path: MergedPath) -> Result<Change> {
+        let mut change = Change::gone(gone, path);
+        self.compare_with_original(&mut change)?;
+        if let (Some(gone), None) = (&change.before, &change.original) {
+            let since = self.tree.since_gone(gone, &change.path)?;
+            change.is_drifted = self.changed_since(gone, since)?;
+        }
+        Ok(change)
+    }
+
+    /// Whether a base object that is gone or replaced, or one in it that is gone with it, changed
+    /// after a moment.
+    pub(super) fn changed_since(&self, gone: &BaseObject, since: Time) -> Result<bool> {
+        let is_changed = |object: &BaseObject| self.view().is_changed_since_hidden(object, since);
+        if is_changed(gone)? {
+            return Ok(true);
+        }
+        let is_dir = |object: &BaseObject| object.attr.kind == FileKind::Directory;
+        let mut open: Vec<_> = is_dir(gone).then(|| gone.path.clone()).into_iter().collect();
+        while let Some(dir) = open.pop() {
+            for name in self.names_in_base(&dir)? {
+                let Some(inside) = self.base_object(dir.join(&name))? else { continue };
+                let is_changed = is_changed(&inside)?;
                 // What was moved out of the directory did not go with it.
-                if let Some(inside) = inside.filter(is_looked_at)
-                    && !self.moved_away(&inside)?
-                {
-                    open.push(inside);
+                if !(is_changed || is_dir(&inside)) || self.moved_away(&inside)? {
+                    continue;
                 }
+                if is_changed {
+                    return Ok(true);
+                }
+                open.push(inside.path);
             }
         }
         Ok(false)
-    }
-
-    /// Whether an original of a base object is kept, which the object still is.
-    fn is_as_hidden(&self, object: &BaseObject) -> Result<bool> {
-        match self.view().txn.original(&object.path)? {
-            Some(original) => self.view().is_as_original(&original, object),
-            None => Ok(false),
-        }
     }
 }

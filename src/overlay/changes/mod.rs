@@ -53,6 +53,8 @@ pub struct Change {
     pub original: Option<Original>,
     /// The base object is not what it was then.
     pub is_drifted: bool,
+    /// `replaced` is not what it was when the session replaced it.
+    pub is_replaced_drifted: bool,
 }
 
 /// Why not all changes can be told.
@@ -245,6 +247,7 @@ impl Search<'_> {
             is_link: false,
             original: None,
             is_drifted: false,
+            is_replaced_drifted: false,
         };
         let own = dir.base.as_ref().map(|base| base.join(name));
         let is_here = same || from.is_some() && own == from;
@@ -278,7 +281,9 @@ impl Search<'_> {
         };
         let is_dir = change.after.as_ref().is_some_and(|a| a.attr().kind == FileKind::Directory)
             && before.is_some_and(|base| base.attr.kind == FileKind::Directory);
-        change.original = if is_dir { None } else { self.view().txn.original(path)? };
+        let original = if is_dir { None } else { self.view().txn.original(path)? };
+        // Of a directory that is gone, what is in it is compared too.
+        change.original = original.filter(|original| original.kind != FileKind::Directory);
         change.is_drifted = match (&change.original, before, origin) {
             (Some(original), Some(base), _) => !self.view().is_as_original(original, base)?,
             (Some(_), None, _) => true,
@@ -286,8 +291,14 @@ impl Search<'_> {
                 change.after.as_ref().is_some_and(|after| drifted(origin, base, after.attr()))
             }
             (None, None, origin) => origin.is_some(),
-            (None, Some(_), None) => false,
+            (None, Some(base), None) => match &change.after {
+                Some(after) if !is_dir => self.changed_since(base, after.attr().ctime)?,
+                _ => false,
+            },
         };
+        if let (Some(replaced), Some(after)) = (&change.replaced, &change.after) {
+            change.is_replaced_drifted = self.changed_since(replaced, after.attr().ctime)?;
+        }
         Ok(())
     }
 
@@ -348,6 +359,7 @@ impl Search<'_> {
                     is_link: false,
                     original: None,
                     is_drifted: false,
+                    is_replaced_drifted: false,
                 };
                 self.compare_with_original(&mut change)?;
                 if !(self.each)(change) {
@@ -420,6 +432,11 @@ impl Search<'_> {
 }
 
 impl Change {
+    /// Whether the base has something else than the session saw.
+    pub fn has_drifted(&self) -> bool {
+        self.is_drifted || self.is_replaced_drifted
+    }
+
     /// What the base has is gone from `path`.
     pub fn gone(before: BaseObject, path: MergedPath) -> Self {
         Self { before: Some(before), ..Self::at(path) }
@@ -437,6 +454,7 @@ impl Change {
             is_link: false,
             original: None,
             is_drifted: false,
+            is_replaced_drifted: false,
         }
     }
 }

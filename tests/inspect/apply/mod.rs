@@ -4,7 +4,7 @@ mod acl;
 mod chosen;
 mod consent;
 mod copies;
-mod drift;
+pub mod drift;
 mod history;
 mod kinds;
 mod meanwhile;

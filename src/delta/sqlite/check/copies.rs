@@ -28,11 +28,11 @@ const QUERIES: &[(&str, &str)] = &[
     (
         "O3",
         "SELECT NULL, NULL, NULL, 'the original of ' || CAST(base_path AS TEXT) || CASE
-           WHEN mode & 61440 NOT IN (32768, 40960) THEN ' is neither a file nor a link'
+           WHEN mode & 61440 NOT IN (16384, 32768, 40960) THEN ' is no file, link or directory'
            WHEN digest IS NULL OR length(digest) <> 20 THEN ' has content, but no digest'
            ELSE ' has ' || length(content) || ' bytes, and not ' || size END
          FROM acetate_original
-         WHERE mode & 61440 NOT IN (32768, 40960) OR content IS NOT NULL
+         WHERE mode & 61440 NOT IN (16384, 32768, 40960) OR content IS NOT NULL
            AND (digest IS NULL OR length(digest) <> 20 OR length(content) <> size)",
     ),
     (

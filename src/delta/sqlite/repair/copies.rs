@@ -40,7 +40,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     mender.change(
         "O3",
         "DELETE FROM acetate_original
-         WHERE mode & 61440 NOT IN (32768, 40960) OR content IS NOT NULL
+         WHERE mode & 61440 NOT IN (16384, 32768, 40960) OR content IS NOT NULL
            AND (digest IS NULL OR length(digest) <> 20 OR length(content) <> size)",
         "an original that cannot be one is removed",
     )?;

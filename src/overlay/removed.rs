@@ -1,0 +1,218 @@
+//! What clients removed of the base: its original is kept in the background.
+//!
+//! A removal only notes the attributes, in memory: reading the content and storing a row in the
+//! same transaction would cost a REMOVE more than it takes. The base still has the object, so the
+//! background reads it soon after, if it is unchanged. What is not kept (the queue is full, the
+//! base changed first, the process was killed) is judged by its ctime.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::{Original, WriteTxn};
+use crate::vfs::{FileKind, FsError};
+use crate::worker::{Done, Piece, Weight};
+
+use super::edit::Edit;
+use super::error::{Result, from_work};
+use super::hanging::unless_refused;
+use super::limits::{
+    MAX_REMOVED, MAX_REMOVED_PATH_BYTES, REMOVED_BATCH, REMOVED_BATCH_BYTES, REMOVED_END_WAIT,
+    REMOVED_QUIET,
+};
+use super::original::{BlobDigest, original_of};
+use super::resolve::View;
+use super::{Core, Overlay};
+
+/// What an entry weighs in the writer's queue, in bytes.
+const ENTRY_BYTES: usize = 256;
+
+/// Removed base objects whose originals are not stored yet.
+#[derive(Default)]
+pub(super) struct Removed(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    entries: VecDeque<Original>,
+    /// Length of their paths together.
+    path_bytes: usize,
+    is_full_logged: bool,
+    /// When the last was added.
+    last: Option<Instant>,
+}
+
+impl Removed {
+    /// Adds what a change removed, as far as there is room.
+    pub fn add(&self, removed: Vec<Original>) {
+        if removed.is_empty() {
+            return;
+        }
+        let mut queue = self.queue();
+        queue.last = Some(Instant::now());
+        for original in removed {
+            let path_bytes = queue.path_bytes + original.path.as_bytes().len();
+            if queue.entries.len() < MAX_REMOVED && path_bytes <= MAX_REMOVED_PATH_BYTES {
+                queue.path_bytes = path_bytes;
+                queue.entries.push_back(original);
+            } else if !queue.is_full_logged {
+                queue.is_full_logged = true;
+                tracing::info!(
+                    entries = MAX_REMOVED,
+                    "removals are faster than the base is read: whether the base changed what was \
+                     removed is judged by its ctime for some of it"
+                );
+            }
+        }
+    }
+
+    /// Whether it should be emptied before more is removed.
+    pub fn is_half_full(&self) -> bool {
+        let queue = self.queue();
+        queue.entries.len() > MAX_REMOVED / 2 || queue.path_bytes > MAX_REMOVED_PATH_BYTES / 2
+    }
+
+    /// Whether nothing was added for a while.
+    fn is_quiet(&self) -> bool {
+        self.queue().last.is_none_or(|last| last.elapsed() >= REMOVED_QUIET)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the oldest: as many as one transaction is to store.
+    fn take(&self, largest: u64) -> Vec<Original> {
+        let mut queue = self.queue();
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < REMOVED_BATCH
+            && bytes < REMOVED_BATCH_BYTES
+            && let Some(original) = queue.entries.pop_front()
+        {
+            queue.path_bytes -= original.path.as_bytes().len();
+            bytes += if original.size > largest { 0 } else { original.size };
+            batch.push(original);
+        }
+        batch
+    }
+}
+
+impl Edit<'_> {
+    /// Notes a base object that a client removed. The base shows it there, or did before the
+    /// session changed a directory.
+    pub fn note_removed(&mut self, path: &BasePath, attr: &BaseAttr) {
+        let has_content =
+            matches!(attr.kind, FileKind::Regular | FileKind::Symlink | FileKind::Directory);
+        if has_content {
+            self.removed.push(original_of(path, attr));
+        }
+    }
+}
+
+impl Overlay {
+    /// Keeps the originals of some of what was removed; whether there was any. What cannot be read
+    /// or stored is dropped.
+    pub async fn keep_removed(&self) -> bool {
+        if self.is_base_stuck() {
+            return false;
+        }
+        let batch = self.core.removed.take(self.core.copy_up.original_bytes);
+        if batch.is_empty() {
+            return false;
+        }
+        if let Err(error) = self.keep_all(batch).await {
+            tracing::debug!(%error, "cannot keep the originals of what was removed");
+        }
+        true
+    }
+
+    /// The same once clients remove no more for a while, or much waits: a removal beside it would
+    /// take longer.
+    pub(super) async fn keep_removed_if_due(&self) -> Piece {
+        let removed = &self.core.removed;
+        if removed.is_quiet() || removed.is_half_full() {
+            return if self.keep_removed().await { Piece::More } else { Piece::Idle };
+        }
+        Piece::Later
+    }
+
+    /// Keeps all of them, unless that takes long.
+    pub async fn keep_all_removed(&self) {
+        let begun = Instant::now();
+        while begun.elapsed() < REMOVED_END_WAIT && self.keep_removed().await {}
+    }
+
+    /// Whether so much was removed that some of it should be kept first.
+    pub(super) fn is_much_removed(&self) -> bool {
+        self.core.removed.is_half_full()
+    }
+
+    async fn keep_all(&self, batch: Vec<Original>) -> std::result::Result<(), FsError> {
+        let core = self.core.clone();
+        let read = self.worker.read(Weight::Heavy, move |txn| {
+            let view = View { txn, core: &core, version: None, known: None, scope: &core.whole };
+            let read = || batch.iter().filter_map(|removed| view.read_removed(removed)).collect();
+            unless_refused(read).unwrap_or_default()
+        });
+        let kept: Vec<Original> = read.await.map_err(|error| from_work(&error))?;
+        let core = self.core.clone();
+        let bytes = kept.len() * ENTRY_BYTES;
+        let job = move |txn: &mut dyn WriteTxn| {
+            let stored = unless_refused(|| store(&core, txn, &kept));
+            let value = stored.unwrap_or(Err(FsError::TryLater.into()));
+            Done { keep: value.is_ok(), value, after_commit: None }
+        };
+        let stored = self.worker.write(Weight::Heavy, bytes, false, job).await;
+        stored.map_err(|error| from_work(&error))?.value.map_err(|error| error.into_fs())
+    }
+}
+
+impl View<'_> {
+    /// The original of a removed base object with its digest, up to the size of which contents are
+    /// kept; `None` if it changed since the removal, or cannot be read.
+    fn read_removed(&self, removed: &Original) -> Option<Original> {
+        let path = &removed.path;
+        let now = self.core.base.stat(path).ok()?;
+        if original_of(path, &now) != *removed {
+            return None;
+        }
+        let digest = match now.kind {
+            FileKind::Regular if now.size <= self.core.copy_up.original_bytes => {
+                Some(self.base_digest(path, &now).ok()??)
+            }
+            FileKind::Symlink => Some(BlobDigest::of(&self.core.base.read_link(path).ok()?)),
+            _ => None,
+        };
+        Some(Original { digest, ..removed.clone() })
+    }
+
+    /// Whether the base shows at a path, in the merged tree.
+    fn shows(&self, original: &Original) -> Result<bool> {
+        match original.kind {
+            FileKind::Directory => Ok(self.place_of_base(&original.path)?.is_some()),
+            _ => Ok(self.shown_name(&original.path)?.is_some()),
+        }
+    }
+}
+
+/// Stores the originals of what is still removed.
+fn store(core: &Core, txn: &mut dyn WriteTxn, kept: &[Original]) -> Result<()> {
+    for original in kept {
+        let view = View { txn, core, version: None, known: None, scope: &core.whole };
+        // Given up since: the next change of it keeps its own.
+        if view.shows(original)? {
+            continue;
+        }
+        let times = |of: &Original| (of.fileid, of.size, of.mtime, of.ctime);
+        match txn.original(&original.path)? {
+            Some(known) if times(&known) == times(original) => continue,
+            // Its row has nothing but the mode, and there are rows below it.
+            Some(known) if known.kind == FileKind::Directory => continue,
+            // The client removed what the base had later.
+            Some(_) => core.originals.forget(txn.remove_originals(&original.path)?),
+            None => {}
+        }
+        txn.put_original(original, None)?;
+    }
+    Ok(())
+}

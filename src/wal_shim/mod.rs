@@ -37,7 +37,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use filesystem::tells_each_write;
-pub use vfs::{name, rewrite_log, sync_database};
+pub use vfs::{name, rewrite_log, sees_wal, sync_database};
 
 /// What is written at once ends at a multiple of so many bytes, where it may: then the system has
 /// it in pieces of memory of that length, which are cheapest to write and to sync.
@@ -72,13 +72,14 @@ impl Drop for UntilDone {
     }
 }
 
-/// Whether this thread has begun a log anew since it asked before: a transaction that finds all of
-/// the log copied writes over it. Another session's log counts too: who asks must not mind.
+/// Whether a commit of this thread has started a WAL over since the last call: a transaction that
+/// finds the whole WAL checkpointed overwrites it. The WAL may be another session's, so the caller
+/// must tolerate a false yes.
 pub fn has_started_over() -> bool {
     STARTED_OVER.take()
 }
 
-/// Notes that this thread begins a log anew.
+/// Notes that this thread starts a WAL over.
 fn note_start() {
     STARTED_OVER.set(true);
 }
@@ -90,6 +91,8 @@ fn current_commit() -> Option<Commit> {
 
 #[cfg(test)]
 mod tests {
+    #![cfg(feature = "fast-io")]
+
     use std::collections::BTreeMap;
     use std::path::Path;
 

@@ -56,11 +56,20 @@ pub(super) unsafe fn real(file: *mut sqlite3_file) -> Real {
     // SAFETY: an open file has methods; with ours, `attach` was called with it.
     unsafe {
         let methods = (*file).pMethods;
-        let has_ours = (*methods).xWrite.is_some_and(|method| {
-            std::ptr::fn_addr_eq(method, write as unsafe extern "C" fn(_, _, _, _) -> _)
-        });
-        if has_ours { Attached::<Log>::parts(file).1 } else { Real { file, methods } }
+        if is_ours(file) { Attached::<Log>::parts(file).1 } else { Real { file, methods } }
     }
+}
+
+/// Whether [`attach`] gave the file our methods.
+///
+/// # Safety
+/// It is open.
+pub(super) unsafe fn is_ours(file: *mut sqlite3_file) -> bool {
+    // SAFETY: an open file has methods.
+    let method = unsafe { (*(*file).pMethods).xWrite };
+    method.is_some_and(|method| {
+        std::ptr::fn_addr_eq(method, write as unsafe extern "C" fn(_, _, _, _) -> _)
+    })
 }
 
 unsafe extern "C" fn write(

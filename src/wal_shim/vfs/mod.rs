@@ -44,8 +44,11 @@ unsafe impl Sync for System {}
 
 static SYSTEM: OnceLock<Option<System>> = OnceLock::new();
 
-/// The layer's name, once it can be used; `None` where SQLite does not take it.
+/// The layer's name; `None` without the feature `fast-io`, or where SQLite refuses the layer.
 pub fn name() -> Option<&'static CStr> {
+    if !cfg!(feature = "fast-io") {
+        return None;
+    }
     SYSTEM.get_or_init(install).as_ref().map(|_| NAME)
 }
 
@@ -84,6 +87,15 @@ pub fn sync_database(conn: &Connection) -> rusqlite::Result<()> {
         sync.map_or(ffi::SQLITE_IOERR_FSYNC, |sync| sync(file, ffi::SQLITE_SYNC_NORMAL))
     };
     if code == SQLITE_OK { Ok(()) } else { Err(failure(code)) }
+}
+
+/// Whether [`has_started_over`](super::has_started_over) tells when `conn` starts its WAL over: not
+/// without the feature `fast-io`, and not on a filesystem on which this layer leaves the WAL to
+/// SQLite.
+pub fn sees_wal(conn: &Connection) -> bool {
+    let file = open_file(conn, ffi::SQLITE_FCNTL_JOURNAL_POINTER);
+    // SAFETY: the file is open.
+    file.is_some_and(|file| unsafe { log::is_ours(file) })
 }
 
 /// Writes the log that `conn` has open once more, as it is; `conn` is in a transaction that writes

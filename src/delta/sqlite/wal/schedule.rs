@@ -4,6 +4,8 @@
 //! checkpoint fails, and a failed sync must not be missed (see writer.rs).
 
 use std::cell::Cell;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -56,6 +58,9 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Time until it is looked whether the thread has copied what is to be cut.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
+/// What the WAL begins with, in bytes; it is another one each time that the WAL starts over.
+const HEADER_BYTES: usize = 32;
+
 /// What the log has before each page, in bytes.
 const FRAME_HEADER_BYTES: u64 = 24;
 
@@ -91,6 +96,8 @@ pub struct Wal {
     /// Whether all of it was copied after the last commit: the next one starts it over, and syncs
     /// its header.
     starts_over: Cell<bool>,
+    /// Its header after the last commit, where `wal_shim` does not see the commits.
+    header: Option<[u8; HEADER_BYTES]>,
     /// When it was opened.
     opened_at: Instant,
     /// Does most of it.
@@ -139,6 +146,7 @@ impl Wal {
             due_at: CHECKPOINT_BYTES,
             long_at: None,
             starts_over: Cell::new(false),
+            header: None,
             opened_at: Instant::now(),
         })
     }
@@ -154,7 +162,7 @@ impl Wal {
         let length = self.length();
         let mut before = std::mem::replace(&mut self.last, length);
         self.starts_over.set(false);
-        if wal_shim::has_started_over() || length < before {
+        if self.has_started_over(conn) || length < before {
             // What it held is synced in the database.
             before = 0;
             self.due_at = CHECKPOINT_BYTES;
@@ -177,6 +185,16 @@ impl Wal {
                 database.ask();
             }
         }
+    }
+
+    /// Whether the last commit of this thread started the WAL over.
+    fn has_started_over(&mut self, conn: &Connection) -> bool {
+        if wal_shim::sees_wal(conn) {
+            return wal_shim::has_started_over();
+        }
+        let header = header(&self.path);
+        let before = std::mem::replace(&mut self.header, header);
+        header.is_none() || before != header
     }
 
     /// Whether it holds, or may hold, what an earlier process left.
@@ -348,6 +366,14 @@ pub fn write_anew(conn: &Connection) -> Result<()> {
     // It fails only where there is nothing to roll back.
     let _ = conn.execute_batch("ROLLBACK");
     Ok(written?)
+}
+
+/// The header of the WAL, which has new salts each time that the WAL starts over; `None` where it
+/// cannot be read. No lock is held through this file, so closing it releases none.
+fn header(path: &Path) -> Option<[u8; HEADER_BYTES]> {
+    let mut header = [0; HEADER_BYTES];
+    File::open(path).ok()?.read_exact(&mut header).ok()?;
+    Some(header)
 }
 
 /// Lets the file keep so many bytes when the log starts over.

@@ -10,6 +10,7 @@
 mod error;
 mod original;
 mod path;
+mod poison;
 mod row;
 pub mod sqlite;
 mod usage;
@@ -17,6 +18,7 @@ mod usage;
 pub use error::StoreError;
 pub use original::Original;
 pub use path::{MAX_PATH_BYTES, MergedPath};
+pub use poison::Poison;
 pub use row::{
     AuditRow, AuditSet, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin, PendingCopies,
     Procedure, SHORTENED, Whiteouts,
@@ -128,6 +130,9 @@ pub trait Writer: Send {
     /// Counts what the session takes, outside a batch: how it has grown since it was empty. From
     /// then on each change is counted ([`WriteTxn::growth`]).
     fn count_usage(&mut self) -> Result<Growth>;
+
+    /// Whether committed data may be lost; then no call that changes something succeeds any more.
+    fn poison(&self) -> Poison;
 
     /// What a sync has to write, in bytes, at most.
     fn unsynced_bytes(&self) -> u64;

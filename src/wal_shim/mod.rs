@@ -89,10 +89,9 @@ fn current_commit() -> Option<Commit> {
     CURRENT.get()
 }
 
+#[cfg(feature = "fast-io")]
 #[cfg(test)]
 mod tests {
-    #![cfg(feature = "fast-io")]
-
     use std::collections::BTreeMap;
     use std::path::Path;
 

@@ -2,9 +2,10 @@
 //!
 //! Whoever holds it is the one writer: the writer thread, or for some short changes a caller.
 //!
-//! Which errors end the session's writing: damaged data anywhere, and an I/O error of a commit,
-//! abort or sync, because nobody knows then what the file holds. Any other error is its batch's
-//! own: it answers all of that batch, and the next one is tried.
+//! Which errors poison the session (`delta::Poison`) and so end its writing: damaged data anywhere,
+//! and an I/O error of a commit, abort or sync, because it leaves open what the file holds. The
+//! store may set the poison itself. Any other error is its batch's own: it answers all of that
+//! batch, and the next batch is tried.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +20,8 @@ use super::{Committed, Limits, Status, WorkError};
 
 /// The state of writing.
 pub(super) struct Writing {
-    /// `None` where the session cannot be written (any more).
+    /// `None` where the session was opened to be read, where its poison was set, and once it is
+    /// closed.
     writer: Option<Box<dyn Writer>>,
     status: Arc<Status>,
     limits: Limits,
@@ -271,13 +273,14 @@ impl Writing {
     fn failed(&mut self, step: &'static str, error: StoreError, in_doubt: bool) -> WorkError {
         let fatal = match &error {
             StoreError::Corrupt(_) => true,
-            StoreError::Io(_) => in_doubt,
+            StoreError::Io(_) => in_doubt || self.is_poisoned(),
             StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_) => false,
         };
         if !fatal {
             tracing::warn!(step, %error, "the session did not take a change");
         } else if let Some(mut writer) = self.writer.take() {
             tracing::error!(step, %error, "the session is read-only from now on");
+            writer.poison().set(&error);
             if !self.clean {
                 // What was answered before and not synced may be gone.
                 self.status.epoch.store(writer.advance_epoch(), Ordering::Release);
@@ -287,6 +290,11 @@ impl Writing {
             // Dropped without close(): the session does not count as cleanly closed.
         }
         WorkError::Store(error)
+    }
+
+    /// Whether the store has found that committed data may be lost.
+    fn is_poisoned(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.poison().is_set())
     }
 
     /// Syncs and closes the session; lets go of it whatever comes of that.

@@ -10,7 +10,7 @@ use std::time::Instant;
 use acetate::base::BasePath;
 use acetate::delta::{
     AuditRow, Compacted, CopyUp, Growth, Ino, InodeRow, LateChange, Limits, MergedPath, Original,
-    PendingCopies, ReadTxn, Reader, Result, Store, StoreError, Whiteouts, WriteTxn, Writer,
+    PendingCopies, Poison, ReadTxn, Reader, Result, Store, StoreError, Whiteouts, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -158,6 +158,10 @@ impl Writer for FaultyWriter {
         abort();
         sync();
         close();
+    }
+
+    fn poison(&self) -> Poison {
+        self.inner.borrow().poison()
     }
 
     fn next(&mut self) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use acetate::delta::{
-    Compacted, Growth, Ino, LateChange, Limits, Reader, Store, StoreError, WriteTxn, Writer,
+    Compacted, Growth, Ino, LateChange, Limits, Poison, Reader, Store, StoreError, WriteTxn, Writer,
 };
 
 use acetate::vfs::FsStat;
@@ -45,6 +45,8 @@ enum Fault {
 
 #[derive(Default)]
 struct State {
+    /// What the writer shares with its background threads.
+    poison: Poison,
     rows: BTreeMap<Ino, Vec<u8>>,
     calls: Vec<Call>,
     faults: VecDeque<(Call, Fault)>,
@@ -93,6 +95,13 @@ impl FakeStore {
     /// This is what a sync would have to write from now on, in bytes.
     pub fn leave_unsynced(&self, bytes: u64) {
         self.state().unsynced_bytes = bytes;
+    }
+
+    /// A thread beside the writer finds that committed data may be lost: the next call of this kind
+    /// fails with that.
+    pub fn poison_at(&self, call: Call, error: StoreError) {
+        self.state().poison.set(&error);
+        self.fail(call, error);
     }
 
     /// A change that must not wait for a lock cannot begin from now on.
@@ -250,6 +259,10 @@ impl Writer for FakeWriter {
             return Ok(false);
         }
         self.begin(false).map(|()| true)
+    }
+
+    fn poison(&self) -> Poison {
+        self.store.state().poison.clone()
     }
 
     fn next(&mut self) {

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::delta::{Compacted, Growth, Result, StoreError, WriteTxn, Writer};
+use crate::delta::{Compacted, Growth, Poison, Result, StoreError, WriteTxn, Writer};
 
 use super::batch::Batch;
 use super::writer_cache::WriterCache;
@@ -81,8 +81,7 @@ pub struct SqliteWriter {
     is_inline: bool,
     /// Whether the log is to be copied before the next batch, because the disk was full.
     owes_copy: bool,
-    /// A checkpoint that failed, and maybe lost what was not synced.
-    lost: Option<StoreError>,
+    poison: Poison,
     log: Wal,
     _turn: WriterToken,
     _lock: Option<Arc<SessionLock>>,
@@ -91,7 +90,8 @@ pub struct SqliteWriter {
 impl SqliteWriter {
     pub fn new(session: &Session, mut conn: Connection, turn: WriterToken) -> Result<Self> {
         let read_only = session.mode != OpenMode::Serve;
-        let log = Wal::of(&session.path, &mut conn, read_only)?;
+        let poison = Poison::default();
+        let log = Wal::of(&session.path, &mut conn, read_only, &poison)?;
         let clean = epoch::is_clean(&conn)?;
         Ok(Self {
             epoch: Arc::clone(&session.epoch),
@@ -105,7 +105,7 @@ impl SqliteWriter {
             unsynced: !clean || log.is_inherited(),
             is_inline: false,
             owes_copy: false,
-            lost: None,
+            poison,
             log,
             batch: Batch {
                 chunk_bytes: session.config.chunk_bytes,
@@ -151,7 +151,7 @@ impl SqliteWriter {
         let done = self.log.take_over(&self.batch.conn);
         done.inspect_err(|error| {
             if matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
-                self.lost = Some(error.clone());
+                self.poison.set(error);
             }
         })
     }
@@ -221,7 +221,7 @@ impl SqliteWriter {
         if self.read_only {
             return Err(StoreError::ReadOnly("opened to be read".to_owned()));
         }
-        self.check_lost()?;
+        self.poison.check()?;
         if !self.batch.conn.is_autocommit() {
             self.undo();
         }
@@ -239,13 +239,9 @@ impl SqliteWriter {
     /// Copies the log into the database if a full disk asked for it.
     fn copy_if_owed(&mut self) {
         if std::mem::take(&mut self.owes_copy) {
-            self.lost = self.log.copy_now(&self.batch.conn).err();
+            // The next batch fails with it.
+            let _ = self.poison.keep(self.log.copy_now(&self.batch.conn));
         }
-    }
-
-    /// Fails if a checkpoint failed, and maybe lost what was not synced.
-    fn check_lost(&self) -> Result<()> {
-        self.lost.clone().or_else(|| self.log.failure()).map_or(Ok(()), Err)
     }
 
     /// Gives back what the log's file has kept for large commits, once there are no more.
@@ -272,7 +268,7 @@ impl SqliteWriter {
 
 impl Drop for SqliteWriter {
     fn drop(&mut self) {
-        if self.check_lost().is_err() {
+        if self.poison.is_set() {
             // It fails only where the connection is of no use, and then it does no harm either.
             let _ = connect::keep_log(&self.batch.conn);
         }
@@ -284,18 +280,15 @@ impl Writer for SqliteWriter {
         self.check_begin()?;
         self.take_over_log()?;
         self.copy_if_owed();
-        self.check_lost()?;
-        if let Err(error) = self.log.make_room(&self.batch.conn, &mut self.batch.room) {
-            self.lost = Some(error.clone());
-            return Err(error);
-        }
+        self.poison.check()?;
+        self.poison.keep(self.log.make_room(&self.batch.conn, &mut self.batch.room))?;
         self.batch.room.check_memory(&self.batch.conn)?;
         if (self.clean || self.batch.numbers.due().is_some())
             && let Err(error) = self.begin_writing()
         {
             // A sync that failed took along what was committed before it.
             if self.unsynced && matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
-                self.lost = Some(error.clone());
+                self.poison.set(&error);
             }
             return Err(error);
         }
@@ -381,7 +374,7 @@ impl Writer for SqliteWriter {
             return Ok(());
         }
         // Where a failed write is told only once, what works beside may have heard of it.
-        self.check_lost()?;
+        self.poison.check()?;
         self.note_sync();
         Ok(())
     }
@@ -395,9 +388,13 @@ impl Writer for SqliteWriter {
         &mut self.batch
     }
 
+    fn poison(&self) -> Poison {
+        self.poison.clone()
+    }
+
     fn upkeep_at(&self) -> Option<Instant> {
         let owed = self.owes_copy.then(Instant::now);
-        owed.or_else(|| self.log.upkeep_at()).filter(|_| self.lost.is_none())
+        owed.or_else(|| self.log.upkeep_at()).filter(|_| !self.poison.is_set())
     }
 
     fn upkeep(&mut self) {
@@ -405,11 +402,13 @@ impl Writer for SqliteWriter {
             return;
         }
         self.copy_if_owed();
-        if self.lost.is_some() {
+        if self.poison.is_set() {
             return;
         }
         let done = self.log.checkpoint_if_due(&self.batch.conn);
-        self.lost = done.and_then(|is_copied| self.cut_log_if_long(is_copied)).err();
+        // The next batch fails with it.
+        let done = done.and_then(|is_copied| self.cut_log_if_long(is_copied));
+        let _ = self.poison.keep(done);
     }
 
     fn compact(&mut self) -> Result<Compacted> {
@@ -418,14 +417,14 @@ impl Writer for SqliteWriter {
         }
         // Nobody can cut the log while it is copied.
         self.log.wait();
-        self.check_lost()?;
+        self.poison.check()?;
         // Where it is synced, all before it is.
         self.set_full(true)?;
         let done = rewrite::by_writer(&mut self.batch.conn, self.log.session());
         self.unsynced &= done.is_err();
         let done = done.and_then(|rewritten| {
-            self.lost = schedule::checkpoint(&self.batch.conn, "TRUNCATE").err();
-            self.check_lost().map(|()| rewritten.finish(self.log.session()))
+            self.poison.keep(schedule::checkpoint(&self.batch.conn, "TRUNCATE"))?;
+            self.poison.check().map(|()| rewritten.finish(self.log.session()))
         });
         self.log.note_length(&self.batch.conn);
         done
@@ -443,12 +442,12 @@ impl Writer for SqliteWriter {
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.check_lost()?;
+        self.poison.check()?;
         if self.read_only || !self.unsynced {
             return Ok(());
         }
         self.in_synced(meta::count_sync)?;
-        self.check_lost()
+        self.poison.check()
     }
 
     fn advance_epoch(&mut self) -> u64 {
@@ -456,9 +455,8 @@ impl Writer for SqliteWriter {
         self.undo();
         // If the file does not take it, answers carry it all the same.
         let stored = self.in_synced(|conn| epoch::put(conn, next));
-        if stored.is_ok() && self.lost.take().is_some() {
-            // As in `drop`, which will not see it any more.
-            let _ = connect::keep_log(&self.batch.conn);
+        if let Err(error) = stored {
+            tracing::warn!(%error, "the session file does not take the new epoch");
         }
         self.epoch.store(next, Ordering::Release);
         next
@@ -469,7 +467,7 @@ impl Writer for SqliteWriter {
         if self.read_only {
             return Ok(());
         }
-        self.check_lost()?;
+        self.poison.check()?;
         if !self.clean {
             let (mark, late_op) = (self.batch.numbers.last(), self.late_op);
             self.in_synced(|conn| {
@@ -483,8 +481,7 @@ impl Writer for SqliteWriter {
             self.batch.numbers.marked(mark);
         }
         self.log.stop();
-        self.check_lost()?;
-        self.lost = schedule::checkpoint(&self.batch.conn, "TRUNCATE").err();
-        self.check_lost()
+        self.poison.check()?;
+        self.poison.keep(schedule::checkpoint(&self.batch.conn, "TRUNCATE")).map(drop)
     }
 }

@@ -1,4 +1,4 @@
-//! Threads that work on the session's files while the writer goes on, one kind of work each.
+//! Threads that work on the session's files beside the writer, one kind of task each.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +8,10 @@ use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
 
-use crate::delta::{Result, StoreError};
-
 use crate::delta::sqlite::file::connect::{self, Role};
+use crate::delta::{Poison, Result, StoreError};
 
-/// What a thread does whenever it is asked.
+/// What a thread does each time that it is triggered.
 pub(super) trait Task: Clone + Send + 'static {
     /// The thread's name.
     const NAME: &'static str;
@@ -24,152 +23,156 @@ pub(super) trait Task: Clone + Send + 'static {
     fn once(&self, conn: &Connection) -> Result<()>;
 }
 
-/// The thread; it is started when it is asked for the first time, and ends with this.
-pub(super) struct BackgroundThread<W> {
-    work: W,
+/// The thread. The first trigger starts it; dropping this ends it.
+pub(super) struct BackgroundThread<T> {
+    task: T,
     path: PathBuf,
     thread: Option<(Sender<()>, JoinHandle<()>)>,
-    state: Arc<State>,
+    progress: Arc<Progress>,
+    poison: Poison,
 }
 
-/// What it is at.
+/// How far the last trigger is.
 #[derive(Debug, Default)]
-pub(super) struct State {
-    /// It was asked, and is not done.
-    busy: AtomicBool,
-    /// It was asked and is done, and nobody has taken notice.
-    done: AtomicBool,
-    /// Why it failed. What was not synced before may be lost.
-    failure: Mutex<Option<StoreError>>,
+pub(super) struct Progress {
+    /// Triggered, and not done.
+    is_busy: AtomicBool,
+    /// Done, and not acknowledged.
+    is_done: AtomicBool,
+    waiting: Mutex<()>,
     finished: Condvar,
 }
 
-impl<W: Task> BackgroundThread<W> {
-    /// For the session file `session`.
-    pub(super) fn of(session: &Path, work: W) -> Self {
-        Self { work, path: session.to_owned(), thread: None, state: Arc::default() }
+impl<T: Task> BackgroundThread<T> {
+    /// For the session file `session`; a task that fails sets `poison`.
+    pub(super) fn of(session: &Path, task: T, poison: &Poison) -> Self {
+        let (path, poison) = (session.to_owned(), poison.clone());
+        Self { task, path, thread: None, progress: Arc::default(), poison }
     }
 
-    /// Asks it to do its work once, unless it is at it.
-    pub(super) fn ask(&mut self) {
-        if self.state.busy.swap(true, Ordering::AcqRel) {
+    /// Has the task done once, unless it is being done.
+    pub(super) fn trigger(&mut self) {
+        if self.progress.is_busy.swap(true, Ordering::AcqRel) {
             return;
         }
         if self.thread.is_none() {
             self.thread = self.start();
         }
-        let asked = self.thread.as_ref().is_some_and(|(asks, _)| asks.send(()).is_ok());
-        if !asked {
-            // There is no thread to be had: the writer does it all itself.
-            self.state.finish(Ok(()));
+        let is_sent = self.thread.as_ref().is_some_and(|(triggers, _)| triggers.send(()).is_ok());
+        if !is_sent {
+            // No thread can be started: the writer does all of the task itself.
+            self.progress.finish();
         }
     }
 
-    /// What it is at, for others.
-    pub(super) fn state(&self) -> Arc<State> {
-        Arc::clone(&self.state)
+    /// The progress, for other threads.
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
     }
 
-    /// Whether it was asked, and is not done.
+    /// Whether it was triggered, and is not done.
     pub(super) fn is_busy(&self) -> bool {
-        self.state.is_busy()
+        self.progress.is_busy()
     }
 
-    /// Whether it was done since the last call of [`BackgroundThread::take_notice`].
+    /// Whether it was done since the last [`BackgroundThread::acknowledge`].
     pub(super) fn is_done(&self) -> bool {
-        self.state.done.load(Ordering::Acquire)
+        self.progress.is_done.load(Ordering::Acquire)
     }
 
-    /// Returns once it is not at work.
+    /// Returns once it is not busy.
     pub(super) fn wait(&self) {
-        let mut failure = self.state.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.progress.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         while self.is_busy() {
-            let woken = self.state.finished.wait(failure);
-            failure = woken.unwrap_or_else(PoisonError::into_inner);
+            let woken = self.progress.finished.wait(waiting);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Takes notice of what it has done.
-    pub(super) fn take_notice(&self) {
-        self.state.done.store(false, Ordering::Release);
+    /// Takes note that it was done.
+    pub(super) fn acknowledge(&self) {
+        self.progress.is_done.store(false, Ordering::Release);
     }
 
-    /// Why it failed, if it did.
-    pub(super) fn failure(&self) -> Option<StoreError> {
-        self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Ends the thread, and with it its connection.
+    /// Ends the thread and its connection.
     pub(super) fn stop(&mut self) {
         end(self.thread.take());
     }
 
     fn start(&self) -> Option<(Sender<()>, JoinHandle<()>)> {
-        let (asks, asked) = mpsc::channel();
-        let (work, path, state) = (self.work.clone(), self.path.clone(), Arc::clone(&self.state));
+        let (triggers, triggered) = mpsc::channel();
+        let (task, path) = (self.task.clone(), self.path.clone());
+        let (progress, poison) = (Arc::clone(&self.progress), self.poison.clone());
         let thread = thread::Builder::new()
-            .name(W::NAME.to_owned())
-            .spawn(move || serve(&work, &path, &asked, &state))
-            .inspect_err(|error| tracing::warn!(%error, name = W::NAME, "cannot start a thread"));
-        Some((asks, thread.ok()?))
+            .name(T::NAME.to_owned())
+            .spawn(move || run(&task, &path, &triggered, &progress, &poison))
+            .inspect_err(|error| tracing::warn!(%error, name = T::NAME, "cannot start a thread"));
+        Some((triggers, thread.ok()?))
     }
 }
 
-impl<W> Drop for BackgroundThread<W> {
+impl<T> Drop for BackgroundThread<T> {
     fn drop(&mut self) {
         end(self.thread.take());
     }
 }
 
 fn end(thread: Option<(Sender<()>, JoinHandle<()>)>) {
-    if let Some((asks, thread)) = thread {
-        drop(asks);
+    if let Some((triggers, thread)) = thread {
+        drop(triggers);
         drop(thread.join());
     }
 }
 
-/// One time that it was asked: however it ends, nobody waits in vain.
+/// One run of the task: however it ends, those who wait are woken.
 struct RunGuard<'a> {
-    state: &'a State,
+    progress: &'a Progress,
+    poison: &'a Poison,
     outcome: Result<()>,
 }
 
 impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
-        self.state.finish(std::mem::replace(&mut self.outcome, Ok(())));
+        if let Err(error) = &self.outcome {
+            self.poison.set(error);
+        }
+        self.progress.finish();
     }
 }
 
-impl State {
-    /// Whether it was asked, and is not done.
+impl Progress {
+    /// Whether it was triggered, and is not done.
     pub(super) fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Acquire)
+        self.is_busy.load(Ordering::Acquire)
     }
 
-    fn finish(&self, outcome: Result<()>) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = outcome {
-            *failure = Some(error);
-        }
-        self.done.store(true, Ordering::Release);
-        self.busy.store(false, Ordering::Release);
+    fn finish(&self) {
+        let _waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_done.store(true, Ordering::Release);
+        self.is_busy.store(false, Ordering::Release);
         self.finished.notify_all();
     }
 }
 
-/// Works whenever asked, until nobody can ask any more.
-fn serve<W: Task>(work: &W, path: &Path, asked: &Receiver<()>, state: &State) {
+/// Runs the task at each trigger, until the sender of triggers is dropped.
+fn run<T: Task>(
+    task: &T,
+    path: &Path,
+    triggered: &Receiver<()>,
+    progress: &Progress,
+    poison: &Poison,
+) {
     let mut connection = None;
-    while asked.recv().is_ok() {
-        let panicked = StoreError::Io(format!("{} panicked", W::NAME));
-        let mut turn = RunGuard { state, outcome: Err(panicked) };
+    while triggered.recv().is_ok() {
+        let panicked = StoreError::Io(format!("{} panicked", T::NAME));
+        let mut guard = RunGuard { progress, poison, outcome: Err(panicked) };
         if connection.is_none() {
             connection = open(path)
-                .inspect_err(|error| tracing::warn!(%error, name = W::NAME, "cannot begin"))
+                .inspect_err(|error| tracing::warn!(%error, name = T::NAME, "cannot begin"))
                 .ok();
         }
-        // Without a connection (no descriptor left, say) the writer does it all itself.
-        turn.outcome = connection.as_ref().map_or(Ok(()), |conn| work.once(conn));
+        // Without a connection (no descriptor left, say) the writer does all of the task itself.
+        guard.outcome = connection.as_ref().map_or(Ok(()), |conn| task.once(conn));
     }
 }
 

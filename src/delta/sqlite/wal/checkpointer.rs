@@ -23,7 +23,7 @@ use rusqlite::Connection;
 
 use crate::delta::{Result, StoreError};
 
-use super::background::{State, Task};
+use super::background::{Progress, Task};
 use super::schedule::checkpoint;
 use crate::wal_shim;
 
@@ -72,7 +72,7 @@ pub(super) struct WalPresync {
     /// The log's file.
     pub log: PathBuf,
     /// What copies it.
-    pub copying: Arc<State>,
+    pub copying: Arc<Progress>,
 }
 
 impl Task for WalPresync {
@@ -93,7 +93,7 @@ impl Task for WalPresync {
 #[derive(Clone)]
 pub(super) struct DbPresync {
     /// What copies the log.
-    pub copying: Arc<State>,
+    pub copying: Arc<Progress>,
 }
 
 impl Task for DbPresync {
@@ -105,7 +105,7 @@ impl Task for DbPresync {
 }
 
 /// Syncs once, and again and again as long as `copying` is at work.
-fn while_busy(copying: &State, mut sync: impl FnMut() -> Result<()>) -> Result<()> {
+fn while_busy(copying: &Progress, mut sync: impl FnMut() -> Result<()>) -> Result<()> {
     loop {
         sync()?;
         if !copying.is_busy() {
@@ -124,6 +124,7 @@ mod tests {
 
     use super::super::background::BackgroundThread;
     use super::*;
+    use crate::delta::Poison;
     use crate::delta::sqlite::file::connect::{self, Role};
 
     /// 100,000 times the letter.
@@ -187,15 +188,16 @@ mod tests {
     /// Something that is copied until the sender is used.
     fn held(path: &Path) -> (Sender<()>, BackgroundThread<Held>) {
         let (release, held) = mpsc::channel();
-        let mut copying = BackgroundThread::of(path, Held(Arc::new(Mutex::new(held))));
-        copying.ask();
+        let mut copying =
+            BackgroundThread::of(path, Held(Arc::new(Mutex::new(held))), &Poison::default());
+        copying.trigger();
         (release, copying)
     }
 
     /// Asserts that work beside something that is copied goes on until that is done.
-    fn goes_on(path: &Path, of: impl FnOnce(Arc<State>) -> Box<dyn FnOnce(&Connection) + Send>) {
+    fn goes_on(path: &Path, of: impl FnOnce(Arc<Progress>) -> Box<dyn FnOnce(&Connection) + Send>) {
         let (release, copying) = held(path);
-        let once = of(copying.state());
+        let once = of(copying.progress());
         let conn = connect::open(path, Role::Writer).unwrap();
         let thread = thread::spawn(move || once(&conn));
         thread::sleep(40 * PAUSE);
@@ -217,7 +219,7 @@ mod tests {
         goes_on(&path, |copying| Box::new(move |conn| DbPresync { copying }.once(conn).unwrap()));
         // Without a log to be had, nothing is waited for.
         let (release, copying) = held(&path);
-        let state = copying.state();
+        let state = copying.progress();
         let log = path.join("is not there");
         WalPresync { log, copying: Arc::clone(&state) }.once(&writer).unwrap();
         assert!(state.is_busy());

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use rusqlite::hooks;
 
-use crate::delta::{Result, StoreError};
+use crate::delta::{Poison, Result, StoreError};
 
 use super::background::BackgroundThread;
 use super::checkpointer::{DbPresync, WalCheckpointer, WalPresync, syncs_ahead};
@@ -96,6 +96,7 @@ pub struct Wal {
     /// Whether all of it was copied after the last commit: the next one starts it over, and syncs
     /// its header.
     starts_over: Cell<bool>,
+    poison: Poison,
     /// Its header after the last commit, where `wal_shim` does not see the commits.
     header: Option<[u8; HEADER_BYTES]>,
     /// When it was opened.
@@ -114,7 +115,12 @@ impl Wal {
 
     /// The log of the session file `session`, whose writer `conn` says from now on how long it
     /// is. `is_read` says that nothing will be written.
-    pub fn of(session: &Path, conn: &mut Connection, is_read: bool) -> Result<Self> {
+    pub fn of(
+        session: &Path,
+        conn: &mut Connection,
+        is_read: bool,
+        poison: &Poison,
+    ) -> Result<Self> {
         keep(conn, KEPT_BYTES)?;
         let pages = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&pages);
@@ -127,11 +133,14 @@ impl Wal {
         let is_inherited = !is_read && byte_len(&path) > 0;
         let syncs = syncs_ahead(session);
         let copying = WalCheckpointer { pages: Arc::clone(&pages), frame_bytes, syncs };
-        let copying = BackgroundThread::of(session, copying);
+        let copying = BackgroundThread::of(session, copying, poison);
         let syncing = syncs.then(|| {
-            let log = WalPresync { log: path.clone(), copying: copying.state() };
-            let database = DbPresync { copying: copying.state() };
-            (BackgroundThread::of(session, log), BackgroundThread::of(session, database))
+            let log = WalPresync { log: path.clone(), copying: copying.progress() };
+            let database = DbPresync { copying: copying.progress() };
+            (
+                BackgroundThread::of(session, log, poison),
+                BackgroundThread::of(session, database, poison),
+            )
         });
         Ok(Self {
             session: session.to_owned(),
@@ -146,6 +155,7 @@ impl Wal {
             due_at: CHECKPOINT_BYTES,
             long_at: None,
             starts_over: Cell::new(false),
+            poison: poison.clone(),
             header: None,
             opened_at: Instant::now(),
         })
@@ -179,10 +189,10 @@ impl Wal {
         let is_early = is_large && self.due_at == CHECKPOINT_BYTES;
         let due_at = if is_early { EARLY_CHECKPOINT_BYTES } else { self.due_at };
         if length >= due_at && !self.copying.is_done() {
-            self.copying.ask();
+            self.copying.trigger();
             if is_large && let Some((log, database)) = &mut self.syncing {
-                log.ask();
-                database.ask();
+                log.trigger();
+                database.trigger();
             }
         }
     }
@@ -250,15 +260,6 @@ impl Wal {
         self.inherited.is_none() && !self.starts_over.get() && !self.is_due()
     }
 
-    /// Why what was committed and not synced may be lost, if it may.
-    pub fn failure(&self) -> Option<StoreError> {
-        let ahead = || {
-            let (log, database) = self.syncing.as_ref()?;
-            log.failure().or_else(|| database.failure())
-        };
-        self.copying.failure().or_else(ahead)
-    }
-
     /// Copies what is due into the database; whether it did, so that all is copied that may be.
     ///
     /// # Errors
@@ -268,10 +269,8 @@ impl Wal {
             return Ok(false);
         }
         self.copying.wait();
-        self.copying.take_notice();
-        if let Some(failure) = self.failure() {
-            return Err(failure);
-        }
+        self.copying.acknowledge();
+        self.poison.check()?;
         let length = self.length();
         if length < PATIENCE_BYTES {
             // Where a reader keeps the log from starting over, it is tried again later.
@@ -294,7 +293,7 @@ impl Wal {
         }
         let is_long = byte_len(&self.path) > KEPT_BYTES;
         if is_long && !is_copied {
-            self.copying.ask();
+            self.copying.trigger();
             return Ok(false);
         }
         self.long_at = None;

@@ -112,17 +112,17 @@ pub trait Writer: Send {
     /// The rows, inside a batch.
     fn txn(&mut self) -> &mut dyn WriteTxn;
 
-    /// When [`Writer::upkeep`] has something to do, if it will without another change.
-    fn upkeep_at(&self) -> Option<Instant>;
+    /// When [`Writer::maintenance`] has something to do, if it will without another change.
+    fn maintenance_at(&self) -> Option<Instant>;
 
-    /// Whether [`Writer::upkeep`] has something to do.
-    fn wants_upkeep(&self) -> bool {
-        self.upkeep_at().is_some_and(|at| at <= Instant::now())
+    /// Whether [`Writer::maintenance`] has something to do.
+    fn wants_maintenance(&self) -> bool {
+        self.maintenance_at().is_some_and(|at| at <= Instant::now())
     }
 
     /// Does what the file needs from time to time and what takes longer than a commit should,
     /// outside a batch. A failure that concerns what was committed fails the next call.
-    fn upkeep(&mut self);
+    fn maintenance(&mut self);
 
     /// Gives the space of what was deleted back, outside a batch; what is held stays the same.
     fn compact(&mut self) -> Result<Compacted>;

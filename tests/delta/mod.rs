@@ -90,8 +90,8 @@ pub fn change<T>(writer: &mut dyn Writer, work: impl FnOnce(&mut dyn WriteTxn) -
     let value = work(writer.txn());
     writer.release().unwrap();
     writer.commit().unwrap();
-    if writer.wants_upkeep() {
-        writer.upkeep();
+    if writer.wants_maintenance() {
+        writer.maintenance();
     }
     value
 }

@@ -191,16 +191,16 @@ impl Writer for FaultyWriter {
         self
     }
 
-    fn upkeep_at(&self) -> Option<Instant> {
-        self.inner.borrow().upkeep_at()
+    fn maintenance_at(&self) -> Option<Instant> {
+        self.inner.borrow().maintenance_at()
     }
 
     fn unsynced_bytes(&self) -> u64 {
         self.inner.borrow().unsynced_bytes()
     }
 
-    fn upkeep(&mut self) {
-        self.inner.get_mut().upkeep();
+    fn maintenance(&mut self) {
+        self.inner.get_mut().maintenance();
     }
 
     fn count_usage(&mut self) -> Result<Growth> {

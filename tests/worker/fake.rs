@@ -29,7 +29,7 @@ pub enum Call {
     Abort,
     Sync,
     Count,
-    Upkeep,
+    Maintenance,
     AdvanceEpoch,
     Close,
     OpenReader,
@@ -55,7 +55,7 @@ struct State {
     waiting: usize,
     epoch: u64,
     read_only: bool,
-    upkeep_at: Option<Instant>,
+    maintenance_at: Option<Instant>,
     unsynced_bytes: u64,
     is_locked: bool,
 }
@@ -88,8 +88,8 @@ impl FakeStore {
     }
 
     /// Asks for upkeep after this time, until it is done.
-    pub fn want_upkeep_in(&self, time: Duration) {
-        self.state().upkeep_at = Some(Instant::now() + time);
+    pub fn want_maintenance_in(&self, time: Duration) {
+        self.state().maintenance_at = Some(Instant::now() + time);
     }
 
     /// This is what a sync would have to write from now on, in bytes.
@@ -318,14 +318,14 @@ impl Writer for FakeWriter {
         self.rows()
     }
 
-    fn upkeep_at(&self) -> Option<Instant> {
-        self.store.state().upkeep_at
+    fn maintenance_at(&self) -> Option<Instant> {
+        self.store.state().maintenance_at
     }
 
-    fn upkeep(&mut self) {
+    fn maintenance(&mut self) {
         assert!(self.rows.is_none(), "upkeep inside a batch");
-        self.store.step(Call::Upkeep).expect("nobody hears of its failure");
-        self.store.state().upkeep_at = None;
+        self.store.step(Call::Maintenance).expect("nobody hears of its failure");
+        self.store.state().maintenance_at = None;
     }
 
     fn compact(&mut self) -> Result<Compacted, StoreError> {

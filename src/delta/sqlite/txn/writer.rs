@@ -392,12 +392,12 @@ impl Writer for SqliteWriter {
         self.poison.clone()
     }
 
-    fn upkeep_at(&self) -> Option<Instant> {
+    fn maintenance_at(&self) -> Option<Instant> {
         let owed = self.owes_copy.then(Instant::now);
-        owed.or_else(|| self.log.upkeep_at()).filter(|_| !self.poison.is_set())
+        owed.or_else(|| self.log.maintenance_at()).filter(|_| !self.poison.is_set())
     }
 
-    fn upkeep(&mut self) {
+    fn maintenance(&mut self) {
         if self.take_over_log().is_err() {
             return;
         }

@@ -236,7 +236,7 @@ impl Wal {
     }
 
     /// When the writer has something to do here, if it will without another commit.
-    pub fn upkeep_at(&self) -> Option<Instant> {
+    pub fn maintenance_at(&self) -> Option<Instant> {
         if self.is_due() {
             return Some(self.opened_at);
         }

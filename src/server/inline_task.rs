@@ -1,10 +1,10 @@
-//! Work on a call that waits: whoever wakes it goes on with it.
+//! Runs a suspended call on the thread that wakes it instead of queueing it again.
 //!
-//! A call that changes something waits for the thread that writes. To wake a task of the runtime
-//! for its answer costs more than to send the reply, and the thread that writes would only wait
-//! for the next calls: so a thread that is none of the runtime's does it itself
-//! (docs/decisions/0037-who-answers-goes-on.md). It never blocks: where the client takes no
-//! reply, the work waits again, and goes on as a task of the runtime.
+//! A call that changes something waits for the writer thread. Waking a task of the runtime for
+//! the answer costs more than sending the reply, and the writer thread would only wait for the
+//! next calls: so a thread outside the runtime runs the rest of the call itself
+//! (docs/decisions/0037-who-answers-goes-on.md). The call never blocks that thread: where the
+//! client does not read, the call is suspended again, and continues as a task of the runtime.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,81 +14,81 @@ use std::task::{Context, Wake, Waker};
 
 use tokio::runtime::Handle;
 
-/// Work on a call, until it is done.
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// The rest of a call.
+type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The place of work that waits. It ends with the work: whatever may wake it has to do so, or to
-/// let go of it.
-struct Parked {
-    state: Mutex<State>,
+/// A suspended call. Whatever holds its waker must wake it or drop the waker.
+struct InlineTask {
+    state: Mutex<TaskState>,
     runtime: Handle,
 }
 
-enum State {
-    /// A thread is at it.
+enum TaskState {
+    /// A thread runs it.
     Running,
-    /// A thread is at it, and it was woken meanwhile.
+    /// A thread runs it, and it was woken since that began.
     Woken,
-    /// It waits to be woken.
-    Waiting(Work),
-    /// It is done, or a task has it.
+    /// Suspended.
+    Waiting(TaskFuture),
+    /// Done, or spawned as a task.
     Gone,
 }
 
-/// Goes on with `work` here as far as that can be, and then where it is woken: on a thread of the
-/// runtime, which this has to be as well, as a task; on any other thread at once.
-pub(super) fn go_on(work: impl Future<Output = ()> + Send + 'static) {
-    let parked = Parked { state: Mutex::new(State::Running), runtime: Handle::current() };
-    Arc::new(parked).poll(Box::pin(work));
+/// Runs `work` on this thread, which belongs to the runtime, until it is suspended. A thread that
+/// wakes it then runs it at once if it is outside the runtime; else it becomes a task.
+pub(super) fn run_inline(work: impl Future<Output = ()> + Send + 'static) {
+    let inline_task =
+        InlineTask { state: Mutex::new(TaskState::Running), runtime: Handle::current() };
+    Arc::new(inline_task).poll(Box::pin(work));
 }
 
-impl Parked {
-    /// Polls the work, which this thread has, in the context of the runtime.
-    fn poll(self: Arc<Self>, mut work: Work) {
+impl InlineTask {
+    /// Polls the work in the context of the runtime.
+    fn poll(self: Arc<Self>, mut work: TaskFuture) {
         let waker = Waker::from(Arc::clone(&self));
         if work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
-            *self.state() = State::Gone;
+            *self.state() = TaskState::Gone;
             return;
         }
         let mut state = self.state();
-        if matches!(*state, State::Woken) {
-            *state = State::Gone;
+        if matches!(*state, TaskState::Woken) {
+            *state = TaskState::Gone;
             drop(state);
             self.runtime.spawn(work);
         } else {
-            *state = State::Waiting(work);
+            *state = TaskState::Waiting(work);
         }
     }
 
-    /// Takes the work of one that waits; else notes that it was woken.
-    fn wake_up(&self) -> Option<Work> {
+    /// Takes the work if it is suspended; else notes that it was woken.
+    fn wake_up(&self) -> Option<TaskFuture> {
         let mut state = self.state();
-        match std::mem::replace(&mut *state, State::Gone) {
-            State::Waiting(work) => {
-                *state = State::Running;
+        match std::mem::replace(&mut *state, TaskState::Gone) {
+            TaskState::Waiting(work) => {
+                *state = TaskState::Running;
                 Some(work)
             }
-            State::Running | State::Woken => {
-                *state = State::Woken;
+            TaskState::Running | TaskState::Woken => {
+                *state = TaskState::Woken;
                 None
             }
-            State::Gone => None,
+            TaskState::Gone => None,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TaskState> {
         // No change of it is ever half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Wake for Parked {
+impl Wake for InlineTask {
     fn wake(self: Arc<Self>) {
         let Some(work) = self.wake_up() else { return };
         // What goes on here wakes others as a thread of the runtime does: it wakes tasks, and
         // none of them inside another.
         if Handle::try_current().is_ok() {
-            *self.state() = State::Gone;
+            *self.state() = TaskState::Gone;
             self.runtime.spawn(work);
         } else {
             let runtime = self.runtime.clone();
@@ -131,7 +131,7 @@ mod tests {
     async fn a_thread_of_its_own_goes_on_itself() {
         let ((wake_first, first), (wake_second, second)) = (oneshot::channel(), oneshot::channel());
         let (places, at) = mpsc::channel();
-        go_on(work(first, second, places));
+        run_inline(work(first, second, places));
         let outside = thread::spawn(move || {
             wake_first.send(()).unwrap();
             // Before anything else happens here.
@@ -147,7 +147,7 @@ mod tests {
     async fn a_thread_of_the_runtime_makes_a_task_of_it() {
         let ((wake_first, first), (wake_second, second)) = (oneshot::channel(), oneshot::channel());
         let (places, at) = mpsc::channel();
-        go_on(work(first, second, places));
+        run_inline(work(first, second, places));
         wake_first.send(()).unwrap();
         let outside = tokio::task::spawn_blocking(move || {
             let task = next(&at);
@@ -169,11 +169,11 @@ mod tests {
         let (wake_inner, inner) = oneshot::channel::<()>();
         let (places, at) = mpsc::channel();
         let of_inner = places.clone();
-        go_on(async move {
+        run_inline(async move {
             let _sent = inner.await;
             of_inner.send(thread::current().id()).unwrap();
         });
-        go_on(async move {
+        run_inline(async move {
             let _sent = outer.await;
             wake_inner.send(()).unwrap();
             places.send(thread::current().id()).unwrap();
@@ -194,7 +194,7 @@ mod tests {
             let done = done.clone();
             let (wake, woken) = oneshot::channel::<()>();
             let waker = thread::spawn(move || wake.send(()));
-            go_on(async move {
+            run_inline(async move {
                 // Wakes itself while it runs.
                 tokio::task::yield_now().await;
                 let _sent = woken.await;
@@ -218,7 +218,7 @@ mod tests {
         let (wake, woken) = oneshot::channel::<()>();
         let (sender, dropped) = mpsc::channel();
         let told = Told(sender);
-        go_on(async move {
+        run_inline(async move {
             let _told = told;
             let _sent = woken.await;
             panic!("as it is to");

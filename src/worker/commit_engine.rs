@@ -1,6 +1,7 @@
-//! The state of writing: batches, commits, syncs, and what an error ends.
+//! The commit engine: batches, commits, syncs, and which errors end writing.
 //!
-//! Whoever holds it is the one writer: the writer thread, or for some short changes a caller.
+//! The thread that holds it is the one writer: the writer thread, or for some short changes a
+//! caller's thread.
 //!
 //! Which errors poison the session (`delta::Poison`) and so end its writing: damaged data anywhere,
 //! and an I/O error of a commit, abort or sync, because it leaves open what the file holds. The
@@ -19,7 +20,7 @@ use super::limits::{GROWING_BATCH_OPS, WARY_BATCHES};
 use super::{Committed, Limits, Status, WorkError};
 
 /// The state of writing.
-pub(super) struct Writing {
+pub(super) struct CommitEngine {
     /// `None` where the session was opened to be read, where its poison was set, and once it is
     /// closed.
     writer: Option<Box<dyn Writer>>,
@@ -33,13 +34,13 @@ pub(super) struct Writing {
     sync_due: Option<Instant>,
     /// When the writer thread looks here again, if nothing wakes it before.
     looked_at_again: Option<Instant>,
-    /// Whether the next batch has begun already: [`Writing::try_write`].
+    /// Whether the next batch has begun already: [`CommitEngine::try_write`].
     has_begun: bool,
     /// Batches whose operations get savepoints, because one had to be undone of late.
     wary: u8,
 }
 
-impl Writing {
+impl CommitEngine {
     /// The state before the first batch; without a writer everything answers ReadOnly.
     pub fn new(
         writer: Option<Box<dyn Writer>>,
@@ -65,16 +66,16 @@ impl Writing {
         self.writer.is_none()
     }
 
-    /// Whether the writer thread has to be woken to call [`Writing::tend`]: at once, or earlier
-    /// than it is going to.
+    /// Whether the writer thread has to be woken for [`CommitEngine::run_due`]: at once, or earlier
+    /// than it is going to wake.
     pub fn wants_thread(&self) -> bool {
         self.due().is_some_and(|due| self.looked_at_again.is_none_or(|again| due < again))
     }
 
     /// When something is due between batches.
     fn due(&self) -> Option<Instant> {
-        let upkeep = self.writer.as_ref().and_then(|writer| writer.upkeep_at());
-        self.sync_due.into_iter().chain(upkeep).min()
+        let maintenance = self.writer.as_ref().and_then(|writer| writer.maintenance_at());
+        self.sync_due.into_iter().chain(maintenance).min()
     }
 
     /// Whether there is nothing to sync.
@@ -82,8 +83,8 @@ impl Writing {
         self.writer.as_ref().is_some_and(|writer| writer.unsynced_bytes() == 0)
     }
 
-    /// As [`Writing::write`], of one operation that is not durable; `None`, and it has not run, if
-    /// that would wait for a lock or a disk's sync.
+    /// As [`CommitEngine::write`], for one operation that is not durable; `None`, and the operation
+    /// has not run, if it would wait for a lock or a disk's sync.
     pub fn try_write(&mut self, alone: &mut Alone<'_>) -> Option<Result<Committed<()>, WorkError>> {
         match self.writer.as_mut()?.try_begin() {
             Ok(true) => {}
@@ -96,13 +97,13 @@ impl Writing {
 
     /// Does what is due between batches: the timer's sync, the store's upkeep. Returns when to
     /// call it again at the latest, if nothing else happens.
-    pub fn tend(&mut self) -> Option<Instant> {
+    pub fn run_due(&mut self) -> Option<Instant> {
         if self.sync_due.is_some_and(|due| due <= Instant::now()) {
             // A failure is logged and remembered; whoever asks next hears of it.
             let _ = self.sync();
         }
-        if let Some(writer) = self.writer.as_mut().filter(|writer| writer.wants_upkeep()) {
-            writer.upkeep();
+        if let Some(writer) = self.writer.as_mut().filter(|writer| writer.wants_maintenance()) {
+            writer.maintenance();
         }
         self.looked_at_again = self.due();
         self.looked_at_again

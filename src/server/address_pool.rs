@@ -1,10 +1,9 @@
-//! Room that all connections share, divided among client addresses.
+//! A shared bound that is divided among client addresses.
 //!
-//! One address may have all of it, as long as no other address asks for some. While several do,
-//! an address may have at most as much as it leaves free: so there is always some for one more
-//! (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
-//! Each address has one place in the queue for room, so that one with a thousand connections does
-//! not stand there a thousand times.
+//! One address may hold all of it while no other address asks. While several ask, an address may
+//! hold at most as much as is left free, so one more address always gets some (dynamic
+//! thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Each address
+//! has one place in the queue, however many connections it has.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,22 +15,22 @@ use super::limits::CONTENTION;
 
 /// What is divided.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum PoolKind {
     Requests,
     RequestBytes,
-    StrangerBytes,
+    UnvalidatedBytes,
     ReplyBytes,
-    NewcomerBytes,
+    UnprovenBytes,
 }
 
 /// The number of kinds.
 const KINDS: usize = 5;
 
-/// What one client address has of all pools.
+/// What one client address holds of all pools.
 #[derive(Debug, Default)]
 pub(super) struct AddressUse {
     pools: [PoolUse; KINDS],
-    /// Connections of the address that have some of the room for replies.
+    /// Connections of the address that hold shared reply bytes.
     pub(super) reply_holders: AtomicUsize,
 }
 
@@ -40,14 +39,14 @@ struct PoolUse {
     held: AtomicUsize,
     /// Told when less is held.
     returned: Notify,
-    /// Held by the one of the address's connections that is in the queue for room.
+    /// Held by the connection of the address that is in the queue.
     turn: Mutex<()>,
 }
 
-/// Room of one kind.
+/// One shared bound.
 #[derive(Debug)]
-pub(super) struct Pool {
-    kind: Kind,
+pub(super) struct AddressPool {
+    kind: PoolKind,
     permits: Arc<Semaphore>,
     max: usize,
     since: Instant,
@@ -57,18 +56,18 @@ pub(super) struct Pool {
     contended_until: AtomicU64,
 }
 
-/// Room that was taken; given back when dropped.
+/// A part of a pool; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Portion {
-    kind: Kind,
+pub(super) struct PoolPermit {
+    kind: PoolKind,
     /// Always there until the portion is dropped.
     permit: Option<OwnedSemaphorePermit>,
     address: Arc<AddressUse>,
 }
 
-impl Pool {
-    /// Makes a pool of so much.
-    pub(super) fn new(kind: Kind, max: usize) -> Self {
+impl AddressPool {
+    /// A pool of `max`.
+    pub(super) fn new(kind: PoolKind, max: usize) -> Self {
         Self {
             kind,
             permits: Arc::new(Semaphore::new(max)),
@@ -97,7 +96,7 @@ impl Pool {
     }
 
     /// Takes `amount`, if that is there and `address` may have it now.
-    pub(super) fn try_take(&self, address: &Arc<AddressUse>, amount: usize) -> Option<Portion> {
+    pub(super) fn try_take(&self, address: &Arc<AddressUse>, amount: usize) -> Option<PoolPermit> {
         self.note(address);
         if !self.may_have(address, amount) {
             return None;
@@ -112,11 +111,11 @@ impl Pool {
         address: &Arc<AddressUse>,
         amount: usize,
         waiting: &AtomicUsize,
-    ) -> Option<Portion> {
+    ) -> Option<PoolPermit> {
         if let Some(portion) = self.try_take(address, amount) {
             return Some(portion);
         }
-        let _counted = Waiting::new(waiting);
+        let _counted = WaitCounter::new(waiting);
         let own = address.of(self.kind);
         let _turn = own.turn.lock().await;
         loop {
@@ -136,9 +135,9 @@ impl Pool {
         address: &Arc<AddressUse>,
         permit: OwnedSemaphorePermit,
         amount: usize,
-    ) -> Portion {
+    ) -> PoolPermit {
         address.of(self.kind).held.fetch_add(amount, Ordering::Relaxed);
-        Portion { kind: self.kind, permit: Some(permit), address: Arc::clone(address) }
+        PoolPermit { kind: self.kind, permit: Some(permit), address: Arc::clone(address) }
     }
 
     /// Notes that an address asks.
@@ -167,19 +166,19 @@ impl Pool {
 }
 
 impl AddressUse {
-    fn of(&self, kind: Kind) -> &PoolUse {
-        let [requests, request_bytes, stranger_bytes, reply_bytes, newcomer_bytes] = &self.pools;
+    fn of(&self, kind: PoolKind) -> &PoolUse {
+        let [requests, request_bytes, unvalidated_bytes, reply_bytes, unproven_bytes] = &self.pools;
         match kind {
-            Kind::Requests => requests,
-            Kind::RequestBytes => request_bytes,
-            Kind::StrangerBytes => stranger_bytes,
-            Kind::ReplyBytes => reply_bytes,
-            Kind::NewcomerBytes => newcomer_bytes,
+            PoolKind::Requests => requests,
+            PoolKind::RequestBytes => request_bytes,
+            PoolKind::UnvalidatedBytes => unvalidated_bytes,
+            PoolKind::ReplyBytes => reply_bytes,
+            PoolKind::UnprovenBytes => unproven_bytes,
         }
     }
 }
 
-impl Portion {
+impl PoolPermit {
     /// Gives back what is taken above `amount`.
     pub(super) fn shrink(&mut self, amount: usize) {
         let Some(permit) = &mut self.permit else { return };
@@ -191,7 +190,7 @@ impl Portion {
     }
 }
 
-impl Drop for Portion {
+impl Drop for PoolPermit {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
             let amount = permit.num_permits();
@@ -210,16 +209,16 @@ impl PoolUse {
 }
 
 /// Counted as waiting for as long as this is.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitCounter<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitCounter<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitCounter<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -245,7 +244,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_address_has_all_until_another_asks() {
-        let pool = Pool::new(Kind::Requests, 8);
+        let pool = AddressPool::new(PoolKind::Requests, 8);
         let [greedy, modest]: [Arc<AddressUse>; 2] = Default::default();
         let mut taken: Vec<_> = (0..8).filter_map(|_| pool.try_take(&greedy, 1)).collect();
         assert_eq!(taken.len(), 8);
@@ -262,7 +261,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_has_one_place_in_the_queue() {
-        let pool = Arc::new(Pool::new(Kind::Requests, 1));
+        let pool = Arc::new(AddressPool::new(PoolKind::Requests, 1));
         let [greedy, modest]: [Arc<AddressUse>; 2] = Default::default();
         let waiting = Arc::new(AtomicUsize::new(0));
         let held = pool.try_take(&greedy, 1);

@@ -12,10 +12,10 @@ use super::limits::{MAX_SPARES, MIN_SPARE_BYTES, SPARE_AGE};
 
 /// Buffers of large requests, most of them in use.
 #[derive(Debug, Default)]
-pub(super) struct Spares(Mutex<Kept>);
+pub(super) struct RecordBufferPool(Mutex<KeptBuffer>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptBuffer {
     /// Oldest first. Their memory is the records' that were in them.
     buffers: Vec<BytesMut>,
     /// Whether one was taken or came since it was looked at last.
@@ -24,7 +24,7 @@ struct Kept {
     is_watched: bool,
 }
 
-impl Spares {
+impl RecordBufferPool {
     /// An empty buffer with room for so many bytes, if there is one.
     pub fn take(&self, bytes: usize) -> Option<BytesMut> {
         if bytes < MIN_SPARE_BYTES {
@@ -65,12 +65,12 @@ impl Spares {
         let mut kept = self.kept();
         let is_used = std::mem::take(&mut kept.is_used);
         if !is_used {
-            *kept = Kept::default();
+            *kept = KeptBuffer::default();
         }
         !is_used
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, KeptBuffer> {
         // No change to them is ever half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,62 +81,66 @@ mod tests {
     use super::*;
 
     /// A record in `buffer`, of which the rest is kept.
-    fn record(spares: &Arc<Spares>, mut buffer: BytesMut, content: u8) -> BytesMut {
+    fn record(
+        record_buffers: &Arc<RecordBufferPool>,
+        mut buffer: BytesMut,
+        content: u8,
+    ) -> BytesMut {
         buffer.resize(MIN_SPARE_BYTES, content);
         let record = buffer.split_to(MIN_SPARE_BYTES - 1);
-        spares.keep(buffer);
+        record_buffers.keep(buffer);
         record
     }
 
     #[tokio::test]
     async fn what_held_a_record_is_there_again_when_nobody_has_it() {
-        let spares = Arc::new(Spares::default());
-        let first = record(&spares, BytesMut::new(), 1);
-        assert!(spares.take(MIN_SPARE_BYTES).is_none(), "it is in use");
+        let record_buffers = Arc::new(RecordBufferPool::default());
+        let first = record(&record_buffers, BytesMut::new(), 1);
+        assert!(record_buffers.take(MIN_SPARE_BYTES).is_none(), "it is in use");
         let held = first.as_ptr();
         let part = first.freeze().slice(10..20);
-        assert!(spares.take(MIN_SPARE_BYTES).is_none(), "a part of it is in use");
+        assert!(record_buffers.take(MIN_SPARE_BYTES).is_none(), "a part of it is in use");
         assert_eq!(part[..], [1; 10]);
         drop(part);
-        assert!(spares.take(MIN_SPARE_BYTES - 1).is_none(), "a small one is left alone");
-        assert!(spares.take(100 * MIN_SPARE_BYTES).is_none(), "it is not so large");
-        let again = spares.take(MIN_SPARE_BYTES).expect("a buffer");
+        assert!(record_buffers.take(MIN_SPARE_BYTES - 1).is_none(), "a small one is left alone");
+        assert!(record_buffers.take(100 * MIN_SPARE_BYTES).is_none(), "it is not so large");
+        let again = record_buffers.take(MIN_SPARE_BYTES).expect("a buffer");
         assert!(again.is_empty() && again.capacity() >= MIN_SPARE_BYTES);
-        assert!(spares.take(MIN_SPARE_BYTES).is_none(), "it is taken");
-        assert_eq!(record(&spares, again, 2).as_ptr(), held);
+        assert!(record_buffers.take(MIN_SPARE_BYTES).is_none(), "it is taken");
+        assert_eq!(record(&record_buffers, again, 2).as_ptr(), held);
     }
 
     #[tokio::test]
     async fn few_are_kept_and_none_for_long() {
-        let spares = Arc::new(Spares::default());
+        let record_buffers = Arc::new(RecordBufferPool::default());
         for content in 0..2 * MAX_SPARES {
-            record(&spares, BytesMut::new(), content as u8);
+            record(&record_buffers, BytesMut::new(), content as u8);
         }
-        assert_eq!(spares.kept().buffers.len(), MAX_SPARES);
-        assert!(!spares.let_go_of_unused(), "some came");
-        let taken = spares.take(MIN_SPARE_BYTES).expect("a buffer");
-        assert!(!spares.let_go_of_unused(), "one was taken");
-        record(&spares, taken, 0);
-        assert!(!spares.let_go_of_unused(), "it came back");
-        assert!(spares.let_go_of_unused());
-        assert!(spares.take(MIN_SPARE_BYTES).is_none());
+        assert_eq!(record_buffers.kept().buffers.len(), MAX_SPARES);
+        assert!(!record_buffers.let_go_of_unused(), "some came");
+        let taken = record_buffers.take(MIN_SPARE_BYTES).expect("a buffer");
+        assert!(!record_buffers.let_go_of_unused(), "one was taken");
+        record(&record_buffers, taken, 0);
+        assert!(!record_buffers.let_go_of_unused(), "it came back");
+        assert!(record_buffers.let_go_of_unused());
+        assert!(record_buffers.take(MIN_SPARE_BYTES).is_none());
         // As from the beginning.
-        record(&spares, BytesMut::new(), 0);
-        assert!(spares.take(MIN_SPARE_BYTES).is_some());
+        record(&record_buffers, BytesMut::new(), 0);
+        assert!(record_buffers.take(MIN_SPARE_BYTES).is_some());
     }
 
     #[tokio::test]
     async fn somebody_looks_at_them() {
-        let spares = Arc::new(Spares::default());
+        let record_buffers = Arc::new(RecordBufferPool::default());
         for _ in 0..2 {
-            record(&spares, BytesMut::new(), 0);
+            record(&record_buffers, BytesMut::new(), 0);
             for _ in 0..100 {
                 tokio::time::sleep(SPARE_AGE / 5).await;
-                if spares.kept().buffers.is_empty() {
+                if record_buffers.kept().buffers.is_empty() {
                     break;
                 }
             }
-            assert!(spares.kept().buffers.is_empty());
+            assert!(record_buffers.kept().buffers.is_empty());
         }
     }
 }

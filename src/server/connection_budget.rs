@@ -1,5 +1,5 @@
-//! What one connection has in flight: room of its own, which nobody else's requests and replies
-//! can take, and its part of the room that all share.
+//! Bounds what one connection has in flight: a reserve of its own, which no other connection can
+//! use, and its part of the shared budget.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -7,43 +7,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::budget::{Budget, Common};
+use super::address_pool::{AddressUse, PoolPermit, try_take, weight};
 use super::limits::{
     MAX_CONNECTION_REQUEST_BYTES, OWN_REPLY_BYTES, OWN_REQUEST_BYTES, SMALL_REPLY_BYTES,
     SMALL_REQUEST_BYTES,
 };
-use super::pool::{AddressUse, Portion, try_take, weight};
+use super::server_budget::{ServerBudget, SharedReplyPermit};
 
 /// Counts what is in flight on one connection.
 #[derive(Debug)]
-pub(super) struct Share {
-    /// What its address has of the room that all share.
+pub(super) struct ConnectionBudget {
+    /// What its address holds of the shared budget.
     address: Arc<AddressUse>,
     requests: Arc<Semaphore>,
     max_requests: usize,
-    /// Bytes of requests that are counted with everybody's.
+    /// Bytes of requests that count against the shared budget.
     request_bytes: Arc<Semaphore>,
     own_request_bytes: Arc<Semaphore>,
-    /// Whose turn it is to take room for a reply: in order of arrival.
+    /// Held by the reply that takes its bytes: in order of arrival.
     turn: Mutex<()>,
-    held: Arc<Held>,
+    held: Arc<ReplyBytesInUse>,
 }
 
-/// Room for a request that was taken; given back when dropped.
+/// A request, or bytes of one, that is counted; given back when dropped.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct RequestPermit {
     _own: Option<OwnedSemaphorePermit>,
     _first: Option<OwnedSemaphorePermit>,
-    common: Option<Portion>,
+    common: Option<PoolPermit>,
 }
 
-/// Room for a reply that was taken; given back when dropped.
+/// Bytes of a reply that are counted; given back when dropped.
 #[derive(Debug, Default)]
-pub(super) struct ReplyRoom(Option<Taken>);
+pub(super) struct ReplyPermit(Option<HeldReplyBytes>);
 
-/// The bytes of replies that a connection has room for, made or in the making.
+/// The bytes of a connection's replies, made or being made.
 #[derive(Debug, Default)]
-struct Held {
+struct ReplyBytesInUse {
     own: AtomicUsize,
     common: AtomicUsize,
     /// Told when either is less than before.
@@ -51,15 +51,15 @@ struct Held {
 }
 
 #[derive(Debug)]
-struct Taken {
+struct HeldReplyBytes {
     bytes: usize,
-    /// `None` if it is the connection's own.
-    common: Option<Common>,
-    held: Arc<Held>,
+    /// `None` for bytes of the connection's own reserve.
+    common: Option<SharedReplyPermit>,
+    held: Arc<ReplyBytesInUse>,
 }
 
-impl Share {
-    /// Makes room for so many requests of a connection from `address`.
+impl ConnectionBudget {
+    /// A budget of so many requests for a connection from `address`.
     pub(super) fn new(requests: usize, address: Arc<AddressUse>) -> Self {
         Self {
             address,
@@ -82,27 +82,29 @@ impl Share {
         drop(self.requests.acquire_many(weight(self.max_requests)).await);
     }
 
-    /// Waits for room for one request, here and in `overall`.
+    /// Waits for a permit for one request, here and in `overall`.
     ///
-    /// All that a request holds of one kind it takes at once, and its own connection's room
+    /// A request takes all that it needs of one kind at once, and from its connection's budget
     /// before the overall one, so connections cannot deadlock.
-    pub(super) async fn take_request(&self, overall: &Budget) -> Room {
+    pub(super) async fn take_request(&self, overall: &ServerBudget) -> RequestPermit {
         let kept = if self.is_idle() { overall.try_first_request() } else { None };
         let _own = take(&self.requests, 1).await;
         if kept.is_some() {
-            return Room { _own, _first: kept, common: None };
+            return RequestPermit { _own, _first: kept, common: None };
         }
         tokio::select! {
             biased;
-            common = overall.take_request(&self.address) => Room { _own, _first: None, common },
+            common = overall.take_request(&self.address) => {
+                RequestPermit { _own, _first: None, common }
+            }
             kept = self.take_first_request(overall) => {
-                Room { _own, _first: Some(kept), common: None }
+                RequestPermit { _own, _first: Some(kept), common: None }
             }
         }
     }
 
-    /// Waits until the request at hand, which has its room here, is the only one.
-    async fn take_first_request(&self, overall: &Budget) -> OwnedSemaphorePermit {
+    /// Waits until this request, which has its permit here, is the only one.
+    async fn take_first_request(&self, overall: &ServerBudget) -> OwnedSemaphorePermit {
         drop(self.requests.acquire_many(weight(self.max_requests - 1)).await);
         match overall.try_first_request() {
             Some(kept) => kept,
@@ -110,50 +112,58 @@ impl Share {
         }
     }
 
-    /// Waits for room for `bytes` bytes of a request, here and in `overall`; `is_known` says
-    /// whether the connection had a sound call answered.
+    /// Waits for a permit for `bytes` bytes of a request, here and in `overall`; `has_valid_call`
+    /// says whether a valid call of the connection was answered.
     ///
-    /// A small one takes none: connections and requests are counted, and bound what all small
-    /// ones take. What fits into the connection's own room waits for nobody else.
+    /// A small request takes none: the numbers of connections and requests bound what all small
+    /// ones take. A request that fits into the connection's reserve waits for no other
+    /// connection.
     pub(super) async fn take_request_bytes(
         &self,
-        overall: &Budget,
+        overall: &ServerBudget,
         bytes: usize,
-        is_known: bool,
-    ) -> Room {
+        has_valid_call: bool,
+    ) -> RequestPermit {
         if bytes <= SMALL_REQUEST_BYTES {
-            return Room::default();
+            return RequestPermit::default();
         }
         if bytes > OWN_REQUEST_BYTES {
             let _own = take(&self.request_bytes, bytes).await;
-            let common = overall.take_request_bytes(&self.address, bytes, is_known).await;
-            return Room { _own, common, ..Room::default() };
+            let common = overall.take_request_bytes(&self.address, bytes, has_valid_call).await;
+            return RequestPermit { _own, common, ..RequestPermit::default() };
         }
         if let Some(own) = try_take(&self.own_request_bytes, bytes) {
-            return Room { _own: Some(own), ..Room::default() };
+            return RequestPermit { _own: Some(own), ..RequestPermit::default() };
         }
         if let Some(own) = try_take(&self.request_bytes, bytes)
-            && let Some(common) = overall.try_request_bytes(&self.address, bytes, is_known)
+            && let Some(common) = overall.try_request_bytes(&self.address, bytes, has_valid_call)
         {
-            return Room { _own: Some(own), common: Some(common), ..Room::default() };
+            return RequestPermit {
+                _own: Some(own),
+                common: Some(common),
+                ..RequestPermit::default()
+            };
         }
-        Room { _own: take(&self.own_request_bytes, bytes).await, ..Room::default() }
+        RequestPermit {
+            _own: take(&self.own_request_bytes, bytes).await,
+            ..RequestPermit::default()
+        }
     }
 
-    /// Takes room for a reply of `bytes` bytes, or of `least` at least where there is less;
-    /// `is_newcomer` says whether the connection has yet to show that it takes its replies.
+    /// Takes `bytes` bytes for a reply, or where fewer are free, at least `least`; `is_unproven`
+    /// says whether the connection has yet to prove that it reads its replies.
     ///
-    /// No small reply takes any, as with requests. Others wait for replies of their own
+    /// A small reply takes none, as with requests. Others wait for replies of their own
     /// connection alone, unless `least` is more than [`OWN_REPLY_BYTES`].
     pub(super) async fn take_reply(
         &self,
-        overall: &Budget,
+        overall: &ServerBudget,
         bytes: usize,
         least: usize,
-        is_newcomer: bool,
-    ) -> ReplyRoom {
+        is_unproven: bool,
+    ) -> ReplyPermit {
         if bytes <= SMALL_REPLY_BYTES {
-            return ReplyRoom::default();
+            return ReplyPermit::default();
         }
         let _turn = self.turn.lock().await;
         loop {
@@ -165,11 +175,11 @@ impl Share {
             let common = self.held.common.load(Ordering::Acquire);
             if common == 0 || common + bytes <= overall.fair_reply_bytes(&self.address) {
                 let address = &self.address;
-                if let Some(taken) = overall.try_reply_bytes(address, bytes, is_newcomer) {
+                if let Some(taken) = overall.try_reply_bytes(address, bytes, is_unproven) {
                     return self.common(bytes, taken);
                 }
                 if least > OWN_REPLY_BYTES {
-                    let taken = overall.take_reply_bytes(address, bytes, is_newcomer).await;
+                    let taken = overall.take_reply_bytes(address, bytes, is_unproven).await;
                     return self.common(bytes, taken);
                 }
             }
@@ -184,43 +194,47 @@ impl Share {
         }
     }
 
-    /// Takes the connection's own room, if so much of it is left. Only who has the turn does.
-    fn try_own(&self, bytes: usize) -> Option<ReplyRoom> {
+    /// Takes bytes of the connection's reserve, if so many are left. The caller holds `turn`.
+    fn try_own(&self, bytes: usize) -> Option<ReplyPermit> {
         if self.held.own.load(Ordering::Acquire) + bytes > OWN_REPLY_BYTES {
             return None;
         }
         self.held.own.fetch_add(bytes, Ordering::AcqRel);
-        Some(ReplyRoom(Some(Taken { bytes, common: None, held: Arc::clone(&self.held) })))
+        Some(ReplyPermit(Some(HeldReplyBytes {
+            bytes,
+            common: None,
+            held: Arc::clone(&self.held),
+        })))
     }
 
-    fn common(&self, bytes: usize, common: Common) -> ReplyRoom {
+    fn common(&self, bytes: usize, common: SharedReplyPermit) -> ReplyPermit {
         if self.held.common.fetch_add(bytes, Ordering::AcqRel) == 0 {
             common.begin();
         }
         let held = Arc::clone(&self.held);
-        ReplyRoom(Some(Taken { bytes, common: Some(common), held }))
+        ReplyPermit(Some(HeldReplyBytes { bytes, common: Some(common), held }))
     }
 }
 
-impl Room {
-    /// Whether it is a part of what all connections share.
+impl RequestPermit {
+    /// Whether it counts against the shared budget.
     pub(super) fn is_common(&self) -> bool {
         self.common.is_some()
     }
 }
 
-impl ReplyRoom {
-    /// The bytes that a reply may come to in it.
+impl ReplyPermit {
+    /// The most bytes that the reply may have.
     pub(super) fn bytes(&self) -> usize {
         self.0.as_ref().map_or(SMALL_REPLY_BYTES, |taken| taken.bytes)
     }
 
-    /// Whether it is a part of what all connections share.
+    /// Whether it counts against the shared budget.
     pub(super) fn is_common(&self) -> bool {
         self.0.as_ref().is_some_and(|taken| taken.common.is_some())
     }
 
-    /// Gives back what is taken above `bytes` bytes of a reply; all of it for a small one.
+    /// Gives back the bytes above `bytes`; all of them for a small reply.
     pub(super) fn shrink(&mut self, bytes: usize) {
         if bytes <= SMALL_REPLY_BYTES {
             self.0 = None;
@@ -231,7 +245,7 @@ impl ReplyRoom {
     }
 }
 
-impl Taken {
+impl HeldReplyBytes {
     fn shrink(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
         if less == 0 {
@@ -253,13 +267,13 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for HeldReplyBytes {
     fn drop(&mut self) {
         self.shrink(0);
     }
 }
 
-/// Waits for `amount` permits of a connection's own.
+/// Waits for `amount` permits of the connection's reserve.
 async fn take(of: &Arc<Semaphore>, amount: usize) -> Option<OwnedSemaphorePermit> {
     // They are never closed, so there is always an answer.
     of.clone().acquire_many_owned(weight(amount)).await.ok()
@@ -284,15 +298,16 @@ mod tests {
     }
 
     /// Bytes of replies on a connection: its own, and common ones.
-    fn held(share: &Share) -> [usize; 2] {
+    fn held(share: &ConnectionBudget) -> [usize; 2] {
         [&share.held.own, &share.held.common].map(|bytes| bytes.load(Ordering::Acquire))
     }
 
     #[tokio::test]
     async fn busy_connections_share_the_room_alike() {
-        let overall = Budget::new(&Limits::default());
+        let overall = ServerBudget::new(&Limits::default());
         let address = Arc::<AddressUse>::default();
-        let shares: Vec<_> = (0..6).map(|_| Share::new(1, Arc::clone(&address))).collect();
+        let shares: Vec<_> =
+            (0..6).map(|_| ConnectionBudget::new(1, Arc::clone(&address))).collect();
         let mut first = Vec::new();
         for share in &shares {
             first.push(share.take_reply(&overall, MAX_RECORD_BYTES, OWN_REPLY_BYTES, false).await);
@@ -320,7 +335,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_that_turns_out_small_keeps_no_room() {
-        let (share, overall) = (Share::new(1, Arc::default()), Budget::new(&Limits::default()));
+        let (share, overall) =
+            (ConnectionBudget::new(1, Arc::default()), ServerBudget::new(&Limits::default()));
         let mut small = share.take_reply(&overall, 9000, 9000, true).await;
         let mut large = share.take_reply(&overall, 1 << 20, OWN_REPLY_BYTES, true).await;
         assert_eq!(held(&share), [9000, 1 << 20]);

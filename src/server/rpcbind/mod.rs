@@ -1,6 +1,11 @@
 //! How clients find the port: through the rpcbind of this machine, or through ourselves in its
 //! place where none runs.
 
+mod builtin;
+mod nlm_registration;
+mod portmapper;
+mod rpc_client;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,9 +16,11 @@ use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::lock_entries::{LOOK_INTERVAL, LockEntries, Watched};
-use super::rpc_client::RpcClient;
-use super::stand_in::StandIn;
+use builtin::BuiltinRpcbind;
+use nlm_registration::{LOOK_INTERVAL, NlmRegistration, Watched};
+pub use portmapper::Portmapper;
+use rpc_client::RpcClient;
+
 use super::{BindError, Program, Service};
 use crate::wire::nlm4;
 use crate::wire::portmap::{self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_4};
@@ -66,9 +73,14 @@ pub struct Registration(Inner);
 
 enum Inner {
     /// With the rpcbind of this machine.
-    Registered { entries: Vec<Rpcb>, port: u16, locks: Arc<LockEntries>, looking: JoinHandle<()> },
+    Registered {
+        entries: Vec<Rpcb>,
+        port: u16,
+        locks: Arc<NlmRegistration>,
+        looking: JoinHandle<()>,
+    },
     /// In its place.
-    StandIn(StandIn),
+    BuiltinRpcbind(BuiltinRpcbind),
 }
 
 impl Registration {
@@ -78,14 +90,14 @@ impl Registration {
         let runs = timeout(CONNECT_TIMEOUT, TcpStream::connect(local)).await;
         let inner = match runs {
             Ok(Ok(_)) => register(services, port).await?,
-            _ => Inner::StandIn(StandIn::begin(services, port).await?),
+            _ => Inner::BuiltinRpcbind(BuiltinRpcbind::begin(services, port).await?),
         };
         Ok(Self(inner))
     }
 
     /// Whether no rpcbind runs on this machine, so that we answer in its place.
-    pub fn is_stand_in(&self) -> bool {
-        matches!(self.0, Inner::StandIn(_))
+    pub fn is_builtin(&self) -> bool {
+        matches!(self.0, Inner::BuiltinRpcbind(_))
     }
 
     /// The `program` as it has to be served while this is held.
@@ -94,7 +106,7 @@ impl Registration {
             Inner::Registered { locks, .. } => {
                 Arc::new(Watched { program, locks: Arc::clone(locks) })
             }
-            Inner::StandIn(_) => program,
+            Inner::BuiltinRpcbind(_) => program,
         }
     }
 
@@ -110,7 +122,7 @@ impl Registration {
                     tracing::warn!(%error, "cannot unregister from rpcbind");
                 }
             }
-            Inner::StandIn(stand_in) => stand_in.end().await,
+            Inner::BuiltinRpcbind(builtin_rpcbind) => builtin_rpcbind.end().await,
         }
     }
 }
@@ -129,14 +141,14 @@ async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError
         }
         return Err(error);
     }
-    let locks = Arc::new(LockEntries::new(ours, port));
+    let locks = Arc::new(NlmRegistration::new(ours, port));
     locks.claim().await;
     let looking = tokio::spawn(look(Arc::clone(&locks)));
     Ok(Inner::Registered { entries, port, locks, looking })
 }
 
 /// Looks after the lock manager's registration for ever.
-async fn look(locks: Arc<LockEntries>) {
+async fn look(locks: Arc<NlmRegistration>) {
     loop {
         sleep(LOOK_INTERVAL).await;
         locks.claim().await;
@@ -179,11 +191,7 @@ async fn unregister(entries: &[Rpcb], port: u16) -> io::Result<()> {
 }
 
 /// Sets or unsets; returns whether the rpcbind did it.
-pub(super) async fn change(
-    client: &mut RpcClient,
-    procedure: u32,
-    entry: &Rpcb,
-) -> io::Result<bool> {
+async fn change(client: &mut RpcClient, procedure: u32, entry: &Rpcb) -> io::Result<bool> {
     let mut args = Encoder::new();
     entry.encode(&mut args);
     let results = client.call(procedure, args).await?;
@@ -191,7 +199,7 @@ pub(super) async fn change(
 }
 
 /// Connects to the rpcbind in a way that it takes registrations from.
-pub(super) async fn connect(port: u16) -> io::Result<RpcClient> {
+async fn connect(port: u16) -> io::Result<RpcClient> {
     if port == portmap::PORT {
         for path in LOCAL_SOCKETS {
             if let Ok(stream) = UnixStream::connect(path).await {
@@ -226,7 +234,7 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
 }
 
-pub(super) fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {
+fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {
     (a.program, a.version, &a.netid) == (b.program, b.version, &b.netid)
 }
 
@@ -236,7 +244,7 @@ pub(super) async fn answers(at: SocketAddr) -> bool {
 }
 
 /// All registrations.
-pub(super) async fn dump(client: &mut RpcClient) -> io::Result<Vec<Rpcb>> {
+async fn dump(client: &mut RpcClient) -> io::Result<Vec<Rpcb>> {
     decode_list(client.call(PROC_DUMP, Encoder::new()).await?)
 }
 

@@ -17,14 +17,14 @@ const IPV6_PREFIX_BITS: u32 = 64;
 
 /// What is known of an open connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Candidate {
+pub(super) struct EvictionCandidate {
     /// Its number: those opened later have higher ones.
     pub(super) number: u64,
     /// What [`share_of`] makes of its address.
     pub(super) share: IpAddr,
     pub(super) tenant: Option<NonZeroU64>,
-    /// Whether a sound call was answered.
-    pub(super) is_known: bool,
+    /// Whether a valid call was answered.
+    pub(super) has_valid_call: bool,
     /// The time since it was opened.
     pub(super) age: Duration,
     /// The time since its last call, or since it was opened.
@@ -45,29 +45,29 @@ pub(super) fn share_of(address: IpAddr) -> IpAddr {
 /// Selects the connection to close so that a client from address prefix `newcomer` can connect, by
 /// its number; `None` only where none is open. The choice is from:
 ///
-/// 1. any that had no sound call answered for `grace`, the oldest one first
+/// 1. any that had no valid call answered for `grace`, the oldest one first
 /// 2. the address with most, if that has more than `newcomer` will have, or else the newcomer's
 ///    own address, if that has any, or else all
 /// 3. among these, the tenant with most
-/// 4. those without a sound call, the oldest one first, or else the one that is idle for longest
-pub(super) fn choose(open: &[Candidate], newcomer: IpAddr, grace: Duration) -> Option<u64> {
-    let is_silent = |one: &&Candidate| !one.is_known && one.age >= grace;
+/// 4. those without a valid call, the oldest one first, or else the one that is idle for longest
+pub(super) fn choose(open: &[EvictionCandidate], newcomer: IpAddr, grace: Duration) -> Option<u64> {
+    let is_silent = |one: &&EvictionCandidate| !one.has_valid_call && one.age >= grace;
     if let Some(silent) = open.iter().filter(is_silent).min_by_key(|one| one.number) {
         return Some(silent.number);
     }
     let by_share = count(open.iter().map(|one| one.share));
     let own = by_share.get(&newcomer).copied().unwrap_or_default();
     let most = by_share.values().copied().max().unwrap_or_default();
-    let gives_way = |one: &&Candidate| match (most > own + 1, own) {
+    let gives_way = |one: &&EvictionCandidate| match (most > own + 1, own) {
         (true, _) => by_share.get(&one.share) == Some(&most),
         (false, 0) => true,
         (false, _) => one.share == newcomer,
     };
-    let chosen: Vec<&Candidate> = open.iter().filter(gives_way).collect();
+    let chosen: Vec<&EvictionCandidate> = open.iter().filter(gives_way).collect();
     let by_tenant = count(chosen.iter().map(|one| one.tenant));
     let most = by_tenant.values().copied().max().unwrap_or_default();
     let chosen = || chosen.iter().filter(|one| by_tenant.get(&one.tenant) == Some(&most));
-    let stranger = chosen().filter(|one| !one.is_known).min_by_key(|one| one.number);
+    let stranger = chosen().filter(|one| !one.has_valid_call).min_by_key(|one| one.number);
     let idle = || chosen().max_by_key(|one| (one.idle, u64::MAX - one.number));
     stranger.or_else(idle).map(|one| one.number)
 }
@@ -92,19 +92,19 @@ mod tests {
 
     /// Connections that had calls answered, in the order of opening: address, tenant, and the
     /// seconds that each is idle.
-    fn known(of: &[(&str, u64, u64)]) -> Vec<Candidate> {
-        let all = of.iter().zip(0..).map(|(&(address, tenant, idle), number)| Candidate {
+    fn known(of: &[(&str, u64, u64)]) -> Vec<EvictionCandidate> {
+        let all = of.iter().zip(0..).map(|(&(address, tenant, idle), number)| EvictionCandidate {
             number,
             share: ip(address),
             tenant: NonZeroU64::new(tenant),
-            is_known: true,
+            has_valid_call: true,
             age: Duration::from_secs(100),
             idle: Duration::from_secs(idle),
         });
         all.collect()
     }
 
-    fn chosen(open: &[Candidate], newcomer: &str) -> Option<u64> {
+    fn chosen(open: &[EvictionCandidate], newcomer: &str) -> Option<u64> {
         choose(open, ip(newcomer), GRACE)
     }
 
@@ -131,13 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn one_without_a_sound_call_goes_first_after_a_while() {
+    fn one_without_a_valid_call_goes_first_after_a_while() {
         let mut open = known(&[("10.0.0.1", 1, 90), ("10.0.0.2", 1, 1), ("10.0.0.2", 1, 2)]);
-        open.extend((3..5).map(|number| Candidate {
+        open.extend((3..5).map(|number| EvictionCandidate {
             number,
             share: ip("10.0.0.1"),
             tenant: None,
-            is_known: false,
+            has_valid_call: false,
             age: GRACE,
             idle: GRACE,
         }));

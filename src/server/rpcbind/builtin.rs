@@ -9,9 +9,9 @@ use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::dispatch::{Dispatcher, Next, Origin};
-use super::limits::{Limits, MAX_DATAGRAM_BYTES, MAX_DATAGRAM_REPLY_BYTES};
-use super::{
+use crate::server::dispatch::{Dispatcher, Disposition, Origin};
+use crate::server::limits::{Limits, MAX_DATAGRAM_BYTES, MAX_DATAGRAM_REPLY_BYTES};
+use crate::server::{
     BindError, Listeners, Portmapper, Program, Registry, ReplyCache, Server, ServerOptions, Service,
 };
 use crate::wire::portmap::{VERSION_2, VERSION_4};
@@ -21,18 +21,18 @@ const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Connections at the same time: callers ask once, and go. The descriptors and the memory of more
 /// are NFS's.
-const MAX_STAND_IN_CONNECTIONS: usize = 16;
+const MAX_BUILTIN_CONNECTIONS: usize = 16;
 /// A connection without a question for this long makes room.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Our own port mapper at work.
-pub(super) struct StandIn {
+pub(super) struct BuiltinRpcbind {
     stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
     datagrams: Vec<JoinHandle<()>>,
 }
 
-impl StandIn {
+impl BuiltinRpcbind {
     /// Answers at `port` of every address that `services` listen at.
     pub(super) async fn begin(services: &[Service], port: u16) -> Result<Self, BindError> {
         let addresses = addresses(services, port);
@@ -44,7 +44,7 @@ impl StandIn {
         }
         let programs = programs(services);
         let limits = Limits {
-            connections: MAX_STAND_IN_CONNECTIONS,
+            connections: MAX_BUILTIN_CONNECTIONS,
             record_bytes: MAX_DATAGRAM_BYTES,
             idle_timeout: IDLE_TIMEOUT,
             ..Limits::default()
@@ -102,11 +102,11 @@ async fn answer_datagrams(socket: UdpSocket, dispatcher: Arc<Dispatcher>) {
         let record = Bytes::copy_from_slice(&buffer[..length]);
         let origin = Origin::of_datagram(peer);
         let reply = match dispatcher.prepare(&origin, record) {
-            Next::Run(prepared) => {
+            Disposition::Run(prepared) => {
                 dispatcher.run(&origin, prepared).await.map(|answered| answered.reply)
             }
-            Next::Reply(reply) | Next::RefusePort(reply) => Some(reply),
-            Next::Ignore | Next::HangUp => None,
+            Disposition::Reply(reply) | Disposition::RefusePort(reply) => Some(reply),
+            Disposition::Ignore | Disposition::HangUp => None,
         };
         if let Some(reply) = reply.map(|reply| reply.concat())
             && may_send(&reply, peer)

@@ -9,10 +9,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use super::limits::SMALL_REPLY_BYTES;
-use super::program::{CallFuture, Program};
-use super::registry::Registry;
 use crate::nfs::CallError;
+use crate::server::limits::SMALL_REPLY_BYTES;
+use crate::server::program::{CallFuture, Program};
+use crate::server::registry::Registry;
 use crate::vfs::Caller;
 use crate::wire::portmap::{
     self, IPPROTO_TCP, IPPROTO_UDP, Mapping, PROC_DUMP, PROC_GET, PROC_GETTIME, PROC_GETVERSADDR,

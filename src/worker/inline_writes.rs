@@ -7,33 +7,33 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::vfs::WriteVerifier;
 
 use super::batch::Alone;
+use super::commit_engine::CommitEngine;
 use super::job::WriteOperation;
-use super::limits::LONE_CHANGES;
-use super::writing::Writing;
+use super::limits::SOLO_WRITES;
 use super::{Committed, Shared, WorkError};
 
 /// Whether others' changes are about to come, as far as the last ones tell.
 #[derive(Debug, Default)]
-pub(super) struct Company {
+pub(super) struct WriteContention {
     /// Changes that have to come alone until none are expected.
-    doubts: AtomicU8,
+    solo_streak: AtomicU8,
 }
 
-impl Company {
+impl WriteContention {
     /// Whether several are likely to share a commit.
     fn is_expected(&self) -> bool {
-        self.doubts.load(Ordering::Relaxed) > 0
+        self.solo_streak.load(Ordering::Relaxed) > 0
     }
 
     /// Notes how many changes or syncs came together.
     pub fn note(&self, changes: usize) {
-        let next = |doubts: u8| match changes {
+        let next = |solo_streak: u8| match changes {
             0 => None,
-            1 => doubts.checked_sub(1),
-            _ => Some(LONE_CHANGES),
+            1 => solo_streak.checked_sub(1),
+            _ => Some(SOLO_WRITES),
         };
         // Where nothing changes, it stays.
-        let _ = self.doubts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let _ = self.solo_streak.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 }
 
@@ -57,18 +57,18 @@ impl Shared {
     }
 
     /// Does a caller's `work` on its own thread, if nobody else writes, waits to, or is about to.
-    fn as_writer<T>(&self, work: impl FnOnce(&mut Writing) -> Option<T>) -> Option<T> {
+    fn as_writer<T>(&self, work: impl FnOnce(&mut CommitEngine) -> Option<T>) -> Option<T> {
         if !self.callers_write
-            || self.company.is_expected()
+            || self.write_contention.is_expected()
             || self.thread_waits.load(Ordering::Relaxed)
         {
             return None;
         }
         let permit = self.watch.begin_inline()?;
         // Until its end, what comes meanwhile waits and wakes nobody.
-        let taken_over = self.writes.take_over()?;
+        let guard = self.writes.take_over()?;
         // The thread may have been at work just now, and notes afterwards whether for several.
-        if self.company.is_expected() {
+        if self.write_contention.is_expected() {
             return None;
         }
         // If the store panicked under another holder, the writer thread finds out.
@@ -77,12 +77,12 @@ impl Shared {
         let outcome = work(&mut writing);
         self.end_writing();
         if outcome.is_some() {
-            self.company.note(1 + usize::from(taken_over.is_waited_for()));
+            self.write_contention.note(1 + usize::from(guard.is_waited_for()));
         }
         let wants_thread = writing.wants_thread();
         drop(writing);
         if wants_thread {
-            self.writes.nudge();
+            self.writes.wake();
         }
         outcome
     }

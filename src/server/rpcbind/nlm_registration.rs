@@ -15,8 +15,8 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::program::{CallFuture, Program};
-use super::rpcbind::{answers, change, connect, dump, is_same_service};
+use super::{answers, change, connect, dump, is_same_service};
+use crate::server::program::{CallFuture, Program};
 use crate::vfs::Caller;
 use crate::wire::nfs3::{self, Procedure};
 use crate::wire::portmap::{self, PROC_SET, PROC_UNSET, Rpcb};
@@ -27,14 +27,14 @@ pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The registration of our lock manager.
-pub(super) struct LockEntries {
+pub(super) struct NlmRegistration {
     ours: Vec<Rpcb>,
     port: u16,
     /// Registrations of others that we took the place of.
     displaced: Mutex<Vec<Rpcb>>,
 }
 
-impl LockEntries {
+impl NlmRegistration {
     /// Registers nothing yet. `port` is that of the rpcbind.
     pub(super) fn new(ours: Vec<Rpcb>, port: u16) -> Self {
         Self { ours, port, displaced: Mutex::default() }
@@ -101,7 +101,7 @@ impl LockEntries {
 /// A program that, if it is NFS, looks after the registration when somebody mounts.
 pub(super) struct Watched {
     pub(super) program: Arc<dyn Program>,
-    pub(super) locks: Arc<LockEntries>,
+    pub(super) locks: Arc<NlmRegistration>,
 }
 
 impl Program for Watched {
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_watched_program_says_all_that_it_says_itself() {
-        let locks = Arc::new(LockEntries::new(Vec::new(), 0));
+        let locks = Arc::new(NlmRegistration::new(Vec::new(), 0));
         let watched = Watched { program: Arc::new(Unusual), locks };
         let (caller, args) = (Caller::owner(0, 0), Bytes::new());
         assert_eq!((watched.number(), watched.version()), (7, 8));

@@ -54,6 +54,7 @@ pub mod overlay;
 pub mod server;
 pub mod target;
 pub mod vfs;
+mod wal_shim;
 pub mod wire;
 pub mod worker;
 pub mod workspace;

@@ -10,6 +10,7 @@
 mod error;
 mod original;
 mod path;
+mod poison;
 mod row;
 pub mod sqlite;
 mod usage;
@@ -17,6 +18,7 @@ mod usage;
 pub use error::StoreError;
 pub use original::Original;
 pub use path::{MAX_PATH_BYTES, MergedPath};
+pub use poison::Poison;
 pub use row::{
     AuditRow, AuditSet, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin, PendingCopies,
     Procedure, SHORTENED, Whiteouts,
@@ -110,17 +112,17 @@ pub trait Writer: Send {
     /// The rows, inside a batch.
     fn txn(&mut self) -> &mut dyn WriteTxn;
 
-    /// When [`Writer::upkeep`] has something to do, if it will without another change.
-    fn upkeep_at(&self) -> Option<Instant>;
+    /// When [`Writer::maintenance`] has something to do, if it will without another change.
+    fn maintenance_at(&self) -> Option<Instant>;
 
-    /// Whether [`Writer::upkeep`] has something to do.
-    fn wants_upkeep(&self) -> bool {
-        self.upkeep_at().is_some_and(|at| at <= Instant::now())
+    /// Whether [`Writer::maintenance`] has something to do.
+    fn wants_maintenance(&self) -> bool {
+        self.maintenance_at().is_some_and(|at| at <= Instant::now())
     }
 
     /// Does what the file needs from time to time and what takes longer than a commit should,
     /// outside a batch. A failure that concerns what was committed fails the next call.
-    fn upkeep(&mut self);
+    fn maintenance(&mut self);
 
     /// Gives the space of what was deleted back, outside a batch; what is held stays the same.
     fn compact(&mut self) -> Result<Compacted>;
@@ -128,6 +130,9 @@ pub trait Writer: Send {
     /// Counts what the session takes, outside a batch: how it has grown since it was empty. From
     /// then on each change is counted ([`WriteTxn::growth`]).
     fn count_usage(&mut self) -> Result<Growth>;
+
+    /// Whether committed data may be lost; then no call that changes something succeeds any more.
+    fn poison(&self) -> Poison;
 
     /// What a sync has to write, in bytes, at most.
     fn unsynced_bytes(&self) -> u64;

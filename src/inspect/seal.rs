@@ -142,8 +142,8 @@ pub fn seal(
                 return Err(stopped(session.path(), error.path, error.source));
             }
         }
-        if writer.wants_upkeep() {
-            writer.upkeep();
+        if writer.wants_maintenance() {
+            writer.maintenance();
         }
         let done = sealing.done();
         tell(done.copied_bytes.saturating_add(done.zero_bytes), plan.bytes());

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::delta::MergedPath;
 use crate::vfs::{Caller, CreateHow, FileKind, FsError, Locator, Name, NewNode, Outcome, SetAttr};
-use crate::worker::Weight;
+use crate::worker::Cost;
 
 use super::Overlay;
 use super::edit::{Edit, Parent};
@@ -61,7 +61,7 @@ impl Overlay {
         items: Vec<Item>,
     ) -> std::result::Result<usize, FsError> {
         let bytes = items.iter().map(Item::bytes).sum();
-        let made = self.change(caller, Weight::Heavy, bytes, false, move |edit| {
+        let made = self.change(caller, Cost::Heavy, bytes, false, move |edit| {
             let result = edit.make_all(&items).map_err(|error| error.into_fs());
             Outcome { result, context: () }
         });
@@ -78,7 +78,7 @@ impl Overlay {
         caller: &Caller,
         removals: Vec<Removal>,
     ) -> std::result::Result<usize, FsError> {
-        let removed = self.change(caller, Weight::Heavy, 0, false, move |edit| {
+        let removed = self.change(caller, Cost::Heavy, 0, false, move |edit| {
             let result = edit.remove_all(&removals).map_err(|error| error.into_fs());
             Outcome { result, context: () }
         });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin, Procedure};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome};
-use crate::worker::Weight;
+use crate::worker::Cost;
 
 use super::Overlay;
 use super::cache::Touch;
@@ -47,7 +47,7 @@ impl Overlay {
         caller: &Caller,
         mut f: impl FnMut(&mut Edit<'_>) -> Result<T> + Send + 'static,
     ) -> std::result::Result<T, FsError> {
-        let change = self.change(caller, Weight::Heavy, 0, true, move |edit| {
+        let change = self.change(caller, Cost::Heavy, 0, true, move |edit| {
             // It gives room back, or follows what the base has already.
             edit.is_unlimited = true;
             let done = edit.check_writable().and_then(|()| f(edit));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::delta::{CopyUp, Growth, Ino, InodeRow, PendingCopies, WriteTxn};
 use crate::vfs::FsError;
-use crate::worker::{Background, Done, Piece, Weight};
+use crate::worker::{Background, Cost, Done, Piece};
 
 use super::error::{OpError, Result, from_store, from_work};
 use super::hanging::unless_refused;
@@ -149,7 +149,7 @@ impl Overlay {
             Done { value, keep, after_commit: Some(Box::new(move || Charge::commit(charge))) }
         };
         let held = PIECE_OVERHEAD_BYTES + usize::try_from(bytes).unwrap_or(usize::MAX);
-        let done = self.worker.write(Weight::Heavy, held, durable, job).await;
+        let done = self.worker.write(Cost::Heavy, held, durable, job).await;
         let step = done.map_err(|error| from_work(&error))?;
         step.value.map_err(OpError::into_fs)
     }
@@ -191,7 +191,7 @@ impl Overlay {
     /// # Errors
     /// The session cannot be read.
     pub async fn pending_copies(&self) -> std::result::Result<PendingCopies, FsError> {
-        let looked = self.worker.read(Weight::Light, |txn| txn.pending_copies()).await;
+        let looked = self.worker.read(Cost::Light, |txn| txn.pending_copies()).await;
         looked.map_err(|error| from_work(&error))?.map_err(|error| from_store(&error))
     }
 

@@ -12,7 +12,7 @@ use crate::vfs::{
     Attr, Caller, Expected, FileKind, FsError, GuardedFile, Locator, Name, Outcome, Time, Wcc,
     WriteVerifier,
 };
-use crate::worker::{Committed, Weight};
+use crate::worker::{Committed, Cost};
 
 use super::Overlay;
 use super::edit::{Edit, moved_on};
@@ -255,7 +255,7 @@ impl Overlay {
     /// It cannot be had.
     pub async fn guarded_file(&self, file: &Locator) -> std::result::Result<GuardedFile, FsError> {
         let file = file.clone();
-        let seen = self.look(Weight::Heavy, move |view| {
+        let seen = self.look(Cost::Heavy, move |view| {
             let node = view.node(&file)?;
             Ok(GuardedFile { paths: view.guarded_paths(&node)?, attr: view.attr(&node)? })
         });
@@ -292,7 +292,7 @@ impl Overlay {
         expected: Expected,
     ) -> Outcome<WriteVerifier, Wcc> {
         let (at, bytes) = (file.clone(), content.len());
-        let published = self.change(caller, Weight::Heavy, bytes, true, move |edit| {
+        let published = self.change(caller, Cost::Heavy, bytes, true, move |edit| {
             edit.publish(&at, &content, &expected)
         });
         match published.await {
@@ -342,8 +342,8 @@ impl Overlay {
         let old = (from.0.clone(), from.1.to_vec());
         let new = (to.0.clone(), to.1.to_vec());
         // Where files are guarded, a directory is walked.
-        let weight = if self.scope.guarded.is_some() { Weight::Heavy } else { Weight::Light };
-        let renamed = self.alter(caller, weight, move |edit| {
+        let cost = if self.scope.guarded.is_some() { Cost::Heavy } else { Cost::Light };
+        let renamed = self.alter(caller, cost, move |edit| {
             edit.rename((&old.0, &old.1), (&new.0, &new.1), &validated)
         });
         match renamed.await {
@@ -365,7 +365,7 @@ impl Overlay {
         why: String,
     ) -> std::result::Result<(), FsError> {
         let file = file.clone();
-        let noted = self.alter(caller, Weight::Heavy, move |edit| {
+        let noted = self.alter(caller, Cost::Heavy, move |edit| {
             let noted = edit.note_refusal(&file, &why);
             Outcome { result: noted.map_err(|error| error.into_fs()), context: () }
         });

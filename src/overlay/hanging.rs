@@ -2,18 +2,18 @@
 
 use crate::base::Watched;
 use crate::vfs::{FsError, Locator};
-use crate::worker::Weight;
+use crate::worker::Cost;
 
 use super::Overlay;
 
 impl Overlay {
     /// Cost of finding an object: a file with several base names may need a search of the whole
     /// base; a slow base may hang.
-    pub(super) fn weight_of(&self, object: &Locator) -> Weight {
+    pub(super) fn weight_of(&self, object: &Locator) -> Cost {
         match object {
-            Locator::BaseLinked(_) => Weight::Heavy,
-            Locator::Delta(_) | Locator::Base(..) if self.core.watched.is_slow() => Weight::Heavy,
-            Locator::Delta(_) | Locator::Base(..) => Weight::Light,
+            Locator::BaseLinked(_) => Cost::Heavy,
+            Locator::Delta(_) | Locator::Base(..) if self.core.watched.is_slow() => Cost::Heavy,
+            Locator::Delta(_) | Locator::Base(..) => Cost::Light,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::delta::WriteTxn;
 use crate::vfs::FsError;
-use crate::worker::{Done, Weight};
+use crate::worker::{Cost, Done};
 
 use super::Overlay;
 use super::error::{from_store, from_work};
@@ -29,7 +29,7 @@ impl Overlay {
             let value = txn.prune_audit(upto, now, PRUNE_ROWS);
             Done { keep: value.is_ok(), value, after_commit: None }
         };
-        let done = self.worker.write(Weight::Heavy, PRUNE_BYTES, false, job).await;
+        let done = self.worker.write(Cost::Heavy, PRUNE_BYTES, false, job).await;
         done.map_err(|error| from_work(&error))?.value.map_err(|error| from_store(&error))
     }
 }

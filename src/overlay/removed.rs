@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Original, WriteTxn};
 use crate::vfs::{FileKind, FsError};
-use crate::worker::{Done, Piece, Weight};
+use crate::worker::{Cost, Done, Piece};
 
 use super::edit::Edit;
 use super::error::{Result, from_work};
@@ -149,7 +149,7 @@ impl Overlay {
 
     async fn keep_all(&self, batch: Vec<Original>) -> std::result::Result<(), FsError> {
         let core = self.core.clone();
-        let read = self.worker.read(Weight::Heavy, move |txn| {
+        let read = self.worker.read(Cost::Heavy, move |txn| {
             let view = View { txn, core: &core, version: None, known: None, scope: &core.whole };
             let read = || batch.iter().filter_map(|removed| view.read_removed(removed)).collect();
             unless_refused(read).unwrap_or_default()
@@ -162,7 +162,7 @@ impl Overlay {
             let value = stored.unwrap_or(Err(FsError::TryLater.into()));
             Done { keep: value.is_ok(), value, after_commit: None }
         };
-        let stored = self.worker.write(Weight::Heavy, bytes, false, job).await;
+        let stored = self.worker.write(Cost::Heavy, bytes, false, job).await;
         stored.map_err(|error| from_work(&error))?.value.map_err(|error| error.into_fs())
     }
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::delta::{InodeRow, Procedure};
 use crate::vfs::{Attr, Caller, FsError, Locator, Outcome, SetAttr, Time, Wcc};
-use crate::worker::Weight;
+use crate::worker::Cost;
 
 use super::Overlay;
 use super::edit::Edit;
@@ -87,7 +87,7 @@ impl Overlay {
         guard: Option<Time>,
     ) -> Outcome<(), Wcc> {
         let (at, bytes) = (file.clone(), content.len());
-        let replaced = self.change(caller, Weight::Heavy, bytes, false, move |edit| {
+        let replaced = self.change(caller, Cost::Heavy, bytes, false, move |edit| {
             edit.replace(&at, &content, &set, guard)
         });
         replaced.await.map_or_else(|error: FsError| error.into(), |committed| committed.value)

@@ -12,7 +12,7 @@ use crate::vfs::{
     FsInfo, FsStat, Locator, LockKey, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr,
     Stability, Time, Vfs, Wcc, WriteVerifier, Written,
 };
-use crate::worker::{Committed, Done, Weight};
+use crate::worker::{Committed, Cost, Done};
 
 use super::Overlay;
 use super::edit::Edit;
@@ -35,11 +35,11 @@ impl Overlay {
     /// another: then `f` runs once more, on the snapshot alone.
     pub(super) async fn look<T: Send + 'static>(
         &self,
-        weight: Weight,
+        cost: Cost,
         f: impl Fn(&View<'_>) -> T + Send + 'static,
     ) -> Result<T, FsError> {
         let (core, scope) = (self.core.clone(), self.scope.clone());
-        let work = self.worker.read(weight, move |txn| {
+        let work = self.worker.read(cost, move |txn| {
             let view = View { txn, core: &core, version: None, known: None, scope: &scope };
             let value = unless_refused(|| {
                 if let Some(version) = core.caches.version() {
@@ -62,7 +62,7 @@ impl Overlay {
     ) -> Outcome<T, C> {
         let (core, scope) = (self.core.clone(), self.scope.clone());
         let mut once = Some(f);
-        let work = self.worker.read(Weight::Heavy, move |txn| {
+        let work = self.worker.read(Cost::Heavy, move |txn| {
             let Some(f) = once.take() else { return FsError::Fault.into() };
             let before = core.caches.version();
             if let Err(error) = txn.hold() {
@@ -78,17 +78,17 @@ impl Overlay {
     /// [`Overlay::look`] for an operation with an outcome.
     async fn show<T: Send + 'static, C: Default + Send + 'static>(
         &self,
-        weight: Weight,
+        cost: Cost,
         f: impl Fn(&View<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Outcome<T, C> {
-        self.look(weight, f).await.unwrap_or_else(Outcome::from)
+        self.look(cost, f).await.unwrap_or_else(Outcome::from)
     }
 
     /// Runs `f` as one change; says whether it was synced, and the verifier at its commit.
     pub(super) async fn change<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         caller: &Caller,
-        weight: Weight,
+        cost: Cost,
         data_bytes: usize,
         durable: bool,
         mut f: impl FnMut(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
@@ -145,7 +145,7 @@ impl Overlay {
             Done { value, keep, after_commit: Some(Box::new(after_commit)) }
         };
         let bytes = CHANGE_BYTES + data_bytes;
-        let work = self.worker.write(weight, bytes, durable, job);
+        let work = self.worker.write(cost, bytes, durable, job);
         let Committed { value, durable, verifier } =
             work.await.map_err(|error| from_work(&error))?;
         Ok(Committed { value: value?, durable, verifier })
@@ -164,21 +164,21 @@ impl Overlay {
     pub(super) async fn alter<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         caller: &Caller,
-        weight: Weight,
+        cost: Cost,
         f: impl FnMut(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Result<Outcome<T, C>, FsError> {
-        self.change(caller, weight, 0, false, f).await.map(|committed| committed.value)
+        self.change(caller, cost, 0, false, f).await.map(|committed| committed.value)
     }
 
     /// [`Overlay::alter`] for procedures that answer with the wcc data of one object.
     async fn alter_at<T: Send + 'static>(
         &self,
         caller: &Caller,
-        weight: Weight,
+        cost: Cost,
         object: &Locator,
         f: impl FnMut(&mut Edit<'_>) -> Outcome<T, Wcc> + Send + 'static,
     ) -> Outcome<T, Wcc> {
-        match self.alter(caller, weight, f).await {
+        match self.alter(caller, cost, f).await {
             Ok(outcome) => outcome,
             Err(error) => Outcome::err(error, self.unchanged(object).await),
         }
@@ -191,8 +191,8 @@ impl Overlay {
             return Wcc::unchanged(None);
         }
         let object = object.clone();
-        let weight = self.weight_of(&object);
-        let attr = self.look(weight, move |view| view.attr_of(&object).ok()).await;
+        let cost = self.weight_of(&object);
+        let attr = self.look(cost, move |view| view.attr_of(&object).ok()).await;
         Wcc::unchanged(attr.ok().flatten())
     }
 }
@@ -232,8 +232,8 @@ impl Vfs for Overlay {
     ) -> Outcome<(), Wcc> {
         let at = object.clone();
         // A change of the size may copy, or cut off, much.
-        let weight = if set.size.is_some() { Weight::Heavy } else { self.weight_of(object) };
-        self.alter_at(caller, weight, object, move |edit| edit.setattr(&at, &set, guard)).await
+        let cost = if set.size.is_some() { Cost::Heavy } else { self.weight_of(object) };
+        self.alter_at(caller, cost, object, move |edit| edit.setattr(&at, &set, guard)).await
     }
 
     async fn lookup(
@@ -272,8 +272,8 @@ impl Vfs for Overlay {
         if count > LIGHT_READ_BYTES {
             return self.look_once(move |view| view.read(&caller, &object, offset, count)).await;
         }
-        let weight = self.weight_of(&object);
-        self.show(weight, move |view| view.read(&caller, &object, offset, count)).await
+        let cost = self.weight_of(&object);
+        self.show(cost, move |view| view.read(&caller, &object, offset, count)).await
     }
 
     async fn write(

@@ -8,14 +8,14 @@ use lru::LruCache;
 /// Forgets what was not asked for the longest, until what is left fits.
 pub(super) struct Weighed<K: Hash + Eq, V> {
     entries: LruCache<K, (V, usize)>,
-    weight: usize,
+    cost: usize,
     max_weight: usize,
 }
 
 impl<K: Hash + Eq, V> Weighed<K, V> {
     /// A cache of so many entries, and so much weight in all.
     pub fn new(max_entries: NonZeroUsize, max_weight: usize) -> Self {
-        Self { entries: LruCache::new(max_entries), weight: 0, max_weight }
+        Self { entries: LruCache::new(max_entries), cost: 0, max_weight }
     }
 
     pub fn get(&mut self, key: &K) -> Option<&V> {
@@ -28,26 +28,26 @@ impl<K: Hash + Eq, V> Weighed<K, V> {
     }
 
     /// Adds or replaces an entry. One that is too heavy by itself is not kept.
-    pub fn put(&mut self, key: K, value: V, weight: usize) {
-        self.weight += weight;
-        if let Some((_, (_, replaced))) = self.entries.push(key, (value, weight)) {
-            self.weight -= replaced;
+    pub fn put(&mut self, key: K, value: V, cost: usize) {
+        self.cost += cost;
+        if let Some((_, (_, replaced))) = self.entries.push(key, (value, cost)) {
+            self.cost -= replaced;
         }
-        while self.weight > self.max_weight {
+        while self.cost > self.max_weight {
             let Some((_, (_, dropped))) = self.entries.pop_lru() else { return };
-            self.weight -= dropped;
+            self.cost -= dropped;
         }
     }
 
     pub fn pop(&mut self, key: &K) {
         if let Some((_, dropped)) = self.entries.pop(key) {
-            self.weight -= dropped;
+            self.cost -= dropped;
         }
     }
 
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.weight = 0;
+        self.cost = 0;
     }
 }
 
@@ -55,8 +55,8 @@ impl<K: Hash + Eq, V> Weighed<K, V> {
 mod tests {
     use super::*;
 
-    fn cache(entries: usize, weight: usize) -> Weighed<u32, char> {
-        Weighed::new(NonZeroUsize::new(entries).unwrap(), weight)
+    fn cache(entries: usize, cost: usize) -> Weighed<u32, char> {
+        Weighed::new(NonZeroUsize::new(entries).unwrap(), cost)
     }
 
     #[test]
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(cache.get(&2), None);
         cache.put(4, 'd', 101);
         assert!([1, 2, 3, 4].iter().all(|key| cache.get(key).is_none()));
-        assert_eq!(cache.weight, 0);
+        assert_eq!(cache.cost, 0);
     }
 
     #[test]
@@ -79,12 +79,12 @@ mod tests {
         for key in 0..10 {
             cache.put(key, 'x', 30);
         }
-        assert_eq!(cache.weight, 60, "two entries at most");
+        assert_eq!(cache.cost, 60, "two entries at most");
         cache.put(9, 'y', 10);
-        assert_eq!(cache.weight, 40, "replaced");
+        assert_eq!(cache.cost, 40, "replaced");
         cache.pop(&9);
-        assert_eq!(cache.weight, 30);
+        assert_eq!(cache.cost, 30);
         cache.clear();
-        assert_eq!(cache.weight, 0);
+        assert_eq!(cache.cost, 0);
     }
 }

@@ -15,15 +15,15 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 
-use super::dispatch::{Next, Origin, Prepared};
+use super::connection_budget::{ConnectionBudget, RequestPermit};
+use super::dispatch::{DecodedCall, Disposition, Origin};
 use super::incoming::Incoming;
+use super::inline_task::run_inline;
 use super::lookout::Lookout;
 use super::outgoing::Outgoing;
-use super::parked::go_on;
 use super::peers::Peer;
 use super::presence::Presence;
 use super::reply_cache::Reply;
-use super::share::{Room, Share};
 use super::{Shared, StopSignal};
 use crate::wire::record::RecordError;
 
@@ -54,7 +54,7 @@ pub(super) enum Ending {
 pub(super) struct Connection {
     pub(super) shared: Arc<Shared>,
     origin: Origin,
-    pub(super) share: Share,
+    pub(super) share: ConnectionBudget,
     /// How it has behaved, for all to see.
     pub(super) peer: Arc<Peer>,
     /// Replies go out whole, one after another; `None` once one did not: a client that reads on
@@ -85,7 +85,7 @@ pub(super) async fn serve(
     let usage = Arc::clone(&entered.peer.usage);
     let connection = Arc::new(Connection {
         origin,
-        share: Share::new(shared.limits.connection_requests, usage),
+        share: ConnectionBudget::new(shared.limits.connection_requests, usage),
         peer: Arc::clone(&entered.peer),
         writer: Mutex::new(Some(Outgoing::new(writer))),
         broken: Notify::new(),
@@ -135,25 +135,25 @@ async fn read_requests(incoming: &mut Incoming, connection: &Arc<Connection>) ->
         connection.peer.count_call();
         let room = connection.share.take_request(&connection.shared.budget).await;
         let reply = match connection.shared.dispatcher.prepare(&connection.origin, record) {
-            Next::Run(prepared) => {
+            Disposition::Run(prepared) => {
                 connection.peer.note_tenant(|| prepared.tenant());
                 let work = Arc::clone(connection).answer(prepared, [bytes_room, room]);
-                go_on(work);
+                run_inline(work);
                 continue;
             }
-            Next::Ignore => {
-                connection.peer.standing.refused();
+            Disposition::Ignore => {
+                connection.peer.reputation.refused();
                 continue;
             }
-            Next::HangUp => return Ending::Garbage,
-            Next::RefusePort(reply) => {
+            Disposition::HangUp => return Ending::Garbage,
+            Disposition::RefusePort(reply) => {
                 connection.shared.warn_of_port(connection.origin.peer);
                 reply
             }
-            Next::Reply(reply) => reply,
+            Disposition::Reply(reply) => reply,
         };
-        connection.peer.standing.refused();
-        go_on(Arc::clone(connection).send_refusal(reply, [bytes_room, room]));
+        connection.peer.reputation.refused();
+        run_inline(Arc::clone(connection).send_refusal(reply, [bytes_room, room]));
     }
 }
 
@@ -170,17 +170,17 @@ impl Connection {
 
     /// Pauses where too many calls made no sense: they cost more to answer than to send.
     async fn rest(&self) {
-        if self.peer.standing.is_tiresome() {
+        if self.peer.reputation.is_throttled() {
             sleep(self.shared.limits.refusal_pause).await;
         }
     }
 
     /// Works on a call and sends its reply, inside the room that it takes.
-    async fn answer(self: Arc<Self>, mut prepared: Prepared, _room: [Room; 2]) {
+    async fn answer(self: Arc<Self>, mut prepared: DecodedCall, _room: [RequestPermit; 2]) {
         let overall = &self.shared.budget;
         let (bytes, least) = (prepared.reply_bytes(), prepared.least_reply_bytes());
-        let is_newcomer = self.peer.standing.is_newcomer();
-        let mut reply_room = self.share.take_reply(overall, bytes, least, is_newcomer).await;
+        let is_unproven = self.peer.reputation.is_unproven();
+        let mut reply_room = self.share.take_reply(overall, bytes, least, is_unproven).await;
         if reply_room.bytes() < bytes {
             prepared.shorten_reply(reply_room.bytes());
         }
@@ -189,21 +189,21 @@ impl Connection {
             return;
         };
         match answered.is_refused || self.origin.untrusted_port {
-            true => self.peer.standing.refused(),
+            true => self.peer.reputation.refused(),
             false if is_null => {}
-            false => self.peer.standing.answered(),
+            false => self.peer.reputation.answered(),
         }
         let bytes = answered.reply.iter().map(Bytes::len).sum();
         if bytes > reply_room.bytes() {
             // A list that is longer than was thought.
             drop(reply_room);
-            reply_room = self.share.take_reply(overall, bytes, bytes, is_newcomer).await;
+            reply_room = self.share.take_reply(overall, bytes, bytes, is_unproven).await;
         }
         reply_room.shrink(bytes);
         self.send(answered.reply, reply_room.is_common()).await;
     }
 
-    async fn send_refusal(self: Arc<Self>, reply: Reply, _room: [Room; 2]) {
+    async fn send_refusal(self: Arc<Self>, reply: Reply, _room: [RequestPermit; 2]) {
         self.send(reply, false).await;
     }
 
@@ -213,8 +213,8 @@ impl Connection {
             let mut place = self.writer.lock().await;
             // Put back when all is sent; dropped, and so closed, by an error or by the timeout.
             let Some(mut writer) = place.take() else { return Ok(()) };
-            let standing = &self.peer.standing;
-            standing.took(writer.send(&reply, standing.is_newcomer()).await?);
+            let reputation = &self.peer.reputation;
+            reputation.took(writer.send(&reply, reputation.is_unproven()).await?);
             *place = Some(writer);
             io::Result::Ok(())
         };
@@ -238,13 +238,13 @@ impl Connection {
         let mut left = limits.reply_timeout;
         while !left.is_zero() {
             let patience = left.min(limits.crowded_timeout);
-            let begun = self.shared.budget.shortages();
+            let begun = self.shared.budget.reply_pressure();
             if let Ok(sent) = timeout(patience, sending.as_mut()).await {
                 return Some(sent);
             }
-            self.peer.standing.let_wait();
+            self.peer.reputation.let_wait();
             left = left.saturating_sub(patience);
-            if self.shared.budget.is_crowded(begun, is_common) {
+            if self.shared.budget.is_under_pressure(begun, is_common) {
                 break;
             }
         }

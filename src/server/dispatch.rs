@@ -53,23 +53,23 @@ impl Origin {
 }
 
 /// A call that found its program, ready to be carried out.
-pub(super) struct Prepared {
+pub(super) struct DecodedCall {
     call: Call,
     record: Bytes,
     program: Arc<dyn Program>,
 }
 
 /// What a call came to.
-pub(super) struct Answered {
+pub(super) struct CallResult {
     pub(super) reply: Reply,
     /// Whether it made no sense: no such procedure, or arguments that are none.
     pub(super) is_refused: bool,
 }
 
 /// What is done with a record.
-pub(super) enum Next {
+pub(super) enum Disposition {
     /// Carry the call out.
-    Run(Prepared),
+    Run(DecodedCall),
     /// Answer this.
     Reply(Reply),
     /// Nothing.
@@ -80,7 +80,7 @@ pub(super) enum Next {
     RefusePort(Reply),
 }
 
-impl Prepared {
+impl DecodedCall {
     /// Whether it is the call that does nothing, for anybody.
     pub(super) fn is_null(&self) -> bool {
         self.call.procedure == PROC_NULL
@@ -125,28 +125,28 @@ impl Dispatcher {
     }
 
     /// Reads the header of `record` and finds the program that it calls.
-    pub(super) fn prepare(&self, origin: &Origin, record: Bytes) -> Next {
+    pub(super) fn prepare(&self, origin: &Origin, record: Bytes) -> Disposition {
         let call = match Call::parse(record.clone()) {
             Ok(call) => call,
-            Err(Refusal::Garbage) => return Next::HangUp,
-            Err(Refusal::NotACall) => return Next::Ignore,
-            Err(Refusal::Answer(xid, status)) => return Next::Reply(refuse(xid, status)),
+            Err(Refusal::Garbage) => return Disposition::HangUp,
+            Err(Refusal::NotACall) => return Disposition::Ignore,
+            Err(Refusal::Answer(xid, status)) => return Disposition::Reply(refuse(xid, status)),
         };
         let program = match self.find(call.program, call.version) {
             Ok(program) => program,
-            Err(status) => return Next::Reply(refuse(call.xid, status)),
+            Err(status) => return Disposition::Reply(refuse(call.xid, status)),
         };
         if origin.untrusted_port && call.procedure != PROC_NULL {
             let status = Status::AuthError(AuthStatus::TooWeak);
-            return Next::RefusePort(refuse(call.xid, status));
+            return Disposition::RefusePort(refuse(call.xid, status));
         }
-        Next::Run(Prepared { call, record, program })
+        Disposition::Run(DecodedCall { call, record, program })
     }
 
     /// Carries a call out, or finds out what its first transmission got; `None` if there is
     /// nothing to answer.
-    pub(super) async fn run(&self, origin: &Origin, prepared: Prepared) -> Option<Answered> {
-        let Prepared { call, record, program } = prepared;
+    pub(super) async fn run(&self, origin: &Origin, prepared: DecodedCall) -> Option<CallResult> {
+        let DecodedCall { call, record, program } = prepared;
         if !program.is_replayed(call.procedure) {
             drop(record);
             return Some(carry_out(&*program, origin, call, None).await);
@@ -158,10 +158,10 @@ impl Dispatcher {
         match self.enter(key, &origin.presence).await {
             Entered::Done(reply) => {
                 tracing::debug!(client = %origin.peer, xid = call.xid, "replayed a reply");
-                Some(Answered { reply, is_refused: false })
+                Some(CallResult { reply, is_refused: false })
             }
             Entered::InProgress(waiting) => {
-                waiting.reply().await.map(|reply| Answered { reply, is_refused: false })
+                waiting.reply().await.map(|reply| CallResult { reply, is_refused: false })
             }
             Entered::New(slot) => {
                 let id = Some(key.digest());
@@ -215,19 +215,19 @@ async fn carry_out(
     origin: &Origin,
     call: Call,
     id: Option<CallId>,
-) -> Answered {
+) -> CallResult {
     let caller = Caller { call: id, ..caller(origin, call.credential) };
     let (xid, procedure) = (call.xid, call.procedure);
     if program.is_too_weak(&caller, procedure, &call.args) {
         let reply = refuse(xid, Status::AuthError(AuthStatus::TooWeak));
-        return Answered { reply, is_refused: true };
+        return CallResult { reply, is_refused: true };
     }
     let work = async { program.call(&caller, procedure, call.args).await };
     let status = match Contained(pin!(work)).await {
         Ok(Ok(results)) => {
             let mut reply = Status::Success.encode_header(xid);
             reply.append(results);
-            return Answered { reply: reply.into_segments(), is_refused: false };
+            return CallResult { reply: reply.into_segments(), is_refused: false };
         }
         Ok(Err(CallError::GarbageArgs(_))) => Status::GarbageArgs,
         Ok(Err(CallError::ProcedureUnavailable)) => Status::ProcedureUnavailable,
@@ -237,7 +237,7 @@ async fn carry_out(
             Status::SystemError
         }
     };
-    Answered { reply: refuse(xid, status), is_refused: status != Status::SystemError }
+    CallResult { reply: refuse(xid, status), is_refused: status != Status::SystemError }
 }
 
 /// Who calls. AUTH_NONE is nobody, never root; nor is AUTH_SYS where root is squashed.

@@ -14,10 +14,10 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::{Connection, Ending};
+use super::connection_budget::RequestPermit;
 use super::limits::{FIRST_RECORD_BYTES, MIN_SPARE_BYTES, READ_BUFFER_BYTES};
 use super::lookout::Lookout;
-use super::share::Room;
-use super::spares::Spares;
+use super::record_buffers::RecordBufferPool;
 use crate::wire::record::{self, RecordReader};
 
 /// Bytes that arrived, and the record that they are becoming.
@@ -55,7 +55,7 @@ impl Incoming {
         &mut self,
         connection: &Connection,
         lookout: &mut Lookout,
-    ) -> Result<(Bytes, Room), Ending> {
+    ) -> Result<(Bytes, RequestPermit), Ending> {
         let limits = &connection.shared.limits;
         let overall = &connection.shared.budget;
         let mut room = None;
@@ -64,9 +64,9 @@ impl Incoming {
             let record = self.records.next_record(&mut self.input)?;
             if let (None, Some(bytes)) = (&room, self.wanted_bytes(record.as_ref())) {
                 let begun = Instant::now();
-                let is_known = connection.peer.standing.is_known();
+                let has_valid_call = connection.peer.reputation.has_valid_call();
                 let share = &connection.share;
-                let taken = share.take_request_bytes(overall, bytes, is_known).await;
+                let taken = share.take_request_bytes(overall, bytes, has_valid_call).await;
                 // The time that we made the client wait is not its own.
                 deadlines.last = deadlines.last.map(|at| at + begun.elapsed());
                 let at = || Instant::now() + limits.crowded_timeout;
@@ -75,7 +75,7 @@ impl Incoming {
             }
             room = match (record, room) {
                 (Some(record), Some(room)) => {
-                    self.let_go(record.len(), &connection.shared.spares);
+                    self.let_go(record.len(), &connection.shared.record_buffers);
                     return Ok((record, room));
                 }
                 (_, room) => room,
@@ -88,7 +88,7 @@ impl Incoming {
                 *deadlines.last.get_or_insert_with(|| Instant::now() + limits.record_timeout);
             let first = deadlines.crowded.map_or(last, |at| last.min(at));
             if room.is_some() {
-                self.make_room(&connection.shared.spares);
+                self.make_room(&connection.shared.record_buffers);
             }
             match timeout_at(first, self.read(room.is_some())).await {
                 Ok(read) => read?,
@@ -113,21 +113,21 @@ impl Incoming {
 
     /// Lets go of the memory of a large record, which has no room any more once that is answered:
     /// what is left of the buffer, be it nothing, would keep all of it.
-    fn let_go(&mut self, record_bytes: usize, spares: &Arc<Spares>) {
+    fn let_go(&mut self, record_bytes: usize, record_buffers: &Arc<RecordBufferPool>) {
         if std::mem::take(&mut self.is_large) {
             let rest = BytesMut::from(&self.input[..]);
             let buffer = std::mem::replace(&mut self.input, rest);
             if record_bytes >= MIN_SPARE_BYTES {
-                spares.keep(buffer);
+                record_buffers.keep(buffer);
             }
         }
     }
 
     /// Makes room for the rest of a large record in memory that is there, if there is some.
-    fn make_room(&mut self, spares: &Spares) {
+    fn make_room(&mut self, record_buffers: &RecordBufferPool) {
         let missing = self.records.missing_bytes(&self.input);
         if self.input.capacity() - self.input.len() < missing
-            && let Some(mut buffer) = spares.take(self.input.len() + missing)
+            && let Some(mut buffer) = record_buffers.take(self.input.len() + missing)
         {
             buffer.extend_from_slice(&self.input);
             (self.input, self.is_large) = (buffer, true);
@@ -209,10 +209,10 @@ mod tests {
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let mut incoming = Incoming::new(stream.into_split().0, MAX_RECORD_BYTES);
-        let spares = Arc::new(Spares::default());
+        let record_buffers = Arc::new(RecordBufferPool::default());
         let mut large = BytesMut::zeroed(MAX_RECORD_BYTES);
         drop(large.split_to(MAX_RECORD_BYTES));
-        spares.keep(large);
+        record_buffers.keep(large);
         // Records that are much shorter, one behind the other, without waiting.
         let record = [&record::mark(MIN_SPARE_BYTES)[..], &[2; MIN_SPARE_BYTES]].concat();
         let all = record.repeat(8);
@@ -221,11 +221,11 @@ mod tests {
         let mut again = 0;
         while records < 8 {
             if let Some(record) = incoming.records.next_record(&mut incoming.input).unwrap() {
-                incoming.let_go(record.len(), &spares);
+                incoming.let_go(record.len(), &record_buffers);
                 records += 1;
                 continue;
             }
-            incoming.make_room(&spares);
+            incoming.make_room(&record_buffers);
             again += usize::from(incoming.input.capacity() > MAX_RECORD_BYTES / 2);
             incoming.read(true).await.unwrap();
             let most = MIN_SPARE_BYTES + 2 * READ_BUFFER_BYTES;

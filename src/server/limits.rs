@@ -18,32 +18,32 @@ pub const SMALL_REQUEST_BYTES: usize = 4 << 10;
 /// Bytes of a record that may have come before it takes room: what a record merely claims takes
 /// none, and its buffer is no larger than others.
 pub const FIRST_RECORD_BYTES: usize = READ_BUFFER_BYTES / 2;
-/// Bytes of larger requests in flight that each connection has room for of its own: a WRITE of
-/// 32 KiB waits for nobody else.
+/// Bytes of larger requests in flight in each connection's reserve: a WRITE of 32 KiB waits for no
+/// other connection.
 pub const OWN_REQUEST_BYTES: usize = MAX_HEADER_BYTES + (32 << 10);
 /// Bytes of other larger requests in flight on one connection.
 pub const MAX_CONNECTION_REQUEST_BYTES: usize = 16 * MAX_RECORD_BYTES;
 /// Bytes of other larger requests in flight on all connections together.
 pub const MAX_REQUEST_BYTES: usize = 24 * MAX_RECORD_BYTES;
-/// The same on all connections that had no sound call answered yet: records that are begun and
-/// never sent whole keep nobody else from writing.
-pub const MAX_STRANGER_REQUEST_BYTES: usize = 4 * MAX_RECORD_BYTES;
-/// Bytes of replies with data, made or in the making, that each connection has room for of its
-/// own. Where there is no more, READ and listings bring less than was asked for, and clients ask
-/// for the rest: nobody waits for replies to others.
+/// The same on all connections without a valid call so far: records that are begun and never
+/// completed do not keep other clients from writing.
+pub const MAX_UNVALIDATED_REQUEST_BYTES: usize = 4 * MAX_RECORD_BYTES;
+/// Bytes of replies with data, made or being made, in each connection's reserve. Where there is no
+/// more, READ and listings return less than was asked for, and clients ask for the rest: no
+/// client waits for replies to others.
 pub const OWN_REPLY_BYTES: usize = SMALL_REPLY_BYTES + (32 << 10);
-/// Bytes of other replies with data, made or in the making, on one connection.
+/// Bytes of other replies with data, made or being made, on one connection.
 pub const MAX_CONNECTION_REPLY_BYTES: usize = 8 * MAX_RECORD_BYTES;
-/// Bytes of other replies with data, made or in the making, on all connections together.
+/// Bytes of other replies with data, made or being made, on all connections together.
 pub const MAX_REPLY_BYTES: usize = 24 * MAX_RECORD_BYTES;
-/// How much of that is for connections that are new, or let a reply wait: replies that nobody
-/// takes leave room for those who take theirs.
-pub const MAX_NEWCOMER_REPLY_BYTES: usize = 8 * MAX_RECORD_BYTES;
-/// Bytes of replies that a connection takes, without letting one wait for [`CROWDED_TIMEOUT`],
-/// until it is no newcomer any more: more than the system's buffers take for a client that reads
+/// The part of it for connections that are new, or made a reply wait: replies that are not read
+/// leave the rest to clients that read theirs.
+pub const MAX_UNPROVEN_REPLY_BYTES: usize = 8 * MAX_RECORD_BYTES;
+/// Bytes of replies that a connection reads, without making one wait for [`CROWDED_TIMEOUT`],
+/// before it counts as one that reads: more than the kernel buffers for a client that reads
 /// nothing.
-pub const NEWCOMER_BYTES: usize = 4 << 20;
-/// Bytes of replies to a newcomer that the system takes before it can send them on
+pub const PROVING_BYTES: usize = 4 << 20;
+/// Bytes of replies to an unproven connection that the kernel buffers before it can send them
 /// (`TCP_NOTSENT_LOWAT` on Linux).
 pub const UNSENT_BYTES: u32 = 64 << 10;
 /// Bytes of a reply without data; it is counted with its request, but its bytes are not.
@@ -66,7 +66,7 @@ pub const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
 /// A client has to take a reply within this time.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// While others lack room, a record that takes some of it has to be whole, and a reply taken,
-/// within this time. While others need its place, a connection has to have a sound call answered
+/// within this time. While others need its place, a connection has to have a valid call answered
 /// within this time.
 pub const CROWDED_TIMEOUT: Duration = Duration::from_secs(2);
 /// After an address requests shared room, other addresses may hold only as much as they leave free,
@@ -74,9 +74,9 @@ pub const CROWDED_TIMEOUT: Duration = Duration::from_secs(2);
 pub const CONTENTION: Duration = Duration::from_secs(2);
 /// One call in this many is decoded to find the connection's tenant.
 pub const TENANT_CALLS: u64 = 64;
-/// Calls of one connection that are refused without a look at a procedure, or whose arguments
-/// make no sense, until the connection is read from more slowly. Each sound call makes up for one.
-pub const FREE_REFUSALS: u32 = 32;
+/// Invalid calls of one connection (no such procedure, arguments that cannot be decoded) until its
+/// requests are read more slowly. Each valid call makes up for one.
+pub const FREE_BAD_CALLS: u32 = 32;
 /// Then so much time passes after each of them.
 pub const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// A LOCK that has to wait is not answered for this long; most locks are held for less.

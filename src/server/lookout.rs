@@ -28,15 +28,15 @@ impl LookoutPost {
         Self { is_open: processors > 1, taken: AtomicBool::new(false) }
     }
 
-    fn take(&self) -> Option<Taken<'_>> {
+    fn take(&self) -> Option<PostGuard<'_>> {
         let free = self.is_open && !self.taken.swap(true, Ordering::Acquire);
-        free.then_some(Taken(self))
+        free.then_some(PostGuard(self))
     }
 }
 
-struct Taken<'a>(&'a LookoutPost);
+struct PostGuard<'a>(&'a LookoutPost);
 
-impl Drop for Taken<'_> {
+impl Drop for PostGuard<'_> {
     fn drop(&mut self) {
         self.0.taken.store(false, Ordering::Release);
     }

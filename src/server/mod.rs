@@ -10,31 +10,27 @@
 //! - [`limits`]: every limit with its unit
 //! - [`rpcbind`]: how clients find the port
 
-mod budget;
+mod address_pool;
 mod connection;
+mod connection_budget;
 mod dispatch;
-mod giving_way;
+mod eviction;
 mod incoming;
+mod inline_task;
 pub mod limits;
 mod listeners;
-mod lock_entries;
 mod lock_manager;
 mod lookout;
 mod outgoing;
-mod parked;
 mod peers;
-mod pool;
-mod portmapper;
 mod presence;
 mod program;
+mod record_buffers;
 mod registry;
 mod reply_cache;
-mod rpc_client;
+mod reputation;
 pub mod rpcbind;
-mod share;
-mod spares;
-mod stand_in;
-mod standing;
+mod server_budget;
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -46,10 +42,10 @@ use lru::LruCache;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use budget::Budget;
 use dispatch::Dispatcher;
 use limits::{Limits, WARNED_CLIENTS};
-use spares::Spares;
+use record_buffers::RecordBufferPool;
+use server_budget::ServerBudget;
 
 use crate::vfs::Caller;
 
@@ -57,11 +53,11 @@ pub use listeners::{BindError, Listeners};
 pub use lock_manager::LockManager;
 pub use lookout::{Lookout, LookoutPost};
 pub use peers::{Peer, Peers};
-pub use portmapper::Portmapper;
 pub use presence::Presence;
 pub use program::{CallFuture, Program};
 pub use registry::{Registry, Service};
 pub use reply_cache::{Entered, Key, Reply, ReplyCache, Slot, Waiting};
+pub use rpcbind::Portmapper;
 
 /// How long accepting pauses after it failed (for want of file descriptors, mostly).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -90,8 +86,8 @@ pub struct Server {
 /// What all connections share.
 struct Shared {
     dispatcher: Dispatcher,
-    budget: Budget,
-    spares: Arc<Spares>,
+    budget: ServerBudget,
+    record_buffers: Arc<RecordBufferPool>,
     lookout_post: LookoutPost,
     peers: Arc<Peers>,
     limits: Limits,
@@ -122,8 +118,8 @@ impl Server {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let shared = Shared {
             dispatcher: Dispatcher::new(programs, ReplyCache::new(&limits)),
-            budget: Budget::new(&limits),
-            spares: Arc::default(),
+            budget: ServerBudget::new(&limits),
+            record_buffers: Arc::default(),
             lookout_post: LookoutPost::new(processors),
             peers: Arc::default(),
             limits,

@@ -25,15 +25,15 @@ impl Outgoing {
     /// Sends a record as one fragment, with as few writes as the socket takes; returns its bytes.
     ///
     /// What the system takes for a client that reads nothing is work for nothing, and memory that
-    /// nobody counts: so it takes little for one that [`is_newcomer`](super::standing).
+    /// nobody counts: so it takes little for one that [`is_unproven`](super::reputation).
     pub(super) async fn send(
         &mut self,
         segments: &[Bytes],
-        is_newcomer: bool,
+        is_unproven: bool,
     ) -> io::Result<usize> {
-        if self.is_held_back != is_newcomer {
-            self.is_held_back = is_newcomer;
-            if let Err(error) = hold_back(self.stream.as_ref(), is_newcomer) {
+        if self.is_held_back != is_unproven {
+            self.is_held_back = is_unproven;
+            if let Err(error) = hold_back(self.stream.as_ref(), is_unproven) {
                 tracing::debug!(%error, "cannot say how much of replies may wait");
             }
         }
@@ -55,9 +55,9 @@ impl Outgoing {
 
 /// Says how much the system takes that it cannot send on yet: little, or as much as it likes.
 #[cfg(target_os = "linux")]
-fn hold_back(stream: &TcpStream, is_newcomer: bool) -> io::Result<()> {
+fn hold_back(stream: &TcpStream, is_unproven: bool) -> io::Result<()> {
     // 0 is what the system does by itself.
-    let bytes = if is_newcomer { UNSENT_BYTES } else { 0 };
+    let bytes = if is_unproven { UNSENT_BYTES } else { 0 };
     socket2::SockRef::from(stream).set_tcp_notsent_lowat(bytes)
 }
 

@@ -9,29 +9,29 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::giving_way::{Candidate, choose, share_of};
+use super::address_pool::AddressUse;
+use super::eviction::{EvictionCandidate, choose, share_of};
 use super::limits::TENANT_CALLS;
-use super::pool::AddressUse;
 use super::presence::Presence;
-use super::standing::Standing;
+use super::reputation::Reputation;
 
 /// The connections that are open: as many as the server takes at most.
 #[derive(Debug, Default)]
 pub struct Peers {
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     next: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     peers: BTreeMap<u64, Arc<Peer>>,
     /// Addresses that are connected, by what [`share_of`] makes of them.
-    addresses: HashMap<IpAddr, Address>,
+    addresses: HashMap<IpAddr, ConnectedAddress>,
 }
 
 /// An address that is connected.
 #[derive(Debug, Default)]
-struct Address {
+struct ConnectedAddress {
     connections: usize,
     usage: Arc<AddressUse>,
 }
@@ -53,7 +53,7 @@ pub struct Peer {
     /// Whether it is still read from.
     pub(super) presence: Arc<Presence>,
     /// How it has behaved.
-    pub(super) standing: Standing,
+    pub(super) reputation: Reputation,
     /// Told when others need its place.
     pub(super) unwanted: Notify,
 }
@@ -80,12 +80,12 @@ impl Peer {
     }
 
     /// What counts where one has to give way.
-    fn as_candidate(&self, number: u64) -> Candidate {
-        Candidate {
+    fn as_candidate(&self, number: u64) -> EvictionCandidate {
+        EvictionCandidate {
             number,
             share: share_of(self.address.ip()),
             tenant: NonZeroU64::new(self.tenant.load(Ordering::Relaxed)),
-            is_known: self.standing.is_known(),
+            has_valid_call: self.reputation.has_valid_call(),
             age: self.since.elapsed(),
             idle: self.idle(),
         }
@@ -108,7 +108,7 @@ impl Peers {
         self.lock().peers.values().cloned().collect()
     }
 
-    pub(super) fn enter(self: &Arc<Self>, address: SocketAddr) -> Entered {
+    pub(super) fn enter(self: &Arc<Self>, address: SocketAddr) -> PeerGuard {
         let mut open = self.lock();
         let at = open.addresses.entry(share_of(address.ip())).or_default();
         at.connections += 1;
@@ -120,17 +120,17 @@ impl Peers {
             tenant: AtomicU64::new(0),
             usage: Arc::clone(&at.usage),
             presence: Arc::new(Presence::new(address.port())),
-            standing: Standing::default(),
+            reputation: Reputation::default(),
             unwanted: Notify::new(),
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         open.peers.insert(number, Arc::clone(&peer));
         drop(open);
-        Entered { peers: Arc::clone(self), number, peer }
+        PeerGuard { peers: Arc::clone(self), number, peer }
     }
 
     /// Closes the connection that [`choose`] selects for a client from `newcomer`: one that had no
-    /// sound call answered for `grace`, or else one of the address that has most. A client whose
+    /// valid call answered for `grace`, or else one of the address that has most. A client whose
     /// connection ends opens another for its next call.
     pub(super) fn make_room(&self, newcomer: IpAddr, grace: Duration) {
         let mut open = self.lock();
@@ -144,13 +144,13 @@ impl Peers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
         // Its entries are whole whatever a panic interrupted.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn leave(&mut self, number: u64) -> Option<Arc<Peer>> {
         let peer = self.peers.remove(&number)?;
         let share = share_of(peer.address.ip());
@@ -165,13 +165,13 @@ impl Open {
 }
 
 /// A place among the open connections; it goes with this.
-pub(super) struct Entered {
+pub(super) struct PeerGuard {
     peers: Arc<Peers>,
     number: u64,
     pub peer: Arc<Peer>,
 }
 
-impl Drop for Entered {
+impl Drop for PeerGuard {
     fn drop(&mut self) {
         self.peers.lock().leave(self.number);
     }

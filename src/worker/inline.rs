@@ -10,13 +10,13 @@ use super::limits::STUCK;
 
 /// Connections for callers that read on their own thread; the worker's threads open them ahead.
 pub(super) struct InlineReaders {
-    shelf: Mutex<Shelf>,
+    pool: Mutex<ReaderPool>,
     /// Connections that are to be opened.
     missing: AtomicUsize,
     returned: Condvar,
 }
 
-struct Shelf {
+struct ReaderPool {
     connections: Vec<Box<dyn Reader>>,
     /// Those that callers have.
     lent: usize,
@@ -27,7 +27,7 @@ impl InlineReaders {
     /// `count` connections, which are to be opened.
     pub fn new(count: usize) -> Self {
         Self {
-            shelf: Mutex::new(Shelf { connections: Vec::new(), lent: 0, closed: false }),
+            pool: Mutex::new(ReaderPool { connections: Vec::new(), lent: 0, closed: false }),
             missing: AtomicUsize::new(count),
             returned: Condvar::new(),
         }
@@ -53,18 +53,18 @@ impl InlineReaders {
     }
 
     fn put(&self, connection: Box<dyn Reader>) {
-        let mut shelf = self.lock();
-        if !shelf.closed {
-            shelf.connections.push(connection);
+        let mut pool = self.lock();
+        if !pool.closed {
+            pool.connections.push(connection);
         }
     }
 
     /// Runs the operation here and now; `false` if no connection is free, or it would wait.
     pub fn read(&self, operation: &mut dyn ReadOperation) -> bool {
         let mut connection = {
-            let mut shelf = self.lock();
-            let Some(connection) = shelf.connections.pop() else { return false };
-            shelf.lent += 1;
+            let mut pool = self.lock();
+            let Some(connection) = pool.connections.pop() else { return false };
+            pool.lent += 1;
             connection
         };
         // The closure's panic must not pass through the store, which holds a snapshot open.
@@ -86,15 +86,15 @@ impl InlineReaders {
 
     /// Takes a connection back, or notes that another one has to be opened.
     fn give_back(&self, connection: Option<Box<dyn Reader>>) {
-        let mut shelf = self.lock();
-        shelf.lent -= 1;
-        if shelf.closed {
+        let mut pool = self.lock();
+        pool.lent -= 1;
+        if pool.closed {
             drop(connection);
             self.returned.notify_all();
             return;
         }
         match connection {
-            Some(connection) => shelf.connections.push(connection),
+            Some(connection) => pool.connections.push(connection),
             None => drop(self.missing.fetch_add(1, Ordering::AcqRel)),
         }
     }
@@ -102,15 +102,15 @@ impl InlineReaders {
     /// Closes the connections; returns once all of them are, but for those of callers that are
     /// stuck.
     pub fn close(&self) {
-        let mut shelf = self.lock();
-        shelf.closed = true;
-        shelf.connections.clear();
-        let is_lent = |shelf: &mut Shelf| shelf.lent > 0;
-        let waited = self.returned.wait_timeout_while(shelf, STUCK, is_lent);
+        let mut pool = self.lock();
+        pool.closed = true;
+        pool.connections.clear();
+        let is_lent = |pool: &mut ReaderPool| pool.lent > 0;
+        let waited = self.returned.wait_timeout_while(pool, STUCK, is_lent);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ReaderPool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

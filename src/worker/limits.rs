@@ -25,7 +25,7 @@ pub const READ_QUEUE_OPS: usize = 1024;
 pub const MAX_READERS: usize = 64;
 
 /// Changes in a row that have to come alone before a caller makes its own at once again.
-pub const LONE_CHANGES: u8 = 8;
+pub const SOLO_WRITES: u8 = 8;
 
 /// Batches in which each operation can be undone by itself, after (and with) one that had to begin
 /// anew to undo one.

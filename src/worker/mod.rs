@@ -34,10 +34,11 @@
 
 mod background;
 mod batch;
-mod callers;
+mod commit_engine;
 mod commits;
 mod error;
 mod inline;
+mod inline_writes;
 mod job;
 mod limits;
 mod queue;
@@ -45,7 +46,6 @@ mod readers;
 mod thread_watch;
 mod threads;
 mod writer;
-mod writing;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -60,19 +60,19 @@ pub use background::{Background, Piece};
 pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{
-    BATCH_BYTES, BATCH_OPS, GROWING_BATCH_OPS, HELD_UP, LIGHT_WRITE_BYTES, LONE_CHANGES, Limits,
-    MAX_READERS, MAX_REPLACED_OF_SESSION, MAX_REPLACED_THREADS, READ_QUEUE_OPS, STUCK,
+    BATCH_BYTES, BATCH_OPS, GROWING_BATCH_OPS, HELD_UP, LIGHT_WRITE_BYTES, Limits, MAX_READERS,
+    MAX_REPLACED_OF_SESSION, MAX_REPLACED_THREADS, READ_QUEUE_OPS, SOLO_WRITES, STUCK,
     SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
 };
 pub use thread_watch::ThreadWatch;
 
-use callers::Company;
+use commit_engine::CommitEngine;
 use inline::InlineReaders;
+use inline_writes::WriteContention;
 use job::{Job, QueuedRead, Read, ReadOperation, Write};
-use queue::{Closed, Cost, Queue};
+use queue::{BatchSize, Closed, Queue};
 use readers::{Activity, ReaderThreads};
 use thread_watch::{Moment, Watched};
-use writing::Writing;
 
 /// How the worker is set up.
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ pub struct WorkerOptions {
 
 /// How long an operation keeps its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
+pub enum Cost {
     /// Microseconds, where what it needs is in memory: it may run on its caller's thread.
     Light,
     /// Longer, or nobody knows.
@@ -134,10 +134,10 @@ pub struct Worker {
 struct Shared {
     writes: Queue<Job>,
     reads: Queue<Box<dyn QueuedRead>>,
-    writing: Mutex<Writing>,
+    writing: Mutex<CommitEngine>,
     /// The writer thread waits for `writing`: no caller takes it now.
     thread_waits: AtomicBool,
-    company: Company,
+    write_contention: WriteContention,
     /// Whether callers may write.
     callers_write: bool,
     /// Whether every change is synced.
@@ -197,15 +197,15 @@ impl Worker {
             commits: Arc::default(),
         });
         let strict = options.strict;
-        let writing = Writing::new(writer, Arc::clone(&status), limits, strict);
-        let writes = Cost { ops: limits.write_queue_ops, bytes: limits.write_queue_bytes };
-        let reads = Cost { ops: limits.read_queue_ops, bytes: 0 };
+        let writing = CommitEngine::new(writer, Arc::clone(&status), limits, strict);
+        let writes = BatchSize { ops: limits.write_queue_ops, bytes: limits.write_queue_bytes };
+        let reads = BatchSize { ops: limits.read_queue_ops, bytes: 0 };
         let shared = Arc::new(Shared {
             writes: Queue::new(writes),
             reads: Queue::new(reads),
             writing: Mutex::new(writing),
             thread_waits: AtomicBool::new(false),
-            company: Company::default(),
+            write_contention: WriteContention::default(),
             callers_write: options.callers > 0,
             strict,
             store: Arc::downgrade(&store),
@@ -235,11 +235,11 @@ impl Worker {
     /// If the future is dropped, `f` runs to its end or not at all.
     pub async fn read<T: Send + 'static>(
         &self,
-        weight: Weight,
+        cost: Cost,
         f: impl FnMut(&dyn ReadTxn) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
         let mut read = Read::new(f);
-        if weight == Weight::Light {
+        if cost == Cost::Light {
             threads::leave().await;
             if self.shared.read_here(&mut read) {
                 return read.outcome(Ok(()));
@@ -261,14 +261,14 @@ impl Worker {
     /// If the future is dropped, `f` runs and is committed, or does not run at all.
     pub async fn write<T: Send + 'static>(
         &self,
-        weight: Weight,
+        cost: Cost,
         bytes: usize,
         durable: bool,
         f: impl FnMut(&mut dyn WriteTxn) -> Done<T> + Send + 'static,
     ) -> Result<Committed<T>, WorkError> {
         self.check_writable()?;
         let mut write = Write::new(f);
-        let is_light = weight == Weight::Light && bytes <= LIGHT_WRITE_BYTES;
+        let is_light = cost == Cost::Light && bytes <= LIGHT_WRITE_BYTES;
         if is_light {
             threads::leave().await;
             if let Some(outcome) = self.shared.write_here(&mut write, durable) {
@@ -367,7 +367,7 @@ impl Shared {
     ///
     /// # Errors
     /// The store panicked while a caller wrote: nobody knows what state it is in.
-    fn writing(&self) -> Result<MutexGuard<'_, Writing>, WorkError> {
+    fn writing(&self) -> Result<MutexGuard<'_, CommitEngine>, WorkError> {
         self.thread_waits.store(true, Ordering::Relaxed);
         let writing = self.writing.lock();
         self.thread_waits.store(false, Ordering::Relaxed);

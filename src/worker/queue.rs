@@ -15,7 +15,7 @@ pub(super) struct Closed;
 
 /// What items occupy of a queue's bounds.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Cost {
+pub(super) struct BatchSize {
     /// Items.
     pub ops: usize,
     /// Bytes that they hold.
@@ -26,8 +26,8 @@ pub(super) struct Cost {
 #[derive(Debug)]
 pub(super) enum Taken {
     /// Items, whose cost goes back with [`Queue::release`] when they are done.
-    Items(Cost),
-    /// Nothing until the deadline, or until [`Queue::nudge`].
+    Items(BatchSize),
+    /// Nothing until the deadline, or until [`Queue::wake`].
     TimedOut,
     /// Nothing, and nothing will come.
     Closed,
@@ -53,14 +53,14 @@ struct List<T> {
     /// Whoever waits looks up, though no item came.
     nudged: bool,
     /// A caller does the threads' work: what comes meanwhile wakes none of them.
-    taken_over: bool,
+    guard: bool,
     closed: bool,
 }
 
 /// A caller's time in the threads' place.
-pub(super) struct TakenOver<'a, T>(&'a Queue<T>);
+pub(super) struct InlineWriteGuard<'a, T>(&'a Queue<T>);
 
-impl<T> TakenOver<'_, T> {
+impl<T> InlineWriteGuard<'_, T> {
     /// Whether something came meanwhile, be it in the hand of a thread that was awake.
     pub fn is_waited_for(&self) -> bool {
         let list = self.0.lock();
@@ -68,12 +68,12 @@ impl<T> TakenOver<'_, T> {
     }
 }
 
-impl<T> Drop for TakenOver<'_, T> {
+impl<T> Drop for InlineWriteGuard<'_, T> {
     /// Wakes a thread for what came meanwhile.
     fn drop(&mut self) {
         let wake = {
             let mut list = self.0.lock();
-            list.taken_over = false;
+            list.guard = false;
             !list.items.is_empty() && list.wakes_one()
         };
         if wake {
@@ -91,12 +91,17 @@ impl<T> List<T> {
     }
 
     /// Moves the first item and those that fit beside it; see [`Queue::take`].
-    fn take(&mut self, batch: &mut Vec<T>, max: Cost, joins: impl Fn(&T, &T) -> bool) -> Cost {
+    fn take(
+        &mut self,
+        batch: &mut Vec<T>,
+        max: BatchSize,
+        joins: impl Fn(&T, &T) -> bool,
+    ) -> BatchSize {
         let first = batch.len();
-        let mut cost = Cost::default();
+        let mut cost = BatchSize::default();
         if let Some((bytes, item)) = self.items.pop_front() {
             batch.push(item);
-            cost = Cost { ops: 1, bytes };
+            cost = BatchSize { ops: 1, bytes };
             self.in_hand += 1;
             self.take_more(batch, &mut cost, max, |batch, next| joins(&batch[first], next));
         }
@@ -107,8 +112,8 @@ impl<T> List<T> {
     fn take_more(
         &mut self,
         batch: &mut Vec<T>,
-        cost: &mut Cost,
-        max: Cost,
+        cost: &mut BatchSize,
+        max: BatchSize,
         joins: impl Fn(&[T], &T) -> bool,
     ) {
         while let Some((bytes, item)) = self.items.front() {
@@ -117,7 +122,7 @@ impl<T> List<T> {
             if !(fits && joins(batch, item)) {
                 break;
             }
-            *cost = Cost { ops: cost.ops + 1, bytes: total };
+            *cost = BatchSize { ops: cost.ops + 1, bytes: total };
             batch.extend(self.items.pop_front().map(|(_, item)| item));
             self.in_hand += 1;
         }
@@ -126,7 +131,7 @@ impl<T> List<T> {
 
 impl<T> Queue<T> {
     /// An empty queue with these bounds; items that are taken count until they are released.
-    pub fn new(max: Cost) -> Self {
+    pub fn new(max: BatchSize) -> Self {
         Self {
             list: Mutex::new(List {
                 items: VecDeque::new(),
@@ -134,7 +139,7 @@ impl<T> Queue<T> {
                 sleepers: 0,
                 woken: 0,
                 nudged: false,
-                taken_over: false,
+                guard: false,
                 closed: false,
             }),
             arrived: Condvar::new(),
@@ -161,7 +166,7 @@ impl<T> Queue<T> {
                 return Err(Closed);
             }
             list.items.push_back((bytes, item));
-            !list.taken_over && list.wakes_one()
+            !list.guard && list.wakes_one()
         };
         if wake {
             self.arrived.notify_one();
@@ -179,7 +184,7 @@ impl<T> Queue<T> {
     pub fn take(
         &self,
         batch: &mut Vec<T>,
-        max: Cost,
+        max: BatchSize,
         deadline: Option<Instant>,
         joins: impl Fn(&T, &T) -> bool,
     ) -> Taken {
@@ -216,23 +221,23 @@ impl<T> Queue<T> {
     pub fn take_more(
         &self,
         batch: &mut Vec<T>,
-        cost: &mut Cost,
-        max: Cost,
+        cost: &mut BatchSize,
+        max: BatchSize,
         joins: impl Fn(&T) -> bool,
     ) {
         self.lock().take_more(batch, cost, max, |_, next| joins(next));
     }
 
     /// Moves all that waits to `items`. It is as if [`Queue::take`] had taken it.
-    pub fn take_all(&self, items: &mut Vec<T>) -> Cost {
-        let all = Cost { ops: usize::MAX, bytes: u32::MAX };
-        let mut cost = Cost::default();
+    pub fn take_all(&self, items: &mut Vec<T>) -> BatchSize {
+        let all = BatchSize { ops: usize::MAX, bytes: u32::MAX };
+        let mut cost = BatchSize::default();
         self.take_more(items, &mut cost, all, |_| true);
         cost
     }
 
     /// Ends the wait of one thread, now or the next time that it would wait.
-    pub fn nudge(&self) {
+    pub fn wake(&self) {
         self.lock().nudged = true;
         self.arrived.notify_one();
     }
@@ -240,17 +245,17 @@ impl<T> Queue<T> {
     /// Lets a caller do the threads' work, if nothing waits for it, and nothing that came before
     /// is still to be done: a thread may have taken it and not begun. Nothing that comes wakes a
     /// thread until what is returned here is dropped.
-    pub fn take_over(&self) -> Option<TakenOver<'_, T>> {
+    pub fn take_over(&self) -> Option<InlineWriteGuard<'_, T>> {
         let mut list = self.lock();
-        let is_left_alone = list.in_hand == 0 && !list.closed && !list.taken_over;
+        let is_left_alone = list.in_hand == 0 && !list.closed && !list.guard;
         (is_left_alone && list.items.is_empty()).then(|| {
-            list.taken_over = true;
-            TakenOver(self)
+            list.guard = true;
+            InlineWriteGuard(self)
         })
     }
 
     /// Makes room: items of this cost are done.
-    pub fn release(&self, cost: Cost) {
+    pub fn release(&self, cost: BatchSize) {
         self.lock().in_hand -= cost.ops;
         self.ops.add_permits(cost.ops);
         if cost.bytes > 0 {
@@ -285,11 +290,11 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{Cost, Queue, Taken};
+    use super::{BatchSize, Queue, Taken};
 
     #[test]
     fn no_caller_overtakes_what_a_thread_has_in_hand() {
-        let room = Cost { ops: 4, bytes: 0 };
+        let room = BatchSize { ops: 4, bytes: 0 };
         let queue = Queue::new(room);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert!(queue.take_over().is_some(), "nothing is there");
@@ -306,7 +311,7 @@ mod tests {
 
     #[test]
     fn what_comes_while_a_caller_works_wakes_a_thread_when_it_is_done() {
-        let room = Cost { ops: 4, bytes: 0 };
+        let room = BatchSize { ops: 4, bytes: 0 };
         let queue = Queue::new(room);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         thread::scope(|scope| {
@@ -320,11 +325,11 @@ mod tests {
             while queue.lock().sleepers == 0 {
                 thread::yield_now();
             }
-            let taken_over = queue.take_over().unwrap();
+            let guard = queue.take_over().unwrap();
             runtime.block_on(queue.push(0, "next")).unwrap();
-            assert!(taken_over.is_waited_for());
+            assert!(guard.is_waited_for());
             assert_eq!(queue.lock().woken, 0, "it would only wait for the caller");
-            drop(taken_over);
+            drop(guard);
             assert!(thread.join().unwrap(), "it was not woken");
         });
     }

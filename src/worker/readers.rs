@@ -13,12 +13,12 @@ use crate::delta::{Reader, Store, StoreError};
 
 use super::job::{ReadOperation, isolate};
 use super::limits::{MAX_LOOK_GAP, MAX_REPLACED_OF_SESSION, SLOW_LOOK, STUCK};
-use super::queue::{Cost, Taken};
+use super::queue::{BatchSize, Taken};
 use super::thread_watch::Moment;
 use super::{Shared, WorkError, threads};
 
 /// A reader thread takes one operation at a time, so that the others can take the next.
-const ONE: Cost = Cost { ops: 1, bytes: 0 };
+const ONE: BatchSize = BatchSize { ops: 1, bytes: 0 };
 
 /// What a thread of the worker is at, for those that watch it.
 #[derive(Default)]
@@ -184,7 +184,7 @@ impl State {
         let thread = Arc::new(ReaderThread::default());
         let running = Running { shared: Arc::clone(shared), thread: Arc::clone(&thread) };
         let closed = || StoreError::Io("the session is closed".to_owned());
-        let place = Place { store: shared.store.upgrade().ok_or_else(closed)?, connection };
+        let place = ReaderSlot { store: shared.store.upgrade().ok_or_else(closed)?, connection };
         let name = format!("acetate-read-{}", self.started);
         // The thread takes itself off the list, whose lock is held here.
         self.running.push(thread);
@@ -218,7 +218,7 @@ struct Running {
 
 impl Running {
     /// Serves the queue until it is closed and empty, or another thread does so in its place.
-    fn serve(self, mut place: Place) {
+    fn serve(self, mut place: ReaderSlot) {
         threads::join();
         let shared = &self.shared;
         shared.inline_readers.fill(&place.store);
@@ -264,13 +264,13 @@ impl Drop for Running {
 }
 
 /// A place for a reading connection.
-struct Place {
+struct ReaderSlot {
     store: Arc<dyn Store>,
     /// `None` before the first operation, and after a failure, until the next one opens another.
     connection: Option<Box<dyn Reader>>,
 }
 
-impl Place {
+impl ReaderSlot {
     /// Runs the operation on a snapshot.
     fn read(&mut self, operation: &mut dyn ReadOperation) -> Result<(), WorkError> {
         isolate("reading", || self.retry(operation)).unwrap_or_else(|| {

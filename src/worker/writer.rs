@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::job::Job;
-use super::queue::{Cost, Taken};
+use super::queue::{BatchSize, Taken};
 use super::{Limits, Shared, WorkError, threads};
 
 /// Serves the queue until it is closed and empty, then ends the readers and the session.
@@ -12,13 +12,13 @@ pub(super) fn run(shared: &Arc<Shared>, limits: Limits, strict: bool) -> Result<
     threads::join();
     let _abandon = AbandonOnDrop(shared);
     let read_only_from_the_start = shared.writing()?.is_read_only();
-    let max = Cost { ops: limits.batch_ops, bytes: limits.batch_bytes };
+    let max = BatchSize { ops: limits.batch_ops, bytes: limits.batch_bytes };
     // What needs no sync does not wait for one that stands behind it in the queue.
     let is_synced = |first: &Job| strict || first.needs_sync();
     let joins = |first: &Job, next: &Job| is_synced(first) || !next.needs_sync();
     let mut jobs = Vec::new();
     loop {
-        let due = shared.writing()?.tend();
+        let due = shared.writing()?.run_due();
         match shared.writes.take(&mut jobs, max, due, joins) {
             Taken::Items(mut cost) => {
                 let is_synced = jobs.first().is_some_and(is_synced);
@@ -32,7 +32,7 @@ pub(super) fn run(shared: &Arc<Shared>, limits: Limits, strict: bool) -> Result<
                 writing.work(&mut jobs, &mut more);
                 shared.end_writing();
                 drop(writing);
-                shared.company.note(cost.ops);
+                shared.write_contention.note(cost.ops);
                 shared.writes.release(cost);
             }
             Taken::TimedOut => {}

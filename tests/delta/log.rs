@@ -58,14 +58,14 @@ fn the_log_starts_over_and_keeps_its_file() {
     assert_eq!(log_bytes(&place), 0);
 }
 
-/// Does the upkeep that is the next to come.
+/// Does the maintenance that is the next to come.
 fn tend(writer: &mut dyn Writer) {
     let begun = Instant::now();
-    while !writer.wants_upkeep() {
+    while !writer.wants_maintenance() {
         assert!(begun.elapsed() < Duration::from_secs(60), "there is nothing to do");
         std::thread::sleep(Duration::from_millis(5));
     }
-    writer.upkeep();
+    writer.maintenance();
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn a_log_that_was_long_is_cut_once_nothing_large_comes() {
     let place = Place::new();
     let session = place.create_with(65536);
     let mut writer = session.writer().unwrap();
-    assert_eq!(writer.upkeep_at(), None);
+    assert_eq!(writer.maintenance_at(), None);
     write(&place, &mut *writer, 24 * MIB, 24 * MIB);
     assert!(log_bytes(&place) > KEPT_BYTES, "it did not get long");
-    while writer.upkeep_at().is_some() {
+    while writer.maintenance_at().is_some() {
         tend(&mut *writer);
     }
     assert!(log_bytes(&place) <= KEPT_BYTES, "{}", log_bytes(&place));

@@ -35,8 +35,8 @@ fn batch(
         return Err(error);
     }
     writer.commit()?;
-    if writer.wants_upkeep() {
-        writer.upkeep();
+    if writer.wants_maintenance() {
+        writer.maintenance();
     }
     assert!(taken(place) <= BOUND, "{}", taken(place));
     Ok(())

@@ -83,15 +83,15 @@ impl Place {
     }
 }
 
-/// Runs `work` as one operation in a batch of its own, and the upkeep that is due then.
+/// Runs `work` as one operation in a batch of its own, and the maintenance that is due then.
 pub fn change<T>(writer: &mut dyn Writer, work: impl FnOnce(&mut dyn WriteTxn) -> T) -> T {
     writer.begin(false).unwrap();
     writer.savepoint().unwrap();
     let value = work(writer.txn());
     writer.release().unwrap();
     writer.commit().unwrap();
-    if writer.wants_upkeep() {
-        writer.upkeep();
+    if writer.wants_maintenance() {
+        writer.maintenance();
     }
     value
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use acetate::server::limits::{Limits, MAX_NEWCOMER_REPLY_BYTES, OWN_REPLY_BYTES};
+use acetate::server::limits::{Limits, MAX_UNPROVEN_REPLY_BYTES, OWN_REPLY_BYTES};
 use nfs3_client::nfs3_types::nfs3::{READ3args, READ3resok, nfs_fh3, stable_how};
 
 use super::Served;
@@ -24,7 +24,7 @@ async fn read(peer: &mut Peer, file: &nfs_fh3, offset: u64) -> READ3resok<'stati
 async fn crowd(served: &Served, file: &nfs_fh3) -> Vec<Raw> {
     let args = [opaque(file.data.as_ref()), words(&[0, 0, MEGABYTE])].concat();
     let mut deaf = Vec::new();
-    for _ in 0..2 * MAX_NEWCOMER_REPLY_BYTES / MEGABYTE as usize {
+    for _ in 0..2 * MAX_UNPROVEN_REPLY_BYTES / MEGABYTE as usize {
         let mut raw = Raw::connect(served.address()).await;
         for xid in 0..16 {
             raw.send_call(xid, [NFS, 3, READ], &args).await;

@@ -2,8 +2,8 @@
 //! waits for what others do not take, or do not send.
 
 use acetate::server::limits::{
-    Limits, MAX_NEWCOMER_REPLY_BYTES, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, NEWCOMER_BYTES,
-    OWN_REPLY_BYTES, READ_BUFFER_BYTES, SMALL_REPLY_BYTES,
+    Limits, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, MAX_UNPROVEN_REPLY_BYTES, OWN_REPLY_BYTES,
+    PROVING_BYTES, READ_BUFFER_BYTES, SMALL_REPLY_BYTES,
 };
 use acetate::wire::record::MAX_RECORD_BYTES;
 
@@ -13,7 +13,7 @@ use super::peer::{PATIENCE, Peer, Running, call, fragment_mark, one_fragment, su
 const MEGABYTE: usize = 1 << 20;
 
 /// The megabytes of replies that newcomers have room for, one connection's worth.
-const HELD: u32 = (MAX_NEWCOMER_REPLY_BYTES / MAX_RECORD_BYTES) as u32;
+const HELD: u32 = (MAX_UNPROVEN_REPLY_BYTES / MAX_RECORD_BYTES) as u32;
 
 /// What a reply brings where it has no more room than its connection's own.
 const SHORT: usize = OWN_REPLY_BYTES - SMALL_REPLY_BYTES;
@@ -43,7 +43,7 @@ async fn hold(server: &Running, mut peer: Peer, megabytes: u32, begun: &mut u32)
 /// A connection that has shown that it takes its replies; `begun` counts its calls.
 async fn proven(server: &Running, begun: &mut u32) -> Peer {
     let mut peer = server.connect().await;
-    for _ in 0..=NEWCOMER_BYTES / MEGABYTE {
+    for _ in 0..=PROVING_BYTES / MEGABYTE {
         assert_eq!(brought(&mut peer, fake::BYTES, MEGABYTE).await, MEGABYTE);
         *begun += 1;
     }
@@ -105,7 +105,7 @@ async fn who_takes_its_replies_has_room_that_newcomers_cannot_take() {
     begun += 1;
     // Nor does that of all the others wait, once that is taken too.
     let mut holders = Vec::new();
-    let left = (MAX_REPLY_BYTES - MAX_NEWCOMER_REPLY_BYTES) / MAX_RECORD_BYTES;
+    let left = (MAX_REPLY_BYTES - MAX_UNPROVEN_REPLY_BYTES) / MAX_RECORD_BYTES;
     for (peer, share) in others.into_iter().zip([left / 2, left - left / 2]) {
         holders.push(hold(&server, peer, share as u32, &mut begun).await);
     }

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use acetate::server::limits::{
-    FREE_REFUSALS, Limits, MAX_NEWCOMER_REPLY_BYTES, MAX_STRANGER_REQUEST_BYTES, READ_BUFFER_BYTES,
-    RECORD_TIMEOUT,
+    FREE_BAD_CALLS, Limits, MAX_UNPROVEN_REPLY_BYTES, MAX_UNVALIDATED_REQUEST_BYTES,
+    READ_BUFFER_BYTES, RECORD_TIMEOUT,
 };
 use acetate::wire::record::MAX_RECORD_BYTES;
 
@@ -36,7 +36,7 @@ fn nonsense(xid: u32) -> Vec<u8> {
 async fn whose_calls_make_no_sense_is_read_from_slowly() {
     let server = Running::start_with(Limits::default(), true).await;
     let mut peer = server.connect().await;
-    for xid in 0..FREE_REFUSALS {
+    for xid in 0..FREE_BAD_CALLS {
         peer.send_record(&nonsense(xid)).await;
         if xid % 5 != 4 {
             peer.receive().await;
@@ -63,7 +63,7 @@ async fn calls_from_ports_that_are_refused_count_as_nonsense() {
     }
     let server = Running::start_with(Limits::default(), false).await;
     let mut peer = server.connect().await;
-    for xid in 0..=FREE_REFUSALS {
+    for xid in 0..=FREE_BAD_CALLS {
         // NULL is answered, but is no way to keep the server busy.
         peer.ask(&call(xid, 0, b"")).await;
     }
@@ -108,7 +108,7 @@ async fn large_records_that_never_come_do_not_keep_large_ones_waiting() {
     let server = Running::start_with(limits, true).await;
     let mut good = known(&server).await;
     let mut stalled = Vec::new();
-    for at in 0..2 * MAX_STRANGER_REQUEST_BYTES / MAX_RECORD_BYTES {
+    for at in 0..2 * MAX_UNVALIDATED_REQUEST_BYTES / MAX_RECORD_BYTES {
         let mut peer = server.connect().await;
         peer.send(&fragment_mark(MAX_RECORD_BYTES, at % 2 == 0)).await;
         // It takes no room with its claim, but with this.
@@ -131,7 +131,7 @@ async fn replies_that_nobody_takes_give_their_room_back_once_others_lack_it() {
     let limits = Limits { crowded_timeout: SOON, ..Limits::default() };
     let server = Running::start_with(limits, true).await;
     let mut stuck = Vec::new();
-    for _ in 0..MAX_NEWCOMER_REPLY_BYTES / (8 << 20) + 1 {
+    for _ in 0..MAX_UNPROVEN_REPLY_BYTES / (8 << 20) + 1 {
         let mut peer = known(&server).await;
         // More than the system's buffers take, too.
         for xid in 0..32 {

@@ -241,7 +241,7 @@ async fn free_port() -> u16 {
 async fn where_no_rpcbind_runs_we_answer_over_tcp_and_udp() {
     let port = free_port().await;
     let registration = Registration::begin(&services(HERE), port).await.unwrap();
-    assert!(registration.is_stand_in());
+    assert!(registration.is_builtin());
     let ask = words(&[1, 0, 2, 100_000, 2, 3, 0, 0, 0, 0, NFS, 3, 6, 0]);
     let expected = success(1, &words(&[2049]));
 

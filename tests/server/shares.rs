@@ -1,7 +1,7 @@
 //! What client addresses and tenants share: who has most gives way. Linux has all of 127.0.0.0/8,
 //! each a client of its own.
 
-use acetate::server::limits::{Limits, MAX_REPLY_BYTES, NEWCOMER_BYTES};
+use acetate::server::limits::{Limits, MAX_REPLY_BYTES, PROVING_BYTES};
 
 use super::fake;
 use super::peer::{PATIENCE, Peer, Running, call, success, words};
@@ -127,7 +127,7 @@ async fn what_gives_way_does_not_wait_for_its_calls() {
 /// A connection that has shown that it takes its replies.
 async fn proven(server: &Running, address: &str) -> Peer {
     let mut peer = server.connect_from(address).await;
-    for _ in 0..=NEWCOMER_BYTES >> 20 {
+    for _ in 0..=PROVING_BYTES >> 20 {
         assert_eq!(brought(&mut peer).await, 1 << 20);
     }
     peer

@@ -10,7 +10,7 @@ use std::time::Instant;
 use acetate::base::BasePath;
 use acetate::delta::{
     AuditRow, Compacted, CopyUp, Growth, Ino, InodeRow, LateChange, Limits, MergedPath, Original,
-    PendingCopies, ReadTxn, Reader, Result, Store, StoreError, Whiteouts, WriteTxn, Writer,
+    PendingCopies, Poison, ReadTxn, Reader, Result, Store, StoreError, Whiteouts, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -160,6 +160,10 @@ impl Writer for FaultyWriter {
         close();
     }
 
+    fn poison(&self) -> Poison {
+        self.inner.borrow().poison()
+    }
+
     fn next(&mut self) {
         self.inner.get_mut().next();
     }
@@ -187,16 +191,16 @@ impl Writer for FaultyWriter {
         self
     }
 
-    fn upkeep_at(&self) -> Option<Instant> {
-        self.inner.borrow().upkeep_at()
+    fn maintenance_at(&self) -> Option<Instant> {
+        self.inner.borrow().maintenance_at()
     }
 
     fn unsynced_bytes(&self) -> u64 {
         self.inner.borrow().unsynced_bytes()
     }
 
-    fn upkeep(&mut self) {
-        self.inner.get_mut().upkeep();
+    fn maintenance(&mut self) {
+        self.inner.get_mut().maintenance();
     }
 
     fn count_usage(&mut self) -> Result<Growth> {

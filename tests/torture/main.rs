@@ -16,6 +16,7 @@
 mod cut;
 mod disk;
 mod faults;
+#[cfg(feature = "fast-io")]
 mod gathered;
 mod ground;
 mod life;

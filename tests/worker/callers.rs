@@ -7,13 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use acetate::delta::{StoreError, WriteTxn};
-use acetate::worker::{Done, LIGHT_WRITE_BYTES, Limits, Weight, WorkError, Worker, WorkerOptions};
+use acetate::worker::{Cost, Done, LIGHT_WRITE_BYTES, Limits, WorkError, Worker, WorkerOptions};
 
 use super::fake::{Call, FakeStore};
 use super::{LIGHT, Pending, asked, set, set_and_regret, soon, until, whereabouts};
 use tokio::runtime::Handle;
 
-const HEAVY: Weight = Weight::Heavy;
+const HEAVY: Cost = Cost::Heavy;
 
 fn start(store: &FakeStore) -> Worker {
     start_with(store, WorkerOptions { strict: false, readers: 1, callers: 1 }, 3600)
@@ -56,9 +56,9 @@ async fn what_takes_long_goes_to_the_threads() {
     let here = thread::current().id();
     let store = FakeStore::default();
     let worker = start(&store);
-    for (weight, bytes) in [(HEAVY, 1), (LIGHT, LIGHT_WRITE_BYTES + 1)] {
-        let answer = soon(worker.write(weight, bytes, false, whereabouts)).await.unwrap();
-        assert_ne!(answer.value, here, "{weight:?} {bytes}");
+    for (cost, bytes) in [(HEAVY, 1), (LIGHT, LIGHT_WRITE_BYTES + 1)] {
+        let answer = soon(worker.write(cost, bytes, false, whereabouts)).await.unwrap();
+        assert_ne!(answer.value, here, "{cost:?} {bytes}");
     }
     let at = soon(worker.read(HEAVY, |_| thread::current().id())).await.unwrap();
     assert_ne!(at, here);
@@ -187,10 +187,10 @@ async fn the_thread_does_what_a_callers_commit_leaves_to_do() {
     let worker = start_with(&store, WorkerOptions { strict: false, readers: 1, callers: 1 }, 1);
     assert!(writes_here(&worker).await);
     until(|| store.count(Call::Sync) > 0).await;
-    store.want_upkeep_in(Duration::ZERO);
-    assert_eq!(store.count(Call::Upkeep), 0);
+    store.want_maintenance_in(Duration::ZERO);
+    assert_eq!(store.count(Call::Maintenance), 0);
     assert!(writes_here(&worker).await);
-    until(|| store.count(Call::Upkeep) == 1).await;
+    until(|| store.count(Call::Maintenance) == 1).await;
     // However often a caller syncs, the thread looks after what is committed later.
     for _ in 0..3 {
         soon(worker.sync()).await.unwrap();
@@ -205,10 +205,10 @@ async fn what_is_due_later_is_done_without_another_change() {
     let store = FakeStore::default();
     // The timer does not come.
     let worker = start(&store);
-    store.want_upkeep_in(Duration::from_millis(50));
+    store.want_maintenance_in(Duration::from_millis(50));
     assert!(writes_here(&worker).await);
     soon(worker.sync()).await.unwrap();
-    until(|| store.count(Call::Upkeep) == 1).await;
+    until(|| store.count(Call::Maintenance) == 1).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use acetate::worker::{LONE_CHANGES, Limits, Weight, Worker, WorkerOptions};
+use acetate::worker::{Cost, Limits, SOLO_WRITES, Worker, WorkerOptions};
 
 use super::fake::{Call, FakeStore};
 use super::{LIGHT, asked, set, soon, whereabouts};
@@ -15,7 +15,7 @@ async fn in_company(store: &FakeStore) -> Worker {
     let options = WorkerOptions { strict: false, readers: 1, callers: 1 };
     let worker = Worker::start_with(store.as_store(), options, limits).unwrap();
     let hold = store.hold(Call::Commit);
-    let first = asked(worker.write(Weight::Heavy, 1, false, set(0, "first"))).await;
+    let first = asked(worker.write(Cost::Heavy, 1, false, set(0, "first"))).await;
     soon(hold.reached(1)).await;
     let a = asked(worker.write(LIGHT, 1, false, set(0, "a"))).await;
     let b = asked(worker.write(LIGHT, 1, false, set(0, "b"))).await;
@@ -36,7 +36,7 @@ async fn makes_here(worker: &Worker) -> bool {
 async fn the_next_ones_go_to_the_thread_and_those_after_some_that_came_alone_do_not() {
     let store = FakeStore::default();
     let worker = in_company(&store).await;
-    for _ in 0..LONE_CHANGES {
+    for _ in 0..SOLO_WRITES {
         assert!(!makes_here(&worker).await);
     }
     // The thread may have answered the last of them, and not have turned away yet.

@@ -77,6 +77,18 @@ async fn an_early_failure_costs_one_batch() {
 }
 
 #[tokio::test]
+async fn what_a_background_thread_lost_ends_writing_with_the_next_batch() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    soon(worker.write(LIGHT, 1, false, set(1, "answered, and not synced"))).await.unwrap();
+    store.poison_at(BEGIN, io());
+    let answer = soon(worker.write(LIGHT, 1, false, set(2, "b"))).await;
+    assert!(matches!(answer, Err(WorkError::Store(StoreError::Io(_)))), "{answer:?}");
+    assert_read_only(&worker).await;
+    assert_eq!(worker.verifier(), verifier(1), "a client writes the first change again");
+}
+
+#[tokio::test]
 async fn a_batch_that_is_lost_with_one_that_is_kept_costs_no_more() {
     let store = FakeStore::default();
     let worker = start(&store);

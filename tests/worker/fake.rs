@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use acetate::delta::{
-    Compacted, Growth, Ino, LateChange, Limits, Reader, Store, StoreError, WriteTxn, Writer,
+    Compacted, Growth, Ino, LateChange, Limits, Poison, Reader, Store, StoreError, WriteTxn, Writer,
 };
 
 use acetate::vfs::FsStat;
@@ -29,7 +29,7 @@ pub enum Call {
     Abort,
     Sync,
     Count,
-    Upkeep,
+    Maintenance,
     AdvanceEpoch,
     Close,
     OpenReader,
@@ -45,6 +45,8 @@ enum Fault {
 
 #[derive(Default)]
 struct State {
+    /// What the writer shares with its background threads.
+    poison: Poison,
     rows: BTreeMap<Ino, Vec<u8>>,
     calls: Vec<Call>,
     faults: VecDeque<(Call, Fault)>,
@@ -53,7 +55,7 @@ struct State {
     waiting: usize,
     epoch: u64,
     read_only: bool,
-    upkeep_at: Option<Instant>,
+    maintenance_at: Option<Instant>,
     unsynced_bytes: u64,
     is_locked: bool,
 }
@@ -85,14 +87,21 @@ impl FakeStore {
         store
     }
 
-    /// Asks for upkeep after this time, until it is done.
-    pub fn want_upkeep_in(&self, time: Duration) {
-        self.state().upkeep_at = Some(Instant::now() + time);
+    /// Asks for maintenance after this time, until it is done.
+    pub fn want_maintenance_in(&self, time: Duration) {
+        self.state().maintenance_at = Some(Instant::now() + time);
     }
 
     /// This is what a sync would have to write from now on, in bytes.
     pub fn leave_unsynced(&self, bytes: u64) {
         self.state().unsynced_bytes = bytes;
+    }
+
+    /// A thread beside the writer finds that committed data may be lost: the next call of this kind
+    /// fails with that.
+    pub fn poison_at(&self, call: Call, error: StoreError) {
+        self.state().poison.set(&error);
+        self.fail(call, error);
     }
 
     /// A change that must not wait for a lock cannot begin from now on.
@@ -252,6 +261,10 @@ impl Writer for FakeWriter {
         self.begin(false).map(|()| true)
     }
 
+    fn poison(&self) -> Poison {
+        self.store.state().poison.clone()
+    }
+
     fn next(&mut self) {
         self.before = Some(self.rows().clone());
     }
@@ -305,14 +318,14 @@ impl Writer for FakeWriter {
         self.rows()
     }
 
-    fn upkeep_at(&self) -> Option<Instant> {
-        self.store.state().upkeep_at
+    fn maintenance_at(&self) -> Option<Instant> {
+        self.store.state().maintenance_at
     }
 
-    fn upkeep(&mut self) {
-        assert!(self.rows.is_none(), "upkeep inside a batch");
-        self.store.step(Call::Upkeep).expect("nobody hears of its failure");
-        self.store.state().upkeep_at = None;
+    fn maintenance(&mut self) {
+        assert!(self.rows.is_none(), "maintenance inside a batch");
+        self.store.step(Call::Maintenance).expect("nobody hears of its failure");
+        self.store.state().maintenance_at = None;
     }
 
     fn compact(&mut self) -> Result<Compacted, StoreError> {

@@ -22,7 +22,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use acetate::delta::{Ino, WriteTxn};
-use acetate::worker::{Committed, Done, Limits, Weight, WorkError, Worker, WorkerOptions};
+use acetate::worker::{Committed, Cost, Done, Limits, WorkError, Worker, WorkerOptions};
 
 use fake::{Call, FakeStore};
 
@@ -30,7 +30,7 @@ type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type Answer<T> = Result<Committed<T>, WorkError>;
 
 /// What may run on its caller's thread; here no caller has any, unless a test says so.
-const LIGHT: Weight = Weight::Light;
+const LIGHT: Cost = Cost::Light;
 
 const OPTIONS: WorkerOptions = WorkerOptions { strict: false, readers: 1, callers: 0 };
 

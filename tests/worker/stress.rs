@@ -89,13 +89,13 @@ async fn count_up(callers: usize) {
 }
 
 /// Notes which of a task's changes it is.
-async fn note(worker: &Worker, made: &Arc<Mutex<Vec<u64>>>, weight: Weight, nth: u64) {
+async fn note(worker: &Worker, made: &Arc<Mutex<Vec<u64>>>, cost: Cost, nth: u64) {
     let made = Arc::clone(made);
     let change = move |_: &mut dyn WriteTxn| {
         made.lock().unwrap().push(nth);
         Done { value: (), keep: true, after_commit: None }
     };
-    worker.write(weight, 1, false, change).await.unwrap();
+    worker.write(cost, 1, false, change).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -110,13 +110,8 @@ async fn whoever_makes_them_changes_are_made_in_their_order() {
         tasks.spawn(tokio::task::unconstrained(async move {
             let made = Arc::default();
             for nth in (0..3_000).step_by(4) {
-                let note = |weight, more: u64| note(&worker, &made, weight, nth + more);
-                tokio::join!(
-                    note(LIGHT, 0),
-                    note(Weight::Heavy, 1),
-                    note(LIGHT, 2),
-                    note(LIGHT, 3)
-                );
+                let note = |cost, more: u64| note(&worker, &made, cost, nth + more);
+                tokio::join!(note(LIGHT, 0), note(Cost::Heavy, 1), note(LIGHT, 2), note(LIGHT, 3));
             }
             let made = made.lock().unwrap();
             assert!(made.iter().copied().eq(0..3_000), "another order: {made:?}");

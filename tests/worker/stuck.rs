@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use acetate::delta::WriteTxn;
 use acetate::worker::{
-    Done, Limits, MAX_REPLACED_OF_SESSION, STUCK, ThreadWatch, Weight, WorkError, Worker,
+    Cost, Done, Limits, MAX_REPLACED_OF_SESSION, STUCK, ThreadWatch, WorkError, Worker,
     WorkerOptions,
 };
 
 use super::fake::{Call, FakeStore};
 use super::{LIGHT, asked, soon, until};
 
-const HEAVY: Weight = Weight::Heavy;
+const HEAVY: Cost = Cost::Heavy;
 
 fn start(store: &FakeStore, readers: usize, watch: &Arc<ThreadWatch>) -> Arc<Worker> {
     let options = WorkerOptions { strict: false, readers, callers: 1 };

@@ -231,7 +231,7 @@ fn tell_how_to_mount(address: SocketAddr, path: &str, registration: Option<&Regi
         output::line(format_args!("{command}"));
     }
     if let Some(registration) = registration {
-        let how = if registration.is_stand_in() { "in rpcbind's place" } else { "by rpcbind" };
+        let how = if registration.is_builtin() { "in rpcbind's place" } else { "by rpcbind" };
         let host = mount_help::host(address);
         // Works without nolock too, but then needs rpc.statd, and a restart forgets locks.
         output::line(format_args!(

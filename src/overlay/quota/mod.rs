@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::delta::{Growth, Limits, Usage, WriteTxn};
 use crate::vfs::{FsError, FsStat};
-use crate::worker::{Done, Weight};
+use crate::worker::{Cost, Done};
 
 use super::Overlay;
 use super::error::{from_store, from_work};
@@ -76,7 +76,7 @@ impl Overlay {
             let after_commit = move || limits.into_iter().for_each(|limits| ledger.set(limits));
             Done { keep: value.is_ok(), value, after_commit: Some(Box::new(after_commit)) }
         };
-        let done = self.worker.write(Weight::Light, LIMITS_BYTES, true, job).await;
+        let done = self.worker.write(Cost::Light, LIMITS_BYTES, true, job).await;
         done.map_err(|error| from_work(&error))?.value.map_err(|error| from_store(&error))?;
         Ok(self.core.ledger.quota())
     }

@@ -1,0 +1,107 @@
+//! `fs_config` and `fs_overlay_config`, and what `acetate_meta` says once and for all.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::delta::{Limits, Result, StoreError};
+use crate::vfs::PatternSet;
+
+use super::host::Host;
+use crate::delta::sqlite::table::value::{self, Bytes};
+use crate::delta::sqlite::table::{dentry, hide, inode, inode_numbers::InodeNumbers, meta, quota};
+
+/// The specification's chunk size, in bytes, where a file does not say.
+pub const DEFAULT_CHUNK_BYTES: u64 = 4096;
+
+/// The largest chunk of another implementation that we read, in bytes: a chunk fits in memory.
+const MOST_CHUNK_BYTES: u64 = 64 << 20;
+
+/// What does not change while a session is open.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Chunk size, in bytes.
+    pub chunk_bytes: u64,
+    /// 32 hexadecimal digits.
+    pub id: String,
+    /// What file handles are signed with.
+    pub handle_key: [u8; 16],
+    /// The base directory recorded in the file.
+    pub base_path: Option<PathBuf>,
+    /// The session's own limits.
+    pub limits: Limits,
+    /// Paths of the base that are never shown.
+    pub hidden: Arc<PatternSet>,
+}
+
+impl Config {
+    /// Reads the session's configuration; an id and key that the file lacks come from the host's
+    /// seed, and last as long as the process.
+    pub(super) fn load(conn: &Connection, host: &Host) -> Result<Self> {
+        let (id, key) = host.seed.split_at(16);
+        let stored_key: Option<Vec<u8>> = meta::get(conn, meta::HANDLE_KEY)?;
+        let handle_key = stored_key.as_deref().unwrap_or(key).try_into().map_err(|_| {
+            StoreError::Corrupt("acetate_meta.handle_key is not 16 bytes long".to_owned())
+        })?;
+        Ok(Self {
+            chunk_bytes: chunk_bytes(conn)?,
+            id: meta::get(conn, meta::SESSION_ID)?.unwrap_or_else(|| hex(id)),
+            handle_key,
+            base_path: base_path(conn)?,
+            limits: quota::limits(conn)?,
+            hidden: Arc::new(hide::patterns(conn)?),
+        })
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub fn chunk_bytes(conn: &Connection) -> Result<u64> {
+    let mut statement = conn.prepare("SELECT value FROM fs_config WHERE key = 'chunk_size'")?;
+    let stored = statement.query_row([], |row| value::int(row, 0)).optional()?;
+    let Some(stored) = stored else { return Ok(DEFAULT_CHUNK_BYTES) };
+    u64::try_from(stored)
+        .ok()
+        .filter(|bytes| (1..=MOST_CHUNK_BYTES).contains(bytes))
+        .ok_or_else(|| StoreError::Corrupt(format!("fs_config.chunk_size is {stored}")))
+}
+
+pub fn base_path(conn: &Connection) -> Result<Option<PathBuf>> {
+    let mut statement =
+        conn.prepare("SELECT value FROM fs_overlay_config WHERE key = 'base_path'")?;
+    let found = statement.query_row([], |row| value::bytes(row, 0).map(<[u8]>::to_vec));
+    let found = found.optional()?.filter(|bytes| !bytes.is_empty());
+    Ok(found.map(|bytes| PathBuf::from(OsStr::from_bytes(&bytes))))
+}
+
+/// Records the base directory, by which other implementations recognise an overlay. Another base
+/// shows other subdirectories: those have to be counted anew.
+pub(super) fn put_base_path(conn: &Connection, base: &Path) -> Result<()> {
+    conn.execute(
+        "INSERT OR REPLACE INTO fs_overlay_config (key, value) VALUES ('base_path', ?1)",
+        params![Bytes(base.as_os_str().as_bytes())],
+    )?;
+    inode::forget_subdirs(conn)
+}
+
+/// Writes `acetate_meta` where a file has none (invariant M1).
+pub fn found(conn: &Connection, host: &Host) -> Result<()> {
+    meta::put(conn, meta::FORMAT, meta::FIRST_FORMAT)?;
+    identify(conn, host)?;
+    meta::put(conn, meta::EPOCH, 1)?;
+    meta::put(conn, meta::CLEAN, 1)?;
+    meta::put(conn, meta::NEXT_INO, InodeNumbers::load(conn)?.last().cast_signed())?;
+    meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)
+}
+
+/// Writes an id and a key that no other session has.
+pub fn identify(conn: &Connection, host: &Host) -> Result<()> {
+    let (id, key) = host.seed.split_at(16);
+    meta::put(conn, meta::SESSION_ID, hex(id))?;
+    meta::put(conn, meta::HANDLE_KEY, key)
+}

@@ -1,0 +1,224 @@
+//! Creating a session.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, params};
+
+use crate::delta::{Ino, InodeRow, Result};
+use crate::vfs::{Device, FileKind, PatternSet, Time};
+
+use super::config;
+use super::connect::{self, Role, beside};
+use super::disk::byte_len;
+use super::error::OpenError;
+use super::host::Host;
+use super::lock::SessionLock;
+use super::session::{OpenMode, Session};
+use crate::delta::sqlite::table::schema::SPEC_VERSION;
+use crate::delta::sqlite::table::{hide, inode, inode_numbers::InodeNumbers, meta, schema};
+
+/// Page size of a new session, in bytes: a small change writes few whole pages, and a small file
+/// wastes little of its last one (decision 0012).
+const PAGE_BYTES: u32 = 4096;
+
+/// `application_id` of a new session: "ACET".
+pub const APPLICATION_ID: i32 = 0x4143_4554;
+
+/// Permission bits of a new session's file, which SQLite gives its log too: they hold the key of
+/// all file handles, the content of files that not everybody may read, and who did what.
+const FILE_MODE: u32 = 0o600;
+
+/// A chunk size for a new session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkSize(u64);
+
+impl ChunkSize {
+    /// The least, in bytes.
+    pub const LEAST: u64 = 512;
+    /// The most, in bytes.
+    pub const MOST: u64 = 1 << 20;
+
+    /// Checks a number of bytes: a power of two from [`Self::LEAST`] to [`Self::MOST`].
+    ///
+    /// # Errors
+    /// [`OpenError::ChunkSize`].
+    pub fn new(bytes: u64) -> std::result::Result<Self, OpenError> {
+        if bytes.is_power_of_two() && (Self::LEAST..=Self::MOST).contains(&bytes) {
+            return Ok(Self(bytes));
+        }
+        Err(OpenError::ChunkSize { bytes, least: Self::LEAST, most: Self::MOST })
+    }
+
+    /// The number of bytes.
+    pub fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl Default for ChunkSize {
+    /// 65536 bytes.
+    fn default() -> Self {
+        Self(65536)
+    }
+}
+
+/// The root directory's attributes: with a base, those of the base's root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootAttr {
+    /// Permission bits (12 bits).
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last read.
+    pub atime: Time,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change of content or attributes.
+    pub ctime: Time,
+}
+
+impl RootAttr {
+    /// The specification's root directory, made at `now`.
+    pub fn new(now: Time) -> Self {
+        Self { mode: 0o755, uid: 0, gid: 0, atime: now, mtime: now, ctime: now }
+    }
+}
+
+/// How a session is created.
+#[derive(Debug, Clone, Default)]
+pub struct CreateOptions {
+    /// Chunk size.
+    pub chunk_size: ChunkSize,
+    /// The absolute base directory to record; `None` for a plain session.
+    pub base_path: Option<PathBuf>,
+    /// The root directory; `None` for the specification's.
+    pub root: Option<RootAttr>,
+    /// Paths of the base that are never shown.
+    pub hidden: PatternSet,
+}
+
+impl Session {
+    /// Creates the session file `path`, and opens it to serve.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; above all, there is a file already. Nothing half-made stays behind.
+    pub fn create(
+        path: &Path,
+        options: &CreateOptions,
+        host: &Host,
+    ) -> std::result::Result<Self, OpenError> {
+        let path = &absolute(path)?;
+        if path.symlink_metadata().is_ok() {
+            return Err(OpenError::Exists { path: path.to_owned() });
+        }
+        // Kept until the end: nobody may serve the file while it can still go again.
+        let lock = SessionLock::take(path, true)?;
+        let log = beside(path, "-wal");
+        if byte_len(&log) > 0 {
+            // SQLite would delete it, and it may be all that is left of somebody's session.
+            return Err(OpenError::LeftoverLog { log });
+        }
+        let mut file = OpenOptions::new();
+        file.write(true).create_new(true).mode(FILE_MODE);
+        match file.open(path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return Err(OpenError::Exists { path: path.to_owned() });
+            }
+            Err(error) => return Err(OpenError::io(path, error)),
+        }
+        // From here on the file is ours, and goes again if anything fails.
+        let made = fill(path, options, host);
+        let created =
+            made.and_then(|()| Self::open_locked(path, OpenMode::Serve, Some(lock), host));
+        if created.is_err() {
+            for suffix in ["", "-wal", "-shm", "-journal"] {
+                let _ = std::fs::remove_file(beside(path, suffix));
+            }
+        }
+        created
+    }
+}
+
+/// The absolute path of a file that may not exist, in a directory that must.
+pub fn absolute(path: &Path) -> std::result::Result<PathBuf, OpenError> {
+    let Some(name) = path.file_name() else {
+        return Err(OpenError::NotFile { path: path.to_owned() });
+    };
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let parent = parent.canonicalize().map_err(|error| OpenError::io(parent, error))?;
+    Ok(parent.join(name))
+}
+
+/// Makes an empty file a session, synced.
+fn fill(path: &Path, options: &CreateOptions, host: &Host) -> std::result::Result<(), OpenError> {
+    write_schema(path, options, host).map_err(|error| OpenError::store(path, error))?;
+    // The name too: SQLite syncs its log's, but not the database's.
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let synced = File::open(parent).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| OpenError::io(parent, error))
+}
+
+fn write_schema(path: &Path, options: &CreateOptions, host: &Host) -> Result<()> {
+    let conn = connect::open(path, Role::Writer)?;
+    conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    conn.pragma_update(None, "encoding", "UTF-8")?;
+    conn.pragma_update(None, "auto_vacuum", 0)?;
+    connect::prepare_to_write(&conn)?;
+    let transaction =
+        rusqlite::Transaction::new_unchecked(&conn, rusqlite::TransactionBehavior::Immediate)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    schema::complete(&transaction)?;
+    fill_tables(&transaction, options, host)?;
+    transaction.commit()?;
+    // Into the database file itself, which then is a whole session without its log.
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    Ok(())
+}
+
+fn fill_tables(conn: &Connection, options: &CreateOptions, host: &Host) -> Result<()> {
+    conn.execute(
+        "INSERT INTO fs_config (key, value) VALUES ('chunk_size', ?1), ('schema_version', ?2)",
+        params![options.chunk_size.bytes().to_string(), SPEC_VERSION],
+    )?;
+    let root = options.root.clone().unwrap_or_else(|| RootAttr::new(host.now));
+    inode::put(conn, &root_row(&root), None)?;
+    if let Some(base) = &options.base_path {
+        config::put_base_path(conn, base)?;
+    }
+    config::found(conn, host)?;
+    if !options.hidden.is_empty() {
+        hide::put(conn, &options.hidden)?;
+    }
+    meta::put(conn, meta::NEXT_INO, InodeNumbers::first().cast_signed())
+}
+
+/// The root's row (specification 0.4, "Initialization").
+fn root_row(root: &RootAttr) -> InodeRow {
+    InodeRow {
+        ino: Ino::ROOT,
+        kind: FileKind::Directory,
+        mode: root.mode & 0o7777,
+        nlink: 1,
+        uid: root.uid,
+        gid: root.gid,
+        size: 0,
+        rdev: Device::default(),
+        atime: root.atime,
+        mtime: root.mtime,
+        ctime: root.ctime,
+        subdirs: Some(0),
+        holes: 0,
+        create_verifier: None,
+        copy_up: None,
+        origin: None,
+    }
+}

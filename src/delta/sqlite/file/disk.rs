@@ -1,0 +1,47 @@
+//! The disk that the session is on.
+
+use std::io;
+use std::path::Path;
+
+use crate::delta::{Result, StoreError};
+use crate::vfs::FsStat;
+
+/// Figures of the filesystem that holds `path`, as statvfs(3) tells them.
+pub fn usage(path: &Path) -> Result<FsStat> {
+    let figures = rustix::fs::statvfs(path)
+        .map_err(|error| StoreError::Io(format!("statvfs {}: {error}", path.display())))?;
+    Ok(FsStat {
+        total_bytes: figures.f_blocks.saturating_mul(figures.f_frsize),
+        free_bytes: figures.f_bfree.saturating_mul(figures.f_frsize),
+        available_bytes: figures.f_bavail.saturating_mul(figures.f_frsize),
+        total_files: figures.f_files,
+        free_files: figures.f_ffree,
+        available_files: figures.f_favail,
+    })
+}
+
+/// A file's length in bytes; 0 if there is none.
+pub fn byte_len(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |meta| meta.len())
+}
+
+/// Gives the file `from` the name `to`, on the same disk, unless something has it.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`]; what the system says.
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Not every filesystem can.
+            Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => {}
+            renamed => return renamed.map_err(io::Error::from),
+        }
+    }
+    if to.symlink_metadata().is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    std::fs::rename(from, to)
+}

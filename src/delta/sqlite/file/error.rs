@@ -1,0 +1,282 @@
+//! Why a session cannot be created or opened, and what SQLite's codes mean to the store.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+
+use crate::delta::StoreError;
+
+use crate::delta::sqlite::table::schema::SPEC_VERSION;
+
+/// A session that cannot be created or opened; the file is untouched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no such file.
+    #[error("{}: no such session", .path.display())]
+    Missing {
+        /// The session file.
+        path: PathBuf,
+    },
+    /// This user may not read it.
+    #[error("{}: permission denied", .path.display())]
+    Denied {
+        /// The session file.
+        path: PathBuf,
+    },
+    /// A session is created where a file is.
+    #[error("{}: file exists", .path.display())]
+    Exists {
+        /// The existing file.
+        path: PathBuf,
+    },
+    /// A directory, device or the like.
+    #[error("{}: not a regular file", .path.display())]
+    NotFile {
+        /// What was given as the session file.
+        path: PathBuf,
+    },
+    /// The header is not SQLite's.
+    #[error("{}: not a SQLite database", .path.display())]
+    NotSqlite {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The header is that of an encrypted database.
+    #[error("{}: the database is encrypted", .path.display())]
+    Encrypted {
+        /// The session file.
+        path: PathBuf,
+    },
+    /// A SQLite database without the tables of a session.
+    #[error("{}: a SQLite database, but not a session (no table {tables})", .path.display())]
+    NotSession {
+        /// The file.
+        path: PathBuf,
+        /// The missing tables, comma-separated.
+        tables: String,
+    },
+    /// An empty database whose write-ahead log is gone.
+    #[error("{}: the session is empty, and its log {} is missing", .path.display(), .log.display())]
+    LostLog {
+        /// The session file.
+        path: PathBuf,
+        /// The log that should lie beside it.
+        log: PathBuf,
+    },
+    /// A session is created where a log without its database lies.
+    #[error("{}: lies beside no session file, and may hold data", .log.display())]
+    LeftoverLog {
+        /// The log.
+        log: PathBuf,
+    },
+    /// A version of the specification before 0.4.
+    #[error("{}: a session of version {version} of the specification", .path.display())]
+    OldSpec {
+        /// The session file.
+        path: PathBuf,
+        /// The version, detected by columns.
+        version: &'static str,
+    },
+    /// A format of a later acetate.
+    #[error("{}: session format {found} is newer than {known}", .path.display())]
+    Newer {
+        /// The session file.
+        path: PathBuf,
+        /// `acetate_meta.format_version`.
+        found: i64,
+        /// The newest that this program knows.
+        known: i64,
+    },
+    /// A version of the specification after 0.4.
+    #[error(
+        "{}: a session of version {found} of the specification, newer than {}",
+        .path.display(), SPEC_VERSION
+    )]
+    NewerSpec {
+        /// The session file.
+        path: PathBuf,
+        /// `fs_config.schema_version`.
+        found: String,
+    },
+    /// A database that is synchronised with a cloud service.
+    #[error(
+        "{}: the database is synced with a cloud service ({})",
+        .path.display(), .info.display()
+    )]
+    CloudSynced {
+        /// The session file.
+        path: PathBuf,
+        /// The service's file beside it.
+        info: PathBuf,
+    },
+    /// Another server has it.
+    #[error("{}: in use by another server{}", .path.display(), by(*.holder))]
+    InUse {
+        /// The session file.
+        path: PathBuf,
+        /// The server's process id, where it is known.
+        holder: Option<u32>,
+    },
+    /// The disk is too full to compact the session.
+    #[error(
+        "{}: compacting needs {} MiB of free space beside it, and there are {}",
+        .path.display(), .needed.div_ceil(1 << 20), .available >> 20
+    )]
+    NoRoom {
+        /// The session file.
+        path: PathBuf,
+        /// What it takes for a while, in bytes.
+        needed: u64,
+        /// What there is, in bytes.
+        available: u64,
+    },
+    /// The disk is too full for a copy of the session.
+    #[error(
+        "{}: the copy needs {} MiB of free space, and there are {}",
+        .path.display(), .needed.div_ceil(1 << 20), .available >> 20
+    )]
+    NoRoomForCopy {
+        /// The copy.
+        path: PathBuf,
+        /// What it takes, in bytes.
+        needed: u64,
+        /// What there is, in bytes.
+        available: u64,
+    },
+    /// The session cannot be copied.
+    #[error("{}: cannot be copied to {}: {source}", .path.display(), .to.display())]
+    Copy {
+        /// The session file.
+        path: PathBuf,
+        /// The copy.
+        to: PathBuf,
+        /// What SQLite said.
+        source: StoreError,
+    },
+    /// A chunk size that cannot be.
+    #[error("chunk size {bytes}: must be a power of two from {} to {} bytes", .least, .most)]
+    ChunkSize {
+        /// What was asked for, in bytes.
+        bytes: u64,
+        /// The least, in bytes.
+        least: u64,
+        /// The most, in bytes.
+        most: u64,
+    },
+    /// SQLite cannot read or write it.
+    #[error("{}: {source}", .path.display())]
+    Store {
+        /// The session file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: StoreError,
+    },
+    /// The system cannot read or write it.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn by(holder: Option<u32>) -> String {
+    holder.map(|pid| format!(" (process {pid})")).unwrap_or_default()
+}
+
+impl OpenError {
+    /// What to do about it, for the `hint:` line.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Missing { .. } => "create it with `acetate init`, or check the path",
+            Self::Denied { .. } => "its owner may open it: do this as that user",
+            Self::Exists { .. } => "choose another path; existing files are never overwritten",
+            Self::NotFile { .. } => "give the path of a session file",
+            Self::NotSqlite { .. } => {
+                "give the path of a session file; encrypted databases cannot be opened"
+            }
+            Self::Encrypted { .. } => "decrypt it with the program that made it first",
+            Self::NotSession { .. } => "give the path of a session file, or a path without a file",
+            Self::LostLog { .. } => {
+                "copy the -wal file here from where the session came from; it holds the data"
+            }
+            Self::LeftoverLog { .. } => {
+                "bring its session file back, or move the log away, or choose another path"
+            }
+            Self::OldSpec { .. } => {
+                "`acetate migrate SESSION.db` brings it to version 0.4, and keeps a copy"
+            }
+            Self::Newer { .. } | Self::NewerSpec { .. } => "open it with a newer acetate",
+            Self::CloudSynced { .. } => "export it to a plain database file first",
+            Self::InUse { .. } => "stop that server first, or serve another session",
+            Self::NoRoom { .. } => "make room, or move the session to a larger disk",
+            Self::ChunkSize { .. } => "65536 suits most sessions",
+            Self::NoRoomForCopy { .. } => "make room, or copy to a larger disk",
+            Self::Store { source: StoreError::Busy(_), .. }
+            | Self::Copy { source: StoreError::Busy(_), .. } => {
+                "another program has the session open; stop it first"
+            }
+            Self::Store { source: StoreError::Corrupt(_), .. }
+            | Self::Copy { source: StoreError::Corrupt(_), .. } => {
+                "make a copy; `sqlite3 FILE .recover` may save what is there"
+            }
+            Self::Store { .. } | Self::Copy { .. } | Self::Io { .. } => return None,
+        })
+    }
+
+    pub(in crate::delta::sqlite) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+
+    pub(in crate::delta::sqlite) fn store(path: &Path, source: impl Into<StoreError>) -> Self {
+        Self::Store { path: path.to_owned(), source: source.into() }
+    }
+}
+
+/// The extended code of SQLITE_IOERR that means a full disk rather than a broken one: there is no
+/// room for the shared-memory file.
+const IOERR_SHMSIZE: i32 = 10 | (19 << 8);
+
+/// What happened in our words, and the cause in SQLite's.
+fn in_words(code: ErrorCode, error: &rusqlite::Error) -> String {
+    let ours = match code {
+        ErrorCode::DiskFull => "its disk is full, or its size limit is reached",
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => "another program has its lock",
+        ErrorCode::FileLockingProtocolFailed => "another program keeps a lock of its log",
+        ErrorCode::DatabaseCorrupt => "pages or indexes of the file are damaged",
+        ErrorCode::NotADatabase => "the file is no SQLite database, or an encrypted one",
+        ErrorCode::ReadOnly => "the file, or its directory, may not be written",
+        ErrorCode::CannotOpen => "the file, or one beside it, cannot be opened",
+        ErrorCode::PermissionDenied => "permission denied",
+        ErrorCode::OutOfMemory => "there is no memory left",
+        ErrorCode::SystemIoFailure => "reading or writing the file failed",
+        ErrorCode::TooBig => "a value is larger than a row may be",
+        ErrorCode::ConstraintViolation => "a row contradicts another one",
+        _ => "the database refused it",
+    };
+    format!("{ours} (SQLite: {error})")
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        let Some(code) = error.sqlite_error() else {
+            // Conversions of our own columns: rows that we did not write.
+            return Self::Corrupt(format!("a row that acetate did not write: {error}"));
+        };
+        let text = in_words(code.code, &error);
+        match code.code {
+            ErrorCode::DiskFull => Self::Full(text),
+            ErrorCode::SystemIoFailure if code.extended_code == IOERR_SHMSIZE => Self::Full(text),
+            // The last: a lock of the log that somebody else keeps, asked for again and again.
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::FileLockingProtocolFailed => Self::Busy(text),
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Self::Corrupt(text),
+            ErrorCode::ReadOnly => Self::ReadOnly(text),
+            _ => Self::Io(text),
+        }
+    }
+}

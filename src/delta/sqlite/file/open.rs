@@ -1,0 +1,160 @@
+//! Opening a session.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+use rusqlite::{Connection, params};
+
+use crate::delta::{LateChange, Result, StoreError};
+
+use super::config::{self, Config};
+use super::connect::{self, Role};
+use super::error::OpenError;
+use super::host::Host;
+use super::lock::SessionLock;
+use super::session::{OpenMode, Session, open_read_only};
+use super::{epoch, probe};
+use crate::delta::sqlite::table::{dentry, inode, meta, op, schema};
+
+impl Session {
+    /// Opens the session file `path`.
+    ///
+    /// [`OpenMode::Serve`] gives a file of another implementation, at version 0.4 of the
+    /// specification, the tables, columns and indexes that it lacks, in one transaction.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; the file is as it was, and no other lies beside it for it.
+    pub fn open(path: &Path, mode: OpenMode, host: &Host) -> std::result::Result<Self, OpenError> {
+        let path = &Self::existing(path)?;
+        // The lock first: it keeps us from touching a file that a server of this process has.
+        let lock = lock(path, mode)?;
+        Self::open_locked(path, mode, lock, host)
+    }
+
+    /// The canonical path of an existing regular file.
+    pub(in crate::delta::sqlite) fn existing(
+        path: &Path,
+    ) -> std::result::Result<PathBuf, OpenError> {
+        let path = match path.canonicalize() {
+            Ok(path) => path,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(OpenError::Missing { path: path.to_owned() });
+            }
+            Err(error) => return Err(OpenError::io(path, error)),
+        };
+        if path.is_file() { Ok(path) } else { Err(OpenError::NotFile { path }) }
+    }
+
+    /// Opens an existing file at its canonical path, under the lock that `mode` needs.
+    pub(super) fn open_locked(
+        path: &Path,
+        mode: OpenMode,
+        lock: Option<SessionLock>,
+        host: &Host,
+    ) -> std::result::Result<Self, OpenError> {
+        probe::check(path)?;
+        let opened = match mode {
+            OpenMode::Serve => prepare(path, host),
+            OpenMode::ReadOnly | OpenMode::Inspect => look(path),
+        }
+        .map_err(|error| OpenError::store(path, error))?;
+        let config =
+            Config::load(&opened.conn, host).map_err(|error| OpenError::store(path, error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            mode,
+            config,
+            epoch: Arc::new(AtomicU64::new(opened.epoch)),
+            boot_id: host.boot_id.clone(),
+            late_op: opened.late_op,
+            late_changes: opened.late_changes,
+            memory: None,
+            first: Mutex::new(Some(opened.conn)),
+            writing: Arc::new(AtomicBool::new(false)),
+            lock: lock.map(Arc::new),
+        })
+    }
+}
+
+fn lock(path: &Path, mode: OpenMode) -> std::result::Result<Option<SessionLock>, OpenError> {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match mode {
+        OpenMode::Serve => SessionLock::take(path, true).map(Some),
+        OpenMode::ReadOnly => match SessionLock::take(path, false) {
+            // Where no lock can be made, no server can write either.
+            Err(OpenError::Io { source, .. })
+                if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem) =>
+            {
+                Ok(None)
+            }
+            taken => taken.map(Some),
+        },
+        OpenMode::Inspect => Ok(None),
+    }
+}
+
+/// What opening a file gave.
+struct Opened {
+    conn: Connection,
+    epoch: u64,
+    late_op: Option<i64>,
+    late_changes: Vec<LateChange>,
+}
+
+fn look(path: &Path) -> Result<Opened> {
+    let conn = open_read_only(path)?;
+    let epoch = epoch::stored(&conn)?;
+    Ok(Opened { conn, epoch, late_op: None, late_changes: Vec::new() })
+}
+
+/// Opens the writing connection, and completes the file and settles its epoch; a session that
+/// was closed cleanly, and that nobody else changed, is not written to.
+fn prepare(path: &Path, host: &Host) -> Result<Opened> {
+    let conn = connect::open(path, Role::Writer)?;
+    connect::prepare_to_write(&conn)?;
+    let transaction =
+        rusqlite::Transaction::new_unchecked(&conn, rusqlite::TransactionBehavior::Immediate)?;
+    if !schema::is_complete(&transaction)? {
+        schema::complete(&transaction)?;
+    }
+    if meta::get::<i64>(&transaction, meta::FORMAT)?.is_none() {
+        config::found(&transaction, host)?;
+        inode::recount(&transaction)?;
+    }
+    take_stock(&transaction)?;
+    require_root(&transaction)?;
+    let late_op = epoch::late_op(&transaction)?;
+    let late_changes = match late_op {
+        Some(last) => op::late_changes(&transaction, last, host.now)?,
+        None => Vec::new(),
+    };
+    let epoch = epoch::settle(&transaction, host)?;
+    // Synced, as prepare_to_write left it: the epoch is on disk before anyone hears of it.
+    transaction.commit()?;
+    Ok(Opened { conn, epoch, late_op, late_changes })
+}
+
+/// Counts links anew, and forgets what is gone, if another program added entries
+/// since the last clean close.
+fn take_stock(conn: &Connection) -> Result<()> {
+    if !epoch::is_clean(conn)? {
+        return Ok(());
+    }
+    let last = dentry::last_id(conn)?;
+    if meta::get::<i64>(conn, meta::LAST_DENTRY)? != Some(last) {
+        inode::recount(conn)?;
+        inode::forget_gone(conn)?;
+        meta::put(conn, meta::LAST_DENTRY, last)?;
+    }
+    Ok(())
+}
+
+/// Refuses a session without a root directory (specification 0.4, consistency rule 1).
+fn require_root(conn: &Connection) -> Result<()> {
+    let mut statement = conn.prepare("SELECT 1 FROM fs_inode WHERE ino = ?1")?;
+    if statement.exists(params![1])? {
+        return Ok(());
+    }
+    Err(StoreError::Corrupt("there is no root directory (fs_inode 1)".to_owned()))
+}

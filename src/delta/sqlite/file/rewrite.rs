@@ -1,0 +1,244 @@
+//! Writing the session file again without its free pages (docs/decisions/0014).
+//!
+//! In two steps, both of which a death of the process may interrupt: `VACUUM INTO` writes the
+//! pages in use to a new file beside the session, and SQLite's backup brings that back over the
+//! session, in *one* transaction of its WAL. Until this has committed, nothing of the session
+//! has changed; afterwards nothing of the new file is needed. Other programs that have the
+//! session open see the commit as any other.
+//!
+//! Rowids of `fs_data` may change. No code of this crate keeps one beyond an operation.
+
+use std::fs::OpenOptions;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+
+use crate::delta::{Compacted, Result, StoreError};
+
+use super::connect::{self, Role, beside};
+use super::disk::{self, byte_len};
+use super::error::OpenError;
+
+/// Ends the name of the new file.
+pub const SUFFIX: &str = "-compact";
+
+/// Ends the name of the journal that SQLite keeps while it writes the new file.
+pub const JOURNAL_SUFFIX: &str = "-compact-journal";
+
+/// How often progress is told.
+const TELL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Pages that are brought back between two reports.
+const STEP_PAGES: i32 = 1024;
+
+/// Times that another program may write to the session meanwhile before we give up.
+const ATTEMPTS: u32 = 3;
+
+/// Room beyond what is copied, in bytes: headers, and pages that are not filled as well.
+const MARGIN_BYTES: u64 = 4 << 20;
+
+/// A session that was rewritten, and whose log is still to be copied and cut.
+pub struct Rewritten {
+    before_bytes: u64,
+}
+
+impl Rewritten {
+    /// What came of it, once the log of the session file `path` was copied.
+    ///
+    /// The log keeps its length until readers let it start over: see `log`.
+    pub fn finish(self, path: &Path) -> Compacted {
+        let is_delayed = byte_len(&beside(path, "-wal")) > 0;
+        let Self { before_bytes } = self;
+        Compacted { before_bytes, after_bytes: whole_length(path), is_delayed }
+    }
+}
+
+/// The same by the server's own writing connection, between two batches, when all that was
+/// committed is synced.
+pub fn by_writer(conn: &mut Connection, path: &Path) -> Result<Rewritten> {
+    let copy = FileCopy::beside(path);
+    let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", copy.path.display()));
+    copy.remove().map_err(io)?;
+    let before_bytes = whole_length(path);
+    let used = UsedPages::of(conn)?;
+    require_room(path, used.bytes()).map_err(|error| StoreError::Full(error.to_string()))?;
+    copy.create().map_err(io)?;
+    rewrite(conn, path, &copy.path, used, &mut |_, _| {})?;
+    copy.remove().map_err(io)?;
+    Ok(Rewritten { before_bytes })
+}
+
+/// The length of the session file and its log.
+pub fn whole_length(path: &Path) -> u64 {
+    byte_len(path) + byte_len(&beside(path, "-wal"))
+}
+
+/// The new file beside the session, and its journal; they go with this.
+pub struct FileCopy {
+    pub path: PathBuf,
+    journal: PathBuf,
+}
+
+impl FileCopy {
+    /// The one of the session file `session`.
+    pub fn beside(session: &Path) -> Self {
+        Self { path: beside(session, SUFFIX), journal: beside(session, JOURNAL_SUFFIX) }
+    }
+
+    /// An empty file that only its owner may read: it will hold what the session does.
+    pub fn create(&self) -> std::io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).open(&self.path).map(drop)
+    }
+
+    pub fn remove(&self) -> std::io::Result<()> {
+        for path in [&self.path, &self.journal] {
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for FileCopy {
+    fn drop(&mut self) {
+        let _ = self.remove();
+    }
+}
+
+/// The pages of a session that are in use.
+#[derive(Clone, Copy)]
+pub struct UsedPages {
+    pages: u64,
+    page_bytes: u64,
+}
+
+impl UsedPages {
+    pub fn of(conn: &Connection) -> Result<Self> {
+        let ask = |sql| -> Result<u64> {
+            Ok(conn.query_row(sql, [], |row| row.get::<_, i64>(0))?.cast_unsigned())
+        };
+        let (all, free) = (ask("PRAGMA page_count")?, ask("PRAGMA freelist_count")?);
+        Ok(Self { pages: all.saturating_sub(free), page_bytes: ask("PRAGMA page_size")? })
+    }
+
+    pub fn bytes(self) -> u64 {
+        self.pages.saturating_mul(self.page_bytes)
+    }
+}
+
+/// Refuses to begin what cannot end: the new file and the log hold all that is in use.
+pub fn require_room(path: &Path, used_bytes: u64) -> std::result::Result<(), OpenError> {
+    let needed = used_bytes.saturating_mul(2).saturating_add(MARGIN_BYTES);
+    match disk::usage(path) {
+        Ok(disk) if disk.total_bytes > 0 && disk.available_bytes < needed => {
+            let path = path.to_owned();
+            Err(OpenError::NoRoom { path, needed, available: disk.available_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Copies what is in use to `copy`, and that back over the session.
+pub fn rewrite(
+    conn: &mut Connection,
+    path: &Path,
+    copy: &Path,
+    used: UsedPages,
+    tell: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let mut reader = connect::open(path, Role::Reader)?;
+    for _ in 0..ATTEMPTS {
+        let version = data_version(&reader)?;
+        reader = vacuum_into(reader, copy, used, tell)?;
+        let from = connect::open(copy, Role::ReadOnly)?;
+        let backup = Backup::new(&from, conn)?;
+        // The first step takes the session's write lock, and keeps it.
+        let mut step = backup.step(1)?;
+        if data_version(&reader)? != version {
+            // Another program wrote something that the copy lacks: dropping the backup undoes it.
+            drop(backup);
+            drop(from);
+            std::fs::write(copy, b"").map_err(|error| StoreError::Io(error.to_string()))?;
+            continue;
+        }
+        while step == StepResult::More {
+            step = backup.step(STEP_PAGES)?;
+            let progress = backup.progress();
+            let (all, left) = (to_u64(progress.pagecount), to_u64(progress.remaining));
+            tell((all + all - left) * used.page_bytes, 2 * all * used.page_bytes);
+        }
+        if step == StepResult::Done {
+            return Ok(());
+        }
+        return Err(StoreError::Busy("another program has the session open".to_owned()));
+    }
+    Err(StoreError::Busy("another program keeps writing to the session".to_owned()))
+}
+
+/// Changes whenever another connection commits.
+fn data_version(conn: &Connection) -> Result<i64> {
+    Ok(conn.query_row("PRAGMA data_version", [], |row| row.get(0))?)
+}
+
+/// Writes what is in use to the empty file `copy`, and gives the connection back.
+fn vacuum_into(
+    reader: Connection,
+    copy: &Path,
+    used: UsedPages,
+    tell: &mut dyn FnMut(u64, u64),
+) -> Result<Connection> {
+    let (done, is_done) = mpsc::channel::<()>();
+    let all = 2 * used.bytes();
+    thread::scope(|scope| {
+        let vacuum = scope.spawn(move || {
+            let _done = done;
+            // It counts as a change, though not of this database.
+            reader.pragma_update(None, "query_only", false)?;
+            reader.execute("VACUUM INTO ?1", [FileName(copy)])?;
+            Ok(reader)
+        });
+        while is_done.recv_timeout(TELL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            tell(byte_len(copy).min(used.bytes()), all);
+        }
+        let ended = vacuum.join();
+        ended.unwrap_or_else(|_| Err(StoreError::Io("the copying thread panicked".to_owned())))
+    })
+}
+
+fn to_u64(pages: i32) -> u64 {
+    u64::try_from(pages).unwrap_or_default()
+}
+
+/// A path as SQLite takes it: its bytes, as TEXT, whatever they are.
+struct FileName<'p>(&'p Path);
+
+impl ToSql for FileName<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Text(self.0.as_os_str().as_bytes())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_without_room_for_both_copies_is_refused() {
+        let directory = std::env::temp_dir();
+        let available = disk::usage(&directory).unwrap().available_bytes;
+        assert!(require_room(&directory, 0).is_ok());
+        // Once would fit.
+        let refused = require_room(&directory, available / 2 + (1 << 30));
+        assert!(matches!(refused, Err(OpenError::NoRoom { needed, .. }) if needed > available));
+    }
+}

@@ -1,0 +1,83 @@
+//! How the worker gets its reader and its writer from a session.
+
+use std::cell::Cell;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use rusqlite::Connection;
+
+use crate::delta::{LateChange, Limits, Reader, Result, Store, Writer};
+use crate::vfs::FsStat;
+
+use super::file::connect::{self, Role};
+use super::file::disk;
+use super::file::session::{OpenMode, Session, open_read_only};
+use super::txn::reader::SqliteReader;
+use super::txn::writer::{SqliteWriter, WriterToken};
+
+impl Session {
+    /// Opens a connection to read.
+    fn reading(&self) -> Result<Connection> {
+        match self.mode {
+            OpenMode::Serve => connect::open(&self.path, Role::Reader),
+            OpenMode::ReadOnly | OpenMode::Inspect => open_read_only(&self.path),
+        }
+    }
+
+    fn reader_on(&self, conn: Connection, waits: bool) -> SqliteReader {
+        let (chunk_bytes, lock) = (self.config.chunk_bytes, self.lock.clone());
+        SqliteReader { conn, chunk_bytes, waits, begun: Cell::default(), _lock: lock }
+    }
+}
+
+impl Store for Session {
+    fn writer(&self) -> Result<Box<dyn Writer>> {
+        let turn = WriterToken::take(&self.writing)?;
+        let waiting = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let conn = match (self.mode, waiting) {
+            (OpenMode::Serve, Some(conn)) => conn,
+            (OpenMode::Serve, None) => {
+                let conn = connect::open(&self.path, Role::Writer)?;
+                connect::prepare_to_write(&conn)?;
+                conn
+            }
+            (OpenMode::ReadOnly | OpenMode::Inspect, _) => open_read_only(&self.path)?,
+        };
+        Ok(Box::new(SqliteWriter::new(self, conn, turn)?))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>> {
+        let conn = self.reading()?;
+        Ok(Box::new(self.reader_on(conn, true)))
+    }
+
+    fn inline_reader(&self) -> Result<Box<dyn Reader>> {
+        let mut conn = self.reading()?;
+        connect::never_wait(&mut conn)?;
+        Ok(Box::new(self.reader_on(conn, false)))
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    fn late_changes(&self) -> &[LateChange] {
+        &self.late_changes
+    }
+
+    fn limits(&self) -> Limits {
+        self.config.limits
+    }
+
+    fn disk_usage(&self) -> Result<FsStat> {
+        let disk = disk::usage(&self.path)?;
+        let Some(bound) = &self.memory else { return Ok(disk) };
+        let own = bound.usage(&self.path);
+        Ok(FsStat {
+            total_bytes: own.total_bytes.min(disk.total_bytes),
+            free_bytes: own.free_bytes.min(disk.free_bytes),
+            available_bytes: own.available_bytes.min(disk.available_bytes),
+            ..disk
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! `acetate_copy_up`: files whose content is partly still the base's (invariants C1, C2).
+
+use std::ops::Range;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::delta::{CopyUp, Ino, PendingCopies, Result};
+
+use super::value;
+
+/// The columns that [`read`] takes, of the table `u`.
+macro_rules! columns {
+    () => {
+        "u.next_byte, u.end_byte"
+    };
+}
+pub(super) use columns;
+
+/// Reads what is pending from a joined row, its columns from `at` on; `None` where the join
+/// found no row.
+pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<CopyUp>> {
+    if row.get_ref(at)? == ValueRef::Null {
+        return Ok(None);
+    }
+    Ok(Some(CopyUp { next: value::unsigned(row, at)?, end: value::unsigned(row, at + 1)? }))
+}
+
+/// Stores what is pending of a file, or that nothing is.
+pub fn put(conn: &Connection, ino: Ino, pending: Option<CopyUp>) -> Result<()> {
+    let Some(CopyUp { next, end }) = pending else { return delete(conn, ino) };
+    let mut statement = conn.prepare_cached(
+        "INSERT INTO acetate_copy_up (delta_ino, next_byte, end_byte) VALUES (?1, ?2, ?3)
+         ON CONFLICT(delta_ino) DO UPDATE SET next_byte = excluded.next_byte,
+           end_byte = excluded.end_byte",
+    )?;
+    statement.execute(params![ino.0.cast_signed(), next.cast_signed(), end.cast_signed()])?;
+    Ok(())
+}
+
+/// Deletes the row of an inode, if there is one.
+pub(super) fn delete(conn: &Connection, ino: Ino) -> Result<()> {
+    conn.prepare_cached("DELETE FROM acetate_copy_up WHERE delta_ino = ?1")?
+        .execute([ino.0.cast_signed()])?;
+    Ok(())
+}
+
+/// The first inode from `ino` on of which something is pending.
+pub fn first_from(conn: &Connection, ino: Ino) -> Result<Option<Ino>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT delta_ino FROM acetate_copy_up WHERE delta_ino >= ?1 ORDER BY delta_ino LIMIT 1",
+    )?;
+    let found = statement.query_row([ino.0.cast_signed()], |row| value::unsigned(row, 0));
+    Ok(found.optional()?.map(Ino))
+}
+
+/// How much is pending in all.
+pub fn total(conn: &Connection) -> Result<PendingCopies> {
+    let mut statement = conn.prepare_cached(
+        "SELECT count(*), ifnull(sum(end_byte - next_byte), 0) FROM acetate_copy_up",
+    )?;
+    Ok(statement.query_row([], |row| {
+        Ok(PendingCopies { files: value::unsigned(row, 0)?, bytes: value::unsigned(row, 1)? })
+    })?)
+}
+
+/// The chunks of `ino` in a range of their numbers that are stored, in order.
+pub fn stored(conn: &Connection, ino: Ino, range: &Range<u64>) -> Result<Vec<u64>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT chunk_index FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2 AND chunk_index < ?3
+         ORDER BY chunk_index",
+    )?;
+    let rows = statement.query_map(
+        params![ino.0.cast_signed(), range.start.cast_signed(), range.end.cast_signed()],
+        |row| value::unsigned(row, 0),
+    )?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The first chunk of `ino` from the number `from` on that is stored.
+pub fn next_stored(conn: &Connection, ino: Ino, from: u64) -> Result<Option<u64>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT chunk_index FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2
+         ORDER BY chunk_index LIMIT 1",
+    )?;
+    let key = params![ino.0.cast_signed(), from.cast_signed()];
+    Ok(statement.query_row(key, |row| value::unsigned(row, 0)).optional()?)
+}
+
+/// How many chunks of `ino` in a range of their numbers are stored.
+pub fn count_stored(conn: &Connection, ino: Ino, range: &Range<u64>) -> Result<u64> {
+    let mut statement = conn.prepare_cached(
+        "SELECT count(*) FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2 AND chunk_index < ?3",
+    )?;
+    Ok(statement.query_row(
+        params![ino.0.cast_signed(), range.start.cast_signed(), range.end.cast_signed()],
+        |row| value::unsigned(row, 0),
+    )?)
+}

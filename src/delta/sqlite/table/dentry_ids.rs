@@ -1,0 +1,71 @@
+//! `sqlite_sequence`: the largest number that a table with AUTOINCREMENT ever gave out.
+//!
+//! SQLite writes it with each row whose number exceeds it, which costs a page of the log. We
+//! give the numbers, and keep it ahead of them: what lies between is never given out again, and
+//! nothing else follows from it.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::delta::{Result, StoreError};
+
+/// How far it is ahead of the numbers of entries.
+const AHEAD: i64 = 1 << 12;
+
+/// Lets the table's numbers count as given out up to `number`, if it has AUTOINCREMENT.
+pub fn raise(conn: &Connection, table: &str, number: i64) -> Result<()> {
+    let mut update =
+        conn.prepare_cached("UPDATE sqlite_sequence SET seq = max(seq, ?2) WHERE name = ?1")?;
+    if update.execute(params![table, number])? == 0 && counts(conn, table)? {
+        conn.prepare_cached("INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)")?
+            .execute(params![table, number])?;
+    }
+    Ok(())
+}
+
+/// Whether the table has AUTOINCREMENT: other implementations lose it.
+fn counts(conn: &Connection, table: &str) -> Result<bool> {
+    let mut statement = conn.prepare_cached(
+        "SELECT 1 FROM sqlite_master
+         WHERE type = 'table' AND name = ?1 AND sql LIKE '%AUTOINCREMENT%'",
+    )?;
+    Ok(statement.exists([table])?)
+}
+
+/// Fresh numbers of `fs_dentry`.
+pub struct DentryIds {
+    /// The next one.
+    next: i64,
+    /// What `sqlite_sequence` has reached, as far as this transaction knows.
+    reached: i64,
+}
+
+impl DentryIds {
+    /// Begins above all that were ever used.
+    pub fn load(conn: &Connection) -> Result<Self> {
+        let mut statement =
+            conn.prepare("SELECT seq FROM sqlite_sequence WHERE name = 'fs_dentry'")?;
+        let reached: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
+        let last = super::dentry::last_id(conn)?;
+        let next = last.max(reached.unwrap_or(0)).saturating_add(1);
+        Ok(Self { next, reached: i64::MIN })
+    }
+
+    /// The next number.
+    pub fn allocate(&mut self, conn: &Connection) -> Result<i64> {
+        let id = self.next;
+        if id > self.reached {
+            let ahead = id
+                .checked_add(AHEAD)
+                .ok_or_else(|| StoreError::Full("all numbers of entries are used".to_owned()))?;
+            raise(conn, "fs_dentry", ahead)?;
+            self.reached = ahead;
+        }
+        self.next += 1;
+        Ok(id)
+    }
+
+    /// Notes that the transaction was rolled back.
+    pub fn rolled_back(&mut self) {
+        self.reached = i64::MIN;
+    }
+}

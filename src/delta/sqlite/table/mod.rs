@@ -1,0 +1,26 @@
+//! One file for each table of the session, with its schema: rows in, rows out.
+//!
+//! No policy: these functions run in a transaction of their caller, which decides when to commit.
+
+pub mod audit_bound;
+pub mod chunk;
+pub mod copy_up;
+pub mod dentry;
+pub mod dentry_ids;
+pub mod hide;
+pub mod inode;
+pub mod inode_numbers;
+pub mod link;
+pub mod meta;
+pub mod op;
+pub mod opaque;
+pub mod origin;
+pub mod original;
+pub mod past;
+pub mod prune;
+pub mod quota;
+pub mod redirect;
+pub mod schema;
+pub mod symlink;
+pub mod value;
+pub mod whiteout;

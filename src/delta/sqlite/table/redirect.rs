@@ -1,0 +1,68 @@
+//! `acetate_redirect`: renamed base directories.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::base::BasePath;
+use crate::delta::{Ino, Result, StoreError};
+
+use super::value;
+
+/// The base directory that shows through the delta directory `ino`.
+pub fn get(conn: &Connection, ino: Ino) -> Result<Option<BasePath>> {
+    let mut statement =
+        conn.prepare_cached("SELECT base_path FROM acetate_redirect WHERE delta_ino = ?1")?;
+    let found = statement
+        .query_row([ino.0.cast_signed()], |row| value::bytes(row, 0).map(BasePath::from_bytes));
+    match found.optional()? {
+        None => Ok(None),
+        Some(Some(path)) => Ok(Some(path)),
+        Some(None) => {
+            Err(StoreError::Corrupt(format!("acetate_redirect {} holds no base path", ino.0)))
+        }
+    }
+}
+
+/// The delta directories that are redirected.
+pub fn all(conn: &Connection) -> Result<Vec<Ino>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT r.delta_ino FROM acetate_redirect r JOIN fs_inode i ON i.ino = r.delta_ino
+         ORDER BY r.delta_ino",
+    )?;
+    let inos = statement.query_map([], |row| Ok(Ino(value::unsigned(row, 0)?)))?;
+    Ok(inos.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The delta directory that is redirected to exactly `base`, if it is still there.
+pub fn of_base(conn: &Connection, base: &BasePath) -> Result<Option<Ino>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT r.delta_ino FROM acetate_redirect r JOIN fs_inode i ON i.ino = r.delta_ino
+         WHERE r.base_path = ?1",
+    )?;
+    let found = statement.query_row([base.as_bytes()], |row| value::unsigned(row, 0));
+    Ok(found.optional()?.map(Ino))
+}
+
+/// Lets `base` show through the delta directory `ino` (invariant R1: no base directory shows
+/// through two).
+pub fn put(conn: &Connection, ino: Ino, base: &BasePath) -> Result<()> {
+    let mut statement = conn.prepare_cached(
+        "INSERT INTO acetate_redirect (delta_ino, base_path) VALUES (?1, ?2)
+         ON CONFLICT(delta_ino) DO UPDATE SET base_path = excluded.base_path",
+    )?;
+    match statement.execute(params![ino.0.cast_signed(), base.as_bytes()]) {
+        Ok(_) => Ok(()),
+        Err(error)
+            if error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) =>
+        {
+            Err(StoreError::Corrupt(format!("{base:?} is redirected to already")))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Deletes a redirect, if there is one.
+pub fn delete(conn: &Connection, ino: Ino) -> Result<()> {
+    let mut statement = conn.prepare_cached("DELETE FROM acetate_redirect WHERE delta_ino = ?1")?;
+    statement.execute([ino.0.cast_signed()])?;
+    Ok(())
+}

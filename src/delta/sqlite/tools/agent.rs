@@ -1,0 +1,111 @@
+//! The tables that agents keep for themselves, `kv_store` and `tool_calls`, for programs beside
+//! the server.
+//!
+//! Such a program is one writer more to SQLite, under SQLite's own locks; no server ever looks at
+//! these tables, and no lock on the session is needed. It keeps out of the server's way: a
+//! transaction holds one row's change, no other table is written, the journal mode stays, and
+//! the log is the server's to copy into the database (see log.rs). Where nobody serves the
+//! session, SQLite does that when the connection closes.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use crate::delta::{Result, StoreError};
+
+use crate::delta::sqlite::file::connect::{self, Role};
+use crate::delta::sqlite::file::error::OpenError;
+use crate::delta::sqlite::file::probe;
+use crate::delta::sqlite::file::session::{Session, open_read_only};
+use crate::delta::sqlite::table::schema;
+
+/// What a connection to the agent's tables is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// To look: the file is not changed.
+    Read,
+    /// To change rows too.
+    Write,
+}
+
+/// An agent's table, with the columns that it cannot do without.
+pub(super) struct AgentTable {
+    pub name: &'static str,
+    pub columns: &'static [&'static str],
+}
+
+/// `kv_store` and `tool_calls` of a session, whoever serves it meanwhile.
+#[derive(Debug)]
+pub struct AgentTables {
+    path: PathBuf,
+    pub(super) conn: Connection,
+    /// Those that were found with all columns: to look costs more than to read a row.
+    found: RefCell<BTreeSet<&'static str>>,
+}
+
+impl AgentTables {
+    /// Opens those of the session file `path`.
+    ///
+    /// # Errors
+    /// It is no session of version 0.4, or, to change rows, it cannot be written.
+    pub fn open(path: &Path, access: Access) -> std::result::Result<Self, OpenError> {
+        let path = Session::existing(path)?;
+        probe::check(&path)?;
+        let conn = match access {
+            Access::Read => open_read_only(&path),
+            Access::Write => open_to_write(&path),
+        };
+        let conn = conn.map_err(|error| OpenError::store(&path, error))?;
+        Ok(Self { path, conn, found: RefCell::default() })
+    }
+
+    /// The session file's absolute path, without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether there is such a table to be read.
+    ///
+    /// # Errors
+    /// It lacks a column.
+    pub(super) fn has(&self, table: &AgentTable) -> Result<bool> {
+        if self.found.borrow().contains(table.name) {
+            return Ok(true);
+        }
+        if !schema::has_table(&self.conn, table.name)? {
+            return Ok(false);
+        }
+        for column in table.columns {
+            if !schema::has_column(&self.conn, table.name, column)? {
+                let text = format!("its table {} has no column {column}", table.name);
+                return Err(StoreError::Corrupt(text));
+            }
+        }
+        self.found.borrow_mut().insert(table.name);
+        Ok(true)
+    }
+
+    /// Begins to change rows of a table, which is made if the file lacks it.
+    ///
+    /// # Errors
+    /// The table lacks a column, or the session cannot be written now.
+    pub(super) fn change(&self, table: &AgentTable) -> Result<Transaction<'_>> {
+        // The write lock at once: to get it later, after reading, may be refused for good.
+        let transaction = Transaction::new_unchecked(&self.conn, TransactionBehavior::Immediate)?;
+        if !self.has(table)? {
+            schema::create_of_spec(&transaction, table.name)?;
+        }
+        Ok(transaction)
+    }
+}
+
+fn open_to_write(path: &Path) -> Result<Connection> {
+    let conn = connect::open(path, Role::Writer)?;
+    if conn.is_readonly("main")? {
+        return Err(StoreError::ReadOnly("the file may not be written".to_owned()));
+    }
+    connect::prepare_beside(&conn)?;
+    Ok(conn)
+}

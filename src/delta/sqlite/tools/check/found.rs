@@ -1,0 +1,169 @@
+//! What was found: the first few of each rule, and how many there are.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, named_params};
+
+use crate::delta::Result;
+use crate::delta::sqlite::table::value;
+
+use super::rules::{RULES, is_tolerated};
+use super::{Breach, Broken, INTEGRITY, Subject};
+
+/// Steps up a tree before it is taken for endless.
+const MOST_STEPS: usize = 4096;
+
+/// What a breach is about.
+pub(super) enum At {
+    /// The session.
+    Session,
+    /// An inode.
+    Inode(i64),
+    /// An entry of a directory, and the inode it leads to, if that is of interest.
+    Entry(i64, Vec<u8>, Option<i64>),
+    /// A path, whatever is there.
+    Path(Vec<u8>),
+}
+
+/// What was found of each rule.
+pub(super) struct Found {
+    most: usize,
+    rules: BTreeMap<&'static str, OfRule>,
+}
+
+/// What was found of one rule.
+#[derive(Default)]
+struct OfRule {
+    count: u64,
+    first: Vec<(At, String)>,
+}
+
+impl Found {
+    /// Nothing yet; `most` of each rule will be told.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, rules: BTreeMap::new() }
+    }
+
+    /// Adds what breaks a rule.
+    pub(super) fn add(&mut self, rule: &'static str, at: At, what: impl Into<String>) {
+        let found = self.rules.entry(rule).or_default();
+        found.count += 1;
+        if found.first.len() < self.most {
+            found.first.push((at, what.into()));
+        }
+    }
+
+    /// Adds what SQLite says of a damaged file.
+    pub(super) fn damage(&mut self, text: String) {
+        self.add(INTEGRITY, At::Session, text);
+    }
+
+    /// Adds the rows that a query returns, each with an inode, the directory and name of an entry,
+    /// and what is wrong; NULL where that makes no sense. `:chunk` stands for the chunk size.
+    pub(super) fn ask(
+        &mut self,
+        subject: &Subject<'_>,
+        rule: &'static str,
+        query: &str,
+    ) -> Result<()> {
+        let mut statement = subject.conn.prepare(query)?;
+        let mut rows = match statement.parameter_index(":chunk")? {
+            Some(_) => statement.query(named_params! { ":chunk": subject.chunk_bytes })?,
+            None => statement.query([])?,
+        };
+        while let Some(row) = rows.next()? {
+            let number = |at| row.get::<_, Option<i64>>(at).unwrap_or(None);
+            let at = match (number(0), number(1)) {
+                (ino, Some(parent)) => At::Entry(parent, value::bytes(row, 2)?.to_vec(), ino),
+                (Some(ino), None) => At::Inode(ino),
+                (None, None) => At::Session,
+            };
+            let what = String::from_utf8_lossy(value::bytes(row, 3)?).into_owned();
+            self.add(rule, at, what);
+        }
+        Ok(())
+    }
+
+    /// All of it, with the paths.
+    pub(super) fn end(mut self, conn: &Connection, is_foreign: bool) -> Result<Vec<Broken>> {
+        let paths = Paths::new(conn)?;
+        let mut all = Vec::new();
+        for &rule in [INTEGRITY].iter().chain(RULES) {
+            let Some(OfRule { count, first }) = self.rules.remove(rule) else { continue };
+            let is_note = is_foreign && is_tolerated(rule);
+            let first = first.into_iter().map(|(at, what)| paths.breach(at, what));
+            all.push(Broken { rule, is_note, count, first: first.collect::<Result<_>>()? });
+        }
+        Ok(all)
+    }
+}
+
+/// Finds the paths of inodes.
+pub(in crate::delta::sqlite) struct Paths<'c> {
+    conn: &'c Connection,
+    query: &'static str,
+}
+
+impl<'c> Paths<'c> {
+    /// Of an open file.
+    pub(in crate::delta::sqlite) fn new(conn: &'c Connection) -> Result<Self> {
+        const INDEXED: &str = "SELECT 1 FROM main.sqlite_master
+            WHERE type = 'index' AND name = 'acetate_dentry_ino'";
+        if conn.prepare(INDEXED)?.exists([])? {
+            let query = "SELECT parent_ino, name FROM fs_dentry WHERE ino = ?1 ORDER BY id LIMIT 1";
+            return Ok(Self { conn, query });
+        }
+        // Each step up would read all entries.
+        conn.execute_batch(
+            "CREATE TEMP TABLE IF NOT EXISTS up (ino INTEGER PRIMARY KEY, parent_ino, name);
+             INSERT OR IGNORE INTO up SELECT ino, parent_ino, name FROM fs_dentry
+             WHERE typeof(ino) = 'integer' ORDER BY id",
+        )?;
+        Ok(Self { conn, query: "SELECT parent_ino, name FROM up WHERE ino = ?1" })
+    }
+
+    /// A path of an inode; `None` where none leads up to the root.
+    pub(in crate::delta::sqlite) fn of(&self, ino: i64) -> Result<Option<Vec<u8>>> {
+        let mut names = Vec::new();
+        let mut at = ino;
+        let mut statement = self.conn.prepare_cached(self.query)?;
+        while at != 1 {
+            let up = statement
+                .query_row([at], |row| Ok((value::int(row, 0)?, value::bytes(row, 1)?.to_vec())));
+            match up.optional()? {
+                Some((parent, name)) if names.len() < MOST_STEPS => {
+                    names.push(name);
+                    at = parent;
+                }
+                _ => return Ok(None),
+            }
+        }
+        if names.is_empty() {
+            return Ok(Some(b"/".to_vec()));
+        }
+        let path = names.iter().rev().flat_map(|name| [b"/", &name[..]].concat());
+        Ok(Some(path.collect()))
+    }
+
+    fn breach(&self, at: At, what: String) -> Result<Breach> {
+        Ok(match at {
+            At::Session => Breach { ino: None, path: None, what },
+            At::Inode(ino) => Breach { ino: Some(ino), path: self.of(ino)?, what },
+            At::Path(path) => Breach { ino: None, path: Some(path), what },
+            At::Entry(parent, name, ino) => match self.of(parent)? {
+                Some(mut path) => {
+                    if path != b"/" {
+                        path.push(b'/');
+                    }
+                    path.extend_from_slice(&name);
+                    Breach { ino, path: Some(path), what }
+                }
+                None => {
+                    let name = String::from_utf8_lossy(&name);
+                    let what = format!("entry \"{name}\" of inode {parent}: {what}");
+                    Breach { ino, path: None, what }
+                }
+            },
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! R1: no base directory shows at its own place and through a redirect.
+
+use rusqlite::Connection;
+
+use crate::base::BasePath;
+use crate::delta::sqlite::table::{dentry, inode, opaque, redirect, value, whiteout};
+use crate::delta::{Ino, MergedPath, Result};
+use crate::vfs::{FileKind, Name};
+
+use super::Subject;
+use super::found::{At, Found, Paths};
+
+/// Finds what breaks this.
+pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
+    let query = "SELECT delta_ino, base_path FROM acetate_redirect";
+    let mut statement = subject.conn.prepare(query)?;
+    let mut rows = statement.query([])?;
+    let paths = Paths::new(subject.conn)?;
+    while let Some(row) = rows.next()? {
+        let at = At::Inode(value::int(row, 0)?);
+        let Some(base) = BasePath::from_bytes(value::bytes(row, 1)?) else {
+            found.add("R1", at, "a redirect to what is no path in the base");
+            continue;
+        };
+        if let Some(place) = own_place(subject.conn, &paths, &base)? {
+            let place = String::from_utf8_lossy(place.as_bytes()).into_owned();
+            found.add("R1", at, format!("its base directory shows at {place} too"));
+        }
+    }
+    Ok(())
+}
+
+/// Where a base directory shows that shows through a redirect too.
+pub(in crate::delta::sqlite) fn shown_at_its_place(
+    conn: &Connection,
+    base: &BasePath,
+) -> Result<Option<MergedPath>> {
+    own_place(conn, &Paths::new(conn)?, base)
+}
+
+/// Where the base directory `base` shows without its redirect, if nothing hides it there. A
+/// directory of the delta at that place has whiteouts for what it must not show.
+fn own_place(conn: &Connection, paths: &Paths<'_>, base: &BasePath) -> Result<Option<MergedPath>> {
+    // Down from the closest directory above that moved, or from the root.
+    let mut below: Vec<Name> = Vec::new();
+    let mut above = base.clone();
+    let (mut place, mut ino) = loop {
+        let Some((parent, name)) = above.split() else {
+            break (MergedPath::root(), Some(Ino::ROOT));
+        };
+        below.push(name);
+        above = parent;
+        if let Some(ino) = redirect::of_base(conn, &above)? {
+            let path = paths.of(ino.0.cast_signed())?;
+            match path.as_deref().and_then(MergedPath::from_bytes) {
+                Some(path) => break (path, Some(ino)),
+                None => return Ok(None),
+            }
+        }
+    };
+    while let Some(name) = below.pop() {
+        place = place.join(&name);
+        if whiteout::exists(conn, &place)? {
+            return Ok(None);
+        }
+        ino = match ino {
+            Some(dir) => dentry::get(conn, dir, &name)?,
+            None => None,
+        };
+        let Some(child) = ino else { continue };
+        let row = inode::get(conn, child)?;
+        let is_dir = row.is_some_and(|row| row.kind == FileKind::Directory);
+        if !is_dir || redirect::get(conn, child)?.is_some() || opaque::since(conn, child)?.is_some()
+        {
+            return Ok(None);
+        }
+    }
+    Ok(ino.is_none().then_some(place))
+}

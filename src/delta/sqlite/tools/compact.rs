@@ -1,0 +1,53 @@
+//! `acetate compact`: gives free pages back to the disk (docs/decisions/0014).
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::delta::Compacted;
+use crate::delta::sqlite::file::connect::{self, Role, beside};
+use crate::delta::sqlite::file::disk::byte_len;
+use crate::delta::sqlite::file::error::OpenError;
+use crate::delta::sqlite::file::lock::SessionLock;
+use crate::delta::sqlite::file::rewrite::{self, FileCopy, UsedPages};
+use crate::delta::sqlite::file::{probe, session::Session};
+use crate::delta::sqlite::wal::schedule;
+
+/// How long to wait in the end for other programs that read.
+const READER_WAIT: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// Gives the free pages of the session file `path` back to the disk. What the session holds
+    /// stays the same, to the byte.
+    ///
+    /// `tell` hears how many bytes of how many are copied, every now and then.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; above all, a server has the session, or there is no room for a copy
+    /// of what is in use, twice. The session is as it was.
+    pub fn compact(
+        path: &Path,
+        tell: &mut dyn FnMut(u64, u64),
+    ) -> std::result::Result<Compacted, OpenError> {
+        let path = &Self::existing(path)?;
+        let _lock = SessionLock::take(path, true)?;
+        probe::check(path)?;
+        let copy = FileCopy::beside(path);
+        // One that a compaction left which was killed; none runs now.
+        copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
+        let before_bytes = rewrite::whole_length(path);
+        let store = |error| OpenError::store(path, error);
+        let mut conn = connect::open(path, Role::Writer).map_err(store)?;
+        connect::prepare_to_write(&conn).map_err(store)?;
+        schedule::write_anew(&conn).map_err(store)?;
+        let used = UsedPages::of(&conn).map_err(store)?;
+        rewrite::require_room(path, used.bytes())?;
+        copy.create().map_err(|error| OpenError::io(&copy.path, error))?;
+        rewrite::rewrite(&mut conn, path, &copy.path, used, tell).map_err(store)?;
+        copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
+        conn.busy_timeout(READER_WAIT).map_err(|error| store(error.into()))?;
+        schedule::checkpoint(&conn, "TRUNCATE").map_err(store)?;
+        let is_delayed = byte_len(&beside(path, "-wal")) > 0;
+        drop(conn);
+        Ok(Compacted { before_bytes, after_bytes: rewrite::whole_length(path), is_delayed })
+    }
+}

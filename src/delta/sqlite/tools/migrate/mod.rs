@@ -1,0 +1,183 @@
+//! Makes a session of an old version of the specification, or of another implementation, one of
+//! acetate's, of version 0.4 (docs/decisions/0019).
+//!
+//! All in one transaction, after a copy was made: a death of the process leaves the old file or
+//! the new one. Versions are told by their columns, and every table is compared with the one that
+//! acetate makes: `plan` says what is to be done, `rebuild` and `chunks` do it.
+
+mod chunks;
+mod plan;
+mod rebuild;
+mod shape;
+
+use std::path::Path;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+
+use crate::delta::Result;
+
+use crate::delta::sqlite::file::connect::{self, Role, beside};
+use crate::delta::sqlite::file::error::OpenError;
+use crate::delta::sqlite::file::host::Host;
+use crate::delta::sqlite::file::lock::SessionLock;
+use crate::delta::sqlite::file::session::{Session, open_read_only};
+use crate::delta::sqlite::file::{config, create, epoch, probe};
+use crate::delta::sqlite::table::schema::SPEC_VERSION;
+use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema};
+use crate::delta::sqlite::tools::backup::{self, Copied};
+use crate::delta::sqlite::tools::check::{Broken, CheckOptions};
+use crate::delta::sqlite::wal::schedule;
+use plan::Plan;
+pub use plan::Step;
+
+/// Ends the name of the copy.
+const BACKUP_SUFFIX: &str = ".before-migrate";
+
+/// Tables without which a file is no session, of whatever version.
+const CORE_TABLES: [&str; 3] = ["fs_inode", "fs_dentry", "fs_data"];
+
+/// How a session is migrated.
+#[derive(Debug, Clone, Copy)]
+pub struct MigrateOptions<'p> {
+    /// Where the copy goes; `None` for a name beside the session.
+    pub backup: Option<&'p Path>,
+    /// Only says what would be done.
+    pub dry_run: bool,
+    /// Findings that are told of each rule; the rest is counted.
+    pub most: usize,
+}
+
+/// What migrating a session came to.
+#[derive(Debug)]
+pub struct Migrated {
+    /// The version of the specification that it had.
+    pub from: &'static str,
+    /// What was done, or would be; nothing where the session is as acetate makes it.
+    pub steps: Vec<Step>,
+    /// The copy of the session as it was.
+    pub backup: Option<Copied>,
+    /// What breaks the rules of docs/SCHEMA.md afterwards.
+    pub left: Vec<Broken>,
+}
+
+impl Session {
+    /// Makes the session file `path` one of acetate's, of version [`SPEC_VERSION`].
+    ///
+    /// `tell` hears how many bytes of how many are copied before, every now and then.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; above all, another program has the session, or there is a file in the
+    /// place of the copy. The session is as it was.
+    pub fn migrate(
+        path: &Path,
+        options: &MigrateOptions<'_>,
+        host: &Host,
+        tell: &mut dyn FnMut(u64, u64),
+    ) -> std::result::Result<Migrated, OpenError> {
+        let path = &Self::existing(path)?;
+        let mut migrated = look(path, options)?;
+        if migrated.steps.is_empty() || options.dry_run {
+            return Ok(migrated);
+        }
+        let _lock = SessionLock::take(path, true)?;
+        // It may have been another one's until now.
+        migrated.from = version(path)?;
+        let default = beside(path, BACKUP_SUFFIX);
+        let copy = options.backup.unwrap_or(&default);
+        let (steps, copied) = write(path, copy, host, tell)?;
+        (migrated.steps, migrated.backup) = (steps, Some(copied));
+        let asked = CheckOptions { most: options.most, quick: true };
+        migrated.left = Self::check(path, &asked)?.broken;
+        migrated.left.retain(|broken| !broken.is_note);
+        Ok(migrated)
+    }
+}
+
+/// The version of the specification that a file has, by its columns.
+fn version(path: &Path) -> std::result::Result<&'static str, OpenError> {
+    let version = match probe::check(path) {
+        Ok(()) => return Ok(SPEC_VERSION),
+        Err(OpenError::OldSpec { version, .. }) => version,
+        Err(error) => return Err(error),
+    };
+    let store = |error| OpenError::store(path, error);
+    let conn = open_read_only(path).map_err(store)?;
+    for table in CORE_TABLES {
+        if !schema::has_table(&conn, table).map_err(store)? {
+            return Err(OpenError::NotSession { path: path.to_owned(), tables: table.to_owned() });
+        }
+    }
+    Ok(version)
+}
+
+/// What there is to do, and what is at fault then.
+fn look(path: &Path, options: &MigrateOptions<'_>) -> std::result::Result<Migrated, OpenError> {
+    let from = version(path)?;
+    let looked = || -> Result<Migrated> {
+        let conn = open_read_only(path)?;
+        let plan = Plan::of(&conn)?;
+        let mut left = Vec::new();
+        if options.dry_run && !plan.steps.is_empty() {
+            let asked = CheckOptions { most: options.most, quick: true };
+            left = plan::left(&conn, &plan, &asked)?;
+        }
+        Ok(Migrated { from, steps: plan.steps, backup: None, left })
+    };
+    looked().map_err(|error| OpenError::store(path, error))
+}
+
+/// Copies the session to `copy`, and migrates it.
+fn write(
+    path: &Path,
+    copy: &Path,
+    host: &Host,
+    tell: &mut dyn FnMut(u64, u64),
+) -> std::result::Result<(Vec<Step>, Copied), OpenError> {
+    let store = |error| OpenError::store(path, error);
+    let conn = connect::open(path, Role::Writer).map_err(store)?;
+    connect::prepare_to_write(&conn).map_err(store)?;
+    schedule::write_anew(&conn).map_err(store)?;
+    // What names a table goes on to name the one that takes its place.
+    conn.pragma_update(None, "legacy_alter_table", true).map_err(|error| store(error.into()))?;
+    // From here on nobody else writes: the copy has all that there is.
+    let transaction = Transaction::new_unchecked(&conn, TransactionBehavior::Immediate)
+        .map_err(|error| store(error.into()))?;
+    let plan = Plan::of(&transaction).map_err(store)?;
+    let copied = backup::back_up(path, copy, tell)?;
+    carry_out(&transaction, &plan, host).map_err(store)?;
+    transaction.commit().map_err(|error| store(error.into()))?;
+    // It is done and synced; where somebody reads, the log is copied later.
+    let _copied = schedule::checkpoint(&conn, "TRUNCATE");
+    Ok((plan.steps, copied))
+}
+
+fn carry_out(conn: &Connection, plan: &Plan, host: &Host) -> Result<()> {
+    let bytes = plan.chunk_bytes.map_or_else(|| plan::chunk_bytes(conn, false), Ok)?;
+    for odd in &plan.odd {
+        if plan::is_first(odd) {
+            odd.rebuild(conn, |conn| chunks::cut(conn, &odd.old_name(), bytes))?;
+        } else {
+            odd.rebuild(conn, |conn| odd.fill(conn))?;
+        }
+    }
+    schema::complete(conn)?;
+    conn.execute(
+        "INSERT OR IGNORE INTO fs_config (key, value) VALUES ('chunk_size', ?1)",
+        params![bytes.to_string()],
+    )?;
+    conn.execute(
+        "INSERT INTO fs_config (key, value) VALUES ('schema_version', ?1)
+         ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+        params![SPEC_VERSION],
+    )?;
+    if meta::get::<i64>(conn, meta::FORMAT)?.is_none() {
+        config::found(conn, host)?;
+    }
+    inode::recount(conn)?;
+    chunk::recount_holes(conn, bytes)?;
+    conn.pragma_update(None, "application_id", create::APPLICATION_ID)?;
+    if epoch::is_clean(conn)? {
+        meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)?;
+    }
+    Ok(())
+}

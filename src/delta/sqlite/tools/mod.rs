@@ -1,0 +1,16 @@
+//! Offline tools, and reads beside a server: never in the server's path.
+
+pub mod agent;
+pub mod audit;
+pub mod backup;
+pub mod check;
+pub mod compact;
+pub mod copied_up;
+pub mod figures;
+pub mod kv;
+pub mod log_keep;
+pub mod migrate;
+pub mod quota;
+pub mod repair;
+pub mod sparse;
+pub mod tool_call;

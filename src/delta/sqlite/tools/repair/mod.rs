@@ -1,0 +1,164 @@
+//! Mends what `check` finds, in one transaction, after a copy of the session (docs/decisions/0019).
+//!
+//! No byte of content goes: what has no place any more gets one in `/lost+found`. One file for
+//! each group of rules, as in `check`; the order matters, because one rule's mending can break
+//! another: inodes and their chunks first, then the entries that lead to them, whiteouts, and
+//! counts at the end.
+
+mod copies;
+mod data;
+mod entries;
+mod inodes;
+mod mender;
+mod session_rules;
+mod whiteouts;
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use crate::delta::{Result, StoreError};
+
+use crate::delta::sqlite::file::connect::{self, Role, beside};
+use crate::delta::sqlite::file::error::OpenError;
+use crate::delta::sqlite::file::host::Host;
+use crate::delta::sqlite::file::lock::SessionLock;
+use crate::delta::sqlite::file::session::{Session, open_read_only};
+use crate::delta::sqlite::file::{config, epoch, probe};
+use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema};
+use crate::delta::sqlite::tools::backup::{self, Copied};
+use crate::delta::sqlite::tools::check::{CheckOptions, INTEGRITY};
+use crate::delta::sqlite::wal::schedule;
+use mender::Mender;
+pub use mender::{AskBase, Listed, Mended};
+
+/// Ends the name of the copy.
+const BACKUP_SUFFIX: &str = ".before-repair";
+
+/// How a session is repaired.
+#[derive(Debug, Clone, Copy)]
+pub struct RepairOptions<'p> {
+    /// Where the copy goes; `None` for a name beside the session.
+    pub backup: Option<&'p Path>,
+    /// Only says what would be done.
+    pub dry_run: bool,
+    /// How much is told of each rule; the rest is counted.
+    pub most: usize,
+}
+
+/// What repairing a session came to.
+#[derive(Debug)]
+pub struct Repaired {
+    /// What was mended, or would be, by rule.
+    pub mended: Vec<Mended>,
+    /// The copy of the session as it was; `None` where nothing was written.
+    pub backup: Option<Copied>,
+}
+
+impl Session {
+    /// The base directory that the session file `path` records, whatever else is in it.
+    ///
+    /// # Errors
+    /// It is no session, or cannot be read.
+    pub fn recorded_base(path: &Path) -> std::result::Result<Option<PathBuf>, OpenError> {
+        let path = &Self::existing(path)?;
+        probe::check(path)?;
+        let asked = open_read_only(path).and_then(|conn| config::base_path(&conn));
+        asked.map_err(|error| OpenError::store(path, error))
+    }
+
+    /// Mends the session file `path`. `base` is asked where hidden names of the base must stay
+    /// hidden; `tell` hears how many bytes of how many are copied before, every now and then.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; above all, a server has the session, there is a file in the place of
+    /// the copy, or SQLite finds the file itself damaged. The session is as it was.
+    pub fn repair(
+        path: &Path,
+        options: &RepairOptions<'_>,
+        base: &AskBase<'_>,
+        host: &Host,
+        tell: &mut dyn FnMut(u64, u64),
+    ) -> std::result::Result<Repaired, OpenError> {
+        let path = &Self::existing(path)?;
+        let _lock = SessionLock::take(path, true)?;
+        probe::check(path)?;
+        let checked = Self::check(path, &CheckOptions { most: 1, quick: false })?;
+        let damage = checked.broken.iter().find(|broken| broken.rule == INTEGRITY);
+        if let Some(damage) = damage {
+            let what = damage.first.first().map(|breach| breach.what.clone()).unwrap_or_default();
+            return Err(OpenError::store(path, StoreError::Corrupt(what)));
+        }
+        if checked.broken.is_empty() {
+            return Ok(Repaired { mended: Vec::new(), backup: None });
+        }
+        let default = beside(path, BACKUP_SUFFIX);
+        let copy = options.backup.unwrap_or(&default);
+        if !options.dry_run {
+            backup::require_absent(copy)?;
+        }
+        let store = |error| OpenError::store(path, error);
+        let conn = connect::open(path, Role::Writer).map_err(store)?;
+        if !options.dry_run {
+            connect::prepare_to_write(&conn).map_err(store)?;
+            schedule::write_anew(&conn).map_err(store)?;
+        }
+        let transaction = Transaction::new_unchecked(&conn, TransactionBehavior::Immediate)
+            .map_err(|error| store(error.into()))?;
+        let mended = mend(&transaction, options, base, host).map_err(store)?;
+        if options.dry_run || mended.is_empty() {
+            return Ok(Repaired { mended, backup: None });
+        }
+        // What is not committed, nobody else sees: the copy is of what was before.
+        let copied = backup::back_up(path, copy, tell)?;
+        transaction.commit().map_err(|error| store(error.into()))?;
+        // It is done and synced; where somebody reads, the log is copied later.
+        let _copied = schedule::checkpoint(&conn, "TRUNCATE");
+        Ok(Repaired { mended, backup: Some(copied) })
+    }
+}
+
+fn mend(
+    conn: &Connection,
+    options: &RepairOptions<'_>,
+    base: &AskBase<'_>,
+    host: &Host,
+) -> Result<Vec<Mended>> {
+    let was_served = schema::has_table(conn, "acetate_meta")?
+        && conn.prepare("SELECT 1 FROM acetate_meta")?.exists([])?;
+    schema::complete(conn)?;
+    let known = if was_served {
+        session_rules::before(conn)?
+    } else {
+        // As serving it for the first time does.
+        config::found(conn, host)?;
+        Vec::new()
+    };
+    let (bytes, is_told) = session_rules::chunk_bytes(conn)?;
+    let mut mender = Mender::new(conn, host, base, bytes, options.most)?;
+    known.into_iter().for_each(|(rule, what)| mender.mended(rule, what));
+    if is_told {
+        mender.mended("D1", format!("the chunks say that chunk_size is {bytes}"));
+    }
+    session_rules::mend(&mut mender)?;
+    inodes::mend(&mut mender)?;
+    data::mend(&mut mender)?;
+    entries::mend(&mut mender)?;
+    copies::mend(&mut mender)?;
+    whiteouts::mend(&mut mender)?;
+    counts(&mut mender)?;
+    mender.end()
+}
+
+/// S7, D3 and C2, and what other programs do not count.
+fn counts(mender: &mut Mender<'_>) -> Result<()> {
+    let conn = mender.conn;
+    let links = inode::recount(conn)? as u64;
+    mender.mended_all("S7", links, "a link count is counted anew".to_owned());
+    let holes = chunk::recount_holes(conn, mender.chunk)? as u64;
+    mender.mended_all("D3", holes, "the holes of a file are counted anew".to_owned());
+    if epoch::is_clean(conn)? {
+        meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! M1 to M7, and the chunk size: what the session says about itself.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params};
+
+use crate::delta::Result;
+use crate::delta::sqlite::file::config;
+use crate::delta::sqlite::table::{hide, inode_numbers::InodeNumbers, meta};
+use crate::vfs::{Pattern, PatternSet};
+
+use super::mender::Mender;
+
+/// The keys that have numbers.
+const NUMBERS: &str =
+    "'format_version', 'boot_epoch', 'clean', 'next_ino', 'last_dentry', 'late_op', 'syncs'";
+
+/// The chunk size, in bytes, and whether it had to be told from the chunks.
+pub(super) fn chunk_bytes(conn: &Connection) -> Result<(u64, bool)> {
+    if let Ok(bytes) = config::chunk_bytes(conn) {
+        return Ok((bytes, false));
+    }
+    // Chunks with one behind them are whole; where there are none, all fit into one.
+    let whole = "SELECT length(data) FROM fs_data d WHERE EXISTS (SELECT 1 FROM fs_data n
+          WHERE n.ino = d.ino AND n.chunk_index = d.chunk_index + 1)
+        GROUP BY length(data) ORDER BY count(*) DESC LIMIT 1";
+    let largest = "SELECT max(octet_length(data)) FROM fs_data";
+    let ask = |sql: &str| -> Result<u64> {
+        let mut statement = conn.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        let bytes = rows.next()?.map(|row| row.get::<_, Option<i64>>(0)).transpose()?.flatten();
+        Ok(bytes.unwrap_or(0).max(0).cast_unsigned())
+    };
+    let bytes = match ask(whole)? {
+        0 => ask(largest)?.max(config::DEFAULT_CHUNK_BYTES).next_power_of_two(),
+        bytes => bytes,
+    };
+    conn.execute(
+        "INSERT INTO fs_config (key, value) VALUES ('chunk_size', ?1)
+         ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+        params![bytes.to_string()],
+    )?;
+    Ok((bytes, true))
+}
+
+/// Mends what `acetate_meta` says, before numbers are given out.
+pub(super) fn before(conn: &Connection) -> Result<Vec<(&'static str, &'static str)>> {
+    let mut mended = Vec::new();
+    let odd =
+        format!("DELETE FROM acetate_meta WHERE typeof(value) <> 'integer' AND key IN ({NUMBERS})");
+    conn.execute(&odd, [])?;
+    let of_later = "SELECT 1 FROM acetate_opaque
+         UNION ALL SELECT 1 FROM acetate_meta WHERE key = 'hide'";
+    let is_later = conn.prepare(of_later)?.exists([])?;
+    let later = meta::OPAQUE_FORMAT.max(meta::HIDE_FORMAT);
+    let least = if is_later { later } else { meta::FIRST_FORMAT };
+    let known = least..=meta::FORMAT_VERSION;
+    if !meta::get::<i64>(conn, meta::FORMAT)?.is_some_and(|format| known.contains(&format)) {
+        meta::put(conn, meta::FORMAT, least)?;
+        mended.push(("M1", "format_version is that of the tables"));
+    }
+    // From 2^52 + 2^32 to 2^53.
+    let next = 4_503_603_922_337_792..=9_007_199_254_740_992;
+    let stored = meta::get::<i64>(conn, meta::NEXT_INO)?;
+    let is_below = "SELECT 1 FROM fs_inode WHERE ino >= ?1";
+    let is_used = conn.prepare(is_below)?.exists([stored])?;
+    if !stored.is_some_and(|stored| next.contains(&stored)) || is_used {
+        conn.execute("DELETE FROM acetate_meta WHERE key = ?1", [meta::NEXT_INO])?;
+        meta::put(conn, meta::NEXT_INO, InodeNumbers::load(conn)?.last().cast_signed())?;
+        mended.push(("M2", "next_ino is above all numbers in use"));
+    }
+    Ok(mended)
+}
+
+/// Mends the rest of it.
+pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
+    let (conn, host) = (mender.conn, mender.host);
+    let is_sound = |key: &str, test: &str| -> Result<bool> {
+        let sql = format!("SELECT 1 FROM acetate_meta WHERE key = ?1 AND {test}");
+        Ok(conn.prepare(&sql)?.exists([key])?)
+    };
+    let is_id = "typeof(value) = 'text' AND length(value) = 32 AND value NOT GLOB '*[^0-9a-f]*'";
+    let is_key = "typeof(value) = 'blob' AND length(value) = 16";
+    if !is_sound(meta::SESSION_ID, is_id)? || !is_sound(meta::HANDLE_KEY, is_key)? {
+        // Together: with a key of another id, a handle would be taken for one of this session.
+        config::identify(conn, host)?;
+        mender.mended("M1", "the session gets a new id and key: mounts of it have to be renewed");
+    }
+    if !is_sound(meta::EPOCH, "value >= 1")? {
+        // Above any that was reached by counting: no client knows it.
+        meta::put(conn, meta::EPOCH, host.now.secs.max(1))?;
+        mender.mended("M3", "boot_epoch is one that no client knows");
+    }
+    if !is_sound(meta::CLEAN, "value IN (0, 1)")? {
+        meta::put(conn, meta::CLEAN, 0)?;
+        mender.mended("M4", "clean is 0: what was not synced counts as lost");
+    }
+    for key in [meta::QUOTA_BYTES, meta::QUOTA_FILES, meta::MAX_FILE_BYTES] {
+        let is_there = meta::get::<Value>(conn, key)?.is_some();
+        if is_there && !is_sound(key, "typeof(value) = 'integer' AND value >= 0")? {
+            meta::delete(conn, key)?;
+            mender.mended("M5", "a limit that is no number is gone: `acetate quota` sets another");
+        }
+    }
+    for key in [meta::AUDIT_DROPPED, meta::AUDIT_SINCE] {
+        let is_there = meta::get::<Value>(conn, key)?.is_some();
+        if is_there && !is_sound(key, "typeof(value) = 'integer' AND value >= 0")? {
+            // Rows are gone, an unknown number: since the epoch.
+            meta::put(conn, key, i64::from(key == meta::AUDIT_DROPPED))?;
+            mender.mended("M6", "the audit log is one that lost rows");
+        }
+    }
+    if hide::patterns(conn).is_err() {
+        let lines = meta::get::<Value>(conn, meta::HIDE)?;
+        let lines = if let Some(Value::Text(lines)) = lines { lines } else { String::new() };
+        let patterns = lines.lines().filter_map(|line| Pattern::new(line).ok()).collect();
+        hide::put(conn, &PatternSet::new(patterns).unwrap_or_default())?;
+        mender.mended("M7", "what is no pattern hides nothing: see `acetate hide`");
+    }
+    if !is_sound(meta::CLEAN, "value = 1")? && !is_sound(meta::BOOT_ID, "typeof(value) = 'text'")? {
+        meta::put(conn, meta::BOOT_ID, "")?;
+        mender.mended("M3", "boot_id is of no boot: what was not synced counts as lost");
+    }
+    Ok(())
+}

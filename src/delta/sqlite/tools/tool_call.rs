@@ -1,0 +1,269 @@
+//! `tool_calls`: the calls that an agent made (specification 0.4, "Tool Calls").
+//!
+//! Rows are added and never changed. The specification has no column `status`; other
+//! implementations do, and their SDKs add a row when a call begins and complete it later.
+
+use rusqlite::{OptionalExtension, Row, ToSql, params};
+
+use crate::delta::Result;
+
+use super::agent::{AgentTable, AgentTables};
+use crate::delta::sqlite::table::{schema, value};
+
+const TABLE: AgentTable = AgentTable {
+    name: "tool_calls",
+    columns: &[
+        "id",
+        "name",
+        "parameters",
+        "result",
+        "error",
+        "started_at",
+        "completed_at",
+        "duration_ms",
+    ],
+};
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallStatus {
+    /// It has not, as far as its row says.
+    Pending,
+    /// With a result.
+    Success,
+    /// With an error.
+    Error,
+}
+
+impl CallStatus {
+    /// The word that is stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Success => "success",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// What a line about a call says. Times are in seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallRow {
+    /// Its number.
+    pub id: i64,
+    /// The tool's name.
+    pub name: Vec<u8>,
+    /// How it ended: what `status` says, or else what result and error do.
+    pub status: CallStatus,
+    /// When it began.
+    pub started_at: i64,
+    /// When it ended.
+    pub completed_at: Option<i64>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: Option<i64>,
+}
+
+/// A row of `tool_calls`; other programs may have stored what is no JSON, and no text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCall {
+    /// All but its texts.
+    pub row: CallRow,
+    /// What it was given, in JSON.
+    pub parameters: Option<Vec<u8>>,
+    /// What it returned, in JSON.
+    pub result: Option<Vec<u8>>,
+    /// Why it failed.
+    pub error: Option<Vec<u8>>,
+}
+
+/// A call that is to be recorded. Times are in seconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub struct NewCall<'a> {
+    /// The tool's name.
+    pub name: &'a str,
+    /// What it was given, in JSON.
+    pub parameters: Option<&'a str>,
+    /// What it returned, in JSON, or why it failed.
+    pub outcome: std::result::Result<&'a str, &'a str>,
+    /// When it began.
+    pub started_at: i64,
+    /// When it ended; not before it began.
+    pub completed_at: i64,
+}
+
+/// Which calls are looked for: all of it has to be so.
+#[derive(Debug, Clone, Default)]
+pub struct CallFilter {
+    /// Of this tool.
+    pub name: Option<String>,
+    /// That began then, or later, in seconds since 1970.
+    pub since: Option<i64>,
+    /// That began then, or earlier.
+    pub until: Option<i64>,
+    /// That ended so.
+    pub status: Option<CallStatus>,
+    /// The last so many of them.
+    pub last: Option<u64>,
+}
+
+/// What all calls of a tool came to. Durations are in milliseconds, of the calls that have one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallStats {
+    /// The tool's name.
+    pub name: Vec<u8>,
+    /// How many there were.
+    pub calls: u64,
+    /// How many of these failed.
+    pub errors: u64,
+    /// How many have not ended.
+    pub pending: u64,
+    /// All durations together.
+    pub total_ms: i64,
+    /// The mean of them; `None` where there is none.
+    pub mean_ms: Option<f64>,
+    /// The longest.
+    pub max_ms: Option<i64>,
+}
+
+impl AgentTables {
+    /// Checks that calls can be recorded, and records none.
+    ///
+    /// # Errors
+    /// As [`AgentTables::record_call`].
+    pub fn require_calls(&self) -> Result<()> {
+        Ok(self.change(&TABLE)?.rollback()?)
+    }
+
+    /// Records a call; its number.
+    ///
+    /// # Errors
+    /// The session cannot be written; it is as it was.
+    pub fn record_call(&self, call: &NewCall<'_>) -> Result<i64> {
+        let transaction = self.change(&TABLE)?;
+        let (result, error) = (call.outcome.ok(), call.outcome.err());
+        let seconds = call.completed_at.saturating_sub(call.started_at);
+        // As the specification says (consistency rule 3), though it is no more than the seconds.
+        let duration_ms = seconds.saturating_mul(1000);
+        let status = if error.is_some() { CallStatus::Error } else { CallStatus::Success };
+        let status = status.as_str();
+        let mut columns: Vec<(&str, &dyn ToSql)> = vec![
+            ("name", &call.name),
+            ("parameters", &call.parameters),
+            ("result", &result),
+            ("error", &error),
+            ("started_at", &call.started_at),
+            ("completed_at", &call.completed_at),
+            ("duration_ms", &duration_ms),
+        ];
+        if schema::has_column(&transaction, TABLE.name, "status")? {
+            columns.push(("status", &status));
+        }
+        let (names, values): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+        let places = vec!["?"; values.len()].join(", ");
+        let sql = format!("INSERT INTO tool_calls ({}) VALUES ({places})", names.join(", "));
+        let id = transaction.prepare(&sql)?.insert(&values[..])?;
+        transaction.commit()?;
+        Ok(id)
+    }
+
+    /// The calls that are looked for, in the order in which they were recorded.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>> {
+        let Some(status) = self.status_sql()? else { return Ok(Vec::new()) };
+        let mut statement = self.conn.prepare(&format!(
+            "SELECT id, name, started_at, completed_at, duration_ms, {status} FROM tool_calls
+             WHERE (?1 IS NULL OR name = ?1) AND (?2 IS NULL OR started_at >= ?2)
+               AND (?3 IS NULL OR started_at <= ?3) AND (?4 IS NULL OR {status} = ?4)
+             ORDER BY id DESC LIMIT ?5"
+        ))?;
+        let last = filter.last.map_or(-1, |last| i64::try_from(last).unwrap_or(i64::MAX));
+        let wanted = filter.status.map(CallStatus::as_str);
+        let rows = statement
+            .query_map(params![filter.name, filter.since, filter.until, wanted, last], read)?;
+        let mut calls: Vec<_> = rows.collect::<rusqlite::Result<_>>()?;
+        calls.reverse();
+        Ok(calls)
+    }
+
+    /// All that is known of a call.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn call(&self, id: i64) -> Result<Option<ToolCall>> {
+        let Some(status) = self.status_sql()? else { return Ok(None) };
+        let mut statement = self.conn.prepare_cached(&format!(
+            "SELECT id, name, started_at, completed_at, duration_ms, {status}, parameters, result,
+               error FROM tool_calls WHERE id = ?1"
+        ))?;
+        let found = statement.query_row([id], |row| {
+            Ok(ToolCall {
+                row: read(row)?,
+                parameters: value::optional_bytes(row, 6)?,
+                result: value::optional_bytes(row, 7)?,
+                error: value::optional_bytes(row, 8)?,
+            })
+        });
+        Ok(found.optional()?)
+    }
+
+    /// What the calls of each tool came to, the most frequent first.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn call_stats(&self) -> Result<Vec<CallStats>> {
+        let Some(status) = self.status_sql()? else { return Ok(Vec::new()) };
+        // total() and avg() calculate in REAL: a sum that no integer holds is no failure.
+        let mut statement = self.conn.prepare(&format!(
+            "SELECT name, count(*), sum({status} = 'error'), sum({status} = 'pending'),
+               CAST(total(duration_ms) AS INTEGER), avg(duration_ms), max(duration_ms)
+             FROM tool_calls GROUP BY name ORDER BY 2 DESC, 1"
+        ))?;
+        let stats = statement.query_map([], |row| {
+            Ok(CallStats {
+                name: value::bytes(row, 0)?.to_vec(),
+                calls: value::unsigned(row, 1)?,
+                errors: value::unsigned(row, 2)?,
+                pending: value::unsigned(row, 3)?,
+                total_ms: value::int(row, 4)?,
+                mean_ms: row.get(5)?,
+                max_ms: value::optional_int(row, 6)?,
+            })
+        })?;
+        Ok(stats.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The expression for [`CallRow::status`]; `None` where there is no table.
+    fn status_sql(&self) -> Result<Option<String>> {
+        if !self.has(&TABLE)? {
+            return Ok(None);
+        }
+        let has_status = schema::has_column(&self.conn, TABLE.name, "status")?;
+        let stored = if has_status { "status" } else { "NULL" };
+        // 'pending' is the column's default too, for those who do not know it.
+        Ok(Some(format!(
+            "CASE WHEN {stored} IN ('success', 'error') THEN {stored}
+               WHEN error IS NOT NULL THEN 'error'
+               WHEN result IS NOT NULL THEN 'success'
+               WHEN {stored} = 'pending' OR completed_at IS NULL THEN 'pending'
+               ELSE 'success' END"
+        )))
+    }
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<CallRow> {
+    let status = match value::bytes(row, 5)? {
+        b"error" => CallStatus::Error,
+        b"pending" => CallStatus::Pending,
+        _ => CallStatus::Success,
+    };
+    Ok(CallRow {
+        id: value::int(row, 0)?,
+        name: value::bytes(row, 1)?.to_vec(),
+        status,
+        started_at: value::int(row, 2)?,
+        completed_at: value::optional_int(row, 3)?,
+        duration_ms: value::optional_int(row, 4)?,
+    })
+}

@@ -1,0 +1,349 @@
+//! Changing rows inside the writer's transaction.
+
+use rusqlite::Connection;
+
+use crate::base::BasePath;
+use crate::delta::{
+    AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, Original, Result, StoreError,
+    Usage, WriteTxn, whiteout_files,
+};
+use crate::vfs::{FileId, Name, Time};
+
+use super::snapshot::Snapshot;
+use super::writer_cache::WriterCache;
+use crate::delta::sqlite::table::audit_bound::{self, AuditBound};
+use crate::delta::sqlite::table::chunk::Chunks;
+use crate::delta::sqlite::table::dentry_ids::DentryIds;
+use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
+use crate::delta::sqlite::table::op::{Clients, LastAuditRow};
+use crate::delta::sqlite::table::{
+    copy_up, dentry, inode, link, opaque, origin, original, prune, quota, redirect, symlink,
+    whiteout,
+};
+use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
+
+/// What a new object takes, with its entry and its row in the audit log, in bytes.
+const ENTRY_BYTES: usize = 4 << 10;
+
+/// How often the session file holds a whiteout's path, in its row and the indexes.
+const WHITEOUT_COPIES: usize = 4;
+
+/// The writer's open batch.
+pub(super) struct Batch {
+    /// The writing connection.
+    pub conn: Connection,
+    /// Chunk size, in bytes.
+    pub chunk_bytes: u64,
+    /// Fresh inode numbers.
+    pub numbers: InodeNumbers,
+    /// Fresh numbers of entries.
+    pub entries: DentryIds,
+    /// What it need not ask the file for.
+    pub cache: WriterCache,
+    /// The audit log's last row.
+    pub tail: LastAuditRow,
+    /// The audit log's last row at the last savepoint.
+    pub tail_before: LastAuditRow,
+    /// How much of the audit log stays.
+    pub audit_bound: AuditBound,
+    /// The audit log's clients.
+    pub clients: Clients,
+    /// Room on the disk.
+    pub room: DiskReserve,
+    /// Whether the operation has changed anything, or tried to.
+    pub has_changed: bool,
+    /// Whether one before it has.
+    pub had_changed: bool,
+    /// By how much the operation changed what the session takes; `None` where nobody counts.
+    pub growth: Option<Growth>,
+    /// The last failure of a change: some make SQLite give the whole transaction up.
+    pub failure: Option<StoreError>,
+}
+
+impl Snapshot for Batch {
+    fn conn(&self) -> Result<&Connection> {
+        Ok(&self.conn)
+    }
+
+    fn chunk_size(&self) -> u64 {
+        self.chunk_bytes
+    }
+
+    fn cache(&self) -> Option<&WriterCache> {
+        Some(&self.cache)
+    }
+}
+
+impl Batch {
+    /// Forgets what the operation, or the `whole` transaction, had changed.
+    pub(super) fn rolled_back(&mut self, whole: bool) {
+        self.cache.clear();
+        self.entries.rolled_back();
+        self.audit_bound.rolled_back(whole);
+    }
+
+    /// Begins.
+    pub(super) fn begin(&mut self) {
+        self.failure = None;
+        self.room.begin();
+        self.audit_bound.begin_batch();
+        self.begin_operation();
+        self.had_changed = false;
+    }
+
+    /// Begins an operation.
+    pub(super) fn begin_operation(&mut self) {
+        self.growth = self.growth.map(|_| Growth::default());
+        self.audit_bound.begin_operation();
+        self.had_changed |= self.has_changed;
+        self.has_changed = false;
+    }
+
+    /// Whether anything has changed that a rollback takes back.
+    pub(super) fn is_changed(&self) -> bool {
+        self.has_changed || self.had_changed
+    }
+
+    /// What an inode takes before a change of it; `row` is what it was, where that is at hand.
+    fn usage_before(&self, ino: Ino, row: Option<&Option<InodeRow>>) -> Result<Usage> {
+        match (self.growth, row) {
+            (None, _) => Ok(Usage::default()),
+            (_, Some(row)) => {
+                Ok(row.as_ref().map(|r| r.usage(self.chunk_bytes)).unwrap_or_default())
+            }
+            (_, None) => quota::of_inode(&self.conn, ino, self.chunk_bytes),
+        }
+    }
+
+    /// Counts a change of what an inode takes.
+    fn count(&mut self, before: Usage, after: Usage) {
+        if let Some(growth) = &mut self.growth {
+            *growth += after.since(before);
+        }
+    }
+
+    /// What the whiteouts below some directories take; nothing while usage is not counted.
+    fn whiteouts_usage(&self, dirs: &[&MergedPath]) -> Result<Usage> {
+        let mut files = 0;
+        if self.growth.is_some() {
+            for dir in dirs {
+                files += whiteout::below(&self.conn, dir, None)?.files;
+            }
+        }
+        Ok(Usage::of_whiteouts(files))
+    }
+
+    /// Runs a change, and remembers how it failed.
+    fn change<T>(&mut self, change: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        self.has_changed = true;
+        let result = change(&self.conn);
+        if let Err(error) = &result {
+            self.failure = Some(error.clone());
+        }
+        result
+    }
+}
+
+impl WriteTxn for Batch {
+    fn allocate_ino(&mut self) -> Result<Ino> {
+        let ino = self.numbers.allocate()?;
+        self.cache.rows.add(ino, None);
+        Ok(ino)
+    }
+
+    fn put_inode(&mut self, row: &InodeRow) -> Result<()> {
+        let before = self.cache.rows.take(row.ino);
+        let used = self.usage_before(row.ino, before.as_ref())?;
+        self.change(|conn| inode::put(conn, row, before.as_ref()))?;
+        self.count(used, row.usage(self.chunk_bytes));
+        // What is pending has a row of its own, whatever the caller's struct says of it.
+        if let Some(before) = before {
+            let copy_up = before.and_then(|before| before.copy_up);
+            self.cache.rows.add(row.ino, Some(InodeRow { copy_up, ..row.clone() }));
+        }
+        Ok(())
+    }
+
+    fn delete_inode(&mut self, ino: Ino) -> Result<()> {
+        let before = self.cache.rows.take(ino);
+        let used = self.usage_before(ino, before.as_ref())?;
+        self.change(|conn| inode::delete(conn, ino, before.as_ref()))?;
+        self.count(used, Usage::default());
+        self.cache.rows.add(ino, None);
+        Ok(())
+    }
+
+    fn insert_dentry(&mut self, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
+        self.room.add(&self.conn, ENTRY_BYTES)?;
+        self.has_changed = true;
+        let id = self.entries.allocate(&self.conn)?;
+        self.cache.now_at(ino, parent, name);
+        self.change(|conn| dentry::insert(conn, id, parent, name, ino))
+    }
+
+    fn move_dentry(&mut self, from: (Ino, &Name), to: (Ino, &Name), ino: Ino) -> Result<()> {
+        self.cache.now_at(ino, to.0, to.1);
+        if self.change(|conn| dentry::rename(conn, from, to, ino))? {
+            return Ok(());
+        }
+        self.delete_dentry(from.0, from.1)?;
+        self.insert_dentry(to.0, to.1, ino)
+    }
+
+    fn delete_dentry(&mut self, parent: Ino, name: &Name) -> Result<()> {
+        let may_be_blob = self.cache.absent.may_have_blobs(&self.conn, parent)?;
+        self.cache.names.forget_entry(parent, name, may_be_blob);
+        self.change(|conn| dentry::delete(conn, parent, name, may_be_blob))
+    }
+
+    fn write_data(&mut self, inode: &mut InodeRow, offset: u64, data: &[u8]) -> Result<()> {
+        let (chunk_bytes, is_ours) = (self.chunk_bytes, self.numbers.is_ours(inode.ino));
+        self.room.add(&self.conn, data.len())?;
+        self.change(|conn| {
+            Chunks::to_change(conn, inode.ino, chunk_bytes, is_ours).write(inode, offset, data)
+        })
+    }
+
+    fn truncate(&mut self, inode: &mut InodeRow, size: u64) -> Result<()> {
+        let (chunk_bytes, is_ours) = (self.chunk_bytes, self.numbers.is_ours(inode.ino));
+        self.change(|conn| {
+            Chunks::to_change(conn, inode.ino, chunk_bytes, is_ours).truncate(inode, size)
+        })
+    }
+
+    fn put_copy_up(&mut self, ino: Ino, pending: Option<CopyUp>) -> Result<()> {
+        self.cache.rows.take(ino);
+        self.change(|conn| copy_up::put(conn, ino, pending))
+    }
+
+    fn put_symlink(&mut self, ino: Ino, target: &[u8]) -> Result<()> {
+        self.change(|conn| symlink::put(conn, ino, target))
+    }
+
+    fn add_whiteout(&mut self, path: &MergedPath, now: Time) -> Result<()> {
+        let path_bytes = path.as_bytes().len();
+        self.room.add(&self.conn, path_bytes.saturating_mul(WHITEOUT_COPIES))?;
+        self.cache.absent.hides(path.parent());
+        if self.change(|conn| whiteout::add(conn, path, now))? {
+            self.count(Usage::default(), Usage::of_whiteouts(whiteout_files(path_bytes)));
+        }
+        Ok(())
+    }
+
+    fn remove_whiteout(&mut self, path: &MergedPath) -> Result<Option<i64>> {
+        if !self.cache.absent.may_hide(&self.conn, path.parent())? {
+            return Ok(None);
+        }
+        let created_at = self.change(|conn| whiteout::remove(conn, path))?;
+        if created_at.is_some() {
+            let files = whiteout_files(path.as_bytes().len());
+            self.count(Usage::of_whiteouts(files), Usage::default());
+        }
+        Ok(created_at)
+    }
+
+    fn remove_whiteouts_below(&mut self, path: &MergedPath) -> Result<()> {
+        let before = self.whiteouts_usage(&[path])?;
+        self.change(|conn| whiteout::remove_below(conn, path))?;
+        self.count(before, Usage::default());
+        Ok(())
+    }
+
+    fn move_whiteouts_below(&mut self, from: &MergedPath, to: &MergedPath) -> Result<()> {
+        self.cache.absent.may_hide_anything();
+        let moved = whiteout::below(&self.conn, from, None)?.bytes;
+        let moved = usize::try_from(moved).unwrap_or(usize::MAX);
+        self.room.add(&self.conn, moved.saturating_mul(WHITEOUT_COPIES))?;
+        let before = self.whiteouts_usage(&[from, to])?;
+        self.change(|conn| whiteout::move_below(conn, from, to))?;
+        self.count(before, self.whiteouts_usage(&[from, to])?);
+        Ok(())
+    }
+
+    fn put_redirect(&mut self, ino: Ino, base: &BasePath) -> Result<()> {
+        self.change(|conn| redirect::put(conn, ino, base))
+    }
+
+    fn remove_redirect(&mut self, ino: Ino) -> Result<()> {
+        self.change(|conn| redirect::delete(conn, ino))
+    }
+
+    fn put_opaque(&mut self, dir: Ino, now: Time) -> Result<()> {
+        self.change(|conn| opaque::put(conn, dir, now.secs))
+    }
+
+    fn remove_opaque(&mut self, dir: Ino) -> Result<()> {
+        self.change(|conn| opaque::delete(conn, dir))
+    }
+
+    fn hide_link(&mut self, base: FileId, now: Time) -> Result<()> {
+        self.change(|conn| link::hide(conn, base, now))
+    }
+
+    fn count_hidden(&mut self, base: FileId, hidden: u32) -> Result<()> {
+        self.change(|conn| link::count(conn, base, hidden))
+    }
+
+    fn put_original(&mut self, original: &Original, content: Option<&[u8]>) -> Result<bool> {
+        // A full disk takes the change without it.
+        let bytes = content.map_or(0, <[u8]>::len).saturating_add(original.path.as_bytes().len());
+        if self.room.add(&self.conn, bytes.saturating_mul(2)).is_err() {
+            return Ok(false);
+        }
+        self.change(|conn| original::put(conn, original, content))
+    }
+
+    fn remove_originals(&mut self, path: &BasePath) -> Result<u64> {
+        self.change(|conn| original::remove(conn, path))
+    }
+
+    fn rename_originals(&mut self, old: &BasePath, new: &BasePath) -> Result<()> {
+        self.change(|conn| original::rename(conn, old, new))
+    }
+
+    fn show_origins(&mut self, shown: bool) -> Result<()> {
+        self.change(|conn| origin::show(conn, shown))
+    }
+
+    fn growth(&self) -> Growth {
+        self.growth.unwrap_or_default()
+    }
+
+    fn put_limits(&mut self, limits: Limits) -> Result<()> {
+        self.change(|conn| quota::put_limits(conn, limits))
+    }
+
+    fn bound_audit(&mut self, applies: bool) {
+        self.audit_bound.applies = applies;
+    }
+
+    fn prune_audit(&mut self, upto: i64, now: Time, most: u32) -> Result<u64> {
+        let upto = upto.min(prune::last_prunable(&self.conn, now)?);
+        let mut bound = std::mem::take(&mut self.audit_bound);
+        let pruned = self.change(|conn| bound.prune(conn, upto, most));
+        self.audit_bound = bound;
+        pruned
+    }
+
+    fn record(&mut self, row: &AuditRow) -> Result<()> {
+        if self.room.is_in_memory() {
+            // The log would end with the server.
+            return Ok(());
+        }
+        let mut tail = std::mem::take(&mut self.tail);
+        let result = if let Some(length) = tail.joined(row) {
+            self.change(|conn| tail.lengthen(conn, length))
+        } else {
+            let client = self.clients.text(row.client);
+            let mut bound = std::mem::take(&mut self.audit_bound);
+            let result = self.change(|conn| {
+                tail.write(conn, row, &client)?;
+                bound.added(conn, audit_bound::bytes_of(row, &client))
+            });
+            self.audit_bound = bound;
+            result
+        };
+        self.tail = tail;
+        result
+    }
+}

@@ -1,0 +1,10 @@
+//! Read and write transactions: what the worker sees of a session.
+
+pub mod batch;
+pub mod inode_cache;
+pub mod name_cache;
+pub mod negative_cache;
+pub mod reader;
+pub mod snapshot;
+pub mod writer;
+pub mod writer_cache;

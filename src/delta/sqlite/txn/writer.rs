@@ -1,0 +1,487 @@
+//! The writing connection, and its four promises; SEMANTICS, tests and comments cite their numbers.
+//!
+//! **P1: a commit that returned survives the death of the process.** Its frames are in the WAL,
+//! in the kernel's page cache. With `synchronous = NORMAL` a commit syncs nothing.
+//!
+//! **P2: a durable commit that returned survives a power loss, with every commit before it.**
+//! With FULL the commit syncs the whole WAL, so all frames before its own. Frames that left the
+//! WAL were checkpointed: a checkpoint syncs the WAL before it copies and the database after it,
+//! and the WAL starts over only when all of it was copied. So every earlier commit is in the
+//! synced WAL or in the synced database.
+//!
+//! **P3: frames that an earlier process left are written again before the first promise**
+//! ([`schedule::write_anew`]). A sync that failed in that process was reported to it alone, and
+//! no later sync writes those pages.
+//!
+//! **P4: a failed sync is never missed.** The kernel reports it once to each open file, and then
+//! takes the pages for clean. SQLite's automatic checkpoints swallow errors, so they are off: the
+//! writer checkpoints, mostly on a thread beside it, and a failure fails the next batch and every
+//! later one. A writer that failed does not checkpoint when it closes, nor do the threads beside
+//! it (`keep_log`): of pages that a failed sync lost, the WAL has the only copy.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+use crate::delta::{Compacted, Growth, Poison, Result, StoreError, WriteTxn, Writer};
+
+use super::batch::Batch;
+use super::writer_cache::WriterCache;
+use crate::delta::sqlite::file::connect::BUSY_WAIT;
+use crate::delta::sqlite::file::lock::SessionLock;
+use crate::delta::sqlite::file::session::{OpenMode, Session};
+use crate::delta::sqlite::file::{connect, epoch, rewrite};
+use crate::delta::sqlite::table::audit_bound::AuditBound;
+use crate::delta::sqlite::table::dentry_ids::DentryIds;
+use crate::delta::sqlite::table::inode_numbers::{self, InodeNumbers};
+use crate::delta::sqlite::table::op::{Clients, LastAuditRow};
+use crate::delta::sqlite::table::{dentry, meta, quota};
+use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
+use crate::delta::sqlite::wal::schedule::{self, Wal};
+use crate::wal_shim;
+
+/// The right to be the session's one writer.
+pub struct WriterToken(Arc<AtomicBool>);
+
+impl WriterToken {
+    /// Takes the turn, if nobody has it.
+    pub fn take(writing: &Arc<AtomicBool>) -> Result<Self> {
+        if writing.swap(true, Ordering::AcqRel) {
+            return Err(StoreError::Busy("its writer is open already".to_owned()));
+        }
+        Ok(Self(Arc::clone(writing)))
+    }
+}
+
+impl Drop for WriterToken {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// The writing connection.
+pub struct SqliteWriter {
+    batch: Batch,
+    epoch: Arc<AtomicU64>,
+    boot_id: Option<String>,
+    read_only: bool,
+    /// See [`epoch::late_op`](crate::delta::sqlite::file::epoch::late_op).
+    late_op: Option<i64>,
+    /// `acetate_meta.clean`.
+    clean: bool,
+    /// Whether commits sync now (FULL).
+    full: bool,
+    /// Whether the open batch is to be synced.
+    durable: bool,
+    /// Whether commits may be in the log that were not synced.
+    unsynced: bool,
+    /// Whether the batch's thread must not wait: [`Writer::try_begin`].
+    is_inline: bool,
+    /// Whether the log is to be copied before the next batch, because the disk was full.
+    owes_copy: bool,
+    poison: Poison,
+    log: Wal,
+    _turn: WriterToken,
+    _lock: Option<Arc<SessionLock>>,
+}
+
+impl SqliteWriter {
+    pub fn new(session: &Session, mut conn: Connection, turn: WriterToken) -> Result<Self> {
+        let read_only = session.mode != OpenMode::Serve;
+        let poison = Poison::default();
+        let log = Wal::of(&session.path, &mut conn, read_only, &poison)?;
+        let clean = epoch::is_clean(&conn)?;
+        Ok(Self {
+            epoch: Arc::clone(&session.epoch),
+            boot_id: session.boot_id.clone(),
+            read_only,
+            late_op: session.late_op,
+            clean,
+            full: true,
+            durable: true,
+            // An earlier process may have died with commits in the log that nobody synced.
+            unsynced: !clean || log.is_inherited(),
+            is_inline: false,
+            owes_copy: false,
+            poison,
+            log,
+            batch: Batch {
+                chunk_bytes: session.config.chunk_bytes,
+                numbers: InodeNumbers::load(&conn)?,
+                entries: DentryIds::load(&conn)?,
+                cache: WriterCache::new(),
+                conn,
+                tail: LastAuditRow::default(),
+                tail_before: LastAuditRow::default(),
+                clients: Clients::new(),
+                audit_bound: AuditBound::default(),
+                room: DiskReserve::of(&session.path, session.memory.clone()),
+                has_changed: false,
+                had_changed: false,
+                growth: None,
+                failure: None,
+            },
+            _turn: turn,
+            _lock: session.lock.clone(),
+        })
+    }
+
+    fn run(&self, sql: &str) -> Result<()> {
+        self.batch.conn.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    /// Commits the transaction; it goes to the log's file in one piece, or a few large ones.
+    fn run_commit(&self) -> Result<()> {
+        wal_shim::committing(|| self.run("COMMIT"))
+    }
+
+    fn set_full(&mut self, full: bool) -> Result<()> {
+        if self.full != full {
+            connect::set_full(&self.batch.conn, full)?;
+            self.full = full;
+        }
+        Ok(())
+    }
+
+    /// Has the next sync write what an earlier process left, too.
+    fn take_over_log(&mut self) -> Result<()> {
+        let done = self.log.take_over(&self.batch.conn);
+        done.inspect_err(|error| {
+            if matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
+                self.poison.set(error);
+            }
+        })
+    }
+
+    /// Runs `work` in a synced transaction of its own.
+    fn in_synced(&mut self, work: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
+        self.take_over_log()?;
+        self.set_full(true)?;
+        self.run("BEGIN IMMEDIATE")?;
+        let done = work(&self.batch.conn).and_then(|()| self.run_commit());
+        if done.is_err() {
+            self.undo();
+            return done;
+        }
+        self.log.note_length(&self.batch.conn);
+        self.note_sync();
+        Ok(())
+    }
+
+    /// Notes that all that was committed is synced.
+    fn note_sync(&mut self) {
+        self.unsynced = false;
+        self.log.note_sync();
+    }
+
+    /// Marks the session as being written, and reserves numbers, before the first change: a
+    /// session that is only read stays as it is, to the byte. Again whenever what is reserved
+    /// runs out: were the mark in a batch that is not synced, a power loss would take it back,
+    /// and the next run would give the batch's numbers out once more.
+    fn begin_writing(&mut self) -> Result<()> {
+        let mark = self.batch.numbers.due();
+        let boot_id = self.boot_id.clone().unwrap_or_default();
+        self.in_synced(|conn| {
+            meta::put(conn, meta::CLEAN, 0)?;
+            meta::put(conn, meta::BOOT_ID, boot_id)?;
+            mark.map_or(Ok(()), |mark| inode_numbers::put_mark(conn, mark))
+        })?;
+        self.clean = false;
+        if let Some(mark) = mark {
+            self.batch.numbers.marked(mark);
+        }
+        Ok(())
+    }
+
+    /// Rolls the transaction back, if SQLite has not done so itself.
+    fn undo(&mut self) {
+        if self.batch.is_changed() {
+            self.batch.rolled_back(true);
+        }
+        if !self.batch.conn.is_autocommit() {
+            // It fails only where there is nothing left to roll back.
+            let _ = self.batch.conn.execute_batch("ROLLBACK");
+        }
+    }
+
+    /// Fails if SQLite gave the transaction up, as it does when the disk is full.
+    fn require_transaction(&self) -> Result<()> {
+        if !self.batch.conn.is_autocommit() {
+            return Ok(());
+        }
+        let lost = || StoreError::Io("the transaction was given up".to_owned());
+        Err(self.batch.failure.clone().unwrap_or_else(lost))
+    }
+
+    /// Fails if no batch may begin; undoes what the last one left.
+    fn check_begin(&mut self) -> Result<()> {
+        if self.read_only {
+            return Err(StoreError::ReadOnly("opened to be read".to_owned()));
+        }
+        self.poison.check()?;
+        if !self.batch.conn.is_autocommit() {
+            self.undo();
+        }
+        Ok(())
+    }
+
+    /// Notes that a batch has begun.
+    fn begun(&mut self, durable: bool, is_inline: bool) {
+        self.durable = durable;
+        self.is_inline = is_inline;
+        self.batch.begin();
+        self.batch.tail = LastAuditRow::default();
+    }
+
+    /// Copies the log into the database if a full disk asked for it.
+    fn copy_if_owed(&mut self) {
+        if std::mem::take(&mut self.owes_copy) {
+            // The next batch fails with it.
+            let _ = self.poison.keep(self.log.copy_now(&self.batch.conn));
+        }
+    }
+
+    /// Gives back what the log's file has kept for large commits, once there are no more.
+    /// `is_copied` says that all of the log was copied just now.
+    fn cut_log_if_long(&mut self, is_copied: bool) -> Result<()> {
+        if !self.log.prepare_cut(&self.batch.conn, is_copied)? {
+            return Ok(());
+        }
+        match self.in_synced(meta::count_sync) {
+            // Nothing is lost, and the log starts over another time.
+            Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// What a commit adds to the batch.
+    fn before_commit(&mut self) -> Result<()> {
+        if self.durable && self.unsynced {
+            meta::count_sync(&self.batch.conn)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SqliteWriter {
+    fn drop(&mut self) {
+        if self.poison.is_set() {
+            // It fails only where the connection is of no use, and then it does no harm either.
+            let _ = connect::keep_log(&self.batch.conn);
+        }
+    }
+}
+
+impl Writer for SqliteWriter {
+    fn begin(&mut self, durable: bool) -> Result<()> {
+        self.check_begin()?;
+        self.take_over_log()?;
+        self.copy_if_owed();
+        self.poison.check()?;
+        self.poison.keep(self.log.make_room(&self.batch.conn, &mut self.batch.room))?;
+        self.batch.room.check_memory(&self.batch.conn)?;
+        if (self.clean || self.batch.numbers.due().is_some())
+            && let Err(error) = self.begin_writing()
+        {
+            // A sync that failed took along what was committed before it.
+            if self.unsynced && matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
+                self.poison.set(&error);
+            }
+            return Err(error);
+        }
+        self.set_full(durable)?;
+        self.run("BEGIN IMMEDIATE")?;
+        self.begun(durable, false);
+        Ok(())
+    }
+
+    fn try_begin(&mut self) -> Result<bool> {
+        self.check_begin()?;
+        let has_first = self.clean || self.batch.numbers.due().is_some() || self.owes_copy;
+        if has_first || !self.log.is_ready() {
+            return Ok(false);
+        }
+        if self.log.wants_room(&self.batch.conn, &mut self.batch.room)? {
+            return Ok(false);
+        }
+        self.set_full(false)?;
+        self.batch.conn.busy_timeout(Duration::ZERO)?;
+        let begun = self.run("BEGIN IMMEDIATE");
+        self.batch.conn.busy_timeout(BUSY_WAIT)?;
+        match begun {
+            Err(StoreError::Busy(_)) => return Ok(false),
+            begun => begun?,
+        }
+        self.begun(false, true);
+        Ok(true)
+    }
+
+    fn next(&mut self) {
+        self.batch.begin_operation();
+    }
+
+    fn has_changed(&self) -> bool {
+        self.batch.has_changed
+    }
+
+    fn check_batch(&self) -> Result<()> {
+        self.require_transaction()
+    }
+
+    fn savepoint(&mut self) -> Result<()> {
+        self.require_transaction()?;
+        self.batch.begin_operation();
+        self.batch.tail_before = self.batch.tail.clone();
+        self.run("SAVEPOINT operation")
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.require_transaction()?;
+        self.run("RELEASE operation")
+    }
+
+    fn roll_back(&mut self) -> Result<()> {
+        self.require_transaction()?;
+        self.run("ROLLBACK TO operation")?;
+        self.batch.rolled_back(false);
+        self.batch.tail = self.batch.tail_before.clone();
+        self.run("RELEASE operation")
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        if let Err(error) = self.require_transaction() {
+            self.undo();
+            return Err(error);
+        }
+        if let Err(error) = self.before_commit().and_then(|()| self.run_commit()) {
+            self.undo();
+            if matches!(error, StoreError::Full(_)) {
+                // Where the database has room, the log starts over: deleting must work.
+                self.owes_copy = true;
+                if !self.is_inline {
+                    self.copy_if_owed();
+                }
+            }
+            return Err(error);
+        }
+        self.log.note_length(&self.batch.conn);
+        self.batch.audit_bound.begin_batch();
+        if !self.durable {
+            self.unsynced = true;
+            return Ok(());
+        }
+        // Where a failed write is told only once, what works beside may have heard of it.
+        self.poison.check()?;
+        self.note_sync();
+        Ok(())
+    }
+
+    fn abort(&mut self) -> Result<()> {
+        self.undo();
+        Ok(())
+    }
+
+    fn txn(&mut self) -> &mut dyn WriteTxn {
+        &mut self.batch
+    }
+
+    fn poison(&self) -> Poison {
+        self.poison.clone()
+    }
+
+    fn maintenance_at(&self) -> Option<Instant> {
+        let owed = self.owes_copy.then(Instant::now);
+        owed.or_else(|| self.log.maintenance_at()).filter(|_| !self.poison.is_set())
+    }
+
+    fn maintenance(&mut self) {
+        if self.take_over_log().is_err() {
+            return;
+        }
+        self.copy_if_owed();
+        if self.poison.is_set() {
+            return;
+        }
+        let done = self.log.checkpoint_if_due(&self.batch.conn);
+        // The next batch fails with it.
+        let done = done.and_then(|is_copied| self.cut_log_if_long(is_copied));
+        let _ = self.poison.keep(done);
+    }
+
+    fn compact(&mut self) -> Result<Compacted> {
+        if self.read_only {
+            return Err(StoreError::ReadOnly("opened to be read".to_owned()));
+        }
+        // Nobody can cut the log while it is copied.
+        self.log.wait();
+        self.poison.check()?;
+        // Where it is synced, all before it is.
+        self.set_full(true)?;
+        let done = rewrite::by_writer(&mut self.batch.conn, self.log.session());
+        self.unsynced &= done.is_err();
+        let done = done.and_then(|rewritten| {
+            self.poison.keep(schedule::checkpoint(&self.batch.conn, "TRUNCATE"))?;
+            self.poison.check().map(|()| rewritten.finish(self.log.session()))
+        });
+        self.log.note_length(&self.batch.conn);
+        done
+    }
+
+    fn count_usage(&mut self) -> Result<Growth> {
+        let sum = quota::count(&self.batch.conn, self.batch.chunk_bytes)?;
+        self.batch.audit_bound.load(&self.batch.conn)?;
+        self.batch.growth = Some(Growth::default());
+        Ok(sum)
+    }
+
+    fn unsynced_bytes(&self) -> u64 {
+        if self.unsynced { self.log.unsynced_bytes() } else { 0 }
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.poison.check()?;
+        if self.read_only || !self.unsynced {
+            return Ok(());
+        }
+        self.in_synced(meta::count_sync)?;
+        self.poison.check()
+    }
+
+    fn advance_epoch(&mut self) -> u64 {
+        let next = self.epoch.load(Ordering::Acquire) + 1;
+        self.undo();
+        // If the file does not take it, answers carry it all the same.
+        let stored = self.in_synced(|conn| epoch::put(conn, next));
+        if let Err(error) = stored {
+            tracing::warn!(%error, "the session file does not take the new epoch");
+        }
+        self.epoch.store(next, Ordering::Release);
+        next
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.undo();
+        if self.read_only {
+            return Ok(());
+        }
+        self.poison.check()?;
+        if !self.clean {
+            let (mark, late_op) = (self.batch.numbers.last(), self.late_op);
+            self.in_synced(|conn| {
+                meta::put(conn, meta::CLEAN, 1)?;
+                meta::put(conn, meta::NEXT_INO, mark.cast_signed())?;
+                meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)?;
+                // Those who come next cannot tell any more.
+                late_op.map_or(Ok(()), |last| meta::put(conn, meta::LATE_OP, last))
+            })?;
+            self.clean = true;
+            self.batch.numbers.marked(mark);
+        }
+        self.log.stop();
+        self.poison.check()?;
+        self.poison.keep(schedule::checkpoint(&self.batch.conn, "TRUNCATE")).map(drop)
+    }
+}

@@ -1,0 +1,234 @@
+//! Room on the disk, kept so that a full one can be emptied again.
+//!
+//! What is committed lies in the log first, and takes its place in the database when the log is
+//! copied there. Were the disk filled to the last byte before that, the log could not be copied,
+//! so not start over, and even deleting, which writes to it, would fail for good. So what adds
+//! content is refused while there is still room for both.
+//!
+//! A session in memory has a disk of its own in this sense: the bytes that its files may take
+//! together ([`MemoryBound`]). A batch is refused where these might not hold it.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+use crate::delta::{Result, StoreError};
+use crate::vfs::FsStat;
+
+use crate::delta::sqlite::file::connect;
+use crate::delta::sqlite::file::disk::{self, byte_len};
+use crate::delta::sqlite::file::memory::MemoryBound;
+
+/// What only deletions, syncs and the like may use, in bytes.
+const RESERVED_BYTES: u64 = 4 << 20;
+
+/// The same of a session in memory, in bytes: more than the largest batch takes.
+const MEMORY_RESERVED_BYTES: u64 = 32 << 20;
+
+/// What a batch may hold in memory that is not in the log yet, in bytes.
+const MAX_UNWRITTEN_BYTES: u64 = 24 << 20;
+
+/// Less than this, in bytes, is so little that the log should give back what it can.
+const LOW_BYTES: u64 = 64 << 20;
+
+/// The disk is asked again after this much more was added, in bytes.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// Or after this time: other programs fill the disk, too.
+const TRUSTED_FOR: Duration = Duration::from_millis(100);
+
+/// How much room a session has.
+pub struct DiskReserve {
+    path: PathBuf,
+    /// Where the session is in memory.
+    memory: Option<MemoryBound>,
+    /// Figures of the disk.
+    usage: fn(&Path) -> Result<FsStat>,
+    /// What the batch added, in bytes.
+    added: u64,
+    /// What the disk said, if it need not be asked again yet.
+    known: Option<Known>,
+}
+
+/// What was left when the disk was asked.
+struct Known {
+    /// [`DiskReserve::spare`], in bytes.
+    spare: Option<u64>,
+    /// What was added since, in bytes.
+    added: u64,
+    /// When it was asked.
+    at: Instant,
+}
+
+impl DiskReserve {
+    /// The room of the session file `session`, which may be in `memory`.
+    pub fn of(session: &Path, memory: Option<MemoryBound>) -> Self {
+        Self { path: session.to_owned(), memory, usage: disk::usage, added: 0, known: None }
+    }
+
+    /// Whether the session is in memory.
+    pub fn is_in_memory(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    /// Begins a batch.
+    pub fn begin(&mut self) {
+        self.added = 0;
+    }
+
+    /// Fails where the bound of a session in memory might not hold another batch: what the log
+    /// has takes its place in the database later.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`]
+    pub fn check_memory(&mut self, conn: &Connection) -> Result<()> {
+        if self.memory.is_none() {
+            return Ok(());
+        }
+        match self.ask(conn)? {
+            Some(spare) if spare < MAX_UNWRITTEN_BYTES => {
+                self.forget();
+                Err(StoreError::Full("the session's memory is used up".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets what the disk said: it has changed.
+    pub(super) fn forget(&mut self) {
+        self.known = None;
+    }
+
+    /// Counts `bytes` that a change of the batch is about to add.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`]: they would take what is reserved.
+    pub fn add(&mut self, conn: &Connection, bytes: usize) -> Result<()> {
+        let bytes = bytes as u64;
+        let added = self.added.saturating_add(bytes);
+        if let Some(known) = self.still_known(bytes) {
+            known.added += bytes;
+            self.added = added;
+            return Ok(());
+        }
+        // What comes until the next look grows the database, too. Pages are not filled to the
+        // last byte.
+        let coming = with_waste(bytes.saturating_add(STEP_BYTES));
+        let unwritten = with_waste(added).min(MAX_UNWRITTEN_BYTES);
+        let reserved = if self.is_in_memory() { MEMORY_RESERVED_BYTES } else { RESERVED_BYTES };
+        let needed = unwritten.saturating_add(coming).saturating_add(reserved);
+        if self.ask(conn)?.is_some_and(|spare| spare < needed) {
+            self.forget();
+            return Err(StoreError::Full("what is left is reserved for deleting".to_owned()));
+        }
+        self.added = added;
+        Ok(())
+    }
+
+    /// Whether the log should give back what it can.
+    pub(super) fn is_low(&mut self, conn: &Connection) -> Result<bool> {
+        let spare = match self.still_known(0) {
+            Some(known) => known.spare,
+            None => self.ask(conn)?,
+        };
+        Ok(spare.is_some_and(|spare| spare < LOW_BYTES))
+    }
+
+    /// What the disk said, if it still counts with so many bytes more.
+    fn still_known(&mut self, bytes: u64) -> Option<&mut Known> {
+        let counts = |known: &&mut Known| {
+            known.added + bytes < STEP_BYTES && known.at.elapsed() < TRUSTED_FOR
+        };
+        self.known.as_mut().filter(counts)
+    }
+
+    /// Asks the disk.
+    fn ask(&mut self, conn: &Connection) -> Result<Option<u64>> {
+        let spare = self.spare(conn)?;
+        self.known = Some(Known { spare, added: 0, at: Instant::now() });
+        Ok(spare)
+    }
+
+    /// The bytes that are left on the disk when the log is copied into the database; `None`
+    /// where the system does not tell.
+    fn spare(&self, conn: &Connection) -> Result<Option<u64>> {
+        let disk = match &self.memory {
+            Some(bound) => bound.usage(&self.path),
+            None => match (self.usage)(&self.path) {
+                Ok(disk) => disk,
+                Err(_) => return Ok(None),
+            },
+        };
+        if disk.total_bytes == 0 {
+            return Ok(None);
+        }
+        let mut pages = conn.prepare_cached("PRAGMA page_count")?;
+        let pages: i64 = pages.query_row([], |row| row.get(0))?;
+        let length = pages.cast_unsigned().saturating_mul(connect::page_bytes(conn)?);
+        let growth = length.saturating_sub(byte_len(&self.path));
+        Ok(Some(disk.available_bytes.saturating_sub(growth)))
+    }
+}
+
+/// What `bytes` of content take, at most.
+fn with_waste(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn room(usage: fn(&Path) -> Result<FsStat>) -> DiskReserve {
+        DiskReserve { usage, ..DiskReserve::of(Path::new("/nowhere"), None) }
+    }
+
+    fn disk(total_bytes: u64, available_bytes: u64) -> Result<FsStat> {
+        let bytes = FsStat {
+            total_bytes,
+            free_bytes: available_bytes,
+            available_bytes,
+            total_files: 0,
+            free_files: 0,
+            available_files: 0,
+        };
+        Ok(bytes)
+    }
+
+    #[test]
+    fn what_is_reserved_is_not_given_out() {
+        let conn = Connection::open_in_memory().unwrap();
+        let mut room = room(|_| disk(64 * MIB, 10 * MIB));
+        let added = (0..64).take_while(|_| room.add(&conn, 1 << 20).is_ok()).count();
+        // 4 MiB are reserved, and each takes its place in the log with half as much again.
+        assert!((1..4).contains(&added), "{added}");
+        assert!(room.add(&conn, 1 << 20).is_err());
+        room.begin();
+        assert!(room.add(&conn, 1).is_ok());
+    }
+
+    #[test]
+    fn a_database_that_has_yet_to_grow_counts() {
+        let conn = Connection::open_in_memory().unwrap();
+        let mut room = room(|_| disk(64 * MIB, 10 * MIB));
+        assert!(room.add(&conn, 1).is_ok());
+        conn.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(8 << 20))").unwrap();
+        room.begin();
+        assert!(matches!(room.add(&conn, STEP_BYTES as usize), Err(StoreError::Full(_))));
+        assert!(matches!(room.add(&conn, 1), Err(StoreError::Full(_))), "it is asked again");
+        assert!(room.is_low(&conn).unwrap());
+    }
+
+    #[test]
+    fn a_disk_that_tells_nothing_is_not_asked() {
+        let conn = Connection::open_in_memory().unwrap();
+        for usage in [|_: &Path| disk(0, 0), |_: &Path| Err(StoreError::Io("no".to_owned()))] {
+            let mut room = room(usage);
+            assert!(room.add(&conn, 64 << 20).is_ok());
+            assert!(!room.is_low(&conn).unwrap());
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! A shared bound that is divided among client addresses.
+//!
+//! One address may hold all of it while no other address asks. While several ask, an address may
+//! hold at most as much as is left free, so one more address always gets some (dynamic
+//! thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Each address
+//! has one place in the queue, however many connections it has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
+
+use super::limits::CONTENTION;
+
+/// What is divided.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PoolKind {
+    Requests,
+    RequestBytes,
+    UnvalidatedBytes,
+    ReplyBytes,
+    UnprovenBytes,
+}
+
+/// The number of kinds.
+const KINDS: usize = 5;
+
+/// What one client address holds of all pools.
+#[derive(Debug, Default)]
+pub(super) struct AddressUse {
+    pools: [PoolUse; KINDS],
+    /// Connections of the address that hold shared reply bytes.
+    pub(super) reply_holders: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct PoolUse {
+    held: AtomicUsize,
+    /// Told when less is held.
+    returned: Notify,
+    /// Held by the connection of the address that is in the queue.
+    turn: Mutex<()>,
+}
+
+/// One shared bound.
+#[derive(Debug)]
+pub(super) struct AddressPool {
+    kind: PoolKind,
+    permits: Arc<Semaphore>,
+    max: usize,
+    since: Instant,
+    /// The address that asked last.
+    last: AtomicUsize,
+    /// Until when several addresses ask, in milliseconds after `since`.
+    contended_until: AtomicU64,
+}
+
+/// A part of a pool; given back when dropped.
+#[derive(Debug)]
+pub(super) struct PoolPermit {
+    kind: PoolKind,
+    /// Always there until the portion is dropped.
+    permit: Option<OwnedSemaphorePermit>,
+    address: Arc<AddressUse>,
+}
+
+impl AddressPool {
+    /// A pool of `max`.
+    pub(super) fn new(kind: PoolKind, max: usize) -> Self {
+        Self {
+            kind,
+            permits: Arc::new(Semaphore::new(max)),
+            max,
+            since: Instant::now(),
+            last: AtomicUsize::new(0),
+            contended_until: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether nothing is taken.
+    pub(super) fn is_whole(&self) -> bool {
+        self.permits.available_permits() == self.max
+    }
+
+    /// Waits until all is given back, and gives nothing out afterwards.
+    pub(super) async fn drain(&self) {
+        if let Ok(permits) = self.permits.acquire_many(weight(self.max)).await {
+            permits.forget();
+        }
+    }
+
+    /// Lets nothing wait any more.
+    pub(super) fn close(&self) {
+        self.permits.close();
+    }
+
+    /// Takes `amount`, if that is there and `address` may have it now.
+    pub(super) fn try_take(&self, address: &Arc<AddressUse>, amount: usize) -> Option<PoolPermit> {
+        self.note(address);
+        if !self.may_have(address, amount) {
+            return None;
+        }
+        let permit = try_take(&self.permits, amount)?;
+        Some(self.portion(address, permit, amount))
+    }
+
+    /// Waits for `amount`, and counts as `waiting` until then; `None` once the pool is closed.
+    pub(super) async fn take(
+        &self,
+        address: &Arc<AddressUse>,
+        amount: usize,
+        waiting: &AtomicUsize,
+    ) -> Option<PoolPermit> {
+        if let Some(portion) = self.try_take(address, amount) {
+            return Some(portion);
+        }
+        let _counted = WaitCounter::new(waiting);
+        let own = address.of(self.kind);
+        let _turn = own.turn.lock().await;
+        loop {
+            // Made before the look, so that nothing between the two is missed.
+            let returned = own.returned.notified();
+            if self.permits.is_closed() || self.may_have(address, amount) {
+                break;
+            }
+            returned.await;
+        }
+        let permit = self.permits.clone().acquire_many_owned(weight(amount)).await.ok()?;
+        Some(self.portion(address, permit, amount))
+    }
+
+    fn portion(
+        &self,
+        address: &Arc<AddressUse>,
+        permit: OwnedSemaphorePermit,
+        amount: usize,
+    ) -> PoolPermit {
+        address.of(self.kind).held.fetch_add(amount, Ordering::Relaxed);
+        PoolPermit { kind: self.kind, permit: Some(permit), address: Arc::clone(address) }
+    }
+
+    /// Notes that an address asks.
+    fn note(&self, address: &Arc<AddressUse>) {
+        let address = Arc::as_ptr(address).addr();
+        if self.last.load(Ordering::Relaxed) != address
+            && self.last.swap(address, Ordering::Relaxed) != 0
+        {
+            let until = self.since.elapsed() + CONTENTION;
+            self.contended_until.store(millis(until), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether an address may have `amount` more. One that has none always may: so whatever waits
+    /// here waits for what its own address gives back.
+    fn may_have(&self, address: &AddressUse, amount: usize) -> bool {
+        let held = address.of(self.kind).held.load(Ordering::Relaxed);
+        held == 0 || !self.is_contended() || held + amount <= self.permits.available_permits()
+    }
+
+    /// Whether several addresses asked within [`CONTENTION`].
+    fn is_contended(&self) -> bool {
+        let until = self.contended_until.load(Ordering::Relaxed);
+        until != 0 && millis(self.since.elapsed()) < until
+    }
+}
+
+impl AddressUse {
+    fn of(&self, kind: PoolKind) -> &PoolUse {
+        let [requests, request_bytes, unvalidated_bytes, reply_bytes, unproven_bytes] = &self.pools;
+        match kind {
+            PoolKind::Requests => requests,
+            PoolKind::RequestBytes => request_bytes,
+            PoolKind::UnvalidatedBytes => unvalidated_bytes,
+            PoolKind::ReplyBytes => reply_bytes,
+            PoolKind::UnprovenBytes => unproven_bytes,
+        }
+    }
+}
+
+impl PoolPermit {
+    /// Gives back what is taken above `amount`.
+    pub(super) fn shrink(&mut self, amount: usize) {
+        let Some(permit) = &mut self.permit else { return };
+        let less = permit.num_permits().saturating_sub(amount);
+        if less > 0 {
+            drop(permit.split(less));
+            self.address.of(self.kind).give_back(less);
+        }
+    }
+}
+
+impl Drop for PoolPermit {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            let amount = permit.num_permits();
+            // Before the address is told: it looks at what is free.
+            drop(permit);
+            self.address.of(self.kind).give_back(amount);
+        }
+    }
+}
+
+impl PoolUse {
+    fn give_back(&self, amount: usize) {
+        self.held.fetch_sub(amount, Ordering::Relaxed);
+        self.returned.notify_one();
+    }
+}
+
+/// Counted as waiting for as long as this is.
+struct WaitCounter<'a>(&'a AtomicUsize);
+
+impl<'a> WaitCounter<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for WaitCounter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes `amount` permits, if they are there.
+pub(super) fn try_take(of: &Arc<Semaphore>, amount: usize) -> Option<OwnedSemaphorePermit> {
+    of.clone().try_acquire_many_owned(weight(amount)).ok()
+}
+
+/// An amount as semaphores count it.
+pub(super) fn weight(amount: usize) -> u32 {
+    u32::try_from(amount).unwrap_or(u32::MAX)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_address_has_all_until_another_asks() {
+        let pool = AddressPool::new(PoolKind::Requests, 8);
+        let [greedy, modest]: [Arc<AddressUse>; 2] = Default::default();
+        let mut taken: Vec<_> = (0..8).filter_map(|_| pool.try_take(&greedy, 1)).collect();
+        assert_eq!(taken.len(), 8);
+        assert!(pool.try_take(&modest, 1).is_none(), "there is no more");
+        // What the greedy one gives back it does not get again, up to half of all.
+        for left in (4..8).rev() {
+            taken.pop();
+            assert!(pool.try_take(&greedy, 1).is_none(), "{left} left to it");
+        }
+        let first = pool.try_take(&modest, 4);
+        assert!(first.is_some());
+        assert!(pool.try_take(&greedy, 1).is_none() && pool.try_take(&modest, 1).is_none());
+    }
+
+    #[tokio::test]
+    async fn an_address_has_one_place_in_the_queue() {
+        let pool = Arc::new(AddressPool::new(PoolKind::Requests, 1));
+        let [greedy, modest]: [Arc<AddressUse>; 2] = Default::default();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let held = pool.try_take(&greedy, 1);
+        let ask = |address: &Arc<AddressUse>, name: &'static str| {
+            let (pool, address) = (Arc::clone(&pool), Arc::clone(address));
+            let waiting = Arc::clone(&waiting);
+            tokio::spawn(async move {
+                let _taken = pool.take(&address, 1, &waiting).await;
+                (name, Instant::now())
+            })
+        };
+        let mut all = Vec::new();
+        for (address, name) in [(&greedy, "g1"), (&greedy, "g2"), (&greedy, "g3"), (&modest, "m")] {
+            all.push(ask(address, name));
+            // In this order.
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        let mut order = Vec::new();
+        for one in all {
+            order.push(one.await.unwrap());
+        }
+        order.sort_by_key(|(_, at)| *at);
+        let names: Vec<_> = order.iter().map(|(name, _)| *name).collect();
+        assert!(names.iter().position(|name| *name == "m").unwrap() <= 1, "{names:?}");
+        assert_eq!(waiting.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,230 @@
+//! Runs a suspended call on the thread that wakes it instead of queueing it again.
+//!
+//! A call that changes something waits for the writer thread. Waking a task of the runtime for
+//! the answer costs more than sending the reply, and the writer thread would only wait for the
+//! next calls: so a thread outside the runtime runs the rest of the call itself
+//! (docs/decisions/0037-who-answers-goes-on.md). The call never blocks that thread: where the
+//! client does not read, the call is suspended again, and continues as a task of the runtime.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+use tokio::runtime::Handle;
+
+/// The rest of a call.
+type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A suspended call. Whatever holds its waker must wake it or drop the waker.
+struct InlineTask {
+    state: Mutex<TaskState>,
+    runtime: Handle,
+}
+
+enum TaskState {
+    /// A thread runs it.
+    Running,
+    /// A thread runs it, and it was woken since that began.
+    Woken,
+    /// Suspended.
+    Waiting(TaskFuture),
+    /// Done, or spawned as a task.
+    Gone,
+}
+
+/// Runs `work` on this thread, which belongs to the runtime, until it is suspended. A thread that
+/// wakes it then runs it at once if it is outside the runtime; else it becomes a task.
+pub(super) fn run_inline(work: impl Future<Output = ()> + Send + 'static) {
+    let inline_task =
+        InlineTask { state: Mutex::new(TaskState::Running), runtime: Handle::current() };
+    Arc::new(inline_task).poll(Box::pin(work));
+}
+
+impl InlineTask {
+    /// Polls the work in the context of the runtime.
+    fn poll(self: Arc<Self>, mut work: TaskFuture) {
+        let waker = Waker::from(Arc::clone(&self));
+        if work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            *self.state() = TaskState::Gone;
+            return;
+        }
+        let mut state = self.state();
+        if matches!(*state, TaskState::Woken) {
+            *state = TaskState::Gone;
+            drop(state);
+            self.runtime.spawn(work);
+        } else {
+            *state = TaskState::Waiting(work);
+        }
+    }
+
+    /// Takes the work if it is suspended; else notes that it was woken.
+    fn wake_up(&self) -> Option<TaskFuture> {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, TaskState::Gone) {
+            TaskState::Waiting(work) => {
+                *state = TaskState::Running;
+                Some(work)
+            }
+            TaskState::Running | TaskState::Woken => {
+                *state = TaskState::Woken;
+                None
+            }
+            TaskState::Gone => None,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, TaskState> {
+        // No change of it is ever half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for InlineTask {
+    fn wake(self: Arc<Self>) {
+        let Some(work) = self.wake_up() else { return };
+        // What goes on here wakes others as a thread of the runtime does: it wakes tasks, and
+        // none of them inside another.
+        if Handle::try_current().is_ok() {
+            *self.state() = TaskState::Gone;
+            self.runtime.spawn(work);
+        } else {
+            let runtime = self.runtime.clone();
+            let _context = runtime.enter();
+            // As in a task, a panic is the work's own: the thread goes on with what it does.
+            if catch_unwind(AssertUnwindSafe(|| self.poll(work))).is_err() {
+                tracing::error!("a call is not answered, because of a panic");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread::{self, ThreadId};
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// Work that waits for `first` and then for `second`, and says after each where it is.
+    async fn work(
+        first: oneshot::Receiver<()>,
+        second: oneshot::Receiver<()>,
+        places: mpsc::Sender<ThreadId>,
+    ) {
+        let _sent = first.await;
+        places.send(thread::current().id()).unwrap();
+        let _sent = second.await;
+        places.send(thread::current().id()).unwrap();
+    }
+
+    fn next(places: &mpsc::Receiver<ThreadId>) -> ThreadId {
+        places.recv_timeout(Duration::from_secs(20)).expect("it goes on")
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_thread_of_its_own_goes_on_itself() {
+        let ((wake_first, first), (wake_second, second)) = (oneshot::channel(), oneshot::channel());
+        let (places, at) = mpsc::channel();
+        run_inline(work(first, second, places));
+        let outside = thread::spawn(move || {
+            wake_first.send(()).unwrap();
+            // Before anything else happens here.
+            let place = at.try_recv();
+            wake_second.send(()).unwrap();
+            (place, at.try_recv(), thread::current().id())
+        });
+        let (first, second, own) = outside.join().unwrap();
+        assert_eq!((first, second), (Ok(own), Ok(own)));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_thread_of_the_runtime_makes_a_task_of_it() {
+        let ((wake_first, first), (wake_second, second)) = (oneshot::channel(), oneshot::channel());
+        let (places, at) = mpsc::channel();
+        run_inline(work(first, second, places));
+        wake_first.send(()).unwrap();
+        let outside = tokio::task::spawn_blocking(move || {
+            let task = next(&at);
+            // A task stays one, whoever wakes it.
+            let waker = thread::spawn(move || {
+                wake_second.send(()).unwrap();
+                thread::current().id()
+            });
+            (task, waker.join().unwrap(), next(&at))
+        });
+        let (task, waker, again) = outside.await.unwrap();
+        assert_ne!(task, thread::current().id());
+        assert_ne!(again, waker);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_others_wake_does_not_run_inside_them() {
+        let (wake_outer, outer) = oneshot::channel();
+        let (wake_inner, inner) = oneshot::channel::<()>();
+        let (places, at) = mpsc::channel();
+        let of_inner = places.clone();
+        run_inline(async move {
+            let _sent = inner.await;
+            of_inner.send(thread::current().id()).unwrap();
+        });
+        run_inline(async move {
+            let _sent = outer.await;
+            wake_inner.send(()).unwrap();
+            places.send(thread::current().id()).unwrap();
+        });
+        let outside = thread::spawn(move || {
+            wake_outer.send(()).unwrap();
+            thread::current().id()
+        });
+        let outside = outside.join().unwrap();
+        let both = [next(&at), next(&at)];
+        assert_eq!(both.iter().filter(|&&place| place == outside).count(), 1, "{both:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_call_to_wake_up_is_missed() {
+        let (done, all) = mpsc::channel();
+        for _ in 0..2_000 {
+            let done = done.clone();
+            let (wake, woken) = oneshot::channel::<()>();
+            let waker = thread::spawn(move || wake.send(()));
+            run_inline(async move {
+                // Wakes itself while it runs.
+                tokio::task::yield_now().await;
+                let _sent = woken.await;
+                done.send(()).unwrap();
+            });
+            waker.join().unwrap().unwrap();
+        }
+        drop(done);
+        let count = tokio::task::spawn_blocking(move || all.iter().count()).await.unwrap();
+        assert_eq!(count, 2_000);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn work_that_panics_is_let_go_of() {
+        struct Told(mpsc::Sender<()>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                let _sent = self.0.send(());
+            }
+        }
+        let (wake, woken) = oneshot::channel::<()>();
+        let (sender, dropped) = mpsc::channel();
+        let told = Told(sender);
+        run_inline(async move {
+            let _told = told;
+            let _sent = woken.await;
+            panic!("as it is to");
+        });
+        let outside = thread::spawn(move || wake.send(()));
+        assert_eq!(outside.join().expect("the thread goes on"), Ok(()));
+        dropped.try_recv().expect("the work is gone");
+    }
+}

@@ -1,0 +1,261 @@
+//! How clients find the port: through the rpcbind of this machine, or through ourselves in its
+//! place where none runs.
+
+mod builtin;
+mod nlm_registration;
+mod portmapper;
+mod rpc_client;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use builtin::BuiltinRpcbind;
+use nlm_registration::{LOOK_INTERVAL, NlmRegistration, Watched};
+pub use portmapper::Portmapper;
+use rpc_client::RpcClient;
+
+use super::{BindError, Program, Service};
+use crate::wire::nlm4;
+use crate::wire::portmap::{self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_4};
+use crate::wire::rpc::PROC_NULL;
+use crate::wire::xdr::{Decode, Decoder, Encode, Encoder};
+
+/// Where rpcbind takes registrations from any local user; over TCP it asks for a privileged
+/// source port.
+const LOCAL_SOCKETS: [&str; 3] =
+    ["/run/rpcbind.sock", "/var/run/rpcbind.sock", "/var/run/portmap.socket"];
+/// Source ports that count as privileged, and that no service is expected at.
+const PRIVILEGED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
+/// Time for connecting to a server on this machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Mappings of other programs that are looked at.
+const MAX_MAPPINGS: usize = 4096;
+
+/// Why clients will not find us.
+#[derive(Debug, thiserror::Error)]
+pub enum RpcbindError {
+    /// Neither an rpcbind runs, nor can we take its port.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Something is at the port that does not answer as rpcbind does.
+    #[error("cannot talk to the rpcbind at port {port}")]
+    Talk {
+        /// The port.
+        port: u16,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another server is registered, and it runs.
+    #[error("program {program} is registered already, with the running server at {address}")]
+    Taken {
+        /// Program number.
+        program: u32,
+        /// Address of the other server.
+        address: SocketAddr,
+    },
+    /// The rpcbind does not let us register.
+    #[error("rpcbind does not let us register program {program}")]
+    Refused {
+        /// Program number.
+        program: u32,
+    },
+}
+
+/// Makes services known as long as it is held; [`Registration::end`] takes them back.
+pub struct Registration(Inner);
+
+enum Inner {
+    /// With the rpcbind of this machine.
+    Registered {
+        entries: Vec<Rpcb>,
+        port: u16,
+        locks: Arc<NlmRegistration>,
+        looking: JoinHandle<()>,
+    },
+    /// In its place.
+    BuiltinRpcbind(BuiltinRpcbind),
+}
+
+impl Registration {
+    /// Makes `services` known at the port mapper's port `port` ([`portmap::PORT`]).
+    pub async fn begin(services: &[Service], port: u16) -> Result<Self, RpcbindError> {
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let runs = timeout(CONNECT_TIMEOUT, TcpStream::connect(local)).await;
+        let inner = match runs {
+            Ok(Ok(_)) => register(services, port).await?,
+            _ => Inner::BuiltinRpcbind(BuiltinRpcbind::begin(services, port).await?),
+        };
+        Ok(Self(inner))
+    }
+
+    /// Whether no rpcbind runs on this machine, so that we answer in its place.
+    pub fn is_builtin(&self) -> bool {
+        matches!(self.0, Inner::BuiltinRpcbind(_))
+    }
+
+    /// The `program` as it has to be served while this is held.
+    pub fn watch(&self, program: Arc<dyn Program>) -> Arc<dyn Program> {
+        match &self.0 {
+            Inner::Registered { locks, .. } => {
+                Arc::new(Watched { program, locks: Arc::clone(locks) })
+            }
+            Inner::BuiltinRpcbind(_) => program,
+        }
+    }
+
+    /// Takes the services back. A failure is logged: there is nobody left to handle it.
+    pub async fn end(self) {
+        match self.0 {
+            Inner::Registered { entries, port, locks, looking } => {
+                looking.abort();
+                if let Err(error) = locks.give_back().await {
+                    tracing::warn!(%error, "cannot unregister the lock manager from rpcbind");
+                }
+                if let Err(error) = unregister(&entries, port).await {
+                    tracing::warn!(%error, "cannot unregister from rpcbind");
+                }
+            }
+            Inner::BuiltinRpcbind(builtin_rpcbind) => builtin_rpcbind.end().await,
+        }
+    }
+}
+
+async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError> {
+    let talk = |source| RpcbindError::Talk { port, source };
+    let mut client = connect(port).await.map_err(talk)?;
+    let all = services.iter().flat_map(Service::entries);
+    let (ours, entries): (Vec<Rpcb>, Vec<Rpcb>) =
+        all.partition(|entry| entry.program == nlm4::PROGRAM);
+    for (done, entry) in entries.iter().enumerate() {
+        let Err(error) = announce(&mut client, entry, services, port).await else { continue };
+        for entry in &entries[..done] {
+            // What counts is the first failure.
+            let _undone = change(&mut client, PROC_UNSET, entry).await;
+        }
+        return Err(error);
+    }
+    let locks = Arc::new(NlmRegistration::new(ours, port));
+    locks.claim().await;
+    let looking = tokio::spawn(look(Arc::clone(&locks)));
+    Ok(Inner::Registered { entries, port, locks, looking })
+}
+
+/// Looks after the lock manager's registration for ever.
+async fn look(locks: Arc<NlmRegistration>) {
+    loop {
+        sleep(LOOK_INTERVAL).await;
+        locks.claim().await;
+    }
+}
+
+/// Sets one entry, in place of one that nobody serves any more.
+async fn announce(
+    client: &mut RpcClient,
+    entry: &Rpcb,
+    services: &[Service],
+    port: u16,
+) -> Result<(), RpcbindError> {
+    let talk = |source| RpcbindError::Talk { port, source };
+    let present = dump(client).await.map_err(talk)?;
+    for other in present.iter().filter(|other| is_same_service(other, entry)) {
+        // Whoever was killed could not unregister; whoever runs must not be pushed away.
+        // At our own port it can only be an earlier run of ours.
+        let at = portmap::parse_universal_address(&other.address);
+        let own = at.is_some_and(|at| services.iter().any(|s| s.address.port() == at.port()));
+        if let Some(at) = at.filter(|_| !own)
+            && answers(at).await
+        {
+            return Err(RpcbindError::Taken { program: entry.program, address: at });
+        }
+        change(client, PROC_UNSET, other).await.map_err(talk)?;
+    }
+    match change(client, PROC_SET, entry).await.map_err(talk)? {
+        true => Ok(()),
+        false => Err(RpcbindError::Refused { program: entry.program }),
+    }
+}
+
+async fn unregister(entries: &[Rpcb], port: u16) -> io::Result<()> {
+    let mut client = connect(port).await?;
+    for entry in entries {
+        change(&mut client, PROC_UNSET, entry).await?;
+    }
+    Ok(())
+}
+
+/// Sets or unsets; returns whether the rpcbind did it.
+async fn change(client: &mut RpcClient, procedure: u32, entry: &Rpcb) -> io::Result<bool> {
+    let mut args = Encoder::new();
+    entry.encode(&mut args);
+    let results = client.call(procedure, args).await?;
+    Decoder::new(results).bool().map_err(io::Error::other)
+}
+
+/// Connects to the rpcbind in a way that it takes registrations from.
+async fn connect(port: u16) -> io::Result<RpcClient> {
+    if port == portmap::PORT {
+        for path in LOCAL_SOCKETS {
+            if let Ok(stream) = UnixStream::connect(path).await {
+                return Ok(RpcClient::new(Box::new(stream), portmap::PROGRAM, VERSION_4));
+            }
+        }
+    }
+    let stream = connect_privileged(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
+    let mut client = RpcClient::new(Box::new(stream), portmap::PROGRAM, VERSION_4);
+    client.call(PROC_NULL, Encoder::new()).await?;
+    Ok(client)
+}
+
+async fn connect_privileged(to: SocketAddr) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for from in PRIVILEGED_PORTS.rev() {
+        let socket = TcpSocket::new_v4()?;
+        let connecting = match socket.bind((Ipv4Addr::LOCALHOST, from).into()) {
+            Ok(()) => timeout(CONNECT_TIMEOUT, socket.connect(to)).await?,
+            Err(error) => Err(error),
+        };
+        match connecting {
+            Ok(stream) => return Ok(stream),
+            Err(error) if is_taken(&error) => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
+}
+
+fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {
+    (a.program, a.version, &a.netid) == (b.program, b.version, &b.netid)
+}
+
+/// Whether anything accepts connections at an address of this machine.
+pub(super) async fn answers(at: SocketAddr) -> bool {
+    matches!(timeout(CONNECT_TIMEOUT, TcpStream::connect(at)).await, Ok(Ok(_)))
+}
+
+/// All registrations.
+async fn dump(client: &mut RpcClient) -> io::Result<Vec<Rpcb>> {
+    decode_list(client.call(PROC_DUMP, Encoder::new()).await?)
+}
+
+fn decode_list(results: Bytes) -> io::Result<Vec<Rpcb>> {
+    let mut decoder = Decoder::new(results);
+    let mut entries = Vec::new();
+    while let Some(entry) = Option::<Rpcb>::decode(&mut decoder).map_err(io::Error::other)? {
+        if entries.len() == MAX_MAPPINGS {
+            return Err(io::Error::other("too many mappings"));
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}

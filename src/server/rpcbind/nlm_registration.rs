@@ -1,0 +1,211 @@
+//! Keeps our lock manager registered with the rpcbind of a machine that mounts what it serves.
+//!
+//! The kernel of an NFS client runs a lock manager too, to be called back. It registers when the
+//! first export is mounted, in everybody else's place, and clients on the same machine would then
+//! send their locks to it, which never answers them. So we take the place again: before a mount
+//! ends, which is when the client asks for FSINFO, and from time to time. What the kernel loses
+//! are callbacks from other servers; it asks those again every 30 seconds.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::{answers, change, connect, dump, is_same_service};
+use crate::server::program::{CallFuture, Program};
+use crate::vfs::Caller;
+use crate::wire::nfs3::{self, Procedure};
+use crate::wire::portmap::{self, PROC_SET, PROC_UNSET, Rpcb};
+
+/// Time between two looks at the registration.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+/// Time that a look may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The registration of our lock manager.
+pub(super) struct NlmRegistration {
+    ours: Vec<Rpcb>,
+    port: u16,
+    /// Registrations of others that we took the place of.
+    displaced: Mutex<Vec<Rpcb>>,
+}
+
+impl NlmRegistration {
+    /// Registers nothing yet. `port` is that of the rpcbind.
+    pub(super) fn new(ours: Vec<Rpcb>, port: u16) -> Self {
+        Self { ours, port, displaced: Mutex::default() }
+    }
+
+    /// Makes sure that clients find our lock manager. A failure is logged: files are served all
+    /// the same.
+    pub(super) async fn claim(&self) {
+        let claimed = timeout(LOOK_TIMEOUT, self.try_claim()).await;
+        if let Err(error) = claimed.unwrap_or_else(|elapsed| Err(elapsed.into())) {
+            tracing::warn!(%error, "cannot register the lock manager; clients need `nolock`");
+        }
+    }
+
+    async fn try_claim(&self) -> io::Result<()> {
+        let mut displaced = self.displaced.lock().await;
+        let mut client = connect(self.port).await?;
+        let present = dump(&mut client).await?;
+        for entry in &self.ours {
+            let other = present.iter().find(|other| is_same_service(other, entry));
+            if other.is_some_and(|other| other.address == entry.address) {
+                continue;
+            }
+            if let Some(other) = other {
+                change(&mut client, PROC_UNSET, other).await?;
+                displaced.retain(|old| !is_same_service(old, other));
+                displaced.push(other.clone());
+                tracing::debug!("took the place of another lock manager at rpcbind");
+            }
+            if !change(&mut client, PROC_SET, entry).await? {
+                return Err(io::Error::other("rpcbind refuses it"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Unregisters, and gives the place back to who had it, if that still runs.
+    pub(super) async fn give_back(&self) -> io::Result<()> {
+        let mut displaced = self.displaced.lock().await;
+        let mut client = connect(self.port).await?;
+        let present = dump(&mut client).await?;
+        for entry in &self.ours {
+            let is_ours =
+                |other: &Rpcb| is_same_service(other, entry) && other.address == entry.address;
+            if !present.iter().any(is_ours) {
+                continue;
+            }
+            change(&mut client, PROC_UNSET, entry).await?;
+            let Some(at) = displaced.iter().position(|old| is_same_service(old, entry)) else {
+                continue;
+            };
+            let old = displaced.swap_remove(at);
+            let address = portmap::parse_universal_address(&old.address);
+            if let Some(address) = address
+                && answers(address).await
+            {
+                change(&mut client, PROC_SET, &old).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A program that, if it is NFS, looks after the registration when somebody mounts.
+pub(super) struct Watched {
+    pub(super) program: Arc<dyn Program>,
+    pub(super) locks: Arc<NlmRegistration>,
+}
+
+impl Program for Watched {
+    fn number(&self) -> u32 {
+        self.program.number()
+    }
+
+    fn version(&self) -> u32 {
+        self.program.version()
+    }
+
+    fn tenant(&self, procedure: u32, args: &Bytes) -> Option<NonZeroU64> {
+        self.program.tenant(procedure, args)
+    }
+
+    fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {
+        let is_fsinfo = Procedure::from_number(procedure) == Some(Procedure::Fsinfo);
+        if self.program.number() != nfs3::PROGRAM || !is_fsinfo {
+            return self.program.call(caller, procedure, args);
+        }
+        Box::pin(async move {
+            self.locks.claim().await;
+            self.program.call(caller, procedure, args).await
+        })
+    }
+
+    fn is_replayed(&self, procedure: u32) -> bool {
+        self.program.is_replayed(procedure)
+    }
+
+    fn is_too_weak(&self, caller: &Caller, procedure: u32, args: &Bytes) -> bool {
+        self.program.is_too_weak(caller, procedure, args)
+    }
+
+    fn reply_bytes(&self, procedure: u32, args: &Bytes) -> usize {
+        self.program.reply_bytes(procedure, args)
+    }
+
+    fn may_be_short(&self, procedure: u32) -> bool {
+        self.program.may_be_short(procedure)
+    }
+
+    fn shorten(&self, procedure: u32, args: Bytes, bytes: usize) -> Bytes {
+        self.program.shorten(procedure, args, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::limits::SMALL_REPLY_BYTES;
+    use crate::wire::xdr::Encoder;
+
+    /// A program whose every answer is another than a program's usual one.
+    struct Unusual;
+
+    impl Program for Unusual {
+        fn number(&self) -> u32 {
+            7
+        }
+
+        fn version(&self) -> u32 {
+            8
+        }
+
+        fn tenant(&self, _: u32, _: &Bytes) -> Option<NonZeroU64> {
+            NonZeroU64::new(9)
+        }
+
+        fn call<'a>(&'a self, _: &'a Caller, _: u32, _: Bytes) -> CallFuture<'a> {
+            Box::pin(async { Ok(Encoder::new()) })
+        }
+
+        fn is_replayed(&self, _: u32) -> bool {
+            true
+        }
+
+        fn is_too_weak(&self, _: &Caller, _: u32, _: &Bytes) -> bool {
+            true
+        }
+
+        fn reply_bytes(&self, _: u32, _: &Bytes) -> usize {
+            SMALL_REPLY_BYTES + 1
+        }
+
+        fn may_be_short(&self, _: u32) -> bool {
+            true
+        }
+
+        fn shorten(&self, _: u32, _: Bytes, _: usize) -> Bytes {
+            Bytes::from_static(b"less")
+        }
+    }
+
+    #[test]
+    fn a_watched_program_says_all_that_it_says_itself() {
+        let locks = Arc::new(NlmRegistration::new(Vec::new(), 0));
+        let watched = Watched { program: Arc::new(Unusual), locks };
+        let (caller, args) = (Caller::owner(0, 0), Bytes::new());
+        assert_eq!((watched.number(), watched.version()), (7, 8));
+        assert_eq!(watched.tenant(0, &args), NonZeroU64::new(9));
+        assert!(watched.is_replayed(0) && watched.may_be_short(0));
+        assert!(watched.is_too_weak(&caller, 0, &args));
+        assert_eq!(watched.reply_bytes(0, &args), SMALL_REPLY_BYTES + 1);
+        assert_eq!(watched.shorten(0, args, 0), "less");
+    }
+}

@@ -1,0 +1,168 @@
+//! The log's file: written in pieces, with zeros ahead of it.
+
+use std::ffi::{c_int, c_void};
+
+use rusqlite::ffi::{
+    self, SQLITE_IOCAP_POWERSAFE_OVERWRITE, SQLITE_OK, sqlite3_file, sqlite3_int64,
+    sqlite3_io_methods,
+};
+
+use super::super::wal_prefetch;
+use super::super::wal_write_buffer::WalWriteBuffer;
+use super::super::wal_zero_fill::WalZeroFill;
+use super::super::{current_commit, note_start};
+use super::Real;
+use super::attached::Attached;
+
+/// What we have of a log's file.
+struct Log {
+    frames: WalWriteBuffer,
+    ahead: WalZeroFill,
+}
+
+/// Puts our methods in the place of the system's.
+///
+/// # Safety
+/// As of [`Attached::attach`].
+pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
+    // SAFETY: the file is open, and `close` detaches what we have of it.
+    unsafe {
+        let Some(characteristics) = (*(*file).pMethods).xDeviceCharacteristics else { return };
+        // Else commits are filled up to the end of a sector, in pieces of any size. SQLite asks
+        // the database's file, which says the same: only the parameter `psow` of a URI can tell
+        // it otherwise, and a writer's path is none.
+        if characteristics(file) & SQLITE_IOCAP_POWERSAFE_OVERWRITE == 0 {
+            return;
+        }
+        let log =
+            Log { frames: WalWriteBuffer::default(), ahead: WalZeroFill::new(tells_each_write) };
+        Attached::attach(file, log, |system| sqlite3_io_methods {
+            xClose: Some(close),
+            xRead: Some(read),
+            xWrite: Some(write),
+            xTruncate: Some(truncate),
+            xSync: Some(sync),
+            xFileSize: Some(file_size),
+            ..system
+        });
+    }
+}
+
+/// The file as the system's layer has it, whether it has our methods or not.
+///
+/// # Safety
+/// It is open, and a log.
+pub(super) unsafe fn real(file: *mut sqlite3_file) -> Real {
+    // SAFETY: an open file has methods; with ours, `attach` was called with it.
+    unsafe {
+        let methods = (*file).pMethods;
+        if is_ours(file) { Attached::<Log>::parts(file).1 } else { Real { file, methods } }
+    }
+}
+
+/// Whether [`attach`] gave the file our methods.
+///
+/// # Safety
+/// It is open.
+pub(super) unsafe fn is_ours(file: *mut sqlite3_file) -> bool {
+    // SAFETY: an open file has methods.
+    let method = unsafe { (*(*file).pMethods).xWrite };
+    method.is_some_and(|method| {
+        std::ptr::fn_addr_eq(method, write as unsafe extern "C" fn(_, _, _, _) -> _)
+    })
+}
+
+unsafe extern "C" fn write(
+    file: *mut sqlite3_file,
+    from: *const c_void,
+    count: c_int,
+    offset: sqlite3_int64,
+) -> c_int {
+    let (Ok(count), Ok(offset)) = (usize::try_from(count), u64::try_from(offset)) else {
+        return ffi::SQLITE_IOERR_WRITE;
+    };
+    if offset == 0 {
+        note_start();
+    }
+    // SAFETY: SQLite calls the methods of files that are open; `from` has `count` bytes.
+    unsafe {
+        let (log, mut real) = Attached::<Log>::parts(file);
+        let bytes = std::slice::from_raw_parts(from.cast::<u8>(), count);
+        log.ahead.note_write(offset, bytes.len());
+        let done = log.frames.write(bytes, offset, current_commit(), &mut real);
+        done.err().unwrap_or(SQLITE_OK)
+    }
+}
+
+/// What is held is put into the file first. While the log is copied, it is read in pieces.
+unsafe extern "C" fn read(
+    file: *mut sqlite3_file,
+    to: *mut c_void,
+    count: c_int,
+    offset: sqlite3_int64,
+) -> c_int {
+    // SAFETY: SQLite calls the methods of files that are open; `to` has room for `count` bytes,
+    // and lies in nothing of ours.
+    unsafe {
+        let (log, mut real) = Attached::<Log>::parts(file);
+        if let Err(code) = log.frames.flush(current_commit(), &mut real) {
+            return code;
+        }
+        let take =
+            |page: &[u8]| to.cast::<u8>().copy_from_nonoverlapping(page.as_ptr(), page.len());
+        if let (Ok(at), Ok(bytes)) = (u64::try_from(offset), usize::try_from(count))
+            && wal_prefetch::read(at, bytes, &mut real, take)
+        {
+            return SQLITE_OK;
+        }
+        let Some(read) = (*real.methods).xRead else { return ffi::SQLITE_IOERR_READ };
+        read(file, to, count, offset)
+    }
+}
+
+/// A method that finds the file as SQLite left it: what is held is put there first. Then `first`,
+/// if there is any, hears of it.
+macro_rules! after_flush {
+    (
+        $name:ident, $method:ident($($arg:ident: $type:ty),*), $error:ident $(, $first:expr)?
+    ) => {
+        unsafe extern "C" fn $name(file: *mut sqlite3_file $(, $arg: $type)*) -> c_int {
+            // SAFETY: SQLite calls the methods of files that are open, with what they take.
+            unsafe {
+                let (log, mut real) = Attached::<Log>::parts(file);
+                if let Err(code) = log.frames.flush(current_commit(), &mut real) {
+                    return code;
+                }
+                let Some(method) = (*real.methods).$method else { return ffi::$error };
+                $($first(&mut log.ahead, &mut real);)?
+                method(file $(, $arg)*)
+            }
+        }
+    };
+}
+
+after_flush!(
+    truncate,
+    xTruncate(size: sqlite3_int64),
+    SQLITE_IOERR_TRUNCATE,
+    |ahead: &mut WalZeroFill, _: &mut Real| ahead.note_cut(size.cast_unsigned())
+);
+after_flush!(
+    sync,
+    xSync(flags: c_int),
+    SQLITE_IOERR_FSYNC,
+    |ahead: &mut WalZeroFill, real: &mut Real| ahead.before_sync(current_commit().is_some(), real)
+);
+after_flush!(file_size, xFileSize(size: *mut sqlite3_int64), SQLITE_IOERR_FSTAT);
+
+unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
+    // SAFETY: SQLite closes an open file once, and does not use it after that.
+    unsafe {
+        let (log, mut real) = Attached::<Log>::parts(file);
+        let flushed = log.frames.flush(current_commit(), &mut real);
+        let real = Attached::<Log>::detach(file);
+        let Some(close) = (*real.methods).xClose else { return ffi::SQLITE_IOERR_CLOSE };
+        let closed = close(file);
+        flushed.err().unwrap_or(closed)
+    }
+}

@@ -1,0 +1,227 @@
+//! The layer under SQLite: the system's own, but for how it writes and reads a session's files.
+//!
+//! SQLite allocates `szOsFile` bytes for a file, of which the system's layer uses the first; a
+//! file's methods are whatever its first field points to. So the system opens the file as ever,
+//! and where it is a log ([`log`]) or a database ([`database`]) we put methods of our own in place
+//! of some of the system's; each calls the one whose place it has with the same file.
+//!
+//! The only `unsafe` code of the crate: SQLite takes such a layer as C functions and pointers.
+#![allow(unsafe_code)]
+
+mod attached;
+mod database;
+mod log;
+
+use std::ffi::{CStr, OsStr, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use rusqlite::Connection;
+use rusqlite::ffi::{
+    self, SQLITE_OK, sqlite3_file, sqlite3_int64, sqlite3_io_methods, sqlite3_vfs,
+};
+
+use super::read_ahead::Get;
+use super::rewrite::rewrite;
+use super::tells_each_write;
+use super::wal_write_buffer::{CALL_BYTES, Put};
+
+/// What connections open their files with.
+const NAME: &CStr = c"acetate-gather";
+
+/// The system's layer.
+struct System {
+    vfs: *mut sqlite3_vfs,
+    /// Where in a file's bytes ours begin: a pointer to what we have of it.
+    ours_at: usize,
+}
+
+// SAFETY: SQLite's own layers are made for calls from any thread, and are never freed.
+unsafe impl Send for System {}
+// SAFETY: as above.
+unsafe impl Sync for System {}
+
+static SYSTEM: OnceLock<Option<System>> = OnceLock::new();
+
+/// The layer's name; `None` without the feature `fast-io`, or where SQLite refuses the layer.
+pub fn name() -> Option<&'static CStr> {
+    if !cfg!(feature = "fast-io") {
+        return None;
+    }
+    SYSTEM.get_or_init(install).as_ref().map(|_| NAME)
+}
+
+fn install() -> Option<System> {
+    // SAFETY: null asks for the default layer. What is found lives as long as the process.
+    let vfs = unsafe { ffi::sqlite3_vfs_find(std::ptr::null()) };
+    // SAFETY: it is null or a layer.
+    let system = unsafe { vfs.as_ref() }?;
+    let ours_at = usize::try_from(system.szOsFile).ok()?.next_multiple_of(align_of::<*mut ()>());
+    let bytes = ours_at + size_of::<*mut ()>();
+    system.xOpen?;
+    let ours = Box::leak(Box::new(sqlite3_vfs {
+        szOsFile: c_int::try_from(bytes).ok()?,
+        pNext: std::ptr::null_mut(),
+        zName: NAME.as_ptr(),
+        xOpen: Some(open),
+        ..*system
+    }));
+    // SAFETY: it is never freed, and its methods do what SQLite expects of them.
+    let code = unsafe { ffi::sqlite3_vfs_register(ours, 0) };
+    (code == SQLITE_OK).then_some(System { vfs, ours_at })
+}
+
+/// Syncs the file of the database that `conn` has open: SQLite does so only at the end of a
+/// checkpoint that has copied all of the log.
+///
+/// # Errors
+/// The sync failed: what was not synced before may be lost.
+pub fn sync_database(conn: &Connection) -> rusqlite::Result<()> {
+    let Some(file) = open_file(conn, ffi::SQLITE_FCNTL_FILE_POINTER) else {
+        return Err(failure(ffi::SQLITE_IOERR_FSYNC));
+    };
+    // SAFETY: the file is open, and this is its method.
+    let code = unsafe {
+        let sync = (*(*file).pMethods).xSync;
+        sync.map_or(ffi::SQLITE_IOERR_FSYNC, |sync| sync(file, ffi::SQLITE_SYNC_NORMAL))
+    };
+    if code == SQLITE_OK { Ok(()) } else { Err(failure(code)) }
+}
+
+/// Whether [`has_started_over`](super::has_started_over) tells when `conn` starts its WAL over: not
+/// without the feature `fast-io`, and not on a filesystem on which this layer leaves the WAL to
+/// SQLite.
+pub fn sees_wal(conn: &Connection) -> bool {
+    let file = open_file(conn, ffi::SQLITE_FCNTL_JOURNAL_POINTER);
+    // SAFETY: the file is open.
+    file.is_some_and(|file| unsafe { log::is_ours(file) })
+}
+
+/// Writes the log that `conn` has open once more, as it is; `conn` is in a transaction that writes
+/// and has written nothing yet, so that nobody else does meanwhile.
+///
+/// # Errors
+/// The log could not be read or written.
+pub fn rewrite_log(conn: &Connection) -> rusqlite::Result<()> {
+    let Some(file) = open_file(conn, ffi::SQLITE_FCNTL_JOURNAL_POINTER) else { return Ok(()) };
+    // SAFETY: the file is open.
+    let mut real = unsafe { log::real(file) };
+    rewrite(&mut real).map_err(failure)
+}
+
+/// The file of the main database of `conn` that `which` asks for, if it is open.
+fn open_file(conn: &Connection, which: c_int) -> Option<*mut sqlite3_file> {
+    let mut file: *mut sqlite3_file = std::ptr::null_mut();
+    // SAFETY: the connection is open; null asks for its main database, of which SQLite writes a
+    // file into the place that it is given.
+    let code = unsafe {
+        let place = (&raw mut file).cast();
+        ffi::sqlite3_file_control(conn.handle(), std::ptr::null(), which, place)
+    };
+    // SAFETY: null or a file of this connection, which no other thread uses; without methods it
+    // is not open.
+    let is_open = unsafe { file.as_ref().is_some_and(|file| !file.pMethods.is_null()) };
+    (code == SQLITE_OK && is_open).then_some(file)
+}
+
+fn failure(code: c_int) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
+}
+
+/// A file as the system's layer has it.
+struct Real {
+    file: *mut sqlite3_file,
+    methods: *const sqlite3_io_methods,
+}
+
+impl Put for Real {
+    fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), c_int> {
+        let (Ok(count), Ok(offset)) = (c_int::try_from(bytes.len()), i64::try_from(offset)) else {
+            return Err(ffi::SQLITE_IOERR_WRITE);
+        };
+        // SAFETY: the file is open, these are its methods, and `bytes` has `count` bytes.
+        let code = unsafe {
+            let Some(write) = (*self.methods).xWrite else { return Err(ffi::SQLITE_IOERR_WRITE) };
+            write(self.file, bytes.as_ptr().cast(), count, offset)
+        };
+        if code == SQLITE_OK { Ok(()) } else { Err(code) }
+    }
+
+    fn length(&mut self) -> Option<u64> {
+        let mut length: sqlite3_int64 = 0;
+        // SAFETY: the file is open, these are its methods, and there is a place for the answer.
+        let code = unsafe { (*self.methods).xFileSize?(self.file, &raw mut length) };
+        u64::try_from(length).ok().filter(|_| code == SQLITE_OK)
+    }
+
+    fn cut(&mut self, length: u64) {
+        // SAFETY: the file is open, and these are its methods.
+        unsafe {
+            if let Some(truncate) = (*self.methods).xTruncate {
+                // What stays is zeros, or pages that nobody reads there.
+                let _ = truncate(self.file, length.cast_signed());
+            }
+        }
+    }
+}
+
+impl Get for Real {
+    fn get(&mut self, to: &mut [u8], offset: u64) -> Result<(), c_int> {
+        let mut at = i64::try_from(offset).map_err(|_| ffi::SQLITE_IOERR_READ)?;
+        for piece in to.chunks_mut(CALL_BYTES) {
+            let count = c_int::try_from(piece.len()).map_err(|_| ffi::SQLITE_IOERR_READ)?;
+            // SAFETY: the file is open, these are its methods, and `piece` has room for `count`
+            // bytes.
+            let code = unsafe {
+                let Some(read) = (*self.methods).xRead else { return Err(ffi::SQLITE_IOERR_READ) };
+                read(self.file, piece.as_mut_ptr().cast(), count, at)
+            };
+            if code != SQLITE_OK {
+                return Err(code);
+            }
+            at += i64::from(count);
+        }
+        Ok(())
+    }
+
+    fn length(&mut self) -> Option<u64> {
+        Put::length(self)
+    }
+}
+
+unsafe extern "C" fn open(
+    _: *mut sqlite3_vfs,
+    path: ffi::sqlite3_filename,
+    file: *mut sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    let Some(Some(system)) = SYSTEM.get() else { return ffi::SQLITE_CANTOPEN };
+    // SAFETY: as the system's layer would have been called; `file` has room for its bytes and,
+    // behind them, for ours.
+    unsafe {
+        let Some(open) = (*system.vfs).xOpen else { return ffi::SQLITE_CANTOPEN };
+        let code = open(system.vfs, path, file, flags, out_flags);
+        if code != SQLITE_OK {
+            return code;
+        }
+        if flags & ffi::SQLITE_OPEN_WAL != 0 {
+            log::attach(file, reports_each_write(path));
+        }
+        if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
+            database::attach(file, reports_each_write(path));
+        }
+        SQLITE_OK
+    }
+}
+
+/// How the disk of a file fails.
+///
+/// # Safety
+/// `path` is null, or a path as SQLite opens it.
+unsafe fn reports_each_write(path: ffi::sqlite3_filename) -> bool {
+    // SAFETY: a path ends with a NUL.
+    let path = unsafe { path.as_ref().map(|path| CStr::from_ptr(path)) };
+    path.is_some_and(|path| tells_each_write(Path::new(OsStr::from_bytes(path.to_bytes()))))
+}

@@ -1,0 +1,362 @@
+//! Which writes to the log are held back, and until when.
+
+use rusqlite::ffi::SQLITE_NOMEM;
+
+use super::{Commit, PIECE_BYTES};
+
+/// What the log has before each page, in bytes: number of the page, and of the database's pages
+/// where the frame ends a commit (else 0), big-endian, then salts and checksums
+/// (<https://www.sqlite.org/fileformat2.html#the_write_ahead_log>).
+pub(super) const HEADER_BYTES: usize = 24;
+
+/// Bytes of frames that are held back; of more, whole pieces are put where they belong.
+const MAX_HELD_BYTES: usize = PIECE_BYTES;
+
+/// The largest page that SQLite knows, in bytes.
+const PAGE_BYTES: usize = 64 << 10;
+
+/// SQLite's layer for Unix takes no more in one call, in bytes.
+pub(super) const CALL_BYTES: usize = (128 << 10) - 1;
+
+// What is held when a page comes, and the page.
+const _: () = assert!(MAX_HELD_BYTES - 1 + PAGE_BYTES <= CALL_BYTES);
+
+/// A file that bytes are put into.
+pub(super) trait Put {
+    /// Writes at `offset`; `Err` is SQLite's code of the failure.
+    fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32>;
+
+    /// The file's length, in bytes, if the system tells.
+    fn length(&mut self) -> Option<u64>;
+
+    /// Cuts it to `length` bytes, if the system does.
+    fn cut(&mut self, length: u64);
+}
+
+/// The end of a log's file: frames that are held back, and where they belong.
+#[derive(Debug, Default)]
+pub(super) struct WalWriteBuffer {
+    held: Vec<u8>,
+    /// Where the first of `held` belongs; without any, where the next frame is expected. `None`
+    /// while that is not known.
+    at: Option<u64>,
+    /// The commit that `held` belongs to; `None` for a header outside of any.
+    held_in: Option<Commit>,
+    /// Whether the last header ends a commit.
+    ends_commit: bool,
+}
+
+impl WalWriteBuffer {
+    /// Takes a write of SQLite's. After it nothing is held but, in a `commit`, frames that
+    /// another one of the same commit follows, or else a header that its page follows.
+    ///
+    /// # Errors
+    /// The file's: what was held is lost, and with it the commit.
+    pub fn write(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+        commit: Option<Commit>,
+        file: &mut impl Put,
+    ) -> Result<(), i32> {
+        self.drop_ended(commit);
+        let is_header = bytes.len() == HEADER_BYTES;
+        if is_header {
+            self.ends_commit = bytes[4..8] != [0; 4];
+        }
+        if self.end() != Some(offset) {
+            // The log's own header, a frame that is written once more, or one that follows what
+            // was rolled back.
+            self.flush(commit, file)?;
+            file.put(bytes, offset)?;
+            let ends_here = offset == 0 || (self.ends_commit && !is_header);
+            if ends_here {
+                self.at = Some(offset + bytes.len() as u64);
+            }
+            return Ok(());
+        }
+        self.held.try_reserve(bytes.len()).map_err(|_| SQLITE_NOMEM)?;
+        self.held.extend_from_slice(bytes);
+        self.held_in = commit;
+        let waits = is_header || (commit.is_some() && !self.ends_commit);
+        if waits { self.put_pieces(file) } else { self.flush(commit, file) }
+    }
+
+    /// Puts what is held where it belongs up to the end of its last whole piece, so that a large
+    /// commit takes no more memory.
+    fn put_pieces(&mut self, file: &mut impl Put) -> Result<(), i32> {
+        let Some(at) = self.at.filter(|_| self.held.len() >= MAX_HELD_BYTES) else { return Ok(()) };
+        let rest = (at + self.held.len() as u64) % PIECE_BYTES as u64;
+        let whole = self.held.len() - rest as usize;
+        let put = file.put(&self.held[..whole], at);
+        self.at = put.is_ok().then(|| at + whole as u64);
+        self.held.drain(..if put.is_ok() { whole } else { self.held.len() });
+        put
+    }
+
+    /// Puts what is held where it belongs, before anything else is done with the file.
+    ///
+    /// # Errors
+    /// The file's: what was held is lost.
+    pub fn flush(&mut self, commit: Option<Commit>, file: &mut impl Put) -> Result<(), i32> {
+        self.drop_ended(commit);
+        let Some(at) = self.at.filter(|_| !self.held.is_empty()) else { return Ok(()) };
+        let put = file.put(&self.held, at);
+        self.at = put.is_ok().then(|| at + self.held.len() as u64);
+        self.held.clear();
+        put
+    }
+
+    /// Drops what a commit left that has ended: it failed, and its place is somebody else's.
+    fn drop_ended(&mut self, commit: Option<Commit>) {
+        if self.held_in.is_some() && self.held_in != commit {
+            self.held_in = None;
+            if !self.held.is_empty() {
+                self.held.clear();
+                self.at = None;
+            }
+        }
+    }
+
+    fn end(&self) -> Option<u64> {
+        Some(self.at? + self.held.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 512;
+    const FRAME: u64 = (HEADER_BYTES + PAGE) as u64;
+    const LOG_HEADER: u64 = 32;
+
+    /// A file in memory that counts its writes, and may refuse them.
+    #[derive(Default)]
+    struct Memory {
+        bytes: Vec<u8>,
+        writes: usize,
+        is_full: bool,
+    }
+
+    impl Put for Memory {
+        fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32> {
+            if self.is_full {
+                return Err(13);
+            }
+            let (start, end) = (offset as usize, offset as usize + bytes.len());
+            self.bytes.resize(self.bytes.len().max(end), 0);
+            self.bytes[start..end].copy_from_slice(bytes);
+            self.writes += 1;
+            Ok(())
+        }
+
+        fn length(&mut self) -> Option<u64> {
+            Some(self.bytes.len() as u64)
+        }
+
+        fn cut(&mut self, length: u64) {
+            self.bytes.truncate(length as usize);
+        }
+    }
+
+    /// SQLite's part: the same log, written directly and through [`WalWriteBuffer`].
+    #[derive(Default)]
+    struct Log {
+        frames: WalWriteBuffer,
+        file: Memory,
+        direct: Memory,
+        stamp: u8,
+        commit: u64,
+    }
+
+    impl Log {
+        fn new() -> Self {
+            let mut log = Self::default();
+            log.write(&[7; LOG_HEADER as usize], 0, false).unwrap();
+            log
+        }
+
+        fn write(&mut self, bytes: &[u8], offset: u64, committing: bool) -> Result<(), i32> {
+            self.direct.put(bytes, offset).unwrap();
+            let commit = committing.then_some(Commit(self.commit));
+            self.frames.write(bytes, offset, commit, &mut self.file)
+        }
+
+        /// Appends frame `number`, counted from 0.
+        fn frame(&mut self, number: u64, ends: bool, committing: bool) -> Result<(), i32> {
+            self.stamp = self.stamp.wrapping_add(1);
+            let mut header = [self.stamp; HEADER_BYTES];
+            header[4..8].copy_from_slice(&u32::from(ends).to_be_bytes());
+            let at = LOG_HEADER + number * FRAME;
+            self.write(&header, at, committing)?;
+            let page = [self.stamp; PAGE];
+            self.write(&page, at + HEADER_BYTES as u64, committing)
+        }
+
+        /// Appends these frames and commits.
+        fn commit(&mut self, frames: std::ops::Range<u64>) -> Result<(), i32> {
+            self.commit += 1;
+            let last = frames.end - 1;
+            frames.into_iter().try_for_each(|number| self.frame(number, number == last, true))
+        }
+
+        fn assert_whole(&self) {
+            assert!(self.file.bytes == self.direct.bytes, "the file is not what SQLite wrote");
+        }
+    }
+
+    #[test]
+    fn a_commit_is_one_write() {
+        let mut log = Log::new();
+        log.commit(0..9).unwrap();
+        log.assert_whole();
+        assert_eq!(log.file.writes, 2, "the log's header, and the commit");
+        log.commit(9..10).unwrap();
+        log.assert_whole();
+        assert_eq!(log.file.writes, 3);
+    }
+
+    #[test]
+    fn a_large_commit_takes_no_more_memory_than_it_may() {
+        let mut log = Log::new();
+        log.commit(0..100).unwrap();
+        log.file.writes = 0;
+        let start = LOG_HEADER + 100 * FRAME;
+        let frames = 4 * PIECE_BYTES as u64 / FRAME;
+        for number in 100..100 + frames {
+            log.frame(number, number == 99 + frames, true).unwrap();
+            assert!(log.frames.held.capacity() <= 2 * PIECE_BYTES);
+            let at = log.frames.at.unwrap();
+            let is_last = number == 99 + frames;
+            assert!(
+                at == start || at.is_multiple_of(PIECE_BYTES as u64) || is_last,
+                "no whole piece"
+            );
+        }
+        log.assert_whole();
+        assert_eq!(log.file.writes, 5);
+    }
+
+    #[test]
+    fn a_large_commit_fails_with_any_piece_of_it() {
+        for full_from in [100, 200, 350] {
+            let mut log = Log::new();
+            log.commit(0..2).unwrap();
+            log.commit += 1;
+            let outcome = (2..400).try_for_each(|number| {
+                log.file.is_full = number >= full_from;
+                log.frame(number, number == 399, true)
+            });
+            assert_eq!(outcome, Err(13));
+            log.file.is_full = false;
+            log.commit(2..400).unwrap();
+            assert!(log.file.bytes == log.direct.bytes[..log.file.bytes.len()]);
+        }
+    }
+
+    #[test]
+    fn outside_of_a_commit_a_page_is_not_held() {
+        let mut log = Log::new();
+        log.frame(0, false, false).unwrap();
+        log.assert_whole();
+        assert_eq!(log.file.writes, 2, "the log's header, and a frame");
+    }
+
+    #[test]
+    fn a_log_that_somebody_else_began_is_gathered_after_a_commit() {
+        let mut log = Log::new();
+        log.frames = WalWriteBuffer::default();
+        log.commit(3..5).unwrap();
+        log.assert_whole();
+        assert_eq!(log.file.writes, 1 + 4);
+        log.commit(5..7).unwrap();
+        log.assert_whole();
+        assert_eq!(log.file.writes, 1 + 4 + 1);
+    }
+
+    #[test]
+    fn frames_that_are_written_again_are_not_held() {
+        let mut log = Log::new();
+        log.frame(0, false, false).unwrap();
+        log.frame(1, false, false).unwrap();
+        // The commit overwrites a page of its own transaction, appends the last, and then
+        // computes the headers anew: the last of them ends a commit, and has no page behind it.
+        let page_of = |number| LOG_HEADER + number * FRAME + HEADER_BYTES as u64;
+        log.write(&[9; PAGE], page_of(0), true).unwrap();
+        log.frame(2, true, true).unwrap();
+        log.assert_whole();
+        for number in 0..3u8 {
+            let mut header = [number; HEADER_BYTES];
+            header[4..8].copy_from_slice(&u32::from(number == 2).to_be_bytes());
+            log.write(&header, LOG_HEADER + u64::from(number) * FRAME, true).unwrap();
+            log.assert_whole();
+        }
+        log.commit(3..6).unwrap();
+        log.assert_whole();
+    }
+
+    #[test]
+    fn what_follows_a_rollback_is_whole_too() {
+        let mut log = Log::new();
+        log.commit(0..2).unwrap();
+        log.frame(2, false, false).unwrap();
+        log.frame(3, false, false).unwrap();
+        log.commit(2..6).unwrap();
+        log.assert_whole();
+        let before = log.file.writes;
+        log.commit(6..9).unwrap();
+        log.assert_whole();
+        assert_eq!(log.file.writes, before + 1);
+        // The log starts over.
+        log.write(&[8; LOG_HEADER as usize], 0, true).unwrap();
+        log.commit(0..3).unwrap();
+        log.assert_whole();
+        assert_eq!(log.file.writes, before + 3);
+    }
+
+    #[test]
+    fn a_write_that_fails_fails_the_commit_and_no_other() {
+        let mut log = Log::new();
+        log.commit(0..2).unwrap();
+        log.file.is_full = true;
+        assert_eq!(log.commit(2..5), Err(13));
+        assert_eq!(log.commit(2..3), Err(13));
+        log.file.is_full = false;
+        log.commit(2..4).unwrap();
+        log.direct.bytes.truncate(log.file.bytes.len());
+        log.assert_whole();
+    }
+
+    #[test]
+    fn whatever_sqlite_does_next_finds_the_file_whole() {
+        let mut log = Log::new();
+        log.commit(0..1).unwrap();
+        log.frame(1, false, true).unwrap();
+        assert!(log.file.bytes != log.direct.bytes, "nothing is held");
+        log.frames.flush(Some(Commit(log.commit)), &mut log.file).unwrap();
+        log.assert_whole();
+        log.frame(2, true, true).unwrap();
+        log.assert_whole();
+    }
+
+    #[test]
+    fn what_a_failed_commit_left_is_never_written() {
+        let mut log = Log::new();
+        log.commit(0..2).unwrap();
+        log.commit += 1;
+        log.frame(2, false, true).unwrap();
+        let before = log.file.bytes.clone();
+        // The commit fails, and somebody else commits; then this file is used again.
+        for commit in [None, Some(Commit(log.commit + 1))] {
+            let mut frames = WalWriteBuffer { held: vec![1; 24], ..WalWriteBuffer::default() };
+            (frames.at, frames.held_in) = (log.frames.at, Some(Commit(log.commit)));
+            frames.flush(commit, &mut log.file).unwrap();
+            assert!(log.file.bytes == before);
+        }
+        log.commit += 1;
+        log.direct.bytes.truncate(before.len());
+        log.commit(2..5).unwrap();
+        log.assert_whole();
+    }
+}

@@ -240,8 +240,13 @@ impl View<'_> {
             return Ok(changed > since);
         }
         let Some((parent, _)) = base.path.split() else { return Ok(false) };
-        let parent = self.txn.original(&parent)?;
-        Ok(parent.is_some_and(|parent| parent.kind == FileKind::Directory))
+        let original = self.txn.original(&parent)?;
+        let Some(original) = original.filter(|dir| dir.kind == FileKind::Directory) else {
+            return Ok(false);
+        };
+        // Something came into the directory, if that has another mtime.
+        let now = self.base_attr_at(&parent)?;
+        Ok(now.is_none_or(|now| now.mtime != original.mtime))
     }
 
     fn compare_with_original(&self, original: &Original, base: &BaseObject) -> Result<bool> {

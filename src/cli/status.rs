@@ -157,25 +157,25 @@ fn originals(figures: &Figures) -> String {
 
 /// What an apply keeps for its undo.
 fn kept_line(kept: &Kept) -> String {
-    let of = if kept.is_taken_back { "of the undo" } else { "of the apply" };
+    let of = if kept.apply.is_taken_back { "of the undo" } else { "of the apply" };
     format!(
         "kept in {}: {}, {}, {of} at {} to {} (acetate apply --undo)",
         kept.dir.display(),
         text::count(kept.objects, "object"),
         text::bytes(kept.bytes),
-        text::time_short(kept.begun),
-        kept.target.display(),
+        text::time_short(kept.apply.time),
+        kept.apply.target.display(),
     )
 }
 
 fn kept_json(kept: &Kept) -> Map<String, Value> {
     let mut json = Map::new();
     text::put_path(&mut json, "dir", kept.dir.as_os_str().as_encoded_bytes());
-    text::put_path(&mut json, "to", kept.target.as_os_str().as_encoded_bytes());
-    json.insert("time".to_owned(), text::time(kept.begun).into());
+    text::put_path(&mut json, "to", kept.apply.target.as_os_str().as_encoded_bytes());
+    json.insert("time".to_owned(), text::time(kept.apply.time).into());
     json.insert("objects".to_owned(), kept.objects.into());
     json.insert("bytes".to_owned(), kept.bytes.into());
-    json.insert("is_taken_back".to_owned(), kept.is_taken_back.into());
+    json.insert("is_taken_back".to_owned(), kept.apply.is_taken_back.into());
     json
 }
 

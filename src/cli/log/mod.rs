@@ -277,7 +277,7 @@ fn own_files(args: &Show, session: &Path, groups: Option<&Groups>) -> OwnFiles {
 /// the session, which may be read-only, and has no rows.
 fn note_taken_back(session: &Path) -> Result<(), CliError> {
     // What another user keeps, or cannot be read, is not known.
-    let last = last_apply(&open_session(session)?).ok().flatten();
+    let last = last_apply(&open_session(session)?);
     if let Some(last) = last.filter(|last| last.is_taken_back) {
         let (dir, time) = (last.target.display(), text::time_short(last.time));
         output::line(format_args!(

@@ -13,7 +13,7 @@ use crate::cli::mounting::privilege::quoted;
 use crate::cli::mounting::user::{User, acting_as};
 use crate::cli::{diff, output, text};
 use crate::delta::MergedPath;
-use crate::inspect::apply::kept;
+use crate::inspect::apply::last_apply;
 use crate::inspect::diff::{Difference, Kind, Options, diff as compare};
 use crate::inspect::opened::{Opened, open_session};
 use crate::inspect::touched::{Touched, last_change};
@@ -69,7 +69,7 @@ impl Begun {
             Ok(ControlFlow::Continue(()))
         })?;
         let lines = diff::lines(&opened, false, differences)?;
-        let can_undo = kept(opened.session()).is_some_and(|kept| !kept.is_taken_back);
+        let can_undo = last_apply(opened.session()).is_some_and(|last| !last.is_taken_back);
         self.print(&lines, this_run, in_all, touched.is_complete);
         if can_undo && in_all.sum() > 0 {
             let session = quoted(&self.session.to_string_lossy());

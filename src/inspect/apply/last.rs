@@ -1,6 +1,8 @@
 //! What is known of the last apply of a session, for people.
 
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
 
 use super::keep;
 use super::may_keep::changes_nothing;
@@ -17,10 +19,23 @@ use crate::vfs::Time;
 pub struct LastApply {
     /// The directory that was written to.
     pub target: PathBuf,
-    /// When it was done, or taken back.
+    /// When it, or what took it back, was begun.
     pub time: Time,
-    /// It was taken back.
+    /// It was taken back: an undo does it again.
     pub is_taken_back: bool,
+}
+
+/// What is kept of the last apply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The apply.
+    pub apply: LastApply,
+    /// The directory that has what is kept.
+    pub dir: PathBuf,
+    /// Files, directories and other objects.
+    pub objects: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
 }
 
 impl From<Record> for LastApply {
@@ -29,14 +44,44 @@ impl From<Record> for LastApply {
     }
 }
 
-/// The last apply of a session, if something is kept of it.
-///
-/// # Errors
-/// What is kept cannot be read.
-pub fn last_apply(session: &Session) -> Result<Option<LastApply>> {
-    let Some(dir) = UndoDir::open(&session.undo_dir(), false)? else { return Ok(None) };
-    let record = keep::read(&dir)?.filter(|record| record.session == session.id());
-    Ok(record.map(LastApply::from))
+/// The last apply of a session, without waiting for one that is under way; `None` where nothing is
+/// kept of it, or nothing of that may be read.
+pub fn last_apply(session: &Session) -> Option<LastApply> {
+    record(session).map(LastApply::from)
+}
+
+/// The same, with how much is kept of it.
+pub fn kept(session: &Session) -> Option<Kept> {
+    let (dir, record) = (session.undo_dir(), record(session)?);
+    let (objects, bytes) = match count(&dir.join(record.round())) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (0, 0),
+        counted => counted.ok()?,
+    };
+    Some(Kept { apply: record.into(), dir, objects, bytes })
+}
+
+fn record(session: &Session) -> Option<Record> {
+    let file = File::open(session.undo_dir().join("record")).ok()?;
+    Record::read(file).ok().filter(|record| record.session == session.id())
+}
+
+/// The objects below a directory, and the bytes of the files among them.
+fn count(dir: &Path) -> io::Result<(u64, u64)> {
+    let (mut objects, mut bytes) = (0, 0);
+    let mut left = vec![dir.to_owned()];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let meta = entry.metadata()?;
+            objects += 1;
+            if meta.is_dir() {
+                left.push(entry.path());
+            } else if meta.is_file() {
+                bytes += meta.len();
+            }
+        }
+    }
+    Ok((objects, bytes))
 }
 
 /// The last apply, if that was to another directory and can no longer be taken back after the plan.

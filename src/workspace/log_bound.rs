@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::config::KeepLogConfig;
 use crate::delta::sqlite::LogKeep;
 use crate::inspect::log::{Log, Options};
@@ -26,7 +28,16 @@ pub(super) fn of_config(keep: KeepLogConfig) -> LogKeep {
 }
 
 /// Looks at the log again and again; keeps what `keep` says, or else the session.
-pub(super) async fn keep(session: PathBuf, overlay: Arc<Overlay>, keep: Option<LogKeep>) {
+///
+/// Returns once `stop` is notified, and then has the session file closed: the last connection that
+/// is closed is to be the writer's, which removes the WAL.
+pub(super) async fn keep(
+    session: PathBuf,
+    overlay: Arc<Overlay>,
+    keep: Option<LogKeep>,
+    stop: Arc<Notify>,
+) {
+    let stopped_within = async |time| tokio::time::timeout(time, stop.notified()).await.is_ok();
     loop {
         let file = session.clone();
         let last = tokio::task::spawn_blocking(move || last_to_go(&file, keep)).await;
@@ -34,7 +45,8 @@ pub(super) async fn keep(session: PathBuf, overlay: Arc<Overlay>, keep: Option<L
             loop {
                 match overlay.prune_audit(last).await {
                     Ok(0) => break,
-                    Ok(_) => tokio::time::sleep(PAUSE).await,
+                    Ok(_) if stopped_within(PAUSE).await => return,
+                    Ok(_) => {}
                     Err(error) => {
                         tracing::warn!(%error, "the audit log is not shortened");
                         break;
@@ -42,7 +54,9 @@ pub(super) async fn keep(session: PathBuf, overlay: Arc<Overlay>, keep: Option<L
                 }
             }
         }
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        if stopped_within(LOOK_INTERVAL).await {
+            return;
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::error::{Error, Result};
@@ -17,6 +18,9 @@ use crate::worker::WorkError;
 /// Time between two looks at whether a base hangs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Time that a look at the audit log may take when the session is ended.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+
 /// A session at work.
 pub struct Running {
     /// The session.
@@ -24,8 +28,8 @@ pub struct Running {
     copying: Option<JoinHandle<()>>,
     /// Looks whether the session file is still there, where changes are made.
     watching: Option<JoinHandle<()>>,
-    /// Deletes the oldest changes of the audit log, where it has a bound.
-    pruning: Option<JoinHandle<()>>,
+    /// Deletes the oldest changes of the audit log, where it has a bound; and what ends that.
+    pruning: Option<(JoinHandle<()>, Arc<Notify>)>,
 }
 
 impl Running {
@@ -41,7 +45,9 @@ impl Running {
         });
         let pruning = (!layers.read_only && layers.memory.is_none()).then(|| {
             let (file, overlay) = (layers.session.clone(), Arc::clone(&layers.overlay));
-            runtime.spawn(log_bound::keep(file, overlay, layers.keep_log))
+            let stop = Arc::new(Notify::new());
+            let keep = log_bound::keep(file, overlay, layers.keep_log, Arc::clone(&stop));
+            (runtime.spawn(keep), stop)
         });
         Self { layers, copying, watching, pruning }
     }
@@ -57,8 +63,14 @@ impl Running {
         self,
         progress: impl FnMut(PendingCopies),
     ) -> Result<std::result::Result<PendingCopies, FsError>> {
-        for task in [self.watching, self.pruning].into_iter().flatten() {
-            task.abort();
+        if let Some(watching) = self.watching {
+            watching.abort();
+        }
+        if let Some((mut pruning, stop)) = self.pruning {
+            stop.notify_one();
+            if tokio::time::timeout(LONGEST_LOOK, &mut pruning).await.is_err() {
+                pruning.abort();
+            }
         }
         let Layers { session, overlay, worker, .. } = self.layers;
         let mut left = Ok(PendingCopies::default());

@@ -83,3 +83,30 @@ fn an_exports_file_has_a_limit_too() {
     server.signal("TERM");
     assert!(server.end().0.success());
 }
+
+/// The last connection that is closed is the writer's, which removes the WAL.
+#[test]
+fn a_server_that_ends_while_it_looks_at_the_log_leaves_no_wal() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    assert!(run(dir, &["init", "s.db"]).status.success());
+    assert!(run(dir, &["mkdir", "s.db", "/d"]).status.success());
+    let sql = rusqlite::Connection::open(dir.join("s.db")).unwrap();
+    // Some tenths of a second of reading.
+    sql.execute(
+        "WITH RECURSIVE more(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < 1000000)
+         INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure, path, fileid)
+         SELECT time, time_nsec, client, uid, gid, procedure, path, fileid FROM acetate_op, more",
+        [],
+    )
+    .unwrap();
+    drop(sql);
+    assert!(run(dir, &["log", "limit", "s.db", "999d"]).status.success());
+    let old = rusqlite::Connection::open(dir.join("s.db")).unwrap();
+    old.execute("UPDATE acetate_op SET time = time - 200000000", []).unwrap();
+    drop(old);
+    let server = Serving::start(dir, 1, &["s.db"]);
+    server.signal("TERM");
+    assert!(server.end().0.success());
+    assert!(!dir.join("s.db-wal").exists());
+}

@@ -18,8 +18,8 @@ const MAX_NAMED: usize = 10;
 
 /// Show what a session hides of its base, hide more, or show it again.
 ///
-/// Prints the patterns, one a line. To change them, the session must not be served. What the
-/// session itself has already stays to be seen.
+/// Prints the patterns, one a line. To change them, the session must not be served. Files that the
+/// session has its own copy of stay visible.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file.

@@ -229,8 +229,8 @@ impl View<'_> {
 
     /// Whether the base changed an object after the session hid it, at `since`.
     ///
-    /// What changed in that second, in a directory whose own removal is kept, came after that: it
-    /// would have an original too.
+    /// An object that changed in that second, and has no original although its directory has one,
+    /// came after the removal if the directory's mtime differs from that of the original.
     pub fn is_changed_since_hidden(&self, base: &BaseObject, since: Time) -> Result<bool> {
         if let Some((_, is_same)) = self.original_of(base)? {
             return Ok(!is_same);

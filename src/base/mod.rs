@@ -4,15 +4,15 @@
 //! content. Nothing here can write, and nothing here leaves the base directory.
 //!
 //! Implementations: [`HostDir`], a directory of this machine; [`Empty`], the base of a plain
-//! session; [`Hiding`], another base without what is never served; [`Watched`], another base whose
-//! calls are watched for hanging.
+//! session; [`Hiding`], another base without what is never served; [`WatchedBase`], another base
+//! whose calls are watched for hanging.
 //!
 //! All methods block. Light operations call them on network threads, unless the base is slow; all
 //! others call them on the worker's threads.
 
 mod empty;
 mod error;
-mod hiding;
+mod filtered;
 mod host_dir;
 mod path;
 mod turn;
@@ -24,11 +24,11 @@ use crate::vfs::{Device, FileId, FileKind, Name, Time};
 
 pub use empty::Empty;
 pub use error::BaseError;
-pub use hiding::Hiding;
+pub use filtered::Hiding;
 pub use host_dir::{Beneath, HostDir, HostDirOptions, shown_mode};
 pub use path::BasePath;
 pub use turn::{ListingTurn, TurnTaken};
-pub use watched::{MAX_STUCK_CALLS, Watched};
+pub use watched::{MAX_STUCK_CALLS, WatchedBase};
 
 /// A read-only tree. Every path is relative to its root; symbolic links are never followed.
 pub trait Base: Send + Sync + 'static {

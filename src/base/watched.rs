@@ -44,7 +44,7 @@ thread_local! {
 }
 
 /// Decorator that times calls of a base and refuses calls while too many are stuck.
-pub struct Watched {
+pub struct WatchedBase {
     inner: Arc<dyn Base>,
     /// Start time of each call, shifted left by one; bit 0 marks a small call; 0 is a free slot.
     calls: Box<[AtomicU64]>,
@@ -54,8 +54,8 @@ pub struct Watched {
 }
 
 /// A call that is under way.
-struct Call<'a> {
-    watched: &'a Watched,
+struct WatchedCall<'a> {
+    watched: &'a WatchedBase,
     slot: Option<&'a AtomicU64>,
     began: u64,
     is_small: bool,
@@ -69,7 +69,7 @@ enum Size {
     Search,
 }
 
-impl Watched {
+impl WatchedBase {
     /// Watches the calls of `inner`.
     pub fn new(inner: Arc<dyn Base>) -> Self {
         let calls = std::iter::repeat_with(AtomicU64::default).take(MAX_WATCHED_CALLS).collect();
@@ -128,7 +128,7 @@ impl Watched {
     }
 
     /// Begins a call, unless too many are stuck.
-    fn begin(&self, size: Size) -> Result<Call<'_>, BaseError> {
+    fn begin(&self, size: Size) -> Result<WatchedCall<'_>, BaseError> {
         let began = now();
         let is_small = size == Size::Small;
         // A search may be at it for longer.
@@ -143,10 +143,10 @@ impl Watched {
                     REFUSED.set(true);
                     return Err(BaseError::Unresponsive);
                 }
-                return Ok(Call { watched: self, slot: Some(slot), began, is_small });
+                return Ok(WatchedCall { watched: self, slot: Some(slot), began, is_small });
             }
         }
-        Ok(Call { watched: self, slot: None, began, is_small })
+        Ok(WatchedCall { watched: self, slot: None, began, is_small })
     }
 
     fn stuck_calls(&self, now: u64) -> usize {
@@ -155,7 +155,7 @@ impl Watched {
     }
 }
 
-impl Call<'_> {
+impl WatchedCall<'_> {
     /// No call reaches the base for a while.
     fn pause(&mut self) {
         self.judge(now());
@@ -181,7 +181,7 @@ impl Call<'_> {
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for WatchedCall<'_> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot {
             slot.store(0, Ordering::Release);
@@ -209,7 +209,7 @@ fn now() -> u64 {
     now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000 + 1
 }
 
-impl Base for Watched {
+impl Base for WatchedBase {
     fn look_anew(&self) {
         self.inner.look_anew();
     }
@@ -280,7 +280,7 @@ impl Base for Watched {
 /// A directory whose entries are looked at: one call, with pauses.
 struct WatchedEntries<'a> {
     inner: Box<dyn Entries + 'a>,
-    call: RefCell<Call<'a>>,
+    call: RefCell<WatchedCall<'a>>,
 }
 
 impl Entries for WatchedEntries<'_> {
@@ -292,7 +292,7 @@ impl Entries for WatchedEntries<'_> {
     }
 }
 
-impl fmt::Debug for Watched {
+impl fmt::Debug for WatchedBase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watched").field("is_remote", &self.is_remote).finish_non_exhaustive()
     }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use super::error::CliError;
 use super::output::{self, Out};
-use super::source::{Source, paths};
+use super::source::{SessionSource, paths};
 use super::{Ending, text};
-use crate::control::{Answer, Connection, ControlError, PathText, Reading, Refusal, Request};
+use crate::control::{
+    Answer, ControlConnection, ControlError, PathText, Reading, Refusal, Request,
+};
 use crate::workspace::Workspace;
 
 /// How often a server is looked for that has the session and does not answer yet, or not any more.
@@ -18,10 +20,10 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Makes changes in a session.
-pub(super) struct Changer(Place);
+pub(super) struct Changer(ChangerKind);
 
-enum Place {
-    Served(Connection),
+enum ChangerKind {
+    Served(ControlConnection),
     Here(Box<Workspace>),
 }
 
@@ -42,7 +44,7 @@ impl Changer {
     fn open(session: &Path, base: Option<&Path>) -> Result<Self, CliError> {
         for attempt in 0.. {
             if let Some(server) = connect(session)? {
-                return Ok(Self(Place::Served(server)));
+                return Ok(Self(ChangerKind::Served(server)));
             }
             match Workspace::open(session, base).map_err(CliError::from) {
                 Err(error) if error.is_in_use() && attempt < ATTEMPTS => {
@@ -53,7 +55,7 @@ impl Changer {
                                 through a mount";
                     return Err(error.with_hint(hint));
                 }
-                opened => return Ok(Self(Place::Here(Box::new(opened?)))),
+                opened => return Ok(Self(ChangerKind::Here(Box::new(opened?)))),
             }
         }
         Err(CliError::new("the session is in use"))
@@ -62,8 +64,8 @@ impl Changer {
     /// Asks for a change.
     pub(super) fn ask(&mut self, request: Request) -> Result<Answer, CliError> {
         match &mut self.0 {
-            Place::Served(server) => Ok(server.ask(&request)?),
-            Place::Here(workspace) => Ok(workspace.perform(request)?),
+            ChangerKind::Served(server) => Ok(server.ask(&request)?),
+            ChangerKind::Here(workspace) => Ok(workspace.perform(request)?),
         }
     }
 
@@ -74,16 +76,18 @@ impl Changer {
         content: Reading<'_>,
     ) -> Result<Answer, CliError> {
         match &mut self.0 {
-            Place::Served(server) => Ok(server.ask_with(&request, content)?),
-            Place::Here(workspace) => Ok(workspace.perform_with(request, content)?),
+            ChangerKind::Served(server) => Ok(server.ask_with(&request, content)?),
+            ChangerKind::Here(workspace) => Ok(workspace.perform_with(request, content)?),
         }
     }
 
     /// Syncs, and closes the session if this process has it.
     fn end(self) -> Result<(), CliError> {
         match self.0 {
-            Place::Served(mut server) => server.ask(&Request::Sync).map(drop).map_err(Into::into),
-            Place::Here(workspace) => Ok(workspace.close()?),
+            ChangerKind::Served(mut server) => {
+                server.ask(&Request::Sync).map(drop).map_err(Into::into)
+            }
+            ChangerKind::Here(workspace) => Ok(workspace.close()?),
         }
     }
 }
@@ -91,7 +95,7 @@ impl Changer {
 /// Asks for one change for each path; with `json`, prints for each how many objects it was done
 /// to: an object of this type, with the number under this key.
 pub(super) fn ask_for_each(
-    source: &Source,
+    source: &SessionSource,
     given: &[OsString],
     json: Option<(&str, &str)>,
     mut ask: impl FnMut(&mut Changer, PathText) -> Result<Answer, CliError>,
@@ -171,9 +175,9 @@ impl Several {
 }
 
 /// The server of a session, if there is one that answers.
-pub(super) fn connect(session: &Path) -> Result<Option<Connection>, CliError> {
+pub(super) fn connect(session: &Path) -> Result<Option<ControlConnection>, CliError> {
     let real = std::fs::canonicalize(session).unwrap_or_else(|_| session.to_owned());
-    Connection::open(&real).map_err(|error| {
+    ControlConnection::open(&real).map_err(|error| {
         let what = format!("{}: cannot ask its server", session.display());
         let denied = error.kind() == std::io::ErrorKind::PermissionDenied;
         let error = CliError::caused(what, &error);

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use super::error::CliError;
 use super::output::Out;
-use super::repair::{self, Wanted};
-use super::source::Source;
+use super::repair::{self, RepairArgs};
+use super::source::SessionSource;
 use super::{Ending, text};
 use crate::delta::sqlite::{Breach, Broken, CheckOptions};
 use crate::inspect::check::{Soundness, check};
@@ -26,7 +26,7 @@ use crate::inspect::check::{Soundness, check};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// Leave out SQLite's own check, which reads the whole file.
     #[arg(long)]
@@ -64,7 +64,7 @@ pub(super) struct Args {
 /// Checks.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if args.repair {
-        return repair::run(&Wanted {
+        return repair::run(&RepairArgs {
             source: &args.source,
             backup: args.backup.as_deref(),
             dry_run: args.dry_run,

@@ -34,7 +34,7 @@ pub(super) struct Ended {
 /// Runs a command. From its making on, signals end us no more.
 pub(super) struct Runner {
     runtime: Runtime,
-    signals: Signals,
+    signals: ChildSignals,
     /// Set where orphans come to this process: as they end, they are waited for.
     orphans: Option<Arriving>,
     /// Whether the terminal's signals come to this process alone.
@@ -48,7 +48,7 @@ impl Runner {
     pub(super) fn new() -> Result<Self, CliError> {
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let signals = runtime.block_on(async { Signals::catch() }).map_err(failed)?;
+        let signals = runtime.block_on(async { ChildSignals::catch() }).map_err(failed)?;
         Ok(Self { runtime, signals, orphans: None, passes_all: false, is_unprivileged: false })
     }
 
@@ -124,7 +124,7 @@ fn ended(status: ExitStatus) -> Ended {
 }
 
 /// The signals that would end us before the command.
-struct Signals {
+struct ChildSignals {
     /// From the terminal, which sends them to the command too: nothing is left to be done.
     interrupt: Option<Arriving>,
     quit: Option<Arriving>,
@@ -133,7 +133,7 @@ struct Signals {
     hang_up: Option<Arriving>,
 }
 
-impl Signals {
+impl ChildSignals {
     /// Catches them, but for those that are ignored (`nohup`, jobs in the background): what is
     /// caught here is not ignored in the command either.
     fn catch() -> std::io::Result<Self> {

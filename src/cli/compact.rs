@@ -29,7 +29,7 @@ pub(super) struct Args {
 }
 
 fn compact_here(session: &Path) -> Result<Compacted, CliError> {
-    let mut progress = output::Progress::new("compacting", std::io::stderr().is_terminal());
+    let mut progress = output::ProgressLine::new("compacting", std::io::stderr().is_terminal());
     let compacted = compact(session, &mut |done, all| progress.tell(done, all));
     progress.end();
     compacted.map_err(|error| {

@@ -17,9 +17,9 @@ use clap_complete::env::CompleteEnv;
 
 use super::selecting::current;
 use crate::delta::MergedPath;
-use crate::delta::sqlite::{Access, Order};
+use crate::delta::sqlite::{AgentAccess, Order};
 use crate::inspect::kv::KeyValues;
-use crate::inspect::log::{Log, Options};
+use crate::inspect::log::{AuditLog, LogOptions};
 use crate::inspect::opened::{Opened, open_session};
 use crate::inspect::tool::ToolCalls;
 use crate::vfs::FileKind;
@@ -228,12 +228,12 @@ fn copied(word: &OsStr, is_bash: bool) -> Vec<CompletionCandidate> {
 }
 
 fn keys(word: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let keys = KeyValues::open(&session()?, Access::Read).ok()?.keys(word).ok()?;
+    let keys = KeyValues::open(&session()?, AgentAccess::Read).ok()?.keys(word).ok()?;
     Some(keys.into_iter().map(|key| key.key).collect())
 }
 
 fn tools(word: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let stats = ToolCalls::open(&session()?, Access::Read).ok()?.stats().ok()?;
+    let stats = ToolCalls::open(&session()?, AgentAccess::Read).ok()?.stats().ok()?;
     let names = stats.into_iter().map(|tool| tool.name);
     Some(names.filter(|name| name.starts_with(word)).collect())
 }
@@ -241,13 +241,14 @@ fn tools(word: &[u8]) -> Option<Vec<Vec<u8>>> {
 /// The exports through which the last changes came.
 fn exports(word: &[u8]) -> Option<Vec<Vec<u8>>> {
     let last = Some(MAX_CHANGES);
-    let options = Options { order: Order::NewestFirst, last, ..Options::default() };
+    let options = LogOptions { order: Order::NewestFirst, last, ..LogOptions::default() };
     let mut names = BTreeSet::new();
-    let read = Log::open(&open_session(&session()?).ok()?, options).ok()?.read(&mut |_, row| {
-        let export = row.ok().and_then(|row| row.export);
-        names.extend(export.map(|name| name.as_bytes().to_vec()));
-        ControlFlow::Continue(())
-    });
+    let read =
+        AuditLog::open(&open_session(&session()?).ok()?, options).ok()?.read(&mut |_, row| {
+            let export = row.ok().and_then(|row| row.export);
+            names.extend(export.map(|name| name.as_bytes().to_vec()));
+            ControlFlow::Continue(())
+        });
     read.ok()?;
     Some(names.into_iter().filter(|name| name.starts_with(word)).collect())
 }

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::control::{About, ExportsUsage, Listener, Peer, Refusal, Registered, Stop};
+use crate::control::{
+    About, ControlPeer, ExportsUsage, Listener, Refusal, Registered, StopListener,
+};
 use crate::overlay::Overlay;
 use crate::server::Peers;
 use crate::workspace::accounts::Accounts;
@@ -45,7 +47,7 @@ impl Control {
             paths: Box::new(move || shown.as_ref().map(|shown| shown.paths_of(&session_file))),
             exports: Box::new(move || usage(accounts.as_ref())),
         };
-        let (stop, stopped) = Stop::new();
+        let (stop, stopped) = StopListener::new();
         let listening = match Listener::bind(session) {
             Ok(listener) => Some(tokio::spawn(listener.serve(Arc::clone(overlay), about, stopped))),
             Err(error) => {
@@ -83,8 +85,8 @@ impl Control {
     }
 }
 
-fn connected(peers: &Peers) -> Vec<Peer> {
-    let seen = |peer: &Arc<crate::server::Peer>| Peer {
+fn connected(peers: &Peers) -> Vec<ControlPeer> {
+    let seen = |peer: &Arc<crate::server::Peer>| ControlPeer {
         address: peer.address,
         connected: peer.since.elapsed().as_secs(),
         calls: peer.calls(),

@@ -5,10 +5,10 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use super::change::with_changer;
-use super::copying::{Copied, Copying, Named, Place};
+use super::copying::{CopyPath, CopyReport, Copying, Named};
 use super::error::CliError;
-use super::into::Paths;
-use super::output::{self, Out, Progress};
+use super::into::OperandPaths;
+use super::output::{self, Out, ProgressLine};
 use super::{Ending, text};
 
 /// Copy files into, out of, or within a session's merged tree.
@@ -27,7 +27,7 @@ use super::{Ending, text};
   acetate cp work.db :/a :/b                 within it")]
 pub(super) struct Args {
     #[command(flatten)]
-    paths: Paths,
+    paths: OperandPaths,
 
     /// Copy directories with all that is in them.
     #[arg(short, long)]
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, from) = args.paths.split()?;
     let to = place(to)?;
     let from = from.iter().map(|path| named(path)).collect::<Result<Vec<_>, _>>()?;
-    let is_outside = |place: &Place| matches!(place, Place::Host(_));
+    let is_outside = |place: &CopyPath| matches!(place, CopyPath::Host(_));
     if is_outside(&to) && from.iter().any(|named| is_outside(&named.place)) {
         return Err(CliError::new("both sides are on this machine")
             .with_hint("a colon before a path puts it into the tree: :/docs"));
@@ -51,10 +51,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.paths.source.open()?;
     let session = opened.session().path().to_owned();
     let base = args.paths.source.base.as_deref();
-    let progress = Progress::new("copying", std::io::stderr().is_terminal());
+    let progress = ProgressLine::new("copying", std::io::stderr().is_terminal());
     let (copied, several) = match to {
-        Place::Host(_) => Copying::new(&opened, None, args.recursive, progress).all(&from, &to)?,
-        Place::Tree(_) => with_changer(&session, base, |changer| {
+        CopyPath::Host(_) => {
+            Copying::new(&opened, None, args.recursive, progress).all(&from, &to)?
+        }
+        CopyPath::Tree(_) => with_changer(&session, base, |changer| {
             Copying::new(&opened, Some(changer), args.recursive, progress).all(&from, &to)
         })?,
     };
@@ -62,7 +64,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(if several.end()? == Ending::Done { shown } else { Ending::Findings })
 }
 
-fn show(args: &Args, copied: &Copied) -> Result<Ending, CliError> {
+fn show(args: &Args, copied: &CopyReport) -> Result<Ending, CliError> {
     for skipped in &copied.skipped {
         output::line(format_args!("left out: {skipped}"));
     }
@@ -87,13 +89,13 @@ fn named(path: &OsStr) -> Result<Named, CliError> {
 }
 
 /// Which side a path is on.
-fn place(path: &OsStr) -> Result<Place, CliError> {
+fn place(path: &OsStr) -> Result<CopyPath, CliError> {
     use std::os::unix::ffi::OsStrExt;
     match path.as_bytes().strip_prefix(b":") {
         Some(inside) => {
             let path = crate::inspect::opened::merged_path(OsStr::from_bytes(inside))?;
-            Ok(Place::Tree(path))
+            Ok(CopyPath::Tree(path))
         }
-        None => Ok(Place::Host(PathBuf::from(path))),
+        None => Ok(CopyPath::Host(PathBuf::from(path))),
     }
 }

@@ -8,7 +8,7 @@ use super::source::{LookSource, paths};
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::opened::find;
-use crate::inspect::usage::{Usage, usage};
+use crate::inspect::usage::{DiskUsage, usage};
 use crate::vfs::FileKind;
 
 /// Show what trees of a session take on disk.
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
     for path in paths(&args.paths)? {
-        let mut rows: Vec<(MergedPath, Usage)> = Vec::new();
+        let mut rows: Vec<(MergedPath, DiskUsage)> = Vec::new();
         opened.look(|view| {
             let from = find(view, &path)?;
             let total = usage(view, &from, &mut |dir, depth, sum| {
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-fn print(args: &Args, path: &MergedPath, sum: &Usage, out: &mut Out) -> Result<(), CliError> {
+fn print(args: &Args, path: &MergedPath, sum: &DiskUsage, out: &mut Out) -> Result<(), CliError> {
     if args.json {
         let mut json = text::json("usage");
         text::put_path(&mut json, "path", path.as_bytes());

@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::error::CliError;
-use super::output::{self, Out, Progress};
+use super::output::{self, Out, ProgressLine};
 use super::partial::Partial;
 use super::selecting::{LeaveOut, tell_unmatched};
 use super::source::LookSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
-use crate::inspect::export::{Dir, Exported, Keep, Options, Sink, Tar, Watch, check_place, export};
+use crate::inspect::export::{
+    CopyOutOptions, ExportSink, ExportWatch, Exported, Keep, OutputDir, Tar, check_place, export,
+};
 use crate::inspect::opened::Opened;
 
 /// Bytes that are gathered before they are written.
@@ -88,7 +90,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let selection = args.leave_out.read(&opened, args.path.as_slice())?;
     let path = selection.paths().next().cloned().unwrap_or_else(MergedPath::root);
-    let options = Options { path, selection, delta_only: args.delta_only };
+    let options = CopyOutOptions { path, selection, delta_only: args.delta_only };
     let ending = match (&args.tar, &args.dir) {
         (Some(file), _) if file.as_os_str() == "-" => to_stdout(args, &opened, &options)?,
         (Some(file), _) => to_file(args, &opened, &options, file)?,
@@ -99,7 +101,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(ending)
 }
 
-fn to_stdout(args: &Args, opened: &Opened, options: &Options) -> Result<Ending, CliError> {
+fn to_stdout(args: &Args, opened: &Opened, options: &CopyOutOptions) -> Result<Ending, CliError> {
     if args.json {
         let error = CliError::new("--json and the archive cannot both go to stdout");
         return Err(error.with_hint("write the archive to a file: --tar FILE"));
@@ -111,7 +113,7 @@ fn to_stdout(args: &Args, opened: &Opened, options: &Options) -> Result<Ending, 
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let tar = Tar::new(out, PathBuf::from("stdout"));
     let mut tar = tar.with_exact_times(args.exact_times);
-    let seen = Seen::new();
+    let seen = ExportObserver::new();
     let mut done = Exported::default();
     let written = write(opened, options, &mut tar, &seen, &mut done);
     let written = written.and_then(|()| tar.finish()).and_then(|mut out| {
@@ -128,7 +130,7 @@ fn to_stdout(args: &Args, opened: &Opened, options: &Options) -> Result<Ending, 
 fn to_file(
     args: &Args,
     opened: &Opened,
-    options: &Options,
+    options: &CopyOutOptions,
     file: &Path,
 ) -> Result<Ending, CliError> {
     check_place(opened, file)?;
@@ -137,7 +139,7 @@ fn to_file(
     let out = partial.file.try_clone().map_err(|error| partial.error(&error))?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, out);
     let mut tar = Tar::new(out, partial.path.clone()).with_exact_times(args.exact_times);
-    let seen = Seen::new();
+    let seen = ExportObserver::new();
     let mut done = Exported::default();
     write(opened, options, &mut tar, &seen, &mut done)?;
     tar.finish()?.flush().map_err(|error| partial.error(&error))?;
@@ -149,13 +151,13 @@ fn to_file(
 fn to_dir(
     args: &Args,
     opened: &Opened,
-    options: &Options,
+    options: &CopyOutOptions,
     path: &Path,
 ) -> Result<Ending, CliError> {
     check_place(opened, path)?;
     let keep = Keep { set_id: args.set_id, devices: args.devices };
-    let mut dir = Dir::create(path, keep)?;
-    let seen = Seen::new();
+    let mut dir = OutputDir::create(path, keep)?;
+    let seen = ExportObserver::new();
     let mut done = Exported::default();
     write(opened, options, &mut dir, &seen, &mut done).map_err(|error| {
         let objects = text::count(done.objects(), "object");
@@ -167,9 +169,9 @@ fn to_dir(
 
 fn write(
     opened: &Opened,
-    options: &Options,
-    sink: &mut dyn Sink,
-    seen: &Seen,
+    options: &CopyOutOptions,
+    sink: &mut dyn ExportSink,
+    seen: &ExportObserver,
     done: &mut Exported,
 ) -> Result<(), InspectError> {
     let written = export(opened, options, sink, seen, done);
@@ -193,7 +195,7 @@ fn summary(
     args: &Args,
     to: &Path,
     done: &Exported,
-    seen: &Seen,
+    seen: &ExportObserver,
     (not_owned, without_set_id): (u64, u64),
 ) -> Result<Ending, CliError> {
     let mut out = Out::new();
@@ -242,22 +244,22 @@ fn summary(
 }
 
 /// What is seen of an export while it goes on.
-struct Seen {
-    progress: RefCell<Progress>,
+struct ExportObserver {
+    progress: RefCell<ProgressLine>,
     left_out: RefCell<Vec<Map<String, Value>>>,
 }
 
 /// Of what is left out, so much is told; the rest is counted.
 const MAX_LEFT_OUT_TOLD: usize = 1000;
 
-impl Seen {
+impl ExportObserver {
     fn new() -> Self {
-        let progress = RefCell::new(Progress::new("exporting", io::stderr().is_terminal()));
+        let progress = RefCell::new(ProgressLine::new("exporting", io::stderr().is_terminal()));
         Self { progress, left_out: RefCell::default() }
     }
 }
 
-impl Watch for Seen {
+impl ExportWatch for ExportObserver {
     fn progress(&self, objects: u64, bytes: u64) {
         let text = || format!("{}, {}", text::count(objects, "object"), text::bytes(bytes));
         self.progress.borrow_mut().say(text);

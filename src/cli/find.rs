@@ -9,7 +9,7 @@ use super::error::CliError;
 use super::output::Out;
 use super::source::{LookSource, paths};
 use super::{Ending, object, text};
-use crate::inspect::find::{Pattern, Wanted, find_all};
+use crate::inspect::find::{FindCriteria, FindPattern, find_all};
 use crate::inspect::opened::find;
 use crate::vfs::FileKind;
 
@@ -35,7 +35,7 @@ pub(super) struct Args {
 
     /// It is of this type; may be given several times.
     #[arg(long, value_enum, value_name = "TYPE")]
-    r#type: Vec<Kind>,
+    r#type: Vec<ObjectType>,
 
     /// It is in the session: made there, or changed there.
     #[arg(long)]
@@ -56,7 +56,7 @@ pub(super) struct Args {
 
 /// `--type`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Kind {
+enum ObjectType {
     #[value(name = "file", alias = "f")]
     File,
     #[value(name = "directory", alias = "d")]
@@ -93,15 +93,17 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(if found_any { Ending::Done } else { Ending::Findings })
 }
 
-fn wanted(args: &Args) -> Result<Wanted, CliError> {
-    let pattern = |text: &Option<String>| text.as_deref().map(Pattern::new).transpose();
+fn wanted(args: &Args) -> Result<FindCriteria, CliError> {
+    let pattern = |text: &Option<String>| text.as_deref().map(FindPattern::new).transpose();
     let kinds = args.r#type.iter().flat_map(|kind| match kind {
-        Kind::File => &[FileKind::Regular][..],
-        Kind::Directory => &[FileKind::Directory],
-        Kind::Symlink => &[FileKind::Symlink],
-        Kind::Special => &[FileKind::Fifo, FileKind::Socket, FileKind::Block, FileKind::Character],
+        ObjectType::File => &[FileKind::Regular][..],
+        ObjectType::Directory => &[FileKind::Directory],
+        ObjectType::Symlink => &[FileKind::Symlink],
+        ObjectType::Special => {
+            &[FileKind::Fifo, FileKind::Socket, FileKind::Block, FileKind::Character]
+        }
     });
-    Ok(Wanted {
+    Ok(FindCriteria {
         name: pattern(&args.name)?,
         path: pattern(&args.path)?,
         kinds: kinds.copied().collect(),

@@ -8,7 +8,7 @@ use super::hiding::{Hide, texts};
 use super::output::{self, Out};
 use super::{Ending, text};
 use crate::delta::sqlite::{OpenMode, Session};
-use crate::inspect::diff::{Options, diff};
+use crate::inspect::diff::{DiffOptions, diff};
 use crate::inspect::opened::{Opened, host, open_session};
 use crate::vfs::{Pattern, PatternSet};
 use crate::workspace::layers;
@@ -91,7 +91,7 @@ fn change(args: &Args, more: &PatternSet) -> Result<PatternSet, CliError> {
 fn tell_changed(args: &Args, opened: &Opened, before: &PatternSet) -> Result<(), CliError> {
     let now = opened.session().hidden();
     let mut found = 0_usize;
-    diff(opened, &Options::default(), &mut |_, difference| {
+    diff(opened, &DiffOptions::default(), &mut |_, difference| {
         let path = &difference.path.as_bytes()[1..];
         if now.covers(path) && !before.covers(path) {
             found += 1;

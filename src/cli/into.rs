@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use super::error::CliError;
-use super::source::Source;
+use super::source::SessionSource;
 use super::text;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -12,16 +12,16 @@ use crate::vfs::FileKind;
 
 /// What `cp`, `mv` and `ln` are about.
 #[derive(Debug, clap::Args)]
-pub(super) struct Paths {
+pub(super) struct OperandPaths {
     #[command(flatten)]
-    pub(super) source: Source,
+    pub(super) source: SessionSource,
 
     /// The sources, and last the target: a path, or a directory for all of them.
     #[arg(value_name = "PATH", required = true, num_args = 2..)]
     paths: Vec<OsString>,
 }
 
-impl Paths {
+impl OperandPaths {
     /// The target, and the sources.
     pub(super) fn split(&self) -> Result<(&OsString, &[OsString]), CliError> {
         self.paths.split_last().ok_or_else(|| CliError::new("no paths"))
@@ -29,12 +29,12 @@ impl Paths {
 }
 
 /// The last path of `mv` and `ln`.
-pub(super) struct Target {
+pub(super) struct LastOperand {
     path: MergedPath,
     is_dir: bool,
 }
 
-impl Target {
+impl LastOperand {
     /// What `path` is to so many `sources`.
     ///
     /// # Errors

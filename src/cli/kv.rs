@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::error::CliError;
 use super::output::Out;
 use super::{Ending, output, stored, text};
-use crate::delta::sqlite::{Access, KvRow};
+use crate::delta::sqlite::{AgentAccess, KvRow};
 use crate::inspect::json;
 use crate::inspect::kv::KeyValues;
 
@@ -20,15 +20,15 @@ use crate::inspect::kv::KeyValues;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: KvCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum KvCommand {
     Get(GetArgs),
     Set(SetArgs),
     Rm(RmArgs),
-    Ls(LsArgs),
+    Ls(KvLsArgs),
 }
 
 /// Print what is kept under a key; exits with 1 if nothing is.
@@ -93,7 +93,7 @@ struct RmArgs {
 
 /// List keys, in order.
 #[derive(Debug, clap::Args)]
-struct LsArgs {
+struct KvLsArgs {
     /// The session file.
     #[arg(value_name = "SESSION.db")]
     session: PathBuf,
@@ -113,15 +113,15 @@ struct LsArgs {
 /// Runs the verb.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
-        Command::Get(args) => get(args),
-        Command::Set(args) => set(args),
-        Command::Rm(args) => remove(args),
-        Command::Ls(args) => list(args),
+        KvCommand::Get(args) => get(args),
+        KvCommand::Set(args) => set(args),
+        KvCommand::Rm(args) => remove(args),
+        KvCommand::Ls(args) => list(args),
     }
 }
 
 fn get(args: &GetArgs) -> Result<Ending, CliError> {
-    let kept = KeyValues::open(&args.session, Access::Read)?;
+    let kept = KeyValues::open(&args.session, AgentAccess::Read)?;
     let Some(row) = kept.get(args.key.as_bytes())? else { return Ok(missing(&args.key)) };
     let mut out = Out::new();
     if args.json {
@@ -146,7 +146,7 @@ fn get(args: &GetArgs) -> Result<Ending, CliError> {
 fn set(args: &SetArgs) -> Result<Ending, CliError> {
     let given = stored::given(&args.value)?;
     let value = if args.string { Value::from(given.as_ref()).to_string() } else { given.into() };
-    let kept = KeyValues::open(&args.session, Access::Write)?;
+    let kept = KeyValues::open(&args.session, AgentAccess::Write)?;
     kept.set(&args.key, &value, Timestamp::now().as_second()).map_err(|error| {
         let is_no_json = stored::is_no_json(&error);
         let error = CliError::from(error);
@@ -162,7 +162,7 @@ fn set(args: &SetArgs) -> Result<Ending, CliError> {
 }
 
 fn remove(args: &RmArgs) -> Result<Ending, CliError> {
-    let kept = KeyValues::open(&args.session, Access::Write)?;
+    let kept = KeyValues::open(&args.session, AgentAccess::Write)?;
     let Some(row) = kept.remove(args.key.as_bytes())? else { return Ok(missing(&args.key)) };
     if args.json {
         output::json(object(&row));
@@ -170,8 +170,8 @@ fn remove(args: &RmArgs) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-fn list(args: &LsArgs) -> Result<Ending, CliError> {
-    let kept = KeyValues::open(&args.session, Access::Read)?;
+fn list(args: &KvLsArgs) -> Result<Ending, CliError> {
+    let kept = KeyValues::open(&args.session, AgentAccess::Read)?;
     let prefix = args.prefix.as_deref().unwrap_or_default();
     let mut out = Out::new();
     for key in kept.keys(prefix.as_bytes())? {

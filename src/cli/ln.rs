@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::change::{Changer, Several, with_changer};
 use super::error::CliError;
-use super::into::{Paths, Target, kind};
+use super::into::{LastOperand, OperandPaths, kind};
 use super::output::Out;
 use super::{Ending, text};
-use crate::control::{Answer, Meta, PathText, Request};
+use crate::control::{Answer, AttrChanges, PathText, Request};
 use crate::delta::MergedPath;
 use crate::inspect::opened::{Opened, merged_path};
 use crate::vfs::{FileKind, Name};
@@ -24,7 +24,7 @@ use crate::vfs::{FileKind, Name};
   acetate ln work.db -s ../lib/a.so /bin/a   a symbolic link")]
 pub(super) struct Args {
     #[command(flatten)]
-    paths: Paths,
+    paths: OperandPaths,
 
     /// Make symbolic links.
     #[arg(short, long)]
@@ -43,7 +43,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, targets) = args.paths.split()?;
     let opened = args.paths.source.open()?;
-    let place = Target::of(&opened, merged_path(to)?, targets.len())?;
+    let place = LastOperand::of(&opened, merged_path(to)?, targets.len())?;
     let mut out = Out::new();
     let mut several = Several::default();
     let source = &args.paths.source;
@@ -68,7 +68,7 @@ fn link(
     args: &Args,
     changer: &mut Changer,
     opened: &Opened,
-    place: &Target,
+    place: &LastOperand,
     target: &OsStr,
 ) -> Result<MergedPath, CliError> {
     let bytes = target.as_bytes();
@@ -97,7 +97,7 @@ fn link(
         true => Request::MakeLink {
             path: (&path).into(),
             target: PathText::from(bytes),
-            meta: Meta::default(),
+            meta: AttrChanges::default(),
         },
         false => Request::Link { from: (&named).into(), to: (&path).into() },
     };

@@ -60,12 +60,12 @@ fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt:
 #[derive(Debug, Default)]
 struct Sparing {
     /// Each kind of line, of which the program has a fixed number.
-    kinds: Mutex<HashMap<Identifier, Kind>>,
+    kinds: Mutex<HashMap<Identifier, LineKind>>,
 }
 
 /// Lines of one kind.
 #[derive(Debug)]
-struct Kind {
+struct LineKind {
     since: Instant,
     lines: u32,
 }
@@ -79,7 +79,7 @@ enum Verdict {
     LeaveOut,
 }
 
-impl Kind {
+impl LineKind {
     /// Counts a line that comes `now`.
     fn count(&mut self, now: Instant) -> Verdict {
         if now.saturating_duration_since(self.since) >= INTERVAL {
@@ -102,7 +102,7 @@ impl<S: Subscriber> Layer<S> for Sparing {
         let now = Instant::now();
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = kinds.entry(event.metadata().callsite());
-        let verdict = kind.or_insert(Kind { since: now, lines: 0 }).count(now);
+        let verdict = kind.or_insert(LineKind { since: now, lines: 0 }).count(now);
         drop(kinds);
         if verdict == Verdict::Last {
             // Where stderr takes nothing, there is nobody to tell.
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn so_many_lines_of_a_kind_and_not_more() {
         let begun = Instant::now();
-        let mut kind = Kind { since: begun, lines: 0 };
+        let mut kind = LineKind { since: begun, lines: 0 };
         for _ in 0..MAX_LINES {
             assert_eq!(kind.count(begun), Verdict::Say);
         }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use super::error::CliError;
-use super::object::{self, Columns};
+use super::object::{self, ColumnWidths};
 use super::output::Out;
 use super::source::{LookSource, paths};
 use super::{Ending, text};
@@ -71,7 +71,7 @@ fn print(
     entries: &[(bytes::Bytes, TreeObject)],
     out: &mut Out,
 ) -> Result<(), CliError> {
-    let columns = Columns::of(entries.iter().map(|(_, object)| object));
+    let columns = ColumnWidths::of(entries.iter().map(|(_, object)| object));
     for (name, object) in entries {
         if args.json {
             out.json(object::json(object))?;

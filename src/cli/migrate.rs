@@ -43,7 +43,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let options =
         MigrateOptions { backup: args.backup.as_deref(), dry_run: args.dry_run, most: MOST };
-    let mut progress = output::Progress::new("copying", std::io::stderr().is_terminal());
+    let mut progress = output::ProgressLine::new("copying", std::io::stderr().is_terminal());
     let migrated = migrate(&args.session, &options, &mut |done, all| progress.tell(done, all));
     progress.end();
     let migrated = migrated.map_err(failure)?;

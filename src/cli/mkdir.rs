@@ -4,15 +4,15 @@ use std::ffi::OsString;
 
 use super::change::ask_for_each;
 use super::error::CliError;
-use super::source::Source;
+use super::source::SessionSource;
 use super::{Ending, text};
-use crate::control::{Meta, Request};
+use crate::control::{AttrChanges, Request};
 
 /// Make directories in a session's merged tree.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// Directories in the tree.
     #[arg(value_name = "PATH", required = true)]
@@ -33,7 +33,7 @@ pub(super) struct Args {
 
 /// Makes the directories.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let meta = Meta { mode: args.mode, ..Meta::default() };
+    let meta = AttrChanges { mode: args.mode, ..AttrChanges::default() };
     let (parents, json) = (args.parents, args.json.then_some(("mkdir", "made")));
     ask_for_each(&args.source, &args.paths, json, |changer, path| {
         changer.ask(Request::MakeDir { path, meta, parents })

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use super::choosing::Choosing;
 use super::error::CliError;
 use super::hiding::Hide;
-use super::mounting::attach::{Again, Wanted, again, attach, base_of};
+use super::mounting::attach::{Again, AttachOptions, again, attach, base_of};
 use super::mounting::detach::release_other;
+use super::mounting::mount_lock::MountLock;
 use super::mounting::note::Note;
 use super::mounting::point::MountPoint;
-use super::mounting::turn::Turn;
 use super::mounting::user::User;
 use super::mounting::{place, privilege, table};
 use super::output::{self, Out};
@@ -76,10 +76,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     named.check_owner(user.as_ref())?;
     let base = base_of(&session, args.base.as_deref())?;
     release_other(named.path(), &session)?;
-    let turn = Turn::take(&session)?;
+    let turn = MountLock::take(&session)?;
     // The turn may have been long in coming.
     let point = MountPoint::find(&args.dir)?;
-    let wanted = Wanted {
+    let wanted = AttachOptions {
         session,
         base: args.base.as_ref().and(base.clone()),
         point: &point,

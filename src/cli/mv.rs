@@ -2,7 +2,7 @@
 
 use super::change::{Several, with_changer};
 use super::error::CliError;
-use super::into::{Paths, Target};
+use super::into::{LastOperand, OperandPaths};
 use super::output::Out;
 use super::source::{one, parsed};
 use super::{Ending, text};
@@ -20,7 +20,7 @@ use crate::control::Request;
   acetate mv work.db a.txt b.txt /docs       into a directory")]
 pub(super) struct Args {
     #[command(flatten)]
-    paths: Paths,
+    paths: OperandPaths,
 
     /// Leave out what would replace something.
     #[arg(short, long)]
@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, from) = args.paths.split()?;
     let (to, from) = (one(to)?, parsed(from)?);
     let opened = args.paths.source.open()?;
-    let target = Target::of(&opened, to, from.len())?;
+    let target = LastOperand::of(&opened, to, from.len())?;
     let mut out = Out::new();
     let mut several = Several::default();
     let source = &args.paths.source;

@@ -10,7 +10,7 @@ use super::Ending;
 use super::child::Runner;
 use super::confinement::Confinement;
 use super::error::CliError;
-use super::mounting::namespace::{self, Namespace, Wanted};
+use super::mounting::namespace::{self, Namespace, NamespaceMount};
 use super::mounting::privilege;
 use super::mounting::user::User;
 use super::run::environment;
@@ -106,7 +106,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let means = privilege::check(None, "")?;
     let user = if args.as_root { None } else { User::behind_sudo() };
     let mut runner = Runner::reaping()?;
-    let namespace = namespace::enter(&Wanted {
+    let namespace = namespace::enter(&NamespaceMount {
         dir: &args.dir,
         is_base: args.covers_base,
         session: &args.session,

@@ -28,14 +28,14 @@ pub(super) fn json(object: &TreeObject) -> Map<String, Value> {
 
 /// How wide the columns of a long listing are.
 #[derive(Debug, Default)]
-pub(super) struct Columns {
+pub(super) struct ColumnWidths {
     nlink: usize,
     uid: usize,
     gid: usize,
     size: usize,
 }
 
-impl Columns {
+impl ColumnWidths {
     /// As wide as these objects need them.
     pub(super) fn of<'a>(objects: impl Iterator<Item = &'a TreeObject>) -> Self {
         let digits = |number: u64| number.checked_ilog10().unwrap_or(0) as usize + 1;

@@ -49,16 +49,16 @@ fn printable_line(text: std::fmt::Arguments<'_>) -> String {
 }
 
 /// What was asked for, to stdout: many lines, of which whoever reads them may have had enough.
-pub(super) struct Out(BufWriter<Sink>);
+pub(super) struct Out(BufWriter<OutputSink>);
 
 /// Where it goes.
 #[derive(Debug)]
-enum Sink {
+enum OutputSink {
     Stdout(StdoutLock<'static>),
     Pager(Box<Pager>),
 }
 
-impl Write for Sink {
+impl Write for OutputSink {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match self {
             Self::Stdout(stdout) => stdout.write(bytes),
@@ -74,7 +74,7 @@ impl Write for Sink {
     }
 }
 
-impl AsFd for Sink {
+impl AsFd for OutputSink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Stdout(stdout) => stdout.as_fd(),
@@ -86,12 +86,12 @@ impl AsFd for Sink {
 impl Out {
     /// The process's stdout.
     pub(super) fn new() -> Self {
-        Self(BufWriter::new(Sink::Stdout(std::io::stdout().lock())))
+        Self(BufWriter::new(OutputSink::Stdout(std::io::stdout().lock())))
     }
 
     /// A pager, which is waited for in the end.
     pub(super) fn to_pager(pager: Pager) -> Self {
-        Self(BufWriter::new(Sink::Pager(Box::new(pager))))
+        Self(BufWriter::new(OutputSink::Pager(Box::new(pager))))
     }
 
     /// Prints a line that has been made printable, and may have colours.
@@ -140,8 +140,8 @@ impl Out {
     pub(super) fn end(mut self) -> Result<(), CliError> {
         let flushed = self.0.flush();
         let ended = match self.0.get_mut() {
-            Sink::Stdout(_) => Ok(()),
-            Sink::Pager(pager) => pager.end(),
+            OutputSink::Stdout(_) => Ok(()),
+            OutputSink::Pager(pager) => pager.end(),
         };
         flushed.and(ended).map_err(|error| CliError::stdout(&error))
     }
@@ -168,14 +168,14 @@ pub(super) fn columns() -> usize {
 }
 
 /// How far a long work is: one line that is written over, on a terminal, and nothing elsewhere.
-pub(super) struct Progress {
+pub(super) struct ProgressLine {
     what: &'static str,
     is_shown: bool,
     percent: Option<u64>,
     said: Option<Instant>,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Of the work `what`, shown where stderr `is_terminal`.
     pub(super) fn new(what: &'static str, is_terminal: bool) -> Self {
         Self { what, is_shown: is_terminal, percent: None, said: None }

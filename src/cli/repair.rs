@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 
 use super::error::CliError;
 use super::output::{self, Out};
-use super::source::Source;
+use super::source::SessionSource;
 use super::{Ending, check, text};
-use crate::delta::sqlite::{Mended, OpenError, RepairOptions, Repaired};
+use crate::delta::sqlite::{Mended, OpenError, RepairOptions, RepairReport};
 use crate::inspect::InspectError;
 use crate::inspect::check::Soundness;
 use crate::inspect::repair::repair;
 
 /// What is asked for on the command line.
-pub(super) struct Wanted<'a> {
-    pub source: &'a Source,
+pub(super) struct RepairArgs<'a> {
+    pub source: &'a SessionSource,
     pub backup: Option<&'a Path>,
     pub dry_run: bool,
     pub most: usize,
@@ -24,11 +24,11 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Repairs, and says what was done, and what is left.
-pub(super) fn run(wanted: &Wanted<'_>) -> Result<Ending, CliError> {
+pub(super) fn run(wanted: &RepairArgs<'_>) -> Result<Ending, CliError> {
     let (session, base) = (&wanted.source.session, wanted.source.base.as_deref());
     let options =
         RepairOptions { backup: wanted.backup, dry_run: wanted.dry_run, most: wanted.most };
-    let mut progress = output::Progress::new("copying", std::io::stderr().is_terminal());
+    let mut progress = output::ProgressLine::new("copying", std::io::stderr().is_terminal());
     let repaired = repair(session, base, &options, &mut |done, all| progress.tell(done, all));
     progress.end();
     let (repaired, left) = repaired.map_err(failure)?;
@@ -73,7 +73,7 @@ fn failure(error: InspectError) -> CliError {
     CliError::from(error).with_hint(hint)
 }
 
-fn words(wanted: &Wanted<'_>, repaired: &Repaired, left: Option<&Soundness>) -> String {
+fn words(wanted: &RepairArgs<'_>, repaired: &RepairReport, left: Option<&Soundness>) -> String {
     let state = left.map_or_else(String::new, check::words);
     match &repaired.backup {
         Some(copy) => format!("repaired, now {state}; as it was: {}", copy.path.display()),
@@ -94,7 +94,11 @@ fn object(mended: &Mended) -> Map<String, Value> {
     object
 }
 
-fn summary(session: &Path, repaired: &Repaired, left: Option<&Soundness>) -> Map<String, Value> {
+fn summary(
+    session: &Path,
+    repaired: &RepairReport,
+    left: Option<&Soundness>,
+) -> Map<String, Value> {
     let mut object = text::json("repair");
     text::put_path(&mut object, "session", session.as_os_str().as_encoded_bytes());
     let mended: u64 = repaired.mended.iter().map(|mended| mended.count).sum();

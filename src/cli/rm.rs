@@ -5,8 +5,8 @@ use std::io::IsTerminal;
 
 use super::change::ask_for_each;
 use super::error::CliError;
-use super::output::Progress;
-use super::source::Source;
+use super::output::ProgressLine;
+use super::source::SessionSource;
 use super::{Ending, text};
 use crate::control::{Answer, Request};
 
@@ -17,7 +17,7 @@ use crate::control::{Answer, Request};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// What to remove from the tree.
     #[arg(value_name = "PATH", required = true)]
@@ -36,7 +36,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (by_turns, json) = (args.recursive, args.json.then_some(("rm", "removed")));
     let is_shown = !args.json && std::io::stderr().is_terminal();
-    let (mut progress, mut all) = (Progress::new("removing", is_shown), 0);
+    let (mut progress, mut all) = (ProgressLine::new("removing", is_shown), 0);
     let ended = ask_for_each(&args.source, &args.paths, json, |changer, path| {
         let request = Request::Remove { path, recursive: args.recursive, by_turns };
         let mut objects = 0;

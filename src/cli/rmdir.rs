@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use super::Ending;
 use super::change::ask_for_each;
 use super::error::CliError;
-use super::source::Source;
+use super::source::SessionSource;
 use crate::control::Request;
 
 /// Remove empty directories from a session's merged tree.
@@ -16,7 +16,7 @@ use crate::control::Request;
   acetate rmdir work.db build/tmp")]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// Directories in the tree.
     #[arg(value_name = "PATH", required = true)]

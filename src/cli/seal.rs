@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::CliError;
 use super::hiding;
 use super::output::{self, Out};
-use super::source::Source;
+use super::source::SessionSource;
 use super::{Ending, text};
 use crate::delta::sqlite::OpenError;
 use crate::inspect::InspectError;
@@ -28,12 +28,12 @@ const MANY_ZERO_BYTES: u64 = 1 << 30;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// Also for what this implementation needs beyond the specification; exits with 1 where
     /// something is left that it cannot read.
     #[arg(long = "for", value_name = "NAME")]
-    reader: Option<Reader>,
+    reader: Option<SealReader>,
 
     /// Only say how much it would take.
     #[arg(long)]
@@ -47,7 +47,7 @@ pub(super) struct Args {
 
 /// Another implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Reader {
+enum SealReader {
     /// AgentFS and its SDKs: empties fs_origin too, and names what they cannot read.
     Agentfs,
 }
@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return dry_run(args);
     }
     let (session, base) = (&args.source.session, args.source.base.as_deref());
-    let mut progress = output::Progress::new("sealing", std::io::stderr().is_terminal());
+    let mut progress = output::ProgressLine::new("sealing", std::io::stderr().is_terminal());
     let tell = &mut |done, all| progress.tell(done, all);
     let sealed = seal(session, base, args.reader.is_some(), tell);
     progress.end();

@@ -12,7 +12,7 @@ use super::mounting::note::Note;
 use super::output;
 use crate::delta::MergedPath;
 use crate::inspect::opened::Opened;
-use crate::inspect::selection::{Asked, Selection};
+use crate::inspect::selection::{Selection, SelectionText};
 
 /// What is left out.
 #[derive(Debug, Default, clap::Args)]
@@ -35,8 +35,13 @@ pub(super) struct LeaveOut {
 impl LeaveOut {
     /// What is asked for by these options and `paths`. Relative paths begin at the current
     /// directory, where that is in the base or in a mount of the session; else at the root.
-    pub(super) fn asked(&self, paths: &[OsString], session: &Path, base: Option<&Path>) -> Asked {
-        Asked {
+    pub(super) fn asked(
+        &self,
+        paths: &[OsString],
+        session: &Path,
+        base: Option<&Path>,
+    ) -> SelectionText {
+        SelectionText {
             paths: paths.to_vec(),
             exclude: self.exclude.clone(),
             gitignore: self.gitignore.then(user_rules),

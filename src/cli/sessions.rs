@@ -6,7 +6,7 @@ use super::mount_help::reached;
 use super::mounting::table::{Mounted, mounted};
 use super::output::{self, Out};
 use super::{Ending, text};
-use crate::control::{Answer, Entry, Request, ServerStatus, entries};
+use crate::control::{Answer, RegistryEntry, Request, ServerStatus, entries};
 
 /// List the sessions that are being served on this machine.
 ///
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 /// How a server stands; `None` if it is gone.
-fn ask(entry: &Entry) -> Result<Option<ServerStatus>, CliError> {
+fn ask(entry: &RegistryEntry) -> Result<Option<ServerStatus>, CliError> {
     let Some(mut server) = connect(&entry.session)? else { return Ok(None) };
     match server.ask(&Request::Status) {
         Ok(Answer::Status(status)) => Ok(Some(status)),
@@ -54,7 +54,7 @@ fn ask(entry: &Entry) -> Result<Option<ServerStatus>, CliError> {
 
 fn show(
     args: &Args,
-    entry: &Entry,
+    entry: &RegistryEntry,
     status: &ServerStatus,
     mounted: &[Mounted],
     out: &mut Out,

@@ -30,7 +30,7 @@ pub(super) struct Args {
 
 /// Copies the session, and says what came of it.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let mut progress = output::Progress::new("copying", std::io::stderr().is_terminal());
+    let mut progress = output::ProgressLine::new("copying", std::io::stderr().is_terminal());
     let copied = snapshot(&args.session, &args.new, &mut |done, all| progress.tell(done, all));
     progress.end();
     let copied = copied?;

@@ -13,7 +13,7 @@ use crate::inspect::selection::unquoted;
 
 /// A session and its base.
 #[derive(Debug, clap::Args)]
-pub(super) struct Source {
+pub(super) struct SessionSource {
     /// The session file; it may be served at the same time.
     #[arg(value_name = "SESSION.db")]
     pub(super) session: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct Source {
     pub(super) base: Option<PathBuf>,
 }
 
-impl Source {
+impl SessionSource {
     /// Opens both.
     ///
     /// # Errors

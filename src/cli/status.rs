@@ -10,11 +10,11 @@ use super::output::Out;
 use super::quota::exports::{brief_json, with_session};
 use super::source::LookSource;
 use super::{Ending, quota, text};
-use crate::control::{Answer, ExportUsage, Peer, Request, ServerStatus, Taken};
+use crate::control::{Answer, ControlPeer, ExportUsage, Request, ServerStatus, UsageReport};
 use crate::delta::sqlite::{Figures, LogKeep};
-use crate::inspect::apply::{Kept, kept};
+use crate::inspect::apply::{KeptForUndo, kept};
 use crate::inspect::opened::Opened;
-use crate::inspect::status::{Status, status};
+use crate::inspect::status::{SessionStatus, status};
 use crate::overlay::CopyLimits;
 
 /// Show how a session stands: its base, its size, what it holds and what it changed.
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 
 fn print(
     opened: &Opened,
-    status: &Status,
+    status: &SessionStatus,
     server: Option<&ServerStatus>,
     exports: &[ExportUsage],
     out: &mut Out,
@@ -156,7 +156,7 @@ fn originals(figures: &Figures) -> String {
 }
 
 /// What an apply keeps for its undo.
-fn kept_line(kept: &Kept) -> String {
+fn kept_line(kept: &KeptForUndo) -> String {
     let of = if kept.apply.is_taken_back { "of the undo" } else { "of the apply" };
     format!(
         "kept in {}: {}, {}, {of} at {} to {} (acetate apply --undo)",
@@ -168,7 +168,7 @@ fn kept_line(kept: &Kept) -> String {
     )
 }
 
-fn kept_json(kept: &Kept) -> Map<String, Value> {
+fn kept_json(kept: &KeptForUndo) -> Map<String, Value> {
     let mut json = Map::new();
     text::put_path(&mut json, "dir", kept.dir.as_os_str().as_encoded_bytes());
     text::put_path(&mut json, "to", kept.apply.target.as_os_str().as_encoded_bytes());
@@ -188,11 +188,11 @@ fn base(opened: &Opened) -> String {
 }
 
 /// What is said only where there is any.
-fn concerns(status: &Status) -> Vec<(&'static str, String)> {
+fn concerns(status: &SessionStatus) -> Vec<(&'static str, String)> {
     let (figures, drifted) = (&status.figures, status.touched.drifted);
     let mut concerns = Vec::new();
     if let Some(usage) = figures.usage {
-        concerns.push(("quota", quota::line(&Taken::new(usage, figures.limits))));
+        concerns.push(("quota", quota::line(&UsageReport::new(usage, figures.limits))));
     }
     if figures.pending.files > 0 {
         let left = text::bytes(figures.pending.bytes);
@@ -216,7 +216,11 @@ fn about(server: &ServerStatus) -> Vec<(&'static str, String)> {
     addresses.chain(clients).collect()
 }
 
-fn json(opened: &Opened, status: &Status, server: Option<&ServerStatus>) -> Map<String, Value> {
+fn json(
+    opened: &Opened,
+    status: &SessionStatus,
+    server: Option<&ServerStatus>,
+) -> Map<String, Value> {
     let (session, figures, touched) = (opened.session(), &status.figures, &status.touched);
     let mut json = text::json("status");
     json.insert("session".to_owned(), session.path().display().to_string().into());
@@ -267,13 +271,13 @@ fn json(opened: &Opened, status: &Status, server: Option<&ServerStatus>) -> Map<
     json.insert("log_keep_secs".to_owned(), keep.secs.into());
     json.insert("undo".to_owned(), kept(session).as_ref().map(kept_json).into());
     if let Some(usage) = figures.usage {
-        quota::put(&mut json, &Taken::new(usage, figures.limits));
+        quota::put(&mut json, &UsageReport::new(usage, figures.limits));
     }
     json
 }
 
 fn clients(server: &ServerStatus) -> Vec<Value> {
-    let client = |peer: &Peer| {
+    let client = |peer: &ControlPeer| {
         serde_json::json!({
             "address": peer.address.to_string(),
             "connected": peer.connected,

@@ -8,9 +8,9 @@ use super::change::{Several, with_changer};
 use super::error::CliError;
 use super::into::kind;
 use super::output::Out;
-use super::source::{Source, parsed};
+use super::source::{SessionSource, parsed};
 use super::{Ending, text, when};
-use crate::control::{Meta, Reading, Request, WriteHow};
+use crate::control::{AttrChanges, Reading, Request, WriteHow};
 
 /// Set the times of things in a session's merged tree, or make empty files.
 ///
@@ -21,7 +21,7 @@ use crate::control::{Meta, Reading, Request, WriteHow};
   acetate touch work.db -d 'yesterday 14:00' notes.txt")]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// Paths in the tree.
     #[arg(value_name = "PATH", required = true)]
@@ -53,10 +53,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let time = when::time(args.date.unwrap_or_else(Timestamp::now));
     let time = Some((time.secs, time.nanos));
     let both = args.access == args.modification;
-    let meta = Meta {
+    let meta = AttrChanges {
         atime: time.filter(|_| both || args.access),
         mtime: time.filter(|_| both || args.modification),
-        ..Meta::default()
+        ..AttrChanges::default()
     };
     let opened = args.source.open()?;
     let mut out = Out::new();

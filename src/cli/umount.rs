@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use super::mounting::detach::{Server, Unmounting, is_served, release, release_dead, unmount_dir};
+use super::mounting::detach::{
+    ServerFate, Unmounting, is_served, release, release_dead, unmount_dir,
+};
 use super::mounting::note::Note;
 use super::mounting::point::MountPoint;
 use super::mounting::{privilege, table};
@@ -91,19 +93,21 @@ fn check_served(note: &Note, how: Unmounting) -> Result<(), CliError> {
     Err(CliError::new(what).with_hint(hint))
 }
 
-fn told(args: &Args, note: &Note, server: &Server) -> Result<Ending, CliError> {
+fn told(args: &Args, note: &Note, server: &ServerFate) -> Result<Ending, CliError> {
     let mut out = Out::new();
     if args.json {
         let mut object = text::json("umount");
         text::put_path(&mut object, "dir", note.dir.as_os_str().as_encoded_bytes());
         text::put_path(&mut object, "session", note.session.as_os_str().as_encoded_bytes());
-        object.insert("stopped".to_owned(), (*server == Server::Stopped).into());
+        object.insert("stopped".to_owned(), (*server == ServerFate::Stopped).into());
         out.json(object)?;
     } else {
         let of = match server {
-            Server::Stopped => "; its server has ended".to_owned(),
-            Server::GoesOn { pid, why } => format!("; its server (process {pid}) goes on: {why}"),
-            Server::Unknown => String::new(),
+            ServerFate::Stopped => "; its server has ended".to_owned(),
+            ServerFate::GoesOn { pid, why } => {
+                format!("; its server (process {pid}) goes on: {why}")
+            }
+            ServerFate::Unknown => String::new(),
         };
         out.line(format_args!("{} is unmounted{of}", note.dir.display()))?;
         if let Some(sum) = sum(&note.session) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Ending;
 use super::error::CliError;
-use crate::guard::serve_validator;
+use crate::validation::serve_validator;
 
 /// Check content against JSON Schemas for the server that started this process.
 #[derive(Debug, clap::Args)]

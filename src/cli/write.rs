@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use super::change::with_changer;
 use super::error::CliError;
 use super::output::Out;
-use super::source::Source;
+use super::source::SessionSource;
 use super::{Ending, text};
-use crate::control::{Answer, Meta, Reading, Request, WriteHow};
+use crate::control::{Answer, AttrChanges, Reading, Request, WriteHow};
 use crate::inspect::opened::merged_path;
 
 /// Write what comes on stdin to a file of a session's merged tree.
@@ -27,7 +27,7 @@ use crate::inspect::opened::merged_path;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// The file in the tree.
     #[arg(value_name = "PATH")]
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         (_, true) => WriteHow::New,
         _ => WriteHow::Replace,
     };
-    let meta = Meta { mode: args.mode, ..Meta::default() };
+    let meta = AttrChanges { mode: args.mode, ..AttrChanges::default() };
     let request = Request::Write { path: (&path).into(), how, meta };
     let source = &args.source;
     let answer = with_changer(&source.session, source.base.as_deref(), |changer| {

@@ -7,16 +7,16 @@ use toml::Spanned;
 
 use super::error::Result;
 use super::limits::MAX_CLIENTS;
-use super::written::Source;
+use super::written::SourceText;
 
 /// The first bits of 127.0.0.0/8.
 const LOOPBACK_BITS: u8 = 8;
 
 /// Networks; a single address is a network of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Clients(Vec<IpNet>);
+pub struct ClientNetworks(Vec<IpNet>);
 
-impl Clients {
+impl ClientNetworks {
     /// This machine alone: what is meant where nothing is said.
     pub fn loopback() -> Self {
         let v4 = Ipv4Net::new(Ipv4Addr::LOCALHOST, LOOPBACK_BITS).map(|net| net.trunc().into());
@@ -51,9 +51,9 @@ impl Clients {
 
 /// Reads `clients`.
 pub(super) fn check(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     written: &Spanned<Vec<Spanned<String>>>,
-) -> Result<Clients> {
+) -> Result<ClientNetworks> {
     let all = written.get_ref();
     source.at_most("addresses and networks in `clients`", all, MAX_CLIENTS)?;
     if all.is_empty() {
@@ -70,7 +70,7 @@ pub(super) fn check(
             source.wrong(&client.span(), what).with_hint(hint)
         })?);
     }
-    Ok(Clients(networks))
+    Ok(ClientNetworks(networks))
 }
 
 /// What one word stands for.

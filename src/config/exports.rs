@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
-use super::clients::{self, Clients};
+use super::clients::{self, ClientNetworks};
 use super::error::{ConfigError, Result};
 use super::limits::{MAX_EXPORTS, MAX_HIDES, MAX_NAME_BYTES};
 use super::model::ExportConfig;
 use super::options::{self, SquashMode};
 use super::path::TreePath;
 use super::tokens::Tokens;
-use super::written::{Export, File, Source};
+use super::written::{ExportToml, FileToml, SourceText};
 use super::{guards, ids, mounts, quota, shared};
 use crate::vfs::{Pattern, PatternSet};
 
 /// Checks all exports; those with a token have no path yet.
-pub(super) fn check(source: &Source<'_>, file: &File) -> Result<Vec<ExportConfig>> {
+pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<ExportConfig>> {
     source.at_most("exports", &file.export, MAX_EXPORTS)?;
     if file.export.is_empty() {
         let hint = "add [[export]] with a path, and [[export.mount]] with at = \"/\"";
@@ -31,7 +31,7 @@ pub(super) fn check(source: &Source<'_>, file: &File) -> Result<Vec<ExportConfig
     Ok(exports)
 }
 
-fn check_one(source: &Source<'_>, export: &Spanned<Export>) -> Result<ExportConfig> {
+fn check_one(source: &SourceText<'_>, export: &Spanned<ExportToml>) -> Result<ExportConfig> {
     let written = export.get_ref();
     let is_secret = written.token.as_ref().is_some_and(|token| *token.get_ref());
     let (name, path) = place(source, export, is_secret)?;
@@ -39,7 +39,7 @@ fn check_one(source: &Source<'_>, export: &Spanned<Export>) -> Result<ExportConf
     let is_squashed = options.squash == SquashMode::Root;
     let clients = match &written.clients {
         Some(written) => clients::check(source, written)?,
-        None => Clients::loopback(),
+        None => ClientNetworks::loopback(),
     };
     Ok(ExportConfig {
         name,
@@ -61,8 +61,8 @@ fn check_one(source: &Source<'_>, export: &Spanned<Export>) -> Result<ExportConf
 
 /// The export's name and path; one with a token gets its path later.
 fn place(
-    source: &Source<'_>,
-    export: &Spanned<Export>,
+    source: &SourceText<'_>,
+    export: &Spanned<ExportToml>,
     is_secret: bool,
 ) -> Result<(String, Option<TreePath>)> {
     let written = export.get_ref();
@@ -95,7 +95,7 @@ fn place(
     }
 }
 
-fn check_name(source: &Source<'_>, name: &Spanned<String>) -> Result<String> {
+fn check_name(source: &SourceText<'_>, name: &Spanned<String>) -> Result<String> {
     let text = name.get_ref();
     let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if text.is_empty() || text.len() > MAX_NAME_BYTES || !text.chars().all(is_fit) {
@@ -107,7 +107,7 @@ fn check_name(source: &Source<'_>, name: &Spanned<String>) -> Result<String> {
     Ok(text.clone())
 }
 
-fn hide(source: &Source<'_>, patterns: &[Spanned<String>]) -> Result<PatternSet> {
+fn hide(source: &SourceText<'_>, patterns: &[Spanned<String>]) -> Result<PatternSet> {
     source.at_most("patterns in `hide`", patterns, MAX_HIDES)?;
     let read = |written: &Spanned<String>| {
         Pattern::new(written.get_ref()).map_err(|error| source.wrong(&written.span(), error))
@@ -119,7 +119,7 @@ fn hide(source: &Source<'_>, patterns: &[Spanned<String>]) -> Result<PatternSet>
 
 /// Refuses two exports that have something in common that tells them apart.
 pub(super) fn unique(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     exports: &[ExportConfig],
     what: &str,
     of: impl Fn(&ExportConfig) -> Option<String>,

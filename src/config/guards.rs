@@ -8,7 +8,7 @@ use toml::{Spanned, Value};
 use super::error::{ConfigError, Result};
 use super::limits::{DEFAULT_GUARD_TIME, MAX_GUARD_TIME, MAX_GUARDS, MAX_PROGRAM_WORDS};
 use super::model::{GuardConfig, GuardRule};
-use super::written::{self, Source};
+use super::written::{self, SourceText};
 use crate::vfs::Pattern;
 
 /// What to write in a guard.
@@ -17,14 +17,14 @@ const RULES: &str = "jsonl = true, jsonl_schema = \"FILE\", json = true, json_sc
 
 /// Reads an export's guards.
 pub(super) fn check(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     guards: &[Spanned<written::Guard>],
 ) -> Result<Vec<GuardConfig>> {
     source.at_most("guards in an export", guards, MAX_GUARDS)?;
     guards.iter().map(|guard| check_one(source, guard)).collect()
 }
 
-fn check_one(source: &Source<'_>, guard: &Spanned<written::Guard>) -> Result<GuardConfig> {
+fn check_one(source: &SourceText<'_>, guard: &Spanned<written::Guard>) -> Result<GuardConfig> {
     let (span, guard) = (guard.span(), guard.get_ref());
     let path = Pattern::new(guard.path.get_ref())
         .map_err(|error| source.wrong(&guard.path.span(), error))?;
@@ -50,7 +50,7 @@ fn check_one(source: &Source<'_>, guard: &Spanned<written::Guard>) -> Result<Gua
 }
 
 /// A switch that may only be on.
-fn flag(source: &Source<'_>, written: Option<&Spanned<bool>>) -> Result<bool> {
+fn flag(source: &SourceText<'_>, written: Option<&Spanned<bool>>) -> Result<bool> {
     match written {
         Some(flag) if !*flag.get_ref() => {
             Err(source.wrong(&flag.span(), "false is what it is anyway").with_hint("leave it out"))
@@ -60,13 +60,13 @@ fn flag(source: &Source<'_>, written: Option<&Spanned<bool>>) -> Result<bool> {
 }
 
 fn schema(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     written: Option<&Spanned<String>>,
 ) -> Result<Option<std::path::PathBuf>> {
     written.map(|file| source.host_path(file)).transpose()
 }
 
-fn program(source: &Source<'_>, guard: &written::Guard) -> Result<Option<GuardRule>> {
+fn program(source: &SourceText<'_>, guard: &written::Guard) -> Result<Option<GuardRule>> {
     let Some(program) = &guard.program else { return Ok(None) };
     let words = program.get_ref();
     let wrong = |what: &str| source.wrong(&program.span(), what);
@@ -95,7 +95,7 @@ fn program(source: &Source<'_>, guard: &written::Guard) -> Result<Option<GuardRu
 }
 
 /// A whole number of seconds, or a duration as people write it.
-fn timeout(source: &Source<'_>, written: &Spanned<Value>) -> Result<Duration> {
+fn timeout(source: &SourceText<'_>, written: &Spanned<Value>) -> Result<Duration> {
     let wrong = |what: String| -> ConfigError { source.wrong(&written.span(), what) };
     let time = match written.get_ref() {
         Value::Integer(secs) => u64::try_from(*secs).ok().map(Duration::from_secs),

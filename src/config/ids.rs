@@ -4,7 +4,7 @@ use toml::Spanned;
 
 use super::error::Result;
 use super::limits::MAX_ID_RANGES;
-use super::written::{self, Source};
+use super::written::{self, SourceText};
 
 /// Ranges of ids, as those of a user namespace: an id is in one at most, on either side.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,14 +48,14 @@ fn moved(id: u32, from: u32, to: u32, count: u32) -> Option<u32> {
 ///
 /// `is_root_squashed` refuses a range that would make a client's id the server's 0.
 pub(super) fn check(
-    source: &Source<'_>,
-    ranges: &[Spanned<written::IdRange>],
+    source: &SourceText<'_>,
+    ranges: &[Spanned<written::IdRangeToml>],
     is_root_squashed: bool,
 ) -> Result<Option<IdMap>> {
     source.at_most("ranges of ids", ranges, MAX_ID_RANGES)?;
     let mut map: Vec<IdRange> = Vec::with_capacity(ranges.len());
     for range in ranges {
-        let written::IdRange { client, server, count } = *range.get_ref();
+        let written::IdRangeToml { client, server, count } = *range.get_ref();
         let wrong = |what: &str| source.wrong(&range.span(), what);
         if count == 0 {
             return Err(wrong("a range of no ids").with_hint("leave it out, or `count` for one id"));

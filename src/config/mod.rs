@@ -25,21 +25,21 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-pub use clients::Clients;
+pub use clients::ClientNetworks;
 pub use error::{ConfigError, Position, Result};
 pub use ids::{IdMap, IdRange};
 pub use model::{
     Config, ExportConfig, GuardConfig, GuardRule, KeepLogConfig, MountConfig, QuotaConfig,
     StoreConfig,
 };
-pub use options::{Options, SquashMode};
+pub use options::{ExportOptions, SquashMode};
 pub use path::{PathError, TreePath};
 pub use quota::parse_bytes;
 pub use shared::real_path;
 pub use tokens::{Token, tokens_file};
 
 use limits::MAX_FILE_BYTES;
-use written::Source;
+use written::SourceText;
 
 /// What happens to exports whose token is not made yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub fn read(file: &Path, missing: Missing) -> Result<Config> {
     let text = read_text(file)?;
     let absolute = std::path::absolute(file).map_err(|error| ConfigError::of_file(file, error))?;
     let folder = absolute.parent().map(Path::to_owned).unwrap_or_else(|| PathBuf::from("/"));
-    let source = Source { file, folder, text: &text };
+    let source = SourceText { file, folder, text: &text };
     let mut all = exports::check(&source, &source.parse()?)?;
     let secret = all.iter().filter(|export| export.is_secret);
     let names: Vec<&str> = secret.map(|export| export.name.as_str()).collect();

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::clients::Clients;
+use super::clients::ClientNetworks;
 use super::error::Position;
 use super::ids::IdMap;
-use super::options::Options;
+use super::options::ExportOptions;
 use super::path::TreePath;
 use super::tokens::Token;
 use crate::vfs::{Pattern, PatternSet};
@@ -31,9 +31,9 @@ pub struct ExportConfig {
     /// Whether the path has, or is to have, a secret part.
     pub is_secret: bool,
     /// The words of exports(5).
-    pub options: Options,
+    pub options: ExportOptions,
     /// Who may come.
-    pub clients: Clients,
+    pub clients: ClientNetworks,
     /// Users; `None` leaves them as they are.
     pub uids: Option<IdMap>,
     /// Groups; `None` leaves them as they are.

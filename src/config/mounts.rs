@@ -11,12 +11,12 @@ use super::model::{KeepLogConfig, MountConfig, StoreConfig};
 use super::options;
 use super::path::TreePath;
 use super::quota;
-use super::written::{self, Export, Source};
+use super::written::{self, ExportToml, SourceText};
 
 /// Reads the mounts of `export`, all of them for reading alone where it `is_read_only`.
 pub(super) fn check(
-    source: &Source<'_>,
-    export: &Spanned<Export>,
+    source: &SourceText<'_>,
+    export: &Spanned<ExportToml>,
     is_read_only: bool,
 ) -> Result<Vec<MountConfig>> {
     let written = &export.get_ref().mount;
@@ -35,8 +35,8 @@ pub(super) fn check(
 }
 
 fn check_one(
-    source: &Source<'_>,
-    mount: &Spanned<written::Mount>,
+    source: &SourceText<'_>,
+    mount: &Spanned<written::MountToml>,
     is_read_only: bool,
 ) -> Result<MountConfig> {
     let (span, mount) = (mount.span(), mount.get_ref());
@@ -100,7 +100,7 @@ fn check_one(
 }
 
 fn keep_log(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     written: Option<&Spanned<written::KeepLog>>,
 ) -> Result<Option<KeepLogConfig>> {
     let Some(written) = written else { return Ok(None) };
@@ -119,12 +119,12 @@ fn is_chunk_size(bytes: u64) -> bool {
 }
 
 /// A path in an export or a session.
-pub(super) fn tree_path(source: &Source<'_>, written: &Spanned<String>) -> Result<TreePath> {
+pub(super) fn tree_path(source: &SourceText<'_>, written: &Spanned<String>) -> Result<TreePath> {
     TreePath::new(written.get_ref()).map_err(|error| source.wrong(&written.span(), error))
 }
 
 /// No two mounts of an export are at one place, or show the same directory of a session.
-fn apart(source: &Source<'_>, mounts: &[MountConfig]) -> Result<()> {
+fn apart(source: &SourceText<'_>, mounts: &[MountConfig]) -> Result<()> {
     let (mut places, mut shown) = (BTreeMap::new(), BTreeMap::new());
     let wrong = |mount: &MountConfig, what: String| -> ConfigError {
         ConfigError::of_file(source.file, what).at(mount.position)

@@ -4,12 +4,12 @@ use toml::Spanned;
 
 use super::error::Result;
 use super::limits::MAX_OPTIONS;
-use super::written::Source;
+use super::written::SourceText;
 use crate::vfs::Caller;
 
 /// An export's options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct ExportOptions {
     /// `ro`: every change is refused.
     pub is_read_only: bool,
     /// `secure`: clients come from privileged ports, where those mean anything.
@@ -38,7 +38,7 @@ pub enum SquashMode {
 }
 
 /// Those of exports(5), but for `rw`: an export has a session to take changes.
-impl Default for Options {
+impl Default for ExportOptions {
     fn default() -> Self {
         Self {
             is_read_only: false,
@@ -85,7 +85,7 @@ struct Given {
 }
 
 /// Reads an export's `options`.
-pub(super) fn check(source: &Source<'_>, words: &[Spanned<String>]) -> Result<Options> {
+pub(super) fn check(source: &SourceText<'_>, words: &[Spanned<String>]) -> Result<ExportOptions> {
     source.at_most("options", words, MAX_OPTIONS)?;
     let mut given = Given::default();
     for word in words {
@@ -124,7 +124,7 @@ pub(super) fn check(source: &Source<'_>, words: &[Spanned<String>]) -> Result<Op
 }
 
 /// Reads a mount's `options`: whether it refuses changes.
-pub(super) fn check_mount(source: &Source<'_>, words: &[Spanned<String>]) -> Result<bool> {
+pub(super) fn check_mount(source: &SourceText<'_>, words: &[Spanned<String>]) -> Result<bool> {
     source.at_most("options", words, MAX_OPTIONS)?;
     let mut read_only = None;
     for word in words {
@@ -145,10 +145,10 @@ pub(super) fn check_mount(source: &Source<'_>, words: &[Spanned<String>]) -> Res
 }
 
 impl Given {
-    fn options(self) -> Options {
-        let usual = Options::default();
+    fn options(self) -> ExportOptions {
+        let usual = ExportOptions::default();
         let (takes_sys, takes_none) = self.security.unwrap_or((usual.takes_sys, usual.takes_none));
-        Options {
+        ExportOptions {
             is_read_only: self.read_only.unwrap_or(usual.is_read_only),
             is_secure: self.secure.unwrap_or(usual.is_secure),
             squash: self.squash.unwrap_or(usual.squash),
@@ -179,7 +179,7 @@ fn security(flavors: &str) -> Option<(bool, bool)> {
 }
 
 /// A word that means nothing here.
-fn unknown(source: &Source<'_>, word: &Spanned<String>) -> super::ConfigError {
+fn unknown(source: &SourceText<'_>, word: &Spanned<String>) -> super::ConfigError {
     let text = word.get_ref();
     let key = text.split('=').next().unwrap_or_default();
     if let Some((_, why)) = MEANINGLESS.iter().find(|(known, _)| *known == key) {

@@ -4,7 +4,7 @@ use toml::{Spanned, Value};
 
 use super::error::Result;
 use super::model::QuotaConfig;
-use super::written::{self, Source};
+use super::written::{self, SourceText};
 
 /// Units of bytes, those of two letters by thousands (SI), the others by 1024 (IEC).
 const UNITS: &[(&str, u64)] = &[
@@ -26,8 +26,8 @@ const MAX_COUNT: u64 = i64::MAX as u64;
 
 /// Reads `quota`.
 pub(super) fn check(
-    source: &Source<'_>,
-    written: Option<&Spanned<written::Quota>>,
+    source: &SourceText<'_>,
+    written: Option<&Spanned<written::QuotaToml>>,
 ) -> Result<QuotaConfig> {
     let Some(quota) = written else { return Ok(QuotaConfig::default()) };
     let bytes = check_bytes(source, quota.get_ref().bytes.as_ref())?;
@@ -50,7 +50,7 @@ pub(super) fn check(
 
 /// Reads a number of bytes.
 pub(super) fn check_bytes(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     written: Option<&Spanned<Value>>,
 ) -> Result<Option<u64>> {
     let Some(value) = written else { return Ok(None) };

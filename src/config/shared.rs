@@ -11,7 +11,7 @@ use crate::vfs::PatternSet;
 
 /// What the mounts of one session say of it, and which of them said so.
 #[derive(Default)]
-struct Said {
+struct SharedSettings {
     base: Option<(PathBuf, Position)>,
     chunk_size: Option<(u64, Position)>,
     keep_originals: Option<(u64, Position)>,
@@ -34,7 +34,7 @@ pub fn real_path(path: &Path) -> PathBuf {
 ///
 /// Fails where two of them contradict each other.
 pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
-    let mut sessions: BTreeMap<PathBuf, Said> = BTreeMap::new();
+    let mut sessions: BTreeMap<PathBuf, SharedSettings> = BTreeMap::new();
     let mounts = exports.iter().flat_map(|export| &export.mounts);
     for mount in mounts {
         let StoreConfig::Session { file: session, chunk_size } = &mount.store else { continue };

@@ -11,15 +11,15 @@ use super::error::{ConfigError, Position, Result};
 /// The file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct File {
+pub(super) struct FileToml {
     #[serde(default)]
-    pub export: Vec<Spanned<Export>>,
+    pub export: Vec<Spanned<ExportToml>>,
 }
 
 /// `[[export]]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Export {
+pub(super) struct ExportToml {
     pub path: Option<Spanned<String>>,
     pub token: Option<Spanned<bool>>,
     pub name: Option<Spanned<String>>,
@@ -27,15 +27,15 @@ pub(super) struct Export {
     pub options: Vec<Spanned<String>>,
     pub clients: Option<Spanned<Vec<Spanned<String>>>>,
     #[serde(default)]
-    pub map_uids: Vec<Spanned<IdRange>>,
+    pub map_uids: Vec<Spanned<IdRangeToml>>,
     #[serde(default)]
-    pub map_gids: Vec<Spanned<IdRange>>,
-    pub quota: Option<Spanned<Quota>>,
+    pub map_gids: Vec<Spanned<IdRangeToml>>,
+    pub quota: Option<Spanned<QuotaToml>>,
     pub max_file_bytes: Option<Spanned<Value>>,
     #[serde(default)]
     pub hide: Vec<Spanned<String>>,
     #[serde(default)]
-    pub mount: Vec<Spanned<Mount>>,
+    pub mount: Vec<Spanned<MountToml>>,
     #[serde(default)]
     pub guard: Vec<Spanned<Guard>>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Export {
 /// A range in `map_uids` or `map_gids`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct IdRange {
+pub(super) struct IdRangeToml {
     pub client: u32,
     pub server: u32,
     #[serde(default = "one")]
@@ -53,7 +53,7 @@ pub(super) struct IdRange {
 /// `quota`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Quota {
+pub(super) struct QuotaToml {
     pub bytes: Option<Spanned<Value>>,
     pub files: Option<Spanned<u64>>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Quota {
 /// `[[export.mount]]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Mount {
+pub(super) struct MountToml {
     pub at: Spanned<String>,
     pub session: Option<Spanned<String>>,
     pub ephemeral: Option<Spanned<bool>>,
@@ -100,7 +100,7 @@ fn one() -> u32 {
 }
 
 /// Where the file is, and its text: to say where something is wrong.
-pub(super) struct Source<'a> {
+pub(super) struct SourceText<'a> {
     /// The file, as it was named.
     pub file: &'a Path,
     /// Its folder, absolute: what relative paths in it begin at.
@@ -109,9 +109,9 @@ pub(super) struct Source<'a> {
     pub text: &'a str,
 }
 
-impl Source<'_> {
+impl SourceText<'_> {
     /// Reads the TOML.
-    pub fn parse(&self) -> Result<File> {
+    pub fn parse(&self) -> Result<FileToml> {
         toml::from_str(self.text).map_err(|error| {
             let fault = ConfigError::of_file(self.file, error.message().trim());
             match error.span() {

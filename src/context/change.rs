@@ -20,7 +20,7 @@ use super::error::{ContextError, Result};
 use super::event::{Event, EventType};
 use super::files::{Files, Reads};
 use super::limits::EVENT_BYTES;
-use super::meta::Meta;
+use super::meta::NodeMeta;
 use super::node::{ABSTRACT, CONTENT, META, OUTBOX, OVERVIEW, RELATIONS};
 use super::uri::Uri;
 
@@ -29,7 +29,7 @@ const EVENT: &str = ".event.json.new";
 
 /// What can be staged, in the order in which it is placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum StagedPart {
     /// `.meta.json` with PENDING.
     Pending,
     /// Step ①.
@@ -44,7 +44,7 @@ pub(super) enum Part {
     Meta,
 }
 
-impl Part {
+impl StagedPart {
     const ALL: [Self; 6] =
         [Self::Pending, Self::Content, Self::Relations, Self::Abstract, Self::Overview, Self::Meta];
 
@@ -76,9 +76,9 @@ impl Part {
 const REMOVED: [&str; 5] = [CONTENT, RELATIONS, ABSTRACT, OVERVIEW, META];
 
 /// A change of a node.
-pub(super) struct Change {
-    /// What is placed, in the order of [`Part::ALL`].
-    pub parts: Vec<(Part, Vec<u8>)>,
+pub(super) struct NodeChange {
+    /// What is placed, in the order of [`StagedPart::ALL`].
+    pub parts: Vec<(StagedPart, Vec<u8>)>,
     /// What tells of it.
     pub event: Event,
 }
@@ -95,7 +95,7 @@ pub(super) enum Settled {
 }
 
 /// Makes a change of the node `uri`, in which none is broken off.
-pub(super) fn carry_out(files: &mut impl Files, uri: &Uri, change: &Change) -> Result<Settled> {
+pub(super) fn carry_out(files: &mut impl Files, uri: &Uri, change: &NodeChange) -> Result<Settled> {
     let dir = uri.path();
     check_places(files, uri)?;
     files.make_dir(&dir)?;
@@ -111,7 +111,7 @@ pub(super) fn carry_out(files: &mut impl Files, uri: &Uri, change: &Change) -> R
 /// nor be one.
 fn check_places(files: &mut impl Files, uri: &Uri) -> Result<()> {
     let is_file = |name: &str| {
-        name == EVENT || Part::ALL.iter().any(|p| [p.staged(), p.placed()].contains(&name))
+        name == EVENT || StagedPart::ALL.iter().any(|p| [p.staged(), p.placed()].contains(&name))
     };
     for entry in files.list(&uri.path())?.unwrap_or_default() {
         let what = match entry.is_dir {
@@ -125,10 +125,10 @@ fn check_places(files: &mut impl Files, uri: &Uri) -> Result<()> {
 }
 
 /// Replaces `.meta.json` alone, and tells nobody.
-pub(super) fn mark(files: &mut impl Files, uri: &Uri, meta: &Meta) -> Result<()> {
+pub(super) fn mark(files: &mut impl Files, uri: &Uri, meta: &NodeMeta) -> Result<()> {
     let dir = uri.path();
-    files.write(&format!("{dir}/{}", Part::Meta.staged()), &meta.to_bytes())?;
-    place(files, &dir, &[Part::Meta])
+    files.write(&format!("{dir}/{}", StagedPart::Meta.staged()), &meta.to_bytes())?;
+    place(files, &dir, &[StagedPart::Meta])
 }
 
 /// Whether something is staged in a node's directory: the change is under way, or was broken off.
@@ -166,7 +166,7 @@ pub(super) fn settle(files: &mut impl Files, uri: &Uri) -> Result<Settled> {
 /// Does what is left of a decided change; each step may have been done before.
 fn finish(files: &mut impl Files, uri: &Uri, event: &Event) -> Result<Settled> {
     let mut dir = uri.path();
-    place(files, &dir, &[Part::Pending])?;
+    place(files, &dir, &[StagedPart::Pending])?;
     match (event.event_type(), event.new_uri()) {
         (EventType::MoveContext, Some(to)) => {
             let target = to.path();
@@ -201,14 +201,14 @@ fn finish(files: &mut impl Files, uri: &Uri, event: &Event) -> Result<Settled> {
 
 /// The steps ① to ④.
 fn steps(files: &mut impl Files, dir: &str) -> Result<()> {
-    place(files, dir, &[Part::Content])?;
-    place(files, dir, &[Part::Relations])?;
-    place(files, dir, &[Part::Abstract, Part::Overview])?;
-    place(files, dir, &[Part::Meta])
+    place(files, dir, &[StagedPart::Content])?;
+    place(files, dir, &[StagedPart::Relations])?;
+    place(files, dir, &[StagedPart::Abstract, StagedPart::Overview])?;
+    place(files, dir, &[StagedPart::Meta])
 }
 
 /// Places those of `parts` that are staged, and waits until they are on the disk.
-fn place(files: &mut impl Files, dir: &str, parts: &[Part]) -> Result<()> {
+fn place(files: &mut impl Files, dir: &str, parts: &[StagedPart]) -> Result<()> {
     let there = staged(files, dir)?;
     let parts: Vec<_> = parts.iter().filter(|part| there.contains(part.staged())).collect();
     for part in &parts {
@@ -223,7 +223,7 @@ fn place(files: &mut impl Files, dir: &str, parts: &[Part]) -> Result<()> {
 /// Removes what is staged, the event first: then nothing is decided any more.
 fn give_up(files: &mut impl Files, dir: &str) -> Result<Settled> {
     let there = staged(files, dir)?;
-    let parts = Part::ALL.into_iter().map(Part::staged);
+    let parts = StagedPart::ALL.into_iter().map(StagedPart::staged);
     for name in [EVENT].into_iter().chain(parts).filter(|name| there.contains(*name)) {
         files.remove(&format!("{dir}/{name}"))?;
     }
@@ -239,7 +239,7 @@ fn give_up(files: &mut impl Files, dir: &str) -> Result<Settled> {
 /// The names of what is staged in a directory.
 fn staged(files: &mut impl Reads, dir: &str) -> Result<BTreeSet<String>> {
     let mut there = names(files, dir)?;
-    there.retain(|name| name == EVENT || Part::ALL.iter().any(|part| part.staged() == name));
+    there.retain(|name| name == EVENT || StagedPart::ALL.iter().any(|part| part.staged() == name));
     Ok(there)
 }
 

@@ -1,7 +1,7 @@
 //! Why something was not done to a context node.
 
 use super::files::FileError;
-use super::meta::Status;
+use super::meta::NodeStatus;
 use super::uri::{Uri, UriError};
 
 /// A failure of an operation on context nodes.
@@ -25,7 +25,7 @@ pub enum ContextError {
         /// Where.
         uri: Uri,
         /// The status of what is there all the same.
-        status: Option<Status>,
+        status: Option<NodeStatus>,
         /// Whether somebody is changing it, or ended while doing so.
         is_changing: bool,
     },
@@ -77,10 +77,12 @@ impl ContextError {
                 "a change of it is under way, or was broken off; `acetate ctx repair SESSION.db` \
                  finishes what was broken off",
             ),
-            Self::NoNode { status: Some(Status::Pending), .. } => {
+            Self::NoNode { status: Some(NodeStatus::Pending), .. } => {
                 Some("`acetate ctx repair SESSION.db` completes it if all of it is there")
             }
-            Self::NoNode { status: Some(Status::Broken), .. } => Some("put it anew, or remove it"),
+            Self::NoNode { status: Some(NodeStatus::Broken), .. } => {
+                Some("put it anew, or remove it")
+            }
             Self::Document { .. } => Some("mend the file through a mount, or remove the node"),
             Self::Invalid { hint, .. } => *hint,
             Self::Files(error) => error.hint.as_deref(),

@@ -6,21 +6,21 @@ use sha1::{Digest, Sha1};
 
 use super::error::{ContextError, Result};
 use super::limits::RECORD_TEXT_BYTES;
-use super::meta::{Meta, pretty};
-use super::schema::Schema;
-use super::summary::{Layers, beginning};
+use super::meta::{NodeMeta, pretty};
+use super::schema::DocumentKind;
+use super::summary::{SummaryTexts, beginning};
 use super::uri::Uri;
 
 /// A moment, and randomness: what an event's id is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Stamp {
+pub struct EventStamp {
     /// The time now.
     pub now: Timestamp,
     /// Random bytes.
     pub random: [u8; 8],
 }
 
-impl Stamp {
+impl EventStamp {
     /// Asks the system.
     ///
     /// # Errors
@@ -84,27 +84,32 @@ pub struct Event(Map<String, Value>);
 
 impl Event {
     /// That a node was written, with the layers that an index keeps of it.
-    pub(super) fn upsert(stamp: &Stamp, uri: &Uri, meta: &Meta, layers: &Layers<'_>) -> Self {
+    pub(super) fn upsert(
+        stamp: &EventStamp,
+        uri: &Uri,
+        meta: &NodeMeta,
+        layers: &SummaryTexts<'_>,
+    ) -> Self {
         let payload = json!({ "records": records(uri, meta, layers) });
         Self::new(stamp, EventType::UpsertContext, uri, payload)
     }
 
     /// That a node was removed.
-    pub(super) fn delete(stamp: &Stamp, uri: &Uri) -> Self {
+    pub(super) fn delete(stamp: &EventStamp, uri: &Uri) -> Self {
         Self::new(stamp, EventType::DeleteContext, uri, json!({}))
     }
 
     /// That a node was moved.
-    pub(super) fn moved(stamp: &Stamp, uri: &Uri, to: &Uri) -> Self {
+    pub(super) fn moved(stamp: &EventStamp, uri: &Uri, to: &Uri) -> Self {
         Self::new(stamp, EventType::MoveContext, uri, json!({ "new_uri": to.as_str() }))
     }
 
     /// That an edge was added or replaced.
-    pub(super) fn related(stamp: &Stamp, uri: &Uri, edge: Value) -> Self {
+    pub(super) fn related(stamp: &EventStamp, uri: &Uri, edge: Value) -> Self {
         Self::new(stamp, EventType::UpsertRelation, uri, json!({ "edges": [edge] }))
     }
 
-    fn new(stamp: &Stamp, event_type: EventType, uri: &Uri, payload: Value) -> Self {
+    fn new(stamp: &EventStamp, event_type: EventType, uri: &Uri, payload: Value) -> Self {
         let mut map = Map::new();
         map.insert("event_id".to_owned(), stamp.id().into());
         map.insert("event_type".to_owned(), event_type.as_str().into());
@@ -118,7 +123,7 @@ impl Event {
 
     /// What a text says; else what is wrong with it.
     pub(super) fn parse(text: &[u8]) -> std::result::Result<Self, String> {
-        match Schema::Event.parse(text)? {
+        match DocumentKind::Event.parse(text)? {
             Value::Object(map) => Ok(Self(map)),
             _ => Err("not an object".to_owned()),
         }
@@ -183,7 +188,7 @@ impl Event {
 
 /// What an index keeps: a record for each layer. The same layer of the same node has the same
 /// id, whatever its version.
-fn records(uri: &Uri, meta: &Meta, layers: &Layers<'_>) -> Vec<Value> {
+fn records(uri: &Uri, meta: &NodeMeta, layers: &SummaryTexts<'_>) -> Vec<Value> {
     let text = beginning(layers.content, RECORD_TEXT_BYTES);
     let texts = [layers.abstract_text, layers.overview, text];
     let record = |(level, text): (usize, &str)| {
@@ -215,11 +220,11 @@ fn record_id(uri: &Uri, level: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Stamp;
+    use super::EventStamp;
 
     #[test]
     fn ids_are_uuids_that_sort_by_time() {
-        let stamp = |nanos: i128| Stamp {
+        let stamp = |nanos: i128| EventStamp {
             now: jiff::Timestamp::from_nanosecond(1_645_557_742_000_000_000 + nanos).unwrap(),
             random: [0x63, 0x13, 0x0c, 0x53, 0x07, 0x3e, 0x01, 0x3d],
         };

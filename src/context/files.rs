@@ -15,7 +15,7 @@ pub trait Reads {
     ///
     /// # Errors
     /// It is no directory, or cannot be read.
-    fn list(&mut self, path: &str) -> Result<Option<Vec<Entry>>>;
+    fn list(&mut self, path: &str) -> Result<Option<Vec<NodeDirEntry>>>;
 }
 
 /// Changes a tree. Nobody else changes context nodes in it meanwhile.
@@ -64,7 +64,7 @@ pub trait Files: Reads {
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct NodeDirEntry {
     /// Its name; what is no text in it is replaced, so that it is none of a node's.
     pub name: String,
     /// Whether it is a directory.
@@ -91,7 +91,7 @@ impl<R: Reads + ?Sized> Reads for &mut R {
         (**self).read(path, most)
     }
 
-    fn list(&mut self, path: &str) -> Result<Option<Vec<Entry>>> {
+    fn list(&mut self, path: &str) -> Result<Option<Vec<NodeDirEntry>>> {
         (**self).list(path)
     }
 }

@@ -4,19 +4,19 @@ use super::Nodes;
 use super::error::{ContextError, Result};
 use super::files::Reads;
 use super::limits::{LISTED, OVERVIEW_BYTES};
-use super::meta::{Meta, Status};
-use super::node::{ABSTRACT, Known, known, text};
-use super::uri::{Prefix, Uri};
+use super::meta::{NodeMeta, NodeStatus};
+use super::node::{ABSTRACT, MetaState, known, text};
+use super::uri::{Uri, UriPrefix};
 
 /// A node in a listing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
+pub struct ListedNode {
     /// Its URI.
     pub uri: Uri,
     /// Its status; that of one whose `.meta.json` is not valid is BROKEN.
-    pub status: Status,
+    pub status: NodeStatus,
     /// What is known of it; `None` where `.meta.json` is not valid.
-    pub meta: Option<Meta>,
+    pub meta: Option<NodeMeta>,
     /// L0, of a visible one.
     pub abstract_text: Option<String>,
 }
@@ -28,16 +28,16 @@ impl<R: Reads> Nodes<R> {
     /// # Errors
     /// The prefix is not in the caller's account, there are more than [`LISTED`], or they cannot
     /// be read.
-    pub fn list(&mut self, prefix: &Prefix, all: bool) -> Result<Vec<Listed>> {
+    pub fn list(&mut self, prefix: &UriPrefix, all: bool) -> Result<Vec<ListedNode>> {
         self.check_prefix(prefix)?;
         let mut listed = Vec::new();
         walk(&mut self.files, prefix, &mut |files, uri| {
             let (status, meta) = match known(files, uri)? {
-                Known::Nothing => return Ok(()),
-                Known::Invalid(_) => (Status::Broken, None),
-                Known::Meta(meta) => (meta.status(), Some(meta)),
+                MetaState::Nothing => return Ok(()),
+                MetaState::Invalid(_) => (NodeStatus::Broken, None),
+                MetaState::Meta(meta) => (meta.status(), Some(meta)),
             };
-            let is_visible = status == Status::Active;
+            let is_visible = status == NodeStatus::Active;
             if !is_visible && !all {
                 return Ok(());
             }
@@ -45,7 +45,7 @@ impl<R: Reads> Nodes<R> {
                 true => text(files, &uri.path(), ABSTRACT, OVERVIEW_BYTES).unwrap_or_default(),
                 false => None,
             };
-            listed.push(Listed { uri: uri.clone(), status, meta, abstract_text });
+            listed.push(ListedNode { uri: uri.clone(), status, meta, abstract_text });
             at_most(listed.len(), prefix)
         })?;
         Ok(listed)
@@ -53,7 +53,7 @@ impl<R: Reads> Nodes<R> {
 }
 
 /// Refuses a listing that became too long.
-pub(super) fn at_most(listed: usize, prefix: &Prefix) -> Result<()> {
+pub(super) fn at_most(listed: usize, prefix: &UriPrefix) -> Result<()> {
     match listed {
         ..=LISTED => Ok(()),
         _ => Err(ContextError::Invalid {
@@ -67,7 +67,7 @@ pub(super) fn at_most(listed: usize, prefix: &Prefix) -> Result<()> {
 type Visit<'a, R> = &'a mut dyn FnMut(&mut R, &Uri) -> Result<()>;
 
 /// Calls `visit` for each directory below a prefix that can be a node's.
-pub(super) fn walk<R: Reads>(files: &mut R, at: &Prefix, visit: Visit<'_, R>) -> Result<()> {
+pub(super) fn walk<R: Reads>(files: &mut R, at: &UriPrefix, visit: Visit<'_, R>) -> Result<()> {
     if let Some(uri) = at.node() {
         visit(files, &uri)?;
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use super::schema::Schema;
+use super::schema::DocumentKind;
 use super::uri::Uri;
 
 /// The highest version: what every JSON reader takes for a whole number; the schema says the same.
@@ -12,7 +12,7 @@ const MAX_VERSION: u64 = (1 << 53) - 1;
 
 /// Whether a node is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum NodeStatus {
     /// It is being written, and not visible.
     Pending,
     /// It is whole, and visible.
@@ -21,7 +21,7 @@ pub enum Status {
     Broken,
 }
 
-impl Status {
+impl NodeStatus {
     /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for NodeStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -40,9 +40,9 @@ impl fmt::Display for Status {
 
 /// A valid `.meta.json`. Fields that the specification does not have are kept.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Meta(Map<String, Value>);
+pub struct NodeMeta(Map<String, Value>);
 
-impl Meta {
+impl NodeMeta {
     /// Of a new node.
     pub(super) fn new(uri: &Uri, now: &str, level: u64, tags: &[String]) -> Self {
         let mut meta = Self(Map::new());
@@ -51,14 +51,14 @@ impl Meta {
         meta.set("version", 1.into());
         meta.set("level", level.into());
         meta.set("tags", tags.into());
-        meta.set_status(Status::Active);
+        meta.set_status(NodeStatus::Active);
         meta.set_uri(uri);
         meta
     }
 
     /// That of the node `uri`; else what is wrong with it.
     pub(super) fn parse(uri: &Uri, text: &[u8]) -> Result<Self, String> {
-        let Value::Object(map) = Schema::Meta.parse(text)? else {
+        let Value::Object(map) = DocumentKind::Meta.parse(text)? else {
             return Err("not an object".to_owned());
         };
         let meta = Self(map);
@@ -79,10 +79,10 @@ impl Meta {
     }
 
     /// The status.
-    pub fn status(&self) -> Status {
-        let known = [Status::Pending, Status::Active, Status::Broken];
+    pub fn status(&self) -> NodeStatus {
+        let known = [NodeStatus::Pending, NodeStatus::Active, NodeStatus::Broken];
         let status = self.text("status");
-        known.into_iter().find(|known| known.as_str() == status).unwrap_or(Status::Broken)
+        known.into_iter().find(|known| known.as_str() == status).unwrap_or(NodeStatus::Broken)
     }
 
     /// How often the node was written.
@@ -96,7 +96,7 @@ impl Meta {
     }
 
     /// The same with another status.
-    pub(super) fn with_status(mut self, status: Status) -> Self {
+    pub(super) fn with_status(mut self, status: NodeStatus) -> Self {
         self.set_status(status);
         self
     }
@@ -106,7 +106,7 @@ impl Meta {
         let version = self.version().saturating_add(1).min(MAX_VERSION);
         self.set("version", version.into());
         self.set("updated_at", now.into());
-        self.with_status(Status::Active)
+        self.with_status(NodeStatus::Active)
     }
 
     /// The same version, visible now; its making begins now where nobody knows.
@@ -115,7 +115,7 @@ impl Meta {
             self.set("created_at", now.into());
         }
         self.set("updated_at", now.into());
-        self.with_status(Status::Active)
+        self.with_status(NodeStatus::Active)
     }
 
     pub(super) fn set_tags(&mut self, tags: &[String]) {
@@ -134,7 +134,7 @@ impl Meta {
         self.set("owner_space", uri.owner_space().into());
     }
 
-    fn set_status(&mut self, status: Status) {
+    fn set_status(&mut self, status: NodeStatus) {
         self.set("status", status.as_str().into());
     }
 

@@ -28,21 +28,21 @@ mod summary;
 mod uri;
 
 pub use error::{ContextError, Result};
-pub use event::{Event, EventType, Stamp};
-pub use files::{Entry, FileError, Files, Reads};
-pub use list::Listed;
-pub use meta::{Meta, Status};
-pub use node::Node;
-pub use outbox::{Failed, Waiting};
-pub use put::{Changed, Put};
+pub use event::{Event, EventStamp, EventType};
+pub use files::{FileError, Files, NodeDirEntry, Reads};
+pub use list::ListedNode;
+pub use meta::{NodeMeta, NodeStatus};
+pub use node::ContextNode;
+pub use outbox::{EventFailure, WaitingEvent};
+pub use put::{NodePut, PutOutcome};
 pub use relation::{Relation, Relations};
-pub use repair::{Fault, Finding, Repaired};
-pub use uri::{Account, Prefix, Uri, UriError};
+pub use repair::{NodeFault, NodesReport, RepairFinding};
+pub use uri::{AccountName, Uri, UriError, UriPrefix};
 
 use files::FileError as Refused;
 
 /// Where moments and randomness come from.
-type Stamps = Box<dyn FnMut() -> Result<Stamp>>;
+type Stamps = Box<dyn FnMut() -> Result<EventStamp>>;
 
 /// The nodes in a tree, for a caller.
 ///
@@ -50,18 +50,18 @@ type Stamps = Box<dyn FnMut() -> Result<Stamp>>;
 /// as whichever account a URI names: he owns the tree.
 pub struct Nodes<F> {
     files: F,
-    account: Option<Account>,
+    account: Option<AccountName>,
     stamps: Stamps,
 }
 
 impl<F> Nodes<F> {
     /// Those in `files`, for this account.
-    pub fn new(files: F, account: Option<Account>) -> Self {
-        Self::with_stamps(files, account, Box::new(Stamp::current))
+    pub fn new(files: F, account: Option<AccountName>) -> Self {
+        Self::with_stamps(files, account, Box::new(EventStamp::current))
     }
 
     /// The same with another clock.
-    pub fn with_stamps(files: F, account: Option<Account>, stamps: Stamps) -> Self {
+    pub fn with_stamps(files: F, account: Option<AccountName>, stamps: Stamps) -> Self {
         Self { files, account, stamps }
     }
 
@@ -71,7 +71,7 @@ impl<F> Nodes<F> {
     }
 
     /// The same for what is below a prefix.
-    fn check_prefix(&self, prefix: &Prefix) -> Result<()> {
+    fn check_prefix(&self, prefix: &UriPrefix) -> Result<()> {
         self.check_account(prefix.account(), &prefix.to_string())
     }
 
@@ -85,11 +85,11 @@ impl<F> Nodes<F> {
     }
 
     /// All that the caller may see.
-    fn scope(&self) -> Prefix {
-        self.account.as_ref().map_or_else(Prefix::all, Prefix::of)
+    fn scope(&self) -> UriPrefix {
+        self.account.as_ref().map_or_else(UriPrefix::all, UriPrefix::of)
     }
 
-    fn stamp(&mut self) -> Result<Stamp> {
+    fn stamp(&mut self) -> Result<EventStamp> {
         (self.stamps)()
     }
 }

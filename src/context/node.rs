@@ -7,7 +7,7 @@ use super::change::is_changing;
 use super::error::{ContextError, Result};
 use super::files::Reads;
 use super::limits::{CONTENT_BYTES, META_BYTES, OVERVIEW_BYTES, RELATIONS_BYTES};
-use super::meta::{Meta, Status};
+use super::meta::{NodeMeta, NodeStatus};
 use super::relation::Relations;
 use super::summary::is_abstract;
 use super::uri::Uri;
@@ -35,25 +35,25 @@ pub(super) const DEAD: &str = "dlq";
 
 /// What `.meta.json` says.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Known {
+pub(super) enum MetaState {
     /// There is none.
     Nothing,
     /// Nobody can tell.
     Invalid(String),
     /// This.
-    Meta(Meta),
+    Meta(NodeMeta),
 }
 
-impl Known {
-    pub(super) fn status(&self) -> Option<Status> {
+impl MetaState {
+    pub(super) fn status(&self) -> Option<NodeStatus> {
         match self {
             Self::Nothing => None,
-            Self::Invalid(_) => Some(Status::Broken),
+            Self::Invalid(_) => Some(NodeStatus::Broken),
             Self::Meta(meta) => Some(meta.status()),
         }
     }
 
-    pub(super) fn meta(self) -> Option<Meta> {
+    pub(super) fn meta(self) -> Option<NodeMeta> {
         match self {
             Self::Meta(meta) => Some(meta),
             _ => None,
@@ -63,11 +63,11 @@ impl Known {
 
 /// A visible node with all its layers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Node {
+pub struct ContextNode {
     /// Its URI.
     pub uri: Uri,
     /// `.meta.json`.
-    pub meta: Meta,
+    pub meta: NodeMeta,
     /// L0.
     pub abstract_text: String,
     /// L1.
@@ -78,7 +78,7 @@ pub struct Node {
     pub relations: Relations,
 }
 
-impl Node {
+impl ContextNode {
     /// A field of `.meta.json`.
     pub fn field(&self, key: &str) -> Option<&Value> {
         self.meta.fields().get(key)
@@ -90,14 +90,14 @@ impl<R: Reads> Nodes<R> {
     ///
     /// # Errors
     /// It is not, or what it consists of cannot be read.
-    pub fn get(&mut self, uri: &Uri) -> Result<Node> {
+    pub fn get(&mut self, uri: &Uri) -> Result<ContextNode> {
         self.check(uri)?;
         let meta = visible(&mut self.files, uri)?;
         let stored = Stored::read(&mut self.files, uri)?;
         if let Some(file) = stored.missing() {
             return Err(invalid(&uri.path(), file, "is missing"));
         }
-        Ok(Node {
+        Ok(ContextNode {
             uri: uri.clone(),
             meta,
             abstract_text: stored.abstract_text.unwrap_or_default(),
@@ -146,11 +146,13 @@ impl Stored {
 }
 
 /// What `.meta.json` of a node says.
-pub(super) fn known(files: &mut impl Reads, uri: &Uri) -> Result<Known> {
+pub(super) fn known(files: &mut impl Reads, uri: &Uri) -> Result<MetaState> {
     match files.read(&format!("{}/{META}", uri.path()), META_BYTES) {
-        Ok(None) => Ok(Known::Nothing),
-        Ok(Some(text)) => Ok(Meta::parse(uri, &text).map_or_else(Known::Invalid, Known::Meta)),
-        Err(error) if error.is_unfit => Ok(Known::Invalid(error.what)),
+        Ok(None) => Ok(MetaState::Nothing),
+        Ok(Some(text)) => {
+            Ok(NodeMeta::parse(uri, &text).map_or_else(MetaState::Invalid, MetaState::Meta))
+        }
+        Err(error) if error.is_unfit => Ok(MetaState::Invalid(error.what)),
         Err(error) => Err(error.into()),
     }
 }
@@ -159,9 +161,9 @@ pub(super) fn known(files: &mut impl Reads, uri: &Uri) -> Result<Known> {
 ///
 /// # Errors
 /// The node is not visible.
-pub(super) fn visible(files: &mut impl Reads, uri: &Uri) -> Result<Meta> {
+pub(super) fn visible(files: &mut impl Reads, uri: &Uri) -> Result<NodeMeta> {
     match known(files, uri)? {
-        Known::Meta(meta) if meta.status() == Status::Active => Ok(meta),
+        MetaState::Meta(meta) if meta.status() == NodeStatus::Active => Ok(meta),
         other => Err(ContextError::NoNode {
             uri: uri.clone(),
             status: other.status(),

@@ -11,7 +11,7 @@ use super::files::{Files, Reads};
 use super::limits::{EVENT_BYTES, MAX_RETRY};
 use super::list::{at_most, walk};
 use super::node::{CONTENT, DEAD, META, OUTBOX};
-use super::uri::{Prefix, Uri};
+use super::uri::{Uri, UriPrefix};
 
 /// The status of an event that failed too often.
 const FAILED: &str = "FAILED";
@@ -21,7 +21,7 @@ const WAITING: &str = "PENDING";
 
 /// An event in an outbox.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Waiting {
+pub struct WaitingEvent {
     /// The node in whose directory it is; after a move, that is not the one that it names.
     pub node: Uri,
     /// Its id, as its file is named.
@@ -32,7 +32,7 @@ pub struct Waiting {
     created_at: String,
 }
 
-impl Waiting {
+impl WaitingEvent {
     fn dir(&self) -> String {
         let dead = if self.is_dead { format!("/{DEAD}") } else { String::new() };
         format!("{}/{OUTBOX}{dead}", self.node.path())
@@ -45,7 +45,7 @@ impl Waiting {
 
 /// What became of an event that failed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failed {
+pub struct EventFailure {
     /// The event as it is now.
     pub event: Event,
     /// Whether it went to the dead letters.
@@ -58,7 +58,7 @@ impl<R: Reads> Nodes<R> {
     ///
     /// # Errors
     /// The prefix is not in the caller's account, there are too many, or they cannot be read.
-    pub fn events(&mut self, prefix: Option<&Prefix>, dead: bool) -> Result<Vec<Waiting>> {
+    pub fn events(&mut self, prefix: Option<&UriPrefix>, dead: bool) -> Result<Vec<WaitingEvent>> {
         let prefix = prefix.cloned().unwrap_or_else(|| self.scope());
         self.check_prefix(&prefix)?;
         let mut waiting = Vec::new();
@@ -79,13 +79,13 @@ impl<R: Reads> Nodes<R> {
     ///
     /// # Errors
     /// It is not valid, or cannot be read.
-    pub fn event(&mut self, waiting: &Waiting) -> Result<Option<Event>> {
+    pub fn event(&mut self, waiting: &WaitingEvent) -> Result<Option<Event>> {
         self.check(&waiting.node)?;
         read(&mut self.files, waiting)
     }
 
     /// Where events are, among all that the caller may see.
-    fn find(&mut self, ids: &[String]) -> Result<Vec<Option<Waiting>>> {
+    fn find(&mut self, ids: &[String]) -> Result<Vec<Option<WaitingEvent>>> {
         let is_id = |id: &String| id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
         if let Some(id) = ids.iter().find(|id| id.is_empty() || !is_id(id)) {
             let what = format!("{}: not the id of an event", id.escape_debug());
@@ -128,12 +128,12 @@ impl<F: Files> Nodes<F> {
     ///
     /// # Errors
     /// One is not valid, or the files fail; those before it are counted.
-    pub fn fail(&mut self, ids: &[String]) -> Result<Vec<Option<Failed>>> {
+    pub fn fail(&mut self, ids: &[String]) -> Result<Vec<Option<EventFailure>>> {
         let found = self.find(ids)?;
         found.into_iter().map(|found| self.fail_one(found)).collect()
     }
 
-    fn fail_one(&mut self, found: Option<Waiting>) -> Result<Option<Failed>> {
+    fn fail_one(&mut self, found: Option<WaitingEvent>) -> Result<Option<EventFailure>> {
         let Some(waiting) = found.filter(|waiting| !waiting.is_dead) else { return Ok(None) };
         let Some(mut event) = read(&mut self.files, &waiting)? else { return Ok(None) };
         let retry_count = event.retry_count().saturating_add(1);
@@ -143,7 +143,7 @@ impl<F: Files> Nodes<F> {
         if is_dead {
             shift(&mut self.files, &waiting)?;
         }
-        Ok(Some(Failed { event, is_dead }))
+        Ok(Some(EventFailure { event, is_dead }))
     }
 
     /// Brings events back from the dead letters, as if they had never failed. `None` where no
@@ -156,7 +156,7 @@ impl<F: Files> Nodes<F> {
         found.into_iter().map(|found| self.retry_one(found)).collect()
     }
 
-    fn retry_one(&mut self, found: Option<Waiting>) -> Result<Option<Event>> {
+    fn retry_one(&mut self, found: Option<WaitingEvent>) -> Result<Option<Event>> {
         let Some(waiting) = found.filter(|waiting| waiting.is_dead) else { return Ok(None) };
         let Some(mut event) = read(&mut self.files, &waiting)? else { return Ok(None) };
         event.set(WAITING, 0);
@@ -172,7 +172,7 @@ pub(super) struct Disorder {
     /// Written beside an event, and never put in its place.
     leftovers: Vec<String>,
     /// Events whose status says that they belong to the other place.
-    misplaced: Vec<Waiting>,
+    misplaced: Vec<WaitingEvent>,
     /// Nothing but empty directories is left of a removed node.
     is_empty: bool,
 }
@@ -244,9 +244,9 @@ fn is_over(files: &mut impl Reads, uri: &Uri) -> Result<bool> {
 }
 
 /// The events in an outbox, or among its dead letters.
-fn in_outbox(files: &mut impl Reads, uri: &Uri, is_dead: bool) -> Result<Vec<Waiting>> {
+fn in_outbox(files: &mut impl Reads, uri: &Uri, is_dead: bool) -> Result<Vec<WaitingEvent>> {
     let mut waiting =
-        Waiting { node: uri.clone(), id: String::new(), is_dead, created_at: String::new() };
+        WaitingEvent { node: uri.clone(), id: String::new(), is_dead, created_at: String::new() };
     let entries = files.list(&waiting.dir())?.unwrap_or_default();
     let names = entries.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name);
     let ids = names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned()));
@@ -259,14 +259,14 @@ fn in_outbox(files: &mut impl Reads, uri: &Uri, is_dead: bool) -> Result<Vec<Wai
         .collect())
 }
 
-fn read(files: &mut impl Reads, waiting: &Waiting) -> Result<Option<Event>> {
+fn read(files: &mut impl Reads, waiting: &WaitingEvent) -> Result<Option<Event>> {
     let path = waiting.path();
     let Some(text) = files.read(&path, EVENT_BYTES)? else { return Ok(None) };
     Event::parse(&text).map(Some).map_err(|what| ContextError::Document { path, what })
 }
 
 /// Replaces an event where it is.
-fn write(files: &mut impl Files, waiting: &Waiting, event: &Event) -> Result<()> {
+fn write(files: &mut impl Files, waiting: &WaitingEvent, event: &Event) -> Result<()> {
     let beside = format!("{}/.{}.json.new", waiting.dir(), waiting.id);
     files.write(&beside, &event.to_bytes())?;
     files.rename(&beside, &waiting.path())?;
@@ -274,8 +274,8 @@ fn write(files: &mut impl Files, waiting: &Waiting, event: &Event) -> Result<()>
 }
 
 /// Moves an event to the dead letters, or back.
-fn shift(files: &mut impl Files, waiting: &Waiting) -> Result<()> {
-    let to = Waiting { is_dead: !waiting.is_dead, ..waiting.clone() };
+fn shift(files: &mut impl Files, waiting: &WaitingEvent) -> Result<()> {
+    let to = WaitingEvent { is_dead: !waiting.is_dead, ..waiting.clone() };
     files.make_dir(&to.dir())?;
     files.rename(&waiting.path(), &to.path())?;
     Ok(files.sync()?)

@@ -1,14 +1,16 @@
 //! Writing a node, new or not.
 
 use super::Nodes;
-use super::change::{Change, Part, carry_out, settle};
+use super::change::{NodeChange, StagedPart, carry_out, settle};
 use super::error::{ContextError, Result};
 use super::event::Event;
 use super::files::Files;
 use super::limits::{CONTENT_BYTES, TAG_CHARS, TAGS};
-use super::meta::{Meta, Status};
-use super::node::{Known, known, relations};
-use super::summary::{Layers, checked_abstract, checked_overview, make_abstract, make_overview};
+use super::meta::{NodeMeta, NodeStatus};
+use super::node::{MetaState, known, relations};
+use super::summary::{
+    SummaryTexts, checked_abstract, checked_overview, make_abstract, make_overview,
+};
 use super::uri::Uri;
 
 /// The level of a node that nobody gave one: so many layers it has.
@@ -19,7 +21,7 @@ const MAX_LEVEL: u64 = 9;
 
 /// What a node becomes.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Put {
+pub struct NodePut {
     /// The content: UTF-8 text.
     pub content: Vec<u8>,
     /// L0; made from the content where none is given.
@@ -34,7 +36,7 @@ pub struct Put {
 
 /// What became of a node.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Changed {
+pub struct PutOutcome {
     /// Its URI.
     pub uri: Uri,
     /// Its version by now; `None` where it is gone.
@@ -50,21 +52,21 @@ impl<F: Files> Nodes<F> {
     /// # Errors
     /// What was given is not valid, or the files fail: then the node is the old one or the new
     /// one as soon as [`Nodes::repair`] has run.
-    pub fn put(&mut self, uri: &Uri, put: &Put) -> Result<Changed> {
+    pub fn put(&mut self, uri: &Uri, put: &NodePut) -> Result<PutOutcome> {
         self.check(uri)?;
-        let checked = Checked::new(put)?;
+        let checked = CheckedPut::new(put)?;
         settle(&mut self.files, uri)?;
         let stamp = self.stamp()?;
         let before = known(&mut self.files, uri)?;
-        let was_visible = before.status() == Some(Status::Active);
+        let was_visible = before.status() == Some(NodeStatus::Active);
         let before = match before {
-            Known::Meta(meta) => Some(meta),
-            Known::Nothing | Known::Invalid(_) => None,
+            MetaState::Meta(meta) => Some(meta),
+            MetaState::Nothing | MetaState::Invalid(_) => None,
         };
         let now = stamp.time();
         let mut meta = match &before {
             Some(meta) => meta.clone().next(&now),
-            None => Meta::new(uri, &now, LEVEL, &[]),
+            None => NodeMeta::new(uri, &now, LEVEL, &[]),
         };
         if let Some(tags) = &put.tags {
             meta.set_tags(tags);
@@ -75,36 +77,36 @@ impl<F: Files> Nodes<F> {
         let kept = relations(&mut self.files, uri)?.unwrap_or_default();
         let event = Event::upsert(&stamp, uri, &meta, &checked.layers());
         let pending = before.filter(|_| was_visible);
-        let pending = pending.map(|meta| (Part::Pending, pending_bytes(meta)));
+        let pending = pending.map(|meta| (StagedPart::Pending, pending_bytes(meta)));
         let parts = [
-            (Part::Content, put.content.clone()),
-            (Part::Relations, kept.to_bytes()),
-            (Part::Abstract, checked.abstract_text.clone().into_bytes()),
-            (Part::Overview, checked.overview.clone().into_bytes()),
-            (Part::Meta, meta.to_bytes()),
+            (StagedPart::Content, put.content.clone()),
+            (StagedPart::Relations, kept.to_bytes()),
+            (StagedPart::Abstract, checked.abstract_text.clone().into_bytes()),
+            (StagedPart::Overview, checked.overview.clone().into_bytes()),
+            (StagedPart::Meta, meta.to_bytes()),
         ];
         let parts = pending.into_iter().chain(parts).collect();
         let version = Some(meta.version());
-        let change = Change { parts, event };
+        let change = NodeChange { parts, event };
         carry_out(&mut self.files, uri, &change)?;
-        Ok(Changed { uri: uri.clone(), version, event: change.event })
+        Ok(PutOutcome { uri: uri.clone(), version, event: change.event })
     }
 }
 
 /// `.meta.json` of a visible node while it is changed.
-pub(super) fn pending_bytes(meta: Meta) -> Vec<u8> {
-    meta.with_status(Status::Pending).to_bytes()
+pub(super) fn pending_bytes(meta: NodeMeta) -> Vec<u8> {
+    meta.with_status(NodeStatus::Pending).to_bytes()
 }
 
 /// What was given, and what follows from it.
-struct Checked<'a> {
+struct CheckedPut<'a> {
     content: &'a str,
     abstract_text: String,
     overview: String,
 }
 
-impl<'a> Checked<'a> {
-    fn new(put: &'a Put) -> Result<Self> {
+impl<'a> CheckedPut<'a> {
+    fn new(put: &'a NodePut) -> Result<Self> {
         let bytes = put.content.len() as u64;
         if bytes > CONTENT_BYTES {
             let most = CONTENT_BYTES >> 20;
@@ -138,8 +140,8 @@ impl<'a> Checked<'a> {
         Ok(Self { content, abstract_text, overview })
     }
 
-    fn layers(&self) -> Layers<'_> {
-        Layers {
+    fn layers(&self) -> SummaryTexts<'_> {
+        SummaryTexts {
             abstract_text: &self.abstract_text,
             overview: &self.overview,
             content: self.content,

@@ -1,12 +1,12 @@
 //! Adding an edge to a node.
 
 use super::Nodes;
-use super::change::{Change, Part, carry_out, settle};
+use super::change::{NodeChange, StagedPart, carry_out, settle};
 use super::error::Result;
 use super::event::Event;
 use super::files::Files;
 use super::node::{relations, visible};
-use super::put::{Changed, pending_bytes};
+use super::put::{PutOutcome, pending_bytes};
 use super::relation::Relation;
 use super::uri::Uri;
 
@@ -17,7 +17,7 @@ impl<F: Files> Nodes<F> {
     /// # Errors
     /// One of them is not visible, or of another account; the edge is not valid; or the files
     /// fail.
-    pub fn relate(&mut self, from: &Uri, relation: &Relation) -> Result<Changed> {
+    pub fn relate(&mut self, from: &Uri, relation: &Relation) -> Result<PutOutcome> {
         self.check(from)?;
         self.check_same(from, &relation.to)?;
         settle(&mut self.files, from)?;
@@ -28,15 +28,15 @@ impl<F: Files> Nodes<F> {
         let edge = edges.add(from, relation)?;
         let stamp = self.stamp()?;
         let meta = before.clone().next(&stamp.time());
-        let change = Change {
+        let change = NodeChange {
             parts: vec![
-                (Part::Pending, pending_bytes(before)),
-                (Part::Relations, edges.to_bytes()),
-                (Part::Meta, meta.to_bytes()),
+                (StagedPart::Pending, pending_bytes(before)),
+                (StagedPart::Relations, edges.to_bytes()),
+                (StagedPart::Meta, meta.to_bytes()),
             ],
             event: Event::related(&stamp, from, edge),
         };
         carry_out(&mut self.files, from, &change)?;
-        Ok(Changed { uri: from.clone(), version: Some(meta.version()), event: change.event })
+        Ok(PutOutcome { uri: from.clone(), version: Some(meta.version()), event: change.event })
     }
 }

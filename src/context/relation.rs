@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::error::{ContextError, Result};
 use super::limits::EDGES;
 use super::meta::pretty;
-use super::schema::Schema;
+use super::schema::DocumentKind;
 use super::uri::Uri;
 
 /// An edge from a node.
@@ -40,7 +40,7 @@ pub struct Relations(Vec<Value>);
 impl Relations {
     /// What a text says; else what is wrong with it.
     pub(super) fn parse(text: &[u8]) -> std::result::Result<Self, String> {
-        match Schema::Relations.parse(text)? {
+        match DocumentKind::Relations.parse(text)? {
             Value::Array(edges) => Ok(Self(edges)),
             _ => Err("not an array".to_owned()),
         }
@@ -69,7 +69,7 @@ impl Relations {
             let what = format!("{from}: has {EDGES} edges, and more are too many");
             return Err(ContextError::invalid(what));
         }
-        Schema::Relations.check(&Value::Array(vec![edge.clone()])).map_err(|what| {
+        DocumentKind::Relations.check(&Value::Array(vec![edge.clone()])).map_err(|what| {
             let what = what.strip_prefix("/0").unwrap_or(&what).to_owned();
             ContextError::invalid(format!("the relation: {what}"))
         })?;

@@ -1,14 +1,14 @@
 //! Removing a node.
 
 use super::Nodes;
-use super::change::{Change, Part, carry_out, settle};
+use super::change::{NodeChange, StagedPart, carry_out, settle};
 use super::error::{ContextError, Result};
 use super::event::Event;
 use super::files::Files;
 use super::limits::CONTENT_BYTES;
-use super::meta::Status;
-use super::node::{CONTENT, Known, known};
-use super::put::{Changed, pending_bytes};
+use super::meta::NodeStatus;
+use super::node::{CONTENT, MetaState, known};
+use super::put::{PutOutcome, pending_bytes};
 use super::uri::Uri;
 
 impl<F: Files> Nodes<F> {
@@ -17,11 +17,11 @@ impl<F: Files> Nodes<F> {
     ///
     /// # Errors
     /// There is none, or the files fail.
-    pub fn remove(&mut self, uri: &Uri) -> Result<Changed> {
+    pub fn remove(&mut self, uri: &Uri) -> Result<PutOutcome> {
         self.check(uri)?;
         settle(&mut self.files, uri)?;
         let before = known(&mut self.files, uri)?;
-        if before == Known::Nothing {
+        if before == MetaState::Nothing {
             let content = format!("{}/{CONTENT}", uri.path());
             let content = self.files.read(&content, CONTENT_BYTES);
             if matches!(content, Ok(None)) {
@@ -32,12 +32,12 @@ impl<F: Files> Nodes<F> {
                 });
             }
         }
-        let visible = before.meta().filter(|meta| meta.status() == Status::Active);
-        let pending = visible.map(|meta| (Part::Pending, pending_bytes(meta)));
+        let visible = before.meta().filter(|meta| meta.status() == NodeStatus::Active);
+        let pending = visible.map(|meta| (StagedPart::Pending, pending_bytes(meta)));
         let stamp = self.stamp()?;
         let change =
-            Change { parts: pending.into_iter().collect(), event: Event::delete(&stamp, uri) };
+            NodeChange { parts: pending.into_iter().collect(), event: Event::delete(&stamp, uri) };
         carry_out(&mut self.files, uri, &change)?;
-        Ok(Changed { uri: uri.clone(), version: None, event: change.event })
+        Ok(PutOutcome { uri: uri.clone(), version: None, event: change.event })
     }
 }

@@ -1,13 +1,13 @@
 //! Moving a node to another URI of its account.
 
 use super::Nodes;
-use super::change::{Change, Part, Settled, carry_out, settle};
+use super::change::{NodeChange, Settled, StagedPart, carry_out, settle};
 use super::error::{ContextError, Result};
 use super::event::Event;
 use super::files::Files;
-use super::node::{Known, OUTBOX, known, relations, visible};
+use super::node::{MetaState, OUTBOX, known, relations, visible};
 use super::outbox::clear;
-use super::put::{Changed, pending_bytes};
+use super::put::{PutOutcome, pending_bytes};
 use super::uri::Uri;
 
 impl<F: Files> Nodes<F> {
@@ -18,7 +18,7 @@ impl<F: Files> Nodes<F> {
     /// # Errors
     /// It is not visible, something is at its new place, that is of another account, or the
     /// files fail.
-    pub fn rename(&mut self, from: &Uri, to: &Uri) -> Result<Changed> {
+    pub fn rename(&mut self, from: &Uri, to: &Uri) -> Result<PutOutcome> {
         self.check(from)?;
         self.check_same(from, to)?;
         if to == from {
@@ -33,11 +33,11 @@ impl<F: Files> Nodes<F> {
         let stamp = self.stamp()?;
         let mut meta = before.clone().next(&stamp.time());
         meta.set_uri(to);
-        let change = Change {
+        let change = NodeChange {
             parts: vec![
-                (Part::Pending, pending_bytes(before)),
-                (Part::Relations, edges.to_bytes()),
-                (Part::Meta, meta.to_bytes()),
+                (StagedPart::Pending, pending_bytes(before)),
+                (StagedPart::Relations, edges.to_bytes()),
+                (StagedPart::Meta, meta.to_bytes()),
             ],
             event: Event::moved(&stamp, from, to),
         };
@@ -46,7 +46,7 @@ impl<F: Files> Nodes<F> {
             self.repair_node(from)?;
             return Err(in_the_way(to, "is taken"));
         }
-        Ok(Changed { uri: to.clone(), version: Some(meta.version()), event: change.event })
+        Ok(PutOutcome { uri: to.clone(), version: Some(meta.version()), event: change.event })
     }
 
     /// Refuses two URIs that are not of one account.
@@ -72,7 +72,7 @@ impl<F: Files> Nodes<F> {
         }
         clear(&mut self.files, to)?;
         let there = self.files.list(&target)?.unwrap_or_default();
-        if known(&mut self.files, to)? != Known::Nothing {
+        if known(&mut self.files, to)? != MetaState::Nothing {
             return Err(in_the_way(to, "there is a node already"));
         }
         match &there[..] {

@@ -6,24 +6,26 @@
 
 use std::fmt;
 
-use super::change::{Change, Part, Settled, carry_out, decided, is_changing, mark, settle};
+use super::change::{
+    NodeChange, Settled, StagedPart, carry_out, decided, is_changing, mark, settle,
+};
 use super::error::Result;
-use super::event::{Event, EventType, Stamp};
+use super::event::{Event, EventStamp, EventType};
 use super::files::Files;
 use super::limits::CONTENT_BYTES;
 use super::list::walk;
-use super::meta::{Meta, Status};
-use super::node::{CONTENT, Known, META, Stored, known};
+use super::meta::{NodeMeta, NodeStatus};
+use super::node::{CONTENT, META, MetaState, Stored, known};
 use super::outbox::{disorder, mend};
 use super::put::LEVEL;
 use super::relation::Relations;
-use super::summary::{Layers, make_abstract, make_overview};
+use super::summary::{SummaryTexts, make_abstract, make_overview};
 use super::uri::Uri;
 use super::{Nodes, Stamps, is_unfit};
 
 /// What is wrong with a node.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Fault {
+pub enum NodeFault {
     /// A change was broken off after it was decided.
     Unfinished(EventType),
     /// A change was broken off before it was decided.
@@ -42,7 +44,7 @@ pub enum Fault {
     Outbox,
 }
 
-impl Fault {
+impl NodeFault {
     /// Whether somebody has to look at the node: it was marked BROKEN, or is as good as that.
     pub fn needs_hands(&self) -> bool {
         matches!(self, Self::Stuck(_) | Self::Partial(_) | Self::Invalid(_))
@@ -76,7 +78,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for NodeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unfinished(event) => {
@@ -95,18 +97,18 @@ impl fmt::Display for Fault {
 
 /// Something that repair found, and has mended unless that needs hands.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Finding {
+pub struct RepairFinding {
     /// The node.
     pub uri: Uri,
     /// What is wrong with it.
-    pub fault: Fault,
+    pub fault: NodeFault,
 }
 
 /// What repair found in all.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Repaired {
+pub struct NodesReport {
     /// What was wrong, node by node.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<RepairFinding>,
     /// Nodes that are visible now.
     pub active: u64,
     /// Nodes that were marked BROKEN before, and were passed over.
@@ -119,17 +121,17 @@ impl<F: Files> Nodes<F> {
     ///
     /// # Errors
     /// The files fail; what was mended until then stays.
-    pub fn repair(&mut self, dry_run: bool) -> Result<Repaired> {
-        let mut repaired = Repaired::default();
+    pub fn repair(&mut self, dry_run: bool) -> Result<NodesReport> {
+        let mut repaired = NodesReport::default();
         let scope = self.scope();
         let Self { files, stamps, .. } = self;
         walk(files, &scope, &mut |files, uri| {
             let was_broken = known(files, uri)?.meta().map(|meta| meta.status());
-            repaired.broken += u64::from(was_broken == Some(Status::Broken));
+            repaired.broken += u64::from(was_broken == Some(NodeStatus::Broken));
             let faults = node(files, stamps, uri, dry_run)?;
-            let finding = |fault| Finding { uri: uri.clone(), fault };
+            let finding = |fault| RepairFinding { uri: uri.clone(), fault };
             repaired.findings.extend(faults.into_iter().map(finding));
-            let is_active = known(files, uri)?.status() == Some(Status::Active);
+            let is_active = known(files, uri)?.status() == Some(NodeStatus::Active);
             repaired.active += u64::from(is_active);
             Ok(())
         })?;
@@ -148,19 +150,19 @@ fn node(
     stamps: &mut Stamps,
     uri: &Uri,
     dry_run: bool,
-) -> Result<Vec<Fault>> {
+) -> Result<Vec<NodeFault>> {
     let mut faults = Vec::new();
     if is_changing(files, uri)? {
         let event = decided(files, uri)?;
         match (dry_run, event) {
-            (true, Some(event)) => return Ok(vec![Fault::Unfinished(event.event_type())]),
-            (true, None) => faults.push(Fault::Undecided),
+            (true, Some(event)) => return Ok(vec![NodeFault::Unfinished(event.event_type())]),
+            (true, None) => faults.push(NodeFault::Undecided),
             (false, _) => match settle(files, uri) {
-                Ok(Settled::Finished(event)) => faults.push(Fault::Unfinished(event)),
-                Ok(Settled::GivenUp) => faults.push(Fault::Undecided),
+                Ok(Settled::Finished(event)) => faults.push(NodeFault::Unfinished(event)),
+                Ok(Settled::GivenUp) => faults.push(NodeFault::Undecided),
                 Ok(Settled::Nothing) => {}
                 // The other nodes need not wait for this one.
-                Err(error) => return Ok(vec![Fault::Stuck(error.to_string())]),
+                Err(error) => return Ok(vec![NodeFault::Stuck(error.to_string())]),
             },
         }
     }
@@ -174,12 +176,12 @@ fn node(
     match disorder(files, uri) {
         Ok(disorder) if disorder.is_none() => {}
         Ok(disorder) => {
-            faults.push(Fault::Outbox);
+            faults.push(NodeFault::Outbox);
             if !dry_run {
                 mend(files, uri, &disorder)?;
             }
         }
-        Err(error) if is_unfit(&error) => faults.push(Fault::Invalid(error.to_string())),
+        Err(error) if is_unfit(&error) => faults.push(NodeFault::Invalid(error.to_string())),
         Err(error) => return Err(error),
     }
     Ok(faults)
@@ -188,73 +190,73 @@ fn node(
 /// What makes a node whole, or marks it.
 enum Cure {
     /// It becomes visible, with what is missing made.
-    Activate(Box<(Meta, Stored)>),
+    Activate(Box<(NodeMeta, Stored)>),
     /// It is marked BROKEN.
-    Mark(Meta),
+    Mark(NodeMeta),
 }
 
 /// The branches of the specification.
-fn diagnose(files: &mut impl Files, uri: &Uri) -> Result<Option<(Fault, Option<Cure>)>> {
+fn diagnose(files: &mut impl Files, uri: &Uri) -> Result<Option<(NodeFault, Option<Cure>)>> {
     match known(files, uri)? {
-        Known::Nothing => match Stored::read(files, uri) {
+        MetaState::Nothing => match Stored::read(files, uri) {
             Ok(stored) if stored.content.is_none() => Ok(None),
             Ok(stored) => {
-                let cure = Cure::Activate(Box::new((Meta::new(uri, "", LEVEL, &[]), stored)));
-                Ok(Some((Fault::NoMeta, Some(cure))))
+                let cure = Cure::Activate(Box::new((NodeMeta::new(uri, "", LEVEL, &[]), stored)));
+                Ok(Some((NodeFault::NoMeta, Some(cure))))
             }
             Err(error) if is_unfit(&error) => {
                 let content = files.read(&format!("{}/{CONTENT}", uri.path()), CONTENT_BYTES);
                 let is_nothing = matches!(content, Ok(None));
-                let invalid = || (Fault::Invalid(error.to_string()), None);
+                let invalid = || (NodeFault::Invalid(error.to_string()), None);
                 Ok((!is_nothing).then(invalid))
             }
             Err(error) => Err(error),
         },
-        Known::Invalid(what) => Ok(Some((Fault::Invalid(format!("{META}: {what}")), None))),
-        Known::Meta(meta) if meta.status() == Status::Pending => {
+        MetaState::Invalid(what) => Ok(Some((NodeFault::Invalid(format!("{META}: {what}")), None))),
+        MetaState::Meta(meta) if meta.status() == NodeStatus::Pending => {
             let missing = match Stored::read(files, uri) {
                 Ok(stored) => match stored.missing() {
                     None => {
                         let cure = Cure::Activate(Box::new((meta, stored)));
-                        return Ok(Some((Fault::Whole, Some(cure))));
+                        return Ok(Some((NodeFault::Whole, Some(cure))));
                     }
                     Some(file) => format!("{file} is missing"),
                 },
                 Err(error) if is_unfit(&error) => error.to_string(),
                 Err(error) => return Err(error),
             };
-            Ok(Some((Fault::Partial(missing), Some(Cure::Mark(meta)))))
+            Ok(Some((NodeFault::Partial(missing), Some(Cure::Mark(meta)))))
         }
-        Known::Meta(_) => Ok(None),
+        MetaState::Meta(_) => Ok(None),
     }
 }
 
 impl Cure {
-    fn apply(self, files: &mut impl Files, uri: &Uri, stamp: &Stamp) -> Result<()> {
+    fn apply(self, files: &mut impl Files, uri: &Uri, stamp: &EventStamp) -> Result<()> {
         let (meta, stored) = match self {
-            Self::Mark(meta) => return mark(files, uri, &meta.with_status(Status::Broken)),
+            Self::Mark(meta) => return mark(files, uri, &meta.with_status(NodeStatus::Broken)),
             Self::Activate(whole) => *whole,
         };
         let meta = meta.activated(&stamp.time());
         let content = stored.content.unwrap_or_default();
         let mut parts = Vec::new();
         if stored.relations.is_none() {
-            parts.push((Part::Relations, Relations::default().to_bytes()));
+            parts.push((StagedPart::Relations, Relations::default().to_bytes()));
         }
         let abstract_text = stored.abstract_text.unwrap_or_else(|| {
             let made = make_abstract(&content);
-            parts.push((Part::Abstract, made.clone().into_bytes()));
+            parts.push((StagedPart::Abstract, made.clone().into_bytes()));
             made
         });
         let overview = stored.overview.unwrap_or_else(|| {
             let made = make_overview(&content);
-            parts.push((Part::Overview, made.clone().into_bytes()));
+            parts.push((StagedPart::Overview, made.clone().into_bytes()));
             made
         });
-        parts.push((Part::Meta, meta.to_bytes()));
+        parts.push((StagedPart::Meta, meta.to_bytes()));
         let layers =
-            Layers { abstract_text: &abstract_text, overview: &overview, content: &content };
+            SummaryTexts { abstract_text: &abstract_text, overview: &overview, content: &content };
         let event = Event::upsert(stamp, uri, &meta, &layers);
-        carry_out(files, uri, &Change { parts, event }).map(drop)
+        carry_out(files, uri, &NodeChange { parts, event }).map(drop)
     }
 }

@@ -10,7 +10,7 @@ use crate::json;
 
 /// A kind of document.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Schema {
+pub(super) enum DocumentKind {
     /// `.meta.json`.
     Meta,
     /// `.relations.json`.
@@ -19,21 +19,21 @@ pub(super) enum Schema {
     Event,
 }
 
-type Compiled = Result<Validator, String>;
+type CompiledDocument = Result<Validator, String>;
 
-static META: LazyLock<Compiled> =
+static META: LazyLock<CompiledDocument> =
     LazyLock::new(|| compile(include_str!("schemas/meta.schema.json")));
-static RELATIONS: LazyLock<Compiled> =
+static RELATIONS: LazyLock<CompiledDocument> =
     LazyLock::new(|| compile(include_str!("schemas/relations.schema.json")));
-static EVENT: LazyLock<Compiled> =
+static EVENT: LazyLock<CompiledDocument> =
     LazyLock::new(|| compile(include_str!("schemas/event.schema.json")));
 
-fn compile(text: &str) -> Compiled {
+fn compile(text: &str) -> CompiledDocument {
     let schema: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     jsonschema::draft202012::new(&schema).map_err(|error| error.to_string())
 }
 
-impl Schema {
+impl DocumentKind {
     /// The document that a text is; else what is wrong with it.
     pub(super) fn parse(self, text: &[u8]) -> Result<Value, String> {
         let value = json::value(text).map_err(|error| format!("not JSON: {error}"))?;
@@ -43,7 +43,7 @@ impl Schema {
 
     /// Says what is wrong with a document.
     pub(super) fn check(self, value: &Value) -> Result<(), String> {
-        let compiled: &Compiled = match self {
+        let compiled: &CompiledDocument = match self {
             Self::Meta => &META,
             Self::Relations => &RELATIONS,
             Self::Event => &EVENT,

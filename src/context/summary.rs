@@ -4,7 +4,7 @@ use super::error::{ContextError, Result};
 use super::limits::{ABSTRACT_CHARS, OVERVIEW_BYTES, OVERVIEW_HEADINGS, OVERVIEW_LINES};
 
 /// The texts of a node.
-pub(super) struct Layers<'a> {
+pub(super) struct SummaryTexts<'a> {
     /// L0.
     pub abstract_text: &'a str,
     /// L1.

@@ -38,11 +38,11 @@ pub struct Uri(String);
 
 /// The beginning of URIs, up to the end of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prefix(Vec<String>);
+pub struct UriPrefix(Vec<String>);
 
 /// The name of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account(String);
+pub struct AccountName(String);
 
 /// Why a text is no URI of a node, or none of their beginnings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -129,14 +129,14 @@ impl fmt::Display for Uri {
     }
 }
 
-impl Prefix {
+impl UriPrefix {
     /// What all URIs begin with.
     pub fn all() -> Self {
         Self(Vec::new())
     }
 
     /// What all URIs of an account begin with.
-    pub fn of(account: &Account) -> Self {
+    pub fn of(account: &AccountName) -> Self {
         Self(vec![account.0.clone()])
     }
 
@@ -168,7 +168,7 @@ impl Prefix {
     }
 }
 
-impl FromStr for Prefix {
+impl FromStr for UriPrefix {
     type Err = UriError;
 
     fn from_str(text: &str) -> Result<Self, UriError> {
@@ -182,20 +182,20 @@ impl FromStr for Prefix {
     }
 }
 
-impl fmt::Display for Prefix {
+impl fmt::Display for UriPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}", self.0.join("/"))
     }
 }
 
-impl Account {
+impl AccountName {
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl FromStr for Account {
+impl FromStr for AccountName {
     type Err = UriError;
 
     fn from_str(text: &str) -> Result<Self, UriError> {
@@ -204,7 +204,7 @@ impl FromStr for Account {
     }
 }
 
-impl fmt::Display for Account {
+impl fmt::Display for AccountName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

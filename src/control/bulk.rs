@@ -10,18 +10,22 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
-use super::content::{Content, Part, Reading};
-use super::files::{DIR_MODE, Files, Result};
+use super::content::{ContentPart, ContentSource, Reading};
+use super::files::{CallerFiles, DIR_MODE, Result};
 use super::limits::{BULK_ITEMS, PIECE_BYTES};
-use super::request::{Answer, Item, ItemKind, Refusal, WriteHow};
+use super::request::{Answer, ItemKind, MakeItem, Refusal, WriteHow};
 use crate::delta::MergedPath;
 use crate::overlay::{self, Removal};
 use crate::vfs::{Cookie, Entry, FileKind, FsError, Locator, SetAttr};
 
-impl Files<'_> {
+impl CallerFiles<'_> {
     /// Makes `items` in their order, up to the first that cannot be made. `content` is that of the
     /// files, one behind the other.
-    pub async fn make_all(&self, items: &[Item], content: &mut dyn Content) -> Result<Answer> {
+    pub async fn make_all(
+        &self,
+        items: &[MakeItem],
+        content: &mut dyn ContentSource,
+    ) -> Result<Answer> {
         let contents = split(items, content).await?;
         let (mut done, mut refusal) = (0, None);
         while done < items.len() && refusal.is_none() {
@@ -49,7 +53,7 @@ impl Files<'_> {
     }
 
     /// Makes one item.
-    async fn make(&self, item: &Item, content: Bytes) -> Result<()> {
+    async fn make(&self, item: &MakeItem, content: Bytes) -> Result<()> {
         let (path, meta) = (item.path.merged()?, &item.meta);
         match &item.kind {
             ItemKind::Directory => match self.look(&path).await? {
@@ -72,7 +76,7 @@ impl Files<'_> {
     }
 }
 
-impl Files<'_> {
+impl CallerFiles<'_> {
     /// Removes something, a directory with all that is in it; or, where that takes longer than to
     /// `until`, a part of it. How many objects went, and whether all did.
     pub async fn remove_tree(
@@ -89,7 +93,7 @@ impl Files<'_> {
         // Rows of another program may put a directory into itself (invariant S8).
         let mut entered = HashSet::from([dir.clone()]);
         let name = Bytes::copy_from_slice(name.as_bytes());
-        let mut open = vec![Open { above, name, dir, next: Some(Cookie(0)) }];
+        let mut open = vec![OpenDir { above, name, dir, next: Some(Cookie(0)) }];
         let (mut going, mut gone) = (Vec::new(), 0);
         while let Some(mut last) = open.pop() {
             if let Some(next) = last.next {
@@ -104,7 +108,7 @@ impl Files<'_> {
                             return Err(at(FsError::Loop));
                         }
                         let (above, next) = (dir.clone(), Some(Cookie(0)));
-                        open.push(Open { above, name, dir: object, next });
+                        open.push(OpenDir { above, name, dir: object, next });
                     } else {
                         let (dir, bytes) = (dir.clone(), attr.used);
                         going.push(Removal { dir, name, is_dir: false, bytes });
@@ -112,7 +116,7 @@ impl Files<'_> {
                 }
             } else {
                 entered.remove(&last.dir);
-                let Open { above, name, .. } = last;
+                let OpenDir { above, name, .. } = last;
                 going.push(Removal { dir: above, name, is_dir: true, bytes: 0 });
             }
             let is_late = until.is_some_and(|until| until <= Instant::now());
@@ -141,7 +145,7 @@ impl Files<'_> {
 }
 
 /// A directory that is being removed.
-struct Open {
+struct OpenDir {
     /// The directory that it is in.
     above: Locator,
     /// Its name there.
@@ -152,8 +156,8 @@ struct Open {
 }
 
 /// The content of each item.
-async fn split(items: &[Item], content: &mut dyn Content) -> Result<Vec<Bytes>> {
-    let bytes: u64 = items.iter().map(Item::bytes).fold(0, u64::saturating_add);
+async fn split(items: &[MakeItem], content: &mut dyn ContentSource) -> Result<Vec<Bytes>> {
+    let bytes: u64 = items.iter().map(MakeItem::bytes).fold(0, u64::saturating_add);
     if items.len() > BULK_ITEMS || bytes > PIECE_BYTES as u64 {
         let what = format!("{} items of {bytes} bytes are too many at once", items.len());
         return Err(Refusal::new(what));
@@ -162,11 +166,13 @@ async fn split(items: &[Item], content: &mut dyn Content) -> Result<Vec<Bytes>> 
     loop {
         let failed = |error| Refusal::new(format!("the content cannot be read: {error}"));
         match content.next().await.map_err(failed)? {
-            Part::Data(piece) if piece.is_empty() => break,
-            Part::Data(piece) if (all.len() + piece.len()) as u64 <= bytes => {
+            ContentPart::Data(piece) if piece.is_empty() => break,
+            ContentPart::Data(piece) if (all.len() + piece.len()) as u64 <= bytes => {
                 all.extend_from_slice(&piece);
             }
-            Part::Data(_) | Part::Hole(_) => return Err(Refusal::new("more content than said")),
+            ContentPart::Data(_) | ContentPart::Hole(_) => {
+                return Err(Refusal::new("more content than said"));
+            }
         }
     }
     if all.len() as u64 != bytes {
@@ -177,17 +183,19 @@ async fn split(items: &[Item], content: &mut dyn Content) -> Result<Vec<Bytes>> 
 }
 
 /// An item as the overlay takes it.
-fn prepare(item: &Item, content: &Bytes) -> Result<overlay::Item> {
+fn prepare(item: &MakeItem, content: &Bytes) -> Result<overlay::BulkItem> {
     let mode =
         |default| SetAttr { mode: Some(item.meta.mode.unwrap_or(default)), ..item.meta.set_attr() };
     let (content, set) = match &item.kind {
-        ItemKind::Directory => (overlay::Content::Directory, mode(DIR_MODE)),
-        ItemKind::File { .. } => (overlay::Content::File(content.clone()), item.meta.set_attr()),
+        ItemKind::Directory => (overlay::BulkContent::Directory, mode(DIR_MODE)),
+        ItemKind::File { .. } => {
+            (overlay::BulkContent::File(content.clone()), item.meta.set_attr())
+        }
         ItemKind::Link { target } => {
             let target = Bytes::copy_from_slice(target.as_bytes());
-            (overlay::Content::Link(target), item.meta.set_attr())
+            (overlay::BulkContent::Link(target), item.meta.set_attr())
         }
-        ItemKind::Any => (overlay::Content::Any, item.meta.set_attr()),
+        ItemKind::Any => (overlay::BulkContent::Any, item.meta.set_attr()),
     };
-    Ok(overlay::Item { path: item.path.merged()?, content, set })
+    Ok(overlay::BulkItem { path: item.path.merged()?, content, set })
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use super::content::{Part, Reading};
-use super::frame::{self, Kind};
+use super::content::{ContentPart, Reading};
+use super::frame::{self, FrameKind};
 use super::peer;
 use super::request::{Answer, Refusal, Request};
 use super::socket;
@@ -23,11 +23,11 @@ pub enum ControlError {
 
 /// A connection to the server of a session.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ControlConnection {
     stream: UnixStream,
 }
 
-impl Connection {
+impl ControlConnection {
     /// Connects to the server of a session; `None` where there is none.
     ///
     /// # Errors
@@ -72,12 +72,12 @@ impl Connection {
             match content.part() {
                 Ok(part) => {
                     let sent = match &part {
-                        Part::Data(data) => {
-                            frame::write_blocking(&mut self.stream, Kind::Data, data)
+                        ContentPart::Data(data) => {
+                            frame::write_blocking(&mut self.stream, FrameKind::Data, data)
                         }
-                        Part::Hole(bytes) => {
+                        ContentPart::Hole(bytes) => {
                             let bytes = bytes.to_be_bytes();
-                            frame::write_blocking(&mut self.stream, Kind::Hole, &bytes)
+                            frame::write_blocking(&mut self.stream, FrameKind::Hole, &bytes)
                         }
                     };
                     if let Err(error) = sent {
@@ -87,13 +87,13 @@ impl Connection {
                             ControlError::Broken(_) => ControlError::Broken(error),
                         });
                     }
-                    if part == Part::END {
+                    if part == ContentPart::END {
                         return self.answer();
                     }
                 }
                 Err(error) => {
                     let why = error.to_string();
-                    frame::write_blocking(&mut self.stream, Kind::Broken, why.as_bytes())?;
+                    frame::write_blocking(&mut self.stream, FrameKind::Broken, why.as_bytes())?;
                     return self.answer();
                 }
             }
@@ -101,7 +101,7 @@ impl Connection {
     }
 
     fn send(&mut self, request: &Request) -> io::Result<()> {
-        frame::write_blocking(&mut self.stream, Kind::Json, &frame::json(request)?)
+        frame::write_blocking(&mut self.stream, FrameKind::Json, &frame::json(request)?)
     }
 
     fn answer(&mut self) -> Result<Answer, ControlError> {

@@ -13,24 +13,24 @@ use super::limits::PIECE_BYTES;
 
 /// A part of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum ContentPart {
     /// Bytes, of [`PIECE_BYTES`] at most; none at the end.
     Data(Bytes),
     /// A hole of so many bytes.
     Hole(u64),
 }
 
-impl Part {
+impl ContentPart {
     /// What is behind the last part.
     pub const END: Self = Self::Data(Bytes::new());
 }
 
 /// The next part.
-pub type NextPart<'a> = Pin<Box<dyn Future<Output = io::Result<Part>> + Send + 'a>>;
+pub type NextPart<'a> = Pin<Box<dyn Future<Output = io::Result<ContentPart>> + Send + 'a>>;
 
 /// Where content comes from, part by part.
-pub trait Content: Send {
-    /// The next part; [`Part::END`] at the end.
+pub trait ContentSource: Send {
+    /// The next part; [`ContentPart::END`] at the end.
     fn next(&mut self) -> NextPart<'_>;
 }
 
@@ -38,16 +38,16 @@ pub trait Content: Send {
 #[derive(Debug)]
 pub struct Nothing;
 
-impl Content for Nothing {
+impl ContentSource for Nothing {
     fn next(&mut self) -> NextPart<'_> {
-        Box::pin(ready(Ok(Part::END)))
+        Box::pin(ready(Ok(ContentPart::END)))
     }
 }
 
 /// Content that this process reads. It blocks: for a runtime that has nothing else to do.
-pub struct Reading<'a>(Source<'a>);
+pub struct Reading<'a>(ReadingSource<'a>);
 
-enum Source<'a> {
+enum ReadingSource<'a> {
     Stream(Box<dyn Read + Send + 'a>),
     File(HostFile),
 }
@@ -55,7 +55,7 @@ enum Source<'a> {
 impl<'a> Reading<'a> {
     /// What a reader gives. It has no holes.
     pub fn stream(reader: impl Read + Send + 'a) -> Self {
-        Self(Source::Stream(Box::new(reader)))
+        Self(ReadingSource::Stream(Box::new(reader)))
     }
 
     /// A file of the host, from where its descriptor is. A regular file's holes are parts.
@@ -65,24 +65,24 @@ impl<'a> Reading<'a> {
     pub fn file(mut file: File) -> io::Result<Self> {
         let is_regular = file.metadata()?.is_file();
         Ok(match file.stream_position() {
-            Ok(at) if is_regular => Self(Source::File(HostFile { file, at, data_end: at })),
+            Ok(at) if is_regular => Self(ReadingSource::File(HostFile { file, at, data_end: at })),
             _ => Self::stream(file),
         })
     }
 
-    /// The next part, a full piece where so much data is left; [`Part::END`] at the end.
+    /// The next part, a full piece where so much data is left; [`ContentPart::END`] at the end.
     ///
     /// # Errors
     /// Those of the reader.
-    pub fn part(&mut self) -> io::Result<Part> {
+    pub fn part(&mut self) -> io::Result<ContentPart> {
         match &mut self.0 {
-            Source::Stream(reader) => piece(reader, PIECE_BYTES as u64),
-            Source::File(file) => file.part(),
+            ReadingSource::Stream(reader) => piece(reader, PIECE_BYTES as u64),
+            ReadingSource::File(file) => file.part(),
         }
     }
 }
 
-impl Content for Reading<'_> {
+impl ContentSource for Reading<'_> {
     fn next(&mut self) -> NextPart<'_> {
         Box::pin(ready(self.part()))
     }
@@ -98,16 +98,16 @@ struct HostFile {
 }
 
 impl HostFile {
-    fn part(&mut self) -> io::Result<Part> {
+    fn part(&mut self) -> io::Result<ContentPart> {
         if self.at >= self.data_end {
             let hole = self.find_data()?;
             if hole > 0 {
                 self.at += hole;
-                return Ok(Part::Hole(hole));
+                return Ok(ContentPart::Hole(hole));
             }
         }
         let part = piece(&mut self.file, (self.data_end - self.at).min(PIECE_BYTES as u64))?;
-        if let Part::Data(data) = &part {
+        if let ContentPart::Data(data) = &part {
             self.at += data.len() as u64;
         }
         Ok(part)
@@ -133,8 +133,8 @@ impl HostFile {
 }
 
 /// So many bytes, or all that is left.
-fn piece(reader: &mut impl Read, bytes: u64) -> io::Result<Part> {
+fn piece(reader: &mut impl Read, bytes: u64) -> io::Result<ContentPart> {
     let mut piece = Vec::new();
     reader.take(bytes).read_to_end(&mut piece)?;
-    Ok(Part::Data(piece.into()))
+    Ok(ContentPart::Data(piece.into()))
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 
 use super::limits::REMOVE_PAGE;
-use super::request::{Meta, Refusal};
+use super::request::{AttrChanges, Refusal};
 use crate::delta::MergedPath;
 use crate::overlay::Overlay;
 use crate::vfs::{
@@ -20,14 +20,14 @@ pub(super) const DIR_MODE: u32 = 0o755;
 pub(super) const FILE_MODE: u32 = 0o644;
 
 /// A tree, and who changes it.
-pub(super) struct Files<'a> {
+pub(super) struct CallerFiles<'a> {
     pub vfs: &'a Overlay,
     pub caller: &'a Caller,
 }
 
 pub(super) type Result<T> = std::result::Result<T, Refusal>;
 
-impl Files<'_> {
+impl CallerFiles<'_> {
     /// What is at a path; `None` where nothing is.
     pub(super) async fn look(&self, path: &MergedPath) -> Result<Option<(Locator, Attr)>> {
         let at = |error| Refusal::at(path, error);
@@ -62,12 +62,17 @@ impl Files<'_> {
     }
 
     /// Makes a directory, and with `parents` those above it; how many.
-    pub async fn make_dir(&self, path: &MergedPath, meta: &Meta, parents: bool) -> Result<u64> {
+    pub async fn make_dir(
+        &self,
+        path: &MergedPath,
+        meta: &AttrChanges,
+        parents: bool,
+    ) -> Result<u64> {
         let mut made = 0;
         if parents {
             let mut above: Vec<_> = path.above().collect();
             while let Some(dir) = above.pop() {
-                made += u64::from(self.make_missing_dir(&dir, &Meta::default()).await?);
+                made += u64::from(self.make_missing_dir(&dir, &AttrChanges::default()).await?);
             }
             return Ok(made + u64::from(self.make_missing_dir(path, meta).await?));
         }
@@ -80,7 +85,7 @@ impl Files<'_> {
         Ok(1)
     }
 
-    async fn make_missing_dir(&self, path: &MergedPath, meta: &Meta) -> Result<bool> {
+    async fn make_missing_dir(&self, path: &MergedPath, meta: &AttrChanges) -> Result<bool> {
         match self.look(path).await? {
             Some((_, attr)) if attr.kind == FileKind::Directory => Ok(false),
             Some(_) => Err(Refusal::at(path, FsError::NotDirectory)),
@@ -88,7 +93,7 @@ impl Files<'_> {
         }
     }
 
-    async fn make_one_dir(&self, path: &MergedPath, meta: &Meta) -> Result<()> {
+    async fn make_one_dir(&self, path: &MergedPath, meta: &AttrChanges) -> Result<()> {
         let (dir, name) = self.place(path).await?;
         let set = SetAttr { mode: Some(meta.mode.unwrap_or(DIR_MODE)), ..meta.set_attr() };
         let made =
@@ -97,7 +102,12 @@ impl Files<'_> {
     }
 
     /// Makes a symbolic link.
-    pub async fn make_link(&self, path: &MergedPath, target: &[u8], meta: &Meta) -> Result<()> {
+    pub async fn make_link(
+        &self,
+        path: &MergedPath,
+        target: &[u8],
+        meta: &AttrChanges,
+    ) -> Result<()> {
         let (dir, name) = self.place(path).await?;
         let node = NewNode::Symlink(Bytes::copy_from_slice(target));
         let set = meta.set_attr();
@@ -106,7 +116,7 @@ impl Files<'_> {
     }
 
     /// Sets attributes.
-    pub async fn set_meta(&self, path: &MergedPath, meta: &Meta) -> Result<()> {
+    pub async fn set_meta(&self, path: &MergedPath, meta: &AttrChanges) -> Result<()> {
         let (object, _) = self.find(path).await?;
         let set = self.vfs.setattr(self.caller, &object, meta.set_attr(), None).await;
         set.result.map_err(|error| Refusal::at(path, error))

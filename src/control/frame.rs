@@ -14,7 +14,7 @@ const HEADER_BYTES: usize = 5;
 
 /// What a message holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// A request or an answer, in JSON.
     Json,
     /// A piece of content; an empty one is the end.
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Broken,
 }
 
-impl Kind {
+impl FrameKind {
     fn byte(self) -> u8 {
         match self {
             Self::Json => b'J',
@@ -42,7 +42,7 @@ impl Kind {
     }
 }
 
-pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(Kind, Bytes)> {
+pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(FrameKind, Bytes)> {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header).await?;
     let (kind, length) = parse(header)?;
@@ -53,14 +53,14 @@ pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(K
 
 pub(super) async fn write(
     stream: &mut (impl AsyncWrite + Unpin),
-    kind: Kind,
+    kind: FrameKind,
     payload: &[u8],
 ) -> io::Result<()> {
     stream.write_all(&header(kind, payload.len())?).await?;
     stream.write_all(payload).await
 }
 
-pub(super) fn read_blocking(stream: &mut impl Read) -> io::Result<(Kind, Bytes)> {
+pub(super) fn read_blocking(stream: &mut impl Read) -> io::Result<(FrameKind, Bytes)> {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header)?;
     let (kind, length) = parse(header)?;
@@ -71,23 +71,23 @@ pub(super) fn read_blocking(stream: &mut impl Read) -> io::Result<(Kind, Bytes)>
 
 pub(super) fn write_blocking(
     stream: &mut impl Write,
-    kind: Kind,
+    kind: FrameKind,
     payload: &[u8],
 ) -> io::Result<()> {
     stream.write_all(&header(kind, payload.len())?)?;
     stream.write_all(payload)
 }
 
-fn parse(header: [u8; HEADER_BYTES]) -> io::Result<(Kind, usize)> {
+fn parse(header: [u8; HEADER_BYTES]) -> io::Result<(FrameKind, usize)> {
     let [a, b, c, d, kind] = header;
     let length = u32::from_be_bytes([a, b, c, d]) as usize;
-    match Kind::from_byte(kind) {
+    match FrameKind::from_byte(kind) {
         Some(kind) if length <= MAX_MESSAGE_BYTES => Ok((kind, length)),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "not a message")),
     }
 }
 
-fn header(kind: Kind, length: usize) -> io::Result<[u8; HEADER_BYTES]> {
+fn header(kind: FrameKind, length: usize) -> io::Result<[u8; HEADER_BYTES]> {
     let too_long = || io::Error::new(io::ErrorKind::InvalidInput, "a message is too long");
     let fits = u32::try_from(length).ok().filter(|_| length <= MAX_MESSAGE_BYTES);
     let [a, b, c, d] = fits.ok_or_else(too_long)?.to_be_bytes();
@@ -100,9 +100,9 @@ pub(super) fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 /// The value of a JSON text.
-pub(super) fn parse_json<T: DeserializeOwned>(kind: Kind, payload: &[u8]) -> io::Result<T> {
+pub(super) fn parse_json<T: DeserializeOwned>(kind: FrameKind, payload: &[u8]) -> io::Result<T> {
     match kind {
-        Kind::Json => serde_json::from_slice(payload).map_err(io::Error::from),
+        FrameKind::Json => serde_json::from_slice(payload).map_err(io::Error::from),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "content where none was expected")),
     }
 }

@@ -12,11 +12,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::content::{Content, NextPart, Part};
-use super::frame::{self, Kind};
+use super::content::{ContentPart, ContentSource, NextPart};
+use super::frame::{self, FrameKind};
 use super::limits::{ALONE_SECS, LAST_WORD_SECS, MAX_CONNECTIONS};
 use super::perform::perform;
-use super::request::{Answer, Peer, Refusal, Request, ServerStatus};
+use super::request::{Answer, ControlPeer, Refusal, Request, ServerStatus};
 use super::socket;
 use super::usage::ExportsUsage;
 use crate::overlay::Overlay;
@@ -31,7 +31,7 @@ pub struct About {
     /// When it began to serve.
     pub since: Instant,
     /// Who is connected.
-    pub peers: Box<dyn Fn() -> Vec<Peer> + Send + Sync>,
+    pub peers: Box<dyn Fn() -> Vec<ControlPeer> + Send + Sync>,
     /// The paths of the exports that show the session, if they are those of an exports file.
     pub paths: Box<dyn Fn() -> Option<Vec<String>> + Send + Sync>,
     /// What its exports take; this may block.
@@ -69,7 +69,7 @@ impl Listener {
 
     /// Answers until it is to stop: then what is being done is broken off between two changes, and
     /// what is being written is taken back where it is not whole.
-    pub async fn serve(self, overlay: Arc<Overlay>, about: About, stop: Stop) {
+    pub async fn serve(self, overlay: Arc<Overlay>, about: About, stop: StopListener) {
         let about = Arc::new(about);
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let alone = Arc::new(Mutex::new(()));
@@ -107,9 +107,9 @@ impl Listener {
 
 /// Hears when a [`Listener`] is to stop.
 #[derive(Clone)]
-pub struct Stop(watch::Receiver<()>);
+pub struct StopListener(watch::Receiver<()>);
 
-impl Stop {
+impl StopListener {
     /// One that stops once the sender is gone.
     pub fn new() -> (watch::Sender<()>, Self) {
         let (sender, receiver) = watch::channel(());
@@ -157,7 +157,7 @@ async fn converse(
     about: &Arc<About>,
     owner: u32,
     alone: &Arc<Mutex<()>>,
-    mut stop: Stop,
+    mut stop: StopListener,
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     if peer.uid() != owner && peer.uid() != 0 {
@@ -242,7 +242,7 @@ async fn answer(stream: &mut UnixStream, reply: &Result<Answer, Refusal>) -> io:
         Ok(text) if text.len() <= super::limits::MAX_MESSAGE_BYTES => text,
         _ => frame::json(&Err::<Answer, _>(Refusal::new("the answer is too long to be sent")))?,
     };
-    frame::write(stream, Kind::Json, &text).await
+    frame::write(stream, FrameKind::Json, &text).await
 }
 
 impl About {
@@ -262,15 +262,15 @@ impl About {
 /// Content that arrives after a request.
 struct Arriving<'a> {
     stream: &'a mut UnixStream,
-    stop: Stop,
+    stop: StopListener,
     /// Nothing more comes, or is taken.
     is_over: bool,
 }
 
 impl Arriving<'_> {
-    async fn part(&mut self) -> io::Result<Part> {
+    async fn part(&mut self) -> io::Result<ContentPart> {
         if self.is_over {
-            return Ok(Part::END);
+            return Ok(ContentPart::END);
         }
         let Some(read) = self.stop.unless_stopped(frame::read(self.stream)).await else {
             self.is_over = true;
@@ -278,21 +278,23 @@ impl Arriving<'_> {
         };
         let (kind, piece) = read?;
         self.is_over = match kind {
-            Kind::Data => piece.is_empty(),
-            Kind::Hole => false,
-            Kind::Json | Kind::Broken => true,
+            FrameKind::Data => piece.is_empty(),
+            FrameKind::Hole => false,
+            FrameKind::Json | FrameKind::Broken => true,
         };
         match kind {
-            Kind::Data => Ok(Part::Data(piece)),
-            Kind::Hole => match piece[..].try_into().map(u64::from_be_bytes) {
-                Ok(bytes) if bytes > 0 => Ok(Part::Hole(bytes)),
+            FrameKind::Data => Ok(ContentPart::Data(piece)),
+            FrameKind::Hole => match piece[..].try_into().map(u64::from_be_bytes) {
+                Ok(bytes) if bytes > 0 => Ok(ContentPart::Hole(bytes)),
                 _ => {
                     self.is_over = true;
                     Err(io::ErrorKind::InvalidData.into())
                 }
             },
-            Kind::Broken => Err(io::Error::other(String::from_utf8_lossy(&piece).into_owned())),
-            Kind::Json => Err(io::ErrorKind::InvalidData.into()),
+            FrameKind::Broken => {
+                Err(io::Error::other(String::from_utf8_lossy(&piece).into_owned()))
+            }
+            FrameKind::Json => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 
@@ -308,7 +310,7 @@ impl Arriving<'_> {
     }
 }
 
-impl Content for Arriving<'_> {
+impl ContentSource for Arriving<'_> {
     fn next(&mut self) -> NextPart<'_> {
         Box::pin(self.part())
     }

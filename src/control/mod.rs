@@ -2,8 +2,8 @@
 //!
 //! One request is performed in one of two places, by the same function ([`perform`]): in the
 //! server that has the session, which is asked over a Unix socket beside the session file
-//! ([`Listener`], [`Connection`]), or in this process, if nobody serves the session. So clients
-//! of a server see such a change as any other, and two writers never meet.
+//! ([`Listener`], [`ControlConnection`]), or in this process, if nobody serves the session. So
+//! clients of a server see such a change as any other, and two writers never meet.
 //!
 //! The socket is for the session's owner alone (mode 0600, and both ends check the other's user);
 //! its messages are JSON between programs of one version, and no interface for others.
@@ -23,13 +23,13 @@ mod socket;
 mod usage;
 mod writing;
 
-pub use client::{Connection, ControlError};
-pub use content::{Content, Nothing, Part, Reading};
-pub use listener::{About, Listener, Stop};
+pub use client::{ControlConnection, ControlError};
+pub use content::{ContentPart, ContentSource, Nothing, Reading};
+pub use listener::{About, Listener, StopListener};
 pub use perform::perform;
-pub use registry::{Entry, Registered, entries};
+pub use registry::{Registered, RegistryEntry, entries};
 pub use request::{
-    Answer, Applied, Bound, Item, ItemKind, Meta, PathText, Peer, Refusal, Request, ServerStatus,
-    WriteHow,
+    Answer, AppliedObject, AttrChanges, Bound, ControlPeer, ItemKind, MakeItem, PathText, Refusal,
+    Request, ServerStatus, WriteHow,
 };
-pub use usage::{ExportUsage, ExportsUsage, SessionUsage, Taken};
+pub use usage::{ExportUsage, ExportsUsage, SessionUsage, UsageReport};

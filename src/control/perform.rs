@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::content::Content;
-use super::files::Files;
+use super::content::ContentSource;
+use super::files::CallerFiles;
 use super::limits::{MAX_PATHS, TURN_MS};
-use super::request::{Answer, Applied, Bound, PathText, Refusal, Request};
-use super::usage::Taken;
+use super::request::{Answer, AppliedObject, Bound, PathText, Refusal, Request};
+use super::usage::UsageReport;
 use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
-use crate::overlay::{AppliedPart, CopyTurn, Idle, Overlay, Undo};
+use crate::overlay::{AppliedPart, CopyStep, Idle, Overlay, Undo};
 use crate::vfs::{Caller, FsError, Locator, Vfs};
 
 /// Does what is asked for, but for [`Request::Status`] and [`Request::Exports`], which only a
@@ -20,9 +20,9 @@ pub async fn perform(
     overlay: &Overlay,
     caller: &Caller,
     request: Request,
-    content: &mut dyn Content,
+    content: &mut dyn ContentSource,
 ) -> Result<Answer, Refusal> {
-    let files = Files { vfs: overlay, caller };
+    let files = CallerFiles { vfs: overlay, caller };
     match request {
         Request::Status | Request::Exports => Err(Refusal::new("nobody serves the session")),
         Request::MakeDir { path, meta, parents } => {
@@ -94,16 +94,16 @@ pub async fn perform(
 async fn set_quota(overlay: &Overlay, bounds: [Bound; 3]) -> Result<Answer, Refusal> {
     let set = overlay.set_limits(move |limits| Bound::apply(limits, bounds));
     let (usage, limits) = set.await.map_err(of_session)?;
-    Ok(Answer::Quota(Taken::new(usage, limits)))
+    Ok(Answer::Quota(UsageReport::new(usage, limits)))
 }
 
 async fn rebase(
     overlay: &Overlay,
     caller: &Caller,
-    applied: &[Applied],
+    applied: &[AppliedObject],
 ) -> Result<Answer, Refusal> {
     at_most(applied.len())?;
-    let applied = applied.iter().map(Applied::let_go).collect::<Result<_, _>>()?;
+    let applied = applied.iter().map(AppliedObject::let_go).collect::<Result<_, _>>()?;
     let kept = overlay.rebase(caller, applied).await.map_err(of_session)?;
     Ok(Answer::Rebased { kept: kept.iter().map(PathText::from).collect() })
 }
@@ -111,7 +111,7 @@ async fn rebase(
 async fn rebase_part(
     overlay: &Overlay,
     caller: &Caller,
-    applied: &Applied,
+    applied: &AppliedObject,
     part: AppliedPart,
 ) -> Result<Answer, Refusal> {
     let done = overlay.rebase_part(caller, applied.let_go()?, part).await;
@@ -119,7 +119,7 @@ async fn rebase_part(
 }
 
 async fn remove_tree(
-    files: &Files<'_>,
+    files: &CallerFiles<'_>,
     path: &MergedPath,
     by_turns: bool,
 ) -> Result<Answer, Refusal> {
@@ -145,7 +145,7 @@ async fn prune(overlay: &Overlay, upto: i64) -> Result<Answer, Refusal> {
 
 async fn copy(overlay: &Overlay, from: Ino) -> Result<Answer, Refusal> {
     let turn = overlay.copy_turn(from, Duration::from_millis(TURN_MS)).await;
-    let CopyTurn { next, has_copied, left } = turn.map_err(of_session)?;
+    let CopyStep { next, has_copied, left } = turn.map_err(of_session)?;
     let PendingCopies { files, bytes } = left;
     Ok(Answer::Copied { next: next.map(|ino| ino.0), has_copied, files, bytes })
 }

@@ -29,7 +29,7 @@ pub struct Registered(OsString);
 
 /// A server that was registered, and may be gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct RegistryEntry {
     /// The session file.
     pub session: PathBuf,
     file: OsString,
@@ -57,7 +57,7 @@ impl Drop for Registered {
     }
 }
 
-impl Entry {
+impl RegistryEntry {
     /// Removes the file of a server that is gone.
     pub fn forget(&self) {
         remove(&self.file);
@@ -68,13 +68,13 @@ impl Entry {
 ///
 /// # Errors
 /// The directory cannot be read, or is another user's.
-pub fn entries() -> io::Result<Vec<Entry>> {
+pub fn entries() -> io::Result<Vec<RegistryEntry>> {
     let directory = directory()?;
     let mut found = Vec::new();
     for entry in Dir::read_from(&directory)?.take(MAX_ENTRIES) {
         let file = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
         let Ok(session) = read(&directory, &file) else { continue };
-        found.push(Entry { session: PathBuf::from(OsStr::from_bytes(&session)), file });
+        found.push(RegistryEntry { session: PathBuf::from(OsStr::from_bytes(&session)), file });
     }
     found.sort_by(|a, b| a.session.cmp(&b.session));
     Ok(found)

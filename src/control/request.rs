@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::usage::{ExportsUsage, Taken};
+use super::usage::{ExportsUsage, UsageReport};
 use crate::delta::{Limits, MergedPath};
-use crate::overlay::LetGo;
+use crate::overlay::RebaseItem;
 use crate::vfs::{FileId, FsError, SetAttr, SetTime, Time};
 
 /// What is asked for.
@@ -23,7 +23,7 @@ pub enum Request {
         /// Where.
         path: PathText,
         /// Its attributes.
-        meta: Meta,
+        meta: AttrChanges,
         /// Whether directories above it are made.
         parents: bool,
     },
@@ -34,7 +34,7 @@ pub enum Request {
         /// What becomes of a file that is there.
         how: WriteHow,
         /// Its attributes.
-        meta: Meta,
+        meta: AttrChanges,
     },
     /// A symbolic link.
     MakeLink {
@@ -43,14 +43,14 @@ pub enum Request {
         /// Where it leads.
         target: PathText,
         /// Its attributes.
-        meta: Meta,
+        meta: AttrChanges,
     },
     /// Attributes of what is there.
     SetMeta {
         /// Where.
         path: PathText,
         /// The attributes.
-        meta: Meta,
+        meta: AttrChanges,
     },
     /// Another name for what is there and is no directory.
     Link {
@@ -77,7 +77,7 @@ pub enum Request {
         ///
         /// [`BULK_ITEMS`]: super::limits::BULK_ITEMS
         /// [`PIECE_BYTES`]: super::limits::PIECE_BYTES
-        items: Vec<Item>,
+        items: Vec<MakeItem>,
     },
     /// That an empty directory goes.
     RemoveDir {
@@ -113,13 +113,13 @@ pub enum Request {
     /// That the session lets go of what the base has by now.
     Rebase {
         /// What.
-        applied: Vec<Applied>,
+        applied: Vec<AppliedObject>,
     },
     /// That the session lets go of a part of a file, which the base has by now; the content with
     /// which the file began, and that part of what it became, follows.
     RebasePart {
         /// The file.
-        applied: Applied,
+        applied: AppliedObject,
         /// The mode, owner and group that go with the content.
         attributes: [u32; 3],
     },
@@ -130,7 +130,7 @@ pub enum Request {
         /// The file: its number, and seconds and nanoseconds of its last change.
         object: (u64, i64, u32),
         /// Its attributes.
-        meta: Meta,
+        meta: AttrChanges,
     },
     /// That the space of what was deleted goes back to the disk.
     Compact,
@@ -154,16 +154,16 @@ pub enum Request {
 
 /// An object that [`Request::Make`] makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Item {
+pub struct MakeItem {
     /// Where.
     pub path: PathText,
     /// What.
     pub kind: ItemKind,
     /// Its attributes.
-    pub meta: Meta,
+    pub meta: AttrChanges,
 }
 
-/// What an [`Item`] is.
+/// What an [`MakeItem`] is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ItemKind {
     /// A directory; one that is there stays as it is.
@@ -182,7 +182,7 @@ pub enum ItemKind {
     Any,
 }
 
-impl Item {
+impl MakeItem {
     /// Bytes of its content.
     pub fn bytes(&self) -> u64 {
         if let ItemKind::File { bytes } = self.kind { bytes } else { 0 }
@@ -217,9 +217,9 @@ impl Bound {
     }
 }
 
-/// Something that the base has by now: see [`LetGo`].
+/// Something that the base has by now: see [`RebaseItem`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applied {
+pub struct AppliedObject {
     /// Where it is in the merged tree.
     pub path: PathText,
     /// Where the base had it before.
@@ -234,11 +234,11 @@ pub struct Applied {
     pub base_ctime: Option<(i64, u32)>,
 }
 
-impl Applied {
+impl AppliedObject {
     /// As the overlay takes it.
-    pub(super) fn let_go(&self) -> Result<LetGo, Refusal> {
+    pub(super) fn let_go(&self) -> Result<RebaseItem, Refusal> {
         let object = |(id, secs, nanos)| (FileId(id), Time { secs, nanos });
-        Ok(LetGo {
+        Ok(RebaseItem {
             path: self.path.merged()?,
             from: self.from.as_ref().map(PathText::merged).transpose()?,
             object: self.object.map(object),
@@ -271,7 +271,7 @@ pub enum WriteHow {
 
 /// Attributes to set; what is not named stays, or is as usual for something new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Meta {
+pub struct AttrChanges {
     /// Permission bits.
     pub mode: Option<u32>,
     /// Owner.
@@ -285,7 +285,7 @@ pub struct Meta {
     pub atime: Option<(i64, u32)>,
 }
 
-impl Meta {
+impl AttrChanges {
     /// As SETATTR takes it.
     pub fn set_attr(&self) -> SetAttr {
         let time = |(secs, nanos)| SetTime::To(Time { secs, nanos });
@@ -390,7 +390,7 @@ pub enum Answer {
         kept: Vec<PathText>,
     },
     /// To [`Request::SetQuota`].
-    Quota(Taken),
+    Quota(UsageReport),
     /// To [`Request::Exports`].
     Exports(ExportsUsage),
     /// To [`Request::Discard`].
@@ -421,12 +421,12 @@ pub struct ServerStatus {
     /// Seconds since it began to serve.
     pub uptime: u64,
     /// Who is connected, the longest first.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<ControlPeer>,
 }
 
 /// A connection to a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Peer {
+pub struct ControlPeer {
     /// Where it comes from.
     pub address: SocketAddr,
     /// Seconds since it was opened.

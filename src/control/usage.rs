@@ -8,7 +8,7 @@ use crate::delta::{Limits, Usage};
 
 /// What a session or an export takes, and may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Taken {
+pub struct UsageReport {
     /// Bytes that contents take.
     pub used_bytes: u64,
     /// Objects.
@@ -22,7 +22,7 @@ pub struct Taken {
     pub max_file_bytes: Option<u64>,
 }
 
-impl Taken {
+impl UsageReport {
     /// Of a usage and its limits.
     pub fn new(usage: Usage, limits: Limits) -> Self {
         Self {
@@ -60,7 +60,7 @@ pub struct ExportUsage {
     /// Its name, as the audit log has it.
     pub name: String,
     /// What its sessions take together, and the export's limits.
-    pub taken: Taken,
+    pub taken: UsageReport,
     /// Its sessions, in the order of its mounts.
     pub sessions: Vec<SessionUsage>,
 }
@@ -75,5 +75,5 @@ pub struct SessionUsage {
     /// Whether the export's usage has it: not where the export only reads it.
     pub is_counted: bool,
     /// What it takes, and its own limits.
-    pub taken: Taken,
+    pub taken: UsageReport,
 }

@@ -8,10 +8,10 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::content::{Content, Part};
-use super::files::{FILE_MODE, Files, Result};
+use super::content::{ContentPart, ContentSource};
+use super::files::{CallerFiles, FILE_MODE, Result};
 use super::limits::{PIECE_BYTES, WHOLE_BYTES};
-use super::request::{Meta, Refusal, WriteHow};
+use super::request::{AttrChanges, Refusal, WriteHow};
 use crate::delta::MergedPath;
 use crate::vfs::{
     Attr, CreateHow, FileId, FileKind, FsError, Locator, Name, SetAttr, Stability, Time, Vfs,
@@ -21,7 +21,7 @@ use crate::vfs::{
 const KEEPS_NAMES: &str = "a large file with several names keeps them, and not its old content";
 
 /// A file that is written in pieces.
-struct Writing<'a> {
+struct WriteInProgress<'a> {
     path: &'a MergedPath,
     file: Locator,
     /// Where its next byte goes.
@@ -30,7 +30,7 @@ struct Writing<'a> {
     size: u64,
 }
 
-impl<'a> Writing<'a> {
+impl<'a> WriteInProgress<'a> {
     fn at(path: &'a MergedPath, file: Locator, end: u64) -> Self {
         Self { path, file, end, size: end }
     }
@@ -49,14 +49,14 @@ impl Begin {
     const NOTHING: Self = Self { data: Bytes::new(), hole: 0, is_whole: false };
 }
 
-impl Files<'_> {
+impl CallerFiles<'_> {
     /// Writes a file; how many bytes.
     pub async fn write(
         &self,
         path: &MergedPath,
         how: WriteHow,
-        meta: &Meta,
-        content: &mut dyn Content,
+        meta: &AttrChanges,
+        content: &mut dyn ContentSource,
     ) -> Result<u64> {
         let (dir, name) = self.place(path).await?;
         let Some((file, attr)) = self.look(path).await? else {
@@ -68,7 +68,7 @@ impl Files<'_> {
             }
             (_, WriteHow::New) => Err(Refusal::at(path, FsError::Exists)),
             (FileKind::Regular, WriteHow::Append) => {
-                let writing = Writing::at(path, file, attr.size);
+                let writing = WriteInProgress::at(path, file, attr.size);
                 self.append(writing, meta, content).await
             }
             (FileKind::Regular, WriteHow::Replace) => {
@@ -83,15 +83,15 @@ impl Files<'_> {
         &self,
         path: &MergedPath,
         (dir, name): (&Locator, &Name),
-        meta: &Meta,
-        content: &mut dyn Content,
+        meta: &AttrChanges,
+        content: &mut dyn ContentSource,
     ) -> Result<u64> {
         let begin = gather(path, content, 0).await?;
         if !begin.is_whole {
             return self.stage(path, (dir, name), None, meta, (begin, content)).await;
         }
         let file = self.create(path, dir, name, meta.mode.unwrap_or(FILE_MODE)).await?;
-        let mut writing = Writing::at(path, file, 0);
+        let mut writing = WriteInProgress::at(path, file, 0);
         let made = async {
             if begin.data.len() <= PIECE_BYTES {
                 self.fill(&mut writing, begin, content).await?;
@@ -112,9 +112,9 @@ impl Files<'_> {
     /// Adds to a file, and cuts it again if not all of the content can be added.
     async fn append(
         &self,
-        mut writing: Writing<'_>,
-        meta: &Meta,
-        content: &mut dyn Content,
+        mut writing: WriteInProgress<'_>,
+        meta: &AttrChanges,
+        content: &mut dyn ContentSource,
     ) -> Result<u64> {
         let start = writing.end;
         if let Err(refusal) = self.fill(&mut writing, Begin::NOTHING, content).await {
@@ -139,8 +139,8 @@ impl Files<'_> {
         path: &MergedPath,
         (dir, name): (&Locator, &Name),
         (file, attr): (Locator, Attr),
-        meta: &Meta,
-        content: &mut dyn Content,
+        meta: &AttrChanges,
+        content: &mut dyn ContentSource,
     ) -> Result<u64> {
         let begin = gather(path, content, WHOLE_BYTES).await?;
         if begin.is_whole {
@@ -154,7 +154,7 @@ impl Files<'_> {
         let set = SetAttr { size: Some(0), mode: meta.mode, ..SetAttr::default() };
         let cut = self.vfs.setattr(self.caller, &file, set, None).await;
         cut.result.map_err(|error| Refusal::at(path, error))?;
-        let mut writing = Writing::at(path, file, 0);
+        let mut writing = WriteInProgress::at(path, file, 0);
         if let Err(refusal) = self.fill(&mut writing, begin, content).await {
             let hint = format!("{} bytes of it are written; {KEEPS_NAMES}", writing.end);
             return Err(Refusal { hint: Some(hint), ..refusal });
@@ -169,8 +169,8 @@ impl Files<'_> {
         &self,
         path: &MergedPath,
         (id, secs, nanos): (u64, i64, u32),
-        meta: &Meta,
-        content: &mut dyn Content,
+        meta: &AttrChanges,
+        content: &mut dyn ContentSource,
     ) -> Result<()> {
         let content = self.whole(path, content).await?;
         let meta = meta.set_attr();
@@ -192,7 +192,7 @@ impl Files<'_> {
     }
 
     /// A content that has to be in memory.
-    pub async fn whole(&self, path: &MergedPath, content: &mut dyn Content) -> Result<Bytes> {
+    pub async fn whole(&self, path: &MergedPath, content: &mut dyn ContentSource) -> Result<Bytes> {
         let begin = gather(path, content, 0).await?;
         match begin.is_whole {
             true => Ok(begin.data),
@@ -207,15 +207,15 @@ impl Files<'_> {
         path: &MergedPath,
         (dir, name): (&Locator, &Name),
         old: Option<&Attr>,
-        meta: &Meta,
-        (begin, content): (Begin, &mut dyn Content),
+        meta: &AttrChanges,
+        (begin, content): (Begin, &mut dyn ContentSource),
     ) -> Result<u64> {
         let random = getrandom::u64();
         let random = random.map_err(|error| Refusal::new(format!("no random bytes: {error}")))?;
         let staged = format!("{}{random:016x}", Name::STAGED);
         let staged = Name::new(staged.as_bytes()).map_err(|e| Refusal::at(path, e.into()))?;
         let file = self.create(path, dir, &staged, 0o600).await?;
-        let mut writing = Writing::at(path, file, 0);
+        let mut writing = WriteInProgress::at(path, file, 0);
         let placed = async {
             let filled = self.fill(&mut writing, begin, content).await;
             filled.map_err(|refusal| if old.is_some() { keeping(refusal) } else { refusal })?;
@@ -269,9 +269,9 @@ impl Files<'_> {
     /// Writes `begin`, and all of `content` behind it.
     async fn fill(
         &self,
-        writing: &mut Writing<'_>,
+        writing: &mut WriteInProgress<'_>,
         begin: Begin,
-        content: &mut dyn Content,
+        content: &mut dyn ContentSource,
     ) -> Result<()> {
         let mut data = begin.data;
         while !data.is_empty() {
@@ -282,9 +282,9 @@ impl Files<'_> {
         let mut is_over = begin.is_whole;
         while !is_over {
             match next(writing.path, content).await? {
-                Part::Hole(bytes) => writing.end = writing.end.saturating_add(bytes),
-                Part::Data(piece) if piece.is_empty() => is_over = true,
-                Part::Data(piece) => self.write_piece(writing, piece).await?,
+                ContentPart::Hole(bytes) => writing.end = writing.end.saturating_add(bytes),
+                ContentPart::Data(piece) if piece.is_empty() => is_over = true,
+                ContentPart::Data(piece) => self.write_piece(writing, piece).await?,
             }
         }
         if writing.size < writing.end {
@@ -296,7 +296,7 @@ impl Files<'_> {
         Ok(())
     }
 
-    async fn write_piece(&self, writing: &mut Writing<'_>, piece: Bytes) -> Result<()> {
+    async fn write_piece(&self, writing: &mut WriteInProgress<'_>, piece: Bytes) -> Result<()> {
         let (end, bytes) = (writing.end, piece.len() as u64);
         let write = self.vfs.write(self.caller, &writing.file, end, piece, Stability::Unstable);
         write.await.result.map_err(|error| Refusal::at(writing.path, error))?;
@@ -306,8 +306,8 @@ impl Files<'_> {
     }
 
     /// Sets what writing would change.
-    async fn set_late(&self, writing: &Writing<'_>, meta: &Meta) -> Result<()> {
-        let late = Meta { mode: None, ..*meta }.set_attr();
+    async fn set_late(&self, writing: &WriteInProgress<'_>, meta: &AttrChanges) -> Result<()> {
+        let late = AttrChanges { mode: None, ..*meta }.set_attr();
         if late == SetAttr::default() {
             return Ok(());
         }
@@ -317,15 +317,15 @@ impl Files<'_> {
 }
 
 /// Takes a content up to [`WHOLE_BYTES`], or to a hole that ends behind the first `zeros` bytes.
-async fn gather(path: &MergedPath, content: &mut dyn Content, zeros: usize) -> Result<Begin> {
+async fn gather(path: &MergedPath, content: &mut dyn ContentSource, zeros: usize) -> Result<Begin> {
     let mut begin = BytesMut::new();
     while begin.len() <= WHOLE_BYTES {
         match next(path, content).await? {
-            Part::Data(piece) if piece.is_empty() => {
+            ContentPart::Data(piece) if piece.is_empty() => {
                 return Ok(Begin { data: begin.freeze(), hole: 0, is_whole: true });
             }
-            Part::Data(piece) => begin.extend_from_slice(&piece),
-            Part::Hole(hole) => {
+            ContentPart::Data(piece) => begin.extend_from_slice(&piece),
+            ContentPart::Hole(hole) => {
                 let end = usize::try_from(hole).ok().and_then(|hole| hole.checked_add(begin.len()));
                 match end {
                     Some(end) if end <= zeros => begin.resize(end, 0),
@@ -337,7 +337,7 @@ async fn gather(path: &MergedPath, content: &mut dyn Content, zeros: usize) -> R
     Ok(Begin { data: begin.freeze(), hole: 0, is_whole: false })
 }
 
-async fn next(path: &MergedPath, content: &mut dyn Content) -> Result<Part> {
+async fn next(path: &MergedPath, content: &mut dyn ContentSource) -> Result<ContentPart> {
     let part = content.next().await;
     part.map_err(|error| {
         Refusal::new(format!("{}: the content cannot be read: {error}", path.display()))

@@ -20,10 +20,10 @@ pub use original::Original;
 pub use path::{MAX_PATH_BYTES, MergedPath};
 pub use poison::Poison;
 pub use row::{
-    AuditRow, AuditSet, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin, PendingCopies,
-    Procedure, SHORTENED, Whiteouts,
+    AuditProcedure, AuditRow, AuditSet, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin,
+    PendingCopies, SHORTENED, Whiteouts,
 };
-pub use usage::{DEFAULT_FILE_BYTES, Growth, Limits, Usage, content_bytes, whiteout_files};
+pub use usage::{DEFAULT_FILE_BYTES, Limits, Usage, UsageDelta, content_bytes, whiteout_files};
 
 use std::ops::Range;
 use std::time::Instant;
@@ -129,7 +129,7 @@ pub trait Writer: Send {
 
     /// Counts what the session takes, outside a batch: how it has grown since it was empty. From
     /// then on each change is counted ([`WriteTxn::growth`]).
-    fn count_usage(&mut self) -> Result<Growth>;
+    fn count_usage(&mut self) -> Result<UsageDelta>;
 
     /// Whether committed data may be lost; then no call that changes something succeeds any more.
     fn poison(&self) -> Poison;
@@ -363,7 +363,7 @@ pub trait WriteTxn: ReadTxn {
 
     /// By how much the operation has changed so far what the session takes: nothing before the
     /// first [`Writer::count_usage`].
-    fn growth(&self) -> Growth;
+    fn growth(&self) -> UsageDelta;
 
     /// Stores the session's own limits.
     fn put_limits(&mut self, limits: Limits) -> Result<()>;

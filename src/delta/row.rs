@@ -137,7 +137,7 @@ pub struct Origin {
 
 /// What a change was, in `acetate_op.procedure`: the names of RFC 1813, and two of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Procedure {
+pub enum AuditProcedure {
     /// SETATTR.
     Setattr,
     /// WRITE.
@@ -179,7 +179,7 @@ impl AuditRow {
     }
 }
 
-impl Procedure {
+impl AuditProcedure {
     /// All of them.
     pub const ALL: [Self; 14] = [
         Self::Setattr,
@@ -236,7 +236,7 @@ pub struct AuditRow {
     /// With which primary group.
     pub gid: u32,
     /// What.
-    pub procedure: Procedure,
+    pub procedure: AuditProcedure,
     /// To which path, as it was then.
     pub path: MergedPath,
     /// The other path of RENAME (target) and LINK (new name).

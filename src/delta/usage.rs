@@ -37,7 +37,7 @@ pub const DEFAULT_FILE_BYTES: u64 = (1 << 44) - 4096;
 /// By how much a usage changes. Wide enough for the sum of any files: the size of one goes to
 /// 2^63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Growth {
+pub struct UsageDelta {
     /// Bytes of contents.
     pub bytes: i128,
     /// Objects.
@@ -65,9 +65,9 @@ impl Usage {
     }
 
     /// The change from `before` to this.
-    pub fn since(self, before: Self) -> Growth {
-        let mut growth = Growth::from(self);
-        growth += -Growth::from(before);
+    pub fn since(self, before: Self) -> UsageDelta {
+        let mut growth = UsageDelta::from(self);
+        growth += -UsageDelta::from(before);
         growth
     }
 }
@@ -110,7 +110,7 @@ impl Limits {
 
     /// Whether `used` may grow like this: what does not grow may always, also past a limit that
     /// was lowered meanwhile.
-    pub fn allow(&self, used: Growth, growth: Growth) -> bool {
+    pub fn allow(&self, used: UsageDelta, growth: UsageDelta) -> bool {
         let fits = |limit: Option<u64>, used: i128, growth: i128| {
             growth <= 0 || limit.is_none_or(|limit| used + growth <= i128::from(limit))
         };
@@ -118,7 +118,7 @@ impl Limits {
     }
 }
 
-impl Growth {
+impl UsageDelta {
     /// Whether nothing changes.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
@@ -138,20 +138,20 @@ impl Growth {
     }
 }
 
-impl From<Usage> for Growth {
+impl From<Usage> for UsageDelta {
     fn from(usage: Usage) -> Self {
         Self { bytes: usage.bytes.into(), files: usage.files.into() }
     }
 }
 
-impl AddAssign for Growth {
+impl AddAssign for UsageDelta {
     fn add_assign(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.files += other.files;
     }
 }
 
-impl Neg for Growth {
+impl Neg for UsageDelta {
     type Output = Self;
 
     fn neg(self) -> Self {
@@ -161,7 +161,7 @@ impl Neg for Growth {
 
 #[cfg(test)]
 mod tests {
-    use super::{Growth, Limits, Usage, content_bytes};
+    use super::{Limits, Usage, UsageDelta, content_bytes};
 
     #[test]
     fn a_file_never_takes_less_than_it_stores() {
@@ -183,12 +183,12 @@ mod tests {
 
     #[test]
     fn only_what_grows_past_a_limit_is_refused() {
-        let used = Growth::from(Usage { bytes: 100, files: 5 });
+        let used = UsageDelta::from(Usage { bytes: 100, files: 5 });
         let limits = Limits { bytes: Some(100), files: Some(4), file_bytes: None };
         for (bytes, files, allowed) in
             [(0, 0, true), (1, 0, false), (-1, 0, true), (-1, 1, false), (0, -1, true)]
         {
-            assert_eq!(limits.allow(used, Growth { bytes, files }), allowed, "{bytes} {files}");
+            assert_eq!(limits.allow(used, UsageDelta { bytes, files }), allowed, "{bytes} {files}");
         }
         assert!(Limits::default().allow(used, used));
     }
@@ -197,10 +197,10 @@ mod tests {
     fn a_change_has_a_part_that_grows_and_one_that_shrinks() {
         let before = Usage { bytes: 10, files: 1 };
         let change = Usage { bytes: 4, files: 3 }.since(before);
-        assert_eq!(change, Growth { bytes: -6, files: 2 });
+        assert_eq!(change, UsageDelta { bytes: -6, files: 2 });
         let (more, less) = change.split();
-        assert_eq!(more, Growth { bytes: 0, files: 2 });
-        assert_eq!(less, Growth { bytes: -6, files: 0 });
+        assert_eq!(more, UsageDelta { bytes: 0, files: 2 });
+        assert_eq!(less, UsageDelta { bytes: -6, files: 0 });
         assert_eq!(less.usage(), Usage::default());
     }
 }

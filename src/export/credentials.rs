@@ -3,13 +3,13 @@
 
 use std::borrow::Cow;
 
-use crate::config::{Clients, ExportConfig, IdMap, SquashMode};
+use crate::config::{ClientNetworks, ExportConfig, IdMap, SquashMode};
 use crate::vfs::{Attr, Caller, Flavor, FsError, SetAttr};
 
 /// Which callers an export answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
-    clients: Clients,
+    clients: ClientNetworks,
     needs_privileged_port: bool,
     takes_sys: bool,
     takes_none: bool,

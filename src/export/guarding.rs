@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::guarded::Guarded;
-use crate::guard::{
-    Desk, DeskParts, ExportResources, Guards, MAX_DRAFT_BYTES, Periods, Published, Violation,
-};
+use super::validating_overlay::ValidatingOverlay;
 use crate::overlay::{GuardedPaths, Overlay};
+use crate::validation::{
+    DeskParts, DraftTable, ExportResources, Guards, MAX_DRAFT_BYTES, Periods, Published, Violation,
+};
 use crate::vfs::{Caller, Expected, FsError, GuardedFile, Locator, Outcome, Wcc, WriteVerifier};
 
 /// The guards of an export, and its part of what all guards of the server share.
@@ -27,33 +27,33 @@ pub struct Guarding {
 
 /// Where a mount is in its export: nothing for `/`, else `/a/b`.
 #[derive(Debug, Clone)]
-pub(super) struct Prefix(Bytes);
+pub(super) struct MountPrefix(Bytes);
 
 /// The guards of an export as a mount's scope sees them.
 struct InMount {
     guards: Guards,
-    at: Prefix,
+    at: MountPrefix,
 }
 
 /// A mount as what is guarded.
-pub(super) struct Tree {
+pub(super) struct GuardedMount {
     overlay: Overlay,
-    at: Prefix,
+    at: MountPrefix,
 }
 
 impl Guarding {
     /// What the scope of the mount at `at` has to know of the guards; nothing if there are none.
     pub(super) fn paths(&self, at: &str) -> Option<Arc<dyn GuardedPaths>> {
-        let (guards, at) = (self.guards.clone(), Prefix::new(at));
+        let (guards, at) = (self.guards.clone(), MountPrefix::new(at));
         (!guards.is_empty()).then(|| Arc::new(InMount { guards, at }) as Arc<dyn GuardedPaths>)
     }
 
     /// The overlay of the mount at `at`, behind the guards.
-    pub(super) fn before(&self, overlay: Overlay, at: &str) -> Guarded {
-        let at = Prefix::new(at);
+    pub(super) fn before(&self, overlay: Overlay, at: &str) -> ValidatingOverlay {
+        let at = MountPrefix::new(at);
         let desk = (!self.guards.is_empty()).then(|| {
-            Desk::new(DeskParts {
-                tree: Tree { overlay: overlay.clone(), at: at.clone() },
+            DraftTable::new(DeskParts {
+                tree: GuardedMount { overlay: overlay.clone(), at: at.clone() },
                 guards: self.guards.clone(),
                 resources: Arc::clone(&self.resources),
                 clock: overlay.clock(),
@@ -61,11 +61,11 @@ impl Guarding {
                 periods: self.periods,
             })
         });
-        Guarded { overlay, desk, at }
+        ValidatingOverlay { overlay, desk, at }
     }
 }
 
-impl Prefix {
+impl MountPrefix {
     fn new(at: &str) -> Self {
         Self(Bytes::copy_from_slice(at.trim_end_matches('/').as_bytes()))
     }
@@ -90,7 +90,7 @@ impl GuardedPaths for InMount {
     }
 }
 
-impl Tree {
+impl GuardedMount {
     /// A file of the mount as the export has it.
     fn in_export(&self, file: GuardedFile) -> GuardedFile {
         let paths = file.paths.iter().map(|path| self.at.join(path)).collect();
@@ -98,7 +98,7 @@ impl Tree {
     }
 }
 
-impl Published for Tree {
+impl Published for GuardedMount {
     async fn look(&self, file: &Locator) -> Result<GuardedFile, FsError> {
         Ok(self.in_export(self.overlay.guarded_file(file).await?))
     }

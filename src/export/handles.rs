@@ -5,18 +5,18 @@ use std::hash::Hasher;
 use bytes::BytesMut;
 use siphasher::sip::SipHasher24;
 
-use super::{Exports, Place};
+use super::{Exports, MountedObject};
 use crate::nfs::{FileHandle, HandleCodec, Handles};
 use crate::vfs::FsError;
 
-impl Handles<Place> for Exports {
-    fn encode_in(&self, memory: &mut BytesMut, object: &Place) -> FileHandle {
+impl Handles<MountedObject> for Exports {
+    fn encode_in(&self, memory: &mut BytesMut, object: &MountedObject) -> FileHandle {
         object.mount().codec().encode_in(memory, &object.at)
     }
 
     /// [`FsError::Stale`] for a handle of no export that there is, or that there is no more;
     /// [`FsError::TryLater`] while it may be of one that cannot be served.
-    fn decode(&self, handle: &FileHandle) -> Result<Place, FsError> {
+    fn decode(&self, handle: &FileHandle) -> Result<MountedObject, FsError> {
         let tag = HandleCodec::export_of(handle).ok_or(FsError::BadHandle)?;
         let table = self.table();
         let unknown = |error| match table.unavailable.is_empty() {
@@ -28,7 +28,7 @@ impl Handles<Place> for Exports {
             if let Some(mount) = export.mounts().get(*index)
                 && let Ok(at) = mount.codec().decode(handle)
             {
-                return Ok(Place::new(export, *index, at));
+                return Ok(MountedObject::new(export, *index, at));
             }
         }
         unknown(FsError::BadHandle)

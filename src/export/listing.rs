@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::tree::Place;
+use super::tree::MountedObject;
 use crate::overlay::FIRST_NAME_COOKIE;
 use crate::vfs::{Attr, Caller, Cookie, Entry, Locator, Vfs};
 
@@ -14,21 +14,21 @@ const DOT_DOT: u64 = 2;
 
 /// Turns the entries of a mount's directory into those of the export.
 pub(super) struct Lister<F> {
-    dir: Place,
+    dir: MountedObject,
     /// What `..` is, where the mount does not know.
-    above: Option<(Place, Attr)>,
+    above: Option<(MountedObject, Attr)>,
     /// What is mounted here and not listed yet, the last one first.
-    mounted: Vec<Entry<Place>>,
+    mounted: Vec<Entry<MountedObject>>,
     /// The names of all that is mounted here.
     covered: Vec<Bytes>,
     take: F,
 }
 
-impl<F: FnMut(&Entry<Place>) -> bool> Lister<F> {
+impl<F: FnMut(&Entry<MountedObject>) -> bool> Lister<F> {
     /// Begins a page behind `cookie`.
     pub(super) async fn begin(
         caller: &Caller,
-        dir: &Place,
+        dir: &MountedObject,
         cookie: Cookie,
         with_attrs: bool,
         take: F,
@@ -96,7 +96,7 @@ impl<F: FnMut(&Entry<Place>) -> bool> Lister<F> {
         true
     }
 
-    fn shown(&self, entry: &Entry) -> Entry<Place> {
+    fn shown(&self, entry: &Entry) -> Entry<MountedObject> {
         let object = |(at, attr): &(Locator, Attr)| {
             (self.dir.beside(at.clone()), self.dir.show(attr.clone()))
         };

@@ -12,13 +12,13 @@
 //! given out by, and works nowhere else.
 
 mod credentials;
-mod guarded;
 mod guarding;
 mod handles;
 mod listing;
 mod numbers;
 mod service;
 mod tree;
+mod validating_overlay;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,17 +28,17 @@ use bytes::Bytes;
 
 pub use credentials::{Admission, Refused, Squash};
 pub use guarding::Guarding;
-pub use tree::{Export, ExportParts, MountError, MountParts, Place};
+pub use tree::{Export, ExportParts, MountError, MountParts, MountedObject};
 
 /// All exports of a server. A copy is the same exports.
 #[derive(Clone, Default)]
 pub struct Exports {
-    table: Arc<RwLock<Arc<Table>>>,
+    table: Arc<RwLock<Arc<ExportTable>>>,
 }
 
 /// The exports of one moment.
 #[derive(Default)]
-struct Table {
+struct ExportTable {
     by_path: HashMap<Bytes, Arc<Export>>,
     /// Where handles with this tag may be from: export and number of the mount in it.
     by_tag: HashMap<u16, Vec<(Arc<Export>, usize)>>,
@@ -67,7 +67,7 @@ impl Exports {
     /// handle that no export knows may be of one of them, so that it is to be tried again.
     pub fn replace_with(&self, exports: Vec<Arc<Export>>, unavailable: Vec<Unavailable>) {
         let unavailable = unavailable.into_iter().map(|it| (it.path.clone(), it)).collect();
-        let mut table = Table { unavailable, ..Table::default() };
+        let mut table = ExportTable { unavailable, ..ExportTable::default() };
         for export in exports {
             for (index, mount) in export.mounts().iter().enumerate() {
                 let tagged = table.by_tag.entry(mount.tag()).or_default();
@@ -91,7 +91,7 @@ impl Exports {
         }
     }
 
-    fn table(&self) -> Arc<Table> {
+    fn table(&self) -> Arc<ExportTable> {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

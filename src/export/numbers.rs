@@ -21,9 +21,9 @@ const _: () = assert!(RANGE * RANGES as u64 == FOLDED_IDS);
 
 /// The range of a mount's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Numbers(u16);
+pub(super) struct MountNumbers(u16);
 
-impl Numbers {
+impl MountNumbers {
     /// Those of the mount at `/`.
     pub(super) const ROOT: Self = Self(0);
 
@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn no_two_objects_of_an_export_have_one_number() {
-        let numbers = [Numbers::ROOT, Numbers::choose("/a", &[]), Numbers::choose("/b", &[])];
+        let numbers =
+            [MountNumbers::ROOT, MountNumbers::choose("/a", &[]), MountNumbers::choose("/b", &[])];
         let ids = [1, 2, 77, RANGE - 1, RANGE, RANGE + 1, 1 << 45, FOLDED_IDS - 1, FOLDED_IDS];
         let born = ids.map(|id| DELTA_IDS + id).into_iter().filter(|id| *id < FileId::LIMIT);
         let ids: Vec<u64> = ids.into_iter().chain(born).collect();
@@ -84,15 +85,15 @@ mod tests {
                 assert!(seen.insert(shown), "{id:x} of {numbers:?}");
             }
         }
-        assert_eq!(Numbers::ROOT.show(FileId::ROOT), FileId::ROOT);
+        assert_eq!(MountNumbers::ROOT.show(FileId::ROOT), FileId::ROOT);
     }
 
     #[test]
     fn a_mount_keeps_its_range_whatever_else_is_mounted() {
-        let alone = Numbers::choose("/.user", &[Numbers::ROOT]);
-        let others: Vec<_> = ["/x", "/y", "/z"].map(|at| Numbers::choose(at, &[])).into();
-        assert_eq!(Numbers::choose("/.user", &others), alone);
-        assert_ne!(Numbers::choose("/.user", &[alone]), alone);
-        assert_ne!(alone, Numbers::ROOT);
+        let alone = MountNumbers::choose("/.user", &[MountNumbers::ROOT]);
+        let others: Vec<_> = ["/x", "/y", "/z"].map(|at| MountNumbers::choose(at, &[])).into();
+        assert_eq!(MountNumbers::choose("/.user", &others), alone);
+        assert_ne!(MountNumbers::choose("/.user", &[alone]), alone);
+        assert_ne!(alone, MountNumbers::ROOT);
     }
 }

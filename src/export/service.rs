@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::guarded::Guarded;
 use super::listing::Lister;
-use super::tree::Place;
+use super::tree::MountedObject;
+use super::validating_overlay::ValidatingOverlay;
 use super::{Admission, Exports, Refused};
 use crate::vfs::{
     Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, Flavor, FsError,
@@ -17,9 +17,12 @@ use crate::vfs::{
     Time, Vfs, Wcc, WriteVerifier, Written,
 };
 
-impl Place {
+impl MountedObject {
     /// Who the caller is here, and the tree that the object is in.
-    fn enter<'a>(&'a self, caller: &'a Caller) -> Result<(Cow<'a, Caller>, &'a Guarded), FsError> {
+    fn enter<'a>(
+        &'a self,
+        caller: &'a Caller,
+    ) -> Result<(Cow<'a, Caller>, &'a ValidatingOverlay), FsError> {
         if let Err(refused) = self.export().admission.admit(caller) {
             tracing::debug!(client = %caller.client, %refused, "a call was refused");
             return Err(FsError::Access);
@@ -79,9 +82,13 @@ impl Place {
 }
 
 impl Vfs for Exports {
-    type Object = Place;
+    type Object = MountedObject;
 
-    async fn mount(&self, caller: &Caller, path: &[u8]) -> Result<ExportRoot<Place>, FsError> {
+    async fn mount(
+        &self,
+        caller: &Caller,
+        path: &[u8],
+    ) -> Result<ExportRoot<MountedObject>, FsError> {
         let table = self.table();
         let Some(export) = table.by_path.get(path).cloned() else {
             let unavailable = table.unavailable.get(path).ok_or(FsError::NotFound)?;
@@ -119,19 +126,19 @@ impl Vfs for Exports {
         paths
     }
 
-    fn takes_anonymous(&self, object: &Place) -> bool {
+    fn takes_anonymous(&self, object: &MountedObject) -> bool {
         object.export().admission.takes(Flavor::None)
     }
 
-    fn export_number(&self, object: &Place) -> NonZeroU64 {
+    fn export_number(&self, object: &MountedObject) -> NonZeroU64 {
         object.export().number()
     }
 
-    fn lock_key(&self, object: &Place) -> LockKey {
+    fn lock_key(&self, object: &MountedObject) -> LockKey {
         object.mount().overlay.lock_key(&object.at)
     }
 
-    async fn getattr(&self, caller: &Caller, object: &Place) -> Result<Attr, FsError> {
+    async fn getattr(&self, caller: &Caller, object: &MountedObject) -> Result<Attr, FsError> {
         let (caller, overlay) = object.enter(caller)?;
         overlay.getattr(&caller, &object.at).await.map(|attr| object.show(attr))
     }
@@ -139,7 +146,7 @@ impl Vfs for Exports {
     async fn setattr(
         &self,
         caller: &Caller,
-        object: &Place,
+        object: &MountedObject,
         set: SetAttr,
         guard: Option<Time>,
     ) -> Outcome<(), Wcc> {
@@ -157,9 +164,9 @@ impl Vfs for Exports {
     async fn lookup(
         &self,
         caller: &Caller,
-        dir: &Place,
+        dir: &MountedObject,
         name: &[u8],
-    ) -> Outcome<LookedUp<Place>, Option<Attr>> {
+    ) -> Outcome<LookedUp<MountedObject>, Option<Attr>> {
         let (caller, overlay) = match dir.enter(caller) {
             Ok(entered) => entered,
             Err(error) => return error.into(),
@@ -178,7 +185,7 @@ impl Vfs for Exports {
     async fn access(
         &self,
         caller: &Caller,
-        object: &Place,
+        object: &MountedObject,
         want: Access,
     ) -> Outcome<Access, Option<Attr>> {
         match object.enter(caller) {
@@ -189,7 +196,11 @@ impl Vfs for Exports {
         }
     }
 
-    async fn readlink(&self, caller: &Caller, object: &Place) -> Outcome<Bytes, Option<Attr>> {
+    async fn readlink(
+        &self,
+        caller: &Caller,
+        object: &MountedObject,
+    ) -> Outcome<Bytes, Option<Attr>> {
         match object.enter(caller) {
             Ok((caller, overlay)) => {
                 object.show_outcome(overlay.readlink(&caller, &object.at).await)
@@ -201,7 +212,7 @@ impl Vfs for Exports {
     async fn read(
         &self,
         caller: &Caller,
-        object: &Place,
+        object: &MountedObject,
         offset: u64,
         count: u32,
     ) -> Outcome<ReadData, Option<Attr>> {
@@ -216,7 +227,7 @@ impl Vfs for Exports {
     async fn write(
         &self,
         caller: &Caller,
-        object: &Place,
+        object: &MountedObject,
         offset: u64,
         data: Bytes,
         stability: Stability,
@@ -231,10 +242,10 @@ impl Vfs for Exports {
     async fn create(
         &self,
         caller: &Caller,
-        dir: &Place,
+        dir: &MountedObject,
         name: &[u8],
         how: CreateHow,
-    ) -> Outcome<Created<Place>, Wcc> {
+    ) -> Outcome<Created<MountedObject>, Wcc> {
         let (caller, overlay) = match dir.enter(caller) {
             Ok(entered) => entered,
             Err(error) => return error.into(),
@@ -254,11 +265,11 @@ impl Vfs for Exports {
     async fn make_node(
         &self,
         caller: &Caller,
-        dir: &Place,
+        dir: &MountedObject,
         name: &[u8],
         node: NewNode,
         set: SetAttr,
-    ) -> Outcome<Created<Place>, Wcc> {
+    ) -> Outcome<Created<MountedObject>, Wcc> {
         let (caller, overlay) = match dir.enter(caller) {
             Ok(entered) => entered,
             Err(error) => return error.into(),
@@ -270,7 +281,7 @@ impl Vfs for Exports {
         dir.show_created(overlay.make_node(&caller, &dir.at, name, node, set).await)
     }
 
-    async fn remove(&self, caller: &Caller, dir: &Place, name: &[u8]) -> Outcome<(), Wcc> {
+    async fn remove(&self, caller: &Caller, dir: &MountedObject, name: &[u8]) -> Outcome<(), Wcc> {
         let (caller, overlay) = match dir.enter(caller) {
             Ok(entered) => entered,
             Err(error) => return error.into(),
@@ -281,7 +292,7 @@ impl Vfs for Exports {
         dir.show_change(overlay.remove(&caller, &dir.at, name).await)
     }
 
-    async fn rmdir(&self, caller: &Caller, dir: &Place, name: &[u8]) -> Outcome<(), Wcc> {
+    async fn rmdir(&self, caller: &Caller, dir: &MountedObject, name: &[u8]) -> Outcome<(), Wcc> {
         let (caller, overlay) = match dir.enter(caller) {
             Ok(entered) => entered,
             Err(error) => return error.into(),
@@ -295,8 +306,8 @@ impl Vfs for Exports {
     async fn rename(
         &self,
         caller: &Caller,
-        from: (&Place, &[u8]),
-        to: (&Place, &[u8]),
+        from: (&MountedObject, &[u8]),
+        to: (&MountedObject, &[u8]),
     ) -> Outcome<(), (Wcc, Wcc)> {
         let entered = from.0.enter(caller).and_then(|from| to.0.enter(caller).map(|_| from));
         let (caller, overlay) = match entered {
@@ -321,8 +332,8 @@ impl Vfs for Exports {
     async fn link(
         &self,
         caller: &Caller,
-        object: &Place,
-        dir: &Place,
+        object: &MountedObject,
+        dir: &MountedObject,
         name: &[u8],
     ) -> Outcome<(), (Option<Attr>, Wcc)> {
         let entered = object.enter(caller).and_then(|_| dir.enter(caller));
@@ -347,10 +358,10 @@ impl Vfs for Exports {
     async fn readdir(
         &self,
         caller: &Caller,
-        dir: &Place,
+        dir: &MountedObject,
         cookie: Cookie,
         with_attrs: bool,
-        take: impl FnMut(&Entry<Place>) -> bool + Send + 'static,
+        take: impl FnMut(&Entry<MountedObject>) -> bool + Send + 'static,
     ) -> Outcome<DirPage, Option<Attr>> {
         let (caller, overlay) = match dir.enter(caller) {
             Ok(entered) => entered,
@@ -371,21 +382,33 @@ impl Vfs for Exports {
         listed
     }
 
-    async fn fsstat(&self, caller: &Caller, object: &Place) -> Outcome<FsStat, Option<Attr>> {
+    async fn fsstat(
+        &self,
+        caller: &Caller,
+        object: &MountedObject,
+    ) -> Outcome<FsStat, Option<Attr>> {
         match object.enter(caller) {
             Ok((caller, overlay)) => object.show_outcome(overlay.fsstat(&caller, &object.at).await),
             Err(error) => error.into(),
         }
     }
 
-    async fn fsinfo(&self, caller: &Caller, object: &Place) -> Outcome<FsInfo, Option<Attr>> {
+    async fn fsinfo(
+        &self,
+        caller: &Caller,
+        object: &MountedObject,
+    ) -> Outcome<FsInfo, Option<Attr>> {
         match object.enter(caller) {
             Ok((caller, overlay)) => object.show_outcome(overlay.fsinfo(&caller, &object.at).await),
             Err(error) => error.into(),
         }
     }
 
-    async fn pathconf(&self, caller: &Caller, object: &Place) -> Outcome<PathConf, Option<Attr>> {
+    async fn pathconf(
+        &self,
+        caller: &Caller,
+        object: &MountedObject,
+    ) -> Outcome<PathConf, Option<Attr>> {
         match object.enter(caller) {
             Ok((caller, overlay)) => {
                 object.show_outcome(overlay.pathconf(&caller, &object.at).await)
@@ -394,7 +417,7 @@ impl Vfs for Exports {
         }
     }
 
-    async fn commit(&self, caller: &Caller, object: &Place) -> Outcome<WriteVerifier, Wcc> {
+    async fn commit(&self, caller: &Caller, object: &MountedObject) -> Outcome<WriteVerifier, Wcc> {
         match object.enter(caller) {
             Ok((caller, overlay)) => object.show_change(overlay.commit(&caller, &object.at).await),
             Err(error) => error.into(),

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::credentials::{Admission, Squash};
-use super::guarded::Guarded;
 use super::guarding::Guarding;
 use super::handles;
-use super::numbers::{self, Numbers};
+use super::numbers::{self, MountNumbers};
+use super::validating_overlay::ValidatingOverlay;
 use crate::nfs::HandleCodec;
 use crate::overlay::{Overlay, Scope};
 use crate::vfs::{
@@ -88,11 +88,11 @@ pub struct Export {
 
 /// A session's tree, or a part of it, at its place in an export.
 pub(super) struct Mount {
-    pub(super) overlay: Guarded,
+    pub(super) overlay: ValidatingOverlay,
     root: Locator,
     tag: u16,
     codec: HandleCodec,
-    numbers: Numbers,
+    numbers: MountNumbers,
     /// The directory that it is mounted in: number of the mount, and which directory of that.
     above: Option<(usize, Locator)>,
     /// What is mounted in this one, by directory.
@@ -111,7 +111,7 @@ pub(super) struct Point {
 
 /// An object of an export.
 #[derive(Clone)]
-pub struct Place {
+pub struct MountedObject {
     export: Arc<Export>,
     mount: usize,
     /// The object in the mount.
@@ -130,7 +130,7 @@ impl Export {
         let root = given.iter().position(|mount| mount.at == "/").ok_or(MountError::NoRoot)?;
         let mut mounts = Vec::with_capacity(given.len());
         let mut scopes = Vec::with_capacity(given.len());
-        let mut taken = vec![Numbers::ROOT];
+        let mut taken = vec![MountNumbers::ROOT];
         for part in &given {
             let scope = Scope {
                 root: subtree(part, &owner).await?,
@@ -142,8 +142,8 @@ impl Export {
             };
             let overlay = guarding.before(part.overlay.within(scope.clone()), &part.at);
             let numbers = match part.at.as_str() {
-                "/" => Numbers::ROOT,
-                at => Numbers::choose(at, &taken),
+                "/" => MountNumbers::ROOT,
+                at => MountNumbers::choose(at, &taken),
             };
             taken.push(numbers);
             let (tag, codec) = handles::codec(part.handle_key, &path, &part.at, &part.subtree);
@@ -185,13 +185,13 @@ impl Export {
     }
 
     /// The root directory.
-    pub(super) fn root(self: &Arc<Self>) -> Place {
+    pub(super) fn root(self: &Arc<Self>) -> MountedObject {
         self.root_of(self.root)
     }
 
     /// The root directory of a mount.
-    pub(super) fn root_of(self: &Arc<Self>, mount: usize) -> Place {
-        Place::new(self, mount, self.mounts[mount].root.clone())
+    pub(super) fn root_of(self: &Arc<Self>, mount: usize) -> MountedObject {
+        MountedObject::new(self, mount, self.mounts[mount].root.clone())
     }
 }
 
@@ -290,7 +290,7 @@ impl Mount {
     }
 }
 
-impl Place {
+impl MountedObject {
     pub(super) fn new(export: &Arc<Export>, mount: usize, at: Locator) -> Self {
         Self { export: Arc::clone(export), mount, at }
     }
@@ -351,7 +351,7 @@ impl Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for MountedObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place").field("mount", &self.mount).field("at", &self.at).finish()
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::error::Result;
 use crate::base::{Base, HostDir, HostDirOptions};
-use crate::delta::sqlite::{Breach, Broken, CheckOptions, Checked, Pending, Session};
+use crate::delta::sqlite::{Breach, Broken, CheckOptions, CheckReport, Pending, Session};
 use crate::overlay::is_as_it_was;
 
 /// What checking a session came to.
@@ -47,7 +47,7 @@ impl Soundness {
 /// # Errors
 /// It is no session, or cannot be read.
 pub fn check(path: &Path, base: Option<&Path>, options: &CheckOptions) -> Result<Soundness> {
-    let Checked { mut broken, is_foreign, pending, base_path } = Session::check(path, options)?;
+    let CheckReport { mut broken, is_foreign, pending, base_path } = Session::check(path, options)?;
     if !pending.is_empty() {
         let base = base.or(base_path.as_deref());
         let lost = believed(&pending, base, options.most);

@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DifferenceKind {
     /// It is new.
     Added,
     /// It is gone.
@@ -50,7 +50,7 @@ pub struct Differs {
 #[derive(Debug, Clone)]
 pub struct Difference {
     /// What happened.
-    pub kind: Kind,
+    pub kind: DifferenceKind,
     /// In what the object differs, where there is one before and after.
     pub differs: Differs,
     /// What it is compared with: the base object, or the original where that is kept and the base
@@ -64,7 +64,7 @@ pub struct Difference {
 
 /// What is compared.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct DiffOptions {
     /// Only what is at, below, or came from what is chosen.
     pub selection: Selection,
     /// Also what clients leave behind for themselves: see [`is_dropping`].
@@ -84,7 +84,7 @@ pub struct Options {
 /// Those of `each`, and that the session or the base cannot be read.
 pub fn diff(
     opened: &Opened,
-    options: &Options,
+    options: &DiffOptions,
     each: &mut dyn FnMut(&TreeView<'_>, Difference) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
     opened.look(|view| {
@@ -108,7 +108,7 @@ pub fn diff(
 fn compare_parts(
     opened: &Opened,
     view: &TreeView<'_>,
-    options: &Options,
+    options: &DiffOptions,
     change: Change,
     each: &mut dyn FnMut(&TreeView<'_>, Difference) -> Result<ControlFlow<()>>,
 ) -> Result<ControlFlow<()>> {
@@ -138,7 +138,7 @@ pub fn is_dropping(path: &MergedPath) -> bool {
 }
 
 /// Whether a change is one of those that are asked for.
-pub(super) fn is_chosen(options: &Options, view: &TreeView<'_>, change: &Change) -> bool {
+pub(super) fn is_chosen(options: &DiffOptions, view: &TreeView<'_>, change: &Change) -> bool {
     options.selection.has_change(view, change)
         && (options.droppings || !name(change).as_ref().is_some_and(is_dropping))
 }
@@ -156,7 +156,7 @@ fn name(change: &Change) -> Option<MergedPath> {
 pub(super) fn compare(
     opened: &Opened,
     view: &TreeView<'_>,
-    options: &Options,
+    options: &DiffOptions,
     change: Change,
 ) -> Result<Option<Difference>> {
     if !is_chosen(options, view, &change) {
@@ -172,9 +172,9 @@ pub(super) fn compare(
     };
     let mut differs = Differs::default();
     let kind = match (before, &change.after) {
-        (_, None) => Kind::Deleted,
-        (None, Some(_)) => Kind::Added,
-        (Some(base), Some(after)) if base.attr.kind != after.attr().kind => Kind::Retyped,
+        (_, None) => DifferenceKind::Deleted,
+        (None, Some(_)) => DifferenceKind::Added,
+        (Some(base), Some(after)) if base.attr.kind != after.attr().kind => DifferenceKind::Retyped,
         (Some(base), Some(after)) => {
             differs = match started_from(&change) {
                 Some(original) => Differs {
@@ -184,16 +184,16 @@ pub(super) fn compare(
                 None => differences(opened, view, options, base, after)?,
             };
             if from.as_ref() == Some(&path) && !change.is_moved {
-                Kind::Modified
+                DifferenceKind::Modified
             } else {
-                Kind::Renamed
+                DifferenceKind::Renamed
             }
         }
     };
     let is_other = match kind {
-        Kind::Added | Kind::Deleted | Kind::Retyped => true,
-        Kind::Renamed if !change.is_carried => true,
-        Kind::Renamed | Kind::Modified => {
+        DifferenceKind::Added | DifferenceKind::Deleted | DifferenceKind::Retyped => true,
+        DifferenceKind::Renamed if !change.is_carried => true,
+        DifferenceKind::Renamed | DifferenceKind::Modified => {
             let seen = differs.content || differs.mode || differs.owner;
             let relinked = || {
                 before.zip(change.after.as_ref()).is_some_and(|(old, new)| is_relinked(old, new))
@@ -272,7 +272,7 @@ fn is_relinked(base: &BaseObject, after: &TreeObject) -> bool {
 pub(super) fn differences(
     opened: &Opened,
     view: &TreeView<'_>,
-    options: &Options,
+    options: &DiffOptions,
     base: &BaseObject,
     after: &TreeObject,
 ) -> Result<Differs> {
@@ -281,7 +281,7 @@ pub(super) fn differences(
 }
 
 /// The same without their content.
-fn attributes_differ(options: &Options, base: &BaseObject, after: &TreeObject) -> Differs {
+fn attributes_differ(options: &DiffOptions, base: &BaseObject, after: &TreeObject) -> Differs {
     let (old, new) = (&base.attr, after.attr());
     let is_dir = new.kind == FileKind::Directory;
     Differs {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::diff::Options;
+use super::diff::DiffOptions;
 use super::error::{InspectError, Result};
 use super::opened::Opened;
 use super::selection::Selection;
@@ -26,8 +26,8 @@ pub fn undo(opened: &Opened, asked: &[MergedPath]) -> Result<Undo> {
 ///
 /// # Errors
 /// The session or the base cannot be read.
-pub fn chosen(opened: &Opened, selection: &Selection) -> Result<Chosen> {
-    let options = Options { selection: selection.clone(), ..Options::default() };
+pub fn chosen(opened: &Opened, selection: &Selection) -> Result<DiscardChoice> {
+    let options = DiffOptions { selection: selection.clone(), ..DiffOptions::default() };
     opened.look(|view| {
         let (mut paths, mut kept) = (BTreeSet::new(), BTreeSet::new());
         let mut whole = Vec::new();
@@ -53,13 +53,13 @@ pub fn chosen(opened: &Opened, selection: &Selection) -> Result<Chosen> {
         let holds: BTreeSet<_> = kept.iter().flat_map(MergedPath::above).collect();
         paths.retain(|path| !holds.contains(path));
         let is_outermost = |path: &&MergedPath| !path.above().any(|above| paths.contains(&above));
-        Ok(Chosen { paths: paths.iter().filter(is_outermost).cloned().collect(), whole })
+        Ok(DiscardChoice { paths: paths.iter().filter(is_outermost).cloned().collect(), whole })
     })
 }
 
 /// What is to be given up.
 #[derive(Debug, Clone, Default)]
-pub struct Chosen {
+pub struct DiscardChoice {
     /// The paths that are to show the base again.
     pub paths: Vec<MergedPath>,
     /// Directories that are gone with something that is not chosen: they come back whole or not

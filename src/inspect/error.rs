@@ -6,8 +6,8 @@ use crate::base::BaseError;
 use crate::delta::sqlite::OpenError;
 use crate::delta::{MergedPath, StoreError};
 use crate::overlay::ChangesError;
-use crate::target::TargetError;
 use crate::vfs::FsError;
+use crate::writeback::TargetError;
 
 /// A failure of a tool.
 #[derive(Debug, thiserror::Error)]

@@ -13,11 +13,11 @@ use crate::vfs::{FileKind, Time};
 
 /// What is looked for: all of it has to be so.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct FindCriteria {
     /// The name matches this pattern.
-    pub name: Option<Pattern>,
+    pub name: Option<FindPattern>,
     /// The path does.
-    pub path: Option<Pattern>,
+    pub path: Option<FindPattern>,
     /// It is of one of these types; of any, where none is named.
     pub kinds: Vec<FileKind>,
     /// It is in the session.
@@ -30,9 +30,9 @@ pub struct Wanted {
 
 /// A glob, as a shell has it: `*` and `?` stop at a slash, `**` does not.
 #[derive(Debug, Clone)]
-pub struct Pattern(GlobMatcher);
+pub struct FindPattern(GlobMatcher);
 
-impl Pattern {
+impl FindPattern {
     /// Reads a glob.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Pattern {
     }
 }
 
-impl Wanted {
+impl FindCriteria {
     /// Whether an object is what is looked for.
     pub fn is_met_by(&self, object: &TreeObject) -> bool {
         let attr = object.attr();
@@ -71,7 +71,7 @@ impl Wanted {
 pub fn find_all(
     view: &TreeView<'_>,
     from: &TreeObject,
-    wanted: &Wanted,
+    wanted: &FindCriteria,
     each: &mut dyn FnMut(&TreeObject) -> bool,
 ) -> Result<()> {
     walk(view, from, &mut |_, object, _| {

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
-use super::diff::{Difference, Differs, Kind, Options, at, base_error, diff};
+use super::diff::{DiffOptions, Difference, DifferenceKind, Differs, at, base_error, diff};
 use super::error::Result;
 use super::opened::Opened;
-use super::own::{OwnFiles, Owner};
+use super::own::{OwnFiles, OwnedBy};
 use super::split::walk_base;
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
@@ -17,7 +17,7 @@ use crate::vfs::FileKind;
 
 /// What is folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Folding {
+pub struct FoldOptions {
     /// Directories that are new or gone as a whole, unless something in them is named.
     pub dirs: bool,
     /// git's own files, and context nodes.
@@ -26,7 +26,7 @@ pub struct Folding {
 
 /// What stands in a line.
 #[derive(Debug, Clone)]
-pub enum Entry {
+pub enum FoldedLine {
     /// A difference.
     One(Box<Difference>),
     /// Several.
@@ -41,7 +41,7 @@ pub enum Reason {
     /// Their directory is gone.
     Deleted,
     /// They are a program's own.
-    Own(Owner),
+    Own(OwnedBy),
 }
 
 /// Differences in one entry.
@@ -66,7 +66,7 @@ pub struct Folded {
 /// The session or the base cannot be read.
 pub fn sorted(
     opened: &Opened,
-    options: &Options,
+    options: &DiffOptions,
     moved: &HashMap<MergedPath, MergedPath>,
 ) -> Result<Vec<Difference>> {
     let mut all = Vec::new();
@@ -76,12 +76,14 @@ pub fn sorted(
     })?;
     if !moved.is_empty() {
         let gone: BTreeSet<_> = moved.values().collect();
-        all.retain(|d| d.kind != Kind::Deleted || !gone.contains(&d.path));
-        for difference in all.iter_mut().filter(|difference| difference.kind == Kind::Added) {
+        all.retain(|d| d.kind != DifferenceKind::Deleted || !gone.contains(&d.path));
+        for difference in
+            all.iter_mut().filter(|difference| difference.kind == DifferenceKind::Added)
+        {
             if let Some(from) = moved.get(&difference.path)
                 && let Some(base) = base_object(opened, from)?
             {
-                difference.kind = Kind::Renamed;
+                difference.kind = DifferenceKind::Renamed;
                 difference.differs = Differs { content: true, ..Differs::default() };
                 difference.old = Some(base.clone());
                 difference.change.before = Some(base);
@@ -108,22 +110,22 @@ fn base_object(opened: &Opened, path: &MergedPath) -> Result<Option<BaseObject>>
 /// The session or the base cannot be read.
 pub fn entries(
     opened: &Opened,
-    options: &Options,
-    folding: Folding,
+    options: &DiffOptions,
+    folding: FoldOptions,
     differences: Vec<Difference>,
-) -> Result<Vec<Entry>> {
+) -> Result<Vec<FoldedLine>> {
     opened.look(|view| {
         let mut folder = Folder::new(opened, view, options, folding, &differences);
         let rest = folder.dirs(differences)?;
         let rest = if folding.own { folder.own(rest)? } else { rest };
         let mut entries = folder.entries;
-        entries.extend(rest.into_iter().map(|difference| Entry::One(Box::new(difference))));
+        entries.extend(rest.into_iter().map(|difference| FoldedLine::One(Box::new(difference))));
         entries.sort_by(|a, b| a.path().cmp(b.path()));
         Ok(entries)
     })
 }
 
-impl Entry {
+impl FoldedLine {
     /// Where it is.
     pub fn path(&self) -> &MergedPath {
         match self {
@@ -144,22 +146,23 @@ impl Entry {
 struct Folder<'a> {
     opened: &'a Opened,
     view: &'a TreeView<'a>,
-    options: &'a Options,
-    folding: Folding,
+    options: &'a DiffOptions,
+    folding: FoldOptions,
     /// Base objects that are elsewhere now.
     moved: BTreeSet<BasePath>,
-    entries: Vec<Entry>,
+    entries: Vec<FoldedLine>,
 }
 
 impl<'a> Folder<'a> {
     fn new(
         opened: &'a Opened,
         view: &'a TreeView<'a>,
-        options: &'a Options,
-        folding: Folding,
+        options: &'a DiffOptions,
+        folding: FoldOptions,
         differences: &[Difference],
     ) -> Self {
-        let moved = differences.iter().filter(|difference| difference.kind == Kind::Renamed);
+        let moved =
+            differences.iter().filter(|difference| difference.kind == DifferenceKind::Renamed);
         let moved = moved.filter_map(|d| Some(d.old.as_ref()?.path.clone())).collect();
         Self { opened, view, options, folding, moved, entries: Vec::new() }
     }
@@ -181,7 +184,8 @@ impl<'a> Folder<'a> {
                 continue;
             }
             let inside = left.iter().take_while(|d| d.path.is_within(&first.path)).count();
-            let is_new = |d: &Difference| d.kind == Kind::Added && d.change.replaced.is_none();
+            let is_new =
+                |d: &Difference| d.kind == DifferenceKind::Added && d.change.replaced.is_none();
             let is_whole = is_new(&first) && left.iter().take(inside).all(is_new);
             if !is_folded || inside == 0 || !is_whole {
                 rest.push(first);
@@ -189,7 +193,7 @@ impl<'a> Folder<'a> {
             }
             let path = first.path.clone();
             let differences: Vec<_> = std::iter::once(first).chain(left.drain(..inside)).collect();
-            self.entries.push(Entry::Folded(folded(path, Reason::Added, differences)));
+            self.entries.push(FoldedLine::Folded(folded(path, Reason::Added, differences)));
         }
         Ok(rest)
     }
@@ -215,7 +219,7 @@ impl<'a> Folder<'a> {
                 let path = MergedPath::of_base(path);
                 let old = Some(object.clone());
                 let change = Change::gone(object, path.clone());
-                let (kind, differs) = (Kind::Deleted, Differs::default());
+                let (kind, differs) = (DifferenceKind::Deleted, Differs::default());
                 below.push(Difference { kind, differs, path, old, change });
             }
             Ok(true)
@@ -225,7 +229,7 @@ impl<'a> Folder<'a> {
             true => {
                 let differences = vec![dir];
                 let folded = Folded { path, reason, files, bytes, differences };
-                self.entries.push(Entry::Folded(folded));
+                self.entries.push(FoldedLine::Folded(folded));
             }
             false => {
                 rest.push(dir);
@@ -246,7 +250,7 @@ impl<'a> Folder<'a> {
     /// Folds what is git's own, and context nodes; returns the rest.
     fn own(&mut self, all: Vec<Difference>) -> Result<Vec<Difference>> {
         let outside = self.opened.base_path().map(|path| path.as_os_str().as_bytes());
-        let inside = self.entries.iter().flat_map(Entry::differences);
+        let inside = self.entries.iter().flat_map(FoldedLine::differences);
         let paths = all.iter().chain(inside).map(|difference| &difference.path);
         let own = OwnFiles::find(self.view, outside, paths)?;
         let mut groups: BTreeMap<MergedPath, Folded> = BTreeMap::new();
@@ -266,7 +270,7 @@ impl<'a> Folder<'a> {
         };
         for entry in std::mem::take(&mut self.entries) {
             match (group(entry.path()), entry) {
-                (Some((root, new)), Entry::Folded(folded)) => {
+                (Some((root, new)), FoldedLine::Folded(folded)) => {
                     groups.entry(root).or_insert(new).take(folded);
                 }
                 (_, entry) => self.entries.push(entry),
@@ -281,7 +285,7 @@ impl<'a> Folder<'a> {
                 None => rest.push(difference),
             }
         }
-        self.entries.extend(groups.into_values().map(Entry::Folded));
+        self.entries.extend(groups.into_values().map(FoldedLine::Folded));
         Ok(rest)
     }
 }
@@ -297,7 +301,7 @@ impl Folded {
 /// Whether a difference is that a directory is gone, with nothing at its path.
 fn is_removed_dir(difference: &Difference) -> bool {
     let before = difference.old.as_ref();
-    difference.kind == Kind::Deleted
+    difference.kind == DifferenceKind::Deleted
         && before.is_some_and(|base| base.attr.kind == FileKind::Directory)
 }
 

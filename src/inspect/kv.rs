@@ -5,7 +5,7 @@ use std::path::Path;
 use super::error::{InspectError, Result};
 use super::json;
 use crate::delta::StoreError;
-use crate::delta::sqlite::{Access, AgentTables, KvKey, KvRow};
+use crate::delta::sqlite::{AgentAccess, AgentTables, KvKey, KvRow};
 
 /// An open key-value store; others may change it at any time.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl KeyValues {
     ///
     /// # Errors
     /// It is no session, or, to be written, may not be.
-    pub fn open(session: &Path, access: Access) -> Result<Self> {
+    pub fn open(session: &Path, access: AgentAccess) -> Result<Self> {
         Ok(Self { tables: AgentTables::open(session, access)? })
     }
 

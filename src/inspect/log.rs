@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use super::error::{InspectError, Result};
-use super::names::{Past, Watch};
+use super::names::{PathHistory, PathWatch};
 use super::opened::Opened;
 use crate::delta::sqlite::{AuditFilter, AuditReader, OddRow, Order, Session};
 use crate::delta::{AuditRow, Dropped, MergedPath, StoreError};
@@ -21,7 +21,7 @@ const STEP_IDS: i64 = 10_000;
 
 /// Which changes are asked for.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct LogOptions {
     /// What a row by itself has to be.
     pub filter: AuditFilter,
     /// Only what happened at or below this path, and to what is there.
@@ -46,14 +46,15 @@ impl fmt::Debug for RowFilter {
 
 /// Takes a row, with its id, and says whether to go on. A row that cannot be read comes as the
 /// reason why.
-pub type Each<'a> = dyn FnMut(i64, std::result::Result<AuditRow, OddRow>) -> ControlFlow<()> + 'a;
+pub type EachRow<'a> =
+    dyn FnMut(i64, std::result::Result<AuditRow, OddRow>) -> ControlFlow<()> + 'a;
 
 /// The audit log of a session.
-pub struct Log {
+pub struct AuditLog {
     reader: AuditReader,
     session: PathBuf,
-    options: Options,
-    watch: Option<Watch>,
+    options: LogOptions,
+    watch: Option<PathWatch>,
     /// The last row that was there when it was last looked at.
     seen: i64,
 }
@@ -67,18 +68,18 @@ pub fn now(opened: &Opened, path: &MergedPath) -> Now {
     }
 }
 
-impl Log {
+impl AuditLog {
     /// Opens the audit log of a session.
     ///
     /// # Errors
     /// The session has none, or cannot be read.
-    pub fn open(session: &Session, mut options: Options) -> Result<Self> {
+    pub fn open(session: &Session, mut options: LogOptions) -> Result<Self> {
         let path = session.path().to_owned();
         let reader = session.audit().map_err(|source| failed(&path, source))?;
         let reader = reader.ok_or_else(|| InspectError::NoAudit { session: path.clone() })?;
         // All is below the root.
         options.path = options.path.filter(|(path, _)| *path != MergedPath::root());
-        let watch = options.path.as_ref().map(|(path, now)| Watch::of(path, *now));
+        let watch = options.path.as_ref().map(|(path, now)| PathWatch::of(path, *now));
         Ok(Self { reader, session: path, options, watch, seen: 0 })
     }
 
@@ -105,7 +106,7 @@ impl Log {
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn read_up_to(&self, last: i64, each: &mut Each<'_>) -> Result<()> {
+    pub fn read_up_to(&self, last: i64, each: &mut EachRow<'_>) -> Result<()> {
         self.pages(Order::OldestFirst, i64::MIN..=last, &|_| true, each)
     }
 
@@ -122,7 +123,7 @@ impl Log {
     /// # Errors
     /// The session cannot be read.
     pub fn knows(&self, path: &MergedPath, now: Now) -> Result<bool> {
-        let mut past = Past::of(path, now);
+        let mut past = PathHistory::of(path, now);
         let ids = i64::MIN..=self.last_id()?;
         let read = self.reader.mentions(Order::NewestFirst, &ids, &mut |id, mention| {
             past.take(id, mention);
@@ -135,7 +136,7 @@ impl Log {
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn read(&mut self, each: &mut Each<'_>) -> Result<()> {
+    pub fn read(&mut self, each: &mut EachRow<'_>) -> Result<()> {
         self.seen = self.last_id()?;
         let mut ids = i64::MIN..=self.seen;
         let past = self.past(&ids)?;
@@ -200,12 +201,12 @@ impl Log {
         read.map_err(|source| failed(session, source))
     }
 
-    /// Calls `each` for the changes since the last call of this or of [`Log::read`], in the order
-    /// in which they happened. Of a path these are the changes under its present name.
+    /// Calls `each` for the changes since the last call of this or of [`AuditLog::read`], in the
+    /// order in which they happened. Of a path these are the changes under its present name.
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn read_on(&mut self, each: &mut Each<'_>) -> Result<()> {
+    pub fn read_on(&mut self, each: &mut EachRow<'_>) -> Result<()> {
         let last = self.last_id()?;
         let mut stopped = false;
         while self.seen < last && !stopped {
@@ -234,9 +235,9 @@ impl Log {
     }
 
     /// What rows are about the path, if one is asked for.
-    fn past(&self, ids: &RangeInclusive<i64>) -> Result<Option<Past>> {
+    fn past(&self, ids: &RangeInclusive<i64>) -> Result<Option<PathHistory>> {
         let Some((path, now)) = &self.options.path else { return Ok(None) };
-        let mut past = Past::of(path, *now);
+        let mut past = PathHistory::of(path, *now);
         let read = self.reader.mentions(Order::NewestFirst, ids, &mut |id, mention| {
             past.take(id, mention);
         });
@@ -267,7 +268,7 @@ impl Log {
         order: Order,
         ids: RangeInclusive<i64>,
         wanted: &dyn Fn(i64) -> bool,
-        each: &mut Each<'_>,
+        each: &mut EachRow<'_>,
     ) -> Result<()> {
         let mut rest = Some(ids);
         while let Some(ids) = rest {

@@ -1,17 +1,17 @@
 //! Which rows of the audit log are about a path: what it was called before, and what was there.
 //!
-//! Paths in the log are as they were then, so [`Past`] reads it backwards, from the path that is
-//! asked for: at each RENAME that brought what is there, or a directory above it, the name
-//! becomes the one before; at what made it, it ends. The asked path itself stays one of the
-//! names: what was there earlier is a part of its history too. Numbers of objects are never used
-//! again, so once an object is known to be one of those, its rows are known by its number,
-//! whichever of its names they give.
+//! Paths in the log are as they were then, so [`PathHistory`] reads it backwards, from the path
+//! that is asked for: at each RENAME that brought what is there, or a directory above it, the name
+//! becomes the one before; at what made it, it ends. The asked path itself stays one of the names:
+//! what was there earlier is a part of its history too. Numbers of objects are never used again, so
+//! once an object is known to be one of those, its rows are known by its number, whichever of its
+//! names they give.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-use crate::delta::sqlite::Mention;
-use crate::delta::{MergedPath, Procedure};
+use crate::delta::sqlite::MentionedNames;
+use crate::delta::{AuditProcedure, MergedPath};
 use crate::vfs::FileId;
 
 /// What is known to be at a path now.
@@ -26,7 +26,7 @@ pub enum Now {
 }
 
 /// Reads the log backwards, from a path as it is now.
-pub(super) struct Past {
+pub(super) struct PathHistory {
     asked: Vec<u8>,
     /// Whether something may have been at the asked path after the row that comes next.
     is_there: bool,
@@ -38,7 +38,7 @@ pub(super) struct Past {
     rows: Vec<RangeInclusive<i64>>,
 }
 
-impl Past {
+impl PathHistory {
     /// From `path` on, which leads to `now`.
     pub(super) fn of(path: &MergedPath, now: Now) -> Self {
         let object = if let Now::Object(id) = now { Some(id) } else { None };
@@ -52,7 +52,7 @@ impl Past {
     }
 
     /// Takes the row before the last one.
-    pub(super) fn take(&mut self, id: i64, mention: Option<Mention<'_>>) {
+    pub(super) fn take(&mut self, id: i64, mention: Option<MentionedNames<'_>>) {
         // What cannot be read may be about it.
         let is_about = mention.is_none_or(|mention| self.go_back(&mention));
         if !is_about {
@@ -76,8 +76,8 @@ impl Past {
     }
 
     /// Undoes the change: whether it was about any of the names, or any of the objects.
-    fn go_back(&mut self, mention: &Mention<'_>) -> bool {
-        let Mention { procedure, path, path2, fileid } = *mention;
+    fn go_back(&mut self, mention: &MentionedNames<'_>) -> bool {
+        let MentionedNames { procedure, path, path2, fileid } = *mention;
         if takes_away(procedure) {
             // What left before cannot be what was there later.
             self.others.retain(|name| below(name, path).is_none());
@@ -88,11 +88,17 @@ impl Past {
         let is_known = self.objects.contains(&fileid);
         // Where the object is after the change, and before.
         let (after, before) = match (procedure, path2) {
-            (Procedure::Rename | Procedure::Link, Some(path2)) => (Some(path2), Some(path)),
-            (Procedure::Remove | Procedure::Rmdir, _) => (None, Some(path)),
-            (Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod, _) => {
-                (Some(path), None)
+            (AuditProcedure::Rename | AuditProcedure::Link, Some(path2)) => {
+                (Some(path2), Some(path))
             }
+            (AuditProcedure::Remove | AuditProcedure::Rmdir, _) => (None, Some(path)),
+            (
+                AuditProcedure::Create
+                | AuditProcedure::Mkdir
+                | AuditProcedure::Symlink
+                | AuditProcedure::Mknod,
+                _,
+            ) => (Some(path), None),
             _ => (Some(path), Some(path)),
         };
         let is_at = names().any(|name| after == Some(name)) || before == Some(&self.asked);
@@ -100,23 +106,26 @@ impl Past {
             self.objects.insert(fileid);
         }
         let moved = match procedure {
-            Procedure::Setattr
-            | Procedure::Write
-            | Procedure::Discard
-            | Procedure::Apply
-            | Procedure::Publish
-            | Procedure::Refuse => false,
-            Procedure::Remove | Procedure::Rmdir => {
+            AuditProcedure::Setattr
+            | AuditProcedure::Write
+            | AuditProcedure::Discard
+            | AuditProcedure::Apply
+            | AuditProcedure::Publish
+            | AuditProcedure::Refuse => false,
+            AuditProcedure::Remove | AuditProcedure::Rmdir => {
                 self.is_there |= path == self.asked;
                 false
             }
-            Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+            AuditProcedure::Create
+            | AuditProcedure::Mkdir
+            | AuditProcedure::Symlink
+            | AuditProcedure::Mknod => {
                 self.others.retain(|name| below(name, path).is_none());
                 self.is_there &= below(&self.asked, path).is_none();
                 false
             }
-            Procedure::Rename => self.undo_rename(path, after.unwrap_or(path)),
-            Procedure::Link => {
+            AuditProcedure::Rename => self.undo_rename(path, after.unwrap_or(path)),
+            AuditProcedure::Link => {
                 self.undo_link(path, after.unwrap_or(path));
                 false
             }
@@ -169,12 +178,12 @@ impl Past {
 }
 
 /// Watches a path from now on: by its name, and by the object that is there.
-pub(super) struct Watch {
+pub(super) struct PathWatch {
     path: Vec<u8>,
     object: Option<FileId>,
 }
 
-impl Watch {
+impl PathWatch {
     /// From now on, where `path` leads to `now`.
     pub(super) fn of(path: &MergedPath, now: Now) -> Self {
         let object = if let Now::Object(id) = now { Some(id) } else { None };
@@ -182,10 +191,10 @@ impl Watch {
     }
 
     /// Whether the next change is about the path.
-    pub(super) fn take(&mut self, mention: &Mention<'_>) -> bool {
-        let Mention { procedure, path, path2, fileid } = *mention;
+    pub(super) fn take(&mut self, mention: &MentionedNames<'_>) -> bool {
+        let MentionedNames { procedure, path, path2, fileid } = *mention;
         let watched = &*self.path;
-        let is_rename = procedure == Procedure::Rename;
+        let is_rename = procedure == AuditProcedure::Rename;
         let both = [Some(path), path2];
         let is_about = both.into_iter().flatten().any(|path| {
             below(path, watched).is_some() || (is_rename && below(watched, path).is_some())
@@ -202,8 +211,8 @@ impl Watch {
 }
 
 /// Whether nothing is at the path of the change after it.
-fn takes_away(procedure: Procedure) -> bool {
-    matches!(procedure, Procedure::Remove | Procedure::Rmdir | Procedure::Rename)
+fn takes_away(procedure: AuditProcedure) -> bool {
+    matches!(procedure, AuditProcedure::Remove | AuditProcedure::Rmdir | AuditProcedure::Rename)
 }
 
 /// What is behind `dir` in `path`, where that is `dir` or below it.

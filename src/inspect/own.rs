@@ -19,7 +19,7 @@ const NODES: &[u8] = b"accounts";
 
 /// Whose a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Owner {
+pub enum OwnedBy {
     /// git's: in a directory `.git`, or in one that a file of this name names.
     Git,
     /// A context node's.
@@ -59,15 +59,17 @@ impl OwnFiles {
     }
 
     /// Whose a path is, and the directory that stands for all of these.
-    pub fn owner(&self, path: &MergedPath) -> Option<(Owner, MergedPath)> {
+    pub fn owner(&self, path: &MergedPath) -> Option<(OwnedBy, MergedPath)> {
         let mut above = MergedPath::root();
         for name in path.names() {
             above = above.join(&name);
             if name.as_bytes().eq_ignore_ascii_case(b".git") || self.linked.contains(&above) {
-                return Some((Owner::Git, above));
+                return Some((OwnedBy::Git, above));
             }
         }
-        is_node(path).then(|| (Owner::Nodes, node_root())).filter(|(_, root)| path.is_within(root))
+        is_node(path)
+            .then(|| (OwnedBy::Nodes, node_root()))
+            .filter(|(_, root)| path.is_within(root))
     }
 }
 

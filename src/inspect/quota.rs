@@ -9,7 +9,7 @@ use crate::delta::{Limits, Store, StoreError, Usage};
 
 /// What a session takes, and its own limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quota {
+pub struct QuotaReport {
     /// What it takes.
     pub usage: Usage,
     /// How much it may take.
@@ -20,17 +20,17 @@ pub struct Quota {
 ///
 /// # Errors
 /// It is no session, or cannot be read.
-pub fn quota(path: &Path) -> Result<Quota> {
+pub fn quota(path: &Path) -> Result<QuotaReport> {
     let session = open_session(path)?;
     let (usage, limits) = session.quota().map_err(|source| failed(path, source))?;
-    Ok(Quota { usage, limits })
+    Ok(QuotaReport { usage, limits })
 }
 
 /// Gives a session that nobody serves limits of its own, `change`d from those that it has.
 ///
 /// # Errors
 /// It is no session, a server has it, or it cannot be written: the limits are as they were.
-pub fn set(path: &Path, change: impl FnOnce(Limits) -> Limits) -> Result<Quota> {
+pub fn set(path: &Path, change: impl FnOnce(Limits) -> Limits) -> Result<QuotaReport> {
     let session = Session::open(path, OpenMode::Serve, &host()?)?;
     let limits = change(session.limits());
     put(&session, limits).map_err(|source| failed(path, source))?;

@@ -6,7 +6,7 @@ use super::check::{Soundness, check};
 use super::error::Result;
 use super::opened::host;
 use crate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions};
-use crate::delta::sqlite::{CheckOptions, Listed, RepairOptions, Repaired, Session};
+use crate::delta::sqlite::{BaseListing, CheckOptions, RepairOptions, RepairReport, Session};
 
 /// Mends the session `path`, and checks it again; a dry run only says what would be mended. The
 /// base, which is `base` or the one that the session names, is only read: for names that must
@@ -22,19 +22,19 @@ pub fn repair(
     base: Option<&Path>,
     options: &RepairOptions<'_>,
     tell: &mut dyn FnMut(u64, u64),
-) -> Result<(Repaired, Option<Soundness>)> {
+) -> Result<(RepairReport, Option<Soundness>)> {
     let recorded = Session::recorded_base(path)?;
     let given = base.or(recorded.as_deref());
     let dir = given.map(|base| HostDir::open(base, HostDirOptions::default()));
     let ask = |path: &BasePath| match &dir {
-        None => Listed::Nothing,
-        Some(Err(_)) => Listed::Unknown,
+        None => BaseListing::Nothing,
+        Some(Err(_)) => BaseListing::Unknown,
         Some(Ok(dir)) => match dir.list(path) {
             Ok(listing) => {
-                Listed::Names(listing.entries.iter().map(|entry| entry.name.clone()).collect())
+                BaseListing::Names(listing.entries.iter().map(|entry| entry.name.clone()).collect())
             }
-            Err(BaseError::NotFound | BaseError::WrongKind) => Listed::Nothing,
-            Err(_) => Listed::Unknown,
+            Err(BaseError::NotFound | BaseError::WrongKind) => BaseListing::Nothing,
+            Err(_) => BaseListing::Unknown,
         },
     };
     let repaired = Session::repair(path, options, &ask, &host()?, tell)?;

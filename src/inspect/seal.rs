@@ -21,7 +21,7 @@ const MAX_NAMED: usize = 100;
 
 /// What sealing takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct SealPlan {
     /// Directories with a redirect.
     pub redirects: u64,
     /// Directories that are opaque by a mark.
@@ -36,7 +36,7 @@ pub struct Plan {
     pub zero_bytes: u64,
 }
 
-impl Plan {
+impl SealPlan {
     /// All that is written.
     pub fn bytes(&self) -> u64 {
         self.moved_bytes.saturating_add(self.pending_bytes).saturating_add(self.zero_bytes)
@@ -64,13 +64,13 @@ pub struct Obstacles {
 ///
 /// # Errors
 /// The session or its base cannot be read.
-pub fn plan(opened: &Opened) -> Result<Plan> {
+pub fn plan(opened: &Opened) -> Result<SealPlan> {
     let session = opened.session();
     let failed = |source| InspectError::Store { session: session.path().to_owned(), source };
-    let mut plan = Plan {
+    let mut plan = SealPlan {
         pending_bytes: session.figures().map_err(failed)?.pending.bytes,
         zero_bytes: session.hole_bytes().map_err(failed)?,
-        ..Plan::default()
+        ..SealPlan::default()
     };
     opened.look(|view| {
         let path = MergedPath::root();

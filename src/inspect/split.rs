@@ -1,6 +1,6 @@
 //! Directories that were removed or moved, and of which only a part is chosen.
 
-use super::diff::{Options, at, base_error};
+use super::diff::{DiffOptions, at, base_error};
 use super::error::Result;
 use super::opened::Opened;
 use super::walk::{Next, walk};
@@ -53,7 +53,7 @@ fn removed_dir(change: &Change) -> Option<&BaseObject> {
 pub(super) fn unchosen(
     opened: &Opened,
     view: &TreeView<'_>,
-    options: &Options,
+    options: &DiffOptions,
     change: &Change,
 ) -> Result<Option<MergedPath>> {
     let Some(base) = removed_dir(change) else {
@@ -75,7 +75,7 @@ pub(super) fn unchosen(
 /// the first of it.
 fn excluded_in_moved(
     view: &TreeView<'_>,
-    options: &Options,
+    options: &DiffOptions,
     change: &Change,
 ) -> Result<Option<MergedPath>> {
     let selection = &options.selection;
@@ -105,7 +105,7 @@ fn excluded_in_moved(
 pub(super) fn parts(
     opened: &Opened,
     view: &TreeView<'_>,
-    options: &Options,
+    options: &DiffOptions,
     change: &Change,
 ) -> Result<Option<Vec<Change>>> {
     let is_chosen = options.selection.has_change(view, change);
@@ -171,7 +171,7 @@ pub(super) fn parts(
 fn gone_below(
     opened: &Opened,
     view: &TreeView<'_>,
-    options: &Options,
+    options: &DiffOptions,
     (dir, change): (&BaseObject, &Change),
     each: &mut dyn FnMut(BaseObject, bool),
 ) -> Result<()> {

@@ -8,18 +8,18 @@ use crate::vfs::FileKind;
 
 /// How a session stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
+pub struct SessionStatus {
     /// What its file holds.
     pub figures: Figures,
     /// The server that has it: its process id, where that is known.
     pub served_by: Option<Option<u32>>,
     /// What it changes, by path and without a look into contents.
-    pub touched: Touched,
+    pub touched: TouchedCounts,
 }
 
 /// Objects that a session touched, directories left out that only lead to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Touched {
+pub struct TouchedCounts {
     /// Made in the session.
     pub added: u64,
     /// Gone; a directory with all that was in it counts as one.
@@ -36,20 +36,20 @@ pub struct Touched {
 ///
 /// # Errors
 /// It, or its base, cannot be read.
-pub fn status(opened: &Opened) -> Result<Status> {
+pub fn status(opened: &Opened) -> Result<SessionStatus> {
     let session = opened.session();
     let figures = session
         .figures()
         .map_err(|source| InspectError::Store { session: session.path().to_owned(), source })?;
-    Ok(Status { figures, served_by: session.served_by(), touched: touched(opened)? })
+    Ok(SessionStatus { figures, served_by: session.served_by(), touched: touched(opened)? })
 }
 
 /// Counts what a session touched.
 ///
 /// # Errors
 /// It, or its base, cannot be read.
-pub fn touched(opened: &Opened) -> Result<Touched> {
-    let mut sum = Touched::default();
+pub fn touched(opened: &Opened) -> Result<TouchedCounts> {
+    let mut sum = TouchedCounts::default();
     opened.look(|view| {
         let counted = view.changes(&mut |change| {
             let path = change.after.as_ref().map(|after| after.path());

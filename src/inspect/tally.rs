@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::error::Result;
 use super::tool::ToolCalls;
-use crate::delta::sqlite::{Access, CallFilter, CallRow};
-use crate::delta::{AuditRow, Procedure};
+use crate::delta::sqlite::{AgentAccess, CallFilter, CallRow};
+use crate::delta::{AuditProcedure, AuditRow};
 use crate::vfs::Time;
 
 /// The changes of one group.
@@ -20,14 +20,14 @@ pub struct Tally {
     pub last: Time,
     /// Bytes of their WRITEs, and of content that was published.
     pub written_bytes: u64,
-    ops: [u64; Procedure::ALL.len()],
+    ops: [u64; AuditProcedure::ALL.len()],
     paths: HashSet<Vec<u8>>,
 }
 
 impl Tally {
     /// How many of each operation there are, without those that there are none of.
-    pub fn ops(&self) -> impl Iterator<Item = (Procedure, u64)> {
-        Procedure::ALL.into_iter().zip(self.ops).filter(|(_, count)| *count > 0)
+    pub fn ops(&self) -> impl Iterator<Item = (AuditProcedure, u64)> {
+        AuditProcedure::ALL.into_iter().zip(self.ops).filter(|(_, count)| *count > 0)
     }
 
     /// How many different paths they name.
@@ -47,7 +47,7 @@ impl Tally {
         self.first = self.first.min(row.time);
         self.last = self.last.max(row.time);
         self.written_bytes = self.written_bytes.saturating_add(row.length.unwrap_or(0));
-        if let Some(at) = Procedure::ALL.iter().position(|op| *op == row.procedure) {
+        if let Some(at) = AuditProcedure::ALL.iter().position(|op| *op == row.procedure) {
             self.ops[at] += 1;
         }
         for path in [Some(&row.path), row.path2.as_ref()].into_iter().flatten() {
@@ -70,7 +70,7 @@ impl Tallies {
             first: row.time,
             last: row.time,
             written_bytes: 0,
-            ops: [0; Procedure::ALL.len()],
+            ops: [0; AuditProcedure::ALL.len()],
             paths: HashSet::new(),
         });
         tally.add(row);
@@ -125,7 +125,7 @@ impl ToolWindows {
     /// # Errors
     /// The session cannot be read.
     pub fn open(session: &Path) -> Result<Self> {
-        let calls = ToolCalls::open(session, Access::Read)?.list(&CallFilter::default())?;
+        let calls = ToolCalls::open(session, AgentAccess::Read)?.list(&CallFilter::default())?;
         Ok(Self::of(calls))
     }
 

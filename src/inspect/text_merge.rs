@@ -46,14 +46,14 @@ struct Texts<'a> {
 }
 
 /// A run of lines that a side replaced, by which lines of its own.
-struct Change {
+struct LineChange {
     old: Range<usize>,
     new: Range<usize>,
 }
 
 /// Where the merged text has a region from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum RegionSource {
     Base,
     Session,
     /// Both changed it.
@@ -63,21 +63,21 @@ enum Side {
 /// A run of lines that a side changed, in each of the three texts.
 #[derive(Debug, Clone)]
 struct Region {
-    side: Side,
+    side: RegionSource,
     original: Range<usize>,
     base: Range<usize>,
     session: Range<usize>,
 }
 
 /// The changes of a side that are still to be looked at.
-struct Changes<'c> {
-    left: &'c [Change],
+struct SideChanges<'c> {
+    left: &'c [LineChange],
     /// Offset of the side's lines to the original's, after the changes that were passed.
     shift: isize,
 }
 
-impl<'c> Changes<'c> {
-    fn first(&self) -> Option<&'c Change> {
+impl<'c> SideChanges<'c> {
+    fn first(&self) -> Option<&'c LineChange> {
         self.left.first()
     }
 
@@ -95,7 +95,7 @@ impl<'c> Changes<'c> {
     }
 }
 
-impl Change {
+impl LineChange {
     /// The side's lines for all of `old`, which holds the change. Where an earlier change of the
     /// side is in it too, only the end counts: the region begins with that one.
     fn widened(&self, old: &Range<usize>) -> Range<usize> {
@@ -109,7 +109,8 @@ impl Texts<'_> {
     /// the base has these already.
     fn regions(&self) -> Vec<Region> {
         let all = [&self.base, &self.session].map(|side| changes(&self.original, side));
-        let [mut base, mut session] = [&all[0], &all[1]].map(|all| Changes { left: all, shift: 0 });
+        let [mut base, mut session] =
+            [&all[0], &all[1]].map(|all| SideChanges { left: all, shift: 0 });
         let mut regions = Vec::new();
         loop {
             let (a, b) = match (base.first(), session.first()) {
@@ -117,14 +118,20 @@ impl Texts<'_> {
                 (Some(a), b) if b.is_none_or(|b| a.old.end < b.old.start) => {
                     let session = session.unchanged(&a.old);
                     let (original, new) = (a.old.clone(), a.new.clone());
-                    add(&mut regions, Region { side: Side::Base, original, base: new, session });
+                    add(
+                        &mut regions,
+                        Region { side: RegionSource::Base, original, base: new, session },
+                    );
                     base.pass();
                     continue;
                 }
                 (a, Some(b)) if a.is_none_or(|a| b.old.end < a.old.start) => {
                     let base = base.unchanged(&b.old);
                     let (original, new) = (b.old.clone(), b.new.clone());
-                    add(&mut regions, Region { side: Side::Session, original, base, session: new });
+                    add(
+                        &mut regions,
+                        Region { side: RegionSource::Session, original, base, session: new },
+                    );
                     session.pass();
                     continue;
                 }
@@ -134,7 +141,7 @@ impl Texts<'_> {
             if a.old != b.old || self.base[a.new.clone()] != self.session[b.new.clone()] {
                 let original = a.old.start.min(b.old.start)..a.old.end.max(b.old.end);
                 let (base, session) = (a.widened(&original), b.widened(&original));
-                add(&mut regions, Region { side: Side::Conflict, original, base, session });
+                add(&mut regions, Region { side: RegionSource::Conflict, original, base, session });
             }
             if a.old.end >= b.old.end {
                 session.pass();
@@ -150,7 +157,7 @@ impl Texts<'_> {
         let mut all = Vec::new();
         for region in regions {
             let is_one_sided = region.base.is_empty() || region.session.is_empty();
-            if region.side != Side::Conflict || is_one_sided {
+            if region.side != RegionSource::Conflict || is_one_sided {
                 all.push(region);
                 continue;
             }
@@ -170,7 +177,7 @@ impl Texts<'_> {
         let mut all: Vec<Region> = Vec::new();
         for region in regions {
             if let Some(last) = all.last_mut()
-                && (last.side, region.side) == (Side::Conflict, Side::Conflict)
+                && (last.side, region.side) == (RegionSource::Conflict, RegionSource::Conflict)
                 && self.is_joinable(last.base.end..region.base.start)
             {
                 last.base.end = region.base.end;
@@ -192,13 +199,13 @@ impl Texts<'_> {
         let (mut text, mut at, mut has_conflicts) = (Vec::new(), 0, false);
         for region in regions {
             match region.side {
-                Side::Base => {}
-                Side::Session => {
+                RegionSource::Base => {}
+                RegionSource::Session => {
                     text.extend(self.base[at..region.base.start].iter().copied().flatten());
                     text.extend(self.session[region.session.clone()].iter().copied().flatten());
                     at = region.base.end;
                 }
-                Side::Conflict => {
+                RegionSource::Conflict => {
                     text.extend(self.base[at..region.base.start].iter().copied().flatten());
                     self.write_conflict(region, &mut text);
                     at = region.base.end;
@@ -235,14 +242,16 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
 }
 
 /// What a side made of the original.
-fn changes(old: &[&[u8]], new: &[&[u8]]) -> Vec<Change> {
+fn changes(old: &[&[u8]], new: &[&[u8]]) -> Vec<LineChange> {
     let mut input = InternedInput::default();
     input.update_before(old.iter().copied());
     input.update_after(new.iter().copied());
     let mut diff = Diff::compute(Algorithm::Myers, &input);
     diff.postprocess_no_heuristic(&input);
     let range = |range: Range<u32>| range.start as usize..range.end as usize;
-    diff.hunks().map(|hunk| Change { old: range(hunk.before), new: range(hunk.after) }).collect()
+    diff.hunks()
+        .map(|hunk| LineChange { old: range(hunk.before), new: range(hunk.after) })
+        .collect()
 }
 
 /// Adds a region, or makes it and the last one a conflict where they touch.
@@ -252,7 +261,7 @@ fn add(regions: &mut Vec<Region>, region: Region) {
             if region.base.start <= last.base.end || region.session.start <= last.session.end =>
         {
             if last.side != region.side {
-                last.side = Side::Conflict;
+                last.side = RegionSource::Conflict;
             }
             last.original.end = region.original.end;
             last.base.end = region.base.end;

@@ -6,8 +6,8 @@ use super::error::{InspectError, Result};
 use super::json;
 use super::opened::open_session;
 use crate::delta::sqlite::{
-    Access, AgentTables, AuditFilter, AuditReader, CallFilter, CallRow, CallStats, NewCall, OddRow,
-    Order, ToolCall,
+    AgentAccess, AgentTables, AuditFilter, AuditReader, CallFilter, CallRow, CallStats, NewCall,
+    OddRow, Order, ToolCall,
 };
 use crate::delta::{AuditRow, StoreError};
 
@@ -22,7 +22,7 @@ impl ToolCalls {
     ///
     /// # Errors
     /// It is no session, or, to be written, may not be.
-    pub fn open(session: &Path, access: Access) -> Result<Self> {
+    pub fn open(session: &Path, access: AgentAccess) -> Result<Self> {
         Ok(Self { tables: AgentTables::open(session, access)? })
     }
 
@@ -81,7 +81,7 @@ impl ToolCalls {
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn changes(&self, calls: &[CallRow]) -> Result<Changes> {
+    pub fn changes(&self, calls: &[CallRow]) -> Result<ToolChanges> {
         let path = self.tables.path().to_owned();
         let audit = open_session(&path)?.audit().map_err(|error| self.failed(error))?;
         let from = calls.iter().map(|call| call.started_at).min();
@@ -90,7 +90,7 @@ impl ToolCalls {
             (Some(audit), Some(from), Some(to)) => audit.times(from, to),
             _ => Ok(Vec::new()),
         };
-        Ok(Changes { path, audit, times: times.map_err(|error| self.failed(error))? })
+        Ok(ToolChanges { path, audit, times: times.map_err(|error| self.failed(error))? })
     }
 
     fn failed(&self, source: StoreError) -> InspectError {
@@ -99,10 +99,10 @@ impl ToolCalls {
 }
 
 /// A change of the tree with its id; or the reason why its row cannot be read.
-pub type Change = (i64, std::result::Result<AuditRow, OddRow>);
+pub type ToolChange = (i64, std::result::Result<AuditRow, OddRow>);
 
 /// The changes of the tree in some time.
-pub struct Changes {
+pub struct ToolChanges {
     path: PathBuf,
     /// `None` where the session has no audit log, as acetate has never served it.
     audit: Option<AuditReader>,
@@ -110,13 +110,13 @@ pub struct Changes {
     times: Vec<(i64, i64)>,
 }
 
-impl Changes {
+impl ToolChanges {
     /// Those while a call ran, in order. The call's times are whole seconds, and all of the
     /// first and the last one counts.
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn during(&self, call: &CallRow) -> Result<Vec<Change>> {
+    pub fn during(&self, call: &CallRow) -> Result<Vec<ToolChange>> {
         let begin = self.times.partition_point(|(time, _)| *time < call.started_at);
         let end = self.times.partition_point(|(time, _)| *time <= last_second(call));
         let times = self.times.get(begin..end).unwrap_or_default();

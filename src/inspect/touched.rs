@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::error::{InspectError, Result};
-use crate::delta::sqlite::{AuditReader, Mention, Order, Session};
-use crate::delta::{MergedPath, Procedure, StoreError};
+use crate::delta::sqlite::{AuditReader, MentionedNames, Order, Session};
+use crate::delta::{AuditProcedure, MergedPath, StoreError};
 use crate::vfs::FileId;
 
 /// Objects and paths that rows of the audit log are about.
@@ -55,8 +55,8 @@ impl Touched {
         Ok(touched)
     }
 
-    fn take(&mut self, mention: &Mention<'_>) {
-        if mention.procedure == Procedure::Refuse {
+    fn take(&mut self, mention: &MentionedNames<'_>) {
+        if mention.procedure == AuditProcedure::Refuse {
             return;
         }
         self.objects.insert(mention.fileid);
@@ -93,14 +93,14 @@ mod tests {
     #[test]
     fn what_a_row_is_about_is_touched() {
         let mut touched = Touched::default();
-        touched.take(&Mention {
-            procedure: Procedure::Rename,
+        touched.take(&MentionedNames {
+            procedure: AuditProcedure::Rename,
             path: b"/a/old",
             path2: Some(b"/b-new"),
             fileid: FileId(7),
         });
-        touched.take(&Mention {
-            procedure: Procedure::Refuse,
+        touched.take(&MentionedNames {
+            procedure: AuditProcedure::Refuse,
             path: b"/refused",
             path2: None,
             fileid: FileId(8),

@@ -9,7 +9,7 @@ use crate::vfs::{FileId, FileKind};
 
 /// What an object and all below it take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
+pub struct DiskUsage {
     /// Objects, the directories among them.
     pub objects: u64,
     /// Bytes of the files' sizes.
@@ -20,7 +20,7 @@ pub struct Usage {
     pub session: u64,
 }
 
-impl Usage {
+impl DiskUsage {
     fn of(object: &TreeObject) -> Self {
         let attr = object.attr();
         // A directory's size is not of its content.
@@ -46,12 +46,12 @@ impl Usage {
 pub fn usage(
     view: &TreeView<'_>,
     from: &TreeObject,
-    each: &mut dyn FnMut(&TreeObject, usize, Usage),
-) -> Result<Usage> {
+    each: &mut dyn FnMut(&TreeObject, usize, DiskUsage),
+) -> Result<DiskUsage> {
     let mut seen: HashSet<FileId> = HashSet::new();
     // The directories that lead to where we are, with the sum of each so far.
-    let mut open: Vec<(TreeObject, Usage)> = Vec::new();
-    let mut alone = Usage::default();
+    let mut open: Vec<(TreeObject, DiskUsage)> = Vec::new();
+    let mut alone = DiskUsage::default();
     walk(view, from, &mut |_, object, standing| {
         while open.len() > standing.depth {
             close(&mut open, each);
@@ -59,7 +59,7 @@ pub fn usage(
         let is_first = object.attr().nlink < 2
             || object.attr().kind == FileKind::Directory
             || seen.insert(object.attr().fileid);
-        let own = if is_first { Usage::of(object) } else { Usage::default() };
+        let own = if is_first { DiskUsage::of(object) } else { DiskUsage::default() };
         if object.attr().kind == FileKind::Directory {
             open.push((object.clone(), own));
         } else if let Some((_, sum)) = open.last_mut() {
@@ -78,9 +78,9 @@ pub fn usage(
 
 /// Ends the innermost directory: what it takes is a part of what the next one does.
 fn close(
-    open: &mut Vec<(TreeObject, Usage)>,
-    each: &mut dyn FnMut(&TreeObject, usize, Usage),
-) -> Option<Usage> {
+    open: &mut Vec<(TreeObject, DiskUsage)>,
+    each: &mut dyn FnMut(&TreeObject, usize, DiskUsage),
+) -> Option<DiskUsage> {
     let (dir, sum) = open.pop()?;
     each(&dir, open.len(), sum);
     if let Some((_, outer)) = open.last_mut() {

@@ -27,13 +27,13 @@ pub struct Standing<'a> {
 }
 
 /// What is called for an object: with its name, but for the one where it began.
-pub type Each<'a> = dyn FnMut(Option<&Name>, &TreeObject, Standing<'_>) -> Result<Next> + 'a;
+pub type EachObject<'a> = dyn FnMut(Option<&Name>, &TreeObject, Standing<'_>) -> Result<Next> + 'a;
 
 /// Calls `each` for `from` and all below it; whether it went to the end.
 ///
 /// # Errors
 /// Those of `each`, and that something cannot be read.
-pub fn walk(view: &TreeView<'_>, from: &TreeObject, each: &mut Each<'_>) -> Result<bool> {
+pub fn walk(view: &TreeView<'_>, from: &TreeObject, each: &mut EachObject<'_>) -> Result<bool> {
     walk_some(view, from, &|_| true, each)
 }
 
@@ -45,7 +45,7 @@ pub fn walk_some(
     view: &TreeView<'_>,
     from: &TreeObject,
     wanted: &dyn Fn(&TreeObject) -> bool,
-    each: &mut Each<'_>,
+    each: &mut EachObject<'_>,
 ) -> Result<bool> {
     let children = |dir: &TreeObject| -> Result<_> {
         let mut children = children(view, dir)?;

@@ -34,8 +34,8 @@ pub(super) fn wcc(wcc: Wcc) -> nfs3::WccData {
     nfs3::WccData { before: wcc.before.map(wcc_attr), after: post_op(wcc.after) }
 }
 
-fn wcc_attr(attr: WccAttr) -> nfs3::WccAttr {
-    nfs3::WccAttr { size: attr.size, mtime: nfs_time(attr.mtime), ctime: nfs_time(attr.ctime) }
+fn wcc_attr(attr: WccAttr) -> nfs3::WccAttr3 {
+    nfs3::WccAttr3 { size: attr.size, mtime: nfs_time(attr.mtime), ctime: nfs_time(attr.ctime) }
 }
 
 fn file_type(kind: FileKind) -> nfs3::FileType {
@@ -81,10 +81,10 @@ pub(super) fn set_attr(sattr: nfs3::Sattr) -> Result<SetAttr, FsError> {
     })
 }
 
-fn set_time(set: nfs3::SetTime) -> Result<SetTime, FsError> {
+fn set_time(set: nfs3::SetTime3) -> Result<SetTime, FsError> {
     Ok(match set {
-        nfs3::SetTime::DontChange => SetTime::Keep,
-        nfs3::SetTime::ToServerTime => SetTime::ServerNow,
-        nfs3::SetTime::ToClientTime(at) => SetTime::To(time(at)?),
+        nfs3::SetTime3::DontChange => SetTime::Keep,
+        nfs3::SetTime3::ToServerTime => SetTime::ServerNow,
+        nfs3::SetTime3::ToClientTime(at) => SetTime::To(time(at)?),
     })
 }

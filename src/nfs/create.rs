@@ -1,6 +1,6 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD.
 
-use super::{Answer, Handles, Nfs, attr, reply_wcc};
+use super::{HandlerResult, Handles, Nfs, attr, reply_wcc};
 use crate::vfs::{
     Caller, CreateHow, CreateVerifier, Created, Device, FsError, NewNode, Outcome, SetAttr, Vfs,
     Wcc,
@@ -8,11 +8,11 @@ use crate::vfs::{
 use crate::wire::nfs3::results::{self, Reply};
 use crate::wire::nfs3::{MAX_TARGET_BYTES, Sattr, SpecData, WccData, args};
 
-type Made = Answer<results::Create, WccData>;
+type CreateResult = HandlerResult<results::CreateOk, WccData>;
 
 impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     /// CREATE (RFC 1813 §3.3.8).
-    pub(super) async fn create(&self, caller: &Caller, args: args::Create) -> Made {
+    pub(super) async fn create(&self, caller: &Caller, args: args::CreateArgs) -> CreateResult {
         let dir = self.handles.decode(&args.place.dir)?;
         let how = match create_how(args.how) {
             Ok(how) => how,
@@ -23,13 +23,13 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     }
 
     /// MKDIR (RFC 1813 §3.3.9).
-    pub(super) async fn mkdir(&self, caller: &Caller, args: args::Mkdir) -> Made {
+    pub(super) async fn mkdir(&self, caller: &Caller, args: args::MkdirArgs) -> CreateResult {
         let new = attr::set_attr(args.attributes).map(|set| (NewNode::Directory, set));
         self.make(caller, args.place, new).await
     }
 
     /// SYMLINK (RFC 1813 §3.3.10).
-    pub(super) async fn symlink(&self, caller: &Caller, args: args::Symlink) -> Made {
+    pub(super) async fn symlink(&self, caller: &Caller, args: args::SymlinkArgs) -> CreateResult {
         let new = if args.target.is_empty() || args.target.contains(&0) {
             Err(FsError::Invalid)
         } else if args.target.len() > MAX_TARGET_BYTES {
@@ -41,7 +41,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     }
 
     /// MKNOD (RFC 1813 §3.3.11); what other procedures make is `NFS3ERR_BADTYPE`.
-    pub(super) async fn mknod(&self, caller: &Caller, args: args::Mknod) -> Made {
+    pub(super) async fn mknod(&self, caller: &Caller, args: args::MknodArgs) -> CreateResult {
         self.make(caller, args.place, special_file(args.what)).await
     }
 
@@ -49,9 +49,9 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     async fn make(
         &self,
         caller: &Caller,
-        place: args::DirOp,
+        place: args::DirOpArgs,
         new: Result<(NewNode, SetAttr), FsError>,
-    ) -> Made {
+    ) -> CreateResult {
         let dir = self.handles.decode(&place.dir)?;
         match new {
             Ok((node, set)) => {
@@ -62,8 +62,8 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         }
     }
 
-    fn made(&self, outcome: Outcome<Created<V::Object>, Wcc>) -> Reply<results::Create, WccData> {
-        reply_wcc(outcome, |created, dir_wcc| results::Create {
+    fn made(&self, outcome: Outcome<Created<V::Object>, Wcc>) -> Reply<results::CreateOk, WccData> {
+        reply_wcc(outcome, |created, dir_wcc| results::CreateOk {
             object: Some(self.handles.encode(&created.object)),
             attributes: Some(attr::fattr(&created.attr)),
             dir_wcc,
@@ -71,11 +71,11 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     }
 }
 
-fn create_how(how: args::CreateHow) -> Result<CreateHow, FsError> {
+fn create_how(how: args::CreateHow3) -> Result<CreateHow, FsError> {
     Ok(match how {
-        args::CreateHow::Unchecked(sattr) => CreateHow::Unchecked(attr::set_attr(sattr)?),
-        args::CreateHow::Guarded(sattr) => CreateHow::Guarded(attr::set_attr(sattr)?),
-        args::CreateHow::Exclusive(verifier) => CreateHow::Exclusive(CreateVerifier(verifier)),
+        args::CreateHow3::Unchecked(sattr) => CreateHow::Unchecked(attr::set_attr(sattr)?),
+        args::CreateHow3::Guarded(sattr) => CreateHow::Guarded(attr::set_attr(sattr)?),
+        args::CreateHow3::Exclusive(verifier) => CreateHow::Exclusive(CreateVerifier(verifier)),
     })
 }
 

@@ -1,8 +1,8 @@
 //! FSSTAT, FSINFO, PATHCONF.
 
-use super::{Answer, Handles, Nfs, attr, reply_post_op};
+use super::{HandlerResult, Handles, Nfs, attr, reply_post_op};
 use crate::vfs::{Caller, Vfs};
-use crate::wire::nfs3::results::{Fsinfo, Fsstat, Pathconf, properties};
+use crate::wire::nfs3::results::{FsinfoOk, FsstatOk, PathconfOk, properties};
 use crate::wire::nfs3::{
     FileHandle, MAX_TRANSFER_BYTES, PREFERRED_DIR_BYTES, PostOpAttr, TRANSFER_MULTIPLE_BYTES,
 };
@@ -13,10 +13,10 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         &self,
         caller: &Caller,
         args: FileHandle,
-    ) -> Answer<Fsstat, PostOpAttr> {
+    ) -> HandlerResult<FsstatOk, PostOpAttr> {
         let object = self.handles.decode(&args)?;
         let outcome = self.vfs.fsstat(caller, &object).await;
-        Ok(reply_post_op(outcome, |stat, attributes| Fsstat {
+        Ok(reply_post_op(outcome, |stat, attributes| FsstatOk {
             attributes,
             total_bytes: stat.total_bytes,
             free_bytes: stat.free_bytes,
@@ -33,10 +33,10 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         &self,
         caller: &Caller,
         args: FileHandle,
-    ) -> Answer<Fsinfo, PostOpAttr> {
+    ) -> HandlerResult<FsinfoOk, PostOpAttr> {
         let object = self.handles.decode(&args)?;
         let outcome = self.vfs.fsinfo(caller, &object).await;
-        Ok(reply_post_op(outcome, |info, attributes| Fsinfo {
+        Ok(reply_post_op(outcome, |info, attributes| FsinfoOk {
             attributes,
             read_max: MAX_TRANSFER_BYTES,
             read_preferred: MAX_TRANSFER_BYTES,
@@ -59,10 +59,10 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         &self,
         caller: &Caller,
         args: FileHandle,
-    ) -> Answer<Pathconf, PostOpAttr> {
+    ) -> HandlerResult<PathconfOk, PostOpAttr> {
         let object = self.handles.decode(&args)?;
         let outcome = self.vfs.pathconf(caller, &object).await;
-        Ok(reply_post_op(outcome, |conf, attributes| Pathconf {
+        Ok(reply_post_op(outcome, |conf, attributes| PathconfOk {
             attributes,
             max_links: conf.max_links,
             max_name_bytes: conf.max_name_bytes,

@@ -1,12 +1,16 @@
 //! GETATTR, SETATTR.
 
-use super::{Answer, Handles, Nfs, attr, reply, reply_wcc};
+use super::{HandlerResult, Handles, Nfs, attr, reply, reply_wcc};
 use crate::vfs::{Caller, Outcome, Vfs};
 use crate::wire::nfs3::{Fattr, FileHandle, WccData, args};
 
 impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     /// GETATTR (RFC 1813 §3.3.1).
-    pub(super) async fn getattr(&self, caller: &Caller, args: FileHandle) -> Answer<Fattr, ()> {
+    pub(super) async fn getattr(
+        &self,
+        caller: &Caller,
+        args: FileHandle,
+    ) -> HandlerResult<Fattr, ()> {
         let object = self.handles.decode(&args)?;
         let result = self.vfs.getattr(caller, &object).await;
         Ok(reply(Outcome { result, context: () }, |()| (), |attr, ()| attr::fattr(&attr)))
@@ -16,8 +20,8 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn setattr(
         &self,
         caller: &Caller,
-        args: args::Setattr,
-    ) -> Answer<WccData, WccData> {
+        args: args::SetattrArgs,
+    ) -> HandlerResult<WccData, WccData> {
         let object = self.handles.decode(&args.object)?;
         let set = match attr::set_attr(args.attributes) {
             Ok(set) => set,

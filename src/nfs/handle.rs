@@ -19,7 +19,7 @@ use std::hash::Hasher;
 use bytes::{BufMut, BytesMut};
 use siphasher::sip::SipHasher24;
 
-use crate::vfs::{FileId, FsError, Locator, Trail};
+use crate::vfs::{FileId, FsError, Locator, PathDigest};
 use crate::wire::nfs3::{FHSIZE, FileHandle};
 
 const VERSION: u8 = 1;
@@ -36,7 +36,7 @@ const HEAD_BYTES: usize = 1 + 1 + 2 + 8;
 /// The authentication code at the end, in bytes.
 const MAC_BYTES: usize = 8;
 
-const _: () = assert!(HEAD_BYTES + 2 + Trail::MAX_BYTES + MAC_BYTES <= FHSIZE);
+const _: () = assert!(HEAD_BYTES + 2 + PathDigest::MAX_BYTES + MAC_BYTES <= FHSIZE);
 
 /// Turns what a filesystem's handles stand for into handles, and back.
 pub trait Handles<O>: Clone + Send + Sync + 'static {
@@ -134,13 +134,13 @@ impl fmt::Debug for HandleCodec {
     }
 }
 
-fn parse_trail(bytes: &[u8]) -> Option<Trail> {
+fn parse_trail(bytes: &[u8]) -> Option<PathDigest> {
     let (components, digest) = bytes.split_first_chunk::<2>()?;
     let components = u16::from_be_bytes(*components);
-    if digest.len() != usize::from(components).min(Trail::MAX_BYTES) {
+    if digest.len() != usize::from(components).min(PathDigest::MAX_BYTES) {
         return None;
     }
-    let mut trail = Trail { components, digest: [0; Trail::MAX_BYTES] };
+    let mut trail = PathDigest { components, digest: [0; PathDigest::MAX_BYTES] };
     trail.digest[..digest.len()].copy_from_slice(digest);
     Some(trail)
 }

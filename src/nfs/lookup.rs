@@ -1,6 +1,6 @@
 //! LOOKUP, ACCESS, READLINK.
 
-use super::{Answer, Handles, Nfs, attr, reply_post_op};
+use super::{HandlerResult, Handles, Nfs, attr, reply_post_op};
 use crate::vfs::{Access, Caller, Vfs};
 use crate::wire::nfs3::{FileHandle, PostOpAttr, args, results};
 
@@ -9,11 +9,11 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn lookup(
         &self,
         caller: &Caller,
-        args: args::DirOp,
-    ) -> Answer<results::Lookup, PostOpAttr> {
+        args: args::DirOpArgs,
+    ) -> HandlerResult<results::LookupOk, PostOpAttr> {
         let dir = self.handles.decode(&args.dir)?;
         let outcome = self.vfs.lookup(caller, &dir, &args.name).await;
-        Ok(reply_post_op(outcome, |found, dir_attributes| results::Lookup {
+        Ok(reply_post_op(outcome, |found, dir_attributes| results::LookupOk {
             object: self.handles.encode(&found.object),
             attributes: Some(attr::fattr(&found.attr)),
             dir_attributes,
@@ -24,12 +24,12 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn access(
         &self,
         caller: &Caller,
-        args: args::Access,
-    ) -> Answer<results::Access, PostOpAttr> {
+        args: args::AccessArgs,
+    ) -> HandlerResult<results::AccessOk, PostOpAttr> {
         let object = self.handles.decode(&args.object)?;
         let want = Access(args.access & Access::ALL.0);
         let outcome = self.vfs.access(caller, &object, want).await;
-        Ok(reply_post_op(outcome, |granted, attributes| results::Access {
+        Ok(reply_post_op(outcome, |granted, attributes| results::AccessOk {
             attributes,
             access: granted.0 & want.0,
         }))
@@ -40,9 +40,9 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         &self,
         caller: &Caller,
         args: FileHandle,
-    ) -> Answer<results::Readlink, PostOpAttr> {
+    ) -> HandlerResult<results::ReadlinkOk, PostOpAttr> {
         let object = self.handles.decode(&args)?;
         let outcome = self.vfs.readlink(caller, &object).await;
-        Ok(reply_post_op(outcome, |target, attributes| results::Readlink { attributes, target }))
+        Ok(reply_post_op(outcome, |target, attributes| results::ReadlinkOk { attributes, target }))
     }
 }

@@ -32,7 +32,7 @@ use crate::wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 pub use crate::wire::nfs3::FileHandle;
 pub use handle::{HandleCodec, Handles};
 pub use lock::Nlm;
-pub use mount::{MAX_REMEMBERED_MOUNTS, Mount};
+pub use mount::{MAX_REMEMBERED_MOUNTS, MountProgram};
 pub use status::{to_lock_status, to_mount_status, to_status};
 
 /// Why a call has no result; both are answers of RPC (RFC 5531 §9, `accept_stat`).
@@ -48,7 +48,7 @@ pub enum CallError {
 
 /// What a handler gives: a reply, or an error from before the filesystem was asked, of which no
 /// attributes are known.
-type Answer<T, F> = Result<Reply<T, F>, FsError>;
+type HandlerResult<T, F> = Result<Reply<T, F>, FsError>;
 
 /// The NFS program, version 3.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         caller: &Caller,
         object: &V::Object,
         error: FsError,
-    ) -> Answer<T, WccData> {
+    ) -> HandlerResult<T, WccData> {
         let attr = self.vfs.getattr(caller, object).await.ok();
         Ok(Reply::Fail(to_status(error), attr::wcc(Wcc::unchanged(attr))))
     }
@@ -138,7 +138,7 @@ fn encode<T: Encode>(value: &T) -> Encoder {
     encoder
 }
 
-fn answer<T: Encode, F: Encode + Default>(answer: Answer<T, F>) -> Encoder {
+fn answer<T: Encode, F: Encode + Default>(answer: HandlerResult<T, F>) -> Encoder {
     encode(&answer.unwrap_or_else(|error| Reply::Fail(to_status(error), F::default())))
 }
 

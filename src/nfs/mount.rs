@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::{CallError, HandleCodec, Handles, decode, encode, to_mount_status};
 use crate::vfs::{Caller, ExportRoot, Flavor, FsError, Vfs};
 use crate::wire::mount3::{
-    DirPath, ExportList, MAX_PATH_BYTES, MountEntry, MountList, MountReply, Procedure,
+    DirPath, ExportList, MAX_PATH_BYTES, MountEntry, MountList, MountProcedure, MountReply,
 };
 use crate::wire::xdr::{Decode, Encoder};
 
@@ -30,14 +30,14 @@ const AUTH_NONE: u32 = 0;
 
 /// The MOUNT program, version 3.
 #[derive(Debug)]
-pub struct Mount<V, H = HandleCodec> {
+pub struct MountProgram<V, H = HandleCodec> {
     vfs: Arc<V>,
     handles: H,
     /// Who mounted what and did not unmount it, oldest first.
     mounts: Mutex<VecDeque<(IpAddr, Bytes)>>,
 }
 
-impl<V: Vfs, H: Handles<V::Object>> Mount<V, H> {
+impl<V: Vfs, H: Handles<V::Object>> MountProgram<V, H> {
     /// Gives out the roots of the exports of `vfs`, as handles of `handles`.
     pub fn new(vfs: Arc<V>, handles: H) -> Self {
         Self { vfs, handles, mounts: Mutex::default() }
@@ -50,17 +50,18 @@ impl<V: Vfs, H: Handles<V::Object>> Mount<V, H> {
         procedure: u32,
         args: Bytes,
     ) -> Result<Encoder, CallError> {
-        let procedure = Procedure::from_number(procedure).ok_or(CallError::ProcedureUnavailable)?;
-        if !matches!(procedure, Procedure::Mnt | Procedure::Umnt) {
+        let procedure =
+            MountProcedure::from_number(procedure).ok_or(CallError::ProcedureUnavailable)?;
+        if !matches!(procedure, MountProcedure::Mnt | MountProcedure::Umnt) {
             <()>::decode_all(args.clone())?;
         }
         Ok(match procedure {
-            Procedure::Null => Encoder::new(),
-            Procedure::Mnt => encode(&self.mnt(caller, &decode(args)?).await),
-            Procedure::Dump => encode(&self.dump(caller)),
-            Procedure::Umnt => encode(&self.umnt(caller, &decode(args)?)),
-            Procedure::UmntAll => encode(&self.umnt_all(caller)),
-            Procedure::Export => encode(&ExportList(self.vfs.exports(caller))),
+            MountProcedure::Null => Encoder::new(),
+            MountProcedure::Mnt => encode(&self.mnt(caller, &decode(args)?).await),
+            MountProcedure::Dump => encode(&self.dump(caller)),
+            MountProcedure::Umnt => encode(&self.umnt(caller, &decode(args)?)),
+            MountProcedure::UmntAll => encode(&self.umnt_all(caller)),
+            MountProcedure::Export => encode(&ExportList(self.vfs.exports(caller))),
         })
     }
 

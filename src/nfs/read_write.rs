@@ -1,6 +1,6 @@
 //! READ, WRITE, COMMIT.
 
-use super::{Answer, Handles, Nfs, reply_post_op, reply_wcc};
+use super::{HandlerResult, Handles, Nfs, reply_post_op, reply_wcc};
 use crate::vfs::{Caller, FsError, Stability, Vfs};
 use crate::wire::nfs3::{MAX_TRANSFER_BYTES, PostOpAttr, StableHow, WccData, args, results};
 
@@ -9,12 +9,12 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn read(
         &self,
         caller: &Caller,
-        args: args::Read,
-    ) -> Answer<results::Read, PostOpAttr> {
+        args: args::ReadArgs,
+    ) -> HandlerResult<results::ReadOk, PostOpAttr> {
         let file = self.handles.decode(&args.file)?;
         let count = args.count.min(MAX_TRANSFER_BYTES);
         let outcome = self.vfs.read(caller, &file, args.offset, count).await;
-        Ok(reply_post_op(outcome, |read, attributes| results::Read {
+        Ok(reply_post_op(outcome, |read, attributes| results::ReadOk {
             attributes,
             eof: read.eof,
             data: read.data,
@@ -25,15 +25,15 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn write(
         &self,
         caller: &Caller,
-        args: args::Write,
-    ) -> Answer<results::Write, WccData> {
+        args: args::WriteArgs,
+    ) -> HandlerResult<results::WriteOk, WccData> {
         let file = self.handles.decode(&args.file)?;
         if args.count as usize != args.data.len() {
             return self.refuse(caller, &file, FsError::Invalid).await;
         }
         let stability = stability(args.stable);
         let outcome = self.vfs.write(caller, &file, args.offset, args.data, stability).await;
-        Ok(reply_wcc(outcome, |written, wcc| results::Write {
+        Ok(reply_wcc(outcome, |written, wcc| results::WriteOk {
             wcc,
             count: written.count,
             committed: stable_how(written.committed),
@@ -45,11 +45,11 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn commit(
         &self,
         caller: &Caller,
-        args: args::Commit,
-    ) -> Answer<results::Commit, WccData> {
+        args: args::CommitArgs,
+    ) -> HandlerResult<results::CommitOk, WccData> {
         let file = self.handles.decode(&args.file)?;
         let outcome = self.vfs.commit(caller, &file).await;
-        Ok(reply_wcc(outcome, |verifier, wcc| results::Commit { wcc, verifier: verifier.0 }))
+        Ok(reply_wcc(outcome, |verifier, wcc| results::CommitOk { wcc, verifier: verifier.0 }))
     }
 }
 

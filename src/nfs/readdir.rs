@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::BytesMut;
 
-use super::{Answer, Handles, Nfs, attr};
+use super::{HandlerResult, Handles, Nfs, attr};
 use crate::vfs::{Caller, Cookie, Entry, Vfs};
-use crate::wire::nfs3::results::{DirEntry, DirEntryPlus, DirList, Entries, Reply};
+use crate::wire::nfs3::results::{DirEntry, DirEntryPlus, DirList, EncodedEntries, Reply};
 use crate::wire::nfs3::{FHSIZE, MAX_TRANSFER_BYTES, PostOpAttr, Status, VERFSIZE, args};
 use crate::wire::xdr::Encode;
 
@@ -38,7 +38,7 @@ impl Budget {
 }
 
 /// An entry of either procedure.
-trait Listed: Encode + Send + Sized + 'static {
+trait ReaddirEntry: Encode + Send + Sized + 'static {
     /// Whether READDIRPLUS lists these.
     const WITH_ATTRS: bool;
 
@@ -49,7 +49,7 @@ trait Listed: Encode + Send + Sized + 'static {
     fn fits(&self, budget: &mut Budget) -> bool;
 }
 
-impl Listed for DirEntry {
+impl ReaddirEntry for DirEntry {
     const WITH_ATTRS: bool = false;
 
     fn new<O, H: Handles<O>>(entry: &Entry<O>, _: &H, _: &mut BytesMut) -> Self {
@@ -61,7 +61,7 @@ impl Listed for DirEntry {
     }
 }
 
-impl Listed for DirEntryPlus {
+impl ReaddirEntry for DirEntryPlus {
     const WITH_ATTRS: bool = true;
 
     fn new<O, H: Handles<O>>(entry: &Entry<O>, handles: &H, memory: &mut BytesMut) -> Self {
@@ -83,8 +83,8 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn readdir(
         &self,
         caller: &Caller,
-        args: args::Readdir,
-    ) -> Answer<DirList<DirEntry>, PostOpAttr> {
+        args: args::ReaddirArgs,
+    ) -> HandlerResult<DirList<DirEntry>, PostOpAttr> {
         let dir = self.handles.decode(&args.dir)?;
         Ok(self.list(caller, &dir, args.cookie, args.count, usize::MAX).await)
     }
@@ -93,15 +93,15 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn readdirplus(
         &self,
         caller: &Caller,
-        args: args::Readdirplus,
-    ) -> Answer<DirList<DirEntryPlus>, PostOpAttr> {
+        args: args::ReaddirplusArgs,
+    ) -> HandlerResult<DirList<DirEntryPlus>, PostOpAttr> {
         let dir = self.handles.decode(&args.dir)?;
         Ok(self.list(caller, &dir, args.cookie, args.maxcount, args.dircount as usize).await)
     }
 
     /// Lists one page: `max_bytes` limits the whole success, `max_info_bytes` the entries'
     /// numbers, names and cookies. `NFS3ERR_TOOSMALL` where not even one entry fits.
-    async fn list<E: Listed>(
+    async fn list<E: ReaddirEntry>(
         &self,
         caller: &Caller,
         dir: &V::Object,
@@ -117,7 +117,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         };
         let handles = self.handles.clone();
         // The entries come from another thread, one by one; this only ever holds one page.
-        let taken = Arc::new(Mutex::new(Entries::default()));
+        let taken = Arc::new(Mutex::new(EncodedEntries::default()));
         let (page, mut memory) = (Arc::clone(&taken), BytesMut::new());
         let take = move |entry: &Entry<V::Object>| {
             if memory.capacity() < FHSIZE {

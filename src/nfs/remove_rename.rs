@@ -1,6 +1,6 @@
 //! REMOVE, RMDIR, RENAME, LINK: procedures that change names of what exists.
 
-use super::{Answer, Handles, Nfs, attr, reply, reply_wcc};
+use super::{HandlerResult, Handles, Nfs, attr, reply, reply_wcc};
 use crate::vfs::{Caller, Vfs};
 use crate::wire::nfs3::results::{LinkAttrs, RenameWcc};
 use crate::wire::nfs3::{WccData, args};
@@ -10,8 +10,8 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn remove(
         &self,
         caller: &Caller,
-        args: args::DirOp,
-    ) -> Answer<WccData, WccData> {
+        args: args::DirOpArgs,
+    ) -> HandlerResult<WccData, WccData> {
         let dir = self.handles.decode(&args.dir)?;
         let outcome = self.vfs.remove(caller, &dir, &args.name).await;
         Ok(reply_wcc(outcome, |(), wcc| wcc))
@@ -21,8 +21,8 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn rmdir(
         &self,
         caller: &Caller,
-        args: args::DirOp,
-    ) -> Answer<WccData, WccData> {
+        args: args::DirOpArgs,
+    ) -> HandlerResult<WccData, WccData> {
         let dir = self.handles.decode(&args.dir)?;
         let outcome = self.vfs.rmdir(caller, &dir, &args.name).await;
         Ok(reply_wcc(outcome, |(), wcc| wcc))
@@ -32,8 +32,8 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn rename(
         &self,
         caller: &Caller,
-        args: args::Rename,
-    ) -> Answer<RenameWcc, RenameWcc> {
+        args: args::RenameArgs,
+    ) -> HandlerResult<RenameWcc, RenameWcc> {
         let from = self.handles.decode(&args.from.dir)?;
         let to = self.handles.decode(&args.to.dir)?;
         let outcome = self.vfs.rename(caller, (&from, &args.from.name), (&to, &args.to.name)).await;
@@ -45,8 +45,8 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     pub(super) async fn link(
         &self,
         caller: &Caller,
-        args: args::Link,
-    ) -> Answer<LinkAttrs, LinkAttrs> {
+        args: args::LinkArgs,
+    ) -> HandlerResult<LinkAttrs, LinkAttrs> {
         let object = self.handles.decode(&args.file)?;
         let dir = self.handles.decode(&args.link.dir)?;
         let outcome = self.vfs.link(caller, &object, &dir, &args.link.name).await;

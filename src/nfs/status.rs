@@ -35,17 +35,17 @@ pub fn to_status(error: FsError) -> nfs3::Status {
 }
 
 /// The `mountstat3` of an error (RFC 1813 appendix I), which has fewer words.
-pub fn to_mount_status(error: FsError) -> mount3::Status {
-    use mount3::Status;
+pub fn to_mount_status(error: FsError) -> mount3::MountStatus {
+    use mount3::MountStatus;
     match error {
-        FsError::NotPermitted => Status::Perm,
-        FsError::NotFound | FsError::Stale => Status::NoEnt,
-        FsError::Io | FsError::Loop | FsError::NoSpace | FsError::Quota => Status::Io,
-        FsError::Access | FsError::ReadOnly => Status::Acces,
-        FsError::NotDirectory => Status::NotDir,
-        FsError::Invalid => Status::Inval,
-        FsError::NameTooLong => Status::NameTooLong,
-        FsError::NotSupported => Status::NotSupp,
+        FsError::NotPermitted => MountStatus::Perm,
+        FsError::NotFound | FsError::Stale => MountStatus::NoEnt,
+        FsError::Io | FsError::Loop | FsError::NoSpace | FsError::Quota => MountStatus::Io,
+        FsError::Access | FsError::ReadOnly => MountStatus::Acces,
+        FsError::NotDirectory => MountStatus::NotDir,
+        FsError::Invalid => MountStatus::Inval,
+        FsError::NameTooLong => MountStatus::NameTooLong,
+        FsError::NotSupported => MountStatus::NotSupp,
         FsError::Exists
         | FsError::CrossDevice
         | FsError::IsDirectory
@@ -57,18 +57,18 @@ pub fn to_mount_status(error: FsError) -> mount3::Status {
         | FsError::BadType
         | FsError::TryLater
         | FsError::Guarded
-        | FsError::Fault => Status::ServerFault,
+        | FsError::Fault => MountStatus::ServerFault,
     }
 }
 
 /// The `nlm4_stats` of an error about the file that is to be locked (RFC 1813 appendix II).
-pub fn to_lock_status(error: FsError) -> nlm4::Status {
-    use nlm4::Status;
+pub fn to_lock_status(error: FsError) -> nlm4::NlmStatus {
+    use nlm4::NlmStatus;
     match error {
-        FsError::Stale | FsError::BadHandle | FsError::NotFound => Status::StaleHandle,
-        FsError::TooLarge => Status::TooLarge,
-        FsError::ReadOnly => Status::ReadOnly,
-        FsError::TryLater => Status::DeniedGracePeriod,
+        FsError::Stale | FsError::BadHandle | FsError::NotFound => NlmStatus::StaleHandle,
+        FsError::TooLarge => NlmStatus::TooLarge,
+        FsError::ReadOnly => NlmStatus::ReadOnly,
+        FsError::TryLater => NlmStatus::DeniedGracePeriod,
         FsError::NotPermitted
         | FsError::Io
         | FsError::Loop
@@ -87,6 +87,6 @@ pub fn to_lock_status(error: FsError) -> nlm4::Status {
         | FsError::NotSupported
         | FsError::BadType
         | FsError::Guarded
-        | FsError::Fault => Status::Failed,
+        | FsError::Fault => NlmStatus::Failed,
     }
 }

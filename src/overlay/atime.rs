@@ -27,9 +27,9 @@ struct Noted {
     writing: HashMap<Ino, Time>,
 }
 
-/// Access times that are part of a change. Dropped before [`Writing::committed`], it gives them
-/// back: they wait for the next change.
-pub(super) struct Writing {
+/// Access times that are part of a change. Dropped before [`PendingAtimes::committed`], it gives
+/// them back: they wait for the next change.
+pub(super) struct PendingAtimes {
     noted: Arc<Mutex<Noted>>,
     rows: Vec<(Ino, Time)>,
 }
@@ -72,14 +72,14 @@ impl Atimes {
     }
 
     /// Writes what is pending, as part of a change.
-    pub fn write(&self, txn: &mut dyn WriteTxn) -> Result<Writing> {
+    pub fn write(&self, txn: &mut dyn WriteTxn) -> Result<PendingAtimes> {
         let rows = {
             let mut noted = lock(&self.0);
             let rows: Vec<_> = noted.pending.drain().collect();
             noted.writing.extend(rows.iter().copied());
             rows
         };
-        let writing = Writing { noted: Arc::clone(&self.0), rows };
+        let writing = PendingAtimes { noted: Arc::clone(&self.0), rows };
         for (ino, atime) in &writing.rows {
             if let Some(mut row) = txn.inode(*ino)?
                 && row.atime < *atime
@@ -92,7 +92,7 @@ impl Atimes {
     }
 }
 
-impl Writing {
+impl PendingAtimes {
     /// The change is committed: the rows say it all from now on.
     pub fn committed(mut self) {
         let mut noted = lock(&self.noted);
@@ -104,7 +104,7 @@ impl Writing {
     }
 }
 
-impl Drop for Writing {
+impl Drop for PendingAtimes {
     fn drop(&mut self) {
         let mut noted = lock(&self.noted);
         for (ino, atime) in self.rows.drain(..) {

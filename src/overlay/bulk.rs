@@ -14,7 +14,7 @@ use super::tree::TreeView;
 
 /// What is to be at a path.
 #[derive(Debug, Clone)]
-pub enum Content {
+pub enum BulkContent {
     /// A directory; one that is there stays as it is.
     Directory,
     /// A regular file with this content; one that is there gets it.
@@ -27,11 +27,11 @@ pub enum Content {
 
 /// An object to be made.
 #[derive(Debug, Clone)]
-pub struct Item {
+pub struct BulkItem {
     /// Where.
     pub path: MergedPath,
     /// What.
-    pub content: Content,
+    pub content: BulkContent,
     /// Its attributes.
     pub set: SetAttr,
 }
@@ -58,10 +58,10 @@ impl Overlay {
     pub async fn make_all(
         &self,
         caller: &Caller,
-        items: Vec<Item>,
+        items: Vec<BulkItem>,
     ) -> std::result::Result<usize, FsError> {
-        let bytes = items.iter().map(Item::bytes).sum();
-        let made = self.change(caller, Cost::Heavy, bytes, false, move |edit| {
+        let bytes = items.iter().map(BulkItem::bytes).sum();
+        let made = self.change(caller, Cost::Offload, bytes, false, move |edit| {
             let result = edit.make_all(&items).map_err(|error| error.into_fs());
             Outcome { result, context: () }
         });
@@ -78,7 +78,7 @@ impl Overlay {
         caller: &Caller,
         removals: Vec<Removal>,
     ) -> std::result::Result<usize, FsError> {
-        let removed = self.change(caller, Cost::Heavy, 0, false, move |edit| {
+        let removed = self.change(caller, Cost::Offload, 0, false, move |edit| {
             let result = edit.remove_all(&removals).map_err(|error| error.into_fs());
             Outcome { result, context: () }
         });
@@ -88,18 +88,18 @@ impl Overlay {
     }
 }
 
-impl Item {
+impl BulkItem {
     /// Bytes of its content.
     fn bytes(&self) -> usize {
         match &self.content {
-            Content::File(content) | Content::Link(content) => content.len(),
-            Content::Directory | Content::Any => 0,
+            BulkContent::File(content) | BulkContent::Link(content) => content.len(),
+            BulkContent::Directory | BulkContent::Any => 0,
         }
     }
 }
 
 impl Edit<'_> {
-    fn make_all(&mut self, items: &[Item]) -> Result<usize> {
+    fn make_all(&mut self, items: &[BulkItem]) -> Result<usize> {
         let (mut dir, mut bytes) = (None, 0);
         for (at, item) in items.iter().enumerate() {
             if bytes > BULK_BYTES {
@@ -130,8 +130,9 @@ impl Edit<'_> {
 
     /// Makes one; `last` is the directory of the one before. Returns how many bytes of the base it
     /// may have read.
-    fn make(&mut self, item: &Item, last: &mut Option<(MergedPath, Locator)>) -> Result<u64> {
-        let (Some(name), false) = (item.path.name(), matches!(item.content, Content::Any)) else {
+    fn make(&mut self, item: &BulkItem, last: &mut Option<(MergedPath, Locator)>) -> Result<u64> {
+        let (Some(name), false) = (item.path.name(), matches!(item.content, BulkContent::Any))
+        else {
             let object = self.locator_at(&item.path)?;
             return Ok(self.setattr(&object, &item.set, None).result.map(|()| 0)?);
         };
@@ -144,18 +145,20 @@ impl Edit<'_> {
         let parent = self.parent(&dir)?;
         let found = self.view().child(&parent.place, &name)?.map(|child| child.node);
         match (&item.content, found) {
-            (Content::Directory, Some(node)) if node.is_dir() => {}
-            (Content::Directory, None) => {
+            (BulkContent::Directory, Some(node)) if node.is_dir() => {}
+            (BulkContent::Directory, None) => {
                 self.make_node_in(&parent, &name, &NewNode::Directory, &item.set)?;
             }
-            (Content::File(content), None) => self.make_file(&parent, &name, content, &item.set)?,
-            (Content::File(content), Some(node)) if node.kind() == FileKind::Regular => {
+            (BulkContent::File(content), None) => {
+                self.make_file(&parent, &name, content, &item.set)?
+            }
+            (BulkContent::File(content), Some(node)) if node.kind() == FileKind::Regular => {
                 let before = self.view().attr(&node)?;
                 let read = if node.row().is_none() { before.size } else { 0 };
                 self.replace_node(node, &before, content, &item.set)?;
                 return Ok(read);
             }
-            (Content::Link(target), found) => {
+            (BulkContent::Link(target), found) => {
                 if found.is_some_and(|node| node.kind() == FileKind::Symlink) {
                     self.remove(&dir, name.as_bytes()).result?;
                 }

@@ -14,14 +14,14 @@ use lru::LruCache;
 
 use crate::base::{BasePath, Listing};
 use crate::delta::Ino;
-use crate::vfs::{FileId, Name, Trail};
+use crate::vfs::{FileId, Name, PathDigest};
 use crate::worker::{Commits, Version};
 
 use super::limits::{
     MAX_ABSENT, MAX_ABSENT_BYTES, MAX_ALIKE, MAX_CHILDREN, MAX_LISTED, MAX_LISTED_BYTES,
     MAX_LOCATION_BYTES, MAX_LOCATIONS, MAX_PLACE_BYTES, MAX_PLACES,
 };
-use super::listings::{LargeListings, Listings, Page};
+use super::listings::{LargeListings, ListingCache, Page};
 use super::node::{DirId, DirPlace};
 use super::snapshot::DirChange;
 use super::trail::Searched;
@@ -40,7 +40,7 @@ pub(super) enum DeltaChild {
 
 /// What a commit makes wrong.
 #[derive(Debug, Clone)]
-pub(super) enum Touch {
+pub(super) enum Invalidation {
     /// What a name in a directory leads to.
     Child(DirId, Name),
     /// Where a directory is: its inode, if it has one, and the base directory that shows.
@@ -67,9 +67,9 @@ pub(super) struct Caches {
     places: Mutex<Weighed<Ino, Arc<DirPlace>>>,
     base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
     locations: Mutex<Weighed<FileId, Location>>,
-    listed: Mutex<Weighed<Trail, Vec<BasePath>>>,
-    absent: Mutex<Weighed<(FileId, Trail), Arc<Searched>>>,
-    listings: Listings,
+    listed: Mutex<Weighed<PathDigest, Vec<BasePath>>>,
+    absent: Mutex<Weighed<(FileId, PathDigest), Arc<Searched>>>,
+    listings: ListingCache,
 }
 
 /// A poisoned cache is still a cache: its entries are whole values.
@@ -87,7 +87,7 @@ impl Caches {
             locations: Mutex::new(Weighed::new(MAX_LOCATIONS, MAX_LOCATION_BYTES)),
             listed: Mutex::new(Weighed::new(MAX_LISTED, MAX_LISTED_BYTES)),
             absent: Mutex::new(Weighed::new(MAX_ABSENT, MAX_ABSENT_BYTES)),
-            listings: Listings::new(large),
+            listings: ListingCache::new(large),
         }
     }
 
@@ -102,14 +102,14 @@ impl Caches {
     }
 
     /// Forgets what a commit changed. Called after it, before its answers leave.
-    pub fn forget(&self, touched: &[Touch]) {
+    pub fn forget(&self, touched: &[Invalidation]) {
         for touch in touched {
             match touch {
-                Touch::Child(dir, name) => {
+                Invalidation::Child(dir, name) => {
                     lock(&self.children).pop(&(*dir, name.clone()));
                     self.listings.doubt(dir.fileid, name);
                 }
-                Touch::Place(ino, base) => {
+                Invalidation::Place(ino, base) => {
                     if let Some(ino) = ino {
                         lock(&self.places).pop(ino);
                     }
@@ -117,14 +117,14 @@ impl Caches {
                         lock(&self.base_places).pop(base);
                     }
                 }
-                Touch::Entries(dir, change) => self.listings.apply(*dir, change),
-                Touch::All => {
+                Invalidation::Entries(dir, change) => self.listings.apply(*dir, change),
+                Invalidation::All => {
                     lock(&self.children).clear();
                     lock(&self.places).clear();
                     lock(&self.base_places).clear();
                     self.listings.clear();
                 }
-                Touch::AllPlaces => {
+                Invalidation::AllPlaces => {
                     lock(&self.places).clear();
                     lock(&self.base_places).clear();
                 }
@@ -219,11 +219,11 @@ impl Caches {
 
     /// The base directories with this trail that were listed with attributes: whose entries'
     /// handles clients have without having looked any of them up.
-    pub fn listed(&self, trail: &Trail) -> Vec<BasePath> {
+    pub fn listed(&self, trail: &PathDigest) -> Vec<BasePath> {
         lock(&self.listed).get(trail).cloned().unwrap_or_default()
     }
 
-    pub fn add_listed(&self, trail: Trail, dir: &BasePath) {
+    pub fn add_listed(&self, trail: PathDigest, dir: &BasePath) {
         let mut listed = lock(&self.listed);
         let mut dirs = match listed.get(&trail) {
             Some(known) if known.contains(dir) => return,
@@ -237,12 +237,12 @@ impl Caches {
     }
 
     /// The search that did not find a base object.
-    pub fn absent(&self, id: FileId, trail: &Trail) -> Option<Arc<Searched>> {
+    pub fn absent(&self, id: FileId, trail: &PathDigest) -> Option<Arc<Searched>> {
         lock(&self.absent).get(&(id, *trail)).cloned()
     }
 
     /// Remembers, or forgets, that a base object was not found.
-    pub fn put_absent(&self, id: FileId, trail: &Trail, searched: Option<Searched>) {
+    pub fn put_absent(&self, id: FileId, trail: &PathDigest, searched: Option<Searched>) {
         let mut absent = lock(&self.absent);
         match searched {
             Some(searched) => {

@@ -10,14 +10,14 @@ use crate::base::{BaseAttr, BasePath};
 use crate::delta::{CopyUp, Ino, InodeRow, MergedPath, Origin};
 use crate::vfs::{FileKind, FsError, Name, Time};
 
-use super::cache::Touch;
+use super::cache::Invalidation;
 use super::edit::Edit;
 use super::error::Result;
 use super::node::{DirId, DirPlace, Node, is_linked};
 
 /// What a file's content is to be.
 #[derive(Clone, Copy)]
-enum Content<'d> {
+enum CopiedContent<'d> {
     /// As many bytes of the base's.
     Head(u64),
     /// All of the base's, with these bytes at this offset.
@@ -32,12 +32,12 @@ fn is_dense(attr: &BaseAttr) -> bool {
 impl Edit<'_> {
     /// The object's delta inode, copied up if need be; the caller stores the row, changed or not.
     pub fn copy_up(&mut self, node: Node) -> Result<Box<InodeRow>> {
-        self.copy_up_as(node, Content::Head(u64::MAX))
+        self.copy_up_as(node, CopiedContent::Head(u64::MAX))
     }
 
     /// The same, but of a file only the first `keep` bytes: the rest is about to be cut off.
     pub fn copy_up_head(&mut self, node: Node, keep: u64) -> Result<Box<InodeRow>> {
-        self.copy_up_as(node, Content::Head(keep))
+        self.copy_up_as(node, CopiedContent::Head(keep))
     }
 
     /// The same of a file, with `data` written at byte `offset`.
@@ -47,13 +47,13 @@ impl Edit<'_> {
         offset: u64,
         data: &[u8],
     ) -> Result<Box<InodeRow>> {
-        self.copy_up_as(node, Content::Written(offset, data))
+        self.copy_up_as(node, CopiedContent::Written(offset, data))
     }
 
-    fn copy_up_as(&mut self, node: Node, content: Content<'_>) -> Result<Box<InodeRow>> {
+    fn copy_up_as(&mut self, node: Node, content: CopiedContent<'_>) -> Result<Box<InodeRow>> {
         let (path, attr) = match node {
             Node::Delta(mut row) => {
-                if let Content::Written(offset, data) = content {
+                if let CopiedContent::Written(offset, data) = content {
                     self.write_content(&mut row, offset, data)?;
                 }
                 return Ok(row);
@@ -174,9 +174,9 @@ impl Edit<'_> {
         path: &BasePath,
         attr: &BaseAttr,
         row: &mut InodeRow,
-        content: Content<'_>,
+        content: CopiedContent<'_>,
     ) -> Result<()> {
-        let is_cut = matches!(content, Content::Head(keep) if keep < attr.size);
+        let is_cut = matches!(content, CopiedContent::Head(keep) if keep < attr.size);
         let whole = match is_cut || !self.keeps_original_of(attr.size) {
             // What is cut off need not be readable.
             true => self.read_original(path, attr)?,
@@ -190,12 +190,12 @@ impl Edit<'_> {
         let is_inline = attr.size <= self.core.copy_up.inline_bytes && is_dense(attr);
         let whole = whole.filter(|_| is_inline);
         match (content, whole) {
-            (Content::Head(keep), Some(whole)) => {
+            (CopiedContent::Head(keep), Some(whole)) => {
                 let end = attr.size.min(keep) as usize;
                 Ok(self.txn.write_data(row, 0, &whole[..end])?)
             }
             // Both at once: a chunk that is stored twice costs twice.
-            (Content::Written(offset, data), Some(mut whole)) if offset <= attr.size => {
+            (CopiedContent::Written(offset, data), Some(mut whole)) if offset <= attr.size => {
                 let from = offset as usize;
                 whole.resize(whole.len().max(from + data.len()), 0);
                 whole[from..from + data.len()].copy_from_slice(data);
@@ -211,11 +211,11 @@ impl Edit<'_> {
         path: &BasePath,
         attr: &BaseAttr,
         row: &mut InodeRow,
-        content: Content<'_>,
+        content: CopiedContent<'_>,
     ) -> Result<()> {
         match content {
-            Content::Head(keep) => self.copy_head(path, attr, row, attr.size.min(keep)),
-            Content::Written(offset, data) => {
+            CopiedContent::Head(keep) => self.copy_head(path, attr, row, attr.size.min(keep)),
+            CopiedContent::Written(offset, data) => {
                 self.copy_head(path, attr, row, attr.size)?;
                 self.write_content(row, offset, data)
             }
@@ -295,7 +295,7 @@ impl Edit<'_> {
     pub fn replace_mark(&mut self, dir: &InodeRow) -> Result<()> {
         let Some(secs) = self.txn.opaque_since(dir.ino)? else { return Ok(()) };
         self.txn.remove_opaque(dir.ino)?;
-        self.touch(Touch::All);
+        self.touch(Invalidation::All);
         let place = self.view().place_of_inode(dir.ino, dir.fileid())?;
         let Some(base) = &place.base else { return Ok(()) };
         self.mask(dir, &place.merged, base, Time { secs, nanos: 0 })

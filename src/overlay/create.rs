@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::delta::{AuditSet, Ino, InodeRow, Procedure};
+use crate::delta::{AuditProcedure, AuditSet, Ino, InodeRow};
 use crate::vfs::{
     CreateHow, Created, Device, FileKind, FsError, Locator, Name, NewNode, Outcome, SetAttr, Wcc,
 };
@@ -23,12 +23,12 @@ struct Birth {
     rdev: Device,
     /// The mode where the caller gives none.
     default_mode: u32,
-    procedure: Procedure,
+    procedure: AuditProcedure,
     verifier: Option<[u8; 8]>,
 }
 
 impl Birth {
-    fn new(kind: FileKind, default_mode: u32, procedure: Procedure) -> Self {
+    fn new(kind: FileKind, default_mode: u32, procedure: AuditProcedure) -> Self {
         Self { kind, rdev: Device::default(), default_mode, procedure, verifier: None }
     }
 }
@@ -56,7 +56,7 @@ impl Edit<'_> {
         name: &Name,
         how: CreateHow,
     ) -> Result<Created> {
-        let mut birth = Birth::new(FileKind::Regular, 0o644, Procedure::Create);
+        let mut birth = Birth::new(FileKind::Regular, 0o644, AuditProcedure::Create);
         let set = match how {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => set,
             CreateHow::Exclusive(verifier) => {
@@ -111,10 +111,10 @@ impl Edit<'_> {
             }
             return Err(FsError::Exists.into());
         }
-        let device = |kind, rdev| Birth { rdev, ..Birth::new(kind, 0o600, Procedure::Mknod) };
+        let device = |kind, rdev| Birth { rdev, ..Birth::new(kind, 0o600, AuditProcedure::Mknod) };
         let birth = match node {
-            NewNode::Directory => Birth::new(FileKind::Directory, 0o755, Procedure::Mkdir),
-            NewNode::Symlink(_) => Birth::new(FileKind::Symlink, 0o777, Procedure::Symlink),
+            NewNode::Directory => Birth::new(FileKind::Directory, 0o755, AuditProcedure::Mkdir),
+            NewNode::Symlink(_) => Birth::new(FileKind::Symlink, 0o777, AuditProcedure::Symlink),
             NewNode::Fifo => device(FileKind::Fifo, Device::default()),
             NewNode::Socket => device(FileKind::Socket, Device::default()),
             NewNode::Character(rdev) => device(FileKind::Character, *rdev),

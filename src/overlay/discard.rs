@@ -6,15 +6,15 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::base::{BaseAttr, BasePath};
-use crate::delta::{Ino, InodeRow, MergedPath, Origin, Procedure};
+use crate::delta::{AuditProcedure, Ino, InodeRow, MergedPath, Origin};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome};
 use crate::worker::Cost;
 
 use super::Overlay;
-use super::cache::Touch;
+use super::cache::Invalidation;
+use super::copy_up_background;
 use super::edit::{Edit, moved_on};
 use super::error::Result;
-use super::finish;
 use super::node::{DirPlace, Node};
 use super::tree::TreeView;
 use super::undo::{Undo, is_in};
@@ -35,7 +35,7 @@ impl Overlay {
             edit.forget_all(&undo.paths)?;
             let idle: HashSet<_> = undo.idle.iter().map(|idle| &idle.path).collect();
             for path in paths.iter().filter(|path| !idle.contains(path)) {
-                edit.record_given_up(Procedure::Discard, path.clone())?;
+                edit.record_given_up(AuditProcedure::Discard, path.clone())?;
             }
             Ok(undo)
         })
@@ -47,7 +47,7 @@ impl Overlay {
         caller: &Caller,
         mut f: impl FnMut(&mut Edit<'_>) -> Result<T> + Send + 'static,
     ) -> std::result::Result<T, FsError> {
-        let change = self.change(caller, Cost::Heavy, 0, true, move |edit| {
+        let change = self.change(caller, Cost::Offload, 0, true, move |edit| {
             // It gives room back, or follows what the base has already.
             edit.is_unlimited = true;
             let done = edit.check_writable().and_then(|()| f(edit));
@@ -67,7 +67,7 @@ impl Edit<'_> {
         for path in paths {
             self.forget(path, &mut kept)?;
         }
-        self.touch(Touch::All);
+        self.touch(Invalidation::All);
         for path in paths {
             self.hide_elsewhere(path)?;
         }
@@ -95,7 +95,7 @@ impl Edit<'_> {
         {
             self.drop_tree(parent, &name, ino, kept)?;
             // What comes next must not meet what was remembered of these.
-            self.touch(Touch::All);
+            self.touch(Invalidation::All);
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Edit<'_> {
             && self.base_has(&place, &name)?
         {
             self.txn.add_whiteout(path, self.now)?;
-            self.touch(Touch::All);
+            self.touch(Invalidation::All);
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Edit<'_> {
                 continue;
             }
             while row.copy_up.is_some() {
-                finish::copy_piece(self.core, self.txn, row)?;
+                copy_up_background::copy_piece(self.core, self.txn, row)?;
                 row = self.view().inode(ino)?;
             }
             row.origin = None;
@@ -244,7 +244,7 @@ impl Edit<'_> {
                     self.txn.put_inode(&row)?;
                 }
             }
-            self.touch(Touch::All);
+            self.touch(Invalidation::All);
         }
         Ok(())
     }
@@ -297,7 +297,11 @@ impl Edit<'_> {
         Ok(entries)
     }
 
-    pub(super) fn record_given_up(&mut self, procedure: Procedure, path: MergedPath) -> Result<()> {
+    pub(super) fn record_given_up(
+        &mut self,
+        procedure: AuditProcedure,
+        path: MergedPath,
+    ) -> Result<()> {
         let found = TreeView { view: self.view(), knows_base: true }.find(&path)?;
         let fileid = found.map_or(FileId(0), |found| found.attr().fileid);
         self.record(procedure, fileid, path, None, (None, None))

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use crate::base::BasePath;
-use crate::delta::{AuditRow, AuditSet, Ino, InodeRow, MergedPath, Original, Procedure, WriteTxn};
+use crate::delta::{
+    AuditProcedure, AuditRow, AuditSet, Ino, InodeRow, MergedPath, Original, WriteTxn,
+};
 use crate::vfs::{Attr, Caller, FileId, FsError, Locator, Name, Outcome, Time, Wcc};
 
 use super::Core;
-use super::cache::Touch;
+use super::cache::Invalidation;
 use super::error::Result;
 use super::limits::check_path;
 use super::node::{DirId, DirPlace, Node};
@@ -24,7 +26,7 @@ pub(super) struct Edit<'a> {
     /// When the change happens. Times of an object may be later: see [`moved_on`].
     pub now: Time,
     /// What readers must forget once this is committed.
-    pub touched: Vec<Touch>,
+    pub touched: Vec<Invalidation>,
     /// Names that changed since their directory's ctime moved, with what they lead to now.
     pub renamed: Vec<(FileId, Renamed)>,
     /// Directories whose entries it changes, as they are now.
@@ -196,7 +198,7 @@ impl<'a> Edit<'a> {
         self.renamed = elsewhere;
         let here: Vec<(FileId, Renamed)> = here;
         let names = here.into_iter().map(|(_, renamed)| renamed).collect();
-        self.touch(Touch::Entries(dir, DirChange { before, after, names }));
+        self.touch(Invalidation::Entries(dir, DirChange { before, after, names }));
     }
 
     /// Notes how many subdirectories a directory has before it gets its first entry, for then each
@@ -306,7 +308,7 @@ impl<'a> Edit<'a> {
     /// Writes the audit row of this change.
     pub fn record(
         &mut self,
-        procedure: Procedure,
+        procedure: AuditProcedure,
         fileid: FileId,
         path: MergedPath,
         path2: Option<MergedPath>,
@@ -320,7 +322,7 @@ impl<'a> Edit<'a> {
     /// Writes the audit row of a change that set attributes, and a file's `size` if that is given.
     pub fn record_set(
         &mut self,
-        procedure: Procedure,
+        procedure: AuditProcedure,
         fileid: FileId,
         path: MergedPath,
         size: Option<u64>,
@@ -333,7 +335,7 @@ impl<'a> Edit<'a> {
     /// Writes the audit row of a change with a note.
     pub fn record_note(
         &mut self,
-        procedure: Procedure,
+        procedure: AuditProcedure,
         fileid: FileId,
         path: MergedPath,
         note: String,
@@ -343,7 +345,7 @@ impl<'a> Edit<'a> {
     }
 
     /// The audit row of a change of one path, of which nothing more is said.
-    fn audit_row(&self, procedure: Procedure, fileid: FileId, path: MergedPath) -> AuditRow {
+    fn audit_row(&self, procedure: AuditProcedure, fileid: FileId, path: MergedPath) -> AuditRow {
         AuditRow {
             time: self.now,
             client: self.caller.client,
@@ -356,7 +358,7 @@ impl<'a> Edit<'a> {
             offset: None,
             length: None,
             // A WRITE may be made twice.
-            call: self.caller.call.filter(|_| procedure != Procedure::Write),
+            call: self.caller.call.filter(|_| procedure != AuditProcedure::Write),
             export: self.scope.export.clone(),
             note: None,
             set: AuditSet::default(),
@@ -380,18 +382,18 @@ impl<'a> Edit<'a> {
     }
 
     /// Lets readers forget something once this is committed, and the writer at once.
-    pub fn touch(&mut self, touch: Touch) {
+    pub fn touch(&mut self, touch: Invalidation) {
         self.core.known.forget(&touch);
         self.touched.push(touch);
     }
 
     /// Lets readers forget what a name leads to.
     pub fn touch_child(&mut self, dir: DirId, name: &Name) {
-        self.touch(Touch::Child(dir, name.clone()));
+        self.touch(Invalidation::Child(dir, name.clone()));
     }
 
     /// Lets readers forget where a directory is.
     pub fn touch_place(&mut self, ino: Option<Ino>, base: Option<BasePath>) {
-        self.touch(Touch::Place(ino, base));
+        self.touch(Invalidation::Place(ino, base));
     }
 }

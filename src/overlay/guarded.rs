@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 
-use crate::delta::{InodeRow, MergedPath, Procedure};
+use crate::delta::{AuditProcedure, InodeRow, MergedPath};
 use crate::vfs::{
     Attr, Caller, Expected, FileKind, FsError, GuardedFile, Locator, Name, Outcome, Time, Wcc,
     WriteVerifier,
@@ -229,7 +229,7 @@ impl Edit<'_> {
         self.txn.put_inode(&row)?;
         let path = self.path_of(&row)?;
         let span = (None, Some(content.len() as u64));
-        self.record(Procedure::Publish, row.fileid(), path, None, span)?;
+        self.record(AuditProcedure::Publish, row.fileid(), path, None, span)?;
         Ok(row)
     }
 
@@ -244,7 +244,7 @@ impl Edit<'_> {
         })?;
         let path = path.into_inner().ok_or(FsError::Stale)?;
         let id = node.fileid();
-        self.record_note(Procedure::Refuse, id, path, why.to_owned())
+        self.record_note(AuditProcedure::Refuse, id, path, why.to_owned())
     }
 }
 
@@ -255,7 +255,7 @@ impl Overlay {
     /// It cannot be had.
     pub async fn guarded_file(&self, file: &Locator) -> std::result::Result<GuardedFile, FsError> {
         let file = file.clone();
-        let seen = self.look(Cost::Heavy, move |view| {
+        let seen = self.look(Cost::Offload, move |view| {
             let node = view.node(&file)?;
             Ok(GuardedFile { paths: view.guarded_paths(&node)?, attr: view.attr(&node)? })
         });
@@ -292,7 +292,7 @@ impl Overlay {
         expected: Expected,
     ) -> Outcome<WriteVerifier, Wcc> {
         let (at, bytes) = (file.clone(), content.len());
-        let published = self.change(caller, Cost::Heavy, bytes, true, move |edit| {
+        let published = self.change(caller, Cost::Offload, bytes, true, move |edit| {
             edit.publish(&at, &content, &expected)
         });
         match published.await {
@@ -342,7 +342,7 @@ impl Overlay {
         let old = (from.0.clone(), from.1.to_vec());
         let new = (to.0.clone(), to.1.to_vec());
         // Where files are guarded, a directory is walked.
-        let cost = if self.scope.guarded.is_some() { Cost::Heavy } else { Cost::Light };
+        let cost = if self.scope.guarded.is_some() { Cost::Offload } else { Cost::Inline };
         let renamed = self.alter(caller, cost, move |edit| {
             edit.rename((&old.0, &old.1), (&new.0, &new.1), &validated)
         });
@@ -365,7 +365,7 @@ impl Overlay {
         why: String,
     ) -> std::result::Result<(), FsError> {
         let file = file.clone();
-        let noted = self.alter(caller, Cost::Heavy, move |edit| {
+        let noted = self.alter(caller, Cost::Offload, move |edit| {
             let noted = edit.note_refusal(&file, &why);
             Outcome { result: noted.map_err(|error| error.into_fs()), context: () }
         });

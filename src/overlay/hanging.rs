@@ -1,6 +1,6 @@
 //! A base that hangs: what goes to the worker's threads for its sake, and what is refused.
 
-use crate::base::Watched;
+use crate::base::WatchedBase;
 use crate::vfs::{FsError, Locator};
 use crate::worker::Cost;
 
@@ -11,9 +11,9 @@ impl Overlay {
     /// base; a slow base may hang.
     pub(super) fn weight_of(&self, object: &Locator) -> Cost {
         match object {
-            Locator::BaseLinked(_) => Cost::Heavy,
-            Locator::Delta(_) | Locator::Base(..) if self.core.watched.is_slow() => Cost::Heavy,
-            Locator::Delta(_) | Locator::Base(..) => Cost::Light,
+            Locator::BaseLinked(_) => Cost::Offload,
+            Locator::Delta(_) | Locator::Base(..) if self.core.watched.is_slow() => Cost::Offload,
+            Locator::Delta(_) | Locator::Base(..) => Cost::Inline,
         }
     }
 
@@ -36,7 +36,7 @@ impl Overlay {
 /// Runs `f`; `None` if the base refused a call on this thread, because `f` may have read the
 /// refusal as absence.
 pub(super) fn unless_refused<T>(f: impl FnOnce() -> T) -> Option<T> {
-    Watched::take_refused();
+    WatchedBase::take_refused();
     let value = f();
-    (!Watched::take_refused()).then_some(value)
+    (!WatchedBase::take_refused()).then_some(value)
 }

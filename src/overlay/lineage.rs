@@ -13,10 +13,10 @@ use super::error::Result;
 /// The session's directories above one, the closest first; directories of the base alone cannot
 /// form a cycle. A clone shares them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lineage(Option<Arc<Link>>);
+pub(super) struct Lineage(Option<Arc<LineageLink>>);
 
 #[derive(Debug)]
-struct Link {
+struct LineageLink {
     ino: Ino,
     above: Lineage,
 }
@@ -34,6 +34,6 @@ impl Lineage {
             }
             at = &link.above;
         }
-        Ok(Self(Some(Arc::new(Link { ino: dir, above: self.clone() }))))
+        Ok(Self(Some(Arc::new(LineageLink { ino: dir, above: self.clone() }))))
     }
 }

@@ -1,6 +1,6 @@
 //! LINK: one more name for a file.
 
-use crate::delta::Procedure;
+use crate::delta::AuditProcedure;
 use crate::vfs::{Attr, FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::Want;
@@ -51,6 +51,6 @@ impl Edit<'_> {
         self.txn.put_inode(&row)?;
         self.add_entry(&parent.place, parent_ino, name, &row)?;
         self.entries_changed(parent_ino, 0)?;
-        self.record(Procedure::Link, row.fileid(), old_path, Some(path), (None, None))
+        self.record(AuditProcedure::Link, row.fileid(), old_path, Some(path), (None, None))
     }
 }

@@ -19,38 +19,38 @@ use crate::vfs::{FileId, Name};
 use super::limits::{
     LARGE_LISTING_WAIT, MAX_LARGE_SNAPSHOT_BYTES, MAX_SNAPSHOT_BYTES, MAX_SNAPSHOTS,
 };
-use super::snapshot::{DirChange, DirState, Snapshot};
+use super::snapshot::{DirChange, DirSnapshot, DirState};
 
 /// What sessions share of their large listings: one is made at a time, and one is kept.
 #[derive(Default)]
 pub struct LargeListings {
     turn: Arc<ListingTurn>,
     /// The session and the directory of a kept listing.
-    kept: Mutex<Option<(Weak<Mutex<Parts>>, FileId)>>,
+    kept: Mutex<Option<(Weak<Mutex<ListingParts>>, FileId)>>,
 }
 
 /// The last listing of each directory; bounded.
-pub(super) struct Listings {
-    parts: Arc<Mutex<Parts>>,
+pub(super) struct ListingCache {
+    parts: Arc<Mutex<ListingParts>>,
     large: Arc<LargeListings>,
 }
 
-struct Parts {
-    kept: LruCache<FileId, Kept>,
+struct ListingParts {
+    kept: LruCache<FileId, KeptListing>,
     /// Directories of which a page is being made.
-    begun: HashMap<FileId, Begun>,
+    begun: HashMap<FileId, UnfinishedListing>,
 }
 
 /// A listing that is kept.
-struct Kept {
+struct KeptListing {
     /// It holds all that was answered before this moment.
     as_of: Instant,
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<DirSnapshot>,
 }
 
 /// Pages that are being made of one directory.
 #[derive(Default)]
-struct Begun {
+struct UnfinishedListing {
     pages: usize,
     /// The latest moment as of which a listing was complete that was let go of since the first
     /// of them was begun.
@@ -59,15 +59,15 @@ struct Begun {
 
 /// A page of a listing, from before its snapshot is taken until it is made.
 pub(super) struct Page {
-    listings: Arc<Mutex<Parts>>,
+    listings: Arc<Mutex<ListingParts>>,
     large: Arc<LargeListings>,
     dir: FileId,
     since: Instant,
 }
 
 /// What is kept of a directory.
-pub(super) struct Found {
-    pub snapshot: Arc<Snapshot>,
+pub(super) struct FoundListing {
+    pub snapshot: Arc<DirSnapshot>,
     /// Whether the directory is still as it was then, as far as its state tells.
     pub is_current: bool,
     /// For how long it may not have been.
@@ -75,14 +75,14 @@ pub(super) struct Found {
 }
 
 /// What a panic left is still whole: at worst a page counts for ever as being made.
-fn lock(parts: &Mutex<Parts>) -> MutexGuard<'_, Parts> {
+fn lock(parts: &Mutex<ListingParts>) -> MutexGuard<'_, ListingParts> {
     parts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LargeListings {
     /// Lets this be the one large listing that is kept: another one goes. Called without a lock
     /// on any session's parts.
-    fn replace(&self, parts: &Arc<Mutex<Parts>>, dir: FileId) {
+    fn replace(&self, parts: &Arc<Mutex<ListingParts>>, dir: FileId) {
         let mine = (Arc::downgrade(parts), dir);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((other, other_dir)) = kept.replace(mine) else { return };
@@ -93,10 +93,10 @@ impl LargeListings {
     }
 }
 
-impl Listings {
+impl ListingCache {
     pub fn new(large: Arc<LargeListings>) -> Self {
         let kept = LruCache::new(MAX_SNAPSHOTS);
-        let parts = Arc::new(Mutex::new(Parts { kept, begun: HashMap::new() }));
+        let parts = Arc::new(Mutex::new(ListingParts { kept, begun: HashMap::new() }));
         Self { parts, large }
     }
 
@@ -137,7 +137,7 @@ impl Listings {
 
 impl Page {
     /// What is kept of the directory, which is in `state`.
-    pub fn find(&self, state: &DirState) -> Option<Found> {
+    pub fn find(&self, state: &DirState) -> Option<FoundListing> {
         let mut parts = lock(&self.listings);
         let kept = parts.kept.get_mut(&self.dir)?;
         let is_current = kept.snapshot.state() == *state;
@@ -145,7 +145,7 @@ impl Page {
             kept.as_of = kept.as_of.max(self.since);
         }
         let snapshot = Arc::clone(&kept.snapshot);
-        Some(Found { snapshot, is_current, age: kept.as_of.elapsed() })
+        Some(FoundListing { snapshot, is_current, age: kept.as_of.elapsed() })
     }
 
     /// Waits until no other large listing is being made; `None` where that takes too long.
@@ -155,7 +155,7 @@ impl Page {
 
     /// Keeps the listing that was made for this page, unless a later one is known or was.
     /// `is_settled` says whether no commit has passed it by.
-    pub fn keep(&self, snapshot: &mut Arc<Snapshot>, is_settled: impl FnOnce() -> bool) {
+    pub fn keep(&self, snapshot: &mut Arc<DirSnapshot>, is_settled: impl FnOnce() -> bool) {
         let mut parts = lock(&self.listings);
         // Asked here, because a commit that is not seen yet will tell what is kept by then.
         Arc::make_mut(snapshot).is_settled = is_settled();
@@ -167,7 +167,7 @@ impl Page {
         {
             return;
         }
-        let kept = Kept { as_of: self.since, snapshot: Arc::clone(snapshot) };
+        let kept = KeptListing { as_of: self.since, snapshot: Arc::clone(snapshot) };
         if let Some((dir, kept)) = parts.kept.push(self.dir, kept) {
             parts.lose(dir, kept.as_of);
         }
@@ -191,7 +191,7 @@ impl Drop for Page {
     }
 }
 
-impl Parts {
+impl ListingParts {
     /// Remembers as of when a listing was complete of which there is nothing else any more, for
     /// those pages that were begun before.
     fn lose(&mut self, dir: FileId, as_of: Instant) {
@@ -203,7 +203,7 @@ impl Parts {
     /// Evicts least recently used listings until the rest fits [`MAX_SNAPSHOT_BYTES`]. A larger
     /// one does not count: [`LargeListings`] bounds it.
     fn make_room(&mut self) {
-        let small = |kept: &Kept| {
+        let small = |kept: &KeptListing| {
             Some(kept.snapshot.bytes()).filter(|bytes| *bytes <= MAX_SNAPSHOT_BYTES).unwrap_or(0)
         };
         let mut bytes: usize = self.kept.iter().map(|(_, kept)| small(kept)).sum();
@@ -219,7 +219,7 @@ impl Parts {
 
     /// Evicts a directory's listing, if it is a large one.
     fn drop_large(&mut self, dir: FileId) {
-        let is_large = |kept: &Kept| kept.snapshot.bytes() > MAX_SNAPSHOT_BYTES;
+        let is_large = |kept: &KeptListing| kept.snapshot.bytes() > MAX_SNAPSHOT_BYTES;
         if self.kept.peek(&dir).is_some_and(is_large)
             && let Some(kept) = self.kept.pop(&dir)
         {
@@ -230,7 +230,7 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::snapshot::{Listed, Source};
+    use super::super::snapshot::{EntrySource, SnapshotEntry};
     use super::*;
     use crate::vfs::{Cookie, Time};
 
@@ -244,15 +244,15 @@ mod tests {
         DirState { delta: Some(at(delta)), base: None }
     }
 
-    fn new() -> Listings {
-        Listings::new(Arc::default())
+    fn new() -> ListingCache {
+        ListingCache::new(Arc::default())
     }
 
     /// A listing with one entry, of the moment `delta`.
-    fn listing(delta: u32, name: &str) -> Arc<Snapshot> {
+    fn listing(delta: u32, name: &str) -> Arc<DirSnapshot> {
         let name = Name::new(name.as_bytes()).unwrap();
-        let entry = Listed { name, fileid: FileId(8), source: Source::Base };
-        Arc::new(Snapshot::new(state(delta), 1, vec![entry]))
+        let entry = SnapshotEntry { name, fileid: FileId(8), source: EntrySource::Base };
+        Arc::new(DirSnapshot::new(state(delta), 1, vec![entry]))
     }
 
     fn keep(page: &Page, delta: u32, name: &str) {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     /// The entry of what is kept.
-    fn kept(listings: &Listings) -> Option<String> {
+    fn kept(listings: &ListingCache) -> Option<String> {
         let found = listings.begin(DIR).find(&state(0))?;
         let (_, entry) = found.snapshot.after(Cookie(0)).next()?;
         Some(String::from_utf8_lossy(entry.name.as_bytes()).into_owned())
@@ -270,7 +270,7 @@ mod tests {
     fn another_base_directory_with_the_same_number_and_times_is_another_state() {
         let state = |id| DirState { delta: None, base: Some((FileId(id), at(1), at(1))) };
         let listings = new();
-        listings.begin(DIR).keep(&mut Arc::new(Snapshot::new(state(7), 1, Vec::new())), || true);
+        listings.begin(DIR).keep(&mut Arc::new(DirSnapshot::new(state(7), 1, Vec::new())), || true);
         assert!(listings.begin(DIR).find(&state(7)).unwrap().is_current);
         assert!(!listings.begin(DIR).find(&state(8)).unwrap().is_current);
     }
@@ -326,14 +326,18 @@ mod tests {
     }
 
     /// Keeps a listing of so many entries.
-    fn keep_many(listings: &Listings, dir: FileId, entries: usize) {
+    fn keep_many(listings: &ListingCache, dir: FileId, entries: usize) {
         let name = |number: usize| Name::new(format!("{number:0200}").as_bytes()).unwrap();
-        let entry = |number| Listed { name: name(number), fileid: FileId(8), source: Source::Base };
-        let snapshot = Snapshot::new(state(1), 1, (0..entries).map(entry).collect());
+        let entry = |number| SnapshotEntry {
+            name: name(number),
+            fileid: FileId(8),
+            source: EntrySource::Base,
+        };
+        let snapshot = DirSnapshot::new(state(1), 1, (0..entries).map(entry).collect());
         listings.begin(dir).keep(&mut Arc::new(snapshot), || true);
     }
 
-    fn is_kept(listings: &Listings, dir: FileId) -> bool {
+    fn is_kept(listings: &ListingCache, dir: FileId) -> bool {
         listings.begin(dir).find(&state(1)).is_some()
     }
 
@@ -354,7 +358,7 @@ mod tests {
     #[test]
     fn of_large_ones_all_sessions_keep_one() {
         let large = Arc::new(LargeListings::default());
-        let [one, two] = [(); 2].map(|()| Listings::new(Arc::clone(&large)));
+        let [one, two] = [(); 2].map(|()| ListingCache::new(Arc::clone(&large)));
         keep(&one.begin(DIR), 1, "small");
         keep_many(&one, FileId(8), 2 * HALF);
         assert!(is_kept(&one, FileId(8)) && is_kept(&one, DIR));

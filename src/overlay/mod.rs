@@ -23,20 +23,19 @@ mod access;
 mod atime;
 mod attr;
 mod base_names;
-mod buffers;
 mod bulk;
 mod cache;
 mod changes;
 mod copy_up;
+mod copy_up_background;
+mod copy_up_pending;
 mod create;
 mod data;
 mod discard;
 mod edit;
 mod error;
-mod finish;
 mod guarded;
 mod hanging;
-mod known;
 mod layer;
 mod limits;
 mod lineage;
@@ -47,10 +46,10 @@ mod name_state;
 mod node;
 mod ordered;
 mod original;
-mod pending;
 mod prune;
 mod quota;
 mod read;
+mod read_buffers;
 mod readdir;
 mod rebase;
 mod rebase_part;
@@ -69,37 +68,38 @@ mod tree;
 mod undo;
 mod weighed;
 mod write;
+mod writer_memo;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::base::{Base, Watched};
+use crate::base::{Base, WatchedBase};
 use crate::delta::{Limits, Store};
 use crate::vfs::{CallId, FileId, Locator, Time};
 use crate::worker::{Commits, Worker};
 
 use atime::Atimes;
-use buffers::Buffers;
 use cache::Caches;
-use finish::Copies;
-use known::Known;
+use copy_up_background::Copies;
 use original::OriginalsKept;
-use quota::{Ledger, Membership};
-use removed::Removed;
+use quota::{Membership, QuotaAccount};
+use read_buffers::ReadBufferPool;
+use removed::RemovedOriginals;
+use writer_memo::WriterMemo;
 
-pub use bulk::{Content, Item, Removal};
+pub use bulk::{BulkContent, BulkItem, Removal};
 pub use changes::{BaseObject, Change, ChangesError};
+pub use copy_up_background::CopyStep;
+pub use copy_up_pending::is_as_it_was;
 pub use data::{DataPiece, DataReader};
-pub use finish::CopyTurn;
 pub use guarded::Arrival;
 pub use limits::CopyLimits;
 pub use listings::LargeListings;
 pub use name_state::NameState;
 pub use original::BlobDigest;
-pub use pending::is_as_it_was;
 pub use quota::Group;
-pub use rebase::LetGo;
+pub use rebase::RebaseItem;
 pub use rebase_part::AppliedPart;
 pub use scope::{GuardedPaths, Scope};
 pub use seal::{SealError, SealStep, Sealed, Sealing};
@@ -145,7 +145,7 @@ pub struct Overlay {
 struct Core {
     base: Arc<dyn Base>,
     /// The same, with what is known of its calls.
-    watched: Arc<Watched>,
+    watched: Arc<WatchedBase>,
     clock: Clock,
     fsid: u64,
     cookie_key: u64,
@@ -154,13 +154,13 @@ struct Core {
     copy_up: CopyLimits,
     copies: Copies,
     originals: OriginalsKept,
-    removed: Removed,
+    removed: RemovedOriginals,
     caches: Caches,
-    known: Arc<Known>,
+    known: Arc<WriterMemo>,
     atimes: Atimes,
-    buffers: Buffers,
+    buffers: ReadBufferPool,
     /// What the session takes.
-    ledger: Arc<Ledger>,
+    ledger: Arc<QuotaAccount>,
     /// What calls changed before the last server was killed: see [`edit::Edit::made_before`].
     late_changes: HashMap<CallId, FileId>,
     /// For what is not done on a client's behalf.
@@ -175,7 +175,7 @@ impl Core {
 
     /// What there is without a server.
     fn offline(base: Arc<dyn Base>, clock: Clock, copy_up: CopyLimits) -> Self {
-        let watched = Arc::new(Watched::new(base));
+        let watched = Arc::new(WatchedBase::new(base));
         Self {
             late_changes: HashMap::new(),
             whole: Arc::default(),
@@ -188,12 +188,12 @@ impl Core {
             copy_up,
             copies: Copies::default(),
             originals: OriginalsKept::default(),
-            removed: Removed::default(),
+            removed: RemovedOriginals::default(),
             caches: Caches::new(Arc::<Commits>::default(), Arc::default()),
-            known: Arc::new(Known::new()),
+            known: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),
-            buffers: Buffers::default(),
-            ledger: Arc::new(Ledger::new(Limits::default())),
+            buffers: ReadBufferPool::default(),
+            ledger: Arc::new(QuotaAccount::new(Limits::default())),
         }
     }
 }
@@ -207,7 +207,7 @@ impl Overlay {
     /// The same, with large listings by turns with all that share `listings`.
     pub fn with_listings(parts: OverlayParts, listings: Arc<LargeListings>) -> Self {
         let late = parts.store.late_changes().iter();
-        let watched = Arc::new(Watched::new(parts.base));
+        let watched = Arc::new(WatchedBase::new(parts.base));
         let core = Core {
             late_changes: late.map(|change| (change.call, change.fileid)).collect(),
             whole: Arc::default(),
@@ -220,12 +220,12 @@ impl Overlay {
             copy_up: parts.copy_up,
             copies: Copies::default(),
             originals: OriginalsKept::default(),
-            removed: Removed::default(),
+            removed: RemovedOriginals::default(),
             caches: Caches::new(parts.worker.commits(), listings),
-            known: Arc::new(Known::new()),
+            known: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),
-            buffers: Buffers::default(),
-            ledger: Arc::new(Ledger::new(parts.store.limits())),
+            buffers: ReadBufferPool::default(),
+            ledger: Arc::new(QuotaAccount::new(parts.store.limits())),
         };
         let scope = Arc::clone(&core.whole);
         let asked = Arc::default();

@@ -7,31 +7,31 @@ use std::sync::Arc;
 
 use crate::vfs::Cookie;
 
-use super::snapshot::Listed;
+use super::snapshot::SnapshotEntry;
 
 /// Entries of a piece, before it is split at twice as many.
 const PIECE_ENTRIES: usize = 256;
 
-type Piece = Vec<(Cookie, Listed)>;
+type EntryPiece = Vec<(Cookie, SnapshotEntry)>;
 
 /// Entries by cookie.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ordered {
     /// None is empty; each is behind the one before.
-    pieces: Vec<Arc<Piece>>,
+    pieces: Vec<Arc<EntryPiece>>,
     len: usize,
     name_bytes: usize,
 }
 
 impl Ordered {
     /// Entries that are in order already, with no cookie twice.
-    pub fn of(entries: Vec<(Cookie, Listed)>) -> Self {
+    pub fn of(entries: Vec<(Cookie, SnapshotEntry)>) -> Self {
         let len = entries.len();
         let name_bytes = entries.iter().map(|(_, entry)| entry.name.as_bytes().len()).sum();
         let mut pieces = Vec::with_capacity(len.div_ceil(PIECE_ENTRIES));
         let mut entries = entries.into_iter();
         loop {
-            let piece: Piece = entries.by_ref().take(PIECE_ENTRIES).collect();
+            let piece: EntryPiece = entries.by_ref().take(PIECE_ENTRIES).collect();
             if piece.is_empty() {
                 return Self { pieces, len, name_bytes };
             }
@@ -41,7 +41,7 @@ impl Ordered {
 
     /// What they take, in bytes.
     pub fn bytes(&self) -> usize {
-        self.len * size_of::<(Cookie, Listed)>() + self.name_bytes
+        self.len * size_of::<(Cookie, SnapshotEntry)>() + self.name_bytes
     }
 
     /// The number of the first piece that may hold this cookie or a later one.
@@ -50,14 +50,14 @@ impl Ordered {
     }
 
     /// The entry at a cookie.
-    pub fn get(&self, at: Cookie) -> Option<&Listed> {
+    pub fn get(&self, at: Cookie) -> Option<&SnapshotEntry> {
         let piece = self.pieces.get(self.piece_of(at))?;
         let found = piece.binary_search_by_key(&at, |(cookie, _)| *cookie).ok()?;
         Some(&piece[found].1)
     }
 
     /// Mutable entry at a cookie; its name stays.
-    pub fn get_mut(&mut self, at: Cookie) -> Option<&mut Listed> {
+    pub fn get_mut(&mut self, at: Cookie) -> Option<&mut SnapshotEntry> {
         let number = self.piece_of(at);
         let piece = self.pieces.get_mut(number)?;
         let found = piece.binary_search_by_key(&at, |(cookie, _)| *cookie).ok()?;
@@ -65,14 +65,14 @@ impl Ordered {
     }
 
     /// The entries after a cookie, in order.
-    pub fn after(&self, at: Cookie) -> impl Iterator<Item = (Cookie, &Listed)> {
+    pub fn after(&self, at: Cookie) -> impl Iterator<Item = (Cookie, &SnapshotEntry)> {
         let pieces = self.pieces.iter().skip(self.piece_of(at));
         let entries = pieces.flat_map(|piece| piece.iter().map(|(at, entry)| (*at, entry)));
         entries.skip_while(move |(cookie, _)| *cookie <= at)
     }
 
     /// Adds an entry at a cookie that is free.
-    pub fn insert(&mut self, at: Cookie, entry: Listed) {
+    pub fn insert(&mut self, at: Cookie, entry: SnapshotEntry) {
         self.len += 1;
         self.name_bytes += entry.name.as_bytes().len();
         let number = self.piece_of(at).min(self.pieces.len().saturating_sub(1));
@@ -107,13 +107,13 @@ impl Ordered {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::snapshot::Source;
+    use super::super::snapshot::EntrySource;
     use super::*;
     use crate::vfs::{FileId, Name};
 
-    fn entry(number: u64) -> Listed {
+    fn entry(number: u64) -> SnapshotEntry {
         let name = Name::new(number.to_string().as_bytes()).unwrap();
-        Listed { name, fileid: FileId(number), source: Source::Base }
+        SnapshotEntry { name, fileid: FileId(number), source: EntrySource::Base }
     }
 
     fn all(ordered: &Ordered, from: u64) -> Vec<(u64, u64)> {
@@ -143,7 +143,7 @@ mod tests {
         }
         assert_eq!(ordered.len, map.len());
         let names: usize = map.values().map(|id| id.to_string().len()).sum();
-        assert_eq!(ordered.bytes(), map.len() * size_of::<(Cookie, Listed)>() + names);
+        assert_eq!(ordered.bytes(), map.len() * size_of::<(Cookie, SnapshotEntry)>() + names);
         let copy = ordered.clone();
         ordered.insert(Cookie(100_000), entry(1));
         let shared = copy.pieces.iter().filter(|piece| Arc::strong_count(piece) == 2).count();
@@ -158,8 +158,8 @@ mod tests {
         ordered.insert(Cookie(5), entry(5));
         ordered.insert(Cookie(3), entry(3));
         assert_eq!(all(&ordered, 0), [(3, 3), (5, 5)]);
-        ordered.get_mut(Cookie(5)).unwrap().source = Source::Unknown;
-        assert_eq!(ordered.get(Cookie(5)).unwrap().source, Source::Unknown);
+        ordered.get_mut(Cookie(5)).unwrap().source = EntrySource::Unknown;
+        assert_eq!(ordered.get(Cookie(5)).unwrap().source, EntrySource::Unknown);
         ordered.remove(Cookie(3));
         ordered.remove(Cookie(5));
         assert_eq!((all(&ordered, 0), ordered.len, ordered.bytes()), (vec![], 0, 0));

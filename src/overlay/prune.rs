@@ -2,7 +2,7 @@
 
 use crate::delta::WriteTxn;
 use crate::vfs::FsError;
-use crate::worker::{Cost, Done};
+use crate::worker::{Cost, OpResult};
 
 use super::Overlay;
 use super::error::{from_store, from_work};
@@ -27,9 +27,9 @@ impl Overlay {
         let now = (self.core.clock)();
         let job = move |txn: &mut dyn WriteTxn| {
             let value = txn.prune_audit(upto, now, PRUNE_ROWS);
-            Done { keep: value.is_ok(), value, after_commit: None }
+            OpResult { commit: value.is_ok(), value, after_commit: None }
         };
-        let done = self.worker.write(Cost::Heavy, PRUNE_BYTES, false, job).await;
+        let done = self.worker.write(Cost::Offload, PRUNE_BYTES, false, job).await;
         done.map_err(|error| from_work(&error))?.value.map_err(|error| from_store(&error))
     }
 }

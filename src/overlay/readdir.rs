@@ -1,8 +1,8 @@
 //! READDIR and READDIRPLUS: both layers merged, in the order of cookies made from names.
 //!
 //! A cookie is a keyed hash of the name, so it stays right while entries come and go, after its
-//! own entry is gone, and over restarts. The pages of one listing share a sorted [`Snapshot`], so
-//! that n entries cost O(n log n) together; a new listing always begins with a fresh one.
+//! own entry is gone, and over restarts. The pages of one listing share a sorted [`DirSnapshot`],
+//! so that n entries cost O(n log n) together; a new listing always begins with a fresh one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use bytes::Bytes;
 use crate::base::{BaseError, Entries, TurnTaken};
 use crate::delta::Ino;
 use crate::vfs::{
-    Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, FsError, Locator, Name, Outcome, Trail,
+    Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, FsError, Locator, Name, Outcome,
+    PathDigest,
 };
 
 use super::access::Want;
 use super::attr::tick_after;
 use super::error::Result;
 use super::limits::{LARGE_DIR_BYTES, MAX_SNAPSHOT_AGE, SMALL_LISTING_ENTRIES};
-use super::listings::{Found, Page};
+use super::listings::{FoundListing, Page};
 use super::node::{DirPlace, Node, is_linked};
 use super::resolve::View;
-use super::snapshot::{DirState, Listed, Snapshot, Source};
+use super::snapshot::{DirSnapshot, DirState, EntrySource, SnapshotEntry};
 use super::trail::{trail_below, trail_of};
 
 /// The cookies of `.` and `..`; those of names are larger.
@@ -58,10 +59,10 @@ impl View<'_> {
         let page = Want::READ.check(caller, &attr).and_then(|()| {
             let (snapshot, age) = self.snapshot(&place, &node, listing, cookie)?;
             let lookup = match (with_attrs, age) {
-                (true, Age::Known) => Lookup::Sources(self.shown_base(&place)?),
-                (true, _) => Lookup::Attributes,
-                (false, Age::Old) => Lookup::Existence,
-                (false, _) => Lookup::No,
+                (true, Age::Known) => EntryLookup::Sources(self.shown_base(&place)?),
+                (true, _) => EntryLookup::Attributes,
+                (false, Age::Old) => EntryLookup::Existence,
+                (false, _) => EntryLookup::No,
             };
             self.page(&place, &snapshot, cookie, &lookup, take)
         });
@@ -75,10 +76,10 @@ impl View<'_> {
         node: &Node,
         listing: &Page,
         cookie: Cookie,
-    ) -> Result<(Arc<Snapshot>, Age)> {
+    ) -> Result<(Arc<DirSnapshot>, Age)> {
         let state = self.dir_state(place, node);
         let is_settled = || self.version.is_some_and(|version| self.core.caches.is_at(version));
-        if let Some(Found { snapshot, is_current, age }) = listing.find(&state) {
+        if let Some(FoundListing { snapshot, is_current, age }) = listing.find(&state) {
             // From the beginning, a listing shows the directory as it is.
             if is_current && (cookie.0 != 0 || snapshot.is_certain) {
                 // Nothing gets into the delta without its directory.
@@ -101,7 +102,7 @@ impl View<'_> {
                 return Ok((snapshot, if is_known { Age::Known } else { Age::Fresh }));
             }
         };
-        let mut snapshot = Arc::new(Snapshot::new(state, self.core.cookie_key, entries));
+        let mut snapshot = Arc::new(DirSnapshot::new(state, self.core.cookie_key, entries));
         Arc::make_mut(&mut snapshot).is_certain = is_certain;
         listing.keep(&mut snapshot, is_settled);
         drop(turn);
@@ -122,8 +123,8 @@ impl View<'_> {
                 if found.is_some() || is_late {
                     return;
                 }
-                let source = ino.map_or(Source::Base, Source::Delta);
-                entries.push(Listed { name, fileid, source });
+                let source = ino.map_or(EntrySource::Base, EntrySource::Delta);
+                entries.push(SnapshotEntry { name, fileid, source });
                 if entries.len() > SMALL_LISTING_ENTRIES && turn.is_none() {
                     turn = listing.take_turn();
                     is_late = turn.is_none();
@@ -157,9 +158,9 @@ impl View<'_> {
     fn page(
         &self,
         place: &DirPlace,
-        snapshot: &Snapshot,
+        snapshot: &DirSnapshot,
         cookie: Cookie,
-        lookup: &Lookup<'_>,
+        lookup: &EntryLookup<'_>,
         take: &mut dyn FnMut(&Entry) -> bool,
     ) -> Result<DirPage> {
         let mut taken = 0;
@@ -172,14 +173,14 @@ impl View<'_> {
             }
         }
         for (at, listed) in snapshot.after(cookie) {
-            let Listed { name, fileid, source } = listed;
+            let SnapshotEntry { name, fileid, source } = listed;
             let mut entry = Entry::named(name, *fileid, at);
             let found = match (lookup, source) {
-                (Lookup::No, _) => Ok(true),
-                (Lookup::Sources(_), Source::Delta(ino)) => {
+                (EntryLookup::No, _) => Ok(true),
+                (EntryLookup::Sources(_), EntrySource::Delta(ino)) => {
                     self.look_at_inode(place, *ino, name, &mut entry)
                 }
-                (Lookup::Sources(Some(dir)), Source::Base) => {
+                (EntryLookup::Sources(Some(dir)), EntrySource::Base) => {
                     self.look_in_base(place, dir, name, &mut entry)
                 }
                 _ => self.look_at_child(place, name, lookup.wants_attributes(), &mut entry),
@@ -272,7 +273,7 @@ impl View<'_> {
         place: &DirPlace,
         cookie: Cookie,
         name: &'static [u8],
-        lookup: &Lookup<'_>,
+        lookup: &EntryLookup<'_>,
     ) -> Result<Entry> {
         let node = if cookie == DOT { self.node_at(place)? } else { self.parent_of(place)? };
         let object = match lookup.wants_attributes() {
@@ -339,15 +340,15 @@ impl View<'_> {
 /// What collecting a directory's entries gave.
 enum Collected {
     /// The entries, and the turn that they took.
-    Made(Vec<Listed>, Option<TurnTaken>),
+    Made(Vec<SnapshotEntry>, Option<TurnTaken>),
     /// A listing that was cached while this thread waited.
-    Found(Arc<Snapshot>),
+    Found(Arc<DirSnapshot>),
 }
 
 /// A base directory while it is listed.
 struct ShownBase<'a> {
     entries: Box<dyn Entries + 'a>,
-    trail: Trail,
+    trail: PathDigest,
 }
 
 /// What is known of a snapshot.
@@ -362,7 +363,7 @@ enum Age {
 }
 
 /// What a listing has to look up for each entry.
-enum Lookup<'a> {
+enum EntryLookup<'a> {
     /// Nothing.
     No,
     /// Whether it is still there.
@@ -373,7 +374,7 @@ enum Lookup<'a> {
     Sources(Option<ShownBase<'a>>),
 }
 
-impl Lookup<'_> {
+impl EntryLookup<'_> {
     fn wants_attributes(&self) -> bool {
         matches!(self, Self::Attributes | Self::Sources(_))
     }

@@ -9,11 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{BaseAttr, BasePath};
-use crate::delta::{InodeRow, MergedPath, Procedure};
+use crate::delta::{AuditProcedure, InodeRow, MergedPath};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
 
 use super::Overlay;
-use super::cache::Touch;
+use super::cache::Invalidation;
 use super::copy_up::origin_of;
 use super::edit::Edit;
 use super::error::Result;
@@ -22,7 +22,7 @@ use super::tree::TreeView;
 
 /// A path that `apply` wrote to the base, and the session object it replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LetGo {
+pub struct RebaseItem {
     /// Where it is in the merged tree, or would be if it were not gone.
     pub path: MergedPath,
     /// Where the base had it before, if it moved.
@@ -47,7 +47,7 @@ impl Overlay {
     pub async fn rebase(
         &self,
         caller: &Caller,
-        applied: Vec<LetGo>,
+        applied: Vec<RebaseItem>,
     ) -> std::result::Result<Vec<MergedPath>, FsError> {
         self.core.base.look_anew();
         self.give_up(caller, move |edit| {
@@ -55,7 +55,7 @@ impl Overlay {
             let applied = edit.as_named_now(&applied)?;
             let kept = edit.let_go(&applied)?;
             for applied in &applied {
-                edit.record_given_up(Procedure::Apply, applied.path.clone())?;
+                edit.record_given_up(AuditProcedure::Apply, applied.path.clone())?;
             }
             Ok(kept)
         })
@@ -66,7 +66,7 @@ impl Overlay {
 impl Edit<'_> {
     /// Removes the rows of what the base has alike; what changed since it was applied stays, and is
     /// returned.
-    fn let_go(&mut self, applied: &[LetGo]) -> Result<Vec<MergedPath>> {
+    fn let_go(&mut self, applied: &[RebaseItem]) -> Result<Vec<MergedPath>> {
         // All are looked at first: a file changes with each of its names.
         let (mut paths, mut kept) = (BTreeSet::new(), BTreeMap::new());
         for applied in applied {
@@ -98,7 +98,7 @@ impl Edit<'_> {
             dirs.insert(from.parent());
         }
         self.follow_originals(applied, &kept)?;
-        self.touch(Touch::All);
+        self.touch(Invalidation::All);
         self.count_hidden_links()?;
         self.settle(dirs, true)?;
         Ok(kept.into_keys().cloned().collect())
@@ -108,8 +108,8 @@ impl Edit<'_> {
     /// since is a change of what was applied.
     fn follow_originals(
         &mut self,
-        applied: &[LetGo],
-        kept: &BTreeMap<&MergedPath, &LetGo>,
+        applied: &[RebaseItem],
+        kept: &BTreeMap<&MergedPath, &RebaseItem>,
     ) -> Result<()> {
         for applied in applied {
             let found = self.visible_dir(&applied.path.parent())?;
@@ -142,8 +142,8 @@ impl Edit<'_> {
     }
 
     /// The same, by the paths that they have now: a client may have moved a directory above since.
-    pub(super) fn as_named_now(&self, applied: &[LetGo]) -> Result<Vec<LetGo>> {
-        let named_now = |applied: &LetGo| {
+    pub(super) fn as_named_now(&self, applied: &[RebaseItem]) -> Result<Vec<RebaseItem>> {
+        let named_now = |applied: &RebaseItem| {
             let above = BasePath::from_bytes(base_bytes(&applied.path.parent()));
             let place = match above {
                 Some(above) => self.view().place_of_base(&above)?,
@@ -151,14 +151,14 @@ impl Edit<'_> {
             };
             let path = place.zip(applied.path.name()).map(|(dir, name)| dir.merged.join(&name));
             let path = path.unwrap_or_else(|| applied.path.clone());
-            Ok(LetGo { path, ..applied.clone() })
+            Ok(RebaseItem { path, ..applied.clone() })
         };
         applied.iter().map(named_now).collect()
     }
 
     /// Points redirects into moved base directories at their new paths, including redirects that a
     /// client moved.
-    fn follow_moves(&mut self, applied: &[LetGo]) -> Result<()> {
+    fn follow_moves(&mut self, applied: &[RebaseItem]) -> Result<()> {
         let moves: BTreeMap<&[u8], &[u8]> = applied
             .iter()
             .filter(|applied| applied.object.is_some())
@@ -197,13 +197,13 @@ impl Edit<'_> {
         for (row, new) in &followed {
             self.txn.put_inode(row)?;
             self.txn.put_redirect(row.ino, new)?;
-            self.touch(Touch::All);
+            self.touch(Invalidation::All);
         }
         Ok(())
     }
 
     /// Hides what the base got at a path from which a client took the session's entry away before.
-    pub(super) fn hide_again(&mut self, applied: &LetGo) -> Result<()> {
+    pub(super) fn hide_again(&mut self, applied: &RebaseItem) -> Result<()> {
         let path = &applied.path;
         let Some(name) = path.name() else { return Ok(()) };
         let Some(place) = self.visible_dir(&path.parent())? else { return Ok(()) };
@@ -217,7 +217,7 @@ impl Edit<'_> {
                 true => self.drop_entry(&place, None, &name)?,
                 false => self.unlink(&place, &name, child)?,
             }
-            self.touch(Touch::All);
+            self.touch(Invalidation::All);
         } else if let (true, Some(row)) = (is_other, child.node.row())
             && row.kind == FileKind::Directory
             && row.origin.is_none()
@@ -228,7 +228,7 @@ impl Edit<'_> {
             // A client made a directory there, with nothing in it.
             let row = row.clone();
             self.make_opaque(&row)?;
-            self.touch(Touch::All);
+            self.touch(Invalidation::All);
         }
         Ok(())
     }
@@ -236,7 +236,7 @@ impl Edit<'_> {
     /// Moves the time of a whiteout that a client made during apply past the ctime with which apply
     /// left the base object, if that still has it: the next apply would take this one's later steps
     /// for a change of the host.
-    pub(super) fn advance_whiteout(&mut self, applied: &LetGo) -> Result<()> {
+    pub(super) fn advance_whiteout(&mut self, applied: &RebaseItem) -> Result<()> {
         let path = &applied.path;
         let (Some(ctime), Some(name)) = (applied.base_ctime, path.name()) else { return Ok(()) };
         if !self.txn.is_whited_out(path)? {
@@ -274,7 +274,7 @@ impl Edit<'_> {
                 self.txn.put_inode(&row)?;
                 if row.kind == FileKind::Directory {
                     self.txn.remove_redirect(child)?;
-                    self.touch(Touch::All);
+                    self.touch(Invalidation::All);
                     dirs.insert(path.join(&name));
                     open.push(path.join(&name));
                 }
@@ -284,7 +284,7 @@ impl Edit<'_> {
     }
 
     /// What became of something since it was applied.
-    fn since_applied(&self, applied: &LetGo) -> Result<Since> {
+    fn since_applied(&self, applied: &RebaseItem) -> Result<Since> {
         let found = TreeView { view: self.view(), knows_base: true }.find(&applied.path)?;
         Ok(match (found, applied.object) {
             (None, None) => Since::Same,
@@ -345,7 +345,7 @@ impl Edit<'_> {
             self.txn.remove_redirect(ino)?;
             row.origin = Some(origin_of(base, &attr));
             self.txn.put_inode(&row)?;
-            self.touch(Touch::All);
+            self.touch(Invalidation::All);
             return Ok(true);
         }
         self.txn.delete_dentry(parent, name)?;

@@ -7,15 +7,15 @@ use std::slice;
 use bytes::Bytes;
 
 use crate::base::{BaseAttr, BasePath};
-use crate::delta::Procedure;
+use crate::delta::AuditProcedure;
 use crate::vfs::{Caller, Device, FileId, FileKind, FsError, Time};
 
 use super::Overlay;
-use super::cache::Touch;
+use super::cache::Invalidation;
 use super::edit::Edit;
 use super::error::Result;
 use super::original::BlobDigest;
-use super::rebase::LetGo;
+use super::rebase::RebaseItem;
 
 /// What a file began with, and the hunks of it that were applied.
 #[derive(Debug, Clone)]
@@ -34,20 +34,20 @@ impl Overlay {
     pub async fn rebase_part(
         &self,
         caller: &Caller,
-        applied: LetGo,
+        applied: RebaseItem,
         part: AppliedPart,
     ) -> std::result::Result<(), FsError> {
         self.core.base.look_anew();
         self.give_up(caller, move |edit| {
             edit.keep_rest(&applied, &part)?;
-            edit.record_given_up(Procedure::Apply, applied.path.clone())
+            edit.record_given_up(AuditProcedure::Apply, applied.path.clone())
         })
         .await
     }
 }
 
 impl Edit<'_> {
-    fn keep_rest(&mut self, applied: &LetGo, part: &AppliedPart) -> Result<()> {
+    fn keep_rest(&mut self, applied: &RebaseItem, part: &AppliedPart) -> Result<()> {
         let named = self.as_named_now(slice::from_ref(applied))?;
         let Some(applied) = named.first() else { return Ok(()) };
         if applied.was_entry {
@@ -69,7 +69,7 @@ impl Edit<'_> {
             let attr = self.attr_of_part(&path, part)?;
             self.keep_original(&path, &attr, Some(&part.content), true)?;
         }
-        self.touch(Touch::All);
+        self.touch(Invalidation::All);
         self.count_hidden_links()?;
         self.settle(BTreeSet::from([dir]), true)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::BasePath;
-use crate::delta::{InodeRow, MergedPath, Procedure};
+use crate::delta::{AuditProcedure, InodeRow, MergedPath};
 use crate::vfs::{FileId, FileKind, FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
@@ -28,7 +28,7 @@ impl Edit<'_> {
             edit.unlink(&parent.place, &name, child)?;
             edit.entries_changed(parent_ino, 0)?;
             let path = parent.place.merged.join(&name);
-            edit.record(Procedure::Remove, fileid, path, None, (None, None))
+            edit.record(AuditProcedure::Remove, fileid, path, None, (None, None))
         })
     }
 
@@ -49,7 +49,7 @@ impl Edit<'_> {
             edit.unlink_dir(&parent.place, &name, &child)?;
             edit.entries_changed(parent_ino, -1)?;
             let path = parent.place.merged.join(&name);
-            edit.record(Procedure::Rmdir, fileid, path, None, (None, None))
+            edit.record(AuditProcedure::Rmdir, fileid, path, None, (None, None))
         })
     }
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Original, WriteTxn};
 use crate::vfs::{FileKind, FsError};
-use crate::worker::{Cost, Done, Piece};
+use crate::worker::{BackgroundPiece, Cost, OpResult};
 
 use super::edit::Edit;
 use super::error::{Result, from_work};
@@ -30,10 +30,10 @@ const ENTRY_BYTES: usize = 256;
 
 /// Removed base objects whose originals are not stored yet.
 #[derive(Default)]
-pub(super) struct Removed(Mutex<Queue>);
+pub(super) struct RemovedOriginals(Mutex<RemovedQueue>);
 
 #[derive(Default)]
-struct Queue {
+struct RemovedQueue {
     entries: VecDeque<Original>,
     /// Length of their paths together.
     path_bytes: usize,
@@ -42,7 +42,7 @@ struct Queue {
     last: Option<Instant>,
 }
 
-impl Removed {
+impl RemovedOriginals {
     /// Adds what a change removed, as far as there is room.
     pub fn add(&self, removed: Vec<Original>) {
         if removed.is_empty() {
@@ -77,7 +77,7 @@ impl Removed {
         self.queue().last.is_none_or(|last| last.elapsed() >= REMOVED_QUIET)
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, RemovedQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,12 +128,16 @@ impl Overlay {
 
     /// The same once clients remove no more for a while, or much waits: a removal beside it would
     /// take longer.
-    pub(super) async fn keep_removed_if_due(&self) -> Piece {
+    pub(super) async fn keep_removed_if_due(&self) -> BackgroundPiece {
         let removed = &self.core.removed;
         if removed.is_quiet() || removed.is_half_full() {
-            return if self.keep_removed().await { Piece::More } else { Piece::Idle };
+            return if self.keep_removed().await {
+                BackgroundPiece::More
+            } else {
+                BackgroundPiece::Idle
+            };
         }
-        Piece::Later
+        BackgroundPiece::Later
     }
 
     /// Keeps all of them, unless that takes long.
@@ -149,7 +153,7 @@ impl Overlay {
 
     async fn keep_all(&self, batch: Vec<Original>) -> std::result::Result<(), FsError> {
         let core = self.core.clone();
-        let read = self.worker.read(Cost::Heavy, move |txn| {
+        let read = self.worker.read(Cost::Offload, move |txn| {
             let view = View { txn, core: &core, version: None, known: None, scope: &core.whole };
             let read = || batch.iter().filter_map(|removed| view.read_removed(removed)).collect();
             unless_refused(read).unwrap_or_default()
@@ -160,9 +164,9 @@ impl Overlay {
         let job = move |txn: &mut dyn WriteTxn| {
             let stored = unless_refused(|| store(&core, txn, &kept));
             let value = stored.unwrap_or(Err(FsError::TryLater.into()));
-            Done { keep: value.is_ok(), value, after_commit: None }
+            OpResult { commit: value.is_ok(), value, after_commit: None }
         };
-        let stored = self.worker.write(Cost::Heavy, bytes, false, job).await;
+        let stored = self.worker.write(Cost::Offload, bytes, false, job).await;
         stored.map_err(|error| from_work(&error))?.value.map_err(|error| error.into_fs())
     }
 }

@@ -5,11 +5,11 @@
 //! the directory move with it.
 
 use crate::base::BasePath;
-use crate::delta::{Ino, InodeRow, MAX_PATH_BYTES, MergedPath, Procedure};
+use crate::delta::{AuditProcedure, Ino, InodeRow, MAX_PATH_BYTES, MergedPath};
 use crate::vfs::{FileKind, FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
-use super::cache::Touch;
+use super::cache::Invalidation;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
 use super::guarded::Arrival;
@@ -92,7 +92,7 @@ impl Edit<'_> {
             self.entries_changed(source_ino, leaves)?;
             self.entries_changed(target_ino, arrives)?;
         }
-        self.record(Procedure::Rename, row.fileid(), old_path, Some(new_path), (None, None))
+        self.record(AuditProcedure::Rename, row.fileid(), old_path, Some(new_path), (None, None))
     }
 
     /// Whether the entry may move there, replacing what is there (rename(2)).
@@ -192,7 +192,7 @@ impl Edit<'_> {
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
         self.show_through(&row, shown.as_ref(), (target, target_ino), new)?;
-        self.touch(Touch::AllPlaces);
+        self.touch(Invalidation::AllPlaces);
         Ok(row)
     }
 

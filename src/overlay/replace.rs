@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::delta::{InodeRow, Procedure};
+use crate::delta::{AuditProcedure, InodeRow};
 use crate::vfs::{Attr, Caller, FsError, Locator, Outcome, SetAttr, Time, Wcc};
 use crate::worker::Cost;
 
@@ -55,10 +55,10 @@ impl Edit<'_> {
         let path = self.path_of(&row)?;
         let id = row.fileid();
         let attrs = stored(&row, &set);
-        self.record_set(Procedure::Setattr, id, path.clone(), Some(0), attrs)?;
+        self.record_set(AuditProcedure::Setattr, id, path.clone(), Some(0), attrs)?;
         if !content.is_empty() {
             let span = (Some(0), Some(content.len() as u64));
-            self.record(Procedure::Write, id, path, None, span)?;
+            self.record(AuditProcedure::Write, id, path, None, span)?;
         }
         Ok(row)
     }
@@ -87,7 +87,7 @@ impl Overlay {
         guard: Option<Time>,
     ) -> Outcome<(), Wcc> {
         let (at, bytes) = (file.clone(), content.len());
-        let replaced = self.change(caller, Cost::Heavy, bytes, false, move |edit| {
+        let replaced = self.change(caller, Cost::Offload, bytes, false, move |edit| {
             edit.replace(&at, &content, &set, guard)
         });
         replaced.await.map_or_else(|error: FsError| error.into(), |committed| committed.value)

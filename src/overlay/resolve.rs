@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use crate::base::{BaseAttr, BaseError, BasePath, DELTA_IDS};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin, ReadTxn, StoreError};
-use crate::vfs::{FileId, FileKind, FsError, Locator, Name, Trail};
+use crate::vfs::{FileId, FileKind, FsError, Locator, Name, PathDigest};
 use crate::worker::Version;
 
 use super::Core;
-use super::cache::{DeltaChild, Touch};
+use super::cache::{DeltaChild, Invalidation};
 use super::error::Result;
-use super::known::Known;
 use super::limits::MAX_DEPTH;
 use super::node::{DirPlace, Node, is_linked};
 use super::scope::Scope;
 use super::trail::{Searched, follow, trail_above, trail_of};
+use super::writer_memo::WriterMemo;
 
 /// The merged tree in one transaction.
 pub(super) struct View<'a> {
@@ -29,7 +29,7 @@ pub(super) struct View<'a> {
     /// thread, and where a commit came between.
     pub version: Option<Version>,
     /// The writer's memory, on its thread.
-    pub known: Option<&'a Known>,
+    pub known: Option<&'a WriterMemo>,
     /// What is shown of the tree.
     pub scope: &'a Scope,
 }
@@ -90,7 +90,7 @@ impl View<'_> {
                     return Ok(place);
                 }
                 // The host has put another directory there since its place was remembered.
-                let touch = Touch::Place(None, Some(path.clone()));
+                let touch = Invalidation::Place(None, Some(path.clone()));
                 if let Some(known) = self.known {
                     known.forget(&touch);
                 }
@@ -156,7 +156,7 @@ impl View<'_> {
         Ok(None)
     }
 
-    fn base_node(&self, id: FileId, trail: &Trail) -> Result<Option<Node>> {
+    fn base_node(&self, id: FileId, trail: &PathDigest) -> Result<Option<Node>> {
         if let Some(at) = self.version
             && let Some(path) = self.core.caches.showing(at, id)
             && trail_of(&path) == *trail
@@ -191,7 +191,7 @@ impl View<'_> {
     }
 
     /// A base object that was not copied up.
-    fn untouched_node(&self, id: FileId, trail: &Trail) -> Result<Option<Node>> {
+    fn untouched_node(&self, id: FileId, trail: &PathDigest) -> Result<Option<Node>> {
         let remembered = self.core.caches.location(id).filter(|path| trail_of(path) == *trail);
         if let Some(path) = remembered {
             if let Some(attr) = self.base_object(&path, id)? {
@@ -225,7 +225,7 @@ impl View<'_> {
 
     /// Where a base object is that was listed, and never looked up; others of its directory are
     /// likely to be asked for next, and remembered too.
-    fn in_listed(&self, id: FileId, trail: &Trail) -> Option<BasePath> {
+    fn in_listed(&self, id: FileId, trail: &PathDigest) -> Option<BasePath> {
         let dirs = self.core.caches.listed(&trail_above(trail)?);
         dirs.iter().find_map(|dir| {
             let listing = self.core.base.list(dir).ok()?;

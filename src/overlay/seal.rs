@@ -22,7 +22,7 @@ use super::error::{OpError, Result};
 use super::limits::CopyLimits;
 use super::node::{Child, DirPlace, Node};
 use super::resolve::View;
-use super::{Clock, Core, finish};
+use super::{Clock, Core, copy_up_background};
 
 use fold::Fold;
 use marks::Mark;
@@ -88,14 +88,14 @@ pub enum SealStep {
 pub struct Sealing {
     core: Core,
     caller: Caller,
-    stage: Stage,
+    stage: SealStage,
     done: Sealed,
     /// What the step at hand may still do.
     objects_left: u64,
     bytes_left: u64,
 }
 
-enum Stage {
+enum SealStage {
     Begin,
     /// Directories with a redirect, the deepest last to come.
     Folds {
@@ -127,7 +127,7 @@ impl Sealing {
         Self {
             core: Core::offline(base, clock, limits),
             caller: Caller::owner(0, 0),
-            stage: Stage::Begin,
+            stage: SealStage::Begin,
             done: Sealed::default(),
             objects_left: 0,
             bytes_left: 0,
@@ -151,8 +151,8 @@ impl Sealing {
     }
 
     fn advance(&mut self, txn: &mut dyn WriteTxn, at: &mut MergedPath) -> Result<SealStep> {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Begin => {
+        match std::mem::replace(&mut self.stage, SealStage::Over) {
+            SealStage::Begin => {
                 let view = View {
                     txn,
                     core: &self.core,
@@ -160,14 +160,14 @@ impl Sealing {
                     known: None,
                     scope: &self.core.whole,
                 };
-                self.stage = Stage::Folds { left: fold::redirected(&view)?, fold: None };
+                self.stage = SealStage::Folds { left: fold::redirected(&view)?, fold: None };
             }
-            Stage::Folds { left, fold } => self.fold(txn, left, fold, at)?,
-            Stage::Marks { left, mark } => self.replace_marks(txn, left, mark, at)?,
-            Stage::Links { left, paths } => self.link(txn, left, paths, at)?,
-            Stage::Copies(from) => return self.copy(txn, from, at),
-            Stage::Holes(ino, chunk) => self.fill(txn, ino, chunk, at)?,
-            Stage::Over => return Ok(SealStep::Over),
+            SealStage::Folds { left, fold } => self.fold(txn, left, fold, at)?,
+            SealStage::Marks { left, mark } => self.replace_marks(txn, left, mark, at)?,
+            SealStage::Links { left, paths } => self.link(txn, left, paths, at)?,
+            SealStage::Copies(from) => return self.copy(txn, from, at),
+            SealStage::Holes(ino, chunk) => self.fill(txn, ino, chunk, at)?,
+            SealStage::Over => return Ok(SealStep::Over),
         }
         Ok(SealStep::Made)
     }
@@ -233,7 +233,7 @@ impl Sealing {
         while !self.is_spent() {
             let Some(path) = paths.pop() else {
                 let Some(ino) = left.pop() else {
-                    self.stage = Stage::Copies(Ino(0));
+                    self.stage = SealStage::Copies(Ino(0));
                     return Ok(());
                 };
                 paths = self.names_in_base(txn, ino)?;
@@ -246,7 +246,7 @@ impl Sealing {
                 self.settle(txn, &place, &name)?;
             }
         }
-        self.stage = Stage::Links { left, paths };
+        self.stage = SealStage::Links { left, paths };
         Ok(())
     }
 
@@ -268,23 +268,23 @@ impl Sealing {
     /// Fetches a piece of what is still the base's.
     fn copy(&mut self, txn: &mut dyn WriteTxn, from: Ino, at: &mut MergedPath) -> Result<SealStep> {
         let Some(ino) = txn.pending_copy(from)? else {
-            self.stage = Stage::Holes(Ino(0), 0);
+            self.stage = SealStage::Holes(Ino(0), 0);
             return Ok(SealStep::Made);
         };
         let Some(row) = txn.inode(ino)? else {
             txn.put_copy_up(ino, None)?;
-            self.stage = Stage::Copies(ino);
+            self.stage = SealStage::Copies(ino);
             return Ok(SealStep::Made);
         };
         *at = self.edit(txn).path_of(&row).unwrap_or_else(|_| MergedPath::root());
         let left = |row: &InodeRow| row.copy_up.map_or(0, |pending| pending.end - pending.next);
         let before = left(&row);
-        match finish::copy_piece(&self.core, txn, row) {
+        match copy_up_background::copy_piece(&self.core, txn, row) {
             Ok(is_last) => {
                 let after = txn.inode(ino)?.map_or(0, |row| left(&row));
                 self.done.copied_bytes += before.saturating_sub(after);
                 self.done.finished += u64::from(is_last);
-                self.stage = Stage::Copies(ino);
+                self.stage = SealStage::Copies(ino);
                 Ok(SealStep::Made)
             }
             Err(OpError::Lost) => {
@@ -292,7 +292,7 @@ impl Sealing {
                 if self.done.first_unfinished.len() < MAX_UNFINISHED_NAMED {
                     self.done.first_unfinished.push(at.clone());
                 }
-                self.stage = Stage::Copies(Ino(ino.0 + 1));
+                self.stage = SealStage::Copies(Ino(ino.0 + 1));
                 Ok(SealStep::Skipped)
             }
             Err(error) => Err(error),
@@ -312,7 +312,7 @@ impl Sealing {
             chunk = 0;
         }
         let mut row = self.edit(txn).view().inode(ino)?;
-        self.stage = Stage::Holes(Ino(ino.0 + 1), 0);
+        self.stage = SealStage::Holes(Ino(ino.0 + 1), 0);
         // What is missing of such a file is not known to be zeros.
         if row.copy_up.is_some() {
             return Ok(());
@@ -337,7 +337,7 @@ impl Sealing {
             txn.put_inode(&row)?;
         }
         if looked < chunks {
-            self.stage = Stage::Holes(ino, looked);
+            self.stage = SealStage::Holes(ino, looked);
         }
         Ok(())
     }

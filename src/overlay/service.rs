@@ -6,20 +6,20 @@
 
 use bytes::Bytes;
 
-use crate::delta::{Compacted, Growth, WriteTxn};
+use crate::delta::{Compacted, UsageDelta, WriteTxn};
 use crate::vfs::{
     Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, Flavor, FsError,
     FsInfo, FsStat, Locator, LockKey, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr,
     Stability, Time, Vfs, Wcc, WriteVerifier, Written,
 };
-use crate::worker::{Committed, Cost, Done};
+use crate::worker::{Committed, Cost, OpResult};
 
 use super::Overlay;
 use super::edit::Edit;
 use super::error::{from_store, from_work};
 use super::hanging::unless_refused;
 use super::limits::{LIGHT_READ_BYTES, MAX_LINKS};
-use super::quota::Charge;
+use super::quota::QuotaReservation;
 use super::resolve::View;
 
 /// The path of the one export of a session that is served alone.
@@ -62,7 +62,7 @@ impl Overlay {
     ) -> Outcome<T, C> {
         let (core, scope) = (self.core.clone(), self.scope.clone());
         let mut once = Some(f);
-        let work = self.worker.read(Cost::Heavy, move |txn| {
+        let work = self.worker.read(Cost::Offload, move |txn| {
             let Some(f) = once.take() else { return FsError::Fault.into() };
             let before = core.caches.version();
             if let Err(error) = txn.hold() {
@@ -118,7 +118,7 @@ impl Overlay {
             let wakes_background = wakes_copies || !removed.is_empty();
             let is_unlimited = edit.is_unlimited;
             let is_made = outcome.result.is_ok();
-            let growth = if is_made { txn.growth() } else { Growth::default() };
+            let growth = if is_made { txn.growth() } else { UsageDelta::default() };
             let asked = (!is_unlimited).then_some(&*asked);
             let (value, charge) = match core.ledger.charge(growth, asked) {
                 Ok(charge) => (Ok(outcome), charge),
@@ -128,7 +128,7 @@ impl Overlay {
             trial.made(!touched.is_empty());
             let core = core.clone();
             let after_commit = move || {
-                Charge::commit(charge);
+                QuotaReservation::commit(charge);
                 core.caches.forget(&touched);
                 trial.committed();
                 core.removed.add(removed);
@@ -142,7 +142,7 @@ impl Overlay {
                     atimes.committed();
                 }
             };
-            Done { value, keep, after_commit: Some(Box::new(after_commit)) }
+            OpResult { value, commit: keep, after_commit: Some(Box::new(after_commit)) }
         };
         let bytes = CHANGE_BYTES + data_bytes;
         let work = self.worker.write(cost, bytes, durable, job);
@@ -232,7 +232,7 @@ impl Vfs for Overlay {
     ) -> Outcome<(), Wcc> {
         let at = object.clone();
         // A change of the size may copy, or cut off, much.
-        let cost = if set.size.is_some() { Cost::Heavy } else { self.weight_of(object) };
+        let cost = if set.size.is_some() { Cost::Offload } else { self.weight_of(object) };
         self.alter_at(caller, cost, object, move |edit| edit.setattr(&at, &set, guard)).await
     }
 

@@ -1,6 +1,6 @@
 //! SETATTR: modes, owners, sizes and times, with the checks of a Linux server.
 
-use crate::delta::{AuditSet, InodeRow, Procedure};
+use crate::delta::{AuditProcedure, AuditSet, InodeRow};
 use crate::vfs::{Attr, Caller, FileKind, FsError, Locator, Outcome, SetAttr, SetTime, Time, Wcc};
 
 use super::access::Want;
@@ -66,7 +66,7 @@ impl Edit<'_> {
         self.txn.put_inode(&row)?;
         let path = self.path_of(&row)?;
         let attrs = stored(&row, set);
-        self.record_set(Procedure::Setattr, row.fileid(), path, set.size, attrs)?;
+        self.record_set(AuditProcedure::Setattr, row.fileid(), path, set.size, attrs)?;
         Ok(Some(row))
     }
 

@@ -54,7 +54,7 @@ pub(super) type Renamed = (Name, Option<(FileId, Ino)>);
 
 /// Where an entry's object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum EntrySource {
     /// In the base, in the directory that shows through.
     Base,
     /// It is this inode of the delta.
@@ -65,15 +65,15 @@ pub(super) enum Source {
 
 /// An entry.
 #[derive(Debug, Clone)]
-pub(super) struct Listed {
+pub(super) struct SnapshotEntry {
     pub name: Name,
     pub fileid: FileId,
-    pub source: Source,
+    pub source: EntrySource,
 }
 
 /// The entries of a directory.
 #[derive(Debug, Clone)]
-pub(super) struct Snapshot {
+pub(super) struct DirSnapshot {
     state: DirState,
     /// Keys the cookies.
     key: u64,
@@ -85,9 +85,9 @@ pub(super) struct Snapshot {
     pub is_certain: bool,
 }
 
-impl Snapshot {
+impl DirSnapshot {
     /// A directory with these entries.
-    pub fn new(state: DirState, key: u64, entries: Vec<Listed>) -> Self {
+    pub fn new(state: DirState, key: u64, entries: Vec<SnapshotEntry>) -> Self {
         let none = Ordered::default();
         let mut snapshot = Self { state, key, entries: none, is_settled: true, is_certain: true };
         let mut entries: Vec<_> =
@@ -113,12 +113,12 @@ impl Snapshot {
     }
 
     /// The entries after a cookie, in order.
-    pub fn after(&self, cookie: Cookie) -> impl Iterator<Item = (Cookie, &Listed)> {
+    pub fn after(&self, cookie: Cookie) -> impl Iterator<Item = (Cookie, &SnapshotEntry)> {
         self.entries.after(cookie)
     }
 
     /// Adds an entry that is not there yet.
-    fn insert(&mut self, entry: Listed) {
+    fn insert(&mut self, entry: SnapshotEntry) {
         let mut at = self.hash(&entry.name);
         while self.entries.get(at).is_some() {
             at.0 += 1;
@@ -129,13 +129,13 @@ impl Snapshot {
     /// Whether it is known where the object of `name` is.
     pub fn knows(&self, name: &Name) -> bool {
         let found = self.find(name).and_then(|at| self.entries.get(at));
-        found.is_some_and(|entry| entry.source != Source::Unknown)
+        found.is_some_and(|entry| entry.source != EntrySource::Unknown)
     }
 
     /// Notes that the object of `name` may be elsewhere now.
     pub fn doubt(&mut self, name: &Name) {
         if let Some(entry) = self.find(name).and_then(|at| self.entries.get_mut(at)) {
-            entry.source = Source::Unknown;
+            entry.source = EntrySource::Unknown;
         }
     }
 
@@ -151,7 +151,11 @@ impl Snapshot {
                 self.entries.remove(at);
             }
             if let Some((fileid, ino)) = *leads_to {
-                self.insert(Listed { name: name.clone(), fileid, source: Source::Delta(ino) });
+                self.insert(SnapshotEntry {
+                    name: name.clone(),
+                    fileid,
+                    source: EntrySource::Delta(ino),
+                });
             }
         }
         self.state.delta = Some(change.after);
@@ -185,7 +189,7 @@ mod tests {
         Name::new(name.as_bytes()).unwrap()
     }
 
-    fn listed(snapshot: &Snapshot) -> Vec<(Name, u64)> {
+    fn listed(snapshot: &DirSnapshot) -> Vec<(Name, u64)> {
         let mut all: Vec<_> =
             snapshot.after(Cookie(0)).map(|(_, e)| (e.name.clone(), e.fileid.0)).collect();
         all.sort();
@@ -194,10 +198,14 @@ mod tests {
 
     #[test]
     fn a_change_moves_the_snapshot_of_the_moment_before_it() {
-        let entry =
-            |text, id| Listed { name: name(text), fileid: FileId(id), source: Source::Base };
+        let entry = |text, id| SnapshotEntry {
+            name: name(text),
+            fileid: FileId(id),
+            source: EntrySource::Base,
+        };
         let entries = vec![entry("a", 10), entry("b", 11)];
-        let mut snapshot = Snapshot::new(DirState { delta: Some(at(1)), base: None }, 7, entries);
+        let mut snapshot =
+            DirSnapshot::new(DirState { delta: Some(at(1)), base: None }, 7, entries);
         let names = vec![(name("a"), None), (name("b"), Some((FileId(12), Ino(12))))];
         let change = DirChange { before: at(1), after: at(2), names };
         assert!(snapshot.precedes(&change));
@@ -214,7 +222,7 @@ mod tests {
     #[test]
     fn the_first_change_of_a_base_directory_follows_its_copy_up() {
         let base = Some((FileId(4), at(5), at(6)));
-        let mut snapshot = Snapshot::new(DirState { delta: None, base }, 7, Vec::new());
+        let mut snapshot = DirSnapshot::new(DirState { delta: None, base }, 7, Vec::new());
         let names = vec![(name("new"), Some((FileId(3), Ino(3))))];
         let change = DirChange { before: at(6), after: at(9), names };
         assert!(snapshot.precedes(&change));

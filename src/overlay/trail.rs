@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use crate::base::{Base, BaseAttr, BaseError, BasePath};
-use crate::vfs::{FileId, FileKind, Time, Trail};
+use crate::vfs::{FileId, FileKind, PathDigest, Time};
 
 use super::attr::tick_after;
 use super::limits::{MAX_ABSENT_DIRS, MAX_VISITED_DIRS};
@@ -13,15 +13,15 @@ use super::limits::{MAX_ABSENT_DIRS, MAX_VISITED_DIRS};
 /// The directories in which a search looked, each as it was before.
 #[derive(Debug, Default)]
 pub(super) struct Searched {
-    dirs: Vec<(BasePath, State)>,
+    dirs: Vec<(BasePath, DirTimes)>,
     /// They are not all known.
     is_partial: bool,
 }
 
 /// A directory's number and times.
-type State = (FileId, Time, Time);
+type DirTimes = (FileId, Time, Time);
 
-fn state_of(attr: &BaseAttr) -> State {
+fn state_of(attr: &BaseAttr) -> DirTimes {
     (attr.fileid, attr.mtime, attr.ctime)
 }
 
@@ -64,8 +64,8 @@ fn digest(component: &[u8]) -> u8 {
 }
 
 /// The trail of a base path.
-pub(super) fn trail_of(path: &BasePath) -> Trail {
-    let mut trail = Trail { components: 0, digest: [0; Trail::MAX_BYTES] };
+pub(super) fn trail_of(path: &BasePath) -> PathDigest {
+    let mut trail = PathDigest { components: 0, digest: [0; PathDigest::MAX_BYTES] };
     for component in path.components() {
         trail = trail_below(&trail, component);
     }
@@ -73,7 +73,7 @@ pub(super) fn trail_of(path: &BasePath) -> Trail {
 }
 
 /// The trail of the entry `name` of a directory with the trail `dir`.
-pub(super) fn trail_below(dir: &Trail, name: &[u8]) -> Trail {
+pub(super) fn trail_below(dir: &PathDigest, name: &[u8]) -> PathDigest {
     let mut trail = *dir;
     if let Some(byte) = trail.digest.get_mut(usize::from(trail.components)) {
         *byte = digest(name);
@@ -84,7 +84,7 @@ pub(super) fn trail_below(dir: &Trail, name: &[u8]) -> Trail {
 
 /// The trail of the directory that holds an object with the trail `trail`, where that says it
 /// whole.
-pub(super) fn trail_above(trail: &Trail) -> Option<Trail> {
+pub(super) fn trail_above(trail: &PathDigest) -> Option<PathDigest> {
     let mut above = *trail;
     above.components = trail.components.checked_sub(1)?;
     *above.digest.get_mut(usize::from(above.components))? = 0;
@@ -99,7 +99,7 @@ pub(super) fn trail_above(trail: &Trail) -> Option<Trail> {
 pub(super) fn follow(
     base: &dyn Base,
     id: FileId,
-    trail: &Trail,
+    trail: &PathDigest,
     searched: &mut Searched,
 ) -> Result<Option<BasePath>, BaseError> {
     let last = usize::from(trail.components).saturating_sub(1);

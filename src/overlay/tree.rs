@@ -12,11 +12,11 @@ use crate::vfs::{Attr, FileKind, FsError, Locator, Name, Time};
 
 use super::Core;
 use super::error::Result;
-use super::known::Known;
 use super::limits::CopyLimits;
 use super::lineage::Lineage;
 use super::node::Node;
 use super::resolve::View;
+use super::writer_memo::WriterMemo;
 
 /// Stored chunks that are looked at together for where data ends.
 const DATA_CHUNKS: u64 = 1024;
@@ -73,7 +73,7 @@ impl Tree {
         let mut f = Some(f);
         let mut value = Err(FsError::Io);
         // What a memory of an earlier moment says may be wrong by now.
-        let known = Known::new();
+        let known = WriterMemo::new();
         let read = reader.read(&mut |txn| {
             if let Err(error) = txn.hold() {
                 value = Err(super::error::from_store(&error));

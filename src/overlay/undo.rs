@@ -33,7 +33,7 @@ pub struct Idle {
 }
 
 /// What has to go back together.
-struct Ends {
+struct UndoGroup {
     /// Where the object is, and where the base would show it: there may be another one by now,
     /// and it is given up too.
     paths: Vec<MergedPath>,
@@ -99,8 +99,8 @@ impl TreeView<'_> {
             .is_none_or(|base| (base.mode, base.uid, base.gid) != (attr.mode, attr.uid, attr.gid)))
     }
 
-    fn ends(&self, change: Change) -> super::error::Result<Ends> {
-        let mut ends = Ends { paths: vec![change.path], gone_at: None };
+    fn ends(&self, change: Change) -> super::error::Result<UndoGroup> {
+        let mut ends = UndoGroup { paths: vec![change.path], gone_at: None };
         let Some(before) = change.before.filter(|_| !change.is_link) else { return Ok(ends) };
         let (mut base, mut is_gone) = (before.path, false);
         while let Some((parent, name)) = base.split() {
@@ -150,14 +150,14 @@ impl TreeView<'_> {
     }
 }
 
-impl Ends {
+impl UndoGroup {
     fn is_in(&self, chosen: &HashSet<MergedPath>) -> bool {
         self.paths.iter().chain(&self.gone_at).any(|end| is_in(end, chosen))
     }
 }
 
 /// Adds the other ends of what is chosen; whether there were any.
-fn grow(chosen: &mut HashSet<MergedPath>, all: &[Ends]) -> bool {
+fn grow(chosen: &mut HashSet<MergedPath>, all: &[UndoGroup]) -> bool {
     let before = chosen.len();
     for change in all {
         if change.is_in(chosen) {
@@ -170,7 +170,7 @@ fn grow(chosen: &mut HashSet<MergedPath>, all: &[Ends]) -> bool {
 }
 
 /// The paths at or below which there is any change.
-fn touched(all: &[Ends]) -> HashSet<MergedPath> {
+fn touched(all: &[UndoGroup]) -> HashSet<MergedPath> {
     let mut touched = HashSet::new();
     for end in all.iter().flat_map(|change| change.paths.iter().chain(&change.gone_at)) {
         // With a path, those above it were put in too.

@@ -1,6 +1,6 @@
 //! WRITE.
 
-use crate::delta::{InodeRow, Procedure};
+use crate::delta::{AuditProcedure, InodeRow};
 use crate::vfs::{Attr, FileKind, FsError, Locator, Outcome, Wcc};
 
 use super::access::Want;
@@ -43,7 +43,7 @@ impl Edit<'_> {
         self.txn.put_inode(&row)?;
         let path = self.path_of(&row)?;
         let span = (Some(offset), Some(data.len() as u64));
-        self.record(Procedure::Write, row.fileid(), path, None, span)?;
+        self.record(AuditProcedure::Write, row.fileid(), path, None, span)?;
         Ok(Some(row))
     }
 }

@@ -16,20 +16,20 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 
 use super::connection_budget::{ConnectionBudget, RequestPermit};
-use super::dispatch::{DecodedCall, Disposition, Origin};
+use super::dispatch::{DecodedCall, Disposition, RecordOrigin};
 use super::incoming::Incoming;
 use super::inline_task::run_inline;
 use super::lookout::Lookout;
 use super::outgoing::Outgoing;
 use super::peers::Peer;
 use super::presence::Presence;
-use super::reply_cache::Reply;
-use super::{Shared, StopSignal};
+use super::reply_cache::ReplySegments;
+use super::{ServerShared, StopSignal};
 use crate::wire::record::RecordError;
 
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Ending {
+pub(super) enum ConnectionEnd {
     #[error("the client closed it")]
     Closed,
     #[error("the server is shutting down")]
@@ -51,9 +51,9 @@ pub(super) enum Ending {
 }
 
 /// What the requests of one connection share.
-pub(super) struct Connection {
-    pub(super) shared: Arc<Shared>,
-    origin: Origin,
+pub(super) struct ConnectionState {
+    pub(super) shared: Arc<ServerShared>,
+    origin: RecordOrigin,
     pub(super) share: ConnectionBudget,
     /// How it has behaved, for all to see.
     pub(super) peer: Arc<Peer>,
@@ -68,22 +68,22 @@ pub(super) struct Connection {
 pub(super) async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     stop: StopSignal,
-) -> Ending {
+) -> ConnectionEnd {
     if let Err(error) = stream.set_nodelay(true) {
         return error.into();
     }
     let (reader, writer) = stream.into_split();
     let entered = shared.peers.enter(peer);
-    let origin = Origin {
+    let origin = RecordOrigin {
         peer,
         presence: Arc::clone(&entered.peer.presence),
         untrusted_port: shared.refuses_port(peer),
         squashes_root: shared.squash_root,
     };
     let usage = Arc::clone(&entered.peer.usage);
-    let connection = Arc::new(Connection {
+    let connection = Arc::new(ConnectionState {
         origin,
         share: ConnectionBudget::new(shared.limits.connection_requests, usage),
         peer: Arc::clone(&entered.peer),
@@ -95,14 +95,14 @@ pub(super) async fn serve(
     let is_read = IsRead(&entered.peer.presence);
     let ending = tokio::select! {
         ending = read_requests(&mut incoming, &connection) => ending,
-        () = connection.broken.notified() => Ending::ReplyFailed,
-        () = entered.peer.unwanted.notified() => Ending::Crowded,
-        () = stop.clone().wait() => Ending::ShuttingDown,
+        () = connection.broken.notified() => ConnectionEnd::ReplyFailed,
+        () = entered.peer.unwanted.notified() => ConnectionEnd::Crowded,
+        () = stop.clone().wait() => ConnectionEnd::ShuttingDown,
     };
     drop(is_read);
     match ending {
-        Ending::Crowded => connection.hang_up(&incoming),
-        Ending::ReplyFailed | Ending::ShuttingDown => {}
+        ConnectionEnd::Crowded => connection.hang_up(&incoming),
+        ConnectionEnd::ReplyFailed | ConnectionEnd::ShuttingDown => {}
         // Until its last reply is sent it keeps its place, and can be asked for it.
         _ => tokio::select! {
             () = connection.share.settled() => {}
@@ -124,7 +124,10 @@ impl Drop for IsRead<'_> {
 }
 
 /// Reads requests and begins their work, until the connection ends.
-async fn read_requests(incoming: &mut Incoming, connection: &Arc<Connection>) -> Ending {
+async fn read_requests(
+    incoming: &mut Incoming,
+    connection: &Arc<ConnectionState>,
+) -> ConnectionEnd {
     let mut lookout = Lookout::default();
     loop {
         connection.rest().await;
@@ -145,7 +148,7 @@ async fn read_requests(incoming: &mut Incoming, connection: &Arc<Connection>) ->
                 connection.peer.reputation.refused();
                 continue;
             }
-            Disposition::HangUp => return Ending::Garbage,
+            Disposition::HangUp => return ConnectionEnd::Garbage,
             Disposition::RefusePort(reply) => {
                 connection.shared.warn_of_port(connection.origin.peer);
                 reply
@@ -157,7 +160,7 @@ async fn read_requests(incoming: &mut Incoming, connection: &Arc<Connection>) ->
     }
 }
 
-impl Connection {
+impl ConnectionState {
     /// Ends the connection both ways, and closes the socket: its place is another client's, while
     /// what was begun is finished.
     fn hang_up(&self, incoming: &Incoming) {
@@ -203,12 +206,12 @@ impl Connection {
         self.send(answered.reply, reply_room.is_common()).await;
     }
 
-    async fn send_refusal(self: Arc<Self>, reply: Reply, _room: [RequestPermit; 2]) {
+    async fn send_refusal(self: Arc<Self>, reply: ReplySegments, _room: [RequestPermit; 2]) {
         self.send(reply, false).await;
     }
 
     /// Sends a reply; `is_common` says whether it has some of the common room.
-    async fn send(&self, reply: Reply, is_common: bool) {
+    async fn send(&self, reply: ReplySegments, is_common: bool) {
         let sending = async {
             let mut place = self.writer.lock().await;
             // Put back when all is sent; dropped, and so closed, by an error or by the timeout.

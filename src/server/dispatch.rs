@@ -15,11 +15,11 @@ use tokio::time::timeout_at;
 
 use super::limits::{EQUAL_CALL_WAIT, OWN_REPLY_BYTES};
 use super::presence::Presence;
-use super::program::Program;
-use super::reply_cache::{Entered, Key, Reply, ReplyCache};
+use super::program::RpcProgram;
+use super::reply_cache::{CallKey, Entered, ReplyCache, ReplySegments};
 use crate::nfs::CallError;
 use crate::vfs::{CallId, Caller, Flavor};
-use crate::wire::rpc::{AuthStatus, Call, Credential, PROC_NULL, Refusal, Status};
+use crate::wire::rpc::{AuthStatus, Call, CallRejection, Credential, PROC_NULL, RpcStatus};
 
 /// First bytes of NFS results that say "ask again later" (NFS3ERR_JUKEBOX, RFC 1813 §2.6):
 /// replaying them would keep the client from ever getting another answer.
@@ -27,13 +27,13 @@ const STATUS_JUKEBOX: [u8; 4] = 10_008_u32.to_be_bytes();
 
 /// The programs that are served, and the replies that were given.
 pub(super) struct Dispatcher {
-    programs: Vec<Arc<dyn Program>>,
+    programs: Vec<Arc<dyn RpcProgram>>,
     cache: ReplyCache,
 }
 
 /// Where a record came from.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct RecordOrigin {
     /// The client's address.
     pub(super) peer: SocketAddr,
     /// Whether the connection is still read from.
@@ -44,7 +44,7 @@ pub(super) struct Origin {
     pub(super) squashes_root: bool,
 }
 
-impl Origin {
+impl RecordOrigin {
     /// That of a datagram, to which no reply is kept.
     pub(super) fn of_datagram(peer: SocketAddr) -> Self {
         let presence = Arc::new(Presence::new(peer.port()));
@@ -56,12 +56,12 @@ impl Origin {
 pub(super) struct DecodedCall {
     call: Call,
     record: Bytes,
-    program: Arc<dyn Program>,
+    program: Arc<dyn RpcProgram>,
 }
 
 /// What a call came to.
 pub(super) struct CallResult {
-    pub(super) reply: Reply,
+    pub(super) reply: ReplySegments,
     /// Whether it made no sense: no such procedure, or arguments that are none.
     pub(super) is_refused: bool,
 }
@@ -71,13 +71,13 @@ pub(super) enum Disposition {
     /// Carry the call out.
     Run(DecodedCall),
     /// Answer this.
-    Reply(Reply),
+    Reply(ReplySegments),
     /// Nothing.
     Ignore,
     /// Close the connection: the stream makes no sense.
     HangUp,
     /// Answer this: the client's port is not privileged.
-    RefusePort(Reply),
+    RefusePort(ReplySegments),
 }
 
 impl DecodedCall {
@@ -120,24 +120,26 @@ impl DecodedCall {
 
 impl Dispatcher {
     /// Serves `programs`; several versions of one program may be among them.
-    pub(super) fn new(programs: Vec<Arc<dyn Program>>, cache: ReplyCache) -> Self {
+    pub(super) fn new(programs: Vec<Arc<dyn RpcProgram>>, cache: ReplyCache) -> Self {
         Self { programs, cache }
     }
 
     /// Reads the header of `record` and finds the program that it calls.
-    pub(super) fn prepare(&self, origin: &Origin, record: Bytes) -> Disposition {
+    pub(super) fn prepare(&self, origin: &RecordOrigin, record: Bytes) -> Disposition {
         let call = match Call::parse(record.clone()) {
             Ok(call) => call,
-            Err(Refusal::Garbage) => return Disposition::HangUp,
-            Err(Refusal::NotACall) => return Disposition::Ignore,
-            Err(Refusal::Answer(xid, status)) => return Disposition::Reply(refuse(xid, status)),
+            Err(CallRejection::Garbage) => return Disposition::HangUp,
+            Err(CallRejection::NotACall) => return Disposition::Ignore,
+            Err(CallRejection::Answer(xid, status)) => {
+                return Disposition::Reply(refuse(xid, status));
+            }
         };
         let program = match self.find(call.program, call.version) {
             Ok(program) => program,
             Err(status) => return Disposition::Reply(refuse(call.xid, status)),
         };
         if origin.untrusted_port && call.procedure != PROC_NULL {
-            let status = Status::AuthError(AuthStatus::TooWeak);
+            let status = RpcStatus::AuthError(AuthStatus::TooWeak);
             return Disposition::RefusePort(refuse(call.xid, status));
         }
         Disposition::Run(DecodedCall { call, record, program })
@@ -145,14 +147,18 @@ impl Dispatcher {
 
     /// Carries a call out, or finds out what its first transmission got; `None` if there is
     /// nothing to answer.
-    pub(super) async fn run(&self, origin: &Origin, prepared: DecodedCall) -> Option<CallResult> {
+    pub(super) async fn run(
+        &self,
+        origin: &RecordOrigin,
+        prepared: DecodedCall,
+    ) -> Option<CallResult> {
         let DecodedCall { call, record, program } = prepared;
         if !program.is_replayed(call.procedure) {
             drop(record);
             return Some(carry_out(&*program, origin, call, None).await);
         }
         let args_at = record.len() - call.args.len();
-        let key = Key::new(origin.peer.ip(), call.xid, call.procedure, &record, args_at);
+        let key = CallKey::new(origin.peer.ip(), call.xid, call.procedure, &record, args_at);
         // Only the arguments hold on to the record's memory from here on.
         drop(record);
         match self.enter(key, &origin.presence).await {
@@ -176,7 +182,7 @@ impl Dispatcher {
 
     /// Looks a call up in the reply cache. Where an equal call came over another connection, waits
     /// a little for that one's end: the end and the retransmission come over different sockets.
-    async fn enter(&self, key: Key, from: &Arc<Presence>) -> Entered<'_> {
+    async fn enter(&self, key: CallKey, from: &Arc<Presence>) -> Entered<'_> {
         let mut until = None;
         loop {
             match self.cache.enter(key, from, Instant::now()) {
@@ -192,7 +198,7 @@ impl Dispatcher {
         }
     }
 
-    fn find(&self, number: u32, version: u32) -> Result<Arc<dyn Program>, Status> {
+    fn find(&self, number: u32, version: u32) -> Result<Arc<dyn RpcProgram>, RpcStatus> {
         let mut range: Option<(u32, u32)> = None;
         for program in self.programs.iter().filter(|program| program.number() == number) {
             let here = program.version();
@@ -203,45 +209,45 @@ impl Dispatcher {
             range = Some((low.min(here), high.max(here)));
         }
         Err(match range {
-            Some((low, high)) => Status::ProgramMismatch { low, high },
-            None => Status::ProgramUnavailable,
+            Some((low, high)) => RpcStatus::ProgramMismatch { low, high },
+            None => RpcStatus::ProgramUnavailable,
         })
     }
 }
 
 /// Carries a call out; a panic becomes SYSTEM_ERR.
 async fn carry_out(
-    program: &dyn Program,
-    origin: &Origin,
+    program: &dyn RpcProgram,
+    origin: &RecordOrigin,
     call: Call,
     id: Option<CallId>,
 ) -> CallResult {
     let caller = Caller { call: id, ..caller(origin, call.credential) };
     let (xid, procedure) = (call.xid, call.procedure);
     if program.is_too_weak(&caller, procedure, &call.args) {
-        let reply = refuse(xid, Status::AuthError(AuthStatus::TooWeak));
+        let reply = refuse(xid, RpcStatus::AuthError(AuthStatus::TooWeak));
         return CallResult { reply, is_refused: true };
     }
     let work = async { program.call(&caller, procedure, call.args).await };
     let status = match Contained(pin!(work)).await {
         Ok(Ok(results)) => {
-            let mut reply = Status::Success.encode_header(xid);
+            let mut reply = RpcStatus::Success.encode_header(xid);
             reply.append(results);
             return CallResult { reply: reply.into_segments(), is_refused: false };
         }
-        Ok(Err(CallError::GarbageArgs(_))) => Status::GarbageArgs,
-        Ok(Err(CallError::ProcedureUnavailable)) => Status::ProcedureUnavailable,
+        Ok(Err(CallError::GarbageArgs(_))) => RpcStatus::GarbageArgs,
+        Ok(Err(CallError::ProcedureUnavailable)) => RpcStatus::ProcedureUnavailable,
         Err(panic) => {
             let what = describe(&*panic);
             tracing::error!(program = program.number(), procedure, what, "a handler panicked");
-            Status::SystemError
+            RpcStatus::SystemError
         }
     };
-    CallResult { reply: refuse(xid, status), is_refused: status != Status::SystemError }
+    CallResult { reply: refuse(xid, status), is_refused: status != RpcStatus::SystemError }
 }
 
 /// Who calls. AUTH_NONE is nobody, never root; nor is AUTH_SYS where root is squashed.
-fn caller(origin: &Origin, credential: Credential) -> Caller {
+fn caller(origin: &RecordOrigin, credential: Credential) -> Caller {
     let client = origin.peer;
     let caller = match credential {
         Credential::None => {
@@ -269,12 +275,12 @@ fn caller(origin: &Origin, credential: Credential) -> Caller {
     if origin.squashes_root { caller.root_squashed() } else { caller }
 }
 
-fn refuse(xid: u32, status: Status) -> Reply {
+fn refuse(xid: u32, status: RpcStatus) -> ReplySegments {
     status.encode_header(xid).into_segments()
 }
 
 /// Whether the results, behind the 24 bytes of an accepted reply's header, begin with JUKEBOX.
-fn says_jukebox(reply: &Reply) -> bool {
+fn says_jukebox(reply: &ReplySegments) -> bool {
     const RESULTS_AT: usize = 24;
     let status = reply.first().and_then(|head| head.get(RESULTS_AT..RESULTS_AT + 4));
     status == Some(&STATUS_JUKEBOX)

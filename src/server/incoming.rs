@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connection::{Connection, Ending};
+use super::connection::{ConnectionEnd, ConnectionState};
 use super::connection_budget::RequestPermit;
 use super::limits::{FIRST_RECORD_BYTES, MIN_SPARE_BYTES, READ_BUFFER_BYTES};
 use super::lookout::Lookout;
@@ -53,9 +53,9 @@ impl Incoming {
     /// Returns the next record, with the room that its bytes take.
     pub(super) async fn next(
         &mut self,
-        connection: &Connection,
+        connection: &ConnectionState,
         lookout: &mut Lookout,
-    ) -> Result<(Bytes, RequestPermit), Ending> {
+    ) -> Result<(Bytes, RequestPermit), ConnectionEnd> {
         let limits = &connection.shared.limits;
         let overall = &connection.shared.budget;
         let mut room = None;
@@ -93,7 +93,7 @@ impl Incoming {
             match timeout_at(first, self.read(room.is_some())).await {
                 Ok(read) => read?,
                 Err(_) if first == last || overall.lacks_request_bytes() => {
-                    return Err(Ending::RecordTimeout);
+                    return Err(ConnectionEnd::RecordTimeout);
                 }
                 // Nobody lacks room: it may go on, to be looked at again.
                 Err(_) => deadlines.crowded = Some(Instant::now() + limits.crowded_timeout),
@@ -137,9 +137,9 @@ impl Incoming {
     /// Waits for the first bytes of a record, as long as a connection may be idle.
     async fn read_first(
         &mut self,
-        connection: &Connection,
+        connection: &ConnectionState,
         lookout: &mut Lookout,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), ConnectionEnd> {
         // A client that has no answer yet is not about to send its next request.
         if connection.share.is_idle() {
             let post = &connection.shared.lookout_post;
@@ -152,7 +152,7 @@ impl Incoming {
         loop {
             match timeout(idle_timeout, self.read(false)).await {
                 Ok(read) => return read,
-                Err(_) if connection.share.is_idle() => return Err(Ending::Idle),
+                Err(_) if connection.share.is_idle() => return Err(ConnectionEnd::Idle),
                 Err(_) => {}
             }
         }
@@ -160,7 +160,7 @@ impl Incoming {
 
     /// Reads what has arrived, if anything has, without asking the runtime: it hears of what
     /// arrives from the thread that waits for all sockets, which has to be woken for it.
-    fn glance(&mut self) -> Option<Result<(), Ending>> {
+    fn glance(&mut self) -> Option<Result<(), ConnectionEnd>> {
         let socket: &TcpStream = self.stream.as_ref();
         let arrived = rustix::io::ioctl_fionread(socket).ok().filter(|&bytes| bytes > 0)?;
         let before = self.input.len();
@@ -168,7 +168,7 @@ impl Incoming {
         self.input.resize(before + most, 0);
         let read = rustix::net::recv(socket, &mut self.input[before..], RecvFlags::DONTWAIT);
         let (read, outcome) = match read {
-            Ok((0, _)) => (0, Some(Err(Ending::Closed))),
+            Ok((0, _)) => (0, Some(Err(ConnectionEnd::Closed))),
             Ok((read, _)) => (read, Some(Ok(()))),
             Err(Errno::WOULDBLOCK | Errno::INTR) => (0, None),
             Err(error) => (0, Some(Err(io::Error::from(error).into()))),
@@ -178,7 +178,7 @@ impl Incoming {
     }
 
     /// Reads what is there, into a buffer with room for the record at hand, if it `has_room`.
-    async fn read(&mut self, has_room: bool) -> Result<(), Ending> {
+    async fn read(&mut self, has_room: bool) -> Result<(), ConnectionEnd> {
         let missing = self.records.missing_bytes(&self.input);
         let wanted = if has_room { missing } else { missing.min(FIRST_RECORD_BYTES) };
         if self.input.capacity() - self.input.len() < wanted.max(record::MARK_BYTES) {
@@ -189,7 +189,7 @@ impl Incoming {
         // has no room of its own.
         let most = wanted.max(READ_BUFFER_BYTES);
         match self.stream.read_buf(&mut (&mut self.input).limit(most)).await? {
-            0 => Err(Ending::Closed),
+            0 => Err(ConnectionEnd::Closed),
             _ => Ok(()),
         }
     }

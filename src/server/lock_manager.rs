@@ -7,11 +7,11 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::limits::{LOCK_WAIT, SMALL_REPLY_BYTES};
-use super::program::{CallFuture, Program};
-use crate::nfs::lock::{Answer, Waiting};
+use super::program::{CallFuture, RpcProgram};
+use crate::nfs::lock::{LockAnswer, LockWait};
 use crate::nfs::{CallError, HandleCodec, Handles, Nlm};
 use crate::vfs::{Caller, Vfs};
-use crate::wire::nlm4::{self, MAX_NETOBJ_BYTES, Procedure};
+use crate::wire::nlm4::{self, MAX_NETOBJ_BYTES, NlmProcedure};
 use crate::wire::xdr::Encoder;
 
 /// The lock manager, as a program.
@@ -42,12 +42,12 @@ impl<V: Vfs, H: Handles<V::Object>> LockManager<V, H> {
             self.changed.notify_waiters();
         }
         Ok(match answer {
-            Answer::Reply(reply) => reply,
-            Answer::Wait(waiting) => self.wait(waiting).await,
+            LockAnswer::Reply(reply) => reply,
+            LockAnswer::Wait(waiting) => self.wait(waiting).await,
         })
     }
 
-    async fn wait(&self, waiting: Waiting) -> Encoder {
+    async fn wait(&self, waiting: LockWait) -> Encoder {
         let granted = async {
             loop {
                 // Made before trying, so that nothing between the two is missed.
@@ -65,7 +65,7 @@ impl<V: Vfs, H: Handles<V::Object>> LockManager<V, H> {
     }
 }
 
-impl<V: Vfs, H: Handles<V::Object>> Program for LockManager<V, H> {
+impl<V: Vfs, H: Handles<V::Object>> RpcProgram for LockManager<V, H> {
     fn number(&self) -> u32 {
         nlm4::PROGRAM
     }
@@ -79,9 +79,9 @@ impl<V: Vfs, H: Handles<V::Object>> Program for LockManager<V, H> {
     }
 
     fn is_replayed(&self, procedure: u32) -> bool {
-        use Procedure as P;
+        use NlmProcedure as P;
         matches!(
-            Procedure::from_number(procedure),
+            NlmProcedure::from_number(procedure),
             Some(P::Lock | P::NmLock | P::Cancel | P::Unlock | P::FreeAll)
         )
     }

@@ -5,8 +5,8 @@
 //!
 //! - [`Listeners`]: bound sockets, before anything is served from them
 //! - [`Server`]: accepts connections until it is told to stop
-//! - [`Program`]: what is served: [`Nfs`](crate::nfs::Nfs), [`Mount`](crate::nfs::Mount),
-//!   [`LockManager`], or the port mapper
+//! - [`RpcProgram`]: what is served: [`Nfs`](crate::nfs::Nfs),
+//!   [`MountProgram`](crate::nfs::MountProgram), [`LockManager`], or the port mapper
 //! - [`limits`]: every limit with its unit
 //! - [`rpcbind`]: how clients find the port
 
@@ -54,9 +54,9 @@ pub use lock_manager::LockManager;
 pub use lookout::{Lookout, LookoutPost};
 pub use peers::{Peer, Peers};
 pub use presence::Presence;
-pub use program::{CallFuture, Program};
+pub use program::{CallFuture, RpcProgram};
 pub use registry::{Registry, Service};
-pub use reply_cache::{Entered, Key, Reply, ReplyCache, Slot, Waiting};
+pub use reply_cache::{CallKey, Entered, ReplyCache, ReplySegments, ReplySlot, Retransmission};
 pub use rpcbind::Portmapper;
 
 /// How long accepting pauses after it failed (for want of file descriptors, mostly).
@@ -80,11 +80,11 @@ pub struct ServerOptions {
 /// Serves RPC programs on TCP.
 pub struct Server {
     listeners: Listeners,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
 }
 
 /// What all connections share.
-struct Shared {
+struct ServerShared {
     dispatcher: Dispatcher,
     budget: ServerBudget,
     record_buffers: Arc<RecordBufferPool>,
@@ -111,12 +111,12 @@ impl Server {
     /// Sets up a server of `programs` at the sockets of `listeners`.
     pub fn new(
         listeners: Listeners,
-        programs: Vec<Arc<dyn Program>>,
+        programs: Vec<Arc<dyn RpcProgram>>,
         options: ServerOptions,
     ) -> Self {
         let limits = options.limits;
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let shared = Shared {
+        let shared = ServerShared {
             dispatcher: Dispatcher::new(programs, ReplyCache::new(&limits)),
             budget: ServerBudget::new(&limits),
             record_buffers: Arc::default(),
@@ -184,7 +184,7 @@ impl Server {
 /// Accepts connections until the server stops.
 async fn accept(
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     places: Arc<Semaphore>,
     stop: StopSignal,
 ) {
@@ -211,7 +211,7 @@ async fn accept(
 
 /// Waits for a place for one more connection; where all are taken, another one gives way.
 async fn take_place(
-    shared: &Shared,
+    shared: &ServerShared,
     places: &Arc<Semaphore>,
     newcomer: SocketAddr,
 ) -> Option<OwnedSemaphorePermit> {
@@ -230,7 +230,7 @@ async fn take_place(
 async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     stop: StopSignal,
     place: OwnedSemaphorePermit,
 ) {
@@ -240,7 +240,7 @@ async fn serve_connection(
     tracing::debug!(client = %peer, reason = %ending, "connection ended");
 }
 
-impl Shared {
+impl ServerShared {
     /// Whether calls from the port of `peer` are refused.
     fn refuses_port(&self, peer: SocketAddr) -> bool {
         cfg!(target_os = "linux") && refuses_port(peer, self.insecure)

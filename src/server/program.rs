@@ -7,7 +7,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 
 use super::limits::{OWN_REPLY_BYTES, SMALL_REPLY_BYTES};
-use crate::nfs::{CallError, Handles, Mount, Nfs};
+use crate::nfs::{CallError, Handles, MountProgram, Nfs};
 use crate::vfs::{Caller, Flavor, Vfs};
 use crate::wire::mount3;
 use crate::wire::nfs3::{self, MAX_TARGET_BYTES, MAX_TRANSFER_BYTES, Procedure};
@@ -18,7 +18,7 @@ use crate::wire::xdr::Encoder;
 pub type CallFuture<'a> = Pin<Box<dyn Future<Output = Result<Encoder, CallError>> + Send + 'a>>;
 
 /// One version of an RPC program.
-pub trait Program: Send + Sync + 'static {
+pub trait RpcProgram: Send + Sync + 'static {
     /// Program number.
     fn number(&self) -> u32;
 
@@ -55,14 +55,14 @@ pub trait Program: Send + Sync + 'static {
         false
     }
 
-    /// The arguments that ask for so much less that [`Program::reply_bytes`] is `bytes` at most;
-    /// only of procedures that [may be short](Program::may_be_short).
+    /// The arguments that ask for so much less that [`RpcProgram::reply_bytes`] is `bytes` at most;
+    /// only of procedures that [may be short](RpcProgram::may_be_short).
     fn shorten(&self, _procedure: u32, args: Bytes, _bytes: usize) -> Bytes {
         args
     }
 }
 
-impl<V: Vfs, H: Handles<V::Object>> Program for Nfs<V, H> {
+impl<V: Vfs, H: Handles<V::Object>> RpcProgram for Nfs<V, H> {
     fn number(&self) -> u32 {
         nfs3::PROGRAM
     }
@@ -119,7 +119,7 @@ fn ends_with_count(procedure: Procedure) -> bool {
     matches!(procedure, Procedure::Read | Procedure::Readdir | Procedure::Readdirplus)
 }
 
-impl<V: Vfs, H: Handles<V::Object>> Program for Mount<V, H> {
+impl<V: Vfs, H: Handles<V::Object>> RpcProgram for MountProgram<V, H> {
     fn number(&self) -> u32 {
         mount3::PROGRAM
     }
@@ -133,10 +133,10 @@ impl<V: Vfs, H: Handles<V::Object>> Program for Mount<V, H> {
     }
 
     fn reply_bytes(&self, procedure: u32, _args: &Bytes) -> usize {
-        match mount3::Procedure::from_number(procedure) {
-            Some(mount3::Procedure::Dump) => SMALL_REPLY_BYTES + self.dump_bytes(),
+        match mount3::MountProcedure::from_number(procedure) {
+            Some(mount3::MountProcedure::Dump) => SMALL_REPLY_BYTES + self.dump_bytes(),
             // Nobody knows before it is made; most lists are shorter.
-            Some(mount3::Procedure::Export) => OWN_REPLY_BYTES,
+            Some(mount3::MountProcedure::Export) => OWN_REPLY_BYTES,
             _ => SMALL_REPLY_BYTES,
         }
     }

@@ -25,18 +25,18 @@ use super::presence::Presence;
 use crate::vfs::CallId;
 
 /// A reply as it goes out: the record's bytes in segments.
-pub type Reply = Vec<Bytes>;
+pub type ReplySegments = Vec<Bytes>;
 
 /// What makes two calls the same call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Key {
+pub struct CallKey {
     client: IpAddr,
     xid: u32,
     procedure: u32,
     checksum: u64,
 }
 
-impl Key {
+impl CallKey {
     /// The key of the call in `record`, whose arguments begin at byte `args_at`.
     ///
     /// All of the record is in the checksum. The data of a large WRITE is in it by its CRC-32: to
@@ -61,7 +61,7 @@ impl Key {
     }
 }
 
-impl Hash for Key {
+impl Hash for CallKey {
     /// The checksum is over xid and procedure too, and a key is looked up several times. The client
     /// has its part in it: else one record from many addresses is in one place of the table.
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -73,11 +73,11 @@ impl Hash for Key {
 /// What to do with a call.
 pub enum Entered<'a> {
     /// Carry it out, and hand the reply in.
-    New(Slot<'a>),
+    New(ReplySlot<'a>),
     /// It is being carried out: wait for the same reply.
-    InProgress(Waiting),
+    InProgress(Retransmission),
     /// It was carried out: this was the reply.
-    Done(Reply),
+    Done(ReplySegments),
     /// An equal call came over this connection, which is open: wait for that connection to end,
     /// then look the call up again.
     Doubtful(Arc<Presence>),
@@ -85,12 +85,12 @@ pub enum Entered<'a> {
 
 /// The place of a call among those with the same key, which came over different connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    key: Key,
+struct CallPlace {
+    key: CallKey,
     number: u8,
 }
 
-impl Hash for Place {
+impl Hash for CallPlace {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.key.hash(state);
     }
@@ -100,17 +100,17 @@ impl Hash for Place {
 struct InProgress {
     from: Arc<Presence>,
     /// The way to retransmissions that wait for the reply, if there are any.
-    waiting: Option<watch::Sender<Option<Reply>>>,
+    waiting: Option<watch::Sender<Option<ReplySegments>>>,
 }
 
 /// A call that was carried out.
-struct Done {
+struct CompletedCall {
     from: Arc<Presence>,
-    reply: Reply,
+    reply: ReplySegments,
     made: Instant,
 }
 
-impl Done {
+impl CompletedCall {
     /// Whether the reply is still kept.
     fn is_fresh(&self, max_age: Duration, now: Instant) -> bool {
         now.saturating_duration_since(self.made) < max_age
@@ -120,14 +120,14 @@ impl Done {
 /// Recent replies, and calls that will have one. Bounded in replies, bytes and age; calls in
 /// progress are bounded by what may be in flight.
 pub struct ReplyCache {
-    inner: Mutex<Inner>,
+    inner: Mutex<CacheState>,
     max_entries: usize,
     max_bytes: usize,
 }
 
-struct Inner {
-    in_progress: HashMap<Place, InProgress>,
-    done: LruCache<Place, Done>,
+struct CacheState {
+    in_progress: HashMap<CallPlace, InProgress>,
+    done: LruCache<CallPlace, CompletedCall>,
     bytes: usize,
     /// Places with a number above 0: without any, a key has one place to look at.
     higher: usize,
@@ -135,18 +135,18 @@ struct Inner {
 }
 
 /// What is known of a call that comes.
-enum Found {
+enum CacheMatch {
     /// The call in this place is the same one.
-    Same(Place),
+    Same(CallPlace),
     /// The call of this open connection may be the same one; no other is.
     Doubtful(Arc<Presence>),
     /// None is.
     None,
 }
 
-impl Inner {
+impl CacheState {
     /// The connection of the call in a place; `None` if the place is free.
-    fn from(&mut self, place: &Place, now: Instant) -> Option<&mut Arc<Presence>> {
+    fn from(&mut self, place: &CallPlace, now: Instant) -> Option<&mut Arc<Presence>> {
         if let Some(call) = self.in_progress.get_mut(place) {
             return Some(&mut call.from);
         }
@@ -155,25 +155,25 @@ impl Inner {
     }
 
     /// The places of a key that may be taken.
-    fn places(&self, key: Key) -> impl Iterator<Item = Place> + use<> {
+    fn places(&self, key: CallKey) -> impl Iterator<Item = CallPlace> + use<> {
         let count = if self.higher == 0 { 1 } else { MAX_EQUAL_CALLS };
-        (0..count).map(move |number| Place { key, number })
+        (0..count).map(move |number| CallPlace { key, number })
     }
 
     /// Looks for a call of `key` that `from` sends again: one of its own port comes before one of
     /// a connection that has ended.
-    fn find(&mut self, key: Key, from: &Presence, now: Instant) -> Found {
-        let mut found = Found::None;
+    fn find(&mut self, key: CallKey, from: &Presence, now: Instant) -> CacheMatch {
+        let mut found = CacheMatch::None;
         for place in self.places(key) {
             match self.from(&place, now) {
-                Some(other) if other.is_at_port_of(from) => return Found::Same(place),
+                Some(other) if other.is_at_port_of(from) => return CacheMatch::Same(place),
                 Some(other) if other.has_ended() => {
-                    if !matches!(found, Found::Same(_)) {
-                        found = Found::Same(place);
+                    if !matches!(found, CacheMatch::Same(_)) {
+                        found = CacheMatch::Same(place);
                     }
                 }
-                Some(other) if matches!(found, Found::None) => {
-                    found = Found::Doubtful(Arc::clone(other));
+                Some(other) if matches!(found, CacheMatch::None) => {
+                    found = CacheMatch::Doubtful(Arc::clone(other));
                 }
                 Some(_) | None => {}
             }
@@ -182,18 +182,18 @@ impl Inner {
     }
 
     /// A free place of a key; `None` where all are taken.
-    fn free(&mut self, key: Key, now: Instant) -> Option<Place> {
-        let places = (0..MAX_EQUAL_CALLS).map(|number| Place { key, number });
+    fn free(&mut self, key: CallKey, now: Instant) -> Option<CallPlace> {
+        let places = (0..MAX_EQUAL_CALLS).map(|number| CallPlace { key, number });
         places.into_iter().find(|place| self.from(place, now).is_none())
     }
 
     /// What a retransmission gets. The call is that of the new connection from here on: while
     /// this is open, an equal call over a third one is another program's.
-    fn again<'a>(&mut self, place: Place, from: &Arc<Presence>) -> Entered<'a> {
+    fn again<'a>(&mut self, place: CallPlace, from: &Arc<Presence>) -> Entered<'a> {
         if let Some(call) = self.in_progress.get_mut(&place) {
             call.from = Arc::clone(from);
             let sender = call.waiting.get_or_insert_with(|| watch::Sender::new(None));
-            return Entered::InProgress(Waiting(sender.subscribe()));
+            return Entered::InProgress(Retransmission(sender.subscribe()));
         }
         // A peek: what counts for the order is when the reply was made, not when it was needed.
         let reply = self.done.peek_mut(&place).map(|done| {
@@ -204,7 +204,7 @@ impl Inner {
     }
 
     /// Counts a place that is free again.
-    fn count_free(&mut self, place: Place) {
+    fn count_free(&mut self, place: CallPlace) {
         self.higher -= usize::from(place.number > 0);
     }
 }
@@ -213,7 +213,7 @@ impl ReplyCache {
     /// Makes an empty cache.
     pub fn new(limits: &Limits) -> Self {
         let (in_progress, done, max_age) = (HashMap::new(), LruCache::unbounded(), REPLY_CACHE_AGE);
-        let inner = Inner { in_progress, done, bytes: 0, higher: 0, max_age };
+        let inner = CacheState { in_progress, done, bytes: 0, higher: 0, max_age };
         Self {
             inner: Mutex::new(inner),
             max_entries: limits.reply_cache_entries,
@@ -222,39 +222,39 @@ impl ReplyCache {
     }
 
     /// Looks a call up, and notes it as in progress if it is new. `now` is the time.
-    pub fn enter(&self, key: Key, from: &Arc<Presence>, now: Instant) -> Entered<'_> {
+    pub fn enter(&self, key: CallKey, from: &Arc<Presence>, now: Instant) -> Entered<'_> {
         self.enter_as(key, from, now, false)
     }
 
     /// Does the same with a call that is new if it is only [`Entered::Doubtful`].
-    pub fn enter_beside(&self, key: Key, from: &Arc<Presence>, now: Instant) -> Entered<'_> {
+    pub fn enter_beside(&self, key: CallKey, from: &Arc<Presence>, now: Instant) -> Entered<'_> {
         self.enter_as(key, from, now, true)
     }
 
     fn enter_as(
         &self,
-        key: Key,
+        key: CallKey,
         from: &Arc<Presence>,
         now: Instant,
         is_other: bool,
     ) -> Entered<'_> {
         let inner = &mut *self.lock();
         let place = match inner.find(key, from, now) {
-            Found::Same(place) => return inner.again(place, from),
-            Found::Doubtful(other) if !is_other => return Entered::Doubtful(other),
-            Found::Doubtful(_) => inner.free(key, now),
-            Found::None => Some(Place { key, number: 0 }),
+            CacheMatch::Same(place) => return inner.again(place, from),
+            CacheMatch::Doubtful(other) if !is_other => return Entered::Doubtful(other),
+            CacheMatch::Doubtful(_) => inner.free(key, now),
+            CacheMatch::None => Some(CallPlace { key, number: 0 }),
         };
         if let Some(place) = place {
             inner.higher += usize::from(place.number > 0);
             let call = InProgress { from: Arc::clone(from), waiting: None };
             inner.in_progress.insert(place, call);
         }
-        Entered::New(Slot { cache: self, place })
+        Entered::New(ReplySlot { cache: self, place })
     }
 
     /// Keeps a reply, in place of the oldest ones.
-    fn store(&self, inner: &mut Inner, place: Place, done: Done) {
+    fn store(&self, inner: &mut CacheState, place: CallPlace, done: CompletedCall) {
         let now = done.made;
         inner.bytes += reply_bytes(&done.reply);
         if let Some((old_place, old)) = inner.done.push(place, done) {
@@ -271,22 +271,22 @@ impl ReplyCache {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
         // Nothing in here panics between two changes that belong together.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A call in progress. Dropped without a reply, the call counts as never seen.
-pub struct Slot<'a> {
+pub struct ReplySlot<'a> {
     cache: &'a ReplyCache,
     /// `None` once there is a reply, and where so many equal calls are kept that this one is not.
-    place: Option<Place>,
+    place: Option<CallPlace>,
 }
 
-impl Slot<'_> {
+impl ReplySlot<'_> {
     /// Hands the reply in, for retransmissions; with `keep` false only for those that wait.
-    pub fn finish(mut self, reply: &Reply, keep: bool, now: Instant) {
+    pub fn finish(mut self, reply: &ReplySegments, keep: bool, now: Instant) {
         let Some(place) = self.place.take() else { return };
         let waiting = {
             let inner = &mut *self.cache.lock();
@@ -295,7 +295,11 @@ impl Slot<'_> {
             };
             match keep {
                 true => {
-                    self.cache.store(inner, place, Done { from, reply: reply.clone(), made: now });
+                    self.cache.store(
+                        inner,
+                        place,
+                        CompletedCall { from, reply: reply.clone(), made: now },
+                    );
                 }
                 false => inner.count_free(place),
             }
@@ -307,7 +311,7 @@ impl Slot<'_> {
     }
 }
 
-impl Drop for Slot<'_> {
+impl Drop for ReplySlot<'_> {
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
         let call = {
@@ -321,16 +325,16 @@ impl Drop for Slot<'_> {
 }
 
 /// A retransmission of a call in progress.
-pub struct Waiting(watch::Receiver<Option<Reply>>);
+pub struct Retransmission(watch::Receiver<Option<ReplySegments>>);
 
-impl Waiting {
+impl Retransmission {
     /// Waits for the reply; `None` if there won't be one.
-    pub async fn reply(mut self) -> Option<Reply> {
+    pub async fn reply(mut self) -> Option<ReplySegments> {
         let reply = self.0.wait_for(Option::is_some).await.ok()?;
         reply.clone()
     }
 }
 
-fn reply_bytes(reply: &Reply) -> usize {
+fn reply_bytes(reply: &ReplySegments) -> usize {
     reply.iter().map(Bytes::len).sum()
 }

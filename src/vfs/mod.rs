@@ -29,7 +29,8 @@ pub use outcome::{
 pub use pattern::{Pattern, PatternError, PatternSet};
 pub use types::{
     Access, Attr, CallId, Caller, Cookie, CreateHow, CreateVerifier, Device, FileId, FileKind,
-    Flavor, Locator, LockKey, NewNode, SetAttr, SetTime, Stability, Time, Trail, WriteVerifier,
+    Flavor, Locator, LockKey, NewNode, PathDigest, SetAttr, SetTime, Stability, Time,
+    WriteVerifier,
 };
 
 /// A filesystem as an NFSv3 server needs it.

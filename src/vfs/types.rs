@@ -24,7 +24,7 @@ pub enum Locator {
     /// Born in the delta: its number says all. The root is one of these.
     Delta(FileId),
     /// Came from the base: number, and a trail of bytes to find its base path again.
-    Base(FileId, Trail),
+    Base(FileId, PathDigest),
     /// Came from the base and has several names there, so that no path is *the* path.
     BaseLinked(FileId),
 }
@@ -63,16 +63,16 @@ pub struct LockKey {
 /// A digest of a base path: one byte per component, so that walking the base with it finds the
 /// path again in O(depth).
 ///
-/// Components past [`Trail::MAX_BYTES`] have no byte; `components` still counts them.
+/// Components past [`PathDigest::MAX_BYTES`] have no byte; `components` still counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Trail {
+pub struct PathDigest {
     /// Components of the path.
     pub components: u16,
     /// The digest bytes of the first components; the rest is zero.
     pub digest: [u8; Self::MAX_BYTES],
 }
 
-impl Trail {
+impl PathDigest {
     /// Digest bytes that fit into a handle of 64 bytes.
     pub const MAX_BYTES: usize = 40;
 

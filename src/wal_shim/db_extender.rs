@@ -18,7 +18,7 @@
 
 use super::PIECE_BYTES;
 use super::wal_prefetch;
-use super::wal_write_buffer::{CALL_BYTES, Put};
+use super::wal_write_buffer::{CALL_BYTES, WriteAt};
 use super::wal_zero_fill::fill;
 
 /// Pages that follow each other in the log come at once from so many on, in bytes.
@@ -61,7 +61,7 @@ impl DbExtender {
     }
 
     /// Notes that the file is going to be `goal` bytes long.
-    pub fn hint(&mut self, goal: u64, file: &mut impl Put) {
+    pub fn hint(&mut self, goal: u64, file: &mut impl WriteAt) {
         if self.is_copying
             && let Some(length) = file.length()
         {
@@ -70,7 +70,7 @@ impl DbExtender {
     }
 
     /// Goes before a write of `page` at `offset`; whether it is in the file, and needs none.
-    pub fn write(&mut self, page: &[u8], offset: u64, file: &mut impl Put) -> bool {
+    pub fn write(&mut self, page: &[u8], offset: u64, file: &mut impl WriteAt) -> bool {
         if let Some(known) = self.known(page.len(), offset) {
             // Another one is in the log again, later.
             return known == page;
@@ -105,7 +105,7 @@ impl DbExtender {
     }
 
     /// Writes the page and those that follow it in the log, if they are many; whether it did.
-    fn write_run(&mut self, page: &[u8], offset: u64, file: &mut impl Put) -> bool {
+    fn write_run(&mut self, page: &[u8], offset: u64, file: &mut impl WriteAt) -> bool {
         self.run.clear();
         let last = self.goal.saturating_sub(page.len() as u64);
         let most = (offset + MIN_RUN_BYTES as u64).next_multiple_of(PIECE_BYTES as u64);
@@ -125,7 +125,7 @@ impl DbExtender {
     }
 
     /// Writes zeros where the page comes that ends at `end`, and behind it, if there is more.
-    fn write_zeros(&mut self, offset: u64, end: u64, file: &mut impl Put) {
+    fn write_zeros(&mut self, offset: u64, end: u64, file: &mut impl WriteAt) {
         let last = self.goal.saturating_sub(end - offset);
         let to = last.min((offset + 1).next_multiple_of(PIECE_BYTES as u64));
         if to <= end {
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    impl Put for End {
+    impl WriteAt for End {
         fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32> {
             let end = offset + bytes.len() as u64;
             let is_zeros = bytes.iter().all(|&byte| byte == 0);
@@ -294,7 +294,7 @@ mod tests {
         writes: usize,
     }
 
-    impl Put for Database {
+    impl WriteAt for Database {
         fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32> {
             let end = offset as usize + bytes.len();
             self.content.resize(self.content.len().max(end.min(self.most)), 0);

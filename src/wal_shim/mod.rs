@@ -45,12 +45,12 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// One commit of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Commit(u64);
+struct WalCommit(u64);
 
 static COMMITS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    static CURRENT: Cell<Option<Commit>> = const { Cell::new(None) };
+    static CURRENT: Cell<Option<WalCommit>> = const { Cell::new(None) };
     static STARTED_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -59,7 +59,7 @@ thread_local! {
 /// behind its end this layer writes zeros until the commit is over.
 pub fn committing<T>(commit: impl FnOnce() -> T) -> T {
     let _until_done = UntilDone;
-    CURRENT.set(Some(Commit(COMMITS.fetch_add(1, Ordering::Relaxed))));
+    CURRENT.set(Some(WalCommit(COMMITS.fetch_add(1, Ordering::Relaxed))));
     commit()
 }
 
@@ -85,7 +85,7 @@ fn note_start() {
 }
 
 /// The commit that this thread is in.
-fn current_commit() -> Option<Commit> {
+fn current_commit() -> Option<WalCommit> {
     CURRENT.get()
 }
 

@@ -7,7 +7,7 @@
 
 use super::PIECE_BYTES;
 use super::read_ahead::Get;
-use super::wal_write_buffer::{HEADER_BYTES, Put};
+use super::wal_write_buffer::{HEADER_BYTES, WriteAt};
 
 /// The log's own header, in bytes: magic number, version, size of a page, number of the log, salts
 /// and checksums (<https://www.sqlite.org/fileformat2.html#the_write_ahead_log>).
@@ -24,7 +24,7 @@ const PAGES: std::ops::RangeInclusive<usize> = 512..=64 << 10;
 ///
 /// # Errors
 /// SQLite's code of a read or write that failed.
-pub(super) fn rewrite(log: &mut (impl Get + Put)) -> Result<(), i32> {
+pub(super) fn rewrite(log: &mut (impl Get + WriteAt)) -> Result<(), i32> {
     let length = Get::length(log).unwrap_or(0);
     let mut header = [0; LOG_HEADER_BYTES];
     if length < header.len() as u64 {
@@ -84,7 +84,7 @@ mod tests {
         }
     }
 
-    impl Put for File {
+    impl WriteAt for File {
         fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32> {
             let range = offset as usize..offset as usize + bytes.len();
             assert_eq!(self.bytes[range.clone()], *bytes, "another content");

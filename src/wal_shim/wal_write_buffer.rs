@@ -2,7 +2,7 @@
 
 use rusqlite::ffi::SQLITE_NOMEM;
 
-use super::{Commit, PIECE_BYTES};
+use super::{PIECE_BYTES, WalCommit};
 
 /// What the log has before each page, in bytes: number of the page, and of the database's pages
 /// where the frame ends a commit (else 0), big-endian, then salts and checksums
@@ -22,7 +22,7 @@ pub(super) const CALL_BYTES: usize = (128 << 10) - 1;
 const _: () = assert!(MAX_HELD_BYTES - 1 + PAGE_BYTES <= CALL_BYTES);
 
 /// A file that bytes are put into.
-pub(super) trait Put {
+pub(super) trait WriteAt {
     /// Writes at `offset`; `Err` is SQLite's code of the failure.
     fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32>;
 
@@ -41,7 +41,7 @@ pub(super) struct WalWriteBuffer {
     /// while that is not known.
     at: Option<u64>,
     /// The commit that `held` belongs to; `None` for a header outside of any.
-    held_in: Option<Commit>,
+    held_in: Option<WalCommit>,
     /// Whether the last header ends a commit.
     ends_commit: bool,
 }
@@ -56,8 +56,8 @@ impl WalWriteBuffer {
         &mut self,
         bytes: &[u8],
         offset: u64,
-        commit: Option<Commit>,
-        file: &mut impl Put,
+        commit: Option<WalCommit>,
+        file: &mut impl WriteAt,
     ) -> Result<(), i32> {
         self.drop_ended(commit);
         let is_header = bytes.len() == HEADER_BYTES;
@@ -84,7 +84,7 @@ impl WalWriteBuffer {
 
     /// Puts what is held where it belongs up to the end of its last whole piece, so that a large
     /// commit takes no more memory.
-    fn put_pieces(&mut self, file: &mut impl Put) -> Result<(), i32> {
+    fn put_pieces(&mut self, file: &mut impl WriteAt) -> Result<(), i32> {
         let Some(at) = self.at.filter(|_| self.held.len() >= MAX_HELD_BYTES) else { return Ok(()) };
         let rest = (at + self.held.len() as u64) % PIECE_BYTES as u64;
         let whole = self.held.len() - rest as usize;
@@ -98,7 +98,7 @@ impl WalWriteBuffer {
     ///
     /// # Errors
     /// The file's: what was held is lost.
-    pub fn flush(&mut self, commit: Option<Commit>, file: &mut impl Put) -> Result<(), i32> {
+    pub fn flush(&mut self, commit: Option<WalCommit>, file: &mut impl WriteAt) -> Result<(), i32> {
         self.drop_ended(commit);
         let Some(at) = self.at.filter(|_| !self.held.is_empty()) else { return Ok(()) };
         let put = file.put(&self.held, at);
@@ -108,7 +108,7 @@ impl WalWriteBuffer {
     }
 
     /// Drops what a commit left that has ended: it failed, and its place is somebody else's.
-    fn drop_ended(&mut self, commit: Option<Commit>) {
+    fn drop_ended(&mut self, commit: Option<WalCommit>) {
         if self.held_in.is_some() && self.held_in != commit {
             self.held_in = None;
             if !self.held.is_empty() {
@@ -139,7 +139,7 @@ mod tests {
         is_full: bool,
     }
 
-    impl Put for Memory {
+    impl WriteAt for Memory {
         fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32> {
             if self.is_full {
                 return Err(13);
@@ -179,7 +179,7 @@ mod tests {
 
         fn write(&mut self, bytes: &[u8], offset: u64, committing: bool) -> Result<(), i32> {
             self.direct.put(bytes, offset).unwrap();
-            let commit = committing.then_some(Commit(self.commit));
+            let commit = committing.then_some(WalCommit(self.commit));
             self.frames.write(bytes, offset, commit, &mut self.file)
         }
 
@@ -334,7 +334,7 @@ mod tests {
         log.commit(0..1).unwrap();
         log.frame(1, false, true).unwrap();
         assert!(log.file.bytes != log.direct.bytes, "nothing is held");
-        log.frames.flush(Some(Commit(log.commit)), &mut log.file).unwrap();
+        log.frames.flush(Some(WalCommit(log.commit)), &mut log.file).unwrap();
         log.assert_whole();
         log.frame(2, true, true).unwrap();
         log.assert_whole();
@@ -348,9 +348,9 @@ mod tests {
         log.frame(2, false, true).unwrap();
         let before = log.file.bytes.clone();
         // The commit fails, and somebody else commits; then this file is used again.
-        for commit in [None, Some(Commit(log.commit + 1))] {
+        for commit in [None, Some(WalCommit(log.commit + 1))] {
             let mut frames = WalWriteBuffer { held: vec![1; 24], ..WalWriteBuffer::default() };
-            (frames.at, frames.held_in) = (log.frames.at, Some(Commit(log.commit)));
+            (frames.at, frames.held_in) = (log.frames.at, Some(WalCommit(log.commit)));
             frames.flush(commit, &mut log.file).unwrap();
             assert!(log.file.bytes == before);
         }

@@ -11,7 +11,7 @@
 //! may be one of what was written before ([`tells_each_write`](super::tells_each_write)).
 
 use super::PIECE_BYTES;
-use super::wal_write_buffer::Put;
+use super::wal_write_buffer::WriteAt;
 
 /// How much of them is written at a time, in bytes.
 const AHEAD_BYTES: u64 = 256 << 10;
@@ -61,7 +61,7 @@ impl WalZeroFill {
 
     /// Goes before a sync. Only while this connection commits may the file be touched: at any
     /// other time somebody else may be writing behind the end that is known here.
-    pub fn before_sync(&mut self, commits: bool, file: &mut impl Put) {
+    pub fn before_sync(&mut self, commits: bool, file: &mut impl WriteAt) {
         if self.end <= self.synced {
             return;
         }
@@ -82,7 +82,7 @@ impl WalZeroFill {
 
 /// Writes zeros from `end`, where the file ends, up to `to`; whether there is room for them. Where
 /// there is none, the last of it is left to what counts.
-pub(super) fn fill(end: u64, to: u64, file: &mut impl Put) -> bool {
+pub(super) fn fill(end: u64, to: u64, file: &mut impl WriteAt) -> bool {
     let mut at = end;
     while at < to {
         let next = to.min((at + 1).next_multiple_of(PIECE_BYTES as u64));
@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    impl Put for End {
+    impl WriteAt for End {
         fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32> {
             assert_eq!(offset, self.length, "zeros over what is there");
             assert!(bytes.iter().all(|&byte| byte == 0));

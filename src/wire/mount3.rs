@@ -20,7 +20,7 @@ const MAX_DECODED_PATH_BYTES: usize = super::nfs3::MAX_STRING_BYTES;
 
 /// The procedures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Procedure {
+pub enum MountProcedure {
     /// Does nothing.
     Null,
     /// Turns a path into a file handle.
@@ -35,7 +35,7 @@ pub enum Procedure {
     Export,
 }
 
-impl Procedure {
+impl MountProcedure {
     /// Reads a procedure number; `None` for one that does not exist.
     pub fn from_number(number: u32) -> Option<Self> {
         Some(match number {
@@ -53,7 +53,7 @@ impl Procedure {
 /// Why MNT failed (`mountstat3`, without success).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Status {
+pub enum MountStatus {
     /// Not owner.
     Perm = 1,
     /// No such file or directory.
@@ -95,7 +95,7 @@ pub enum MountReply {
         flavors: Vec<u32>,
     },
     /// No such export.
-    Fail(Status),
+    Fail(MountStatus),
 }
 
 impl Encode for MountReply {

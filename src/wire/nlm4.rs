@@ -23,7 +23,7 @@ pub const MAX_NAME_BYTES: usize = 1024;
 
 /// The procedures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Procedure {
+pub enum NlmProcedure {
     /// Does nothing.
     Null,
     /// Asks who is in the way of a lock.
@@ -46,7 +46,7 @@ pub enum Procedure {
     FreeAll,
 }
 
-impl Procedure {
+impl NlmProcedure {
     /// Reads a procedure number; `None` for one that does not exist here.
     pub fn from_number(number: u32) -> Option<Self> {
         Some(match number {
@@ -68,7 +68,7 @@ impl Procedure {
 /// What became of a request (`nlm4_stats`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Status {
+pub enum NlmStatus {
     /// Done.
     Granted = 0,
     /// Somebody else's lock is in the way; or there is nothing to cancel.
@@ -243,14 +243,14 @@ impl Decode for FreeAllArgs {
 
 /// The result of LOCK, CANCEL, UNLOCK and GRANTED (`nlm4_res`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct NlmReply {
     /// From the arguments.
     pub cookie: Bytes,
     /// What became of it.
-    pub status: Status,
+    pub status: NlmStatus,
 }
 
-impl Encode for Reply {
+impl Encode for NlmReply {
     fn encode(&self, to: &mut Encoder) {
         to.put_opaque(&self.cookie);
         to.put_u32(self.status as u32);
@@ -275,7 +275,7 @@ pub struct Holder {
 /// The result of TEST (`nlm4_testres`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TestReply {
-    /// Somebody's lock is in the way ([`Status::Denied`]).
+    /// Somebody's lock is in the way ([`NlmStatus::Denied`]).
     Denied {
         /// From the arguments.
         cookie: Bytes,
@@ -283,7 +283,7 @@ pub enum TestReply {
         holder: Holder,
     },
     /// Anything else: granted, or why nobody can say.
-    Other(Reply),
+    Other(NlmReply),
 }
 
 impl Encode for TestReply {
@@ -291,7 +291,7 @@ impl Encode for TestReply {
         match self {
             Self::Denied { cookie, holder } => {
                 to.put_opaque(cookie);
-                to.put_u32(Status::Denied as u32);
+                to.put_u32(NlmStatus::Denied as u32);
                 to.put_bool(holder.exclusive);
                 to.put_i32(holder.svid);
                 to.put_opaque(&holder.owner);
@@ -305,7 +305,7 @@ impl Encode for TestReply {
 
 /// The result of SHARE and UNSHARE (`nlm4_shareres`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShareReply(pub Reply);
+pub struct ShareReply(pub NlmReply);
 
 impl Encode for ShareReply {
     fn encode(&self, to: &mut Encoder) {

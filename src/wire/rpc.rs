@@ -62,18 +62,18 @@ pub struct Call {
 
 /// Why a record is not a call that can be worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CallRejection {
     /// Not an RPC message: the stream makes no sense.
     Garbage,
     /// A reply, which nobody here waits for.
     NotACall,
     /// A call that is answered without looking at its procedure.
-    Answer(u32, Status),
+    Answer(u32, RpcStatus),
 }
 
 /// How a call ended (RFC 5531 §9), except for the results themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum RpcStatus {
     /// SUCCESS: the results follow.
     Success,
     /// PROG_UNAVAIL: no such program here.
@@ -111,21 +111,21 @@ pub enum AuthStatus {
 
 impl Call {
     /// Reads the header of the call that `record` holds.
-    pub fn parse(record: Bytes) -> Result<Self, Refusal> {
+    pub fn parse(record: Bytes) -> Result<Self, CallRejection> {
         let mut decoder = Decoder::new(record);
-        let xid = decoder.u32().map_err(|_| Refusal::Garbage)?;
+        let xid = decoder.u32().map_err(|_| CallRejection::Garbage)?;
         match decoder.u32() {
             Ok(CALL) => {}
-            Ok(REPLY) => return Err(Refusal::NotACall),
-            _ => return Err(Refusal::Garbage),
+            Ok(REPLY) => return Err(CallRejection::NotACall),
+            _ => return Err(CallRejection::Garbage),
         }
-        Self::parse_body(xid, decoder).map_err(|status| Refusal::Answer(xid, status))
+        Self::parse_body(xid, decoder).map_err(|status| CallRejection::Answer(xid, status))
     }
 
-    fn parse_body(xid: u32, mut decoder: Decoder) -> Result<Self, Status> {
-        let truncated = |_: XdrError| Status::GarbageArgs;
+    fn parse_body(xid: u32, mut decoder: Decoder) -> Result<Self, RpcStatus> {
+        let truncated = |_: XdrError| RpcStatus::GarbageArgs;
         if decoder.u32().map_err(truncated)? != RPC_VERSION {
-            return Err(Status::RpcMismatch);
+            return Err(RpcStatus::RpcMismatch);
         }
         let program = decoder.u32().map_err(truncated)?;
         let version = decoder.u32().map_err(truncated)?;
@@ -134,17 +134,18 @@ impl Call {
         let body = auth_body(&mut decoder, AuthStatus::BadCredential)?;
         let credential = match flavor {
             AUTH_NONE if body.is_empty() => Credential::None,
-            AUTH_NONE => return Err(Status::AuthError(AuthStatus::BadCredential)),
+            AUTH_NONE => return Err(RpcStatus::AuthError(AuthStatus::BadCredential)),
             AUTH_SYS => Credential::Sys(
-                AuthSys::parse(body).map_err(|_| Status::AuthError(AuthStatus::BadCredential))?,
+                AuthSys::parse(body)
+                    .map_err(|_| RpcStatus::AuthError(AuthStatus::BadCredential))?,
             ),
-            _ => return Err(Status::AuthError(AuthStatus::TooWeak)),
+            _ => return Err(RpcStatus::AuthError(AuthStatus::TooWeak)),
         };
         // Both flavours go with an empty AUTH_NONE verifier (RFC 5531 §10.1, appendix A).
         let flavor = decoder.u32().map_err(truncated)?;
         let body = auth_body(&mut decoder, AuthStatus::BadVerifier)?;
         if flavor != AUTH_NONE || !body.is_empty() {
-            return Err(Status::AuthError(AuthStatus::BadVerifier));
+            return Err(RpcStatus::AuthError(AuthStatus::BadVerifier));
         }
         Ok(Self { xid, program, version, procedure, credential, args: decoder.rest() })
     }
@@ -180,8 +181,8 @@ impl AuthSys {
     }
 }
 
-impl Status {
-    /// Writes the reply's header; after [`Status::Success`] the results follow.
+impl RpcStatus {
+    /// Writes the reply's header; after [`RpcStatus::Success`] the results follow.
     pub fn encode_header(self, xid: u32) -> Encoder {
         let mut encoder = Encoder::new();
         encoder.put_u32(xid);
@@ -240,9 +241,9 @@ pub fn parse_success(record: Bytes, xid: u32) -> Result<Bytes, XdrError> {
 }
 
 /// Reads the body of a credential or verifier; too long is `why`, too short GARBAGE_ARGS.
-fn auth_body(decoder: &mut Decoder, why: AuthStatus) -> Result<Bytes, Status> {
+fn auth_body(decoder: &mut Decoder, why: AuthStatus) -> Result<Bytes, RpcStatus> {
     decoder.opaque(MAX_AUTH_BYTES).map_err(|error| match error {
-        XdrError::TooLong { .. } => Status::AuthError(why),
-        _ => Status::GarbageArgs,
+        XdrError::TooLong { .. } => RpcStatus::AuthError(why),
+        _ => RpcStatus::GarbageArgs,
     })
 }

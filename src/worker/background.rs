@@ -15,7 +15,7 @@ const LATER_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a piece of background work came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Piece {
+pub enum BackgroundPiece {
     /// It is done, and there may be more.
     More,
     /// There is nothing to do.
@@ -43,16 +43,16 @@ impl Background {
     }
 
     /// Waits, after a piece, until the next one is to be done; `false` if there is none.
-    pub async fn next_after(&self, piece: Piece) -> bool {
+    pub async fn next_after(&self, piece: BackgroundPiece) -> bool {
         match piece {
-            Piece::More => {}
-            Piece::Idle => {
+            BackgroundPiece::More => {}
+            BackgroundPiece::Idle => {
                 self.0.notified().await;
                 tokio::time::sleep(DELAY).await;
             }
-            Piece::Later => tokio::time::sleep(LATER_INTERVAL).await,
-            Piece::Failed => tokio::time::sleep(RETRY_INTERVAL).await,
-            Piece::Over => return false,
+            BackgroundPiece::Later => tokio::time::sleep(LATER_INTERVAL).await,
+            BackgroundPiece::Failed => tokio::time::sleep(RETRY_INTERVAL).await,
+            BackgroundPiece::Over => return false,
         }
         true
     }

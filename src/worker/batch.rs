@@ -3,7 +3,7 @@
 use crate::delta::Compacted;
 use crate::vfs::WriteVerifier;
 
-use super::job::{Counted, Job, QueuedWrite, Reply, WriteOperation};
+use super::job::{Job, JobReply, QueuedWrite, UsageListener, WriteOperation};
 
 /// The operations of one commit.
 pub(super) trait Batch {
@@ -49,11 +49,11 @@ pub(super) struct Jobs<'a> {
     /// The operations.
     pub writes: Vec<Box<dyn QueuedWrite>>,
     /// Those who wait for a sync.
-    pub syncs: Vec<Reply<WriteVerifier>>,
+    pub syncs: Vec<JobReply<WriteVerifier>>,
     /// Those who want space back.
-    pub compactions: Vec<Reply<Compacted>>,
+    pub compactions: Vec<JobReply<Compacted>>,
     /// Those who want the session to be counted.
-    pub counts: Vec<(Counted, Reply<()>)>,
+    pub counts: Vec<(UsageListener, JobReply<()>)>,
     /// `None` where none joins.
     more: Option<More<'a>>,
 }

@@ -15,16 +15,16 @@ use std::time::Instant;
 use crate::delta::{Compacted, StoreError, Writer};
 
 use super::batch::{Alone, Batch, Jobs, More};
-use super::job::{Counted, Job, WriteOperation, isolate};
+use super::job::{Job, UsageListener, WriteOperation, isolate};
 use super::limits::{GROWING_BATCH_OPS, WARY_BATCHES};
-use super::{Committed, Limits, Status, WorkError};
+use super::{Committed, Limits, WorkError, WorkerStatus};
 
 /// The state of writing.
 pub(super) struct CommitEngine {
     /// `None` where the session was opened to be read, where its poison was set, and once it is
     /// closed.
     writer: Option<Box<dyn Writer>>,
-    status: Arc<Status>,
+    status: Arc<WorkerStatus>,
     limits: Limits,
     strict: bool,
     /// Whether all that was ever committed is known to be synced; not at the start, because an
@@ -44,7 +44,7 @@ impl CommitEngine {
     /// The state before the first batch; without a writer everything answers ReadOnly.
     pub fn new(
         writer: Option<Box<dyn Writer>>,
-        status: Arc<Status>,
+        status: Arc<WorkerStatus>,
         limits: Limits,
         strict: bool,
     ) -> Self {
@@ -143,7 +143,7 @@ impl CommitEngine {
     }
 
     /// Tells what the session takes, as of the last commit.
-    fn count(&mut self, counted: Counted) -> Result<(), WorkError> {
+    fn count(&mut self, counted: UsageListener) -> Result<(), WorkError> {
         let sum = self.writer()?.count_usage();
         let sum = sum.map_err(|error| self.failed("count", error, false))?;
         isolate("what hears of the usage", || counted(sum)).ok_or(WorkError::Panicked)

@@ -10,7 +10,7 @@ use super::batch::Alone;
 use super::commit_engine::CommitEngine;
 use super::job::WriteOperation;
 use super::limits::SOLO_WRITES;
-use super::{Committed, Shared, WorkError};
+use super::{Committed, WorkError, WorkerShared};
 
 /// Whether others' changes are about to come, as far as the last ones tell.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl WriteContention {
     }
 }
 
-impl Shared {
+impl WorkerShared {
     /// Commits one change on the caller's thread, if it comes alone and waits neither for a lock
     /// nor for a disk's sync.
     pub fn write_here(

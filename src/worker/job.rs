@@ -4,13 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::sync::oneshot;
 
-use crate::delta::{Compacted, Growth, ReadTxn, WriteTxn};
+use crate::delta::{Compacted, ReadTxn, UsageDelta, WriteTxn};
 use crate::vfs::WriteVerifier;
 
-use super::{Committed, Done, WorkError};
+use super::{Committed, OpResult, WorkError};
 
 /// The way back to a caller; a caller that gave up is no error.
-pub(super) type Reply<T> = oneshot::Sender<Result<T, WorkError>>;
+pub(super) type JobReply<T> = oneshot::Sender<Result<T, WorkError>>;
 
 /// Work for the writer thread.
 pub(super) enum Job {
@@ -22,15 +22,15 @@ pub(super) enum Job {
         operation: Box<dyn QueuedWrite>,
     },
     /// A caller that waits until everything committed before is synced.
-    Sync(Reply<WriteVerifier>),
+    Sync(JobReply<WriteVerifier>),
     /// A caller that wants space back.
-    Compact(Reply<Compacted>),
+    Compact(JobReply<Compacted>),
     /// A caller that wants what the session takes to be counted, before any further change.
-    Count(Counted, Reply<()>),
+    Count(UsageListener, JobReply<()>),
 }
 
 /// Hears what the session takes, where the changes are made.
-pub(super) type Counted = Box<dyn FnOnce(Growth) + Send>;
+pub(super) type UsageListener = Box<dyn FnOnce(UsageDelta) + Send>;
 
 impl Job {
     /// Whether it is answered only after a sync.
@@ -85,13 +85,13 @@ pub(super) trait QueuedRead: Send {
 }
 
 /// A closure that changes something.
-pub(super) struct Write<T, F> {
+pub(super) struct WriteJob<T, F> {
     closure: Option<F>,
     value: Option<T>,
     hook: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl<T, F> Write<T, F> {
+impl<T, F> WriteJob<T, F> {
     /// A change by `closure`.
     pub fn new(closure: F) -> Self {
         Self { closure: Some(closure), value: None, hook: None }
@@ -108,10 +108,10 @@ impl<T, F> Write<T, F> {
     }
 }
 
-impl<T, F> WriteOperation for Write<T, F>
+impl<T, F> WriteOperation for WriteJob<T, F>
 where
     T: Send,
-    F: FnMut(&mut dyn WriteTxn) -> Done<T> + Send,
+    F: FnMut(&mut dyn WriteTxn) -> OpResult<T> + Send,
 {
     fn run(&mut self, txn: &mut dyn WriteTxn) -> bool {
         self.value = None;
@@ -120,8 +120,8 @@ where
         let done = closure(txn);
         self.closure = Some(closure);
         self.value = Some(done.value);
-        self.hook = done.after_commit.filter(|_| done.keep);
-        done.keep
+        self.hook = done.after_commit.filter(|_| done.commit);
+        done.commit
     }
 
     fn after_commit(&mut self) {
@@ -135,10 +135,10 @@ where
     }
 }
 
-impl<T, F> QueuedWrite for (Write<T, F>, Reply<Committed<T>>)
+impl<T, F> QueuedWrite for (WriteJob<T, F>, JobReply<Committed<T>>)
 where
     T: Send,
-    F: FnMut(&mut dyn WriteTxn) -> Done<T> + Send,
+    F: FnMut(&mut dyn WriteTxn) -> OpResult<T> + Send,
 {
     fn answer(self: Box<Self>, commit: Result<Committed<()>, WorkError>) {
         let (write, reply) = *self;
@@ -151,13 +151,13 @@ where
 }
 
 /// A closure that reads.
-pub(super) struct Read<T, F> {
+pub(super) struct ReadJob<T, F> {
     closure: F,
     has_run: bool,
     value: Option<T>,
 }
 
-impl<T, F> Read<T, F> {
+impl<T, F> ReadJob<T, F> {
     /// A read by `closure`.
     pub fn new(closure: F) -> Self {
         Self { closure, has_run: false, value: None }
@@ -170,7 +170,7 @@ impl<T, F> Read<T, F> {
     }
 }
 
-impl<T, F: FnMut(&dyn ReadTxn) -> T> ReadOperation for Read<T, F> {
+impl<T, F: FnMut(&dyn ReadTxn) -> T> ReadOperation for ReadJob<T, F> {
     fn run(&mut self, txn: &dyn ReadTxn) {
         self.has_run = true;
         self.value = Some((self.closure)(txn));
@@ -185,7 +185,7 @@ impl<T, F: FnMut(&dyn ReadTxn) -> T> ReadOperation for Read<T, F> {
     }
 }
 
-impl<T: Send, F: FnMut(&dyn ReadTxn) -> T + Send> QueuedRead for (Read<T, F>, Reply<T>) {
+impl<T: Send, F: FnMut(&dyn ReadTxn) -> T + Send> QueuedRead for (ReadJob<T, F>, JobReply<T>) {
     fn answer(self: Box<Self>, outcome: Result<(), WorkError>) {
         let (read, reply) = *self;
         drop(reply.send(read.outcome(outcome)));

@@ -33,7 +33,7 @@ pub const WARY_BATCHES: u8 = 8;
 
 /// Bytes that a change on its caller's thread may hold: what is larger leaves the caller's thread
 /// to others.
-pub const LIGHT_WRITE_BYTES: usize = 64 << 10;
+pub const INLINE_WRITE_BYTES: usize = 64 << 10;
 
 /// Time after which a thread of the runtime that runs light work counts as held up, so that another
 /// one is woken to poll in its place.

@@ -53,14 +53,14 @@ use std::thread;
 
 use tokio::sync::{oneshot, watch};
 
-use crate::delta::{Compacted, Growth, ReadTxn, Store, StoreError, WriteTxn};
+use crate::delta::{Compacted, ReadTxn, Store, StoreError, UsageDelta, WriteTxn};
 use crate::vfs::WriteVerifier;
 
-pub use background::{Background, Piece};
+pub use background::{Background, BackgroundPiece};
 pub use commits::{Commits, Version};
 pub use error::WorkError;
 pub use limits::{
-    BATCH_BYTES, BATCH_OPS, GROWING_BATCH_OPS, HELD_UP, LIGHT_WRITE_BYTES, Limits, MAX_READERS,
+    BATCH_BYTES, BATCH_OPS, GROWING_BATCH_OPS, HELD_UP, INLINE_WRITE_BYTES, Limits, MAX_READERS,
     MAX_REPLACED_OF_SESSION, MAX_REPLACED_THREADS, READ_QUEUE_OPS, SOLO_WRITES, STUCK,
     SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
 };
@@ -69,10 +69,10 @@ pub use thread_watch::ThreadWatch;
 use commit_engine::CommitEngine;
 use inline::InlineReaders;
 use inline_writes::WriteContention;
-use job::{Job, QueuedRead, Read, ReadOperation, Write};
-use queue::{BatchSize, Closed, Queue};
+use job::{Job, QueuedRead, ReadJob, ReadOperation, WriteJob};
+use queue::{BatchSize, Closed, JobQueue};
 use readers::{Activity, ReaderThreads};
-use thread_watch::{Moment, Watched};
+use thread_watch::{Moment, WatchedWorker};
 
 /// How the worker is set up.
 #[derive(Debug, Clone)]
@@ -90,17 +90,17 @@ pub struct WorkerOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
     /// Microseconds, where what it needs is in memory: it may run on its caller's thread.
-    Light,
+    Inline,
     /// Longer, or nobody knows.
-    Heavy,
+    Offload,
 }
 
 /// What a change gives back to the worker.
-pub struct Done<T> {
+pub struct OpResult<T> {
     /// The answer.
     pub value: T,
     /// Whether its changes are kept; if not, they are rolled back.
-    pub keep: bool,
+    pub commit: bool,
     /// Runs where the change ran, after the commit that holds it and before the answer
     /// leaves: this is where caches forget. Does not run if the commit fails, nor without
     /// `keep`; it is dropped then before the next operation runs, but for those of its batch.
@@ -122,7 +122,7 @@ pub struct Committed<T> {
 ///
 /// Dropping it ends the threads as [`Worker::shut_down`] does, without waiting for them.
 pub struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     /// Kept here and by reader threads that have not ended: the session's lock goes with the last
     /// of these, before the process ends.
     _store: Arc<dyn Store>,
@@ -131,9 +131,9 @@ pub struct Worker {
 }
 
 /// What callers and threads share.
-struct Shared {
-    writes: Queue<Job>,
-    reads: Queue<Box<dyn QueuedRead>>,
+struct WorkerShared {
+    writes: JobQueue<Job>,
+    reads: JobQueue<Box<dyn QueuedRead>>,
     writing: Mutex<CommitEngine>,
     /// The writer thread waits for `writing`: no caller takes it now.
     thread_waits: AtomicBool,
@@ -147,11 +147,11 @@ struct Shared {
     inline_readers: InlineReaders,
     writer_activity: Activity,
     watch: Arc<ThreadWatch>,
-    status: Arc<Status>,
+    status: Arc<WorkerStatus>,
 }
 
 /// What is known of the session without holding anything.
-struct Status {
+struct WorkerStatus {
     epoch: AtomicU64,
     read_only: AtomicBool,
     commits: Arc<Commits>,
@@ -191,7 +191,7 @@ impl Worker {
         let connections = (0..options.readers.clamp(1, MAX_READERS))
             .map(|_| store.reader())
             .collect::<Result<_, _>>()?;
-        let status = Arc::new(Status {
+        let status = Arc::new(WorkerStatus {
             epoch: AtomicU64::new(store.epoch()),
             read_only: AtomicBool::new(writer.is_none()),
             commits: Arc::default(),
@@ -200,9 +200,9 @@ impl Worker {
         let writing = CommitEngine::new(writer, Arc::clone(&status), limits, strict);
         let writes = BatchSize { ops: limits.write_queue_ops, bytes: limits.write_queue_bytes };
         let reads = BatchSize { ops: limits.read_queue_ops, bytes: 0 };
-        let shared = Arc::new(Shared {
-            writes: Queue::new(writes),
-            reads: Queue::new(reads),
+        let shared = Arc::new(WorkerShared {
+            writes: JobQueue::new(writes),
+            reads: JobQueue::new(reads),
             writing: Mutex::new(writing),
             thread_waits: AtomicBool::new(false),
             write_contention: WriteContention::default(),
@@ -215,7 +215,7 @@ impl Worker {
             watch,
             status,
         });
-        let watched: Weak<Shared> = Arc::downgrade(&shared);
+        let watched: Weak<WorkerShared> = Arc::downgrade(&shared);
         shared.watch.add(watched);
         let (ended_sender, ended) = watch::channel(None);
         // From here on, a failure drops the worker, and that ends the threads there are.
@@ -238,8 +238,8 @@ impl Worker {
         cost: Cost,
         f: impl FnMut(&dyn ReadTxn) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
-        let mut read = Read::new(f);
-        if cost == Cost::Light {
+        let mut read = ReadJob::new(f);
+        if cost == Cost::Inline {
             threads::leave().await;
             if self.shared.read_here(&mut read) {
                 return read.outcome(Ok(()));
@@ -264,11 +264,11 @@ impl Worker {
         cost: Cost,
         bytes: usize,
         durable: bool,
-        f: impl FnMut(&mut dyn WriteTxn) -> Done<T> + Send + 'static,
+        f: impl FnMut(&mut dyn WriteTxn) -> OpResult<T> + Send + 'static,
     ) -> Result<Committed<T>, WorkError> {
         self.check_writable()?;
-        let mut write = Write::new(f);
-        let is_light = cost == Cost::Light && bytes <= LIGHT_WRITE_BYTES;
+        let mut write = WriteJob::new(f);
+        let is_light = cost == Cost::Inline && bytes <= INLINE_WRITE_BYTES;
         if is_light {
             threads::leave().await;
             if let Some(outcome) = self.shared.write_here(&mut write, durable) {
@@ -307,7 +307,7 @@ impl Worker {
     /// ([`WriteTxn::growth`]). `counted` hears it before the next change runs.
     pub async fn count_usage(
         &self,
-        counted: impl FnOnce(Growth) + Send + 'static,
+        counted: impl FnOnce(UsageDelta) + Send + 'static,
     ) -> Result<(), WorkError> {
         self.check_writable()?;
         let (reply, answer) = oneshot::channel();
@@ -356,13 +356,13 @@ impl Drop for Worker {
     }
 }
 
-impl Status {
+impl WorkerStatus {
     fn verifier(&self) -> WriteVerifier {
         WriteVerifier(self.epoch.load(Ordering::Acquire).to_be_bytes())
     }
 }
 
-impl Shared {
+impl WorkerShared {
     /// The state of writing, for the writer thread.
     ///
     /// # Errors
@@ -392,7 +392,7 @@ impl Shared {
     }
 }
 
-impl Watched for Shared {
+impl WatchedWorker for WorkerShared {
     fn look(self: Arc<Self>, now: Moment) -> bool {
         if self.writer_activity.look(now) {
             tracing::warn!("the writer has been in one operation for 2 s");

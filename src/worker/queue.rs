@@ -24,25 +24,25 @@ pub(super) struct BatchSize {
 
 /// What came of waiting for items.
 #[derive(Debug)]
-pub(super) enum Taken {
-    /// Items, whose cost goes back with [`Queue::release`] when they are done.
+pub(super) enum TakeOutcome {
+    /// Items, whose cost goes back with [`JobQueue::release`] when they are done.
     Items(BatchSize),
-    /// Nothing until the deadline, or until [`Queue::wake`].
+    /// Nothing until the deadline, or until [`JobQueue::wake`].
     TimedOut,
     /// Nothing, and nothing will come.
     Closed,
 }
 
 /// A first-in-first-out queue bounded in items and bytes.
-pub(super) struct Queue<T> {
-    list: Mutex<List<T>>,
+pub(super) struct JobQueue<T> {
+    list: Mutex<JobList<T>>,
     arrived: Condvar,
     ops: Semaphore,
     bytes: Semaphore,
     max_bytes: u32,
 }
 
-struct List<T> {
+struct JobList<T> {
     items: VecDeque<(u32, T)>,
     /// Items that somebody has taken and not released.
     in_hand: usize,
@@ -58,7 +58,7 @@ struct List<T> {
 }
 
 /// A caller's time in the threads' place.
-pub(super) struct InlineWriteGuard<'a, T>(&'a Queue<T>);
+pub(super) struct InlineWriteGuard<'a, T>(&'a JobQueue<T>);
 
 impl<T> InlineWriteGuard<'_, T> {
     /// Whether something came meanwhile, be it in the hand of a thread that was awake.
@@ -82,7 +82,7 @@ impl<T> Drop for InlineWriteGuard<'_, T> {
     }
 }
 
-impl<T> List<T> {
+impl<T> JobList<T> {
     /// Whether there is a thread to be woken for an item; counts it as woken.
     fn wakes_one(&mut self) -> bool {
         let wakes = self.sleepers > self.woken;
@@ -90,7 +90,7 @@ impl<T> List<T> {
         wakes
     }
 
-    /// Moves the first item and those that fit beside it; see [`Queue::take`].
+    /// Moves the first item and those that fit beside it; see [`JobQueue::take`].
     fn take(
         &mut self,
         batch: &mut Vec<T>,
@@ -108,7 +108,7 @@ impl<T> List<T> {
         cost
     }
 
-    /// Moves those items that fit beside what `cost` says; see [`Queue::take_more`].
+    /// Moves those items that fit beside what `cost` says; see [`JobQueue::take_more`].
     fn take_more(
         &mut self,
         batch: &mut Vec<T>,
@@ -129,11 +129,11 @@ impl<T> List<T> {
     }
 }
 
-impl<T> Queue<T> {
+impl<T> JobQueue<T> {
     /// An empty queue with these bounds; items that are taken count until they are released.
     pub fn new(max: BatchSize) -> Self {
         Self {
-            list: Mutex::new(List {
+            list: Mutex::new(JobList {
                 items: VecDeque::new(),
                 in_hand: 0,
                 sleepers: 0,
@@ -187,20 +187,20 @@ impl<T> Queue<T> {
         max: BatchSize,
         deadline: Option<Instant>,
         joins: impl Fn(&T, &T) -> bool,
-    ) -> Taken {
+    ) -> TakeOutcome {
         let mut list = self.lock();
         loop {
             if !list.items.is_empty() {
-                return Taken::Items(list.take(batch, max, &joins));
+                return TakeOutcome::Items(list.take(batch, max, &joins));
             }
             if list.closed {
-                return Taken::Closed;
+                return TakeOutcome::Closed;
             }
             if std::mem::take(&mut list.nudged) {
-                return Taken::TimedOut;
+                return TakeOutcome::TimedOut;
             }
             let wait = match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
-                Some(wait) if wait.is_zero() => return Taken::TimedOut,
+                Some(wait) if wait.is_zero() => return TakeOutcome::TimedOut,
                 wait => wait,
             };
             list.sleepers += 1;
@@ -217,7 +217,7 @@ impl<T> Queue<T> {
     }
 
     /// Moves to the end of `batch` what waits already and fits beside what was taken before, to
-    /// whose `cost` it is added; does not wait. It is as if [`Queue::take`] had taken it.
+    /// whose `cost` it is added; does not wait. It is as if [`JobQueue::take`] had taken it.
     pub fn take_more(
         &self,
         batch: &mut Vec<T>,
@@ -228,7 +228,7 @@ impl<T> Queue<T> {
         self.lock().take_more(batch, cost, max, |_, next| joins(next));
     }
 
-    /// Moves all that waits to `items`. It is as if [`Queue::take`] had taken it.
+    /// Moves all that waits to `items`. It is as if [`JobQueue::take`] had taken it.
     pub fn take_all(&self, items: &mut Vec<T>) -> BatchSize {
         let all = BatchSize { ops: usize::MAX, bytes: u32::MAX };
         let mut cost = BatchSize::default();
@@ -280,7 +280,7 @@ impl<T> Queue<T> {
 
     /// The list. Nothing that can panic runs under the lock but what callers hand in, which
     /// leaves the list whole.
-    fn lock(&self) -> MutexGuard<'_, List<T>> {
+    fn lock(&self) -> MutexGuard<'_, JobList<T>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -290,18 +290,18 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{BatchSize, Queue, Taken};
+    use super::{BatchSize, JobQueue, TakeOutcome};
 
     #[test]
     fn no_caller_overtakes_what_a_thread_has_in_hand() {
         let room = BatchSize { ops: 4, bytes: 0 };
-        let queue = Queue::new(room);
+        let queue = JobQueue::new(room);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert!(queue.take_over().is_some(), "nothing is there");
         runtime.block_on(queue.push(0, "first")).unwrap();
         assert!(queue.take_over().is_none(), "it waits");
         let mut batch = Vec::new();
-        let Taken::Items(cost) = queue.take(&mut batch, room, None, |_, _| true) else {
+        let TakeOutcome::Items(cost) = queue.take(&mut batch, room, None, |_, _| true) else {
             panic!("nothing was taken");
         };
         assert!(queue.take_over().is_none(), "it is taken, and not done");
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn what_comes_while_a_caller_works_wakes_a_thread_when_it_is_done() {
         let room = BatchSize { ops: 4, bytes: 0 };
-        let queue = Queue::new(room);
+        let queue = JobQueue::new(room);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         thread::scope(|scope| {
             let deadline = Instant::now() + Duration::from_secs(30);
@@ -320,7 +320,7 @@ mod tests {
             let thread = scope.spawn(move || {
                 let taken = queue.take(&mut Vec::new(), room, Some(deadline), |_, _| true);
                 // At the deadline it would look by itself.
-                matches!(taken, Taken::Items(_)) && Instant::now() < deadline
+                matches!(taken, TakeOutcome::Items(_)) && Instant::now() < deadline
             });
             while queue.lock().sleepers == 0 {
                 thread::yield_now();

@@ -13,9 +13,9 @@ use crate::delta::{Reader, Store, StoreError};
 
 use super::job::{ReadOperation, isolate};
 use super::limits::{MAX_LOOK_GAP, MAX_REPLACED_OF_SESSION, SLOW_LOOK, STUCK};
-use super::queue::{BatchSize, Taken};
+use super::queue::{BatchSize, TakeOutcome};
 use super::thread_watch::Moment;
-use super::{Shared, WorkError, threads};
+use super::{WorkError, WorkerShared, threads};
 
 /// A reader thread takes one operation at a time, so that the others can take the next.
 const ONE: BatchSize = BatchSize { ops: 1, bytes: 0 };
@@ -94,14 +94,14 @@ impl Activity {
 /// The reader threads of one session.
 #[derive(Default)]
 pub(super) struct ReaderThreads {
-    state: Mutex<State>,
+    state: Mutex<ReadersState>,
     ended: Condvar,
     /// Whether all of them are stuck, and no more may be started.
     are_stuck: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct ReadersState {
     running: Vec<Arc<ReaderThread>>,
     started: usize,
     replaced: usize,
@@ -117,7 +117,7 @@ struct ReaderThread {
 impl ReaderThreads {
     /// Starts a thread for each connection.
     pub fn start(
-        shared: &Arc<Shared>,
+        shared: &Arc<WorkerShared>,
         connections: Vec<Box<dyn Reader>>,
     ) -> Result<(), StoreError> {
         let mut state = shared.readers.lock();
@@ -130,7 +130,7 @@ impl ReaderThreads {
     }
 
     /// Looks for threads that are stuck, and replaces them; whether any is at work.
-    pub fn look(&self, shared: &Arc<Shared>, now: Moment) -> bool {
+    pub fn look(&self, shared: &Arc<WorkerShared>, now: Moment) -> bool {
         let mut state = self.lock();
         let running = state.running.clone();
         for thread in &running {
@@ -169,20 +169,20 @@ impl ReaderThreads {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReadersState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ReadersState {
     /// Starts one more thread; without a connection it opens one itself.
     fn start(
         &mut self,
-        shared: &Arc<Shared>,
+        shared: &Arc<WorkerShared>,
         connection: Option<Box<dyn Reader>>,
     ) -> Result<(), StoreError> {
         let thread = Arc::new(ReaderThread::default());
-        let running = Running { shared: Arc::clone(shared), thread: Arc::clone(&thread) };
+        let running = RunningReader { shared: Arc::clone(shared), thread: Arc::clone(&thread) };
         let closed = || StoreError::Io("the session is closed".to_owned());
         let place = ReaderSlot { store: shared.store.upgrade().ok_or_else(closed)?, connection };
         let name = format!("acetate-read-{}", self.started);
@@ -201,7 +201,7 @@ impl State {
 }
 
 /// Answers the reads that no thread will take.
-fn refuse_waiting(shared: &Shared) {
+fn refuse_waiting(shared: &WorkerShared) {
     let mut reads = Vec::new();
     let cost = shared.reads.take_all(&mut reads);
     for read in reads {
@@ -211,19 +211,20 @@ fn refuse_waiting(shared: &Shared) {
 }
 
 /// A thread that runs.
-struct Running {
-    shared: Arc<Shared>,
+struct RunningReader {
+    shared: Arc<WorkerShared>,
     thread: Arc<ReaderThread>,
 }
 
-impl Running {
+impl RunningReader {
     /// Serves the queue until it is closed and empty, or another thread does so in its place.
     fn serve(self, mut place: ReaderSlot) {
         threads::join();
         let shared = &self.shared;
         shared.inline_readers.fill(&place.store);
         let mut taken = Vec::with_capacity(ONE.ops);
-        while let Taken::Items(cost) = shared.reads.take(&mut taken, ONE, None, |_, _| false) {
+        while let TakeOutcome::Items(cost) = shared.reads.take(&mut taken, ONE, None, |_, _| false)
+        {
             self.thread.activity.begin(shared.watch.now());
             shared.watch.wake();
             for mut read in taken.drain(..) {
@@ -255,7 +256,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningReader {
     fn drop(&mut self) {
         let readers = &self.shared.readers;
         readers.lock().running.retain(|thread| !Arc::ptr_eq(thread, &self.thread));

@@ -30,10 +30,10 @@ pub(super) type Moment = u64;
 pub struct ThreadWatch {
     began: Instant,
     /// When the light work in each slot began; 0 where there is none.
-    slots: Box<[Slot]>,
+    slots: Box<[InlineSlot]>,
     /// Whether light work began since the last look.
     is_active: AtomicBool,
-    workers: Mutex<Vec<Weak<dyn Watched>>>,
+    workers: Mutex<Vec<Weak<dyn WatchedWorker>>>,
     /// How many more stuck threads can be replaced.
     replacements: AtomicUsize,
     is_asleep: AtomicBool,
@@ -43,17 +43,17 @@ pub struct ThreadWatch {
 /// In a cache line of its own.
 #[repr(align(64))]
 #[derive(Default)]
-struct Slot(AtomicU64);
+struct InlineSlot(AtomicU64);
 
 /// A worker whose threads are watched.
-pub(super) trait Watched: Send + Sync {
+pub(super) trait WatchedWorker: Send + Sync {
     /// Looks at the worker's threads; whether any of them is at work.
     fn look(self: Arc<Self>, now: Moment) -> bool;
 }
 
 /// The right to run light work on a thread of the runtime.
 pub(super) struct InlinePermit<'a> {
-    slot: &'a Slot,
+    slot: &'a InlineSlot,
     /// When the work began.
     pub began: Moment,
 }
@@ -81,7 +81,7 @@ impl ThreadWatch {
     pub fn new(inline: usize, runtime: Option<Handle>) -> Arc<Self> {
         let watch = Arc::new(Self {
             began: Instant::now(),
-            slots: std::iter::repeat_with(Slot::default).take(inline).collect(),
+            slots: std::iter::repeat_with(InlineSlot::default).take(inline).collect(),
             is_active: AtomicBool::new(false),
             workers: Mutex::default(),
             replacements: AtomicUsize::new(MAX_REPLACED_THREADS),
@@ -110,7 +110,7 @@ impl ThreadWatch {
         let (began, last) = (self.now(), LAST_SLOT.get());
         for at in (0..self.slots.len()).map(|at| (last + at) % self.slots.len()) {
             let slot = &self.slots[at];
-            let take = |slot: &Slot| {
+            let take = |slot: &InlineSlot| {
                 slot.0.compare_exchange(0, began, Ordering::SeqCst, Ordering::Relaxed).is_ok()
             };
             if slot.0.load(Ordering::Relaxed) == 0 && take(slot) {
@@ -139,7 +139,7 @@ impl ThreadWatch {
     }
 
     /// Watches a worker's threads, too, as long as there is one.
-    pub(super) fn add(&self, worker: Weak<dyn Watched>) {
+    pub(super) fn add(&self, worker: Weak<dyn WatchedWorker>) {
         let mut workers = self.workers();
         workers.retain(|worker| worker.strong_count() > 0);
         workers.push(worker);
@@ -184,7 +184,7 @@ impl ThreadWatch {
         if is_busy && pace == Pace::Quiet { Pace::Slow } else { pace }
     }
 
-    fn workers(&self) -> MutexGuard<'_, Vec<Weak<dyn Watched>>> {
+    fn workers(&self) -> MutexGuard<'_, Vec<Weak<dyn WatchedWorker>>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

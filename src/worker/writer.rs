@@ -4,11 +4,15 @@
 use std::sync::Arc;
 
 use super::job::Job;
-use super::queue::{BatchSize, Taken};
-use super::{Limits, Shared, WorkError, threads};
+use super::queue::{BatchSize, TakeOutcome};
+use super::{Limits, WorkError, WorkerShared, threads};
 
 /// Serves the queue until it is closed and empty, then ends the readers and the session.
-pub(super) fn run(shared: &Arc<Shared>, limits: Limits, strict: bool) -> Result<(), WorkError> {
+pub(super) fn run(
+    shared: &Arc<WorkerShared>,
+    limits: Limits,
+    strict: bool,
+) -> Result<(), WorkError> {
     threads::join();
     let _abandon = AbandonOnDrop(shared);
     let read_only_from_the_start = shared.writing()?.is_read_only();
@@ -20,7 +24,7 @@ pub(super) fn run(shared: &Arc<Shared>, limits: Limits, strict: bool) -> Result<
     loop {
         let due = shared.writing()?.run_due();
         match shared.writes.take(&mut jobs, max, due, joins) {
-            Taken::Items(mut cost) => {
+            TakeOutcome::Items(mut cost) => {
                 let is_synced = jobs.first().is_some_and(is_synced);
                 let mut more = |jobs: &mut Vec<Job>| {
                     let joins = |next: &Job| is_synced || !next.needs_sync();
@@ -35,8 +39,8 @@ pub(super) fn run(shared: &Arc<Shared>, limits: Limits, strict: bool) -> Result<
                 shared.write_contention.note(cost.ops);
                 shared.writes.release(cost);
             }
-            Taken::TimedOut => {}
-            Taken::Closed => break,
+            TakeOutcome::TimedOut => {}
+            TakeOutcome::Closed => break,
         }
     }
     // The last connection to close is ours: only then is the whole log folded in. What is stuck
@@ -47,7 +51,7 @@ pub(super) fn run(shared: &Arc<Shared>, limits: Limits, strict: bool) -> Result<
 }
 
 /// However the writer thread ends, nobody waits for it in vain.
-struct AbandonOnDrop<'a>(&'a Shared);
+struct AbandonOnDrop<'a>(&'a WorkerShared);
 
 impl Drop for AbandonOnDrop<'_> {
     fn drop(&mut self) {

@@ -6,40 +6,40 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use super::error::{Error, Result};
 use crate::config::{Config, ExportConfig, MountConfig, StoreConfig, real_path};
-use crate::control::{ExportUsage, ExportsUsage, SessionUsage, Taken};
-use crate::delta::{Growth, Limits, Usage};
-use crate::inspect::quota::{Quota, quota};
+use crate::control::{ExportUsage, ExportsUsage, SessionUsage, UsageReport};
+use crate::delta::{Limits, Usage, UsageDelta};
+use crate::inspect::quota::{QuotaReport, quota};
 use crate::overlay::{Group, Overlay};
 
 /// What the exports of a server take. A copy is of the same exports.
 #[derive(Clone)]
 pub struct Accounts {
     file: PathBuf,
-    of: Arc<RwLock<Arc<[Account]>>>,
+    of: Arc<RwLock<Arc<[ExportAccount]>>>,
 }
 
 /// The account of one export.
-pub(super) struct Account {
+pub(super) struct ExportAccount {
     name: String,
     /// What clients mount; `None` where it has no token yet.
     path: Option<String>,
     limits: Limits,
     /// Counts for the limits, where there are any and the export is served.
     group: Option<Arc<Group>>,
-    parts: Vec<Part>,
+    parts: Vec<AccountPart>,
 }
 
 /// A session of an export.
-struct Part {
+struct AccountPart {
     /// The file; `None` in memory.
     session: Option<PathBuf>,
     at: Vec<String>,
     is_counted: bool,
-    source: Counted,
+    source: UsageSource,
 }
 
 /// Who knows what a session takes.
-pub(super) enum Counted {
+pub(super) enum UsageSource {
     /// The server that has it, unless nobody has asked for it yet: then the file does.
     Open {
         /// Not kept open for the sake of its account.
@@ -62,7 +62,7 @@ impl Accounts {
     }
 
     /// Those of other exports from now on.
-    pub(super) fn replace(&self, accounts: Vec<Account>) {
+    pub(super) fn replace(&self, accounts: Vec<ExportAccount>) {
         *self.of.write().unwrap_or_else(PoisonError::into_inner) = accounts.into();
     }
 
@@ -78,7 +78,8 @@ impl Accounts {
     /// The paths of the exports that show a session which is served. They may be secrets.
     pub fn paths_of(&self, session: &Path) -> Vec<String> {
         let accounts = Arc::clone(&self.of.read().unwrap_or_else(PoisonError::into_inner));
-        let shows = |account: &&Account| account.parts.iter().any(|part| part.is_open_at(session));
+        let shows =
+            |account: &&ExportAccount| account.parts.iter().any(|part| part.is_open_at(session));
         accounts.iter().filter(shows).filter_map(|account| account.path.clone()).collect()
     }
 }
@@ -90,25 +91,25 @@ impl Accounts {
 /// A session cannot be read.
 pub fn at_rest(file: &Path, config: &Config) -> Result<ExportsUsage> {
     let account = |export: &ExportConfig| {
-        let mut account = Account::new(export, None);
+        let mut account = ExportAccount::new(export, None);
         for mount in &export.mounts {
             let source = match &mount.store {
-                StoreConfig::Session { file, .. } => Counted::File(real_path(file)),
-                StoreConfig::Memory => Counted::Memory,
+                StoreConfig::Session { file, .. } => UsageSource::File(real_path(file)),
+                StoreConfig::Memory => UsageSource::Memory,
             };
             account.add(mount, source);
         }
         account
     };
-    let accounts: Vec<Account> = config.exports.iter().map(account).collect();
+    let accounts: Vec<ExportAccount> = config.exports.iter().map(account).collect();
     Ok(ExportsUsage { file: Some(real_path(file)), exports: all(&accounts)? })
 }
 
-fn all(accounts: &[Account]) -> Result<Vec<ExportUsage>> {
-    accounts.iter().map(Account::usage).collect()
+fn all(accounts: &[ExportAccount]) -> Result<Vec<ExportUsage>> {
+    accounts.iter().map(ExportAccount::usage).collect()
 }
 
-impl Account {
+impl ExportAccount {
     /// That of an export without sessions.
     pub(super) fn new(export: &ExportConfig, group: Option<Arc<Group>>) -> Self {
         let limits = super::exports::limits(export);
@@ -117,44 +118,44 @@ impl Account {
     }
 
     /// Adds a mount's session; one that the export has already gets another place.
-    pub(super) fn add(&mut self, mount: &MountConfig, source: Counted) {
+    pub(super) fn add(&mut self, mount: &MountConfig, source: UsageSource) {
         let session = mount.session().map(|file| real_path(file));
-        let is_there = |part: &&mut Part| session.is_some() && part.session == session;
+        let is_there = |part: &&mut AccountPart| session.is_some() && part.session == session;
         let (at, is_counted) = (mount.at.to_string(), !mount.is_read_only);
         match self.parts.iter_mut().find(is_there) {
             Some(part) => {
                 part.at.push(at);
                 part.is_counted |= is_counted;
             }
-            None => self.parts.push(Part { session, at: vec![at], is_counted, source }),
+            None => self.parts.push(AccountPart { session, at: vec![at], is_counted, source }),
         }
     }
 
     fn usage(&self) -> Result<ExportUsage> {
-        let sessions: Vec<_> = self.parts.iter().map(Part::usage).collect::<Result<_>>()?;
+        let sessions: Vec<_> = self.parts.iter().map(AccountPart::usage).collect::<Result<_>>()?;
         let usage = match &self.group {
             Some(group) => group.usage(),
             None => {
-                let mut sum = Growth::default();
+                let mut sum = UsageDelta::default();
                 for session in sessions.iter().filter(|session| session.is_counted) {
                     sum += session.taken.usage().into();
                 }
                 sum.usage()
             }
         };
-        let taken = Taken::new(usage, self.limits);
+        let taken = UsageReport::new(usage, self.limits);
         Ok(ExportUsage { name: self.name.clone(), taken, sessions })
     }
 }
 
-impl Part {
+impl AccountPart {
     fn is_open_at(&self, session: &Path) -> bool {
-        matches!(&self.source, Counted::Open { file, .. } if file == session)
+        matches!(&self.source, UsageSource::Open { file, .. } if file == session)
     }
 
     fn usage(&self) -> Result<SessionUsage> {
         let (usage, limits) = match &self.source {
-            Counted::Open { overlay, file, memory } => {
+            UsageSource::Open { overlay, file, memory } => {
                 let known = overlay.upgrade().map(|overlay| overlay.counted());
                 let (usage, own) = match known {
                     Some((Some(usage), limits)) => (usage, limits),
@@ -165,19 +166,19 @@ impl Part {
                 let bytes = tighter(own.bytes, given.bytes);
                 (usage, Limits { bytes, files: tighter(own.files, given.files), ..own })
             }
-            Counted::File(file) if file.symlink_metadata().is_ok() => in_file(file)?,
-            Counted::File(_) | Counted::Memory => Default::default(),
+            UsageSource::File(file) if file.symlink_metadata().is_ok() => in_file(file)?,
+            UsageSource::File(_) | UsageSource::Memory => Default::default(),
         };
         Ok(SessionUsage {
             session: self.session.clone(),
             at: self.at.clone(),
             is_counted: self.is_counted,
-            taken: Taken::new(usage, limits),
+            taken: UsageReport::new(usage, limits),
         })
     }
 }
 
 fn in_file(file: &Path) -> Result<(Usage, Limits)> {
-    let Quota { usage, limits } = quota(file).map_err(Error::from)?;
+    let QuotaReport { usage, limits } = quota(file).map_err(Error::from)?;
     Ok((usage, limits))
 }

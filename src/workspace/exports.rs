@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::accounts::{Account, Accounts, Counted};
+use super::accounts::{Accounts, ExportAccount, UsageSource};
 use super::error::{Error, Result};
 use super::guards::guards;
-use super::layers::{self, Layers, ListingMemory, Wanted};
+use super::layers::{self, LayerOptions, ListingMemory, SessionLayers};
 use super::memory::MemoryDir;
-use super::running::{Running, until};
-use super::unavailable::{Failed, Made};
+use super::running::{DroppedSessions, RunningSession, SessionKey, until};
+use super::unavailable::{FailedExport, ReadyExport};
 use super::{log_bound, this_user};
 use crate::config::{
     Config, ExportConfig, MountConfig, QuotaConfig, StoreConfig, real_path, tokens_file,
@@ -23,9 +23,9 @@ use crate::config::{
 use crate::delta::Limits;
 use crate::delta::sqlite::session_files;
 use crate::export::{Admission, Export, ExportParts, Exports, Guarding, MountParts, Squash};
-use crate::guard::{GuardLimits, GuardResources, Periods, ValidatorCommand};
 use crate::overlay::{Group, Overlay};
-use crate::server::Program;
+use crate::server::RpcProgram;
+use crate::validation::{GuardLimits, GuardResources, Periods, ValidatorCommand};
 use crate::worker::ThreadWatch;
 
 /// What the files of a session in memory may take where the export has no quota of bytes, in
@@ -45,7 +45,7 @@ pub struct ServedExports {
     runtime: Handle,
     watch: Arc<ThreadWatch>,
     exports: Exports,
-    sessions: HashMap<Key, Running>,
+    sessions: HashMap<SessionKey, RunningSession>,
     memory: Option<MemoryDir>,
     /// What the guards of all exports share.
     resources: Arc<GuardResources>,
@@ -55,26 +55,7 @@ pub struct ServedExports {
     /// An export that cannot be opened leaves the others served.
     is_lenient: bool,
     /// The exports that cannot be served.
-    pub(super) failed: Vec<Failed>,
-}
-
-/// What tells open sessions apart.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    file: PathBuf,
-    /// Nobody changes it here, so that others may serve it too.
-    read_only: bool,
-}
-
-/// Sessions that are open, and in no export any more.
-#[must_use]
-pub struct Gone(HashMap<Key, Running>);
-
-impl Gone {
-    /// These sessions.
-    pub(super) fn of(sessions: HashMap<Key, Running>) -> Self {
-        Self(sessions)
-    }
+    pub(super) failed: Vec<FailedExport>,
 }
 
 impl ServedExports {
@@ -114,12 +95,12 @@ impl ServedExports {
     }
 
     /// NFS, MOUNT and NLM: for what is served at each moment.
-    pub fn programs(&self) -> Vec<Arc<dyn Program>> {
+    pub fn programs(&self) -> Vec<Arc<dyn RpcProgram>> {
         layers::programs(Arc::new(self.exports.clone()), self.exports.clone())
     }
 
     /// The sessions that are open.
-    pub fn sessions(&self) -> impl Iterator<Item = &Layers> {
+    pub fn sessions(&self) -> impl Iterator<Item = &SessionLayers> {
         self.sessions.values().map(|running| &running.layers)
     }
 
@@ -144,7 +125,7 @@ impl ServedExports {
     /// A session or a base cannot be opened, or an export cannot be put together: all goes on as
     /// it was. With [`ServedExports::lenient`] only where that is so of all exports, or where the
     /// file asks for what cannot be.
-    pub fn load(&mut self, config: &Config) -> Result<Gone> {
+    pub fn load(&mut self, config: &Config) -> Result<DroppedSessions> {
         let wanted = self.keys(config)?;
         let files = self.files_to_hide(&wanted);
         for running in self.sessions.values() {
@@ -154,7 +135,7 @@ impl ServedExports {
         let (exports, failed) = match self.open_all(config, &wanted, &files, &mut opened) {
             Ok(exports) => exports,
             Err(error) => {
-                self.close(Gone(opened));
+                self.close(DroppedSessions(opened));
                 return Err(error);
             }
         };
@@ -165,8 +146,8 @@ impl ServedExports {
         self.accounts.replace(accounts);
         self.settle(&before);
         self.sessions.extend(opened);
-        let kept: HashSet<&Key> = wanted.values().collect();
-        Ok(Gone(self.sessions.extract_if(|key, _| !kept.contains(key)).collect()))
+        let kept: HashSet<&SessionKey> = wanted.values().collect();
+        Ok(DroppedSessions(self.sessions.extract_if(|key, _| !kept.contains(key)).collect()))
     }
 
     /// Stops serving, and closes all sessions. Blocks.
@@ -205,12 +186,15 @@ impl ServedExports {
     }
 
     /// Which session each mount is over, by the export's name and the mount's place.
-    pub(super) fn keys(&mut self, config: &Config) -> Result<HashMap<(String, String), Key>> {
+    pub(super) fn keys(
+        &mut self,
+        config: &Config,
+    ) -> Result<HashMap<(String, String), SessionKey>> {
         let mut keys = HashMap::new();
         for export in &config.exports {
             for mount in &export.mounts {
                 let file = self.session_of(export, mount)?;
-                let key = Key { file, read_only: mount.is_read_only };
+                let key = SessionKey { file, read_only: mount.is_read_only };
                 keys.insert((export.name.clone(), mount.at.to_string()), key);
             }
         }
@@ -220,7 +204,7 @@ impl ServedExports {
         for key in keys.values_mut() {
             key.read_only &= !changed.contains(&key.file);
             // One that is open to be changed stays so; its mounts refuse that by themselves.
-            let open = Key { read_only: false, ..key.clone() };
+            let open = SessionKey { read_only: false, ..key.clone() };
             key.read_only &= !self.sessions.contains_key(&open);
         }
         Ok(keys)
@@ -242,7 +226,10 @@ impl ServedExports {
     }
 
     /// What no base may show: every session, and the exports file with its tokens.
-    pub(super) fn files_to_hide(&self, wanted: &HashMap<(String, String), Key>) -> Vec<PathBuf> {
+    pub(super) fn files_to_hide(
+        &self,
+        wanted: &HashMap<(String, String), SessionKey>,
+    ) -> Vec<PathBuf> {
         let tokens = tokens_file(&self.file);
         let mut files: Vec<PathBuf> =
             [self.file.clone(), tokens].iter().map(|f| real_path(f)).collect();
@@ -255,17 +242,17 @@ impl ServedExports {
     fn open_all(
         &self,
         config: &Config,
-        wanted: &HashMap<(String, String), Key>,
+        wanted: &HashMap<(String, String), SessionKey>,
         files: &[PathBuf],
-        opened: &mut HashMap<Key, Running>,
-    ) -> Result<(Vec<Made>, Vec<Failed>)> {
+        opened: &mut HashMap<SessionKey, RunningSession>,
+    ) -> Result<(Vec<ReadyExport>, Vec<FailedExport>)> {
         let (mut made, mut failed) = (Vec::new(), Vec::new());
         for export in &config.exports {
             let tried = self.open_export(export, wanted, files, opened);
             match tried.and_then(|()| self.put_together(export, wanted, opened)) {
                 Ok(export) => made.push(export),
                 Err(error) if self.is_lenient && error.is_of_one_export() => {
-                    failed.push(Failed::new(export, error)?);
+                    failed.push(FailedExport::new(export, error)?);
                 }
                 Err(error) => return Err(error),
             }
@@ -282,9 +269,9 @@ impl ServedExports {
     pub(super) fn open_export(
         &self,
         export: &ExportConfig,
-        wanted: &HashMap<(String, String), Key>,
+        wanted: &HashMap<(String, String), SessionKey>,
         files: &[PathBuf],
-        opened: &mut HashMap<Key, Running>,
+        opened: &mut HashMap<SessionKey, RunningSession>,
     ) -> Result<()> {
         for mount in &export.mounts {
             let place = (export.name.clone(), mount.at.to_string());
@@ -293,14 +280,14 @@ impl ServedExports {
                 fits(&running.layers, export, mount)?;
                 continue;
             }
-            if self.sessions.contains_key(&Key { read_only: true, ..key.clone() }) {
+            if self.sessions.contains_key(&SessionKey { read_only: true, ..key.clone() }) {
                 return Err(differs(&key.file, export, mount, "options"));
             }
             let chunk_size = match &mount.store {
                 StoreConfig::Session { chunk_size, .. } => *chunk_size,
                 StoreConfig::Memory => None,
             };
-            let wanted = Wanted {
+            let wanted = LayerOptions {
                 chunk_size,
                 read_only: key.read_only,
                 strict: self.strict,
@@ -312,13 +299,13 @@ impl ServedExports {
                 memory_bytes: (mount.store == StoreConfig::Memory)
                     .then(|| memory_bytes(limits(export))),
                 listings: Arc::clone(&self.listings),
-                ..Wanted::new(&key.file, mount.base.as_deref())
+                ..LayerOptions::new(&key.file, mount.base.as_deref())
             };
             let opening = layers::open(&wanted, &self.watch);
             // What failed may have made the file.
             let layers = opening.inspect_err(|_| self.forget(&key.file))?;
             layers.hide(files);
-            opened.insert(key.clone(), Running::begin(layers, &self.runtime));
+            opened.insert(key.clone(), RunningSession::begin(layers, &self.runtime));
         }
         Ok(())
     }
@@ -326,12 +313,12 @@ impl ServedExports {
     pub(super) fn put_together(
         &self,
         export: &ExportConfig,
-        wanted: &HashMap<(String, String), Key>,
-        opened: &HashMap<Key, Running>,
-    ) -> Result<(Arc<Export>, Account)> {
+        wanted: &HashMap<(String, String), SessionKey>,
+        opened: &HashMap<SessionKey, RunningSession>,
+    ) -> Result<(Arc<Export>, ExportAccount)> {
         let quota = limits(export);
         let group = quota.is_some().then(|| Arc::new(Group::new(quota)));
-        let mut account = Account::new(export, group.clone());
+        let mut account = ExportAccount::new(export, group.clone());
         let mut mounts = Vec::new();
         for mount in &export.mounts {
             let place = (export.name.clone(), mount.at.to_string());
@@ -377,10 +364,10 @@ impl ServedExports {
     fn mount_parts(
         &self,
         mount: &MountConfig,
-        layers: &Layers,
+        layers: &SessionLayers,
         quota: Limits,
         group: Option<&Arc<Group>>,
-    ) -> Result<(MountParts, Counted)> {
+    ) -> Result<(MountParts, UsageSource)> {
         let mut overlay = Overlay::clone(&layers.overlay);
         let file = layers.session.clone();
         if let Some(bound) = &layers.memory {
@@ -403,11 +390,11 @@ impl ServedExports {
             file_bytes: quota.file_bytes,
             handle_key: layers.handle_key,
         };
-        Ok((parts, Counted::Open { overlay: Arc::downgrade(&layers.overlay), file, memory }))
+        Ok((parts, UsageSource::Open { overlay: Arc::downgrade(&layers.overlay), file, memory }))
     }
 
     /// Finishes and closes sessions. Blocks.
-    pub fn close(&self, gone: Gone) {
+    pub fn close(&self, gone: DroppedSessions) {
         for (key, running) in gone.0 {
             if let Err(error) = self.end_one(running) {
                 tracing::error!(%error, "a session was not closed cleanly");
@@ -423,11 +410,11 @@ impl ServedExports {
         }
     }
 
-    fn end_one(&self, running: Running) -> Result<()> {
+    fn end_one(&self, running: RunningSession) -> Result<()> {
         self.wait_end(self.begin_end(running))
     }
 
-    fn begin_end(&self, running: Running) -> JoinHandle<Result<()>> {
+    fn begin_end(&self, running: RunningSession) -> JoinHandle<Result<()>> {
         let session = running.layers.session.clone();
         let left = move |left: crate::delta::PendingCopies| {
             let mib = left.bytes.div_ceil(1 << 20);
@@ -467,7 +454,7 @@ pub async fn until_any_stuck(overlays: &[Arc<Overlay>]) {
 
 /// A session is opened once, over one base that hides the same of it from all: what another
 /// export, or the file as it is now, says must be what it was opened with.
-fn fits(layers: &Layers, export: &ExportConfig, mount: &MountConfig) -> Result<()> {
+fn fits(layers: &SessionLayers, export: &ExportConfig, mount: &MountConfig) -> Result<()> {
     let base = mount.base.as_deref().map(real_path);
     let is_memory = mount.store == StoreConfig::Memory;
     let hides = layers.asked_hidden == mount.hide;

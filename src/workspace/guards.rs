@@ -4,7 +4,9 @@ use std::ffi::OsString;
 
 use super::error::{Error, Result};
 use crate::config::{ExportConfig, GuardConfig, GuardRule};
-use crate::guard::{Guards, MAX_CHECK_TIME, NoValidatorCommand, Program, SchemaError, Validator};
+use crate::validation::{
+    Guards, MAX_CHECK_TIME, NoValidatorCommand, SchemaError, Validator, ValidatorProgram,
+};
 use crate::vfs::{Pattern, PatternError};
 
 /// Why a guard cannot be used.
@@ -60,7 +62,7 @@ fn prepared(guard: &GuardConfig) -> std::result::Result<(Pattern, Validator), Gu
         GuardRule::JsonLines(Some(file)) => Validator::jsonl_schema(file)?,
         GuardRule::Program { argv, timeout } => {
             let argv = argv.iter().map(OsString::from).collect();
-            Validator::program(Program::new(argv, *timeout).ok_or(GuardError::NoProgram)?)
+            Validator::program(ValidatorProgram::new(argv, *timeout).ok_or(GuardError::NoProgram)?)
         }
     };
     Ok((guard.path.clone(), validator))

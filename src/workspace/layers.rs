@@ -15,9 +15,9 @@ use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, Listin
 use crate::delta::Store;
 use crate::delta::sqlite::{ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session};
 use crate::inspect::opened::{below, host};
-use crate::nfs::{HandleCodec, Handles, Mount, Nfs, Nlm};
+use crate::nfs::{HandleCodec, Handles, MountProgram, Nfs, Nlm};
 use crate::overlay::{CopyLimits, LargeListings, Overlay, OverlayParts};
-use crate::server::{LockManager, Program};
+use crate::server::{LockManager, RpcProgram};
 use crate::vfs::{PatternSet, Time, Vfs};
 use crate::worker::{Limits as WorkerLimits, ThreadWatch, Worker, WorkerOptions};
 
@@ -29,7 +29,7 @@ const EXPORT: u16 = 0;
 
 /// What is asked for.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct LayerOptions<'a> {
     /// The session file.
     pub session: &'a Path,
     /// The base directory; `None` for the one that the session names, or none.
@@ -72,7 +72,7 @@ impl fmt::Debug for ListingMemory {
     }
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> LayerOptions<'a> {
     /// A session over a base, as it usually is.
     pub fn new(session: &'a Path, base: Option<&'a Path>) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl<'a> Wanted<'a> {
 }
 
 /// A session that is ready to be served.
-pub struct Layers {
+pub struct SessionLayers {
     /// The session file.
     pub session: PathBuf,
     /// Whether the session was created for this.
@@ -113,9 +113,9 @@ pub struct Layers {
     pub hidden: Arc<PatternSet>,
     /// Those that were asked for when it was opened.
     pub asked_hidden: Arc<PatternSet>,
-    /// [`Wanted::keep_originals`]
+    /// [`LayerOptions::keep_originals`]
     pub keep_originals: Option<u64>,
-    /// [`Wanted::keep_log`]
+    /// [`LayerOptions::keep_log`]
     pub keep_log: Option<LogKeep>,
     /// How much its files may take, where the session is in memory.
     pub memory: Option<MemoryBound>,
@@ -123,9 +123,9 @@ pub struct Layers {
     host_dir: Option<Arc<HostDir>>,
 }
 
-impl Layers {
+impl SessionLayers {
     /// NFS, MOUNT and NLM for this session alone, which is exported at `/`.
-    pub fn programs(&self) -> Vec<Arc<dyn Program>> {
+    pub fn programs(&self) -> Vec<Arc<dyn RpcProgram>> {
         let handles = HandleCodec::new(self.handle_key, EXPORT);
         programs(Arc::clone(&self.overlay), handles)
     }
@@ -139,17 +139,20 @@ impl Layers {
 }
 
 /// NFS, MOUNT and NLM for a filesystem.
-pub fn programs<V: Vfs, H: Handles<V::Object>>(vfs: Arc<V>, handles: H) -> Vec<Arc<dyn Program>> {
+pub fn programs<V: Vfs, H: Handles<V::Object>>(
+    vfs: Arc<V>,
+    handles: H,
+) -> Vec<Arc<dyn RpcProgram>> {
     vec![
         Arc::new(Nfs::new(Arc::clone(&vfs), handles.clone())),
-        Arc::new(Mount::new(Arc::clone(&vfs), handles.clone())),
+        Arc::new(MountProgram::new(Arc::clone(&vfs), handles.clone())),
         Arc::new(LockManager::new(Nlm::new(vfs, handles))),
     ]
 }
 
 /// Opens, or creates, the session, and sets up all that serves it, on threads that `watch`
 /// watches.
-pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
+pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<SessionLayers> {
     let OpenedSession { mut session, base: base_path, is_new } = open_session(wanted)?;
     let memory = wanted.memory_bytes.map(MemoryBound::new);
     if let Some(bound) = &memory {
@@ -191,7 +194,7 @@ pub fn open(wanted: &Wanted<'_>, watch: &Arc<ThreadWatch>) -> Result<Layers> {
     };
     let listings = Arc::clone(&wanted.listings.merged);
     let overlay = Arc::new(Overlay::with_listings(parts, listings));
-    Ok(Layers {
+    Ok(SessionLayers {
         session: session_path,
         is_new,
         base: base_path,

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::config::KeepLogConfig;
 use crate::delta::sqlite::LogKeep;
-use crate::inspect::log::{Log, Options};
+use crate::inspect::log::{AuditLog, LogOptions};
 use crate::inspect::opened::{host, open_session};
 use crate::overlay::Overlay;
 use crate::vfs::Time;
@@ -68,6 +68,7 @@ fn last_to_go(session: &Path, keep: Option<LogKeep>) -> Option<i64> {
     let LogKeep { rows, secs } = keep.filter(|keep| keep.is_bound())?;
     let now = host().ok()?.now;
     let since = secs.map(|secs| Time { secs: now.secs.saturating_sub_unsigned(secs), ..now });
-    let last = Log::open(&session, Options::default()).ok()?.prunable(now, rows, since).ok()?;
+    let last =
+        AuditLog::open(&session, LogOptions::default()).ok()?.prunable(now, rows, since).ok()?;
     (last > 0).then_some(last)
 }

@@ -58,23 +58,23 @@ use std::path::Path;
 
 use tokio::runtime::{self, Runtime};
 
-use crate::control::{Answer, Meta, Nothing, PathText, Reading, Request, WriteHow, perform};
+use crate::control::{Answer, AttrChanges, Nothing, PathText, Reading, Request, WriteHow, perform};
 use crate::delta::MergedPath;
-use crate::delta::sqlite::Access;
+use crate::delta::sqlite::AgentAccess;
 use crate::inspect::InspectError;
-use crate::inspect::diff::{Difference, Options, diff};
+use crate::inspect::diff::{DiffOptions, Difference, diff};
 use crate::inspect::kv::KeyValues;
 use crate::inspect::opened::{Opened, find, merged_path};
 use crate::inspect::tool::ToolCalls;
 use crate::vfs::{Attr, Caller, FsError, PatternSet};
 
 pub use crate::delta::{Limits, Usage};
-pub use crate::inspect::quota::Quota;
+pub use crate::inspect::quota::QuotaReport;
 pub use error::{Error, Result};
 pub use nodes::Looking;
 pub use serving::Serving;
 
-use layers::{Layers, Wanted};
+use layers::{LayerOptions, SessionLayers};
 
 /// The largest file that [`Workspace::read`] gives, in bytes: all of it is in memory.
 const MAX_READ_BYTES: u64 = 4 << 30;
@@ -85,7 +85,7 @@ const MAX_READ_BYTES: u64 = 4 << 30;
 /// that [`Workspace::sync`] was called after.
 pub struct Workspace {
     opened: Opened,
-    layers: Layers,
+    layers: SessionLayers,
     runtime: Runtime,
     caller: Caller,
 }
@@ -107,7 +107,7 @@ impl Workspace {
     pub fn open(session: &Path, base: Option<&Path>) -> Result<Self> {
         // What is no session is not made one.
         drop(crate::inspect::opened::open_session(session)?);
-        let wanted = Wanted::new(session, base);
+        let wanted = LayerOptions::new(session, base);
         let runtime = runtime::Builder::new_multi_thread()
             .enable_all()
             .worker_threads(layers::network_threads())
@@ -171,7 +171,7 @@ impl Workspace {
     /// the file is as it was, but for one with several names and more than 8 MiB.
     pub fn write(&mut self, path: impl AsRef<Path>, content: impl Read + Send) -> Result<u64> {
         let path = (&tree_path(path.as_ref())?).into();
-        let request = Request::Write { path, how: WriteHow::Replace, meta: Meta::default() };
+        let request = Request::Write { path, how: WriteHow::Replace, meta: AttrChanges::default() };
         match self.perform_with(request, Reading::stream(content))? {
             Answer::Bytes(bytes) => Ok(bytes),
             _ => Ok(0),
@@ -184,7 +184,7 @@ impl Workspace {
     /// Something else is in the way.
     pub fn make_dir(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = (&tree_path(path.as_ref())?).into();
-        let meta = Meta::default();
+        let meta = AttrChanges::default();
         self.perform(Request::MakeDir { path, meta, parents: true }).map(drop)
     }
 
@@ -233,7 +233,7 @@ impl Workspace {
     /// The session or the base cannot be read.
     pub fn diff(&self) -> Result<Vec<Difference>> {
         let mut all = Vec::new();
-        diff(&self.opened, &Options::default(), &mut |_, difference| {
+        diff(&self.opened, &DiffOptions::default(), &mut |_, difference| {
             all.push(difference);
             Ok(ControlFlow::Continue(()))
         })?;
@@ -258,7 +258,7 @@ impl Workspace {
     /// # Errors
     /// The session cannot be opened once more.
     pub fn keys(&self) -> Result<KeyValues> {
-        Ok(KeyValues::open(&self.layers.session, Access::Write)?)
+        Ok(KeyValues::open(&self.layers.session, AgentAccess::Write)?)
     }
 
     /// The calls that the agent made.
@@ -266,7 +266,7 @@ impl Workspace {
     /// # Errors
     /// The session cannot be opened once more.
     pub fn tool_calls(&self) -> Result<ToolCalls> {
-        Ok(ToolCalls::open(&self.layers.session, Access::Write)?)
+        Ok(ToolCalls::open(&self.layers.session, AgentAccess::Write)?)
     }
 
     /// Returns once all that was changed before is on the disk.

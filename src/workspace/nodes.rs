@@ -1,13 +1,13 @@
 //! Context nodes in a workspace, and in a session that is only looked at.
 
-use crate::context::{Account, Entry, FileError, Files, Nodes, Reads};
+use crate::context::{AccountName, FileError, Files, NodeDirEntry, Nodes, Reads};
 use crate::control::{PathText, Reading, Request, WriteHow};
 use crate::delta::MergedPath;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
 
 use super::error::Error;
-use super::{Meta, Workspace};
+use super::{AttrChanges, Workspace};
 
 type Result<T> = std::result::Result<T, FileError>;
 
@@ -30,7 +30,7 @@ impl Workspace {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn nodes(&mut self, account: Option<Account>) -> Nodes<&mut Self> {
+    pub fn nodes(&mut self, account: Option<AccountName>) -> Nodes<&mut Self> {
         Nodes::new(self, account)
     }
 }
@@ -60,13 +60,13 @@ impl Reads for Looking<'_, '_> {
         Ok(Some(content))
     }
 
-    fn list(&mut self, path: &str) -> Result<Option<Vec<Entry>>> {
+    fn list(&mut self, path: &str) -> Result<Option<Vec<NodeDirEntry>>> {
         let Some(dir) = self.find(path)? else { return Ok(None) };
         if dir.attr().kind != FileKind::Directory {
             return Err(unfit(format!("{path}: is not a directory")));
         }
         let children = self.0.children(&dir).map_err(|error| failed(path, error))?;
-        let entry = |(name, object): (crate::vfs::Name, TreeObject)| Entry {
+        let entry = |(name, object): (crate::vfs::Name, TreeObject)| NodeDirEntry {
             name: String::from_utf8_lossy(name.as_bytes()).into_owned(),
             is_dir: object.attr().kind == FileKind::Directory,
         };
@@ -79,7 +79,7 @@ impl Reads for Workspace {
         self.opened.look(|view| Ok(Looking(view).read(path, most))).map_err(Error::from)?
     }
 
-    fn list(&mut self, path: &str) -> Result<Option<Vec<Entry>>> {
+    fn list(&mut self, path: &str) -> Result<Option<Vec<NodeDirEntry>>> {
         self.opened.look(|view| Ok(Looking(view).list(path))).map_err(Error::from)?
     }
 }
@@ -87,13 +87,13 @@ impl Reads for Workspace {
 impl Files for Workspace {
     fn make_dir(&mut self, path: &str) -> Result<()> {
         let path = PathText::from(path.as_bytes());
-        let request = Request::MakeDir { path, meta: Meta::default(), parents: true };
+        let request = Request::MakeDir { path, meta: AttrChanges::default(), parents: true };
         Ok(self.perform(request).map(drop)?)
     }
 
     fn write(&mut self, path: &str, content: &[u8]) -> Result<()> {
         let path = PathText::from(path.as_bytes());
-        let request = Request::Write { path, how: WriteHow::Replace, meta: Meta::default() };
+        let request = Request::Write { path, how: WriteHow::Replace, meta: AttrChanges::default() };
         Ok(self.perform_with(request, Reading::stream(content)).map(drop)?)
     }
 

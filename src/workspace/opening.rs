@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::error::{Error, Result};
-use super::layers::{Wanted, close, create, real_base};
+use super::layers::{LayerOptions, close, create, real_base};
 use crate::base::{Base, HostDir, HostDirOptions};
 use crate::delta::MergedPath;
-use crate::delta::sqlite::{CopiedUp, HostFile, OpenError, OpenMode, Session};
+use crate::delta::sqlite::{CopiedFileId, CopiedUp, OpenError, OpenMode, Session};
 use crate::inspect::opened::host;
 use crate::vfs::{FileKind, PatternSet};
 
@@ -23,7 +23,7 @@ pub(super) struct OpenedSession {
 }
 
 /// The session, and its base as an absolute path.
-pub(super) fn open_session(wanted: &Wanted<'_>) -> Result<OpenedSession> {
+pub(super) fn open_session(wanted: &LayerOptions<'_>) -> Result<OpenedSession> {
     let is_new = wanted.session.symlink_metadata().is_err();
     if is_new {
         if wanted.existing {
@@ -99,7 +99,7 @@ fn change_base(
     session: &mut Session,
     recorded: Option<&Path>,
     given: &Path,
-    wanted: &Wanted<'_>,
+    wanted: &LayerOptions<'_>,
 ) -> Result<()> {
     let path = session.path().to_owned();
     let store = |source| Error::store(&path, source);
@@ -145,7 +145,7 @@ fn move_uncopied(session: &mut Session, base: &Path) -> Result<()> {
                 if attr.kind == FileKind::Regular
                     && (attr.size, attr.mtime) == (file.size, file.mtime) =>
             {
-                let host = HostFile { dev: attr.dev, ino: attr.ino, ctime: attr.ctime };
+                let host = CopiedFileId { dev: attr.dev, ino: attr.ino, ctime: attr.ctime };
                 moved.push((file.delta_ino, host));
             }
             _ => lost.push(MergedPath::of_base(&file.path)),

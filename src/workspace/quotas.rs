@@ -1,6 +1,6 @@
 //! What the session of a workspace takes, and how much it may.
 
-use super::{Limits, Quota, Result, Workspace};
+use super::{Limits, QuotaReport, Result, Workspace};
 use crate::control::{Answer, Bound, Request};
 use crate::inspect::quota::quota;
 
@@ -21,7 +21,7 @@ impl Workspace {
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn quota(&self) -> Result<Quota> {
+    pub fn quota(&self) -> Result<QuotaReport> {
         Ok(quota(&self.layers.session)?)
     }
 
@@ -46,12 +46,14 @@ impl Workspace {
     ///
     /// # Errors
     /// The session takes no changes: its limits are as they were.
-    pub fn set_limits(&mut self, limits: Limits) -> Result<Quota> {
+    pub fn set_limits(&mut self, limits: Limits) -> Result<QuotaReport> {
         let bound = |limit: Option<u64>| limit.map_or(Bound::None, Bound::AtMost);
         let (bytes, files) = (bound(limits.bytes), bound(limits.files));
         let file_bytes = bound(limits.file_bytes);
         match self.perform(Request::SetQuota { bytes, files, file_bytes })? {
-            Answer::Quota(taken) => Ok(Quota { usage: taken.usage(), limits: taken.limits() }),
+            Answer::Quota(taken) => {
+                Ok(QuotaReport { usage: taken.usage(), limits: taken.limits() })
+            }
             _ => self.quota(),
         }
     }

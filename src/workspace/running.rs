@@ -1,5 +1,7 @@
 //! A session that is open, with what goes on in the background: until it is ended, whole.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::error::{Error, Result};
-use super::layers::Layers;
+use super::layers::SessionLayers;
 use super::{log_bound, session_file};
 use crate::delta::PendingCopies;
 use crate::overlay::Overlay;
@@ -21,10 +23,29 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that a look at the audit log may take when the session is ended.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
+/// What tells open sessions apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct SessionKey {
+    pub file: PathBuf,
+    /// It is only read here, so that others may serve it too.
+    pub read_only: bool,
+}
+
+/// Sessions that are open, and in no export any more.
+#[must_use]
+pub struct DroppedSessions(pub(super) HashMap<SessionKey, RunningSession>);
+
+impl DroppedSessions {
+    /// These sessions.
+    pub(super) fn of(sessions: HashMap<SessionKey, RunningSession>) -> Self {
+        Self(sessions)
+    }
+}
+
 /// A session at work.
-pub struct Running {
+pub struct RunningSession {
     /// The session.
-    pub layers: Layers,
+    pub layers: SessionLayers,
     copying: Option<JoinHandle<()>>,
     /// Looks whether the session file is still there, where changes are made.
     watching: Option<JoinHandle<()>>,
@@ -32,9 +53,9 @@ pub struct Running {
     pruning: Option<(JoinHandle<()>, Arc<Notify>)>,
 }
 
-impl Running {
+impl RunningSession {
     /// Begins to finish, in the background, what copy-up leaves; not where nothing is changed.
-    pub fn begin(layers: Layers, runtime: &Handle) -> Self {
+    pub fn begin(layers: SessionLayers, runtime: &Handle) -> Self {
         let copying = (!layers.read_only).then(|| {
             let overlay = Arc::clone(&layers.overlay);
             runtime.spawn(async move { overlay.copy_in_background().await })
@@ -72,7 +93,7 @@ impl Running {
                 pruning.abort();
             }
         }
-        let Layers { session, overlay, worker, .. } = self.layers;
+        let SessionLayers { session, overlay, worker, .. } = self.layers;
         let mut left = Ok(PendingCopies::default());
         if let Some(copying) = self.copying {
             copying.abort();

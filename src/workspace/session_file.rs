@@ -14,7 +14,7 @@ use crate::overlay::Overlay;
 const FILE_LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Device and inode number.
-type Identity = (u64, u64);
+type FileIdentity = (u64, u64);
 
 /// Looks at the file again and again; once another one is there, or none, says so and lets the
 /// overlay refuse every change.
@@ -41,7 +41,7 @@ pub(super) async fn watch(session: PathBuf, overlay: Arc<Overlay>) {
 }
 
 /// What is at a path; `None` where nothing is.
-fn identity(path: &Path) -> std::io::Result<Option<Identity>> {
+fn identity(path: &Path) -> std::io::Result<Option<FileIdentity>> {
     match fs::metadata(path) {
         Ok(found) => Ok(Some((found.dev(), found.ino()))),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {

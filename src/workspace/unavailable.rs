@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::accounts::Account;
+use super::accounts::ExportAccount;
 use super::error::{Error, Result};
-use super::exports::{Gone, ServedExports};
+use super::exports::ServedExports;
+use super::running::DroppedSessions;
 use crate::config::{Config, ExportConfig};
 use crate::export::{Admission, Export, Unavailable};
 
@@ -17,10 +18,10 @@ pub const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub const MAX_RETRY: Duration = Duration::from_secs(60);
 
 /// An export that is put together, and its account.
-pub(super) type Made = (Arc<Export>, Account);
+pub(super) type ReadyExport = (Arc<Export>, ExportAccount);
 
 /// An export that cannot be served.
-pub(super) struct Failed {
+pub(super) struct FailedExport {
     /// Its name.
     pub name: String,
     /// The error, until it is reported.
@@ -29,7 +30,7 @@ pub(super) struct Failed {
     pub shown: Unavailable,
 }
 
-impl Failed {
+impl FailedExport {
     /// Of an export whose path is known.
     pub fn new(export: &ExportConfig, error: Error) -> Result<Self> {
         let path = export.path.as_ref().ok_or(Error::NoExport)?;
@@ -81,7 +82,7 @@ impl ServedExports {
     ///
     /// # Errors
     /// As [`ServedExports::load`].
-    pub fn retry(&mut self, config: &Config) -> Result<Option<(Vec<String>, Gone)>> {
+    pub fn retry(&mut self, config: &Config) -> Result<Option<(Vec<String>, DroppedSessions)>> {
         let wanted = self.keys(config)?;
         let files = self.files_to_hide(&wanted);
         let names: Vec<String> = self.failed.iter().map(|failed| failed.name.clone()).collect();
@@ -93,7 +94,7 @@ impl ServedExports {
             is_any |= tried.is_ok();
         }
         // They are opened again by `load`, in the right order.
-        self.close(Gone::of(opened));
+        self.close(DroppedSessions::of(opened));
         if !is_any {
             return Ok(None);
         }

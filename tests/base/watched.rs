@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use acetate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions, MAX_STUCK_CALLS, Watched};
+use acetate::base::{
+    Base, BaseError, BasePath, HostDir, HostDirOptions, MAX_STUCK_CALLS, WatchedBase,
+};
 
 use super::tree;
 use crate::support::hanging_base::HangingBase;
@@ -21,7 +23,7 @@ fn until(condition: impl Fn() -> bool) {
 fn a_base_that_takes_long_is_slow_for_a_while() {
     let dir = tree();
     let base = HangingBase::new(dir.path());
-    let watched = Watched::new(base.clone());
+    let watched = WatchedBase::new(base.clone());
     watched.stat(&BasePath::root()).unwrap();
     assert!(!watched.is_slow());
     base.hang(true);
@@ -39,7 +41,7 @@ fn a_base_that_takes_long_is_slow_for_a_while() {
 fn a_base_with_too_many_stuck_calls_is_not_asked_until_they_end() {
     let dir = tree();
     let base = HangingBase::new(dir.path());
-    let watched = Watched::new(base.clone());
+    let watched = WatchedBase::new(base.clone());
     base.hang(true);
     thread::scope(|scope| {
         for _ in 0..MAX_STUCK_CALLS {
@@ -53,8 +55,8 @@ fn a_base_with_too_many_stuck_calls_is_not_asked_until_they_end() {
         let refused = watched.stat(&BasePath::root());
         assert!(matches!(refused, Err(BaseError::Unresponsive)), "{refused:?}");
         assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
-        assert!(Watched::take_refused());
-        assert!(!Watched::take_refused());
+        assert!(WatchedBase::take_refused());
+        assert!(!WatchedBase::take_refused());
         base.hang(false);
     });
     watched.stat(&BasePath::root()).unwrap();
@@ -66,5 +68,5 @@ fn a_directory_of_this_machine_is_not_remote() {
     let dir = tree();
     let base = HostDir::open(dir.path(), HostDirOptions::default()).unwrap();
     assert!(!base.is_remote());
-    assert!(!Watched::new(Arc::new(base)).is_slow());
+    assert!(!WatchedBase::new(Arc::new(base)).is_slow());
 }

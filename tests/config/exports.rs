@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use acetate::config::{Options, QuotaConfig, SquashMode, limits};
+use acetate::config::{ExportOptions, QuotaConfig, SquashMode, limits};
 
 use super::{export, fault, faults, with};
 
@@ -10,7 +10,7 @@ use super::{export, fault, faults, with};
 fn little_is_needed_and_the_rest_is_as_in_exports_5() {
     let export = export(&with(""));
     assert_eq!((export.name.as_str(), export.path.unwrap().as_str()), ("x", "/x"));
-    assert_eq!(export.options, Options::default());
+    assert_eq!(export.options, ExportOptions::default());
     let usual = export.options;
     assert!(!usual.is_read_only && usual.is_secure && usual.takes_sys && !usual.takes_none);
     assert_eq!((usual.squash, usual.anon_uid, usual.anon_gid), (SquashMode::Root, 65534, 65534));

@@ -1,7 +1,7 @@
 //! Repair after others, who write the files of a node one after the other: the specification's
 //! branches.
 
-use acetate::context::{EventType, Fault, Repaired};
+use acetate::context::{EventType, NodeFault, NodesReport};
 use serde_json::Value;
 
 use super::memory::{Memory, Tear};
@@ -35,14 +35,14 @@ fn set_status(tree: &mut Memory, status: &str) {
     tree.put(&at(".meta.json"), &text);
 }
 
-fn repair(tree: &mut Memory) -> Repaired {
+fn repair(tree: &mut Memory) -> NodesReport {
     let planned = nodes(tree).repair(true).unwrap();
     let repaired = nodes(tree).repair(false).unwrap();
     assert_eq!(planned.findings, repaired.findings, "what was said is what is done");
     repaired
 }
 
-fn faults(repaired: &Repaired) -> Vec<Fault> {
+fn faults(repaired: &NodesReport) -> Vec<NodeFault> {
     repaired.findings.iter().map(|finding| finding.fault.clone()).collect()
 }
 
@@ -77,14 +77,14 @@ fn without_content_and_metadata_there_is_nothing_to_repair() {
         assert_eq!(repair(&mut tree).findings, [], "{files:?}");
         assert_eq!(tree.files(), before.files());
     }
-    assert_eq!(nodes(&mut Memory::default()).repair(false).unwrap(), Repaired::default());
+    assert_eq!(nodes(&mut Memory::default()).repair(false).unwrap(), NodesReport::default());
 }
 
 #[test]
 fn content_without_metadata_gets_some() {
     for steps in 1..5 {
         let mut tree = with_only(&FILES[..steps]);
-        assert_eq!(faults(&repair(&mut tree)), [Fault::NoMeta], "after {steps} files");
+        assert_eq!(faults(&repair(&mut tree)), [NodeFault::NoMeta], "after {steps} files");
         assert_whole(&mut tree, 1);
         let node = nodes(&mut tree).get(&uri(COFFEE)).unwrap();
         assert_eq!((node.meta.version(), node.field("tags")), (1, Some(&Value::Array(vec![]))));
@@ -95,7 +95,7 @@ fn content_without_metadata_gets_some() {
 fn a_pending_node_that_is_whole_becomes_active() {
     let mut tree = with_only(&FILES);
     set_status(&mut tree, "PENDING");
-    assert_eq!(faults(&repair(&mut tree)), [Fault::Whole]);
+    assert_eq!(faults(&repair(&mut tree)), [NodeFault::Whole]);
     assert_whole(&mut tree, 1);
 }
 
@@ -106,7 +106,7 @@ fn a_pending_node_that_is_not_whole_is_broken() {
         let mut tree = with_only(&files);
         set_status(&mut tree, "PENDING");
         let repaired = repair(&mut tree);
-        let [Fault::Partial(what)] = &faults(&repaired)[..] else { panic!("{repaired:?}") };
+        let [NodeFault::Partial(what)] = &faults(&repaired)[..] else { panic!("{repaired:?}") };
         assert!(what.contains(missing) && repaired.findings[0].fault.needs_hands(), "{what}");
         assert!(tree.text(&at(".meta.json")).contains("BROKEN"));
         assert!(nodes(&mut tree).get(&uri(COFFEE)).is_err());
@@ -117,7 +117,7 @@ fn a_pending_node_that_is_not_whole_is_broken() {
     let mut tree = with_only(&FILES);
     set_status(&mut tree, "PENDING");
     tree.put(&at(".abstract.md"), &"x".repeat(101));
-    assert!(matches!(&faults(&repair(&mut tree))[..], [Fault::Partial(_)]));
+    assert!(matches!(&faults(&repair(&mut tree))[..], [NodeFault::Partial(_)]));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn what_is_not_valid_is_named_and_kept() {
         let before = tree.copy();
         for _ in 0..2 {
             let repaired = repair(&mut tree);
-            let [Fault::Invalid(why)] = &faults(&repaired)[..] else { panic!("{repaired:?}") };
+            let [NodeFault::Invalid(why)] = &faults(&repaired)[..] else { panic!("{repaired:?}") };
             assert!(why.contains(what), "{why}");
         }
         assert_eq!(tree.files(), before.files());
@@ -157,12 +157,12 @@ fn what_is_not_valid_is_named_and_kept() {
     let mut tree = with_only(&FILES);
     let text = tree.text(&at(".meta.json")).replace(COFFEE, BREW);
     tree.put(&at(".meta.json"), &text);
-    assert!(matches!(&faults(&repair(&mut tree))[..], [Fault::Invalid(_)]));
+    assert!(matches!(&faults(&repair(&mut tree))[..], [NodeFault::Invalid(_)]));
     // Content that is none.
     let mut tree = with_only(&["content.md"]);
     tree.take(&at("content.md"));
     tree.put(&at("content.md/file"), "in a directory of that name");
-    assert!(matches!(&faults(&repair(&mut tree))[..], [Fault::Invalid(_)]));
+    assert!(matches!(&faults(&repair(&mut tree))[..], [NodeFault::Invalid(_)]));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn what_stands_in_the_way_is_said() {
     tree.put(&format!("{}/content.md", uri(BREW).path()), "a skill");
     let repaired = nodes(&mut tree).repair(false).unwrap();
     let faults = faults(&repaired);
-    assert!(matches!(&faults[..], [Fault::NoMeta, Fault::Stuck(_)]), "{faults:?}");
+    assert!(matches!(&faults[..], [NodeFault::NoMeta, NodeFault::Stuck(_)]), "{faults:?}");
     assert!(faults[1].needs_hands() && nodes(&mut tree).get(&uri(BREW)).is_ok());
     tree.take(&at("content.md/file"));
     tree.take(&at("content.md"));
@@ -211,6 +211,6 @@ fn statuses_and_fields_that_the_schema_does_not_have_are_refused() {
         let text = tree.text(&at(".meta.json")).to_owned();
         assert!(text.contains(from), "{from}: {text}");
         tree.put(&at(".meta.json"), &text.replace(from, to));
-        assert!(matches!(&faults(&repair(&mut tree))[..], [Fault::Invalid(_)]), "{to}");
+        assert!(matches!(&faults(&repair(&mut tree))[..], [NodeFault::Invalid(_)]), "{to}");
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use acetate::context::{Entry, FileError, Files, Reads, Stamp};
+use acetate::context::{EventStamp, FileError, Files, NodeDirEntry, Reads};
 
 type Result<T> = std::result::Result<T, FileError>;
-type Stamps = Box<dyn FnMut() -> acetate::context::Result<Stamp>>;
+type Stamps = Box<dyn FnMut() -> acetate::context::Result<EventStamp>>;
 
 /// How much of a file is there whose writing is broken off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Memory {
         Box::new(move || {
             let secs = clock.fetch_add(1, Ordering::SeqCst);
             let now = jiff::Timestamp::from_second(1_742_205_600 + i64::try_from(secs).unwrap());
-            Ok(Stamp { now: now.unwrap(), random: secs.to_be_bytes() })
+            Ok(EventStamp { now: now.unwrap(), random: secs.to_be_bytes() })
         })
     }
 
@@ -92,13 +92,13 @@ impl Memory {
         }
     }
 
-    fn children(&self, path: &str) -> Vec<Entry> {
+    fn children(&self, path: &str) -> Vec<NodeDirEntry> {
         let below = format!("{path}/");
         let inside = self.tree.range(below.clone()..);
         let inside = inside.take_while(|(path, _)| path.starts_with(&below));
         inside
             .filter(|(path, _)| !path[below.len()..].contains('/'))
-            .map(|(path, file)| Entry {
+            .map(|(path, file)| NodeDirEntry {
                 name: path[below.len()..].to_owned(),
                 is_dir: file.is_none(),
             })
@@ -128,7 +128,7 @@ impl Reads for Memory {
         }
     }
 
-    fn list(&mut self, path: &str) -> Result<Option<Vec<Entry>>> {
+    fn list(&mut self, path: &str) -> Result<Option<Vec<NodeDirEntry>>> {
         match self.tree.get(path) {
             None => Ok(None),
             Some(None) => Ok(Some(self.children(path))),

@@ -8,7 +8,7 @@ mod outbox;
 mod session;
 mod uri;
 
-use acetate::context::{Nodes, Put, Uri};
+use acetate::context::{NodePut, Nodes, Uri};
 
 use memory::Memory;
 
@@ -21,8 +21,8 @@ fn uri(text: &str) -> Uri {
     text.parse().unwrap()
 }
 
-fn content(text: &str) -> Put {
-    Put { content: text.as_bytes().to_vec(), ..Put::default() }
+fn content(text: &str) -> NodePut {
+    NodePut { content: text.as_bytes().to_vec(), ..NodePut::default() }
 }
 
 /// The nodes in a tree, with a clock of their own.

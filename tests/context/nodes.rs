@@ -1,6 +1,8 @@
 //! What each verb does, and refuses.
 
-use acetate::context::{Account, ContextError, EventType, Files, Nodes, Put, Relation, Status};
+use acetate::context::{
+    AccountName, ContextError, EventType, Files, NodePut, NodeStatus, Nodes, Relation,
+};
 use serde_json::{Value, json};
 
 use super::memory::Memory;
@@ -67,7 +69,7 @@ fn a_visible_node_is_pending_while_it_is_changed() {
 fn a_node_is_what_was_put() {
     let mut tree = Memory::default();
     let text = "# Coffee\n\nBlack.\n## Why\nIt is good.\n";
-    let put = Put { tags: Some(vec!["drinks".to_owned()]), ..content(text) };
+    let put = NodePut { tags: Some(vec!["drinks".to_owned()]), ..content(text) };
     nodes(&mut tree).put(&uri(COFFEE), &put).unwrap();
     let node = nodes(&mut tree).get(&uri(COFFEE)).unwrap();
     assert_eq!(
@@ -82,7 +84,7 @@ fn a_node_is_what_was_put() {
     assert_eq!(node.overview, "# Coffee\n## Why");
     assert_eq!(tree.text(&format!("{}/.relations.json", uri(COFFEE).path())), "[]\n");
 
-    let put = Put {
+    let put = NodePut {
         abstract_text: Some("short\n".to_owned()),
         overview: Some("longer".to_owned()),
         level: Some(2),
@@ -133,16 +135,16 @@ fn what_is_not_valid_is_refused_before_anything_is_written() {
     let tags = |tags: &[&str]| Some(tags.iter().map(|tag| (*tag).to_owned()).collect());
     let text = content("text");
     for (put, what) in [
-        (Put { content: vec![b'a'; (16 << 20) + 1], ..text.clone() }, "16 MiB are the most"),
-        (Put { content: vec![0xff], ..text.clone() }, "not UTF-8"),
-        (Put { content: b"\n".to_vec(), ..text.clone() }, "no line to make the abstract of"),
-        (Put { abstract_text: Some("é".repeat(101)), ..text.clone() }, "101 characters"),
-        (Put { abstract_text: Some(" ".to_owned()), ..text.clone() }, "abstract is empty"),
-        (Put { overview: Some("x".repeat(65_537)), ..text.clone() }, "65537 bytes"),
-        (Put { tags: tags(&[""]), ..text.clone() }, "is empty"),
-        (Put { tags: tags(&["a", "a"]), ..text.clone() }, "given twice"),
-        (Put { tags: Some(vec![String::new(); 65]), ..text.clone() }, "64 are the most"),
-        (Put { level: Some(10), ..text.clone() }, "level is 0 to 9"),
+        (NodePut { content: vec![b'a'; (16 << 20) + 1], ..text.clone() }, "16 MiB are the most"),
+        (NodePut { content: vec![0xff], ..text.clone() }, "not UTF-8"),
+        (NodePut { content: b"\n".to_vec(), ..text.clone() }, "no line to make the abstract of"),
+        (NodePut { abstract_text: Some("é".repeat(101)), ..text.clone() }, "101 characters"),
+        (NodePut { abstract_text: Some(" ".to_owned()), ..text.clone() }, "abstract is empty"),
+        (NodePut { overview: Some("x".repeat(65_537)), ..text.clone() }, "65537 bytes"),
+        (NodePut { tags: tags(&[""]), ..text.clone() }, "is empty"),
+        (NodePut { tags: tags(&["a", "a"]), ..text.clone() }, "given twice"),
+        (NodePut { tags: Some(vec![String::new(); 65]), ..text.clone() }, "64 are the most"),
+        (NodePut { level: Some(10), ..text.clone() }, "level is 0 to 9"),
     ] {
         let error = nodes(&mut tree).put(&uri(COFFEE), &put).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
@@ -282,7 +284,8 @@ fn only_whole_nodes_are_visible() {
     assert_eq!(listed[0].abstract_text.as_deref(), Some("text"));
     let all = nodes(&mut tree).list(&acme, true).unwrap();
     let all: Vec<_> = all.iter().map(|node| (node.uri.as_str(), node.status)).collect();
-    let expected = [(VISIT, Status::Broken), (BREW, Status::Active), (COFFEE, Status::Pending)];
+    let expected =
+        [(VISIT, NodeStatus::Broken), (BREW, NodeStatus::Active), (COFFEE, NodeStatus::Pending)];
     assert_eq!(all, expected);
     let alice = "ctx://acme/users/alic".parse().unwrap();
     assert!(nodes(&mut tree).list(&alice, true).unwrap().is_empty(), "no whole part");
@@ -314,7 +317,7 @@ fn every_other_account_is_refused() {
     let id = nodes(&mut tree).events(Some(&theirs.parse().unwrap()), false).unwrap().remove(0).id;
     tree.make_dir("/accounts/acme2/users/x/memories").unwrap();
     let before = tree.copy();
-    let account: Account = "acme".parse().unwrap();
+    let account: AccountName = "acme".parse().unwrap();
     let mut acme = Nodes::new(&mut tree, Some(account));
     let theirs = uri(theirs);
     for refused in [

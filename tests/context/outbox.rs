@@ -1,6 +1,6 @@
 //! Events: who takes them, and what becomes of those that fail.
 
-use acetate::context::{Status, limits::MAX_RETRY};
+use acetate::context::{NodeStatus, limits::MAX_RETRY};
 
 use super::memory::Memory;
 use super::{BREW, COFFEE, VISIT, content, nodes, uri};
@@ -34,7 +34,7 @@ fn an_event_waits_until_it_is_acknowledged() {
         assert!(nodes(&mut tree).acknowledge(&[bad.to_owned()]).is_err(), "{bad}");
     }
     let listed = nodes(&mut tree).list(&"ctx://".parse().unwrap(), false).unwrap();
-    assert!(listed.len() == 3 && listed.iter().all(|node| node.status == Status::Active));
+    assert!(listed.len() == 3 && listed.iter().all(|node| node.status == NodeStatus::Active));
 }
 
 #[test]

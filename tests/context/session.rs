@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use acetate::context::{Account, Relation};
+use acetate::context::{AccountName, Relation};
 use acetate::workspace::Workspace;
 
 use super::{BREW, COFFEE, VISIT, content, uri};
@@ -13,7 +13,7 @@ fn nodes_live_in_a_session() {
     let dir = tempfile::tempdir().unwrap();
     let session = dir.path().join("s.db");
     let mut work = Workspace::create(&session, None).unwrap();
-    let account: Account = "acme".parse().unwrap();
+    let account: AccountName = "acme".parse().unwrap();
     let mut nodes = work.nodes(Some(account));
     nodes.put(&uri(COFFEE), &content("black")).unwrap();
     nodes.put(&uri(COFFEE), &content("white")).unwrap();

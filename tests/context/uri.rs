@@ -1,6 +1,6 @@
 //! URIs and the directories that they stand for.
 
-use acetate::context::{Account, Prefix, Uri};
+use acetate::context::{AccountName, Uri, UriPrefix};
 
 #[test]
 fn each_form_has_its_directory() {
@@ -89,10 +89,10 @@ fn a_prefix_ends_with_a_part() {
         ("ctx://acme/users/alice/memories/", "ctx://acme/users/alice/memories"),
         ("ctx://acme/users/alice/memories/profile/x", "ctx://acme/users/alice/memories/profile/x"),
     ] {
-        assert_eq!(text.parse::<Prefix>().unwrap().to_string(), as_text);
+        assert_eq!(text.parse::<UriPrefix>().unwrap().to_string(), as_text);
     }
     for bad in ["ctx://acme//", "ctx://..", "ctx://acme/u", "ctx://acme/users/alice/x"] {
-        assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        assert!(bad.parse::<UriPrefix>().is_err(), "{bad}");
     }
-    assert!("..".parse::<Account>().is_err() && "a/b".parse::<Account>().is_err());
+    assert!("..".parse::<AccountName>().is_err() && "a/b".parse::<AccountName>().is_err());
 }

@@ -1,7 +1,7 @@
 //! Reading the audit log beside the writer.
 
 use acetate::delta::sqlite::{AuditFilter, AuditPage, OpenMode, Order, Session};
-use acetate::delta::{AuditRow, AuditSet, MergedPath, Procedure, Store};
+use acetate::delta::{AuditProcedure, AuditRow, AuditSet, MergedPath, Store};
 use acetate::vfs::{CallId, FileId, Time};
 
 use super::{Place, change, host, time};
@@ -12,7 +12,7 @@ fn row(path: &str) -> AuditRow {
         client: "[::1]:1023".parse().unwrap(),
         uid: u32::MAX,
         gid: 7,
-        procedure: Procedure::Link,
+        procedure: AuditProcedure::Link,
         path: MergedPath::from_bytes(b"/\xff").unwrap(),
         path2: MergedPath::from_bytes(path.as_bytes()),
         fileid: FileId(FileId::LIMIT - 1),

@@ -1,7 +1,7 @@
 //! How much of the audit log stays in a session with limits.
 
 use acetate::delta::sqlite::{AuditFilter, Order};
-use acetate::delta::{AuditRow, AuditSet, MergedPath, Procedure, Store, Writer};
+use acetate::delta::{AuditProcedure, AuditRow, AuditSet, MergedPath, Store, Writer};
 use acetate::vfs::{CallId, FileId};
 
 use super::{Place, change, time};
@@ -18,7 +18,7 @@ fn row(second: i64, is_long: bool) -> AuditRow {
         client: "[::1]:1023".parse().unwrap(),
         uid: 0,
         gid: 0,
-        procedure: Procedure::Rename,
+        procedure: AuditProcedure::Rename,
         path: path.clone(),
         path2: Some(path),
         fileid: FileId(7),

@@ -1,6 +1,6 @@
 //! Batches, savepoints, snapshots and the audit log.
 
-use acetate::delta::{AuditRow, AuditSet, Ino, MergedPath, Procedure, Store, StoreError};
+use acetate::delta::{AuditProcedure, AuditRow, AuditSet, Ino, MergedPath, Store, StoreError};
 use acetate::vfs::{FileId, FileKind};
 
 use super::{Place, change, look, make, name, time};
@@ -16,7 +16,7 @@ fn write_op(offset: u64, length: u64) -> AuditRow {
         client: "[::1]:700".parse().unwrap(),
         uid: 1,
         gid: 2,
-        procedure: Procedure::Write,
+        procedure: AuditProcedure::Write,
         path: merged("/f"),
         path2: None,
         fileid: FileId(5),
@@ -47,7 +47,7 @@ fn contiguous_writes_share_an_audit_row() {
     operation(&write_op(100, 1), true);
     operation(&AuditRow { uid: 9, ..write_op(101, 1) }, true);
     let rename = AuditRow {
-        procedure: Procedure::Rename,
+        procedure: AuditProcedure::Rename,
         path2: Some(MergedPath::from_bytes(b"/\xff").unwrap()),
         offset: None,
         length: None,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use acetate::delta::sqlite::Session;
 use acetate::delta::{
-    AuditRow, AuditSet, Ino, MergedPath, Procedure, ReadTxn, Store, WriteTxn, Writer,
+    AuditProcedure, AuditRow, AuditSet, Ino, MergedPath, ReadTxn, Store, WriteTxn, Writer,
 };
 use acetate::vfs::{CallId, FileId, FileKind};
 
@@ -166,7 +166,7 @@ fn a_change_adds_few_pages() {
         client: "127.0.0.1:700".parse().unwrap(),
         uid: 1,
         gid: 2,
-        procedure: Procedure::Setattr,
+        procedure: AuditProcedure::Setattr,
         path: MergedPath::root(),
         path2: None,
         fileid: FileId(5),

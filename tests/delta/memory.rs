@@ -2,7 +2,8 @@
 
 use acetate::delta::sqlite::{MemoryBound, Session};
 use acetate::delta::{
-    AuditRow, AuditSet, Ino, MergedPath, Procedure, Result, Store, StoreError, WriteTxn, Writer,
+    AuditProcedure, AuditRow, AuditSet, Ino, MergedPath, Result, Store, StoreError, WriteTxn,
+    Writer,
 };
 use acetate::vfs::{FileId, FileKind};
 
@@ -140,7 +141,7 @@ fn there_is_no_audit_log() {
         client: "[::1]:1023".parse().unwrap(),
         uid: 0,
         gid: 0,
-        procedure: Procedure::Create,
+        procedure: AuditProcedure::Create,
         path: MergedPath::root(),
         path2: None,
         fileid: FileId(7),

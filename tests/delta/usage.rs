@@ -1,16 +1,16 @@
 //! What the writer counts of each operation, against what the rows say.
 
-use acetate::delta::{Growth, Ino, Limits, Store, Usage, WriteTxn, Writer};
+use acetate::delta::{Ino, Limits, Store, Usage, UsageDelta, WriteTxn, Writer};
 use acetate::vfs::FileKind;
 
 use super::{Place, change, inode, make};
 
-fn grown(bytes: i128, files: i128) -> Growth {
-    Growth { bytes, files }
+fn grown(bytes: i128, files: i128) -> UsageDelta {
+    UsageDelta { bytes, files }
 }
 
 /// Runs an operation; by how much it says that the usage has changed.
-fn growth(writer: &mut dyn Writer, work: impl FnOnce(&mut dyn WriteTxn)) -> Growth {
+fn growth(writer: &mut dyn Writer, work: impl FnOnce(&mut dyn WriteTxn)) -> UsageDelta {
     change(writer, |txn| {
         work(txn);
         txn.growth()

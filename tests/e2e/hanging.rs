@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use acetate::base::{Base, HostDir, HostDirOptions};
 use acetate::delta::Store;
 use acetate::delta::sqlite::{CreateOptions, Host, Session};
-use acetate::nfs::{HandleCodec, Mount, Nfs};
+use acetate::nfs::{HandleCodec, MountProgram, Nfs};
 use acetate::overlay::{CopyLimits, Overlay, OverlayParts};
-use acetate::server::{Listeners, Program, Server, ServerOptions};
+use acetate::server::{Listeners, RpcProgram, Server, ServerOptions};
 use acetate::worker::{Limits, ThreadWatch, Worker, WorkerOptions};
 use acetate::workspace::layers;
 use nfs3_client::nfs3_types::nfs3::nfsstat3;
@@ -145,9 +145,9 @@ impl Running {
             read_only: false,
             copy_up: CopyLimits::default(),
         }));
-        let programs: Vec<Arc<dyn Program>> = vec![
+        let programs: Vec<Arc<dyn RpcProgram>> = vec![
             Arc::new(Nfs::new(overlay.clone(), handles)),
-            Arc::new(Mount::new(overlay.clone(), handles)),
+            Arc::new(MountProgram::new(overlay.clone(), handles)),
         ];
         let (address, server) = runtime.block_on(async {
             let at = [SocketAddr::from(([127, 0, 0, 1], 0))];

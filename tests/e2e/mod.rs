@@ -22,10 +22,10 @@ use std::time::{Duration, SystemTime};
 use acetate::base::{HostDir, HostDirOptions};
 use acetate::delta::Store;
 use acetate::delta::sqlite::{CreateOptions, Host, OpenMode, Session};
-use acetate::nfs::{HandleCodec, Mount, Nfs};
+use acetate::nfs::{HandleCodec, MountProgram, Nfs};
 use acetate::overlay::{Overlay, OverlayParts};
 use acetate::server::limits::Limits;
-use acetate::server::{Listeners, Program, Server, ServerOptions};
+use acetate::server::{Listeners, RpcProgram, Server, ServerOptions};
 use acetate::vfs::Time;
 use acetate::worker::{Worker, WorkerOptions};
 use tempfile::TempDir;
@@ -104,9 +104,9 @@ impl Served {
             read_only: false,
             copy_up: acetate::overlay::CopyLimits::default(),
         }));
-        let programs: Vec<Arc<dyn Program>> = vec![
+        let programs: Vec<Arc<dyn RpcProgram>> = vec![
             Arc::new(Nfs::new(overlay.clone(), handles)),
-            Arc::new(Mount::new(overlay.clone(), handles)),
+            Arc::new(MountProgram::new(overlay.clone(), handles)),
         ];
         let listeners = Listeners::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))]).await.unwrap();
         let address = listeners.addresses()[0];

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use acetate::inspect::diff::{Difference, Kind, Options, diff};
+use acetate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff};
 use acetate::inspect::opened::Opened;
 use acetate::inspect::selection::Selection;
 use acetate::vfs::{CreateHow, FileKind, SetAttr, SetTime, Time};
@@ -25,7 +25,7 @@ const TREE: &str = r#"
 "#;
 
 /// The differences with these options.
-fn differences(world: &World, options: &Options) -> Vec<Difference> {
+fn differences(world: &World, options: &DiffOptions) -> Vec<Difference> {
     let base = world.base();
     let opened = Opened::open(&world.session(), base.exists().then_some(&*base)).unwrap();
     let mut all = Vec::new();
@@ -40,11 +40,11 @@ fn differences(world: &World, options: &Options) -> Vec<Difference> {
 /// The differences in words, each the kind's letter and the path, of RENAME both.
 #[track_caller]
 fn words(world: &World) -> Vec<String> {
-    let words = differences(world, &Options::default()).into_iter().map(|difference| {
+    let words = differences(world, &DiffOptions::default()).into_iter().map(|difference| {
         let path = String::from_utf8_lossy(difference.path.as_bytes()).into_owned();
         let before = difference.change.before.as_ref();
         match (difference.kind, before) {
-            (Kind::Renamed, Some(before)) => {
+            (DifferenceKind::Renamed, Some(before)) => {
                 format!("R {} {path}", String::from_utf8_lossy(before.path.as_bytes()))
             }
             (kind, _) => format!("{} {path}", &format!("{kind:?}")[..1]),
@@ -81,7 +81,7 @@ fn times_show_where_they_are_asked_for() {
     let world = World::new(TREE);
     world.utimes("dir/file", Time { secs: 5, nanos: 6 }).unwrap();
     assert_eq!(words(&world), [""; 0]);
-    let options = Options { times: true, ..Options::default() };
+    let options = DiffOptions { times: true, ..DiffOptions::default() };
     let found = differences(&world, &options);
     assert_eq!(found.len(), 1);
     assert!(found[0].differs.mtime && !found[0].differs.content);
@@ -116,7 +116,7 @@ fn renames_of_files_and_directories() {
     world.rename("dir/file", "moved").unwrap();
     world.write("moved", 0, b"C").unwrap();
     assert_eq!(words(&world), ["R dir/file /moved"]);
-    assert!(differences(&world, &Options::default())[0].differs.content);
+    assert!(differences(&world, &DiffOptions::default())[0].differs.content);
     world.rename("dir/sub", "sub").unwrap();
     assert_eq!(words(&world), ["R dir/file /moved", "R dir/sub /sub"]);
     world.remove("sub/deep").unwrap();
@@ -163,7 +163,11 @@ fn what_is_of_another_type() {
     world.remove("link").unwrap();
     world.mkdir("link").unwrap();
     assert_eq!(words(&world), ["R /gone", "R /link"]);
-    assert!(differences(&world, &Options::default()).iter().all(|d| d.kind == Kind::Retyped));
+    assert!(
+        differences(&world, &DiffOptions::default())
+            .iter()
+            .all(|d| d.kind == DifferenceKind::Retyped)
+    );
 }
 
 #[test]
@@ -179,7 +183,7 @@ fn names_of_one_file_in_the_base() {
 fn a_further_name_is_new() {
     let world = World::new(TREE);
     world.link("dir/file", "again").unwrap();
-    let found = differences(&world, &Options::default());
+    let found = differences(&world, &DiffOptions::default());
     assert_eq!(words(&world), ["A /again"]);
     assert!(found[0].change.is_link);
 }
@@ -191,9 +195,9 @@ fn droppings_show_where_they_are_asked_for() {
     for name in [".nfs000123", "._file", ".DS_Store", half_written, ".gitignore"] {
         world.put(name, "x");
     }
-    let found = differences(&world, &Options::default());
+    let found = differences(&world, &DiffOptions::default());
     assert_eq!(found.len(), 1);
-    let options = Options { droppings: true, ..Options::default() };
+    let options = DiffOptions { droppings: true, ..DiffOptions::default() };
     assert_eq!(differences(&world, &options).len(), 5);
 }
 
@@ -204,7 +208,8 @@ fn only_what_was_asked_for() {
     world.put("director", "not below dir");
     world.rename("dir/file", "moved").unwrap();
     let path = |text: &str| acetate::delta::MergedPath::from_user(text.as_bytes()).unwrap();
-    let options = Options { selection: Selection::of([path("dir/")]), ..Options::default() };
+    let options =
+        DiffOptions { selection: Selection::of([path("dir/")]), ..DiffOptions::default() };
     let found: Vec<_> = differences(&world, &options).into_iter().map(|d| d.path).collect();
     assert_eq!(found, [path("moved"), path("dir/new")], "came from there, or is there");
 }
@@ -213,9 +218,9 @@ fn only_what_was_asked_for() {
 fn a_base_that_changed_meanwhile_is_told_of() {
     let mut world = World::new(TREE);
     world.write("dir/file", 0, b"C").unwrap();
-    assert!(!differences(&world, &Options::default())[0].change.is_drifted);
+    assert!(!differences(&world, &DiffOptions::default())[0].change.is_drifted);
     std::fs::write(world.change_base().join("dir/file"), "by somebody else").unwrap();
-    let found = differences(&world, &Options::default());
+    let found = differences(&world, &DiffOptions::default());
     assert!(found[0].change.is_drifted);
 }
 
@@ -225,8 +230,8 @@ fn a_session_without_a_base_has_only_additions() {
     world.put("file", "new");
     world.set(&world.at("file"), SetAttr { atime: SetTime::ServerNow, ..size(2) }, None);
     world.create("empty", CreateHow::Guarded(mode(0o600))).unwrap();
-    let found = differences(&world, &Options::default());
-    assert!(found.iter().all(|difference| difference.kind == Kind::Added));
+    let found = differences(&world, &DiffOptions::default());
+    assert!(found.iter().all(|difference| difference.kind == DifferenceKind::Added));
     let after = |d: &Difference| d.change.after.as_ref().unwrap().attr().kind;
     assert_eq!(found.iter().map(after).collect::<Vec<_>>(), [FileKind::Regular; 2]);
 }

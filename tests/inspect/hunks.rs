@@ -5,9 +5,9 @@ use std::fs;
 use std::ops::ControlFlow;
 
 use acetate::delta::MergedPath;
-use acetate::inspect::diff::{Options, diff};
+use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::hunks::{
-    Chosen, FileHunks, HunkId, Pick, Pieces, Sign, Undoing, pieces, whole_id, without,
+    ChosenHunks, DiffPieces, FileHunks, HunkId, Pick, Sign, Undoing, pieces, whole_id, without,
 };
 use acetate::inspect::opened::Opened;
 
@@ -15,9 +15,9 @@ use super::apply::{open, path};
 use crate::support::world::World;
 
 /// The pieces of all differences, by path.
-pub fn all_pieces(opened: &Opened) -> Vec<(String, Pieces)> {
+pub fn all_pieces(opened: &Opened) -> Vec<(String, DiffPieces)> {
     let mut all = Vec::new();
-    diff(opened, &Options::default(), &mut |view, difference| {
+    diff(opened, &DiffOptions::default(), &mut |view, difference| {
         let found = pieces(opened, view, &difference)?;
         all.push((difference.path.display().to_string(), found));
         Ok(ControlFlow::Continue(()))
@@ -32,8 +32,8 @@ pub fn file(world: &World, at: &str) -> FileHunks {
     let at = path(at).display().to_string();
     let found = all_pieces(&open(world)).into_iter().find(|(path, _)| *path == at);
     match found.expect("it changed").1 {
-        Pieces::File(file) => *file,
-        Pieces::Whole(id) => panic!("it is whole: {id}"),
+        DiffPieces::File(file) => *file,
+        DiffPieces::Whole(id) => panic!("it is whole: {id}"),
     }
 }
 
@@ -149,7 +149,7 @@ fn what_is_no_changed_text_is_whole() {
     assert_eq!(paths, ["/binary", "/file", "/new", "/gone"]);
     let mut seen = BTreeSet::new();
     for (path, pieces) in &found {
-        let Pieces::Whole(id) = pieces else { panic!("{path}: {pieces:?}") };
+        let DiffPieces::Whole(id) = pieces else { panic!("{path}: {pieces:?}") };
         assert!(seen.insert(*id), "{path}");
     }
     // A mode beside lines is a piece of its own.
@@ -161,13 +161,17 @@ fn what_is_no_changed_text_is_whole() {
 }
 
 /// What giving these up takes, by what was seen.
-fn undoings(world: &World, chosen: &Chosen, seen: &BTreeMap<MergedPath, HunkId>) -> Vec<Undoing> {
+fn undoings(
+    world: &World,
+    chosen: &ChosenHunks,
+    seen: &BTreeMap<MergedPath, HunkId>,
+) -> Vec<Undoing> {
     without(&open(world), (chosen, seen)).unwrap()
 }
 
 fn seen(world: &World) -> BTreeMap<MergedPath, HunkId> {
     let mut seen = BTreeMap::new();
-    diff(&open(world), &Options::default(), &mut |_, difference| {
+    diff(&open(world), &DiffOptions::default(), &mut |_, difference| {
         seen.insert(difference.change.path.clone(), whole_id(&difference));
         Ok(ControlFlow::Continue(()))
     })
@@ -175,7 +179,7 @@ fn seen(world: &World) -> BTreeMap<MergedPath, HunkId> {
     seen
 }
 
-fn whole(paths: &[&str]) -> Chosen {
+fn whole(paths: &[&str]) -> ChosenHunks {
     paths.iter().map(|at| (path(at), Pick::Whole)).collect()
 }
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use acetate::delta::sqlite::Access;
+use acetate::delta::sqlite::AgentAccess;
 use acetate::inspect::json::MOST_BYTES;
 use acetate::inspect::kv::KeyValues;
 use rusqlite::Connection;
 
 use crate::support::world::World;
 
-fn open(world: &World, access: Access) -> KeyValues {
+fn open(world: &World, access: AgentAccess) -> KeyValues {
     KeyValues::open(&world.session(), access).unwrap()
 }
 
@@ -25,12 +25,12 @@ fn keys(kept: &KeyValues, prefix: &str) -> Vec<String> {
 #[test]
 fn values_are_kept_while_files_change() {
     let mut world = World::new("file \"content\"\n");
-    let kept = open(&world, Access::Write);
+    let kept = open(&world, AgentAccess::Write);
     for number in 0..50 {
         kept.set(&format!("key-{number}"), &number.to_string(), 1).unwrap();
         world.put(format!("file-{number}"), "new");
         // Another program, that comes and goes.
-        let other = open(&world, Access::Write);
+        let other = open(&world, AgentAccess::Write);
         other.set("last", &number.to_string(), 1).unwrap();
         other.remove(format!("key-{}", number - 10).as_bytes()).unwrap();
     }
@@ -45,7 +45,7 @@ fn values_are_kept_while_files_change() {
     world.reopen();
     assert_eq!(world.cat("file-49"), "new");
     assert_eq!(world.cat("file"), "Content");
-    assert_eq!(value(&open(&world, Access::Read), "key-49"), "49");
+    assert_eq!(value(&open(&world, AgentAccess::Read), "key-49"), "49");
 }
 
 #[test]
@@ -53,13 +53,13 @@ fn a_session_at_rest_is_one_file_afterwards() {
     let mut world = World::plain();
     world.put("file", "content");
     world.close();
-    open(&world, Access::Write).set("key", "1", 1).unwrap();
+    open(&world, AgentAccess::Write).set("key", "1", 1).unwrap();
     let names = || {
         let entries = std::fs::read_dir(world.scratch()).unwrap();
         entries.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
     };
     assert_eq!(names(), ["session.db"]);
-    assert_eq!(value(&open(&world, Access::Read), "key"), "1");
+    assert_eq!(value(&open(&world, AgentAccess::Read), "key"), "1");
     world.open_again();
     assert_eq!(world.cat("file"), "content");
 }
@@ -71,19 +71,19 @@ fn it_waits_for_the_lock_of_another_writer() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let session = world.session();
     let setting = std::thread::spawn(move || {
-        KeyValues::open(&session, Access::Write).unwrap().set("key", "1", 1).unwrap();
+        KeyValues::open(&session, AgentAccess::Write).unwrap().set("key", "1", 1).unwrap();
     });
     std::thread::sleep(Duration::from_millis(200));
     assert!(!setting.is_finished());
     other.execute_batch("COMMIT").unwrap();
     setting.join().unwrap();
-    assert_eq!(keys(&open(&world, Access::Read), ""), ["key"]);
+    assert_eq!(keys(&open(&world, AgentAccess::Read), ""), ["key"]);
 }
 
 #[test]
 fn a_value_that_is_set_again_keeps_when_it_was_first() {
     let world = World::plain();
-    let kept = open(&world, Access::Write);
+    let kept = open(&world, AgentAccess::Write);
     kept.set("key", "1", 100).unwrap();
     kept.set("key", "2", 200).unwrap();
     let row = kept.get(b"key").unwrap().unwrap();
@@ -99,7 +99,7 @@ fn a_value_that_is_set_again_keeps_when_it_was_first() {
 #[test]
 fn only_json_is_kept_and_as_it_is_given() {
     let world = World::plain();
-    let kept = open(&world, Access::Write);
+    let kept = open(&world, AgentAccess::Write);
     for text in [
         "null",
         "-5",
@@ -133,7 +133,7 @@ fn only_json_is_kept_and_as_it_is_given() {
 #[test]
 fn a_prefix_is_taken_literally() {
     let world = World::plain();
-    let kept = open(&world, Access::Write);
+    let kept = open(&world, AgentAccess::Write);
     for key in ["user:1", "user:10", "User:2", "user%", "use", "é:1", "a_b", "axb", ""] {
         kept.set(key, "1", 1).unwrap();
     }
@@ -158,7 +158,7 @@ fn odd_rows_of_other_programs_are_no_obstacle() {
              INSERT INTO kv_store (key, value) VALUES ('theirs', '\"v\"');",
         )
         .unwrap();
-    let kept = open(&world, Access::Write);
+    let kept = open(&world, AgentAccess::Write);
     assert_eq!(keys(&kept, ""), ["", "number", "real", "theirs", "blob"]);
     assert_eq!((value(&kept, "number"), value(&kept, "real")), ("5".into(), "1.5".into()));
     let blob = kept.get(b"blob").unwrap().unwrap();
@@ -177,9 +177,9 @@ fn a_missing_table_is_empty_and_made_when_it_is_needed() {
     world.close();
     let before: String = world.sql_value("SELECT group_concat(sql) FROM sqlite_master");
     world.sql().execute_batch("DROP TABLE kv_store").unwrap();
-    let kept = open(&world, Access::Read);
+    let kept = open(&world, AgentAccess::Read);
     assert_eq!((keys(&kept, "").len(), kept.get(b"key").unwrap()), (0, None));
-    open(&world, Access::Write).set("key", "1", 1).unwrap();
+    open(&world, AgentAccess::Write).set("key", "1", 1).unwrap();
     assert_eq!(keys(&kept, ""), ["key"]);
     drop(kept);
     let sorted = |text: String| {
@@ -196,11 +196,11 @@ fn a_table_that_lacks_a_column_is_named() {
     let mut world = World::plain();
     world.close();
     world.sql().execute_batch("ALTER TABLE kv_store DROP COLUMN updated_at").unwrap();
-    for access in [Access::Read, Access::Write] {
+    for access in [AgentAccess::Read, AgentAccess::Write] {
         let kept = open(&world, access);
         let error = match access {
-            Access::Read => kept.keys(b"").unwrap_err(),
-            Access::Write => kept.set("key", "1", 1).unwrap_err(),
+            AgentAccess::Read => kept.keys(b"").unwrap_err(),
+            AgentAccess::Write => kept.set("key", "1", 1).unwrap_err(),
         };
         let error = error.to_string();
         assert!(error.contains("table kv_store has no column updated_at"), "{error}");
@@ -216,8 +216,8 @@ fn the_journal_mode_of_another_implementation_stays() {
         conn.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
     };
     assert_eq!(mode(&world.sql(), "PRAGMA journal_mode = DELETE"), "delete");
-    open(&world, Access::Write).set("key", "1", 1).unwrap();
-    assert_eq!(value(&open(&world, Access::Read), "key"), "1");
+    open(&world, AgentAccess::Write).set("key", "1", 1).unwrap();
+    assert_eq!(value(&open(&world, AgentAccess::Read), "key"), "1");
     assert_eq!(mode(&world.sql(), "PRAGMA journal_mode"), "delete");
 }
 
@@ -225,13 +225,13 @@ fn the_journal_mode_of_another_implementation_stays() {
 fn what_is_no_session_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notes.db");
-    for access in [Access::Read, Access::Write] {
+    for access in [AgentAccess::Read, AgentAccess::Write] {
         let error = KeyValues::open(&path, access).unwrap_err().to_string();
         assert!(error.ends_with("no such session"), "{error}");
     }
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE kv_store (key, value)").unwrap();
     let before = std::fs::read(&path).unwrap();
-    let error = KeyValues::open(&path, Access::Write).unwrap_err().to_string();
+    let error = KeyValues::open(&path, AgentAccess::Write).unwrap_err().to_string();
     assert!(error.contains("not a session"), "{error}");
     assert!(std::fs::read(&path).unwrap() == before);
 }

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
-use acetate::delta::sqlite::{AuditFilter, Client, OddRow, Order};
-use acetate::delta::{AuditRow, MergedPath, Procedure};
+use acetate::delta::sqlite::{AuditFilter, ChangeSource, OddRow, Order};
+use acetate::delta::{AuditProcedure, AuditRow, MergedPath};
 use acetate::inspect::InspectError;
-use acetate::inspect::log::{Log, Now, Options, now};
+use acetate::inspect::log::{AuditLog, LogOptions, Now, now};
 use acetate::inspect::opened::{Opened, open_session};
 use acetate::vfs::{CreateHow, FileId, Time};
 
@@ -15,8 +15,8 @@ use crate::support::world::{START_SECS, World};
 pub type Rows = Vec<(i64, Result<AuditRow, OddRow>)>;
 
 /// All that the log gives.
-pub fn rows(world: &World, options: Options) -> Rows {
-    let mut log = Log::open(&open_session(&world.session()).unwrap(), options).unwrap();
+pub fn rows(world: &World, options: LogOptions) -> Rows {
+    let mut log = AuditLog::open(&open_session(&world.session()).unwrap(), options).unwrap();
     let mut all = Vec::new();
     log.read(&mut |id, row| {
         all.push((id, row));
@@ -47,17 +47,17 @@ fn about(world: &World, of: &str) -> Vec<String> {
     let opened = Opened::open(&world.session(), base.exists().then_some(&*base)).unwrap();
     let path = path(of);
     let now = now(&opened, &path);
-    words(&rows(world, Options { path: Some((path, now)), ..Options::default() }))
+    words(&rows(world, LogOptions { path: Some((path, now)), ..LogOptions::default() }))
 }
 
 /// The same where nobody knows what is there now.
 fn about_unseen(world: &World, of: &str) -> Vec<String> {
     let path = Some((path(of), Now::Unknown));
-    words(&rows(world, Options { path, ..Options::default() }))
+    words(&rows(world, LogOptions { path, ..LogOptions::default() }))
 }
 
 fn filtered(world: &World, filter: AuditFilter) -> Vec<String> {
-    words(&rows(world, Options { filter, ..Options::default() }))
+    words(&rows(world, LogOptions { filter, ..LogOptions::default() }))
 }
 
 #[test]
@@ -68,7 +68,8 @@ fn all_of_it_in_both_orders_and_the_last_ones() {
     world.remove("dir/file").unwrap();
     let all = ["MKDIR /dir", "CREATE /dir/file", "WRITE /dir/file", "REMOVE /dir/file"];
     assert_eq!(filtered(&world, AuditFilter::default()), all);
-    let some = |last, order| words(&rows(&world, Options { last, order, ..Options::default() }));
+    let some =
+        |last, order| words(&rows(&world, LogOptions { last, order, ..LogOptions::default() }));
     assert_eq!(some(Some(2), Order::OldestFirst), all[2..]);
     assert_eq!(some(Some(9), Order::OldestFirst), all);
     assert_eq!(some(Some(0), Order::OldestFirst), [""; 0]);
@@ -92,23 +93,23 @@ fn a_long_log_comes_whole() {
         .unwrap();
     let ids = |options| rows(&world, options).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
     let all: Vec<i64> = (1..=3500).collect();
-    assert_eq!(ids(Options::default()), all);
-    let mut back = ids(Options { order: Order::NewestFirst, ..Options::default() });
+    assert_eq!(ids(LogOptions::default()), all);
+    let mut back = ids(LogOptions { order: Order::NewestFirst, ..LogOptions::default() });
     back.reverse();
     assert_eq!(back, all);
     let one = || Some((path("3"), Now::Unknown));
     let fifth: Vec<i64> = all.iter().copied().filter(|id| id % 5 == 3).collect();
-    assert_eq!(ids(Options { path: one(), ..Options::default() }), fifth);
-    let last = Options { path: one(), last: Some(300), ..Options::default() };
+    assert_eq!(ids(LogOptions { path: one(), ..LogOptions::default() }), fifth);
+    let last = LogOptions { path: one(), last: Some(300), ..LogOptions::default() };
     assert_eq!(ids(last), fifth[400..]);
     let filter = AuditFilter { uid: Some(1), ..AuditFilter::default() };
     let odd: Vec<i64> = all.iter().copied().filter(|id| id % 2 == 1).collect();
     assert_eq!(
-        ids(Options { filter: filter.clone(), last: Some(1200), ..Options::default() }),
+        ids(LogOptions { filter: filter.clone(), last: Some(1200), ..LogOptions::default() }),
         odd[550..]
     );
     let both: Vec<i64> = fifth.iter().copied().filter(|id| id % 2 == 1).collect();
-    assert_eq!(ids(Options { filter, path: one(), ..Options::default() }), both);
+    assert_eq!(ids(LogOptions { filter, path: one(), ..LogOptions::default() }), both);
 }
 
 #[test]
@@ -128,14 +129,14 @@ fn filters() {
     assert_eq!(filtered(&world, AuditFilter { since: at(20), ..none() }), ["REMOVE /dir/file"]);
     assert_eq!(filtered(&world, AuditFilter { since: at(1), until: at(20), ..none() }), made);
     assert_eq!(filtered(&world, AuditFilter { uid: Some(1000), ..none() }), made);
-    let procedures = vec![Procedure::Mkdir, Procedure::Remove];
+    let procedures = vec![AuditProcedure::Mkdir, AuditProcedure::Remove];
     assert_eq!(
         filtered(&world, AuditFilter { procedures, ..none() }),
         ["MKDIR /dir", "REMOVE /dir/file"]
     );
     let from = |client| filtered(&world, AuditFilter { client: Some(client), ..none() }).len();
-    let machine = |text: &str| from(Client::Machine(text.parse().unwrap()));
-    let socket = |text: &str| from(Client::Socket(text.parse().unwrap()));
+    let machine = |text: &str| from(ChangeSource::Machine(text.parse().unwrap()));
+    let socket = |text: &str| from(ChangeSource::Socket(text.parse().unwrap()));
     assert_eq!((machine("127.0.0.1"), machine("127.0.0.2"), machine("::1")), (4, 0, 0));
     assert_eq!((machine("10.0.0.1"), machine("::ffff:10.0.0.1")), (1, 1));
     assert_eq!((socket("127.0.0.1:700"), socket("127.0.0.1:70")), (4, 0));
@@ -309,7 +310,7 @@ fn rows_that_cannot_be_read() {
     ] {
         change(set);
     }
-    let all = rows(&world, Options::default());
+    let all = rows(&world, LogOptions::default());
     let odd = |rows: &Rows| -> Vec<&'static str> {
         rows.iter().filter_map(|(_, row)| Some(row.as_ref().err()?.column)).collect()
     };
@@ -329,10 +330,10 @@ fn rows_that_cannot_be_read() {
     assert_eq!(odd(&all), columns);
     assert_eq!(all.len(), columns.len() + 3);
     let of_file = Some((path("file"), Now::Unknown));
-    let of_file = rows(&world, Options { path: of_file, ..Options::default() });
+    let of_file = rows(&world, LogOptions { path: of_file, ..LogOptions::default() });
     assert_eq!(of_file.len(), all.len(), "by name, or by number");
     let elsewhere = Some((path("elsewhere"), Now::Unknown));
-    let elsewhere = rows(&world, Options { path: elsewhere, ..Options::default() });
+    let elsewhere = rows(&world, LogOptions { path: elsewhere, ..LogOptions::default() });
     let unknown = ["procedure", "path", "path2", "path2", "fileid"];
     assert_eq!(odd(&elsewhere), unknown, "may be about any path");
 }
@@ -342,15 +343,18 @@ fn following() {
     let world = World::plain();
     world.put("dir-before", "text");
     let session = open_session(&world.session()).unwrap();
-    let mut all = Log::open(&session, Options::default()).unwrap();
+    let mut all = AuditLog::open(&session, LogOptions::default()).unwrap();
     let path = Some((path("dir/file"), Now::Unknown));
-    let filter =
-        AuditFilter { procedures: vec![Procedure::Write, Procedure::Rename], ..Default::default() };
-    let mut one = Log::open(&session, Options { path, filter, ..Options::default() }).unwrap();
+    let filter = AuditFilter {
+        procedures: vec![AuditProcedure::Write, AuditProcedure::Rename],
+        ..Default::default()
+    };
+    let mut one =
+        AuditLog::open(&session, LogOptions { path, filter, ..LogOptions::default() }).unwrap();
     for log in [&mut all, &mut one] {
         log.read(&mut |_, _| ControlFlow::Continue(())).unwrap();
     }
-    let next = |log: &mut Log| {
+    let next = |log: &mut AuditLog| {
         let mut rows = Vec::new();
         log.read_on(&mut |id, row| {
             rows.push((id, row));
@@ -382,7 +386,7 @@ fn a_session_without_an_audit_log() {
     world.close();
     world.sql().execute_batch("DROP TABLE acetate_op").unwrap();
     let session = open_session(&world.session()).unwrap();
-    let error = Log::open(&session, Options::default()).err().unwrap();
+    let error = AuditLog::open(&session, LogOptions::default()).err().unwrap();
     assert!(matches!(error, InspectError::NoAudit { .. }), "{error}");
     assert!(error.hint().is_some());
     drop(session);
@@ -407,7 +411,7 @@ fn rows_say_all_that_was_written() {
     let made = user.create(b"\xff", CreateHow::Guarded(Default::default())).unwrap();
     user.write(b"\xff", 5, b"text").unwrap();
     user.truncate(b"\xff", 7).unwrap();
-    let rows = rows(&world, Options::default());
+    let rows = rows(&world, LogOptions::default());
     let row = |at: usize| rows[at].1.clone().unwrap();
     let FileId(id) = made.attr.fileid;
     assert_eq!((row(1).fileid, row(1).path.as_bytes()), (FileId(id), &b"/\xff"[..]));

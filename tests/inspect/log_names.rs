@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use acetate::delta::Procedure;
-use acetate::inspect::log::{Now, Options, now};
+use acetate::delta::AuditProcedure;
+use acetate::inspect::log::{LogOptions, Now, now};
 use acetate::inspect::opened::Opened;
 
 use super::log::{path, rows, words};
@@ -55,19 +55,19 @@ type Places = Vec<BTreeMap<u64, String>>;
 
 /// The ids of the rows that are about `asked`: at or below it, or at, below or above any object
 /// that was there then or later.
-fn expected(changes: &[(i64, Procedure, Vec<String>, u64)], asked: &str) -> BTreeSet<i64> {
+fn expected(changes: &[(i64, AuditProcedure, Vec<String>, u64)], asked: &str) -> BTreeSet<i64> {
     let mut places: Places = vec![BTreeMap::new()];
     for (_, procedure, paths, id) in changes {
         let mut now = places.last().unwrap().clone();
         match procedure {
-            Procedure::Remove | Procedure::Rmdir => drop(now.remove(id)),
-            Procedure::Rename => {
+            AuditProcedure::Remove | AuditProcedure::Rmdir => drop(now.remove(id)),
+            AuditProcedure::Rename => {
                 now.retain(|_, place| *place != paths[1]);
                 for place in now.values_mut().filter(|place| is_within(place, &paths[0])) {
                     *place = format!("{}{}", paths[1], &place[paths[0].len()..]);
                 }
             }
-            Procedure::Write => {}
+            AuditProcedure::Write => {}
             _ => drop(now.insert(*id, paths[0].clone())),
         }
         places.push(now);
@@ -102,7 +102,7 @@ fn random_changes_have_the_history_of_their_objects() {
         for _ in 0..1000 {
             step(&world, &mut random);
         }
-        let all = rows(&world, Options::default());
+        let all = rows(&world, LogOptions::default());
         let changes: Vec<_> = (all.iter())
             .map(|(id, row)| {
                 let row = row.as_ref().unwrap();
@@ -118,7 +118,7 @@ fn random_changes_have_the_history_of_their_objects() {
             let expected = expected(&changes, &format!("/{name}"));
             for now in [now(&opened, &path(name)), Now::Unknown] {
                 let path = Some((path(name), now));
-                let got = rows(&world, Options { path, ..Options::default() });
+                let got = rows(&world, LogOptions { path, ..LogOptions::default() });
                 let ids: BTreeSet<i64> = got.iter().map(|(id, _)| *id).collect();
                 let missing: Vec<_> = expected.difference(&ids).collect();
                 assert!(missing.is_empty(), "{seed} {name} {now:?}: {missing:?} of {expected:?}");

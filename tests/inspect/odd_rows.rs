@@ -3,7 +3,7 @@
 use std::fs;
 
 use acetate::inspect::check::check;
-use acetate::inspect::diff::{Options as DiffOptions, diff};
+use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::opened::Opened;
 use acetate::inspect::seal::{obstacles, plan, seal};
 

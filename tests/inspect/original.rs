@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use acetate::inspect::diff::{Difference, Options, diff};
+use acetate::inspect::diff::{DiffOptions, Difference, diff};
 use acetate::inspect::opened::Opened;
 use acetate::inspect::status::status;
 
@@ -26,7 +26,7 @@ const TREE: &str = r#"
 pub fn told(world: &World) -> Vec<String> {
     let opened = Opened::open(&world.session(), Some(&world.base())).unwrap();
     let mut all = Vec::new();
-    diff(&opened, &Options::default(), &mut |_, difference: Difference| {
+    diff(&opened, &DiffOptions::default(), &mut |_, difference: Difference| {
         let mut line = format!("{:?} {}", difference.kind, difference.path.display());
         for (is_so, word) in [
             (difference.differs.content, "content"),

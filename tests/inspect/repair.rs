@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use acetate::delta::sqlite::{OpenError, RepairOptions, Repaired, Session};
+use acetate::delta::sqlite::{OpenError, RepairOptions, RepairReport, Session};
 use acetate::inspect::InspectError;
 use acetate::inspect::check::Soundness;
 use acetate::inspect::repair::repair;
@@ -60,7 +60,7 @@ const WORSE: &[&str] = &[
 /// What is lost before anybody repairs, so that nobody can mend it.
 const LOST: &[&str] = &["integrity"];
 
-fn repaired(path: &Path, options: &RepairOptions<'_>) -> (Repaired, Option<Soundness>) {
+fn repaired(path: &Path, options: &RepairOptions<'_>) -> (RepairReport, Option<Soundness>) {
     repair(path, None, options, &mut |_, _| ()).unwrap()
 }
 

@@ -8,7 +8,7 @@ use acetate::inspect::InspectError;
 use acetate::inspect::check::check;
 use acetate::inspect::opened::Opened;
 use acetate::inspect::repair::repair;
-use acetate::inspect::seal::{Obstacles, Plan, obstacles, plan, seal};
+use acetate::inspect::seal::{Obstacles, SealPlan, obstacles, plan, seal};
 use acetate::overlay::{CopyLimits, SealStep, Sealed, Sealing};
 use acetate::vfs::Attr;
 
@@ -55,7 +55,7 @@ fn open(world: &World) -> Opened {
 
 #[track_caller]
 fn assert_sealed(world: &World) {
-    assert_eq!(plan(&open(world)).unwrap(), Plan::default());
+    assert_eq!(plan(&open(world)).unwrap(), SealPlan::default());
     assert_consistent(&world.session());
     let sound = check(&world.session(), None, &CheckOptions { most: 10, quick: false }).unwrap();
     assert!(sound.is_sound(), "{sound:#?}");

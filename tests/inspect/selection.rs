@@ -2,7 +2,7 @@
 
 use acetate::delta::MergedPath;
 use acetate::inspect::opened::Opened;
-use acetate::inspect::selection::{Asked, Selection};
+use acetate::inspect::selection::{Selection, SelectionText};
 
 use crate::support::world::World;
 
@@ -17,7 +17,7 @@ const TREE: &str = r#"
 "#;
 
 /// Which of these paths are chosen.
-fn chosen<'p>(world: &World, asked: &Asked, paths: &[&'p str]) -> Vec<&'p str> {
+fn chosen<'p>(world: &World, asked: &SelectionText, paths: &[&'p str]) -> Vec<&'p str> {
     let opened = Opened::open(&world.session(), Some(&world.base())).unwrap();
     let selection = Selection::read(&opened, asked).unwrap();
     let has = |path: &&&str| {
@@ -27,8 +27,11 @@ fn chosen<'p>(world: &World, asked: &Asked, paths: &[&'p str]) -> Vec<&'p str> {
     paths.iter().filter(has).copied().collect()
 }
 
-fn asked(paths: &[&str]) -> Asked {
-    Asked { paths: paths.iter().map(|path| (*path).into()).collect(), ..Asked::default() }
+fn asked(paths: &[&str]) -> SelectionText {
+    SelectionText {
+        paths: paths.iter().map(|path| (*path).into()).collect(),
+        ..SelectionText::default()
+    }
 }
 
 #[test]
@@ -60,7 +63,7 @@ fn pathspecs_are_gits() {
     check(&[":/"], &all);
     check(&["s*", ":(top,exclude)src/main.rs"], &["/src/", "/src/deep/more.rs"]);
     let in_src = MergedPath::from_user(b"src");
-    let from_src = |specs: &[&str]| Asked { current: in_src.clone(), ..asked(specs) };
+    let from_src = |specs: &[&str]| SelectionText { current: in_src.clone(), ..asked(specs) };
     assert_eq!(chosen(&world, &from_src(&["deep"]), &all), ["/src/deep/more.rs"]);
     assert_eq!(chosen(&world, &from_src(&["*.rs"]), &all), &all[1..3]);
     assert_eq!(chosen(&world, &from_src(&[":/*.rs", ":!*"]), &all), ["/SRC.rs"]);
@@ -84,7 +87,7 @@ fn what_git_ignores_is_left_out() {
         "/src/private/x",
         "/own",
     ];
-    let asked = Asked { gitignore: Some(b"own\n".to_vec()), ..Asked::default() };
+    let asked = SelectionText { gitignore: Some(b"own\n".to_vec()), ..SelectionText::default() };
     assert_eq!(
         chosen(&world, &asked, &paths),
         ["/build", "/src/kept.tmp", "/src/deep/local", "/src/deep/again.log"]

@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use acetate::inspect::diff::{Options as DiffOptions, diff};
-use acetate::inspect::export::{Dir, Exported, Keep, export};
+use acetate::inspect::diff::{DiffOptions, diff};
+use acetate::inspect::export::{Exported, Keep, OutputDir, export};
 use acetate::inspect::opened::Opened;
 use acetate::inspect::patch::patch;
 use acetate::vfs::{Device, NewNode, SetAttr};
@@ -105,7 +105,7 @@ fn a_layer_leaves_out_what_it_could_only_write_as_zeros() {
 fn fill(world: &World, keep: Keep, name: &str) -> (Exported, Vec<String>, u64) {
     let to = world.scratch().join(name);
     let (left_out, mut done) = (LeftOut::default(), Exported::default());
-    let mut dir = Dir::create(&to, keep).unwrap();
+    let mut dir = OutputDir::create(&to, keep).unwrap();
     export(&open(world), &options("/", false), &mut dir, &left_out, &mut done).unwrap();
     (done, left_out.0.into_inner(), dir.without_set_id())
 }

@@ -1,8 +1,8 @@
 //! The log of tool calls, beside a server and without one.
 
-use acetate::delta::sqlite::{Access, CallFilter, CallRow, CallStatus, NewCall, OddRow};
-use acetate::delta::{AuditRow, Procedure};
-use acetate::inspect::tool::{Changes, ToolCalls};
+use acetate::delta::sqlite::{AgentAccess, CallFilter, CallRow, CallStatus, NewCall, OddRow};
+use acetate::delta::{AuditProcedure, AuditRow};
+use acetate::inspect::tool::{ToolCalls, ToolChanges};
 
 use crate::support::world::{START_SECS, World};
 
@@ -34,7 +34,7 @@ const OF_SPEC: &str = "
     parameters TEXT, result TEXT, error TEXT, started_at INTEGER NOT NULL,
     completed_at INTEGER NOT NULL, duration_ms INTEGER NOT NULL);";
 
-fn open(world: &World, access: Access) -> ToolCalls {
+fn open(world: &World, access: AgentAccess) -> ToolCalls {
     ToolCalls::open(&world.session(), access).unwrap()
 }
 
@@ -54,7 +54,7 @@ fn ids(calls: &ToolCalls, filter: CallFilter) -> Vec<i64> {
 #[test]
 fn what_is_recorded_keeps_the_specifications_rules() {
     let mut world = World::plain();
-    let calls = open(&world, Access::Write);
+    let calls = open(&world, AgentAccess::Write);
     for number in 0..20 {
         let error = format!("it's \"broken\" {number}");
         let outcome = if number % 3 == 0 { Err(error.as_str()) } else { Ok(r#"{"ok": [1, 2]}"#) };
@@ -76,13 +76,13 @@ fn what_is_recorded_keeps_the_specifications_rules() {
     assert_eq!(calls.get(21).unwrap(), None);
     drop(calls);
     world.reopen();
-    assert_eq!(all(&open(&world, Access::Read)).len(), 20);
+    assert_eq!(all(&open(&world, AgentAccess::Read)).len(), 20);
 }
 
 #[test]
 fn rows_are_only_added() {
     let world = World::plain();
-    let calls = open(&world, Access::Write);
+    let calls = open(&world, AgentAccess::Write);
     let rows =
         || world.sql_list("SELECT id || name || result || started_at || status FROM tool_calls");
     calls.record(&call("first", 1, 2)).unwrap();
@@ -97,7 +97,7 @@ fn rows_are_only_added() {
 #[test]
 fn what_breaks_a_rule_is_refused() {
     let world = World::plain();
-    let calls = open(&world, Access::Write);
+    let calls = open(&world, AgentAccess::Write);
     let good = call("tool", 5, 5);
     for (bad, message) in [
         (NewCall { parameters: Some("a=1"), ..good }, "parameters: not JSON"),
@@ -118,7 +118,7 @@ fn a_status_is_what_the_row_comes_to() {
         let mut world = World::plain();
         world.close();
         world.sql().execute_batch(table).unwrap();
-        let calls = open(&world, Access::Write);
+        let calls = open(&world, AgentAccess::Write);
         let rows: &[(&str, &str, &str, &str, CallStatus)] = &[
             ("'success'", "'1'", "NULL", "9", CallStatus::Success),
             ("'success'", "NULL", "NULL", "9", CallStatus::Success),
@@ -167,11 +167,11 @@ fn a_missing_table_is_empty_and_made_when_it_is_needed() {
     world.close();
     let before: i64 = world.sql_value("SELECT count(*) FROM sqlite_master");
     world.sql().execute_batch("DROP TABLE tool_calls").unwrap();
-    let calls = open(&world, Access::Read);
+    let calls = open(&world, AgentAccess::Read);
     assert!(all(&calls).is_empty() && calls.stats().unwrap().is_empty());
     assert_eq!(calls.get(1).unwrap(), None);
     drop(calls);
-    let calls = open(&world, Access::Write);
+    let calls = open(&world, AgentAccess::Write);
     calls.require_writable().unwrap();
     assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM sqlite_master"), before - 3);
     assert_eq!(calls.record(&call("tool", 1, 2)).unwrap(), 1);
@@ -184,7 +184,7 @@ fn a_missing_table_is_empty_and_made_when_it_is_needed() {
 #[test]
 fn calls_are_looked_for_by_all_that_is_asked() {
     let world = World::plain();
-    let calls = open(&world, Access::Write);
+    let calls = open(&world, AgentAccess::Write);
     for (name, from) in [("a", 10), ("b", 20), ("a", 30), ("a", 40)] {
         calls.record(&call(name, from, from + 5)).unwrap();
     }
@@ -205,7 +205,7 @@ fn stats_count_and_add_up() {
     let mut world = World::plain();
     world.close();
     world.sql().execute_batch(OF_SDK).unwrap();
-    let calls = open(&world, Access::Write);
+    let calls = open(&world, AgentAccess::Write);
     for (name, took) in [("a", 1), ("a", 4), ("b", 2)] {
         calls.record(&call(name, 0, took)).unwrap();
     }
@@ -240,13 +240,13 @@ fn changes_belong_to_the_calls_in_whose_time_they_were() {
     // The clock is set back: later rows with earlier times.
     world.tick(-20);
     world.rename("at-0", "moved").unwrap();
-    let calls = open(&world, Access::Write);
+    let calls = open(&world, AgentAccess::Write);
     for (from, to) in [(0, 9), (1, 9), (10, 10), (0, 30), (15, 15)] {
         calls.record(&call("tool", START_SECS + from, START_SECS + to)).unwrap();
     }
     let rows = all(&calls);
     let changes = calls.changes(&rows).unwrap();
-    let during = |changes: &Changes, row: &CallRow| -> Vec<AuditRow> {
+    let during = |changes: &ToolChanges, row: &CallRow| -> Vec<AuditRow> {
         let rows = changes.during(row).unwrap();
         rows.into_iter().map(|(_, row)| row.unwrap()).collect()
     };
@@ -263,7 +263,7 @@ fn changes_belong_to_the_calls_in_whose_time_they_were() {
     assert_eq!(paths(&rows[3]), ["/at-0", "/at-10", "/at-0", "/at-20"]);
     assert_eq!(paths(&rows[4]), [""; 0]);
     let renamed = during(&changes, &rows[2]).pop().unwrap();
-    assert_eq!(renamed.procedure, Procedure::Rename);
+    assert_eq!(renamed.procedure, AuditProcedure::Rename);
     assert_eq!(renamed.path2.unwrap().as_bytes(), b"/moved");
     // One that has not ended has all changes since, and one that ended before it began none.
     let pending = CallRow { started_at: START_SECS + 10, completed_at: None, ..rows[0].clone() };
@@ -297,7 +297,7 @@ fn odd_rows_of_other_programs_are_no_obstacle() {
                duration_ms) VALUES (x'ff', 'a=1', x'00ff', 'today', 1.5, 'long')",
         )
         .unwrap();
-    let calls = open(&world, Access::Read);
+    let calls = open(&world, AgentAccess::Read);
     let found = calls.get(1).unwrap().unwrap();
     assert_eq!((&found.row.name[..], found.row.started_at), (&b"\xff"[..], 0));
     assert_eq!((found.row.completed_at, found.row.duration_ms), (Some(1), Some(0)));

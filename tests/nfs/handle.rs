@@ -1,7 +1,7 @@
 //! File handles.
 
 use acetate::nfs::{HandleCodec, Handles};
-use acetate::vfs::{FileId, FsError, Locator, Trail};
+use acetate::vfs::{FileId, FsError, Locator, PathDigest};
 use acetate::wire::nfs3::FileHandle;
 use proptest::prelude::*;
 
@@ -11,12 +11,13 @@ use crate::support::hex::{hex, to_hex};
 use crate::support::scripted_vfs::{ScriptedVfs, found};
 
 fn locator() -> impl Strategy<Value = Locator> {
-    let trail = (0u16..100, any::<[u8; Trail::MAX_BYTES]>()).prop_map(|(components, bytes)| {
-        let mut trail = Trail { components, digest: [0; Trail::MAX_BYTES] };
-        let used = usize::from(components).min(Trail::MAX_BYTES);
-        trail.digest[..used].copy_from_slice(&bytes[..used]);
-        trail
-    });
+    let trail =
+        (0u16..100, any::<[u8; PathDigest::MAX_BYTES]>()).prop_map(|(components, bytes)| {
+            let mut trail = PathDigest { components, digest: [0; PathDigest::MAX_BYTES] };
+            let used = usize::from(components).min(PathDigest::MAX_BYTES);
+            trail.digest[..used].copy_from_slice(&bytes[..used]);
+            trail
+        });
     let id = (0..FileId::LIMIT).prop_map(FileId);
     prop_oneof![
         id.clone().prop_map(Locator::Delta),

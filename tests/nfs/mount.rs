@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use acetate::nfs::{CallError, MAX_REMEMBERED_MOUNTS, Mount};
+use acetate::nfs::{CallError, MAX_REMEMBERED_MOUNTS, MountProgram};
 use acetate::vfs::{Caller, Flavor, FsError, Locator};
 use bytes::Bytes;
 
@@ -10,12 +10,12 @@ use super::{caller, codec, handle};
 use crate::support::hex::{hex, hex_with, to_hex};
 use crate::support::scripted_vfs::ScriptedVfs;
 
-fn mount(vfs: ScriptedVfs) -> Mount<ScriptedVfs> {
-    Mount::new(Arc::new(vfs), codec())
+fn mount(vfs: ScriptedVfs) -> MountProgram<ScriptedVfs> {
+    MountProgram::new(Arc::new(vfs), codec())
 }
 
 async fn from(
-    mount: &Mount<ScriptedVfs>,
+    mount: &MountProgram<ScriptedVfs>,
     client: &str,
     procedure: u32,
     args: &str,
@@ -25,7 +25,7 @@ async fn from(
     Ok(to_hex(&reply.into_bytes()))
 }
 
-async fn ask(mount: &Mount<ScriptedVfs>, procedure: u32, args: &str) -> String {
+async fn ask(mount: &MountProgram<ScriptedVfs>, procedure: u32, args: &str) -> String {
     from(mount, "192.0.2.1:700", procedure, args).await.unwrap()
 }
 

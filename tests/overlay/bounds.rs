@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 
 use acetate::delta::{Limits, MAX_PATH_BYTES, MergedPath};
-use acetate::inspect::log::{Log, Options};
+use acetate::inspect::log::{AuditLog, LogOptions};
 use acetate::inspect::opened::open_session;
 use acetate::vfs::{CreateHow, FsError, SetAttr};
 
@@ -70,7 +70,7 @@ fn the_log_has_no_longer_path_however_deep_directories_were_moved() {
     // What the log says of them is the path of a directory above, and that.
     let session = open_session(&world.session()).unwrap();
     let mut rows = Vec::new();
-    let mut log = Log::open(&session, Options::default()).unwrap();
+    let mut log = AuditLog::open(&session, LogOptions::default()).unwrap();
     log.read(&mut |_, row| {
         rows.push(row.unwrap());
         ControlFlow::Continue(())

@@ -1,7 +1,7 @@
 //! Many objects made or removed in one transaction.
 
 use acetate::delta::MergedPath;
-use acetate::overlay::{Content, Item, Removal};
+use acetate::overlay::{BulkContent, BulkItem, Removal};
 use acetate::vfs::{FsError, SetAttr, SetTime, Time};
 use bytes::Bytes;
 
@@ -13,16 +13,16 @@ const TREE: &str = r#"
     dir/sub/deep "deep"
 "#;
 
-fn item(path: &str, content: Content) -> Item {
+fn item(path: &str, content: BulkContent) -> BulkItem {
     let path = MergedPath::from_user(path.as_bytes()).unwrap();
-    Item { path, content, set: SetAttr::default() }
+    BulkItem { path, content, set: SetAttr::default() }
 }
 
-fn file(path: &str, content: &'static str) -> Item {
-    item(path, Content::File(Bytes::from_static(content.as_bytes())))
+fn file(path: &str, content: &'static str) -> BulkItem {
+    item(path, BulkContent::File(Bytes::from_static(content.as_bytes())))
 }
 
-fn make(world: &World, items: Vec<Item>) -> Result<usize, FsError> {
+fn make(world: &World, items: Vec<BulkItem>) -> Result<usize, FsError> {
     world.wait(world.overlay.make_all(&world.caller, items))
 }
 
@@ -36,15 +36,15 @@ fn what_is_made_is_as_if_it_were_made_one_by_one() {
     let time = Time { secs: 1_000_000_000, nanos: 5 };
     let set = SetAttr { mode: Some(0o750), mtime: SetTime::To(time), ..SetAttr::default() };
     let items = vec![
-        item("new", Content::Directory),
-        Item { set, ..file("new/a", "a") },
+        item("new", BulkContent::Directory),
+        BulkItem { set, ..file("new/a", "a") },
         file("new/empty", ""),
-        item("new/link", Content::Link(Bytes::from_static(b"a"))),
-        item("dir", Content::Directory),
+        item("new/link", BulkContent::Link(Bytes::from_static(b"a"))),
+        item("dir", BulkContent::Directory),
         file("dir/file", "mine"),
-        item("dir/link", Content::Link(Bytes::from_static(b"sub"))),
+        item("dir/link", BulkContent::Link(Bytes::from_static(b"sub"))),
         file("dir/sub/b", "b"),
-        Item { set, ..item("new", Content::Any) },
+        BulkItem { set, ..item("new", BulkContent::Any) },
         file("late", "late"),
     ];
     assert_eq!(make(&world, items), Ok(10));
@@ -76,9 +76,9 @@ fn where_one_cannot_be_made_none_is() {
         (file("nowhere/x", ""), FsError::NotFound),
         (file("dir/file/x", ""), FsError::NotDirectory),
         (file("dir/sub", ""), FsError::Exists),
-        (item("dir/file", Content::Directory), FsError::Exists),
-        (item("dir/file", Content::Link(Bytes::from_static(b"x"))), FsError::Exists),
-        (item("nothing", Content::Any), FsError::NotFound),
+        (item("dir/file", BulkContent::Directory), FsError::Exists),
+        (item("dir/file", BulkContent::Link(Bytes::from_static(b"x"))), FsError::Exists),
+        (item("nothing", BulkContent::Any), FsError::NotFound),
     ] {
         let path = wrong.path.clone();
         let items = vec![file("a", "a"), wrong, file("b", "b")];
@@ -92,7 +92,7 @@ fn where_one_cannot_be_made_none_is() {
 fn large_contents_are_made_in_several_transactions() {
     let world = World::new(TREE);
     let large = Bytes::from(vec![7; 3 << 20]);
-    let large = |path: &str| item(path, Content::File(large.clone()));
+    let large = |path: &str| item(path, BulkContent::File(large.clone()));
     assert_eq!(make(&world, vec![large("a"), large("b"), large("c")]), Ok(2));
     assert!(world.exists("b") && !world.exists("c"));
     assert_eq!(make(&world, vec![large("c")]), Ok(1));

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use acetate::delta::MergedPath;
-use acetate::overlay::{Idle, LetGo, Undo};
+use acetate::overlay::{Idle, RebaseItem, Undo};
 use acetate::vfs::FsError;
 
 use super::paths;
@@ -33,9 +33,9 @@ fn discard(world: &World, paths: &[&str]) -> Result<Undo> {
 }
 
 /// What the session has at these paths now was applied.
-fn applied(world: &World, paths: &[&str]) -> Vec<LetGo> {
+fn applied(world: &World, paths: &[&str]) -> Vec<RebaseItem> {
     let object = |text: &str| world.find(text).ok().map(|found| found.attr);
-    let let_go = |text: &&str| LetGo {
+    let let_go = |text: &&str| RebaseItem {
         path: path(text),
         from: None,
         object: object(text).map(|attr| (attr.fileid, attr.ctime)),

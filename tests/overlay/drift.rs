@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use acetate::inspect::apply::Options;
+use acetate::inspect::apply::ApplyOptions;
 use acetate::inspect::opened::Opened;
 use acetate::vfs::{CreateHow, FileKind, FsError, SetAttr, SetTime, Time};
 
@@ -232,7 +232,7 @@ fn a_number_that_is_given_out_again_is_of_two_files() {
     let copy = world.scratch().join("copy");
     applied::copy(&world.base(), &copy);
     let opened = Opened::open(&world.session(), Some(&world.base())).unwrap();
-    let force = Options { force: true, ..applied::all() };
+    let force = ApplyOptions { force: true, ..applied::all() };
     assert_eq!(applied::applied(&opened, Some(&copy), &force).unwrap().skipped, []);
     applied::assert_same(&applied::on_host(&copy), &left);
     drop(opened);

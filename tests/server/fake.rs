@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use acetate::nfs::CallError;
 use acetate::server::limits::SMALL_REPLY_BYTES;
-use acetate::server::{CallFuture, Program};
+use acetate::server::{CallFuture, RpcProgram};
 use acetate::vfs::Caller;
 use acetate::wire::xdr::{Decoder, Encoder};
 use bytes::Bytes;
@@ -127,7 +127,7 @@ impl Fake {
     }
 }
 
-impl Program for Fake {
+impl RpcProgram for Fake {
     fn number(&self) -> u32 {
         PROGRAM
     }

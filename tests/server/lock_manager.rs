@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use acetate::nfs::{HandleCodec, Handles, Nlm};
 use acetate::server::limits::LOCK_WAIT;
-use acetate::server::{LockManager, Program};
+use acetate::server::{LockManager, RpcProgram};
 use acetate::vfs::{Caller, FileId, Flavor, Locator};
 
 use super::peer::words;

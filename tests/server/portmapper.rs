@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use acetate::server::limits::MAX_REGISTRATIONS;
 use acetate::server::rpcbind::Registration;
-use acetate::server::{Portmapper, Program, Registry, Service};
+use acetate::server::{Portmapper, Registry, RpcProgram, Service};
 use acetate::vfs::{Caller, Flavor};
 use acetate::wire::portmap::{parse_universal_address, universal_address};
 use tokio::net::{TcpStream, UdpSocket};

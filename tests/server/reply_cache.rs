@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use acetate::server::limits::{Limits, MAX_EQUAL_CALLS, REPLY_CACHE_AGE};
-use acetate::server::{Entered, Key, Presence, ReplyCache};
+use acetate::server::{CallKey, Entered, Presence, ReplyCache};
 use bytes::Bytes;
 
 use super::fake;
@@ -119,9 +119,9 @@ async fn try_again_later_is_not_kept() {
     assert_eq!(server.fake.counted(), 2);
 }
 
-fn key(xid: u32) -> Key {
+fn key(xid: u32) -> CallKey {
     let client: IpAddr = "192.0.2.1".parse().unwrap();
-    Key::new(client, xid, 1, b"record", 0)
+    CallKey::new(client, xid, 1, b"record", 0)
 }
 
 /// A connection from a port, which is open.
@@ -214,7 +214,7 @@ fn so_many_equal_calls_are_kept_and_not_more() {
 #[test]
 fn the_digest_of_a_call_without_data_is_as_before() {
     // What sessions of earlier versions have in their audit log.
-    let key = Key::new("192.0.2.1".parse().unwrap(), 7, 12, &[3; 700], 44);
+    let key = CallKey::new("192.0.2.1".parse().unwrap(), 7, 12, &[3; 700], 44);
     assert_eq!(key.digest().0, 0x1b86_56c0_9bd5_2456);
 }
 
@@ -242,7 +242,7 @@ async fn whoever_waits_hears_of_a_reply_that_is_not_kept_and_of_none() {
 
 #[test]
 fn an_ipv4_client_is_the_same_over_an_ipv6_socket() {
-    let at = |ip: &str| Key::new(ip.parse().unwrap(), 1, 1, b"record", 0);
+    let at = |ip: &str| CallKey::new(ip.parse().unwrap(), 1, 1, b"record", 0);
     assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
     assert_ne!(at("192.0.2.2"), at("192.0.2.1"));
 }
@@ -250,7 +250,7 @@ fn an_ipv4_client_is_the_same_over_an_ipv6_socket() {
 #[test]
 fn one_record_from_many_addresses_is_in_many_places() {
     let hash = |ip: &str| {
-        let key = Key::new(ip.parse().unwrap(), 1, 1, b"record", 0);
+        let key = CallKey::new(ip.parse().unwrap(), 1, 1, b"record", 0);
         BuildHasherDefault::<DefaultHasher>::default().hash_one(key)
     };
     assert_ne!(hash("192.0.2.1"), hash("192.0.2.2"));

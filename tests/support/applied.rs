@@ -13,11 +13,11 @@ use std::time::Duration;
 use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{
-    Applied, Bookkeeper, Consent, Event, Options, Plan, Report, apply, plan,
+    AppliedChange, ApplyEvent, ApplyOptions, ApplyPlan, Bookkeeper, Consent, Report, apply, plan,
 };
 use acetate::inspect::opened::Opened;
 use acetate::inspect::walk::{Next, walk};
-use acetate::overlay::{AppliedPart, CopyTurn, LetGo};
+use acetate::overlay::{AppliedPart, CopyStep, RebaseItem};
 use acetate::vfs::FileKind;
 
 use super::world::World;
@@ -141,19 +141,19 @@ pub fn copy(from: &Path, to: &Path) {
 }
 
 /// Everything is chosen.
-pub fn all() -> Options {
-    Options { droppings: true, special: true, ..Options::default() }
+pub fn all() -> ApplyOptions {
+    ApplyOptions { droppings: true, special: true, ..ApplyOptions::default() }
 }
 
 /// What would be done.
-pub fn planned(opened: &Opened, to: Option<&Path>, options: &Options) -> Result<Plan> {
+pub fn planned(opened: &Opened, to: Option<&Path>, options: &ApplyOptions) -> Result<ApplyPlan> {
     plan(opened, to, options, &mut |_| {})
 }
 
 /// Applies the changes to a directory.
-pub fn applied(opened: &Opened, to: Option<&Path>, options: &Options) -> Result<Report> {
+pub fn applied(opened: &Opened, to: Option<&Path>, options: &ApplyOptions) -> Result<Report> {
     let plan = planned(opened, to, options)?;
-    let mut watch = |_: Event| ControlFlow::Continue(());
+    let mut watch = |_: ApplyEvent| ControlFlow::Continue(());
     apply(opened, to, options, Consent::Shown(&plan), None, &mut watch)
 }
 
@@ -174,12 +174,12 @@ pub struct Book<'a>(pub &'a World);
 
 impl Bookkeeper for Book<'_> {
     /// A piece at a time.
-    fn copy(&mut self, from: Ino) -> Result<CopyTurn> {
+    fn copy(&mut self, from: Ino) -> Result<CopyStep> {
         Ok(self.0.wait(self.0.overlay.copy_turn(from, Duration::ZERO)).unwrap())
     }
 
-    fn forget(&mut self, applied: &[Applied], is_first: bool) -> Result<Vec<MergedPath>> {
-        let let_go = |applied: &Applied| LetGo {
+    fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>> {
+        let let_go = |applied: &AppliedChange| RebaseItem {
             path: applied.path.clone(),
             from: applied.from.clone(),
             object: applied.object,
@@ -208,7 +208,7 @@ pub fn assert_is_let_go(world: &mut World) {
     let before = merged(&world.session(), Some(&base));
     let opened = Opened::open(&world.session(), Some(&base)).unwrap();
     let plan = planned(&opened, None, &all()).unwrap();
-    let mut watch = |_: Event| ControlFlow::Continue(());
+    let mut watch = |_: ApplyEvent| ControlFlow::Continue(());
     let mut book = Book(world);
     let report =
         apply(&opened, None, &all(), Consent::Shown(&plan), Some(&mut book), &mut watch).unwrap();

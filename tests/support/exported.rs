@@ -12,7 +12,9 @@ use std::process::Command;
 
 use acetate::delta::MergedPath;
 use acetate::inspect::InspectError;
-use acetate::inspect::export::{Dir, Exported, Keep, Options, Tar, Watch, export};
+use acetate::inspect::export::{
+    CopyOutOptions, ExportWatch, Exported, Keep, OutputDir, Tar, export,
+};
 use acetate::inspect::opened::Opened;
 use acetate::inspect::selection::Selection;
 use acetate::inspect::walk::{Next, walk};
@@ -47,7 +49,7 @@ pub type Objects = BTreeMap<Vec<u8>, Kept>;
 #[derive(Default)]
 pub struct LeftOut(pub std::cell::RefCell<Vec<String>>);
 
-impl Watch for LeftOut {
+impl ExportWatch for LeftOut {
     fn progress(&self, _: u64, _: u64) {}
 
     fn left_out(&self, path: &MergedPath, why: &str) {
@@ -55,13 +57,16 @@ impl Watch for LeftOut {
     }
 }
 
-pub fn options(path: &str, delta_only: bool) -> Options {
+pub fn options(path: &str, delta_only: bool) -> CopyOutOptions {
     let path = MergedPath::from_user(path.as_bytes()).unwrap();
-    Options { path, selection: Selection::default(), delta_only }
+    CopyOutOptions { path, selection: Selection::default(), delta_only }
 }
 
 /// The archive of a session.
-pub fn tar_of(opened: &Opened, options: &Options) -> Result<(Vec<u8>, Vec<String>), InspectError> {
+pub fn tar_of(
+    opened: &Opened,
+    options: &CopyOutOptions,
+) -> Result<(Vec<u8>, Vec<String>), InspectError> {
     let mut tar = Tar::new(Vec::new(), PathBuf::from("memory")).with_exact_times(true);
     let (left_out, mut done) = (LeftOut::default(), Exported::default());
     export(opened, options, &mut tar, &left_out, &mut done)?;
@@ -69,9 +74,13 @@ pub fn tar_of(opened: &Opened, options: &Options) -> Result<(Vec<u8>, Vec<String
 }
 
 /// Fills a directory with a session's tree.
-pub fn dir_of(opened: &Opened, options: &Options, path: &Path) -> Result<Exported, InspectError> {
+pub fn dir_of(
+    opened: &Opened,
+    options: &CopyOutOptions,
+    path: &Path,
+) -> Result<Exported, InspectError> {
     let mut done = Exported::default();
-    let mut dir = Dir::create(path, Keep { set_id: true, devices: true })?;
+    let mut dir = OutputDir::create(path, Keep { set_id: true, devices: true })?;
     export(opened, options, &mut dir, &LeftOut::default(), &mut done)?;
     Ok(done)
 }

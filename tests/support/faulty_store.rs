@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, Compacted, CopyUp, Growth, Ino, InodeRow, LateChange, Limits, MergedPath, Original,
-    PendingCopies, Poison, ReadTxn, Reader, Result, Store, StoreError, Whiteouts, WriteTxn, Writer,
+    AuditRow, Compacted, CopyUp, Ino, InodeRow, LateChange, Limits, MergedPath, Original,
+    PendingCopies, Poison, ReadTxn, Reader, Result, Store, StoreError, UsageDelta, Whiteouts,
+    WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -203,7 +204,7 @@ impl Writer for FaultyWriter {
         self.inner.get_mut().maintenance();
     }
 
-    fn count_usage(&mut self) -> Result<Growth> {
+    fn count_usage(&mut self) -> Result<UsageDelta> {
         self.faults.call("count_usage")?;
         self.inner.get_mut().count_usage()
     }
@@ -309,7 +310,7 @@ reads!(FaultyWriter);
 macro_rules! changes {
     ($($method:ident($($arg:ident: $arg_type:ty),*) -> $returned:ty;)*) => {
         impl WriteTxn for FaultyWriter {
-            fn growth(&self) -> Growth {
+            fn growth(&self) -> UsageDelta {
                 self.inner.borrow_mut().txn().growth()
             }
 

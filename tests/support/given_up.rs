@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use acetate::delta::MergedPath;
-use acetate::inspect::diff::{Options, diff};
+use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::opened::Opened;
 use acetate::inspect::selection::Selection;
 
@@ -16,7 +16,7 @@ use super::world::World;
 fn differing(session: &Path, base: &Path, paths: &[MergedPath]) -> BTreeSet<MergedPath> {
     let opened = Opened::open(session, Some(base)).unwrap();
     let selection = Selection::of(paths.iter().cloned());
-    let options = Options { droppings: true, selection, ..Options::default() };
+    let options = DiffOptions { droppings: true, selection, ..DiffOptions::default() };
     let mut differing = BTreeSet::new();
     diff(&opened, &options, &mut |view, difference| {
         let before = difference.change.before.filter(|_| !difference.change.is_link);

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use acetate::inspect::diff::Options;
+use acetate::inspect::diff::DiffOptions;
 use acetate::inspect::opened::Opened;
 use acetate::inspect::patch::{LeftOut, patch};
 use acetate::vfs::FileKind;
@@ -21,7 +21,7 @@ type Files = BTreeMap<Vec<u8>, (char, Vec<u8>)>;
 pub fn text(session: &Path, base: &Path) -> (Vec<u8>, LeftOut) {
     let opened = Opened::open(session, Some(base)).unwrap();
     let mut text = Vec::new();
-    let options = Options { droppings: true, ..Options::default() };
+    let options = DiffOptions { droppings: true, ..DiffOptions::default() };
     let left_out = patch(&opened, &options, &mut text).unwrap().unwrap();
     (text, left_out)
 }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use acetate::inspect::diff::{Kind, Options, diff};
+use acetate::inspect::diff::{DiffOptions, DifferenceKind, diff};
 use acetate::inspect::opened::Opened;
 use acetate::overlay::{TreeObject, TreeView};
 use acetate::vfs::FileKind;
@@ -40,17 +40,17 @@ pub fn assert_told(session: &Path, base: &Path, merged: &Tree) {
 fn tree(session: &Path, base: &Path) -> Tree {
     let opened = Opened::open(session, Some(base)).unwrap();
     let mut effects = Effects::default();
-    let options = Options { droppings: true, ..Options::default() };
+    let options = DiffOptions { droppings: true, ..DiffOptions::default() };
     diff(&opened, &options, &mut |view, difference| {
         let change = &difference.change;
         if let Some(replaced) = &change.replaced {
             effects.gone.insert(replaced.path.as_bytes().to_vec());
         }
         match (&change.before, difference.kind) {
-            (Some(before), Kind::Deleted | Kind::Retyped) => {
+            (Some(before), DifferenceKind::Deleted | DifferenceKind::Retyped) => {
                 effects.gone.insert(before.path.as_bytes().to_vec());
             }
-            (Some(before), Kind::Renamed) => {
+            (Some(before), DifferenceKind::Renamed) => {
                 let to = difference.path.as_bytes()[1..].to_vec();
                 effects.moved.insert(before.path.as_bytes().to_vec(), to);
             }

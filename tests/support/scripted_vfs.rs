@@ -27,9 +27,9 @@ pub struct ScriptedVfs {
 
 /// The object that LOOKUP finds and CREATE makes.
 pub fn found() -> Locator {
-    let mut digest = [0; Trail::MAX_BYTES];
+    let mut digest = [0; PathDigest::MAX_BYTES];
     digest[..2].copy_from_slice(&[0xab, 0xcd]);
-    Locator::Base(FileId(0x88), Trail { components: 2, digest })
+    Locator::Base(FileId(0x88), PathDigest { components: 2, digest })
 }
 
 /// Attributes of which no two are equal.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-use acetate::guard::{
+use acetate::validation::{
     ExportResources, GuardLimits, GuardResources, Guards, NotAccepted, Validator, ValidatorCommand,
     Violation,
 };

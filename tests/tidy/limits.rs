@@ -47,7 +47,7 @@ const PLACES: &[&str] = &[
     "src/context",
     "src/control",
     "src/config",
-    "src/guard",
+    "src/validation",
     "src/workspace",
     "src/cli/logging.rs",
     "src/inspect/apply/keep.rs",

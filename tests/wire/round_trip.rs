@@ -2,9 +2,10 @@
 
 use std::fmt::Debug;
 
-use acetate::wire::nfs3::results::{Create, DirEntry, DirEntryPlus, DirList, Reply};
+use acetate::wire::nfs3::results::{CreateOk, DirEntry, DirEntryPlus, DirList, Reply};
 use acetate::wire::nfs3::{
-    Fattr, FileHandle, FileType, NfsTime, Sattr, SetTime, SpecData, Status, WccAttr, WccData, args,
+    Fattr, FileHandle, FileType, NfsTime, Sattr, SetTime3, SpecData, Status, WccAttr3, WccData,
+    args,
 };
 use acetate::wire::xdr::{Decode, Encode, Encoder};
 use bytes::Bytes;
@@ -49,19 +50,19 @@ fn their_sattr(sattr: &Sattr) -> theirs::sattr3 {
         gid: their_option(sattr.gid),
         size: their_option(sattr.size),
         atime: match sattr.atime {
-            SetTime::DontChange => theirs::set_atime::DONT_CHANGE,
-            SetTime::ToServerTime => theirs::set_atime::SET_TO_SERVER_TIME,
-            SetTime::ToClientTime(t) => theirs::set_atime::SET_TO_CLIENT_TIME(their_time(t)),
+            SetTime3::DontChange => theirs::set_atime::DONT_CHANGE,
+            SetTime3::ToServerTime => theirs::set_atime::SET_TO_SERVER_TIME,
+            SetTime3::ToClientTime(t) => theirs::set_atime::SET_TO_CLIENT_TIME(their_time(t)),
         },
         mtime: match sattr.mtime {
-            SetTime::DontChange => theirs::set_mtime::DONT_CHANGE,
-            SetTime::ToServerTime => theirs::set_mtime::SET_TO_SERVER_TIME,
-            SetTime::ToClientTime(t) => theirs::set_mtime::SET_TO_CLIENT_TIME(their_time(t)),
+            SetTime3::DontChange => theirs::set_mtime::DONT_CHANGE,
+            SetTime3::ToServerTime => theirs::set_mtime::SET_TO_SERVER_TIME,
+            SetTime3::ToClientTime(t) => theirs::set_mtime::SET_TO_CLIENT_TIME(their_time(t)),
         },
     }
 }
 
-fn their_place<'a>(place: &'a args::DirOp) -> theirs::diropargs3<'a> {
+fn their_place<'a>(place: &'a args::DirOpArgs) -> theirs::diropargs3<'a> {
     theirs::diropargs3 { dir: their_handle(&place.dir.0), name: (&place.name[..]).into() }
 }
 
@@ -77,15 +78,15 @@ fn time() -> impl Strategy<Value = NfsTime> + Clone {
     any::<(u32, u32)>().prop_map(|(seconds, nseconds)| NfsTime { seconds, nseconds })
 }
 
-fn place() -> impl Strategy<Value = args::DirOp> {
-    (handle(), bytes(300)).prop_map(|(dir, name)| args::DirOp { dir, name })
+fn place() -> impl Strategy<Value = args::DirOpArgs> {
+    (handle(), bytes(300)).prop_map(|(dir, name)| args::DirOpArgs { dir, name })
 }
 
 fn sattr() -> impl Strategy<Value = Sattr> {
     let set_time = prop_oneof![
-        Just(SetTime::DontChange),
-        Just(SetTime::ToServerTime),
-        time().prop_map(SetTime::ToClientTime),
+        Just(SetTime3::DontChange),
+        Just(SetTime3::ToServerTime),
+        time().prop_map(SetTime3::ToClientTime),
     ];
     (any::<[Option<u32>; 3]>(), any::<Option<u64>>(), set_time.clone(), set_time).prop_map(
         |([mode, uid, gid], size, atime, mtime)| Sattr { mode, uid, gid, size, atime, mtime },
@@ -126,7 +127,7 @@ fn fattr() -> impl Strategy<Value = Fattr> {
 }
 
 fn wcc() -> impl Strategy<Value = WccData> {
-    let before = (any::<u64>(), time(), time()).prop_map(|(size, mtime, ctime)| WccAttr {
+    let before = (any::<u64>(), time(), time()).prop_map(|(size, mtime, ctime)| WccAttr3 {
         size,
         mtime,
         ctime,
@@ -143,8 +144,8 @@ proptest! {
             new_attributes: their_sattr(&attributes),
             guard: their_option(guard.map(their_time)),
         };
-        let expected = args::Setattr { object, attributes, guard };
-        prop_assert_eq!(decode::<args::Setattr>(&packed), expected);
+        let expected = args::SetattrArgs { object, attributes, guard };
+        prop_assert_eq!(decode::<args::SetattrArgs>(&packed), expected);
     }
 
     #[test]
@@ -152,19 +153,19 @@ proptest! {
         let (packed, how) = match how {
             0 => (
                 theirs::createhow3::UNCHECKED(their_sattr(&sattr)),
-                args::CreateHow::Unchecked(sattr),
+                args::CreateHow3::Unchecked(sattr),
             ),
             1 => (
                 theirs::createhow3::GUARDED(their_sattr(&sattr)),
-                args::CreateHow::Guarded(sattr),
+                args::CreateHow3::Guarded(sattr),
             ),
             _ => (
                 theirs::createhow3::EXCLUSIVE(theirs::createverf3(verifier)),
-                args::CreateHow::Exclusive(verifier),
+                args::CreateHow3::Exclusive(verifier),
             ),
         };
         let packed = theirs::CREATE3args { where_: their_place(&place), how: packed };
-        prop_assert_eq!(decode::<args::Create>(&packed), args::Create { place, how });
+        prop_assert_eq!(decode::<args::CreateArgs>(&packed), args::CreateArgs { place, how });
     }
 
     #[test]
@@ -181,7 +182,7 @@ proptest! {
             _ => (theirs::mknoddata3::NF3FIFO(their_sattr(&sattr)), args::MknodData::Fifo(sattr)),
         };
         let packed = theirs::MKNOD3args { where_: their_place(&place), what: packed };
-        prop_assert_eq!(decode::<args::Mknod>(&packed), args::Mknod { place, what });
+        prop_assert_eq!(decode::<args::MknodArgs>(&packed), args::MknodArgs { place, what });
     }
 
     #[test]
@@ -193,19 +194,20 @@ proptest! {
                 symlink_data: (&target[..]).into(),
             },
         };
-        let expected = args::Symlink { place: place.clone(), attributes, target: target.clone() };
-        prop_assert_eq!(decode::<args::Symlink>(&packed), expected);
+        let expected =
+            args::SymlinkArgs { place: place.clone(), attributes, target: target.clone() };
+        prop_assert_eq!(decode::<args::SymlinkArgs>(&packed), expected);
     }
 
     #[test]
     fn rename_and_link(from in place(), to in place()) {
         let packed = theirs::RENAME3args { from: their_place(&from), to: their_place(&to) };
-        let expected = args::Rename { from: from.clone(), to: to.clone() };
-        prop_assert_eq!(decode::<args::Rename>(&packed), expected);
+        let expected = args::RenameArgs { from: from.clone(), to: to.clone() };
+        prop_assert_eq!(decode::<args::RenameArgs>(&packed), expected);
         let packed =
             theirs::LINK3args { file: their_handle(&from.dir.0), link: their_place(&to) };
-        let expected = args::Link { file: from.dir.clone(), link: to.clone() };
-        prop_assert_eq!(decode::<args::Link>(&packed), expected);
+        let expected = args::LinkArgs { file: from.dir.clone(), link: to.clone() };
+        prop_assert_eq!(decode::<args::LinkArgs>(&packed), expected);
     }
 
     #[test]
@@ -218,8 +220,8 @@ proptest! {
             data: Opaque::owned(data.to_vec()),
         };
         let stable = acetate::wire::nfs3::StableHow::DataSync;
-        let expected = args::Write { file, offset, count, stable, data };
-        prop_assert_eq!(decode::<args::Write>(&packed), expected);
+        let expected = args::WriteArgs { file, offset, count, stable, data };
+        prop_assert_eq!(decode::<args::WriteArgs>(&packed), expected);
     }
 
     #[test]
@@ -233,8 +235,8 @@ proptest! {
         };
         let [dircount, maxcount] = counts;
         let expected =
-            args::Readdirplus { dir, cookie, cookie_verifier: verifier, dircount, maxcount };
-        prop_assert_eq!(decode::<args::Readdirplus>(&packed), expected);
+            args::ReaddirplusArgs { dir, cookie, cookie_verifier: verifier, dircount, maxcount };
+        prop_assert_eq!(decode::<args::ReaddirplusArgs>(&packed), expected);
     }
 
     #[test]
@@ -243,9 +245,9 @@ proptest! {
         attributes in prop::option::of(fattr()),
         dir_wcc in wcc(),
     ) {
-        let failed: Reply<Create, WccData> = Reply::Fail(Status::Exist, dir_wcc.clone());
+        let failed: Reply<CreateOk, WccData> = Reply::Fail(Status::Exist, dir_wcc.clone());
         check_encoding::<theirs::CREATE3res>(&failed);
-        let made: Reply<_, WccData> = Reply::Ok(Create { object, attributes, dir_wcc });
+        let made: Reply<_, WccData> = Reply::Ok(CreateOk { object, attributes, dir_wcc });
         check_encoding::<theirs::CREATE3res>(&made);
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use acetate::delta::StoreError;
-use acetate::worker::{Done, WorkError};
+use acetate::worker::{OpResult, WorkError};
 
 use super::fake::{Call, FakeStore};
 use super::*;
@@ -88,12 +88,12 @@ fn counted(
     ino: u64,
     keep: bool,
     runs: &Arc<AtomicUsize>,
-) -> impl FnMut(&mut dyn WriteTxn) -> Done<u64> + Send + 'static {
+) -> impl FnMut(&mut dyn WriteTxn) -> OpResult<u64> + Send + 'static {
     let runs = Arc::clone(runs);
     move |txn| {
         runs.fetch_add(1, Ordering::SeqCst);
         txn.put_symlink(Ino(ino), b"x").unwrap();
-        Done { value: ino, keep, after_commit: None }
+        OpResult { value: ino, commit: keep, after_commit: None }
     }
 }
 
@@ -131,7 +131,7 @@ async fn what_changes_nothing_needs_not_be_undone() {
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
     let a = asked(worker.write(LIGHT, 1, false, set(1, "a"))).await;
-    let refused = |_: &mut dyn WriteTxn| Done { value: (), keep: false, after_commit: None };
+    let refused = |_: &mut dyn WriteTxn| OpResult { value: (), commit: false, after_commit: None };
     let b = asked(worker.write(LIGHT, 1, false, refused)).await;
     drop(hold);
     soon(first).await.unwrap();
@@ -171,7 +171,7 @@ async fn hooks_of_a_batch_that_begins_anew_run_once() {
             runs.fetch_add(1, Ordering::SeqCst);
         };
         txn.put_symlink(Ino(1), b"x").unwrap();
-        Done { value: others, keep: true, after_commit: Some(Box::new(hook)) }
+        OpResult { value: others, commit: true, after_commit: Some(Box::new(hook)) }
     }))
     .await;
     let regretted = asked(worker.write(LIGHT, 1, false, set_and_regret(2))).await;
@@ -205,7 +205,7 @@ async fn a_panic_stays_its_own_operations() {
     let a = asked(worker.write(LIGHT, 1, false, set(1, "a"))).await;
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
-    let b = asked(worker.write(LIGHT, 1, false, move |txn| -> Done<()> {
+    let b = asked(worker.write(LIGHT, 1, false, move |txn| -> OpResult<()> {
         counted.fetch_add(1, Ordering::SeqCst);
         txn.put_symlink(Ino(2), b"half done").unwrap();
         scripted_panic();
@@ -237,7 +237,7 @@ async fn hooks_run_in_order_between_commit_and_answers() {
             let hook = move || {
                 log.lock().unwrap().push((ino, store.row(ino).is_some()));
             };
-            Done { value: (), keep, after_commit: Some(Box::new(hook)) }
+            OpResult { value: (), commit: keep, after_commit: Some(Box::new(hook)) }
         })
     };
     let mut a = asked(hooked(1, true)).await;
@@ -248,7 +248,7 @@ async fn hooks_run_in_order_between_commit_and_answers() {
     let last = asked(worker.write(LIGHT, 1, false, move |_| {
         let gate = gate.take();
         let hook = move || gate.map_or((), |gate| gate.recv().unwrap_or_default());
-        Done { value: (), keep: true, after_commit: Some(Box::new(hook)) }
+        OpResult { value: (), commit: true, after_commit: Some(Box::new(hook)) }
     }))
     .await;
     drop(hold);
@@ -267,9 +267,9 @@ async fn a_panicking_hook_harms_nobody() {
     let store = FakeStore::default();
     let worker = start(&store);
     let hook = || -> () { scripted_panic() };
-    let operation = move |_: &mut dyn WriteTxn| Done {
+    let operation = move |_: &mut dyn WriteTxn| OpResult {
         value: 7,
-        keep: true,
+        commit: true,
         after_commit: Some(Box::new(hook) as Box<dyn FnOnce() + Send>),
     };
     assert_eq!(soon(worker.write(LIGHT, 1, false, operation)).await.unwrap().value, 7);
@@ -286,7 +286,7 @@ async fn hooks_do_not_run_when_the_commit_fails() {
     let operation = move |_: &mut dyn WriteTxn| {
         let flag = Arc::clone(&flag);
         let hook = move || *flag.lock().unwrap() = true;
-        Done { value: (), keep: true, after_commit: Some(Box::new(hook)) }
+        OpResult { value: (), commit: true, after_commit: Some(Box::new(hook)) }
     };
     assert!(soon(worker.write(LIGHT, 1, false, operation)).await.is_err());
     assert!(!*ran.lock().unwrap());

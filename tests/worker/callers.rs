@@ -7,13 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use acetate::delta::{StoreError, WriteTxn};
-use acetate::worker::{Cost, Done, LIGHT_WRITE_BYTES, Limits, WorkError, Worker, WorkerOptions};
+use acetate::worker::{
+    Cost, INLINE_WRITE_BYTES, Limits, OpResult, WorkError, Worker, WorkerOptions,
+};
 
 use super::fake::{Call, FakeStore};
 use super::{LIGHT, Pending, asked, set, set_and_regret, soon, until, whereabouts};
 use tokio::runtime::Handle;
 
-const HEAVY: Cost = Cost::Heavy;
+const HEAVY: Cost = Cost::Offload;
 
 fn start(store: &FakeStore) -> Worker {
     start_with(store, WorkerOptions { strict: false, readers: 1, callers: 1 }, 3600)
@@ -56,7 +58,7 @@ async fn what_takes_long_goes_to_the_threads() {
     let here = thread::current().id();
     let store = FakeStore::default();
     let worker = start(&store);
-    for (cost, bytes) in [(HEAVY, 1), (LIGHT, LIGHT_WRITE_BYTES + 1)] {
+    for (cost, bytes) in [(HEAVY, 1), (LIGHT, INLINE_WRITE_BYTES + 1)] {
         let answer = soon(worker.write(cost, bytes, false, whereabouts)).await.unwrap();
         assert_ne!(answer.value, here, "{cost:?} {bytes}");
     }
@@ -285,7 +287,7 @@ async fn a_hook_that_does_not_run_is_gone_before_the_next_change() {
             let change = move |_: &mut dyn WriteTxn| {
                 let slow = hook.take();
                 let hook: Box<dyn FnOnce() + Send> = Box::new(move || drop(slow));
-                Done { value: (), keep: true, after_commit: Some(hook) }
+                OpResult { value: (), commit: true, after_commit: Some(hook) }
             };
             worker.write(LIGHT, 1, false, change).await.map(|_| ())
         }
@@ -293,7 +295,7 @@ async fn a_hook_that_does_not_run_is_gone_before_the_next_change() {
     tokio::task::block_in_place(|| begun.recv().unwrap());
     let look = move |_: &mut dyn WriteTxn| {
         let value = dropped.load(Ordering::SeqCst);
-        Done { value, keep: true, after_commit: None }
+        OpResult { value, commit: true, after_commit: None }
     };
     assert!(soon(worker.write(HEAVY, 1, false, look)).await.unwrap().value);
     assert!(soon(failing).await.unwrap().is_err());

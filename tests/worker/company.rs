@@ -15,7 +15,7 @@ async fn in_company(store: &FakeStore) -> Worker {
     let options = WorkerOptions { strict: false, readers: 1, callers: 1 };
     let worker = Worker::start_with(store.as_store(), options, limits).unwrap();
     let hold = store.hold(Call::Commit);
-    let first = asked(worker.write(Cost::Heavy, 1, false, set(0, "first"))).await;
+    let first = asked(worker.write(Cost::Offload, 1, false, set(0, "first"))).await;
     soon(hold.reached(1)).await;
     let a = asked(worker.write(LIGHT, 1, false, set(0, "a"))).await;
     let b = asked(worker.write(LIGHT, 1, false, set(0, "b"))).await;

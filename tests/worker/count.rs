@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use acetate::delta::{Growth, StoreError};
+use acetate::delta::{StoreError, UsageDelta};
 
 use super::fake::{Call, FakeStore};
 use super::*;
@@ -20,7 +20,7 @@ async fn it_counts_what_is_committed_before_the_next_change() {
     soon(first).await.unwrap();
     soon(same_batch).await.unwrap();
     soon(count).await.unwrap();
-    assert_eq!(*heard.lock().unwrap(), Some(Growth { bytes: 0, files: 2 }));
+    assert_eq!(*heard.lock().unwrap(), Some(UsageDelta { bytes: 0, files: 2 }));
     assert_eq!(store.count(Call::Count), 1);
     let begun = store.calls().iter().filter(|call| matches!(call, Call::Begin { .. })).count();
     assert_eq!(begun, 2, "counting alone begins nothing");

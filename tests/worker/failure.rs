@@ -111,7 +111,7 @@ async fn a_batch_that_is_lost_with_one_that_is_refused_begins_anew() {
     let store = FakeStore::default();
     let worker = start(&store);
     let (hold, first) = busy(&store, &worker).await;
-    let refused = |_: &mut dyn WriteTxn| Done { value: (), keep: false, after_commit: None };
+    let refused = |_: &mut dyn WriteTxn| OpResult { value: (), commit: false, after_commit: None };
     let a = asked(worker.write(LIGHT, 1, false, refused)).await;
     let b = asked(worker.write(LIGHT, 1, false, set(2, "b"))).await;
     store.fail(Call::CheckBatch, io());

@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use acetate::delta::{
-    Compacted, Growth, Ino, LateChange, Limits, Poison, Reader, Store, StoreError, WriteTxn, Writer,
+    Compacted, Ino, LateChange, Limits, Poison, Reader, Store, StoreError, UsageDelta, WriteTxn,
+    Writer,
 };
 
 use acetate::vfs::FsStat;
@@ -332,10 +333,10 @@ impl Writer for FakeWriter {
         unimplemented!()
     }
 
-    fn count_usage(&mut self) -> Result<Growth, StoreError> {
+    fn count_usage(&mut self) -> Result<UsageDelta, StoreError> {
         assert!(self.rows.is_none(), "counting inside a batch");
         let rows = self.store.enter(Call::Count)?.rows.len();
-        Ok(Growth { bytes: 0, files: rows as i128 })
+        Ok(UsageDelta { bytes: 0, files: rows as i128 })
     }
 
     fn unsynced_bytes(&self) -> u64 {

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, Original, PendingCopies, ReadTxn,
-    StoreError, Whiteouts, WriteTxn,
+    AuditRow, CopyUp, Ino, InodeRow, Limits, MergedPath, Original, PendingCopies, ReadTxn,
+    StoreError, UsageDelta, Whiteouts, WriteTxn,
 };
 use acetate::vfs::{FileId, Name, Time};
 
@@ -255,7 +255,7 @@ impl WriteTxn for Rows {
         unimplemented!()
     }
 
-    fn growth(&self) -> Growth {
+    fn growth(&self) -> UsageDelta {
         unimplemented!()
     }
 

@@ -22,7 +22,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use acetate::delta::{Ino, WriteTxn};
-use acetate::worker::{Committed, Cost, Done, Limits, WorkError, Worker, WorkerOptions};
+use acetate::worker::{Committed, Cost, Limits, OpResult, WorkError, Worker, WorkerOptions};
 
 use fake::{Call, FakeStore};
 
@@ -30,7 +30,7 @@ type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type Answer<T> = Result<Committed<T>, WorkError>;
 
 /// What may run on its caller's thread; here no caller has any, unless a test says so.
-const LIGHT: Cost = Cost::Light;
+const LIGHT: Cost = Cost::Inline;
 
 const OPTIONS: WorkerOptions = WorkerOptions { strict: false, readers: 1, callers: 0 };
 
@@ -46,25 +46,25 @@ fn start_with(store: &FakeStore, change: impl FnOnce(&mut Limits)) -> Worker {
 }
 
 /// Sets a row and answers its number.
-fn set(ino: u64, value: &str) -> impl FnMut(&mut dyn WriteTxn) -> Done<u64> + Send + 'static {
+fn set(ino: u64, value: &str) -> impl FnMut(&mut dyn WriteTxn) -> OpResult<u64> + Send + 'static {
     let value = value.to_owned();
     move |txn| {
         txn.put_symlink(Ino(ino), value.as_bytes()).unwrap();
-        Done { value: ino, keep: true, after_commit: None }
+        OpResult { value: ino, commit: true, after_commit: None }
     }
 }
 
 /// Sets a row as an operation that fails afterwards does.
-fn set_and_regret(ino: u64) -> impl FnMut(&mut dyn WriteTxn) -> Done<u64> + Send + 'static {
+fn set_and_regret(ino: u64) -> impl FnMut(&mut dyn WriteTxn) -> OpResult<u64> + Send + 'static {
     move |txn| {
         txn.put_symlink(Ino(ino), b"never seen").unwrap();
-        Done { value: ino, keep: false, after_commit: None }
+        OpResult { value: ino, commit: false, after_commit: None }
     }
 }
 
 /// A change that tells on which thread it runs.
-fn whereabouts(_: &mut dyn WriteTxn) -> Done<ThreadId> {
-    Done { value: thread::current().id(), keep: true, after_commit: None }
+fn whereabouts(_: &mut dyn WriteTxn) -> OpResult<ThreadId> {
+    OpResult { value: thread::current().id(), commit: true, after_commit: None }
 }
 
 /// Polls a future once: a call to the worker is in its queue then, if there was room.

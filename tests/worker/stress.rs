@@ -26,7 +26,7 @@ async fn add(worker: &Worker, step: u64) -> Option<u64> {
             scripted_panic();
         }
         let keep = step % 7 != 3;
-        Done { value: keep.then_some(value), keep, after_commit: None }
+        OpResult { value: keep.then_some(value), commit: keep, after_commit: None }
     });
     match answer.await {
         Ok(answer) => answer.value,
@@ -93,7 +93,7 @@ async fn note(worker: &Worker, made: &Arc<Mutex<Vec<u64>>>, cost: Cost, nth: u64
     let made = Arc::clone(made);
     let change = move |_: &mut dyn WriteTxn| {
         made.lock().unwrap().push(nth);
-        Done { value: (), keep: true, after_commit: None }
+        OpResult { value: (), commit: true, after_commit: None }
     };
     worker.write(cost, 1, false, change).await.unwrap();
 }
@@ -111,7 +111,12 @@ async fn whoever_makes_them_changes_are_made_in_their_order() {
             let made = Arc::default();
             for nth in (0..3_000).step_by(4) {
                 let note = |cost, more: u64| note(&worker, &made, cost, nth + more);
-                tokio::join!(note(LIGHT, 0), note(Cost::Heavy, 1), note(LIGHT, 2), note(LIGHT, 3));
+                tokio::join!(
+                    note(LIGHT, 0),
+                    note(Cost::Offload, 1),
+                    note(LIGHT, 2),
+                    note(LIGHT, 3)
+                );
             }
             let made = made.lock().unwrap();
             assert!(made.iter().copied().eq(0..3_000), "another order: {made:?}");

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use acetate::delta::WriteTxn;
 use acetate::worker::{
-    Cost, Done, Limits, MAX_REPLACED_OF_SESSION, STUCK, ThreadWatch, WorkError, Worker,
+    Cost, Limits, MAX_REPLACED_OF_SESSION, OpResult, STUCK, ThreadWatch, WorkError, Worker,
     WorkerOptions,
 };
 
 use super::fake::{Call, FakeStore};
 use super::{LIGHT, asked, soon, until};
 
-const HEAVY: Cost = Cost::Heavy;
+const HEAVY: Cost = Cost::Offload;
 
 fn start(store: &FakeStore, readers: usize, watch: &Arc<ThreadWatch>) -> Arc<Worker> {
     let options = WorkerOptions { strict: false, readers, callers: 1 };
@@ -90,7 +90,7 @@ async fn once_no_more_may_be_replaced_reads_are_refused_at_once_and_the_session_
     // Another session has threads of its own.
     let other = start(&FakeStore::default(), 1, &watch);
     soon(other.read(HEAVY, |_| ())).await.unwrap();
-    let change = |_: &mut dyn WriteTxn| Done { value: (), keep: true, after_commit: None };
+    let change = |_: &mut dyn WriteTxn| OpResult { value: (), commit: true, after_commit: None };
     soon(worker.write(HEAVY, 1, false, change)).await.unwrap();
     soon(worker.shut_down()).await.unwrap();
     assert_eq!(store.calls().last(), Some(&Call::Close));

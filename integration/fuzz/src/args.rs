@@ -2,10 +2,11 @@
 
 use acetate::wire::mount3::DirPath;
 use acetate::wire::nfs3::args::{
-    Access, Commit, Create, CreateHow, DirOp, Link, Mkdir, Mknod, MknodData, Read, Readdir,
-    Readdirplus, Rename, Setattr, Symlink, Write,
+    AccessArgs, CommitArgs, CreateArgs, CreateHow3, DirOpArgs, LinkArgs, MkdirArgs, MknodArgs,
+    MknodData, ReadArgs, ReaddirArgs, ReaddirplusArgs, RenameArgs, SetattrArgs, SymlinkArgs,
+    WriteArgs,
 };
-use acetate::wire::nfs3::{FileHandle, Sattr, SetTime, SpecData};
+use acetate::wire::nfs3::{FileHandle, Sattr, SetTime3, SpecData};
 use acetate::wire::nlm4::{
     CancelArgs, FreeAllArgs, Lock, LockArgs, ShareArgs, TestArgs, UnlockArgs,
 };
@@ -20,26 +21,26 @@ pub type Check = fn(Bytes);
 pub const KINDS: [(&str, Check); 31] = [
     ("null", again::<()>),
     ("getattr", again::<FileHandle>),
-    ("setattr", again::<Setattr>),
-    ("lookup", again::<DirOp>),
-    ("access", again::<Access>),
+    ("setattr", again::<SetattrArgs>),
+    ("lookup", again::<DirOpArgs>),
+    ("access", again::<AccessArgs>),
     ("readlink", again::<FileHandle>),
-    ("read", again::<Read>),
-    ("write", again::<Write>),
-    ("create", again::<Create>),
-    ("mkdir", again::<Mkdir>),
-    ("symlink", again::<Symlink>),
-    ("mknod", again::<Mknod>),
-    ("remove", again::<DirOp>),
-    ("rmdir", again::<DirOp>),
-    ("rename", again::<Rename>),
-    ("link", again::<Link>),
-    ("readdir", again::<Readdir>),
-    ("readdirplus", again::<Readdirplus>),
+    ("read", again::<ReadArgs>),
+    ("write", again::<WriteArgs>),
+    ("create", again::<CreateArgs>),
+    ("mkdir", again::<MkdirArgs>),
+    ("symlink", again::<SymlinkArgs>),
+    ("mknod", again::<MknodArgs>),
+    ("remove", again::<DirOpArgs>),
+    ("rmdir", again::<DirOpArgs>),
+    ("rename", again::<RenameArgs>),
+    ("link", again::<LinkArgs>),
+    ("readdir", again::<ReaddirArgs>),
+    ("readdirplus", again::<ReaddirplusArgs>),
     ("fsstat", again::<FileHandle>),
     ("fsinfo", again::<FileHandle>),
     ("pathconf", again::<FileHandle>),
-    ("commit", again::<Commit>),
+    ("commit", again::<CommitArgs>),
     ("mnt", again::<DirPath>),
     ("test", again::<TestArgs>),
     ("lock", again::<LockArgs>),
@@ -92,20 +93,20 @@ macro_rules! put_fields {
 }
 
 put_fields! {
-    DirOp: dir name;
-    Setattr: object attributes guard;
-    Access: object access;
-    Read: file offset count;
-    Write: file offset count stable data;
-    Create: place how;
-    Mkdir: place attributes;
-    Symlink: place attributes target;
-    Mknod: place what;
-    Rename: from to;
-    Link: file link;
-    Readdir: dir cookie cookie_verifier count;
-    Readdirplus: dir cookie cookie_verifier dircount maxcount;
-    Commit: file offset count;
+    DirOpArgs: dir name;
+    SetattrArgs: object attributes guard;
+    AccessArgs: object access;
+    ReadArgs: file offset count;
+    WriteArgs: file offset count stable data;
+    CreateArgs: place how;
+    MkdirArgs: place attributes;
+    SymlinkArgs: place attributes target;
+    MknodArgs: place what;
+    RenameArgs: from to;
+    LinkArgs: file link;
+    ReaddirArgs: dir cookie cookie_verifier count;
+    ReaddirplusArgs: dir cookie cookie_verifier dircount maxcount;
+    CommitArgs: file offset count;
     Sattr: mode uid gid size atime mtime;
     SpecData: major minor;
     Lock: caller_name handle owner svid offset length;
@@ -185,7 +186,7 @@ impl Put for DirPath {
     }
 }
 
-impl Put for SetTime {
+impl Put for SetTime3 {
     fn put(&self, to: &mut Encoder) {
         match self {
             Self::DontChange => to.put_u32(0),
@@ -198,7 +199,7 @@ impl Put for SetTime {
     }
 }
 
-impl Put for CreateHow {
+impl Put for CreateHow3 {
     fn put(&self, to: &mut Encoder) {
         match self {
             Self::Unchecked(sattr) => {

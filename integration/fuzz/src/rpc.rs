@@ -1,6 +1,6 @@
 //! RPC headers: what is read is what was written, and every refusal can be sent.
 
-use acetate::wire::rpc::{Call, Credential, MAX_GIDS, Refusal, Status, parse_success};
+use acetate::wire::rpc::{Call, CallRejection, Credential, MAX_GIDS, RpcStatus, parse_success};
 use bytes::Bytes;
 
 const REPLY: [u8; 4] = [0, 0, 0, 1];
@@ -9,9 +9,9 @@ pub fn check(data: &[u8]) {
     let record = Bytes::copy_from_slice(data);
     match Call::parse(record.clone()) {
         Ok(call) => sound(&call, data),
-        Err(Refusal::Answer(xid, status)) => refusal(xid, status, data),
-        Err(Refusal::NotACall) => assert_eq!(data[4..8], REPLY),
-        Err(Refusal::Garbage) => {
+        Err(CallRejection::Answer(xid, status)) => refusal(xid, status, data),
+        Err(CallRejection::NotACall) => assert_eq!(data[4..8], REPLY),
+        Err(CallRejection::Garbage) => {
             assert!(data.len() < 8 || u32::from_be_bytes(data[4..8].try_into().unwrap()) > 1);
         }
     }
@@ -44,7 +44,7 @@ fn sound(call: &Call, data: &[u8]) {
     }
 }
 
-fn refusal(xid: u32, status: Status, data: &[u8]) {
+fn refusal(xid: u32, status: RpcStatus, data: &[u8]) {
     assert_eq!(xid.to_be_bytes(), data[..4]);
     let reply = status.encode_header(xid).into_bytes();
     assert!(reply.len().is_multiple_of(4) && reply[4..8] == REPLY);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use acetate::delta::sqlite::{CreateOptions, Host, Session};
 use acetate::delta::{
-    AuditRow, AuditSet, Ino, InodeRow, MergedPath, Procedure, Store, StoreError, WriteTxn,
+    AuditProcedure, AuditRow, AuditSet, Ino, InodeRow, MergedPath, Store, StoreError, WriteTxn,
 };
 use acetate::vfs::{Device, FileKind, Name, Time};
 
@@ -81,7 +81,7 @@ impl Maker {
         txn.put_inode(&row)?;
         txn.insert_dentry(Ino::ROOT, &name, row.ino)?;
         let path = MergedPath::root().join(&name);
-        txn.record(&self.audit(Procedure::Mkdir, &path, &row))?;
+        txn.record(&self.audit(AuditProcedure::Mkdir, &path, &row))?;
         for file in 0..PER_DIR {
             let name = Name::new(file_name(file).as_bytes())?;
             self.file(txn, row.ino, &name, &path.join(&name))?;
@@ -100,8 +100,8 @@ impl Maker {
         txn.write_data(&mut row, 0, &[7; FILE_BYTES])?;
         txn.put_inode(&row)?;
         txn.insert_dentry(dir, name, row.ino)?;
-        txn.record(&self.audit(Procedure::Create, path, &row))?;
-        let write = self.audit(Procedure::Write, path, &row);
+        txn.record(&self.audit(AuditProcedure::Create, path, &row))?;
+        let write = self.audit(AuditProcedure::Write, path, &row);
         txn.record(&AuditRow { offset: Some(0), length: Some(row.size), ..write })
     }
 
@@ -127,7 +127,7 @@ impl Maker {
         }
     }
 
-    fn audit(&self, procedure: Procedure, path: &MergedPath, row: &InodeRow) -> AuditRow {
+    fn audit(&self, procedure: AuditProcedure, path: &MergedPath, row: &InodeRow) -> AuditRow {
         AuditRow {
             time: self.now,
             client: SocketAddr::from((Ipv4Addr::LOCALHOST, 700)),

@@ -39,7 +39,7 @@ const ACCESS: &str = "system.posix_acl_access";
 
 /// Where an object is, to read its ACL.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum At<'a> {
+pub(super) enum AclSource<'a> {
     /// An entry of an open directory.
     Entry(BorrowedFd<'a>, &'a [u8]),
     /// It is open, as a place to look from or for reading.
@@ -71,7 +71,7 @@ impl Acls {
     }
 
     /// `attr` with the mode bits that the ACL of the object, which is `at` this place, leaves.
-    pub(super) fn limit(&self, walker: &Walker, at: At<'_>, attr: BaseAttr) -> BaseAttr {
+    pub(super) fn limit(&self, walker: &Walker, at: AclSource<'_>, attr: BaseAttr) -> BaseAttr {
         self.limit_by(attr, |buffer| read(walker, at, buffer))
     }
 
@@ -175,17 +175,17 @@ fn bits_of(acl: &[u8]) -> Option<u32> {
     Some(!SHARED_BITS | u32::from(group) << 3 | u32::from(others))
 }
 
-fn read(walker: &Walker, at: At<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+fn read(walker: &Walker, at: AclSource<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     match at {
-        At::Entry(dir, name) => read_entry(dir, name, buffer),
-        At::Open(fd) => read_open(fd, buffer),
+        AclSource::Entry(dir, name) => read_entry(dir, name, buffer),
+        AclSource::Open(fd) => read_open(fd, buffer),
         #[cfg(target_os = "linux")]
-        At::Path(path) => match walker.open_object(path)? {
+        AclSource::Path(path) => match walker.open_object(path)? {
             Reached::Object(fd) => read_open(fd.as_fd(), buffer),
             Reached::MountPoint => Err(Errno::NODATA),
         },
         #[cfg(not(target_os = "linux"))]
-        At::Path(_) => Err(Errno::OPNOTSUPP),
+        AclSource::Path(_) => Err(Errno::OPNOTSUPP),
     }
 }
 

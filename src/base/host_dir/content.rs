@@ -10,9 +10,9 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::HostDir;
-use super::acl::At;
+use super::acl::AclSource;
 use super::attr::{base_attr, path_error};
-use super::descriptors::OpenFile;
+use super::file_fds::OpenFile;
 use super::walk::{Reached, retry};
 use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::vfs::{FileId, FileKind};
@@ -21,7 +21,7 @@ use crate::vfs::{FileId, FileKind};
 const END_OF_OFFSETS: u64 = i64::MAX as u64;
 
 /// What there is to read at a path.
-pub(super) enum Content {
+pub(super) enum BaseContent {
     /// An open file.
     File(Arc<OpenFile>),
     /// Something is mounted over a file: an empty one is shown.
@@ -38,8 +38,8 @@ impl HostDir {
         buffer: &mut [u8],
     ) -> Result<(usize, BaseAttr), BaseError> {
         let file = match self.content(path, id)? {
-            Content::File(file) => file,
-            Content::Covered(attr) => return Ok((0, attr)),
+            BaseContent::File(file) => file,
+            BaseContent::Covered(attr) => return Ok((0, attr)),
         };
         let length = fill(&file.fd, offset, buffer).map_err(path_error)?;
         let attr = self.attr_of(&file.fd)?;
@@ -55,7 +55,7 @@ impl HostDir {
         id: FileId,
         offset: u64,
     ) -> Result<Option<(u64, u64)>, BaseError> {
-        let Content::File(file) = self.content(path, id)? else { return Ok(None) };
+        let BaseContent::File(file) = self.content(path, id)? else { return Ok(None) };
         let size = self.attr_of(&file.fd)?.size;
         let range = data_range(&file.fd, offset, size).map_err(path_error)?;
         let attr = self.attr_of(&file.fd)?;
@@ -64,11 +64,11 @@ impl HostDir {
     }
 
     /// What is to be read at `path`, which has to be the object `id`.
-    fn content(&self, path: &BasePath, id: FileId) -> Result<Content, BaseError> {
+    fn content(&self, path: &BasePath, id: FileId) -> Result<BaseContent, BaseError> {
         if let Some(file) = self.descriptors.get(path)
             && file.fileid == id
         {
-            return Ok(Content::File(file));
+            return Ok(BaseContent::File(file));
         }
         let (attr, covered) = self.look_at(path)?;
         if attr.fileid != id {
@@ -78,7 +78,7 @@ impl HostDir {
             return Err(BaseError::WrongKind);
         }
         if covered {
-            return Ok(Content::Covered(attr));
+            return Ok(BaseContent::Covered(attr));
         }
         let (fd, attr) = self.open_regular(path)?;
         if attr.fileid != id {
@@ -86,7 +86,7 @@ impl HostDir {
         }
         let file = Arc::new(OpenFile::new(fd, &attr));
         self.descriptors.put(path, Arc::clone(&file));
-        Ok(Content::File(file))
+        Ok(BaseContent::File(file))
     }
 
     /// Opens `path`, which was a regular file a moment ago; [`BaseError::Changed`] if it is
@@ -134,7 +134,7 @@ impl HostDir {
 
     fn attr_of(&self, fd: &OwnedFd) -> Result<BaseAttr, BaseError> {
         let attr = base_attr(self.root_dev, &rustix::fs::fstat(fd).map_err(path_error)?)?;
-        Ok(self.limited(attr, At::Open(fd.as_fd())))
+        Ok(self.limited(attr, AclSource::Open(fd.as_fd())))
     }
 }
 

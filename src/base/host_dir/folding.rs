@@ -87,7 +87,7 @@ impl Folds {
 }
 
 /// What is known of directories.
-pub(super) struct Folding {
+pub(super) struct NameFolding {
     folds: Folds,
     /// Whether all do, where they are alike.
     all: OnceLock<bool>,
@@ -96,7 +96,7 @@ pub(super) struct Folding {
     known: Mutex<LruCache<BasePath, (bool, Instant)>>,
 }
 
-impl Folding {
+impl NameFolding {
     pub(super) fn new(folds: Folds) -> Self {
         let known = Mutex::new(LruCache::new(MAX_FOLDING_DIRECTORIES));
         Self { folds, all: OnceLock::new(), known }
@@ -266,7 +266,7 @@ mod tests {
         let options = HostDirOptions { hidden: vec![path("s.db")] };
         let mut base = HostDir::open(dir.path(), options).unwrap();
         base.walker.fold_case();
-        base.folding = Folding::new(folds);
+        base.folding = NameFolding::new(folds);
         base
     }
 
@@ -340,11 +340,11 @@ mod tests {
     fn where_nothing_is_folded_a_name_costs_nothing() {
         let dir = tree();
         let mut base = HostDir::open(dir.path(), HostDirOptions::default()).unwrap();
-        base.folding = Folding::new(Folds::Flagged);
+        base.folding = NameFolding::new(Folds::Flagged);
         assert!(is_there(&base, "dir/inner.txt") && !is_there(&base, "dir/INNER.TXT"));
         let known = |base: &HostDir, at: &[u8]| base.folding.known(at);
         assert_eq!((known(&base, b""), known(&base, b"dir")), (Some(true), Some(true)));
-        base.folding = Folding::new(Folds::Alike);
+        base.folding = NameFolding::new(Folds::Alike);
         assert!(is_there(&base, "plain.txt") && !is_there(&base, "PLAIN.TXT"));
         assert_eq!(base.folding.all.get(), Some(&false));
     }

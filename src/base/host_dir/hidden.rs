@@ -6,9 +6,9 @@ use crate::base::BasePath;
 
 /// The hidden paths of a base; what is below one is hidden too.
 #[derive(Debug)]
-pub(super) struct Hidden(RwLock<Vec<BasePath>>);
+pub(super) struct HiddenPaths(RwLock<Vec<BasePath>>);
 
-impl Hidden {
+impl HiddenPaths {
     pub(super) fn new(paths: Vec<BasePath>) -> Self {
         Self(RwLock::new(paths))
     }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn hides_the_path_and_what_is_below_it_and_nothing_else() {
-        let hidden = Hidden::new(vec![path("a/s.db"), path("top")]);
+        let hidden = HiddenPaths::new(vec![path("a/s.db"), path("top")]);
         for shown in ["a", "a/s.db-wal", "a/s", "a/s.d", "s.db", "to", "topping", "a/top"] {
             assert!(!hidden.holds(&path(shown)), "{shown}");
         }

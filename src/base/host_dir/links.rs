@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::HostDir;
 use super::attr::{base_attr, path_error};
-use super::listing::Read;
+use super::listing::ListingRead;
 use super::walk::Reached;
 use crate::base::{Base, BaseError, BasePath, ListedEntry};
 use crate::vfs::{FileId, FileKind, Name};
@@ -26,19 +26,19 @@ const MAX_INDEXED_FILES: usize = 1 << 20;
 const REPEAT_AFTER: Duration = Duration::from_secs(10);
 
 /// Says whether a path will do.
-type Wanted<'a> = &'a mut dyn FnMut(&BasePath) -> bool;
+type LinkFilter<'a> = &'a mut dyn FnMut(&BasePath) -> bool;
 
 /// What searches have seen.
-pub(super) struct Links(Mutex<Search>);
+pub(super) struct Links(Mutex<LinkSearch>);
 
 impl Links {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Search::new(MAX_INDEXED_FILES)))
+        Self(Mutex::new(LinkSearch::new(MAX_INDEXED_FILES)))
     }
 }
 
 /// A search, as far as it got.
-struct Search {
+struct LinkSearch {
     directories: Directories,
     /// The next directory to read.
     next: usize,
@@ -50,7 +50,7 @@ struct Search {
     rested: Instant,
 }
 
-impl Search {
+impl LinkSearch {
     fn new(room: usize) -> Self {
         let (directories, files) = (Directories::new(), Vec::new());
         Self { directories, next: 0, files, indexed: 0, room, rested: Instant::now() }
@@ -100,13 +100,13 @@ impl HostDir {
     pub(super) fn search(
         &self,
         id: FileId,
-        wanted: Wanted<'_>,
+        wanted: LinkFilter<'_>,
     ) -> Result<Option<BasePath>, BaseError> {
         let mut search = self.links.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = search.is_old();
         // What is refused once is not offered again by the second search: callers count names.
         let mut refused = HashSet::new();
-        let wanted: Wanted<'_> = &mut |path| {
+        let wanted: LinkFilter<'_> = &mut |path| {
             if refused.contains(path) {
                 return false;
             }
@@ -128,16 +128,16 @@ impl HostDir {
             return Ok(found);
         }
         // The tree may have changed since its first part was read: once more, from the start.
-        *search = Search::new(search.room);
+        *search = LinkSearch::new(search.room);
         self.search_on(&mut search, id, wanted)
     }
 
     /// Reads the directories that the index does not cover, until `id` is found.
     fn search_on(
         &self,
-        search: &mut Search,
+        search: &mut LinkSearch,
         id: FileId,
-        wanted: Wanted<'_>,
+        wanted: LinkFilter<'_>,
     ) -> Result<Option<BasePath>, BaseError> {
         let next = search.next;
         let found = self.read_on(search, id, wanted);
@@ -152,9 +152,9 @@ impl HostDir {
 
     fn read_on(
         &self,
-        search: &mut Search,
+        search: &mut LinkSearch,
         id: FileId,
-        wanted: Wanted<'_>,
+        wanted: LinkFilter<'_>,
     ) -> Result<Option<BasePath>, BaseError> {
         let mut found = None;
         let mut at = search.indexed;
@@ -178,8 +178,8 @@ impl HostDir {
             Err(error) => Err(path_error(error)),
         };
         match entries {
-            Ok(Read::Whole(entries)) => Ok(entries.listing.entries),
-            Ok(Read::Known(listing)) => Ok(listing.entries.clone()),
+            Ok(ListingRead::Whole(entries)) => Ok(entries.listing.entries),
+            Ok(ListingRead::Known(listing)) => Ok(listing.entries.clone()),
             Err(BaseError::NotFound | BaseError::Denied) => Ok(Vec::new()),
             Err(BaseError::Busy) => Err(BaseError::Busy),
             Err(BaseError::Io(error)) if is_exhaustion(&error) => Err(BaseError::Io(error)),
@@ -195,7 +195,7 @@ impl HostDir {
         &self,
         dir: &BasePath,
         id: FileId,
-        wanted: Wanted<'_>,
+        wanted: LinkFilter<'_>,
     ) -> Result<Option<BasePath>, BaseError> {
         let listing = match self.list(dir) {
             Ok(listing) => listing,
@@ -222,12 +222,12 @@ fn is_exhaustion(error: &std::io::Error) -> bool {
 
 /// A table of directories, each by its parent's number and its name. Number 0 is the root.
 struct Directories {
-    rows: Vec<Row>,
+    rows: Vec<LinksRow>,
     names: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
-struct Row {
+struct LinksRow {
     parent: u32,
     name_at: u32,
     name_bytes: u8,
@@ -235,7 +235,7 @@ struct Row {
 
 impl Directories {
     fn new() -> Self {
-        Self { rows: vec![Row { parent: 0, name_at: 0, name_bytes: 0 }], names: Vec::new() }
+        Self { rows: vec![LinksRow { parent: 0, name_at: 0, name_bytes: 0 }], names: Vec::new() }
     }
 
     fn len(&self) -> usize {
@@ -252,7 +252,7 @@ impl Directories {
             return;
         };
         if self.rows.len() < MAX_INDEXED_DIRECTORIES {
-            self.rows.push(Row { parent, name_at, name_bytes });
+            self.rows.push(LinksRow { parent, name_at, name_bytes });
             self.names.extend_from_slice(name);
         }
     }
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(base.search(nothing, &mut |_| true).unwrap(), None);
         std::fs::rename(dir.path().join("x"), dir.path().join("y")).unwrap();
         for _ in 0..3 {
-            let age = |search: &mut Search| search.rested -= REPEAT_AFTER / 3;
+            let age = |search: &mut LinkSearch| search.rested -= REPEAT_AFTER / 3;
             age(&mut base.links.0.lock().unwrap());
             assert_eq!(base.search(nothing, &mut |_| true).unwrap(), None);
         }
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn an_index_that_is_full_leaves_the_rest_to_be_read_again() {
-        let mut search = Search::new(2);
+        let mut search = LinkSearch::new(2);
         let (file, dir) = (FileKind::Regular, FileKind::Directory);
         let root = [entry("d", 5, dir), entry("x", 6, file), entry("y", 7, file)];
         assert!(!search.take_in(0, &root, FileId(5)), "a directory is not a file");

@@ -15,14 +15,14 @@ use rustix::io::Errno;
 use super::HostDir;
 use super::attr::{base_attr, device_of, entry_kind, path_error};
 use super::hidden::same_name;
-use super::listings::Stamp;
+use super::listings::DirStamp;
 use super::walk::Reached;
 use crate::base::{BaseError, BasePath, ListedEntry, Listing, fold_fileid};
 use crate::vfs::{FileId, FileKind, Name};
 
 /// Which entries' numbers (`d_ino`) are those of `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Numbers {
+enum InoAgreement {
     /// All of them.
     Agree,
     /// Those of everything but directories (a btrfs subvolume has another one inside).
@@ -32,7 +32,7 @@ enum Numbers {
     MayDiffer,
 }
 
-impl Numbers {
+impl InoAgreement {
     #[cfg(target_os = "linux")]
     fn of(dir: BorrowedFd<'_>) -> Self {
         // Magic numbers of statfs(2): ext2 to ext4, XFS, tmpfs, F2FS.
@@ -79,15 +79,15 @@ const SMALL_ENTRIES: usize = 8192;
 const TURN_WAIT: Duration = Duration::from_millis(250);
 
 /// What reading a directory gave.
-pub(super) enum Read {
+pub(super) enum ListingRead {
     /// Its entries.
-    Whole(Box<Entries>),
+    Whole(Box<ReadEntries>),
     /// The cached listing, if another thread has read it while this one waited for its turn.
     Known(Arc<Listing>),
 }
 
 /// A directory's entries, and `stat` of the directory before and after they were read.
-pub(super) struct Entries {
+pub(super) struct ReadEntries {
     pub listing: Listing,
     pub before: Stat,
     pub after: Stat,
@@ -97,9 +97,13 @@ impl HostDir {
     /// Reads the entries of the directory `path`, which is open as `dir`.
     ///
     /// Fails with [`BaseError::Busy`] if it is large and does not get its turn.
-    pub(super) fn read_entries(&self, path: &BasePath, dir: OwnedFd) -> Result<Read, BaseError> {
+    pub(super) fn read_entries(
+        &self,
+        path: &BasePath,
+        dir: OwnedFd,
+    ) -> Result<ListingRead, BaseError> {
         let before = rustix::fs::fstat(&dir).map_err(path_error)?;
-        let numbers = Numbers::of(dir.as_fd());
+        let numbers = InoAgreement::of(dir.as_fd());
         let hidden = self.hidden.names_in(path);
         let mut dir = Dir::new(dir).map_err(path_error)?;
         // The names lie in one piece of memory, one after the other.
@@ -126,8 +130,8 @@ impl HostDir {
             if found.len() > SMALL_ENTRIES && turn.is_none() {
                 turn = Some(Arc::new(self.turn.take(TURN_WAIT).ok_or(BaseError::Busy)?));
                 let stamp = base_attr(self.root_dev, &before)?;
-                if let Some(known) = self.listings.get(path, Stamp::from(&stamp)) {
-                    return Ok(Read::Known(known));
+                if let Some(known) = self.listings.get(path, DirStamp::from(&stamp)) {
+                    return Ok(ListingRead::Known(known));
                 }
             }
         }
@@ -139,7 +143,7 @@ impl HostDir {
         let mut listing = Listing { entries: listed.collect(), turn };
         listing.entries.shrink_to_fit();
         let after = dir.fd().and_then(rustix::fs::fstat).map_err(path_error)?;
-        Ok(Read::Whole(Box::new(Entries { listing, before, after })))
+        Ok(ListingRead::Whole(Box::new(ReadEntries { listing, before, after })))
     }
 
     /// The number and the type of an entry; `None` if it is gone by now.

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lru::LruCache;
 
-use super::listing::Entries;
+use super::listing::ReadEntries;
 use crate::base::{BaseAttr, BasePath, ListedEntry, Listing};
 use crate::vfs::Time;
 
@@ -32,20 +32,20 @@ const COARSE_TICK: Duration = Duration::from_secs(3);
 
 /// A directory's state; equal stamps mean equal entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct DirStamp {
     dev: u64,
     ino: u64,
     mtime: Time,
     ctime: Time,
 }
 
-impl From<&BaseAttr> for Stamp {
+impl From<&BaseAttr> for DirStamp {
     fn from(attr: &BaseAttr) -> Self {
         Self { dev: attr.dev, ino: attr.ino, mtime: attr.mtime, ctime: attr.ctime }
     }
 }
 
-impl Stamp {
+impl DirStamp {
     /// Whether a change after `now` is sure to give another stamp.
     pub(super) fn is_settled(&self, now: SystemTime) -> bool {
         is_settled(self.mtime.max(self.ctime), now)
@@ -61,30 +61,30 @@ pub(super) fn is_settled(last: Time, now: SystemTime) -> bool {
 }
 
 /// The cache.
-pub(super) struct Listings(Mutex<Cached>);
+pub(super) struct HostListingCache(Mutex<Cached>);
 
 struct Cached {
-    by_path: LruCache<BasePath, Kept>,
+    by_path: LruCache<BasePath, CachedListing>,
     bytes: usize,
     /// The last listing of more than [`CACHE_BYTES`]: it takes no room from the others, nor they
     /// from it.
-    large: Option<(BasePath, Kept)>,
+    large: Option<(BasePath, CachedListing)>,
 }
 
-struct Kept {
-    stamp: Stamp,
+struct CachedListing {
+    stamp: DirStamp,
     listing: Arc<Listing>,
     bytes: usize,
 }
 
-impl Listings {
+impl HostListingCache {
     pub(super) fn new() -> Self {
         let by_path = LruCache::new(MAX_LISTINGS);
         Self(Mutex::new(Cached { by_path, bytes: 0, large: None }))
     }
 
     /// The entries of the directory `path`, if it is still in the state `stamp`.
-    pub(super) fn get(&self, path: &BasePath, stamp: Stamp) -> Option<Arc<Listing>> {
+    pub(super) fn get(&self, path: &BasePath, stamp: DirStamp) -> Option<Arc<Listing>> {
         let mut cached = self.lock();
         if let Some((_, kept)) = cached.large.as_ref().filter(|(large, _)| large == path) {
             if kept.stamp == stamp {
@@ -103,9 +103,9 @@ impl Listings {
     }
 
     /// Keeps what was read from `path` in the state `stamp`, if it [`is_reliable`].
-    pub(super) fn put(&self, path: &BasePath, stamp: Stamp, listing: &Arc<Listing>) {
+    pub(super) fn put(&self, path: &BasePath, stamp: DirStamp, listing: &Arc<Listing>) {
         let bytes = cost_bytes(path, listing);
-        let kept = Kept { stamp, listing: Arc::clone(listing), bytes };
+        let kept = CachedListing { stamp, listing: Arc::clone(listing), bytes };
         let mut cached = self.lock();
         cached.remove(path);
         if bytes > CACHE_BYTES {
@@ -149,7 +149,7 @@ impl Cached {
 /// later change shows, and it is not too large. `before` and `after` are the states around it.
 pub(super) fn is_reliable(
     path: &BasePath,
-    (before, after): (Stamp, Stamp),
+    (before, after): (DirStamp, DirStamp),
     began: SystemTime,
     listing: &Listing,
 ) -> bool {
@@ -164,8 +164,8 @@ fn cost_bytes(path: &BasePath, listing: &Listing) -> usize {
 }
 
 /// The stamps around a reading, `None` if the host gave something that is no directory's.
-pub(super) fn stamps(root_dev: u64, entries: &Entries) -> Option<(Stamp, Stamp)> {
-    let stamp = |stat| super::attr::base_attr(root_dev, stat).ok().map(|a| Stamp::from(&a));
+pub(super) fn stamps(root_dev: u64, entries: &ReadEntries) -> Option<(DirStamp, DirStamp)> {
+    let stamp = |stat| super::attr::base_attr(root_dev, stat).ok().map(|a| DirStamp::from(&a));
     Some((stamp(&entries.before)?, stamp(&entries.after)?))
 }
 
@@ -174,9 +174,9 @@ mod tests {
     use super::*;
     use crate::vfs::{FileId, Name};
 
-    fn stamp(secs: i64, nanos: u32) -> Stamp {
+    fn stamp(secs: i64, nanos: u32) -> DirStamp {
         let time = Time { secs, nanos };
-        Stamp { dev: 1, ino: 2, mtime: time, ctime: time }
+        DirStamp { dev: 1, ino: 2, mtime: time, ctime: time }
     }
 
     fn at(secs: u64, millis: u64) -> SystemTime {
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn keeps_only_what_can_be_relied_on() {
-        let cache = Listings::new();
+        let cache = HostListingCache::new();
         let (old, new) = (stamp(1, 1), stamp(2, 2));
         let reliable =
             |stamps, began, entries| is_reliable(&path("d"), stamps, began, &of(entries));
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_large_one_and_the_small_ones_leave_each_other_in_place() {
-        let cache = Listings::new();
+        let cache = HostListingCache::new();
         let (stamp, many) = (stamp(1, 1), CACHE_BYTES / 200);
         cache.put(&path("small"), stamp, &of(1));
         cache.put(&path("large"), stamp, &of(many));
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn stays_within_its_bytes() {
-        let cache = Listings::new();
+        let cache = HostListingCache::new();
         let stamp = stamp(1, 1);
         for n in 0..100 {
             cache.put(&path(&format!("d{n}")), stamp, &of(4096));

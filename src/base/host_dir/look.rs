@@ -9,10 +9,10 @@ use std::time::SystemTime;
 use rustix::io::Errno;
 
 use super::HostDir;
-use super::acl::At;
-use super::anchors::Anchor;
+use super::acl::AclSource;
 use super::attr::{base_attr, covered, path_error};
-use super::listings::Stamp;
+use super::dir_fds::Anchor;
+use super::listings::DirStamp;
 use super::local::Local;
 use super::walk::Reached;
 use crate::base::{Base, BaseAttr, BaseError, BasePath, Entries};
@@ -34,7 +34,7 @@ impl HostDir {
         if let Some(anchor) = self.anchors.get(path.as_bytes()).filter(|dir| dir.is_exact) {
             let attr = self.attr_of_dir(anchor.fd.as_fd())?;
             if anchor.is_in_place(&attr) {
-                let attr = self.limited(attr, At::Open(anchor.fd.as_fd()));
+                let attr = self.limited(attr, AclSource::Open(anchor.fd.as_fd()));
                 self.seen.note(&attr);
                 return Ok((attr, false));
             }
@@ -47,7 +47,7 @@ impl HostDir {
         let dir = anchor.as_ref().map_or(self.walker.root(), |anchor| anchor.fd.as_fd());
         match local.stat(self.root_dev, dir, name)? {
             Reached::Object(attr) => {
-                let attr = self.limited(attr, At::Entry(dir, name));
+                let attr = self.limited(attr, AclSource::Entry(dir, name));
                 self.seen.note(&attr);
                 Ok((attr, false))
             }
@@ -63,7 +63,7 @@ impl HostDir {
         self.check_spelling(path)?;
         match self.walker.stat(path).map_err(path_error)? {
             Reached::Object(stat) => {
-                let attr = self.limited(base_attr(self.root_dev, &stat)?, At::Path(path));
+                let attr = self.limited(base_attr(self.root_dev, &stat)?, AclSource::Path(path));
                 self.seen.note(&attr);
                 Ok((attr, false))
             }
@@ -72,7 +72,7 @@ impl HostDir {
     }
 
     /// The attributes of the object that is `at` this place, without mode bits that its ACL denies.
-    pub(super) fn limited(&self, attr: BaseAttr, at: At<'_>) -> BaseAttr {
+    pub(super) fn limited(&self, attr: BaseAttr, at: AclSource<'_>) -> BaseAttr {
         self.acls.limit(&self.walker, at, attr)
     }
 
@@ -136,7 +136,7 @@ impl HostDir {
             path: path.clone(),
             local,
             anchor,
-            settled: Stamp::from(&attr).is_settled(began),
+            settled: DirStamp::from(&attr).is_settled(began),
         })
     }
 }
@@ -163,7 +163,7 @@ impl Entries for LookedIn<'_> {
         if let Some(local) = self.local {
             let dir = self.anchor.as_ref().map_or(self.base.walker.root(), |a| a.fd.as_fd());
             if let Reached::Object(attr) = local.stat(self.base.root_dev, dir, name.as_bytes())? {
-                let attr = self.base.limited(attr, At::Entry(dir, name.as_bytes()));
+                let attr = self.base.limited(attr, AclSource::Entry(dir, name.as_bytes()));
                 self.base.seen.note(&attr);
                 return Ok(attr);
             }

@@ -9,11 +9,11 @@
 //! Nothing here knows of sessions, of callers, or of the protocol.
 
 mod acl;
-mod anchors;
 mod attr;
 mod beneath;
 mod content;
-mod descriptors;
+mod dir_fds;
+mod file_fds;
 mod folding;
 mod hidden;
 mod links;
@@ -21,8 +21,8 @@ mod listing;
 mod listings;
 mod local;
 mod look;
+mod recent_attrs;
 mod remote;
-mod seen;
 mod walk;
 #[cfg(target_os = "linux")]
 mod walk_beneath;
@@ -34,15 +34,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use self::acl::Acls;
-use self::anchors::Anchors;
 use self::attr::{device_of, path_error};
-use self::descriptors::Descriptors;
-use self::folding::{Folding, Folds};
-use self::hidden::Hidden;
+use self::dir_fds::Anchors;
+use self::file_fds::Descriptors;
+use self::folding::{Folds, NameFolding};
+use self::hidden::HiddenPaths;
 use self::links::Links;
-use self::listing::Read;
-use self::listings::{Listings, Stamp};
-use self::seen::Seen;
+use self::listing::ListingRead;
+use self::listings::{DirStamp, HostListingCache};
+use self::recent_attrs::RecentAttrs;
 use self::walk::{Reached, Walker};
 use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing, ListingTurn};
 use super::{STAGING, STAGING_JOURNAL, own_paths};
@@ -65,16 +65,16 @@ pub struct HostDir {
     walker: Walker,
     root_dev: u64,
     is_remote: bool,
-    hidden: Hidden,
+    hidden: HiddenPaths,
     /// Where `acetate apply` says that it is at work.
     journal: BasePath,
     acls: Acls,
     anchors: Anchors,
     descriptors: Descriptors,
-    listings: Listings,
+    listings: HostListingCache,
     links: Links,
-    seen: Seen,
-    folding: Folding,
+    seen: RecentAttrs,
+    folding: NameFolding,
     turn: Arc<ListingTurn>,
 }
 
@@ -102,19 +102,19 @@ impl HostDir {
             Reached::Object(stat) => device_of(&stat),
             Reached::MountPoint => return Err(BaseError::NotFound),
         };
-        let folding = Folding::new(Folds::of(walker.root()));
+        let folding = NameFolding::new(Folds::of(walker.root()));
         Ok(Self {
             acls: Acls::of(&walker),
             is_remote: remote::is_remote(walker.root()),
             walker,
             root_dev,
-            hidden: Hidden::new(hidden),
+            hidden: HiddenPaths::new(hidden),
             journal: BasePath::from_bytes(journal.as_bytes()).unwrap_or_default(),
             anchors: Anchors::new(),
             descriptors: Descriptors::new(),
-            listings: Listings::new(),
+            listings: HostListingCache::new(),
             links: Links::new(),
-            seen: Seen::new(),
+            seen: RecentAttrs::new(),
             folding,
             turn: Arc::default(),
         })
@@ -140,8 +140,8 @@ impl HostDir {
             Reached::MountPoint => return Ok(Arc::default()),
         };
         let mut entries = match self.read_entries(path, dir)? {
-            Read::Whole(entries) => entries,
-            Read::Known(listing) => return Ok(listing),
+            ListingRead::Whole(entries) => entries,
+            ListingRead::Known(listing) => return Ok(listing),
         };
         let kept = listings::stamps(self.root_dev, &entries)
             .filter(|stamps| listings::is_reliable(path, *stamps, began, &entries.listing));
@@ -205,7 +205,7 @@ impl Base for HostDir {
         if covered {
             return Ok(Arc::default());
         }
-        match self.listings.get(path, Stamp::from(&attr)) {
+        match self.listings.get(path, DirStamp::from(&attr)) {
             Some(listing) => Ok(listing),
             None => self.read_listing(path),
         }

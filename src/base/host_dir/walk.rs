@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::local::Local;
-use super::walk_steps::{self as steps, Mount};
+use super::walk_steps::{self as steps, MountIdentity};
 use crate::base::BasePath;
 
 #[cfg(target_os = "linux")]
@@ -54,7 +54,7 @@ pub(super) enum Reached<T> {
 #[derive(Debug)]
 pub(super) struct Walker {
     root: OwnedFd,
-    way: Way,
+    way: WalkMethod,
     local: Option<Local>,
     /// Finds names in any case, for tests: see [`Walker::fold_case`].
     #[cfg(test)]
@@ -62,12 +62,12 @@ pub(super) struct Walker {
 }
 
 #[derive(Debug)]
-enum Way {
+enum WalkMethod {
     /// The kernel does it, with `openat2`.
     #[cfg(target_os = "linux")]
     Beneath,
     /// Component by component; everything has to be on this mount.
-    Steps(Mount),
+    Steps(MountIdentity),
 }
 
 impl Walker {
@@ -82,14 +82,14 @@ impl Walker {
             let local = Local::of(root.as_fd());
             return Ok(Self {
                 root,
-                way: Way::Beneath,
+                way: WalkMethod::Beneath,
                 local,
                 #[cfg(test)]
                 folds_case: false,
             });
         }
         let _ = stepwise;
-        let way = Way::Steps(Mount::of(root.as_fd())?);
+        let way = WalkMethod::Steps(MountIdentity::of(root.as_fd())?);
         Ok(Self {
             root,
             way,
@@ -137,8 +137,8 @@ impl Walker {
         let path = &*self.in_any_case(from, path);
         match &self.way {
             #[cfg(target_os = "linux")]
-            Way::Beneath => beneath::stat(from, path),
-            Way::Steps(mount) => steps::stat(from, mount, path),
+            WalkMethod::Beneath => beneath::stat(from, path),
+            WalkMethod::Steps(mount) => steps::stat(from, mount, path),
         }
     }
 
@@ -149,8 +149,8 @@ impl Walker {
         let path = &*self.in_any_case(root, path);
         match &self.way {
             #[cfg(target_os = "linux")]
-            Way::Beneath => beneath::read_link(root, path),
-            Way::Steps(mount) => steps::read_link(root, mount, path),
+            WalkMethod::Beneath => beneath::read_link(root, path),
+            WalkMethod::Steps(mount) => steps::read_link(root, mount, path),
         }
     }
 
@@ -192,8 +192,8 @@ impl Walker {
         let path = &*self.in_any_case(root, path);
         match &self.way {
             #[cfg(target_os = "linux")]
-            Way::Beneath => beneath::open(root, path, flags),
-            Way::Steps(mount) => steps::open(root, mount, path, flags),
+            WalkMethod::Beneath => beneath::open(root, path, flags),
+            WalkMethod::Steps(mount) => steps::open(root, mount, path, flags),
         }
     }
 }

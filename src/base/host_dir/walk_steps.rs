@@ -14,7 +14,7 @@ use super::walk::{ANCHOR, AS_IT_IS, Reached, retry};
 
 /// What tells one mounted filesystem from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mount {
+pub(super) enum MountIdentity {
     /// The mount's number (Linux 5.8): right for bind mounts too, and for filesystems whose
     /// objects have several device numbers.
     #[cfg(target_os = "linux")]
@@ -23,7 +23,7 @@ pub(super) enum Mount {
     Device(u64),
 }
 
-impl Mount {
+impl MountIdentity {
     /// The mount that the open object `fd` is on.
     pub(super) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
         #[cfg(target_os = "linux")]
@@ -61,7 +61,7 @@ fn mount_number(dir: BorrowedFd<'_>, name: &[u8]) -> Option<u64> {
 /// `stat` of `path`, seen from `from`.
 pub(super) fn stat(
     from: BorrowedFd<'_>,
-    mount: &Mount,
+    mount: &MountIdentity,
     path: &[u8],
 ) -> Result<Reached<Stat>, Errno> {
     let (anchor, name) = parent(from, mount, path)?;
@@ -76,7 +76,7 @@ pub(super) fn stat(
 /// The target of the symbolic link `path`, seen from `from`; EINVAL if it is none.
 pub(super) fn read_link(
     from: BorrowedFd<'_>,
-    mount: &Mount,
+    mount: &MountIdentity,
     path: &[u8],
 ) -> Result<Reached<Vec<u8>>, Errno> {
     let (anchor, name) = parent(from, mount, path)?;
@@ -89,14 +89,14 @@ pub(super) fn read_link(
 /// Opens `path`, seen from `from`.
 pub(super) fn open(
     from: BorrowedFd<'_>,
-    mount: &Mount,
+    mount: &MountIdentity,
     path: &[u8],
     flags: OFlags,
 ) -> Result<Reached<OwnedFd>, Errno> {
     let (anchor, name) = parent(from, mount, path)?;
     let dir = anchor.as_ref().map_or(from, AsFd::as_fd);
     let fd = retry(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
-    Ok(match Mount::of(fd.as_fd())? == *mount {
+    Ok(match MountIdentity::of(fd.as_fd())? == *mount {
         true => Reached::Object(fd),
         false => Reached::MountPoint,
     })
@@ -106,7 +106,7 @@ pub(super) fn open(
 /// ENOENT if it lies behind a mount point.
 fn parent<'p>(
     from: BorrowedFd<'_>,
-    mount: &Mount,
+    mount: &MountIdentity,
     path: &'p [u8],
 ) -> Result<(Option<OwnedFd>, &'p [u8]), Errno> {
     let mut anchor: Option<OwnedFd> = None;
@@ -114,7 +114,7 @@ fn parent<'p>(
     while let Some(at) = rest.iter().position(|&b| b == b'/') {
         let dir = anchor.as_ref().map_or(from, AsFd::as_fd);
         let next = retry(|| rustix::fs::openat(dir, &rest[..at], ANCHOR, Mode::empty()))?;
-        if Mount::of(next.as_fd())? != *mount {
+        if MountIdentity::of(next.as_fd())? != *mount {
             return Err(Errno::NOENT);
         }
         anchor = Some(next);

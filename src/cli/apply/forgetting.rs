@@ -5,14 +5,14 @@ use crate::cli::error::CliError;
 use crate::control::{self, Answer, Reading, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
-use crate::inspect::apply::{Applied, Bookkeeper};
-use crate::overlay::CopyTurn;
+use crate::inspect::apply::{AppliedChange, Bookkeeper};
+use crate::overlay::CopyStep;
 
 /// Lets the session, or the server that has it, forget what was applied.
 pub(super) struct Forgetting<'a>(pub(super) &'a mut Changer);
 
 impl Bookkeeper for Forgetting<'_> {
-    fn copy(&mut self, from: Ino) -> Result<CopyTurn, InspectError> {
+    fn copy(&mut self, from: Ino) -> Result<CopyStep, InspectError> {
         let failed = |why: &dyn std::fmt::Display| InspectError::Refused {
             what: format!("cannot copy what large files still have in the base: {why}"),
             hint: "the session would lose it; see to that, and run the same command again",
@@ -20,7 +20,7 @@ impl Bookkeeper for Forgetting<'_> {
         match self.0.ask(Request::Copy { from: from.0 }) {
             Ok(Answer::Copied { next, has_copied, files, bytes }) => {
                 let left = PendingCopies { files, bytes };
-                Ok(CopyTurn { next: next.map(Ino), has_copied, left })
+                Ok(CopyStep { next: next.map(Ino), has_copied, left })
             }
             Ok(_) => Err(failed(&"the session's server gave another answer")),
             Err(error) => Err(failed(&error)),
@@ -29,7 +29,7 @@ impl Bookkeeper for Forgetting<'_> {
 
     fn forget(
         &mut self,
-        applied: &[Applied],
+        applied: &[AppliedChange],
         is_first: bool,
     ) -> Result<Vec<MergedPath>, InspectError> {
         let (parts, mut applied): (Vec<_>, Vec<_>) =
@@ -56,7 +56,7 @@ impl Bookkeeper for Forgetting<'_> {
 
 impl Forgetting<'_> {
     /// Lets the session keep a file of which a part was applied.
-    fn keep_rest(&mut self, applied: &Applied, is_first: bool) -> Result<(), CliError> {
+    fn keep_rest(&mut self, applied: &AppliedChange, is_first: bool) -> Result<(), CliError> {
         let Some(part) = &applied.part else { return Ok(()) };
         let attributes = part.attributes;
         let request = Request::RebasePart { applied: message(applied, is_first), attributes };
@@ -64,9 +64,9 @@ impl Forgetting<'_> {
     }
 }
 
-fn message(applied: &Applied, is_first: bool) -> control::Applied {
+fn message(applied: &AppliedChange, is_first: bool) -> control::AppliedObject {
     let object = |(id, time): (crate::vfs::FileId, crate::vfs::Time)| (id.0, time.secs, time.nanos);
-    control::Applied {
+    control::AppliedObject {
         path: (&applied.path).into(),
         from: applied.from.as_ref().map(Into::into),
         object: applied.object.map(object),

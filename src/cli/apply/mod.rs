@@ -18,15 +18,15 @@ use super::output;
 use super::picking::{Offer, Picking, Verb};
 use super::selecting::{LeaveOut, tell_unmatched};
 use super::signals::Interrupts;
-use super::source::Source;
+use super::source::SessionSource;
 use super::{Ending, asking, text};
 use crate::control::Request;
 use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    Bookkeeper, Consent, Options, Plan, ShowPlan, apply, check_not_taken_back, clear, interrupted,
-    keep_nothing, plan, resume,
+    ApplyOptions, ApplyPlan, Bookkeeper, Consent, ShowPlan, apply, check_not_taken_back, clear,
+    interrupted, keep_nothing, plan, resume,
 };
-use crate::inspect::hunks::Chosen;
+use crate::inspect::hunks::ChosenHunks;
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
 use forgetting::Forgetting;
@@ -47,7 +47,7 @@ use report::tell;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// Only what is at, below or from these paths, or pathspecs: `*.rs`, `:!dist`.
     #[arg(value_name = "PATH")]
@@ -180,7 +180,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 /// Writes what was agreed to, and says what came of it.
-fn write(args: &Args, opened: &Opened, options: &Options, plan: &Plan) -> Result<Ending, CliError> {
+fn write(
+    args: &Args,
+    opened: &Opened,
+    options: &ApplyOptions,
+    plan: &ApplyPlan,
+) -> Result<Ending, CliError> {
     let kept: BTreeSet<_> = plan.kept_in_base().cloned().collect();
     let ending = with_book(args, opened, |book| {
         let interrupts = Interrupts::catch()?;
@@ -222,12 +227,12 @@ fn note_next(args: &Args) {
 }
 
 /// How a run ends that writes nothing of its plan.
-fn ending_of(plan: &Plan) -> Ending {
+fn ending_of(plan: &ApplyPlan) -> Ending {
     if plan.left_out_unasked() == 0 { Ending::Done } else { Ending::Findings }
 }
 
 /// Names the files that were written with conflict markers; whether there are any.
-fn name_marked(plan: &Plan) -> bool {
+fn name_marked(plan: &ApplyPlan) -> bool {
     let marked: Vec<_> = plan.merged.iter().filter(|merged| merged.has_conflicts).collect();
     for merged in &marked {
         let path = text::name(merged.path.as_bytes());
@@ -237,7 +242,7 @@ fn name_marked(plan: &Plan) -> bool {
 }
 
 /// Lets the user choose from what would be applied.
-fn choose(args: &Args, opened: &Opened, options: &Options) -> Result<Chosen, CliError> {
+fn choose(args: &Args, opened: &Opened, options: &ApplyOptions) -> Result<ChosenHunks, CliError> {
     let mut all = Vec::new();
     let plan =
         plan(opened, args.to.as_deref(), options, &mut |difference| all.push(difference.clone()))?;
@@ -256,8 +261,8 @@ fn choose(args: &Args, opened: &Opened, options: &Options) -> Result<Chosen, Cli
 }
 
 /// What the options say.
-fn options(args: &Args, opened: &Opened, selection: Selection) -> Result<Options, CliError> {
-    let mut options = Options {
+fn options(args: &Args, opened: &Opened, selection: Selection) -> Result<ApplyOptions, CliError> {
+    let mut options = ApplyOptions {
         selection,
         droppings: args.all,
         force: args.force,
@@ -265,7 +270,7 @@ fn options(args: &Args, opened: &Opened, selection: Selection) -> Result<Options
         skip_drifted: args.skip_drifted,
         conflict_markers: args.conflict_markers,
         keep: args.keep.limit(),
-        ..Options::default()
+        ..ApplyOptions::default()
     };
     for side in args.take.chunks(2) {
         let [side, path] = side else { continue };

@@ -11,8 +11,8 @@ use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::{diff, text};
 use crate::delta::MergedPath;
-use crate::inspect::apply::{AttributeCounts, Plan, ShowPlan};
-use crate::inspect::diff::{Difference, Kind};
+use crate::inspect::apply::{ApplyPlan, AttributeCounts, ShowPlan};
+use crate::inspect::diff::{Difference, DifferenceKind};
 use crate::inspect::opened::Opened;
 use crate::vfs::FileKind;
 
@@ -35,14 +35,14 @@ impl<'a> PlanPrinter<'a> {
     }
 
     /// How many changes are shown and not left out.
-    pub fn count(&self, plan: &Plan) -> usize {
+    pub fn count(&self, plan: &ApplyPlan) -> usize {
         let left: HashSet<_> = plan.left_out.iter().map(|left| &left.path).collect();
         let is_done = |d: &&Difference| !left.contains(&d.change.path);
         let shown = self.differences.iter().filter(is_done).count();
         if shown == 0 { self.quiet } else { shown }
     }
 
-    pub fn print(&self, plan: &Plan) -> Result<(), CliError> {
+    pub fn print(&self, plan: &ApplyPlan) -> Result<(), CliError> {
         let json = |d: &Difference| output::json_text(&Value::Object(diff::json(d)));
         let lines = match self.args.json {
             true => self.differences.iter().map(json).collect(),
@@ -68,7 +68,7 @@ impl ShowPlan for PlanPrinter<'_> {
         }
     }
 
-    fn plan(&mut self, plan: &Plan) -> ControlFlow<()> {
+    fn plan(&mut self, plan: &ApplyPlan) -> ControlFlow<()> {
         self.leaves_out = Some(plan.left_out_unasked() > 0);
         // With --yes, a closed stdout does not stop the apply; a full disk does.
         self.failed = self.print(plan).err().filter(|error| !error.is_closed());
@@ -79,7 +79,7 @@ impl ShowPlan for PlanPrinter<'_> {
 fn print_plan(
     args: &Args,
     opened: &Opened,
-    plan: &Plan,
+    plan: &ApplyPlan,
     lines: &[String],
     quiet: usize,
 ) -> Result<(), CliError> {
@@ -142,7 +142,7 @@ fn print_plan(
 }
 
 /// What a plan comes to, in a list.
-fn sum(args: &Args, plan: &Plan, quiet: usize) -> String {
+fn sum(args: &Args, plan: &ApplyPlan, quiet: usize) -> String {
     let mut parts = Vec::new();
     if plan.files > 0 {
         let mut written = text::bytes(plan.bytes);
@@ -190,7 +190,7 @@ fn sum(args: &Args, plan: &Plan, quiet: usize) -> String {
 }
 
 /// Names what gives rights away, what is left out, and what of the host's objects is lost.
-fn print_notes(args: &Args, plan: &Plan, out: &mut Out) -> Result<(), CliError> {
+fn print_notes(args: &Args, plan: &ApplyPlan, out: &mut Out) -> Result<(), CliError> {
     let mut note = |kind, sign, path: &MergedPath, why: &str| {
         if args.json {
             let mut object = text::json(kind);
@@ -224,8 +224,8 @@ fn print_notes(args: &Args, plan: &Plan, out: &mut Out) -> Result<(), CliError> 
 
 /// Whether a difference has its line among what drifted. The old name of a rename is only in its
 /// own line.
-fn is_told_as_drifted(plan: &Plan, difference: &Difference) -> bool {
-    difference.kind != Kind::Renamed && plan.has_drifted(&difference.path)
+fn is_told_as_drifted(plan: &ApplyPlan, difference: &Difference) -> bool {
+    difference.kind != DifferenceKind::Renamed && plan.has_drifted(&difference.path)
 }
 
 /// Whether nothing but the time of a directory differs, which follows what is in it.
@@ -234,9 +234,9 @@ pub(super) fn is_time_of_directory(difference: &Difference) -> bool {
     let is_dir =
         change.after.as_ref().is_some_and(|after| after.attr().kind == FileKind::Directory);
     let stays = match difference.kind {
-        Kind::Modified => true,
-        Kind::Renamed => change.is_carried,
-        Kind::Added | Kind::Deleted | Kind::Retyped => false,
+        DifferenceKind::Modified => true,
+        DifferenceKind::Renamed => change.is_carried,
+        DifferenceKind::Added | DifferenceKind::Deleted | DifferenceKind::Retyped => false,
     };
     is_dir && stays && !difference.differs.mode && !difference.differs.owner
 }

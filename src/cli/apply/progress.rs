@@ -3,36 +3,36 @@
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
 
-use crate::cli::output::Progress;
+use crate::cli::output::ProgressLine;
 use crate::cli::signals::Interrupts;
 use crate::cli::text;
 use crate::delta::PendingCopies;
-use crate::inspect::apply::Event;
+use crate::inspect::apply::ApplyEvent;
 
 /// How far it is, and whether to go on.
 pub(super) struct ApplyProgress<'a> {
     interrupts: &'a Interrupts,
-    making: Progress,
-    copying: Progress,
-    applying: Progress,
+    making: ProgressLine,
+    copying: ProgressLine,
+    applying: ProgressLine,
 }
 
 impl<'a> ApplyProgress<'a> {
     pub fn new(interrupts: &'a Interrupts) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
-        let progress = |what| Progress::new(what, is_terminal);
+        let progress = |what| ProgressLine::new(what, is_terminal);
         let (making, copying) = (progress("preparing"), progress("finishing copies"));
         Self { interrupts, making, copying, applying: progress("applying") }
     }
 
     /// Shows an event; Break, once a signal asks to end.
-    pub fn tell(&mut self, event: Event) -> ControlFlow<()> {
+    pub fn tell(&mut self, event: ApplyEvent) -> ControlFlow<()> {
         match event {
-            Event::Making { done, all } => self.making.tell(done, all),
-            Event::Copying(PendingCopies { files, bytes }) => self
+            ApplyEvent::Making { done, all } => self.making.tell(done, all),
+            ApplyEvent::Copying(PendingCopies { files, bytes }) => self
                 .copying
                 .say(|| format!("{}, {} left", text::count(files, "file"), text::bytes(bytes))),
-            Event::Step { done, all } => {
+            ApplyEvent::Step { done, all } => {
                 if done == 0 {
                     self.copying.end();
                 }
@@ -40,7 +40,7 @@ impl<'a> ApplyProgress<'a> {
             }
         }
         // What is done to its end has not been interrupted.
-        let is_done = matches!(event, Event::Step { done, all } if done == all);
+        let is_done = matches!(event, ApplyEvent::Step { done, all } if done == all);
         match self.interrupts.came() && !is_done {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),

@@ -7,7 +7,7 @@ use crate::cli::error::CliError;
 use crate::cli::mounting::privilege::quoted;
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
-use crate::inspect::apply::{Applied, Loss, NotSet, Report};
+use crate::inspect::apply::{AppliedChange, Loss, NotSet, Report};
 use crate::inspect::opened::Opened;
 
 /// Says what came of it.
@@ -27,7 +27,7 @@ pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Endi
         output::line(format_args!("warning: {path} {}", lost(loss)));
     }
     let shown = show(args, opened, report);
-    let is_undone_whole = |applied: &Applied| applied.part.is_none();
+    let is_undone_whole = |applied: &AppliedChange| applied.part.is_none();
     if report.kept.is_some() && report.applied.iter().any(is_undone_whole) {
         note_undo(args, opened, report);
     }

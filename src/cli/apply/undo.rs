@@ -13,7 +13,7 @@ use crate::cli::signals::Interrupts;
 use crate::cli::{Ending, asking, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    Held, KEEP_LIMIT_BYTES, KeptCopy, UndoChange, UndoKind, UndoOptions, UndoPlan, clear,
+    DirContents, KEEP_LIMIT_BYTES, KeptCopy, UndoChange, UndoKind, UndoOptions, UndoPlan, clear,
     plan_undo, undo,
 };
 use crate::inspect::opened::Opened;
@@ -196,9 +196,9 @@ fn print(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<(), CliError> 
 /// What comes or goes with a directory, as `diff` says it.
 fn held(change: &UndoChange) -> String {
     match change.held {
-        Held { files: 0, dirs: 0, .. } => String::new(),
-        Held { files: 0, dirs, .. } => format!(" ({})", text::count(dirs, "directory")),
-        Held { files, bytes, .. } => {
+        DirContents { files: 0, dirs: 0, .. } => String::new(),
+        DirContents { files: 0, dirs, .. } => format!(" ({})", text::count(dirs, "directory")),
+        DirContents { files, bytes, .. } => {
             format!(" ({}, {})", text::count(files, "file"), text::bytes(bytes))
         }
     }

@@ -9,9 +9,9 @@ use change::ModeChange;
 use super::change::{Several, with_changer};
 use super::error::CliError;
 use super::output::Out;
-use super::source::{Source, parsed};
+use super::source::{SessionSource, parsed};
 use super::{Ending, text};
-use crate::control::{Meta, Request};
+use crate::control::{AttrChanges, Request};
 use crate::delta::MergedPath;
 use crate::inspect::opened::{Opened, find};
 use crate::inspect::walk::{Next, walk};
@@ -27,7 +27,7 @@ use crate::vfs::FileKind;
   acetate chmod work.db -R u=rwX,go=rX /src")]
 pub(super) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// The permissions.
     #[arg(value_name = "MODE", value_parser = ModeChange::parse, allow_hyphen_values = true)]
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             let changed = modes(args, &opened, &path).and_then(|modes| {
                 let count = modes.len();
                 for (path, mode) in modes {
-                    let meta = Meta { mode: Some(mode), ..Meta::default() };
+                    let meta = AttrChanges { mode: Some(mode), ..AttrChanges::default() };
                     changer.ask(Request::SetMeta { path: (&path).into(), meta })?;
                 }
                 Ok(count)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::look::{Finding, look};
+use super::look::{ConfigFinding, look};
 use super::show;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(if findings.is_empty() { Ending::Done } else { Ending::Findings })
 }
 
-fn json(finding: &Finding) -> Map<String, Value> {
+fn json(finding: &ConfigFinding) -> Map<String, Value> {
     let mut object = text::json("config_finding");
     object.insert("line".to_owned(), finding.position.line.into());
     object.insert("column".to_owned(), finding.position.column.into());

@@ -12,7 +12,7 @@ use crate::inspect::opened::{Opened, find};
 use crate::vfs::{FileKind, FsError};
 
 /// The tree that a mount is a part of.
-pub(super) enum Tree {
+pub(super) enum MountTree {
     /// A session that exists, and its base.
     Session(Box<Opened>),
     /// A base without changes.
@@ -22,7 +22,7 @@ pub(super) enum Tree {
 }
 
 /// How far a path goes.
-pub(super) enum Way {
+pub(super) enum PathReach {
     /// To a directory.
     There,
     /// It is not there, or not all of it; the directories could be made.
@@ -31,7 +31,7 @@ pub(super) enum Way {
     Blocked(String),
 }
 
-impl Tree {
+impl MountTree {
     /// Opens what is behind a mount; nothing is made or changed.
     ///
     /// # Errors
@@ -49,18 +49,18 @@ impl Tree {
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) fn way(&self, names: &[&str]) -> Result<Way, String> {
+    pub(super) fn way(&self, names: &[&str]) -> Result<PathReach, String> {
         let mut path = String::new();
         for name in names {
             path.push('/');
             path.push_str(name);
             match self.kind(&path)? {
                 Some(FileKind::Directory) => {}
-                Some(_) => return Ok(Way::Blocked(path)),
-                None => return Ok(Way::Missing),
+                Some(_) => return Ok(PathReach::Blocked(path)),
+                None => return Ok(PathReach::Missing),
             }
         }
-        Ok(Way::There)
+        Ok(PathReach::There)
     }
 
     fn kind(&self, path: &str) -> Result<Option<FileKind>, String> {

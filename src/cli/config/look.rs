@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::files::{Tree, Way, is_there, open_base};
+use super::files::{MountTree, PathReach, is_there, open_base};
 use crate::cli::exposure;
 use crate::config::{
     Config, ExportConfig, GuardRule, MountConfig, Position, StoreConfig, real_path,
@@ -16,7 +16,7 @@ use crate::inspect::opened::open_session;
 use crate::workspace::guards;
 
 /// Something that does not fit.
-pub(super) struct Finding {
+pub(super) struct ConfigFinding {
     /// Where the file asks for it.
     pub(super) position: Position,
     /// What is wrong, in words.
@@ -24,7 +24,7 @@ pub(super) struct Finding {
 }
 
 /// Looks at all that `config` names; nothing is made or changed.
-pub(super) fn look(config: &Config) -> Vec<Finding> {
+pub(super) fn look(config: &Config) -> Vec<ConfigFinding> {
     let mut looker = Looker::default();
     for export in &config.exports {
         if export.clients.are_all()
@@ -53,7 +53,7 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
 /// What was looked at so far: each session and each base is told of once.
 #[derive(Default)]
 struct Looker {
-    findings: Vec<Finding>,
+    findings: Vec<ConfigFinding>,
     bases: BTreeSet<PathBuf>,
     /// Whether each can be used.
     sessions: BTreeMap<PathBuf, bool>,
@@ -61,7 +61,7 @@ struct Looker {
 
 impl Looker {
     fn find(&mut self, position: Position, what: String) {
-        self.findings.push(Finding { position, what });
+        self.findings.push(ConfigFinding { position, what });
     }
 
     fn mount(&mut self, export: &ExportConfig, mount: &MountConfig) {
@@ -171,13 +171,13 @@ fn above_fault(export: &ExportConfig, mount: &MountConfig) -> Option<String> {
 
 /// What keeps a directory from being there, or from being made.
 fn fault_on_way(mount: &MountConfig, names: &[&str], which: &str) -> Option<String> {
-    match Tree::open(mount).and_then(|tree| tree.way(names)) {
-        Ok(Way::There) => None,
-        Ok(Way::Missing) if mount.is_read_only => {
+    match MountTree::open(mount).and_then(|tree| tree.way(names)) {
+        Ok(PathReach::There) => None,
+        Ok(PathReach::Missing) if mount.is_read_only => {
             Some(format!("{which} is not there, and the mount at {} is read-only", mount.at))
         }
-        Ok(Way::Missing) => None,
-        Ok(Way::Blocked(path)) => Some(format!("{which}: {path} is no directory")),
+        Ok(PathReach::Missing) => None,
+        Ok(PathReach::Blocked(path)) => Some(format!("{which}: {path} is no directory")),
         Err(what) => Some(format!("{which}: {what}")),
     }
 }

@@ -12,17 +12,17 @@ use super::error::CliError;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: ConfigCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum ConfigCommand {
     Check(check::Args),
 }
 
 /// Runs the verb.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
-        Command::Check(args) => check::run(args),
+        ConfigCommand::Check(args) => check::run(args),
     }
 }

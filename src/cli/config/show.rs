@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::cli::text;
 use crate::config::{
-    Clients, ExportConfig, GuardConfig, GuardRule, IdMap, IdRange, MountConfig, Options,
-    QuotaConfig, SquashMode, StoreConfig,
+    ClientNetworks, ExportConfig, ExportOptions, GuardConfig, GuardRule, IdMap, IdRange,
+    MountConfig, QuotaConfig, SquashMode, StoreConfig,
 };
 use crate::vfs::{Caller, Pattern, PatternSet};
 
@@ -120,7 +120,7 @@ fn rule(guard: &GuardConfig) -> String {
     }
 }
 
-fn networks(clients: &Clients) -> Vec<String> {
+fn networks(clients: &ClientNetworks) -> Vec<String> {
     clients.networks().map(ToString::to_string).collect()
 }
 
@@ -129,9 +129,9 @@ fn patterns(hide: &PatternSet) -> Vec<&str> {
 }
 
 /// The words of exports(5) that say all of it; anonymous ids only where they are not as usual.
-fn words(options: &Options) -> Vec<String> {
+fn words(options: &ExportOptions) -> Vec<String> {
     #[rustfmt::skip]
-    let Options {
+    let ExportOptions {
         is_read_only, is_secure, squash, anon_uid, anon_gid, takes_sys, takes_none,
     } = *options;
     let mut words = vec![if is_read_only { "ro" } else { "rw" }.to_owned()];

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::bulk::MAX_BULK_FILE_BYTES;
-use super::{Copying, Object, Place};
+use super::{CopyObject, CopyPath, Copying};
 use crate::control::limits::PIECE_BYTES;
 use crate::delta::MergedPath;
 use crate::inspect::opened::find;
@@ -16,17 +16,17 @@ const MAX_READ_AHEAD_FILES: usize = 256;
 /// What was read, in the order in which it is copied; no content of a file that is not small, has
 /// holes, or cannot be read.
 #[derive(Debug, Default)]
-pub(super) struct ReadAhead(VecDeque<(MergedPath, Option<Vec<u8>>)>);
+pub(super) struct CopyReadAhead(VecDeque<(MergedPath, Option<Vec<u8>>)>);
 
 impl Copying<'_> {
     /// The content of a small file of the tree without holes. `next` are the objects that are
     /// copied after it, the last one first.
     pub(super) fn read_ahead(
         &mut self,
-        file: &Object,
-        next: &[(Object, Place)],
+        file: &CopyObject,
+        next: &[(CopyObject, CopyPath)],
     ) -> Option<Vec<u8>> {
-        let Place::Tree(path) = &file.place else { return None };
+        let CopyPath::Tree(path) = &file.place else { return None };
         if self.ahead.0.front().is_none_or(|(first, _)| first != path) {
             self.ahead.0 = self.read_all(path, next);
         }
@@ -36,10 +36,10 @@ impl Copying<'_> {
     fn read_all(
         &self,
         first: &MergedPath,
-        next: &[(Object, Place)],
+        next: &[(CopyObject, CopyPath)],
     ) -> VecDeque<(MergedPath, Option<Vec<u8>>)> {
         let paths = next.iter().rev().map_while(|(object, _)| match &object.place {
-            Place::Tree(path) if object.kind == FileKind::Regular => Some(path),
+            CopyPath::Tree(path) if object.kind == FileKind::Regular => Some(path),
             _ => None,
         });
         let mut bytes = 0;

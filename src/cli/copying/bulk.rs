@@ -3,9 +3,9 @@
 use std::fs::File;
 
 use super::super::error::CliError;
-use super::{Copying, Object, Place};
+use super::{CopyObject, CopyPath, Copying};
 use crate::control::limits::{BULK_ITEMS, PIECE_BYTES};
-use crate::control::{Answer, Item, ItemKind, Part, Reading, Request};
+use crate::control::{Answer, ContentPart, ItemKind, MakeItem, Reading, Request};
 
 /// The largest content that is sent with others, in bytes.
 pub(super) const MAX_BULK_FILE_BYTES: u64 = 256 << 10;
@@ -13,7 +13,7 @@ pub(super) const MAX_BULK_FILE_BYTES: u64 = 256 << 10;
 /// What is to be made by the next request.
 #[derive(Debug, Default)]
 pub(super) struct Bulk {
-    items: Vec<Item>,
+    items: Vec<MakeItem>,
     /// Which source each of them is of.
     sources: Vec<usize>,
     /// Content of the files, one behind the other.
@@ -25,7 +25,7 @@ impl Copying<'_> {
     ///
     /// # Errors
     /// An object of the same source could not be made.
-    pub(super) fn put(&mut self, item: Item, content: &[u8]) -> Result<(), CliError> {
+    pub(super) fn put(&mut self, item: MakeItem, content: &[u8]) -> Result<(), CliError> {
         let bytes = self.bulk.content.len() + content.len();
         if self.bulk.items.len() >= BULK_ITEMS || bytes > PIECE_BYTES {
             self.flush()?;
@@ -66,7 +66,7 @@ impl Copying<'_> {
         &mut self,
         from: usize,
         failed: usize,
-        items: impl Iterator<Item = (Item, usize)>,
+        items: impl Iterator<Item = (MakeItem, usize)>,
         mut content: &[u8],
     ) {
         for (at, (item, source)) in items.enumerate() {
@@ -93,19 +93,19 @@ impl Copying<'_> {
     /// the last one first.
     pub(super) fn small_content(
         &mut self,
-        file: &Object,
-        next: &[(Object, Place)],
+        file: &CopyObject,
+        next: &[(CopyObject, CopyPath)],
     ) -> Option<Vec<u8>> {
         if file.size > MAX_BULK_FILE_BYTES {
             return None;
         }
-        let Place::Host(path) = &file.place else { return self.read_ahead(file, next) };
+        let CopyPath::Host(path) = &file.place else { return self.read_ahead(file, next) };
         let mut reading = File::open(path).and_then(Reading::file).ok()?;
         let content = match reading.part().ok()? {
-            Part::Data(content) if content.len() as u64 <= MAX_BULK_FILE_BYTES => content,
+            ContentPart::Data(content) if content.len() as u64 <= MAX_BULK_FILE_BYTES => content,
             _ => return None,
         };
-        let is_whole = content.is_empty() || reading.part().ok()? == Part::END;
+        let is_whole = content.is_empty() || reading.part().ok()? == ContentPart::END;
         is_whole.then(|| content.into())
     }
 }

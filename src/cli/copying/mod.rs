@@ -13,14 +13,14 @@ use std::path::PathBuf;
 
 use super::change::{Changer, Several};
 use super::error::CliError;
-use super::output::Progress;
+use super::output::ProgressLine;
 use super::text;
-use crate::control::Meta;
+use crate::control::AttrChanges;
 use crate::delta::MergedPath;
 use crate::inspect::opened::Opened;
 use crate::vfs::{FileKind, Name};
 
-use ahead::ReadAhead;
+use ahead::CopyReadAhead;
 use bulk::Bulk;
 
 /// Skipped objects that are named; further ones are only counted by the exit code.
@@ -28,7 +28,7 @@ const MAX_NAMED: usize = 100;
 
 /// A path on one of the sides.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum CopyPath {
     /// In the merged tree.
     Tree(MergedPath),
     /// On this machine.
@@ -38,13 +38,13 @@ pub(super) enum Place {
 /// A path as it was given, and whether it is what is in a directory, as for cp(1): `dir/.`.
 #[derive(Debug, Clone)]
 pub(super) struct Named {
-    pub(super) place: Place,
+    pub(super) place: CopyPath,
     pub(super) is_content: bool,
 }
 
 /// What was done.
 #[derive(Debug, Default)]
-pub(super) struct Copied {
+pub(super) struct CopyReport {
     /// Files, directories and links.
     pub(super) objects: u64,
     /// Content, in bytes.
@@ -54,11 +54,11 @@ pub(super) struct Copied {
 }
 
 /// An object to be copied.
-struct Object {
-    place: Place,
+struct CopyObject {
+    place: CopyPath,
     kind: FileKind,
     size: u64,
-    meta: Meta,
+    meta: AttrChanges,
 }
 
 /// A copying in progress.
@@ -66,16 +66,16 @@ pub(super) struct Copying<'a> {
     opened: &'a Opened,
     changer: Option<&'a mut Changer>,
     recursive: bool,
-    copied: Copied,
+    copied: CopyReport,
     /// The place of the source at hand among all.
     source: usize,
     bulk: Bulk,
-    ahead: ReadAhead,
+    ahead: CopyReadAhead,
     /// Sources of which something could not be made, and why, where nobody heard of it yet.
     failed: Vec<(usize, CliError)>,
     /// Sources that could not be copied as a whole.
     lost: HashSet<usize>,
-    progress: Progress,
+    progress: ProgressLine,
 }
 
 impl<'a> Copying<'a> {
@@ -84,16 +84,16 @@ impl<'a> Copying<'a> {
         opened: &'a Opened,
         changer: Option<&'a mut Changer>,
         recursive: bool,
-        progress: Progress,
+        progress: ProgressLine,
     ) -> Self {
         Self {
             opened,
             changer,
             recursive,
-            copied: Copied::default(),
+            copied: CopyReport::default(),
             source: 0,
             bulk: Bulk::default(),
-            ahead: ReadAhead::default(),
+            ahead: CopyReadAhead::default(),
             failed: Vec::new(),
             lost: HashSet::new(),
             progress,
@@ -105,7 +105,11 @@ impl<'a> Copying<'a> {
     ///
     /// # Errors
     /// None can be copied any more.
-    pub(super) fn all(mut self, from: &[Named], to: &Place) -> Result<(Copied, Several), CliError> {
+    pub(super) fn all(
+        mut self,
+        from: &[Named],
+        to: &CopyPath,
+    ) -> Result<(CopyReport, Several), CliError> {
         let into = self.is_dir(to)?;
         if from.len() > 1 && !into {
             let what = format!("{to}: not a directory, and there are {} sources", from.len());
@@ -125,7 +129,7 @@ impl<'a> Copying<'a> {
     fn each(
         &mut self,
         from: &[Named],
-        to: &Place,
+        to: &CopyPath,
         into: bool,
         several: &mut Several,
     ) -> Result<(), CliError> {
@@ -136,7 +140,7 @@ impl<'a> Copying<'a> {
                 _ => to.clone(),
             };
             let mut copied = self.one(place, target);
-            if copied.is_ok() && matches!(place, Place::Tree(_)) {
+            if copied.is_ok() && matches!(place, CopyPath::Tree(_)) {
                 // The next source may be what this one was copied to.
                 copied = self.flush();
             }
@@ -162,12 +166,12 @@ impl<'a> Copying<'a> {
     fn count(&mut self, objects: u64, bytes: u64) {
         self.copied.objects += objects;
         self.copied.bytes += bytes;
-        let Copied { objects, bytes, .. } = self.copied;
+        let CopyReport { objects, bytes, .. } = self.copied;
         let so_far = || format!("{}, {}", text::count(objects, "object"), text::bytes(bytes));
         self.progress.say(so_far);
     }
 
-    fn one(&mut self, source: &Place, target: Place) -> Result<(), CliError> {
+    fn one(&mut self, source: &CopyPath, target: CopyPath) -> Result<(), CliError> {
         let object = self.object(source)?;
         if object.kind == FileKind::Directory {
             self.check_dir(source, &target)?;
@@ -182,14 +186,14 @@ impl<'a> Copying<'a> {
         }
     }
 
-    fn check_dir(&self, source: &Place, target: &Place) -> Result<(), CliError> {
+    fn check_dir(&self, source: &CopyPath, target: &CopyPath) -> Result<(), CliError> {
         if !self.recursive {
             let what = format!("{source}: is a directory");
             let error = CliError::new(what).with_hint("-r copies it with all that is in it");
             return Err(error.about_path());
         }
         let is_inside = match (source, target) {
-            (Place::Tree(source), Place::Tree(target)) => target.is_within(source),
+            (CopyPath::Tree(source), CopyPath::Tree(target)) => target.is_within(source),
             _ => false,
         };
         match is_inside {
@@ -202,7 +206,7 @@ impl<'a> Copying<'a> {
     }
 
     /// Copies an object with all below it. A directory gets its attributes when it is full.
-    fn tree(&mut self, object: Object, target: Place) -> Result<(), CliError> {
+    fn tree(&mut self, object: CopyObject, target: CopyPath) -> Result<(), CliError> {
         let mut open = vec![(object, target)];
         let mut full = Vec::new();
         while let Some((object, target)) = open.pop() {
@@ -232,7 +236,7 @@ impl<'a> Copying<'a> {
     }
 }
 
-impl Place {
+impl CopyPath {
     fn join(&self, name: &Name) -> Self {
         use std::os::unix::ffi::OsStrExt;
         match self {
@@ -250,7 +254,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for CopyPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tree(path) => write!(f, ":{}", text::name(path.as_bytes())),

@@ -13,8 +13,8 @@ use rustix::fs::OFlags;
 use super::super::cat::MAX_HOLE_BYTES;
 use super::super::error::CliError;
 use super::reading::{InTree, failed};
-use super::{Changer, Copying, Object, Place};
-use crate::control::{Answer, Item, ItemKind, Meta, Request, WriteHow};
+use super::{Changer, CopyObject, CopyPath, Copying};
+use crate::control::{Answer, AttrChanges, ItemKind, MakeItem, Request, WriteHow};
 use crate::inspect::InspectError;
 use crate::inspect::opened::find;
 use crate::overlay::{TreeObject, TreeView};
@@ -26,13 +26,13 @@ impl Copying<'_> {
     }
 
     /// A directory, or the one that is there.
-    pub(super) fn place_dir(&mut self, at: &Place) -> Result<(), CliError> {
+    pub(super) fn place_dir(&mut self, at: &CopyPath) -> Result<(), CliError> {
         match at {
-            Place::Tree(path) => {
-                let (path, kind, meta) = (path.into(), ItemKind::Directory, Meta::default());
-                self.put(Item { path, kind, meta }, &[])
+            CopyPath::Tree(path) => {
+                let (path, kind, meta) = (path.into(), ItemKind::Directory, AttrChanges::default());
+                self.put(MakeItem { path, kind, meta }, &[])
             }
-            Place::Host(path) => match fs::create_dir(path) {
+            CopyPath::Host(path) => match fs::create_dir(path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     // A link to a directory would lead the copy elsewhere.
                     match fs::symlink_metadata(path) {
@@ -56,18 +56,18 @@ impl Copying<'_> {
     /// first.
     pub(super) fn place_file(
         &mut self,
-        file: &Object,
-        at: &Place,
-        next: &[(Object, Place)],
+        file: &CopyObject,
+        at: &CopyPath,
+        next: &[(CopyObject, CopyPath)],
     ) -> Result<(), CliError> {
         let small = self.small_content(file, next);
         let bytes = match (at, small) {
-            (Place::Tree(path), Some(content)) => {
+            (CopyPath::Tree(path), Some(content)) => {
                 let kind = ItemKind::File { bytes: content.len() as u64 };
-                return self.put(Item { path: path.into(), kind, meta: file.meta }, &content);
+                return self.put(MakeItem { path: path.into(), kind, meta: file.meta }, &content);
             }
-            (Place::Tree(path), None) => {
-                if matches!(file.place, Place::Tree(_)) && self.has_many_holes(&file.place)? {
+            (CopyPath::Tree(path), None) => {
+                if matches!(file.place, CopyPath::Tree(_)) && self.has_many_holes(&file.place)? {
                     let what = format!("{}: its holes would be written as zeros", file.place);
                     self.skip(what);
                     return Ok(());
@@ -82,7 +82,7 @@ impl Copying<'_> {
                     _ => 0,
                 }
             }
-            (Place::Host(path), small) => match self.place_outside(file, path, small)? {
+            (CopyPath::Host(path), small) => match self.place_outside(file, path, small)? {
                 Some(bytes) => bytes,
                 None => return Ok(()),
             },
@@ -95,7 +95,7 @@ impl Copying<'_> {
     /// was left out.
     fn place_outside(
         &mut self,
-        file: &Object,
+        file: &CopyObject,
         path: &Path,
         small: Option<Vec<u8>>,
     ) -> Result<Option<u64>, CliError> {
@@ -133,8 +133,8 @@ impl Copying<'_> {
     }
 
     /// Whether a file has more holes than are written as zeros.
-    fn has_many_holes(&self, file: &Place) -> Result<bool, CliError> {
-        let Place::Tree(path) = file else { return Ok(false) };
+    fn has_many_holes(&self, file: &CopyPath) -> Result<bool, CliError> {
+        let CopyPath::Tree(path) = file else { return Ok(false) };
         Ok(self.opened.look(|view| {
             let file = find(view, path)?;
             let data = view.data_bytes(&file).map_err(|source| InspectError::at(path, source))?;
@@ -143,13 +143,13 @@ impl Copying<'_> {
     }
 
     /// Copies content to a file of the host that is empty, and holes with it; how many bytes.
-    fn copy_out(&self, from: &Place, to: &File) -> Result<u64, CopyOut> {
+    fn copy_out(&self, from: &CopyPath, to: &File) -> Result<u64, CopyOut> {
         let path = match from {
-            Place::Tree(path) if to.metadata()?.is_file() => path,
-            Place::Tree(path) => {
+            CopyPath::Tree(path) if to.metadata()?.is_file() => path,
+            CopyPath::Tree(path) => {
                 return Ok(io::copy(&mut InTree::new(self.opened, path), &mut &*to)?);
             }
-            Place::Host(path) => return Ok(io::copy(&mut File::open(path)?, &mut &*to)?),
+            CopyPath::Host(path) => return Ok(io::copy(&mut File::open(path)?, &mut &*to)?),
         };
         let copied = self.opened.look(|view| {
             let file = find(view, path)?;
@@ -165,7 +165,7 @@ impl Copying<'_> {
     }
 
     /// Empties a file of the host that is there, unless the copy would lose what it copies.
-    fn empty(&self, target: &File, path: &Path, source: &Place) -> Result<(), CliError> {
+    fn empty(&self, target: &File, path: &Path, source: &CopyPath) -> Result<(), CliError> {
         let meta = target.metadata().map_err(|error| failed(path, &error))?;
         if !meta.is_file() {
             return Ok(());
@@ -188,17 +188,17 @@ impl Copying<'_> {
     /// A symbolic link; one that is there is replaced.
     pub(super) fn place_link(
         &mut self,
-        at: &Place,
+        at: &CopyPath,
         target: &[u8],
-        meta: &Meta,
+        meta: &AttrChanges,
     ) -> Result<(), CliError> {
         match at {
-            Place::Tree(path) => {
-                let (target, meta) = (target.into(), Meta { mode: None, ..*meta });
+            CopyPath::Tree(path) => {
+                let (target, meta) = (target.into(), AttrChanges { mode: None, ..*meta });
                 let kind = ItemKind::Link { target };
-                self.put(Item { path: path.into(), kind, meta }, &[])
+                self.put(MakeItem { path: path.into(), kind, meta }, &[])
             }
-            Place::Host(path) => {
+            CopyPath::Host(path) => {
                 if fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink()) {
                     fs::remove_file(path).map_err(|error| failed(path, &error))?;
                 }
@@ -211,13 +211,13 @@ impl Copying<'_> {
     }
 
     /// A directory's attributes.
-    pub(super) fn place_meta(&mut self, at: &Place, meta: &Meta) -> Result<(), CliError> {
+    pub(super) fn place_meta(&mut self, at: &CopyPath, meta: &AttrChanges) -> Result<(), CliError> {
         match at {
-            Place::Tree(path) => {
+            CopyPath::Tree(path) => {
                 let (path, kind, meta) = (path.into(), ItemKind::Any, *meta);
-                self.put(Item { path, kind, meta }, &[])
+                self.put(MakeItem { path, kind, meta }, &[])
             }
-            Place::Host(path) => {
+            CopyPath::Host(path) => {
                 let open = File::open(path).map_err(|error| failed(path, &error))?;
                 set_meta(&open, path, meta)
             }
@@ -300,7 +300,7 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-fn set_meta(file: &File, path: &Path, meta: &Meta) -> Result<(), CliError> {
+fn set_meta(file: &File, path: &Path, meta: &AttrChanges) -> Result<(), CliError> {
     let at = |error| failed(path, &error);
     if let Some(mode) = meta.mode {
         file.set_permissions(Permissions::from_mode(mode & !SET_ID)).map_err(at)?;

@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use super::super::error::CliError;
-use super::{Copying, Object, Place};
-use crate::control::{Meta, Reading};
+use super::{CopyObject, CopyPath, Copying};
+use crate::control::{AttrChanges, Reading};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::opened::{Opened, find};
@@ -20,13 +20,13 @@ const PIECE_BYTES: usize = 1 << 20;
 
 impl Copying<'_> {
     /// What is at a place.
-    pub(super) fn object(&self, place: &Place) -> Result<Object, CliError> {
+    pub(super) fn object(&self, place: &CopyPath) -> Result<CopyObject, CliError> {
         match place {
-            Place::Tree(path) => self
+            CopyPath::Tree(path) => self
                 .opened
                 .look(|view| find(view, path))
                 .map_or_else(|error| Err(error.into()), |object| Ok(in_tree(&object))),
-            Place::Host(path) => {
+            CopyPath::Host(path) => {
                 let meta = fs::symlink_metadata(path).map_err(|error| failed(path, &error))?;
                 Ok(on_host(path, &meta))
             }
@@ -34,29 +34,29 @@ impl Copying<'_> {
     }
 
     /// Whether a place is a directory that is there.
-    pub(super) fn is_dir(&self, place: &Place) -> Result<bool, CliError> {
+    pub(super) fn is_dir(&self, place: &CopyPath) -> Result<bool, CliError> {
         match place {
-            Place::Tree(path) => {
+            CopyPath::Tree(path) => {
                 let found = self.opened.look(|view| {
                     let found = view.find(path);
                     found.map_err(|source| InspectError::at(path, source))
                 })?;
                 Ok(found.is_some_and(|found| found.attr().kind == FileKind::Directory))
             }
-            Place::Host(path) => Ok(path.is_dir()),
+            CopyPath::Host(path) => Ok(path.is_dir()),
         }
     }
 
     /// What is in a directory.
-    pub(super) fn children(&self, dir: &Place) -> Result<Vec<(Name, Object)>, CliError> {
+    pub(super) fn children(&self, dir: &CopyPath) -> Result<Vec<(Name, CopyObject)>, CliError> {
         match dir {
-            Place::Tree(path) => Ok(self.opened.look(|view| {
+            CopyPath::Tree(path) => Ok(self.opened.look(|view| {
                 let dir = find(view, path)?;
                 let children =
                     view.children(&dir).map_err(|source| InspectError::at(path, source))?;
                 Ok(children.iter().map(|(name, child)| (name.clone(), in_tree(child))).collect())
             })?),
-            Place::Host(path) => {
+            CopyPath::Host(path) => {
                 let at = |error| failed(path, &error);
                 let mut children = Vec::new();
                 for entry in fs::read_dir(path).map_err(at)? {
@@ -72,14 +72,14 @@ impl Copying<'_> {
     }
 
     /// A symbolic link's target.
-    pub(super) fn target(&self, link: &Place) -> Result<Vec<u8>, CliError> {
+    pub(super) fn target(&self, link: &CopyPath) -> Result<Vec<u8>, CliError> {
         match link {
-            Place::Tree(path) => Ok(self.opened.look(|view| {
+            CopyPath::Tree(path) => Ok(self.opened.look(|view| {
                 let link = find(view, path)?;
                 let target = view.target(&link).map_err(|source| InspectError::at(path, source))?;
                 Ok(target.to_vec())
             })?),
-            Place::Host(path) => {
+            CopyPath::Host(path) => {
                 let target = fs::read_link(path).map_err(|error| failed(path, &error))?;
                 Ok(target.into_os_string().into_vec())
             }
@@ -88,9 +88,9 @@ impl Copying<'_> {
 
     /// Device and inode number of the host's file that holds a file's content, or what of it the
     /// session has not copied yet; `None` where the session has all.
-    pub(super) fn host_file(&self, file: &Place) -> Result<Option<(u64, u64)>, CliError> {
+    pub(super) fn host_file(&self, file: &CopyPath) -> Result<Option<(u64, u64)>, CliError> {
         match file {
-            Place::Tree(path) => {
+            CopyPath::Tree(path) => {
                 let found = self.opened.look(|view| find(view, path))?;
                 let is_pending = found.row().is_some_and(|row| row.copy_up.is_some());
                 let origin = found.origin().filter(|_| is_pending).map(|origin| &origin.path);
@@ -99,7 +99,7 @@ impl Copying<'_> {
                 let attr = found.base_path().or(origin).and_then(stat);
                 Ok(attr.map(|attr| (attr.dev, attr.ino)))
             }
-            Place::Host(path) => {
+            CopyPath::Host(path) => {
                 let meta = fs::metadata(path).map_err(|error| failed(path, &error))?;
                 Ok(Some((meta.dev(), meta.ino())))
             }
@@ -107,13 +107,13 @@ impl Copying<'_> {
     }
 
     /// A file's content.
-    pub(super) fn content<'a>(opened: &'a Opened, file: &Place) -> Result<Reading<'a>, CliError>
+    pub(super) fn content<'a>(opened: &'a Opened, file: &CopyPath) -> Result<Reading<'a>, CliError>
     where
         Opened: Sync,
     {
         match file {
-            Place::Tree(path) => Ok(Reading::stream(InTree::new(opened, path))),
-            Place::Host(path) => {
+            CopyPath::Tree(path) => Ok(Reading::stream(InTree::new(opened, path))),
+            CopyPath::Host(path) => {
                 let open = File::open(path).and_then(Reading::file);
                 open.map_err(|error| failed(path, &error))
             }
@@ -121,21 +121,21 @@ impl Copying<'_> {
     }
 }
 
-fn in_tree(object: &TreeObject) -> Object {
+fn in_tree(object: &TreeObject) -> CopyObject {
     let attr = object.attr();
-    Object {
-        place: Place::Tree(object.path().clone()),
+    CopyObject {
+        place: CopyPath::Tree(object.path().clone()),
         kind: attr.kind,
         size: attr.size,
-        meta: Meta {
+        meta: AttrChanges {
             mode: Some(attr.mode),
             mtime: Some((attr.mtime.secs, attr.mtime.nanos)),
-            ..Meta::default()
+            ..AttrChanges::default()
         },
     }
 }
 
-fn on_host(path: &Path, meta: &Metadata) -> Object {
+fn on_host(path: &Path, meta: &Metadata) -> CopyObject {
     let kind = meta.file_type();
     let kind = match () {
         () if kind.is_dir() => FileKind::Directory,
@@ -147,14 +147,14 @@ fn on_host(path: &Path, meta: &Metadata) -> Object {
         () => FileKind::Regular,
     };
     let nanos = u32::try_from(meta.mtime_nsec()).unwrap_or(0);
-    Object {
-        place: Place::Host(path.to_owned()),
+    CopyObject {
+        place: CopyPath::Host(path.to_owned()),
         kind,
         size: meta.len(),
-        meta: Meta {
+        meta: AttrChanges {
             mode: Some(meta.mode() & 0o7777),
             mtime: Some((meta.mtime(), nanos)),
-            ..Meta::default()
+            ..AttrChanges::default()
         },
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::place::Place;
+use super::place::NodeSession;
 use super::print;
 use crate::cli::Ending;
 use crate::cli::error::CliError;
@@ -15,7 +15,7 @@ use crate::context::{ContextError, Uri};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: NodeSession,
 
     /// The node.
     uri: Uri,

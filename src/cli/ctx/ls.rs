@@ -1,11 +1,11 @@
 //! `acetate ctx ls`: nodes below a prefix.
 
-use super::place::Place;
+use super::place::NodeSession;
 use super::print;
 use crate::cli::Ending;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
-use crate::context::{Meta, Prefix};
+use crate::context::{NodeMeta, UriPrefix};
 
 /// List the visible nodes below a prefix, a URI each.
 ///
@@ -14,11 +14,11 @@ use crate::context::{Meta, Prefix};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: NodeSession,
 
     /// What the URIs begin with.
     #[arg(value_name = "URI-PREFIX")]
-    prefix: Prefix,
+    prefix: UriPrefix,
 
     /// Show those that are PENDING or BROKEN too, and the status of each.
     #[arg(short, long)]
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
         let version =
             node.meta.as_ref().map_or_else(|| "-".to_owned(), |m| m.version().to_string());
-        let time = node.meta.as_ref().map_or("-", Meta::updated_at);
+        let time = node.meta.as_ref().map_or("-", NodeMeta::updated_at);
         let text = print::plain(node.abstract_text.as_deref().unwrap_or_default());
         out.line(format_args!("{status}{version:>4} {time:<20} {uri}  {text}"))?;
     }

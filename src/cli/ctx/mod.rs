@@ -28,11 +28,11 @@ use super::error::CliError;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: CtxCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum CtxCommand {
     Put(put::Args),
     Get(get::Args),
     Ls(ls::Args),
@@ -46,13 +46,13 @@ enum Command {
 /// Runs the verb.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
-        Command::Put(args) => put::run(args),
-        Command::Get(args) => get::run(args),
-        Command::Ls(args) => ls::run(args),
-        Command::Rm(args) => rm::run(args),
-        Command::Mv(args) => mv::run(args),
-        Command::Relate(args) => relate::run(args),
-        Command::Outbox(args) => outbox::run(args),
-        Command::Repair(args) => repair::run(args),
+        CtxCommand::Put(args) => put::run(args),
+        CtxCommand::Get(args) => get::run(args),
+        CtxCommand::Ls(args) => ls::run(args),
+        CtxCommand::Rm(args) => rm::run(args),
+        CtxCommand::Mv(args) => mv::run(args),
+        CtxCommand::Relate(args) => relate::run(args),
+        CtxCommand::Outbox(args) => outbox::run(args),
+        CtxCommand::Repair(args) => repair::run(args),
     }
 }

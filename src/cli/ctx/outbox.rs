@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::place::Place;
+use super::place::NodeSession;
 use super::print::plain;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::{Ending, output, text};
-use crate::context::{ContextError, Event, Prefix, Waiting};
+use crate::context::{ContextError, Event, UriPrefix, WaitingEvent};
 
 /// Take events from the outboxes of nodes.
 ///
@@ -16,12 +16,12 @@ use crate::context::{ContextError, Event, Prefix, Waiting};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: OutboxCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
-    Ls(LsArgs),
+enum OutboxCommand {
+    Ls(OutboxLsArgs),
     Ack(AckArgs),
     Fail(FailArgs),
     Retry(RetryArgs),
@@ -31,13 +31,13 @@ enum Command {
 ///
 /// A line says when it was made, how often it failed, its id, its type, and the node.
 #[derive(Debug, clap::Args)]
-struct LsArgs {
+struct OutboxLsArgs {
     #[command(flatten)]
-    place: Place,
+    place: NodeSession,
 
     /// Only those of nodes below this prefix.
     #[arg(value_name = "URI-PREFIX")]
-    prefix: Option<Prefix>,
+    prefix: Option<UriPrefix>,
 
     /// List the dead letters instead.
     #[arg(long)]
@@ -84,7 +84,7 @@ struct RetryArgs {
 #[derive(Debug, clap::Args)]
 struct Events {
     #[command(flatten)]
-    place: Place,
+    place: NodeSession,
 
     /// Ids of events, as `ls` shows them.
     #[arg(value_name = "EVENT", required = true)]
@@ -94,14 +94,14 @@ struct Events {
 /// Runs the verb.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
-        Command::Ls(args) => list(args),
-        Command::Ack(args) => acknowledge(args),
-        Command::Fail(args) => fail(args),
-        Command::Retry(args) => retry(args),
+        OutboxCommand::Ls(args) => list(args),
+        OutboxCommand::Ack(args) => acknowledge(args),
+        OutboxCommand::Fail(args) => fail(args),
+        OutboxCommand::Retry(args) => retry(args),
     }
 }
 
-fn list(args: &LsArgs) -> Result<Ending, CliError> {
+fn list(args: &OutboxLsArgs) -> Result<Ending, CliError> {
     let look = args.place.look()?;
     let mut ending = Ending::Done;
     let mut out = Out::new();
@@ -188,7 +188,7 @@ fn missing(ids: &[String], found: &[bool], what: &str) -> Ending {
     ending
 }
 
-fn object(waiting: &Waiting, event: &Result<Event, String>) -> Map<String, Value> {
+fn object(waiting: &WaitingEvent, event: &Result<Event, String>) -> Map<String, Value> {
     let mut object = match event {
         Ok(event) => changed(event, waiting.is_dead),
         Err(what) => {

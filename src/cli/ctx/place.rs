@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::cli::change::{Changer, with_changer};
 use crate::cli::error::CliError;
-use crate::cli::source::Source;
-use crate::context::{Account, ContextError, Entry, FileError, Files, Nodes, Reads};
-use crate::control::{Meta, Reading, Request, WriteHow};
+use crate::cli::source::SessionSource;
+use crate::context::{AccountName, ContextError, FileError, Files, NodeDirEntry, Nodes, Reads};
+use crate::control::{AttrChanges, Reading, Request, WriteHow};
 use crate::inspect::opened::Opened;
 use crate::workspace::Looking;
 
@@ -21,21 +21,21 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A session, and who uses it.
 #[derive(Debug, clap::Args)]
-pub(super) struct Place {
+pub(super) struct NodeSession {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// The caller's account: others are refused [default: ACETATE_ACCOUNT].
     ///
     /// Without, the owner of the session acts as whichever account a URI names.
     #[arg(long, value_name = "ACCOUNT")]
-    account: Option<Account>,
+    account: Option<AccountName>,
 }
 
-type Done<T> = Result<T, ContextError>;
+type ContextResult<T> = Result<T, ContextError>;
 
-impl Place {
-    fn account(&self) -> Result<Option<Account>, CliError> {
+impl NodeSession {
+    fn account(&self) -> Result<Option<AccountName>, CliError> {
         if self.account.is_some() {
             return Ok(self.account.clone());
         }
@@ -46,8 +46,8 @@ impl Place {
     }
 
     /// Opens the session to be looked at.
-    pub(super) fn look(&self) -> Result<Look, CliError> {
-        Ok(Look { opened: self.source.open()?, account: self.account()? })
+    pub(super) fn look(&self) -> Result<NodeReader, CliError> {
+        Ok(NodeReader { opened: self.source.open()?, account: self.account()? })
     }
 
     /// Runs `f` on the nodes, which nobody else changes meanwhile.
@@ -65,15 +65,18 @@ impl Place {
 }
 
 /// A session that is looked at.
-pub(super) struct Look {
+pub(super) struct NodeReader {
     opened: Opened,
-    account: Option<Account>,
+    account: Option<AccountName>,
 }
 
-impl Look {
+impl NodeReader {
     /// Runs `f` on the nodes as they are at one moment. Where it asks for one that is being
     /// changed, it is asked again a little later.
-    pub(super) fn at<T>(&self, f: impl Fn(&mut Nodes<Looking<'_, '_>>) -> Done<T>) -> Done<T> {
+    pub(super) fn at<T>(
+        &self,
+        f: impl Fn(&mut Nodes<Looking<'_, '_>>) -> ContextResult<T>,
+    ) -> ContextResult<T> {
         let since = Instant::now();
         loop {
             let mut done = None;
@@ -103,46 +106,46 @@ pub(super) struct Changing<'a> {
     changer: &'a mut Changer,
 }
 
-type Step<T> = Result<T, FileError>;
+type FileResult<T> = Result<T, FileError>;
 
 impl Changing<'_> {
-    fn look<T>(&self, f: impl FnOnce(&mut Looking<'_, '_>) -> Step<T>) -> Step<T> {
+    fn look<T>(&self, f: impl FnOnce(&mut Looking<'_, '_>) -> FileResult<T>) -> FileResult<T> {
         let looked = self.opened.look(|view| Ok(f(&mut Looking(view))));
         looked.map_err(|error| CliError::from(error).into()).and_then(|done| done)
     }
 
-    fn ask(&mut self, request: Request) -> Step<()> {
+    fn ask(&mut self, request: Request) -> FileResult<()> {
         Ok(self.changer.ask(request).map(drop)?)
     }
 }
 
 impl Reads for Changing<'_> {
-    fn read(&mut self, path: &str, most: u64) -> Step<Option<Vec<u8>>> {
+    fn read(&mut self, path: &str, most: u64) -> FileResult<Option<Vec<u8>>> {
         self.look(|tree| tree.read(path, most))
     }
 
-    fn list(&mut self, path: &str) -> Step<Option<Vec<Entry>>> {
+    fn list(&mut self, path: &str) -> FileResult<Option<Vec<NodeDirEntry>>> {
         self.look(|tree| tree.list(path))
     }
 }
 
 impl Files for Changing<'_> {
-    fn make_dir(&mut self, path: &str) -> Step<()> {
+    fn make_dir(&mut self, path: &str) -> FileResult<()> {
         let path = path.as_bytes().into();
-        self.ask(Request::MakeDir { path, meta: Meta::default(), parents: true })
+        self.ask(Request::MakeDir { path, meta: AttrChanges::default(), parents: true })
     }
 
-    fn write(&mut self, path: &str, content: &[u8]) -> Step<()> {
-        let (path, meta) = (path.as_bytes().into(), Meta::default());
+    fn write(&mut self, path: &str, content: &[u8]) -> FileResult<()> {
+        let (path, meta) = (path.as_bytes().into(), AttrChanges::default());
         let request = Request::Write { path, how: WriteHow::Replace, meta };
         Ok(self.changer.ask_with(request, Reading::stream(content)).map(drop)?)
     }
 
-    fn rename(&mut self, from: &str, to: &str) -> Step<()> {
+    fn rename(&mut self, from: &str, to: &str) -> FileResult<()> {
         self.ask(Request::Rename { from: from.as_bytes().into(), to: to.as_bytes().into() })
     }
 
-    fn remove(&mut self, path: &str) -> Step<()> {
+    fn remove(&mut self, path: &str) -> FileResult<()> {
         self.ask(Request::Remove {
             path: path.as_bytes().into(),
             recursive: false,
@@ -150,11 +153,11 @@ impl Files for Changing<'_> {
         })
     }
 
-    fn remove_dir(&mut self, path: &str) -> Step<()> {
+    fn remove_dir(&mut self, path: &str) -> FileResult<()> {
         self.ask(Request::RemoveDir { path: path.as_bytes().into() })
     }
 
-    fn sync(&mut self) -> Step<()> {
+    fn sync(&mut self) -> FileResult<()> {
         self.ask(Request::Sync)
     }
 }

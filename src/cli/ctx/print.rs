@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::{Ending, output, text};
-use crate::context::{Changed, ContextError, Listed, Node};
+use crate::context::{ContextError, ContextNode, ListedNode, PutOutcome};
 
 /// A text of the session for a line of a terminal.
 pub(super) fn plain(text: &str) -> String {
@@ -22,7 +22,7 @@ pub(super) fn missing(error: &ContextError) -> Ending {
 }
 
 /// A node with all its layers.
-pub(super) fn node(node: &Node) -> Map<String, Value> {
+pub(super) fn node(node: &ContextNode) -> Map<String, Value> {
     let mut object = text::json("ctx_node");
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("uri", node.uri.as_str().into());
@@ -36,7 +36,7 @@ pub(super) fn node(node: &Node) -> Map<String, Value> {
 }
 
 /// A node of a listing.
-pub(super) fn listed(node: &Listed) -> Map<String, Value> {
+pub(super) fn listed(node: &ListedNode) -> Map<String, Value> {
     let mut object = text::json("ctx_node");
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("uri", node.uri.as_str().into());
@@ -48,7 +48,7 @@ pub(super) fn listed(node: &Listed) -> Map<String, Value> {
 }
 
 /// Prints what became of a node, if that was asked for.
-pub(super) fn changed(changed: &Changed, is_json: bool) -> Result<Ending, CliError> {
+pub(super) fn changed(changed: &PutOutcome, is_json: bool) -> Result<Ending, CliError> {
     if is_json {
         let mut out = Out::new();
         let mut object = text::json("ctx_change");

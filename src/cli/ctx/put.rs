@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::place::Place;
+use super::place::NodeSession;
 use super::print;
 use crate::cli::Ending;
 use crate::cli::error::CliError;
 use crate::context::limits::{CONTENT_BYTES, OVERVIEW_BYTES};
-use crate::context::{Put, Uri};
+use crate::context::{NodePut, Uri};
 
 /// Write a node: a new one, or the next version of the one that is there.
 ///
@@ -22,7 +22,7 @@ use crate::context::{Put, Uri};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: NodeSession,
 
     /// The node.
     uri: Uri,
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
         None => args.overview.clone(),
     };
-    let put = Put {
+    let put = NodePut {
         content,
         abstract_text: args.abstract_text.clone(),
         overview,

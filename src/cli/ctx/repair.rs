@@ -1,6 +1,6 @@
 //! `acetate ctx repair`: makes nodes whole after a crash.
 
-use super::place::Place;
+use super::place::NodeSession;
 use super::print::plain;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
@@ -17,7 +17,7 @@ use crate::cli::{Ending, output, text};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: NodeSession,
 
     /// Only say what would be done; exits with 1 if there is anything.
     #[arg(short = 'n', long)]

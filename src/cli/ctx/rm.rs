@@ -1,6 +1,6 @@
 //! `acetate ctx rm`: removes a node.
 
-use super::place::Place;
+use super::place::NodeSession;
 use super::print;
 use crate::cli::Ending;
 use crate::cli::error::CliError;
@@ -13,7 +13,7 @@ use crate::context::{ContextError, Uri};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: NodeSession,
 
     /// The node.
     uri: Uri,

@@ -7,7 +7,7 @@ use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::text;
 use crate::inspect::diff::Difference;
-use crate::inspect::hunks::{FileHunks, HunkId, Pieces, Sign, pieces};
+use crate::inspect::hunks::{DiffPieces, FileHunks, HunkId, Sign, pieces};
 use crate::inspect::opened::Opened;
 
 /// Unchanged lines around a hunk.
@@ -21,8 +21,8 @@ pub(super) fn print(
 ) -> Result<(), CliError> {
     // A file at a time: what is printed is held.
     match opened.look(|view| pieces(opened, view, difference))? {
-        Pieces::Whole(id) => out.json(hunk(difference, id, "whole")),
-        Pieces::File(file) => print_file(difference, &file, out),
+        DiffPieces::Whole(id) => out.json(hunk(difference, id, "whole")),
+        DiffPieces::File(file) => print_file(difference, &file, out),
     }
 }
 

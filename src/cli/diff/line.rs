@@ -4,16 +4,16 @@ use serde_json::{Map, Value};
 
 use crate::cli::{object, text};
 use crate::delta::MergedPath;
-use crate::inspect::diff::{Difference, Kind};
-use crate::inspect::fold::{Entry, Folded, Reason};
-use crate::inspect::own::Owner;
+use crate::inspect::diff::{Difference, DifferenceKind};
+use crate::inspect::fold::{Folded, FoldedLine, Reason};
+use crate::inspect::own::OwnedBy;
 use crate::vfs::FileKind;
 
 /// An entry in a line, after its letter.
-pub(super) fn entry(entry: &Entry) -> (char, String) {
+pub(super) fn entry(entry: &FoldedLine) -> (char, String) {
     match entry {
-        Entry::One(difference) => (letter(difference.kind), line(difference)[2..].to_owned()),
-        Entry::Folded(folded) => {
+        FoldedLine::One(difference) => (letter(difference.kind), line(difference)[2..].to_owned()),
+        FoldedLine::Folded(folded) => {
             let path = text::name(folded.path.as_bytes());
             (folded_letter(folded), format!("{path}/ ({})", held(folded)))
         }
@@ -45,10 +45,10 @@ pub(super) fn held(folded: &Folded) -> String {
 }
 
 /// Whose files are that programs keep for themselves, behind their number.
-pub(in crate::cli) fn whose(owner: Owner) -> &'static str {
+pub(in crate::cli) fn whose(owner: OwnedBy) -> &'static str {
     match owner {
-        Owner::Git => " of git's own",
-        Owner::Nodes => " of context nodes",
+        OwnedBy::Git => " of git's own",
+        OwnedBy::Nodes => " of context nodes",
     }
 }
 
@@ -68,7 +68,7 @@ pub(in crate::cli) fn line(difference: &Difference) -> String {
     let letter = letter(difference.kind);
     let path = shown(difference);
     let mut line = match (&difference.old, difference.kind) {
-        (Some(before), Kind::Renamed) => {
+        (Some(before), DifferenceKind::Renamed) => {
             format!(
                 "{letter} {} -> {path}",
                 text::name(MergedPath::of_base(&before.path).as_bytes())
@@ -95,10 +95,10 @@ pub(super) fn notes(difference: &Difference) -> Vec<String> {
             let (old, new) = (&before.attr, after.attr());
             notes.push(format!("owner {}:{} -> {}:{}", old.uid, old.gid, new.uid, new.gid));
         }
-        if difference.kind == Kind::Renamed && differs.content {
+        if difference.kind == DifferenceKind::Renamed && differs.content {
             notes.push("modified".to_owned());
         }
-        if differs.mtime && !differs.content && difference.kind == Kind::Modified {
+        if differs.mtime && !differs.content && difference.kind == DifferenceKind::Modified {
             notes.push("time".to_owned());
         }
     }
@@ -117,24 +117,24 @@ pub(super) fn notes(difference: &Difference) -> Vec<String> {
     notes
 }
 
-pub(super) fn letter(kind: Kind) -> char {
+pub(super) fn letter(kind: DifferenceKind) -> char {
     match kind {
-        Kind::Added => 'A',
-        Kind::Deleted => 'D',
-        Kind::Modified => 'M',
-        Kind::Renamed => 'R',
-        Kind::Retyped => 'T',
+        DifferenceKind::Added => 'A',
+        DifferenceKind::Deleted => 'D',
+        DifferenceKind::Modified => 'M',
+        DifferenceKind::Renamed => 'R',
+        DifferenceKind::Retyped => 'T',
     }
 }
 
 /// What happened, in `--json`.
-pub(super) fn change_name(kind: Kind) -> &'static str {
+pub(super) fn change_name(kind: DifferenceKind) -> &'static str {
     match kind {
-        Kind::Added => "added",
-        Kind::Deleted => "deleted",
-        Kind::Modified => "modified",
-        Kind::Renamed => "renamed",
-        Kind::Retyped => "retyped",
+        DifferenceKind::Added => "added",
+        DifferenceKind::Deleted => "deleted",
+        DifferenceKind::Modified => "modified",
+        DifferenceKind::Renamed => "renamed",
+        DifferenceKind::Retyped => "retyped",
     }
 }
 
@@ -144,7 +144,7 @@ pub(in crate::cli) fn json(difference: &Difference) -> Map<String, Value> {
     json.insert("change".to_owned(), change_name(difference.kind).into());
     text::put_path(&mut json, "path", difference.path.as_bytes());
     let change = &difference.change;
-    if let (Some(before), Kind::Renamed) = (&difference.old, difference.kind) {
+    if let (Some(before), DifferenceKind::Renamed) = (&difference.old, difference.kind) {
         text::put_path(&mut json, "from", MergedPath::of_base(&before.path).as_bytes());
     }
     for (key, value) in [
@@ -158,7 +158,9 @@ pub(in crate::cli) fn json(difference: &Difference) -> Map<String, Value> {
     ] {
         json.insert(key.to_owned(), value.into());
     }
-    if let Some(before) = difference.old.as_ref().filter(|_| difference.kind != Kind::Added) {
+    if let Some(before) =
+        difference.old.as_ref().filter(|_| difference.kind != DifferenceKind::Added)
+    {
         let attr = &before.attr;
         let mut old = Map::new();
         old.insert("kind".to_owned(), text::kind(attr.kind).into());

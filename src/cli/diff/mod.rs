@@ -15,8 +15,8 @@ use super::selecting::{LeaveOut, tell_unmatched};
 use super::source::LookSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
-use crate::inspect::diff::{Difference, Options};
-use crate::inspect::fold::{Entry, Folding, entries, sorted};
+use crate::inspect::diff::{DiffOptions, Difference};
+use crate::inspect::fold::{FoldOptions, FoldedLine, entries, sorted};
 use crate::inspect::opened::Opened;
 use crate::inspect::patch::{FileStat, Style, stats};
 pub(super) use line::{json, line, whose};
@@ -144,7 +144,7 @@ impl Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let selection = args.leave_out.read(&opened, &args.paths)?;
-    let options = Options { selection, droppings: args.all, times: args.times, exact: false };
+    let options = DiffOptions { selection, droppings: args.all, times: args.times, exact: false };
     if args.patch || args.word_diff {
         return patch::print(args, &opened, &options);
     }
@@ -161,7 +161,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         Args { numstat: true, .. } => stat::numstat(&files, out),
         Args { shortstat: true, .. } => stat::shortstat(&files, out),
         Args { stat: true, .. } => {
-            let look = stat::Look { colour: args.color.is_on(), most_rows: usize::MAX };
+            let look = stat::StatStyle { colour: args.color.is_on(), most_rows: usize::MAX };
             let folded = entries(&opened, &options, folding(args), differences.clone())?;
             stat::print(&folded, &differences, &files, &look, &mut |text| out.raw_line(text))
         }
@@ -186,13 +186,13 @@ fn output(args: &Args) -> Out {
     is_paged.then(Pager::start).flatten().map_or_else(Out::new, Out::to_pager)
 }
 
-fn folding(args: &Args) -> Folding {
-    Folding { dirs: !args.no_fold, own: !args.all }
+fn folding(args: &Args) -> FoldOptions {
+    FoldOptions { dirs: !args.no_fold, own: !args.all }
 }
 
 fn file_stats(
     opened: &Opened,
-    options: &Options,
+    options: &DiffOptions,
     style: &Style,
 ) -> Result<Vec<FileStat>, CliError> {
     let mut files = Vec::new();
@@ -217,19 +217,19 @@ pub(super) fn lines(
     all: bool,
     differences: Vec<Difference>,
 ) -> Result<Vec<String>, CliError> {
-    let folding = Folding { dirs: true, own: !all };
-    let entries = entries(opened, &Options::default(), folding, differences)?;
+    let folding = FoldOptions { dirs: true, own: !all };
+    let entries = entries(opened, &DiffOptions::default(), folding, differences)?;
     Ok(entries.iter().map(entry_line).collect())
 }
 
 /// An entry in a line.
-pub(super) fn entry_line(entry: &Entry) -> String {
+pub(super) fn entry_line(entry: &FoldedLine) -> String {
     let (letter, rest) = line::entry(entry);
     format!("{letter} {rest}")
 }
 
 /// Prints a line for each entry.
-fn list(entries: &[Entry], args: &Args, out: &mut Out) -> Result<(), CliError> {
+fn list(entries: &[FoldedLine], args: &Args, out: &mut Out) -> Result<(), CliError> {
     let has_colour = args.color.is_on();
     for entry in entries {
         let (letter, rest) = line::entry(entry);

@@ -8,7 +8,7 @@ use super::{Args, output};
 use crate::cli::output::{self as stderr, Out};
 use crate::cli::selecting::tell_unmatched;
 use crate::cli::{CliError, Ending, text};
-use crate::inspect::diff::Options;
+use crate::inspect::diff::DiffOptions;
 use crate::inspect::opened::Opened;
 use crate::inspect::patch::{
     Escape, LeftOut, MAX_FILE_BYTES, MAX_RENAME_CANDIDATES, Style, patch_as,
@@ -21,12 +21,16 @@ const MAX_APPLIED_BYTES: u64 = 1023 << 20;
 const NAMED: usize = 10;
 
 /// Prints the patch, and what it cannot hold.
-pub(super) fn print(args: &Args, opened: &Opened, options: &Options) -> Result<Ending, CliError> {
+pub(super) fn print(
+    args: &Args,
+    opened: &Opened,
+    options: &DiffOptions,
+) -> Result<Ending, CliError> {
     let has_colour = args.color.is_on();
     let is_for_people = has_colour || io::stdout().is_terminal();
     let escape = is_for_people.then_some(escaped as Escape);
     let style = Style { has_colour, escape, ..args.style() };
-    let mut out = Counted { out: output(args), bytes: 0 };
+    let mut out = CountedStdout { out: output(args), bytes: 0 };
     let written = patch_as(opened, options, &style, &mut out);
     let written = written.map_err(CliError::from).and_then(|written| {
         let left_out = written.map_err(|error| CliError::stdout(&error))?;
@@ -118,12 +122,12 @@ pub(in crate::cli) fn escaped(line: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Stdout, and how much went there.
-struct Counted {
+struct CountedStdout {
     out: Out,
     bytes: u64,
 }
 
-impl Write for Counted {
+impl Write for CountedStdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.bytes += written as u64;

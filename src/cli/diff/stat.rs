@@ -9,9 +9,9 @@ use crate::cli::CliError;
 use crate::cli::output;
 use crate::cli::output::Out;
 use crate::delta::MergedPath;
-use crate::inspect::diff::{Difference, Kind};
-use crate::inspect::fold::{Entry, Folded, Reason};
-use crate::inspect::own::Owner;
+use crate::inspect::diff::{Difference, DifferenceKind};
+use crate::inspect::fold::{Folded, FoldedLine, Reason};
+use crate::inspect::own::OwnedBy;
 use crate::inspect::patch::{FileStat, Volume, quoted_text};
 use crate::vfs::FileKind;
 
@@ -22,13 +22,13 @@ const BAR: usize = 40;
 const TEXT: usize = 28;
 
 /// How it looks.
-pub(super) struct Look {
+pub(super) struct StatStyle {
     pub colour: bool,
     /// Rows that are shown; the sum is of all.
     pub most_rows: usize,
 }
 
-type Line<'a> = &'a mut dyn FnMut(Arguments<'_>) -> Result<(), CliError>;
+type StatLine<'a> = &'a mut dyn FnMut(Arguments<'_>) -> Result<(), CliError>;
 
 /// The escape sequence of the colour of a letter.
 pub(super) fn colour_of(letter: char) -> Option<&'static str> {
@@ -41,7 +41,7 @@ pub(super) fn colour_of(letter: char) -> Option<&'static str> {
     }
 }
 
-struct Row {
+struct StatRow {
     letter: char,
     name: String,
     /// Lines added and removed; `None` for what has a text only.
@@ -51,11 +51,11 @@ struct Row {
 
 /// Prints a row for each entry, and the sum of all.
 pub(super) fn print(
-    entries: &[Entry],
+    entries: &[FoldedLine],
     differences: &[Difference],
     files: &[FileStat],
-    look: &Look,
-    line: Line<'_>,
+    look: &StatStyle,
+    line: StatLine<'_>,
 ) -> Result<(), CliError> {
     let mut by_path: HashMap<&MergedPath, Vec<&FileStat>> = HashMap::new();
     for file in files {
@@ -71,13 +71,13 @@ pub(super) fn print(
     }
     let count = |kind| differences.iter().filter(|difference| difference.kind == kind).count();
     let kinds = [
-        (Kind::Added, "added"),
-        (Kind::Deleted, "deleted"),
-        (Kind::Modified, "modified"),
-        (Kind::Renamed, "renamed"),
+        (DifferenceKind::Added, "added"),
+        (DifferenceKind::Deleted, "deleted"),
+        (DifferenceKind::Modified, "modified"),
+        (DifferenceKind::Renamed, "renamed"),
     ];
     let mut counts: Vec<_> = kinds.map(|(kind, word)| format!("{} {word}", count(kind))).into();
-    if let retyped @ 1.. = count(Kind::Retyped) {
+    if let retyped @ 1.. = count(DifferenceKind::Retyped) {
         counts.push(format!("{retyped} of another type"));
     }
     let changes = text::count(differences.len(), "change");
@@ -94,7 +94,7 @@ pub(super) fn print(
 }
 
 /// What of the changes are no files that the sum of the lines is of.
-fn others(entries: &[Entry], differences: &[Difference]) -> Vec<String> {
+fn others(entries: &[FoldedLine], differences: &[Difference]) -> Vec<String> {
     let is_dir = |difference: &&Difference| {
         let after = difference.change.after.as_ref().map(|after| after.attr().kind);
         after.or(difference.old.as_ref().map(|old| old.attr.kind)) == Some(FileKind::Directory)
@@ -102,20 +102,21 @@ fn others(entries: &[Entry], differences: &[Difference]) -> Vec<String> {
     let (mut git, mut nodes) = (0, 0);
     let mut dirs = differences.iter().filter(is_dir).count();
     for entry in entries {
-        let Entry::Folded(Folded { reason: Reason::Own(owner), differences, .. }) = entry else {
+        let FoldedLine::Folded(Folded { reason: Reason::Own(owner), differences, .. }) = entry
+        else {
             continue;
         };
         dirs = dirs.saturating_sub(differences.iter().filter(is_dir).count());
         match owner {
-            Owner::Git => git += differences.len(),
-            Owner::Nodes => nodes += differences.len(),
+            OwnedBy::Git => git += differences.len(),
+            OwnedBy::Nodes => nodes += differences.len(),
         }
     }
     let mut others = Vec::new();
     if dirs > 0 {
         others.push(text::count(dirs, "directory"));
     }
-    for (count, owner) in [(git, Owner::Git), (nodes, Owner::Nodes)] {
+    for (count, owner) in [(git, OwnedBy::Git), (nodes, OwnedBy::Nodes)] {
         if count > 0 {
             others.push(format!("{count}{}", whose(owner)));
         }
@@ -125,7 +126,9 @@ fn others(entries: &[Entry], differences: &[Difference]) -> Vec<String> {
 
 fn has_only_attributes(difference: &Difference) -> bool {
     let differs = difference.differs;
-    difference.kind == Kind::Modified && !differs.content && (differs.mode || differs.owner)
+    difference.kind == DifferenceKind::Modified
+        && !differs.content
+        && (differs.mode || differs.owner)
 }
 
 fn path_of(file: &FileStat) -> &MergedPath {
@@ -133,16 +136,20 @@ fn path_of(file: &FileStat) -> &MergedPath {
     file.to.as_ref().or(file.from.as_ref()).unwrap_or(&ROOT)
 }
 
-fn row(entry: &Entry, by_path: &HashMap<&MergedPath, Vec<&FileStat>>, files: &[FileStat]) -> Row {
+fn row(
+    entry: &FoldedLine,
+    by_path: &HashMap<&MergedPath, Vec<&FileStat>>,
+    files: &[FileStat],
+) -> StatRow {
     let difference = match entry {
-        Entry::Folded(folded) => {
+        FoldedLine::Folded(folded) => {
             let name = text::name(folded.path.as_bytes()) + "/";
             let text = held(folded);
-            return Row { letter: folded_letter(folded), name, lines: None, text };
+            return StatRow { letter: folded_letter(folded), name, lines: None, text };
         }
-        Entry::One(difference) => difference,
+        FoldedLine::One(difference) => difference,
     };
-    let from = difference.old.as_ref().filter(|_| difference.kind == Kind::Renamed);
+    let from = difference.old.as_ref().filter(|_| difference.kind == DifferenceKind::Renamed);
     let name = match from {
         Some(base) => {
             renamed(&text::name(MergedPath::of_base(&base.path).as_bytes()), &shown(difference))
@@ -153,7 +160,7 @@ fn row(entry: &Entry, by_path: &HashMap<&MergedPath, Vec<&FileStat>>, files: &[F
     let letter = letter(difference.kind);
     let mut notes = notes(difference);
     notes.retain(|note| note != "modified");
-    if own.is_empty() && name.ends_with('/') && difference.kind == Kind::Renamed {
+    if own.is_empty() && name.ends_with('/') && difference.kind == DifferenceKind::Renamed {
         let inside = |file: &&FileStat| path_of(file).is_within(&difference.path);
         notes.insert(0, text::count(files.iter().filter(inside).count(), "file"));
     }
@@ -169,7 +176,7 @@ fn row(entry: &Entry, by_path: &HashMap<&MergedPath, Vec<&FileStat>>, files: &[F
     }
     // A file that only changed its mode or name has no lines to count.
     let lines = lines.filter(|lines| *lines != (0, 0) || notes.is_empty());
-    Row { letter, name, lines, text: notes.join(", ") }
+    StatRow { letter, name, lines, text: notes.join(", ") }
 }
 
 /// The columns of the rows.
@@ -182,8 +189,8 @@ struct Frame {
 }
 
 impl Frame {
-    fn of(rows: &[Row], columns: usize) -> Self {
-        let longest = |width: &dyn Fn(&Row) -> usize| rows.iter().map(width).max().unwrap_or(0);
+    fn of(rows: &[StatRow], columns: usize) -> Self {
+        let longest = |width: &dyn Fn(&StatRow) -> usize| rows.iter().map(width).max().unwrap_or(0);
         let most = rows.iter().filter_map(|row| row.lines).map(|(a, r)| a + r).max().unwrap_or(0);
         let number = if most > 0 { most.to_string().len() } else { 1 };
         let text = longest(&|row| match (row.text.chars().count(), row.lines) {
@@ -200,7 +207,7 @@ impl Frame {
         Self { columns, name, number, bar, most }
     }
 
-    fn line(&self, row: &Row, has_colour: bool) -> String {
+    fn line(&self, row: &StatRow, has_colour: bool) -> String {
         let name = cut_front(&row.name, self.name);
         let pad = " ".repeat(self.name.saturating_sub(name.chars().count()));
         let head = format!("{} {name}{pad} | ", row.letter);

@@ -8,14 +8,14 @@ use std::path::Path;
 
 use crate::cli::change::with_changer;
 use crate::cli::error::CliError;
-use crate::cli::output::{self, Out, Progress};
+use crate::cli::output::{self, Out, ProgressLine};
 use crate::cli::picking::Picking;
 use crate::cli::selecting::{LeaveOut, tell_unmatched};
-use crate::cli::source::Source;
+use crate::cli::source::SessionSource;
 use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, PathText, Request, limits};
 use crate::delta::MergedPath;
-use crate::inspect::discard::{Chosen, chosen, undo};
+use crate::inspect::discard::{DiscardChoice, chosen, undo};
 use crate::inspect::opened::Opened;
 
 /// Undo changes: the paths show the base again.
@@ -27,7 +27,7 @@ use crate::inspect::opened::Opened;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// Paths in the tree, or pathspecs: `*.rs`, `:!dist`; `/` for all that the session changed.
     #[arg(value_name = "PATH", required_unless_present_any = ["patch", "interactive", "hunk"])]
@@ -77,7 +77,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
     } else if selection.is_of_paths() {
         selection.paths().cloned().collect()
     } else {
-        let Chosen { paths, whole } = chosen(&opened, &selection)?;
+        let DiscardChoice { paths, whole } = chosen(&opened, &selection)?;
         tell_unmatched(&selection, "change");
         for dir in whole {
             let dir = text::name(dir.as_bytes());
@@ -140,7 +140,7 @@ fn is_wanted(args: &Args, opened: &Opened, asked: &[MergedPath]) -> Result<bool,
 }
 
 fn discard(session: &Path, base: Option<&Path>, asked: &[MergedPath]) -> Result<Undone, CliError> {
-    let mut progress = Progress::new("giving up changes", std::io::stderr().is_terminal());
+    let mut progress = ProgressLine::new("giving up changes", std::io::stderr().is_terminal());
     let discarded = with_changer(session, base, |changer| {
         let mut all = Undone { paths: Vec::new(), changes: 0, idle: Vec::new() };
         for some in asked.chunks(limits::MAX_PATHS) {

@@ -10,16 +10,16 @@ use crate::cli::output::{self, Out};
 use crate::cli::picking::{Offer, Verb};
 use crate::cli::selecting::tell_unmatched;
 use crate::cli::{Ending, asking, text};
-use crate::control::{Answer, Meta, Reading, Request};
+use crate::control::{Answer, AttrChanges, Reading, Request};
 use crate::delta::MergedPath;
-use crate::inspect::diff::{Options, diff};
+use crate::inspect::diff::{DiffOptions, diff};
 use crate::inspect::hunks::{Undoing, whole_id, without};
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
 
 /// Lets the user choose, and gives up what was chosen.
 pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<Ending, CliError> {
-    let options = Options { selection, ..Options::default() };
+    let options = DiffOptions { selection, ..DiffOptions::default() };
     let mut differences = Vec::new();
     diff(opened, &options, &mut |_, difference| {
         differences.push(difference);
@@ -86,7 +86,7 @@ fn is_nothing(undoing: &Undoing) -> bool {
 fn give_up(changer: &mut Changer, undoing: &Undoing) -> Result<u64, CliError> {
     let meta = |attributes: Option<[u32; 3]>| {
         let [mode, uid, gid] = attributes.map_or([None; 3], |all| all.map(Some));
-        Meta { mode, uid, gid, ..Meta::default() }
+        AttrChanges { mode, uid, gid, ..AttrChanges::default() }
     };
     let answer = match undoing {
         Undoing::Path(path) => changer.ask(Request::Discard { paths: vec![path.into()] }),

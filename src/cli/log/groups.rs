@@ -12,13 +12,13 @@ use crate::inspect::own::OwnFiles;
 use crate::inspect::tally::{Tallies, Tally, ToolWindows, client_name};
 
 /// Changes, counted in groups.
-pub(super) struct Groups {
+pub(super) struct LogGroups {
     grouping: Grouping,
     tools: Option<ToolWindows>,
     tallies: Tallies,
 }
 
-impl Groups {
+impl LogGroups {
     /// None yet; `tools` are the calls that changes are attributed to, where these are the groups.
     pub(super) fn new(grouping: Grouping, tools: Option<ToolWindows>) -> Self {
         Self { grouping, tools, tallies: Tallies::default() }

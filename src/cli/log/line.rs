@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::cli::text;
-use crate::delta::{AuditRow, AuditSet, Procedure};
+use crate::delta::{AuditProcedure, AuditRow, AuditSet};
 use crate::vfs::Time;
 
 /// A change in a line.
@@ -20,13 +20,13 @@ pub(in crate::cli) fn line(row: &AuditRow) -> String {
         line.push_str(&format!(" -> {}", text::name(to.as_bytes())));
     }
     match (row.procedure, row.offset, row.length) {
-        (Procedure::Write, Some(offset), Some(length)) => {
+        (AuditProcedure::Write, Some(offset), Some(length)) => {
             line.push_str(&format!("  offset {offset}, {}", text::count(length, "byte")));
         }
-        (Procedure::Publish, _, Some(length)) => {
+        (AuditProcedure::Publish, _, Some(length)) => {
             line.push_str(&format!("  {}", text::count(length, "byte")));
         }
-        (Procedure::Setattr, Some(size), _) => line.push_str(&format!("  size {size}")),
+        (AuditProcedure::Setattr, Some(size), _) => line.push_str(&format!("  size {size}")),
         _ => {}
     }
     for (name, value) in attributes(&row.set, text::time_millis) {
@@ -61,7 +61,7 @@ pub(in crate::cli) fn json(id: i64, row: &AuditRow) -> Map<String, Value> {
     if let Some(export) = &row.export {
         json.insert("export".to_owned(), export.as_ref().into());
     }
-    let is_size = row.procedure == Procedure::Setattr;
+    let is_size = row.procedure == AuditProcedure::Setattr;
     let numbers = [(if is_size { "size" } else { "offset" }, row.offset), ("length", row.length)];
     for (key, number) in numbers {
         if let Some(number) = number {

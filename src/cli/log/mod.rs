@@ -14,17 +14,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use groups::Groups;
+use groups::LogGroups;
 
 use super::error::CliError;
 use super::output::Out;
 use super::selecting::{LeaveOut, tell_unmatched};
 use super::{Ending, output, text, when};
-use crate::delta::sqlite::{AuditFilter, Client, OddRow, Order};
-use crate::delta::{AuditRow, MergedPath, Procedure};
+use crate::delta::sqlite::{AuditFilter, ChangeSource, OddRow, Order};
+use crate::delta::{AuditProcedure, AuditRow, MergedPath};
 use crate::inspect::InspectError;
 use crate::inspect::apply::last_apply;
-use crate::inspect::log::{Log, Now, Options, RowFilter, now};
+use crate::inspect::log::{AuditLog, LogOptions, Now, RowFilter, now};
 use crate::inspect::opened::{Opened, is_known, open_session};
 use crate::inspect::own::OwnFiles;
 use crate::inspect::selection::Selection;
@@ -58,14 +58,14 @@ const NAMED_ROWS: u64 = 10;
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Args {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<LogCommand>,
 
     #[command(flatten)]
     show: Show,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum LogCommand {
     Prune(prune::Args),
     Limit(limit::Args),
 }
@@ -106,7 +106,7 @@ struct Show {
 
     /// Only these operations: write, rename...; several with commas.
     #[arg(long, value_name = "OP", value_parser = parse_op, value_delimiter = ',')]
-    op: Vec<Procedure>,
+    op: Vec<AuditProcedure>,
 
     /// Only by this user.
     #[arg(long, value_name = "UID", hide_short_help = true)]
@@ -114,7 +114,7 @@ struct Show {
 
     /// Only from this client: an IP address, with a port or without.
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_client, hide_short_help = true)]
-    client: Option<Client>,
+    client: Option<ChangeSource>,
 
     /// Only through this export, of a server with several.
     #[arg(long, value_name = "EXPORT", hide_short_help = true)]
@@ -215,8 +215,8 @@ impl Grouping {
 /// Shows the log, or prunes it.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
-        Some(Command::Prune(args)) => prune::run(args),
-        Some(Command::Limit(args)) => limit::run(args),
+        Some(LogCommand::Prune(args)) => prune::run(args),
+        Some(LogCommand::Limit(args)) => limit::run(args),
         None => show(&args.show),
     }
 }
@@ -230,8 +230,8 @@ fn show(args: &Show) -> Result<Ending, CliError> {
         Some(Grouping::Tool) => Some(ToolWindows::open(session)?),
         _ => None,
     };
-    let groups = grouping.map(|grouping| Groups::new(grouping, tools));
-    let mut shown = Shown { groups, ..Shown::new(args) };
+    let groups = grouping.map(|grouping| LogGroups::new(grouping, tools));
+    let mut shown = LogShown { groups, ..LogShown::new(args) };
     log.read(&mut |id, row| shown.take(id, row))?;
     shown.check()?;
     if args.last.is_none()
@@ -262,8 +262,8 @@ fn show(args: &Show) -> Result<Ending, CliError> {
 }
 
 /// Which of the counted paths are a program's own.
-fn own_files(args: &Show, session: &Path, groups: Option<&Groups>) -> OwnFiles {
-    let paths = groups.map(Groups::paths).unwrap_or_default();
+fn own_files(args: &Show, session: &Path, groups: Option<&LogGroups>) -> OwnFiles {
+    let paths = groups.map(LogGroups::paths).unwrap_or_default();
     let find = |opened: &Opened| {
         let outside = opened.base_path().map(|base| base.as_os_str().as_encoded_bytes());
         opened.look(|view| OwnFiles::find(view, outside, paths.iter()))
@@ -289,9 +289,9 @@ fn note_taken_back(session: &Path) -> Result<(), CliError> {
 }
 
 /// The log, and what of it is chosen.
-fn open(args: &Show, session: &Path) -> Result<(Log, Selection), CliError> {
+fn open(args: &Show, session: &Path) -> Result<(AuditLog, Selection), CliError> {
     let all_since = args.since.is_some() || !args.follow;
-    let mut options = Options {
+    let mut options = LogOptions {
         filter: AuditFilter {
             since: args.since.map(when::time),
             until: args.until.map(when::time),
@@ -306,7 +306,7 @@ fn open(args: &Show, session: &Path) -> Result<(Log, Selection), CliError> {
         order: if args.reverse { Order::NewestFirst } else { Order::OldestFirst },
     };
     if args.paths.is_empty() && !args.leave_out.is_given() {
-        return Ok((Log::open(&open_session(session)?, options)?, Selection::default()));
+        return Ok((AuditLog::open(&open_session(session)?, options)?, Selection::default()));
     }
     let opened = match Opened::open(session, args.base.as_deref()) {
         Ok(opened) => Some(Rc::new(opened)),
@@ -320,7 +320,7 @@ fn open(args: &Show, session: &Path) -> Result<(Log, Selection), CliError> {
     };
     let state =
         |path: &MergedPath| opened.as_ref().map_or(Now::Unknown, |opened| now(opened, path));
-    let log = Log::open(session, Options::default())?;
+    let log = AuditLog::open(session, LogOptions::default())?;
     let is_known = |path: &MergedPath| {
         let there = opened.as_ref().map(|opened| opened.look(|view| is_known(opened, view, path)));
         Ok(there.transpose()?.unwrap_or(false) || log.knows(path, state(path))?)
@@ -336,7 +336,7 @@ fn open(args: &Show, session: &Path) -> Result<(Log, Selection), CliError> {
         Some(path) => options.path = Some((path.clone(), state(path))),
         None => options.rows = Some(by_name(selection.clone(), opened.clone())),
     }
-    Ok((Log::open(session, options)?, selection))
+    Ok((AuditLog::open(session, options)?, selection))
 }
 
 /// The rows that name something chosen, as it was called then.
@@ -347,16 +347,16 @@ fn by_name(selection: Selection, opened: Option<Rc<Opened>>) -> RowFilter {
     }))
 }
 
-fn parse_op(text: &str) -> Result<Procedure, String> {
-    Procedure::from_name(&text.to_ascii_uppercase()).ok_or_else(|| {
-        let names = Procedure::ALL.map(Procedure::as_str).join(", ");
+fn parse_op(text: &str) -> Result<AuditProcedure, String> {
+    AuditProcedure::from_name(&text.to_ascii_uppercase()).ok_or_else(|| {
+        let names = AuditProcedure::ALL.map(AuditProcedure::as_str).join(", ");
         format!("expected one of {names}")
     })
 }
 
-fn parse_client(text: &str) -> Result<Client, String> {
-    let machine = || text.parse::<IpAddr>().map(Client::Machine);
-    let socket = text.parse::<SocketAddr>().map(Client::Socket);
+fn parse_client(text: &str) -> Result<ChangeSource, String> {
+    let machine = || text.parse::<IpAddr>().map(ChangeSource::Machine);
+    let socket = text.parse::<SocketAddr>().map(ChangeSource::Socket);
     socket.or_else(|_| machine()).map_err(|_| {
         "expected an IP address, with a port or without: 127.0.0.1, 127.0.0.1:700, [::1]:700"
             .to_owned()
@@ -364,11 +364,11 @@ fn parse_client(text: &str) -> Result<Client, String> {
 }
 
 /// What was printed.
-struct Shown {
+struct LogShown {
     out: Out,
     is_json: bool,
     /// What is counted, where lines are not shown.
-    groups: Option<Groups>,
+    groups: Option<LogGroups>,
     /// How many rows that cannot be read are named.
     named: u64,
     any: bool,
@@ -376,7 +376,7 @@ struct Shown {
     closed: Option<CliError>,
 }
 
-impl Shown {
+impl LogShown {
     fn new(args: &Show) -> Self {
         // Of what comes one by one, each is worth a line.
         let named = if args.follow { u64::MAX } else { NAMED_ROWS };

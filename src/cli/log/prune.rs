@@ -11,12 +11,12 @@ use serde_json::Value;
 use super::json;
 use crate::cli::change::with_changer;
 use crate::cli::error::CliError;
-use crate::cli::output::{self, Out, Progress};
+use crate::cli::output::{self, Out, ProgressLine};
 use crate::cli::partial::Partial;
-use crate::cli::source::Source;
+use crate::cli::source::SessionSource;
 use crate::cli::{Ending, text, when};
 use crate::control::{Answer, Request};
-use crate::inspect::log::{Log, Options};
+use crate::inspect::log::{AuditLog, LogOptions};
 use crate::inspect::opened::open_session;
 
 /// The level of compression: a few times as fast as a disk writes.
@@ -34,7 +34,7 @@ const LEVEL: i32 = 6;
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
 pub(in crate::cli) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: SessionSource,
 
     /// Delete changes from before this moment, or older than this: 30d, 2 weeks, 2026-11-01.
     #[arg(long, value_name = "AGE", value_parser = when::parse, group = "which")]
@@ -61,7 +61,7 @@ pub(in crate::cli) struct Args {
 /// Prunes the log.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let session = &args.source.session;
-    let log = Log::open(&open_session(session)?, Options::default())?;
+    let log = AuditLog::open(&open_session(session)?, LogOptions::default())?;
     let now = when::time(Timestamp::now());
     let last = log.prunable(now, args.keep, args.older_than.map(when::time))?;
     let archived = match &args.archive {
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(if count > 0 { Ending::Done } else { Ending::Findings })
 }
 
-fn count(log: &Log, last: i64) -> Result<u64, CliError> {
+fn count(log: &AuditLog, last: i64) -> Result<u64, CliError> {
     let mut count = 0;
     log.read_up_to(last, &mut |_, _| {
         count += 1;
@@ -92,7 +92,7 @@ fn count(log: &Log, last: i64) -> Result<u64, CliError> {
 
 /// Deletes the rows, a bounded number in each transaction.
 fn prune(args: &Args, last: i64, all: Option<u64>) -> Result<u64, CliError> {
-    let mut progress = Progress::new("prune", io::stderr().is_terminal());
+    let mut progress = ProgressLine::new("prune", io::stderr().is_terminal());
     let source = &args.source;
     let done = with_changer(&source.session, source.base.as_deref(), |changer| {
         let mut deleted = 0;
@@ -114,7 +114,7 @@ fn prune(args: &Args, last: i64, all: Option<u64>) -> Result<u64, CliError> {
 
 /// Writes the rows up to `last` to a new file, and has it on the disk; how many they are. The file
 /// has its name once it is whole.
-fn archive(log: &Log, last: i64, path: &Path) -> Result<u64, CliError> {
+fn archive(log: &AuditLog, last: i64, path: &Path) -> Result<u64, CliError> {
     require_new(path)?;
     let partial = Partial::create(path)?;
     let rows = write(log, last, &partial.file)?;
@@ -132,7 +132,7 @@ fn require_new(path: &Path) -> Result<(), CliError> {
     }
 }
 
-fn write(log: &Log, last: i64, file: &File) -> Result<u64, CliError> {
+fn write(log: &AuditLog, last: i64, file: &File) -> Result<u64, CliError> {
     let failed = |error: io::Error| CliError::caused("the archive cannot be written", &error);
     let mut encoder = zstd::Encoder::new(BufWriter::new(file), LEVEL).map_err(failed)?;
     encoder.include_checksum(true).map_err(failed)?;

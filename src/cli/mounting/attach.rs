@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
-use super::call::{self, Call, Unmounting};
+use super::call::{self, MountCall, Unmounting};
 use super::inside;
-use super::note::{Note, Run};
+use super::mount_lock::MountLock;
+use super::note::{Note, RunNote};
 use super::point::MountPoint;
 use super::privilege::Means;
 use super::served::{Served, served};
 use super::server::{self, ANY_PORT, Started};
 use super::table::{self, Mounted};
-use super::turn::Turn;
 use super::user::User;
 use crate::cli::choosing::{self, Choosing};
 use crate::cli::error::CliError;
@@ -24,7 +24,7 @@ use crate::vfs::PatternSet;
 
 /// What is to be mounted where; the paths are resolved.
 #[derive(Debug)]
-pub(in crate::cli) struct Wanted<'a> {
+pub(in crate::cli) struct AttachOptions<'a> {
     pub(in crate::cli) session: PathBuf,
     pub(in crate::cli) base: Option<PathBuf>,
     pub(in crate::cli) point: &'a MountPoint,
@@ -45,7 +45,7 @@ pub(in crate::cli) struct Wanted<'a> {
 
 /// A session that is mounted.
 #[derive(Debug)]
-pub(in crate::cli) struct Attached {
+pub(in crate::cli) struct MountedSession {
     pub(in crate::cli) note: Note,
     /// Its server, if it is ours.
     pub(in crate::cli) child: Option<Child>,
@@ -69,7 +69,10 @@ pub(in crate::cli) fn base_of(
 
 /// Serves and mounts; what was begun is taken back where it fails. With the turn at the session,
 /// the server that is found is there until it is mounted.
-pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attached, CliError> {
+pub(in crate::cli) fn attach(
+    wanted: &AttachOptions<'_>,
+    _turn: MountLock,
+) -> Result<MountedSession, CliError> {
     let (note, child) = find_or_start(wanted, None)?;
     let started = note.started;
     // By a mount here that somebody unmounted by other means.
@@ -77,7 +80,7 @@ pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attache
         started.is_some() && Note::of(&note.dir).is_some_and(|before| before.started == started);
     // Written first: whatever happens to us, `umount` finds the server.
     match note.write().and_then(|()| mount(wanted, &note)) {
-        Ok(()) => Ok(Attached { note, child }),
+        Ok(()) => Ok(MountedSession { note, child }),
         Err(error) => {
             if !is_known {
                 note.forget();
@@ -91,14 +94,14 @@ pub(in crate::cli) fn attach(wanted: &Wanted<'_>, _turn: Turn) -> Result<Attache
 /// Serves for the `run` that this process is, which mounts in a mount namespace of its own.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(in crate::cli) fn serve_for_run(
-    wanted: &Wanted<'_>,
-    _turn: Turn,
-) -> Result<Attached, CliError> {
+    wanted: &AttachOptions<'_>,
+    _turn: MountLock,
+) -> Result<MountedSession, CliError> {
     let pid = std::process::id();
     let start = inside::started(pid).unwrap_or_default();
-    let (note, child) = find_or_start(wanted, Some(Run { pid, start, namespace: None }))?;
+    let (note, child) = find_or_start(wanted, Some(RunNote { pid, start, namespace: None }))?;
     match note.write() {
-        Ok(()) => Ok(Attached { note, child }),
+        Ok(()) => Ok(MountedSession { note, child }),
         Err(error) => {
             stop(wanted, child);
             Err(error)
@@ -107,7 +110,7 @@ pub(in crate::cli) fn serve_for_run(
 }
 
 /// Stops the server that was started for a mount that failed.
-fn stop(wanted: &Wanted<'_>, child: Option<Child>) {
+fn stop(wanted: &AttachOptions<'_>, child: Option<Child>) {
     if let Some(child) = child
         && let Err(error) = server::stop(child.id(), &wanted.session, Some(child))
     {
@@ -116,7 +119,10 @@ fn stop(wanted: &Wanted<'_>, child: Option<Child>) {
 }
 
 /// The note of a mount, or of `run`, and its server if that was started now.
-fn find_or_start(wanted: &Wanted<'_>, run: Option<Run>) -> Result<(Note, Option<Child>), CliError> {
+fn find_or_start(
+    wanted: &AttachOptions<'_>,
+    run: Option<RunNote>,
+) -> Result<(Note, Option<Child>), CliError> {
     let (address, started, child) = server_for(wanted)?;
     let note = Note {
         dir: wanted.point.path().to_owned(),
@@ -131,7 +137,9 @@ fn find_or_start(wanted: &Wanted<'_>, run: Option<Run>) -> Result<(Note, Option<
 }
 
 /// The server's address; its process if it was started for a mount; and itself if that was now.
-fn server_for(wanted: &Wanted<'_>) -> Result<(SocketAddr, Option<u32>, Option<Child>), CliError> {
+fn server_for(
+    wanted: &AttachOptions<'_>,
+) -> Result<(SocketAddr, Option<u32>, Option<Child>), CliError> {
     let session = wanted.session.display();
     let Some(served) = served_on(&wanted.session)? else {
         let listen = wanted.listen.or_else(|| awaited(&wanted.session)).unwrap_or(ANY_PORT);
@@ -224,8 +232,12 @@ fn served_on(session: &Path) -> Result<Option<Served>, CliError> {
     }
 }
 
-fn start(wanted: &Wanted<'_>, listen: SocketAddr, read_only: bool) -> Result<Started, CliError> {
-    server::start(&server::Wanted {
+fn start(
+    wanted: &AttachOptions<'_>,
+    listen: SocketAddr,
+    read_only: bool,
+) -> Result<Started, CliError> {
+    server::start(&server::StartOptions {
         session: &wanted.session,
         base: wanted.base.as_deref(),
         listen,
@@ -239,10 +251,11 @@ fn start(wanted: &Wanted<'_>, listen: SocketAddr, read_only: bool) -> Result<Sta
 
 /// Mounts, and checks that it shows where it was meant to: who can rename what is on the way may
 /// have moved the directory since.
-fn mount(wanted: &Wanted<'_>, note: &Note) -> Result<(), CliError> {
+fn mount(wanted: &AttachOptions<'_>, note: &Note) -> Result<(), CliError> {
     let address = note.reached();
-    let Wanted { point, read_only, options, means, .. } = wanted;
-    let call = Call { address, point, read_only: *read_only, options: *options, means: *means };
+    let AttachOptions { point, read_only, options, means, .. } = wanted;
+    let call =
+        MountCall { address, point, read_only: *read_only, options: *options, means: *means };
     call.mount()?;
     let dir = point.path();
     if table::at(dir)?.is_some_and(|mounted| mounted.is_from(address)) {
@@ -264,9 +277,9 @@ pub(in crate::cli) enum Again {
 
 /// Makes a mount of this session work again whose server was killed.
 pub(in crate::cli) fn again(
-    wanted: &Wanted<'_>,
+    wanted: &AttachOptions<'_>,
     mounted: &Mounted,
-    _turn: Turn,
+    _turn: MountLock,
 ) -> Result<Again, CliError> {
     let note = Note::of(wanted.point.path());
     let Some(mut note) =

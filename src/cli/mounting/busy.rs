@@ -20,17 +20,17 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A process that uses a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct MountUser {
     pub(super) pid: u32,
     name: String,
 }
 
 /// Who uses `dir`, as far as we may look (all of them, for root); nobody where there is no
 /// `/proc`. Only links are read, which asks no server.
-pub(super) fn holders(dir: &Path) -> Vec<Holder> {
+pub(super) fn holders(dir: &Path) -> Vec<MountUser> {
     let ours = std::process::id();
     let others = processes().filter(|(pid, _)| *pid != ours);
-    others.filter(|(_, path)| uses(path, dir)).map(Holder::of).collect()
+    others.filter(|(_, path)| uses(path, dir)).map(MountUser::of).collect()
 }
 
 /// All processes, with the directory of each.
@@ -39,7 +39,7 @@ pub(super) fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
     processes.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
 }
 
-impl Holder {
+impl MountUser {
     /// A process with its directory.
     pub(super) fn of((pid, path): (u32, PathBuf)) -> Self {
         let name = fs::read(path.join("comm")).unwrap_or_default();
@@ -56,7 +56,7 @@ fn uses(process: &Path, dir: &Path) -> bool {
 }
 
 /// `make (812), sh (811) and 3 more`.
-pub(super) fn named(holders: &[Holder]) -> String {
+pub(super) fn named(holders: &[MountUser]) -> String {
     let named = holders.iter().take(MAX_NAMED);
     let named: Vec<String> =
         named.map(|holder| format!("{} ({})", holder.name, holder.pid)).collect();
@@ -68,7 +68,7 @@ pub(super) fn named(holders: &[Holder]) -> String {
 }
 
 /// Asks them to end, or ends them.
-pub(super) fn end(holders: &[Holder], signal: Signal) {
+pub(super) fn end(holders: &[MountUser], signal: Signal) {
     for holder in holders {
         if let Some(pid) = i32::try_from(holder.pid).ok().and_then(Pid::from_raw) {
             let _gone = kill_process(pid, signal);
@@ -78,7 +78,7 @@ pub(super) fn end(holders: &[Holder], signal: Signal) {
 
 /// Ends the processes that `find` finds: asks them, and two seconds later ends them.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-pub(super) fn end_all(find: &dyn Fn() -> Vec<Holder>) {
+pub(super) fn end_all(find: &dyn Fn() -> Vec<MountUser>) {
     let mut left = find();
     if left.is_empty() {
         return;
@@ -97,13 +97,13 @@ pub(super) fn end_all(find: &dyn Fn() -> Vec<Holder>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Holder, named};
+    use super::{MountUser, named};
 
     #[test]
     fn a_few_are_named_and_the_rest_is_counted() {
-        let holder = |pid| Holder { pid, name: "sh".to_owned() };
+        let holder = |pid| MountUser { pid, name: "sh".to_owned() };
         assert_eq!(named(&[holder(1), holder(2)]), "sh (1), sh (2)");
-        let many: Vec<Holder> = (1..=7).map(holder).collect();
+        let many: Vec<MountUser> = (1..=7).map(holder).collect();
         assert!(named(&many).ends_with("sh (5) and 2 more"));
     }
 

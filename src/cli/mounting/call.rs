@@ -12,7 +12,7 @@ use crate::cli::mount_help;
 
 /// What is to be mounted, where, and how.
 #[derive(Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct MountCall<'a> {
     pub(super) address: SocketAddr,
     pub(super) point: &'a MountPoint,
     pub(super) read_only: bool,
@@ -21,7 +21,7 @@ pub(super) struct Call<'a> {
     pub(super) means: Means,
 }
 
-impl Call<'_> {
+impl MountCall<'_> {
     /// All options, those of the user last, so that they win.
     ///
     /// In the export, root is who we are: setuid programs and devices that an agent makes there
@@ -138,7 +138,7 @@ mod own {
     use super::*;
 
     /// Mounts by mount(2): the kernel asks the server for the root's handle itself.
-    pub(super) fn mount(call: &Call<'_>, source: &str) -> Result<(), CliError> {
+    pub(super) fn mount(call: &MountCall<'_>, source: &str) -> Result<(), CliError> {
         let (flags, mut data) = split(&call.options());
         data.push(format!("addr={}", mount_help::reachable(call.address.ip())));
         let invalid = |_nul| CliError::new("mount options have a NUL byte");
@@ -193,7 +193,7 @@ mod own {
 mod own {
     use super::*;
 
-    pub(super) fn mount(call: &Call<'_>, source: &str) -> Result<(), CliError> {
+    pub(super) fn mount(call: &MountCall<'_>, source: &str) -> Result<(), CliError> {
         Err(call.refused(source))
     }
 

@@ -12,12 +12,12 @@ use super::busy;
 pub(in crate::cli) use super::call::Unmounting;
 use super::call::unmount;
 use super::inside;
+use super::mount_lock::MountLock;
 use super::note::Note;
 use super::point::MountPoint;
 use super::served::served;
 #[cfg(target_os = "linux")]
 use super::stage;
-use super::turn::Turn;
 use super::{server, table};
 use crate::cli::error::CliError;
 use crate::cli::output;
@@ -30,7 +30,7 @@ const TRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What became of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) enum Server {
+pub(in crate::cli) enum ServerFate {
     /// It was started for the mount, and stopped.
     Stopped,
     /// It goes on, for this reason.
@@ -97,8 +97,8 @@ pub(in crate::cli) fn release(
     note: &Note,
     child: Option<Child>,
     in_use: bool,
-) -> Result<Server, CliError> {
-    let _turn = Turn::take(&note.session)?;
+) -> Result<ServerFate, CliError> {
+    let _turn = MountLock::take(&note.session)?;
     #[cfg(target_os = "linux")]
     stage::clear(&note.dir);
     let pid = match &child {
@@ -118,20 +118,20 @@ pub(in crate::cli) fn release(
     let is_used = by_hand || others.any(|other| is_hidden(&other) || is_mounted(&other));
     let Some(pid) = pid else {
         note.forget();
-        return Ok(Server::Unknown);
+        return Ok(ServerFate::Unknown);
     };
     if note.started != Some(pid) {
         note.forget();
-        return Ok(Server::GoesOn { pid, why: "it was there before the mount" });
+        return Ok(ServerFate::GoesOn { pid, why: "it was there before the mount" });
     }
     if is_used {
         note.forget();
-        return Ok(Server::GoesOn { pid, why: "the session is mounted elsewhere, too" });
+        return Ok(ServerFate::GoesOn { pid, why: "the session is mounted elsewhere, too" });
     }
     if in_use {
         Note { is_hidden: true, ..note.clone() }.write()?;
         let why = "programs may still use the mount; once they have ended, unmount it again";
-        return Ok(Server::GoesOn { pid, why });
+        return Ok(ServerFate::GoesOn { pid, why });
     }
     // Forgotten when it is done: whoever is interrupted here can ask for it again.
     server::stop(pid, &note.session, child)?;
@@ -140,7 +140,7 @@ pub(in crate::cli) fn release(
     if !note.is_read_only {
         server::check_closed(&note.session)?;
     }
-    Ok(Server::Stopped)
+    Ok(ServerFate::Stopped)
 }
 
 /// Releases the session that was mounted at `dir` before `session` is, where somebody unmounted it
@@ -163,10 +163,10 @@ pub(in crate::cli) fn release_other(dir: &Path, session: &Path) -> Result<(), Cl
         return Err(CliError::new(what).with_hint(hint));
     }
     match release(&note, None, false)? {
-        Server::Stopped => {
+        ServerFate::Stopped => {
             output::line(format_args!("{shown}: {other} was mounted there; its server has ended"))
         }
-        Server::GoesOn { .. } | Server::Unknown => {}
+        ServerFate::GoesOn { .. } | ServerFate::Unknown => {}
     }
     Ok(())
 }
@@ -181,9 +181,9 @@ pub(in crate::cli) fn release_dead(session: Option<&Path>) -> Result<usize, CliE
     for note in &dead {
         let session = note.session.display();
         let server = match release(note, None, false)? {
-            Server::Stopped => "its server has ended".to_owned(),
-            Server::GoesOn { pid, why } => format!("its server (process {pid}) goes on: {why}"),
-            Server::Unknown => "its server was gone, too".to_owned(),
+            ServerFate::Stopped => "its server has ended".to_owned(),
+            ServerFate::GoesOn { pid, why } => format!("its server (process {pid}) goes on: {why}"),
+            ServerFate::Unknown => "its server was gone, too".to_owned(),
         };
         output::line(format_args!("a run of {session} was killed; {server}"));
     }

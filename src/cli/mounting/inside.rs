@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use super::busy::{self, Holder};
-use super::note::Run;
+use super::busy::{self, MountUser};
+use super::note::RunNote;
 
-impl Run {
+impl RunNote {
     /// Whether `run` is still at work, or a process has the mount from `server` in another mount
     /// namespace than ours.
     pub(in crate::cli) fn is_live(&self, server: SocketAddr) -> bool {
@@ -40,7 +40,7 @@ fn stat(pid: u32) -> Option<Stat> {
 /// All that this process and its children have started and that still runs; as a subreaper, it
 /// is the parent of those whose own parent has ended.
 #[cfg(target_os = "linux")]
-pub(super) fn descendants() -> Vec<Holder> {
+pub(super) fn descendants() -> Vec<MountUser> {
     let all = busy::processes().filter_map(|(pid, path)| Some((stat(pid)?, pid, path)));
     let mut rest: Vec<_> = all.collect();
     let mut parents = vec![std::process::id()];
@@ -51,7 +51,7 @@ pub(super) fn descendants() -> Vec<Holder> {
         rest = others;
         parents.extend(children.iter().map(|(_, pid, _)| *pid));
         let running = children.into_iter().filter(|(stat, ..)| !stat.is_zombie);
-        found.extend(running.map(|(_, pid, path)| Holder::of((pid, path))));
+        found.extend(running.map(|(_, pid, path)| MountUser::of((pid, path))));
     }
     found
 }
@@ -59,11 +59,11 @@ pub(super) fn descendants() -> Vec<Holder> {
 /// The processes in a mount namespace that has a mount from `server`; none in one that was given
 /// the number of one that has ended.
 #[cfg(target_os = "linux")]
-pub(super) fn processes(number: u64, server: SocketAddr) -> Vec<Holder> {
+pub(super) fn processes(number: u64, server: SocketAddr) -> Vec<MountUser> {
     let is_in = |pid: u32| namespace(&pid.to_string()) == Some(number);
     let found: Vec<_> = busy::processes().filter(|(pid, _)| is_in(*pid)).collect();
     let is_its = found.iter().any(|(pid, _)| has_mount(&pid.to_string(), server));
-    if is_its { found.into_iter().map(Holder::of).collect() } else { Vec::new() }
+    if is_its { found.into_iter().map(MountUser::of).collect() } else { Vec::new() }
 }
 
 /// Whether a process in another mount namespace than ours has a mount from `server`: of all
@@ -98,7 +98,7 @@ pub(super) fn namespace(process: &str) -> Option<u64> {
 
 /// None: without Linux there are no mount namespaces.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn processes(_number: u64, _server: SocketAddr) -> Vec<Holder> {
+pub(super) fn processes(_number: u64, _server: SocketAddr) -> Vec<MountUser> {
     Vec::new()
 }
 
@@ -133,13 +133,13 @@ mod tests {
     #[test]
     fn what_a_child_started_is_found_too() {
         let mut child = Command::new("sh").args(["-c", "sleep 20 & wait"]).spawn().unwrap();
-        let sleeps = |holder: &Holder| stat(holder.pid).is_some_and(|s| s.parent == child.id());
+        let sleeps = |holder: &MountUser| stat(holder.pid).is_some_and(|s| s.parent == child.id());
         let mut found = descendants();
         while !found.iter().any(sleeps) {
             found = descendants();
         }
         assert!(found.iter().any(|holder| holder.pid == child.id()));
-        let of_child: Vec<Holder> = found.into_iter().filter(sleeps).collect();
+        let of_child: Vec<MountUser> = found.into_iter().filter(sleeps).collect();
         busy::end(&of_child, rustix::process::Signal::KILL);
         assert!(child.wait().unwrap().success());
     }

@@ -14,6 +14,7 @@ mod call;
 pub(super) mod detach;
 mod inside;
 pub(super) mod itself;
+pub(super) mod mount_lock;
 #[cfg(target_os = "linux")]
 pub(super) mod namespace;
 pub(super) mod note;
@@ -28,7 +29,6 @@ mod server;
 #[cfg(target_os = "linux")]
 mod stage;
 pub(super) mod table;
-pub(super) mod turn;
 pub(super) mod user;
 #[cfg(target_os = "linux")]
 mod walk;

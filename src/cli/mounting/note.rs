@@ -47,12 +47,12 @@ pub(in crate::cli) struct Note {
     /// `umount --lazy` has hidden it: programs may still use it.
     pub(in crate::cli) is_hidden: bool,
     /// The `run` that it is for, where it shows in a mount namespace of its own.
-    pub(in crate::cli) run: Option<Run>,
+    pub(in crate::cli) run: Option<RunNote>,
 }
 
 /// An `acetate run` whose command has a mount namespace of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) struct Run {
+pub(in crate::cli) struct RunNote {
     /// The process of `run`.
     pub(in crate::cli) pid: u32,
     /// When that process started, in clock ticks since boot: tells it from a later one.
@@ -162,7 +162,7 @@ impl Note {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let fields: Vec<&[u8]> = bytes.split(|byte| *byte == 0).collect();
         let (fields, run) = match fields.split_last() {
-            Some((last, fields)) if last.starts_with(RUN) => (fields, Some(Run::decode(last)?)),
+            Some((last, fields)) if last.starts_with(RUN) => (fields, Some(RunNote::decode(last)?)),
             _ => (&fields[..], None),
         };
         let (fields, is_hidden) = match fields.split_last() {
@@ -187,7 +187,7 @@ impl Note {
     }
 }
 
-impl Run {
+impl RunNote {
     fn encode(self) -> Vec<u8> {
         let Self { pid, start, namespace } = self;
         [RUN, format!("{pid} {start} {}", namespace.unwrap_or(0)).as_bytes()].concat()
@@ -259,7 +259,7 @@ pub(super) fn folder() -> io::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Note, Run};
+    use super::{Note, RunNote};
 
     #[test]
     fn a_note_is_read_as_it_was_written() {
@@ -270,10 +270,10 @@ mod tests {
             started: Some(77),
             is_read_only: true,
             is_hidden: true,
-            run: Some(Run { pid: 5, start: 9_000_000_000, namespace: None }),
+            run: Some(RunNote { pid: 5, start: 9_000_000_000, namespace: None }),
         };
         assert_eq!(Note::decode(&note.encode()), Some(note.clone()));
-        note.run = Some(Run { pid: 5, start: 0, namespace: Some(4_026_531_840) });
+        note.run = Some(RunNote { pid: 5, start: 0, namespace: Some(4_026_531_840) });
         assert_eq!(Note::decode(&note.encode()), Some(note.clone()));
         note.run = None;
         assert_eq!(Note::decode(&note.encode()), Some(note.clone()));

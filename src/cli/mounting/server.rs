@@ -38,7 +38,7 @@ const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is to be served, as whom.
 #[derive(Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct StartOptions<'a> {
     pub(super) session: &'a Path,
     pub(super) base: Option<&'a Path>,
     pub(super) listen: SocketAddr,
@@ -58,7 +58,7 @@ pub(super) struct Started {
 
 /// Starts `acetate serve` and returns when clients can come; its stderr is ours until then, and
 /// a file beside the session afterwards.
-pub(super) fn start(wanted: &Wanted<'_>) -> Result<Started, CliError> {
+pub(super) fn start(wanted: &StartOptions<'_>) -> Result<Started, CliError> {
     let failed = |error: std::io::Error| CliError::caused("cannot start the server", &error);
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.arg("serve").arg(DETACHED).arg("--listen").arg(wanted.listen.to_string());
@@ -100,13 +100,13 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Result<Started, CliError> {
 
 /// What a server says until it listens, or ends.
 #[derive(Debug, Default)]
-struct Said {
+struct ServerOutput {
     address: Option<SocketAddr>,
     lines: Vec<String>,
 }
 
-fn listen_to(stderr: ChildStderr) -> Said {
-    let mut said = Said::default();
+fn listen_to(stderr: ChildStderr) -> ServerOutput {
+    let mut said = ServerOutput::default();
     for line in BufReader::new(stderr.take(MAX_SAID_BYTES)).lines().map_while(Result::ok) {
         match line.strip_prefix("listening on ").and_then(|address| address.parse().ok()) {
             Some(address) => said.address = Some(address),
@@ -116,7 +116,7 @@ fn listen_to(stderr: ChildStderr) -> Said {
     said
 }
 
-impl Said {
+impl ServerOutput {
     /// Why it does not serve, as it says.
     fn failure(&self, user: Option<&User>) -> CliError {
         let after = |prefix: &str| self.lines.iter().find_map(|line| line.strip_prefix(prefix));

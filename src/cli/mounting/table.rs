@@ -78,7 +78,7 @@ fn read() -> std::io::Result<Vec<Mounted>> {
 /// A mount of this process's namespace, with what tells which part of a filesystem it shows.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct MountTableEntry {
     pub(super) id: u64,
     /// The filesystem's number, `MAJOR:MINOR`.
     pub(super) device: String,
@@ -91,20 +91,20 @@ pub(super) struct Entry {
 
 /// All mounts of this process's namespace, what was mounted last coming last.
 #[cfg(target_os = "linux")]
-pub(super) fn entries() -> std::io::Result<Vec<Entry>> {
+pub(super) fn entries() -> std::io::Result<Vec<MountTableEntry>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(entry).collect())
 }
 
 #[cfg(target_os = "linux")]
-fn entry(line: &[u8]) -> Option<Entry> {
+fn entry(line: &[u8]) -> Option<MountTableEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let mut text = || Some(String::from_utf8_lossy(fields.next()?).into_owned());
     let (id, _parent, device) = (text()?.parse().ok()?, text()?, text()?);
     let mut path = || Some(PathBuf::from(OsString::from_vec(unescaped(fields.next()?))));
     let (root, dir) = (path()?, path()?);
     let options = String::from_utf8_lossy(fields.next()?).into_owned();
-    Some(Entry { id, device, root, dir, options })
+    Some(MountTableEntry { id, device, root, dir, options })
 }
 
 /// A line of `/proc/self/mountinfo`: see proc_pid_mountinfo(5).

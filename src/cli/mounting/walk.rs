@@ -83,18 +83,18 @@ fn descriptor(fd: &OwnedFd) -> PathBuf {
 /// Opens no device, asks for no permission to read, and follows no link.
 const PLAIN: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-enum Step {
+enum WalkStep {
     Root,
     Up,
     Name(OsString),
 }
 
 /// The steps of a path, the first one last.
-fn steps(path: &Path) -> impl Iterator<Item = Step> {
+fn steps(path: &Path) -> impl Iterator<Item = WalkStep> {
     path.components().rev().filter_map(|component| match component {
-        Component::RootDir => Some(Step::Root),
-        Component::ParentDir => Some(Step::Up),
-        Component::Normal(name) => Some(Step::Name(name.to_owned())),
+        Component::RootDir => Some(WalkStep::Root),
+        Component::ParentDir => Some(WalkStep::Up),
+        Component::Normal(name) => Some(WalkStep::Name(name.to_owned())),
         Component::CurDir | Component::Prefix(_) => None,
     })
 }
@@ -106,17 +106,17 @@ pub(super) fn walk(dir: &Path) -> Result<(PathBuf, Walked), CliError> {
     let refused = |errno: Errno| cannot(dir, &errno.into());
     let root = || openat(CWD, "/", PLAIN | OFlags::DIRECTORY, Mode::empty()).map_err(refused);
     let up = |at: &OwnedFd| openat(at, "..", PLAIN | OFlags::DIRECTORY, Mode::empty());
-    let mut left: Vec<Step> = steps(&std::path::absolute(dir).map_err(failed)?).collect();
+    let mut left: Vec<WalkStep> = steps(&std::path::absolute(dir).map_err(failed)?).collect();
     let (mut at, mut path) = (root()?, PathBuf::from("/"));
     let (mut links, mut linked_by) = (0, None);
     loop {
         let name = match left.pop() {
-            Some(Step::Name(name)) => name,
-            Some(Step::Root) => {
+            Some(WalkStep::Name(name)) => name,
+            Some(WalkStep::Root) => {
                 (at, path) = (root()?, "/".into());
                 continue;
             }
-            Some(Step::Up) => {
+            Some(WalkStep::Up) => {
                 at = up(&at).map_err(refused)?;
                 path.pop();
                 continue;

@@ -5,15 +5,15 @@ use std::ops::Range;
 
 use super::add_hunk;
 use super::offer::{CONFLICTS_WITH_BASE, Offer, choose, moved_dir, noun};
-use super::question::{Choices, End, ask};
+use super::question::{Choices, QuestionEnd, ask};
 use super::shown::Screen;
 use crate::cli::error::CliError;
 use crate::cli::{diff, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::Difference;
-use crate::inspect::fold::Entry;
+use crate::inspect::fold::FoldedLine;
 use crate::inspect::hunks::{
-    Attributes, Chosen, FileHunks, HunkId, Pick, Pieces, base_now, pieces,
+    Attributes, ChosenHunks, DiffPieces, FileHunks, HunkId, Pick, base_now, pieces,
 };
 use crate::inspect::opened::Opened;
 
@@ -21,9 +21,9 @@ use crate::inspect::opened::Opened;
 const CONTEXT: usize = 3;
 
 /// Asks for everything that is offered.
-pub(super) fn pick(offer: &Offer<'_>) -> Result<Chosen, CliError> {
+pub(super) fn pick(offer: &Offer<'_>) -> Result<ChosenHunks, CliError> {
     let screen = Screen::new();
-    let mut chosen = Chosen::new();
+    let mut chosen = ChosenHunks::new();
     let mut staying: Vec<MergedPath> = Vec::new();
     for entry in offer.entries()? {
         if let Some(dir) = staying.iter().find(|dir| entry.path().is_within(dir)) {
@@ -33,7 +33,7 @@ pub(super) fn pick(offer: &Offer<'_>) -> Result<Chosen, CliError> {
             continue;
         }
         let end = match (&entry, hunks_of(offer, &entry)?) {
-            (Entry::One(difference), Some(file)) => {
+            (FoldedLine::One(difference), Some(file)) => {
                 pick_hunks(offer, &screen, (difference, file), &mut chosen)?
             }
             _ => pick_whole(offer, &screen, &entry, &mut chosen)?,
@@ -43,7 +43,7 @@ pub(super) fn pick(offer: &Offer<'_>) -> Result<Chosen, CliError> {
         {
             staying.push(dir.clone());
         }
-        if end == End::Quit {
+        if end == QuestionEnd::Quit {
             break;
         }
     }
@@ -51,21 +51,21 @@ pub(super) fn pick(offer: &Offer<'_>) -> Result<Chosen, CliError> {
 }
 
 /// The hunks of an entry. The view of the session is gone while the user thinks.
-fn hunks_of(offer: &Offer<'_>, entry: &Entry) -> Result<Option<FileHunks>, CliError> {
-    let Entry::One(difference) = entry else { return Ok(None) };
+fn hunks_of(offer: &Offer<'_>, entry: &FoldedLine) -> Result<Option<FileHunks>, CliError> {
+    let FoldedLine::One(difference) = entry else { return Ok(None) };
     let found = offer.opened.look(|view| pieces(offer.opened, view, difference))?;
     Ok(match found {
-        Pieces::File(file) => Some(*file),
-        Pieces::Whole(_) => None,
+        DiffPieces::File(file) => Some(*file),
+        DiffPieces::Whole(_) => None,
     })
 }
 
 fn pick_whole(
     offer: &Offer<'_>,
     screen: &Screen,
-    entry: &Entry,
-    chosen: &mut Chosen,
-) -> Result<End, CliError> {
+    entry: &FoldedLine,
+    chosen: &mut ChosenHunks,
+) -> Result<QuestionEnd, CliError> {
     let mark = offer.mark(offer.has_conflicts(entry));
     screen.title(&format!("{}{mark}", diff::entry_line(entry)));
     let mut whole = Whole { opened: offer.opened, entry, failed: RefCell::new(None) };
@@ -84,14 +84,14 @@ fn pick_hunks(
     offer: &Offer<'_>,
     screen: &Screen,
     (difference, file): (&Difference, FileHunks),
-    chosen: &mut Chosen,
-) -> Result<End, CliError> {
+    chosen: &mut ChosenHunks,
+) -> Result<QuestionEnd, CliError> {
     let path = &difference.change.path;
     let is_drifted = offer.drifted.contains(path);
     // Of a copy it is known only of the file as a whole.
     let mark = offer.mark(is_drifted && offer.is_to_copy);
     screen.title(&format!("{}{mark}", diff::line(difference)));
-    let mut groups = Groups::of(file);
+    let mut groups = AskedHunks::of(file);
     if is_drifted && !offer.is_to_copy {
         groups.base = base_now(offer.opened, difference)?;
     }
@@ -110,7 +110,7 @@ fn pick_hunks(
 /// A change that is chosen as a whole.
 struct Whole<'a> {
     opened: &'a Opened,
-    entry: &'a Entry,
+    entry: &'a FoldedLine,
     failed: RefCell<Option<CliError>>,
 }
 
@@ -124,7 +124,7 @@ impl Choices for Whole<'_> {
     }
 
     fn show(&self, _at: usize, screen: &Screen) {
-        if let Entry::One(difference) = self.entry {
+        if let FoldedLine::One(difference) = self.entry {
             let shown = screen.whole(self.opened, difference);
             self.failed.replace(shown.err());
         }
@@ -148,23 +148,23 @@ impl Choices for Whole<'_> {
 }
 
 /// The hunks of a file as they are asked for.
-struct Groups {
+struct AskedHunks {
     file: FileHunks,
-    pieces: Vec<Piece>,
+    pieces: Vec<AskedPiece>,
     /// What the base has now, if not all of the file can be merged with that.
     base: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone)]
-enum Piece {
+enum AskedPiece {
     Attributes(Attributes),
     Lines(Range<usize>),
 }
 
-impl Groups {
+impl AskedHunks {
     fn of(file: FileHunks) -> Self {
-        let attributes = file.attributes.map(Piece::Attributes);
-        let groups = file.text.groups(CONTEXT).into_iter().map(Piece::Lines);
+        let attributes = file.attributes.map(AskedPiece::Attributes);
+        let groups = file.text.groups(CONTEXT).into_iter().map(AskedPiece::Lines);
         let pieces = attributes.into_iter().chain(groups).collect();
         Self { file, pieces, base: None }
     }
@@ -175,34 +175,36 @@ impl Groups {
         if self.base.as_ref().is_some_and(conflicts) { CONFLICTS_WITH_BASE } else { "" }
     }
 
-    fn ids(&self, piece: &Piece) -> Vec<HunkId> {
+    fn ids(&self, piece: &AskedPiece) -> Vec<HunkId> {
         match piece {
-            Piece::Attributes(attributes) => vec![attributes.id],
-            Piece::Lines(range) => {
+            AskedPiece::Attributes(attributes) => vec![attributes.id],
+            AskedPiece::Lines(range) => {
                 self.file.text.hunks[range.clone()].iter().map(|hunk| hunk.id).collect()
             }
         }
     }
 }
 
-impl Choices for Groups {
+impl Choices for AskedHunks {
     fn count(&self) -> usize {
         self.pieces.len()
     }
 
     fn noun(&self, at: usize) -> &'static str {
         match self.pieces[at] {
-            Piece::Attributes(Attributes { old, new, .. }) if old[0] != new[0] => "mode change",
-            Piece::Attributes(_) => "change of owner",
-            Piece::Lines(_) => "hunk",
+            AskedPiece::Attributes(Attributes { old, new, .. }) if old[0] != new[0] => {
+                "mode change"
+            }
+            AskedPiece::Attributes(_) => "change of owner",
+            AskedPiece::Lines(_) => "hunk",
         }
     }
 
     fn show(&self, at: usize, screen: &Screen) {
         match &self.pieces[at] {
             // It stands in the line above the hunks.
-            Piece::Attributes(_) => screen.line(&self.line(at)),
-            Piece::Lines(range) => {
+            AskedPiece::Attributes(_) => screen.line(&self.line(at)),
+            AskedPiece::Lines(range) => {
                 let mut lines = Vec::new();
                 let header = self.file.text.show(range.clone(), CONTEXT, &mut |sign, line| {
                     lines.push((sign, line.to_vec()));
@@ -215,7 +217,7 @@ impl Choices for Groups {
 
     fn line(&self, at: usize) -> String {
         match &self.pieces[at] {
-            Piece::Attributes(Attributes { old, new, .. }) => {
+            AskedPiece::Attributes(Attributes { old, new, .. }) => {
                 let (a, b) = (old, new);
                 let mode = format!("mode {:04o} -> {:04o}", a[0], b[0]);
                 let owner = format!("owner {}:{} -> {}:{}", a[1], a[2], b[1], b[2]);
@@ -225,7 +227,7 @@ impl Choices for Groups {
                     _ => owner,
                 }
             }
-            Piece::Lines(range) => {
+            AskedPiece::Lines(range) => {
                 let mut first = None;
                 let header = self.file.text.show(range.clone(), 0, &mut |sign, line| {
                     first.get_or_insert_with(|| (sign.as_char(), line.to_vec()));
@@ -240,7 +242,9 @@ impl Choices for Groups {
     }
 
     fn has_text(&self, at: usize, text: &str) -> bool {
-        let Piece::Lines(range) = &self.pieces[at] else { return self.line(at).contains(text) };
+        let AskedPiece::Lines(range) = &self.pieces[at] else {
+            return self.line(at).contains(text);
+        };
         let mut found = false;
         self.file.text.show(range.clone(), CONTEXT, &mut |_, line| {
             found |= String::from_utf8_lossy(line).contains(text);
@@ -249,13 +253,13 @@ impl Choices for Groups {
     }
 
     fn split(&mut self, at: usize) -> usize {
-        let Piece::Lines(range) = self.pieces[at].clone() else { return 1 };
+        let AskedPiece::Lines(range) = self.pieces[at].clone() else { return 1 };
         let parts = range.len();
-        self.pieces.splice(at..=at, range.map(|hunk| Piece::Lines(hunk..hunk + 1)));
+        self.pieces.splice(at..=at, range.map(|hunk| AskedPiece::Lines(hunk..hunk + 1)));
         parts
     }
 
     fn can_split(&self, at: usize) -> bool {
-        matches!(&self.pieces[at], Piece::Lines(range) if range.len() > 1)
+        matches!(&self.pieces[at], AskedPiece::Lines(range) if range.len() > 1)
     }
 }

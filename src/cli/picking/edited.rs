@@ -13,15 +13,15 @@ use super::Verb;
 use super::offer::{Offer, choose, differences};
 use crate::cli::diff;
 use crate::cli::error::CliError;
-use crate::inspect::fold::Entry;
-use crate::inspect::hunks::{Chosen, whole_id};
+use crate::inspect::fold::FoldedLine;
+use crate::inspect::hunks::{ChosenHunks, whole_id};
 
 /// Lets the user edit the list.
-pub(super) fn pick(offer: &Offer<'_>) -> Result<Chosen, CliError> {
+pub(super) fn pick(offer: &Offer<'_>) -> Result<ChosenHunks, CliError> {
     let entries = offer.entries()?;
     let by_id: BTreeMap<_, _> = entries.iter().map(|entry| (id(entry), entry)).collect();
     let text = edit(&list(&entries, offer.verb))?;
-    let mut chosen = Chosen::new();
+    let mut chosen = ChosenHunks::new();
     for (at, line) in text.lines().enumerate() {
         let mut words = line.split_whitespace();
         let Some(verb) = words.next().filter(|word| !word.starts_with('#')) else { continue };
@@ -41,11 +41,11 @@ pub(super) fn pick(offer: &Offer<'_>) -> Result<Chosen, CliError> {
 }
 
 /// The id of an entry: of several differences the first one's.
-fn id(entry: &Entry) -> String {
+fn id(entry: &FoldedLine) -> String {
     differences(entry).first().map(|first| whole_id(first).to_string()).unwrap_or_default()
 }
 
-fn list(entries: &[Entry], verb: Verb) -> String {
+fn list(entries: &[FoldedLine], verb: Verb) -> String {
     let mut text = String::new();
     for entry in entries {
         text.push_str(&format!("pick {} {}\n", id(entry), diff::entry_line(entry)));
@@ -64,7 +64,7 @@ fn list(entries: &[Entry], verb: Verb) -> String {
 
 /// What the user's editor makes of a text.
 fn edit(text: &str) -> Result<String, CliError> {
-    let file = List::new(text)?;
+    let file = EditedList::new(text)?;
     let given = |name| env::var_os(name).filter(|value| !value.is_empty());
     let editor = given("VISUAL").or_else(|| given("EDITOR")).unwrap_or_else(|| "vi".into());
     let mut command = OsString::from(&editor);
@@ -81,9 +81,9 @@ fn edit(text: &str) -> Result<String, CliError> {
 }
 
 /// A file for the editor, which goes in the end.
-struct List(PathBuf);
+struct EditedList(PathBuf);
 
-impl List {
+impl EditedList {
     fn new(text: &str) -> Result<Self, CliError> {
         let random = getrandom::u64();
         let random = random.map_err(|error| CliError::new(format!("no random bytes: {error}")))?;
@@ -97,7 +97,7 @@ impl List {
     }
 }
 
-impl Drop for List {
+impl Drop for EditedList {
     fn drop(&mut self) {
         let _gone = fs::remove_file(&self.0);
     }

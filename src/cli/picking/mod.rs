@@ -12,7 +12,7 @@ use super::asking;
 use super::error::CliError;
 use super::text;
 use crate::delta::MergedPath;
-use crate::inspect::hunks::{Chosen, HunkId, Pick, Pieces, pieces, whole_id};
+use crate::inspect::hunks::{ChosenHunks, DiffPieces, HunkId, Pick, pieces, whole_id};
 pub(super) use offer::Offer;
 
 /// How changes are chosen.
@@ -82,7 +82,7 @@ impl Picking {
     }
 
     /// Lets the user choose from what is offered.
-    pub(super) fn pick(&self, offer: &Offer<'_>) -> Result<Chosen, CliError> {
+    pub(super) fn pick(&self, offer: &Offer<'_>) -> Result<ChosenHunks, CliError> {
         let mut chosen = if self.patch {
             asked::pick(offer)?
         } else if self.interactive {
@@ -96,14 +96,14 @@ impl Picking {
 }
 
 /// Chooses what has these ids.
-fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<Chosen, CliError> {
+fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> {
     let mut found: BTreeMap<&str, Vec<(MergedPath, Option<HunkId>)>> =
         given.iter().map(|id| (id.as_str(), Vec::new())).collect();
     offer.opened.look(|view| {
         for difference in &offer.differences {
             let path = &difference.change.path;
             let mut ids = vec![(whole_id(difference), None)];
-            if let Pieces::File(file) = pieces(offer.opened, view, difference)? {
+            if let DiffPieces::File(file) = pieces(offer.opened, view, difference)? {
                 ids.extend(file.ids().map(|id| (id, Some(id))));
             }
             for (id, hunk) in ids {
@@ -117,7 +117,7 @@ fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<Chosen, CliError> {
         }
         Ok(())
     })?;
-    let mut chosen = Chosen::new();
+    let mut chosen = ChosenHunks::new();
     for (id, found) in found {
         match &found[..] {
             [(path, None)] => drop(chosen.insert(path.clone(), Pick::Whole)),
@@ -137,7 +137,7 @@ fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<Chosen, CliError> {
 }
 
 /// Adds a hunk of a file, unless all of the file is chosen.
-fn add_hunk(chosen: &mut Chosen, path: &MergedPath, hunk: HunkId) {
+fn add_hunk(chosen: &mut ChosenHunks, path: &MergedPath, hunk: HunkId) {
     let pick = chosen.entry(path.clone()).or_insert_with(|| Pick::Hunks([].into()));
     if let Pick::Hunks(ids) = pick {
         ids.insert(hunk);

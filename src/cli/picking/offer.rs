@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::cli::error::CliError;
 use crate::delta::MergedPath;
-use crate::inspect::diff::{Difference, Kind, Options};
-use crate::inspect::fold::{Entry, Folding, Reason, entries};
-use crate::inspect::hunks::{Chosen, Pick};
+use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind};
+use crate::inspect::fold::{FoldOptions, FoldedLine, Reason, entries};
+use crate::inspect::hunks::{ChosenHunks, Pick};
 use crate::inspect::opened::Opened;
-use crate::inspect::own::Owner;
+use crate::inspect::own::OwnedBy;
 use crate::vfs::FileKind;
 
 use super::Verb;
@@ -34,10 +34,10 @@ pub(in crate::cli) struct Offer<'a> {
 
 impl Offer<'_> {
     /// What is chosen from, folded as `diff` does it.
-    pub(super) fn entries(&self) -> Result<Vec<Entry>, CliError> {
-        let folding = Folding { dirs: true, own: !self.has_own };
+    pub(super) fn entries(&self) -> Result<Vec<FoldedLine>, CliError> {
+        let folding = FoldOptions { dirs: true, own: !self.has_own };
         let differences = self.differences.clone();
-        Ok(entries(self.opened, &Options::default(), folding, differences)?)
+        Ok(entries(self.opened, &DiffOptions::default(), folding, differences)?)
     }
 
     /// What stands behind what conflicts with what is there now, or nothing.
@@ -50,10 +50,10 @@ impl Offer<'_> {
     }
 
     /// Whether an entry has something that cannot be merged with what is there now.
-    pub(super) fn has_conflicts(&self, entry: &Entry) -> bool {
+    pub(super) fn has_conflicts(&self, entry: &FoldedLine) -> bool {
         // A directory that is deleted goes with what is in it.
         let has_below = |difference: &Difference| {
-            let is_gone = difference.kind == Kind::Deleted;
+            let is_gone = difference.kind == DifferenceKind::Deleted;
             is_gone && difference.path.first_below(&self.drifted).is_some()
         };
         let has = |d: &Difference| self.drifted.contains(&d.path) || has_below(d);
@@ -62,7 +62,7 @@ impl Offer<'_> {
 
     /// Adds the directories of which only the time changed, if all that changed in them, or the
     /// move of a directory above them, is chosen.
-    pub(super) fn add_quiet(&self, chosen: &mut Chosen) {
+    pub(super) fn add_quiet(&self, chosen: &mut ChosenHunks) {
         let is_whole = |d: &&Difference| chosen.get(&d.change.path) == Some(&Pick::Whole);
         let (picked, rest): (Vec<_>, Vec<_>) = self.differences.iter().partition(is_whole);
         let has = |some: &[&Difference], dir: &MergedPath| {
@@ -77,48 +77,49 @@ impl Offer<'_> {
 }
 
 /// The differences of an entry.
-pub(super) fn differences(entry: &Entry) -> &[Difference] {
+pub(super) fn differences(entry: &FoldedLine) -> &[Difference] {
     match entry {
-        Entry::One(difference) => std::slice::from_ref(difference),
-        Entry::Folded(folded) => &folded.differences,
+        FoldedLine::One(difference) => std::slice::from_ref(difference),
+        FoldedLine::Folded(folded) => &folded.differences,
     }
 }
 
 /// Chooses all of an entry.
-pub(super) fn choose(entry: &Entry, chosen: &mut Chosen) {
+pub(super) fn choose(entry: &FoldedLine, chosen: &mut ChosenHunks) {
     let paths = differences(entry).iter().map(|difference| &difference.change.path);
     chosen.extend(paths.map(|path| (path.clone(), Pick::Whole)));
 }
 
 /// The directory that an entry moves.
-pub(super) fn moved_dir(entry: &Entry) -> Option<&MergedPath> {
-    let Entry::One(difference) = entry else { return None };
+pub(super) fn moved_dir(entry: &FoldedLine) -> Option<&MergedPath> {
+    let FoldedLine::One(difference) = entry else { return None };
     let change = &difference.change;
     let is_dir = |d: &Difference| {
         d.change.after.as_ref().is_some_and(|after| after.attr().kind == FileKind::Directory)
     };
-    let is_moved = difference.kind == Kind::Renamed && !change.is_carried && is_dir(difference);
+    let is_moved =
+        difference.kind == DifferenceKind::Renamed && !change.is_carried && is_dir(difference);
     is_moved.then_some(&change.path)
 }
 
 /// What an entry is, in a question.
-pub(super) fn noun(entry: &Entry) -> &'static str {
+pub(super) fn noun(entry: &FoldedLine) -> &'static str {
     match entry {
-        Entry::One(difference) => match difference.kind {
-            Kind::Added => "addition",
-            Kind::Deleted => "deletion",
-            Kind::Renamed => "rename",
-            Kind::Retyped => "change of type",
-            Kind::Modified if difference.differs.content => "change",
-            Kind::Modified if difference.differs.mode => "mode change",
-            Kind::Modified if difference.differs.owner => "change of owner",
-            Kind::Modified => "change of time",
+        FoldedLine::One(difference) => match difference.kind {
+            DifferenceKind::Added => "addition",
+            DifferenceKind::Deleted => "deletion",
+            DifferenceKind::Renamed => "rename",
+            DifferenceKind::Retyped => "change of type",
+            DifferenceKind::Modified if difference.differs.content => "change",
+            DifferenceKind::Modified if difference.differs.mode => "mode change",
+            DifferenceKind::Modified if difference.differs.owner => "change of owner",
+            DifferenceKind::Modified => "change of time",
         },
-        Entry::Folded(folded) => match folded.reason {
+        FoldedLine::Folded(folded) => match folded.reason {
             Reason::Added => "new directory",
             Reason::Deleted => "deletion",
-            Reason::Own(Owner::Git) => "change of git's own files",
-            Reason::Own(Owner::Nodes) => "change of context nodes",
+            Reason::Own(OwnedBy::Git) => "change of git's own files",
+            Reason::Own(OwnedBy::Nodes) => "change of context nodes",
         },
     }
 }

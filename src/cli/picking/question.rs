@@ -24,7 +24,7 @@ pub(super) trait Choices {
 
 /// How the questions about a file ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum QuestionEnd {
     /// The next file follows.
     Next,
     /// No further file does.
@@ -44,10 +44,10 @@ pub(super) fn ask(
     choices: &mut dyn Choices,
     verb: Verb,
     screen: &Screen,
-) -> Result<(Vec<bool>, End), CliError> {
+) -> Result<(Vec<bool>, QuestionEnd), CliError> {
     let picks = vec![None; choices.count()];
     let mut round = Round { choices, picks, at: 0 };
-    let mut end = End::Next;
+    let mut end = QuestionEnd::Next;
     let mut is_shown = false;
     while round.picks.iter().any(Option::is_none) {
         if !is_shown {
@@ -59,13 +59,13 @@ pub(super) fn ask(
         let keys = round.keys();
         let question = format!("({}/{all}) {} this {noun} [{keys},?]? ", at + 1, verb.as_str());
         let Some(answer) = asking::answer(&screen.prompt(&question))? else {
-            end = End::Quit;
+            end = QuestionEnd::Quit;
             break;
         };
         match round.answer(&answer, verb, screen)? {
-            Step::Show => is_shown = false,
-            Step::Stay => {}
-            Step::End(ended) => {
+            QuestionStep::Show => is_shown = false,
+            QuestionStep::Stay => {}
+            QuestionStep::End(ended) => {
                 end = ended;
                 break;
             }
@@ -74,10 +74,10 @@ pub(super) fn ask(
     Ok((round.picks.into_iter().map(|pick| pick == Some(true)).collect(), end))
 }
 
-enum Step {
+enum QuestionStep {
     Show,
     Stay,
-    End(End),
+    End(QuestionEnd),
 }
 
 impl Round<'_> {
@@ -97,15 +97,20 @@ impl Round<'_> {
         keys.join(",")
     }
 
-    fn answer(&mut self, answer: &str, verb: Verb, screen: &Screen) -> Result<Step, CliError> {
+    fn answer(
+        &mut self,
+        answer: &str,
+        verb: Verb,
+        screen: &Screen,
+    ) -> Result<QuestionStep, CliError> {
         let answer = answer.trim();
         let (at, all) = (self.at, self.picks.len());
         let is_open = |at: &usize| self.picks[*at].is_none();
-        let Some(key) = answer.chars().next() else { return Ok(Step::Stay) };
+        let Some(key) = answer.chars().next() else { return Ok(QuestionStep::Stay) };
         if !self.keys().contains(key) && key != '?' {
             screen.line(&format!("`{key}` is no answer here"));
             screen.line(&self.help(verb));
-            return Ok(Step::Stay);
+            return Ok(QuestionStep::Stay);
         }
         let rest = answer[key.len_utf8()..].trim();
         let to = match key {
@@ -120,7 +125,7 @@ impl Round<'_> {
                 self.picks[at] = Some(key == 'a');
                 self.next_open()
             }
-            'q' => return Ok(Step::End(End::Quit)),
+            'q' => return Ok(QuestionStep::End(QuestionEnd::Quit)),
             'j' => (at + 1..all).find(is_open),
             'J' => Some(at + 1),
             'k' => (0..at).rev().find(is_open),
@@ -136,11 +141,11 @@ impl Round<'_> {
             }
             _ => {
                 screen.line(&self.help(verb));
-                return Ok(Step::Stay);
+                return Ok(QuestionStep::Stay);
             }
         };
         self.at = to.unwrap_or(at);
-        Ok(Step::Show)
+        Ok(QuestionStep::Show)
     }
 
     /// The next one that is not decided, after this one or from the beginning.
@@ -149,7 +154,7 @@ impl Round<'_> {
         (self.at + 1..all).chain(0..self.at).find(|at| self.picks[*at].is_none())
     }
 
-    fn go_to(&mut self, given: &str, screen: &Screen) -> Result<Step, CliError> {
+    fn go_to(&mut self, given: &str, screen: &Screen) -> Result<QuestionStep, CliError> {
         let given = match given {
             "" => {
                 for at in 0..self.picks.len() {
@@ -167,13 +172,13 @@ impl Round<'_> {
         let number = given.trim().parse().ok().filter(|n| (1..=self.picks.len()).contains(n));
         let Some(number) = number else {
             screen.line(&format!("{}: no such hunk", given.trim()));
-            return Ok(Step::Stay);
+            return Ok(QuestionStep::Stay);
         };
         self.at = number - 1;
-        Ok(Step::Show)
+        Ok(QuestionStep::Show)
     }
 
-    fn search(&mut self, given: &str, screen: &Screen) -> Result<Step, CliError> {
+    fn search(&mut self, given: &str, screen: &Screen) -> Result<QuestionStep, CliError> {
         let text = match given {
             "" => asking::answer(&screen.prompt("search for text? "))?.unwrap_or_default(),
             given => given.to_owned(),
@@ -183,10 +188,10 @@ impl Round<'_> {
         let found = order.into_iter().find(|at| self.choices.has_text(*at, text));
         let Some(found) = found.filter(|_| !text.is_empty()) else {
             screen.line("No hunk matches the given text.");
-            return Ok(Step::Stay);
+            return Ok(QuestionStep::Stay);
         };
         self.at = found;
-        Ok(Step::Show)
+        Ok(QuestionStep::Show)
     }
 
     fn help(&self, verb: Verb) -> String {

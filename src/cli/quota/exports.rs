@@ -11,7 +11,7 @@ use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
 use crate::config::{self, Config, Missing, real_path};
 use crate::control::{
-    Answer, Connection, ExportUsage, ExportsUsage, Request, SessionUsage, entries,
+    Answer, ControlConnection, ExportUsage, ExportsUsage, Request, SessionUsage, entries,
 };
 use crate::workspace::accounts;
 
@@ -57,14 +57,17 @@ fn served(file: &Path, config: &Config) -> Option<ExportsUsage> {
 }
 
 /// The exports of a session's server that have the session.
-pub(in crate::cli) fn with_session(server: &mut Connection, session: &Path) -> Vec<ExportUsage> {
+pub(in crate::cli) fn with_session(
+    server: &mut ControlConnection,
+    session: &Path,
+) -> Vec<ExportUsage> {
     let session = real_path(session);
     let is_in = |part: &SessionUsage| part.session.as_ref() == Some(&session);
     let all = ask(server).unwrap_or_default().exports;
     all.into_iter().filter(|export| export.sessions.iter().any(is_in)).collect()
 }
 
-fn ask(server: &mut Connection) -> Option<ExportsUsage> {
+fn ask(server: &mut ControlConnection) -> Option<ExportsUsage> {
     match server.ask(&Request::Exports) {
         Ok(Answer::Exports(usage)) => Some(usage),
         _ => None,

@@ -10,8 +10,8 @@ use super::change::connect;
 use super::error::CliError;
 use super::output::Out;
 use super::{Ending, text};
-use crate::control::{Answer, Bound, ExportUsage, Request, Taken};
-use crate::inspect::quota::{self, Quota};
+use crate::control::{Answer, Bound, ExportUsage, Request, UsageReport};
+use crate::inspect::quota::{self, QuotaReport};
 
 /// Show what a session or an export takes, and how much it may; or limit that.
 ///
@@ -74,7 +74,7 @@ fn of_session(session: &Path, args: &Args) -> Result<Ending, CliError> {
     let exports = server.map(|mut server| exports::with_session(&mut server, session));
     let exports = exports.unwrap_or_default();
     let mut out = Out::new();
-    let taken = Taken::new(quota.usage, quota.limits);
+    let taken = UsageReport::new(quota.usage, quota.limits);
     if args.json {
         let mut json = text::json("quota");
         json.insert("session".to_owned(), session.display().to_string().into());
@@ -102,7 +102,7 @@ pub(super) fn brief(export: &ExportUsage) -> String {
 }
 
 /// Limits a session, through the server that has it or by itself.
-fn set(session: &Path, bounds: [Bound; 3]) -> Result<Quota, CliError> {
+fn set(session: &Path, bounds: [Bound; 3]) -> Result<QuotaReport, CliError> {
     let Some(mut server) = connect(session)? else {
         let limited = quota::set(session, |limits| Bound::apply(limits, bounds));
         return limited.map_err(|error| {
@@ -113,19 +113,19 @@ fn set(session: &Path, bounds: [Bound; 3]) -> Result<Quota, CliError> {
     };
     let [bytes, files, file_bytes] = bounds;
     match server.ask(&Request::SetQuota { bytes, files, file_bytes })? {
-        Answer::Quota(taken) => Ok(Quota { usage: taken.usage(), limits: taken.limits() }),
+        Answer::Quota(taken) => Ok(QuotaReport { usage: taken.usage(), limits: taken.limits() }),
         _ => Err(CliError::new("the session's server gave another answer")),
     }
 }
 
 /// Both in a line.
-pub(super) fn line(taken: &Taken) -> String {
+pub(super) fn line(taken: &UsageReport) -> String {
     let [bytes, files] = figures(taken);
     format!("{bytes}; files: {files}")
 }
 
 /// Bytes and files, each against its limit.
-fn figures(taken: &Taken) -> [String; 2] {
+fn figures(taken: &UsageReport) -> [String; 2] {
     let against = |used: String, limit: Option<String>| match limit {
         Some(limit) => format!("{used} of {limit}"),
         None => format!("{used}, no limit"),
@@ -140,7 +140,7 @@ fn figures(taken: &Taken) -> [String; 2] {
 }
 
 /// Adds what is used and what may be.
-pub(super) fn put(object: &mut Map<String, Value>, taken: &Taken) {
+pub(super) fn put(object: &mut Map<String, Value>, taken: &UsageReport) {
     object.insert("used_bytes".to_owned(), taken.used_bytes.into());
     object.insert("used_files".to_owned(), taken.used_files.into());
     object.insert("max_bytes".to_owned(), taken.max_bytes.into());

@@ -4,21 +4,21 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use super::{Run, inherited};
+use super::{RunPlan, inherited};
 use crate::cli::child::Runner;
 use crate::cli::error::CliError;
-use crate::cli::mounting::attach::{Attached, serve_for_run};
-use crate::cli::mounting::detach::{Server, end_left, release};
+use crate::cli::mounting::attach::{MountedSession, serve_for_run};
+use crate::cli::mounting::detach::{ServerFate, end_left, release};
+use crate::cli::mounting::mount_lock::MountLock;
 use crate::cli::mounting::note::Note;
 use crate::cli::mounting::point::MountPoint;
 use crate::cli::mounting::private::PrivateDir;
 use crate::cli::mounting::sandbox::TMP;
-use crate::cli::mounting::turn::Turn;
 use crate::cli::{namespace_child, output};
 
 /// Serves, has `namespace-child` mount and run the command, and stops the server; returns the
 /// command's exit code.
-pub(super) fn run(run: &Run<'_>) -> Result<u8, CliError> {
+pub(super) fn run(run: &RunPlan<'_>) -> Result<u8, CliError> {
     if let Some(base) = &run.base {
         if base == Path::new("/") {
             let what = CliError::new("the base is `/`, which nothing can be mounted over");
@@ -31,10 +31,10 @@ pub(super) fn run(run: &Run<'_>) -> Result<u8, CliError> {
         inherited::check_for_sandbox()?;
     }
     // Waits for other mounts of this session; a signal still ends this process here.
-    let turn = Turn::take(&run.session)?;
+    let turn = MountLock::take(&run.session)?;
     // From here on there is something to clean up: signals are passed on to the command.
     let mut runner = Runner::new()?;
-    let place = Place::make(run)?;
+    let place = MadeDirs::make(run)?;
     let done = run_at(run, &place, &mut runner, turn);
     place.remove();
     done
@@ -45,7 +45,7 @@ const SYSTEM: [&str; 6] = ["/bin", "/etc", "/lib", "/lib64", "/sbin", "/usr"];
 
 /// Refuses a base with programs of the system's, of which a sandbox runs some as root before it
 /// runs the command as a user.
-fn check_system(run: &Run<'_>) -> Result<(), CliError> {
+fn check_system(run: &RunPlan<'_>) -> Result<(), CliError> {
     let (Some(base), Some(_)) = (&run.base, &run.user) else {
         return Ok(());
     };
@@ -57,15 +57,15 @@ fn check_system(run: &Run<'_>) -> Result<(), CliError> {
 }
 
 /// Directories that are made for a run.
-struct Place {
+struct MadeDirs {
     /// Where the session is mounted that has no base.
     mount: Option<PrivateDir>,
     /// Where the session's files show that cannot be seen at their own paths.
     files: Option<PrivateDir>,
 }
 
-impl Place {
-    fn make(run: &Run<'_>) -> Result<Self, CliError> {
+impl MadeDirs {
+    fn make(run: &RunPlan<'_>) -> Result<Self, CliError> {
         let user = run.user.as_ref();
         let make = |name: &OsStr| -> Result<PrivateDir, CliError> {
             let made = super::private_dir(name, user)?;
@@ -94,13 +94,18 @@ impl Place {
     }
 }
 
-fn run_at(run: &Run<'_>, place: &Place, runner: &mut Runner, turn: Turn) -> Result<u8, CliError> {
+fn run_at(
+    run: &RunPlan<'_>,
+    place: &MadeDirs,
+    runner: &mut Runner,
+    turn: MountLock,
+) -> Result<u8, CliError> {
     let found = run.base.as_deref().map(MountPoint::find).transpose()?;
     let point = found.as_ref().or(place.mount.as_ref().map(PrivateDir::point));
     let Some(point) = point else {
         return Err(CliError::new("there is no directory to mount at"));
     };
-    let Attached { note, child } = serve_for_run(&run.wanted(point), turn)?;
+    let MountedSession { note, child } = serve_for_run(&run.wanted(point), turn)?;
     let begun = run.summary();
     let code = match runner.interrupted() {
         Some(code) => Ok(code),
@@ -112,7 +117,7 @@ fn run_at(run: &Run<'_>, place: &Place, runner: &mut Runner, turn: Turn) -> Resu
 }
 
 /// Ourselves, to enter the namespace.
-fn command(run: &Run<'_>, note: &Note, place: &Place) -> Result<Command, CliError> {
+fn command(run: &RunPlan<'_>, note: &Note, place: &MadeDirs) -> Result<Command, CliError> {
     let failed = |error: std::io::Error| CliError::caused("cannot start ourselves", &error);
     let program = std::env::current_exe().map_err(failed)?;
     let files = place.files.as_ref().map(|dir| dir.point().path().to_owned());
@@ -136,7 +141,7 @@ fn command(run: &Run<'_>, note: &Note, place: &Place) -> Result<Command, CliErro
 }
 
 /// Where the command begins: where we are, as the shell calls it, if that is in the base.
-fn directory(run: &Run<'_>, base: &Path) -> PathBuf {
+fn directory(run: &RunPlan<'_>, base: &Path) -> PathBuf {
     let Some(below) = run.below() else {
         return base.to_owned();
     };
@@ -161,7 +166,7 @@ fn leave(note: &Note, child: Option<Child>) -> Result<(), CliError> {
     end_left(note);
     // Another run may have started it again after it was killed.
     let child = child.filter(|child| note.started == Some(child.id()));
-    if let Server::GoesOn { pid, why } = release(note, child, false)? {
+    if let ServerFate::GoesOn { pid, why } = release(note, child, false)? {
         output::line(format_args!("its server (process {pid}) goes on: {why}"));
     }
     Ok(())

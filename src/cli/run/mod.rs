@@ -15,7 +15,7 @@ use super::choosing::Choosing;
 use super::confinement::Confinement;
 use super::error::CliError;
 use super::hiding::Hide;
-use super::mounting::attach::{Wanted, base_of};
+use super::mounting::attach::{AttachOptions, base_of};
 use super::mounting::detach::release_dead;
 use super::mounting::point::MountPoint;
 use super::mounting::private::PrivateDir;
@@ -25,7 +25,7 @@ use super::mounting::{place, privilege};
 use super::squash::RootSquash;
 use super::{Ending, output};
 use crate::vfs::PatternSet;
-use summary::Begun;
+use summary::SessionBefore;
 
 /// Names the session for the command.
 const VARIABLE: &str = "ACETATE_SESSION";
@@ -95,7 +95,7 @@ pub(super) struct Args {
 }
 
 /// What is to be run, with the paths resolved.
-struct Run<'a> {
+struct RunPlan<'a> {
     args: &'a Args,
     means: Means,
     session: PathBuf,
@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     release_dead(Some(&session))?;
     let hide = args.hide.patterns()?;
-    let run = Run { args, means, session, base, user, confinement, command, hide };
+    let run = RunPlan { args, means, session, base, user, confinement, command, hide };
     let code = match (&run.base, &args.at) {
         #[cfg(target_os = "linux")]
         (Some(_), None) => covered::run(&run)?,
@@ -171,10 +171,10 @@ fn shell(user: Option<&User>) -> OsString {
     shell.filter(|shell| !shell.is_empty()).unwrap_or_else(|| SHELL.into())
 }
 
-impl Run<'_> {
+impl RunPlan<'_> {
     /// What has to be served for it, to be mounted at `point`.
-    fn wanted<'w>(&'w self, point: &'w MountPoint) -> Wanted<'w> {
-        Wanted {
+    fn wanted<'w>(&'w self, point: &'w MountPoint) -> AttachOptions<'w> {
+        AttachOptions {
             session: self.session.clone(),
             base: self.args.base.as_ref().and(self.base.clone()),
             point,
@@ -196,18 +196,18 @@ impl Run<'_> {
     }
 
     /// What the summary needs to know before the command runs; the session is served by then.
-    fn summary(&self) -> Result<Option<Begun>, CliError> {
+    fn summary(&self) -> Result<Option<SessionBefore>, CliError> {
         if self.args.command.is_empty() {
             let (session, shell) = (self.session.display(), self.command[0].display());
             output::line(format_args!("{shell}: changes go to {session}; `exit` ends the run"));
         }
-        Begun::now(&self.session).map(Some)
+        SessionBefore::now(&self.session).map(Some)
     }
 
     /// Shows the summary, and says how the command ended. `begun` is `None` where it never ran.
     fn finish(
         &self,
-        begun: Option<Begun>,
+        begun: Option<SessionBefore>,
         code: Result<u8, CliError>,
         left: Result<(), CliError>,
     ) -> Result<u8, CliError> {

@@ -5,23 +5,23 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use super::{Args, Run, environment};
+use super::{Args, RunPlan, environment};
 use crate::cli::child::Runner;
 use crate::cli::error::CliError;
-use crate::cli::mounting::attach::{Attached, attach};
+use crate::cli::mounting::attach::{MountedSession, attach};
 use crate::cli::mounting::detach::{
-    Server, Unmounting, release, release_other, unmount_dir, unmount_private,
+    ServerFate, Unmounting, release, release_other, unmount_dir, unmount_private,
 };
+use crate::cli::mounting::mount_lock::MountLock;
 use crate::cli::mounting::note::Note;
 use crate::cli::mounting::point::MountPoint;
 use crate::cli::mounting::private::PrivateDir;
-use crate::cli::mounting::turn::Turn;
 use crate::cli::mounting::user::User;
 use crate::cli::mounting::{place, table};
 use crate::cli::output;
 
 /// Where the session is mounted for the command.
-enum Place {
+enum RunMount {
     /// At a directory of the user's.
     Given(MountPoint),
     /// At a directory of its own.
@@ -29,8 +29,8 @@ enum Place {
 }
 
 /// Serves, mounts, runs the command and unmounts; returns the command's exit code.
-pub(super) fn run(run: &Run<'_>) -> Result<u8, CliError> {
-    let Run { args, session, base, user, .. } = run;
+pub(super) fn run(run: &RunPlan<'_>) -> Result<u8, CliError> {
+    let RunPlan { args, session, base, user, .. } = run;
     let (base, user) = (base.as_deref(), user.as_ref());
     if let Some(at) = &args.at {
         let named = MountPoint::find(at)?;
@@ -38,14 +38,14 @@ pub(super) fn run(run: &Run<'_>) -> Result<u8, CliError> {
         release_other(named.path(), session)?;
     }
     // Waits for other mounts of this session; a signal still ends this process here.
-    let turn = Turn::take(session)?;
+    let turn = MountLock::take(session)?;
     // From here on there is something to clean up: signals are passed on to the command.
     let mut runner = Runner::new()?;
     let place = match &args.at {
-        Some(at) => Place::given(at, base, session, user)?,
-        None => Place::private(base, session, user)?,
+        Some(at) => RunMount::given(at, base, session, user)?,
+        None => RunMount::private(base, session, user)?,
     };
-    let Attached { note, child } = match attach(&run.wanted(place.point()), turn) {
+    let MountedSession { note, child } = match attach(&run.wanted(place.point()), turn) {
         Ok(attached) => attached,
         Err(error) => {
             place.remove();
@@ -70,7 +70,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<u8, CliError> {
     run.finish(begun?, code, left)
 }
 
-impl Place {
+impl RunMount {
     fn given(
         at: &Path,
         base: Option<&Path>,
@@ -137,7 +137,7 @@ impl Place {
 }
 
 /// The command, in the mount.
-fn command(run: &Run<'_>, note: &Note) -> Result<Command, CliError> {
+fn command(run: &RunPlan<'_>, note: &Note) -> Result<Command, CliError> {
     let [program, words @ ..] = &*run.command else {
         return Err(CliError::new("no command"));
     };
@@ -150,7 +150,7 @@ fn command(run: &Run<'_>, note: &Note) -> Result<Command, CliError> {
 }
 
 /// Unmounts, unless that is not wanted.
-fn leave(args: &Args, place: &Place, note: &Note, child: Option<Child>) -> Result<(), CliError> {
+fn leave(args: &Args, place: &RunMount, note: &Note, child: Option<Child>) -> Result<(), CliError> {
     let dir = note.dir.display();
     if args.keep_mounted {
         output::line(format_args!("still mounted at {dir}; to unmount it: acetate umount {dir}"));
@@ -166,7 +166,7 @@ fn leave(args: &Args, place: &Place, note: &Note, child: Option<Child>) -> Resul
         None => {}
     }
     place.remove();
-    if let Server::GoesOn { pid, why } = release(note, child, false)? {
+    if let ServerFate::GoesOn { pid, why } = release(note, child, false)? {
         output::line(format_args!("its server (process {pid}) goes on: {why}"));
     }
     Ok(())

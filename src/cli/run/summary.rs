@@ -14,7 +14,7 @@ use crate::cli::mounting::user::{User, acting_as};
 use crate::cli::{diff, output, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::last_apply;
-use crate::inspect::diff::{Difference, Kind, Options, diff as compare};
+use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff as compare};
 use crate::inspect::opened::{Opened, open_session};
 use crate::inspect::touched::{Touched, last_change};
 
@@ -22,7 +22,7 @@ use crate::inspect::touched::{Touched, last_change};
 const MAX_SHOWN: usize = 40;
 
 /// A session as a run finds it.
-pub(super) struct Begun {
+pub(super) struct SessionBefore {
     session: PathBuf,
     /// The id of the last change before the run, in the audit log.
     last: i64,
@@ -30,14 +30,14 @@ pub(super) struct Begun {
 
 /// Changes by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Counts {
+struct KindCounts {
     added: u64,
     deleted: u64,
     modified: u64,
     renamed: u64,
 }
 
-impl Begun {
+impl SessionBefore {
     /// Looks at `session`, which is there.
     pub(super) fn now(session: &Path) -> Result<Self, CliError> {
         let last = last_change(&open_session(session)?)?;
@@ -55,9 +55,9 @@ impl Begun {
     ) -> Result<(), CliError> {
         let opened = Opened::open(&self.session, None)?;
         let touched = Touched::since(opened.session(), self.last)?;
-        let (mut this_run, mut in_all) = (Counts::default(), Counts::default());
+        let (mut this_run, mut in_all) = (KindCounts::default(), KindCounts::default());
         let (mut differences, mut objects) = (Vec::new(), Vec::new());
-        compare(&opened, &Options::default(), &mut |_, difference| {
+        compare(&opened, &DiffOptions::default(), &mut |_, difference| {
             in_all.count(&difference);
             if is_of_run(&touched, &difference) {
                 this_run.count(&difference);
@@ -93,7 +93,7 @@ impl Begun {
         })
     }
 
-    fn print(&self, lines: &[String], this_run: Counts, in_all: Counts, is_complete: bool) {
+    fn print(&self, lines: &[String], this_run: KindCounts, in_all: KindCounts, is_complete: bool) {
         let shown = self.session.display();
         for line in lines.iter().take(MAX_SHOWN) {
             output::line(format_args!("{line}"));
@@ -125,7 +125,7 @@ impl Begun {
 /// Whether a difference is of an object that the run changed, or at a path where it did something.
 fn is_of_run(touched: &Touched, difference: &Difference) -> bool {
     let change = &difference.change;
-    if let (Some(after), false) = (&change.after, difference.kind == Kind::Deleted) {
+    if let (Some(after), false) = (&change.after, difference.kind == DifferenceKind::Deleted) {
         // What is in a directory has a line of its own.
         return touched.has_object(after.attr().fileid);
     }
@@ -133,13 +133,13 @@ fn is_of_run(touched: &Touched, difference: &Difference) -> bool {
     touched.has(&difference.path) || from.is_some_and(|from| touched.has(&from))
 }
 
-impl Counts {
+impl KindCounts {
     fn count(&mut self, difference: &Difference) {
         match difference.kind {
-            Kind::Added => self.added += 1,
-            Kind::Deleted => self.deleted += 1,
-            Kind::Modified | Kind::Retyped => self.modified += 1,
-            Kind::Renamed => self.renamed += 1,
+            DifferenceKind::Added => self.added += 1,
+            DifferenceKind::Deleted => self.deleted += 1,
+            DifferenceKind::Modified | DifferenceKind::Retyped => self.modified += 1,
+            DifferenceKind::Renamed => self.renamed += 1,
         }
     }
 

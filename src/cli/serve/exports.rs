@@ -15,12 +15,12 @@ use crate::cli::control::Control;
 use crate::cli::error::CliError;
 use crate::cli::{choosing, hiding, output, text};
 use crate::config::{self, Config, ExportConfig, Missing};
-use crate::guard::ValidatorCommand;
 use crate::server::rpcbind::Registration;
 use crate::server::{Peers, ServerOptions};
+use crate::validation::ValidatorCommand;
 use crate::vfs::PatternSet;
 use crate::workspace::exports::{self, ServedExports};
-use crate::workspace::layers::Layers;
+use crate::workspace::layers::SessionLayers;
 use crate::workspace::unavailable::{FIRST_RETRY, MAX_RETRY};
 
 /// Time for the exports file to be read when the server ends.
@@ -315,7 +315,7 @@ fn hides(config: &Config, path: &[u8], served: &ServedExports) -> String {
         export.path.as_ref().is_some_and(|known| known.as_str().as_bytes() == path)
     };
     let Some(export) = config.exports.iter().find(is_it) else { return String::new() };
-    let is_of_export = |layers: &&Layers| {
+    let is_of_export = |layers: &&SessionLayers| {
         export.mounts.iter().any(|mount| mount.session() == Some(&layers.session))
     };
     let mut hidden = PatternSet::clone(&export.hide);

@@ -24,13 +24,13 @@ use super::{Ending, mount_help, output, text};
 use crate::overlay::Overlay;
 use crate::server::limits::Limits;
 use crate::server::rpcbind::Registration;
-use crate::server::{Listeners, Program, Server, ServerOptions, Service};
+use crate::server::{Listeners, RpcProgram, Server, ServerOptions, Service};
 use crate::wire::{mount3, nfs3, nlm4, portmap};
 use crate::workspace::exports::until_any_stuck;
 use crate::workspace::layers;
 
 use limits::{max_connections, raise_descriptor_limit};
-use signals::Signals;
+use signals::ServeSignals;
 
 /// Where clients are waited for if nothing else is said.
 const DEFAULT_ADDRESS: SocketAddr =
@@ -149,7 +149,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 
 fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
     // From the first on, a signal lets everything that was begun be taken back.
-    let signals = runtime.block_on(async { Signals::new() })?;
+    let signals = runtime.block_on(async { ServeSignals::new() })?;
     raise_descriptor_limit();
     // The network first, so that a port that is taken leaves no session behind.
     let listeners =
@@ -172,7 +172,7 @@ fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
 
 /// Where clients come in, and what ends that.
 struct Door<'a> {
-    signals: Signals,
+    signals: ServeSignals,
     listeners: Listeners,
     registration: Option<&'a Registration>,
 }
@@ -180,7 +180,7 @@ struct Door<'a> {
 /// A server of `programs`, for as many connections as the process has descriptors for.
 fn server(
     listeners: Listeners,
-    programs: Vec<Arc<dyn Program>>,
+    programs: Vec<Arc<dyn RpcProgram>>,
     registration: Option<&Registration>,
     options: ServerOptions,
 ) -> Server {
@@ -200,7 +200,7 @@ fn server(
 /// A signal came first.
 fn await_bases(
     runtime: &Runtime,
-    signals: &mut Signals,
+    signals: &mut ServeSignals,
     bases: Vec<PathBuf>,
 ) -> Result<(), CliError> {
     let ask = move || bases.iter().for_each(|base| drop(layers::probe(base)));

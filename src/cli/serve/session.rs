@@ -14,8 +14,8 @@ use crate::cli::{choosing, hiding, output, text};
 use crate::delta::PendingCopies;
 use crate::server::ServerOptions;
 use crate::server::rpcbind::Registration;
-use crate::workspace::layers::{self, Layers, Wanted};
-use crate::workspace::running::Running;
+use crate::workspace::layers::{self, LayerOptions, SessionLayers};
+use crate::workspace::running::RunningSession;
 
 /// Serves a session until a signal comes, and closes it.
 pub(super) fn serve(
@@ -26,7 +26,7 @@ pub(super) fn serve(
 ) -> Result<(), CliError> {
     let base = args.base.iter().cloned().collect();
     super::await_bases(runtime, &mut door.signals, base)?;
-    let wanted = Wanted {
+    let wanted = LayerOptions {
         chunk_size: args.chunk_size,
         read_only: args.read_only,
         strict: args.durability == Durability::Strict,
@@ -35,10 +35,10 @@ pub(super) fn serve(
         existing: args.choosing.existing,
         moved: args.choosing.moved,
         keep_originals: args.choosing.keep_originals,
-        ..Wanted::new(session, args.base.as_deref())
+        ..LayerOptions::new(session, args.base.as_deref())
     };
     let layers = layers::open(&wanted, &layers::watch(runtime.handle()))?;
-    let running = Running::begin(layers, runtime.handle());
+    let running = RunningSession::begin(layers, runtime.handle());
     let log = runtime.block_on(until_signal(args, door, &running.layers));
     let left = |PendingCopies { files, bytes }| {
         let mib = bytes.div_ceil(1 << 20);
@@ -59,7 +59,7 @@ pub(super) fn serve(
     Ok(())
 }
 
-async fn until_signal(args: &Args, door: Door<'_>, layers: &Layers) -> Option<LogFile> {
+async fn until_signal(args: &Args, door: Door<'_>, layers: &SessionLayers) -> Option<LogFile> {
     let Door { signals, listeners, registration } = door;
     let addresses = listeners.addresses();
     let squash_root = args.squash.applies_at(&addresses);
@@ -95,7 +95,7 @@ async fn until_signal(args: &Args, door: Door<'_>, layers: &Layers) -> Option<Lo
 /// Says what is served, and how to mount it.
 fn announce(
     args: &Args,
-    layers: &Layers,
+    layers: &SessionLayers,
     addresses: &[SocketAddr],
     registration: Option<&Registration>,
 ) {

@@ -8,12 +8,12 @@ use crate::cli::error::CliError;
 use crate::cli::{FAILED, output};
 
 /// SIGTERM and SIGINT.
-pub(super) struct Signals {
+pub(super) struct ServeSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl ServeSignals {
     pub(super) fn new() -> Result<Self, CliError> {
         let listen = |kind| {
             signal(kind).map_err(|error| CliError::caused("cannot listen for signals", &error))

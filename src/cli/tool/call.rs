@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::cli::{log, stored, text};
 use crate::delta::sqlite::{CallRow, OddRow, ToolCall};
-use crate::inspect::tool::Change;
+use crate::inspect::tool::ToolChange;
 
 /// A duration, given in milliseconds; `-` where it is not known.
 pub(super) fn duration(ms: Option<i64>) -> String {
@@ -28,7 +28,7 @@ pub(super) fn line(call: &CallRow, width: usize) -> String {
 }
 
 /// The lines of changes; what cannot be read is named.
-pub(super) fn change_lines(changes: &[Change]) -> impl Iterator<Item = String> {
+pub(super) fn change_lines(changes: &[ToolChange]) -> impl Iterator<Item = String> {
     changes.iter().map(|(id, row)| match row {
         Ok(row) => log::line(row),
         Err(OddRow { column }) => format!("row {id} of acetate_op: its {column} cannot be read"),
@@ -36,7 +36,7 @@ pub(super) fn change_lines(changes: &[Change]) -> impl Iterator<Item = String> {
 }
 
 /// A call as an object of `--json`.
-pub(super) fn json(call: &ToolCall, changes: Option<&[Change]>) -> Map<String, Value> {
+pub(super) fn json(call: &ToolCall, changes: Option<&[ToolChange]>) -> Map<String, Value> {
     let mut object = text::json("tool_call");
     let row = &call.row;
     object.insert("id".to_owned(), row.id.into());
@@ -56,7 +56,7 @@ pub(super) fn json(call: &ToolCall, changes: Option<&[Change]>) -> Map<String, V
     object
 }
 
-fn change_json((id, row): &Change) -> Map<String, Value> {
+fn change_json((id, row): &ToolChange) -> Map<String, Value> {
     match row {
         Ok(row) => log::json(*id, row),
         Err(OddRow { column }) => {

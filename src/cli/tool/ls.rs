@@ -10,7 +10,7 @@ use crate::cli::Ending;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::when;
-use crate::delta::sqlite::{Access, CallFilter, CallStatus};
+use crate::delta::sqlite::{AgentAccess, CallFilter, CallStatus};
 use crate::inspect::tool::ToolCalls;
 
 /// List tool calls in the order in which they were recorded.
@@ -36,7 +36,7 @@ pub(super) struct Args {
 
     /// Only calls that ended so.
     #[arg(long, value_enum)]
-    status: Option<Status>,
+    status: Option<CallStatusFilter>,
 
     /// Only the last N of them.
     #[arg(long, value_name = "N")]
@@ -53,18 +53,18 @@ pub(super) struct Args {
 
 /// `--status`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Status {
+enum CallStatusFilter {
     Pending,
     Success,
     Error,
 }
 
-impl From<Status> for CallStatus {
-    fn from(status: Status) -> Self {
+impl From<CallStatusFilter> for CallStatus {
+    fn from(status: CallStatusFilter) -> Self {
         match status {
-            Status::Pending => Self::Pending,
-            Status::Success => Self::Success,
-            Status::Error => Self::Error,
+            CallStatusFilter::Pending => Self::Pending,
+            CallStatusFilter::Success => Self::Success,
+            CallStatusFilter::Error => Self::Error,
         }
     }
 }
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         status: args.status.map(CallStatus::from),
         last: args.last,
     };
-    let calls = ToolCalls::open(&args.session, Access::Read)?;
+    let calls = ToolCalls::open(&args.session, AgentAccess::Read)?;
     let rows = calls.list(&filter)?;
     let width = rows.last().map_or(1, |call| call.id.to_string().len());
     let changes = if args.changes { Some(calls.changes(&rows)?) } else { None };

@@ -17,11 +17,11 @@ use super::error::CliError;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: ToolCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum ToolCommand {
     Record(record::Args),
     Run(run::Args),
     Ls(ls::Args),
@@ -32,10 +32,10 @@ enum Command {
 /// Runs the verb.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
-        Command::Record(args) => record::run(args),
-        Command::Run(args) => run::run(args),
-        Command::Ls(args) => ls::run(args),
-        Command::Show(args) => show::run(args),
-        Command::Stats(args) => stats::run(args),
+        ToolCommand::Record(args) => record::run(args),
+        ToolCommand::Run(args) => run::run(args),
+        ToolCommand::Ls(args) => ls::run(args),
+        ToolCommand::Show(args) => show::run(args),
+        ToolCommand::Stats(args) => stats::run(args),
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::call;
 use crate::cli::error::CliError;
 use crate::cli::{Ending, output, stored, when};
-use crate::delta::sqlite::{Access, NewCall};
+use crate::delta::sqlite::{AgentAccess, NewCall};
 use crate::inspect::tool::ToolCalls;
 
 /// Record a tool call that has ended; prints its number.
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         (Some(result), _) => Ok(result.as_ref()),
         (None, error) => Err(error.as_deref().unwrap_or_default()),
     };
-    let calls = ToolCalls::open(&args.session, Access::Write)?;
+    let calls = ToolCalls::open(&args.session, AgentAccess::Write)?;
     let id = calls.record(&NewCall {
         name: &args.name,
         parameters: parameters.as_deref(),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cli::child::Runner;
 use crate::cli::error::CliError;
 use crate::cli::{Ending, output, stored};
-use crate::delta::sqlite::{Access, NewCall};
+use crate::delta::sqlite::{AgentAccess, NewCall};
 use crate::inspect::json;
 use crate::inspect::tool::ToolCalls;
 
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         None => command_line(&args.command),
     };
     // The session is not kept open meanwhile: the command may be one that wants it for itself.
-    ToolCalls::open(&args.session, Access::Write)?.require_writable()?;
+    ToolCalls::open(&args.session, AgentAccess::Write)?.require_writable()?;
     let started_at = Timestamp::now().as_second();
     // Before the command runs: from then on we live until it has ended.
     let mut runner = Runner::new()?;
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         completed_at,
     };
     let recorded =
-        ToolCalls::open(&args.session, Access::Write).and_then(|calls| calls.record(&call));
+        ToolCalls::open(&args.session, AgentAccess::Write).and_then(|calls| calls.record(&call));
     match recorded {
         Err(error) if ended.code == 0 => Err(error.into()),
         Err(error) => {

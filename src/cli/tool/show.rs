@@ -6,9 +6,9 @@ use super::call;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::{Ending, output, stored, text};
-use crate::delta::sqlite::{Access, ToolCall};
+use crate::delta::sqlite::{AgentAccess, ToolCall};
 use crate::inspect::json;
-use crate::inspect::tool::{Change, ToolCalls};
+use crate::inspect::tool::{ToolCalls, ToolChange};
 
 /// Show all that is known of a tool call, and the changes of files within its time.
 ///
@@ -30,7 +30,7 @@ pub(super) struct Args {
 
 /// Shows it.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let calls = ToolCalls::open(&args.session, Access::Read)?;
+    let calls = ToolCalls::open(&args.session, AgentAccess::Read)?;
     let Some(call) = calls.get(args.id)? else {
         output::line(format_args!("{}: no such tool call", args.id));
         return Ok(Ending::Findings);
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-fn print(call: &ToolCall, changes: &[Change], out: &mut Out) -> Result<(), CliError> {
+fn print(call: &ToolCall, changes: &[ToolChange], out: &mut Out) -> Result<(), CliError> {
     let row = &call.row;
     let (name, status) = (text::name(&row.name), row.status.as_str());
     out.line(format_args!("{} {name}: {status}", row.id))?;

@@ -8,7 +8,7 @@ use super::call::duration;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::{Ending, text};
-use crate::delta::sqlite::{Access, CallStats};
+use crate::delta::sqlite::{AgentAccess, CallStats};
 use crate::inspect::tool::ToolCalls;
 
 /// Show for each tool how often it was called, how often it failed, and how long it took.
@@ -27,7 +27,7 @@ pub(super) struct Args {
 
 /// Shows them.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let stats = ToolCalls::open(&args.session, Access::Read)?.stats()?;
+    let stats = ToolCalls::open(&args.session, AgentAccess::Read)?.stats()?;
     let mut out = Out::new();
     if !args.json && !stats.is_empty() {
         line(&mut out, ["calls", "errors", "total", "mean", "max"].map(str::to_owned), "tool")?;

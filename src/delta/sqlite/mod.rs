@@ -23,15 +23,17 @@ pub use file::session::{
 };
 pub use table::hide::MAX_HIDDEN_PATTERNS;
 pub use table::schema::SPEC_VERSION;
-pub use tools::agent::{Access, AgentTables};
-pub use tools::audit::{AuditFilter, AuditPage, AuditReader, Client, Mention, OddRow, Order};
-pub use tools::backup::Copied;
-pub use tools::check::{Breach, Broken, CheckOptions, Checked, INTEGRITY, Pending, RULES};
-pub use tools::copied_up::{CopiedUp, HostFile, Uncopied};
-pub use tools::figures::Figures;
+pub use tools::agent::{AgentAccess, AgentTables};
+pub use tools::audit::{
+    AuditFilter, AuditPage, AuditReader, ChangeSource, MentionedNames, OddRow, Order,
+};
+pub use tools::backup::SessionCopy;
+pub use tools::check::{Breach, Broken, CheckOptions, CheckReport, INTEGRITY, Pending, RULES};
+pub use tools::copied_up::{CopiedFileId, CopiedUp, Uncopied};
 pub use tools::kv::{KvKey, KvRow};
 pub use tools::log_keep::LogKeep;
-pub use tools::migrate::{MigrateOptions, Migrated, Step};
-pub use tools::repair::{AskBase, Listed, Mended, RepairOptions, Repaired};
+pub use tools::migrate::{MigrateOptions, Migrated, MigrationStep};
+pub use tools::repair::{AskBase, BaseListing, Mended, RepairOptions, RepairReport};
 pub use tools::sparse::OddNames;
+pub use tools::stats::Figures;
 pub use tools::tool_call::{CallFilter, CallRow, CallStats, CallStatus, NewCall, ToolCall};

@@ -7,8 +7,8 @@ use super::planner::Planner;
 use crate::base::BasePath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
-use crate::target::{Shelf, Slot};
 use crate::vfs::FileKind;
+use crate::writeback::{Shelf, StagingSlot};
 
 impl Planner<'_> {
     /// Refuses if a directory takes no changes of its entries.
@@ -62,9 +62,9 @@ impl Planner<'_> {
     fn directories(&self) -> BTreeSet<BasePath> {
         let steps = &self.plan.steps;
         let parent = |path: &BasePath| path.split().map(|(parent, _)| parent);
-        let from: BTreeMap<Slot, &BasePath> =
+        let from: BTreeMap<StagingSlot, &BasePath> =
             steps.takes.iter().map(|take| (take.slot, &take.from)).collect();
-        let puts: BTreeMap<&BasePath, (Shelf, Slot)> =
+        let puts: BTreeMap<&BasePath, (Shelf, StagingSlot)> =
             steps.puts.iter().map(|put| (&put.to, (put.shelf, put.slot))).collect();
         let mut dirs: BTreeSet<_> =
             steps.takes.iter().filter_map(|take| parent(&take.from)).collect();

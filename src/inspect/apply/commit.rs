@@ -10,25 +10,25 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 
 use super::journal::{Journal, Notes};
-use super::place::{Place, stat_in};
 use super::plan::target_path;
 use super::session_check::{CHANGED, SessionCheck};
 use super::stage::NotSet;
-use super::steps::{Applied, Put, Set, Take};
-use super::{Event, Skipped, Watch};
+use super::steps::{AppliedChange, PutStep, Set, Take};
+use super::target_dir::{ApplyTarget, stat_in};
+use super::{ApplyEvent, ApplyWatch, Skipped};
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
-use crate::target::{Seen, Shelf, Slot, Staging, Target, TargetError};
 use crate::vfs::FileKind;
+use crate::writeback::{SeenObject, Shelf, Staging, StagingSlot, Target, TargetError};
 
 /// Why the removal of a directory is left out.
 const MOVED_OUT_CHANGED: &str = "what was moved out of it changed after the plan was made";
 
 /// Work in progress.
-pub(super) struct Commit<'a> {
-    place: &'a Place<'a>,
+pub(super) struct StepRunner<'a> {
+    place: &'a ApplyTarget<'a>,
     target: &'a Target,
     staging: &'a Staging,
     journal: &'a Journal,
@@ -39,9 +39,9 @@ pub(super) struct Commit<'a> {
     /// What is taken to be removed, with all that is in it.
     removed: BTreeMap<BasePath, &'a Take>,
     /// What is taken to be put elsewhere.
-    moved: BTreeMap<BasePath, Slot>,
+    moved: BTreeMap<BasePath, StagingSlot>,
     /// Further names that are taken.
-    links: HashSet<Slot>,
+    links: HashSet<StagingSlot>,
     /// Changes that put something.
     placed: HashSet<usize>,
     /// Directories that something is taken from, whose ctimes move with that.
@@ -51,14 +51,14 @@ pub(super) struct Commit<'a> {
 }
 
 /// Why a step is not done.
-enum Stop {
+enum StepFailure {
     /// It cannot be done, and concerns this change alone, which is left out.
     Skip(String),
     /// The host refuses.
     Fail(TargetError),
 }
 
-impl From<TargetError> for Stop {
+impl From<TargetError> for StepFailure {
     fn from(error: TargetError) -> Self {
         match error.is_of_object() {
             true => Self::Skip(error.source.to_string()),
@@ -67,8 +67,12 @@ impl From<TargetError> for Stop {
     }
 }
 
-impl<'a> Commit<'a> {
-    pub fn new(place: &'a Place<'a>, staging: &'a Staging, journal: &'a Journal) -> Result<Self> {
+impl<'a> StepRunner<'a> {
+    pub fn new(
+        place: &'a ApplyTarget<'a>,
+        staging: &'a Staging,
+        journal: &'a Journal,
+    ) -> Result<Self> {
         let notes = staging.notes()?.map(Notes::read).transpose();
         let path = staging.path().to_owned();
         let notes = notes.map_err(|source| TargetError { path, source })?.unwrap_or_default();
@@ -110,7 +114,7 @@ impl<'a> Commit<'a> {
     pub fn run(
         &mut self,
         session: &mut SessionCheck<'_, '_>,
-        watch: &mut Watch<'_>,
+        watch: &mut ApplyWatch<'_>,
     ) -> Result<bool> {
         let journal = self.journal;
         let (steps, all) = (&journal.steps, journal.steps.len());
@@ -121,7 +125,7 @@ impl<'a> Commit<'a> {
             }
         }
         for take in &steps.takes {
-            if watch(Event::Step { done: self.done, all }).is_break() {
+            if watch(ApplyEvent::Step { done: self.done, all }).is_break() {
                 return Ok(false);
             }
             if !self.notes.is_taken && !self.skipped.contains(&take.change) {
@@ -129,7 +133,7 @@ impl<'a> Commit<'a> {
                 let change = self.journal.changes.get(take.change).filter(|_| !is_done);
                 let taken = match session.before_step(change, watch)? {
                     ControlFlow::Break(()) => return Ok(false),
-                    ControlFlow::Continue(false) => Err(Stop::Skip(CHANGED.to_owned())),
+                    ControlFlow::Continue(false) => Err(StepFailure::Skip(CHANGED.to_owned())),
                     ControlFlow::Continue(true) => self.take(take),
                 };
                 self.settle(Some(take.change), taken)?;
@@ -141,14 +145,14 @@ impl<'a> Commit<'a> {
             self.notes.is_taken = true;
         }
         for put in &steps.puts {
-            if watch(Event::Step { done: self.done, all }).is_break() {
+            if watch(ApplyEvent::Step { done: self.done, all }).is_break() {
                 return Ok(false);
             }
             if !self.skipped.contains(&put.change) {
                 let change = self.journal.changes.get(put.change).filter(|_| self.is_new(put));
                 let done = match session.before_step(change, watch)? {
                     ControlFlow::Break(()) => return Ok(false),
-                    ControlFlow::Continue(false) => Err(Stop::Skip(CHANGED.to_owned())),
+                    ControlFlow::Continue(false) => Err(StepFailure::Skip(CHANGED.to_owned())),
                     ControlFlow::Continue(true) => self.put(put),
                 };
                 self.settle(Some(put.change), done)?;
@@ -159,11 +163,11 @@ impl<'a> Commit<'a> {
             return Ok(false);
         }
         self.checked(self.target.sync())?;
-        Ok(watch(Event::Step { done: self.done, all }) == ControlFlow::Continue(()))
+        Ok(watch(ApplyEvent::Step { done: self.done, all }) == ControlFlow::Continue(()))
     }
 
     /// Whether nothing is lost if this is not put: it was made, or is one more name.
-    fn is_new(&self, put: &Put) -> bool {
+    fn is_new(&self, put: &PutStep) -> bool {
         let is_there = self.staging.look(put.shelf, put.slot).is_ok_and(|seen| seen.is_some());
         is_there && (put.shelf == Shelf::New || self.links.contains(&put.slot))
     }
@@ -172,11 +176,11 @@ impl<'a> Commit<'a> {
     fn set_all(
         &mut self,
         session: &mut SessionCheck<'_, '_>,
-        watch: &mut Watch<'_>,
+        watch: &mut ApplyWatch<'_>,
     ) -> Result<bool> {
         let journal = self.journal;
         for set in &journal.steps.sets {
-            if watch(Event::Step { done: self.done, all: journal.steps.len() }).is_break() {
+            if watch(ApplyEvent::Step { done: self.done, all: journal.steps.len() }).is_break() {
                 return Ok(false);
             }
             if set.change.is_none_or(|change| !self.skipped.contains(&change)) {
@@ -186,7 +190,7 @@ impl<'a> Commit<'a> {
                 let change = of_file.filter(is_alone).and_then(|at| journal.changes.get(at));
                 let done = match session.before_step(change, watch)? {
                     ControlFlow::Break(()) => return Ok(false),
-                    ControlFlow::Continue(false) => Err(Stop::Skip(CHANGED.to_owned())),
+                    ControlFlow::Continue(false) => Err(StepFailure::Skip(CHANGED.to_owned())),
                     ControlFlow::Continue(true) => self.set(set),
                 };
                 self.settle(set.change, done)?;
@@ -196,7 +200,7 @@ impl<'a> Commit<'a> {
         Ok(true)
     }
 
-    fn take(&self, take: &Take) -> std::result::Result<(), Stop> {
+    fn take(&self, take: &Take) -> std::result::Result<(), StepFailure> {
         if self.staging.look(Shelf::Taken, take.slot)?.is_some() {
             return Ok(());
         }
@@ -208,27 +212,27 @@ impl<'a> Commit<'a> {
                 }
                 Ok(self.target.take(&take.from, take.stays, (self.staging, take.slot))?)
             }
-            Some(_) => Err(Stop::Skip("it changed meanwhile".to_owned())),
-            None => Err(Stop::Skip("it is gone meanwhile".to_owned())),
+            Some(_) => Err(StepFailure::Skip("it changed meanwhile".to_owned())),
+            None => Err(StepFailure::Skip("it is gone meanwhile".to_owned())),
         }
     }
 
     /// Refuses to remove a directory that still holds something that was to move away first.
-    fn check_moved_out(&self, top: &BasePath) -> std::result::Result<(), Stop> {
+    fn check_moved_out(&self, top: &BasePath) -> std::result::Result<(), StepFailure> {
         let below = [top.as_bytes(), b"/"].concat();
         let from = (Bound::Excluded(below.as_slice()), Bound::Unbounded);
         let inside = self.moved.range::<[u8], _>(from);
         for (_, slot) in inside.take_while(|(path, _)| path.as_bytes().starts_with(&below)) {
             if self.staging.look(Shelf::Taken, *slot)?.is_none() {
-                return Err(Stop::Skip(MOVED_OUT_CHANGED.to_owned()));
+                return Err(StepFailure::Skip(MOVED_OUT_CHANGED.to_owned()));
             }
         }
         Ok(())
     }
 
     /// Refuses to remove a directory in which something changed since the plan was begun.
-    fn check_unseen(&self, top: &BasePath) -> std::result::Result<(), Stop> {
-        let skip = |error: BaseError| Stop::Skip(error.to_string());
+    fn check_unseen(&self, top: &BasePath) -> std::result::Result<(), StepFailure> {
+        let skip = |error: BaseError| StepFailure::Skip(error.to_string());
         let mut open = vec![top.clone()];
         while let Some(dir) = open.pop() {
             for entry in &self.place.reader().list(&dir).map_err(skip)?.entries {
@@ -244,14 +248,14 @@ impl<'a> Commit<'a> {
                     open.push(path);
                 }
                 if !is_ours && attr.ctime > self.journal.begun {
-                    return Err(Stop::Skip("something in it changed meanwhile".to_owned()));
+                    return Err(StepFailure::Skip("something in it changed meanwhile".to_owned()));
                 }
             }
         }
         Ok(())
     }
 
-    fn put(&self, put: &Put) -> std::result::Result<(), Stop> {
+    fn put(&self, put: &PutStep) -> std::result::Result<(), StepFailure> {
         if self.staging.look(put.shelf, put.slot)?.is_none() {
             return Ok(());
         }
@@ -262,9 +266,9 @@ impl<'a> Commit<'a> {
             {
                 true
             }
-            (Some(_), Some(_)) => return Err(Stop::Skip("it changed meanwhile".to_owned())),
-            (Some(_), None) => return Err(Stop::Skip("something came there".to_owned())),
-            (None, Some(_)) => return Err(Stop::Skip("it is gone meanwhile".to_owned())),
+            (Some(_), Some(_)) => return Err(StepFailure::Skip("it changed meanwhile".to_owned())),
+            (Some(_), None) => return Err(StepFailure::Skip("something came there".to_owned())),
+            (None, Some(_)) => return Err(StepFailure::Skip("it is gone meanwhile".to_owned())),
         };
         if replaces && self.journal.keeps {
             self.target.keep_replaced(&put.to, (self.staging, put.slot))?;
@@ -274,13 +278,18 @@ impl<'a> Commit<'a> {
 
     /// Whether a file that is to be replaced has another ctime because an interrupted run made a
     /// further name of it, to keep it.
-    fn is_kept(&self, put: &Put, over: &Seen, now: &Seen) -> std::result::Result<bool, Stop> {
+    fn is_kept(
+        &self,
+        put: &PutStep,
+        over: &SeenObject,
+        now: &SeenObject,
+    ) -> std::result::Result<bool, StepFailure> {
         let kept = self.staging.look(Shelf::Replaced, put.slot)?;
-        let over = Seen { ctime: None, ..over.clone() };
+        let over = SeenObject { ctime: None, ..over.clone() };
         Ok(kept.is_some_and(|kept| kept.is(now)) && over.is_as_seen(now))
     }
 
-    fn set(&mut self, set: &Set) -> std::result::Result<(), Stop> {
+    fn set(&mut self, set: &Set) -> std::result::Result<(), StepFailure> {
         let is_it = match self.target.look(&set.path)? {
             Some(now) => {
                 now.kind == set.attrs.kind && set.seen.as_ref().is_none_or(|seen| seen.is(&now))
@@ -288,18 +297,22 @@ impl<'a> Commit<'a> {
             None => false,
         };
         if !is_it {
-            return Err(Stop::Skip("it is another object meanwhile".to_owned()));
+            return Err(StepFailure::Skip("it is another object meanwhile".to_owned()));
         }
         self.not_set.add(self.target.set(&set.path, &set.attrs)?);
         Ok(())
     }
 
     /// Leaves out the change of a step that was not done, and puts back what it took.
-    fn settle(&mut self, change: Option<usize>, step: std::result::Result<(), Stop>) -> Result<()> {
+    fn settle(
+        &mut self,
+        change: Option<usize>,
+        step: std::result::Result<(), StepFailure>,
+    ) -> Result<()> {
         match (step, change) {
-            (Ok(()), _) | (Err(Stop::Skip(_)), None) => Ok(()),
-            (Err(Stop::Fail(error)), _) => Err(self.failed(error)),
-            (Err(Stop::Skip(why)), Some(number)) => self.skip(number, why),
+            (Ok(()), _) | (Err(StepFailure::Skip(_)), None) => Ok(()),
+            (Err(StepFailure::Fail(error)), _) => Err(self.failed(error)),
+            (Err(StepFailure::Skip(why)), Some(number)) => self.skip(number, why),
         }
     }
 
@@ -345,10 +358,10 @@ impl<'a> Commit<'a> {
     }
 
     /// The changes that were made.
-    pub fn applied(&self) -> Vec<Applied> {
+    pub fn applied(&self) -> Vec<AppliedChange> {
         let all = self.journal.changes.iter().enumerate();
         let made = all.filter(|(at, _)| !self.skipped.contains(at)).map(|(_, made)| made);
-        let mut made: Vec<Applied> = made.cloned().collect();
+        let mut made: Vec<AppliedChange> = made.cloned().collect();
         // What holds something that was skipped is not whole.
         let mut holds_skipped: HashSet<MergedPath> = HashSet::new();
         for (_, skipped) in &self.notes.skipped {
@@ -369,10 +382,10 @@ impl<'a> Commit<'a> {
     }
 
     /// Notes with which ctimes the base has what was applied, as far as that can be told.
-    pub fn note_base_ctimes(&self, applied: &mut [Applied]) {
+    pub fn note_base_ctimes(&self, applied: &mut [AppliedChange]) {
         // The top has no name that a client could remove.
         let has_name =
-            |change: &&mut Applied| change.was_entry() && change.path != MergedPath::root();
+            |change: &&mut AppliedChange| change.was_entry() && change.path != MergedPath::root();
         for change in applied.iter_mut().filter(has_name) {
             let now = self.target.look(&target_path(&change.path)).ok().flatten();
             change.base_ctime = now.and_then(|seen| seen.ctime);

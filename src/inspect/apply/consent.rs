@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::drift::{Drifted, Why};
-use super::plan::{Options, Plan};
+use super::plan::{ApplyOptions, ApplyPlan};
 use crate::inspect::InspectError;
 use crate::inspect::diff::Difference;
 use crate::inspect::error::Result;
@@ -11,7 +11,7 @@ use crate::inspect::error::Result;
 /// The changes that the user agreed to.
 pub enum Consent<'a> {
     /// Those of this plan, which was shown before; a change that differs from it is left out.
-    Shown(&'a Plan),
+    Shown(&'a ApplyPlan),
     /// All: the plan is made now, and shown.
     All(&'a mut dyn ShowPlan),
 }
@@ -22,11 +22,15 @@ pub trait ShowPlan {
     fn difference(&mut self, difference: &Difference);
 
     /// Takes the whole plan, before anything of it is made; says whether to go on.
-    fn plan(&mut self, plan: &Plan) -> ControlFlow<()>;
+    fn plan(&mut self, plan: &ApplyPlan) -> ControlFlow<()>;
 }
 
 /// Refuses drift that stops an apply, and what was not shown.
-pub(super) fn check_consent(plan: &Plan, shown: Option<&Plan>, options: &Options) -> Result<()> {
+pub(super) fn check_consent(
+    plan: &ApplyPlan,
+    shown: Option<&ApplyPlan>,
+    options: &ApplyOptions,
+) -> Result<()> {
     let is_unseen = |drifted: &Drifted| shown.is_some_and(|s| !s.drifted.contains(drifted));
     let may_stay = options.force || options.skip_drifted;
     let is_left = |drifted: &Drifted| options.skip_drifted || plan.is_taken_from_base(drifted);

@@ -3,9 +3,9 @@
 
 use super::drift::{Why, is_gone_without_original};
 use super::merge::Merge;
-use super::place::base_error;
 use super::plan::target_path;
 use super::planner::Planner;
+use super::target_dir::base_error;
 use crate::base::{Base, BaseAttr, BasePath};
 use crate::delta::Original;
 use crate::inspect::diff::{self, Difference};

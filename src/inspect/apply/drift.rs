@@ -1,14 +1,14 @@
 //! What is not any more as the session saw it: writing there would lose what somebody else did.
 
 use super::Skipped;
-use super::history::{self, Hidden, Inside};
-use super::merge::{Content, Merge, Outcome};
-use super::place::{base_error, stat_in};
+use super::history::{self, HiddenObject, RemovedDescendant};
+use super::merge::{Merge, MergeOutcome, StepContent};
 use super::plan::Merged;
-use super::planner::{Gone, Planner};
+use super::planner::{Planner, RemovedDir};
+use super::target_dir::{base_error, stat_in};
 use crate::base::{Base, BasePath};
 use crate::delta::{MergedPath, Original};
-use crate::inspect::diff::{self, Difference, Kind};
+use crate::inspect::diff::{self, Difference, DifferenceKind};
 use crate::inspect::error::Result;
 use crate::overlay::{BaseObject, Change};
 use crate::vfs::{FileKind, Time};
@@ -71,7 +71,7 @@ impl Planner<'_> {
         }
         let is_dir = |base: &&BaseObject| base.attr.kind == FileKind::Directory;
         let retyped = change.before.as_ref().filter(|_| change.original.is_none()).filter(is_dir);
-        let is_told = match retyped.filter(|_| difference.kind == Kind::Retyped) {
+        let is_told = match retyped.filter(|_| difference.kind == DifferenceKind::Retyped) {
             Some(dir) => self.is_changed_itself(Some(dir), change)?,
             None => !is_gone_without_original(change),
         };
@@ -95,14 +95,14 @@ impl Planner<'_> {
             return Ok(None);
         }
         let why = match self.merge(difference, there)? {
-            Outcome::Merge(merge) if !is_named(&self.sides.base) => {
+            MergeOutcome::Merge(merge) if !is_named(&self.sides.base) => {
                 let has_conflicts =
-                    matches!(merge.content, Content::Both { has_conflicts: true, .. });
+                    matches!(merge.content, StepContent::Both { has_conflicts: true, .. });
                 self.plan.merged.push(Merged { path: change.path.clone(), has_conflicts });
                 return Ok(Some(merge));
             }
-            Outcome::Merge(_) => Why::Changed,
-            Outcome::Conflict(why) => why,
+            MergeOutcome::Merge(_) => Why::Changed,
+            MergeOutcome::Conflict(why) => why,
         };
         match (&change.before, &change.after, why) {
             _ if self.place.is_copy() => self.drifted(change.path.clone(), Why::Copy),
@@ -226,7 +226,7 @@ impl Planner<'_> {
         if self.log_begun.is_some_and(|begun| changed > begun) {
             let home = MergedPath::of_base(&base.path);
             let is_dir = base.attr.kind == FileKind::Directory;
-            self.hidden.push(Hidden { place, home, is_dir, changed, change, drifted });
+            self.hidden.push(HiddenObject { place, home, is_dir, changed, change, drifted });
         }
     }
 
@@ -269,12 +269,12 @@ impl Planner<'_> {
     fn late_change(
         &mut self,
         path: &BasePath,
-        gone: &Gone,
+        gone: &RemovedDir,
         open: &mut Vec<BasePath>,
     ) -> Result<()> {
         let Some(attr) = self.place.stat(path)? else { return Ok(()) };
         if self.opened.session().hidden().covers(path.as_bytes()) {
-            self.inside.push(Inside::of(path, &attr, gone.change));
+            self.inside.push(RemovedDescendant::of(path, &attr, gone.change));
             return Ok(());
         }
         if attr.kind == FileKind::Directory {
@@ -287,13 +287,13 @@ impl Planner<'_> {
                 && original.digest.is_some()
                 && self.is_original(&original, &attr)?
             {
-                self.inside.push(Inside::as_hidden(&original, &attr, gone.change));
+                self.inside.push(RemovedDescendant::as_hidden(&original, &attr, gone.change));
                 return Ok(());
             }
             match base {
                 // By the base's number and times: clients saw that one.
                 Some(base) if !self.is_other(&base).unwrap_or(true) => {
-                    self.inside.push(Inside::of(path, &base.attr, gone.change));
+                    self.inside.push(RemovedDescendant::of(path, &base.attr, gone.change));
                 }
                 _ => {
                     let path = MergedPath::of_base(path);
@@ -309,9 +309,9 @@ impl Planner<'_> {
         if self.is_changed_since_hidden(&base, gone.since)? {
             self.drifted_in(gone.change, drifted);
         } else if let Some((original, _)) = original {
-            self.inside.push(Inside::as_hidden(&original, &base.attr, gone.change));
+            self.inside.push(RemovedDescendant::as_hidden(&original, &base.attr, gone.change));
         } else {
-            self.inside.push(Inside::of(path, &base.attr, gone.change));
+            self.inside.push(RemovedDescendant::of(path, &base.attr, gone.change));
             self.note_same_second(&base, gone.since, gone.change);
             self.hides_in(gone.change, &base, at, drifted);
         }
@@ -322,7 +322,7 @@ impl Planner<'_> {
     /// whiteout tells of the moment of a removal. The removal may have come first.
     fn note_same_second(&mut self, base: &BaseObject, since: Time, change: usize) {
         if base.attr.ctime.secs == since.secs {
-            self.same_second.push(Inside::of(&base.path, &base.attr, change));
+            self.same_second.push(RemovedDescendant::of(&base.path, &base.attr, change));
         }
     }
 
@@ -330,7 +330,9 @@ impl Planner<'_> {
     /// after that.
     pub(super) fn look_for_changes_in_same_second(&mut self) -> Result<()> {
         let changed = std::mem::take(&mut self.same_second);
-        for (Inside { path, change, .. }, place) in history::not_removed(self.opened, changed)? {
+        for (RemovedDescendant { path, change, .. }, place) in
+            history::not_removed(self.opened, changed)?
+        {
             let there = self.view.find(&place).map_err(|source| diff::at(&place, source))?;
             // It is in a directory that a client moved away.
             if there.is_none() {

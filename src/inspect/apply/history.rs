@@ -10,16 +10,16 @@ use std::ops::{Bound, ControlFlow};
 use super::drift::Drifted;
 use crate::base::{BaseAttr, BasePath, DELTA_IDS};
 use crate::delta::sqlite::{AuditFilter, Order};
-use crate::delta::{AuditRow, Dropped, MergedPath, Original, Procedure};
+use crate::delta::{AuditProcedure, AuditRow, Dropped, MergedPath, Original};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
-use crate::inspect::log::{Log, Options};
+use crate::inspect::log::{AuditLog, LogOptions};
 use crate::inspect::opened::Opened;
 use crate::vfs::{FileId, Time};
 
 /// A base object that the session hides.
 #[derive(Debug)]
-pub(super) struct Hidden {
+pub(super) struct HiddenObject {
     /// Its place in the session.
     pub place: MergedPath,
     /// Where it would be if nothing had moved.
@@ -43,7 +43,7 @@ pub(super) fn begun(opened: &Opened) -> Result<Option<Time>> {
         return Ok(Some(dropped.since));
     }
     let mut begun = None;
-    read(opened, Options::default(), &mut |row| {
+    read(opened, LogOptions::default(), &mut |row| {
         begun = Some(row.time);
         ControlFlow::Break(())
     })?;
@@ -52,12 +52,12 @@ pub(super) fn begun(opened: &Opened) -> Result<Option<Time>> {
 
 /// Whether the session set attributes of the top since it last had those of the base.
 pub(super) fn set_top(opened: &Opened) -> Result<bool> {
-    let procedures = vec![Procedure::Setattr, Procedure::Apply, Procedure::Discard];
+    let procedures = vec![AuditProcedure::Setattr, AuditProcedure::Apply, AuditProcedure::Discard];
     let filter = AuditFilter { procedures, ..AuditFilter::default() };
     let mut last = None;
     read(
         opened,
-        Options { filter, order: Order::NewestFirst, ..Options::default() },
+        LogOptions { filter, order: Order::NewestFirst, ..LogOptions::default() },
         &mut |row| {
             if row.path != MergedPath::root() {
                 return ControlFlow::Continue(());
@@ -66,17 +66,20 @@ pub(super) fn set_top(opened: &Opened) -> Result<bool> {
             ControlFlow::Break(())
         },
     )?;
-    Ok(last == Some(Procedure::Setattr))
+    Ok(last == Some(AuditProcedure::Setattr))
 }
 
 /// Those that changed in the base after the session had hidden them, with the numbers of the
 /// changes that hide them.
-pub(super) fn changed_since(opened: &Opened, hidden: Vec<Hidden>) -> Result<Vec<(usize, Drifted)>> {
+pub(super) fn changed_since(
+    opened: &Opened,
+    hidden: Vec<HiddenObject>,
+) -> Result<Vec<(usize, Drifted)>> {
     if hidden.is_empty() {
         return Ok(Vec::new());
     }
-    let mut past = Past::of(hidden);
-    read(opened, Options { order: Order::NewestFirst, ..Options::default() }, &mut |row| {
+    let mut past = ChangeHistory::of(hidden);
+    read(opened, LogOptions { order: Order::NewestFirst, ..LogOptions::default() }, &mut |row| {
         past.undo_row(row);
         match past.open.is_empty() {
             true => ControlFlow::Break(()),
@@ -94,7 +97,7 @@ pub(super) fn changed_since(opened: &Opened, hidden: Vec<Hidden>) -> Result<Vec<
 
 /// What is gone of the log.
 fn dropped(opened: &Opened) -> Result<Option<Dropped>> {
-    match Log::open(opened.session(), Options::default()) {
+    match AuditLog::open(opened.session(), LogOptions::default()) {
         Err(InspectError::NoAudit { .. }) => Ok(None),
         log => log?.dropped(),
     }
@@ -102,7 +105,7 @@ fn dropped(opened: &Opened) -> Result<Option<Dropped>> {
 
 /// A base object in a directory that is to be removed.
 #[derive(Debug)]
-pub(super) struct Inside {
+pub(super) struct RemovedDescendant {
     /// Its path in the base.
     pub path: BasePath,
     /// The number that clients saw it with.
@@ -113,7 +116,7 @@ pub(super) struct Inside {
     pub change: usize,
 }
 
-impl Inside {
+impl RemovedDescendant {
     /// What is at a path, in a directory that the change `change` removes.
     pub fn of(path: &BasePath, attr: &BaseAttr, change: usize) -> Self {
         Self { path: path.clone(), id: attr.fileid, ctime: attr.ctime, change }
@@ -136,8 +139,8 @@ impl Inside {
 /// place where the log has them in the merged tree. None where there is no log.
 pub(super) fn never_removed(
     opened: &Opened,
-    inside: Vec<Inside>,
-) -> Result<Vec<(Inside, MergedPath)>> {
+    inside: Vec<RemovedDescendant>,
+) -> Result<Vec<(RemovedDescendant, MergedPath)>> {
     if inside.is_empty() || begun(opened)?.is_none() {
         return Ok(Vec::new());
     }
@@ -147,13 +150,13 @@ pub(super) fn never_removed(
 /// The same, and all of `inside` where there is no log.
 pub(super) fn not_removed(
     opened: &Opened,
-    inside: Vec<Inside>,
-) -> Result<Vec<(Inside, MergedPath)>> {
+    inside: Vec<RemovedDescendant>,
+) -> Result<Vec<(RemovedDescendant, MergedPath)>> {
     if inside.is_empty() {
         return Ok(Vec::new());
     }
     let mut removals = Removals::of(inside);
-    read(opened, Options::default(), &mut |row| {
+    read(opened, LogOptions::default(), &mut |row| {
         removals.do_row(row);
         ControlFlow::Continue(())
     })?;
@@ -163,10 +166,10 @@ pub(super) fn not_removed(
 /// Reads the log, but for rows without a meaning.
 fn read(
     opened: &Opened,
-    options: Options,
+    options: LogOptions,
     each: &mut dyn FnMut(&AuditRow) -> ControlFlow<()>,
 ) -> Result<()> {
-    let mut log = match Log::open(opened.session(), options) {
+    let mut log = match AuditLog::open(opened.session(), options) {
         Err(InspectError::NoAudit { .. }) => return Ok(()),
         log => log?,
     };
@@ -174,8 +177,8 @@ fn read(
 }
 
 /// Reads the log backwards.
-struct Past {
-    hidden: Vec<Hidden>,
+struct ChangeHistory {
+    hidden: Vec<HiddenObject>,
     /// What the places of those that nothing is known of were called then.
     names: BTreeMap<Vec<u8>, BTreeSet<usize>>,
     open: BTreeSet<usize>,
@@ -183,8 +186,8 @@ struct Past {
     late: BTreeSet<usize>,
 }
 
-impl Past {
-    fn of(hidden: Vec<Hidden>) -> Self {
+impl ChangeHistory {
+    fn of(hidden: Vec<HiddenObject>) -> Self {
         let mut names: BTreeMap<Vec<u8>, BTreeSet<usize>> = BTreeMap::new();
         for (number, hidden) in hidden.iter().enumerate() {
             names.entry(hidden.place.as_bytes().to_vec()).or_default().insert(number);
@@ -196,11 +199,11 @@ impl Past {
     /// Takes back what a row did; rows come newest first.
     fn undo_row(&mut self, row: &AuditRow) {
         match row.procedure {
-            Procedure::Refuse => {}
+            AuditProcedure::Refuse => {}
             // The path that showed the base again is unknown: it is below this one.
-            Procedure::Discard | Procedure::Apply if row.is_shortened() => {}
-            Procedure::Discard => self.shows(&row.path, true),
-            Procedure::Apply => {
+            AuditProcedure::Discard | AuditProcedure::Apply if row.is_shortened() => {}
+            AuditProcedure::Discard => self.shows(&row.path, true),
+            AuditProcedure::Apply => {
                 // It changed again before the session could let go of it.
                 if row.fileid.0 >= DELTA_IDS {
                     self.hides(&row.path, row);
@@ -212,7 +215,7 @@ impl Past {
                 for path in [Some(&row.path), row.path2.as_ref()].into_iter().flatten() {
                     self.hides(path, row);
                 }
-                if let (Procedure::Rename, Some(to)) = (row.procedure, &row.path2) {
+                if let (AuditProcedure::Rename, Some(to)) = (row.procedure, &row.path2) {
                     self.rename_back(&row.path, to);
                 }
             }
@@ -222,9 +225,9 @@ impl Past {
     /// The session had something of its own there, or nothing, from this change on.
     fn hides(&mut self, path: &MergedPath, row: &AuditRow) {
         // The base's entries show in a directory that has other attributes.
-        let is_of_files = row.procedure == Procedure::Setattr;
+        let is_of_files = row.procedure == AuditProcedure::Setattr;
         let is_late =
-            |hidden: &Hidden| hidden.changed > row.time && !(hidden.is_dir && is_of_files);
+            |hidden: &HiddenObject| hidden.changed > row.time && !(hidden.is_dir && is_of_files);
         for &number in self.names.get(path.as_bytes()).into_iter().flatten() {
             if self.hidden.get(number).is_some_and(is_late) && self.open.remove(&number) {
                 self.late.insert(number);
@@ -249,7 +252,7 @@ impl Past {
         for name in below(&self.names, to.as_bytes()) {
             let mut numbers = self.names.remove(&name).unwrap_or_default();
             numbers.retain(|number| self.open.contains(number));
-            let is_home = |hidden: &Hidden| hidden.home.as_bytes() == name;
+            let is_home = |hidden: &HiddenObject| hidden.home.as_bytes() == name;
             let home = numbers.iter().filter(|at| self.hidden.get(**at).is_some_and(is_home));
             let home: BTreeSet<_> = home.copied().collect();
             let earlier = [from.as_bytes(), &name[to.as_bytes().len()..]].concat();
@@ -267,7 +270,7 @@ impl Past {
 /// a client removed the base's object or one of its own that lay over a hidden one. What a rename
 /// replaced, and what was removed after `apply` had replaced it in the base, only names tell.
 struct Removals {
-    inside: Vec<Inside>,
+    inside: Vec<RemovedDescendant>,
     by_id: HashMap<FileId, Vec<usize>>,
     by_home: HashMap<Vec<u8>, usize>,
     /// What each is called in the merged tree, as far as the log is read.
@@ -276,7 +279,7 @@ struct Removals {
 }
 
 impl Removals {
-    fn of(inside: Vec<Inside>) -> Self {
+    fn of(inside: Vec<RemovedDescendant>) -> Self {
         let mut by_id: HashMap<FileId, Vec<usize>> = HashMap::new();
         for (number, object) in inside.iter().enumerate() {
             by_id.entry(object.id).or_default().push(number);
@@ -291,7 +294,7 @@ impl Removals {
     fn do_row(&mut self, row: &AuditRow) {
         let named = (!row.is_shortened()).then(|| row.path.as_bytes());
         match row.procedure {
-            Procedure::Remove | Procedure::Rmdir => {
+            AuditProcedure::Remove | AuditProcedure::Rmdir => {
                 let by_name = named.and_then(|name| self.shown.get(name)).copied();
                 // An object of the session's own may have lain over one that was hidden.
                 let by_name = by_name.filter(|_| row.fileid.0 < DELTA_IDS);
@@ -301,14 +304,17 @@ impl Removals {
                 }
             }
             // A client creates only what it does not see: the base object of this name was hidden.
-            Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+            AuditProcedure::Create
+            | AuditProcedure::Mkdir
+            | AuditProcedure::Symlink
+            | AuditProcedure::Mknod => {
                 self.comes(named, row.fileid);
             }
-            Procedure::Link => {
+            AuditProcedure::Link => {
                 let name = row.path2.as_ref().filter(|_| named.is_some());
                 self.comes(name.map(MergedPath::as_bytes), row.fileid);
             }
-            Procedure::Rename => {
+            AuditProcedure::Rename => {
                 let (Some(from), Some(to)) = (named, row.path2.as_ref()) else { return };
                 if let Some(&replaced) = self.shown.get(to.as_bytes()) {
                     self.remove(replaced, row.time);
@@ -317,7 +323,7 @@ impl Removals {
                 // A file that moved out of the directory does not go with it.
                 follow(&mut self.shown, from, to.as_bytes());
             }
-            Procedure::Apply => {
+            AuditProcedure::Apply => {
                 let number = named.and_then(|name| {
                     self.by_home.get(name).or_else(|| self.shown.get(name)).copied()
                 });
@@ -329,7 +335,7 @@ impl Removals {
                     None => {}
                 }
             }
-            Procedure::Discard => {
+            AuditProcedure::Discard => {
                 let is_below = |number: &usize| {
                     let object = self.inside.get(*number).map(home);
                     let object = object.and_then(|home| MergedPath::from_bytes(&home));
@@ -366,7 +372,7 @@ impl Removals {
         }
     }
 
-    fn left(self) -> Vec<(Inside, MergedPath)> {
+    fn left(self) -> Vec<(RemovedDescendant, MergedPath)> {
         let places: HashMap<usize, Vec<u8>> =
             self.shown.into_iter().map(|(name, number)| (number, name)).collect();
         let all = self.inside.into_iter().enumerate();
@@ -381,7 +387,7 @@ impl Removals {
 }
 
 /// What an object is called where nothing moved.
-fn home(object: &Inside) -> Vec<u8> {
+fn home(object: &RemovedDescendant) -> Vec<u8> {
     MergedPath::of_base(&object.path).as_bytes().to_vec()
 }
 

@@ -7,14 +7,14 @@ use std::io::{self, BufRead, BufReader, Write};
 use serde_json::{Map, Value, json};
 
 use super::Skipped;
-use super::record::{Before, Inside};
-use super::steps::{Applied, Put, Set, Steps, Take};
+use super::record::{Before, PlacedDescendant};
+use super::steps::{AppliedChange, PutStep, Set, Steps, Take};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
-use crate::inspect::hunks::Part;
+use crate::inspect::hunks::ChosenPart;
 use crate::overlay::NameState;
-use crate::target::{Attrs, Seen, Shelf};
 use crate::vfs::{FileId, FileKind, Time};
+use crate::writeback::{Attrs, SeenObject, Shelf};
 
 /// The version of the lines.
 const VERSION: u64 = 1;
@@ -43,11 +43,11 @@ pub(super) struct Journal {
     /// An undo that does an apply again, which an undo took back.
     pub is_redo: bool,
     pub steps: Steps,
-    pub changes: Vec<Applied>,
+    pub changes: Vec<AppliedChange>,
     /// Attributes from before the first step.
     pub before: Vec<Before>,
     /// What is in directories that are put somewhere as a whole.
-    pub inside: Vec<Inside>,
+    pub inside: Vec<PlacedDescendant>,
 }
 
 /// What was noted on the way.
@@ -139,7 +139,7 @@ impl Journal {
         let (what, value) = line.as_object()?.iter().next()?;
         let index = |key: &str| usize::try_from(value.get(key)?.as_u64()?).ok();
         match what.as_str() {
-            "change" => self.changes.push(Applied {
+            "change" => self.changes.push(AppliedChange {
                 path: to_merged(value.get("path")?)?,
                 from: optional(value.get("from")?, to_merged)?,
                 object: optional(value.get("object")?, |object| {
@@ -158,7 +158,7 @@ impl Journal {
                 seen: to_seen(value.get("seen")?)?,
                 change: index("change")?,
             }),
-            "put" => self.steps.puts.push(Put {
+            "put" => self.steps.puts.push(PutStep {
                 slot: value.get("slot")?.as_u64()?,
                 shelf: if value.get("is_new")?.as_bool()? { Shelf::New } else { Shelf::Taken },
                 to: to_path(value.get("to")?)?,
@@ -171,7 +171,7 @@ impl Journal {
                 seen: optional(value.get("seen")?, to_seen)?,
                 change: optional(value.get("change")?, |at| usize::try_from(at.as_u64()?).ok())?,
             }),
-            "inside" => self.inside.push(Inside::read(value)?),
+            "inside" => self.inside.push(PlacedDescendant::read(value)?),
             "before" => self.before.push(Before::read(value)?),
             _ => return None,
         }
@@ -265,16 +265,16 @@ fn to_state(state: &Value) -> Option<NameState> {
     Some(NameState { entry, is_whited_out: state.get("is_whited_out")?.as_bool()? })
 }
 
-fn part(part: &Part) -> Value {
+fn part(part: &ChosenPart) -> Value {
     let content = bytes(&part.content);
     json!({ "content": content, "has_lines": part.has_lines, "attributes": part.attributes })
 }
 
-fn to_part(part: &Value) -> Option<Part> {
+fn to_part(part: &Value) -> Option<ChosenPart> {
     let number = |number: &Value| u32::try_from(number.as_u64()?).ok();
     let attributes: Option<Vec<_>> =
         part.get("attributes")?.as_array()?.iter().map(number).collect();
-    Some(Part {
+    Some(ChosenPart {
         content: to_bytes(part.get("content")?)?.into(),
         has_lines: part.get("has_lines")?.as_bool()?,
         attributes: attributes?.try_into().ok()?,
@@ -293,7 +293,7 @@ pub(super) fn to_time(value: &Value) -> Option<Time> {
     Some(Time { secs: value.get(0)?.as_i64()?, nanos: nanos(value, 1)? })
 }
 
-pub(super) fn seen(seen: &Seen) -> Value {
+pub(super) fn seen(seen: &SeenObject) -> Value {
     json!({
         "kind": seen.kind.mode_bits(), "dev": seen.dev, "ino": seen.ino, "size": seen.size,
         "mtime": time(seen.mtime), "ctime": seen.ctime.map(time),
@@ -304,8 +304,8 @@ fn kind(value: &Value) -> Option<FileKind> {
     FileKind::from_mode(u32::try_from(value.get("kind")?.as_u64()?).ok()?)
 }
 
-pub(super) fn to_seen(value: &Value) -> Option<Seen> {
-    Some(Seen {
+pub(super) fn to_seen(value: &Value) -> Option<SeenObject> {
+    Some(SeenObject {
         kind: kind(value)?,
         dev: value.get("dev")?.as_u64()?,
         ino: value.get("ino")?.as_u64()?,

@@ -9,15 +9,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
 use super::journal::Journal;
-use super::place::Place;
-use super::record::{Before, Left, Moves, Placed, Record, Removed, Shared, round};
+use super::record::{Before, KeptHardLink, Left, Moves, Placed, Record, RemovedByApply, round};
 use super::steps::Steps;
+use super::target_dir::ApplyTarget;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::BlobDigest;
-use crate::target::{
-    Attrs, Cloner, LEFT_OUT, Object, Seen, Shelf, Slot, Staging, TargetError, UndoDir,
+use crate::writeback::{
+    Attrs, Cloner, LEFT_OUT, SeenObject, Shelf, Staging, StagingSlot, TargetError, TargetObject,
+    UndoDir,
 };
 
 /// The most that an apply keeps of what it replaces and removes, in bytes, where no option says
@@ -44,13 +45,13 @@ pub struct KeptCopy {
 
 /// How much room what steps replace and remove takes, in bytes: data in whole blocks, and
 /// [`INODE_BYTES`] for each object.
-pub(super) fn measure(place: &Place<'_>, steps: &Steps) -> Result<u64> {
+pub(super) fn measure(place: &ApplyTarget<'_>, steps: &Steps) -> Result<u64> {
     let (target, block) = (&place.target, UndoDir::block_bytes(&place.undo_dir())?);
     let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
     let takes = steps.takes.iter().filter(|take| !take.stays);
     let sources: HashSet<&BasePath> = takes.clone().map(|take| &take.from).collect();
     let (mut bytes, mut seen) = (0_u64, HashSet::new());
-    let mut add = |object: &Object| {
+    let mut add = |object: &TargetObject| {
         if seen.insert(object.id()) {
             let blocks = object.data_bytes.checked_next_multiple_of(block).unwrap_or(u64::MAX);
             bytes = bytes.saturating_add(blocks).saturating_add(INODE_BYTES);
@@ -75,7 +76,7 @@ pub(super) fn measure(place: &Place<'_>, steps: &Steps) -> Result<u64> {
 }
 
 /// The attributes of all that steps set, take things from or put things into.
-pub(super) fn note_before(place: &Place<'_>, steps: &Steps) -> Result<Vec<Before>> {
+pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<Before>> {
     let put: HashMap<_, _> = steps.puts.iter().map(|put| ((put.shelf, put.slot), put)).collect();
     let mut moves = Moves::default();
     for put in steps.puts.iter().filter(|put| put.shelf == Shelf::New) {
@@ -126,9 +127,9 @@ pub(super) fn note_before(place: &Place<'_>, steps: &Steps) -> Result<Vec<Before
 }
 
 /// What is kept of one object, and where it is in the staging.
-struct Item {
+struct KeptItem {
     shelf: Shelf,
-    slot: Slot,
+    slot: StagingSlot,
     /// Where it goes.
     to: BasePath,
 }
@@ -138,7 +139,7 @@ type KeptFile = (usize, BasePath);
 
 /// Work in progress.
 struct Keeping<'a> {
-    place: &'a Place<'a>,
+    place: &'a ApplyTarget<'a>,
     staging: &'a Staging,
     journal: &'a Journal,
     skipped: &'a HashSet<usize>,
@@ -149,7 +150,7 @@ struct Keeping<'a> {
 /// Keeps what was replaced and removed, when all steps are done; `top` is what the top will have.
 /// Returns what is kept. May be done again.
 pub(super) fn keep(
-    place: &Place<'_>,
+    place: &ApplyTarget<'_>,
     staging: &Staging,
     journal: &Journal,
     skipped: &HashSet<usize>,
@@ -172,7 +173,7 @@ pub(super) fn keep(
 }
 
 /// Removes what was kept.
-pub(super) fn remove(place: &Place<'_>) -> Result<()> {
+pub(super) fn remove(place: &ApplyTarget<'_>) -> Result<()> {
     match UndoDir::open(&place.undo_dir(), false)? {
         Some(dir) => Ok(dir.remove()?),
         None => Ok(()),
@@ -180,7 +181,7 @@ pub(super) fn remove(place: &Place<'_>) -> Result<()> {
 }
 
 /// Removes the directory for what is kept, if nothing is in it.
-pub(super) fn remove_empty(place: &Place<'_>) {
+pub(super) fn remove_empty(place: &ApplyTarget<'_>) {
     UndoDir::remove_empty(&place.undo_dir());
 }
 
@@ -193,7 +194,7 @@ pub(super) fn read(dir: &UndoDir) -> Result<Option<Record>> {
 }
 
 /// The name of what is kept of an object.
-pub(super) fn kept_name(slot: Slot, path: &BasePath) -> Vec<u8> {
+pub(super) fn kept_name(slot: StagingSlot, path: &BasePath) -> Vec<u8> {
     let (_, name) = path.split_bytes();
     // A name has 255 bytes at most.
     [format!("{slot}-").as_bytes(), &name[..name.len().min(200)]].concat()
@@ -240,7 +241,7 @@ impl Keeping<'_> {
         }
         for (seen, names) in groups {
             self.separate(&names, &items)?;
-            let shared = names.into_iter().map(|(item, below)| Shared {
+            let shared = names.into_iter().map(|(item, below)| KeptHardLink {
                 slot: items[item].slot,
                 below,
                 seen: seen.clone(),
@@ -292,7 +293,7 @@ impl Keeping<'_> {
         Ok(())
     }
 
-    fn left(&self, path: &BasePath, now: Object) -> Result<Left> {
+    fn left(&self, path: &BasePath, now: TargetObject) -> Result<Left> {
         let content = match now.is_dir() {
             true => None,
             false => match self.place.target.content(path, MAX_DIGEST_BYTES) {
@@ -315,17 +316,17 @@ impl Keeping<'_> {
             if self.staging.look(Shelf::Taken, slot)?.is_some()
                 || self.dir.target().object(&to)?.is_some()
             {
-                record.removed.push(Removed { path, slot, change });
+                record.removed.push(RemovedByApply { path, slot, change });
             }
         }
         Ok(())
     }
 
-    fn items(&self, record: &Record) -> Vec<Item> {
+    fn items(&self, record: &Record) -> Vec<KeptItem> {
         let moves = record.moves();
         let item = |shelf, slot, path: &BasePath| {
             let to = UndoDir::place(&self.round, &kept_name(slot, path));
-            Item { shelf, slot, to }
+            KeptItem { shelf, slot, to }
         };
         let removed = record.removed.iter();
         let removed = removed.map(|r| item(Shelf::Taken, r.slot, &r.path));
@@ -336,13 +337,13 @@ impl Keeping<'_> {
         removed.chain(replaced).collect()
     }
 
-    fn is_staged(&self, item: &Item) -> Result<bool> {
+    fn is_staged(&self, item: &KeptItem) -> Result<bool> {
         Ok(self.staging.look(item.shelf, item.slot)?.is_some())
     }
 
     /// Files that have further names which are not kept, by the items that have them.
-    fn shared_files(&self, items: &[Item]) -> Result<Vec<(Seen, Vec<KeptFile>)>> {
-        let mut files: BTreeMap<(u64, u64), (Object, Vec<KeptFile>)> = BTreeMap::new();
+    fn shared_files(&self, items: &[KeptItem]) -> Result<Vec<(SeenObject, Vec<KeptFile>)>> {
+        let mut files: BTreeMap<(u64, u64), (TargetObject, Vec<KeptFile>)> = BTreeMap::new();
         for (at, item) in items.iter().enumerate() {
             let staged = Staging::path_of(item.shelf, item.slot);
             let (target, top) = match self.is_staged(item)? {
@@ -365,7 +366,7 @@ impl Keeping<'_> {
     }
 
     /// Makes a copy of a file of which these are the kept names.
-    fn separate(&self, names: &[KeptFile], items: &[Item]) -> Result<()> {
+    fn separate(&self, names: &[KeptFile], items: &[KeptItem]) -> Result<()> {
         let mut first = None;
         for (item, below) in names {
             let path = match below.is_root() {

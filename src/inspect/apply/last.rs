@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::keep;
 use super::may_keep::changes_nothing;
-use super::place::Place;
-use super::plan::Plan;
+use super::plan::ApplyPlan;
 use super::record::Record;
+use super::target_dir::ApplyTarget;
 use crate::delta::sqlite::Session;
 use crate::inspect::error::Result;
-use crate::target::UndoDir;
 use crate::vfs::Time;
+use crate::writeback::UndoDir;
 
 /// The last apply of which something is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct LastApply {
 
 /// What is kept of the last apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptForUndo {
     /// The apply.
     pub apply: LastApply,
     /// The directory that has what is kept.
@@ -51,13 +51,13 @@ pub fn last_apply(session: &Session) -> Option<LastApply> {
 }
 
 /// The same, with how much is kept of it.
-pub fn kept(session: &Session) -> Option<Kept> {
+pub fn kept(session: &Session) -> Option<KeptForUndo> {
     let (dir, record) = (session.undo_dir(), record(session)?);
     let (objects, bytes) = match count(&dir.join(record.round())) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => (0, 0),
         counted => counted.ok()?,
     };
-    Some(Kept { apply: record.into(), dir, objects, bytes })
+    Some(KeptForUndo { apply: record.into(), dir, objects, bytes })
 }
 
 fn record(session: &Session) -> Option<Record> {
@@ -85,7 +85,7 @@ fn count(dir: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// The last apply, if that was to another directory and can no longer be taken back after the plan.
-pub(super) fn ended_by(place: &Place<'_>, plan: &Plan) -> Result<Option<LastApply>> {
+pub(super) fn ended_by(place: &ApplyTarget<'_>, plan: &ApplyPlan) -> Result<Option<LastApply>> {
     // What cannot be used is refused where something is to be kept.
     let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(None) };
     let record = keep::read(&dir)?.filter(|record| !place.is_of(record));

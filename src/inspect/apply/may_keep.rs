@@ -4,25 +4,25 @@
 use std::path::Path;
 
 use super::keep::read;
-use super::place::Place;
-use super::plan::Plan;
+use super::plan::ApplyPlan;
 use super::record::Record;
 use super::steps::Steps;
+use super::target_dir::ApplyTarget;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
-use crate::target::{Attrs, UndoDir};
 use crate::vfs::FileKind;
+use crate::writeback::{Attrs, UndoDir};
 
 /// What to do where nothing can be kept.
 const NO_KEEP_HINT: &str = "--no-keep keeps nothing, and then there is no --undo";
 
 /// Whether a plan does nothing but set times of directories, which follow what is in them.
-pub(super) fn changes_nothing(place: &Place<'_>, plan: &Plan) -> Result<bool> {
+pub(super) fn changes_nothing(place: &ApplyTarget<'_>, plan: &ApplyPlan) -> Result<bool> {
     Ok(plan.writes_nothing() || sets_only_times(place, &plan.steps)?)
 }
 
-fn sets_only_times(place: &Place<'_>, steps: &Steps) -> Result<bool> {
+fn sets_only_times(place: &ApplyTarget<'_>, steps: &Steps) -> Result<bool> {
     if !steps.takes.is_empty() || !steps.puts.is_empty() {
         return Ok(false);
     }
@@ -38,13 +38,13 @@ fn sets_only_times(place: &Place<'_>, steps: &Steps) -> Result<bool> {
 }
 
 /// Whether something is kept of an apply.
-pub(super) fn has_record(place: &Place<'_>) -> bool {
+pub(super) fn has_record(place: &ApplyTarget<'_>) -> bool {
     let dir = UndoDir::open(&place.undo_dir(), false).ok().flatten();
     dir.is_some_and(|dir| read(&dir).is_ok_and(|record| record.is_some()))
 }
 
 /// Refuses if what is kept are the changes of an apply that was taken back: they are nowhere else.
-pub(super) fn refuse_taken_back(place: &Place<'_>, session: &str) -> Result<()> {
+pub(super) fn refuse_taken_back(place: &ApplyTarget<'_>, session: &str) -> Result<()> {
     // What cannot be used is refused where something is to be kept. A session keeps what is applied
     // to a copy of its base.
     let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(()) };
@@ -69,8 +69,8 @@ pub(super) fn refuse_taken_back(place: &Place<'_>, session: &str) -> Result<()> 
 ///
 /// # Errors
 /// As it says; or what is kept cannot be read.
-pub fn check_not_taken_back(opened: &Opened, to: Option<&Path>, plan: &Plan) -> Result<()> {
-    let place = Place::open(opened, to)?;
+pub fn check_not_taken_back(opened: &Opened, to: Option<&Path>, plan: &ApplyPlan) -> Result<()> {
+    let place = ApplyTarget::open(opened, to)?;
     match changes_nothing(&place, plan)? {
         true => Ok(()),
         false => refuse_taken_back(&place, opened.session().id()),
@@ -78,7 +78,7 @@ pub fn check_not_taken_back(opened: &Opened, to: Option<&Path>, plan: &Plan) -> 
 }
 
 /// Refuses if nothing can be kept beside the session.
-pub(super) fn check_writable(place: &Place<'_>) -> Result<()> {
+pub(super) fn check_writable(place: &ApplyTarget<'_>) -> Result<()> {
     match UndoDir::open(&place.undo_dir(), true) {
         Ok(_) => Ok(()),
         Err(error) => {
@@ -89,7 +89,7 @@ pub(super) fn check_writable(place: &Place<'_>) -> Result<()> {
 }
 
 /// Refuses to keep more than `limit` bytes, or more than there is room for.
-pub(super) fn check_room(place: &Place<'_>, bytes: u64, limit: u64) -> Result<()> {
+pub(super) fn check_room(place: &ApplyTarget<'_>, bytes: u64, limit: u64) -> Result<()> {
     if bytes > limit {
         let what = format!(
             "what is replaced and removed takes {bytes} bytes, and --undo can keep {limit}"

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::drift::Why;
 use super::parts::side_attrs;
-use super::place::{Place, base_error};
 use super::planner::Planner;
+use super::target_dir::{ApplyTarget, base_error};
 use crate::base::BaseAttr;
 use crate::delta::Original;
 use crate::inspect::content::{MAX_TEXT_BYTES, content, read_base};
@@ -20,21 +20,21 @@ use crate::inspect::error::Result;
 use crate::inspect::patch::has_nul;
 use crate::inspect::text_merge::{self, TextMerge};
 use crate::overlay::{BaseObject, BlobDigest, TreeObject, TreeView};
-use crate::target::Attrs;
 use crate::vfs::{FileKind, FsError};
+use crate::writeback::Attrs;
 
 /// What a file of both sides gets.
 #[derive(Debug, Clone)]
 pub(super) struct Merge {
     /// Where its content comes from.
-    pub content: Content,
+    pub content: StepContent,
     /// Its attributes.
     pub attrs: Attrs,
 }
 
 /// Where the content comes from.
 #[derive(Debug, Clone)]
-pub(super) enum Content {
+pub(super) enum StepContent {
     /// The base: the session changed at most attributes, or the name.
     Base,
     /// The session: the base changed at most attributes.
@@ -56,7 +56,7 @@ pub(super) enum Content {
 }
 
 /// What became of an attempt to merge.
-pub(super) enum Outcome {
+pub(super) enum MergeOutcome {
     /// What the file gets.
     Merge(Merge),
     /// Why it cannot be merged.
@@ -69,9 +69,9 @@ impl Planner<'_> {
         &self,
         difference: &Difference,
         there: Option<&BaseObject>,
-    ) -> Result<Outcome> {
+    ) -> Result<MergeOutcome> {
         let change = &difference.change;
-        let conflict = |why| Ok(Outcome::Conflict(why));
+        let conflict = |why| Ok(MergeOutcome::Conflict(why));
         let original = change.original.as_ref().filter(|original| original.digest.is_some());
         let (Some(original), Some(base), Some(after)) = (original, there, &change.after) else {
             return conflict(Why::Changed);
@@ -84,19 +84,20 @@ impl Planner<'_> {
         let attrs = merged_attrs(original, &base.attr, side_attrs(after, part));
         let of_base = Attrs { mtime: base.attr.mtime, ..attrs.clone() };
         if !part.map_or(difference.differs.content, |part| part.has_lines) {
-            return Ok(Outcome::Merge(Merge { content: Content::Base, attrs: of_base }));
+            return Ok(MergeOutcome::Merge(Merge { content: StepContent::Base, attrs: of_base }));
         }
         let Some(theirs) = self.base_content(base)? else { return conflict(Why::NotText) };
         if Some(BlobDigest::of(&theirs)) == original.digest {
-            let content = part.map_or(Content::Session, |p| Content::Given(p.content.clone()));
-            return Ok(Outcome::Merge(Merge { content, attrs }));
+            let content =
+                part.map_or(StepContent::Session, |p| StepContent::Given(p.content.clone()));
+            return Ok(MergeOutcome::Merge(Merge { content, attrs }));
         }
         let has_ours = match part {
             Some(part) => *part.content == theirs[..],
             None => after.attr().size == base.attr.size && content(self.view, after)? == theirs,
         };
         if has_ours {
-            return Ok(Outcome::Merge(Merge { content: Content::Base, attrs: of_base }));
+            return Ok(MergeOutcome::Merge(Merge { content: StepContent::Base, attrs: of_base }));
         }
         let ours = part.map(|part| part.content.clone());
         let Some(merged) = merge_text(self.view, original, (after, ours.as_deref()), &theirs)?
@@ -107,13 +108,13 @@ impl Planner<'_> {
         if has_conflicts && !self.marks_conflicts {
             return conflict(Why::Conflict);
         }
-        let content = Content::Both {
+        let content = StepContent::Both {
             original: Box::new(original.clone()),
             base: Box::new(base.clone()),
             ours,
             has_conflicts,
         };
-        Ok(Outcome::Merge(Merge { content, attrs }))
+        Ok(MergeOutcome::Merge(Merge { content, attrs }))
     }
 
     fn base_content(&self, base: &BaseObject) -> Result<Option<Vec<u8>>> {
@@ -126,7 +127,7 @@ impl Planner<'_> {
 /// the plan was made.
 pub(super) fn make(
     view: &TreeView<'_>,
-    place: &Place<'_>,
+    place: &ApplyTarget<'_>,
     (original, base): (&Original, &BaseObject),
     (after, ours): (&TreeObject, Option<&[u8]>),
 ) -> Result<Vec<u8>> {

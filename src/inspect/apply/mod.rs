@@ -1,6 +1,6 @@
 //! Writing what a session made different to its base, or to a copy of it.
 //!
-//! A [`Plan`] says what is to be done, and what of it would overwrite what somebody else did
+//! A [`ApplyPlan`] says what is to be done, and what of it would overwrite what somebody else did
 //! meanwhile. Then everything that is written is made in a hidden directory at the top of the
 //! target; then a journal says what is to be done; and only then does the tree change, by steps
 //! that are one rename each. A run that ends before the journal is there has changed nothing;
@@ -21,7 +21,6 @@ mod merge;
 mod moves;
 mod parts;
 mod pending;
-mod place;
 mod plan;
 mod planner;
 mod record;
@@ -29,6 +28,7 @@ mod refused;
 mod session_check;
 mod stage;
 mod steps;
+mod target_dir;
 mod undo;
 mod undo_change;
 mod undo_plan;
@@ -43,26 +43,26 @@ use super::error::Result;
 use super::opened::Opened;
 use crate::base::BasePath;
 use crate::delta::{Ino, MergedPath, PendingCopies};
-use crate::overlay::CopyTurn;
-use crate::target::{Staging, Target, TargetError};
-use commit::Commit;
+use crate::overlay::CopyStep;
+use crate::writeback::{Staging, Target, TargetError};
+use commit::StepRunner;
 use consent::check_consent;
 use journal::{Journal, Notes};
-use place::Place;
 use planner::Planner;
 use session_check::SessionCheck;
 use stage::Staged;
+use target_dir::ApplyTarget;
 
 pub use consent::{Consent, ShowPlan};
 pub use drift::{Drifted, Why};
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
-pub use last::{Kept, LastApply, kept, last_apply};
+pub use last::{KeptForUndo, LastApply, kept, last_apply};
 pub use may_keep::check_not_taken_back;
-pub use plan::{AttributeCounts, Loss, Merged, Options, Plan, Special};
+pub use plan::{ApplyOptions, ApplyPlan, AttributeCounts, Loss, Merged, Special};
 pub use stage::NotSet;
-pub use steps::Applied;
+pub use steps::AppliedChange;
 pub use undo::{plan_undo, undo};
-pub use undo_change::{Held, UndoChange, UndoDrift, UndoKind};
+pub use undo_change::{DirContents, UndoChange, UndoDrift, UndoKind};
 pub use undo_plan::{UndoOptions, UndoPlan};
 
 /// What to do about a target whose filesystem is read-only.
@@ -71,7 +71,7 @@ const READ_ONLY_HINT: &str =
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum ApplyEvent {
     /// What is to be placed is being made: so many bytes of all.
     Making {
         /// Bytes that were written.
@@ -91,7 +91,7 @@ pub enum Event {
 }
 
 /// What is told how far it is, and may break it off there.
-pub type Watch<'a> = dyn FnMut(Event) -> ControlFlow<()> + 'a;
+pub type ApplyWatch<'a> = dyn FnMut(ApplyEvent) -> ControlFlow<()> + 'a;
 
 /// The session, or whoever serves it.
 pub trait Bookkeeper {
@@ -100,7 +100,7 @@ pub trait Bookkeeper {
     ///
     /// # Errors
     /// The session cannot be changed, and so nothing may be.
-    fn copy(&mut self, from: Ino) -> Result<CopyTurn>;
+    fn copy(&mut self, from: Ino) -> Result<CopyStep>;
 
     /// Forgets what was applied, so that the base shows there again. The base is synced by then.
     /// Returns the paths of what changed in the session since the plan, which the session keeps.
@@ -110,7 +110,7 @@ pub trait Bookkeeper {
     ///
     /// # Errors
     /// The session cannot be changed; it is asked again by the next [`resume`].
-    fn forget(&mut self, applied: &[Applied], is_first: bool) -> Result<Vec<MergedPath>>;
+    fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>>;
 }
 
 /// Something that was not done.
@@ -126,7 +126,7 @@ pub struct Skipped {
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// What was applied.
-    pub applied: Vec<Applied>,
+    pub applied: Vec<AppliedChange>,
     /// What was not, and why.
     pub skipped: Vec<Skipped>,
     /// What we may not set.
@@ -151,17 +151,17 @@ pub struct Report {
 pub fn plan(
     opened: &Opened,
     to: Option<&Path>,
-    options: &Options,
+    options: &ApplyOptions,
     each: &mut dyn FnMut(&Difference),
-) -> Result<Plan> {
-    let place = Place::open(opened, to)?;
+) -> Result<ApplyPlan> {
+    let place = ApplyTarget::open(opened, to)?;
     let mut plan = opened.look(|view| Planner::new(opened, view, &place, options, each).make())?;
     measure(&place, &mut plan, options)?;
     Ok(plan)
 }
 
 /// Adds how much the plan replaces and removes, if that is to be kept.
-fn measure(place: &Place<'_>, plan: &mut Plan, options: &Options) -> Result<()> {
+fn measure(place: &ApplyTarget<'_>, plan: &mut ApplyPlan, options: &ApplyOptions) -> Result<()> {
     if options.keep.is_some() {
         plan.kept_bytes = keep::measure(place, &plan.steps)?;
     }
@@ -178,12 +178,12 @@ fn measure(place: &Place<'_>, plan: &mut Plan, options: &Options) -> Result<()> 
 pub fn apply(
     opened: &Opened,
     to: Option<&Path>,
-    options: &Options,
+    options: &ApplyOptions,
     consent: Consent<'_>,
     mut bookkeeper: Option<&mut dyn Bookkeeper>,
-    watch: &mut Watch<'_>,
+    watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
-    let place = Place::open(opened, to)?;
+    let place = ApplyTarget::open(opened, to)?;
     let mut staging = open_new(&place.target)?;
     let prepared = prepare(opened, &place, options, consent, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {
@@ -216,7 +216,7 @@ fn begin(
     journal: &Journal,
     staged: &Staged,
     bookkeeper: Option<&mut (dyn Bookkeeper + '_)>,
-    watch: &mut Watch<'_>,
+    watch: &mut ApplyWatch<'_>,
 ) -> Result<bool> {
     // As late as it may be: who writes to a large file while we prepare is served too.
     if pending::bring_in(bookkeeper, watch)?.is_break() {
@@ -233,7 +233,7 @@ fn begin(
 }
 
 /// Leaves everything as it was, before the first step.
-fn give_up(place: &Place<'_>, staging: Staging, why: Result<()>) -> Result<Report> {
+fn give_up(place: &ApplyTarget<'_>, staging: Staging, why: Result<()>) -> Result<Report> {
     place.target.remove(staging)?;
     place.target.set(&BasePath::root(), &plan::attrs_of(&place.top))?;
     keep::remove_empty(place);
@@ -243,11 +243,11 @@ fn give_up(place: &Place<'_>, staging: Staging, why: Result<()>) -> Result<Repor
 /// Makes everything that will be placed, and says how; `None` if it was broken off.
 fn prepare(
     opened: &Opened,
-    place: &Place<'_>,
-    options: &Options,
+    place: &ApplyTarget<'_>,
+    options: &ApplyOptions,
     mut consent: Consent<'_>,
     staging: &mut Staging,
-    watch: &mut Watch<'_>,
+    watch: &mut ApplyWatch<'_>,
 ) -> Result<Option<(Journal, Staged)>> {
     staging.clear()?;
     let begun = staging.made_at()?;
@@ -313,7 +313,7 @@ fn prepare(
 /// # Errors
 /// It was another session's, or cannot be read.
 pub fn interrupted(opened: &Opened, to: Option<&Path>) -> Result<Option<usize>> {
-    let place = Place::open(opened, to)?;
+    let place = ApplyTarget::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(None) };
     Ok(journal_of(opened, &place.target, &staging)?.map(|journal| journal.steps.len()))
 }
@@ -323,7 +323,7 @@ pub fn interrupted(opened: &Opened, to: Option<&Path>) -> Result<Option<usize>> 
 /// # Errors
 /// Another apply is at work, or the host refuses.
 pub fn clear(opened: &Opened, to: Option<&Path>) -> Result<()> {
-    let place = Place::open(opened, to)?;
+    let place = ApplyTarget::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(()) };
     if staging.journal()?.is_none() {
         place.target.remove(staging)?;
@@ -340,9 +340,9 @@ pub fn resume(
     opened: &Opened,
     to: Option<&Path>,
     bookkeeper: Option<&mut dyn Bookkeeper>,
-    watch: &mut Watch<'_>,
+    watch: &mut ApplyWatch<'_>,
 ) -> Result<Option<Report>> {
-    let place = Place::open(opened, to)?;
+    let place = ApplyTarget::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(None) };
     let Some(journal) = journal_of(opened, &place.target, &staging)? else { return Ok(None) };
     run_journal(opened, &place, staging, &journal, Staged::default(), bookkeeper, watch).map(Some)
@@ -351,12 +351,12 @@ pub fn resume(
 /// Does what the journal says, from where that was left.
 fn run_journal(
     opened: &Opened,
-    place: &Place<'_>,
+    place: &ApplyTarget<'_>,
     staging: Staging,
     journal: &Journal,
     staged: Staged,
     mut bookkeeper: Option<&mut dyn Bookkeeper>,
-    watch: &mut Watch<'_>,
+    watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
     // A change that a client began before the journal was there may still read the base. The writer
     // makes changes one after the other, so this request ends after that one, and what it left to
@@ -383,15 +383,15 @@ fn journal_of(opened: &Opened, target: &Target, staging: &Staging) -> Result<Opt
 
 /// Does what the journal says, tells the session, and clears up.
 fn finish(
-    place: &Place<'_>,
+    place: &ApplyTarget<'_>,
     staging: Staging,
     journal: &Journal,
     staged: Staged,
     mut session: SessionCheck<'_, '_>,
-    watch: &mut Watch<'_>,
+    watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
     let target = &place.target;
-    let mut commit = Commit::new(place, &staging, journal)?;
+    let mut commit = StepRunner::new(place, &staging, journal)?;
     commit.not_set = staged.not_set;
     let is_done = commit.run(&mut session, watch)?;
     let mut report = Report {
@@ -454,7 +454,7 @@ fn finish(
 /// # Errors
 /// Another apply is at work, or the host refuses.
 pub fn keep_nothing(opened: &Opened, to: Option<&Path>) -> Result<()> {
-    let place = Place::open(opened, to)?;
+    let place = ApplyTarget::open(opened, to)?;
     match open(&place.target, false)? {
         Some(staging) => Ok(staging.note(Notes::KEEPS_NOTHING)?),
         None => Ok(()),

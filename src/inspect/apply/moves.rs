@@ -4,17 +4,17 @@
 //! files are moved, further names are links. Everything else is made anew beside the tree, and
 //! takes the place of what is there.
 
-use super::merge::{Content, Merge};
-use super::plan::{Counts, Make, attrs, target_path};
-use super::planner::{Gone, Planner};
-use super::steps::{Put, Set, Take};
+use super::merge::{Merge, StepContent};
+use super::plan::{ChangeSize, Make, attrs, target_path};
+use super::planner::{Planner, RemovedDir};
+use super::steps::{PutStep, Set, Take};
 use crate::base::BasePath;
 use crate::inspect::InspectError;
-use crate::inspect::diff::{self, Difference, Kind};
+use crate::inspect::diff::{self, Difference, DifferenceKind};
 use crate::inspect::error::Result;
 use crate::overlay::{BaseObject, Change, TreeObject};
-use crate::target::{Attrs, Seen, Shelf, Slot};
 use crate::vfs::{FileKind, Time};
+use crate::writeback::{Attrs, SeenObject, Shelf, StagingSlot};
 
 impl Planner<'_> {
     /// The steps for a difference.
@@ -22,7 +22,7 @@ impl Planner<'_> {
         let change = &difference.change;
         let merge = self.note_drift(difference)?.or_else(|| self.made_of_part(difference));
         let before = change.before.as_ref().filter(|_| !change.is_link);
-        let moves = difference.kind == Kind::Renamed && !change.is_carried;
+        let moves = difference.kind == DifferenceKind::Renamed && !change.is_carried;
         let Some(after) = &change.after else {
             if let Some(base) = before
                 && let Some(slot) = self.take(base, false)?
@@ -39,7 +39,7 @@ impl Planner<'_> {
         self.place.check_free(&to)?;
         let is_dir = after.attr().kind == FileKind::Directory;
         let replaced = self.replaced(change, is_dir)?;
-        let stays = before.is_some() && difference.kind != Kind::Retyped;
+        let stays = before.is_some() && difference.kind != DifferenceKind::Retyped;
         let kept = stays || change.is_link;
         if is_dir && stays && !moves {
             let differs = difference.differs;
@@ -47,7 +47,7 @@ impl Planner<'_> {
             return Ok(());
         }
         let kept = match &merge {
-            Some(merge) => matches!(merge.content, Content::Base),
+            Some(merge) => matches!(merge.content, StepContent::Base),
             None => kept && (is_dir || self.is_kept(after, change)?),
         };
         if kept && let Some(base) = &change.before {
@@ -56,7 +56,7 @@ impl Planner<'_> {
         }
         let mut over = replaced;
         if let Some(base) = before {
-            let goes = moves || difference.kind == Kind::Retyped;
+            let goes = moves || difference.kind == DifferenceKind::Retyped;
             if goes && !self.taken.contains_key(&base.path) {
                 if let Some(slot) = self.take(base, false)? {
                     self.goes(base, slot, after.attr().ctime);
@@ -72,17 +72,17 @@ impl Planner<'_> {
     }
 
     /// Notes what is taken to be removed, and since when it is gone in the session.
-    fn goes(&mut self, base: &BaseObject, slot: Slot, since: Time) {
+    fn goes(&mut self, base: &BaseObject, slot: StagingSlot, since: Time) {
         self.taken.insert(base.path.clone(), slot);
         if base.attr.kind == FileKind::Directory {
             let change = self.plan.changes.len() - 1;
-            self.gone.push(Gone { top: base.path.clone(), since, change });
+            self.gone.push(RemovedDir { top: base.path.clone(), since, change });
         }
     }
 
     /// What the base has where an object goes, and is neither it nor moved away: a file is
     /// replaced at once, anything else is taken away first.
-    fn replaced(&mut self, change: &Change, by_dir: bool) -> Result<Option<Seen>> {
+    fn replaced(&mut self, change: &Change, by_dir: bool) -> Result<Option<SeenObject>> {
         let in_copy = self.only_in_copy(change)?;
         let Some(base) = change.replaced.as_ref().or(in_copy.as_ref()) else { return Ok(None) };
         if by_dir || base.attr.kind == FileKind::Directory {
@@ -98,10 +98,10 @@ impl Planner<'_> {
 
     /// What is there of a base object. Of the base itself, as it was when the change was told from
     /// it: what changes after that is not taken or overwritten unseen.
-    fn seen(&self, base: &BaseObject) -> Result<Option<Seen>> {
+    fn seen(&self, base: &BaseObject) -> Result<Option<SeenObject>> {
         let there = self.place.stat(&base.path)?;
         let as_told = |there| if self.place.is_copy() { there } else { base.attr.clone() };
-        Ok(there.map(as_told).as_ref().map(Seen::from))
+        Ok(there.map(as_told).as_ref().map(SeenObject::from))
     }
 
     /// Lets what has the name of a file that is open, and that its client renamed, replace it.
@@ -113,7 +113,7 @@ impl Planner<'_> {
             }
             let there = self.place.stat(&put.to)?;
             let over = there.filter(|there| there.kind != FileKind::Directory);
-            self.plan.steps.puts[at].over = over.as_ref().map(Seen::from);
+            self.plan.steps.puts[at].over = over.as_ref().map(SeenObject::from);
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Planner<'_> {
         &mut self,
         base: &BaseObject,
         (after, attrs): (&TreeObject, Attrs),
-        (to, over): (BasePath, Option<Seen>),
+        (to, over): (BasePath, Option<SeenObject>),
         (moves, is_link): (bool, bool),
     ) -> Result<()> {
         let change = self.plan.changes.len() - 1;
@@ -179,7 +179,7 @@ impl Planner<'_> {
             if !stays {
                 self.taken.insert(base.path.clone(), slot);
             }
-            let put = Put { slot, shelf: Shelf::Taken, to: to.clone(), over, change };
+            let put = PutStep { slot, shelf: Shelf::Taken, to: to.clone(), over, change };
             self.plan.steps.puts.push(put);
         }
         if !is_dir {
@@ -187,7 +187,8 @@ impl Planner<'_> {
                 self.counts().attributes.add_file(&base.attr, &attrs);
             }
             self.note_loss_by_owner(base, after)?;
-            let seen = there.as_ref().map(|attr| Seen { ctime: None, ..Seen::from(attr) });
+            let seen =
+                there.as_ref().map(|attr| SeenObject { ctime: None, ..SeenObject::from(attr) });
             self.plan.steps.sets.push(Set { path: to, attrs, seen, change: Some(change) });
         }
         Ok(())
@@ -195,7 +196,7 @@ impl Planner<'_> {
 
     /// Takes what is there away, or one more name of it; `None` if there is nothing, or it was
     /// taken already.
-    fn take(&mut self, base: &BaseObject, stays: bool) -> Result<Option<Slot>> {
+    fn take(&mut self, base: &BaseObject, stays: bool) -> Result<Option<StagingSlot>> {
         let from = &base.path;
         self.place.check_may_go(from, stays)?;
         if !stays && self.taken.contains_key(from) {
@@ -212,7 +213,7 @@ impl Planner<'_> {
         &mut self,
         after: &TreeObject,
         to: BasePath,
-        over: Option<Seen>,
+        over: Option<SeenObject>,
         (replaces, merge): (Option<BasePath>, Option<Merge>),
     ) -> Result<()> {
         let (slot, attr) = (self.slot(), after.attr());
@@ -234,17 +235,17 @@ impl Planner<'_> {
         let change = self.plan.changes.len() - 1;
         let path = after.path().clone();
         self.plan.makes.push(Make { slot, path, link, change, replaces, merge });
-        self.plan.steps.puts.push(Put { slot, shelf: Shelf::New, to, over, change });
+        self.plan.steps.puts.push(PutStep { slot, shelf: Shelf::New, to, over, change });
         Ok(())
     }
 
     /// How much the change is that was noted last.
-    fn counts(&mut self) -> &mut Counts {
+    fn counts(&mut self) -> &mut ChangeSize {
         let change = self.plan.changes.len() - 1;
         self.counts.entry(change).or_default()
     }
 
-    fn slot(&mut self) -> Slot {
+    fn slot(&mut self) -> StagingSlot {
         self.slots += 1;
         self.slots
     }

@@ -5,14 +5,14 @@
 //! with becomes that with the chosen hunks.
 
 use super::Skipped;
-use super::merge::{Content, Merge};
+use super::merge::{Merge, StepContent};
 use super::plan::attrs;
 use super::planner::Planner;
 use crate::inspect::diff::Difference;
 use crate::inspect::error::Result;
-use crate::inspect::hunks::{self, Choice, Part, Pick};
+use crate::inspect::hunks::{self, Choice, ChosenPart, Pick};
 use crate::overlay::{Change, TreeObject};
-use crate::target::Attrs;
+use crate::writeback::Attrs;
 
 /// Why a file is left out of which a chosen hunk is gone.
 const NO_SUCH_HUNK: &str = "it changed after its hunks were chosen";
@@ -45,7 +45,7 @@ impl Planner<'_> {
     }
 
     /// The part of a change that is applied, if that is not all of it.
-    pub(super) fn part_of(&self, change: &Change) -> Option<&Part> {
+    pub(super) fn part_of(&self, change: &Change) -> Option<&ChosenPart> {
         self.parts.get(&change.path)
     }
 
@@ -56,20 +56,20 @@ impl Planner<'_> {
         let attrs = side_attrs(after, Some(part));
         let base = change.before.as_ref()?;
         Some(match part.has_lines {
-            true => Merge { content: Content::Given(part.content.clone()), attrs },
+            true => Merge { content: StepContent::Given(part.content.clone()), attrs },
             false => {
                 let attrs = Attrs { mtime: base.attr.mtime, ..attrs };
-                Merge { content: Content::Base, attrs }
+                Merge { content: StepContent::Base, attrs }
             }
         })
     }
 }
 
 /// The attributes that the session's side of a file has.
-pub(super) fn side_attrs(after: &TreeObject, part: Option<&Part>) -> Attrs {
+pub(super) fn side_attrs(after: &TreeObject, part: Option<&ChosenPart>) -> Attrs {
     let own = attrs(after);
     match part {
-        Some(Part { attributes: [mode, uid, gid], .. }) => {
+        Some(ChosenPart { attributes: [mode, uid, gid], .. }) => {
             Attrs { mode: *mode, uid: *uid, gid: *gid, ..own }
         }
         None => own,

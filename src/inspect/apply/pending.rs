@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Bookkeeper, Event, Watch};
+use super::{ApplyEvent, ApplyWatch, Bookkeeper};
 use crate::delta::Ino;
 use crate::inspect::error::Result;
 
@@ -17,7 +17,7 @@ use crate::inspect::error::Result;
 /// The session does not take it.
 pub(super) fn bring_in(
     bookkeeper: Option<&mut (dyn Bookkeeper + '_)>,
-    watch: &mut Watch<'_>,
+    watch: &mut ApplyWatch<'_>,
 ) -> Result<ControlFlow<()>> {
     let Some(bookkeeper) = bookkeeper else { return Ok(ControlFlow::Continue(())) };
     loop {
@@ -26,7 +26,7 @@ pub(super) fn bring_in(
             let turn = bookkeeper.copy(from)?;
             has_copied |= turn.has_copied;
             next = turn.next;
-            if next.is_some() && watch(Event::Copying(turn.left)).is_break() {
+            if next.is_some() && watch(ApplyEvent::Copying(turn.left)).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }

@@ -9,26 +9,26 @@ use super::Skipped;
 use super::drift::Drifted;
 use super::last::LastApply;
 use super::merge::Merge;
-use super::steps::{Applied, Steps};
+use super::steps::{AppliedChange, Steps};
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
-use crate::inspect::hunks::Chosen;
+use crate::inspect::hunks::ChosenHunks;
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
 use crate::overlay::{Change, TreeObject};
-use crate::target::{Attrs, Slot};
 use crate::vfs::FileKind;
+use crate::writeback::{Attrs, StagingSlot};
 
 /// What is applied.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct ApplyOptions {
     /// Only what is at, below, or came from what is chosen. What has to go together goes whole,
     /// or stays.
     pub selection: Selection,
     /// Of that only these changes, or these hunks of them.
-    pub chosen: Option<Arc<Chosen>>,
+    pub chosen: Option<Arc<ChosenHunks>>,
     /// Also what clients leave behind for themselves.
     pub droppings: bool,
     /// Also over what is not any more as the session saw it.
@@ -50,9 +50,9 @@ pub struct Options {
 
 /// What would be done.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct ApplyPlan {
     /// What the session made different; nothing is to be done where there is nothing.
-    pub changes: Vec<Applied>,
+    pub changes: Vec<AppliedChange>,
     /// What is not any more as the session saw it, sorted by path.
     pub drifted: Vec<Drifted>,
     /// Files that the session and the base changed, merged.
@@ -95,7 +95,7 @@ pub struct Plan {
 
 /// How much a change is.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
+pub(super) struct ChangeSize {
     pub bytes: u64,
     pub data_bytes: u64,
     pub files: u64,
@@ -131,9 +131,9 @@ impl AttributeCounts {
     }
 }
 
-impl Plan {
+impl ApplyPlan {
     /// Adds up how much its changes are.
-    pub(super) fn count<'c>(&mut self, counts: impl Iterator<Item = &'c Counts>) {
+    pub(super) fn count<'c>(&mut self, counts: impl Iterator<Item = &'c ChangeSize>) {
         for counts in counts {
             self.bytes = self.bytes.saturating_add(counts.bytes);
             self.data_bytes = self.data_bytes.saturating_add(counts.data_bytes);
@@ -147,7 +147,7 @@ impl Plan {
         }
     }
 
-    /// Whether what drifted is left out because an option names it ([`Options::take_base`]).
+    /// Whether what drifted is left out because an option names it ([`ApplyOptions::take_base`]).
     pub fn is_taken_from_base(&self, drifted: &Drifted) -> bool {
         self.kept_in_base.contains_key(&drifted.path)
     }
@@ -206,10 +206,10 @@ pub struct Loss {
 /// What is made before it is placed.
 #[derive(Debug, Clone)]
 pub(super) struct Make {
-    pub slot: Slot,
+    pub slot: StagingSlot,
     pub path: MergedPath,
     /// It is one more name of what was made for this slot.
-    pub link: Option<Slot>,
+    pub link: Option<StagingSlot>,
     /// The change that it is a part of.
     pub change: usize,
     /// What it replaces in the target, whose extended attributes it gets.

@@ -5,28 +5,28 @@ use std::sync::Arc;
 
 use super::Skipped;
 use super::drift::Drifted;
-use super::history::{self, Hidden, Inside};
-use super::place::Place;
-use super::plan::{Counts, Options, Plan, attrs, attrs_of, fingerprint, target_path};
-use super::steps::{Applied, Set};
+use super::history::{self, HiddenObject, RemovedDescendant};
+use super::plan::{ApplyOptions, ApplyPlan, ChangeSize, attrs, attrs_of, fingerprint, target_path};
+use super::steps::{AppliedChange, Set};
+use super::target_dir::ApplyTarget;
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
-use crate::inspect::diff::{self, Difference, Kind};
+use crate::inspect::diff::{self, Difference, DifferenceKind};
 use crate::inspect::error::Result;
-use crate::inspect::hunks::{Chosen, Part};
+use crate::inspect::hunks::{ChosenHunks, ChosenPart};
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
-use crate::target::{Attrs, Slot};
 use crate::vfs::{FileKind, Locator, Time};
+use crate::writeback::{Attrs, StagingSlot};
 
 /// Why a change is left out that differs from the one that was shown.
 const NOT_AS_SHOWN: &str = "it changed after the plan was shown";
 
 /// A directory that is to be removed.
 #[derive(Debug, Clone)]
-pub(super) struct Gone {
+pub(super) struct RemovedDir {
     pub top: BasePath,
     /// Since when it is gone in the session; ever, where nothing tells.
     pub since: Time,
@@ -45,12 +45,12 @@ pub(super) struct Sides {
 pub(super) struct Planner<'a> {
     pub opened: &'a Opened,
     pub view: &'a TreeView<'a>,
-    pub place: &'a Place<'a>,
-    pub options: diff::Options,
+    pub place: &'a ApplyTarget<'a>,
+    pub options: diff::DiffOptions,
     /// Only these changes and hunks are applied.
-    pub(super) chosen: Option<Arc<Chosen>>,
+    pub(super) chosen: Option<Arc<ChosenHunks>>,
     /// What the files get of which only hunks are applied, by the paths of the changes.
-    pub(super) parts: BTreeMap<MergedPath, Part>,
+    pub(super) parts: BTreeMap<MergedPath, ChosenPart>,
     /// What drifted is to be overwritten.
     pub is_forced: bool,
     /// Set-user-ID files and devices are to be made.
@@ -62,12 +62,12 @@ pub(super) struct Planner<'a> {
     /// The paths of which what drifted is overwritten, or left out.
     pub(super) sides: Sides,
     /// How much each change is, by number.
-    pub(super) counts: BTreeMap<usize, Counts>,
+    pub(super) counts: BTreeMap<usize, ChangeSize>,
     /// The changes of what drifted, by number.
     pub(super) drifted_changes: BTreeMap<usize, Drifted>,
-    pub plan: Plan,
+    pub plan: ApplyPlan,
     /// The plan that was shown, where no more than that is to be done.
-    shown: Option<&'a Plan>,
+    shown: Option<&'a ApplyPlan>,
     each: &'a mut dyn FnMut(&Difference),
     /// What changed and is left out.
     pub(super) left_out: BTreeSet<MergedPath>,
@@ -78,37 +78,37 @@ pub(super) struct Planner<'a> {
     /// Base files that a client renamed because they are open: they go when they are closed.
     pub(super) dropped: HashSet<BasePath>,
     /// What was taken, and from where.
-    pub taken: HashMap<BasePath, Slot>,
+    pub taken: HashMap<BasePath, StagingSlot>,
     /// Directories that are gone, to be gone through.
-    pub gone: Vec<Gone>,
+    pub gone: Vec<RemovedDir>,
     /// What is in them, and may not have been shown to the client that removed them.
-    pub inside: Vec<Inside>,
+    pub inside: Vec<RemovedDescendant>,
     /// What changed in the base in the second in which it was removed in the session.
-    pub same_second: Vec<Inside>,
+    pub same_second: Vec<RemovedDescendant>,
     /// Base objects that the session hides, and that may have changed since.
-    pub hidden: Vec<Hidden>,
+    pub hidden: Vec<HiddenObject>,
     /// When the audit log begins, if there is one.
     pub log_begun: Option<Time>,
     /// Whether objects have their content from the base.
     pub(super) kept: HashMap<Locator, bool>,
     /// Objects that are made, for their further names.
-    pub(super) made: HashMap<Locator, Slot>,
-    pub(super) slots: Slot,
+    pub(super) made: HashMap<Locator, StagingSlot>,
+    pub(super) slots: StagingSlot,
 }
 
 impl<'a> Planner<'a> {
     pub fn new(
         opened: &'a Opened,
         view: &'a TreeView<'a>,
-        place: &'a Place<'a>,
-        options: &Options,
+        place: &'a ApplyTarget<'a>,
+        options: &ApplyOptions,
         each: &'a mut dyn FnMut(&Difference),
     ) -> Self {
         let (is_forced, makes_special) = (options.force, options.special);
         let (marks_conflicts, skips_drifted) = (options.conflict_markers, options.skip_drifted);
         let (session, base) = (options.take_session.clone(), options.take_base.clone());
         let chosen = options.chosen.clone();
-        let options = diff::Options {
+        let options = diff::DiffOptions {
             selection: options.selection.clone(),
             droppings: options.droppings,
             times: true,
@@ -128,7 +128,7 @@ impl<'a> Planner<'a> {
             sides: Sides { session, base },
             counts: BTreeMap::new(),
             drifted_changes: BTreeMap::new(),
-            plan: Plan::default(),
+            plan: ApplyPlan::default(),
             shown: None,
             each,
             left_out: BTreeSet::new(),
@@ -148,12 +148,12 @@ impl<'a> Planner<'a> {
     }
 
     /// Leaves out what the plan that was `shown` does not have as it is now.
-    pub fn with_consent_to(self, shown: &'a Plan) -> Self {
+    pub fn with_consent_to(self, shown: &'a ApplyPlan) -> Self {
         Self { shown: Some(shown), ..self }
     }
 
     /// Goes through the session.
-    pub fn make(mut self) -> Result<Plan> {
+    pub fn make(mut self) -> Result<ApplyPlan> {
         if !self.place.is_copy() {
             self.log_begun = history::begun(self.opened)?;
         }
@@ -237,7 +237,7 @@ impl<'a> Planner<'a> {
                 is_replaced_drifted: false,
             };
             let difference = Difference {
-                kind: Kind::Modified,
+                kind: DifferenceKind::Modified,
                 differs,
                 path: root,
                 old: change.before.clone(),
@@ -308,7 +308,7 @@ impl<'a> Planner<'a> {
     }
 
     pub(super) fn difference(&self, change: Change) -> Result<Option<Difference>> {
-        let options = diff::Options {
+        let options = diff::DiffOptions {
             selection: Selection::default(),
             droppings: true,
             ..self.options.clone()
@@ -342,7 +342,7 @@ impl<'a> Planner<'a> {
         let object = change.after.as_ref();
         let planned = self.view.name_state(&change.path);
         let planned = planned.map_err(|source| diff::at(&change.path, source))?;
-        self.plan.changes.push(Applied {
+        self.plan.changes.push(AppliedChange {
             path: change.path.clone(),
             from: from.filter(|from| *from != change.path),
             object: object.map(|after| (after.attr().fileid, after.attr().ctime)),
@@ -429,7 +429,7 @@ impl<'a> Planner<'a> {
 
     /// What the base has at a path, whatever is written to.
     pub fn base_stat(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
-        super::place::stat_in(self.opened.base(), path)
+        super::target_dir::stat_in(self.opened.base(), path)
             .map_err(|source| diff::base_error(self.opened, path, source))
     }
 }

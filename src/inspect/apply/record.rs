@@ -16,8 +16,8 @@ use super::journal::{
 };
 use crate::base::BasePath;
 use crate::delta::MergedPath;
-use crate::target::{Attrs, Seen, Slot};
 use crate::vfs::Time;
+use crate::writeback::{Attrs, SeenObject, StagingSlot};
 
 /// The version of the lines.
 const VERSION: u64 = 1;
@@ -41,11 +41,11 @@ pub(super) struct Record {
     /// what it began with is no longer what is kept.
     pub parts: Vec<usize>,
     pub placed: Vec<Placed>,
-    pub removed: Vec<Removed>,
+    pub removed: Vec<RemovedByApply>,
     /// What is in directories that an undo put back as a whole.
-    pub inside: Vec<Inside>,
+    pub inside: Vec<PlacedDescendant>,
     pub before: Vec<Before>,
-    pub shared: Vec<Shared>,
+    pub shared: Vec<KeptHardLink>,
 }
 
 /// What the apply put somewhere.
@@ -56,7 +56,7 @@ pub(super) struct Placed {
     /// Where it was before, if it was moved.
     pub from: Option<BasePath>,
     /// What is kept of the file that it replaced.
-    pub over: Option<Slot>,
+    pub over: Option<StagingSlot>,
     /// What was left there; `None` if it was gone at once.
     pub left: Option<Left>,
     /// The change that it is a part of.
@@ -66,7 +66,7 @@ pub(super) struct Placed {
 /// What was left of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Left {
-    pub seen: Seen,
+    pub seen: SeenObject,
     pub attrs: Attrs,
     /// A digest of its content or target, if it has little.
     pub digest: Option<Vec<u8>>,
@@ -74,21 +74,21 @@ pub(super) struct Left {
 
 /// What the apply took away.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Removed {
+pub(super) struct RemovedByApply {
     /// Where it was before.
     pub path: BasePath,
     /// What is kept of it.
-    pub slot: Slot,
+    pub slot: StagingSlot,
     /// The change that it is a part of.
     pub change: usize,
 }
 
 /// What is in a directory that was put somewhere as a whole.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Inside {
+pub(super) struct PlacedDescendant {
     /// Where it goes, in a journal; where it is after, in a record.
     pub path: BasePath,
-    pub seen: Seen,
+    pub seen: SeenObject,
     pub mode: u32,
 }
 
@@ -106,14 +106,14 @@ pub(super) struct Before {
 
 /// A kept file that had further names, which stayed where they are.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Shared {
+pub(super) struct KeptHardLink {
     /// What is kept, and the path of the file in that.
-    pub slot: Slot,
+    pub slot: StagingSlot,
     pub below: BasePath,
-    pub seen: Seen,
+    pub seen: SeenObject,
 }
 
-impl Inside {
+impl PlacedDescendant {
     pub fn json(&self) -> Value {
         json!({
             "path": bytes(self.path.as_bytes()), "seen": seen(&self.seen), "mode": self.mode,
@@ -308,17 +308,17 @@ impl Record {
                 left: optional(value.get("left")?, to_left)?,
                 change: to_index(value.get("change")?)?,
             }),
-            "removed" => self.removed.push(Removed {
+            "removed" => self.removed.push(RemovedByApply {
                 path: to_path(value.get("path")?)?,
                 slot: value.get("slot")?.as_u64()?,
                 change: to_index(value.get("change")?)?,
             }),
-            "shared" => self.shared.push(Shared {
+            "shared" => self.shared.push(KeptHardLink {
                 slot: value.get("slot")?.as_u64()?,
                 below: to_path(value.get("below")?)?,
                 seen: to_seen(value.get("seen")?)?,
             }),
-            "inside" => self.inside.push(Inside::read(value)?),
+            "inside" => self.inside.push(PlacedDescendant::read(value)?),
             "before" => self.before.push(Before::read(value)?),
             _ => return None,
         }

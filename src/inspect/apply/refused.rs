@@ -7,13 +7,13 @@
 use std::collections::HashSet;
 
 use super::Skipped;
-use super::history::{self, Inside};
-use super::place::base_error;
-use super::plan::{Loss, Plan, Special, target_path};
+use super::history::{self, RemovedDescendant};
+use super::plan::{ApplyPlan, Loss, Special, target_path};
 use super::planner::Planner;
+use super::target_dir::base_error;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
-use crate::inspect::diff::{self, Difference, Kind};
+use crate::inspect::diff::{self, Difference, DifferenceKind};
 use crate::inspect::error::Result;
 use crate::inspect::split;
 use crate::overlay::{BaseObject, Change, TreeObject};
@@ -129,7 +129,9 @@ impl Planner<'_> {
     pub(super) fn note_losses(&mut self, difference: &Difference, is_carried: bool) -> Result<()> {
         let change = &difference.change;
         let before = change.before.as_ref().filter(|_| !change.is_link);
-        let Some(base) = before.filter(|_| is_carried || difference.kind == Kind::Retyped) else {
+        let Some(base) =
+            before.filter(|_| is_carried || difference.kind == DifferenceKind::Retyped)
+        else {
             return Ok(());
         };
         let mut xattrs = self.place.xattrs(&base.path)?;
@@ -168,13 +170,13 @@ impl Planner<'_> {
     pub(super) fn look_for_unseen(&mut self) -> Result<()> {
         let inside = std::mem::take(&mut self.inside);
         let opened = self.opened;
-        let is_hidden = |i: &Inside| opened.session().hidden().covers(i.path.as_bytes());
+        let is_hidden = |i: &RemovedDescendant| opened.session().hidden().covers(i.path.as_bytes());
         let (hidden, inside): (Vec<_>, Vec<_>) = inside.into_iter().partition(is_hidden);
-        for Inside { path, change, .. } in hidden {
+        for RemovedDescendant { path, change, .. } in hidden {
             let path = MergedPath::of_base(&path);
             self.refuse_removal(change, format!("holds {}, which is hidden", path.display()));
         }
-        let is_named = |plan: &Plan, path: &BasePath, change: usize| {
+        let is_named = |plan: &ApplyPlan, path: &BasePath, change: usize| {
             let home = MergedPath::of_base(path);
             let removed = plan.changes.get(change).map(|change| change.path.clone());
             let asked = &self.options.selection;
@@ -190,7 +192,9 @@ impl Planner<'_> {
             .into_iter()
             .filter(|i| !is_named(&self.plan, &i.path, i.change) && !is_late(&i.path))
             .collect();
-        for (Inside { path, change, .. }, place) in history::never_removed(self.opened, inside)? {
+        for (RemovedDescendant { path, change, .. }, place) in
+            history::never_removed(self.opened, inside)?
+        {
             // With a directory that a client moved it moved on, and is there.
             let there = self.view.find(&place).map_err(|source| diff::at(&place, source));
             if there?.is_some() {

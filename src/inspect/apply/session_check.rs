@@ -7,8 +7,8 @@
 use std::ops::ControlFlow;
 
 use super::pending::bring_in;
-use super::steps::Applied;
-use super::{Bookkeeper, Watch};
+use super::steps::AppliedChange;
+use super::{ApplyWatch, Bookkeeper};
 use crate::delta::{MergedPath, PendingCopies};
 use crate::inspect::diff;
 use crate::inspect::error::Result;
@@ -41,8 +41,8 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
     /// off the copying of content that the step would take away.
     pub fn before_step(
         &mut self,
-        change: Option<&Applied>,
-        watch: &mut Watch<'_>,
+        change: Option<&AppliedChange>,
+        watch: &mut ApplyWatch<'_>,
     ) -> Result<ControlFlow<(), bool>> {
         let Some(bookkeeper) = self.bookkeeper.as_deref_mut() else {
             return Ok(ControlFlow::Continue(true));
@@ -66,7 +66,7 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
     }
 
     /// Tells the session what was applied. Returns the changes that it keeps.
-    pub fn forget(&mut self, applied: &[Applied], is_first: bool) -> Result<Vec<MergedPath>> {
+    pub fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>> {
         match self.bookkeeper.as_deref_mut() {
             Some(bookkeeper) => bookkeeper.forget(applied, is_first),
             None => Ok(Vec::new()),
@@ -75,7 +75,7 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
 }
 
 /// Whether the session's rows say of a change's path what they said when the plan was made.
-fn is_as_planned(view: &TreeView<'_>, change: &Applied) -> Result<bool> {
+fn is_as_planned(view: &TreeView<'_>, change: &AppliedChange) -> Result<bool> {
     let failed = |source| diff::at(&change.path, source);
     let Some(planned) = change.planned else { return Ok(true) };
     if view.name_state(&change.path).map_err(failed)? != planned {

@@ -4,16 +4,16 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use super::merge::{self, Content};
-use super::place::Place;
-use super::plan::{Loss, Make, Plan, attrs};
-use super::{Event, Skipped, Watch};
+use super::merge::{self, StepContent};
+use super::plan::{ApplyPlan, Loss, Make, attrs};
+use super::target_dir::ApplyTarget;
+use super::{ApplyEvent, ApplyWatch, Skipped};
 use crate::inspect::InspectError;
 use crate::inspect::diff;
 use crate::inspect::error::Result;
 use crate::overlay::{TreeObject, TreeView};
-use crate::target::{Slot, Staging, TargetError, Unset, Xattrs};
 use crate::vfs::{FileKind, FsError};
+use crate::writeback::{Staging, StagingSlot, TargetError, Unset, Xattrs};
 
 /// How often something could not be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,16 +47,17 @@ pub(super) struct Staged {
 /// Makes what the plan says; `None` if it was broken off.
 pub(super) fn stage(
     view: &TreeView<'_>,
-    place: &Place<'_>,
-    plan: &Plan,
+    place: &ApplyTarget<'_>,
+    plan: &ApplyPlan,
     staging: &Staging,
-    watch: &mut Watch<'_>,
+    watch: &mut ApplyWatch<'_>,
 ) -> Result<Option<Staged>> {
     let skipped = plan.refused.iter().map(|(change, what)| (Some(*change), what.clone()));
     let staged = Staged { skipped: skipped.collect(), ..Staged::default() };
     let refused = plan.refused.iter().map(|(change, _)| *change).collect();
     let (all, failed) = (plan.data_bytes, HashMap::new());
-    let mut stage = Stage { view, place, staging, watch, all, done: 0, staged, failed, refused };
+    let mut stage =
+        StagingRun { view, place, staging, watch, all, done: 0, staged, failed, refused };
     for make in &plan.makes {
         if stage.tell().is_break() {
             return Ok(None);
@@ -70,22 +71,22 @@ pub(super) fn stage(
     Ok(Some(stage.staged))
 }
 
-struct Stage<'a, 'w> {
+struct StagingRun<'a, 'w> {
     view: &'a TreeView<'a>,
-    place: &'a Place<'a>,
+    place: &'a ApplyTarget<'a>,
     staging: &'a Staging,
-    watch: &'a mut Watch<'w>,
+    watch: &'a mut ApplyWatch<'w>,
     /// Bytes of data, and how many of them are written.
     all: u64,
     done: u64,
     staged: Staged,
     /// What could not be made, and why.
-    failed: HashMap<Slot, String>,
+    failed: HashMap<StagingSlot, String>,
     /// Changes that are left out by the plan.
     refused: HashSet<usize>,
 }
 
-impl Stage<'_, '_> {
+impl StagingRun<'_, '_> {
     fn make(&mut self, make: &Make) -> Result<ControlFlow<()>> {
         if self.refused.contains(&make.change) {
             return Ok(ControlFlow::Continue(()));
@@ -111,12 +112,12 @@ impl Stage<'_, '_> {
             }
             FileKind::Regular => {
                 let made = match make.merge.as_ref().map(|merge| &merge.content) {
-                    Some(Content::Both { original, base, ours, .. }) => {
+                    Some(StepContent::Both { original, base, ours, .. }) => {
                         let (sides, ours) = ((&**original, &**base), ours.as_deref());
                         let content = merge::make(self.view, self.place, sides, (&object, ours))?;
                         self.write(make.slot, &content, &object)?
                     }
-                    Some(Content::Given(content)) => self.write(make.slot, content, &object)?,
+                    Some(StepContent::Given(content)) => self.write(make.slot, content, &object)?,
                     _ => self.file(make.slot, &object)?,
                 };
                 if made.is_break() {
@@ -148,7 +149,7 @@ impl Stage<'_, '_> {
     /// Writes a content that is not all of what the session has.
     fn write(
         &mut self,
-        slot: Slot,
+        slot: StagingSlot,
         content: &[u8],
         object: &TreeObject,
     ) -> Result<ControlFlow<()>> {
@@ -157,10 +158,10 @@ impl Stage<'_, '_> {
         file.write(0, content).map_err(on_disk)?;
         file.end(content.len() as u64).map_err(on_disk)?;
         self.done += object.attr().size;
-        Ok((self.watch)(Event::Making { done: self.done, all: self.all }))
+        Ok((self.watch)(ApplyEvent::Making { done: self.done, all: self.all }))
     }
 
-    fn file(&mut self, slot: Slot, object: &TreeObject) -> Result<ControlFlow<()>> {
+    fn file(&mut self, slot: StagingSlot, object: &TreeObject) -> Result<ControlFlow<()>> {
         let file = self.staging.file(slot)?;
         let on_disk = |source| TargetError { path: self.staging.path().to_owned(), source };
         let mut reader = self.view.data_reader(object);
@@ -169,7 +170,7 @@ impl Stage<'_, '_> {
             let Some(piece) = piece else { break };
             file.write(piece.offset, piece.bytes).map_err(on_disk)?;
             self.done += piece.bytes.len() as u64;
-            if (self.watch)(Event::Making { done: self.done, all: self.all }).is_break() {
+            if (self.watch)(ApplyEvent::Making { done: self.done, all: self.all }).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -195,6 +196,6 @@ impl Stage<'_, '_> {
     }
 
     fn tell(&mut self) -> ControlFlow<()> {
-        (self.watch)(Event::Making { done: self.done, all: self.all })
+        (self.watch)(ApplyEvent::Making { done: self.done, all: self.all })
     }
 }

@@ -7,37 +7,37 @@
 
 use crate::base::BasePath;
 use crate::delta::MergedPath;
-use crate::inspect::hunks::Part;
+use crate::inspect::hunks::ChosenPart;
 use crate::overlay::NameState;
-use crate::target::{Attrs, Seen, Shelf, Slot};
 use crate::vfs::{FileId, Time};
+use crate::writeback::{Attrs, SeenObject, Shelf, StagingSlot};
 
 /// What is taken from where the base has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Take {
     /// Where it goes.
-    pub slot: Slot,
+    pub slot: StagingSlot,
     /// Where it is.
     pub from: BasePath,
     /// Only one more name of it is taken.
     pub stays: bool,
     /// What was seen there.
-    pub seen: Seen,
+    pub seen: SeenObject,
     /// The change that it is a part of.
     pub change: usize,
 }
 
 /// What is put to where it belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Put {
+pub(super) struct PutStep {
     /// Where it comes from.
-    pub slot: Slot,
+    pub slot: StagingSlot,
     /// Whether it was made, or taken.
     pub shelf: Shelf,
     /// Where it goes.
     pub to: BasePath,
     /// The file that it takes the place of.
-    pub over: Option<Seen>,
+    pub over: Option<SeenObject>,
     /// The change that it is a part of.
     pub change: usize,
 }
@@ -50,7 +50,7 @@ pub(super) struct Set {
     /// What it gets.
     pub attrs: Attrs,
     /// What was seen of it, if it is a file.
-    pub seen: Option<Seen>,
+    pub seen: Option<SeenObject>,
     /// The change that it is a part of; none where only what is in it changed.
     pub change: Option<usize>,
 }
@@ -59,13 +59,13 @@ pub(super) struct Set {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Steps {
     pub takes: Vec<Take>,
-    pub puts: Vec<Put>,
+    pub puts: Vec<PutStep>,
     pub sets: Vec<Set>,
 }
 
 /// A change that is applied, for the session, which forgets it then.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedChange {
     /// Where it is in the merged tree, or would be if it was not gone.
     pub path: MergedPath,
     /// Where it was before, if it moved.
@@ -82,10 +82,10 @@ pub struct Applied {
     /// what is below may go with it.
     pub is_whole: bool,
     /// Only this part of a file is applied: the session keeps the rest.
-    pub part: Option<Part>,
+    pub part: Option<ChosenPart>,
 }
 
-impl Applied {
+impl AppliedChange {
     /// Whether the session had an entry at its path when the plan was made.
     pub fn was_entry(&self) -> bool {
         self.planned.is_some_and(|planned| planned.entry.is_some())

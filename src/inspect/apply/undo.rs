@@ -10,19 +10,19 @@ use std::path::Path;
 use super::journal::Journal;
 use super::keep;
 use super::may_keep;
-use super::place::Place;
-use super::record::{Inside, Record};
+use super::record::{PlacedDescendant, Record};
 use super::stage::Staged;
-use super::steps::Applied;
+use super::steps::AppliedChange;
+use super::target_dir::ApplyTarget;
 use super::undo_change;
 use super::undo_plan::{Restore, UndoOptions, UndoPlan, UndoPlanner, other_names};
-use super::{Bookkeeper, Event, Report, Skipped, Watch};
+use super::{ApplyEvent, ApplyWatch, Bookkeeper, Report, Skipped};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
-use crate::target::{Cloner, Hooks, Shelf, Staging, UndoDir};
+use crate::writeback::{Cloner, Hooks, Shelf, Staging, UndoDir};
 
 /// Says what taking the last apply back would do; `None` if nothing of one is kept.
 ///
@@ -33,7 +33,7 @@ pub fn plan_undo(
     to: Option<&Path>,
     options: &UndoOptions,
 ) -> Result<Option<UndoPlan>> {
-    let place = Place::open(opened, to)?;
+    let place = ApplyTarget::open(opened, to)?;
     let Some((dir, record)) = kept(opened, &place)? else { return Ok(None) };
     make_plan(&place, (&dir, &record), options).map(Some)
 }
@@ -50,9 +50,9 @@ pub fn undo(
     options: &UndoOptions,
     shown: Option<&UndoPlan>,
     mut bookkeeper: Option<&mut dyn Bookkeeper>,
-    watch: &mut Watch<'_>,
+    watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
-    let place = Place::open(opened, to)?;
+    let place = ApplyTarget::open(opened, to)?;
     let mut staging = super::open_new(&place.target)?;
     let prepared = prepare(opened, &place, options, shown, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {
@@ -69,7 +69,7 @@ pub fn undo(
 }
 
 /// What is kept of the last apply of this session to this directory.
-fn kept(opened: &Opened, place: &Place<'_>) -> Result<Option<(UndoDir, Record)>> {
+fn kept(opened: &Opened, place: &ApplyTarget<'_>) -> Result<Option<(UndoDir, Record)>> {
     let Some(dir) = UndoDir::open(&place.undo_dir(), false)? else { return Ok(None) };
     let Some(record) = keep::read(&dir)? else { return Ok(None) };
     if record.session != opened.session().id() {
@@ -93,7 +93,7 @@ fn kept(opened: &Opened, place: &Place<'_>) -> Result<Option<(UndoDir, Record)>>
 }
 
 fn make_plan(
-    place: &Place<'_>,
+    place: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
     options: &UndoOptions,
 ) -> Result<UndoPlan> {
@@ -108,11 +108,11 @@ fn make_plan(
 /// Makes everything that will be placed; `None` if it was broken off.
 fn prepare(
     opened: &Opened,
-    place: &Place<'_>,
+    place: &ApplyTarget<'_>,
     options: &UndoOptions,
     shown: Option<&UndoPlan>,
     staging: &mut Staging,
-    watch: &mut Watch<'_>,
+    watch: &mut ApplyWatch<'_>,
 ) -> Result<Option<(Journal, Staged)>> {
     staging.clear()?;
     let begun = staging.made_at()?;
@@ -143,7 +143,7 @@ fn prepare(
         None => Vec::new(),
     };
     staged.skipped = left_out(&plan, &record);
-    let changes = record.changes.iter().map(|path| Applied {
+    let changes = record.changes.iter().map(|path| AppliedChange {
         path: path.clone(),
         from: None,
         object: None,
@@ -170,7 +170,7 @@ fn prepare(
 }
 
 /// What was made in directories.
-fn inside(place: &Place<'_>, restores: &[Restore]) -> Result<Vec<Inside>> {
+fn inside(place: &ApplyTarget<'_>, restores: &[Restore]) -> Result<Vec<PlacedDescendant>> {
     let mut inside = Vec::new();
     for restore in restores {
         let top = Staging::path_of(Shelf::New, restore.slot);
@@ -180,7 +180,7 @@ fn inside(place: &Place<'_>, restores: &[Restore]) -> Result<Vec<Inside>> {
             if !below.is_empty() {
                 let path = BasePath::from_bytes(&path).unwrap_or_default();
                 let (seen, mode) = (object.seen.clone(), object.attrs.mode);
-                inside.push(Inside { path, seen, mode });
+                inside.push(PlacedDescendant { path, seen, mode });
             }
             true
         })?;
@@ -206,11 +206,11 @@ fn left_out(plan: &UndoPlan, record: &Record) -> Vec<(Option<usize>, Skipped)> {
 
 /// Makes what is put back of what is kept; whether it was not broken off.
 fn restore(
-    place: &Place<'_>,
+    place: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
     restores: &[Restore],
     staged: &mut Staged,
-    watch: &mut Watch<'_>,
+    watch: &mut ApplyWatch<'_>,
 ) -> Result<bool> {
     let others = other_names(place, record)?;
     let shared: std::collections::HashMap<_, _> = record
@@ -222,7 +222,7 @@ fn restore(
     let mut cloner = Cloner::linking();
     let all = restores.len() as u64;
     for (done, restore) in restores.iter().enumerate() {
-        if watch(Event::Making { done: done as u64, all }).is_break() {
+        if watch(ApplyEvent::Making { done: done as u64, all }).is_break() {
             return Ok(false);
         }
         let from = UndoDir::place(&record.round(), &restore.name);

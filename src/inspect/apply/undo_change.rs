@@ -2,15 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::place::Place;
 use super::plan::target_path;
 use super::record::Record;
+use super::target_dir::ApplyTarget;
 use super::undo_plan::UndoPlan;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
-use crate::target::{Object, Target, UndoDir};
 use crate::vfs::FileKind;
+use crate::writeback::{Target, TargetObject, UndoDir};
 
 /// What becomes of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,12 +22,12 @@ pub struct UndoChange {
     /// It is a directory.
     pub is_dir: bool,
     /// What comes or goes with it, of a directory.
-    pub held: Held,
+    pub held: DirContents,
 }
 
 /// What is in a directory, and comes or goes with it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct DirContents {
     /// Files, links and other things that are no directories.
     pub files: u64,
     /// Directories.
@@ -62,8 +62,8 @@ pub struct UndoDrift {
     pub(super) change: usize,
 }
 
-impl Held {
-    fn add(&mut self, object: &Object) {
+impl DirContents {
+    fn add(&mut self, object: &TargetObject) {
         if object.is_dir() {
             self.dirs += 1;
             return;
@@ -96,7 +96,7 @@ impl Held {
 
 /// Counts what comes and goes with the directories of a plan.
 pub(super) fn count_held(
-    place: &Place<'_>,
+    place: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
     plan: &mut UndoPlan,
 ) -> Result<()> {
@@ -111,14 +111,14 @@ pub(super) fn count_held(
             UndoKind::Removed if going.as_ref().is_some_and(|dir| path.is_within(dir)) => {}
             UndoKind::Removed if *is_dir => {
                 going = Some(path.clone());
-                let held = Held::below(&place.target, &target_path(path), &moved)?;
+                let held = DirContents::below(&place.target, &target_path(path), &moved)?;
                 plan.changes[at].held = held;
             }
             UndoKind::Restored => {
                 let above = coming.filter(|dir| path.is_within(&plan.changes[*dir].path));
                 let Some(name) = restores.get(path) else { continue };
                 let kept = UndoDir::place(&record.round(), name);
-                let mut held = Held::below(dir.target(), &kept, &HashSet::new())?;
+                let mut held = DirContents::below(dir.target(), &kept, &HashSet::new())?;
                 let dir_at = above.unwrap_or(at);
                 if above.is_some() {
                     dir.target().object(&kept)?.iter().for_each(|object| held.add(object));

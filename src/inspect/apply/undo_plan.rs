@@ -6,16 +6,16 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::keep::kept_name;
-use super::place::Place;
-use super::record::{Before, Inside, Left, Moves, Placed, Record, Removed};
-use super::steps::{Put, Set, Steps, Take};
-use super::undo_change::{Held, UndoChange, UndoDrift, UndoKind};
+use super::record::{Before, Left, Moves, Placed, PlacedDescendant, Record, RemovedByApply};
+use super::steps::{PutStep, Set, Steps, Take};
+use super::target_dir::ApplyTarget;
+use super::undo_change::{DirContents, UndoChange, UndoDrift, UndoKind};
 use crate::base::{BasePath, STAGING};
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::BlobDigest;
-use crate::target::{Attrs, Object, Seen, Shelf, Slot};
 use crate::vfs::FileKind;
+use crate::writeback::{Attrs, SeenObject, Shelf, StagingSlot, TargetObject};
 
 /// What is done about what changed since the apply.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +52,7 @@ impl UndoPlan {
     /// What is moved back, by the paths where it is.
     pub(super) fn moved(&self) -> impl Iterator<Item = &BasePath> {
         let puts = self.steps.puts.iter().filter(|put| put.shelf == Shelf::Taken);
-        let put: HashSet<Slot> = puts.map(|put| put.slot).collect();
+        let put: HashSet<StagingSlot> = puts.map(|put| put.slot).collect();
         let takes = self.steps.takes.iter();
         takes.filter(move |take| put.contains(&take.slot)).map(|take| &take.from)
     }
@@ -62,9 +62,9 @@ impl UndoPlan {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Restore {
     /// Where it is made.
-    pub slot: Slot,
+    pub slot: StagingSlot,
     /// What is kept.
-    pub kept: Slot,
+    pub kept: StagingSlot,
     pub name: Vec<u8>,
     /// Where it belongs.
     pub path: BasePath,
@@ -78,23 +78,23 @@ const NO_DIRECTORY: &str = "its directory is gone since it was applied";
 
 /// Makes the plan.
 pub(super) struct UndoPlanner<'a> {
-    place: &'a Place<'a>,
+    place: &'a ApplyTarget<'a>,
     record: &'a Record,
     options: &'a UndoOptions,
     moves: Moves,
     /// What is in directories that were put somewhere as a whole.
-    inside: HashMap<&'a BasePath, &'a Inside>,
+    inside: HashMap<&'a BasePath, &'a PlacedDescendant>,
     /// What is at each placed path now.
-    now: Vec<Option<Object>>,
+    now: Vec<Option<TargetObject>>,
     drifts: BTreeMap<(usize, MergedPath), UndoDrift>,
     left_out: HashSet<usize>,
     /// What is in the way, and goes, by its path.
-    in_the_way: BTreeMap<BasePath, (Object, usize)>,
-    slots: Slot,
+    in_the_way: BTreeMap<BasePath, (TargetObject, usize)>,
+    slots: StagingSlot,
 }
 
 impl<'a> UndoPlanner<'a> {
-    pub fn new(place: &'a Place<'a>, record: &'a Record, options: &'a UndoOptions) -> Self {
+    pub fn new(place: &'a ApplyTarget<'a>, record: &'a Record, options: &'a UndoOptions) -> Self {
         Self {
             place,
             record,
@@ -153,7 +153,7 @@ impl<'a> UndoPlanner<'a> {
     }
 
     /// Compares what is at a placed path with what was left there.
-    fn compare(&mut self, placed: &Placed, now: Option<&Object>) -> Result<()> {
+    fn compare(&mut self, placed: &Placed, now: Option<&TargetObject>) -> Result<()> {
         let is_needed = placed.from.is_some() || placed.over.is_some();
         match (&placed.left, now) {
             // Gone already, as it is to be.
@@ -172,7 +172,7 @@ impl<'a> UndoPlanner<'a> {
     }
 
     /// Whether an object has the type, content and mode that was left; of a directory, the type.
-    fn is_unchanged(&self, path: &BasePath, left: &Left, now: &Object) -> Result<bool> {
+    fn is_unchanged(&self, path: &BasePath, left: &Left, now: &TargetObject) -> Result<bool> {
         if left.seen.kind != now.seen.kind {
             return Ok(false);
         }
@@ -183,7 +183,7 @@ impl<'a> UndoPlanner<'a> {
             return Ok(false);
         }
         // Device numbers may be others after a restart.
-        let seen = Seen { dev: now.seen.dev, ..left.seen.clone() };
+        let seen = SeenObject { dev: now.seen.dev, ..left.seen.clone() };
         if seen.is_as_seen(&now.seen) {
             return Ok(true);
         }
@@ -195,7 +195,7 @@ impl<'a> UndoPlanner<'a> {
     }
 
     /// The placed paths that are taken away or back, with what is there.
-    fn taken(&self) -> HashMap<&'a BasePath, &Object> {
+    fn taken(&self) -> HashMap<&'a BasePath, &TargetObject> {
         let placed = self.record.placed.iter().zip(&self.now);
         let taken = placed.filter(|(placed, _)| !self.left_out.contains(&placed.change));
         let taken = taken.filter(|(placed, _)| placed.from.is_some() || placed.over.is_none());
@@ -249,7 +249,7 @@ impl<'a> UndoPlanner<'a> {
     /// Whether the directory is there into which something goes back, or comes back with it.
     fn has_directory(&self, before: &BasePath) -> Result<bool> {
         let Some((dir, _)) = before.split() else { return Ok(true) };
-        let is_above = |removed: &Removed| {
+        let is_above = |removed: &RemovedByApply| {
             let rest = dir.as_bytes().strip_prefix(removed.path.as_bytes());
             rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
         };
@@ -261,7 +261,7 @@ impl<'a> UndoPlanner<'a> {
     }
 
     /// What is at a path; `None` also where a directory above it is something else.
-    fn object(&self, path: &BasePath) -> Result<Option<Object>> {
+    fn object(&self, path: &BasePath) -> Result<Option<TargetObject>> {
         match self.place.target.object(path) {
             Err(error) if error.is_of_object() => Ok(None),
             found => Ok(found?),
@@ -272,7 +272,7 @@ impl<'a> UndoPlanner<'a> {
     fn look_inside(
         &self,
         placed: &Placed,
-        taken: &HashMap<&BasePath, &Object>,
+        taken: &HashMap<&BasePath, &TargetObject>,
         each: &mut dyn FnMut(BasePath, &'static str),
     ) -> Result<()> {
         self.place
@@ -288,7 +288,7 @@ impl<'a> UndoPlanner<'a> {
                     each(path.clone(), CAME);
                     return false;
                 };
-                let seen = Seen { dev: object.seen.dev, ..inside.seen.clone() };
+                let seen = SeenObject { dev: object.seen.dev, ..inside.seen.clone() };
                 let has_mode = object.is_dir()
                     || object.seen.kind == FileKind::Symlink
                     || object.attrs.mode == inside.mode;
@@ -320,7 +320,7 @@ impl<'a> UndoPlanner<'a> {
                 plan.steps.takes.push(Take { slot, from, stays: false, seen, change });
                 if let Some(to) = &placed.from {
                     let (shelf, to) = (Shelf::Taken, to.clone());
-                    plan.steps.puts.push(Put { slot, shelf, to, over: None, change });
+                    plan.steps.puts.push(PutStep { slot, shelf, to, over: None, change });
                 }
                 over = None;
             }
@@ -344,13 +344,13 @@ impl<'a> UndoPlanner<'a> {
     fn restore(
         &mut self,
         plan: &mut UndoPlan,
-        kept: Slot,
+        kept: StagingSlot,
         path: BasePath,
-        over: Option<Seen>,
+        over: Option<SeenObject>,
         change: usize,
     ) {
         let (slot, name) = (self.slot(), kept_name(kept, &path));
-        plan.steps.puts.push(Put { slot, shelf: Shelf::New, to: path.clone(), over, change });
+        plan.steps.puts.push(PutStep { slot, shelf: Shelf::New, to: path.clone(), over, change });
         plan.restores.push(Restore { slot, kept, name, path });
     }
 
@@ -376,7 +376,7 @@ impl<'a> UndoPlanner<'a> {
             };
             let is_file = before.attrs.kind != FileKind::Directory;
             let seen = seen.filter(|_| is_file);
-            let seen = seen.map(|seen| Seen { ctime: None, ..seen.clone() });
+            let seen = seen.map(|seen| SeenObject { ctime: None, ..seen.clone() });
             let (path, change) = (before.path.clone(), before.change);
             plan.steps.sets.push(Set { path, attrs, seen, change });
         }
@@ -398,13 +398,17 @@ impl<'a> UndoPlanner<'a> {
         let steps = &plan.steps;
         let before: HashMap<&BasePath, &Before> =
             self.record.before.iter().map(|before| (&before.path, before)).collect();
-        let from: HashMap<Slot, &Take> = steps.takes.iter().map(|take| (take.slot, take)).collect();
+        let from: HashMap<StagingSlot, &Take> =
+            steps.takes.iter().map(|take| (take.slot, take)).collect();
         let restored: HashSet<&BasePath> =
             plan.restores.iter().map(|restore| &restore.path).collect();
         let mut lines: BTreeMap<MergedPath, UndoChange> = BTreeMap::new();
         let mut line = |path: &BasePath, kind, is_dir| {
             let path = MergedPath::of_base(path);
-            lines.insert(path.clone(), UndoChange { path, kind, is_dir, held: Held::default() });
+            lines.insert(
+                path.clone(),
+                UndoChange { path, kind, is_dir, held: DirContents::default() },
+            );
         };
         let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
         let gone = steps.takes.iter().filter(|take| !put.contains(&(Shelf::Taken, take.slot)));
@@ -435,7 +439,7 @@ impl<'a> UndoPlanner<'a> {
             let rights = |attrs: &Attrs| (attrs.mode, attrs.uid, attrs.gid);
             if rights(attrs) != rights(left) || (!is_dir && attrs.mtime != left.mtime) {
                 let kind = UndoKind::Changed;
-                let held = Held::default();
+                let held = DirContents::default();
                 lines.insert(path.clone(), UndoChange { path, kind, is_dir, held });
             } else if attrs.mtime != left.mtime {
                 times += 1;
@@ -445,7 +449,7 @@ impl<'a> UndoPlanner<'a> {
         plan.changes = lines.into_values().collect();
     }
 
-    fn slot(&mut self) -> Slot {
+    fn slot(&mut self) -> StagingSlot {
         self.slots += 1;
         self.slots
     }
@@ -465,8 +469,11 @@ fn merged(before: &Before, now: &Attrs) -> Attrs {
 }
 
 /// The files of the target that kept files are further names of, by inode number.
-pub(super) fn other_names(place: &Place<'_>, record: &Record) -> Result<HashMap<u64, BasePath>> {
-    let wanted: HashMap<u64, &Seen> =
+pub(super) fn other_names(
+    place: &ApplyTarget<'_>,
+    record: &Record,
+) -> Result<HashMap<u64, BasePath>> {
+    let wanted: HashMap<u64, &SeenObject> =
         record.shared.iter().map(|shared| (shared.seen.ino, &shared.seen)).collect();
     let mut found = HashMap::new();
     if wanted.is_empty() {

@@ -17,7 +17,7 @@ use rustix::fs::{
 use rustix::io::{Errno, pwrite};
 
 use super::super::error::{InspectError, Result};
-use super::{Item, PIECE_BYTES, Put, Sink, last_name, write_error};
+use super::{ExportItem, ExportSink, ItemOutcome, PIECE_BYTES, last_name, write_error};
 use crate::vfs::{Attr, FileKind, Time};
 
 const OPEN_DIR: OFlags =
@@ -27,12 +27,12 @@ const OPEN_DIR: OFlags =
 const SET_ID: u32 = 0o6000;
 
 /// A directory that is being filled.
-pub struct Dir {
+pub struct OutputDir {
     path: PathBuf,
     root: OwnedFd,
     /// The innermost open directory.
     current: OwnedFd,
-    levels: Vec<Level>,
+    levels: Vec<DirLevel>,
     buffer: Vec<u8>,
     keep: Keep,
     not_owned: u64,
@@ -49,13 +49,13 @@ pub struct Keep {
 }
 
 /// A directory that leads to the innermost one.
-struct Level {
+struct DirLevel {
     /// Device and inode, to know it again.
     id: (u64, u64),
     attr: Attr,
 }
 
-impl Dir {
+impl OutputDir {
     /// Opens the empty directory `path`, or makes it.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Dir {
         write_error(self.path.join(OsStr::from_bytes(path)), source)
     }
 
-    fn write_file(&mut self, item: &Item<'_>) -> Result<Put> {
+    fn write_file(&mut self, item: &ExportItem<'_>) -> Result<ItemOutcome> {
         let failed =
             |error: Errno| write_error(self.path.join(OsStr::from_bytes(item.path)), error);
         let how =
@@ -109,7 +109,7 @@ impl Dir {
             Err(Errno::FBIG | Errno::INVAL) => {
                 unlinkat(&self.current, item.name(), AtFlags::empty()).map_err(failed)?;
                 let why = format!("this filesystem takes no file of {} bytes", attr.size);
-                return Ok(Put::LeftOut(why));
+                return Ok(ItemOutcome::LeftOut(why));
             }
             Err(error) => return Err(failed(error)),
         }
@@ -127,11 +127,11 @@ impl Dir {
         self.not_owned += u64::from(!owned);
         let is_kept = owned && self.keep.set_id;
         self.without_set_id += u64::from(attr.mode & SET_ID != 0 && !is_kept);
-        Ok(Put::Written)
+        Ok(ItemOutcome::Written)
     }
 
     /// Sets owner, mode and times of what is no file, in the innermost directory.
-    fn finish_at(&mut self, item: &Item<'_>) -> rustix::io::Result<()> {
+    fn finish_at(&mut self, item: &ExportItem<'_>) -> rustix::io::Result<()> {
         let (name, attr) = (item.name(), item.object.attr());
         let owner = (Some(Uid::from_raw(attr.uid)), Some(Gid::from_raw(attr.gid)));
         let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -146,13 +146,13 @@ impl Dir {
 
     /// Makes a named pipe, socket or device.
     #[cfg(not(target_vendor = "apple"))]
-    fn make_special(&mut self, item: &Item<'_>) -> Result<Put> {
+    fn make_special(&mut self, item: &ExportItem<'_>) -> Result<ItemOutcome> {
         let attr = item.object.attr();
         let is_device = matches!(attr.kind, FileKind::Block | FileKind::Character);
         if is_device && !self.keep.devices {
             let (major, minor) = (attr.rdev.major, attr.rdev.minor);
             let why = format!("a device ({major}, {minor}), which only --devices makes");
-            return Ok(Put::LeftOut(why));
+            return Ok(ItemOutcome::LeftOut(why));
         }
         let kind = match attr.kind {
             FileKind::Fifo => FileType::Fifo,
@@ -165,17 +165,17 @@ impl Dir {
         match rustix::fs::mknodat(&self.current, item.name(), kind, mode, device) {
             Ok(()) => {}
             Err(Errno::PERM) => {
-                return Ok(Put::LeftOut("only root can make a device".to_owned()));
+                return Ok(ItemOutcome::LeftOut("only root can make a device".to_owned()));
             }
             Err(error) => return Err(self.error(item.path, error)),
         }
         self.finish_at(item).map_err(|error| self.error(item.path, error))?;
-        Ok(Put::Written)
+        Ok(ItemOutcome::Written)
     }
 
     #[cfg(target_vendor = "apple")]
-    fn make_special(&mut self, _: &Item<'_>) -> Result<Put> {
-        Ok(Put::LeftOut("cannot be made on this system".to_owned()))
+    fn make_special(&mut self, _: &ExportItem<'_>) -> Result<ItemOutcome> {
+        Ok(ItemOutcome::LeftOut("cannot be made on this system".to_owned()))
     }
 
     /// The directory of what was put at a path.
@@ -189,8 +189,8 @@ impl Dir {
     }
 }
 
-impl Sink for Dir {
-    fn enter(&mut self, dir: &Item<'_>) -> Result<()> {
+impl ExportSink for OutputDir {
+    fn enter(&mut self, dir: &ExportItem<'_>) -> Result<()> {
         let opened = if dir.path.is_empty() {
             openat(&self.root, ".", OPEN_DIR, Mode::empty())
         } else {
@@ -199,7 +199,7 @@ impl Sink for Dir {
         };
         let opened = opened.and_then(|fd| Ok((id_of(&fd)?, fd)));
         let (id, fd) = opened.map_err(|error| self.error(dir.path, error))?;
-        self.levels.push(Level { id, attr: dir.object.attr().clone() });
+        self.levels.push(DirLevel { id, attr: dir.object.attr().clone() });
         self.current = fd;
         Ok(())
     }
@@ -227,11 +227,11 @@ impl Sink for Dir {
         Ok(())
     }
 
-    fn put(&mut self, item: &Item<'_>) -> Result<Put> {
+    fn put(&mut self, item: &ExportItem<'_>) -> Result<ItemOutcome> {
         match item.kind() {
             FileKind::Regular => {
                 if let Some(why) = item.unreadable() {
-                    return Ok(Put::LeftOut(why));
+                    return Ok(ItemOutcome::LeftOut(why));
                 }
                 return self.write_file(item);
             }
@@ -243,10 +243,10 @@ impl Sink for Dir {
             }
             _ => return self.make_special(item),
         }
-        Ok(Put::Written)
+        Ok(ItemOutcome::Written)
     }
 
-    fn link(&mut self, item: &Item<'_>, first: &[u8]) -> Result<()> {
+    fn link(&mut self, item: &ExportItem<'_>, first: &[u8]) -> Result<()> {
         let made = self.dir_of(first).and_then(|dir| {
             linkat(&dir, last_name(first), &self.current, item.name(), AtFlags::empty())
         });

@@ -1,8 +1,8 @@
 //! The merged tree, or what the session makes different in it, as an archive or a directory.
 //!
-//! `walk` decides what is written; a [`Sink`] writes it: [`Tar`] or [`Dir`]. What is different
-//! is a layer of an OCI image (image-spec, layer.md): laid over the base, it makes the merged
-//! tree.
+//! `walk` decides what is written; a [`ExportSink`] writes it: [`Tar`] or [`OutputDir`]. What is
+//! different is a layer of an OCI image (image-spec, layer.md): laid over the base, it makes the
+//! merged tree.
 
 mod dir;
 mod sparse;
@@ -14,7 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-pub use dir::{Dir, Keep};
+pub use dir::{Keep, OutputDir};
 pub use tar::Tar;
 
 use super::error::{InspectError, Result};
@@ -35,7 +35,7 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 
 /// What to export.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct CopyOutOptions {
     /// Where it begins; a directory stands for what is in it.
     pub path: MergedPath,
     /// Only what is chosen of that, and the directories that lead there.
@@ -71,7 +71,7 @@ impl Exported {
 }
 
 /// What hears of the export while it goes on.
-pub trait Watch {
+pub trait ExportWatch {
     /// So much is written, every now and then.
     fn progress(&self, objects: u64, bytes: u64);
 
@@ -80,7 +80,7 @@ pub trait Watch {
 }
 
 /// An object on its way.
-pub struct Item<'a> {
+pub struct ExportItem<'a> {
     view: &'a TreeView<'a>,
     object: &'a TreeObject,
     /// Where it goes, relative to where the export begins: empty for that itself.
@@ -90,7 +90,7 @@ pub struct Item<'a> {
 
 /// How much went through, for whoever watches.
 struct Flow<'a> {
-    watch: &'a dyn Watch,
+    watch: &'a dyn ExportWatch,
     /// Whether what is written is a layer.
     is_layer: bool,
     objects: Cell<u64>,
@@ -107,7 +107,7 @@ impl Flow<'_> {
 
 /// Whether an object was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Put {
+pub enum ItemOutcome {
     /// It was.
     Written,
     /// It was not, for this reason, and the rest can be.
@@ -115,21 +115,21 @@ pub enum Put {
 }
 
 /// What objects are written to. A directory comes before what is in it.
-pub trait Sink {
-    /// Writes a directory: what follows is in it until [`Sink::leave`].
+pub trait ExportSink {
+    /// Writes a directory: what follows is in it until [`ExportSink::leave`].
     ///
     /// # Errors
     /// It cannot be written; so with all methods here.
-    fn enter(&mut self, dir: &Item<'_>) -> Result<()>;
+    fn enter(&mut self, dir: &ExportItem<'_>) -> Result<()>;
 
     /// Goes back to the directory above.
     fn leave(&mut self) -> Result<()>;
 
     /// Writes anything but a directory.
-    fn put(&mut self, item: &Item<'_>) -> Result<Put>;
+    fn put(&mut self, item: &ExportItem<'_>) -> Result<ItemOutcome>;
 
     /// Writes one more name of what was put at the path `first`.
-    fn link(&mut self, item: &Item<'_>, first: &[u8]) -> Result<()>;
+    fn link(&mut self, item: &ExportItem<'_>, first: &[u8]) -> Result<()>;
 
     /// Writes an empty file that stands for something that is gone.
     fn whiteout(&mut self, path: &[u8]) -> Result<()>;
@@ -141,9 +141,9 @@ pub trait Sink {
 /// Something cannot be read or written, or a name cannot be in a layer.
 pub fn export(
     opened: &Opened,
-    options: &Options,
-    sink: &mut dyn Sink,
-    watch: &dyn Watch,
+    options: &CopyOutOptions,
+    sink: &mut dyn ExportSink,
+    watch: &dyn ExportWatch,
     done: &mut Exported,
 ) -> Result<()> {
     opened.look(|view| walk::export(view, options, sink, watch, done))
@@ -172,7 +172,7 @@ pub fn check_place(opened: &Opened, path: &Path) -> Result<()> {
     Ok(())
 }
 
-impl Item<'_> {
+impl ExportItem<'_> {
     fn kind(&self) -> FileKind {
         self.object.attr().kind
     }

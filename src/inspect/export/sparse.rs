@@ -8,7 +8,7 @@ use std::io::{self, Cursor, Read};
 use std::ops::Range;
 
 use super::super::error::Result;
-use super::{Item, last_name};
+use super::{ExportItem, last_name};
 
 /// Holes of a file that are written as zeros, in bytes together: an entry without holes is read
 /// by every implementation.
@@ -25,7 +25,7 @@ const MAX_PARTS: usize = 1 << 20;
 const BLOCK_BYTES: usize = 512;
 
 /// How a file goes into an archive.
-pub(super) enum Layout {
+pub(super) enum TarLayout {
     /// All of its bytes.
     Plain,
     /// Its data.
@@ -45,7 +45,7 @@ pub(super) struct Map {
 ///
 /// # Errors
 /// The session or the base cannot be read.
-pub(super) fn layout(item: &Item<'_>) -> Result<Layout> {
+pub(super) fn layout(item: &ExportItem<'_>) -> Result<TarLayout> {
     let size = item.object.attr().size;
     let (mut parts, mut data_bytes) = (Vec::<Range<u64>>::new(), 0);
     let mut at = 0;
@@ -57,19 +57,19 @@ pub(super) fn layout(item: &Item<'_>) -> Result<Layout> {
             Some(last) if last.end == data.start => last.end = data.end,
             _ if is_full => {
                 let why = format!("its data is in more than {MAX_PARTS} parts between holes");
-                return Ok(Layout::Refused(why));
+                return Ok(TarLayout::Refused(why));
             }
             _ => parts.push(data),
         }
     }
     let holes = size.saturating_sub(data_bytes);
     Ok(match holes {
-        ..=PLAIN_HOLE_BYTES => Layout::Plain,
-        ..=LAYER_HOLE_BYTES if item.flow.is_layer => Layout::Plain,
-        _ if item.flow.is_layer => Layout::Refused(format!(
+        ..=PLAIN_HOLE_BYTES => TarLayout::Plain,
+        ..=LAYER_HOLE_BYTES if item.flow.is_layer => TarLayout::Plain,
+        _ if item.flow.is_layer => TarLayout::Refused(format!(
             "{holes} of its {size} bytes are holes, which a layer cannot hold"
         )),
-        _ => Layout::Sparse(Map::new(parts, size)),
+        _ => TarLayout::Sparse(Map::new(parts, size)),
     })
 }
 
@@ -94,9 +94,9 @@ impl Map {
     }
 
     /// The entry's content.
-    pub(super) fn content<'a>(self, item: &'a Item<'a>) -> impl Read + 'a {
+    pub(super) fn content<'a>(self, item: &'a ExportItem<'a>) -> impl Read + 'a {
         let parts = self.parts.into_iter();
-        Cursor::new(self.text).chain(Parts { item, parts, part: 0..0 })
+        Cursor::new(self.text).chain(SparseParts { item, parts, part: 0..0 })
     }
 }
 
@@ -107,14 +107,14 @@ pub(super) fn plain_name(path: &[u8]) -> Vec<u8> {
 }
 
 /// The parts of a file, one after the other.
-struct Parts<'a> {
-    item: &'a Item<'a>,
+struct SparseParts<'a> {
+    item: &'a ExportItem<'a>,
     parts: std::vec::IntoIter<Range<u64>>,
     /// What is left of the part at hand.
     part: Range<u64>,
 }
 
-impl Read for Parts<'_> {
+impl Read for SparseParts<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.part.is_empty() {
             match self.parts.next() {

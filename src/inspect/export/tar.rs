@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use ::tar::{Builder, EntryType, Header};
 
 use super::super::error::{InspectError, Result};
-use super::sparse::{self, Layout, Map};
-use super::{Item, PIECE_BYTES, Put, Sink, write_error};
+use super::sparse::{self, Map, TarLayout};
+use super::{ExportItem, ExportSink, ItemOutcome, PIECE_BYTES, write_error};
 use crate::vfs::{Attr, FileKind, Time};
 
 /// The largest number in the 8 and 12 bytes of a ustar header's fields: octal digits and a NUL.
@@ -84,7 +84,7 @@ impl<W: Write> Tar<W> {
 }
 
 impl<W: Write> Tar<W> {
-    fn append_sparse(&mut self, item: &Item<'_>, map: Map) -> Result<()> {
+    fn append_sparse(&mut self, item: &ExportItem<'_>, map: Map) -> Result<()> {
         let attr = item.object.attr();
         let (mut header, more) =
             self.entry(&sparse::plain_name(item.path), EntryType::Regular, attr);
@@ -100,8 +100,8 @@ impl<W: Write> Tar<W> {
     }
 }
 
-impl<W: Write> Sink for Tar<W> {
-    fn enter(&mut self, dir: &Item<'_>) -> Result<()> {
+impl<W: Write> ExportSink for Tar<W> {
+    fn enter(&mut self, dir: &ExportItem<'_>) -> Result<()> {
         let mut name = if dir.path.is_empty() { b".".to_vec() } else { dir.path.to_vec() };
         name.push(b'/');
         let entry = self.entry(&name, EntryType::Directory, dir.object.attr());
@@ -112,7 +112,7 @@ impl<W: Write> Sink for Tar<W> {
         Ok(())
     }
 
-    fn put(&mut self, item: &Item<'_>) -> Result<Put> {
+    fn put(&mut self, item: &ExportItem<'_>) -> Result<ItemOutcome> {
         let attr = item.object.attr();
         let kind = match attr.kind {
             FileKind::Regular => EntryType::Regular,
@@ -121,7 +121,7 @@ impl<W: Write> Sink for Tar<W> {
             FileKind::Character => EntryType::Char,
             FileKind::Block => EntryType::Block,
             FileKind::Socket => {
-                return Ok(Put::LeftOut("an archive cannot hold a socket".to_owned()));
+                return Ok(ItemOutcome::LeftOut("an archive cannot hold a socket".to_owned()));
             }
             FileKind::Directory => EntryType::Directory,
         };
@@ -129,15 +129,18 @@ impl<W: Write> Sink for Tar<W> {
         match attr.kind {
             FileKind::Regular => {
                 if let Some(why) = item.unreadable() {
-                    return Ok(Put::LeftOut(why));
+                    return Ok(ItemOutcome::LeftOut(why));
                 }
                 match sparse::layout(item)? {
-                    Layout::Plain => {
+                    TarLayout::Plain => {
                         put_size(&mut header, attr.size, &mut records);
-                        self.append((header, records), buffered(Content { item, at: 0 }, attr))?;
+                        self.append(
+                            (header, records),
+                            buffered(ExactReader { item, at: 0 }, attr),
+                        )?;
                     }
-                    Layout::Sparse(map) => self.append_sparse(item, map)?,
-                    Layout::Refused(why) => return Ok(Put::LeftOut(why)),
+                    TarLayout::Sparse(map) => self.append_sparse(item, map)?,
+                    TarLayout::Refused(why) => return Ok(ItemOutcome::LeftOut(why)),
                 }
             }
             FileKind::Symlink => {
@@ -149,10 +152,10 @@ impl<W: Write> Sink for Tar<W> {
                 self.append((header, records), io::empty())?;
             }
         }
-        Ok(Put::Written)
+        Ok(ItemOutcome::Written)
     }
 
-    fn link(&mut self, item: &Item<'_>, first: &[u8]) -> Result<()> {
+    fn link(&mut self, item: &ExportItem<'_>, first: &[u8]) -> Result<()> {
         let (mut header, mut records) = self.entry(item.path, EntryType::Link, item.object.attr());
         put_name(&mut header, LINK_NAME, "linkpath", first, &mut records);
         self.append((header, records), io::empty())
@@ -239,12 +242,12 @@ fn decimal(time: Time) -> String {
 }
 
 /// A file's content, exactly as long as its size.
-struct Content<'a> {
-    item: &'a Item<'a>,
+struct ExactReader<'a> {
+    item: &'a ExportItem<'a>,
     at: u64,
 }
 
-impl Read for Content<'_> {
+impl Read for ExactReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.item.object.attr().size - self.at;
         let length = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));

@@ -12,7 +12,10 @@ use std::vec::IntoIter;
 use super::super::error::{InspectError, Result};
 use super::super::opened::find;
 use super::super::walk::children;
-use super::{Exported, Flow, Item, OPAQUE, Options, Put, Sink, WHITEOUT, Watch};
+use super::{
+    CopyOutOptions, ExportItem, ExportSink, ExportWatch, Exported, Flow, ItemOutcome, OPAQUE,
+    WHITEOUT,
+};
 use crate::delta::MergedPath;
 use crate::inspect::selection::Selection;
 use crate::overlay::{TreeObject, TreeView};
@@ -21,9 +24,9 @@ use crate::vfs::{FileId, FileKind, FsError, Locator, Name};
 /// Writes what was asked for.
 pub(super) fn export(
     view: &TreeView<'_>,
-    options: &Options,
-    sink: &mut dyn Sink,
-    watch: &dyn Watch,
+    options: &CopyOutOptions,
+    sink: &mut dyn ExportSink,
+    watch: &dyn ExportWatch,
     done: &mut Exported,
 ) -> Result<()> {
     let start = find(view, &options.path)?;
@@ -32,27 +35,27 @@ pub(super) fn export(
     let mut is_deep = false;
     // A first run writes nothing, so that what cannot be told is known before.
     if options.delta_only {
-        let mut search = Search(&mut moved_links);
+        let mut search = TrialRun(&mut moved_links);
         let (mut counted, flow) = (Exported::default(), flow(&Quiet, true));
-        let mut trial = Export::new(view, options, &mut search, &flow, &mut counted);
+        let mut trial = ExportWalk::new(view, options, &mut search, &flow, &mut counted);
         trial.is_deep = view.has_strays().map_err(failed)?;
         is_deep = trial.is_deep;
         trial.run(start.clone())?;
         is_deep |= !moved_links.is_empty();
     }
     let flow = flow(watch, options.delta_only);
-    let mut export = Export::new(view, options, sink, &flow, done);
+    let mut export = ExportWalk::new(view, options, sink, &flow, done);
     (export.is_deep, export.moved_links) = (is_deep, moved_links);
     export.run(start)
 }
 
-fn flow(watch: &dyn Watch, is_layer: bool) -> Flow<'_> {
+fn flow(watch: &dyn ExportWatch, is_layer: bool) -> Flow<'_> {
     Flow { watch, is_layer, objects: Default::default(), bytes: Default::default() }
 }
 
-struct Export<'a> {
+struct ExportWalk<'a> {
     view: &'a TreeView<'a>,
-    sink: &'a mut dyn Sink,
+    sink: &'a mut dyn ExportSink,
     flow: &'a Flow<'a>,
     done: &'a mut Exported,
     selection: &'a Selection,
@@ -64,13 +67,13 @@ struct Export<'a> {
     moved_links: HashSet<FileId>,
     /// Files with more names to come: where the first is, and how many are left at most.
     seen: HashMap<Locator, (Vec<u8>, u32)>,
-    levels: Vec<Level>,
+    levels: Vec<LeadingDir>,
     /// Of what is at hand, relative to where the export begins.
     path: Vec<u8>,
 }
 
 /// A directory that leads to where the export is.
-struct Level {
+struct LeadingDir {
     dir: TreeObject,
     path_bytes: usize,
     is_whole: bool,
@@ -80,11 +83,11 @@ struct Level {
     whiteouts: IntoIter<Name>,
 }
 
-impl<'a> Export<'a> {
+impl<'a> ExportWalk<'a> {
     fn new(
         view: &'a TreeView<'a>,
-        options: &'a Options,
-        sink: &'a mut dyn Sink,
+        options: &'a CopyOutOptions,
+        sink: &'a mut dyn ExportSink,
         flow: &'a Flow<'a>,
         done: &'a mut Exported,
     ) -> Self {
@@ -186,7 +189,7 @@ impl<'a> Export<'a> {
         let chosen = |name: &Name| self.selection.has(self.view, &dir.path().join(name), false);
         whiteouts.retain(|name| !known(name) && chosen(name));
         whiteouts.sort_unstable();
-        self.levels.push(Level {
+        self.levels.push(LeadingDir {
             dir,
             path_bytes: self.path.len(),
             is_whole,
@@ -202,7 +205,7 @@ impl<'a> Export<'a> {
     fn write_dirs(&mut self) -> Result<()> {
         for level in self.levels.iter_mut().filter(|level| !level.is_written) {
             let path = &self.path[..level.path_bytes];
-            let item = Item { view: self.view, object: &level.dir, path, flow: self.flow };
+            let item = ExportItem { view: self.view, object: &level.dir, path, flow: self.flow };
             self.sink.enter(&item)?;
             level.is_written = true;
             self.done.directories += 1;
@@ -229,7 +232,7 @@ impl<'a> Export<'a> {
     fn put(&mut self, object: &TreeObject) -> Result<()> {
         self.write_dirs()?;
         let attr = object.attr();
-        let item = Item { view: self.view, object, path: &self.path, flow: self.flow };
+        let item = ExportItem { view: self.view, object, path: &self.path, flow: self.flow };
         let id = object.locator();
         if let Some((first, left)) = self.seen.get_mut(&id) {
             self.sink.link(&item, first)?;
@@ -241,7 +244,7 @@ impl<'a> Export<'a> {
             }
             return Ok(());
         }
-        if let Put::LeftOut(why) = self.sink.put(&item)? {
+        if let ItemOutcome::LeftOut(why) = self.sink.put(&item)? {
             self.leave_out(object.path(), &why);
             return Ok(());
         }
@@ -287,10 +290,10 @@ fn check_name(name: &Name, path: &MergedPath) -> Result<()> {
 
 /// A trial run: writes nothing, and finds the base files with several names that moved along with
 /// a directory.
-struct Search<'a>(&'a mut HashSet<FileId>);
+struct TrialRun<'a>(&'a mut HashSet<FileId>);
 
-impl Sink for Search<'_> {
-    fn enter(&mut self, _: &Item<'_>) -> Result<()> {
+impl ExportSink for TrialRun<'_> {
+    fn enter(&mut self, _: &ExportItem<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -298,14 +301,14 @@ impl Sink for Search<'_> {
         Ok(())
     }
 
-    fn put(&mut self, item: &Item<'_>) -> Result<Put> {
+    fn put(&mut self, item: &ExportItem<'_>) -> Result<ItemOutcome> {
         if item.object.row().is_none() && item.object.attr().nlink > 1 {
             self.0.insert(item.object.attr().fileid);
         }
-        Ok(Put::Written)
+        Ok(ItemOutcome::Written)
     }
 
-    fn link(&mut self, _: &Item<'_>, _: &[u8]) -> Result<()> {
+    fn link(&mut self, _: &ExportItem<'_>, _: &[u8]) -> Result<()> {
         Ok(())
     }
 
@@ -317,7 +320,7 @@ impl Sink for Search<'_> {
 /// Of a trial run nobody hears.
 struct Quiet;
 
-impl Watch for Quiet {
+impl ExportWatch for Quiet {
     fn progress(&self, _: u64, _: u64) {}
 
     fn left_out(&self, _: &MergedPath, _: &str) {}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::id::HunkId;
-use super::pieces::{Pieces, pieces};
+use super::pieces::{DiffPieces, pieces};
 use crate::delta::MergedPath;
 use crate::inspect::diff::Difference;
 use crate::inspect::error::Result;
@@ -21,11 +21,11 @@ pub enum Pick {
 }
 
 /// What is chosen, by the path of the change. A directory does not bring along what is below it.
-pub type Chosen = BTreeMap<MergedPath, Pick>;
+pub type ChosenHunks = BTreeMap<MergedPath, Pick>;
 
 /// What a file gets of which only a part is chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct ChosenPart {
     /// What it was before, with the chosen hunks.
     pub content: Arc<[u8]>,
     /// Whether any hunk of the lines is chosen.
@@ -40,7 +40,7 @@ pub(in crate::inspect) enum Choice {
     /// All of it.
     Whole,
     /// A part.
-    Part(Part),
+    Part(ChosenPart),
     /// Some of the pieces are not there any more.
     Vanished,
 }
@@ -52,7 +52,7 @@ pub(in crate::inspect) fn part(
     difference: &Difference,
     ids: &BTreeSet<HunkId>,
 ) -> Result<Choice> {
-    let Pieces::File(file) = pieces(opened, view, difference)? else {
+    let DiffPieces::File(file) = pieces(opened, view, difference)? else {
         return Ok(Choice::Vanished);
     };
     let all: BTreeSet<_> = file.ids().collect();
@@ -67,7 +67,7 @@ pub(in crate::inspect) fn part(
         [attr.mode, attr.uid, attr.gid]
     });
     let attributes = file.attributes.filter(|a| ids.contains(&a.id)).map_or(old, |a| a.new);
-    Ok(Choice::Part(Part {
+    Ok(Choice::Part(ChosenPart {
         content: file.text.with(ids).into(),
         has_lines: file.text.hunks.iter().any(|hunk| ids.contains(&hunk.id)),
         attributes,

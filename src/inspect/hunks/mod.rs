@@ -11,8 +11,8 @@ mod text;
 mod without;
 
 pub(in crate::inspect) use choice::{Choice, part};
-pub use choice::{Chosen, Part, Pick};
+pub use choice::{ChosenHunks, ChosenPart, Pick};
 pub use id::HunkId;
-pub use pieces::{Attributes, FileHunks, Pieces, base_now, pieces, whole_id};
+pub use pieces::{Attributes, DiffPieces, FileHunks, base_now, pieces, whole_id};
 pub use text::{Hunk, Sign, TextHunks};
 pub use without::{Undoing, without};

@@ -4,7 +4,7 @@ use super::id::HunkId;
 use super::text::TextHunks;
 use crate::base::BaseAttr;
 use crate::inspect::content::{MAX_TEXT_BYTES, content, read_base};
-use crate::inspect::diff::{Difference, Kind, at, base_error, started_from};
+use crate::inspect::diff::{Difference, DifferenceKind, at, base_error, started_from};
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
 use crate::inspect::patch::has_nul;
@@ -13,7 +13,7 @@ use crate::vfs::FileKind;
 
 /// A difference in pieces.
 #[derive(Debug)]
-pub enum Pieces {
+pub enum DiffPieces {
     /// It is chosen as a whole.
     Whole(HunkId),
     /// A text whose lines are chosen from.
@@ -53,14 +53,14 @@ impl FileHunks {
 ///
 /// # Errors
 /// The session or the base cannot be read.
-pub fn pieces(opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> Result<Pieces> {
-    let whole = || Ok(Pieces::Whole(whole_id(difference)));
+pub fn pieces(opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> Result<DiffPieces> {
+    let whole = || Ok(DiffPieces::Whole(whole_id(difference)));
     let change = &difference.change;
     let (Some(old), Some(base), Some(after)) = (&difference.old, &change.before, &change.after)
     else {
         return whole();
     };
-    let is_divisible = difference.kind == Kind::Modified
+    let is_divisible = difference.kind == DifferenceKind::Modified
         && difference.differs.content
         && !change.is_link
         && change.replaced.is_none()
@@ -90,7 +90,7 @@ pub fn pieces(opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> 
         let id = HunkId::of("attributes", &[change.path.as_bytes(), &numbers]);
         Attributes { id, old: attributes[0], new: attributes[1] }
     });
-    Ok(Pieces::File(Box::new(FileHunks { text, attributes })))
+    Ok(DiffPieces::File(Box::new(FileHunks { text, attributes })))
 }
 
 /// What the base has now of a file that changed there too; `None` if it did not change, or is too

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::id::HunkId;
 use crate::delta::MergedPath;
-use crate::inspect::patch::{Changed, has_nul};
+use crate::inspect::patch::{LineDiff, has_nul};
 use crate::inspect::text_merge::{self, TextMerge};
 
 /// A run of lines that are gone, new, or both, without an unchanged line among them.
@@ -59,7 +59,7 @@ impl TextHunks {
     pub(super) fn of(path: &MergedPath, old: Vec<u8>, new: Vec<u8>) -> Option<Self> {
         let range = |range: &Range<u32>| range.start as usize..range.end as usize;
         let ranges: Vec<_> = {
-            let changed = Changed::of(&old, &new, false)?;
+            let changed = LineDiff::of(&old, &new, false)?;
             changed.hunks().iter().map(|h| (range(&h.before), range(&h.after))).collect()
         };
         let (old_starts, new_starts) = (starts(&old), starts(&new));

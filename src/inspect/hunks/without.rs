@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use super::choice::{Chosen, Pick};
+use super::choice::{ChosenHunks, Pick};
 use super::id::HunkId;
-use super::pieces::{FileHunks, Pieces, pieces, whole_id};
+use super::pieces::{DiffPieces, FileHunks, pieces, whole_id};
 use crate::delta::MergedPath;
-use crate::inspect::diff::{Difference, Kind, Options, diff};
+use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff};
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
 use crate::overlay::TreeView;
@@ -54,15 +54,15 @@ pub enum Undoing {
 /// The session or the base cannot be read.
 pub fn without(
     opened: &Opened,
-    (chosen, seen): (&Chosen, &BTreeMap<MergedPath, HunkId>),
+    (chosen, seen): (&ChosenHunks, &BTreeMap<MergedPath, HunkId>),
 ) -> Result<Vec<Undoing>> {
     let mut undoings = Vec::new();
     let (mut found, mut dirs, mut kept) = (BTreeSet::new(), Vec::new(), Vec::new());
     let mut gone = Vec::new();
     // Of all: what was not offered is not chosen either.
-    diff(opened, &Options::default(), &mut |view, difference| {
+    diff(opened, &DiffOptions::default(), &mut |view, difference| {
         let path = difference.change.path.clone();
-        if difference.kind == Kind::Deleted {
+        if difference.kind == DifferenceKind::Deleted {
             gone.push(path.clone());
         }
         let is_same = seen.get(&path) == Some(&whole_id(&difference));
@@ -124,7 +124,8 @@ fn ends(difference: &Difference) -> Vec<MergedPath> {
 fn attributes_of_dir(difference: &Difference) -> Option<[u32; 3]> {
     let after = difference.change.after.as_ref()?;
     let old = difference.old.as_ref()?;
-    let stays = difference.kind == Kind::Modified && after.attr().kind == FileKind::Directory;
+    let stays =
+        difference.kind == DifferenceKind::Modified && after.attr().kind == FileKind::Directory;
     stays.then_some([old.attr.mode, old.attr.uid, old.attr.gid])
 }
 
@@ -135,7 +136,7 @@ fn of_file(
     ids: &BTreeSet<HunkId>,
 ) -> Result<Undoing> {
     let path = difference.change.path.clone();
-    let (Pieces::File(file), Some(after)) =
+    let (DiffPieces::File(file), Some(after)) =
         (pieces(opened, view, difference)?, &difference.change.after)
     else {
         return Ok(Undoing::Nothing(path, CHANGED));

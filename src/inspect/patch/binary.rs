@@ -9,7 +9,7 @@ use flate2::write::ZlibEncoder;
 use super::blob::Blob;
 use super::delta::delta;
 use super::limits::MAX_DELTA_BYTES;
-use super::{Failure, Written};
+use super::{Failure, PatchResult};
 
 /// Bytes in a line of a binary patch.
 const LINE_BYTES: usize = 52;
@@ -23,14 +23,14 @@ pub(super) fn write_binary(
     old: Option<&Blob<'_>>,
     new: Option<&Blob<'_>>,
     out: &mut dyn Write,
-) -> Written {
+) -> PatchResult {
     out.write_all(b"GIT binary patch\n")?;
     hunk(old, new, out)?;
     hunk(new, old, out)
 }
 
 /// Writes what makes `to` of `from`, in the shorter of its two forms.
-fn hunk(from: Option<&Blob<'_>>, to: Option<&Blob<'_>>, out: &mut dyn Write) -> Written {
+fn hunk(from: Option<&Blob<'_>>, to: Option<&Blob<'_>>, out: &mut dyn Write) -> PatchResult {
     let bytes = |blob: &Option<&Blob<'_>>| {
         let bytes = blob.as_ref()?.bytes()?;
         (!bytes.is_empty() && bytes.len() as u64 <= MAX_DELTA_BYTES).then(|| bytes.to_vec())
@@ -64,7 +64,7 @@ fn deflated(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
 }
 
 /// Bytes in lines of base 85; an empty line ends them.
-fn encoded(bytes: &[u8], out: &mut dyn Write) -> Written {
+fn encoded(bytes: &[u8], out: &mut dyn Write) -> PatchResult {
     let mut lines = Lines::new(&mut *out);
     lines.write_all(bytes)?;
     lines.end()?;

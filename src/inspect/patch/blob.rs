@@ -13,10 +13,10 @@ use crate::vfs::{FileKind, FsError};
 pub struct Blob<'a> {
     mode: &'static str,
     size: u64,
-    content: Content<'a>,
+    content: BlobContent<'a>,
 }
 
-enum Content<'a> {
+enum BlobContent<'a> {
     Bytes(Vec<u8>),
     /// Fills a buffer from an offset on, in bytes; says how many there were.
     Read(Box<ReadAt<'a>>),
@@ -31,19 +31,19 @@ impl<'a> Blob<'a> {
         read: impl Fn(u64, &mut [u8]) -> Result<usize> + 'a,
     ) -> Self {
         let mode = if bits & 0o100 != 0 { "100755" } else { "100644" };
-        Self { mode, size, content: Content::Read(Box::new(read)) }
+        Self { mode, size, content: BlobContent::Read(Box::new(read)) }
     }
 
     /// A file with this content and these permission bits.
     pub fn loaded(content: Vec<u8>, bits: u32) -> Self {
         let size = content.len() as u64;
         let empty = Self::file((size, bits), |_, _| Ok(0));
-        Self { content: Content::Bytes(content), ..empty }
+        Self { content: BlobContent::Bytes(content), ..empty }
     }
 
     /// A symbolic link.
     pub fn link(target: Vec<u8>) -> Self {
-        Self { mode: "120000", size: target.len() as u64, content: Content::Bytes(target) }
+        Self { mode: "120000", size: target.len() as u64, content: BlobContent::Bytes(target) }
     }
 
     /// git's mode, in octal digits.
@@ -63,7 +63,7 @@ impl<'a> Blob<'a> {
 
     /// Reads all of a small one once, so that it is not read again and again.
     pub fn load(&mut self) -> Result<()> {
-        if let Content::Read(read) = &self.content
+        if let BlobContent::Read(read) = &self.content
             && self.size <= MAX_TEXT_BYTES
         {
             let mut bytes = vec![0; usize::try_from(self.size).unwrap_or(usize::MAX)];
@@ -76,7 +76,7 @@ impl<'a> Blob<'a> {
             }
             bytes.truncate(at);
             self.size = at as u64;
-            self.content = Content::Bytes(bytes);
+            self.content = BlobContent::Bytes(bytes);
         }
         Ok(())
     }
@@ -84,8 +84,8 @@ impl<'a> Blob<'a> {
     /// The content of one that is loaded.
     pub fn bytes(&self) -> Option<&[u8]> {
         match &self.content {
-            Content::Bytes(bytes) => Some(bytes),
-            Content::Read(_) => None,
+            BlobContent::Bytes(bytes) => Some(bytes),
+            BlobContent::Read(_) => None,
         }
     }
 
@@ -96,8 +96,8 @@ impl<'a> Blob<'a> {
         each: &mut dyn FnMut(&[u8]) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let read = match &self.content {
-            Content::Bytes(bytes) => return each(bytes),
-            Content::Read(read) => read,
+            BlobContent::Bytes(bytes) => return each(bytes),
+            BlobContent::Read(read) => read,
         };
         let (mut buffer, mut at) = (vec![0; PIECE_BYTES], 0);
         while at < self.size {

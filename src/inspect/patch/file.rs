@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use super::Written;
+use super::PatchResult;
 use super::binary::write_binary;
 use super::blob::Blob;
-use super::lines::Changed;
-use super::style::{Part, Style};
+use super::lines::LineDiff;
+use super::style::{ColoredPart, Style};
 use super::text::write_hunks;
 use crate::delta::MergedPath;
 
@@ -14,16 +14,16 @@ use crate::delta::MergedPath;
 const NONE: &str = "0000000000000000000000000000000000000000";
 
 /// One side of a change: where, and what.
-pub(super) type Side<'p, 'a> = (&'p MergedPath, Option<Blob<'a>>);
+pub(super) type PatchSide<'p, 'a> = (&'p MergedPath, Option<Blob<'a>>);
 
 /// Writes what makes the one of the other: nothing, where they are alike at the same path. A file
 /// that became a link, or a link that became a file, is one that is gone and one that is new.
 pub(super) fn write_file(
-    (from, mut old): Side<'_, '_>,
-    (to, mut new): Side<'_, '_>,
+    (from, mut old): PatchSide<'_, '_>,
+    (to, mut new): PatchSide<'_, '_>,
     style: &Style,
     out: &mut dyn Write,
-) -> Written {
+) -> PatchResult {
     if let (Some(a), Some(b)) = (&old, &new)
         && a.is_link() != b.is_link()
     {
@@ -46,7 +46,7 @@ pub(super) fn write_file(
         return Ok(());
     }
     let (a, b) = (quoted(b"a", from), quoted(b"b", to));
-    let mut meta = |line: &[u8]| style.line(Part::Meta, line, out);
+    let mut meta = |line: &[u8]| style.line(ColoredPart::Meta, line, out);
     meta(&[b"diff --git ", &a[..], b" ", &b].concat())?;
     match (&old, &new) {
         (None, Some(new)) => meta(format!("new file mode {}", new.mode()).as_bytes())?,
@@ -90,12 +90,12 @@ pub(super) fn changed_text<'b>(
     old: Option<&'b Blob<'_>>,
     new: Option<&'b Blob<'_>>,
     style: &Style,
-) -> Option<Changed<'b>> {
+) -> Option<LineDiff<'b>> {
     if old.is_some_and(Blob::is_binary) || new.is_some_and(Blob::is_binary) {
         return None;
     }
     let bytes = |blob: Option<&'b Blob<'_>>| blob.map_or(Some(&[][..]), Blob::bytes);
-    Changed::of(bytes(old)?, bytes(new)?, style.ignores_space)
+    LineDiff::of(bytes(old)?, bytes(new)?, style.ignores_space)
 }
 
 /// A path behind `side/`, in double quotes and escaped where git wants it so.

@@ -48,14 +48,14 @@ impl AsRef<[u8]> for Line<'_> {
 }
 
 /// Two texts in lines, and what differs.
-pub(in crate::inspect) struct Changed<'a> {
+pub(in crate::inspect) struct LineDiff<'a> {
     input: InternedInput<Line<'a>>,
     /// The lines as they are, where not all that is compared alike is the same.
     texts: Option<[Vec<&'a [u8]>; 2]>,
     hunks: Vec<Hunk>,
 }
 
-impl<'a> Changed<'a> {
+impl<'a> LineDiff<'a> {
     /// Compares two texts; `None` where one has too many lines.
     pub fn of(old: &'a [u8], new: &'a [u8], ignores_space: bool) -> Option<Self> {
         let count = |text: &[u8]| text.iter().filter(|&&byte| byte == b'\n').count();

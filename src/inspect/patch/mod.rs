@@ -19,15 +19,15 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use super::diff::Options;
+use super::diff::DiffOptions;
 use super::error::{InspectError, Result};
 use super::opened::Opened;
-use super::own::Owner;
+use super::own::OwnedBy;
 use crate::delta::MergedPath;
 pub use blob::has_nul;
 pub use file::quoted_text;
 pub use limits::{MAX_FILE_BYTES, MAX_RENAME_CANDIDATES};
-pub(in crate::inspect) use lines::Changed;
+pub(in crate::inspect) use lines::LineDiff;
 pub use one::write_difference;
 use pairs::Pairs;
 pub use stat::{FileStat, Volume, stats};
@@ -52,7 +52,7 @@ pub struct LeftOut {
     /// Directories that are new or gone and have no files in them.
     pub empty_dirs: u64,
     /// Files that programs keep for themselves, by the directory that stands for them.
-    pub own: BTreeMap<(Owner, MergedPath), u64>,
+    pub own: BTreeMap<(OwnedBy, MergedPath), u64>,
     /// How many files would have to be compared to find renames, where those are too many.
     pub renames_not_looked_for: Option<usize>,
 }
@@ -63,7 +63,7 @@ enum Failure {
     Io(io::Error),
 }
 
-type Written = std::result::Result<(), Failure>;
+type PatchResult = std::result::Result<(), Failure>;
 
 impl From<InspectError> for Failure {
     fn from(error: InspectError) -> Self {
@@ -83,7 +83,7 @@ impl From<io::Error> for Failure {
 /// The session or the base cannot be read, or `out` takes no more.
 pub fn patch(
     opened: &Opened,
-    options: &Options,
+    options: &DiffOptions,
     out: &mut dyn Write,
 ) -> Result<io::Result<LeftOut>> {
     patch_as(opened, options, &Style::default(), out)
@@ -95,7 +95,7 @@ pub fn patch(
 /// As [`patch`].
 pub fn patch_as(
     opened: &Opened,
-    options: &Options,
+    options: &DiffOptions,
     style: &Style,
     out: &mut dyn Write,
 ) -> Result<io::Result<LeftOut>> {

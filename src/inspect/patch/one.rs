@@ -8,7 +8,7 @@ use super::file::write_file;
 use super::pairs::has_blob;
 use super::style::Style;
 use crate::delta::MergedPath;
-use crate::inspect::diff::{Difference, Kind, at, started_from};
+use crate::inspect::diff::{Difference, DifferenceKind, at, started_from};
 use crate::inspect::error::{InspectError, Result};
 use crate::inspect::opened::Opened;
 use crate::overlay::TreeView;
@@ -26,7 +26,7 @@ pub fn write_difference(
     out: &mut dyn Write,
 ) -> Result<()> {
     let change = &difference.change;
-    let before = difference.old.as_ref().filter(|_| difference.kind != Kind::Added);
+    let before = difference.old.as_ref().filter(|_| difference.kind != DifferenceKind::Added);
     let kinds = [before.map(|b| b.attr.kind), change.after.as_ref().map(|a| a.attr().kind)];
     if !kinds.into_iter().flatten().all(has_blob) {
         return Ok(());

@@ -5,12 +5,14 @@ use std::ops::ControlFlow;
 
 use super::LeftOut;
 use super::blob::{Blob, base_blob, blob};
-use super::file::Side;
+use super::file::PatchSide;
 use super::similar::most_similar;
 use super::style::Style;
 use crate::base::{BaseError, BasePath};
 use crate::delta::{MergedPath, Original};
-use crate::inspect::diff::{Difference, Kind, Options, at, base_error, diff, started_from};
+use crate::inspect::diff::{
+    DiffOptions, Difference, DifferenceKind, at, base_error, diff, started_from,
+};
 use crate::inspect::error::{InspectError, Result};
 use crate::inspect::opened::Opened;
 use crate::inspect::own::OwnFiles;
@@ -38,14 +40,15 @@ pub(super) struct Pairs {
 }
 
 /// What `each` is called with: where it was and what it was, where it is and what it is.
-pub(super) type EachPair<'e> = dyn FnMut(Side<'_, '_>, Side<'_, '_>) -> super::Written + 'e;
+pub(super) type EachPair<'e> =
+    dyn FnMut(PatchSide<'_, '_>, PatchSide<'_, '_>) -> super::PatchResult + 'e;
 
 impl Pairs {
     /// Finds them.
     ///
     /// # Errors
     /// The session or the base cannot be read.
-    pub fn find(opened: &Opened, options: &Options, style: &Style) -> Result<Self> {
+    pub fn find(opened: &Opened, options: &DiffOptions, style: &Style) -> Result<Self> {
         let mut pairs = Self { selection: options.selection.clone(), ..Self::default() };
         diff(opened, options, &mut |view, difference| {
             pairs.left_out.differences += 1;
@@ -129,16 +132,16 @@ impl Pairs {
         }
         self.note_attributes(difference);
         self.note_original(view, difference)?;
-        let before = difference.old.as_ref().filter(|_| difference.kind != Kind::Added);
+        let before = difference.old.as_ref().filter(|_| difference.kind != DifferenceKind::Added);
         for base in before.into_iter().chain(&change.replaced) {
             let is_dir = base.attr.kind == FileKind::Directory;
-            let stays = difference.kind == Kind::Modified;
+            let stays = difference.kind == DifferenceKind::Modified;
             if !(is_dir && stays) {
                 let is_replaced = change.replaced.as_ref().is_some_and(|r| r.path == base.path);
                 let since = match &change.after {
                     _ if !is_dir => None,
                     None => Some(view.gone_since(base, &change.path)),
-                    Some(after) if is_replaced || difference.kind == Kind::Retyped => {
+                    Some(after) if is_replaced || difference.kind == DifferenceKind::Retyped => {
                         Some(Ok(after.attr().ctime))
                     }
                     Some(_) => None,
@@ -146,7 +149,7 @@ impl Pairs {
                 let since = since.transpose().map_err(|source| at(&change.path, source))?;
                 self.add_old(opened, view, base, since)?;
             }
-            if is_dir && difference.kind == Kind::Deleted {
+            if is_dir && difference.kind == DifferenceKind::Deleted {
                 self.dirs.push(MergedPath::of_base(&base.path));
             }
         }
@@ -156,13 +159,13 @@ impl Pairs {
             }
             return Ok(());
         };
-        let from = before.filter(|_| difference.kind == Kind::Renamed);
+        let from = before.filter(|_| difference.kind == DifferenceKind::Renamed);
         if after.attr().kind != FileKind::Directory {
             let from = from.map(|base| MergedPath::of_base(&base.path));
             self.add_new(difference.path.clone(), after.clone(), from);
             return Ok(());
         }
-        if difference.kind == Kind::Added {
+        if difference.kind == DifferenceKind::Added {
             self.dirs.push(difference.path.clone());
         }
         let Some(from) = from else { return Ok(()) };
@@ -342,7 +345,7 @@ impl Pairs {
         opened: &Opened,
         view: &TreeView<'_>,
         each: &mut EachPair<'_>,
-    ) -> super::Written {
+    ) -> super::PatchResult {
         let sources: BTreeSet<&MergedPath> = self.moved.values().collect();
         let mut finder = Finder::new(view);
         let both = self.old.iter().chain(&self.new).collect::<BTreeSet<_>>();

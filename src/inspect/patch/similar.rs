@@ -12,10 +12,10 @@ use crate::inspect::error::{InspectError, Result};
 /// The longest piece, in bytes; a newline ends a piece too.
 const MAX_PIECE_BYTES: usize = 64;
 
-type Found<'p, 'a> = (&'p MergedPath, Blob<'a>);
+type NamedBlob<'p, 'a> = (&'p MergedPath, Blob<'a>);
 
 /// How many bytes of a content are in pieces with the same hash.
-type Pieces = HashMap<u64, u64>;
+type PieceSizes = HashMap<u64, u64>;
 
 /// What was found.
 pub(super) struct Similar {
@@ -27,8 +27,8 @@ pub(super) struct Similar {
 
 /// The pairs that are similar by at least `percent`.
 pub(super) fn most_similar(
-    gone: Vec<Found<'_, '_>>,
-    come: Vec<Found<'_, '_>>,
+    gone: Vec<NamedBlob<'_, '_>>,
+    come: Vec<NamedBlob<'_, '_>>,
     percent: u8,
 ) -> Result<Similar> {
     let (mut found, mut taken) = (Vec::new(), BTreeSet::new());
@@ -71,8 +71,8 @@ pub(super) fn most_similar(
 }
 
 fn by_content(
-    gone: &[Found<'_, '_>],
-    come: &[Found<'_, '_>],
+    gone: &[NamedBlob<'_, '_>],
+    come: &[NamedBlob<'_, '_>],
     percent: u64,
 ) -> Result<Vec<(MergedPath, MergedPath)>> {
     let mut scores = Vec::new();
@@ -116,8 +116,8 @@ fn by_content(
 }
 
 /// The pieces of a content: lines, and parts of long ones.
-fn pieces(blob: &Blob<'_>) -> Result<Pieces> {
-    let mut pieces = Pieces::new();
+fn pieces(blob: &Blob<'_>) -> Result<PieceSizes> {
+    let mut pieces = PieceSizes::new();
     let mut piece = Vec::with_capacity(MAX_PIECE_BYTES);
     let mut end = |piece: &mut Vec<u8>| {
         let mut hasher = DefaultHasher::new();

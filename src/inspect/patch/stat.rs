@@ -6,7 +6,7 @@ use super::pairs::Pairs;
 use super::style::Style;
 use super::{Failure, LeftOut};
 use crate::delta::MergedPath;
-use crate::inspect::diff::Options;
+use crate::inspect::diff::DiffOptions;
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
 
@@ -42,7 +42,7 @@ pub struct FileStat {
 /// The session or the base cannot be read.
 pub fn stats(
     opened: &Opened,
-    options: &Options,
+    options: &DiffOptions,
     style: &Style,
     each: &mut dyn FnMut(FileStat),
 ) -> Result<LeftOut> {

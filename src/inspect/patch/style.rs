@@ -41,7 +41,7 @@ impl Default for Style {
 
 /// What is shown in a colour of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ColoredPart {
     Plain,
     Meta,
     Place,
@@ -49,7 +49,7 @@ pub(super) enum Part {
     New,
 }
 
-impl Part {
+impl ColoredPart {
     /// The escape sequence that begins it, as in git.
     fn sequence(self) -> &'static [u8] {
         match self {
@@ -64,9 +64,14 @@ impl Part {
 
 impl Style {
     /// Writes a part of a line.
-    pub(super) fn put(&self, part: Part, text: &[u8], out: &mut dyn Write) -> std::io::Result<()> {
+    pub(super) fn put(
+        &self,
+        part: ColoredPart,
+        text: &[u8],
+        out: &mut dyn Write,
+    ) -> std::io::Result<()> {
         let text = self.escape.map_or(Cow::Borrowed(text), |escape| escape(text));
-        if !self.has_colour || part == Part::Plain {
+        if !self.has_colour || part == ColoredPart::Plain {
             return out.write_all(&text);
         }
         out.write_all(part.sequence())?;
@@ -75,7 +80,12 @@ impl Style {
     }
 
     /// Writes a line; `text` has no newline at its end.
-    pub(super) fn line(&self, part: Part, text: &[u8], out: &mut dyn Write) -> std::io::Result<()> {
+    pub(super) fn line(
+        &self,
+        part: ColoredPart,
+        text: &[u8],
+        out: &mut dyn Write,
+    ) -> std::io::Result<()> {
         self.put(part, text, out)?;
         out.write_all(b"\n")
     }

@@ -2,13 +2,17 @@
 
 use std::io::Write;
 
-use super::Written;
-use super::lines::Changed;
-use super::style::{Part, Style};
+use super::PatchResult;
+use super::lines::LineDiff;
+use super::style::{ColoredPart, Style};
 use super::words::write_words;
 
 /// Writes what changed, with the lines around it.
-pub(super) fn write_hunks(changed: &Changed<'_>, style: &Style, out: &mut dyn Write) -> Written {
+pub(super) fn write_hunks(
+    changed: &LineDiff<'_>,
+    style: &Style,
+    out: &mut dyn Write,
+) -> PatchResult {
     for group in changed.groups(style.context) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
         let above = style.context.min(first.before.start);
@@ -16,7 +20,7 @@ pub(super) fn write_hunks(changed: &Changed<'_>, style: &Style, out: &mut dyn Wr
         let old = first.before.start - above..last.before.end + below;
         let new = first.after.start - above..last.after.end + below;
         let place = format!("@@ -{} +{} @@", span(&old), span(&new));
-        style.line(Part::Place, place.as_bytes(), out)?;
+        style.line(ColoredPart::Place, place.as_bytes(), out)?;
         let mut at = new.start;
         for hunk in group {
             around(&changed.new_lines(at..hunk.after.start), style, out)?;
@@ -25,8 +29,8 @@ pub(super) fn write_hunks(changed: &Changed<'_>, style: &Style, out: &mut dyn Wr
             if style.is_of_words {
                 write_words(&old.concat(), &new.concat(), style, out)?;
             } else {
-                write_lines(Part::Old, b"-", &old, style, out)?;
-                write_lines(Part::New, b"+", &new, style, out)?;
+                write_lines(ColoredPart::Old, b"-", &old, style, out)?;
+                write_lines(ColoredPart::New, b"+", &new, style, out)?;
             }
             at = hunk.after.end;
         }
@@ -35,9 +39,9 @@ pub(super) fn write_hunks(changed: &Changed<'_>, style: &Style, out: &mut dyn Wr
     Ok(())
 }
 
-fn around(lines: &[&[u8]], style: &Style, out: &mut dyn Write) -> Written {
+fn around(lines: &[&[u8]], style: &Style, out: &mut dyn Write) -> PatchResult {
     let sign: &[u8] = if style.is_of_words { b"" } else { b" " };
-    write_lines(Part::Plain, sign, lines, style, out)
+    write_lines(ColoredPart::Plain, sign, lines, style, out)
 }
 
 /// Lines counted from 1, as a hunk's header has them: where they begin and how many there are;
@@ -51,12 +55,12 @@ fn span(range: &std::ops::Range<u32>) -> String {
 }
 
 fn write_lines(
-    part: Part,
+    part: ColoredPart,
     sign: &[u8],
     lines: &[&[u8]],
     style: &Style,
     out: &mut dyn Write,
-) -> Written {
+) -> PatchResult {
     for line in lines {
         let text = line.strip_suffix(b"\n");
         style.line(part, &[sign, text.unwrap_or(line)].concat(), out)?;

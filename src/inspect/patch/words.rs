@@ -5,11 +5,16 @@ use std::ops::Range;
 
 use imara_diff::{Algorithm, Diff, InternedInput};
 
-use super::Written;
-use super::style::{Part, Style};
+use super::PatchResult;
+use super::style::{ColoredPart, Style};
 
 /// Writes changed lines once, with the words that are gone and those that are new.
-pub(super) fn write_words(old: &[u8], new: &[u8], style: &Style, out: &mut dyn Write) -> Written {
+pub(super) fn write_words(
+    old: &[u8],
+    new: &[u8],
+    style: &Style,
+    out: &mut dyn Write,
+) -> PatchResult {
     let (old_words, new_words) = (words(old), words(new));
     let mut input = InternedInput::default();
     input.update_before(old_words.iter().map(|word| &old[word.clone()]));
@@ -34,11 +39,11 @@ pub(super) fn write_words(old: &[u8], new: &[u8], style: &Style, out: &mut dyn W
             if come.is_none() && upto > 0 && !new[..upto].ends_with(b"\n") {
                 out.write_all(b" ")?;
             }
-            marked(Part::Old, &old[gone], (b"[-", b"-]"), style, out)?;
+            marked(ColoredPart::Old, &old[gone], (b"[-", b"-]"), style, out)?;
         }
         at = upto;
         if let Some(come) = come {
-            marked(Part::New, &new[come.clone()], (b"{+", b"+}"), style, out)?;
+            marked(ColoredPart::New, &new[come.clone()], (b"{+", b"+}"), style, out)?;
             at = come.end;
         }
     }
@@ -73,10 +78,10 @@ fn extent(words: &[Range<usize>], some: Range<u32>) -> Option<Range<usize>> {
     Some(some.first()?.start..some.last()?.end)
 }
 
-fn plain(text: &[u8], style: &Style, out: &mut dyn Write) -> Written {
+fn plain(text: &[u8], style: &Style, out: &mut dyn Write) -> PatchResult {
     for line in text.split_inclusive(|&byte| byte == b'\n') {
         let content = line.strip_suffix(b"\n");
-        style.put(Part::Plain, content.unwrap_or(line), out)?;
+        style.put(ColoredPart::Plain, content.unwrap_or(line), out)?;
         if content.is_some() {
             out.write_all(b"\n")?;
         }
@@ -86,12 +91,12 @@ fn plain(text: &[u8], style: &Style, out: &mut dyn Write) -> Written {
 
 /// Words between marks, on each of their lines.
 fn marked(
-    part: Part,
+    part: ColoredPart,
     text: &[u8],
     (begin, end): (&[u8], &[u8]),
     style: &Style,
     out: &mut dyn Write,
-) -> Written {
+) -> PatchResult {
     for line in text.split_inclusive(|&byte| byte == b'\n') {
         let content = line.strip_suffix(b"\n").unwrap_or(line);
         if !content.is_empty() {

@@ -25,7 +25,7 @@ use crate::vfs::{FileKind, Pattern, PatternSet};
 
 /// What was asked for, as it was written.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct SelectionText {
     /// Paths and pathspecs.
     pub paths: Vec<OsString>,
     /// Globs of what is left out, with what is below it: see [`Pattern`].
@@ -38,10 +38,10 @@ pub struct Asked {
 
 /// What is chosen of a tree; everything by default.
 #[derive(Debug, Clone, Default)]
-pub struct Selection(Option<Arc<Parts>>);
+pub struct Selection(Option<Arc<SelectionParts>>);
 
 #[derive(Debug, Default)]
-struct Parts {
+struct SelectionParts {
     includes: Pathspecs,
     excludes: Pathspecs,
     patterns: PatternSet,
@@ -57,7 +57,7 @@ impl Selection {
         if includes.is_empty() {
             return Self::default();
         }
-        Self(Some(Arc::new(Parts { includes, ..Parts::default() })))
+        Self(Some(Arc::new(SelectionParts { includes, ..SelectionParts::default() })))
     }
 
     /// Reads what was asked for.
@@ -65,7 +65,7 @@ impl Selection {
     /// # Errors
     /// A text makes no sense, or a path names something that neither the session nor its base
     /// has, or had.
-    pub fn read(opened: &Opened, asked: &Asked) -> Result<Self> {
+    pub fn read(opened: &Opened, asked: &SelectionText) -> Result<Self> {
         opened.look(|view| Self::parse(asked, &|path| is_known(opened, view, path)))
     }
 
@@ -73,7 +73,10 @@ impl Selection {
     ///
     /// # Errors
     /// As [`Selection::read`].
-    pub fn parse(asked: &Asked, is_known: &dyn Fn(&MergedPath) -> Result<bool>) -> Result<Self> {
+    pub fn parse(
+        asked: &SelectionText,
+        is_known: &dyn Fn(&MergedPath) -> Result<bool>,
+    ) -> Result<Self> {
         let current = asked.current.clone().unwrap_or_else(MergedPath::root);
         let (mut includes, mut excludes) = (Vec::new(), Vec::new());
         for text in &asked.paths {
@@ -82,7 +85,7 @@ impl Selection {
             list.push((spec.matcher, text.to_string_lossy().into_owned()));
         }
         let (includes, excludes) = (Pathspecs::new(includes)?, Pathspecs::new(excludes)?);
-        let mut parts = Parts { includes, excludes, ..Parts::default() };
+        let mut parts = SelectionParts { includes, excludes, ..SelectionParts::default() };
         let invalid = |text: &str, why: &dyn std::fmt::Display| InspectError::Invalid {
             what: format!("--exclude {text}: {why}"),
         };
@@ -195,7 +198,7 @@ impl Selection {
     }
 }
 
-impl Parts {
+impl SelectionParts {
     fn leaves_out(&self) -> bool {
         !self.excludes.is_empty() || !self.patterns.is_empty() || self.ignored.is_some()
     }

@@ -4,8 +4,8 @@
 //! a file's number, so that they survive copy-up and rename.
 //!
 //! There are no callbacks. A LOCK that has to wait is not answered for a while: whoever serves
-//! this tries [`Waiting::retry`] after [`Nlm::changes`] did, and in the end says
-//! [`Waiting::give_up`], upon which the client asks again after a pause. The asynchronous
+//! this tries [`LockWait::retry`] after [`Nlm::changes`] did, and in the end says
+//! [`LockWait::give_up`], upon which the client asks again after a pause. The asynchronous
 //! procedures are unavailable, and share reservations are refused: no client of NFSv3 that is
 //! alive uses them.
 
@@ -14,7 +14,9 @@ mod range;
 mod table;
 mod waiting;
 
-pub use program::{Answer, Nlm};
+pub use program::{LockAnswer, Nlm};
 pub use range::ByteRange;
-pub use table::{CLIENT_SHARE, Client, EXPORT_SHARE, Held, LockTable, MAX_LOCKS, Owner, Refusal};
-pub use waiting::{MAX_CLIENT_WAITING, MAX_EXPORT_WAITING, MAX_WAITING, Waiting};
+pub use table::{
+    CLIENT_SHARE, EXPORT_SHARE, HeldLock, LockClient, LockOwner, LockRefusal, LockTable, MAX_LOCKS,
+};
+pub use waiting::{LockWait, MAX_CLIENT_WAITING, MAX_EXPORT_WAITING, MAX_WAITING};

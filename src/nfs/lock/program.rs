@@ -6,23 +6,23 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::range::ByteRange;
-use super::table::{Client, Owner};
-use super::waiting::{Shared, Waiting, Wanted};
+use super::table::{LockClient, LockOwner};
+use super::waiting::{LockRequest, LockWait, SharedLocks};
 use crate::nfs::{CallError, HandleCodec, Handles, decode, encode, to_lock_status};
 use crate::vfs::{Caller, LockKey, Vfs};
 use crate::wire::nlm4::{
-    CancelArgs, FreeAllArgs, Holder, Lock, LockArgs, Procedure, Reply, ShareArgs, ShareReply,
-    Status, TestArgs, TestReply, UnlockArgs,
+    CancelArgs, FreeAllArgs, Holder, Lock, LockArgs, NlmProcedure, NlmReply, NlmStatus, ShareArgs,
+    ShareReply, TestArgs, TestReply, UnlockArgs,
 };
 use crate::wire::xdr::{Decode, Encoder};
 
 /// What becomes of a call.
 #[derive(Debug)]
-pub enum Answer {
+pub enum LockAnswer {
     /// This is the encoded reply.
     Reply(Encoder),
     /// Somebody else's lock is in the way, and the client wants to wait.
-    Wait(Waiting),
+    Wait(LockWait),
 }
 
 /// The NLM program, version 4.
@@ -30,22 +30,22 @@ pub enum Answer {
 pub struct Nlm<V, H = HandleCodec> {
     vfs: Arc<V>,
     handles: H,
-    shared: Shared,
+    shared: SharedLocks,
 }
 
 /// What a lock is about, in our terms.
-struct Target<O> {
+struct LockTarget<O> {
     object: O,
     export: NonZeroU64,
     file: LockKey,
-    owner: Arc<Owner>,
+    owner: Arc<LockOwner>,
     range: ByteRange,
 }
 
 impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
     /// Keeps locks for the files of `vfs`, known by the handles of `handles`.
     pub fn new(vfs: Arc<V>, handles: H) -> Self {
-        Self { vfs, handles, shared: Shared::default() }
+        Self { vfs, handles, shared: SharedLocks::default() }
     }
 
     /// Runs the procedure with this number on its encoded arguments.
@@ -54,23 +54,24 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
         caller: &Caller,
         procedure: u32,
         args: Bytes,
-    ) -> Result<Answer, CallError> {
-        let procedure = Procedure::from_number(procedure).ok_or(CallError::ProcedureUnavailable)?;
-        Ok(Answer::Reply(match procedure {
-            Procedure::Null => encode(&<()>::decode_all(args)?),
-            Procedure::Test => encode(&self.test(caller, decode(args)?).await),
-            Procedure::Lock => return Ok(self.lock(caller, decode(args)?, true).await),
-            Procedure::NmLock => return Ok(self.lock(caller, decode(args)?, false).await),
-            Procedure::Cancel => encode(&self.cancel(caller, &decode(args)?)),
-            Procedure::Unlock => encode(&self.unlock(caller, &decode(args)?)),
-            Procedure::Granted => {
+    ) -> Result<LockAnswer, CallError> {
+        let procedure =
+            NlmProcedure::from_number(procedure).ok_or(CallError::ProcedureUnavailable)?;
+        Ok(LockAnswer::Reply(match procedure {
+            NlmProcedure::Null => encode(&<()>::decode_all(args)?),
+            NlmProcedure::Test => encode(&self.test(caller, decode(args)?).await),
+            NlmProcedure::Lock => return Ok(self.lock(caller, decode(args)?, true).await),
+            NlmProcedure::NmLock => return Ok(self.lock(caller, decode(args)?, false).await),
+            NlmProcedure::Cancel => encode(&self.cancel(caller, &decode(args)?)),
+            NlmProcedure::Unlock => encode(&self.unlock(caller, &decode(args)?)),
+            NlmProcedure::Granted => {
                 let TestArgs { cookie, .. } = decode(args)?;
                 // We never wait for anybody's lock.
-                encode(&Reply { cookie, status: Status::Denied })
+                encode(&NlmReply { cookie, status: NlmStatus::Denied })
             }
-            Procedure::Share => encode(&share(decode(args)?, Status::DeniedNoLocks)),
-            Procedure::Unshare => encode(&share(decode(args)?, Status::Granted)),
-            Procedure::FreeAll => encode(&self.free_all(caller, &decode(args)?)),
+            NlmProcedure::Share => encode(&share(decode(args)?, NlmStatus::DeniedNoLocks)),
+            NlmProcedure::Unshare => encode(&share(decode(args)?, NlmStatus::Granted)),
+            NlmProcedure::FreeAll => encode(&self.free_all(caller, &decode(args)?)),
         }))
     }
 
@@ -81,12 +82,12 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
 
     async fn test(&self, caller: &Caller, args: TestArgs) -> TestReply {
         let TestArgs { cookie, exclusive, lock } = args;
-        let Target { object, file, owner, range, .. } = match self.target(caller, &lock) {
+        let LockTarget { object, file, owner, range, .. } = match self.target(caller, &lock) {
             Ok(target) => target,
-            Err(status) => return TestReply::Other(Reply { cookie, status }),
+            Err(status) => return TestReply::Other(NlmReply { cookie, status }),
         };
         if let Err(error) = self.vfs.getattr(caller, &object).await {
-            return TestReply::Other(Reply { cookie, status: to_lock_status(error) });
+            return TestReply::Other(NlmReply { cookie, status: to_lock_status(error) });
         }
         let locks = self.shared.locks();
         match locks.table.conflict(file, &owner, range, exclusive) {
@@ -100,59 +101,59 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
                     length: held.range.length(),
                 },
             },
-            None => TestReply::Other(Reply { cookie, status: Status::Granted }),
+            None => TestReply::Other(NlmReply { cookie, status: NlmStatus::Granted }),
         }
     }
 
-    async fn lock(&self, caller: &Caller, args: LockArgs, monitored: bool) -> Answer {
+    async fn lock(&self, caller: &Caller, args: LockArgs, monitored: bool) -> LockAnswer {
         let LockArgs { cookie, block, exclusive, lock, state, .. } = args;
-        let Target { object, export, file, owner, range } = match self.target(caller, &lock) {
+        let LockTarget { object, export, file, owner, range } = match self.target(caller, &lock) {
             Ok(target) => target,
-            Err(status) => return Answer::Reply(encode(&Reply { cookie, status })),
+            Err(status) => return LockAnswer::Reply(encode(&NlmReply { cookie, status })),
         };
         let state = monitored.then_some(state);
-        let wanted = Wanted { export, file, owner, range, exclusive, state };
+        let wanted = LockRequest { export, file, owner, range, exclusive, state };
         let asked = self.shared.ask(cookie, wanted);
         if let Err(error) = self.vfs.getattr(caller, &object).await {
-            return Answer::Reply(asked.reply(to_lock_status(error)));
+            return LockAnswer::Reply(asked.reply(to_lock_status(error)));
         }
         match asked.retry() {
-            Some(reply) => Answer::Reply(reply),
-            None if !block => Answer::Reply(asked.reply(Status::Denied)),
-            None if asked.may_wait() => Answer::Wait(asked),
-            None => Answer::Reply(asked.give_up()),
+            Some(reply) => LockAnswer::Reply(reply),
+            None if !block => LockAnswer::Reply(asked.reply(NlmStatus::Denied)),
+            None if asked.may_wait() => LockAnswer::Wait(asked),
+            None => LockAnswer::Reply(asked.give_up()),
         }
     }
 
     /// Denies where nothing waits: the lock may have been granted in between, and a client that
     /// is told so unlocks.
-    fn cancel(&self, caller: &Caller, args: &CancelArgs) -> Reply {
+    fn cancel(&self, caller: &Caller, args: &CancelArgs) -> NlmReply {
         let status = match self.target(caller, &args.lock) {
-            Ok(Target { file, owner, range, .. }) => {
+            Ok(LockTarget { file, owner, range, .. }) => {
                 match self.shared.locks().cancel(file, &owner, range) {
-                    true => Status::Granted,
-                    false => Status::Denied,
+                    true => NlmStatus::Granted,
+                    false => NlmStatus::Denied,
                 }
             }
             Err(status) => status,
         };
-        Reply { cookie: args.cookie.clone(), status }
+        NlmReply { cookie: args.cookie.clone(), status }
     }
 
     /// Works for files that are gone, too: their locks must not stay.
-    fn unlock(&self, caller: &Caller, args: &UnlockArgs) -> Reply {
+    fn unlock(&self, caller: &Caller, args: &UnlockArgs) -> NlmReply {
         let status = match self.target(caller, &args.lock) {
-            Ok(Target { export, file, owner, range, .. }) => {
+            Ok(LockTarget { export, file, owner, range, .. }) => {
                 let mut locks = self.shared.locks();
                 locks.cancel(file, &owner, range);
                 match locks.table.unlock(export, file, &owner, range) {
-                    Ok(()) => Status::Granted,
-                    Err(_full) => Status::DeniedNoLocks,
+                    Ok(()) => NlmStatus::Granted,
+                    Err(_full) => NlmStatus::DeniedNoLocks,
                 }
             }
             Err(status) => status,
         };
-        Reply { cookie: args.cookie.clone(), status }
+        NlmReply { cookie: args.cookie.clone(), status }
     }
 
     fn free_all(&self, caller: &Caller, args: &FreeAllArgs) {
@@ -160,28 +161,28 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
     }
 
     /// What a lock is about, on a file that may be gone.
-    fn target(&self, caller: &Caller, lock: &Lock) -> Result<Target<V::Object>, Status> {
+    fn target(&self, caller: &Caller, lock: &Lock) -> Result<LockTarget<V::Object>, NlmStatus> {
         let object = self.handles.decode(&lock.handle).map_err(to_lock_status)?;
-        let range = ByteRange::new(lock.offset, lock.length).ok_or(Status::TooLarge)?;
-        let owner = Owner {
+        let range = ByteRange::new(lock.offset, lock.length).ok_or(NlmStatus::TooLarge)?;
+        let owner = LockOwner {
             client: client(caller, &lock.caller_name),
             svid: lock.svid,
             handle: Bytes::copy_from_slice(&lock.owner),
         };
         let (export, file) = (self.vfs.export_number(&object), self.vfs.lock_key(&object));
-        Ok(Target { object, export, file, owner: Arc::new(owner), range })
+        Ok(LockTarget { object, export, file, owner: Arc::new(owner), range })
     }
 }
 
 /// The client that `caller` is; copied, so that the call's memory is not held on to.
-fn client(caller: &Caller, name: &[u8]) -> Client {
-    Client {
+fn client(caller: &Caller, name: &[u8]) -> LockClient {
+    LockClient {
         address: caller.client.ip().to_canonical(),
         name: Bytes::copy_from_slice(name),
         has_privileged_port: caller.has_privileged_port(),
     }
 }
 
-fn share(args: ShareArgs, status: Status) -> ShareReply {
-    ShareReply(Reply { cookie: args.cookie, status })
+fn share(args: ShareArgs, status: NlmStatus) -> ShareReply {
+    ShareReply(NlmReply { cookie: args.cookie, status })
 }

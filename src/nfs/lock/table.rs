@@ -27,7 +27,7 @@ pub const CLIENT_SHARE: usize = 2;
 
 /// A machine that locks: its address, and its name for itself (several may share an address).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Client {
+pub struct LockClient {
     /// The address that its calls come from.
     pub address: IpAddr,
     /// Its name for itself.
@@ -39,9 +39,9 @@ pub struct Client {
 
 /// Who has a lock, or wants one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Owner {
+pub struct LockOwner {
     /// The machine.
-    pub client: Client,
+    pub client: LockClient,
     /// Which process there.
     pub svid: i32,
     /// Who there, opaque.
@@ -50,9 +50,9 @@ pub struct Owner {
 
 /// A lock that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLock {
     /// By whom.
-    pub owner: Arc<Owner>,
+    pub owner: Arc<LockOwner>,
     /// Which bytes.
     pub range: ByteRange,
     /// Whether nobody else may have a lock there.
@@ -63,16 +63,16 @@ pub struct Held {
 
 /// Why there is no lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum LockRefusal {
     /// Somebody else's lock is in the way.
-    Conflict(Held),
+    Conflict(HeldLock),
     /// The share of the export or of the client's address would be exceeded; nothing has changed.
     Full,
 }
 
 /// What is known of a client that has locks.
 #[derive(Debug)]
-struct Known {
+struct LockClientState {
     /// How many.
     locks: usize,
     /// Changes when the client restarts; none for one that is not monitored.
@@ -90,9 +90,9 @@ struct OfExport {
 #[derive(Debug, Default)]
 pub struct LockTable {
     /// Of files that have any.
-    files: HashMap<LockKey, Vec<Held>>,
+    files: HashMap<LockKey, Vec<HeldLock>>,
     /// Clients that have any.
-    clients: HashMap<Client, Known>,
+    clients: HashMap<LockClient, LockClientState>,
     /// Locks of each export that has any, and in it of each address.
     exports: HashMap<NonZeroU64, OfExport>,
     /// The number of locks.
@@ -121,10 +121,10 @@ impl LockTable {
     pub fn conflict(
         &self,
         file: LockKey,
-        owner: &Owner,
+        owner: &LockOwner,
         range: ByteRange,
         exclusive: bool,
-    ) -> Option<&Held> {
+    ) -> Option<&HeldLock> {
         self.files.get(&file)?.iter().find(|held| {
             *held.owner != *owner && (exclusive || held.exclusive) && held.range.overlaps(range)
         })
@@ -135,43 +135,43 @@ impl LockTable {
         &mut self,
         export: NonZeroU64,
         file: LockKey,
-        owner: &Arc<Owner>,
+        owner: &Arc<LockOwner>,
         range: ByteRange,
         exclusive: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), LockRefusal> {
         if let Some(held) = self.conflict(file, owner, range, exclusive) {
-            return Err(Refusal::Conflict(held.clone()));
+            return Err(LockRefusal::Conflict(held.clone()));
         }
         self.replace(export, file, owner, range, Some(exclusive))
     }
 
-    /// Gives up what `owner` has locked in `range`. This too can be [`Refusal::Full`], where it
+    /// Gives up what `owner` has locked in `range`. This too can be [`LockRefusal::Full`], where it
     /// makes two locks of one.
     pub fn unlock(
         &mut self,
         export: NonZeroU64,
         file: LockKey,
-        owner: &Arc<Owner>,
+        owner: &Arc<LockOwner>,
         range: ByteRange,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), LockRefusal> {
         self.replace(export, file, owner, range, None)
     }
 
     /// Whether `client` had another state when it locked: then it has restarted since.
-    pub fn has_restarted(&self, client: &Client, state: i32) -> bool {
+    pub fn has_restarted(&self, client: &LockClient, state: i32) -> bool {
         let known = self.clients.get(client).and_then(|known| known.state);
         known.is_some_and(|known| known != state)
     }
 
     /// Remembers the state of a client that has locks.
-    pub fn set_state(&mut self, client: &Client, state: i32) {
+    pub fn set_state(&mut self, client: &LockClient, state: i32) {
         if let Some(known) = self.clients.get_mut(client) {
             known.state = Some(state);
         }
     }
 
     /// Gives up all locks of `client`.
-    pub fn free(&mut self, client: &Client) {
+    pub fn free(&mut self, client: &LockClient) {
         if self.clients.remove(client).is_none() {
             return;
         }
@@ -192,12 +192,12 @@ impl LockTable {
         &mut self,
         export: NonZeroU64,
         file: LockKey,
-        owner: &Arc<Owner>,
+        owner: &Arc<LockOwner>,
         range: ByteRange,
         kind: Option<bool>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), LockRefusal> {
         let held = self.files.get(&file).map(Vec::as_slice).unwrap_or_default();
-        let own: Vec<&Held> = held.iter().filter(|held| *held.owner == **owner).collect();
+        let own: Vec<&HeldLock> = held.iter().filter(|held| *held.owner == **owner).collect();
         let after = replaced(&own, owner, range, kind.map(|exclusive| (exclusive, export)));
         let before: Vec<NonZeroU64> = own.iter().map(|held| held.export).collect();
         if after.len() > before.len() {
@@ -205,7 +205,7 @@ impl LockTable {
             // What is cut in two is counted where it was taken.
             let export = before.first().copied().filter(|_| kind.is_none()).unwrap_or(export);
             if !self.has_room(export, &owner.client, more) {
-                return Err(Refusal::Full);
+                return Err(LockRefusal::Full);
             }
         }
         self.releases += u64::from(!before.is_empty());
@@ -226,7 +226,7 @@ impl LockTable {
     }
 
     /// Whether `client` may have so many more in `export`.
-    fn has_room(&self, export: NonZeroU64, client: &Client, more: usize) -> bool {
+    fn has_room(&self, export: NonZeroU64, client: &LockClient, more: usize) -> bool {
         let here = self.exports.get(&export);
         let of_export = here.map_or(0, |here| here.len);
         let of_client = here.and_then(|here| here.addresses.get(&client.address)).copied();
@@ -236,7 +236,7 @@ impl LockTable {
         of_export + more <= share && of_client + more <= left / CLIENT_SHARE
     }
 
-    fn count_client(&mut self, client: &Client, before: usize, after: usize) {
+    fn count_client(&mut self, client: &LockClient, before: usize, after: usize) {
         let had = self.clients.get(client).map_or(0, |known| known.locks);
         let has = had - before + after;
         if has == 0 {
@@ -244,7 +244,7 @@ impl LockTable {
         } else if let Some(known) = self.clients.get_mut(client) {
             known.locks = has;
         } else {
-            self.clients.insert(client.clone(), Known { locks: has, state: None });
+            self.clients.insert(client.clone(), LockClientState { locks: has, state: None });
         }
     }
 
@@ -266,14 +266,14 @@ impl LockTable {
 /// One owner's locks after `range` got this `kind` in an export, in order, neighbours of one kind
 /// and export as one.
 fn replaced(
-    own: &[&Held],
-    owner: &Arc<Owner>,
+    own: &[&HeldLock],
+    owner: &Arc<LockOwner>,
     range: ByteRange,
     kind: Option<(bool, NonZeroU64)>,
-) -> Vec<Held> {
+) -> Vec<HeldLock> {
     let keep =
-        |range, exclusive, export| Held { owner: Arc::clone(owner), range, exclusive, export };
-    let mut pieces: Vec<Held> = own
+        |range, exclusive, export| HeldLock { owner: Arc::clone(owner), range, exclusive, export };
+    let mut pieces: Vec<HeldLock> = own
         .iter()
         .flat_map(|held| {
             let left = held.range.without(range).into_iter().flatten();
@@ -282,7 +282,7 @@ fn replaced(
         .chain(kind.map(|(exclusive, export)| keep(range, exclusive, export)))
         .collect();
     pieces.sort_unstable_by_key(|held| held.range.first);
-    let mut merged: Vec<Held> = Vec::with_capacity(pieces.len());
+    let mut merged: Vec<HeldLock> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         if let Some(last) = merged.last_mut()
             && last.exclusive == piece.exclusive

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::range::ByteRange;
-use super::table::{Client, LockTable, Owner, Refusal};
+use super::table::{LockClient, LockOwner, LockRefusal, LockTable};
 use crate::nfs::encode;
 use crate::vfs::LockKey;
-use crate::wire::nlm4::{Reply, Status};
+use crate::wire::nlm4::{NlmReply, NlmStatus};
 use crate::wire::xdr::Encoder;
 
 /// LOCKs that wait at the same time; further ones are sent away at once, to ask again.
@@ -30,11 +30,11 @@ pub const MAX_CLIENT_WAITING: usize = 32;
 
 /// A lock that is asked for.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(super) struct LockRequest {
     /// The export whose share of the locks it counts in.
     pub(super) export: NonZeroU64,
     pub(super) file: LockKey,
-    pub(super) owner: Arc<Owner>,
+    pub(super) owner: Arc<LockOwner>,
     pub(super) range: ByteRange,
     pub(super) exclusive: bool,
     /// The client's state, if it is monitored.
@@ -43,8 +43,8 @@ pub(super) struct Wanted {
 
 /// A LOCK that is not answered yet.
 #[derive(Debug)]
-struct Asked {
-    wanted: Wanted,
+struct PendingLock {
+    wanted: LockRequest,
     /// Whether somebody else's lock is in the way.
     waits: bool,
 }
@@ -54,16 +54,16 @@ struct Asked {
 pub(super) struct Locks {
     pub(super) table: LockTable,
     /// As many as there are LOCKs in flight.
-    asked: HashMap<u64, Asked>,
+    asked: HashMap<u64, PendingLock>,
     last_id: u64,
     /// How often somebody who asked was told not to.
     cancelled: u64,
 }
 
 impl Locks {
-    /// Takes a lock; [`Status::Denied`] if another one is in the way.
-    pub(super) fn take(&mut self, wanted: &Wanted) -> Status {
-        let Wanted { export, file, owner, range, exclusive, state } = wanted;
+    /// Takes a lock; [`NlmStatus::Denied`] if another one is in the way.
+    pub(super) fn take(&mut self, wanted: &LockRequest) -> NlmStatus {
+        let LockRequest { export, file, owner, range, exclusive, state } = wanted;
         if let Some(state) = *state
             && self.table.has_restarted(&owner.client, state)
         {
@@ -75,10 +75,10 @@ impl Locks {
                 if let Some(state) = *state {
                     self.table.set_state(&owner.client, state);
                 }
-                Status::Granted
+                NlmStatus::Granted
             }
-            Err(Refusal::Conflict(_)) => Status::Denied,
-            Err(Refusal::Full) => Status::DeniedNoLocks,
+            Err(LockRefusal::Conflict(_)) => NlmStatus::Denied,
+            Err(LockRefusal::Full) => NlmStatus::DeniedNoLocks,
         }
     }
 
@@ -88,9 +88,9 @@ impl Locks {
     }
 
     /// Takes back what `owner` is asking for in `range`; whether there was something.
-    pub(super) fn cancel(&mut self, file: LockKey, owner: &Owner, range: ByteRange) -> bool {
+    pub(super) fn cancel(&mut self, file: LockKey, owner: &LockOwner, range: ByteRange) -> bool {
         let before = self.asked.len();
-        self.asked.retain(|_, Asked { wanted, .. }| {
+        self.asked.retain(|_, PendingLock { wanted, .. }| {
             wanted.file != file || *wanted.owner != *owner || !wanted.range.overlaps(range)
         });
         let found = self.asked.len() < before;
@@ -99,14 +99,14 @@ impl Locks {
     }
 
     /// Gives up all that `client` has, and takes back all that it is asking for.
-    pub(super) fn free(&mut self, client: &Client) {
+    pub(super) fn free(&mut self, client: &LockClient) {
         self.table.free(client);
         self.cancelled += 1;
         self.asked.retain(|_, asked| asked.wanted.owner.client != *client);
     }
 
     /// Lets a LOCK wait, if there is room. One that was taken back meanwhile hears of it at once.
-    fn may_wait(&mut self, id: u64, wanted: &Wanted) -> bool {
+    fn may_wait(&mut self, id: u64, wanted: &LockRequest) -> bool {
         let (mut all, mut of_export, mut of_client) = (0, 0, 0);
         for other in self.asked.values().filter(|asked| asked.waits).map(|asked| &asked.wanted) {
             let is_of_export = other.export == wanted.export;
@@ -130,35 +130,35 @@ impl Locks {
 
 /// The [`Locks`], for all who need them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shared(Arc<Mutex<Locks>>);
+pub(super) struct SharedLocks(Arc<Mutex<Locks>>);
 
-impl Shared {
+impl SharedLocks {
     pub(super) fn locks(&self) -> MutexGuard<'_, Locks> {
         // Nothing in there panics between two changes that belong together.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes note of a LOCK that has arrived, before its file is looked for.
-    pub(super) fn ask(&self, cookie: Bytes, wanted: Wanted) -> Waiting {
+    pub(super) fn ask(&self, cookie: Bytes, wanted: LockRequest) -> LockWait {
         let mut locks = self.locks();
         locks.last_id += 1;
         let id = locks.last_id;
-        locks.asked.insert(id, Asked { wanted: wanted.clone(), waits: false });
+        locks.asked.insert(id, PendingLock { wanted: wanted.clone(), waits: false });
         drop(locks);
-        Waiting { shared: self.clone(), id, cookie, wanted }
+        LockWait { shared: self.clone(), id, cookie, wanted }
     }
 }
 
 /// A LOCK that has not been answered yet. Dropped, it is not asked for any more.
 #[derive(Debug)]
-pub struct Waiting {
-    shared: Shared,
+pub struct LockWait {
+    shared: SharedLocks,
     id: u64,
     cookie: Bytes,
-    wanted: Wanted,
+    wanted: LockRequest,
 }
 
-impl Waiting {
+impl LockWait {
     /// Whether it may wait: there is room.
     pub(super) fn may_wait(&self) -> bool {
         self.shared.locks().may_wait(self.id, &self.wanted)
@@ -169,10 +169,10 @@ impl Waiting {
         let mut locks = self.shared.locks();
         if !locks.asked.contains_key(&self.id) {
             // The client does not want it any more: granted, it would stay for ever.
-            return Some(self.reply(Status::Denied));
+            return Some(self.reply(NlmStatus::Denied));
         }
         match locks.take(&self.wanted) {
-            Status::Denied => None,
+            NlmStatus::Denied => None,
             status => {
                 locks.asked.remove(&self.id);
                 Some(self.reply(status))
@@ -185,16 +185,16 @@ impl Waiting {
     /// Linux waits 5 seconds after DENIED_GRACE_PERIOD, but 30 after BLOCKED, which promises a
     /// callback.
     pub fn give_up(self) -> Encoder {
-        self.reply(Status::DeniedGracePeriod)
+        self.reply(NlmStatus::DeniedGracePeriod)
     }
 
     /// The encoded reply with this status.
-    pub(super) fn reply(&self, status: Status) -> Encoder {
-        encode(&Reply { cookie: self.cookie.clone(), status })
+    pub(super) fn reply(&self, status: NlmStatus) -> Encoder {
+        encode(&NlmReply { cookie: self.cookie.clone(), status })
     }
 }
 
-impl Drop for Waiting {
+impl Drop for LockWait {
     fn drop(&mut self) {
         self.shared.locks().asked.remove(&self.id);
     }

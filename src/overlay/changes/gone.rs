@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::{BaseObject, Change, Dir, Search};
+use super::{BaseObject, Change, ChangeSearch, SessionDir};
 use crate::delta::{Ino, MergedPath};
 use crate::overlay::error::Result;
 use crate::overlay::tree::TreeView;
@@ -29,7 +29,7 @@ impl TreeView<'_> {
     /// The session or the base cannot be read.
     pub fn gone(&self, base: BaseObject, path: MergedPath) -> std::result::Result<Change, FsError> {
         let at = MergedPath::root();
-        let search = Search { tree: self, each: &mut |_| true, visited: HashSet::new(), at };
+        let search = ChangeSearch { tree: self, each: &mut |_| true, visited: HashSet::new(), at };
         search.gone(base, path).map_err(|error| error.into_fs())
     }
 
@@ -65,9 +65,9 @@ impl TreeView<'_> {
     }
 }
 
-impl Search<'_> {
+impl ChangeSearch<'_> {
     /// The names of the base that a directory hides, and has no entry for.
-    pub(super) fn whiteouts(&mut self, dir: &Dir) -> Result<bool> {
+    pub(super) fn whiteouts(&mut self, dir: &SessionDir) -> Result<bool> {
         self.visited.insert(dir.place.merged.clone());
         if !self.tree.knows_base {
             return self.names_alone(&dir.place.merged, Some(dir.ino));

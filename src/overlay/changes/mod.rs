@@ -78,7 +78,7 @@ impl TreeView<'_> {
         each: &mut dyn FnMut(Change) -> bool,
     ) -> std::result::Result<bool, ChangesError> {
         let at = MergedPath::root();
-        let mut search = Search { tree: self, each, visited: HashSet::new(), at };
+        let mut search = ChangeSearch { tree: self, each, visited: HashSet::new(), at };
         let found = search.all();
         found.map_err(|error| ChangesError { path: search.at, source: error.into_fs() })
     }
@@ -90,13 +90,13 @@ impl TreeView<'_> {
     /// The session or the base cannot be read.
     pub fn is_moved_away(&self, object: &BaseObject) -> std::result::Result<bool, FsError> {
         let at = MergedPath::root();
-        let search = Search { tree: self, each: &mut |_| true, visited: HashSet::new(), at };
+        let search = ChangeSearch { tree: self, each: &mut |_| true, visited: HashSet::new(), at };
         search.moved_away(object).map_err(|error| error.into_fs())
     }
 }
 
 /// One run through the session.
-struct Search<'a> {
+struct ChangeSearch<'a> {
     tree: &'a TreeView<'a>,
     each: &'a mut dyn FnMut(Change) -> bool,
     /// Directories whose whiteouts were seen to.
@@ -106,7 +106,7 @@ struct Search<'a> {
 }
 
 /// A directory of the session.
-struct Dir {
+struct SessionDir {
     place: Arc<DirPlace>,
     ino: Ino,
     lineage: Lineage,
@@ -121,7 +121,7 @@ struct Dir {
     is_masked: bool,
 }
 
-impl Search<'_> {
+impl ChangeSearch<'_> {
     fn view(&self) -> &View<'_> {
         &self.tree.view
     }
@@ -143,7 +143,12 @@ impl Search<'_> {
     ///
     /// # Errors
     /// It is among its own parents ([`FsError::Loop`]).
-    fn dir(&self, place: Arc<DirPlace>, ino: Ino, above: Option<(&Dir, &Name)>) -> Result<Dir> {
+    fn dir(
+        &self,
+        place: Arc<DirPlace>,
+        ino: Ino,
+        above: Option<(&SessionDir, &Name)>,
+    ) -> Result<SessionDir> {
         let lineage = match above {
             Some((above, _)) => above.lineage.enter(ino)?,
             None => Lineage::default().enter(ino)?,
@@ -169,12 +174,12 @@ impl Search<'_> {
         let is_moved =
             base.as_ref().is_some_and(|base| base.as_bytes() != &place.merged.as_bytes()[1..]);
         let shows_none = is_sealed || is_masked;
-        Ok(Dir { place, ino, lineage, base, is_moved, shows_none, is_masked })
+        Ok(SessionDir { place, ino, lineage, base, is_moved, shows_none, is_masked })
     }
 
     /// The base directory that would show through a directory if that were not opaque, and not in
     /// one that is.
-    fn masked(&self, ino: Ino, above: &Dir, name: &Name) -> Result<Option<BasePath>> {
+    fn masked(&self, ino: Ino, above: &SessionDir, name: &Name) -> Result<Option<BasePath>> {
         let view = self.view();
         let is_masked = above.is_masked || view.is_opaque(ino)?;
         let base = match &above.base {
@@ -188,7 +193,7 @@ impl Search<'_> {
     }
 
     /// The entries of a directory; those that are directories are added to `below`.
-    fn entries(&mut self, dir: &Dir, below: &mut Vec<Dir>) -> Result<bool> {
+    fn entries(&mut self, dir: &SessionDir, below: &mut Vec<SessionDir>) -> Result<bool> {
         let mut entries = Vec::new();
         self.at = dir.place.merged.clone();
         self.view().txn.dentries(dir.ino, &mut |name, ino, _, _| entries.push((name, ino)))?;
@@ -217,7 +222,7 @@ impl Search<'_> {
         Ok(true)
     }
 
-    fn entry(&self, dir: &Dir, name: &Name, row: InodeRow) -> Result<Change> {
+    fn entry(&self, dir: &SessionDir, name: &Name, row: InodeRow) -> Result<Change> {
         let here = match &dir.base {
             Some(base) => self.base_object(base.join(name))?,
             None => None,
@@ -322,7 +327,8 @@ impl Search<'_> {
             let base = place.base.clone();
             let (is_moved, shows_none, is_masked) = (false, false, false);
             let lineage = Lineage::default();
-            let dir = Dir { base, place, ino: Ino(0), lineage, is_moved, shows_none, is_masked };
+            let dir =
+                SessionDir { base, place, ino: Ino(0), lineage, is_moved, shows_none, is_masked };
             if !self.whiteouts(&dir)? {
                 return Ok(false);
             }

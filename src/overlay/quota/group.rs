@@ -2,24 +2,24 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::delta::{Growth, Limits, Usage};
+use crate::delta::{Limits, Usage, UsageDelta};
 
 /// Limits that several sessions share: those of an export, say.
 #[derive(Debug)]
-pub struct Group(Mutex<Account>);
+pub struct Group(Mutex<GroupQuota>);
 
 /// What a group has and may have.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct GroupQuota {
     pub limits: Limits,
     /// The sum of what its sessions take.
-    pub used: Growth,
+    pub used: UsageDelta,
 }
 
 impl Group {
     /// A group without sessions.
     pub fn new(limits: Limits) -> Self {
-        Self(Mutex::new(Account { limits, used: Growth::default() }))
+        Self(Mutex::new(GroupQuota { limits, used: UsageDelta::default() }))
     }
 
     /// What its sessions take in all.
@@ -39,7 +39,7 @@ impl Group {
 
     /// Whoever waits for several takes them in the order of their addresses. Each step of a
     /// holder leaves whole figures.
-    pub(super) fn account(&self) -> MutexGuard<'_, Account> {
+    pub(super) fn account(&self) -> MutexGuard<'_, GroupQuota> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,27 +3,27 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::delta::{DEFAULT_FILE_BYTES, Growth, Limits, Usage};
+use crate::delta::{DEFAULT_FILE_BYTES, Limits, Usage, UsageDelta};
 use crate::vfs::{FsError, FsStat};
 
 use super::super::limits::MAX_FILE_BYTES;
-use super::group::{Account, Group};
+use super::group::{Group, GroupQuota};
 
 /// What a session takes.
-pub(in super::super) struct Ledger {
+pub(in super::super) struct QuotaAccount {
     /// Whether changes must wait until it is counted.
     wants_count: AtomicBool,
     /// The session's own limit on the size of each file; `u64::MAX` where it has none.
     file_bytes: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<AccountState>,
 }
 
 #[derive(Default)]
-struct State {
+struct AccountState {
     limits: Limits,
     /// `None` where nobody has counted yet. What is charged and not committed yet is in it, what
     /// is given back and not committed is not.
-    used: Option<Growth>,
+    used: Option<UsageDelta>,
     /// In the order of their addresses.
     groups: Vec<Joined>,
 }
@@ -37,23 +37,23 @@ struct Joined {
 
 /// That a session is in a group; it leaves with the last of these.
 pub(in super::super) struct Membership {
-    ledger: Arc<Ledger>,
+    ledger: Arc<QuotaAccount>,
     group: Arc<Group>,
 }
 
 /// What a change takes, from when it is made until it is committed; dropped before, all is as if
 /// it had not been made.
-pub(in super::super) struct Charge {
-    ledger: Arc<Ledger>,
-    more: Growth,
-    less: Growth,
+pub(in super::super) struct QuotaReservation {
+    ledger: Arc<QuotaAccount>,
+    more: UsageDelta,
+    less: UsageDelta,
     is_committed: bool,
 }
 
-impl Ledger {
+impl QuotaAccount {
     /// That of a session with these limits of its own.
     pub fn new(limits: Limits) -> Self {
-        let state = State { limits, ..State::default() };
+        let state = AccountState { limits, ..AccountState::default() };
         Self {
             wants_count: AtomicBool::new(limits.is_some()),
             file_bytes: AtomicU64::new(limits.file_bytes.unwrap_or(u64::MAX)),
@@ -77,7 +77,7 @@ impl Ledger {
     }
 
     /// Begins with what the session takes, in the place of the writer: no change is in between.
-    pub fn begin(&self, used: Growth) {
+    pub fn begin(&self, used: UsageDelta) {
         self.state().used.get_or_insert(used);
         self.wants_count.store(false, Ordering::Release);
     }
@@ -100,7 +100,7 @@ impl Ledger {
     /// What the session takes, if it is counted, and its own limits.
     pub fn counted(&self) -> (Option<Usage>, Limits) {
         let state = self.state();
-        (state.used.map(Growth::usage), state.limits)
+        (state.used.map(UsageDelta::usage), state.limits)
     }
 
     /// What the session takes and its own limits.
@@ -131,9 +131,9 @@ impl Ledger {
     /// They do not ([`FsError::Quota`]): nothing is charged.
     pub fn charge(
         self: &Arc<Self>,
-        growth: Growth,
+        growth: UsageDelta,
         asked: Option<&[Arc<Membership>]>,
-    ) -> Result<Option<Charge>, FsError> {
+    ) -> Result<Option<QuotaReservation>, FsError> {
         // Nothing either where nobody counts.
         if growth.is_zero() {
             return Ok(None);
@@ -155,11 +155,11 @@ impl Ledger {
         if let Some(used) = &mut state.used {
             *used += more;
         }
-        Ok(Some(Charge { ledger: Arc::clone(self), more, less, is_committed: false }))
+        Ok(Some(QuotaReservation { ledger: Arc::clone(self), more, less, is_committed: false }))
     }
 
     /// Adds to what the session takes.
-    fn add(&self, growth: Growth) {
+    fn add(&self, growth: UsageDelta) {
         if growth.is_zero() {
             return;
         }
@@ -199,17 +199,17 @@ impl Ledger {
     }
 
     /// Each step of a holder leaves whole figures.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AccountState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl AccountState {
     /// Adds to what all groups have, if `is_fit` says so of each; whether it does.
     fn with_accounts(
         &self,
-        growth: Growth,
-        is_fit: impl Fn(&Arc<Group>, &Account) -> bool,
+        growth: UsageDelta,
+        is_fit: impl Fn(&Arc<Group>, &GroupQuota) -> bool,
     ) -> bool {
         let groups = self.groups.iter().map(|joined| &joined.group);
         let mut accounts: Vec<_> = groups.clone().map(|group| group.account()).collect();
@@ -221,7 +221,7 @@ impl State {
     }
 }
 
-impl Charge {
+impl QuotaReservation {
     /// The change is committed.
     pub fn commit(charge: Option<Self>) {
         if let Some(mut charge) = charge {
@@ -230,7 +230,7 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for QuotaReservation {
     fn drop(&mut self) {
         self.ledger.add(if self.is_committed { self.less } else { -self.more });
     }

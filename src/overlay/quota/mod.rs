@@ -1,6 +1,6 @@
 //! Quotas: what sessions may take, and who keeps count.
 //!
-//! A session has one [`Ledger`], which every change of it goes through after it was made and
+//! A session has one [`QuotaAccount`], which every change of it goes through after it was made and
 //! before it is kept: what it takes more is charged at once, what it takes less only once that is
 //! committed, so that nobody uses room that comes back. The same is counted in each [`Group`] of
 //! sessions that it is in, while only the groups that the change came through are asked.
@@ -13,15 +13,15 @@ mod ledger;
 
 use std::sync::Arc;
 
-use crate::delta::{Growth, Limits, Usage, WriteTxn};
+use crate::delta::{Limits, Usage, UsageDelta, WriteTxn};
 use crate::vfs::{FsError, FsStat};
-use crate::worker::{Cost, Done};
+use crate::worker::{Cost, OpResult};
 
 use super::Overlay;
 use super::error::{from_store, from_work};
 
 pub use group::Group;
-pub(super) use ledger::{Charge, Ledger, Membership};
+pub(super) use ledger::{Membership, QuotaAccount, QuotaReservation};
 
 /// What a change of the limits weighs in the writer's queue, in bytes.
 const LIMITS_BYTES: usize = 512;
@@ -74,9 +74,9 @@ impl Overlay {
             let limits = value.as_ref().ok().copied();
             let ledger = Arc::clone(&ledger);
             let after_commit = move || limits.into_iter().for_each(|limits| ledger.set(limits));
-            Done { keep: value.is_ok(), value, after_commit: Some(Box::new(after_commit)) }
+            OpResult { commit: value.is_ok(), value, after_commit: Some(Box::new(after_commit)) }
         };
-        let done = self.worker.write(Cost::Light, LIMITS_BYTES, true, job).await;
+        let done = self.worker.write(Cost::Inline, LIMITS_BYTES, true, job).await;
         done.map_err(|error| from_work(&error))?.value.map_err(|error| from_store(&error))?;
         Ok(self.core.ledger.quota())
     }
@@ -87,7 +87,7 @@ impl Overlay {
             return Ok(());
         }
         let ledger = Arc::clone(&self.core.ledger);
-        let counted = self.worker.count_usage(move |sum: Growth| ledger.begin(sum)).await;
+        let counted = self.worker.count_usage(move |sum: UsageDelta| ledger.begin(sum)).await;
         counted.map_err(|error| from_work(&error))
     }
 

@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Sealing, Stage, marks};
+use super::{SealStage, Sealing, marks};
 use crate::delta::{Ino, InodeRow, MergedPath, WriteTxn};
-use crate::overlay::cache::Touch;
+use crate::overlay::cache::Invalidation;
 use crate::overlay::error::Result;
 use crate::overlay::node::DirPlace;
 use crate::overlay::resolve::View;
@@ -72,11 +72,11 @@ impl Sealing {
                 Some(dir) => {
                     let row = self.edit(txn).view().inode(dir)?;
                     let levels = vec![self.level(txn, &row)?];
-                    Stage::Folds { left, fold: Some(Fold { dir, levels }) }
+                    SealStage::Folds { left, fold: Some(Fold { dir, levels }) }
                 }
                 None => {
                     let left = marks::opaque(&self.edit(txn).view())?;
-                    Stage::Marks { left, mark: None }
+                    SealStage::Marks { left, mark: None }
                 }
             };
             return Ok(());
@@ -85,7 +85,7 @@ impl Sealing {
             let Some((place, names)) = fold.levels.last_mut() else {
                 self.unredirect(txn, fold.dir, at)?;
                 self.done.redirects += 1;
-                self.stage = Stage::Folds { left, fold: None };
+                self.stage = SealStage::Folds { left, fold: None };
                 return Ok(());
             };
             let Some(name) = names.pop() else {
@@ -102,7 +102,7 @@ impl Sealing {
                 fold.levels.push(self.level(txn, &row)?);
             }
         }
-        self.stage = Stage::Folds { left, fold: Some(fold) };
+        self.stage = SealStage::Folds { left, fold: Some(fold) };
         Ok(())
     }
 
@@ -123,7 +123,7 @@ impl Sealing {
         at.clone_from(&merged);
         edit.txn.remove_redirect(dir)?;
         edit.txn.remove_whiteouts_below(&merged)?;
-        edit.touch(Touch::AllPlaces);
+        edit.touch(Invalidation::AllPlaces);
         let implied = edit.view().place_of_inode(dir, row.fileid())?.base.clone();
         match implied {
             Some(base) => {

@@ -3,10 +3,10 @@
 //! The outermost first: what is in an opaque directory has no place in the base until its mark is
 //! gone. A mark goes last: until then the whiteouts below it hide nothing that shows.
 
-use super::{Sealing, Stage};
+use super::{SealStage, Sealing};
 use crate::base::BasePath;
 use crate::delta::{Ino, MergedPath, WriteTxn};
-use crate::overlay::cache::Touch;
+use crate::overlay::cache::Invalidation;
 use crate::overlay::error::Result;
 use crate::overlay::resolve::View;
 use crate::vfs::{Name, Time};
@@ -16,11 +16,11 @@ pub(super) struct Mark {
     dir: Ino,
     since: Time,
     /// The directories that lead to where it is.
-    levels: Vec<Level>,
+    levels: Vec<SealLevel>,
 }
 
 /// A directory of the delta, and the base names at its place that are not whited out yet.
-struct Level {
+struct SealLevel {
     dir: Ino,
     merged: MergedPath,
     base: BasePath,
@@ -54,18 +54,18 @@ impl Sealing {
                     let secs = txn.opaque_since(dir)?.unwrap_or_default();
                     let levels = self.below_mark(txn, dir)?.into_iter().collect();
                     let mark = Mark { dir, since: Time { secs, nanos: 0 }, levels };
-                    Stage::Marks { left, mark: Some(mark) }
+                    SealStage::Marks { left, mark: Some(mark) }
                 }
-                None => Stage::Links { left: txn.copied_links()?, paths: Vec::new() },
+                None => SealStage::Links { left: txn.copied_links()?, paths: Vec::new() },
             };
             return Ok(());
         };
         while !self.is_spent() {
             let Some(level) = mark.levels.last_mut() else {
                 txn.remove_opaque(mark.dir)?;
-                self.edit(txn).touch(Touch::AllPlaces);
+                self.edit(txn).touch(Invalidation::AllPlaces);
                 self.done.opaque += 1;
-                self.stage = Stage::Marks { left, mark: None };
+                self.stage = SealStage::Marks { left, mark: None };
                 return Ok(());
             };
             let Some(name) = level.names.pop() else {
@@ -88,12 +88,12 @@ impl Sealing {
                 }
             }
         }
-        self.stage = Stage::Marks { left, mark: Some(mark) };
+        self.stage = SealStage::Marks { left, mark: Some(mark) };
         Ok(())
     }
 
     /// What the base has at the place of an opaque directory, if that is a directory.
-    fn below_mark(&self, txn: &mut dyn WriteTxn, dir: Ino) -> Result<Option<Level>> {
+    fn below_mark(&self, txn: &mut dyn WriteTxn, dir: Ino) -> Result<Option<SealLevel>> {
         let Some((parent, name)) = txn.name_of(dir)? else { return Ok(None) };
         let edit = self.edit(txn);
         let view = edit.view();
@@ -105,9 +105,9 @@ impl Sealing {
         base.map(|base| self.masked(dir, above.merged.join(&name), base)).transpose()
     }
 
-    fn masked(&self, dir: Ino, merged: MergedPath, base: BasePath) -> Result<Level> {
+    fn masked(&self, dir: Ino, merged: MergedPath, base: BasePath) -> Result<SealLevel> {
         let listing = self.core.base.list(&base)?;
         let names = listing.entries.iter().map(|entry| entry.name.clone()).collect();
-        Ok(Level { dir, merged, base, names })
+        Ok(SealLevel { dir, merged, base, names })
     }
 }

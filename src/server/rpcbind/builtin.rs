@@ -9,10 +9,11 @@ use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::server::dispatch::{Dispatcher, Disposition, Origin};
+use crate::server::dispatch::{Dispatcher, Disposition, RecordOrigin};
 use crate::server::limits::{Limits, MAX_DATAGRAM_BYTES, MAX_DATAGRAM_REPLY_BYTES};
 use crate::server::{
-    BindError, Listeners, Portmapper, Program, Registry, ReplyCache, Server, ServerOptions, Service,
+    BindError, Listeners, Portmapper, Registry, ReplyCache, RpcProgram, Server, ServerOptions,
+    Service,
 };
 use crate::wire::portmap::{VERSION_2, VERSION_4};
 
@@ -81,10 +82,11 @@ fn addresses(services: &[Service], port: u16) -> Vec<SocketAddr> {
     ips.into_iter().map(|ip| (ip, port).into()).collect()
 }
 
-fn programs(services: &[Service]) -> Vec<Arc<dyn Program>> {
+fn programs(services: &[Service]) -> Vec<Arc<dyn RpcProgram>> {
     let registry = Arc::new(Registry::new(services));
-    let version =
-        |version| -> Arc<dyn Program> { Arc::new(Portmapper::new(version, Arc::clone(&registry))) };
+    let version = |version| -> Arc<dyn RpcProgram> {
+        Arc::new(Portmapper::new(version, Arc::clone(&registry)))
+    };
     (VERSION_2..=VERSION_4).map(version).collect()
 }
 
@@ -100,7 +102,7 @@ async fn answer_datagrams(socket: UdpSocket, dispatcher: Arc<Dispatcher>) {
             }
         };
         let record = Bytes::copy_from_slice(&buffer[..length]);
-        let origin = Origin::of_datagram(peer);
+        let origin = RecordOrigin::of_datagram(peer);
         let reply = match dispatcher.prepare(&origin, record) {
             Disposition::Run(prepared) => {
                 dispatcher.run(&origin, prepared).await.map(|answered| answered.reply)

@@ -17,11 +17,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use builtin::BuiltinRpcbind;
-use nlm_registration::{LOOK_INTERVAL, NlmRegistration, Watched};
+use nlm_registration::{LOOK_INTERVAL, NlmRegistration, WatchedProgram};
 pub use portmapper::Portmapper;
 use rpc_client::RpcClient;
 
-use super::{BindError, Program, Service};
+use super::{BindError, RpcProgram, Service};
 use crate::wire::nlm4;
 use crate::wire::portmap::{self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_4};
 use crate::wire::rpc::PROC_NULL;
@@ -69,9 +69,9 @@ pub enum RpcbindError {
 }
 
 /// Makes services known as long as it is held; [`Registration::end`] takes them back.
-pub struct Registration(Inner);
+pub struct Registration(RegistrationKind);
 
-enum Inner {
+enum RegistrationKind {
     /// With the rpcbind of this machine.
     Registered {
         entries: Vec<Rpcb>,
@@ -90,30 +90,30 @@ impl Registration {
         let runs = timeout(CONNECT_TIMEOUT, TcpStream::connect(local)).await;
         let inner = match runs {
             Ok(Ok(_)) => register(services, port).await?,
-            _ => Inner::BuiltinRpcbind(BuiltinRpcbind::begin(services, port).await?),
+            _ => RegistrationKind::BuiltinRpcbind(BuiltinRpcbind::begin(services, port).await?),
         };
         Ok(Self(inner))
     }
 
     /// Whether no rpcbind runs on this machine, so that we answer in its place.
     pub fn is_builtin(&self) -> bool {
-        matches!(self.0, Inner::BuiltinRpcbind(_))
+        matches!(self.0, RegistrationKind::BuiltinRpcbind(_))
     }
 
     /// The `program` as it has to be served while this is held.
-    pub fn watch(&self, program: Arc<dyn Program>) -> Arc<dyn Program> {
+    pub fn watch(&self, program: Arc<dyn RpcProgram>) -> Arc<dyn RpcProgram> {
         match &self.0 {
-            Inner::Registered { locks, .. } => {
-                Arc::new(Watched { program, locks: Arc::clone(locks) })
+            RegistrationKind::Registered { locks, .. } => {
+                Arc::new(WatchedProgram { program, locks: Arc::clone(locks) })
             }
-            Inner::BuiltinRpcbind(_) => program,
+            RegistrationKind::BuiltinRpcbind(_) => program,
         }
     }
 
     /// Takes the services back. A failure is logged: there is nobody left to handle it.
     pub async fn end(self) {
         match self.0 {
-            Inner::Registered { entries, port, locks, looking } => {
+            RegistrationKind::Registered { entries, port, locks, looking } => {
                 looking.abort();
                 if let Err(error) = locks.give_back().await {
                     tracing::warn!(%error, "cannot unregister the lock manager from rpcbind");
@@ -122,12 +122,12 @@ impl Registration {
                     tracing::warn!(%error, "cannot unregister from rpcbind");
                 }
             }
-            Inner::BuiltinRpcbind(builtin_rpcbind) => builtin_rpcbind.end().await,
+            RegistrationKind::BuiltinRpcbind(builtin_rpcbind) => builtin_rpcbind.end().await,
         }
     }
 }
 
-async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError> {
+async fn register(services: &[Service], port: u16) -> Result<RegistrationKind, RpcbindError> {
     let talk = |source| RpcbindError::Talk { port, source };
     let mut client = connect(port).await.map_err(talk)?;
     let all = services.iter().flat_map(Service::entries);
@@ -144,7 +144,7 @@ async fn register(services: &[Service], port: u16) -> Result<Inner, RpcbindError
     let locks = Arc::new(NlmRegistration::new(ours, port));
     locks.claim().await;
     let looking = tokio::spawn(look(Arc::clone(&locks)));
-    Ok(Inner::Registered { entries, port, locks, looking })
+    Ok(RegistrationKind::Registered { entries, port, locks, looking })
 }
 
 /// Looks after the lock manager's registration for ever.

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::{answers, change, connect, dump, is_same_service};
-use crate::server::program::{CallFuture, Program};
+use crate::server::program::{CallFuture, RpcProgram};
 use crate::vfs::Caller;
 use crate::wire::nfs3::{self, Procedure};
 use crate::wire::portmap::{self, PROC_SET, PROC_UNSET, Rpcb};
@@ -99,12 +99,12 @@ impl NlmRegistration {
 }
 
 /// A program that, if it is NFS, looks after the registration when somebody mounts.
-pub(super) struct Watched {
-    pub(super) program: Arc<dyn Program>,
+pub(super) struct WatchedProgram {
+    pub(super) program: Arc<dyn RpcProgram>,
     pub(super) locks: Arc<NlmRegistration>,
 }
 
-impl Program for Watched {
+impl RpcProgram for WatchedProgram {
     fn number(&self) -> u32 {
         self.program.number()
     }
@@ -158,7 +158,7 @@ mod tests {
     /// A program whose every answer is another than a program's usual one.
     struct Unusual;
 
-    impl Program for Unusual {
+    impl RpcProgram for Unusual {
         fn number(&self) -> u32 {
             7
         }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_watched_program_says_all_that_it_says_itself() {
         let locks = Arc::new(NlmRegistration::new(Vec::new(), 0));
-        let watched = Watched { program: Arc::new(Unusual), locks };
+        let watched = WatchedProgram { program: Arc::new(Unusual), locks };
         let (caller, args) = (Caller::owner(0, 0), Bytes::new());
         assert_eq!((watched.number(), watched.version()), (7, 8));
         assert_eq!(watched.tenant(0, &args), NonZeroU64::new(9));

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::nfs::CallError;
 use crate::server::limits::SMALL_REPLY_BYTES;
-use crate::server::program::{CallFuture, Program};
+use crate::server::program::{CallFuture, RpcProgram};
 use crate::server::registry::Registry;
 use crate::vfs::Caller;
 use crate::wire::portmap::{
@@ -145,7 +145,7 @@ fn to_mapping(entry: &Rpcb) -> Option<Mapping> {
     Some(Mapping { program, version, protocol, port })
 }
 
-impl Program for Portmapper {
+impl RpcProgram for Portmapper {
     fn number(&self) -> u32 {
         portmap::PROGRAM
     }

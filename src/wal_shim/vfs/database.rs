@@ -7,7 +7,7 @@ use rusqlite::ffi::{self, SQLITE_OK, sqlite3_file, sqlite3_int64, sqlite3_io_met
 
 use super::super::db_extender::DbExtender;
 use super::super::read_ahead::{MAX_CONTENT_PIECE_BYTES, ReadAhead};
-use super::attached::Attached;
+use super::attached::HookedFile;
 
 /// What we have of a database's file.
 struct Database {
@@ -18,13 +18,13 @@ struct Database {
 /// Puts our methods in the place of the system's.
 ///
 /// # Safety
-/// As of [`Attached::attach`].
+/// As of [`HookedFile::attach`].
 pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
     let (growth, ahead) =
         (DbExtender::new(tells_each_write), ReadAhead::new(MAX_CONTENT_PIECE_BYTES));
     // SAFETY: the file is open, and `close` detaches what we have of it.
     unsafe {
-        Attached::attach(file, Database { growth, ahead }, |system| sqlite3_io_methods {
+        HookedFile::attach(file, Database { growth, ahead }, |system| sqlite3_io_methods {
             xClose: Some(close),
             xRead: Some(read),
             xWrite: Some(write),
@@ -45,7 +45,7 @@ unsafe extern "C" fn read(
     // SAFETY: SQLite calls the methods of files that are open; `to` has room for `count` bytes,
     // and lies in nothing of ours.
     unsafe {
-        let (database, mut real) = Attached::<Database>::parts(file);
+        let (database, mut real) = HookedFile::<Database>::parts(file);
         if let (Ok(at), Ok(bytes)) = (u64::try_from(offset), usize::try_from(count))
             && let Some(held) = database.ahead.read(at, bytes, &mut real)
         {
@@ -65,7 +65,7 @@ unsafe extern "C" fn write(
 ) -> c_int {
     // SAFETY: SQLite calls the methods of files that are open; `from` has `count` bytes.
     unsafe {
-        let (database, mut real) = Attached::<Database>::parts(file);
+        let (database, mut real) = HookedFile::<Database>::parts(file);
         database.ahead.forget();
         if let (Ok(at), Ok(bytes)) = (u64::try_from(offset), usize::try_from(count)) {
             let page = std::slice::from_raw_parts(from.cast::<u8>(), bytes);
@@ -82,7 +82,7 @@ unsafe extern "C" fn write(
 unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
     // SAFETY: SQLite calls the methods of files that are open, with what they take.
     unsafe {
-        let (database, real) = Attached::<Database>::parts(file);
+        let (database, real) = HookedFile::<Database>::parts(file);
         database.ahead.forget();
         let Some(lock) = (*real.methods).xLock else { return ffi::SQLITE_IOERR_LOCK };
         lock(file, level)
@@ -98,7 +98,7 @@ unsafe extern "C" fn lock_shared_memory(
 ) -> c_int {
     // SAFETY: as above.
     unsafe {
-        let (database, real) = Attached::<Database>::parts(file);
+        let (database, real) = HookedFile::<Database>::parts(file);
         database.ahead.forget();
         let Some(lock) = (*real.methods).xShmLock else { return ffi::SQLITE_IOERR_SHMLOCK };
         lock(file, first, count, flags)
@@ -114,7 +114,7 @@ unsafe extern "C" fn control(
     // SAFETY: SQLite calls the methods of files that are open; with a hint of the size comes a
     // pointer to it.
     unsafe {
-        let (database, mut real) = Attached::<Database>::parts(file);
+        let (database, mut real) = HookedFile::<Database>::parts(file);
         match operation {
             ffi::SQLITE_FCNTL_CKPT_START => database.growth.begin(),
             ffi::SQLITE_FCNTL_SIZE_HINT => {
@@ -135,7 +135,7 @@ unsafe extern "C" fn control(
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     // SAFETY: SQLite closes an open file once, and does not use it after that.
     unsafe {
-        let real = Attached::<Database>::detach(file);
+        let real = HookedFile::<Database>::detach(file);
         match (*real.methods).xClose {
             Some(close) => close(file),
             None => ffi::SQLITE_IOERR_CLOSE,

@@ -12,10 +12,10 @@ use super::super::wal_write_buffer::WalWriteBuffer;
 use super::super::wal_zero_fill::WalZeroFill;
 use super::super::{current_commit, note_start};
 use super::Real;
-use super::attached::Attached;
+use super::attached::HookedFile;
 
 /// What we have of a log's file.
-struct Log {
+struct WalFile {
     frames: WalWriteBuffer,
     ahead: WalZeroFill,
 }
@@ -23,7 +23,7 @@ struct Log {
 /// Puts our methods in the place of the system's.
 ///
 /// # Safety
-/// As of [`Attached::attach`].
+/// As of [`HookedFile::attach`].
 pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
     // SAFETY: the file is open, and `close` detaches what we have of it.
     unsafe {
@@ -34,9 +34,11 @@ pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
         if characteristics(file) & SQLITE_IOCAP_POWERSAFE_OVERWRITE == 0 {
             return;
         }
-        let log =
-            Log { frames: WalWriteBuffer::default(), ahead: WalZeroFill::new(tells_each_write) };
-        Attached::attach(file, log, |system| sqlite3_io_methods {
+        let log = WalFile {
+            frames: WalWriteBuffer::default(),
+            ahead: WalZeroFill::new(tells_each_write),
+        };
+        HookedFile::attach(file, log, |system| sqlite3_io_methods {
             xClose: Some(close),
             xRead: Some(read),
             xWrite: Some(write),
@@ -56,7 +58,7 @@ pub(super) unsafe fn real(file: *mut sqlite3_file) -> Real {
     // SAFETY: an open file has methods; with ours, `attach` was called with it.
     unsafe {
         let methods = (*file).pMethods;
-        if is_ours(file) { Attached::<Log>::parts(file).1 } else { Real { file, methods } }
+        if is_ours(file) { HookedFile::<WalFile>::parts(file).1 } else { Real { file, methods } }
     }
 }
 
@@ -86,7 +88,7 @@ unsafe extern "C" fn write(
     }
     // SAFETY: SQLite calls the methods of files that are open; `from` has `count` bytes.
     unsafe {
-        let (log, mut real) = Attached::<Log>::parts(file);
+        let (log, mut real) = HookedFile::<WalFile>::parts(file);
         let bytes = std::slice::from_raw_parts(from.cast::<u8>(), count);
         log.ahead.note_write(offset, bytes.len());
         let done = log.frames.write(bytes, offset, current_commit(), &mut real);
@@ -104,7 +106,7 @@ unsafe extern "C" fn read(
     // SAFETY: SQLite calls the methods of files that are open; `to` has room for `count` bytes,
     // and lies in nothing of ours.
     unsafe {
-        let (log, mut real) = Attached::<Log>::parts(file);
+        let (log, mut real) = HookedFile::<WalFile>::parts(file);
         if let Err(code) = log.frames.flush(current_commit(), &mut real) {
             return code;
         }
@@ -129,7 +131,7 @@ macro_rules! after_flush {
         unsafe extern "C" fn $name(file: *mut sqlite3_file $(, $arg: $type)*) -> c_int {
             // SAFETY: SQLite calls the methods of files that are open, with what they take.
             unsafe {
-                let (log, mut real) = Attached::<Log>::parts(file);
+                let (log, mut real) = HookedFile::<WalFile>::parts(file);
                 if let Err(code) = log.frames.flush(current_commit(), &mut real) {
                     return code;
                 }
@@ -158,9 +160,9 @@ after_flush!(file_size, xFileSize(size: *mut sqlite3_int64), SQLITE_IOERR_FSTAT)
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     // SAFETY: SQLite closes an open file once, and does not use it after that.
     unsafe {
-        let (log, mut real) = Attached::<Log>::parts(file);
+        let (log, mut real) = HookedFile::<WalFile>::parts(file);
         let flushed = log.frames.flush(current_commit(), &mut real);
-        let real = Attached::<Log>::detach(file);
+        let real = HookedFile::<WalFile>::detach(file);
         let Some(close) = (*real.methods).xClose else { return ffi::SQLITE_IOERR_CLOSE };
         let closed = close(file);
         flushed.err().unwrap_or(closed)

@@ -25,7 +25,7 @@ use rusqlite::ffi::{
 use super::read_ahead::Get;
 use super::rewrite::rewrite;
 use super::tells_each_write;
-use super::wal_write_buffer::{CALL_BYTES, Put};
+use super::wal_write_buffer::{CALL_BYTES, WriteAt};
 
 /// What connections open their files with.
 const NAME: &CStr = c"acetate-gather";
@@ -135,7 +135,7 @@ struct Real {
     methods: *const sqlite3_io_methods,
 }
 
-impl Put for Real {
+impl WriteAt for Real {
     fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), c_int> {
         let (Ok(count), Ok(offset)) = (c_int::try_from(bytes.len()), i64::try_from(offset)) else {
             return Err(ffi::SQLITE_IOERR_WRITE);
@@ -186,7 +186,7 @@ impl Get for Real {
     }
 
     fn length(&mut self) -> Option<u64> {
-        Put::length(self)
+        WriteAt::length(self)
     }
 }
 

@@ -16,8 +16,8 @@ pub use limits::{
 pub use procedure::Procedure;
 pub use status::Status;
 pub use types::{
-    Fattr, FileHandle, FileType, NfsTime, PostOpAttr, Sattr, SetTime, SpecData, StableHow,
-    Verifier, WccAttr, WccData,
+    Fattr, FileHandle, FileType, NfsTime, PostOpAttr, Sattr, SetTime3, SpecData, StableHow,
+    Verifier, WccAttr3, WccData,
 };
 
 /// RPC program number of NFS.

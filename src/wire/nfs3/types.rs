@@ -173,7 +173,7 @@ pub type PostOpAttr = Option<Fattr>;
 
 /// What tells whether an object changed (`wcc_attr`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WccAttr {
+pub struct WccAttr3 {
     /// Bytes.
     pub size: u64,
     /// Last change of content.
@@ -182,7 +182,7 @@ pub struct WccAttr {
     pub ctime: NfsTime,
 }
 
-impl Encode for WccAttr {
+impl Encode for WccAttr3 {
     fn encode(&self, to: &mut Encoder) {
         let Self { size, mtime, ctime } = self;
         let words = [
@@ -201,7 +201,7 @@ impl Encode for WccAttr {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WccData {
     /// Before (`pre_op_attr`).
-    pub before: Option<WccAttr>,
+    pub before: Option<WccAttr3>,
     /// After.
     pub after: PostOpAttr,
 }
@@ -215,7 +215,7 @@ impl Encode for WccData {
 
 /// How to set a time (`set_atime`, `set_mtime`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SetTime {
+pub enum SetTime3 {
     /// `DONT_CHANGE`.
     #[default]
     DontChange,
@@ -225,7 +225,7 @@ pub enum SetTime {
     ToClientTime(NfsTime),
 }
 
-impl Decode for SetTime {
+impl Decode for SetTime3 {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(match from.u32()? {
             0 => Self::DontChange,
@@ -248,9 +248,9 @@ pub struct Sattr {
     /// Bytes.
     pub size: Option<u64>,
     /// Last read.
-    pub atime: SetTime,
+    pub atime: SetTime3,
     /// Last change of content.
-    pub mtime: SetTime,
+    pub mtime: SetTime3,
 }
 
 impl Decode for Sattr {
@@ -260,8 +260,8 @@ impl Decode for Sattr {
             uid: Option::decode(from)?,
             gid: Option::decode(from)?,
             size: Option::decode(from)?,
-            atime: SetTime::decode(from)?,
-            mtime: SetTime::decode(from)?,
+            atime: SetTime3::decode(from)?,
+            mtime: SetTime3::decode(from)?,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use acetate::server::Program;
+use acetate::server::RpcProgram;
 use acetate::vfs::Caller;
 use acetate::wire::xdr::Encoder;
 use acetate::wire::{mount3, nlm4};
@@ -36,7 +36,7 @@ const PRIVILEGED: u16 = 700;
 const COMMON: u16 = 5000;
 
 /// The programs of the server, as one machine calls them.
-struct Called(Vec<Arc<dyn Program>>);
+struct Called(Vec<Arc<dyn RpcProgram>>);
 
 impl Called {
     async fn call(&self, port: u16, program: u32, procedure: u32, args: Encoder) -> Vec<u8> {

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use acetate::config::{self, Missing};
-use acetate::inspect::log::{Log, Options};
+use acetate::inspect::log::{AuditLog, LogOptions};
 use acetate::inspect::opened::open_session;
 use acetate::server::limits::Limits;
 use acetate::server::{Listeners, Server, ServerOptions};
@@ -145,7 +145,7 @@ impl Site {
 
 fn log(session: &Path) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut log = Log::open(&open_session(session).unwrap(), Options::default()).unwrap();
+    let mut log = AuditLog::open(&open_session(session).unwrap(), LogOptions::default()).unwrap();
     log.read(&mut |_, row| {
         let row = row.unwrap();
         let export = row.export.as_deref().unwrap_or("-");

@@ -3,8 +3,8 @@
 use std::fs;
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::Options;
-use acetate::inspect::selection::{Asked, Selection};
+use acetate::inspect::apply::ApplyOptions;
+use acetate::inspect::selection::{Selection, SelectionText};
 
 use super::{copy, only, open, path};
 use crate::support::applied::{all, applied, planned};
@@ -95,13 +95,14 @@ fn what_clients_leave_behind_is_left_out() {
     world.put("dir/.acetate-write-0123456789abcdef", "in part");
     world.put("dir/new", "new");
     let to = copy(&world, "copy");
-    applied(&open(&world), Some(&to), &Options::default()).unwrap();
+    applied(&open(&world), Some(&to), &ApplyOptions::default()).unwrap();
     for left_out in ["._file", ".nfs0001", ".acetate-write-0123456789abcdef"] {
         assert!(!to.join("dir").join(left_out).exists(), "{left_out}");
     }
     assert_eq!(fs::read(to.join("dir/new")).unwrap(), b"new");
     // A directory that holds something left out is not done with.
-    let plan = planned(&open(&world), Some(&copy(&world, "other")), &Options::default()).unwrap();
+    let plan =
+        planned(&open(&world), Some(&copy(&world, "other")), &ApplyOptions::default()).unwrap();
     let whole = |of: &str| plan.changes.iter().find(|c| c.path == path(of)).unwrap().is_whole;
     assert!(whole("dir/new") && !whole("dir"));
     let plan = planned(&open(&world), Some(&copy(&world, "third")), &all()).unwrap();
@@ -116,7 +117,7 @@ fn what_replaces_an_open_file_takes_its_place() {
         world.rename("dir/file", renamed).unwrap();
         world.put("dir/file", "new");
         world.change_base();
-        let done = applied(&open(&world), None, &Options::default()).unwrap();
+        let done = applied(&open(&world), None, &ApplyOptions::default()).unwrap();
         assert_eq!(fs::read(world.base().join("dir/file")).unwrap(), b"new", "{done:?}");
         assert!(!world.base().join(renamed).exists());
     }
@@ -150,8 +151,8 @@ fn a_directory_that_moved_stays_where_something_in_it_is_excluded() {
     world.put("new", "new");
     let opened = open(&world);
     let options = |exclude: &str| {
-        let asked = Asked { paths: vec![exclude.into()], ..Asked::default() };
-        Options { selection: Selection::read(&opened, &asked).unwrap(), ..all() }
+        let asked = SelectionText { paths: vec![exclude.into()], ..SelectionText::default() };
+        ApplyOptions { selection: Selection::read(&opened, &asked).unwrap(), ..all() }
     };
     for exclude in [":!moved/sub", ":!dir/sub/deep", ":(exclude,icase)MOVED/SUB"] {
         let plan = planned(&opened, None, &options(exclude)).unwrap();

@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{Consent, Event, Options, Plan, Report, ShowPlan, apply};
+use acetate::inspect::apply::{
+    ApplyEvent, ApplyOptions, ApplyPlan, Consent, Report, ShowPlan, apply,
+};
 use acetate::inspect::diff::Difference;
 
 use super::open;
@@ -26,7 +28,7 @@ fn skipped_after(world: &World, meanwhile: impl FnOnce()) -> Vec<String> {
 }
 
 fn apply_all(world: &World, consent: Consent<'_>) -> Report {
-    let watch = &mut |_: Event| ControlFlow::Continue(());
+    let watch = &mut |_: ApplyEvent| ControlFlow::Continue(());
     let mut book = Book(world);
     apply(&open(world), None, &all(), consent, Some(&mut book), watch).unwrap()
 }
@@ -93,7 +95,7 @@ fn consent_to_all_applies_the_plan_of_the_snapshot() {
             self.paths.push(difference.path.display().to_string());
         }
 
-        fn plan(&mut self, plan: &Plan) -> ControlFlow<()> {
+        fn plan(&mut self, plan: &ApplyPlan) -> ControlFlow<()> {
             assert_eq!(plan.changes.len(), self.paths.len());
             // Of the next moment.
             self.world.put("later", "later");
@@ -119,7 +121,7 @@ fn what_needs_more_than_was_agreed_to_is_left_out_alone() {
     let world = changed();
     world.chmod("moved/file", 0o600).unwrap();
     let opened = open(&world);
-    let plain = Options { special: false, ..all() };
+    let plain = ApplyOptions { special: false, ..all() };
     let plan = planned(&opened, None, &plain).unwrap();
     world.chmod("new", 0o4755).unwrap();
     world.chmod("newdir", 0o700).unwrap();
@@ -127,7 +129,7 @@ fn what_needs_more_than_was_agreed_to_is_left_out_alone() {
     world.write("moved/below/file", 0, b"below").unwrap();
     world.rename("moved", "moved2").unwrap();
     let mut book = Book(&world);
-    let watch = &mut |_: Event| ControlFlow::Continue(());
+    let watch = &mut |_: ApplyEvent| ControlFlow::Continue(());
     let consent = Consent::Shown(&plan);
     let report = apply(&opened, None, &plain, consent, Some(&mut book), watch).unwrap();
     let skipped: Vec<_> = report.skipped.iter().map(|s| s.path.display().to_string()).collect();
@@ -144,13 +146,13 @@ fn what_needs_more_than_was_agreed_to_is_left_out_alone() {
 fn drift_that_was_not_shown_is_not_overwritten_even_with_force() {
     let world = changed();
     let opened = open(&world);
-    let force = Options { force: true, ..all() };
+    let force = ApplyOptions { force: true, ..all() };
     let plan = planned(&opened, None, &force).unwrap();
     assert_eq!(plan.drifted, []);
     std::fs::write(world.base().join("dir/file"), "theirs").unwrap();
     let before = on_host(&world.base());
-    let mut watch = |_: Event| ControlFlow::Continue(());
-    let mut applied_to = |plan: &Plan| {
+    let mut watch = |_: ApplyEvent| ControlFlow::Continue(());
+    let mut applied_to = |plan: &ApplyPlan| {
         let mut book = Book(&world);
         apply(&opened, None, &force, Consent::Shown(plan), Some(&mut book), &mut watch)
     };

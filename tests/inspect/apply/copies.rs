@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use acetate::inspect::apply::{Options, Why};
+use acetate::inspect::apply::{ApplyOptions, Why};
 
 use super::{copy, open};
 use crate::support::applied::{all, applied, planned};
@@ -24,7 +24,7 @@ fn read(dir: &Path, name: &str) -> String {
     fs::read_to_string(dir.join(name)).unwrap()
 }
 
-fn drift(world: &World, to: &Path, options: &Options) -> Vec<(String, Why)> {
+fn drift(world: &World, to: &Path, options: &ApplyOptions) -> Vec<(String, Why)> {
     let plan = planned(&open(world), Some(to), options).unwrap();
     plan.drifted.iter().map(|d| (d.path.display().to_string(), d.why)).collect()
 }
@@ -59,7 +59,7 @@ fn a_copy_of_what_the_base_is_now_is_merged_as_the_base() {
     let world = changed_on_both_sides();
     let to = copy(&world, "now");
     assert_eq!(drift(&world, &to, &all()), [("/dir/link".to_owned(), Why::Copy)]);
-    let skip = Options { skip_drifted: true, ..all() };
+    let skip = ApplyOptions { skip_drifted: true, ..all() };
     assert_eq!(applied(&open(&world), Some(&to), &skip).unwrap().skipped.len(), 1);
     assert_eq!(read(&to, "dir/text"), "ONE\ntwo\nthree\nfour\nFIVE\n");
     assert_eq!(fs::read_link(to.join("dir/link")).unwrap(), Path::new("old/one"));

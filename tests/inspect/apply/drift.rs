@@ -5,9 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{Consent, Options, Why, apply};
+use acetate::inspect::apply::{ApplyOptions, Consent, Why, apply};
 use acetate::inspect::seal::seal;
-use acetate::overlay::LetGo;
+use acetate::overlay::RebaseItem;
 use acetate::vfs::Time;
 
 use super::{copy, open};
@@ -25,8 +25,8 @@ const TREE: &str = r#"
 /// Before all that the tests do, in seconds since 1970.
 const LONG_AGO: i64 = 1_000_000_000;
 
-fn force() -> Options {
-    Options { force: true, ..all() }
+fn force() -> ApplyOptions {
+    ApplyOptions { force: true, ..all() }
 }
 
 /// What drifted; nothing is written then, unless it is forced: that makes the merged tree.
@@ -278,7 +278,7 @@ fn what_apply_itself_did_after_a_removal() {
         let left = fs::symlink_metadata(&base).unwrap();
         let left = Time { secs: left.ctime(), nanos: left.ctime_nsec() as u32 };
         world.remove("dir/file").unwrap();
-        let let_go = LetGo {
+        let let_go = RebaseItem {
             path: super::path("dir/file"),
             from: None,
             object: Some((object.fileid, object.ctime)),

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
 use acetate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions};
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{Event, resume};
+use acetate::inspect::apply::{ApplyEvent, resume};
 
 use super::{copy, open, skipped};
 use crate::support::applied::{all, planned};
@@ -20,17 +20,17 @@ const TREE: &str = r#"
 "#;
 
 /// Right before the first step.
-fn first(world: &World) -> Event {
+fn first(world: &World) -> ApplyEvent {
     let to = copy(world, "counted");
     let mut all_steps = 0;
     let counted = super::watched(&open(world), Some(&to), &all(), &mut |event| {
-        if let Event::Step { all, .. } = event {
+        if let ApplyEvent::Step { all, .. } = event {
             all_steps = all;
         }
         std::ops::ControlFlow::Continue(())
     });
     counted.unwrap();
-    Event::Step { done: 0, all: all_steps }
+    ApplyEvent::Step { done: 0, all: all_steps }
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn what_cannot_even_be_kept_is_not_lost() {
     });
     assert!(matches!(failed, Err(InspectError::Unfinished { .. })), "{failed:?}");
     let resumed = || {
-        let go_on = &mut |_: Event| ControlFlow::Continue(());
+        let go_on = &mut |_: ApplyEvent| ControlFlow::Continue(());
         resume(&open(&world), Some(&to), None, go_on)
     };
     assert!(matches!(resumed(), Err(InspectError::Unfinished { .. })));

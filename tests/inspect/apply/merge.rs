@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{Options, Why};
+use acetate::inspect::apply::{ApplyOptions, Why};
 use proptest::prelude::*;
 
 use super::{apply_served, open, path};
@@ -29,12 +29,12 @@ fn base_text(world: &World) -> String {
     fs::read_to_string(world.base().join("dir/text")).unwrap()
 }
 
-fn drift(world: &World, options: &Options) -> Vec<(String, Why)> {
+fn drift(world: &World, options: &ApplyOptions) -> Vec<(String, Why)> {
     let plan = planned(&open(world), None, options).unwrap();
     plan.drifted.iter().map(|d| (d.path.display().to_string(), d.why)).collect()
 }
 
-fn merged_paths(world: &World, options: &Options) -> Vec<(String, bool)> {
+fn merged_paths(world: &World, options: &ApplyOptions) -> Vec<(String, bool)> {
     let plan = planned(&open(world), None, options).unwrap();
     plan.merged.iter().map(|m| (m.path.display().to_string(), m.has_conflicts)).collect()
 }
@@ -99,7 +99,7 @@ fn files_that_were_saved_by_renames_are_merged() {
 
 #[test]
 fn a_conflict_stops_the_apply_unless_an_option_says_what_to_do() {
-    let conflict = |options: &Options| {
+    let conflict = |options: &ApplyOptions| {
         let mut world = World::new(TREE);
         change_first_line(&world);
         world.write("dir/other", 0, b"mine!\n").unwrap();
@@ -114,23 +114,24 @@ fn a_conflict_stops_the_apply_unless_an_option_says_what_to_do() {
     assert!(matches!(refused, Err(InspectError::Refused { .. })), "{refused:?}");
     assert_eq!((&*text, &*other), (theirs, "other\n"), "nothing is written");
 
-    let (report, text, other) = conflict(&Options { skip_drifted: true, ..all() });
+    let (report, text, other) = conflict(&ApplyOptions { skip_drifted: true, ..all() });
     assert_eq!(
         report.unwrap().skipped.iter().map(|s| &s.path).collect::<Vec<_>>(),
         [&path("dir/text")]
     );
     assert_eq!((&*text, &*other), (theirs, "mine!\n"));
 
-    let (report, text, _) = conflict(&Options { conflict_markers: true, ..all() });
+    let (report, text, _) = conflict(&ApplyOptions { conflict_markers: true, ..all() });
     assert_eq!(report.unwrap().skipped, []);
     let marked = "<<<<<<< base\n1\n=======\nONE\n>>>>>>> session\ntwo\nthree\nfour\nfive\n";
     assert_eq!(text, marked);
 
-    let (report, text, _) = conflict(&Options { take_session: vec![path("dir")], ..all() });
+    let (report, text, _) = conflict(&ApplyOptions { take_session: vec![path("dir")], ..all() });
     assert_eq!(report.unwrap().skipped, []);
     assert_eq!(text, "ONE\ntwo\nthree\nfour\nfive\n");
 
-    let (report, text, other) = conflict(&Options { take_base: vec![path("dir/text")], ..all() });
+    let (report, text, other) =
+        conflict(&ApplyOptions { take_base: vec![path("dir/text")], ..all() });
     assert_eq!(report.unwrap().skipped.len(), 1);
     assert_eq!((&*text, &*other), (theirs, "mine!\n"));
 }
@@ -169,7 +170,7 @@ fn what_is_no_text_is_not_merged() {
     world.write("dir/binary", 1, b"\0mine").unwrap();
     fs::write(world.change_base().join("dir/binary"), b"\0a").unwrap();
     assert_eq!(drift(&world, &all()), [("/dir/binary".to_owned(), Why::NotText)]);
-    let marks = Options { conflict_markers: true, ..all() };
+    let marks = ApplyOptions { conflict_markers: true, ..all() };
     assert_eq!(drift(&world, &marks), [("/dir/binary".to_owned(), Why::NotText)]);
 }
 
@@ -238,7 +239,7 @@ proptest! {
         world.setattr("dir/text", size(0)).unwrap();
         world.write("dir/text", 0, session.as_bytes()).unwrap();
         fs::write(world.base().join("dir/text"), &theirs).unwrap();
-        let options = Options { skip_drifted: true, ..all() };
+        let options = ApplyOptions { skip_drifted: true, ..all() };
         apply_served(&world, &options);
         let got = base_text(&world);
         let git = merged_by_git(world.scratch(), &start, &theirs, &session);

@@ -26,10 +26,12 @@ use std::path::{Path, PathBuf};
 
 use acetate::delta::{Ino, MergedPath, PendingCopies};
 use acetate::inspect::Result;
-use acetate::inspect::apply::{Applied, Bookkeeper, Consent, Event, Options, Report, apply};
+use acetate::inspect::apply::{
+    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, Report, apply,
+};
 use acetate::inspect::opened::Opened;
 use acetate::inspect::selection::Selection;
-use acetate::overlay::CopyTurn;
+use acetate::overlay::CopyStep;
 
 use crate::support::applied::{self, planned};
 use crate::support::world::World;
@@ -45,9 +47,9 @@ pub fn path(path: &str) -> MergedPath {
 }
 
 /// All that is at or below these paths.
-pub fn only(paths: &[&str]) -> Options {
+pub fn only(paths: &[&str]) -> ApplyOptions {
     let selection = Selection::of(paths.iter().map(|p| path(p)));
-    Options { selection, ..applied::all() }
+    ApplyOptions { selection, ..applied::all() }
 }
 
 /// The session and its base.
@@ -66,8 +68,8 @@ pub fn copy(world: &World, name: &str) -> PathBuf {
 pub fn watched(
     opened: &Opened,
     to: Option<&Path>,
-    options: &Options,
-    watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    options: &ApplyOptions,
+    watch: &mut dyn FnMut(ApplyEvent) -> ControlFlow<()>,
 ) -> Result<Report> {
     let plan = planned(opened, to, options)?;
     apply(opened, to, options, Consent::Shown(&plan), None, watch)
@@ -75,7 +77,7 @@ pub fn watched(
 
 /// Applies to a copy, and to nothing else; what was skipped.
 #[track_caller]
-pub fn skipped(world: &World, to: &Path, at: Event, change: impl FnOnce()) -> Vec<String> {
+pub fn skipped(world: &World, to: &Path, at: ApplyEvent, change: impl FnOnce()) -> Vec<String> {
     let mut change = Some(change);
     let report = watched(&open(world), Some(to), &applied::all(), &mut |event| {
         if event == at
@@ -94,14 +96,14 @@ pub fn skipped(world: &World, to: &Path, at: Event, change: impl FnOnce()) -> Ve
 
 /// Notes what it was told.
 #[derive(Default)]
-pub struct Noting(pub Vec<Applied>);
+pub struct Noting(pub Vec<AppliedChange>);
 
 impl Bookkeeper for Noting {
-    fn copy(&mut self, _: Ino) -> Result<CopyTurn> {
-        Ok(CopyTurn { next: None, has_copied: false, left: PendingCopies::default() })
+    fn copy(&mut self, _: Ino) -> Result<CopyStep> {
+        Ok(CopyStep { next: None, has_copied: false, left: PendingCopies::default() })
     }
 
-    fn forget(&mut self, applied: &[Applied], _: bool) -> Result<Vec<MergedPath>> {
+    fn forget(&mut self, applied: &[AppliedChange], _: bool) -> Result<Vec<MergedPath>> {
         self.0.extend_from_slice(applied);
         Ok(Vec::new())
     }
@@ -109,10 +111,10 @@ impl Bookkeeper for Noting {
 
 /// Applies to the world's base, and lets its server know.
 #[track_caller]
-pub fn apply_served(world: &World, options: &Options) -> Report {
+pub fn apply_served(world: &World, options: &ApplyOptions) -> Report {
     let opened = open(world);
     let plan = planned(&opened, None, options).unwrap();
     let mut book = applied::Book(world);
-    let watch = &mut |_: Event| ControlFlow::Continue(());
+    let watch = &mut |_: ApplyEvent| ControlFlow::Continue(());
     apply(&opened, None, options, Consent::Shown(&plan), Some(&mut book), watch).unwrap()
 }

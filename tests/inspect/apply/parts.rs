@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
-use acetate::inspect::apply::{Applied, Bookkeeper, Consent, Event, Options, apply, resume};
-use acetate::inspect::hunks::{Chosen, HunkId, Pick, Pieces};
-use acetate::overlay::CopyTurn;
+use acetate::inspect::apply::{
+    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, apply, resume,
+};
+use acetate::inspect::hunks::{ChosenHunks, DiffPieces, HunkId, Pick};
+use acetate::overlay::CopyStep;
 use proptest::prelude::*;
 
 use super::{apply_served, check, open, path};
@@ -32,9 +34,9 @@ fn changed() -> World {
     world
 }
 
-fn only(at: &str, ids: impl IntoIterator<Item = HunkId>) -> Options {
-    let chosen = Chosen::from([(path(at), Pick::Hunks(ids.into_iter().collect()))]);
-    Options { chosen: Some(Arc::new(chosen)), ..all() }
+fn only(at: &str, ids: impl IntoIterator<Item = HunkId>) -> ApplyOptions {
+    let chosen = ChosenHunks::from([(path(at), Pick::Hunks(ids.into_iter().collect()))]);
+    ApplyOptions { chosen: Some(Arc::new(chosen)), ..all() }
 }
 
 fn ids(world: &World) -> Vec<HunkId> {
@@ -115,7 +117,7 @@ fn conflicts_are_those_of_the_chosen_hunks() {
     let plan = planned(&open(&world), None, &only("dir/text", [all_ids[0]])).unwrap();
     assert_eq!((plan.drifted.len(), plan.merged.len()), (0, 1));
     // What is overwritten gets the chosen hunk alone.
-    let options = Options { force: true, ..only("dir/text", [all_ids[3]]) };
+    let options = ApplyOptions { force: true, ..only("dir/text", [all_ids[3]]) };
     assert_eq!(apply_served(&world, &options).skipped, []);
     assert_eq!(base_text(&world), with(&[20]));
     assert_eq!(ids(&world), all_ids[..3]);
@@ -145,7 +147,7 @@ fn a_copy_of_the_base_gets_the_chosen_hunks() {
     let to = super::copy(&world, "copy");
     let (all_ids, options) = (ids(&world), only("dir/text", [ids(&world)[0]]));
     let plan = planned(&open(&world), Some(&to), &options).unwrap();
-    let watch = &mut |_: Event| ControlFlow::Continue(());
+    let watch = &mut |_: ApplyEvent| ControlFlow::Continue(());
     apply(&open(&world), Some(&to), &options, Consent::Shown(&plan), None, watch).unwrap();
     assert_eq!(fs::read_to_string(to.join("dir/text")).unwrap(), with(&[5]));
     assert_eq!((base_text(&world), ids(&world)), (with(&[]), all_ids));
@@ -175,7 +177,7 @@ fn what_a_client_changes_meanwhile_stays_in_the_session() {
     let plan = planned(&opened, None, &options).unwrap();
     world.tick(1);
     world.put("dir/text", &with(&[5, 10, 15, 20, 1]));
-    let watch = &mut |_: Event| ControlFlow::Continue(());
+    let watch = &mut |_: ApplyEvent| ControlFlow::Continue(());
     let report =
         apply(&opened, None, &options, Consent::Shown(&plan), Some(&mut Book(&world)), watch);
     assert_eq!(report.unwrap().skipped.len(), 1);
@@ -185,8 +187,8 @@ fn what_a_client_changes_meanwhile_stays_in_the_session() {
     let plan = planned(&opened, None, &options).unwrap();
     world.tick(1);
     let client = &world;
-    let watch = &mut |event: Event| {
-        if matches!(event, Event::Step { done, all } if done == all) {
+    let watch = &mut |event: ApplyEvent| {
+        if matches!(event, ApplyEvent::Step { done, all } if done == all) {
             client.put("dir/text", &with(&[1, 2, 5, 10]));
         }
         ControlFlow::Continue(())
@@ -203,11 +205,11 @@ fn what_a_client_changes_meanwhile_stays_in_the_session() {
 fn an_apply_that_ended_in_the_middle_is_finished() {
     struct Twice<'a>(Book<'a>);
     impl Bookkeeper for Twice<'_> {
-        fn copy(&mut self, from: Ino) -> Result<CopyTurn> {
+        fn copy(&mut self, from: Ino) -> Result<CopyStep> {
             self.0.copy(from)
         }
 
-        fn forget(&mut self, applied: &[Applied], is_first: bool) -> Result<Vec<MergedPath>> {
+        fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>> {
             let kept = self.0.forget(applied, is_first)?;
             self.0.forget(applied, false)?;
             Ok(kept)
@@ -220,8 +222,8 @@ fn an_apply_that_ended_in_the_middle_is_finished() {
         fs::write(world.change_base().join("dir/text"), theirs(with(&[]))).unwrap();
         let (opened, options) = (open(&world), only("dir/text", [all_ids[0], all_ids[3]]));
         let plan = planned(&opened, None, &options).unwrap();
-        let watch = &mut |event: Event| match event {
-            Event::Step { done, .. } if done == at => ControlFlow::Break(()),
+        let watch = &mut |event: ApplyEvent| match event {
+            ApplyEvent::Step { done, .. } if done == at => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         };
         let book = &mut Twice(Book(&world));
@@ -229,7 +231,7 @@ fn an_apply_that_ended_in_the_middle_is_finished() {
             apply(&opened, None, &options, Consent::Shown(&plan), Some(book), watch).unwrap();
         let is_over = report.broken_off.is_none();
         if !is_over {
-            let watch = &mut |_: Event| ControlFlow::Continue(());
+            let watch = &mut |_: ApplyEvent| ControlFlow::Continue(());
             let book = &mut Twice(Book(&world));
             let report = resume(&opened, None, Some(book), watch).unwrap().unwrap();
             assert_eq!(report.skipped, []);
@@ -338,7 +340,7 @@ proptest! {
         // One after the other; git may draw the lines between the rest otherwise than before.
         for _ in 0..30 {
             let rest = all_pieces(&open(&world));
-            let Some((_, Pieces::File(file))) = rest.first() else { break };
+            let Some((_, DiffPieces::File(file))) = rest.first() else { break };
             let id = file.ids().last().unwrap();
             prop_assert_eq!(&apply_served(&world, &only("dir/text", [id])).skipped, &[]);
         }

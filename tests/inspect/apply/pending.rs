@@ -3,7 +3,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 
-use acetate::inspect::apply::{Consent, Event, Options, Report, apply, resume};
+use acetate::inspect::apply::{ApplyEvent, ApplyOptions, Consent, Report, apply, resume};
 use acetate::overlay::CopyLimits;
 use acetate::vfs::FsError;
 
@@ -43,11 +43,11 @@ fn write(world: &World, path: &str) {
 }
 
 /// Applies to the base; what `watch` makes of `at` comes before that.
-fn applied(world: &World, options: &Options, at: Event, does: impl FnOnce()) -> Report {
+fn applied(world: &World, options: &ApplyOptions, at: ApplyEvent, does: impl FnOnce()) -> Report {
     let opened = open(world);
     let plan = planned(&opened, None, options).unwrap();
     let mut does = Some(does);
-    let mut watch = |event: Event| {
+    let mut watch = |event: ApplyEvent| {
         if event == at
             && let Some(does) = does.take()
         {
@@ -60,8 +60,8 @@ fn applied(world: &World, options: &Options, at: Event, does: impl FnOnce()) -> 
 }
 
 /// The beginning of the work.
-fn making(all: u64) -> Event {
-    Event::Making { done: 0, all }
+fn making(all: u64) -> ApplyEvent {
+    ApplyEvent::Making { done: 0, all }
 }
 
 #[test]
@@ -133,15 +133,15 @@ fn a_run_that_is_finished_later_costs_no_content() {
     let options = only(&["one"]);
     let plan = planned(&opened, None, &options).unwrap();
     let mut book = Book(&world);
-    let mut stop = |event: Event| match event {
-        Event::Step { .. } => ControlFlow::Break(()),
+    let mut stop = |event: ApplyEvent| match event {
+        ApplyEvent::Step { .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
     let report =
         apply(&opened, None, &options, Consent::Shown(&plan), Some(&mut book), &mut stop).unwrap();
     assert!(report.broken_off.is_some_and(|(done, all)| done == 0 && all > 0));
     write(&world, "two");
-    let mut watch = |_: Event| ControlFlow::Continue(());
+    let mut watch = |_: ApplyEvent| ControlFlow::Continue(());
     let report = resume(&opened, None, Some(&mut book), &mut watch).unwrap().unwrap();
     assert_eq!((report.broken_off, report.skipped), (None, vec![]));
     assert!(!world.base().join("one").exists());

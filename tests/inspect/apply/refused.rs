@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::Options;
+use acetate::inspect::apply::ApplyOptions;
 
 use super::{copy, only, open};
 use crate::support::applied::{all, applied, assert_same, on_host, planned};
@@ -18,7 +18,7 @@ const TREE: &str = r#"
 
 /// What is said; nothing changes.
 #[track_caller]
-fn refused(world: &World, to: Option<&Path>, options: &Options) -> String {
+fn refused(world: &World, to: Option<&Path>, options: &ApplyOptions) -> String {
     let dir = to.map_or(world.base(), Path::to_owned);
     let read = || {
         let mut tree = on_host(&dir);
@@ -134,7 +134,7 @@ fn what_may_not_be_removed_stops_nothing_else() {
         let asked = scope.spawn(|| {
             let nobody = rustix::thread::Uid::from_raw(NOBODY);
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-            let force = Options { force: true, ..all() };
+            let force = ApplyOptions { force: true, ..all() };
             applied(&opened, Some(&to), &force).unwrap()
         });
         asked.join().unwrap()

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{Applied, Event, interrupted, resume};
+use acetate::inspect::apply::{AppliedChange, ApplyEvent, interrupted, resume};
 
 use super::{Noting, copy, open, watched};
 use crate::support::applied::{all, applied, assert_same, merged, on_host, planned};
@@ -53,11 +53,11 @@ fn after_whichever_step() {
         let to = copy(&world, &at.to_string());
         let mut steps = 0;
         let report = watched(&opened, Some(&to), &all(), &mut |event| match event {
-            Event::Step { done, all } => {
+            ApplyEvent::Step { done, all } => {
                 steps = all;
                 if done == at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }
-            Event::Making { .. } | Event::Copying(_) => ControlFlow::Continue(()),
+            ApplyEvent::Making { .. } | ApplyEvent::Copying(_) => ControlFlow::Continue(()),
         });
         let report = report.unwrap();
         if report.broken_off.is_none() {
@@ -71,11 +71,12 @@ fn after_whichever_step() {
             assert_same_but_staging(&to, &before);
         }
         let mut book = Noting::default();
-        let mut go_on = |_: Event| ControlFlow::Continue(());
+        let mut go_on = |_: ApplyEvent| ControlFlow::Continue(());
         let report = resume(&opened, Some(&to), Some(&mut book), &mut go_on).unwrap().unwrap();
         assert_eq!((report.skipped, report.broken_off), (Vec::new(), None), "after {at} steps");
         // The host's times of what was put are not in the plan.
-        let applied = book.0.into_iter().map(|applied| Applied { base_ctime: None, ..applied });
+        let applied =
+            book.0.into_iter().map(|applied| AppliedChange { base_ctime: None, ..applied });
         let applied: Vec<_> = applied.collect();
         assert_eq!(applied, planned(&opened, None, &all()).unwrap().changes, "after {at} steps");
         assert_same(&on_host(&to), &wanted);
@@ -103,8 +104,8 @@ fn again_and_again() {
     };
     let mut left = 0;
     let report = watched(&opened, Some(&to), &all(), &mut |event| match event {
-        Event::Step { .. } => one_step(&mut left),
-        Event::Making { .. } | Event::Copying(_) => ControlFlow::Continue(()),
+        ApplyEvent::Step { .. } => one_step(&mut left),
+        ApplyEvent::Making { .. } | ApplyEvent::Copying(_) => ControlFlow::Continue(()),
     });
     assert!(report.unwrap().broken_off.is_some());
     for steps in 2.. {
@@ -124,7 +125,7 @@ fn before_anything_was_changed() {
     let to = copy(&world, "copy");
     let before = on_host(&to);
     let stop = &mut |event| match event {
-        Event::Making { done, .. } if done > 0 => ControlFlow::Break(()),
+        ApplyEvent::Making { done, .. } if done > 0 => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
     let report = watched(&opened, Some(&to), &all(), stop).unwrap();
@@ -154,7 +155,7 @@ fn the_export_does_not_show_it() {
     let base = world.change_base();
     let opened = open(&world);
     let stop = &mut |event| match event {
-        Event::Step { done: 0, .. } => ControlFlow::Break(()),
+        ApplyEvent::Step { done: 0, .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
     assert!(watched(&opened, None, &all(), stop).unwrap().broken_off.is_some());
@@ -168,7 +169,7 @@ fn another_sessions_work_is_not_finished_by_this_one() {
     let (world, other) = (changed(), changed());
     let to = copy(&world, "copy");
     let stop = &mut |event| match event {
-        Event::Step { done: 3, .. } => ControlFlow::Break(()),
+        ApplyEvent::Step { done: 3, .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
     assert!(watched(&open(&world), Some(&to), &all(), stop).unwrap().broken_off.is_some());
@@ -176,7 +177,7 @@ fn another_sessions_work_is_not_finished_by_this_one() {
     let refused = interrupted(&other, Some(&to)).unwrap_err();
     assert!(matches!(refused, InspectError::Refused { .. }), "{refused}");
     assert!(refused.to_string().contains("session.db was interrupted"), "{refused}");
-    let mut go_on = |_: Event| ControlFlow::Continue(());
+    let mut go_on = |_: ApplyEvent| ControlFlow::Continue(());
     assert!(resume(&other, Some(&to), None, &mut go_on).is_err());
     resume(&open(&world), Some(&to), None, &mut go_on).unwrap().unwrap();
     assert_same(&on_host(&to), &merged(&world.session(), Some(&world.base())));

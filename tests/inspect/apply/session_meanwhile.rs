@@ -8,9 +8,9 @@ use std::panic::AssertUnwindSafe;
 use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{
-    Applied, Bookkeeper, Consent, Event, Options, Report, apply, resume,
+    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, Report, apply, resume,
 };
-use acetate::overlay::CopyTurn;
+use acetate::overlay::CopyStep;
 use acetate::vfs::{CreateHow, FileKind, FsError, Time};
 
 use super::open;
@@ -142,30 +142,30 @@ struct Late<'a, F: FnMut(Moment)> {
 }
 
 impl<F: FnMut(Moment)> Bookkeeper for Late<'_, F> {
-    fn copy(&mut self, from: Ino) -> Result<CopyTurn> {
+    fn copy(&mut self, from: Ino) -> Result<CopyStep> {
         self.book.copy(from)
     }
 
-    fn forget(&mut self, applied: &[Applied], is_first: bool) -> Result<Vec<MergedPath>> {
+    fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>> {
         (self.at.borrow_mut())(Moment::LettingGo);
         self.book.forget(applied, is_first)
     }
 }
 
 /// Applies all; `at` is told each moment once.
-fn apply_with(world: &World, options: &Options, at: impl FnMut(Moment)) -> Report {
+fn apply_with(world: &World, options: &ApplyOptions, at: impl FnMut(Moment)) -> Report {
     let opened = open(world);
     let plan = planned(&opened, None, options).unwrap();
     let at = std::cell::RefCell::new(at);
     let mut book = Late { book: Book(world), at: &at };
     let mut is_staging = true;
-    let mut watch = |event: Event| {
+    let mut watch = |event: ApplyEvent| {
         match event {
-            Event::Making { .. } if std::mem::take(&mut is_staging) => {
+            ApplyEvent::Making { .. } if std::mem::take(&mut is_staging) => {
                 (at.borrow_mut())(Moment::Staging);
             }
-            Event::Step { done, .. } => (at.borrow_mut())(Moment::Step(done)),
-            Event::Making { .. } | Event::Copying(_) => {}
+            ApplyEvent::Step { done, .. } => (at.borrow_mut())(Moment::Step(done)),
+            ApplyEvent::Making { .. } | ApplyEvent::Copying(_) => {}
         }
         ControlFlow::Continue(())
     };
@@ -244,7 +244,7 @@ fn check(changes: &[(Moment, Change)], what: &str) {
     // So it is with a new server, and with what is applied then.
     world.reopen();
     assert_seen(&world, &twin, &format!("{what}, reopened: {:?}", report.skipped));
-    let report = apply_with(&world, &Options { force: true, ..all() }, |_| {});
+    let report = apply_with(&world, &ApplyOptions { force: true, ..all() }, |_| {});
     assert_eq!(report.skipped, [], "{what}");
     assert_seen(&world, &twin, &format!("{what}, applied again"));
     let (host, wanted) = (stripped(&on_host(&world.base())), seen(&twin));
@@ -347,8 +347,8 @@ fn changes_between_a_kill_and_the_next_run() {
                 let (world, twin) = (changed(), changed());
                 let opened = open(&world);
                 let plan = planned(&opened, None, &all()).unwrap();
-                let mut stop = |event: Event| match event {
-                    Event::Step { done, .. } if done == at => ControlFlow::Break(()),
+                let mut stop = |event: ApplyEvent| match event {
+                    ApplyEvent::Step { done, .. } if done == at => ControlFlow::Break(()),
                     _ => ControlFlow::Continue(()),
                 };
                 let mut book = Book(&world);
@@ -360,7 +360,7 @@ fn changes_between_a_kill_and_the_next_run() {
                 if make(&world, *change) {
                     change(&twin).unwrap();
                 }
-                let mut go_on = |_: Event| ControlFlow::Continue(());
+                let mut go_on = |_: ApplyEvent| ControlFlow::Continue(());
                 let report = resume(&opened, None, Some(&mut book), &mut go_on).unwrap().unwrap();
                 assert_seen(&world, &twin, &format!("{what}: {:?}", report.skipped));
             });

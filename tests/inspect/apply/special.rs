@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
-use acetate::inspect::apply::Options;
+use acetate::inspect::apply::ApplyOptions;
 use acetate::vfs::{Device, NewNode, SetAttr};
 
 use super::{copy, open};
@@ -37,7 +37,7 @@ fn changed() -> World {
 fn they_are_left_out_by_name() {
     let world = changed();
     let to = copy(&world, "copy");
-    let options = Options { special: false, ..all() };
+    let options = ApplyOptions { special: false, ..all() };
     let plan = planned(&open(&world), Some(&to), &options).unwrap();
     let left: Vec<_> =
         plan.left_out.iter().map(|l| format!("{}: {}", l.path.display(), l.why)).collect();
@@ -85,7 +85,7 @@ fn other_content_of_a_set_user_id_file_is_left_out() {
     world.write("suid", 0, b"PROGRAM").unwrap();
     world.chmod("suid", 0o4755).unwrap();
     let to = copy(&world, "copy");
-    let options = Options { special: false, ..all() };
+    let options = ApplyOptions { special: false, ..all() };
     let plan = planned(&open(&world), Some(&to), &options).unwrap();
     assert_eq!(plan.left_out.len(), 1, "{plan:?}");
     applied(&open(&world), Some(&to), &options).unwrap();

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use acetate::inspect::InspectError;
 use acetate::inspect::apply::{
-    Consent, Event, Options, Report, UndoKind, UndoOptions, apply, interrupted, plan_undo, resume,
-    undo,
+    ApplyEvent, ApplyOptions, Consent, Report, UndoKind, UndoOptions, apply, interrupted,
+    plan_undo, resume, undo,
 };
 use acetate::inspect::opened::Opened;
 
@@ -64,15 +64,15 @@ pub fn change(world: &World) {
     world.chmod("locked", 0o755).unwrap();
 }
 
-pub fn keeping() -> Options {
-    Options { keep: Some(1 << 30), ..all() }
+pub fn keeping() -> ApplyOptions {
+    ApplyOptions { keep: Some(1 << 30), ..all() }
 }
 
 pub fn undoing() -> UndoOptions {
     UndoOptions { keep: Some(1 << 30), ..UndoOptions::default() }
 }
 
-pub fn go_on(_: Event) -> ControlFlow<()> {
+pub fn go_on(_: ApplyEvent) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
@@ -82,7 +82,7 @@ pub fn undo_dir(world: &World) -> PathBuf {
 
 /// Applies to a directory, and keeps what is replaced.
 #[track_caller]
-pub fn apply_kept(opened: &Opened, to: Option<&Path>, options: &Options) -> Report {
+pub fn apply_kept(opened: &Opened, to: Option<&Path>, options: &ApplyOptions) -> Report {
     let plan = planned(opened, to, options).unwrap();
     apply(opened, to, options, Consent::Shown(&plan), None, &mut go_on).unwrap()
 }
@@ -217,11 +217,11 @@ fn after_whichever_step() {
         for wanted in [&before, &after] {
             let mut steps = 0;
             let watch = &mut |event| match event {
-                Event::Step { done, all } => {
+                ApplyEvent::Step { done, all } => {
                     steps = all;
                     if done == at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 }
-                Event::Making { .. } | Event::Copying(_) => ControlFlow::Continue(()),
+                ApplyEvent::Making { .. } | ApplyEvent::Copying(_) => ControlFlow::Continue(()),
             };
             let report = undo(&opened, Some(&to), &undoing(), None, None, watch).unwrap();
             if report.broken_off.is_some() {
@@ -250,7 +250,7 @@ fn an_apply_that_was_interrupted_keeps_all_too() {
         let plan = planned(&opened, Some(&to), &keeping()).unwrap();
         let consent = Consent::Shown(&plan);
         let report = apply(&opened, Some(&to), &keeping(), consent, None, &mut |event| {
-            let stops = matches!(event, Event::Step { done, .. } if done == at);
+            let stops = matches!(event, ApplyEvent::Step { done, .. } if done == at);
             if stops { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         let is_done = report.unwrap().broken_off.is_none();
@@ -332,7 +332,7 @@ fn a_forced_apply_says_where_the_copies_are() {
     world.write("file", 0, b"session").unwrap();
     let base = world.change_base();
     fs::write(base.join("file"), b"a person's\0").unwrap();
-    let options = Options { force: true, ..keeping() };
+    let options = ApplyOptions { force: true, ..keeping() };
     let report = apply_kept(&open(&world), None, &options);
     let kept = report.kept.unwrap();
     assert_eq!((kept.len(), &kept[0].path), (1, &path("file")));
@@ -351,7 +351,7 @@ fn more_than_the_limit_is_refused_before_anything_is_written() {
     let before = on_host(&to);
     let opened = open(&world);
     // Two files and a directory, each with a block and an inode.
-    let options = Options { keep: Some(13_823), ..all() };
+    let options = ApplyOptions { keep: Some(13_823), ..all() };
     let plan = planned(&opened, Some(&to), &options).unwrap();
     assert_eq!(plan.kept_bytes, 3 * (4096 + 512));
     let consent = Consent::Shown(&plan);
@@ -363,7 +363,7 @@ fn more_than_the_limit_is_refused_before_anything_is_written() {
     assert_same(&on_host(&to), &before);
     assert!(!undo_dir(&world).exists());
     assert_eq!(
-        apply_kept(&opened, Some(&to), &Options { keep: Some(13_824), ..all() }).skipped,
+        apply_kept(&opened, Some(&to), &ApplyOptions { keep: Some(13_824), ..all() }).skipped,
         []
     );
     let options = UndoOptions { keep: Some(0), ..undoing() };
@@ -426,8 +426,8 @@ fn a_kill_between_the_further_name_and_the_rename_costs_nothing() {
     let plan = planned(&opened, Some(&to), &keeping()).unwrap();
     let consent = Consent::Shown(&plan);
     let stop = &mut |event| match event {
-        Event::Step { .. } => ControlFlow::Break(()),
-        Event::Making { .. } | Event::Copying(_) => ControlFlow::Continue(()),
+        ApplyEvent::Step { .. } => ControlFlow::Break(()),
+        ApplyEvent::Making { .. } | ApplyEvent::Copying(_) => ControlFlow::Continue(()),
     };
     apply(&opened, Some(&to), &keeping(), consent, None, stop).unwrap();
     fs::hard_link(to.join("file"), to.join(".acetate-apply/replaced/1")).unwrap();

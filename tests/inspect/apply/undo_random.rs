@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use acetate::inspect::apply::{Consent, Options, apply, undo};
+use acetate::inspect::apply::{ApplyOptions, Consent, apply, undo};
 use acetate::vfs::{CreateHow, FileKind};
 
 use super::undo::{go_on, keeping, undoing};
@@ -101,7 +101,7 @@ fn texts(base: &Path, written: &BTreeSet<String>) -> BTreeSet<String> {
 fn check(world: &World, random: &mut Random, written: &BTreeSet<String>) -> bool {
     let base = world.base();
     let before = on_host(&base);
-    let mut options = Options { skip_drifted: true, ..keeping() };
+    let mut options = ApplyOptions { skip_drifted: true, ..keeping() };
     if random.below(3) == 0 {
         let paths: Vec<_> = (0..2).map(|_| random.path()).collect();
         options.selection =

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use acetate::inspect::apply::Options;
+use acetate::inspect::apply::ApplyOptions;
 
 use super::{apply_served, only, open};
 use crate::support::applied::{all, applied, planned};
@@ -32,14 +32,14 @@ fn changed(secret: &str) -> World {
 }
 
 /// Where nothing tells that what is there came later.
-fn planned_left_out(world: &World, options: &Options) -> Vec<String> {
+fn planned_left_out(world: &World, options: &ApplyOptions) -> Vec<String> {
     let plan = planned(&open(world), None, options).unwrap();
     assert!(plan.drifted.is_empty(), "{:?}", plan.drifted);
     plan.left_out.iter().map(|l| format!("{}: {}", l.path.display(), l.why)).collect()
 }
 
 /// The same, which has to be so too where only what was kept of the log says it.
-fn pruned_left_out(world: &mut World, options: &Options) -> Vec<String> {
+fn pruned_left_out(world: &mut World, options: &ApplyOptions) -> Vec<String> {
     let left_out = planned_left_out(world, options);
     let is_open = world.is_open();
     world.prune_log();
@@ -84,7 +84,7 @@ fn what_was_removed_before_its_directory_was_applied_was_seen() {
     world.change_base();
     world.remove("dir/._file").unwrap();
     world.rename("dir", "moved").unwrap();
-    let without_droppings = Options { droppings: false, ..all() };
+    let without_droppings = ApplyOptions { droppings: false, ..all() };
     let report = apply_served(&world, &without_droppings);
     assert_eq!(report.skipped, []);
     assert!(world.base().join("moved/._file").exists());

@@ -93,8 +93,12 @@ fn a_copy_without_the_list_gets_it() {
     world.write("file", 0, b"CONTENT").unwrap();
     let to = copy(&world, "copy");
     rustix::fs::removexattr(to.join("file"), ACCESS).unwrap();
-    applied(&open(&world), Some(&to), &acetate::inspect::apply::Options { force: true, ..all() })
-        .unwrap();
+    applied(
+        &open(&world),
+        Some(&to),
+        &acetate::inspect::apply::ApplyOptions { force: true, ..all() },
+    )
+    .unwrap();
     assert_eq!(get(&to.join("file"), ACCESS), Some(acl(0)));
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use acetate::nfs::lock::{Answer, MAX_CLIENT_WAITING, MAX_EXPORT_WAITING, MAX_WAITING, Waiting};
+use acetate::nfs::lock::{
+    LockAnswer, LockWait, MAX_CLIENT_WAITING, MAX_EXPORT_WAITING, MAX_WAITING,
+};
 use acetate::nfs::{CallError, Nlm};
 use acetate::vfs::{Caller, FsError};
 use acetate::wire::nlm4::MAX_NETOBJ_BYTES;
@@ -32,14 +34,14 @@ fn nlm(vfs: ScriptedVfs) -> Nlm<ScriptedVfs> {
     Nlm::new(Arc::new(vfs), codec())
 }
 
-async fn call(nlm: &Nlm<ScriptedVfs>, procedure: u32, args: &str) -> Result<Answer, CallError> {
+async fn call(nlm: &Nlm<ScriptedVfs>, procedure: u32, args: &str) -> Result<LockAnswer, CallError> {
     nlm.call(&caller(), procedure, Bytes::from(wire(args))).await
 }
 
 /// The reply to what is answered at once.
 async fn ask(nlm: &Nlm<ScriptedVfs>, procedure: u32, args: &str) -> String {
     match call(nlm, procedure, args).await {
-        Ok(Answer::Reply(reply)) => to_hex(&reply.into_bytes()),
+        Ok(LockAnswer::Reply(reply)) => to_hex(&reply.into_bytes()),
         other => panic!("{procedure}: {other:?}"),
     }
 }
@@ -70,9 +72,9 @@ fn status(status: &str) -> String {
 }
 
 /// A LOCK of everything by process 2, which waits.
-async fn wait(nlm: &Nlm<ScriptedVfs>) -> Waiting {
+async fn wait(nlm: &Nlm<ScriptedVfs>) -> LockWait {
     match call(nlm, LOCK, &lock_args(true, true, &lock(2, 0, 0))).await {
-        Ok(Answer::Wait(waiting)) => waiting,
+        Ok(LockAnswer::Wait(waiting)) => waiting,
         other => panic!("does not wait: {other:?}"),
     }
 }
@@ -85,7 +87,7 @@ async fn locked() -> Nlm<ScriptedVfs> {
     nlm
 }
 
-fn retried(waiting: &Waiting) -> Option<String> {
+fn retried(waiting: &LockWait) -> Option<String> {
     waiting.retry().map(|reply| to_hex(&reply.into_bytes()))
 }
 
@@ -206,7 +208,7 @@ async fn a_lock_whose_file_is_looked_for_takes_no_place() {
     }
     vfs.gate.as_ref().unwrap().add_permits(1);
     let first = asking.join_next().await.unwrap().unwrap();
-    assert!(matches!(first, Ok(Answer::Wait(_))), "{first:?}");
+    assert!(matches!(first, Ok(LockAnswer::Wait(_))), "{first:?}");
 }
 
 #[tokio::test]
@@ -232,15 +234,17 @@ async fn so_many_wait_and_not_more() {
     let mut waiting = Vec::new();
     for host in 0..MAX_EXPORT_WAITING / MAX_CLIENT_WAITING {
         for _ in 0..MAX_CLIENT_WAITING {
-            let Answer::Wait(one) = ask(host).await else { panic!("does not wait") };
+            let LockAnswer::Wait(one) = ask(host).await else { panic!("does not wait") };
             waiting.push(one);
         }
-        let Answer::Reply(reply) = ask(host).await else { panic!("one address has all places") };
+        let LockAnswer::Reply(reply) = ask(host).await else {
+            panic!("one address has all places")
+        };
         assert_eq!(to_hex(&reply.into_bytes()), status(AGAIN));
     }
-    assert!(matches!(ask(200).await, Answer::Reply(_)), "more wait than may");
+    assert!(matches!(ask(200).await, LockAnswer::Reply(_)), "more wait than may");
     waiting.pop();
-    assert!(matches!(ask(200).await, Answer::Wait(_)));
+    assert!(matches!(ask(200).await, LockAnswer::Wait(_)));
 }
 
 #[tokio::test]
@@ -289,7 +293,7 @@ async fn other_clients_are_others() {
     let client = "192.0.2.9:700".parse().unwrap();
     let elsewhere = Caller { client, ..caller() };
     let args = wire(&lock_args(false, true, &lock(1, 0, 0)));
-    let Ok(Answer::Reply(reply)) = nlm.call(&elsewhere, LOCK, args.into()).await else {
+    let Ok(LockAnswer::Reply(reply)) = nlm.call(&elsewhere, LOCK, args.into()).await else {
         panic!("no reply");
     };
     assert_eq!(to_hex(&reply.into_bytes()), status(DENIED));

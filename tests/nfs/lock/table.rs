@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use acetate::nfs::lock::{
-    ByteRange, CLIENT_SHARE, Client, EXPORT_SHARE, LockTable, MAX_LOCKS, Owner, Refusal,
+    ByteRange, CLIENT_SHARE, EXPORT_SHARE, LockClient, LockOwner, LockRefusal, LockTable, MAX_LOCKS,
 };
 use acetate::vfs::{FileId, LockKey};
 use bytes::Bytes;
@@ -28,14 +28,14 @@ const BYTES: u64 = 40;
 /// Offsets and lengths that are tried: both together stay below [`BYTES`].
 const OFFSETS: u64 = 24;
 
-fn owner_at(address: &str, name: &'static str, svid: i32) -> Arc<Owner> {
+fn owner_at(address: &str, name: &'static str, svid: i32) -> Arc<LockOwner> {
     let address: IpAddr = address.parse().unwrap();
     let name = Bytes::from_static(name.as_bytes());
-    let client = Client { address, name, has_privileged_port: true };
-    Arc::new(Owner { client, svid, handle: Bytes::from_static(b"handle") })
+    let client = LockClient { address, name, has_privileged_port: true };
+    Arc::new(LockOwner { client, svid, handle: Bytes::from_static(b"handle") })
 }
 
-fn owner(svid: i32) -> Arc<Owner> {
+fn owner(svid: i32) -> Arc<LockOwner> {
     owner_at("192.0.2.1", "client", svid)
 }
 
@@ -114,7 +114,8 @@ proptest! {
                     let in_the_way = conflict.cloned();
                     prop_assert_eq!(in_the_way.is_none(), free);
                     let locked = table.lock(EXPORT, file_key(file), owner, range, exclusive);
-                    prop_assert_eq!(locked, in_the_way.map(Refusal::Conflict).map_or(Ok(()), Err));
+                    let expected = in_the_way.map(LockRefusal::Conflict).map_or(Ok(()), Err);
+                    prop_assert_eq!(locked, expected);
                     if free {
                         model.set(file, svid, range, Some(exclusive));
                     }
@@ -150,7 +151,7 @@ fn owners_differ_in_every_part() {
     let mut table = LockTable::default();
     let first = owner(1);
     table.lock(EXPORT, FILE, &first, range(0, 0), true).unwrap();
-    let mut handle = Owner::clone(&first);
+    let mut handle = LockOwner::clone(&first);
     handle.handle = Bytes::from_static(b"other");
     let others = [
         owner(2),
@@ -160,7 +161,7 @@ fn owners_differ_in_every_part() {
     ];
     for other in others {
         let refused = table.lock(EXPORT, FILE, &other, range(9, 1), false);
-        assert!(matches!(refused, Err(Refusal::Conflict(_))), "{other:?}");
+        assert!(matches!(refused, Err(LockRefusal::Conflict(_))), "{other:?}");
     }
     table.lock(EXPORT, FILE, &owner(1), range(9, 1), true).unwrap();
 }
@@ -175,11 +176,14 @@ fn a_client_has_so_many_locks_and_not_more() {
     }
     assert_eq!(table.len(), MAX_CLIENT_LOCKS);
     let hole = range(1_000_000, 1);
-    assert_eq!(table.unlock(EXPORT, FILE, &owner(1), hole), Err(Refusal::Full));
+    assert_eq!(table.unlock(EXPORT, FILE, &owner(1), hole), Err(LockRefusal::Full));
     let other = owner_at("192.0.2.2", "client", 1);
     assert!(table.conflict(FILE, &other, hole, false).is_some(), "nothing has changed");
     let neighbour = owner_at("192.0.2.1", "neighbour", 1);
-    assert_eq!(table.lock(EXPORT, file_key(8), &neighbour, range(0, 1), true), Err(Refusal::Full));
+    assert_eq!(
+        table.lock(EXPORT, file_key(8), &neighbour, range(0, 1), true),
+        Err(LockRefusal::Full)
+    );
     table.lock(EXPORT, file_key(8), &other, range(0, 1), true).unwrap();
     table.unlock(EXPORT, FILE, &owner(1), everything).unwrap();
     assert_eq!(table.len(), 1);
@@ -187,7 +191,7 @@ fn a_client_has_so_many_locks_and_not_more() {
 }
 
 /// Takes locks in an export, a file for each, until there are no more; returns how many.
-fn fill(table: &mut LockTable, export: u64, owner: &Arc<Owner>, files: &mut u64) -> usize {
+fn fill(table: &mut LockTable, export: u64, owner: &Arc<LockOwner>, files: &mut u64) -> usize {
     let export = NonZeroU64::new(export).unwrap();
     let mut taken = 0;
     loop {
@@ -195,7 +199,7 @@ fn fill(table: &mut LockTable, export: u64, owner: &Arc<Owner>, files: &mut u64)
         match table.lock(export, file_key(*files), owner, range(0, 1), true) {
             Ok(()) => taken += 1,
             Err(refusal) => {
-                assert_eq!(refusal, Refusal::Full);
+                assert_eq!(refusal, LockRefusal::Full);
                 return taken;
             }
         }
@@ -246,7 +250,7 @@ fn a_lock_counts_in_the_export_that_it_was_taken_through() {
     table.lock(EXPORT, FILE, &owner(1), range(10, 10), true).unwrap();
     table.lock(second, FILE, &owner(1), range(0, 10), true).unwrap();
     fill(&mut table, 2, &owner(1), &mut files);
-    assert_eq!(table.unlock(EXPORT, FILE, &owner(1), range(5, 1)), Err(Refusal::Full));
+    assert_eq!(table.unlock(EXPORT, FILE, &owner(1), range(5, 1)), Err(LockRefusal::Full));
     table.unlock(EXPORT, FILE, &owner(1), range(0, 10)).unwrap();
     assert_eq!(fill(&mut table, 2, &owner(1), &mut files), 1);
 }

@@ -1,7 +1,7 @@
 //! Runs a case on both sides.
 
 use acetate::inspect::opened::Opened;
-use acetate::inspect::seal::{Plan, plan, seal};
+use acetate::inspect::seal::{SealPlan, plan, seal};
 use acetate::overlay::CopyLimits;
 use acetate::vfs::{Attr, CreateHow, FileKind, FsError, Locator, Stability};
 
@@ -250,7 +250,7 @@ impl Case {
         let sealed = seal(&session, Some(&base), for_agentfs, &mut |_, _| ()).unwrap();
         assert_eq!(sealed.unfinished, 0);
         let left = plan(&Opened::open(&session, Some(&base)).unwrap()).unwrap();
-        assert_eq!(left, Plan::default());
+        assert_eq!(left, SealPlan::default());
         let theirs = spec_reader::read_dense_tree(&session, &base);
         assert_same(&theirs, &self.reference.tree(), "as the specification reads it");
         self.world.open_again();

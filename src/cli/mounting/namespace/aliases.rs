@@ -8,14 +8,14 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, StatxFlags, fstat, 
 use rustix::mount::{MountFlags, mount, mount_bind};
 
 use crate::cli::error::CliError;
-use crate::cli::mounting::table::{self, Entry};
+use crate::cli::mounting::table::{self, MountTableEntry};
 use crate::cli::{output, text};
 
 /// The base as it was before the session was mounted over it.
-pub(super) struct Base {
+pub(super) struct CoveredBase {
     path: PathBuf,
     dir: OwnedFd,
-    identity: Identity,
+    identity: ObjectIdentity,
     /// The mount that it is in.
     mount: u64,
     /// Its path from the root of its filesystem.
@@ -26,7 +26,7 @@ pub(super) struct Base {
 
 /// What tells an object from all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity {
+struct ObjectIdentity {
     device: u64,
     number: u64,
 }
@@ -34,13 +34,13 @@ struct Identity {
 /// Opens without access to the object, and follows no link.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-impl Base {
+impl CoveredBase {
     /// Looks at the directory `path`, which has no symbolic links in it.
     pub(super) fn find(path: &Path) -> Result<Self, CliError> {
         let failed = |error: io::Error| CliError::base(path, &error.into());
         let dir = openat(CWD, path, LOOK | OFlags::DIRECTORY, Mode::empty())
             .map_err(|errno| failed(errno.into()))?;
-        let identity = Identity::of(&dir).map_err(failed)?;
+        let identity = ObjectIdentity::of(&dir).map_err(failed)?;
         let owner = fstat(&dir).map_err(|errno| failed(errno.into()))?.st_uid;
         let entries = table::entries().map_err(failed)?;
         let mount = mount_of(&dir, path, &entries).map_err(failed)?;
@@ -97,7 +97,7 @@ impl Base {
     }
 
     /// Other paths that may lead to the base or to something in it.
-    fn aliases(&self, entries: &[Entry]) -> Vec<Alias> {
+    fn aliases(&self, entries: &[MountTableEntry]) -> Vec<Alias> {
         let others = entries.iter().filter(|entry| entry.device == self.device);
         let found = others.filter_map(|entry| {
             if let Ok(below) = self.within.strip_prefix(&entry.root) {
@@ -113,12 +113,12 @@ impl Base {
         found.collect()
     }
 
-    fn identity_of(&self, below: &Path) -> Option<Identity> {
-        Identity::of(&openat(&self.dir, below, LOOK, Mode::empty()).ok()?).ok()
+    fn identity_of(&self, below: &Path) -> Option<ObjectIdentity> {
+        ObjectIdentity::of(&openat(&self.dir, below, LOOK, Mode::empty()).ok()?).ok()
     }
 }
 
-fn entries() -> Result<Vec<Entry>, CliError> {
+fn entries() -> Result<Vec<MountTableEntry>, CliError> {
     table::entries().map_err(|error| CliError::caused("cannot tell what is mounted", &error))
 }
 
@@ -127,18 +127,18 @@ fn entries() -> Result<Vec<Entry>, CliError> {
 struct Alias {
     path: PathBuf,
     below: PathBuf,
-    identity: Identity,
+    identity: ObjectIdentity,
 }
 
-impl Identity {
+impl ObjectIdentity {
     fn of(fd: &OwnedFd) -> io::Result<Self> {
         let Stat { st_dev, st_ino, .. } = fstat(fd)?;
         Ok(Self { device: st_dev, number: st_ino })
     }
 }
 
-fn identity_at(path: &Path) -> Option<Identity> {
-    Identity::of(&openat(CWD, path, LOOK, Mode::empty()).ok()?).ok()
+fn identity_at(path: &Path) -> Option<ObjectIdentity> {
+    ObjectIdentity::of(&openat(CWD, path, LOOK, Mode::empty()).ok()?).ok()
 }
 
 /// `Path::join` without a slash at the end where there is nothing to join.
@@ -148,7 +148,7 @@ fn join(path: &Path, below: &Path) -> PathBuf {
 
 /// The number of the mount that an object is in: from the kernel since Linux 5.8, else the last
 /// of those whose paths are the longest beginnings of its own.
-fn mount_of(dir: &OwnedFd, path: &Path, entries: &[Entry]) -> io::Result<u64> {
+fn mount_of(dir: &OwnedFd, path: &Path, entries: &[MountTableEntry]) -> io::Result<u64> {
     let found = statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     if found.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
         return Ok(found.stx_mnt_id);

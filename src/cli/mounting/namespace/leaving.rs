@@ -12,7 +12,7 @@ use super::Namespace;
 use crate::cli::error::CliError;
 use crate::cli::mounting::busy;
 use crate::cli::mounting::call::{Unmounting, unmount_path};
-use crate::cli::mounting::detach::{Server, release};
+use crate::cli::mounting::detach::{ServerFate, release};
 use crate::cli::mounting::inside;
 use crate::cli::mounting::note::Note;
 use crate::cli::output;
@@ -51,7 +51,7 @@ impl Namespace {
         };
         // Another run may have started the server again.
         let now = Note::of_run(&self.note.dir, run.pid);
-        if let Server::GoesOn { pid, why } =
+        if let ServerFate::GoesOn { pid, why } =
             release(now.as_ref().unwrap_or(&self.note), None, false)?
         {
             output::line(format_args!("its server (process {pid}) goes on: {why}"));

@@ -21,7 +21,7 @@ use rustix::mount::{
 use rustix::process::set_child_subreaper;
 use rustix::thread::UnshareFlags;
 
-use super::call::Call;
+use super::call::MountCall;
 use super::note::{self, Note};
 use super::point::MountPoint;
 use super::privilege::Means;
@@ -32,7 +32,7 @@ use crate::cli::error::CliError;
 
 /// What is to be mounted where.
 #[derive(Debug)]
-pub(in crate::cli) struct Wanted<'a> {
+pub(in crate::cli) struct NamespaceMount<'a> {
     /// Where the session is to show: the base's path, or a directory of its own.
     pub(in crate::cli) dir: &'a Path,
     /// Whether `dir` is the base.
@@ -69,16 +69,16 @@ pub(in crate::cli) struct Namespace {
 
 /// Takes this process, which has one thread, into a namespace of its own, and mounts the session
 /// there.
-pub(in crate::cli) fn enter(wanted: &Wanted<'_>) -> Result<Namespace, CliError> {
-    let Wanted { dir, session, confinement, .. } = *wanted;
+pub(in crate::cli) fn enter(wanted: &NamespaceMount<'_>) -> Result<Namespace, CliError> {
+    let NamespaceMount { dir, session, confinement, .. } = *wanted;
     let mut note = Note::of_run(dir, wanted.runner)
         .ok_or_else(|| CliError::new("the `run` that this process is for is gone"))?;
     let outside = File::open("/proc/self/ns/mnt").map_err(|error| no_namespace(&error))?;
     unshare_mounts().map_err(|error| no_namespace(&error))?;
     let notes = note::folder().map_err(|error| no_namespace(&error))?;
     let open_notes = File::open(&notes).map_err(|error| no_namespace(&error))?;
-    let base = if wanted.is_base { Some(aliases::Base::find(dir)?) } else { None };
-    let base_owner = base.as_ref().map(aliases::Base::owner);
+    let base = if wanted.is_base { Some(aliases::CoveredBase::find(dir)?) } else { None };
+    let base_owner = base.as_ref().map(aliases::CoveredBase::owner);
     let files = match wanted.show_session {
         Some(_) => tree::open_files(session).map_err(|error| no_namespace(&error))?,
         None => Vec::new(),
@@ -160,7 +160,7 @@ pub(in crate::cli) fn leave_processes() -> Result<(), CliError> {
 /// # Errors
 /// It cannot be looked at.
 pub(in crate::cli) fn paths_to(base: &Path) -> Result<Vec<PathBuf>, CliError> {
-    aliases::Base::find(base)?.paths()
+    aliases::CoveredBase::find(base)?.paths()
 }
 
 fn no_namespace(error: &io::Error) -> CliError {
@@ -184,8 +184,8 @@ fn unshare_mounts() -> io::Result<()> {
 
 /// Mounts the session at its directory. A tmpfs covers the directory for staging in this namespace
 /// alone, so that runs at the same time do not share it.
-fn mount_at(wanted: &Wanted<'_>, notes: &Path) -> Result<(), CliError> {
-    let Wanted { dir, address, options, means, .. } = *wanted;
+fn mount_at(wanted: &NamespaceMount<'_>, notes: &Path) -> Result<(), CliError> {
+    let NamespaceMount { dir, address, options, means, .. } = *wanted;
     let point = &MountPoint::find(dir)?;
     let failed = |error: io::Error| {
         CliError::caused(format_args!("cannot mount at {}", dir.display()), &error)
@@ -196,7 +196,7 @@ fn mount_at(wanted: &Wanted<'_>, notes: &Path) -> Result<(), CliError> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("acetate", notes, "tmpfs", flags, c"size=64k,mode=0700")
         .map_err(|errno| failed(errno.into()))?;
-    let call = Call { address, point, read_only: false, options, means };
+    let call = MountCall { address, point, read_only: false, options, means };
     let mounted = call.mount();
     unmount(notes, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
         .map_err(|errno| failed(errno.into()))?;

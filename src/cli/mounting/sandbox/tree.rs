@@ -12,13 +12,13 @@ use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive, mount_r
 use super::{TMP, dev};
 use crate::cli::confinement::Confinement;
 use crate::cli::error::CliError;
-use crate::cli::mounting::table::{self, Entry};
+use crate::cli::mounting::table::{self, MountTableEntry};
 
 /// Opens without access to the object.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// What is done at a directory.
-enum Step {
+enum TreeStep {
     /// What is there stays there, and can be written to.
     Keep(OwnedFd),
     /// An empty directory is there instead.
@@ -36,13 +36,13 @@ pub(in crate::cli::mounting) fn prepare(
 ) -> Result<(), CliError> {
     let failed = |path: &Path, error: io::Error| cannot(path, &error);
     let shown = open(shows).map_err(|error| failed(shows, error))?;
-    let mut steps = vec![(PathBuf::from(TMP), Step::Temporary)];
+    let mut steps = vec![(PathBuf::from(TMP), TreeStep::Temporary)];
     for dir in wanted.allow_write.iter().filter(|dir| !dir.starts_with(shows)) {
         let open = open(dir).map_err(|error| failed(dir, error))?;
-        steps.push((dir.clone(), Step::Keep(open)));
+        steps.push((dir.clone(), TreeStep::Keep(open)));
     }
     let denied = wanted.deny_read.iter().filter(|dir| !dir.starts_with(shows));
-    steps.extend(denied.map(|dir| (dir.clone(), Step::Empty)));
+    steps.extend(denied.map(|dir| (dir.clone(), TreeStep::Empty)));
     // What is above comes first, or it would hide what is below.
     steps.sort_by_key(|(dir, _)| dir.components().count());
     for (dir, step) in &steps {
@@ -68,7 +68,7 @@ pub(in crate::cli::mounting) fn empty_within(
     let denied = wanted.deny_read.iter().filter(|dir| dir.starts_with(shows) && dir.is_dir());
     let denied: Vec<PathBuf> = denied.cloned().collect();
     for dir in &denied {
-        Step::Empty.take(dir).map_err(|error| cannot(dir, &error))?;
+        TreeStep::Empty.take(dir).map_err(|error| cannot(dir, &error))?;
     }
     Ok(denied)
 }
@@ -82,7 +82,7 @@ pub(in crate::cli::mounting) fn close(
 ) -> Result<(), CliError> {
     dev::mount_devices().map_err(|error| cannot(Path::new("/dev"), &error))?;
     hide_sockets(mounts, session);
-    let writable = |entry: &Entry| {
+    let writable = |entry: &MountTableEntry| {
         let dir = &entry.dir;
         let own = [Path::new("/dev"), Path::new("/proc")];
         mounts.contains(dir)
@@ -106,7 +106,7 @@ fn cannot(path: &Path, error: &io::Error) -> CliError {
     CliError::caused(format_args!("no sandbox: {}", path.display()), error)
 }
 
-impl Step {
+impl TreeStep {
     fn take(&self, dir: &Path) -> io::Result<()> {
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         match self {
@@ -147,7 +147,7 @@ fn flags(options: &str) -> MountFlags {
 }
 
 /// Whether the path of a mount leads to it.
-fn is_reachable(entry: &Entry) -> bool {
+fn is_reachable(entry: &MountTableEntry) -> bool {
     let found = open(&entry.dir)
         .and_then(|dir| Ok(statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?));
     // Where the kernel does not tell, it may.

@@ -22,7 +22,7 @@ const MOST_CHUNK_BYTES: u64 = 64 << 20;
 
 /// What does not change while a session is open.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct SessionConfig {
     /// Chunk size, in bytes.
     pub chunk_bytes: u64,
     /// 32 hexadecimal digits.
@@ -37,7 +37,7 @@ pub struct Config {
     pub hidden: Arc<PatternSet>,
 }
 
-impl Config {
+impl SessionConfig {
     /// Reads the session's configuration; an id and key that the file lacks come from the host's
     /// seed, and last as long as the process.
     pub(super) fn load(conn: &Connection, host: &Host) -> Result<Self> {

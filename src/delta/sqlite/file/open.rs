@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use crate::delta::{LateChange, Result, StoreError};
 
-use super::config::{self, Config};
+use super::config::{self, SessionConfig};
 use super::connect::{self, Role};
 use super::error::OpenError;
 use super::host::Host;
@@ -59,8 +59,8 @@ impl Session {
             OpenMode::ReadOnly | OpenMode::Inspect => look(path),
         }
         .map_err(|error| OpenError::store(path, error))?;
-        let config =
-            Config::load(&opened.conn, host).map_err(|error| OpenError::store(path, error))?;
+        let config = SessionConfig::load(&opened.conn, host)
+            .map_err(|error| OpenError::store(path, error))?;
         Ok(Self {
             path: path.to_owned(),
             mode,
@@ -95,22 +95,22 @@ fn lock(path: &Path, mode: OpenMode) -> std::result::Result<Option<SessionLock>,
 }
 
 /// What opening a file gave.
-struct Opened {
+struct OpenedFile {
     conn: Connection,
     epoch: u64,
     late_op: Option<i64>,
     late_changes: Vec<LateChange>,
 }
 
-fn look(path: &Path) -> Result<Opened> {
+fn look(path: &Path) -> Result<OpenedFile> {
     let conn = open_read_only(path)?;
     let epoch = epoch::stored(&conn)?;
-    Ok(Opened { conn, epoch, late_op: None, late_changes: Vec::new() })
+    Ok(OpenedFile { conn, epoch, late_op: None, late_changes: Vec::new() })
 }
 
 /// Opens the writing connection, and completes the file and settles its epoch; a session that
 /// was closed cleanly, and that nobody else changed, is not written to.
-fn prepare(path: &Path, host: &Host) -> Result<Opened> {
+fn prepare(path: &Path, host: &Host) -> Result<OpenedFile> {
     let conn = connect::open(path, Role::Writer)?;
     connect::prepare_to_write(&conn)?;
     let transaction =
@@ -132,7 +132,7 @@ fn prepare(path: &Path, host: &Host) -> Result<Opened> {
     let epoch = epoch::settle(&transaction, host)?;
     // Synced, as prepare_to_write left it: the epoch is on disk before anyone hears of it.
     transaction.commit()?;
-    Ok(Opened { conn, epoch, late_op, late_changes })
+    Ok(OpenedFile { conn, epoch, late_op, late_changes })
 }
 
 /// Counts links anew, and forgets what is gone, if another program added entries

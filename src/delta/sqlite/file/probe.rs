@@ -76,7 +76,7 @@ fn check_length(path: &Path, page_bytes: u32) -> std::result::Result<(), OpenErr
 
 /// Returns the length of a page, in bytes.
 fn check_as(path: &Path, role: Role) -> std::result::Result<u32, OpenError> {
-    let columns = match connect::open(path, role).and_then(|conn| Columns::read(&conn)) {
+    let columns = match connect::open(path, role).and_then(|conn| TableColumns::read(&conn)) {
         Ok(columns) => columns,
         Err(StoreError::Corrupt(text)) => return Err(damaged(path, text)),
         Err(error) => return Err(OpenError::store(path, error)),
@@ -122,7 +122,7 @@ fn damaged(path: &Path, text: String) -> OpenError {
 }
 
 /// The tables of a file with their columns.
-struct Columns {
+struct TableColumns {
     tables: BTreeMap<String, BTreeSet<String>>,
     /// `acetate_meta.format_version`.
     format: Option<i64>,
@@ -132,7 +132,7 @@ struct Columns {
     page_bytes: u32,
 }
 
-impl Columns {
+impl TableColumns {
     fn read(conn: &Connection) -> Result<Self> {
         let mut tables = BTreeMap::<String, BTreeSet<String>>::new();
         let mut statement = conn.prepare(

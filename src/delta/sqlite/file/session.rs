@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::delta::{LateChange, Result, StoreError};
 use crate::vfs::PatternSet;
 
-use super::config::{self, Config};
+use super::config::{self, SessionConfig};
 use super::connect::{self, Role, beside};
 use super::disk::byte_len;
 use super::lock::{self, SessionLock};
@@ -52,7 +52,7 @@ pub struct ExposedFile {
 pub struct Session {
     pub(in crate::delta::sqlite) path: PathBuf,
     pub(in crate::delta::sqlite) mode: OpenMode,
-    pub(in crate::delta::sqlite) config: Config,
+    pub(in crate::delta::sqlite) config: SessionConfig,
     pub(in crate::delta::sqlite) epoch: Arc<AtomicU64>,
     pub(in crate::delta::sqlite) boot_id: Option<String>,
     /// See [`op::late_op`](crate::delta::sqlite::table::op::late_op).

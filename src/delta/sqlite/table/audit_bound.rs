@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::delta::{AuditRow, Dropped, MAX_PATH_BYTES, Result};
 use crate::vfs::Time;
 
-use super::prune::{self, Past};
+use super::prune::{self, PrunedFacts};
 use super::{meta, op, value};
 
 /// The most that the rows of the audit log may take in a session with a limit of bytes or files,
@@ -40,7 +40,7 @@ const SQL_BYTES: &str = "64 + octet_length(path) + ifnull(octet_length(path2), 0
 
 /// What the log holds, as far as it is counted.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct LogSize {
     /// Bytes of the rows from `first` on.
     bytes: u64,
     /// Rows with smaller ids are not counted: they are to be dropped.
@@ -52,11 +52,11 @@ struct Held {
 pub struct AuditBound {
     /// Whether a limit applies to the operation: rows are dropped only then.
     pub applies: bool,
-    held: Option<Held>,
+    held: Option<LogSize>,
     /// As it was when the operation began.
-    at_operation: Option<Held>,
+    at_operation: Option<LogSize>,
     /// As it was when the batch began.
-    at_batch: Option<Held>,
+    at_batch: Option<LogSize>,
 }
 
 impl AuditBound {
@@ -68,7 +68,7 @@ impl AuditBound {
         let newest = format!("SELECT id, {SQL_BYTES} FROM acetate_op ORDER BY id DESC");
         let mut statement = conn.prepare(&newest)?;
         let mut rows = statement.query([])?;
-        let mut held = Held { bytes: 0, first: i64::MIN };
+        let mut held = LogSize { bytes: 0, first: i64::MIN };
         while let Some(row) = rows.next()? {
             held.bytes += value::unsigned(row, 1)?;
             if held.bytes > MAX_AUDIT_BYTES {
@@ -124,7 +124,7 @@ impl AuditBound {
             last = Some(id);
         }
         drop(rows);
-        last.map_or(Ok(0), |last| prune::cut(conn, last, Past::Kept))
+        last.map_or(Ok(0), |last| prune::cut(conn, last, PrunedFacts::Kept))
     }
 }
 
@@ -135,7 +135,7 @@ pub fn bytes(conn: &Connection) -> Result<u64> {
 }
 
 /// Drops the oldest rows until the rest fits, or [`MAX_DROPPED_ROWS`] of them.
-fn drop_oldest(conn: &Connection, held: &mut Held) -> Result<()> {
+fn drop_oldest(conn: &Connection, held: &mut LogSize) -> Result<()> {
     let oldest = format!("SELECT id, {SQL_BYTES} FROM acetate_op ORDER BY id LIMIT ?1");
     let mut statement = conn.prepare_cached(&oldest)?;
     let mut rows = statement.query([MAX_DROPPED_ROWS as i64])?;
@@ -149,7 +149,7 @@ fn drop_oldest(conn: &Connection, held: &mut Held) -> Result<()> {
         last = Some(id);
     }
     drop(rows);
-    last.map_or(Ok(()), |last| prune::cut(conn, last, Past::Dropped).map(drop))
+    last.map_or(Ok(()), |last| prune::cut(conn, last, PrunedFacts::Dropped).map(drop))
 }
 
 /// What a row takes, in bytes: its texts, and the rest of it.

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use lru::LruCache;
 use rusqlite::{Connection, ToSql, params};
 
-use crate::delta::{AuditRow, AuditSet, LateChange, MAX_PATH_BYTES, MergedPath, Procedure, Result};
+use crate::delta::{
+    AuditProcedure, AuditRow, AuditSet, LateChange, MAX_PATH_BYTES, MergedPath, Result,
+};
 use crate::vfs::{CallId, FileId, Time};
 
 use super::value::Bytes;
@@ -28,9 +30,9 @@ const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
 /// The addresses of the last clients, as the log has them: to write one out takes as long as to
 /// find an entry.
-pub struct Clients(LruCache<SocketAddr, Arc<str>>);
+pub struct ClientTexts(LruCache<SocketAddr, Arc<str>>);
 
-impl Clients {
+impl ClientTexts {
     /// None.
     pub fn new() -> Self {
         Self(LruCache::new(MAX_CLIENTS))
@@ -65,14 +67,14 @@ impl LastAuditRow {
     pub fn write(&mut self, conn: &Connection, row: &AuditRow, client: &str) -> Result<()> {
         self.0 = None;
         let id = insert(conn, row, client)?;
-        self.0 = (row.procedure == Procedure::Write).then(|| (id, row.clone()));
+        self.0 = (row.procedure == AuditProcedure::Write).then(|| (id, row.clone()));
         Ok(())
     }
 }
 
 /// The length of both WRITEs as one, if `row` goes on where `last` ended.
 fn joined(last: &AuditRow, row: &AuditRow) -> Option<u64> {
-    let same = row.procedure == Procedure::Write
+    let same = row.procedure == AuditProcedure::Write
         && last.fileid == row.fileid
         && (last.client, last.uid, last.gid) == (row.client, row.uid, row.gid)
         && last.export == row.export

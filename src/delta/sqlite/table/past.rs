@@ -14,7 +14,7 @@ use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::base::DELTA_IDS;
-use crate::delta::{Procedure, Result};
+use crate::delta::{AuditProcedure, Result};
 
 use super::value::{self, Bytes, keys};
 use super::{meta, schema};
@@ -39,7 +39,7 @@ const COLUMNS: &str = "id, time, time_nsec, procedure, path, path2, fileid";
 /// A row that is about to leave the audit log.
 struct PastRow {
     id: i64,
-    procedure: Procedure,
+    procedure: AuditProcedure,
     path: Vec<u8>,
     path2: Option<Vec<u8>>,
     /// It is an object that the session made: it has no number of the base's.
@@ -48,19 +48,22 @@ struct PastRow {
 }
 
 /// The last row here that names a path.
-struct Mention {
+struct LastMention {
     id: i64,
-    procedure: Procedure,
+    procedure: AuditProcedure,
     /// As the row's `path2`.
     is_second: bool,
 }
 
-impl Mention {
+impl LastMention {
     /// Whether the row says that the session's own object was made there.
     fn is_made(&self) -> bool {
         matches!(
             self.procedure,
-            Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod
+            AuditProcedure::Create
+                | AuditProcedure::Mkdir
+                | AuditProcedure::Symlink
+                | AuditProcedure::Mknod
         )
     }
 }
@@ -104,7 +107,7 @@ pub(super) fn note_incomplete(conn: &Connection) -> Result<()> {
 /// A row with a meaning.
 fn decode(row: &Row<'_>) -> Result<Option<PastRow>> {
     let name = row.get_ref(3)?.as_str().ok();
-    let Some(procedure) = name.and_then(Procedure::from_name) else { return Ok(None) };
+    let Some(procedure) = name.and_then(AuditProcedure::from_name) else { return Ok(None) };
     let path2 = value::optional_bytes(row, 5)?;
     let fileid = value::int(row, 6)?;
     Ok(Some(PastRow {
@@ -125,16 +128,17 @@ fn drop_superseded(conn: &Connection, row: &PastRow) -> Result<bool> {
         return Ok(true);
     }
     match row.procedure {
-        Procedure::Refuse => Ok(false),
-        Procedure::Write | Procedure::Setattr | Procedure::Publish => {
+        AuditProcedure::Refuse => Ok(false),
+        AuditProcedure::Write | AuditProcedure::Setattr | AuditProcedure::Publish => {
             let mention = last_mention(conn, &row.path)?;
             let is_known = row.is_own && mention.is_none();
             Ok(!is_known && !is_hidden(conn, &row.path, mention)?)
         }
-        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
-            comes(conn, &row.path, true)
-        }
-        Procedure::Remove | Procedure::Rmdir => {
+        AuditProcedure::Create
+        | AuditProcedure::Mkdir
+        | AuditProcedure::Symlink
+        | AuditProcedure::Mknod => comes(conn, &row.path, true),
+        AuditProcedure::Remove | AuditProcedure::Rmdir => {
             if !row.is_own {
                 return Ok(true);
             }
@@ -144,18 +148,18 @@ fn drop_superseded(conn: &Connection, row: &PastRow) -> Result<bool> {
             }
             Ok(mention.is_some() && !is_hidden(conn, &row.path, mention)?)
         }
-        Procedure::Link => {
+        AuditProcedure::Link => {
             let mention = last_mention(conn, &row.path)?;
             let is_first = !row.is_own && !is_hidden(conn, &row.path, mention)?;
             Ok(is_first || row.path2.as_deref().map_or(Ok(false), |to| comes(conn, to, false))?)
         }
-        Procedure::Rename => moves(conn, row),
-        Procedure::Apply => {
+        AuditProcedure::Rename => moves(conn, row),
+        AuditProcedure::Apply => {
             forget(conn, &row.path, false)?;
             let is_told = row.is_own || row.fileid == 0;
             Ok(is_told || last_mention(conn, &row.path)?.is_some())
         }
-        Procedure::Discard => {
+        AuditProcedure::Discard => {
             forget(conn, &row.path, true)?;
             let mut any = conn.prepare_cached("SELECT 1 FROM acetate_past")?;
             Ok(any.exists([])?)
@@ -173,7 +177,7 @@ fn comes(conn: &Connection, path: &[u8], is_made: bool) -> Result<bool> {
 /// Forgets that an object was made at a path, which is gone now, if that is all that is known of
 /// the path. Where the base has something there by now, the session hides it since the object was
 /// made: then there is a whiteout, or a directory above moved away with it.
-fn unmake(conn: &Connection, path: &[u8], mention: Option<&Mention>) -> Result<bool> {
+fn unmake(conn: &Connection, path: &[u8], mention: Option<&LastMention>) -> Result<bool> {
     let Some(mention) = mention.filter(|mention| mention.is_made()) else { return Ok(false) };
     let mut all = conn.prepare_cached(
         "SELECT count(*) FROM (SELECT 1 FROM acetate_past WHERE path = ?1
@@ -202,19 +206,19 @@ fn moves(conn: &Connection, row: &PastRow) -> Result<bool> {
     }
     let Some(mention) = last_mention(conn, to)? else { return Ok(true) };
     let is_gone = match mention.procedure {
-        Procedure::Rename => mention.is_second,
-        Procedure::Remove | Procedure::Rmdir => true,
+        AuditProcedure::Rename => mention.is_second,
+        AuditProcedure::Remove | AuditProcedure::Rmdir => true,
         _ => mention.is_made(),
     };
     Ok(!is_gone || moved_above(conn, to, mention.id)?)
 }
 
 /// Whether the session hides the base at a path since its last mention, at the latest.
-fn is_hidden(conn: &Connection, path: &[u8], mention: Option<Mention>) -> Result<bool> {
+fn is_hidden(conn: &Connection, path: &[u8], mention: Option<LastMention>) -> Result<bool> {
     let Some(mention) = mention else { return Ok(false) };
     let hides = match mention.procedure {
-        Procedure::Apply | Procedure::Discard => false,
-        Procedure::Rename => mention.is_second,
+        AuditProcedure::Apply | AuditProcedure::Discard => false,
+        AuditProcedure::Rename => mention.is_second,
         _ => true,
     };
     Ok(hides && !moved_above(conn, path, mention.id)?)
@@ -239,20 +243,20 @@ fn moved_above(conn: &Connection, path: &[u8], since: i64) -> Result<bool> {
     Ok(false)
 }
 
-fn last_mention(conn: &Connection, path: &[u8]) -> Result<Option<Mention>> {
-    let mut last: Option<Mention> = None;
+fn last_mention(conn: &Connection, path: &[u8]) -> Result<Option<LastMention>> {
+    let mut last: Option<LastMention> = None;
     for (column, is_second) in [("path", false), ("path2", true)] {
         let sql = format!(
             "SELECT id, procedure FROM acetate_past WHERE {column} = ?1 ORDER BY id DESC LIMIT 1"
         );
         let mut statement = conn.prepare_cached(&sql)?;
         let found = statement.query_row([Bytes(path)], |row| {
-            Ok((row.get::<_, i64>(0)?, Procedure::from_name(row.get_ref(1)?.as_str()?)))
+            Ok((row.get::<_, i64>(0)?, AuditProcedure::from_name(row.get_ref(1)?.as_str()?)))
         });
         if let Some((id, Some(procedure))) = found.optional()?
             && last.as_ref().is_none_or(|last| last.id < id)
         {
-            last = Some(Mention { id, procedure, is_second });
+            last = Some(LastMention { id, procedure, is_second });
         }
     }
     Ok(last)

@@ -9,7 +9,7 @@ use super::{meta, op, past};
 
 /// What becomes of what `apply` needs of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Past {
+pub(super) enum PrunedFacts {
     /// It is kept: about a row for each object that the session holds or hides.
     Kept,
     /// It goes too, so that a client cannot make the session grow past its bound.
@@ -18,10 +18,10 @@ pub(super) enum Past {
 
 /// Deletes the rows up to `last` in the caller's transaction; how many they were is noted
 /// (invariant M6).
-pub(super) fn cut(conn: &Connection, last: i64, past: Past) -> Result<u64> {
+pub(super) fn cut(conn: &Connection, last: i64, past: PrunedFacts) -> Result<u64> {
     match past {
-        Past::Kept => past::keep(conn, last)?,
-        Past::Dropped => past::note_incomplete(conn)?,
+        PrunedFacts::Kept => past::keep(conn, last)?,
+        PrunedFacts::Dropped => past::note_incomplete(conn)?,
     }
     let mut first = conn.prepare_cached("SELECT time FROM acetate_op ORDER BY id LIMIT 1")?;
     let since = first.query_row([], |row| row.get::<_, i64>(0)).optional()?;

@@ -3,7 +3,7 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use crate::delta::{Growth, Ino, Limits, MergedPath, Result, StoreError, Usage};
+use crate::delta::{Ino, Limits, MergedPath, Result, StoreError, Usage, UsageDelta};
 
 use super::{inode, meta, value, whiteout};
 
@@ -46,14 +46,14 @@ pub fn put_limits(conn: &Connection, limits: Limits) -> Result<()> {
 }
 
 /// Counts what a session takes, with chunks of `chunk` bytes: O(inodes and whiteouts).
-pub fn count(conn: &Connection, chunk: u64) -> Result<Growth> {
+pub fn count(conn: &Connection, chunk: u64) -> Result<UsageDelta> {
     let mut statement = conn.prepare(
         "SELECT i.ino, i.mode, i.size, a.holes, i.nlink FROM fs_inode i
          LEFT JOIN acetate_inode a ON a.ino = i.ino",
     )?;
     let mut rows = statement.query([])?;
     let whiteouts = whiteout::below(conn, &MergedPath::root(), None)?;
-    let mut sum = Growth::from(Usage::of_whiteouts(whiteouts.files));
+    let mut sum = UsageDelta::from(Usage::of_whiteouts(whiteouts.files));
     while let Some(row) = rows.next()? {
         sum += usage_of(row, chunk)?.into();
     }

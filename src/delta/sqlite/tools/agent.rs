@@ -23,7 +23,7 @@ use crate::delta::sqlite::table::schema;
 
 /// What a connection to the agent's tables is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum AgentAccess {
     /// To look: the file is not changed.
     Read,
     /// To change rows too.
@@ -50,12 +50,12 @@ impl AgentTables {
     ///
     /// # Errors
     /// It is no session of version 0.4, or, to change rows, it cannot be written.
-    pub fn open(path: &Path, access: Access) -> std::result::Result<Self, OpenError> {
+    pub fn open(path: &Path, access: AgentAccess) -> std::result::Result<Self, OpenError> {
         let path = Session::existing(path)?;
         probe::check(&path)?;
         let conn = match access {
-            Access::Read => open_read_only(&path),
-            Access::Write => open_to_write(&path),
+            AgentAccess::Read => open_read_only(&path),
+            AgentAccess::Write => open_to_write(&path),
         };
         let conn = conn.map_err(|error| OpenError::store(&path, error))?;
         Ok(Self { path, conn, found: RefCell::default() })

@@ -12,7 +12,7 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use crate::delta::{
-    AuditRow, AuditSet, Dropped, MergedPath, Procedure, Result, SHORTENED, StoreError,
+    AuditProcedure, AuditRow, AuditSet, Dropped, MergedPath, Result, SHORTENED, StoreError,
 };
 use crate::vfs::{CallId, FileId, Time};
 
@@ -63,18 +63,18 @@ pub struct AuditFilter {
     /// Earlier than this moment.
     pub until: Option<Time>,
     /// Of one of these procedures; of any, where none is named.
-    pub procedures: Vec<Procedure>,
+    pub procedures: Vec<AuditProcedure>,
     /// By this user.
     pub uid: Option<u32>,
     /// From there.
-    pub client: Option<Client>,
+    pub client: Option<ChangeSource>,
     /// Through the export with this name, whatever its token is.
     pub export: Option<String>,
 }
 
 /// Where a change came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Client {
+pub enum ChangeSource {
     /// A machine, whatever the port.
     Machine(IpAddr),
     /// One connection of it.
@@ -109,9 +109,9 @@ pub struct OddRow {
 
 /// What a change was about, as far as names go.
 #[derive(Debug, Clone, Copy)]
-pub struct Mention<'r> {
+pub struct MentionedNames<'r> {
     /// What was done.
-    pub procedure: Procedure,
+    pub procedure: AuditProcedure,
     /// To which path, as it was then.
     pub path: &'r [u8],
     /// The other path of RENAME (target) and LINK (new name).
@@ -302,7 +302,7 @@ impl AuditReader {
         &self,
         order: Order,
         ids: &RangeInclusive<i64>,
-        each: &mut dyn FnMut(i64, Option<Mention<'_>>),
+        each: &mut dyn FnMut(i64, Option<MentionedNames<'_>>),
     ) -> Result<()> {
         let mut statement = self.conn.prepare_cached(&format!(
             "SELECT id, procedure, path, path2, fileid FROM acetate_op
@@ -348,8 +348,8 @@ impl AuditFilter {
         if let Some(client) = self.client {
             let texts = client.as_stored();
             let condition = match client {
-                Client::Machine(_) => "instr(client, ?) = 1",
-                Client::Socket(_) => "client = ?",
+                ChangeSource::Machine(_) => "instr(client, ?) = 1",
+                ChangeSource::Socket(_) => "client = ?",
             };
             sql.push_str(&format!(" AND ({})", vec![condition; texts.len()].join(" OR ")));
             values.extend(texts.into_iter().map(Value::Text));
@@ -363,7 +363,7 @@ impl AuditFilter {
     }
 }
 
-impl Client {
+impl ChangeSource {
     /// How rows begin that came from there: an address of version 4 may have come as one of 6.
     fn as_stored(self) -> Vec<String> {
         let both = |ip: IpAddr| match ip.to_canonical() {
@@ -385,8 +385,8 @@ impl Client {
 
 impl AuditRow {
     /// What the change was about.
-    pub fn mention(&self) -> Mention<'_> {
-        Mention {
+    pub fn mention(&self) -> MentionedNames<'_> {
+        MentionedNames {
             procedure: self.procedure,
             path: self.path.as_bytes(),
             path2: self.path2.as_ref().map(MergedPath::as_bytes),
@@ -396,13 +396,13 @@ impl AuditRow {
 }
 
 /// Reads (id, procedure, path, path2, fileid).
-fn mention<'r>(row: &'r Row<'_>) -> Option<Mention<'r>> {
-    let procedure = Procedure::from_name(row.get_ref(1).ok()?.as_str().ok()?)?;
+fn mention<'r>(row: &'r Row<'_>) -> Option<MentionedNames<'r>> {
+    let procedure = AuditProcedure::from_name(row.get_ref(1).ok()?.as_str().ok()?)?;
     let path = path_bytes(row, 2)?;
     let path2 = path_bytes(row, 3);
     let is_whole = path2.is_some() == has_two_paths(procedure);
     let fileid = FileId(u64::try_from(row.get::<_, i64>(4).ok()?).ok()?);
-    is_whole.then_some(Mention { procedure, path, path2, fileid })
+    is_whole.then_some(MentionedNames { procedure, path, path2, fileid })
 }
 
 fn path_bytes<'r>(row: &'r Row<'_>, column: usize) -> Option<&'r [u8]> {
@@ -412,8 +412,8 @@ fn path_bytes<'r>(row: &'r Row<'_>, column: usize) -> Option<&'r [u8]> {
     }
 }
 
-fn has_two_paths(procedure: Procedure) -> bool {
-    matches!(procedure, Procedure::Rename | Procedure::Link)
+fn has_two_paths(procedure: AuditProcedure) -> bool {
+    matches!(procedure, AuditProcedure::Rename | AuditProcedure::Link)
 }
 
 /// Reads a row, strictly: what this program wrote, or nothing.
@@ -439,7 +439,7 @@ fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, OddRow> {
     if nanos >= 1_000_000_000 {
         return Err(odd("time_nsec"));
     }
-    let procedure = Procedure::from_name(text(6, "procedure")?).ok_or(odd("procedure"))?;
+    let procedure = AuditProcedure::from_name(text(6, "procedure")?).ok_or(odd("procedure"))?;
     let has_none = matches!(row.get_ref(8), Ok(ValueRef::Null));
     if has_none == has_two_paths(procedure) {
         return Err(odd("path2"));

@@ -39,7 +39,7 @@ const MARGIN_BYTES: u64 = 1 << 20;
 
 /// A copy of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Copied {
+pub struct SessionCopy {
     /// Its absolute path.
     pub path: PathBuf,
     /// Its length, in bytes.
@@ -68,7 +68,7 @@ impl Session {
         to: &Path,
         host: &Host,
         tell: &mut dyn FnMut(u64, u64),
-    ) -> std::result::Result<Copied, OpenError> {
+    ) -> std::result::Result<SessionCopy, OpenError> {
         copy(path, to, Some(host), tell)
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn back_up(
     path: &Path,
     to: &Path,
     tell: &mut dyn FnMut(u64, u64),
-) -> std::result::Result<Copied, OpenError> {
+) -> std::result::Result<SessionCopy, OpenError> {
     copy(path, to, None, tell)
 }
 
@@ -89,7 +89,7 @@ fn copy(
     to: &Path,
     host: Option<&Host>,
     tell: &mut dyn FnMut(u64, u64),
-) -> std::result::Result<Copied, OpenError> {
+) -> std::result::Result<SessionCopy, OpenError> {
     let path = &Session::existing(path)?;
     let to = &absolute(to)?;
     // First: beside a name that is taken nothing is made, and nothing goes.
@@ -116,7 +116,7 @@ fn copy(
         ErrorKind::AlreadyExists => OpenError::Exists { path: to.clone() },
         _ => OpenError::io(to, error),
     })?;
-    Ok(Copied { path: to.clone(), bytes, id })
+    Ok(SessionCopy { path: to.clone(), bytes, id })
 }
 
 /// Refuses a name that is taken, or that a log lies beside: SQLite would take that for the

@@ -36,7 +36,7 @@ pub struct Uncopied {
 
 /// What identifies the base file of a copy on its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HostFile {
+pub struct CopiedFileId {
     /// Device number.
     pub dev: u64,
     /// Inode number.
@@ -104,13 +104,13 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::record_base`].
-    pub fn record_moved(&mut self, moved: &[(i64, HostFile)]) -> Result<()> {
+    pub fn record_moved(&mut self, moved: &[(i64, CopiedFileId)]) -> Result<()> {
         self.before_writer(|conn| {
             let mut statement = conn.prepare(
                 "UPDATE acetate_origin SET dev = ?2, ino = ?3, ctime = ?4, ctime_nsec = ?5
                  WHERE delta_ino = ?1",
             )?;
-            for (delta_ino, HostFile { dev, ino, ctime }) in moved {
+            for (delta_ino, CopiedFileId { dev, ino, ctime }) in moved {
                 let (dev, ino) = (dev.cast_signed(), ino.cast_signed());
                 statement.execute(params![delta_ino, dev, ino, ctime.secs, ctime.nanos])?;
             }

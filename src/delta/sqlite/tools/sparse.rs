@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use crate::delta::Result;
 
-use super::check::Paths;
+use super::check::InodePaths;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::chunk::{STORED_CHUNKS, WANTED_CHUNKS};
 use crate::delta::sqlite::table::value;
@@ -47,7 +47,7 @@ impl Session {
     pub fn odd_names(&self, most: usize) -> Result<OddNames> {
         let conn = open_read_only(&self.path)?;
         conn.pragma_update(None, "query_only", false)?;
-        let paths = Paths::new(&conn)?;
+        let paths = InodePaths::new(&conn)?;
         let mut odd = OddNames::default();
         let mut statement = conn.prepare(
             "SELECT ino FROM fs_dentry WHERE typeof(name) = 'blob'

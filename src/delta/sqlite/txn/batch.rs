@@ -4,8 +4,8 @@ use rusqlite::Connection;
 
 use crate::base::BasePath;
 use crate::delta::{
-    AuditRow, CopyUp, Growth, Ino, InodeRow, Limits, MergedPath, Original, Result, StoreError,
-    Usage, WriteTxn, whiteout_files,
+    AuditRow, CopyUp, Ino, InodeRow, Limits, MergedPath, Original, Result, StoreError, Usage,
+    UsageDelta, WriteTxn, whiteout_files,
 };
 use crate::vfs::{FileId, Name, Time};
 
@@ -15,7 +15,7 @@ use crate::delta::sqlite::table::audit_bound::{self, AuditBound};
 use crate::delta::sqlite::table::chunk::Chunks;
 use crate::delta::sqlite::table::dentry_ids::DentryIds;
 use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
-use crate::delta::sqlite::table::op::{Clients, LastAuditRow};
+use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
 use crate::delta::sqlite::table::{
     copy_up, dentry, inode, link, opaque, origin, original, prune, quota, redirect, symlink,
     whiteout,
@@ -29,7 +29,7 @@ const ENTRY_BYTES: usize = 4 << 10;
 const WHITEOUT_COPIES: usize = 4;
 
 /// The writer's open batch.
-pub(super) struct Batch {
+pub(super) struct OpenBatch {
     /// The writing connection.
     pub conn: Connection,
     /// Chunk size, in bytes.
@@ -47,7 +47,7 @@ pub(super) struct Batch {
     /// How much of the audit log stays.
     pub audit_bound: AuditBound,
     /// The audit log's clients.
-    pub clients: Clients,
+    pub clients: ClientTexts,
     /// Room on the disk.
     pub room: DiskReserve,
     /// Whether the operation has changed anything, or tried to.
@@ -55,12 +55,12 @@ pub(super) struct Batch {
     /// Whether one before it has.
     pub had_changed: bool,
     /// By how much the operation changed what the session takes; `None` where nobody counts.
-    pub growth: Option<Growth>,
+    pub growth: Option<UsageDelta>,
     /// The last failure of a change: some make SQLite give the whole transaction up.
     pub failure: Option<StoreError>,
 }
 
-impl Snapshot for Batch {
+impl Snapshot for OpenBatch {
     fn conn(&self) -> Result<&Connection> {
         Ok(&self.conn)
     }
@@ -74,7 +74,7 @@ impl Snapshot for Batch {
     }
 }
 
-impl Batch {
+impl OpenBatch {
     /// Forgets what the operation, or the `whole` transaction, had changed.
     pub(super) fn rolled_back(&mut self, whole: bool) {
         self.cache.clear();
@@ -93,7 +93,7 @@ impl Batch {
 
     /// Begins an operation.
     pub(super) fn begin_operation(&mut self) {
-        self.growth = self.growth.map(|_| Growth::default());
+        self.growth = self.growth.map(|_| UsageDelta::default());
         self.audit_bound.begin_operation();
         self.had_changed |= self.has_changed;
         self.has_changed = false;
@@ -144,7 +144,7 @@ impl Batch {
     }
 }
 
-impl WriteTxn for Batch {
+impl WriteTxn for OpenBatch {
     fn allocate_ino(&mut self) -> Result<Ino> {
         let ino = self.numbers.allocate()?;
         self.cache.rows.add(ino, None);
@@ -305,7 +305,7 @@ impl WriteTxn for Batch {
         self.change(|conn| origin::show(conn, shown))
     }
 
-    fn growth(&self) -> Growth {
+    fn growth(&self) -> UsageDelta {
         self.growth.unwrap_or_default()
     }
 

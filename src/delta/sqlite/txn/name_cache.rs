@@ -14,9 +14,9 @@ use crate::vfs::Name;
 const MAX_NAMES: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 
 /// One name of each of some inodes.
-pub(super) struct NameCache(RefCell<Known>);
+pub(super) struct NameCache(RefCell<KnownName>);
 
-struct Known {
+struct KnownName {
     /// Directory and name by inode: one of several.
     names: LruCache<Ino, (Ino, Name)>,
     /// The entry that was looked up last.
@@ -26,7 +26,7 @@ struct Known {
 impl NameCache {
     /// No names.
     pub(super) fn new() -> Self {
-        Self(RefCell::new(Known { names: LruCache::new(MAX_NAMES), found: None }))
+        Self(RefCell::new(KnownName { names: LruCache::new(MAX_NAMES), found: None }))
     }
 
     /// A name of `ino`, if one is at hand.

@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::delta::{Compacted, Growth, Poison, Result, StoreError, WriteTxn, Writer};
+use crate::delta::{Compacted, Poison, Result, StoreError, UsageDelta, WriteTxn, Writer};
 
-use super::batch::Batch;
+use super::batch::OpenBatch;
 use super::writer_cache::WriterCache;
 use crate::delta::sqlite::file::connect::BUSY_WAIT;
 use crate::delta::sqlite::file::lock::SessionLock;
@@ -36,7 +36,7 @@ use crate::delta::sqlite::file::{connect, epoch, rewrite};
 use crate::delta::sqlite::table::audit_bound::AuditBound;
 use crate::delta::sqlite::table::dentry_ids::DentryIds;
 use crate::delta::sqlite::table::inode_numbers::{self, InodeNumbers};
-use crate::delta::sqlite::table::op::{Clients, LastAuditRow};
+use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
 use crate::delta::sqlite::table::{dentry, meta, quota};
 use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
 use crate::delta::sqlite::wal::schedule::{self, Wal};
@@ -63,7 +63,7 @@ impl Drop for WriterToken {
 
 /// The writing connection.
 pub struct SqliteWriter {
-    batch: Batch,
+    batch: OpenBatch,
     epoch: Arc<AtomicU64>,
     boot_id: Option<String>,
     read_only: bool,
@@ -107,7 +107,7 @@ impl SqliteWriter {
             owes_copy: false,
             poison,
             log,
-            batch: Batch {
+            batch: OpenBatch {
                 chunk_bytes: session.config.chunk_bytes,
                 numbers: InodeNumbers::load(&conn)?,
                 entries: DentryIds::load(&conn)?,
@@ -115,7 +115,7 @@ impl SqliteWriter {
                 conn,
                 tail: LastAuditRow::default(),
                 tail_before: LastAuditRow::default(),
-                clients: Clients::new(),
+                clients: ClientTexts::new(),
                 audit_bound: AuditBound::default(),
                 room: DiskReserve::of(&session.path, session.memory.clone()),
                 has_changed: false,
@@ -430,10 +430,10 @@ impl Writer for SqliteWriter {
         done
     }
 
-    fn count_usage(&mut self) -> Result<Growth> {
+    fn count_usage(&mut self) -> Result<UsageDelta> {
         let sum = quota::count(&self.batch.conn, self.batch.chunk_bytes)?;
         self.batch.audit_bound.load(&self.batch.conn)?;
-        self.batch.growth = Some(Growth::default());
+        self.batch.growth = Some(UsageDelta::default());
         Ok(sum)
     }
 

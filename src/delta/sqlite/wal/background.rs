@@ -28,13 +28,13 @@ pub(super) struct BackgroundThread<T> {
     task: T,
     path: PathBuf,
     thread: Option<(Sender<()>, JoinHandle<()>)>,
-    progress: Arc<Progress>,
+    progress: Arc<TriggerCount>,
     poison: Poison,
 }
 
 /// How far the last trigger is.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct TriggerCount {
     /// Triggered, and not done.
     is_busy: AtomicBool,
     /// Done, and not acknowledged.
@@ -66,7 +66,7 @@ impl<T: Task> BackgroundThread<T> {
     }
 
     /// The progress, for other threads.
-    pub(super) fn progress(&self) -> Arc<Progress> {
+    pub(super) fn progress(&self) -> Arc<TriggerCount> {
         Arc::clone(&self.progress)
     }
 
@@ -126,7 +126,7 @@ fn end(thread: Option<(Sender<()>, JoinHandle<()>)>) {
 
 /// One run of the task: however it ends, those who wait are woken.
 struct RunGuard<'a> {
-    progress: &'a Progress,
+    progress: &'a TriggerCount,
     poison: &'a Poison,
     outcome: Result<()>,
 }
@@ -140,7 +140,7 @@ impl Drop for RunGuard<'_> {
     }
 }
 
-impl Progress {
+impl TriggerCount {
     /// Whether it was triggered, and is not done.
     pub(super) fn is_busy(&self) -> bool {
         self.is_busy.load(Ordering::Acquire)
@@ -159,7 +159,7 @@ fn run<T: Task>(
     task: &T,
     path: &Path,
     triggered: &Receiver<()>,
-    progress: &Progress,
+    progress: &TriggerCount,
     poison: &Poison,
 ) {
     let mut connection = None;

@@ -23,7 +23,7 @@ use rusqlite::Connection;
 
 use crate::delta::{Result, StoreError};
 
-use super::background::{Progress, Task};
+use super::background::{Task, TriggerCount};
 use super::schedule::checkpoint;
 use crate::wal_shim;
 
@@ -72,7 +72,7 @@ pub(super) struct WalPresync {
     /// The log's file.
     pub log: PathBuf,
     /// What copies it.
-    pub copying: Arc<Progress>,
+    pub copying: Arc<TriggerCount>,
 }
 
 impl Task for WalPresync {
@@ -93,7 +93,7 @@ impl Task for WalPresync {
 #[derive(Clone)]
 pub(super) struct DbPresync {
     /// What copies the log.
-    pub copying: Arc<Progress>,
+    pub copying: Arc<TriggerCount>,
 }
 
 impl Task for DbPresync {
@@ -105,7 +105,7 @@ impl Task for DbPresync {
 }
 
 /// Syncs once, and again and again as long as `copying` is at work.
-fn while_busy(copying: &Progress, mut sync: impl FnMut() -> Result<()>) -> Result<()> {
+fn while_busy(copying: &TriggerCount, mut sync: impl FnMut() -> Result<()>) -> Result<()> {
     loop {
         sync()?;
         if !copying.is_busy() {
@@ -195,7 +195,10 @@ mod tests {
     }
 
     /// Asserts that work beside something that is copied goes on until that is done.
-    fn goes_on(path: &Path, of: impl FnOnce(Arc<Progress>) -> Box<dyn FnOnce(&Connection) + Send>) {
+    fn goes_on(
+        path: &Path,
+        of: impl FnOnce(Arc<TriggerCount>) -> Box<dyn FnOnce(&Connection) + Send>,
+    ) {
         let (release, copying) = held(path);
         let once = of(copying.progress());
         let conn = connect::open(path, Role::Writer).unwrap();

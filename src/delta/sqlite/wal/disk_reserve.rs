@@ -48,11 +48,11 @@ pub struct DiskReserve {
     /// What the batch added, in bytes.
     added: u64,
     /// What the disk said, if it need not be asked again yet.
-    known: Option<Known>,
+    known: Option<KnownSpace>,
 }
 
 /// What was left when the disk was asked.
-struct Known {
+struct KnownSpace {
     /// [`DiskReserve::spare`], in bytes.
     spare: Option<u64>,
     /// What was added since, in bytes.
@@ -136,8 +136,8 @@ impl DiskReserve {
     }
 
     /// What the disk said, if it still counts with so many bytes more.
-    fn still_known(&mut self, bytes: u64) -> Option<&mut Known> {
-        let counts = |known: &&mut Known| {
+    fn still_known(&mut self, bytes: u64) -> Option<&mut KnownSpace> {
+        let counts = |known: &&mut KnownSpace| {
             known.added + bytes < STEP_BYTES && known.at.elapsed() < TRUSTED_FOR
         };
         self.known.as_mut().filter(counts)
@@ -146,7 +146,7 @@ impl DiskReserve {
     /// Asks the disk.
     fn ask(&mut self, conn: &Connection) -> Result<Option<u64>> {
         let spare = self.spare(conn)?;
-        self.known = Some(Known { spare, added: 0, at: Instant::now() });
+        self.known = Some(KnownSpace { spare, added: 0, at: Instant::now() });
         Ok(spare)
     }
 

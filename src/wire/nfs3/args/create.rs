@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 
-use super::DirOp;
+use super::DirOpArgs;
 use crate::wire::nfs3::limits::MAX_STRING_BYTES;
 use crate::wire::nfs3::types::{FileType, Sattr, SpecData, Verifier};
 use crate::wire::xdr::{Decode, Decoder, Result, XdrError};
 
 /// How CREATE treats an existing file (`createhow3`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CreateHow {
+pub enum CreateHow3 {
     /// Takes it.
     Unchecked(Sattr),
     /// Fails.
@@ -18,7 +18,7 @@ pub enum CreateHow {
     Exclusive(Verifier),
 }
 
-impl Decode for CreateHow {
+impl Decode for CreateHow3 {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(match from.u32()? {
             0 => Self::Unchecked(Sattr::decode(from)?),
@@ -31,49 +31,49 @@ impl Decode for CreateHow {
 
 /// CREATE (`CREATE3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Create {
+pub struct CreateArgs {
     /// Where.
-    pub place: DirOp,
+    pub place: DirOpArgs,
     /// How.
-    pub how: CreateHow,
+    pub how: CreateHow3,
 }
 
-impl Decode for Create {
+impl Decode for CreateArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
-        Ok(Self { place: DirOp::decode(from)?, how: CreateHow::decode(from)? })
+        Ok(Self { place: DirOpArgs::decode(from)?, how: CreateHow3::decode(from)? })
     }
 }
 
 /// MKDIR (`MKDIR3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mkdir {
+pub struct MkdirArgs {
     /// Where.
-    pub place: DirOp,
+    pub place: DirOpArgs,
     /// The attributes to begin with.
     pub attributes: Sattr,
 }
 
-impl Decode for Mkdir {
+impl Decode for MkdirArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
-        Ok(Self { place: DirOp::decode(from)?, attributes: Sattr::decode(from)? })
+        Ok(Self { place: DirOpArgs::decode(from)?, attributes: Sattr::decode(from)? })
     }
 }
 
 /// SYMLINK (`SYMLINK3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Symlink {
+pub struct SymlinkArgs {
     /// Where.
-    pub place: DirOp,
+    pub place: DirOpArgs,
     /// The attributes to begin with.
     pub attributes: Sattr,
     /// What the link says; may be empty or longer than any filesystem takes.
     pub target: Bytes,
 }
 
-impl Decode for Symlink {
+impl Decode for SymlinkArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(Self {
-            place: DirOp::decode(from)?,
+            place: DirOpArgs::decode(from)?,
             attributes: Sattr::decode(from)?,
             target: from.opaque(MAX_STRING_BYTES)?,
         })
@@ -111,15 +111,15 @@ impl Decode for MknodData {
 
 /// MKNOD (`MKNOD3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mknod {
+pub struct MknodArgs {
     /// Where.
-    pub place: DirOp,
+    pub place: DirOpArgs,
     /// What.
     pub what: MknodData,
 }
 
-impl Decode for Mknod {
+impl Decode for MknodArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
-        Ok(Self { place: DirOp::decode(from)?, what: MknodData::decode(from)? })
+        Ok(Self { place: DirOpArgs::decode(from)?, what: MknodData::decode(from)? })
     }
 }

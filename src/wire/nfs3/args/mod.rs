@@ -1,7 +1,7 @@
 //! Arguments of the procedures (RFC 1813 §3.3).
 //!
 //! GETATTR, READLINK, FSSTAT, FSINFO and PATHCONF take a [`FileHandle`] alone;
-//! LOOKUP, REMOVE and RMDIR a [`DirOp`].
+//! LOOKUP, REMOVE and RMDIR a [`DirOpArgs`].
 
 mod create;
 
@@ -11,20 +11,20 @@ use super::limits::{MAX_STRING_BYTES, MAX_TRANSFER_BYTES};
 use super::types::{FileHandle, NfsTime, Sattr, StableHow, Verifier};
 use crate::wire::xdr::{Decode, Decoder, Result};
 
-pub use create::{Create, CreateHow, Mkdir, Mknod, MknodData, Symlink};
+pub use create::{CreateArgs, CreateHow3, MkdirArgs, MknodArgs, MknodData, SymlinkArgs};
 
 /// A name in a directory (`diropargs3`).
 ///
 /// The name may be longer than any filesystem takes ([`MAX_STRING_BYTES`]), and holds any bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DirOp {
+pub struct DirOpArgs {
     /// The directory.
     pub dir: FileHandle,
     /// The name.
     pub name: Bytes,
 }
 
-impl Decode for DirOp {
+impl Decode for DirOpArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(Self { dir: FileHandle::decode(from)?, name: from.opaque(MAX_STRING_BYTES)? })
     }
@@ -32,7 +32,7 @@ impl Decode for DirOp {
 
 /// SETATTR (`SETATTR3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setattr {
+pub struct SetattrArgs {
     /// The object.
     pub object: FileHandle,
     /// What to set.
@@ -41,7 +41,7 @@ pub struct Setattr {
     pub guard: Option<NfsTime>,
 }
 
-impl Decode for Setattr {
+impl Decode for SetattrArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(Self {
             object: FileHandle::decode(from)?,
@@ -53,14 +53,14 @@ impl Decode for Setattr {
 
 /// ACCESS (`ACCESS3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Access {
+pub struct AccessArgs {
     /// The object.
     pub object: FileHandle,
     /// The bits to check.
     pub access: u32,
 }
 
-impl Decode for Access {
+impl Decode for AccessArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(Self { object: FileHandle::decode(from)?, access: from.u32()? })
     }
@@ -68,7 +68,7 @@ impl Decode for Access {
 
 /// READ (`READ3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Read {
+pub struct ReadArgs {
     /// The file.
     pub file: FileHandle,
     /// First byte.
@@ -77,7 +77,7 @@ pub struct Read {
     pub count: u32,
 }
 
-impl Decode for Read {
+impl Decode for ReadArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(Self { file: FileHandle::decode(from)?, offset: from.u64()?, count: from.u32()? })
     }
@@ -85,7 +85,7 @@ impl Decode for Read {
 
 /// WRITE (`WRITE3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Write {
+pub struct WriteArgs {
     /// The file.
     pub file: FileHandle,
     /// First byte.
@@ -98,7 +98,7 @@ pub struct Write {
     pub data: Bytes,
 }
 
-impl Decode for Write {
+impl Decode for WriteArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(Self {
             file: FileHandle::decode(from)?,
@@ -112,37 +112,37 @@ impl Decode for Write {
 
 /// RENAME (`RENAME3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rename {
+pub struct RenameArgs {
     /// The old name.
-    pub from: DirOp,
+    pub from: DirOpArgs,
     /// The new one.
-    pub to: DirOp,
+    pub to: DirOpArgs,
 }
 
-impl Decode for Rename {
+impl Decode for RenameArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
-        Ok(Self { from: DirOp::decode(from)?, to: DirOp::decode(from)? })
+        Ok(Self { from: DirOpArgs::decode(from)?, to: DirOpArgs::decode(from)? })
     }
 }
 
 /// LINK (`LINK3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
+pub struct LinkArgs {
     /// The object.
     pub file: FileHandle,
     /// The new name.
-    pub link: DirOp,
+    pub link: DirOpArgs,
 }
 
-impl Decode for Link {
+impl Decode for LinkArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
-        Ok(Self { file: FileHandle::decode(from)?, link: DirOp::decode(from)? })
+        Ok(Self { file: FileHandle::decode(from)?, link: DirOpArgs::decode(from)? })
     }
 }
 
 /// READDIR (`READDIR3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readdir {
+pub struct ReaddirArgs {
     /// The directory.
     pub dir: FileHandle,
     /// Where to go on; 0 at the beginning.
@@ -153,7 +153,7 @@ pub struct Readdir {
     pub count: u32,
 }
 
-impl Decode for Readdir {
+impl Decode for ReaddirArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(Self {
             dir: FileHandle::decode(from)?,
@@ -166,7 +166,7 @@ impl Decode for Readdir {
 
 /// READDIRPLUS (`READDIRPLUS3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readdirplus {
+pub struct ReaddirplusArgs {
     /// The directory.
     pub dir: FileHandle,
     /// Where to go on; 0 at the beginning.
@@ -179,7 +179,7 @@ pub struct Readdirplus {
     pub maxcount: u32,
 }
 
-impl Decode for Readdirplus {
+impl Decode for ReaddirplusArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(Self {
             dir: FileHandle::decode(from)?,
@@ -193,7 +193,7 @@ impl Decode for Readdirplus {
 
 /// COMMIT (`COMMIT3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Commit {
+pub struct CommitArgs {
     /// The file.
     pub file: FileHandle,
     /// First byte.
@@ -202,7 +202,7 @@ pub struct Commit {
     pub count: u32,
 }
 
-impl Decode for Commit {
+impl Decode for CommitArgs {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(Self { file: FileHandle::decode(from)?, offset: from.u64()?, count: from.u32()? })
     }

@@ -5,7 +5,7 @@ use crate::wire::xdr::{Encode, Encoder};
 
 /// Success of FSSTAT (`FSSTAT3resok`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fsstat {
+pub struct FsstatOk {
     /// The object's attributes.
     pub attributes: PostOpAttr,
     /// Size, in bytes.
@@ -24,7 +24,7 @@ pub struct Fsstat {
     pub invariant_secs: u32,
 }
 
-impl Encode for Fsstat {
+impl Encode for FsstatOk {
     fn encode(&self, to: &mut Encoder) {
         self.attributes.encode(to);
         to.put_u64(self.total_bytes);
@@ -37,7 +37,7 @@ impl Encode for Fsstat {
     }
 }
 
-/// Bits of [`Fsinfo::properties`].
+/// Bits of [`FsinfoOk::properties`].
 pub mod properties {
     /// Hard links.
     pub const LINK: u32 = 0x01;
@@ -51,7 +51,7 @@ pub mod properties {
 
 /// Success of FSINFO (`FSINFO3resok`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fsinfo {
+pub struct FsinfoOk {
     /// The object's attributes.
     pub attributes: PostOpAttr,
     /// The largest READ, in bytes.
@@ -76,7 +76,7 @@ pub struct Fsinfo {
     pub properties: u32,
 }
 
-impl Encode for Fsinfo {
+impl Encode for FsinfoOk {
     fn encode(&self, to: &mut Encoder) {
         self.attributes.encode(to);
         to.put_u32(self.read_max);
@@ -94,7 +94,7 @@ impl Encode for Fsinfo {
 
 /// Success of PATHCONF (`PATHCONF3resok`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pathconf {
+pub struct PathconfOk {
     /// The object's attributes.
     pub attributes: PostOpAttr,
     /// Hard links of one object.
@@ -111,7 +111,7 @@ pub struct Pathconf {
     pub case_preserving: bool,
 }
 
-impl Encode for Pathconf {
+impl Encode for PathconfOk {
     fn encode(&self, to: &mut Encoder) {
         self.attributes.encode(to);
         to.put_u32(self.max_links);

@@ -69,9 +69,9 @@ impl Encode for DirEntryPlus {
 
 /// The entries of a list, encoded as they come: a page may have thousands.
 #[derive(Debug)]
-pub struct Entries<E>(Encoder, PhantomData<fn(E)>);
+pub struct EncodedEntries<E>(Encoder, PhantomData<fn(E)>);
 
-impl<E: Encode> Entries<E> {
+impl<E: Encode> EncodedEntries<E> {
     /// Appends an entry.
     pub fn push(&mut self, entry: &E) {
         self.0.put_bool(true);
@@ -84,13 +84,13 @@ impl<E: Encode> Entries<E> {
     }
 }
 
-impl<E> Default for Entries<E> {
+impl<E> Default for EncodedEntries<E> {
     fn default() -> Self {
         Self(Encoder::new(), PhantomData)
     }
 }
 
-impl<'e, E: Encode + 'e> FromIterator<&'e E> for Entries<E> {
+impl<'e, E: Encode + 'e> FromIterator<&'e E> for EncodedEntries<E> {
     fn from_iter<I: IntoIterator<Item = &'e E>>(entries: I) -> Self {
         let mut list = Self::default();
         entries.into_iter().for_each(|entry| list.push(entry));
@@ -106,7 +106,7 @@ pub struct DirList<E> {
     /// To be sent with the next cookie.
     pub cookie_verifier: Verifier,
     /// The entries.
-    pub entries: Entries<E>,
+    pub entries: EncodedEntries<E>,
     /// Whether the directory ends here.
     pub eof: bool,
 }

@@ -6,14 +6,14 @@
 //! |---|---|---|
 //! | GETATTR | [`Fattr`](super::Fattr) | nothing |
 //! | SETATTR, REMOVE, RMDIR | [`WccData`] | [`WccData`] |
-//! | LOOKUP | [`Lookup`] | [`PostOpAttr`] |
-//! | ACCESS, READLINK, READ | [`Access`], [`Readlink`], [`Read`] | [`PostOpAttr`] |
-//! | WRITE, COMMIT | [`Write`], [`Commit`] | [`WccData`] |
-//! | CREATE, MKDIR, SYMLINK, MKNOD | [`Create`] | [`WccData`] |
+//! | LOOKUP | [`LookupOk`] | [`PostOpAttr`] |
+//! | ACCESS, READLINK, READ | [`AccessOk`], [`ReadlinkOk`], [`ReadOk`] | [`PostOpAttr`] |
+//! | WRITE, COMMIT | [`WriteOk`], [`CommitOk`] | [`WccData`] |
+//! | CREATE, MKDIR, SYMLINK, MKNOD | [`CreateOk`] | [`WccData`] |
 //! | RENAME | [`RenameWcc`] | [`RenameWcc`] |
 //! | LINK | [`LinkAttrs`] | [`LinkAttrs`] |
 //! | READDIR, READDIRPLUS | [`DirList`] | [`PostOpAttr`] |
-//! | FSSTAT, FSINFO, PATHCONF | [`Fsstat`], [`Fsinfo`], [`Pathconf`] | [`PostOpAttr`] |
+//! | FSSTAT, FSINFO, PATHCONF | [`FsstatOk`], [`FsinfoOk`], [`PathconfOk`] | [`PostOpAttr`] |
 
 mod fs;
 mod list;
@@ -24,8 +24,8 @@ use super::status::Status;
 use super::types::{FileHandle, PostOpAttr, StableHow, Verifier, WccData};
 use crate::wire::xdr::{Encode, Encoder};
 
-pub use fs::{Fsinfo, Fsstat, Pathconf, properties};
-pub use list::{DirEntry, DirEntryPlus, DirList, Entries};
+pub use fs::{FsinfoOk, FsstatOk, PathconfOk, properties};
+pub use list::{DirEntry, DirEntryPlus, DirList, EncodedEntries};
 
 /// A procedure's result: a union over its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl<T: Encode, F: Encode> Encode for Reply<T, F> {
 
 /// Success of LOOKUP (`LOOKUP3resok`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lookup {
+pub struct LookupOk {
     /// What was found.
     pub object: FileHandle,
     /// Its attributes.
@@ -62,7 +62,7 @@ pub struct Lookup {
     pub dir_attributes: PostOpAttr,
 }
 
-impl Encode for Lookup {
+impl Encode for LookupOk {
     fn encode(&self, to: &mut Encoder) {
         self.object.encode(to);
         self.attributes.encode(to);
@@ -72,14 +72,14 @@ impl Encode for Lookup {
 
 /// Success of ACCESS (`ACCESS3resok`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Access {
+pub struct AccessOk {
     /// The object's attributes.
     pub attributes: PostOpAttr,
     /// The bits that are allowed.
     pub access: u32,
 }
 
-impl Encode for Access {
+impl Encode for AccessOk {
     fn encode(&self, to: &mut Encoder) {
         self.attributes.encode(to);
         to.put_u32(self.access);
@@ -88,14 +88,14 @@ impl Encode for Access {
 
 /// Success of READLINK (`READLINK3resok`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readlink {
+pub struct ReadlinkOk {
     /// The link's attributes.
     pub attributes: PostOpAttr,
     /// What it says.
     pub target: Bytes,
 }
 
-impl Encode for Readlink {
+impl Encode for ReadlinkOk {
     fn encode(&self, to: &mut Encoder) {
         self.attributes.encode(to);
         to.put_opaque(&self.target);
@@ -104,7 +104,7 @@ impl Encode for Readlink {
 
 /// Success of READ (`READ3resok`); its `count` is the length of the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Read {
+pub struct ReadOk {
     /// The file's attributes.
     pub attributes: PostOpAttr,
     /// Whether the file ends with this data.
@@ -113,7 +113,7 @@ pub struct Read {
     pub data: Bytes,
 }
 
-impl Encode for Read {
+impl Encode for ReadOk {
     fn encode(&self, to: &mut Encoder) {
         self.attributes.encode(to);
         to.put_u32(u32::try_from(self.data.len()).unwrap_or(u32::MAX));
@@ -124,7 +124,7 @@ impl Encode for Read {
 
 /// Success of WRITE (`WRITE3resok`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Write {
+pub struct WriteOk {
     /// The file around the change.
     pub wcc: WccData,
     /// Bytes written.
@@ -135,7 +135,7 @@ pub struct Write {
     pub verifier: Verifier,
 }
 
-impl Encode for Write {
+impl Encode for WriteOk {
     fn encode(&self, to: &mut Encoder) {
         self.wcc.encode(to);
         to.put_u32(self.count);
@@ -146,14 +146,14 @@ impl Encode for Write {
 
 /// Success of COMMIT (`COMMIT3resok`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Commit {
+pub struct CommitOk {
     /// The file around it.
     pub wcc: WccData,
     /// Changes when unsynced data may have been lost.
     pub verifier: Verifier,
 }
 
-impl Encode for Commit {
+impl Encode for CommitOk {
     fn encode(&self, to: &mut Encoder) {
         self.wcc.encode(to);
         to.put_fixed(&self.verifier);
@@ -162,7 +162,7 @@ impl Encode for Commit {
 
 /// Success of CREATE, MKDIR, SYMLINK and MKNOD (`CREATE3resok` and its equals).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Create {
+pub struct CreateOk {
     /// What was made (`post_op_fh3`).
     pub object: Option<FileHandle>,
     /// Its attributes.
@@ -171,7 +171,7 @@ pub struct Create {
     pub dir_wcc: WccData,
 }
 
-impl Encode for Create {
+impl Encode for CreateOk {
     fn encode(&self, to: &mut Encoder) {
         self.object.encode(to);
         self.attributes.encode(to);

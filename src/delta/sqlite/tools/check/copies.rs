@@ -3,7 +3,7 @@
 use crate::delta::Result;
 
 use super::Subject;
-use super::found::Found;
+use super::found::RuleFindings;
 
 const QUERIES: &[(&str, &str)] = &[
     (
@@ -96,7 +96,7 @@ const PENDING: &[(&str, &str)] = &[
 ];
 
 /// Finds what breaks these rules.
-pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
+pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     if subject.chunk_bytes.is_some() {
         PENDING.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;
     }

@@ -3,7 +3,7 @@
 use crate::delta::Result;
 
 use super::Subject;
-use super::found::{At, Found};
+use super::found::{BreachSubject, RuleFindings};
 
 /// Queries that need the chunk size.
 const CHUNKS: &[(&str, &str)] = &[
@@ -81,11 +81,11 @@ const REST: &[(&str, &str)] = &[
 ];
 
 /// Finds what breaks these rules.
-pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
+pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     if subject.chunk_bytes.is_some() {
         CHUNKS.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;
     } else {
-        found.add("D1", At::Session, "fs_config.chunk_size is no number of bytes");
+        found.add("D1", BreachSubject::Session, "fs_config.chunk_size is no number of bytes");
     }
     if subject.chunk_bytes.is_some() && subject.is_served {
         HOLES.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;

@@ -8,17 +8,17 @@ use crate::delta::sqlite::table::value;
 use crate::vfs::{Name, NameError};
 
 use super::Subject;
-use super::found::{At, Found};
+use super::found::{BreachSubject, RuleFindings};
 
 /// Finds what breaks these rules.
-pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
+pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     let mut statement = subject.conn.prepare("SELECT parent_ino, name, ino FROM fs_dentry")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let name = value::bytes(row, 1)?;
-        let at = |row: &Row<'_>| -> Result<At> {
+        let at = |row: &Row<'_>| -> Result<BreachSubject> {
             let ino = row.get::<_, Option<i64>>(2).unwrap_or(None);
-            Ok(At::Entry(value::int(row, 0)?, name.to_vec(), ino))
+            Ok(BreachSubject::Entry(value::int(row, 0)?, name.to_vec(), ino))
         };
         if let Err(error) = Name::check(name) {
             found.add("S10", at(row)?, invalid(error, name));
@@ -31,14 +31,18 @@ pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         if let Some(what) = misfit(row.get_ref(1)?) {
-            found.add("D5", At::Inode(value::int(row, 0)?), what);
+            found.add("D5", BreachSubject::Inode(value::int(row, 0)?), what);
         }
     }
     let mut statement = subject.conn.prepare("SELECT path, parent_path FROM fs_whiteout")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         if let Some(what) = misfit(row.get_ref(0)?).or(misfit(row.get_ref(1)?)) {
-            found.add("D5", At::Path(value::bytes(row, 0)?.to_vec()), format!("whiteout: {what}"));
+            found.add(
+                "D5",
+                BreachSubject::Path(value::bytes(row, 0)?.to_vec()),
+                format!("whiteout: {what}"),
+            );
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use super::{Breach, Broken, INTEGRITY, Subject};
 const MOST_STEPS: usize = 4096;
 
 /// What a breach is about.
-pub(super) enum At {
+pub(super) enum BreachSubject {
     /// The session.
     Session,
     /// An inode.
@@ -26,7 +26,7 @@ pub(super) enum At {
 }
 
 /// What was found of each rule.
-pub(super) struct Found {
+pub(super) struct RuleFindings {
     most: usize,
     rules: BTreeMap<&'static str, OfRule>,
 }
@@ -35,17 +35,17 @@ pub(super) struct Found {
 #[derive(Default)]
 struct OfRule {
     count: u64,
-    first: Vec<(At, String)>,
+    first: Vec<(BreachSubject, String)>,
 }
 
-impl Found {
+impl RuleFindings {
     /// Nothing yet; `most` of each rule will be told.
     pub(super) fn new(most: usize) -> Self {
         Self { most, rules: BTreeMap::new() }
     }
 
     /// Adds what breaks a rule.
-    pub(super) fn add(&mut self, rule: &'static str, at: At, what: impl Into<String>) {
+    pub(super) fn add(&mut self, rule: &'static str, at: BreachSubject, what: impl Into<String>) {
         let found = self.rules.entry(rule).or_default();
         found.count += 1;
         if found.first.len() < self.most {
@@ -55,7 +55,7 @@ impl Found {
 
     /// Adds what SQLite says of a damaged file.
     pub(super) fn damage(&mut self, text: String) {
-        self.add(INTEGRITY, At::Session, text);
+        self.add(INTEGRITY, BreachSubject::Session, text);
     }
 
     /// Adds the rows that a query returns, each with an inode, the directory and name of an entry,
@@ -74,9 +74,11 @@ impl Found {
         while let Some(row) = rows.next()? {
             let number = |at| row.get::<_, Option<i64>>(at).unwrap_or(None);
             let at = match (number(0), number(1)) {
-                (ino, Some(parent)) => At::Entry(parent, value::bytes(row, 2)?.to_vec(), ino),
-                (Some(ino), None) => At::Inode(ino),
-                (None, None) => At::Session,
+                (ino, Some(parent)) => {
+                    BreachSubject::Entry(parent, value::bytes(row, 2)?.to_vec(), ino)
+                }
+                (Some(ino), None) => BreachSubject::Inode(ino),
+                (None, None) => BreachSubject::Session,
             };
             let what = String::from_utf8_lossy(value::bytes(row, 3)?).into_owned();
             self.add(rule, at, what);
@@ -86,7 +88,7 @@ impl Found {
 
     /// All of it, with the paths.
     pub(super) fn end(mut self, conn: &Connection, is_foreign: bool) -> Result<Vec<Broken>> {
-        let paths = Paths::new(conn)?;
+        let paths = InodePaths::new(conn)?;
         let mut all = Vec::new();
         for &rule in [INTEGRITY].iter().chain(RULES) {
             let Some(OfRule { count, first }) = self.rules.remove(rule) else { continue };
@@ -99,12 +101,12 @@ impl Found {
 }
 
 /// Finds the paths of inodes.
-pub(in crate::delta::sqlite) struct Paths<'c> {
+pub(in crate::delta::sqlite) struct InodePaths<'c> {
     conn: &'c Connection,
     query: &'static str,
 }
 
-impl<'c> Paths<'c> {
+impl<'c> InodePaths<'c> {
     /// Of an open file.
     pub(in crate::delta::sqlite) fn new(conn: &'c Connection) -> Result<Self> {
         const INDEXED: &str = "SELECT 1 FROM main.sqlite_master
@@ -145,12 +147,12 @@ impl<'c> Paths<'c> {
         Ok(Some(path.collect()))
     }
 
-    fn breach(&self, at: At, what: String) -> Result<Breach> {
+    fn breach(&self, at: BreachSubject, what: String) -> Result<Breach> {
         Ok(match at {
-            At::Session => Breach { ino: None, path: None, what },
-            At::Inode(ino) => Breach { ino: Some(ino), path: self.of(ino)?, what },
-            At::Path(path) => Breach { ino: None, path: Some(path), what },
-            At::Entry(parent, name, ino) => match self.of(parent)? {
+            BreachSubject::Session => Breach { ino: None, path: None, what },
+            BreachSubject::Inode(ino) => Breach { ino: Some(ino), path: self.of(ino)?, what },
+            BreachSubject::Path(path) => Breach { ino: None, path: Some(path), what },
+            BreachSubject::Entry(parent, name, ino) => match self.of(parent)? {
                 Some(mut path) => {
                     if path != b"/" {
                         path.push(b'/');

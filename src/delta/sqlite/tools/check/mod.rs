@@ -26,8 +26,8 @@ use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::file::{config, epoch, probe};
 use crate::delta::sqlite::table::{dentry, inode, meta, schema};
 pub(super) use entries::misfit;
-use found::Found;
-pub(super) use found::Paths;
+pub(super) use found::InodePaths;
+use found::RuleFindings;
 pub(super) use redirects::shown_at_its_place;
 pub use rules::RULES;
 
@@ -80,7 +80,7 @@ pub struct Pending {
 
 /// What checking a file came to.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckReport {
     /// The broken rules, in the order of [`RULES`].
     pub broken: Vec<Broken>,
     /// Whether another implementation made the file, or wrote to it since it was last served.
@@ -96,7 +96,10 @@ impl Session {
     ///
     /// # Errors
     /// See [`OpenError`]: it is no session, or cannot be read.
-    pub fn check(path: &Path, options: &CheckOptions) -> std::result::Result<Checked, OpenError> {
+    pub fn check(
+        path: &Path,
+        options: &CheckOptions,
+    ) -> std::result::Result<CheckReport, OpenError> {
         let path = &Self::existing(path)?;
         probe::check(path)?;
         let checked = open_read_only(path).and_then(|conn| check(&conn, options));
@@ -114,7 +117,7 @@ struct Subject<'c> {
 }
 
 /// Checks an open file, in a transaction that it begins.
-pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<Checked> {
+pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<CheckReport> {
     // Temporary tables count as changes, though not of the file.
     conn.pragma_update(None, "query_only", false)?;
     // One moment for all.
@@ -126,7 +129,7 @@ pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<Checked
         is_served: conn.prepare("SELECT 1 FROM acetate_meta")?.exists([])?,
     };
     let is_foreign = is_foreign(&subject)?;
-    let mut found = Found::new(options.most);
+    let mut found = RuleFindings::new(options.most);
     if !options.quick {
         integrity(&subject, &mut found);
     }
@@ -147,7 +150,7 @@ pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<Checked
     }
     let broken = found.end(conn, is_foreign)?;
     let pending = pending(conn)?;
-    Ok(Checked { broken, is_foreign, pending, base_path: config::base_path(conn)? })
+    Ok(CheckReport { broken, is_foreign, pending, base_path: config::base_path(conn)? })
 }
 
 /// Gives what is asked empty tables for those that other implementations leave out.
@@ -174,7 +177,7 @@ fn is_foreign(subject: &Subject<'_>) -> Result<bool> {
 }
 
 /// SQLite's own check.
-fn integrity(subject: &Subject<'_>, found: &mut Found) {
+fn integrity(subject: &Subject<'_>, found: &mut RuleFindings) {
     let asked = || -> Result<Vec<String>> {
         let mut statement = subject.conn.prepare("PRAGMA integrity_check")?;
         let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
@@ -195,7 +198,7 @@ fn pending(conn: &Connection) -> Result<Vec<Pending>> {
     let inos: Vec<i64> =
         statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     let mut pending = Vec::new();
-    let paths = found::Paths::new(conn)?;
+    let paths = found::InodePaths::new(conn)?;
     for ino in inos {
         // One that cannot be read is O1's.
         let Ok(Some(row)) = inode::get(conn, Ino(ino.cast_unsigned())) else { continue };

@@ -8,16 +8,16 @@ use crate::delta::{Ino, MergedPath, Result};
 use crate::vfs::{FileKind, Name};
 
 use super::Subject;
-use super::found::{At, Found, Paths};
+use super::found::{BreachSubject, InodePaths, RuleFindings};
 
 /// Finds what breaks this.
-pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
+pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     let query = "SELECT delta_ino, base_path FROM acetate_redirect";
     let mut statement = subject.conn.prepare(query)?;
     let mut rows = statement.query([])?;
-    let paths = Paths::new(subject.conn)?;
+    let paths = InodePaths::new(subject.conn)?;
     while let Some(row) = rows.next()? {
-        let at = At::Inode(value::int(row, 0)?);
+        let at = BreachSubject::Inode(value::int(row, 0)?);
         let Some(base) = BasePath::from_bytes(value::bytes(row, 1)?) else {
             found.add("R1", at, "a redirect to what is no path in the base");
             continue;
@@ -35,12 +35,16 @@ pub(in crate::delta::sqlite) fn shown_at_its_place(
     conn: &Connection,
     base: &BasePath,
 ) -> Result<Option<MergedPath>> {
-    own_place(conn, &Paths::new(conn)?, base)
+    own_place(conn, &InodePaths::new(conn)?, base)
 }
 
 /// Where the base directory `base` shows without its redirect, if nothing hides it there. A
 /// directory of the delta at that place has whiteouts for what it must not show.
-fn own_place(conn: &Connection, paths: &Paths<'_>, base: &BasePath) -> Result<Option<MergedPath>> {
+fn own_place(
+    conn: &Connection,
+    paths: &InodePaths<'_>,
+    base: &BasePath,
+) -> Result<Option<MergedPath>> {
     // Down from the closest directory above that moved, or from the root.
     let mut below: Vec<Name> = Vec::new();
     let mut above = base.clone();

@@ -3,7 +3,7 @@
 use crate::delta::{Result, StoreError};
 
 use super::Subject;
-use super::found::{At, Found};
+use super::found::{BreachSubject, RuleFindings};
 use crate::delta::sqlite::table::hide;
 
 /// A value of `acetate_meta`.
@@ -91,13 +91,13 @@ const QUERIES: &[(&str, &str)] = &[
 ];
 
 /// Finds what breaks these rules, in a file that acetate ever served.
-pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
+pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     if !subject.is_served {
         return Ok(());
     }
     QUERIES.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;
     if let Err(StoreError::Corrupt(what)) = hide::patterns(subject.conn) {
-        found.add("M7", At::Session, what);
+        found.add("M7", BreachSubject::Session, what);
     }
     Ok(())
 }

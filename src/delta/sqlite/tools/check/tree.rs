@@ -3,7 +3,7 @@
 use crate::delta::Result;
 
 use super::Subject;
-use super::found::Found;
+use super::found::RuleFindings;
 
 /// The type bits of a mode, and those of a directory.
 macro_rules! is_dir {
@@ -111,7 +111,7 @@ const QUERIES: &[(&str, &str)] = &[
 ];
 
 /// Finds what breaks these rules.
-pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
+pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     subject.conn.execute_batch(PREPARE)?;
     QUERIES.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))
 }

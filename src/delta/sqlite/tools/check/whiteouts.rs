@@ -7,46 +7,46 @@ use crate::delta::{MergedPath, Result};
 use crate::vfs::Name;
 
 use super::Subject;
-use super::found::{At, Found};
+use super::found::{BreachSubject, RuleFindings};
 
 /// Finds what breaks these rules.
-pub(super) fn check(subject: &Subject<'_>, found: &mut Found) -> Result<()> {
+pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     // Paths of one directory come one after the other.
     let query = "SELECT path, parent_path FROM fs_whiteout ORDER BY path";
     let mut statement = subject.conn.prepare(query)?;
     let mut rows = statement.query([])?;
     let has_blobs = "SELECT 1 FROM fs_dentry WHERE typeof(name) = 'blob'";
     let has_blobs = subject.conn.prepare(has_blobs)?.exists([])?;
-    let mut way = Way { subject, has_blobs, steps: Vec::new() };
+    let mut way = PathDescent { subject, has_blobs, steps: Vec::new() };
     while let Some(row) = rows.next()? {
         let (bytes, parent) = (value::bytes(row, 0)?, value::bytes(row, 1)?);
         let path = MergedPath::from_bytes(bytes).filter(|path| path.name().is_some());
         let Some(path) = path else {
-            found.add("W2", At::Path(bytes.to_vec()), "a whiteout of what is no path");
+            found.add("W2", BreachSubject::Path(bytes.to_vec()), "a whiteout of what is no path");
             continue;
         };
         if !parent.is_empty() && parent != path.parent().as_bytes() {
             let what =
                 format!("the whiteout's parent_path is \"{}\"", String::from_utf8_lossy(parent));
-            found.add("W2", At::Path(bytes.to_vec()), what);
+            found.add("W2", BreachSubject::Path(bytes.to_vec()), what);
         }
         if way.leads_to_an_entry(&path)? {
             // The entry lies where it lies: its inode's own path may be another one.
-            found.add("W1", At::Path(bytes.to_vec()), "a whiteout hides this entry");
+            found.add("W1", BreachSubject::Path(bytes.to_vec()), "a whiteout hides this entry");
         }
     }
     Ok(())
 }
 
 /// The way down to the last path: names, and the inode that each leads to, if there is one.
-struct Way<'s, 'c> {
+struct PathDescent<'s, 'c> {
     subject: &'s Subject<'c>,
     /// Whether any name is a BLOB: else it is in vain to look for one.
     has_blobs: bool,
     steps: Vec<(Name, Option<i64>)>,
 }
 
-impl Way<'_, '_> {
+impl PathDescent<'_, '_> {
     /// Whether the delta has an entry at `path`; one below it has a directory at it.
     fn leads_to_an_entry(&mut self, path: &MergedPath) -> Result<bool> {
         let names: Vec<Name> = path.names().collect();

@@ -25,7 +25,7 @@ pub(super) struct Survey {
 }
 
 /// How the chunks of one inode lie.
-struct Layout {
+struct ChunkLayout {
     chunks: u64,
     /// What they make a file of, in bytes.
     size: u64,
@@ -46,7 +46,7 @@ struct Old {
 pub(super) fn survey(conn: &Connection, table: &str) -> Result<Survey> {
     let mut survey = Survey::default();
     for ino in inodes(conn, table)? {
-        let layout = Layout::read(conn, table, &ino)?;
+        let layout = ChunkLayout::read(conn, table, &ino)?;
         survey.chunks += layout.chunks;
         survey.resized += u64::from(layout.is_resized);
     }
@@ -56,7 +56,7 @@ pub(super) fn survey(conn: &Connection, table: &str) -> Result<Survey> {
 /// Writes the chunks of `old` to `fs_data`, cut to `chunk_bytes`, and sets the sizes.
 pub(super) fn cut(conn: &Connection, old: &str, chunk_bytes: u64) -> Result<()> {
     for ino in inodes(conn, old)? {
-        let layout = Layout::read(conn, old, &ino)?;
+        let layout = ChunkLayout::read(conn, old, &ino)?;
         let mut cutter = Cutter::new(conn, &ino, chunk_bytes, layout.size);
         let mut at = 0;
         each_chunk(conn, old, &ino, |chunk| {
@@ -102,7 +102,7 @@ fn each_chunk(
     Ok(())
 }
 
-impl Layout {
+impl ChunkLayout {
     fn read(conn: &Connection, table: &str, ino: &Value) -> Result<Self> {
         let (mut chunks, mut total) = (0, 0);
         // Where the last one ends; `None` once one lies over another, or nowhere.

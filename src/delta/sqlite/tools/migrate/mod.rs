@@ -24,11 +24,11 @@ use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::file::{config, create, epoch, probe};
 use crate::delta::sqlite::table::schema::SPEC_VERSION;
 use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema};
-use crate::delta::sqlite::tools::backup::{self, Copied};
+use crate::delta::sqlite::tools::backup::{self, SessionCopy};
 use crate::delta::sqlite::tools::check::{Broken, CheckOptions};
 use crate::delta::sqlite::wal::schedule;
-use plan::Plan;
-pub use plan::Step;
+use plan::MigrationPlan;
+pub use plan::MigrationStep;
 
 /// Ends the name of the copy.
 const BACKUP_SUFFIX: &str = ".before-migrate";
@@ -53,9 +53,9 @@ pub struct Migrated {
     /// The version of the specification that it had.
     pub from: &'static str,
     /// What was done, or would be; nothing where the session is as acetate makes it.
-    pub steps: Vec<Step>,
+    pub steps: Vec<MigrationStep>,
     /// The copy of the session as it was.
-    pub backup: Option<Copied>,
+    pub backup: Option<SessionCopy>,
     /// What breaks the rules of docs/SCHEMA.md afterwards.
     pub left: Vec<Broken>,
 }
@@ -115,7 +115,7 @@ fn look(path: &Path, options: &MigrateOptions<'_>) -> std::result::Result<Migrat
     let from = version(path)?;
     let looked = || -> Result<Migrated> {
         let conn = open_read_only(path)?;
-        let plan = Plan::of(&conn)?;
+        let plan = MigrationPlan::of(&conn)?;
         let mut left = Vec::new();
         if options.dry_run && !plan.steps.is_empty() {
             let asked = CheckOptions { most: options.most, quick: true };
@@ -132,7 +132,7 @@ fn write(
     copy: &Path,
     host: &Host,
     tell: &mut dyn FnMut(u64, u64),
-) -> std::result::Result<(Vec<Step>, Copied), OpenError> {
+) -> std::result::Result<(Vec<MigrationStep>, SessionCopy), OpenError> {
     let store = |error| OpenError::store(path, error);
     let conn = connect::open(path, Role::Writer).map_err(store)?;
     connect::prepare_to_write(&conn).map_err(store)?;
@@ -142,7 +142,7 @@ fn write(
     // From here on nobody else writes: the copy has all that there is.
     let transaction = Transaction::new_unchecked(&conn, TransactionBehavior::Immediate)
         .map_err(|error| store(error.into()))?;
-    let plan = Plan::of(&transaction).map_err(store)?;
+    let plan = MigrationPlan::of(&transaction).map_err(store)?;
     let copied = backup::back_up(path, copy, tell)?;
     carry_out(&transaction, &plan, host).map_err(store)?;
     transaction.commit().map_err(|error| store(error.into()))?;
@@ -151,7 +151,7 @@ fn write(
     Ok((plan.steps, copied))
 }
 
-fn carry_out(conn: &Connection, plan: &Plan, host: &Host) -> Result<()> {
+fn carry_out(conn: &Connection, plan: &MigrationPlan, host: &Host) -> Result<()> {
     let bytes = plan.chunk_bytes.map_or_else(|| plan::chunk_bytes(conn, false), Ok)?;
     for odd in &plan.odd {
         if plan::is_first(odd) {

@@ -14,7 +14,7 @@ use super::rebuild::Odd;
 
 /// Something that a migration does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct MigrationStep {
     /// The table, or `session`.
     pub table: &'static str,
     /// What is done to it.
@@ -22,16 +22,16 @@ pub struct Step {
 }
 
 /// All that a migration does.
-pub(super) struct Plan {
+pub(super) struct MigrationPlan {
     /// The tables that are written anew.
     pub odd: Vec<Odd>,
     /// The chunk size that is written down, in bytes.
     pub chunk_bytes: Option<u64>,
     /// Everything, in words.
-    pub steps: Vec<Step>,
+    pub steps: Vec<MigrationStep>,
 }
 
-impl Plan {
+impl MigrationPlan {
     /// Looks at an open file, and changes nothing.
     pub(super) fn of(conn: &Connection) -> Result<Self> {
         let mut plan = Self { odd: Vec::new(), chunk_bytes: None, steps: Vec::new() };
@@ -48,7 +48,7 @@ impl Plan {
     }
 
     fn say(&mut self, table: &'static str, what: impl Into<String>) {
-        self.steps.push(Step { table, what: what.into() });
+        self.steps.push(MigrationStep { table, what: what.into() });
     }
 
     fn add(&mut self, odd: Odd, conn: &Connection) -> Result<()> {
@@ -134,7 +134,11 @@ pub(super) fn chunk_bytes(conn: &Connection, is_first: bool) -> Result<u64> {
 
 /// What will be at fault in the file after the plan is carried out, by the rules of
 /// docs/SCHEMA.md; `conn` may not change it, and is of no other use afterwards.
-pub(super) fn left(conn: &Connection, plan: &Plan, options: &CheckOptions) -> Result<Vec<Broken>> {
+pub(super) fn left(
+    conn: &Connection,
+    plan: &MigrationPlan,
+    options: &CheckOptions,
+) -> Result<Vec<Broken>> {
     conn.pragma_update(None, "query_only", false)?;
     for &(table, ddl) in SPEC_TABLES {
         if !schema::has_table(conn, table)? {

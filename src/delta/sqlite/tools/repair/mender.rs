@@ -25,7 +25,7 @@ const RESERVE: u64 = 1 << 16;
 
 /// What the base has in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listed {
+pub enum BaseListing {
     /// These.
     Names(Vec<Name>),
     /// It has no such directory.
@@ -35,7 +35,7 @@ pub enum Listed {
 }
 
 /// Asks the base for a directory.
-pub type AskBase<'a> = dyn Fn(&BasePath) -> Listed + 'a;
+pub type AskBase<'a> = dyn Fn(&BasePath) -> BaseListing + 'a;
 
 /// What was done about a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,7 +188,7 @@ impl<'a> Mender<'a> {
     /// whiteout hides.
     pub(super) fn free_name(&self, dir: Ino, wanted: &[u8]) -> Result<Name> {
         let of_base = match self.base_dir(dir)?.map(|base| (self.base)(&base)) {
-            Some(Listed::Names(names)) => names,
+            Some(BaseListing::Names(names)) => names,
             _ => Vec::new(),
         };
         let path = self.path(dir)?;

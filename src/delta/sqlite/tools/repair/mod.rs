@@ -26,11 +26,11 @@ use crate::delta::sqlite::file::lock::SessionLock;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::file::{config, epoch, probe};
 use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema};
-use crate::delta::sqlite::tools::backup::{self, Copied};
+use crate::delta::sqlite::tools::backup::{self, SessionCopy};
 use crate::delta::sqlite::tools::check::{CheckOptions, INTEGRITY};
 use crate::delta::sqlite::wal::schedule;
 use mender::Mender;
-pub use mender::{AskBase, Listed, Mended};
+pub use mender::{AskBase, BaseListing, Mended};
 
 /// Ends the name of the copy.
 const BACKUP_SUFFIX: &str = ".before-repair";
@@ -48,11 +48,11 @@ pub struct RepairOptions<'p> {
 
 /// What repairing a session came to.
 #[derive(Debug)]
-pub struct Repaired {
+pub struct RepairReport {
     /// What was mended, or would be, by rule.
     pub mended: Vec<Mended>,
     /// The copy of the session as it was; `None` where nothing was written.
-    pub backup: Option<Copied>,
+    pub backup: Option<SessionCopy>,
 }
 
 impl Session {
@@ -79,7 +79,7 @@ impl Session {
         base: &AskBase<'_>,
         host: &Host,
         tell: &mut dyn FnMut(u64, u64),
-    ) -> std::result::Result<Repaired, OpenError> {
+    ) -> std::result::Result<RepairReport, OpenError> {
         let path = &Self::existing(path)?;
         let _lock = SessionLock::take(path, true)?;
         probe::check(path)?;
@@ -90,7 +90,7 @@ impl Session {
             return Err(OpenError::store(path, StoreError::Corrupt(what)));
         }
         if checked.broken.is_empty() {
-            return Ok(Repaired { mended: Vec::new(), backup: None });
+            return Ok(RepairReport { mended: Vec::new(), backup: None });
         }
         let default = beside(path, BACKUP_SUFFIX);
         let copy = options.backup.unwrap_or(&default);
@@ -107,14 +107,14 @@ impl Session {
             .map_err(|error| store(error.into()))?;
         let mended = mend(&transaction, options, base, host).map_err(store)?;
         if options.dry_run || mended.is_empty() {
-            return Ok(Repaired { mended, backup: None });
+            return Ok(RepairReport { mended, backup: None });
         }
         // What is not committed, nobody else sees: the copy is of what was before.
         let copied = backup::back_up(path, copy, tell)?;
         transaction.commit().map_err(|error| store(error.into()))?;
         // It is done and synced; where somebody reads, the log is copied later.
         let _copied = schedule::checkpoint(&conn, "TRUNCATE");
-        Ok(Repaired { mended, backup: Some(copied) })
+        Ok(RepairReport { mended, backup: Some(copied) })
     }
 }
 

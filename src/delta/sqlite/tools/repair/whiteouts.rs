@@ -6,7 +6,7 @@ use crate::delta::sqlite::tools::check::misfit;
 use crate::delta::{Ino, MergedPath, Result};
 use crate::vfs::{FileKind, Time};
 
-use super::mender::{Listed, Mender};
+use super::mender::{BaseListing, Mender};
 
 /// Mends them.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
@@ -93,9 +93,9 @@ pub(super) fn masks_at(
     let mut todo: Vec<(Ino, MergedPath, BasePath)> = vec![(ino, path.clone(), base)];
     while let Some((dir, path, base)) = todo.pop() {
         let names = match (mender.base)(&base) {
-            Listed::Names(names) => names,
-            Listed::Nothing => continue,
-            Listed::Unknown => return Ok(None),
+            BaseListing::Names(names) => names,
+            BaseListing::Nothing => continue,
+            BaseListing::Unknown => return Ok(None),
         };
         for name in names {
             let below = path.join(&name);

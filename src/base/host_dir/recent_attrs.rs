@@ -1,0 +1,137 @@
+//! What listings have lately seen of the objects that they list.
+//!
+//! Listing a directory with attributes looks at every entry, and clients that list the same
+//! directory at the same time, or one that begins again, would have all of them looked at again.
+//! So a listing may tell what one before has seen, for [`SEEN_FOR`]. Nothing else does; and what
+//! is seen elsewhere meanwhile is noted here, so that no listing shows what is older than
+//! another answer.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::base::BaseAttr;
+use crate::vfs::FileId;
+
+/// How long a listing may tell what was seen: a third of what a client takes attributes for true
+/// without asking (acregmin, 3 s).
+const SEEN_FOR: Duration = Duration::from_secs(1);
+
+/// Objects at most, about 200 bytes each: what fits before a table of 16,384 places grows. What is
+/// seen beyond is looked at each time.
+const MAX_SEEN_OBJECTS: usize = 14_336;
+
+/// Attributes by number, while somebody lists.
+pub(super) struct RecentAttrs(Mutex<Option<AttrTable>>);
+
+struct AttrTable {
+    /// When it was begun: nothing in it is older.
+    since: Instant,
+    attrs: HashMap<FileId, BaseAttr>,
+}
+
+impl AttrTable {
+    fn is_over(&self) -> bool {
+        self.since.elapsed() >= SEEN_FOR
+    }
+
+    /// Notes what was seen, unless something newer was.
+    fn note(&mut self, attr: &BaseAttr) {
+        let has_room = self.attrs.len() < MAX_SEEN_OBJECTS;
+        match self.attrs.get_mut(&attr.fileid) {
+            Some(known) if known.ctime > attr.ctime => {}
+            Some(known) => known.clone_from(attr),
+            None if has_room => drop(self.attrs.insert(attr.fileid, attr.clone())),
+            None => {}
+        }
+    }
+}
+
+impl RecentAttrs {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// Begins to note what is seen; before anything is looked at for a listing.
+    pub(super) fn begin(&self) {
+        let mut table = self.lock();
+        if table.as_ref().is_none_or(AttrTable::is_over) {
+            *table = Some(AttrTable { since: Instant::now(), attrs: HashMap::new() });
+        }
+    }
+
+    /// What was seen of the object `id`. For a listing that has just begun: it does not ask the
+    /// clock once more.
+    pub(super) fn get(&self, id: FileId) -> Option<BaseAttr> {
+        self.lock().as_ref()?.attrs.get(&id).cloned()
+    }
+
+    /// Notes what was seen of an object, while somebody lists.
+    pub(super) fn note(&self, attr: &BaseAttr) {
+        let mut table = self.lock();
+        let Some(noted) = table.as_mut() else { return };
+        if noted.is_over() {
+            // The memory goes as well: most of the time nobody lists anything.
+            *table = None;
+        } else {
+            noted.note(attr);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<AttrTable>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::fold_fileid;
+    use crate::vfs::{Device, FileKind, Time};
+
+    fn attr(ino: u64, ctime: i64) -> BaseAttr {
+        let at = Time { secs: ctime, nanos: 0 };
+        BaseAttr {
+            kind: FileKind::Regular,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            rdev: Device::default(),
+            dev: 1,
+            ino,
+            fileid: fold_fileid(1, 1, ino),
+            atime: at,
+            mtime: at,
+            ctime: at,
+        }
+    }
+
+    #[test]
+    fn notes_only_while_somebody_lists_and_only_what_is_not_older() {
+        let seen = RecentAttrs::new();
+        let ctime = |seen: &RecentAttrs| seen.get(FileId(7)).map(|attr| attr.ctime.secs);
+        seen.note(&attr(7, 5));
+        assert_eq!(ctime(&seen), None, "nobody lists");
+        seen.begin();
+        seen.note(&attr(7, 5));
+        seen.note(&attr(7, 6));
+        // Looked at before, noted after.
+        seen.note(&attr(7, 5));
+        assert_eq!(ctime(&seen), Some(6));
+        seen.begin();
+        assert_eq!(ctime(&seen), Some(6), "still the same second");
+    }
+
+    #[test]
+    fn holds_no_more_than_it_may() {
+        let seen = RecentAttrs::new();
+        seen.begin();
+        for ino in 10..10 + 2 * MAX_SEEN_OBJECTS as u64 {
+            seen.note(&attr(ino, 5));
+        }
+        assert_eq!(seen.lock().as_ref().unwrap().attrs.len(), MAX_SEEN_OBJECTS);
+    }
+}

@@ -1,0 +1,184 @@
+//! The directory that is written to: the base itself, or a copy of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::plan::{attrs_of, directory};
+use super::record::Record;
+use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, own_paths};
+use crate::inspect::InspectError;
+use crate::inspect::error::Result;
+use crate::inspect::opened::{Opened, below};
+use crate::writeback::{Attrs, Target, Xattrs};
+
+/// A directory to write to, and what of it must not be written.
+pub(super) struct ApplyTarget<'a> {
+    pub target: Target,
+    opened: &'a Opened,
+    /// The top as it was when nothing was done yet.
+    pub top: BaseAttr,
+    /// The same, with the mode that the host has.
+    pub host_top: Attrs,
+    /// Where it is not the base.
+    copy: Option<HostDir>,
+    /// The base then, for what only the host's calls tell of it.
+    base: Option<Target>,
+    /// The session's own files, and what this tool needs.
+    reserved: Vec<BasePath>,
+}
+
+impl<'a> ApplyTarget<'a> {
+    /// Opens the base, or the directory `to`.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be written to because it is the base or a part of it.
+    pub fn open(opened: &'a Opened, to: Option<&Path>) -> Result<Self> {
+        let given = directory(opened, to)?;
+        let real = match (fs::canonicalize(&given), to) {
+            (Ok(real), _) => real,
+            (Err(error), Some(_)) => {
+                let what = format!("{}: {error}", given.display());
+                let hint = "--to is a copy of the base: make it first, with cp -a";
+                return Err(InspectError::Refused { what, hint });
+            }
+            (Err(error), None) => return Err(base_error(&given, error.into())),
+        };
+        let mut reserved = below(&opened.session().files(), &real);
+        let (mut copy, mut other) = (None, None);
+        if to.is_some() {
+            if let Some(base) = opened.base_path() {
+                check_apart(&real, &self::real(base)?, &given)?;
+                other = Some(Target::open(base)?);
+            }
+            let options = HostDirOptions { hidden: reserved.clone() };
+            let read =
+                HostDir::open(&real, options).map_err(|source| base_error(&given, source))?;
+            copy = Some(read);
+        }
+        reserved.extend(own_paths());
+        let target = Target::open(&real)?;
+        let reader = copy.as_ref().map_or(opened.whole_base(), |copy| copy as &dyn Base);
+        let top = match reader.stat(&BasePath::root()) {
+            // A session without a base has none that it could be written to.
+            Ok(top) => top,
+            Err(source) => return Err(base_error(&given, source)),
+        };
+        let host_top = target.object(&BasePath::root())?.map(|object| object.attrs);
+        let host_top = host_top.unwrap_or_else(|| attrs_of(&top));
+        Ok(Self { target, opened, top, host_top, copy, base: other, reserved })
+    }
+
+    /// The directory for what an apply replaces and removes.
+    pub fn undo_dir(&self) -> PathBuf {
+        self.opened.session().undo_dir()
+    }
+
+    /// The extended attributes of what is at a path, for what replaces it. Where a copy has no
+    /// access control list and the base has one, that counts: the session's mode is of that.
+    pub fn xattrs(&self, path: &BasePath) -> Result<Xattrs> {
+        if self.target.look(path)?.is_none() {
+            return Ok(Xattrs::default());
+        }
+        let mut found = self.target.xattrs(path)?;
+        if let Some(base) = &self.base
+            && base.look(path)?.is_some()
+        {
+            found.adopt_access_acl(&base.xattrs(path)?);
+        }
+        Ok(found)
+    }
+
+    /// The device and inode number of the directory.
+    pub fn id(&self) -> (u64, u64) {
+        (self.top.dev, self.top.ino)
+    }
+
+    /// Whether a record is of this directory, which may have been moved since.
+    pub fn is_of(&self, record: &Record) -> bool {
+        record.target == self.target.path() || record.top == Some(self.id())
+    }
+
+    /// Whether it is a copy of the base.
+    pub fn is_copy(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    /// What is read to see what is there, with what the session hides.
+    pub fn reader(&self) -> &dyn Base {
+        match &self.copy {
+            Some(copy) => copy,
+            None => self.opened.whole_base(),
+        }
+    }
+
+    /// What is at a path now.
+    pub fn stat(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
+        stat_in(self.reader(), path).map_err(|source| base_error(&self.shown(path), source))
+    }
+
+    /// The path for people.
+    pub fn shown(&self, path: &BasePath) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        self.target.path().join(std::ffi::OsStr::from_bytes(path.as_bytes()))
+    }
+
+    /// Refuses to write over what must stay.
+    pub fn check_free(&self, path: &BasePath) -> Result<()> {
+        match self.reserved.iter().any(|reserved| is_within(path, reserved)) {
+            true => Err(self.is_reserved(path)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses to take away what must stay, or what holds it.
+    pub fn check_may_go(&self, path: &BasePath, stays: bool) -> Result<()> {
+        let holds = !stays && self.reserved.iter().any(|reserved| is_within(reserved, path));
+        if holds { Err(self.is_reserved(path)) } else { self.check_free(path) }
+    }
+
+    fn is_reserved(&self, path: &BasePath) -> InspectError {
+        InspectError::Refused {
+            what: format!("{}: holds the session, or is acetate's own", self.shown(path).display()),
+            hint: "name the paths to apply, without this one",
+        }
+    }
+}
+
+/// What is at a path of a tree.
+pub(super) fn stat_in(
+    tree: &dyn Base,
+    path: &BasePath,
+) -> std::result::Result<Option<BaseAttr>, BaseError> {
+    match tree.stat(path) {
+        Ok(attr) => Ok(Some(attr)),
+        Err(BaseError::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A failure of the directory that is written to, where it is read.
+pub(super) fn base_error(path: &Path, source: BaseError) -> InspectError {
+    InspectError::Base { path: path.to_owned(), is_recorded: false, source }
+}
+
+fn real(path: &Path) -> Result<PathBuf> {
+    fs::canonicalize(path).map_err(|source| base_error(path, source.into()))
+}
+
+/// A copy of the base is neither the base nor in it, nor around it.
+fn check_apart(copy: &Path, base: &Path, given: &Path) -> Result<()> {
+    let (what, hint) = if copy == base {
+        ("is the base", "leave --to out to write to the base")
+    } else if copy.starts_with(base) || base.starts_with(copy) {
+        ("is not apart from the base", "name a copy of the base that is elsewhere")
+    } else {
+        return Ok(());
+    };
+    Err(InspectError::Refused { what: format!("{}: {what}", given.display()), hint })
+}
+
+/// Whether `path` is `dir` or below it.
+fn is_within(path: &BasePath, dir: &BasePath) -> bool {
+    let rest = path.as_bytes().strip_prefix(dir.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}

@@ -1,0 +1,120 @@
+//! What time ends: files that were only cut are published, what nobody goes on with is given up.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::time::sleep;
+
+use crate::validation::violation::Violation;
+use crate::vfs::FsError;
+
+use super::publish::DraftFailure;
+use super::truncated_mark::TruncatedMark;
+use super::{DraftEntry, DraftState, DraftTable, OpenDraft, Published, forget_nothing, lock};
+
+impl<P: Published> DraftTable<P> {
+    /// Looks after the drafts from now on, until there is none.
+    pub(super) fn tend(self: &Arc<Self>) {
+        if self.is_tended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (desk, tick) = (Arc::downgrade(self), self.parts.periods.tick);
+        tokio::spawn(async move {
+            loop {
+                sleep(tick).await;
+                match desk.upgrade() {
+                    Some(desk) => {
+                        if desk.look_after().await {
+                            return;
+                        }
+                    }
+                    None => return,
+                }
+            }
+        });
+    }
+
+    /// Does what is due; whether there is nothing left.
+    async fn look_after(&self) -> bool {
+        let entries: Vec<_> = lock(&self.entries).values().cloned().collect();
+        for entry in entries {
+            // Where something is done, nothing is due.
+            if let Ok(mut state) = entry.state.try_lock() {
+                self.do_what_is_due(&entry, &mut state).await;
+            }
+        }
+        let mut entries = lock(&self.entries);
+        forget_nothing(&mut entries);
+        if entries.is_empty() {
+            self.is_tended.store(false, Ordering::Release);
+        }
+        entries.is_empty()
+    }
+
+    async fn do_what_is_due(&self, entry: &DraftEntry, state: &mut DraftState) {
+        let periods = &self.parts.periods;
+        match state {
+            DraftState::Refused { at, .. } if at.elapsed() >= periods.refused => {
+                *state = DraftState::Nothing
+            }
+            DraftState::Cut(cut) if cut.since.elapsed() >= periods.cut => {
+                self.give_up(cut).await;
+                *state = DraftState::Nothing;
+            }
+            DraftState::Open(open) if open.changed.elapsed() >= periods.idle => {
+                if let Some(cut) = TruncatedMark::of(open) {
+                    *state = DraftState::Cut(Box::new(cut));
+                    return;
+                }
+                let what = Violation::new("given up: no valid content came, and no COMMIT");
+                self.refuse(&open.caller, &open.file, &what).await;
+                self.lose(entry, state);
+            }
+            DraftState::Open(open)
+                if !open.has_pieces
+                    && !open.is_tried
+                    && open.changed.elapsed() >= periods.quiet =>
+            {
+                if let DraftState::Open(open) = std::mem::take(state) {
+                    self.try_to_publish(entry, state, open).await;
+                }
+            }
+            DraftState::Nothing
+            | DraftState::Refused { .. }
+            | DraftState::Open(_)
+            | DraftState::Cut(_) => {}
+        }
+    }
+
+    /// Publishes a draft that was only cut or grown, if that is valid; if not, content may follow.
+    async fn try_to_publish(
+        &self,
+        entry: &DraftEntry,
+        state: &mut DraftState,
+        mut open: Box<OpenDraft>,
+    ) {
+        match self.settle(&mut open, None).await {
+            Ok(_) => *lock(&entry.shown) = None,
+            Err(DraftFailure::Because(FsError::Stale)) => self.lose(entry, state),
+            Err(failed) => {
+                open.is_tried = !matches!(failed, DraftFailure::Because(FsError::TryLater));
+                *state = DraftState::Open(open);
+            }
+        }
+    }
+
+    /// Publishes at the end what was only cut or grown, if it is valid, and gives up the rest:
+    /// clients send it to the next server, as the verifier will be another.
+    pub async fn close(&self) {
+        let entries: Vec<_> = lock(&self.entries).values().cloned().collect();
+        for entry in entries {
+            let mut state = entry.state.lock().await;
+            if let DraftState::Open(open) = std::mem::take(&mut *state)
+                && !open.has_pieces
+            {
+                self.try_to_publish(&entry, &mut state, open).await;
+            }
+            self.lose(&entry, &mut state);
+        }
+    }
+}

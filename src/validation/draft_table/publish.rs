@@ -1,0 +1,127 @@
+//! From a draft to the published content, or to a refusal.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::validation::limits::MAX_ATTEMPTS;
+use crate::validation::resources::NotAccepted;
+use crate::validation::violation::Violation;
+use crate::vfs::{Attr, Caller, Expected, FsError, Locator, Time, WriteVerifier};
+
+use super::{DraftEntry, DraftState, DraftTable, OpenDraft, Published, lock};
+
+/// Why a draft was not published, or not taken.
+pub(super) enum DraftFailure {
+    /// Its content is not valid.
+    Refused(Violation),
+    /// The file changed since the draft began, and might not.
+    Changed,
+    /// Anything else.
+    Because(FsError),
+}
+
+impl From<NotAccepted> for DraftFailure {
+    fn from(fault: NotAccepted) -> Self {
+        match fault {
+            NotAccepted::Refused(violation) => Self::Refused(violation),
+            NotAccepted::Busy => Self::Because(FsError::TryLater),
+        }
+    }
+}
+
+impl<P: Published> DraftTable<P> {
+    /// Checks a whole content for the file at `path`, as every guard of that path wants it.
+    ///
+    /// # Errors
+    /// The first fault, or that it was not this content's turn for too long.
+    pub async fn validate(&self, path: &[u8], content: &Bytes) -> Result<(), NotAccepted> {
+        for validator in self.parts.guards.of(path) {
+            self.parts.resources.check(&validator, path, content).await?;
+        }
+        Ok(())
+    }
+
+    /// Says in the log and the audit log that content for a file was refused.
+    pub async fn refuse(&self, caller: &Caller, file: &Locator, violation: &Violation) {
+        let seen = self.parts.tree.look(file).await;
+        let path = seen.ok().and_then(|seen| seen.paths.into_iter().next()).unwrap_or_default();
+        tracing::warn!(
+            path = %path.escape_ascii(),
+            client = %caller.client,
+            uid = caller.uid,
+            %violation,
+            "refused the content of a guarded file"
+        );
+        self.parts.tree.note_refusal(caller, file, violation).await;
+    }
+
+    /// Validates a draft and publishes it; with `ctime`, only if that is still the file's.
+    pub(super) async fn settle(
+        &self,
+        open: &mut OpenDraft,
+        ctime: Option<Time>,
+    ) -> Result<(WriteVerifier, Option<Attr>), DraftFailure> {
+        let content = Bytes::from(open.draft.take());
+        let published = self.publish(open, &content, ctime).await;
+        if published.is_err() {
+            open.draft.put_back(content.into());
+        }
+        published
+    }
+
+    async fn publish(
+        &self,
+        open: &OpenDraft,
+        content: &Bytes,
+        ctime: Option<Time>,
+    ) -> Result<(WriteVerifier, Option<Attr>), DraftFailure> {
+        let (tree, file) = (&self.parts.tree, &open.file);
+        for _ in 0..MAX_ATTEMPTS {
+            let paths = tree.look(file).await.map_err(DraftFailure::Because)?.paths;
+            for path in &paths {
+                self.validate(path, content).await?;
+            }
+            let expected = Expected { paths, ctime, after: open.shown.time };
+            let outcome = tree.publish(&open.caller, file, content.clone(), expected).await;
+            match outcome.result {
+                Ok(verifier) => return Ok((self.verifier(verifier), outcome.context.after)),
+                // It moved, perhaps to where other guards hold.
+                Err(FsError::Guarded) => {}
+                Err(FsError::NotSync) => return Err(DraftFailure::Changed),
+                Err(error) => return Err(DraftFailure::Because(error)),
+            }
+        }
+        Err(DraftFailure::Because(FsError::TryLater))
+    }
+
+    /// What becomes of a draft that failed, and what its writer is told.
+    pub(super) async fn put_away(
+        &self,
+        entry: &DraftEntry,
+        state: &mut DraftState,
+        open: Box<OpenDraft>,
+        failed: DraftFailure,
+        is_unstable: bool,
+    ) -> FsError {
+        let error = match failed {
+            DraftFailure::Changed | DraftFailure::Because(FsError::TryLater) => {
+                *lock(&entry.shown) = open.shown_by_all();
+                *state = DraftState::Open(open);
+                return FsError::TryLater;
+            }
+            DraftFailure::Because(error) => error,
+            DraftFailure::Refused(violation) => {
+                self.refuse(&open.caller, &open.file, &violation).await;
+                FsError::Invalid
+            }
+        };
+        *lock(&entry.shown) = None;
+        *state = if open.has_pieces || is_unstable {
+            DraftState::Refused { error, at: Instant::now() }
+        } else {
+            DraftState::Nothing
+        };
+        error
+    }
+}

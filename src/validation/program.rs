@@ -1,0 +1,178 @@
+//! A program that decides whether content is accepted.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+#[cfg(target_os = "linux")]
+use super::limits::MAX_PROGRAM_BYTES;
+use super::limits::{KEPT_OUTPUT_BYTES, OUTPUT_GRACE};
+use super::violation::Violation;
+
+/// The environment variable that names the file, by its path in the export.
+const PATH_VARIABLE: &str = "ACETATE_GUARDED_PATH";
+
+/// A program that gets the content on its standard input, and accepts it by exiting with 0.
+#[derive(Debug, Clone)]
+pub struct ValidatorProgram {
+    /// The program, then its arguments; no shell reads them.
+    argv: Vec<OsString>,
+    /// How long it may take.
+    timeout: Duration,
+}
+
+/// The beginnings of what a program said.
+#[derive(Default)]
+struct ProgramOutput {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl ValidatorProgram {
+    /// A program with its arguments; `None` where no program is named.
+    pub fn new(argv: Vec<OsString>, timeout: Duration) -> Option<Self> {
+        let is_named = argv.first().is_some_and(|program| !program.is_empty());
+        is_named.then_some(Self { argv, timeout })
+    }
+
+    /// Asks the program whether it accepts `content` for the file at `path`.
+    ///
+    /// # Errors
+    /// It does not, cannot be run, or takes too long.
+    pub async fn check(&self, path: &[u8], content: &[u8]) -> Result<(), Violation> {
+        // To start a process takes long: nobody who has answered something else does it.
+        tokio::task::yield_now().await;
+        let name = self.argv[0].to_string_lossy();
+        let mut child = self.start(path).map_err(|error| {
+            tracing::error!(program = ?self.argv[0], %error, "cannot run the program of a guard");
+            Violation::new(format_args!("`{name}` cannot be run: {error}"))
+        })?;
+        let mut said = ProgramOutput::default();
+        let ended = timeout(self.timeout, talk(&mut child, content, &mut said)).await;
+        match ended {
+            Ok(Ok(status)) if status.success() => Ok(()),
+            Ok(Ok(status)) => Err(said.refusal(&name, status)),
+            Ok(Err(error)) => Err(Violation::new(format_args!("`{name}` is lost: {error}"))),
+            Err(_) => {
+                end(&mut child).await;
+                let limit = self.timeout;
+                Err(Violation::new(format_args!("`{name}` took longer than {limit:?}")))
+            }
+        }
+    }
+
+    /// Starts it as the leader of a process group of its own, and bounds its memory.
+    fn start(&self, path: &[u8]) -> std::io::Result<Child> {
+        let child = Command::new(&self.argv[0])
+            .args(&self.argv[1..])
+            .env(PATH_VARIABLE, OsStr::from_bytes(path))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        limit_memory(&child);
+        Ok(child)
+    }
+}
+
+/// Bounds the memory of a program that was just started, and of what it starts from now on, each.
+/// Address space is not bounded: runtimes reserve more than they use.
+#[cfg(target_os = "linux")]
+fn limit_memory(child: &Child) {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+
+    let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let most = getrlimit(Resource::Data)
+        .maximum
+        .map_or(MAX_PROGRAM_BYTES, |maximum| maximum.min(MAX_PROGRAM_BYTES));
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    // Fails where the program has ended, or runs as another user by itself.
+    if let Some(pid) = pid
+        && let Err(error) = prlimit(Some(pid), Resource::Data, limit)
+    {
+        tracing::debug!(%error, "cannot bound the memory of a guard's program");
+    }
+}
+
+/// macOS does not bound the memory of a process.
+#[cfg(not(target_os = "linux"))]
+fn limit_memory(_: &Child) {}
+
+/// Gives the program its input and hears its output until it ends.
+async fn talk(
+    child: &mut Child,
+    content: &[u8],
+    said: &mut ProgramOutput,
+) -> std::io::Result<ExitStatus> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let feed = async {
+        if let Some(mut stdin) = stdin {
+            // One that knows enough need not read it all.
+            let _ = stdin.write_all(content).await;
+        }
+    };
+    let heard = async {
+        tokio::join!(feed, hear(stdout, &mut said.stdout), hear(stderr, &mut said.stderr));
+    };
+    let mut heard = std::pin::pin!(heard);
+    tokio::select! {
+        status = child.wait() => {
+            let _ = timeout(OUTPUT_GRACE, heard).await;
+            status
+        }
+        () = &mut heard => child.wait().await,
+    }
+}
+
+/// Keeps the beginning of an output, and takes the rest, lest the program waits.
+async fn hear(output: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
+    let Some(mut output) = output else { return };
+    let mut buffer = vec![0; KEPT_OUTPUT_BYTES];
+    while let Ok(got @ 1..) = output.read(&mut buffer).await {
+        let room = KEPT_OUTPUT_BYTES.saturating_sub(kept.len());
+        kept.extend_from_slice(&buffer[..got.min(room)]);
+    }
+}
+
+/// Kills the program with what it started, and takes its end.
+async fn end(child: &mut Child) {
+    // As long as nobody has taken its end, its number is nobody else's.
+    let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    if let Some(pid) = pid
+        && let Err(error) = kill_process_group(pid, Signal::KILL)
+    {
+        tracing::warn!(%error, "cannot end the program of a guard");
+    }
+    let _ = child.wait().await;
+}
+
+impl ProgramOutput {
+    /// Why it refused: the first line that it said, or how it ended.
+    fn refusal(&self, name: &str, status: ExitStatus) -> Violation {
+        if let Some(line) = first_line(&self.stderr).or_else(|| first_line(&self.stdout)) {
+            return Violation::new(line);
+        }
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Violation::new(format_args!("`{name}` exited with {code}")),
+            (None, signal) => {
+                let signal = signal.unwrap_or_default();
+                Violation::new(format_args!("`{name}` was ended by signal {signal}"))
+            }
+        }
+    }
+}
+
+/// The first line with anything in it.
+fn first_line(text: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}

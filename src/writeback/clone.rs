@@ -1,0 +1,236 @@
+//! Copies of objects and trees, from one directory to another, with all that they have: types,
+//! content, holes, modes, owners, times, extended attributes, and which names are one file.
+//!
+//! Files become further names of the same files where that is asked for and the host can do it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::object::{TargetObject, entry};
+use super::{Result, Target, Unset, attrs, xattrs};
+use crate::base::BasePath;
+use crate::vfs::FileKind;
+
+/// Makes copies, and remembers which file was copied where.
+#[derive(Debug, Default)]
+pub struct Cloner {
+    /// Files become further names where the host can do it.
+    links: bool,
+    /// What could not be set, for each object of which something could not.
+    pub unset: Vec<Unset>,
+    /// Where the files are that have several names, by device and inode number.
+    made: HashMap<(u64, u64), BasePath>,
+}
+
+/// What is special about paths below the top of a tree.
+#[derive(Clone, Copy)]
+pub struct Hooks<'a> {
+    /// Whether a directory gets its attributes later: something is still to be put into it.
+    pub later: &'a dyn Fn(&BasePath) -> bool,
+    /// The file of the destination of which a path becomes a further name.
+    pub other_name: &'a dyn Fn(&BasePath) -> Option<BasePath>,
+}
+
+impl Hooks<'_> {
+    /// Nothing is.
+    pub const NONE: Self = Self { later: &|_| false, other_name: &|_| None };
+}
+
+/// The ends of a copy.
+struct CloneEnds<'a> {
+    from: (&'a Target, &'a BasePath),
+    to: (&'a Target, &'a BasePath),
+    hooks: Hooks<'a>,
+}
+
+impl CloneEnds<'_> {
+    fn at(&self, below: &BasePath) -> (BasePath, BasePath) {
+        let join = |top: &BasePath| match below.is_root() {
+            true => top.clone(),
+            false => entry(top, below.as_bytes()),
+        };
+        (join(self.from.1), join(self.to.1))
+    }
+}
+
+impl Cloner {
+    /// Makes further names of files instead of copies, where the host can do it.
+    pub fn linking() -> Self {
+        Self { links: true, ..Self::default() }
+    }
+
+    /// Copies what is at `from` to `to`, where nothing is.
+    ///
+    /// # Errors
+    /// It cannot be read or written.
+    pub fn copy(
+        &mut self,
+        from: (&Target, &BasePath),
+        to: (&Target, &BasePath),
+        hooks: Hooks<'_>,
+    ) -> Result<()> {
+        let ends = CloneEnds { from, to, hooks };
+        let (mut open, mut dirs) = (vec![BasePath::root()], Vec::new());
+        while let Some(below) = open.pop() {
+            let (source, place) = ends.at(&below);
+            let Some(object) = from.0.object(&source)? else {
+                return Err(from.0.error(&source, io::ErrorKind::NotFound.into()));
+            };
+            if object.is_dir() {
+                let made = || -> io::Result<()> {
+                    let (dir, name) = to.0.parent(&place)?;
+                    Ok(rustix::fs::mkdirat(&dir, name, Mode::RWXU)?)
+                };
+                made().map_err(|source| to.0.error(&place, source))?;
+                open.extend(from.0.names(&source)?.iter().map(|name| entry(&below, name)));
+                dirs.push((below, object));
+            } else {
+                self.file(&ends, &below, &object)?;
+            }
+        }
+        for (below, object) in dirs.iter().rev() {
+            let is_later = (hooks.later)(below);
+            self.finish(&ends, below, object, is_later)?;
+        }
+        Ok(())
+    }
+
+    fn file(
+        &mut self,
+        ends: &CloneEnds<'_>,
+        below: &BasePath,
+        object: &TargetObject,
+    ) -> Result<()> {
+        let (source, place) = ends.at(below);
+        let (from, to) = (ends.from.0, ends.to.0);
+        if let Some(first) = self.made.get(&object.id())
+            && link((to, first), (to, &place)).is_ok()
+        {
+            return Ok(());
+        }
+        if object.nlink > 1 {
+            self.made.insert(object.id(), place.clone());
+        }
+        if let Some(other) = (ends.hooks.other_name)(below)
+            && link((to, &other), (to, &place)).is_ok()
+        {
+            return Ok(());
+        }
+        if self.links {
+            match link((from, &source), (to, &place)) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.links = false,
+                Err(_) => {}
+            }
+        }
+        let copied = || -> io::Result<()> {
+            let (source, place) = (from.parent(&source)?, to.parent(&place)?);
+            match object.seen.kind {
+                FileKind::Regular => content((&source.0, source.1), (&place.0, place.1), object),
+                FileKind::Symlink => {
+                    let target = rustix::fs::readlinkat(&source.0, source.1, Vec::new())?;
+                    Ok(rustix::fs::symlinkat(target, &place.0, place.1)?)
+                }
+                _ => special((&source.0, source.1), (&place.0, place.1)),
+            }
+        };
+        copied().map_err(|source| to.error(&place, source))?;
+        self.finish(ends, below, object, false)
+    }
+
+    /// Gives a copy its attributes. A list of access rights changes the mode, and a new owner takes
+    /// capabilities away: so the extended attributes come before and after.
+    fn finish(
+        &mut self,
+        ends: &CloneEnds<'_>,
+        below: &BasePath,
+        object: &TargetObject,
+        is_later: bool,
+    ) -> Result<()> {
+        let (source, place) = ends.at(below);
+        let carried = ends.from.0.xattrs(&source)?;
+        let set = || -> io::Result<Unset> {
+            let (dir, name) = ends.to.0.parent(&place)?;
+            let _set_again_below = xattrs::write(dir.as_fd(), name, &carried);
+            if is_later {
+                rustix::fs::chmodat(&dir, name, Mode::RWXU, AtFlags::empty())?;
+                return Ok(Unset::default());
+            }
+            let unset = attrs::set(dir.as_fd(), name, &object.attrs)?;
+            if !carried.is_empty() {
+                let _refused_by_the_host = xattrs::write(dir.as_fd(), name, &carried);
+            }
+            Ok(unset)
+        };
+        let unset = set().map_err(|source| ends.to.0.error(&place, source))?;
+        if unset != Unset::default() {
+            self.unset.push(unset);
+        }
+        Ok(())
+    }
+}
+
+/// Makes one more name of a file.
+fn link(of: (&Target, &BasePath), to: (&Target, &BasePath)) -> io::Result<()> {
+    let ((of_dir, of_name), (dir, name)) = (of.0.parent(of.1)?, to.0.parent(to.1)?);
+    Ok(rustix::fs::linkat(&of_dir, of_name, &dir, name, AtFlags::empty())?)
+}
+
+type DirAndName<'a, D> = (&'a D, &'a [u8]);
+
+/// Copies the content of a file: as a clone of its blocks where the host can do it, else what is
+/// not a hole.
+fn content<D: AsFd>(
+    from: DirAndName<'_, D>,
+    to: DirAndName<'_, D>,
+    object: &TargetObject,
+) -> io::Result<()> {
+    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let made = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let source: File = rustix::fs::openat(from.0, from.1, read, Mode::empty())?.into();
+    let copy: File = rustix::fs::openat(to.0, to.1, made, Mode::RUSR | Mode::WUSR)?.into();
+    #[cfg(target_os = "linux")]
+    if object.seen.size > 0 && rustix::fs::ioctl_ficlone(&copy, &source).is_ok() {
+        return Ok(());
+    }
+    let mut at = 0;
+    while at < object.seen.size {
+        let (start, end) = match rustix::fs::seek(&source, SeekFrom::Data(at)) {
+            Ok(start) => {
+                (start, rustix::fs::seek(&source, SeekFrom::Hole(start)).unwrap_or(u64::MAX))
+            }
+            // Only a hole is left.
+            Err(Errno::NXIO) => break,
+            Err(_) => (at, u64::MAX),
+        };
+        rustix::fs::seek(&source, SeekFrom::Start(start))?;
+        rustix::fs::seek(&copy, SeekFrom::Start(start))?;
+        let length = end.min(object.seen.size).saturating_sub(start);
+        let copied = io::copy(&mut io::Read::take(&source, length), &mut &copy)?;
+        if copied < length {
+            break;
+        }
+        at = start + length;
+    }
+    copy.set_len(object.seen.size)
+}
+
+/// Makes a fifo, socket or device like another one.
+#[cfg(target_os = "linux")]
+fn special<D: AsFd>(from: DirAndName<'_, D>, to: DirAndName<'_, D>) -> io::Result<()> {
+    let stat = rustix::fs::statat(from.0, from.1, AtFlags::SYMLINK_NOFOLLOW)?;
+    let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
+    let mode = Mode::RUSR | Mode::WUSR;
+    Ok(rustix::fs::mknodat(to.0, to.1, kind, mode, stat.st_rdev)?)
+}
+
+/// Special files have no portable call to make them in an open directory.
+#[cfg(not(target_os = "linux"))]
+fn special<D: AsFd>(_from: DirAndName<'_, D>, _to: DirAndName<'_, D>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

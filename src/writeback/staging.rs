@@ -1,0 +1,315 @@
+//! The directory at the top of the target in which everything is made before it is placed.
+//!
+//! `new/` has what is to be placed, `taken/` what was taken from the target, `replaced/` what is
+//! replaced in it, each under the number of its slot. Whether a rename was done can be told exactly
+//! by what is in the slots.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::staged::StagedFile;
+use super::xattrs::{self, Xattrs};
+use super::{
+    Attrs, DIRECTORY, Result, SeenObject, Target, TargetError, Unset, attrs, own_dir, sweep,
+    sync_all, write_whole,
+};
+use crate::base::{BasePath, STAGING, STAGING_JOURNAL};
+use crate::vfs::{Device, FileKind, Time};
+
+/// What is on its way, by number.
+pub type StagingSlot = u64;
+
+/// The places in a staging.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Shelf {
+    /// What was made to be placed.
+    New,
+    /// What was taken from the target.
+    Taken,
+    /// The files of the target that are replaced by what is put over them.
+    Replaced,
+}
+
+/// An open staging; nobody else can have it open meanwhile.
+#[derive(Debug)]
+pub struct Staging {
+    path: PathBuf,
+    dir: File,
+    new: OwnedFd,
+    taken: OwnedFd,
+    replaced: OwnedFd,
+}
+
+/// The names of the shelves.
+const NEW: &str = "new";
+const TAKEN: &str = "taken";
+const REPLACED: &str = "replaced";
+
+/// The name of the journal while it is written.
+const JOURNAL_BEGUN: &str = "journal-unfinished";
+
+/// The file that says what cannot be told by the slots.
+const NOTES: &str = "notes";
+
+impl Target {
+    /// Opens the staging that is there, or makes one. `None` if there is none and it is not to
+    /// be `made`.
+    ///
+    /// # Errors
+    /// The host refuses; WouldBlock, where another process has it open.
+    pub fn staging(&self, made: bool) -> Result<Option<Staging>> {
+        let path = self.path.join(STAGING);
+        let opened = || -> io::Result<Option<Staging>> {
+            let top = self.readable(&BasePath::root())?;
+            if made {
+                match rustix::fs::mkdirat(&top, STAGING, Mode::RWXU) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let dir = match own_dir(&top, STAGING) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                dir => dir?,
+            };
+            rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
+            let [new, taken, replaced] = shelves(&dir)?;
+            Ok(Some(Staging { path: path.clone(), dir, new, taken, replaced }))
+        };
+        opened().map_err(|source| TargetError { path: path.clone(), source })
+    }
+
+    /// Removes the staging with all that is in it. What the journal says is forgotten first, so
+    /// that a removal that is interrupted is no work to be resumed.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn remove(&self, staging: Staging) -> Result<()> {
+        let removed = || -> io::Result<()> {
+            for file in [STAGING_JOURNAL, JOURNAL_BEGUN, NOTES] {
+                match rustix::fs::unlinkat(&staging.dir, file, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                if file == STAGING_JOURNAL {
+                    staging.dir.sync_all()?;
+                }
+            }
+            sweep::sweep(&staging.dir)?;
+            let top = self.readable(&BasePath::root())?;
+            Ok(rustix::fs::unlinkat(&top, STAGING, AtFlags::REMOVEDIR)?)
+        };
+        removed().map_err(|source| TargetError { path: staging.path.clone(), source })
+    }
+}
+
+fn shelves(dir: &File) -> io::Result<[OwnedFd; 3]> {
+    Ok([shelf(dir, NEW)?, shelf(dir, TAKEN)?, shelf(dir, REPLACED)?])
+}
+
+/// Opens a directory in the staging, which is made if need be.
+fn shelf(dir: &File, name: &str) -> io::Result<OwnedFd> {
+    match rustix::fs::mkdirat(dir, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let shelf = rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())?;
+    // What is made in it gets none of what entries of the target's top would get.
+    #[cfg(target_os = "linux")]
+    match rustix::fs::fremovexattr(&shelf, xattrs::DEFAULT_ACL) {
+        Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(shelf)
+}
+
+/// Unlocked at once: a process that is just being started may have the descriptor for a moment.
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let _gone_with_the_descriptor = rustix::fs::flock(&self.dir, FlockOperation::Unlock);
+    }
+}
+
+impl Staging {
+    /// Where a slot is.
+    pub(super) fn place(&self, shelf: Shelf, slot: StagingSlot) -> (BorrowedFd<'_>, CString) {
+        let dir = match shelf {
+            Shelf::New => self.new.as_fd(),
+            Shelf::Taken => self.taken.as_fd(),
+            Shelf::Replaced => self.replaced.as_fd(),
+        };
+        // A number has no NUL.
+        (dir, CString::new(slot.to_string()).unwrap_or_default())
+    }
+
+    /// The path of a slot in the target.
+    pub fn path_of(shelf: Shelf, slot: StagingSlot) -> BasePath {
+        let shelf = match shelf {
+            Shelf::New => NEW,
+            Shelf::Taken => TAKEN,
+            Shelf::Replaced => REPLACED,
+        };
+        BasePath::from_bytes(format!("{STAGING}/{shelf}/{slot}").as_bytes()).unwrap_or_default()
+    }
+
+    /// Where it is, for people.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn error(&self, source: impl Into<io::Error>) -> TargetError {
+        TargetError { path: self.path.clone(), source: source.into() }
+    }
+
+    /// When it was made, by the clock of its filesystem.
+    ///
+    /// # Errors
+    /// It cannot be looked at; so with all methods here.
+    pub fn made_at(&self) -> Result<Time> {
+        let stat = rustix::fs::fstat(&self.new).map_err(|error| self.error(error))?;
+        let seen = SeenObject::of(&stat).map_err(|source| self.error(source))?;
+        Ok(seen.ctime.unwrap_or_default())
+    }
+
+    /// What is in a slot.
+    pub fn look(&self, shelf: Shelf, slot: StagingSlot) -> Result<Option<SeenObject>> {
+        let (dir, name) = self.place(shelf, slot);
+        SeenObject::at(dir, name.as_bytes()).map_err(|source| self.error(source))
+    }
+
+    /// Makes an empty file, to be filled.
+    pub fn file(&self, slot: StagingSlot) -> Result<StagedFile> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR);
+        Ok(StagedFile::new(file.map_err(|error| self.error(error))?.into()))
+    }
+
+    /// Makes an empty directory that only we may enter: the mode comes when it is filled.
+    pub fn directory(&self, slot: StagingSlot) -> Result<()> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        rustix::fs::mkdirat(dir, name, Mode::RWXU).map_err(|error| self.error(error))
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(&self, slot: StagingSlot, target: &[u8]) -> Result<()> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        rustix::fs::symlinkat(target, dir, name).map_err(|error| self.error(error))
+    }
+
+    /// Makes one more name of the file in the slot `of`.
+    pub fn link(&self, slot: StagingSlot, of: StagingSlot) -> Result<()> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        let (_, of) = self.place(Shelf::New, of);
+        rustix::fs::linkat(dir, of, dir, name, AtFlags::empty()).map_err(|error| self.error(error))
+    }
+
+    /// Makes a fifo, socket or device.
+    #[cfg(target_os = "linux")]
+    pub fn special(&self, slot: StagingSlot, kind: FileKind, device: Device) -> Result<()> {
+        use rustix::fs::FileType;
+        let (dir, name) = self.place(Shelf::New, slot);
+        let kind = match kind {
+            FileKind::Fifo => FileType::Fifo,
+            FileKind::Socket => FileType::Socket,
+            FileKind::Block => FileType::BlockDevice,
+            FileKind::Character => FileType::CharacterDevice,
+            _ => return Err(self.error(Errno::INVAL)),
+        };
+        let device = rustix::fs::makedev(device.major, device.minor);
+        rustix::fs::mknodat(dir, name, kind, Mode::RUSR | Mode::WUSR, device)
+            .map_err(|error| self.error(error))
+    }
+
+    /// Special files have no portable call to make them in an open directory.
+    #[cfg(not(target_os = "linux"))]
+    pub fn special(&self, _slot: StagingSlot, _kind: FileKind, _device: Device) -> Result<()> {
+        Err(self.error(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "fifos, sockets and devices cannot be made on this system",
+        )))
+    }
+
+    /// Gives what is in a slot of [`Shelf::New`] these attributes, and `carried`; returns the
+    /// names of those of the latter that the host refuses. With an access control list, the mode
+    /// is set as chmod(2) does: its group bits are the mask.
+    pub fn set(
+        &self,
+        slot: StagingSlot,
+        attrs: &Attrs,
+        carried: &Xattrs,
+    ) -> Result<(Unset, Vec<String>)> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        let refused = xattrs::write(dir, name.as_bytes(), carried);
+        let mut attrs = attrs.clone();
+        if xattrs::has_access_acl(&refused) {
+            attrs.mode = carried.without_acl(attrs.mode);
+        }
+        let unset = attrs::set(dir, name.as_bytes(), &attrs);
+        let unset = unset.map_err(|source| self.error(source))?;
+        let refused = refused.iter().map(|name| name.to_string_lossy().into_owned());
+        Ok((unset, refused.collect()))
+    }
+
+    /// Removes what is in a slot of [`Shelf::New`], and could not be made whole.
+    pub fn unmake(&self, slot: StagingSlot) -> Result<()> {
+        let (dir, name) = self.place(Shelf::New, slot);
+        match rustix::fs::unlinkat(dir, &*name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => Ok(()),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    /// Syncs all that was made, and then writes the journal; from then on there is work to be
+    /// finished.
+    pub fn begin(&self, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        write_whole(&self.dir, (JOURNAL_BEGUN, STAGING_JOURNAL), write)
+            .map_err(|source| self.error(source))
+    }
+
+    /// The journal, if there is a whole one.
+    pub fn journal(&self) -> Result<Option<File>> {
+        self.read(STAGING_JOURNAL)
+    }
+
+    /// What was noted.
+    pub fn notes(&self) -> Result<Option<File>> {
+        self.read(NOTES)
+    }
+
+    fn read(&self, name: &str) -> Result<Option<File>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.dir, name, flags, Mode::empty()) {
+            Ok(file) => Ok(Some(file.into())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    /// Adds a line to the notes, synced.
+    pub fn note(&self, line: &str) -> Result<()> {
+        let noted = || -> io::Result<()> {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC;
+            let mode = Mode::RUSR | Mode::WUSR;
+            let mut file: File = rustix::fs::openat(&self.dir, NOTES, flags, mode)?.into();
+            file.write_all(format!("{line}\n").as_bytes())?;
+            sync_all(&self.dir)
+        };
+        noted().map_err(|source| self.error(source))
+    }
+
+    /// Removes all that a run left that did not come to write its journal.
+    pub fn clear(&mut self) -> Result<()> {
+        let cleared = || -> io::Result<[OwnedFd; 3]> {
+            sweep::sweep(&self.dir)?;
+            shelves(&self.dir)
+        };
+        [self.new, self.taken, self.replaced] = cleared().map_err(|source| self.error(source))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! Emptying a directory, however deep what is in it is.
+//!
+//! Directories in directories are first moved to the top, so neither paths nor the number of
+//! open descriptors grow with the depth.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, Dir, Mode};
+use rustix::io::Errno;
+
+use super::{DIRECTORY, SeenObject};
+
+/// The beginning of the names that directories get at the top.
+const MOVED: &str = "moved-";
+
+/// Removes all that is in `top`.
+pub(super) fn sweep(top: &File) -> io::Result<()> {
+    let mut count = 0;
+    // What an interrupted run has moved to the top keeps its name.
+    let mut dirs = Vec::new();
+    for name in names(top)? {
+        if remove_file(top, &name)? {
+            continue;
+        }
+        let number = name.to_bytes().strip_prefix(MOVED.as_bytes()).unwrap_or_default();
+        let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
+        count = count.max(number.unwrap_or(0));
+        dirs.push(name);
+    }
+    while let Some(name) = dirs.pop() {
+        let dir = open(top, &name)?;
+        for below in names(&dir)? {
+            if remove_file(&dir, &below)? {
+                continue;
+            }
+            count += 1;
+            let moved = CString::new(format!("{MOVED}{count}")).unwrap_or_default();
+            lift(&dir, &below, top, &moved)?;
+            dirs.push(moved);
+        }
+        rustix::fs::unlinkat(top, &name, AtFlags::REMOVEDIR)?;
+    }
+    Ok(())
+}
+
+/// Removes an entry; `false` if it is a directory.
+fn remove_file(dir: &File, name: &CString) -> io::Result<bool> {
+    let is_dir = SeenObject::at(dir.as_fd(), name.to_bytes())?.is_some_and(|seen| seen.is_dir());
+    if is_dir {
+        return Ok(false);
+    }
+    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Moves a directory to the top. Its `..` is an entry of it, which its mode may not let us change;
+/// but one that something is mounted on is left as it is.
+fn lift(dir: &File, name: &CString, top: &File, moved: &CString) -> io::Result<()> {
+    match rustix::fs::renameat(dir, name, top, moved) {
+        Err(Errno::ACCESS) => {
+            unlock(dir, name);
+            Ok(rustix::fs::renameat(dir, name, top, moved)?)
+        }
+        lifted => Ok(lifted?),
+    }
+}
+
+/// Opens a directory at the top, so that its entries can be read and removed.
+fn open(top: &File, name: &CString) -> io::Result<File> {
+    unlock(top, name);
+    Ok(rustix::fs::openat(top, name, DIRECTORY, Mode::empty())?.into())
+}
+
+/// Lets us work in a directory of ours, whatever its mode is.
+fn unlock(dir: &File, name: &CString) {
+    // Nobody else comes to where these are.
+    let _refused_later = rustix::fs::chmodat(dir, name, Mode::RWXU, AtFlags::empty());
+}
+
+fn names(dir: &File) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}

@@ -193,7 +193,7 @@ impl Planner<'_> {
     }
 
     fn drifted_in(&mut self, change: usize, drifted: Drifted) {
-        self.drifted_changes.insert(change, drifted.clone());
+        self.drifted_changes.push((change, drifted.clone()));
         self.plan.drifted.push(drifted);
     }
 
@@ -201,7 +201,7 @@ impl Planner<'_> {
     pub(super) fn settle_drift(&mut self) {
         self.plan.drifted.sort_by(|a, b| a.path.cmp(&b.path));
         self.plan.drifted.dedup();
-        for (number, drifted) in std::mem::take(&mut self.drifted_changes) {
+        for (number, drifted) in self.drifted_changes.clone() {
             let Some(change) = self.plan.changes.get(number) else { continue };
             let keeps_base = self.sides.base.iter().any(|n| change.path.is_within(n));
             if keeps_base {

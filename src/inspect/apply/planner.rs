@@ -63,8 +63,8 @@ pub(super) struct Planner<'a> {
     pub(super) sides: Sides,
     /// How much each change is, by number.
     pub(super) counts: BTreeMap<usize, ChangeSize>,
-    /// The changes of what drifted, by number.
-    pub(super) drifted_changes: BTreeMap<usize, Drifted>,
+    /// What drifted, with the number of its change.
+    pub(super) drifted_changes: Vec<(usize, Drifted)>,
     pub plan: ApplyPlan,
     /// The plan that was shown, where no more than that is to be done.
     shown: Option<&'a ApplyPlan>,
@@ -127,7 +127,7 @@ impl<'a> Planner<'a> {
             skips_drifted,
             sides: Sides { session, base },
             counts: BTreeMap::new(),
-            drifted_changes: BTreeMap::new(),
+            drifted_changes: Vec::new(),
             plan: ApplyPlan::default(),
             shown: None,
             each,

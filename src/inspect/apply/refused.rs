@@ -182,15 +182,17 @@ impl Planner<'_> {
             let asked = &self.options.selection;
             asked.names(&home) || removed.as_ref().is_some_and(|removed| asked.names(removed))
         };
-        // What came later than it was removed is drift, with all that is in it.
-        let late: HashSet<_> = self.plan.drifted.iter().map(|drifted| &drifted.path).collect();
-        let is_late = |path: &BasePath| {
-            let home = MergedPath::of_base(path);
-            late.contains(&home) || home.above().any(|above| late.contains(&above))
+        // What came later than it was removed is drift, with all that is in it. What drifted above
+        // what is removed, or in another change, tells nothing of it.
+        let late: HashSet<_> = self.drifted_changes.iter().map(|(c, d)| (*c, &d.path)).collect();
+        let is_late = |inside: &RemovedDescendant| {
+            let home = MergedPath::of_base(&inside.path);
+            let is_late = |path: MergedPath| late.contains(&(inside.change, &path));
+            home.above().any(is_late) || is_late(home)
         };
         let inside: Vec<_> = inside
             .into_iter()
-            .filter(|i| !is_named(&self.plan, &i.path, i.change) && !is_late(&i.path))
+            .filter(|i| !is_named(&self.plan, &i.path, i.change) && !is_late(i))
             .collect();
         for (RemovedDescendant { path, change, .. }, place) in
             history::never_removed(self.opened, inside)?

@@ -1,10 +1,11 @@
 //! A directory with something that its client never saw is removed only by its name.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use acetate::inspect::apply::ApplyOptions;
 
-use super::{apply_served, only, open};
+use super::{apply_served, only, open, path};
 use crate::support::applied::{all, applied, planned};
 use crate::support::world::World;
 
@@ -65,6 +66,32 @@ fn it_is_left_out_unless_it_is_named() {
     }
     applied(&open(&world), None, &only(&["dir"])).unwrap();
     assert!(!world.base().join("dir").exists());
+}
+
+#[test]
+fn what_drifted_above_it_tells_nothing_of_it() {
+    let mut world = World::new(TREE);
+    world.change_base();
+    world.rm_rf("dir/sub");
+    world.chmod("dir", 0o711).unwrap();
+    world.close();
+    let secret = world.base().join("dir/sub/.env");
+    fs::write(&secret, "secret").unwrap();
+    let file = fs::File::options().write(true).open(&secret).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    fs::set_permissions(world.base().join("dir"), fs::Permissions::from_mode(0o700)).unwrap();
+    for options in [
+        ApplyOptions { skip_drifted: true, ..all() },
+        ApplyOptions { take_base: vec![path("dir")], ..all() },
+        ApplyOptions { force: true, ..all() },
+    ] {
+        let plan = planned(&open(&world), None, &options).unwrap();
+        assert!(plan.has_drifted(&path("dir")), "{:?}", plan.drifted);
+        let left_out: Vec<_> = plan.left_out.iter().map(|l| l.path.display().to_string()).collect();
+        assert!(left_out.contains(&"/dir/sub".to_owned()), "{left_out:?}");
+        applied(&open(&world), None, &options).unwrap();
+        assert_eq!(fs::read(&secret).unwrap(), b"secret");
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A copy of the base that is written to: what it has may be what the session started from, what
 //! the base has now, or something of its own.
 
-use super::drift::{Why, is_gone_without_original};
 use super::merge::Merge;
 use super::plan::target_path;
 use super::planner::Planner;
@@ -10,29 +9,27 @@ use crate::base::{Base, BaseAttr, BasePath};
 use crate::delta::Original;
 use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
-use crate::overlay::{BaseObject, BlobDigest};
+use crate::overlay::{BaseObject, BlobDigest, Change};
 use crate::vfs::FileKind;
 
 /// How much of two files is compared at a time, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
 impl Planner<'_> {
-    /// Notes what a difference would overwrite in the copy without having seen it. Returns what the
-    /// file gets of both sides, where it can be merged.
-    pub(super) fn note_drift_of_copy(&mut self, difference: &Difference) -> Result<Option<Merge>> {
+    /// Whether the copy has something else than the base where no original tells what it may have.
+    pub(super) fn is_other_in_copy(&self, difference: &Difference) -> Result<bool> {
         let change = &difference.change;
-        let place = change.path.clone();
-        let original = change.original.as_ref().filter(|original| original.digest.is_some());
-        let before = change.before.as_ref().filter(|_| original.is_none());
-        if self.differs_in_copy(difference, [before, change.replaced.as_ref()])? {
-            self.drifted(place, Why::Copy);
-            return Ok(None);
-        }
-        let Some(original) = original else {
-            let is_drifted = change.is_drifted && !is_gone_without_original(change);
-            let there = change.before.as_ref().filter(|_| is_drifted);
-            return there.map_or(Ok(None), |there| self.merge_or_note(difference, Some(there)));
-        };
+        let before = change.before.as_ref().filter(|_| original_in_copy(true, change).is_none());
+        self.differs_in_copy(difference, [before, change.replaced.as_ref()])
+    }
+
+    /// Notes what a difference would overwrite in the copy, where its original is known. Returns
+    /// what the file gets of both sides, where it can be merged.
+    pub(super) fn note_drift_from(
+        &mut self,
+        original: &Original,
+        difference: &Difference,
+    ) -> Result<Option<Merge>> {
         let path = original.path.clone();
         match self.place.stat(&path)? {
             Some(attr) if self.is_original(original, &attr)? => Ok(None),
@@ -40,6 +37,21 @@ impl Planner<'_> {
                 let there = there.map(|attr| BaseObject { path, attr });
                 self.merge_or_note(difference, there.as_ref())
             }
+        }
+    }
+
+    /// Whether a copy is written to and has something else at the place of a change than the base.
+    pub(super) fn differs_from_base(
+        &self,
+        change: &Change,
+        there: Option<&BaseObject>,
+    ) -> Result<bool> {
+        let original = change.original.as_ref().map(|original| &original.path);
+        let path = there.or(change.before.as_ref()).map(|base| &base.path).or(original);
+        let Some(path) = path.filter(|_| self.place.is_copy()) else { return Ok(false) };
+        match self.base_stat(path)? {
+            Some(attr) => self.is_other(&BaseObject { path: path.clone(), attr }),
+            None => Ok(there.is_some()),
         }
     }
 
@@ -135,4 +147,9 @@ impl Planner<'_> {
         }
         Ok(false)
     }
+}
+
+/// The original of a change, if a copy is written to: the copy may have that.
+pub(super) fn original_in_copy(is_copy: bool, change: &Change) -> Option<&Original> {
+    change.original.as_ref().filter(|original| is_copy && original.digest.is_some())
 }

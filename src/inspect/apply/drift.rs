@@ -1,12 +1,13 @@
 //! What is not any more as the session saw it: writing there would lose what somebody else did.
 
 use super::Skipped;
+use super::copy::original_in_copy;
 use super::history::{self, HiddenObject, RemovedDescendant};
 use super::merge::{Merge, MergeOutcome, StepContent};
 use super::plan::Merged;
 use super::planner::{Planner, RemovedDir};
 use super::target_dir::{base_error, stat_in};
-use crate::base::{Base, BasePath};
+use crate::base::{Base, BaseAttr, BasePath};
 use crate::delta::{MergedPath, Original};
 use crate::inspect::diff::{self, Difference, DifferenceKind};
 use crate::inspect::error::Result;
@@ -61,13 +62,17 @@ impl Planner<'_> {
     /// of both sides, where it can be merged.
     pub(super) fn note_drift(&mut self, difference: &Difference) -> Result<Option<Merge>> {
         let change = &difference.change;
-        if self.place.is_copy() {
-            return self.note_drift_of_copy(difference);
+        if self.place.is_copy() && self.is_other_in_copy(difference)? {
+            self.drifted(change.path.clone(), Why::Copy);
+            return Ok(None);
         }
         // Of what is gone, and of a directory that is replaced, each object that changed is named.
         let replaced = change.replaced.as_ref().filter(|_| change.is_replaced_drifted);
         if self.is_changed_itself(replaced, change)? {
             self.drifted(change.path.clone(), Why::Came);
+        }
+        if let Some(original) = original_in_copy(self.place.is_copy(), change) {
+            return self.note_drift_from(original, difference);
         }
         let is_dir = |base: &&BaseObject| base.attr.kind == FileKind::Directory;
         let retyped = change.before.as_ref().filter(|_| change.original.is_none()).filter(is_dir);
@@ -105,7 +110,9 @@ impl Planner<'_> {
             MergeOutcome::Conflict(why) => why,
         };
         match (&change.before, &change.after, why) {
-            _ if self.place.is_copy() => self.drifted(change.path.clone(), Why::Copy),
+            _ if self.differs_from_base(change, there)? => {
+                self.drifted(change.path.clone(), Why::Copy)
+            }
             (Some(base), None, _) => {
                 self.drifted(MergedPath::of_base(&base.path), Why::ChangedSinceDeleted);
             }
@@ -280,30 +287,14 @@ impl Planner<'_> {
         if attr.kind == FileKind::Directory {
             open.push(path.clone());
         }
-        if self.place.is_copy() {
-            let base = self.base_stat(path)?;
-            let base = base.map(|attr| BaseObject { path: path.clone(), attr });
-            if let Some((original, _)) = base.as_ref().map_or(Ok(None), |b| self.original_of(b))?
-                && original.digest.is_some()
-                && self.is_original(&original, &attr)?
-            {
-                self.inside.push(RemovedDescendant::as_hidden(&original, &attr, gone.change));
-                return Ok(());
-            }
-            match base {
-                // By the base's number and times: clients saw that one.
-                Some(base) if !self.is_other(&base).unwrap_or(true) => {
-                    self.inside.push(RemovedDescendant::of(path, &base.attr, gone.change));
-                }
-                _ => {
-                    let path = MergedPath::of_base(path);
-                    self.drifted_in(gone.change, Drifted { path, why: Why::Copy });
-                }
-            }
-            return Ok(());
-        }
+        let base = match self.place.is_copy() {
+            true => match self.late_in_copy(path, &attr, gone)? {
+                Some(base) => base,
+                None => return Ok(()),
+            },
+            false => BaseObject { path: path.clone(), attr },
+        };
         let at = MergedPath::of_base(path);
-        let base = BaseObject { path: path.clone(), attr };
         let drifted = Drifted { path: at.clone(), why: Why::ChangedSinceDeleted };
         let original = self.original_of(&base)?;
         if self.is_changed_since_hidden(&base, gone.since)? {
@@ -316,6 +307,31 @@ impl Planner<'_> {
             self.hides_in(gone.change, &base, at, drifted);
         }
         Ok(())
+    }
+
+    /// The same for what a copy has, as far as only the copy tells: the object of the base where the
+    /// copy has that, and not the original.
+    fn late_in_copy(
+        &mut self,
+        path: &BasePath,
+        attr: &BaseAttr,
+        gone: &RemovedDir,
+    ) -> Result<Option<BaseObject>> {
+        let base = self.base_stat(path)?.map(|attr| BaseObject { path: path.clone(), attr });
+        if let Some((original, _)) = base.as_ref().map_or(Ok(None), |b| self.original_of(b))?
+            && original.digest.is_some()
+            && self.is_original(&original, attr)?
+        {
+            self.inside.push(RemovedDescendant::as_hidden(&original, attr, gone.change));
+            return Ok(None);
+        }
+        // By the base's number and times: clients saw that one.
+        let base = base.filter(|base| !self.is_other(base).unwrap_or(true));
+        if base.is_none() {
+            let path = MergedPath::of_base(path);
+            self.drifted_in(gone.change, Drifted { path, why: Why::Copy });
+        }
+        Ok(base)
     }
 
     /// Notes that a base object changed in the second of `since`, which is all that a

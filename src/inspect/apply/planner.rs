@@ -154,9 +154,7 @@ impl<'a> Planner<'a> {
 
     /// Goes through the session.
     pub fn make(mut self) -> Result<ApplyPlan> {
-        if !self.place.is_copy() {
-            self.log_begun = history::begun(self.opened)?;
-        }
+        self.log_begun = history::begun(self.opened)?;
         self.top()?;
         let mut failed = None;
         let view = self.view;

@@ -58,7 +58,7 @@ fn a_copy_that_is_what_the_session_started_from_gets_what_the_session_has() {
 fn a_copy_of_what_the_base_is_now_is_merged_as_the_base() {
     let world = changed_on_both_sides();
     let to = copy(&world, "now");
-    assert_eq!(drift(&world, &to, &all()), [("/dir/link".to_owned(), Why::Copy)]);
+    assert_eq!(drift(&world, &to, &all()), [("/dir/link".to_owned(), Why::Came)]);
     let skip = ApplyOptions { skip_drifted: true, ..all() };
     assert_eq!(applied(&open(&world), Some(&to), &skip).unwrap().skipped.len(), 1);
     assert_eq!(read(&to, "dir/text"), "ONE\ntwo\nthree\nfour\nFIVE\n");

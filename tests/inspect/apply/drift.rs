@@ -210,6 +210,64 @@ fn a_copy_that_is_none() {
     assert_same(&on_host(&to), &merged(&world.session(), Some(&world.base())));
 }
 
+/// What is planned for a copy of the base as it is now, and for the base itself.
+fn drifted_in_both(world: &mut World) -> Vec<String> {
+    let to = copy(world, "copy");
+    let opened = open(world);
+    let [base, copy] = [None, Some(&*to)].map(|to| {
+        let plan = planned(&opened, to, &ApplyOptions { skip_drifted: true, ..all() }).unwrap();
+        let found = plan.drifted.iter();
+        found.map(|d| format!("{}: {}", d.path.display(), d.why.as_str())).collect::<Vec<_>>()
+    });
+    assert_eq!(copy, base);
+    let before = on_host(&to);
+    assert!(applied(&opened, Some(&to), &all()).is_err());
+    assert_same(&on_host(&to), &before);
+    copy
+}
+
+#[test]
+fn a_copy_of_the_base_as_it_is_now_has_drifted_as_the_base() {
+    for (name, has_originals) in
+        [("gone/b/c", true), ("gone/b/c", false), ("gone/b/new", true), ("gone/b/new", false)]
+    {
+        let mut world = World::new(TREE);
+        world.change_base();
+        world.rm_rf("gone");
+        if has_originals {
+            world.keep_removed();
+        }
+        let second = next_second();
+        at_the_hosts_time(&world, "fs_whiteout", "created_at", second);
+        fs::write(world.base().join(name), "theirs").unwrap();
+        let drifted = drifted_in_both(&mut world);
+        let wanted = format!("/{name}: the base changed since it was deleted");
+        assert!(drifted.contains(&wanted), "{drifted:?}");
+    }
+}
+
+#[test]
+fn what_came_to_a_copy_with_the_base_where_a_directory_was_made_again() {
+    let mut world = World::new(TREE);
+    world.change_base();
+    world.rm_rf("gone");
+    world.mkdir("gone").unwrap();
+    at_the_hosts_time(&world, "acetate_opaque", "created_at", next_second());
+    fs::write(world.base().join("gone/new"), "theirs").unwrap();
+    let drifted = drifted_in_both(&mut world);
+    let wanted = "/gone/new: the base changed since it was deleted";
+    assert!(drifted.iter().any(|found| found == wanted), "{drifted:?}");
+}
+
+#[test]
+fn what_the_base_has_is_told_of_a_copy_with_the_same() {
+    let mut world = World::new(TREE);
+    world.change_base();
+    world.write("dir/file", 0, b"mine").unwrap();
+    fs::write(world.base().join("dir/file"), "theirs").unwrap();
+    assert_eq!(drifted_in_both(&mut world), ["/dir/file: the base changed the same lines"]);
+}
+
 #[test]
 fn a_directory_that_was_only_added_to_has_not_drifted() {
     let mut world = World::new(TREE);

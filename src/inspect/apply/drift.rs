@@ -1,5 +1,7 @@
 //! What is not any more as the session saw it: writing there would lose what somebody else did.
 
+use std::collections::HashSet;
+
 use super::Skipped;
 use super::copy::original_in_copy;
 use super::history::{self, HiddenObject, RemovedDescendant};
@@ -200,23 +202,35 @@ impl Planner<'_> {
     }
 
     fn drifted_in(&mut self, change: usize, drifted: Drifted) {
-        self.drifted_changes.push((change, drifted.clone()));
-        self.plan.drifted.push(drifted);
+        self.drifted_changes.push((change, drifted));
     }
 
     /// Leaves out what drifted, as far as the options say so, and puts the rest in order.
     pub(super) fn settle_drift(&mut self) {
+        let names = |named: &[MergedPath], path: &MergedPath| {
+            named.iter().any(|named| path.is_within(named))
+        };
+        let mut drifts = self.drifted_changes.clone();
+        let paths: Vec<_> = self.plan.changes.iter().map(|change| change.path.clone()).collect();
+        let has = |named: &[MergedPath], (change, drifted): &(usize, Drifted)| {
+            paths.get(*change).is_some_and(|path| names(named, path)) || names(named, &drifted.path)
+        };
+        drifts.retain(|drift| !has(&self.sides.session, drift));
+        let to_base = drifts.iter().filter(|drift| has(&self.sides.base, drift));
+        // A change is left out whole.
+        let to_base: HashSet<_> = to_base.map(|(change, _)| *change).collect();
+        self.plan.drifted = drifts.iter().map(|(_, drifted)| drifted.clone()).collect();
         self.plan.drifted.sort_by(|a, b| a.path.cmp(&b.path));
         self.plan.drifted.dedup();
-        for (number, drifted) in self.drifted_changes.clone() {
-            let Some(change) = self.plan.changes.get(number) else { continue };
-            let keeps_base = self.sides.base.iter().any(|n| change.path.is_within(n));
+        for (number, drifted) in drifts {
+            let Some(path) = paths.get(number) else { continue };
+            let keeps_base = to_base.contains(&number);
             if keeps_base {
-                self.plan.kept_in_base.insert(drifted.path.clone(), change.path.clone());
+                self.plan.kept_in_base.insert(drifted.path, path.clone());
             }
             if keeps_base || self.skips_drifted {
-                let path = change.path.clone();
-                self.refuse(number, Skipped { path, why: drifted.why.as_str().to_owned() });
+                let why = drifted.why.as_str().to_owned();
+                self.refuse(number, Skipped { path: path.clone(), why });
             }
         }
     }

@@ -10,7 +10,7 @@ use acetate::inspect::seal::seal;
 use acetate::overlay::RebaseItem;
 use acetate::vfs::Time;
 
-use super::{copy, open};
+use super::{copy, open, path};
 use crate::support::applied::{Book, all, applied, assert_same, merged, on_host, planned};
 use crate::support::world::World;
 
@@ -244,6 +244,33 @@ fn a_copy_of_the_base_as_it_is_now_has_drifted_as_the_base() {
         let wanted = format!("/{name}: the base changed since it was deleted");
         assert!(drifted.contains(&wanted), "{drifted:?}");
     }
+}
+
+#[test]
+fn a_side_is_taken_for_all_that_drifted_in_a_directory() {
+    let mut world = World::new(TREE);
+    world.change_base();
+    world.rm_rf("gone");
+    at_the_hosts_time(&world, "fs_whiteout", "created_at", next_second());
+    world.close();
+    for name in ["gone/a", "gone/b/c"] {
+        fs::write(world.base().join(name), "theirs").unwrap();
+    }
+    for named in ["gone", "gone/a"] {
+        let options = ApplyOptions { take_base: vec![path(named)], ..all() };
+        let plan = planned(&open(&world), None, &options).unwrap();
+        assert!(plan.drifted.len() > 1, "{:?}", plan.drifted);
+        assert!(plan.drifted.iter().all(|d| plan.is_taken_from_base(d)), "{:?}", plan.drifted);
+        assert_eq!(applied(&open(&world), None, &options).unwrap().skipped.len(), 1);
+        assert_eq!(fs::read(world.base().join("gone/b/c")).unwrap(), b"theirs");
+    }
+    let options = ApplyOptions { take_session: vec![path("gone/a")], ..all() };
+    let plan = planned(&open(&world), None, &options).unwrap();
+    assert!(!plan.has_drifted(&path("gone/a")) && plan.has_drifted(&path("gone/b/c")));
+    let options = ApplyOptions { take_session: vec![path("gone")], ..all() };
+    assert_eq!(planned(&open(&world), None, &options).unwrap().drifted, []);
+    applied(&open(&world), None, &options).unwrap();
+    assert!(!world.base().join("gone").exists());
 }
 
 #[test]

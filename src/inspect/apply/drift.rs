@@ -323,8 +323,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The same for what a copy has, as far as only the copy tells: the object of the base where the
-    /// copy has that, and not the original.
+    /// The same for what a copy has, as far as only the copy tells: the object of the base where
+    /// the copy has that, and not the original.
     fn late_in_copy(
         &mut self,
         path: &BasePath,

@@ -156,6 +156,9 @@ fn what_was_taken_back_is_not_lost_by_another_apply() {
     let (_, err) = said(&apply(&world, &["--yes"]), 2);
     assert!(err.contains("the last apply was taken back"), "{err}");
     assert!(err.contains("--undo") && err.contains("--no-keep"), "{err}");
+    let (_, err) = said(&apply(&world, &["-n"]), 2);
+    assert!(err.contains("the last apply was taken back"), "{err}");
+    said(&apply(&world, &["-n", "--no-keep"]), 0);
     assert!(!world.base().join("more").exists());
     said(&apply(&world, &["--undo", "--yes"]), 0);
     let there = on_host(&world.base());

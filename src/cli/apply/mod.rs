@@ -166,11 +166,11 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         ));
         return Ok(Ending::Findings);
     }
-    if args.dry_run {
-        return Ok(ending_of(&plan));
-    }
     if args.keep.limit().is_some() {
         check_not_taken_back(&opened, args.to.as_deref(), &plan)?;
+    }
+    if args.dry_run {
+        return Ok(ending_of(&plan));
     }
     if !args.yes && !is_wanted(args, &opened, shown.count(&plan))? {
         output::line(format_args!("nothing was written"));

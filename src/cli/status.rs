@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::apply::undo_command;
 use super::change::connect;
 use super::error::CliError;
 use super::hiding;
@@ -11,7 +12,7 @@ use super::quota::exports::{brief_json, with_session};
 use super::source::LookSource;
 use super::{Ending, quota, text};
 use crate::control::{Answer, ControlPeer, ExportUsage, Request, ServerStatus, UsageReport};
-use crate::delta::sqlite::{Figures, LogKeep};
+use crate::delta::sqlite::{Figures, LogKeep, Session};
 use crate::inspect::apply::{KeptForUndo, kept};
 use crate::inspect::opened::Opened;
 use crate::inspect::status::{SessionStatus, status};
@@ -20,7 +21,8 @@ use crate::overlay::CopyLimits;
 /// Show how a session stands: its base, its size, what it holds and what it changed.
 ///
 /// Contents are not compared: `modified` counts what was copied up, changed or not
-/// (`acetate diff` compares). Exits with 1 if the base changed under what was copied up.
+/// (`acetate diff` compares). Exits with 1 if a base object changed after the session changed,
+/// replaced or removed it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -119,7 +121,7 @@ fn print(
     let bound = if keep.is_bound() { format!("; {}", limit::words(keep)) } else { String::new() };
     field("audit", format!("{rows}, {audit_bytes}{dropped}{bound}"))?;
     if let Some(kept) = kept(session) {
-        field("undo", kept_line(&kept))?;
+        field("undo", kept_line(session, &kept))?;
     }
     let exports = exports.iter().map(|export| ("export", quota::brief(export)));
     concerns(status).into_iter().chain(exports).try_for_each(|(name, value)| field(name, value))
@@ -156,15 +158,16 @@ fn originals(figures: &Figures) -> String {
 }
 
 /// What an apply keeps for its undo.
-fn kept_line(kept: &KeptForUndo) -> String {
+fn kept_line(session: &Session, kept: &KeptForUndo) -> String {
     let of = if kept.apply.is_taken_back { "of the undo" } else { "of the apply" };
     format!(
-        "kept in {}: {}, {}, {of} at {} to {} (acetate apply --undo)",
+        "kept in {}: {}, {}, {of} at {} to {} (`{}`)",
         kept.dir.display(),
         text::count(kept.objects, "object"),
         text::bytes(kept.bytes),
         text::time_short(kept.apply.time),
         kept.apply.target.display(),
+        undo_command(session.path(), session.base_path(), &kept.apply.target)
     )
 }
 

@@ -3,8 +3,9 @@
 use super::diff::is_dropping;
 use super::error::{InspectError, Result};
 use super::opened::Opened;
+use crate::base::BaseAttr;
 use crate::delta::sqlite::Figures;
-use crate::vfs::FileKind;
+use crate::vfs::{Attr, FileKind};
 
 /// How a session stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,11 +25,11 @@ pub struct TouchedCounts {
     pub added: u64,
     /// Gone; a directory with all that was in it counts as one.
     pub deleted: u64,
-    /// Copied up, or replaced, at their path.
+    /// Copied up, or replaced, at their path; directories with another mode or owner.
     pub modified: u64,
     /// At another path than in the base.
     pub renamed: u64,
-    /// Of these, objects that changed in the base since they were copied up.
+    /// Objects that changed in the base since the session changed, replaced or removed them.
     pub drifted: u64,
 }
 
@@ -53,10 +54,13 @@ pub fn touched(opened: &Opened) -> Result<TouchedCounts> {
     opened.look(|view| {
         let counted = view.changes(&mut |change| {
             let path = change.after.as_ref().map(|after| after.path());
-            if path.is_some_and(is_dropping) || change.is_carried {
+            if path.is_some_and(is_dropping) {
                 return true;
             }
             sum.drifted += u64::from(change.has_drifted());
+            if change.is_carried {
+                return true;
+            }
             match (&change.before, &change.after) {
                 (_, None) => sum.deleted += 1,
                 (None, Some(_)) => sum.added += 1,
@@ -66,7 +70,9 @@ pub fn touched(opened: &Opened) -> Result<TouchedCounts> {
                     let is_dir = after.attr().kind == FileKind::Directory;
                     if before.path.as_bytes() != &path[1..] {
                         sum.renamed += 1;
-                    } else if !(is_dir && before.attr.kind == FileKind::Directory) {
+                    } else if !(is_dir && before.attr.kind == FileKind::Directory)
+                        || has_other_rights(&before.attr, after.attr())
+                    {
                         sum.modified += 1;
                     }
                 }
@@ -76,4 +82,8 @@ pub fn touched(opened: &Opened) -> Result<TouchedCounts> {
         counted.map(|_all| ()).map_err(InspectError::from)
     })?;
     Ok(sum)
+}
+
+fn has_other_rights(before: &BaseAttr, after: &Attr) -> bool {
+    (before.mode, before.uid, before.gid) != (after.mode, after.uid, after.gid)
 }

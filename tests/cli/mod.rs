@@ -29,6 +29,7 @@ mod migrate;
 mod mount_point;
 mod mounting;
 mod no_base;
+mod other_branch;
 mod picking;
 mod pretended;
 mod program;

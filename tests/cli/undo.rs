@@ -64,7 +64,8 @@ fn status_names_what_is_kept() {
     let real = world.session().canonicalize().unwrap();
     let begins =
         format!("undo     kept in {}-undo: 2 objects, 12 B, of the apply at 2", real.display());
-    let ends = format!(" to {} (acetate apply --undo)", base.display());
+    let command = format!("acetate apply --undo {}", real.display());
+    let ends = format!(" to {} (`{command}`)", base.display());
     assert!(line.starts_with(&begins) && line.ends_with(&ends), "{line}");
     let kept = undo();
     assert_eq!((&kept["objects"], &kept["bytes"]), (&2.into(), &12.into()));
@@ -361,7 +362,7 @@ fn an_undo_finds_a_base_that_was_moved() {
     let base = ["--base", world.base().to_str().unwrap(), "--undo", "--yes"].map(str::to_owned);
     let base: Vec<_> = base.iter().map(String::as_str).collect();
     let (_, err) = said(&apply(&world, &base), 2);
-    assert!(err.contains("that directory is gone") && !err.contains("--to DIR"), "{err}");
+    assert!(err.contains("elsewhere is gone") && !err.contains("--to DIR"), "{err}");
 }
 
 #[test]

@@ -33,6 +33,7 @@ use forgetting::Forgetting;
 use printing::{PlanPrinter, is_time_of_directory};
 use progress::ApplyProgress;
 use report::tell;
+pub(super) use report::undo_command;
 
 /// Write what a session changed to its base.
 ///

@@ -1,5 +1,7 @@
 //! What an apply came to, in words or JSON.
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
 use super::Args;
@@ -85,6 +87,14 @@ fn done(report: &Report) -> &'static str {
         (true, false) => "taken back",
         (false, false) => "applied",
     }
+}
+
+/// The command that takes back the last apply of a session, which was to `target`; the session is
+/// over `base`.
+pub(in crate::cli) fn undo_command(session: &Path, base: Option<&Path>, target: &Path) -> String {
+    let session = quoted(&session.display().to_string());
+    let to = format!(" --to {}", quoted(&target.display().to_string()));
+    format!("acetate apply --undo {session}{}", if base == Some(target) { "" } else { &to })
 }
 
 /// Says how to take it back.

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 
 use groups::LogGroups;
 
+use super::apply::undo_command;
 use super::error::CliError;
 use super::output::Out;
 use super::selecting::{LeaveOut, tell_unmatched};
@@ -277,12 +278,13 @@ fn own_files(args: &Show, session: &Path, groups: Option<&LogGroups>) -> OwnFile
 /// the session, which may be read-only, and has no rows.
 fn note_taken_back(session: &Path) -> Result<(), CliError> {
     // What another user keeps, or cannot be read, is not known.
-    let last = last_apply(&open_session(session)?);
+    let opened = open_session(session)?;
+    let last = last_apply(&opened);
     if let Some(last) = last.filter(|last| last.is_taken_back) {
         let (dir, time) = (last.target.display(), text::time_short(last.time));
         output::line(format_args!(
-            "the last apply, to {dir}, was taken back at {time}: `acetate apply --undo` applies it \
-             again"
+            "the last apply, to {dir}, was taken back at {time}: `{}` applies it again",
+            undo_command(session, opened.base_path(), &last.target)
         ));
     }
     Ok(())

@@ -30,9 +30,11 @@ impl Planner<'_> {
         original: &Original,
         difference: &Difference,
     ) -> Result<Option<Merge>> {
-        let path = original.path.clone();
+        // A further name of a file has the original of the first one.
+        let before = difference.change.before.as_ref();
+        let path = before.map_or(&original.path, |base| &base.path).clone();
         match self.place.stat(&path)? {
-            Some(attr) if self.is_original(original, &attr)? => Ok(None),
+            Some(attr) if self.is_original(original, &path, &attr)? => Ok(None),
             there => {
                 let there = there.map(|attr| BaseObject { path, attr });
                 self.merge_or_note(difference, there.as_ref())
@@ -55,9 +57,14 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether what the copy has, with these attributes, is what the session started from.
-    pub(super) fn is_original(&self, original: &Original, there: &BaseAttr) -> Result<bool> {
-        let (path, copy) = (&original.path, self.place.reader());
+    /// Whether the copy's object at `path`, with the attributes `there`, is the original.
+    pub(super) fn is_original(
+        &self,
+        original: &Original,
+        path: &BasePath,
+        there: &BaseAttr,
+    ) -> Result<bool> {
+        let copy = self.place.reader();
         let failed = |source| base_error(&self.place.shown(path), source);
         if original.kind != there.kind {
             return Ok(false);

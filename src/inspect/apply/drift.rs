@@ -118,10 +118,10 @@ impl Planner<'_> {
             (Some(base), None, _) => {
                 self.drifted(MergedPath::of_base(&base.path), Why::ChangedSinceDeleted);
             }
+            (None, Some(_), Why::Changed) => self.drifted(change.path.clone(), Why::Removed),
             (_, Some(after), Why::Changed) if after.origin().is_none() => {
                 self.drifted(change.path.clone(), Why::Came);
             }
-            (None, Some(_), Why::Changed) => self.drifted(change.path.clone(), Why::Removed),
             _ => self.drifted(change.path.clone(), why),
         }
         Ok(None)
@@ -334,7 +334,7 @@ impl Planner<'_> {
         let base = self.base_stat(path)?.map(|attr| BaseObject { path: path.clone(), attr });
         if let Some((original, _)) = base.as_ref().map_or(Ok(None), |b| self.original_of(b))?
             && original.digest.is_some()
-            && self.is_original(&original, attr)?
+            && self.is_original(&original, path, attr)?
         {
             self.inside.push(RemovedDescendant::as_hidden(&original, attr, gone.change));
             return Ok(None);

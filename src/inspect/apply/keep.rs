@@ -217,7 +217,6 @@ fn copies(dir: &UndoDir, record: &Record) -> Vec<KeptCopy> {
 
 impl Keeping<'_> {
     fn run(&self, old: Option<&Record>, top: &Attrs) -> Result<Vec<KeptCopy>> {
-        self.dir.begin(&self.round)?;
         let mut record = Record {
             session: self.journal.session.clone(),
             target: self.place.target.path().to_owned(),
@@ -230,6 +229,13 @@ impl Keeping<'_> {
         };
         self.find_placed(&mut record)?;
         self.find_removed(&mut record)?;
+        record.before = self.before(&record, top)?;
+        // What an earlier apply replaced is not given up for an apply that did nothing.
+        let stays = !self.journal.is_undo && record.changes_nothing();
+        if let Some(old) = old.filter(|_| stays) {
+            return Ok(self.dir.sweep_all_but(&old.round()).map(|()| Vec::new())?);
+        }
+        self.dir.begin(&self.round)?;
         let items = self.items(&record);
         let groups = self.shared_files(&items)?;
         let mut cloner = Cloner::default();
@@ -249,7 +255,6 @@ impl Keeping<'_> {
             record.shared.extend(shared);
         }
         record.inside.clone_from(&self.journal.inside);
-        record.before = self.before(&record, top)?;
         let mut kept = copies(self.dir, &record);
         if let Some(old) = old.filter(|_| self.journal.is_undo) {
             kept.extend(self.carry_over(old)?);

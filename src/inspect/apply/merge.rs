@@ -12,15 +12,15 @@ use super::drift::Why;
 use super::parts::side_attrs;
 use super::planner::Planner;
 use super::target_dir::{ApplyTarget, base_error};
-use crate::base::BaseAttr;
+use crate::base::{BaseAttr, BaseError};
 use crate::delta::Original;
 use crate::inspect::content::{MAX_TEXT_BYTES, content, read_base};
 use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
-use crate::inspect::patch::has_nul;
+use crate::inspect::patch::{MAX_LINES, has_nul};
 use crate::inspect::text_merge::{self, TextMerge};
 use crate::overlay::{BaseObject, BlobDigest, TreeObject, TreeView};
-use crate::vfs::{FileKind, FsError};
+use crate::vfs::{FileId, FileKind, FsError};
 use crate::writeback::Attrs;
 
 /// What a file of both sides gets.
@@ -86,7 +86,14 @@ impl Planner<'_> {
         if !part.map_or(difference.differs.content, |part| part.has_lines) {
             return Ok(MergeOutcome::Merge(Merge { content: StepContent::Base, attrs: of_base }));
         }
-        let Some(theirs) = self.base_content(base)? else { return conflict(Why::NotText) };
+        let theirs = match read_base(self.place.reader(), base) {
+            Ok(Some(theirs)) => theirs,
+            Ok(None) => return conflict(Why::NotText),
+            Err(BaseError::Denied | BaseError::NotFound | BaseError::Changed) => {
+                return conflict(Why::Changed);
+            }
+            Err(source) => return Err(base_error(&self.place.shown(&base.path), source)),
+        };
         if Some(BlobDigest::of(&theirs)) == original.digest {
             let content =
                 part.map_or(StepContent::Session, |p| StepContent::Given(p.content.clone()));
@@ -116,10 +123,15 @@ impl Planner<'_> {
         };
         Ok(MergeOutcome::Merge(Merge { content, attrs }))
     }
+}
 
-    fn base_content(&self, base: &BaseObject) -> Result<Option<Vec<u8>>> {
-        read_base(self.place.reader(), base)
-            .map_err(|source| base_error(&self.place.shown(&base.path), source))
+impl Merge {
+    /// The file of the base whose text is merged with the session's.
+    pub(super) fn other_side(&self) -> Option<FileId> {
+        match &self.content {
+            StepContent::Both { base, .. } => Some(base.attr.fileid),
+            _ => None,
+        }
     }
 }
 
@@ -158,7 +170,10 @@ fn merge_text(
         Some(ours) => Cow::Borrowed(ours),
         None => Cow::Owned(content(view, after)?),
     };
-    if [&start[..], &ours, theirs].into_iter().any(has_nul) {
+    let is_no_text = |text: &[u8]| {
+        has_nul(text) || text.iter().filter(|byte| **byte == b'\n').count() > MAX_LINES
+    };
+    if [&start[..], &ours, theirs].into_iter().any(is_no_text) {
         return Ok(None);
     }
     Ok(Some(text_merge::merge(&start, theirs, &ours)))

@@ -217,12 +217,14 @@ impl Planner<'_> {
         (replaces, merge): (Option<BasePath>, Option<Merge>),
     ) -> Result<()> {
         let (slot, attr) = (self.slot(), after.attr());
+        // Two names may be merged with what is two files in the base.
+        let made = (after.locator(), merge.as_ref().and_then(Merge::other_side));
         let link = match attr.kind {
             FileKind::Directory => None,
-            _ => self.made.get(&after.locator()).copied(),
+            _ => self.made.get(&made).copied(),
         };
         if link.is_none() {
-            self.made.insert(after.locator(), slot);
+            self.made.insert(made, slot);
             self.counts().files += u64::from(attr.kind != FileKind::Directory);
             if attr.kind == FileKind::Regular {
                 // What cannot be read is left out when it is made, by name.

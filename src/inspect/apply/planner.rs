@@ -18,7 +18,7 @@ use crate::inspect::hunks::{ChosenHunks, ChosenPart};
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
-use crate::vfs::{FileKind, Locator, Time};
+use crate::vfs::{FileId, FileKind, Locator, Time};
 use crate::writeback::{Attrs, StagingSlot};
 
 /// Why a change is left out that differs from the one that was shown.
@@ -91,8 +91,8 @@ pub(super) struct Planner<'a> {
     pub log_begun: Option<Time>,
     /// Whether objects have their content from the base.
     pub(super) kept: HashMap<Locator, bool>,
-    /// Objects that are made, for their further names.
-    pub(super) made: HashMap<Locator, StagingSlot>,
+    /// Objects that are made, for their further names; with the base file that each is merged with.
+    pub(super) made: HashMap<(Locator, Option<FileId>), StagingSlot>,
     pub(super) slots: StagingSlot,
 }
 

@@ -16,7 +16,7 @@ use super::journal::{
 };
 use crate::base::BasePath;
 use crate::delta::MergedPath;
-use crate::vfs::Time;
+use crate::vfs::{FileKind, Time};
 use crate::writeback::{Attrs, SeenObject, StagingSlot};
 
 /// The version of the lines.
@@ -220,6 +220,16 @@ pub(super) fn round(begun: Time) -> String {
 }
 
 impl Record {
+    /// Whether nothing was done but to set times of directories, which follow what is in them.
+    pub fn changes_nothing(&self) -> bool {
+        let rights = |attrs: &Attrs| (attrs.kind, attrs.mode, attrs.uid, attrs.gid);
+        let is_time = |before: &Before| {
+            before.attrs.kind == FileKind::Directory
+                && before.left.as_ref().is_some_and(|left| rights(left) == rights(&before.attrs))
+        };
+        self.placed.is_empty() && self.removed.is_empty() && self.before.iter().all(is_time)
+    }
+
     /// Where everything went.
     pub fn moves(&self) -> Moves {
         let mut moves = Moves::default();

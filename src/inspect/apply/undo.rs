@@ -74,17 +74,18 @@ fn kept(opened: &Opened, place: &ApplyTarget<'_>) -> Result<Option<(UndoDir, Rec
     let Some(record) = keep::read(&dir)? else { return Ok(None) };
     if record.session != opened.session().id() {
         let what = format!("{}: kept by another session of this name", dir.path().display());
-        let hint = "it goes with the next apply";
+        let hint = "the next apply deletes it";
         return Err(InspectError::Refused { what, hint });
     }
     if !place.is_of(&record) {
         let (applied, asked) = (record.target.display(), place.target.path().display());
-        let what = format!("the last apply was to {applied}, and not to {asked}");
-        let hint = match record.target.is_dir() {
-            true => "name that directory with --to DIR, or leave --to out for the base",
-            false => {
-                "that directory is gone; what the apply replaced is in SESSION-undo until \
-                      the next apply"
+        let mut what = format!("the last apply was to {applied}, and not to {asked}");
+        let hint = match (record.target.is_dir(), place.is_copy()) {
+            (true, true) => "name that directory with --to, or leave --to out if it is the base",
+            (true, false) => "name that directory with --to DIR",
+            (false, _) => {
+                what.push_str(&format!(", and {applied} is gone"));
+                "the copies that it kept stay beside the session until the next apply"
             }
         };
         return Err(InspectError::Refused { what, hint });

@@ -7,7 +7,7 @@ pub const MAX_FILE_BYTES: u64 = 512 << 20;
 /// Text beyond this, in bytes, is treated as binary: its lines are held in memory.
 pub const MAX_TEXT_BYTES: u64 = 16 << 20;
 
-/// Text of more lines is treated as binary, before or after the change.
+/// Text of more lines is treated as binary, before or after the change; `apply` does not merge it.
 pub const MAX_LINES: usize = 400_000;
 
 /// The largest content of which a binary patch may have the difference only, in bytes.

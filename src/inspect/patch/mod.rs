@@ -26,7 +26,7 @@ use super::own::OwnedBy;
 use crate::delta::MergedPath;
 pub use blob::has_nul;
 pub use file::quoted_text;
-pub use limits::{MAX_FILE_BYTES, MAX_RENAME_CANDIDATES};
+pub use limits::{MAX_FILE_BYTES, MAX_LINES, MAX_RENAME_CANDIDATES};
 pub(in crate::inspect) use lines::LineDiff;
 pub use one::write_difference;
 use pairs::Pairs;

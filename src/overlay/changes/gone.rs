@@ -112,7 +112,7 @@ impl ChangeSearch<'_> {
     /// A change of what is gone, and would be at `path`.
     fn gone(&self, gone: BaseObject, path: MergedPath) -> Result<Change> {
         let mut change = Change::gone(gone, path);
-        self.compare_with_original(&mut change)?;
+        self.compare_with_original(&mut change, None)?;
         if let (Some(gone), None) = (&change.before, &change.original) {
             let since = self.tree.since_gone(gone, &change.path)?;
             change.is_drifted = self.changed_since(gone, since)?;

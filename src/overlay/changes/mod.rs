@@ -256,6 +256,7 @@ impl ChangeSearch<'_> {
         };
         let own = dir.base.as_ref().map(|base| base.join(name));
         let is_here = same || from.is_some() && own == from;
+        let replaced = own.filter(|_| here.is_none());
         match from {
             _ if same => change.before = here,
             Some(from) => {
@@ -272,21 +273,28 @@ impl ChangeSearch<'_> {
         }
         change.is_carried = dir.is_moved && (same || origin.is_none() && is_here);
         if self.tree.knows_base {
-            self.compare_with_original(&mut change)?;
+            self.compare_with_original(&mut change, replaced.as_ref())?;
         }
         Ok(change)
     }
 
-    /// Looks for the original of a change, and whether the base still has it.
-    fn compare_with_original(&self, change: &mut Change) -> Result<()> {
+    /// Looks for the original of a change, and whether the base still has it. `gone` is the path in
+    /// the base of an entry where the base has nothing: a file that the session replaced there has
+    /// its original still.
+    fn compare_with_original(&self, change: &mut Change, gone: Option<&BasePath>) -> Result<()> {
         let origin = change.after.as_ref().and_then(TreeObject::origin);
         let before = change.before.as_ref();
-        let Some(path) = origin.map(|origin| &origin.path).or(before.map(|base| &base.path)) else {
-            return Ok(());
-        };
+        let path = origin.map(|origin| &origin.path).or(before.map(|base| &base.path)).or(gone);
+        let Some(path) = path else { return Ok(()) };
         let is_dir = change.after.as_ref().is_some_and(|a| a.attr().kind == FileKind::Directory)
             && before.is_some_and(|base| base.attr.kind == FileKind::Directory);
-        let original = if is_dir { None } else { self.view().txn.original(path)? };
+        let mut original = if is_dir { None } else { self.view().txn.original(path)? };
+        if let (None, None, Some(moved)) = (origin, before, &original)
+            && !self.view().txn.copied_up(moved.fileid)?.is_empty()
+        {
+            // It is that of a file which the session has at another name now.
+            original = None;
+        }
         // Of a directory that is gone, what is in it is compared too.
         change.original = original.filter(|original| original.kind != FileKind::Directory);
         change.is_drifted = match (&change.original, before, origin) {
@@ -367,7 +375,7 @@ impl ChangeSearch<'_> {
                     is_drifted: false,
                     is_replaced_drifted: false,
                 };
-                self.compare_with_original(&mut change)?;
+                self.compare_with_original(&mut change, None)?;
                 if !(self.each)(change) {
                     return Ok(false);
                 }

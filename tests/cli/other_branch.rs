@@ -1,0 +1,158 @@
+//! A person who edits, moves and removes in the base what the session changed, and has it again
+//! later, as with another branch and back.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tempfile::{TempDir, tempdir};
+
+use super::program::{acetate, run};
+
+/// A base with some files, and a session over it.
+struct Loop(TempDir);
+
+impl Loop {
+    fn new() -> Self {
+        let dir = tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("b/d/inner")).unwrap();
+        for (name, text) in [("d/f", "1\n2\n3\n"), ("d/inner/g", "g\n"), ("x", "x\n"), ("y", "y\n")]
+        {
+            fs::write(dir.path().join("b").join(name), text).unwrap();
+        }
+        let made = Self(dir);
+        made.done(&["init", "s.db", "--base", "b"]);
+        made
+    }
+
+    fn dir(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn base(&self, name: &str) -> std::path::PathBuf {
+        self.dir().join("b").join(name)
+    }
+
+    /// What it says on stdout and stderr; it must not fail.
+    fn said(&self, args: &[&str], code: i32) -> String {
+        let output = run(self.dir(), args);
+        let said = [&output.stdout[..], &output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        said
+    }
+
+    fn done(&self, args: &[&str]) -> String {
+        self.said(args, 0)
+    }
+
+    /// Writes a file of the session.
+    fn write(&self, path: &str, text: &str) {
+        let mut command = acetate(self.dir(), &["write", "s.db", path]);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// Writes a file of the session, as an editor does: beside it, and renamed over it.
+    fn save(&self, path: &str, text: &str) {
+        self.write("/new", text);
+        self.done(&["mv", "s.db", "new", path]);
+    }
+}
+
+#[test]
+fn what_was_moved_stays_moved_while_the_base_is_without_it() {
+    for settle in
+        [&["discard", "s.db", "--yes", "y"][..], &["apply", "s.db", "--yes", "--skip-drifted"]]
+    {
+        let world = Loop::new();
+        world.done(&["mv", "s.db", "d", "moved"]);
+        world.done(&["rm", "s.db", "x"]);
+        world.done(&["chmod", "s.db", "600", "y"]);
+        std::thread::sleep(Duration::from_millis(300));
+        fs::rename(world.base("d"), world.dir().join("away")).unwrap();
+        run(world.dir(), settle);
+        let check = run(world.dir(), &["check", "s.db"]);
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+        fs::rename(world.dir().join("away"), world.base("d")).unwrap();
+        assert!(!world.done(&["ls", "s.db", "/"]).lines().any(|line| line.ends_with(" d")));
+        assert!(world.done(&["check", "s.db"]).contains("sound"));
+    }
+}
+
+#[test]
+fn a_file_that_was_saved_by_rename_and_is_gone_in_the_base_is_drift() {
+    let world = Loop::new();
+    world.save("y", "agent\n");
+    fs::remove_file(world.base("y")).unwrap();
+    let plan = world.said(&["apply", "s.db", "-n"], 1);
+    assert!(plan.contains("! /y: was removed in the base"), "{plan}");
+    let diff = world.said(&["diff", "s.db"], 1);
+    assert!(diff.contains("M /y"), "{diff}");
+    world.said(&["apply", "s.db", "--yes"], 1);
+    assert!(!world.base("y").exists());
+}
+
+#[test]
+fn another_text_at_a_further_name_in_a_copy_is_drift() {
+    let world = Loop::new();
+    fs::hard_link(world.base("y"), world.base("z")).unwrap();
+    world.write("/y", "agent\n");
+    fs::create_dir_all(world.dir().join("copy")).unwrap();
+    for name in ["x", "y"] {
+        fs::copy(world.base(name), world.dir().join("copy").join(name)).unwrap();
+    }
+    fs::write(world.dir().join("copy/z"), "person\n").unwrap();
+    let said = world.said(&["apply", "s.db", "--yes", "--to", "copy"], 1);
+    assert!(said.contains("! /z"), "{said}");
+    assert_eq!(fs::read_to_string(world.dir().join("copy/z")).unwrap(), "person\n");
+}
+
+#[test]
+fn an_apply_that_does_nothing_leaves_the_copy_of_what_was_overwritten() {
+    let world = Loop::new();
+    for name in ["y", "d/f"] {
+        world.write(name, "agent\0\n");
+        fs::write(world.base(name), "person\0\n").unwrap();
+    }
+    world.done(&["apply", "s.db", "--yes", "--force", "y"]);
+    let undo = || fs::read_dir(world.dir().join("s.db-undo")).unwrap().count();
+    let kept = undo();
+    assert_eq!(kept, 2, "the record, and the file");
+    fs::write(world.base("d/other"), "").unwrap();
+    fs::remove_file(world.base("d/other")).unwrap();
+    world.said(&["apply", "s.db", "--yes", "--skip-drifted"], 1);
+    assert_eq!(undo(), kept);
+    world.done(&["apply", "s.db", "--undo", "--yes"]);
+    assert_eq!(fs::read_to_string(world.base("y")).unwrap(), "person\0\n");
+}
+
+#[test]
+fn status_counts_drift_in_a_moved_directory_and_modes_of_directories() {
+    let world = Loop::new();
+    world.write("d/f", "agent\n");
+    world.done(&["mv", "s.db", "d", "moved"]);
+    world.done(&["chmod", "s.db", "711", "moved/inner"]);
+    assert!(world.done(&["status", "s.db"]).contains("1 renamed"));
+    fs::write(world.base("d/f"), "person\n").unwrap();
+    assert!(world.said(&["status", "s.db"], 1).contains("drift    1 object"));
+    let other = Loop::new();
+    other.done(&["chmod", "s.db", "711", "d"]);
+    assert!(other.done(&["status", "s.db"]).contains("1 modified"));
+    let mode = fs::metadata(other.base("d")).unwrap().permissions().mode();
+    assert_ne!(mode & 0o777, 0o711);
+}
+
+#[test]
+fn a_new_file_where_one_was_moved_from_has_not_drifted() {
+    let world = Loop::new();
+    world.done(&["mv", "s.db", "y", "y2"]);
+    world.write("y", "agent\n");
+    fs::remove_file(world.base("y")).unwrap();
+    let plan = world.said(&["apply", "s.db", "-n"], 1);
+    assert!(plan.contains("! /y2: was removed in the base") && plan.contains("A /y\n"), "{plan}");
+}

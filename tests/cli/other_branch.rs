@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -155,4 +155,23 @@ fn a_new_file_where_one_was_moved_from_has_not_drifted() {
     fs::remove_file(world.base("y")).unwrap();
     let plan = world.said(&["apply", "s.db", "-n"], 1);
     assert!(plan.contains("! /y2: was removed in the base") && plan.contains("A /y\n"), "{plan}");
+}
+
+#[test]
+fn a_link_of_a_file_that_is_merged_is_a_link_of_what_comes_of_it() {
+    let world = Loop::new();
+    fs::write(world.base("y"), "1\n2\n3\n4\n5\n6\n").unwrap();
+    world.write("y", "1\n2\n3\n4\n5\nagent\n");
+    world.done(&["ln", "s.db", "y", "z"]);
+    fs::write(world.base("y"), "person\n2\n3\n4\n5\n6\n").unwrap();
+    world.done(&["apply", "s.db", "--yes"]);
+    for name in ["y", "z"] {
+        assert_eq!(fs::read_to_string(world.base(name)).unwrap(), "person\n2\n3\n4\n5\nagent\n");
+    }
+    let number = |name: &str| fs::metadata(world.base(name)).unwrap().ino();
+    assert_eq!(number("y"), number("z"));
+    world.done(&["diff", "s.db"]);
+    world.done(&["apply", "s.db", "--undo", "--yes"]);
+    assert_eq!(fs::read_to_string(world.base("y")).unwrap(), "person\n2\n3\n4\n5\n6\n");
+    assert!(!world.base("z").exists());
 }

@@ -83,7 +83,13 @@ impl Planner<'_> {
         let part = self.part_of(change);
         let attrs = merged_attrs(original, &base.attr, side_attrs(after, part));
         let of_base = Attrs { mtime: base.attr.mtime, ..attrs.clone() };
-        if !part.map_or(difference.differs.content, |part| part.has_lines) {
+        // A further name is compared with nothing of its own: the file's other name may differ.
+        let has_text = match part {
+            Some(part) => part.has_lines,
+            None if change.is_link => diff::differs_from_original(self.view, original, after)?,
+            None => difference.differs.content,
+        };
+        if !has_text {
             return Ok(MergeOutcome::Merge(Merge { content: StepContent::Base, attrs: of_base }));
         }
         let theirs = match read_base(self.place.reader(), base) {

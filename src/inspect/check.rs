@@ -3,9 +3,13 @@
 use std::path::Path;
 
 use super::error::Result;
-use crate::base::{Base, HostDir, HostDirOptions};
-use crate::delta::sqlite::{Breach, Broken, CheckOptions, CheckReport, Pending, Session};
+use crate::base::{Base, BaseError, HostDir, HostDirOptions};
+use crate::delta::MergedPath;
+use crate::delta::sqlite::{
+    Breach, Broken, CheckOptions, CheckReport, Pending, RedirectedDir, Session,
+};
 use crate::overlay::is_as_it_was;
+use crate::vfs::FileKind;
 
 /// What checking a session came to.
 #[derive(Debug)]
@@ -25,7 +29,7 @@ impl Soundness {
     /// Whether another program wrote to it, and broke what acetate can live with: `repair` would
     /// mend that.
     pub fn is_odd(&self) -> bool {
-        let is_of_file = |broken: &Broken| broken.is_note && broken.rule != "C3";
+        let is_of_file = |broken: &Broken| broken.is_note && !matches!(broken.rule, "C3" | "R1");
         self.is_foreign && self.broken.iter().any(is_of_file)
     }
 
@@ -41,22 +45,48 @@ impl Soundness {
 }
 
 /// Checks the session `path`, whoever serves it meanwhile. The base, which is `base` or the one
-/// that the session names, is asked for the files only whose content is partly still there; where
-/// it cannot be, that is noted.
+/// that the session names, is asked for the files only whose content is partly still there, and for
+/// directories that moved; where it cannot be, that is noted of the files.
 ///
 /// # Errors
 /// It is no session, or cannot be read.
 pub fn check(path: &Path, base: Option<&Path>, options: &CheckOptions) -> Result<Soundness> {
-    let CheckReport { mut broken, is_foreign, pending, base_path } = Session::check(path, options)?;
+    let report = Session::check(path, options)?;
+    let CheckReport { mut broken, is_foreign, pending, redirected, base_path } = report;
+    let base = base.or(base_path.as_deref());
     if !pending.is_empty() {
-        let base = base.or(base_path.as_deref());
         let lost = believed(&pending, base, options.most);
         // Behind its neighbours, where docs/SCHEMA.md has it.
         let at = broken.iter().position(|broken| matches!(broken.rule, "R1" | "L1"));
         let at = at.unwrap_or(broken.len());
         broken.splice(at..at, lost);
     }
+    let at = broken.iter().position(|broken| broken.rule == "L1").unwrap_or(broken.len());
+    broken.splice(at..at, led_nowhere(&redirected, base, options.most));
     Ok(Soundness { broken, is_foreign })
+}
+
+/// R1: nothing of the base shows through a directory whose base directory is gone. It may come
+/// back, so that is a note.
+fn led_nowhere(dirs: &[RedirectedDir], base: Option<&Path>, most: usize) -> Option<Broken> {
+    let base = HostDir::open(base.filter(|_| !dirs.is_empty())?, HostDirOptions::default()).ok()?;
+    // A directory may be on its way.
+    if base.has_unfinished_apply().unwrap_or(true) {
+        return None;
+    }
+    let is_gone = |dir: &&RedirectedDir| match base.stat(&dir.base) {
+        Ok(attr) => attr.kind != FileKind::Directory,
+        Err(error) => matches!(error, BaseError::NotFound),
+    };
+    let gone: Vec<_> = dirs.iter().filter(is_gone).collect();
+    let breach = |dir: &&RedirectedDir| {
+        let moved = MergedPath::of_base(&dir.base);
+        let what = format!("the base has no directory at {} any more", moved.display());
+        Breach { ino: Some(dir.ino), path: dir.path.clone(), what }
+    };
+    let first = gone.iter().take(most).map(breach).collect();
+    let count = gone.len() as u64;
+    (count > 0).then_some(Broken { rule: "R1", is_note: true, count, first })
 }
 
 /// C3: what is pending of a file is believed while its base file is as it was.

@@ -162,7 +162,8 @@ impl View<'_> {
         if let Some(base) = &place.base
             && !changed
             && self.txn.whiteouts_in(&place.merged)?.is_empty()
-            && let Some(subdirs) = self.core.base.stat(base)?.nlink.checked_sub(2)
+            && let Some(attr) = self.base_attr_at(base)?
+            && let Some(subdirs) = attr.nlink.checked_sub(2)
         {
             return Ok(subdirs);
         }

@@ -51,9 +51,10 @@ impl Overlay {
     ) -> std::result::Result<Vec<MergedPath>, FsError> {
         self.core.base.look_anew();
         self.give_up(caller, move |edit| {
-            edit.follow_moves(&applied)?;
+            let moves = Moves::of(&applied);
+            edit.follow_moves(&applied, &moves)?;
             let applied = edit.as_named_now(&applied)?;
-            let kept = edit.let_go(&applied)?;
+            let kept = edit.let_go(&applied, &moves)?;
             for applied in &applied {
                 edit.record_given_up(AuditProcedure::Apply, applied.path.clone())?;
             }
@@ -66,7 +67,7 @@ impl Overlay {
 impl Edit<'_> {
     /// Removes the rows of what the base has alike; what changed since it was applied stays, and is
     /// returned.
-    fn let_go(&mut self, applied: &[RebaseItem]) -> Result<Vec<MergedPath>> {
+    fn let_go(&mut self, applied: &[RebaseItem], moves: &Moves) -> Result<Vec<MergedPath>> {
         // All are looked at first: a file changes with each of its names.
         let (mut paths, mut kept) = (BTreeSet::new(), BTreeMap::new());
         for applied in applied {
@@ -92,7 +93,7 @@ impl Edit<'_> {
             }
         }
         for dir in dirs.clone() {
-            self.follow_base(&dir, &mut dirs)?;
+            self.follow_base(&dir, moves, &mut dirs)?;
         }
         for from in applied.iter().filter_map(|applied| applied.from.as_ref()) {
             dirs.insert(from.parent());
@@ -158,31 +159,41 @@ impl Edit<'_> {
 
     /// Points redirects into moved base directories at their new paths, including redirects that a
     /// client moved.
-    fn follow_moves(&mut self, applied: &[RebaseItem]) -> Result<()> {
-        let moves: BTreeMap<&[u8], &[u8]> = applied
-            .iter()
-            .filter(|applied| applied.object.is_some())
-            .filter_map(|applied| {
-                Some((base_bytes(applied.from.as_ref()?), base_bytes(&applied.path)))
-            })
-            .collect();
+    ///
+    /// The number of the base directory tells whether that was done before. A base that was copied
+    /// has other numbers: then a directory that was applied is known by its redirect, and one
+    /// below it by its old path, where nothing is.
+    fn follow_moves(&mut self, applied: &[RebaseItem], moves: &Moves) -> Result<()> {
         if moves.is_empty() {
             return Ok(());
         }
+        let objects: BTreeMap<FileId, &RebaseItem> = applied
+            .iter()
+            .filter_map(|applied| Some((applied.object?.0, applied)))
+            .filter(|(_, applied)| applied.from.is_some())
+            .collect();
         let mut followed = Vec::new();
         for ino in self.txn.redirects()? {
             let Some(old) = self.txn.redirect(ino)? else { continue };
-            let Some(new) = moved(&old, &moves) else { continue };
+            let Some(new) = moves.follow(&old) else { continue };
             let mut row = self.view().inode(ino)?;
             let at = |path: &BasePath| -> Result<Option<BaseAttr>> {
                 let attr = self.view().base_attr_at(path)?;
                 Ok(attr.filter(|attr| attr.kind == FileKind::Directory))
             };
-            let (before, after) = (at(&old)?, at(&new)?);
+            let Some(after) = at(&new)? else { continue };
+            let before = at(&old)?;
             let is_it = |attr: &BaseAttr| {
                 row.origin.as_ref().is_none_or(|origin| origin.fileid == attr.fileid)
             };
-            if before.as_ref().is_some_and(is_it) || !after.as_ref().is_some_and(is_it) {
+            let from = objects.get(&row.fileid()).and_then(|applied| applied.from.as_ref());
+            let is_applied = from.is_some_and(|from| base_bytes(from) == old.as_bytes());
+            let is_new = match &before {
+                Some(before) if is_it(before) => false,
+                Some(_) => is_applied || is_it(&after),
+                None => true,
+            };
+            if !is_new {
                 continue;
             }
             if let Some(origin) = &mut row.origin {
@@ -253,7 +264,12 @@ impl Edit<'_> {
 
     /// Lets what stays below a directory that moved in the base say where it is there now. The
     /// directories among it are added to `dirs`.
-    fn follow_base(&mut self, dir: &MergedPath, dirs: &mut BTreeSet<MergedPath>) -> Result<()> {
+    fn follow_base(
+        &mut self,
+        dir: &MergedPath,
+        moves: &Moves,
+        dirs: &mut BTreeSet<MergedPath>,
+    ) -> Result<()> {
         let mut open = vec![dir.clone()];
         while let Some(path) = open.pop() {
             let Some(place) = self.visible_dir(&path)? else { continue };
@@ -262,10 +278,11 @@ impl Edit<'_> {
                 let Some(mut row) = self.txn.inode(child)? else { continue };
                 let Some(origin) = &mut row.origin else { continue };
                 let now = base.join(&name);
-                let is_there = self
-                    .view()
-                    .base_attr_at(&now)?
-                    .is_some_and(|attr| attr.fileid == origin.fileid);
+                // A base that was copied has other numbers than the session knows.
+                let moved_along = || moves.follow_dir_of(&origin.path).as_ref() == Some(&now);
+                let is_there = self.view().base_attr_at(&now)?.is_some_and(|attr| {
+                    attr.fileid == origin.fileid || (attr.kind == row.kind && moved_along())
+                });
                 if origin.path == now || !is_there {
                     continue;
                 }
@@ -395,11 +412,32 @@ fn base_bytes(path: &MergedPath) -> &[u8] {
     path.as_bytes().get(1..).unwrap_or_default()
 }
 
-/// Where a path of the base is after these moves, if it is moved: the longest one decides.
-fn moved(path: &BasePath, moves: &BTreeMap<&[u8], &[u8]>) -> Option<BasePath> {
-    let bytes = path.as_bytes();
-    let ends = (1..=bytes.len()).rev().filter(|&end| end == bytes.len() || bytes[end] == b'/');
-    let found = ends.into_iter().find_map(|end| Some((moves.get(&bytes[..end])?, end)));
-    let (to, end) = found?;
-    BasePath::from_bytes(&[to, &bytes[end..]].concat())
+/// Where what was applied moved in the base: the new path of each that has another one.
+struct Moves(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Moves {
+    fn of(applied: &[RebaseItem]) -> Self {
+        let moved = applied.iter().filter(|applied| applied.object.is_some());
+        let moved = moved.filter_map(|applied| Some((applied.from.as_ref()?, &applied.path)));
+        Self(moved.map(|(from, to)| (base_bytes(from).into(), base_bytes(to).into())).collect())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Where a path of the base is after the moves, if it is moved: the longest one decides.
+    fn follow(&self, path: &BasePath) -> Option<BasePath> {
+        let bytes = path.as_bytes();
+        let ends = (1..=bytes.len()).rev().filter(|&end| end == bytes.len() || bytes[end] == b'/');
+        let found = ends.into_iter().find_map(|end| Some((self.0.get(&bytes[..end])?, end)));
+        let (to, end) = found?;
+        BasePath::from_bytes(&[to, &bytes[end..]].concat())
+    }
+
+    /// The same of a path whose directory is moved.
+    fn follow_dir_of(&self, path: &BasePath) -> Option<BasePath> {
+        let (dir, name) = path.split()?;
+        Some(self.follow(&dir)?.join(&name))
+    }
 }

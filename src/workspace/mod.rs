@@ -42,6 +42,7 @@ pub mod guards;
 pub mod layers;
 mod log_bound;
 mod memory;
+mod moved_base;
 mod nodes;
 mod opening;
 mod quotas;

@@ -4,14 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Error, Result};
 use super::layers::{LayerOptions, close, create, real_base};
-use crate::base::{Base, HostDir, HostDirOptions};
-use crate::delta::MergedPath;
-use crate::delta::sqlite::{CopiedFileId, CopiedUp, OpenError, OpenMode, Session};
+use super::moved_base::{check_moved, move_copies};
+use crate::delta::sqlite::{OpenError, OpenMode, Session};
 use crate::inspect::opened::host;
-use crate::vfs::{FileKind, PatternSet};
-
-/// Objects that were copied up and are compared with another base, at most.
-const MAX_COMPARED: usize = 1000;
+use crate::vfs::PatternSet;
 
 /// An open session.
 pub(super) struct OpenedSession {
@@ -110,7 +106,7 @@ fn change_base(
             let (session, recorded) = (path.clone(), recorded.to_owned());
             return Err(Error::OtherBase { session, recorded, given: given.to_owned() });
         }
-        check_moved(&path, &session.copied_up(MAX_COMPARED).map_err(store)?, given)?;
+        check_moved(session, given)?;
     }
     if wanted.read_only {
         return Ok(());
@@ -123,75 +119,7 @@ fn change_base(
             true => tracing::info!(session = %path, %recorded, given = %new, "{what}"),
             false => tracing::warn!(session = %path, %recorded, given = %new, "{what}"),
         }
-        move_uncopied(session, given)?;
+        move_copies(session, given)?;
     }
     session.record_base(given).map_err(store)
-}
-
-/// Finds in another base the files of which the session has not copied all content yet: one of
-/// the same size and time of the last change is the same file. What is not there is said.
-fn move_uncopied(session: &mut Session, base: &Path) -> Result<()> {
-    let path = session.path().to_owned();
-    let uncopied = session.uncopied().map_err(|source| Error::store(&path, source))?;
-    if uncopied.is_empty() {
-        return Ok(());
-    }
-    let tree = HostDir::open(base, HostDirOptions::default());
-    let tree = tree.map_err(|source| Error::base(base, source))?;
-    let (mut moved, mut lost) = (Vec::new(), Vec::new());
-    for file in uncopied {
-        match tree.stat(&file.path) {
-            Ok(attr)
-                if attr.kind == FileKind::Regular
-                    && (attr.size, attr.mtime) == (file.size, file.mtime) =>
-            {
-                let host = CopiedFileId { dev: attr.dev, ino: attr.ino, ctime: attr.ctime };
-                moved.push((file.delta_ino, host));
-            }
-            _ => lost.push(MergedPath::of_base(&file.path)),
-        }
-    }
-    if let Some(first) = lost.first() {
-        tracing::warn!(
-            session = %path.display(),
-            files = lost.len(),
-            first = %first.display(),
-            hint = "serve it over its own base once, to finish the copies; else write these files \
-                    anew, or discard them",
-            "the given base has not the content that is still to be copied of these files: reading \
-             it fails"
-        );
-    }
-    session.record_moved(&moved).map_err(|source| Error::store(&path, source))
-}
-
-/// Checks that `base` is the tree that objects were copied up from: at least half of the files and
-/// links have to be there, with their types and sizes. Where none were copied up, directories
-/// count.
-fn check_moved(session: &Path, copied: &[CopiedUp], base: &Path) -> Result<()> {
-    let tree = HostDir::open(base, HostDirOptions::default());
-    let tree = tree.map_err(|source| Error::base(base, source))?;
-    let is_dir = |object: &&CopiedUp| object.kind == FileKind::Directory;
-    let only_dirs = copied.iter().all(|object| is_dir(&object));
-    let compared: Vec<_> = copied.iter().filter(|object| only_dirs || !is_dir(object)).collect();
-    let differs = |object: &&&CopiedUp| {
-        tree.stat(&object.path).map_or(true, |found| {
-            let is_file = object.kind == FileKind::Regular;
-            found.kind != object.kind || is_file && found.size != object.size
-        })
-    };
-    let different: Vec<_> = compared.iter().filter(differs).collect();
-    if different.len() * 2 <= compared.len() {
-        return Ok(());
-    }
-    let first =
-        different.first().map(|object| MergedPath::of_base(&object.path).display().to_string());
-    let first = first.unwrap_or_default();
-    Err(Error::NotMoved {
-        session: session.to_owned(),
-        given: base.to_owned(),
-        differ: different.len(),
-        compared: compared.len(),
-        first,
-    })
 }

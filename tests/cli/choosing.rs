@@ -140,3 +140,76 @@ fn content_that_is_not_copied_yet_comes_from_the_moved_base_if_that_has_it() {
         assert_eq!((read.status.success(), uncopied(&world) == 0), (is_same, is_same));
     }
 }
+
+/// A session over `base` with changes of these paths, and then over `copy`, which is a copy of it.
+fn moved_to_copy(base: &[(&str, &str)], commands: &[&[&str]]) -> TempDir {
+    let dir = tempdir().unwrap();
+    for (path, content) in base {
+        let path = dir.path().join("base").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    if base.iter().any(|(path, _)| *path == "one") {
+        fs::hard_link(dir.path().join("base/one"), dir.path().join("base/two")).unwrap();
+    }
+    assert!(run(dir.path(), &["init", "s.db", "--base", "base"]).status.success());
+    for args in commands {
+        assert!(run(dir.path(), args).status.success(), "{args:?}");
+    }
+    let copied = Command::new("cp").args(["-a", "base", "copy"]).current_dir(&dir).status();
+    assert!(copied.unwrap().success());
+    fs::rename(dir.path().join("base"), dir.path().join("base.old")).unwrap();
+    served(dir.path(), &["s.db", "--base", "copy", "--moved"]);
+    dir
+}
+
+/// What a command says on stdout; it succeeds.
+#[track_caller]
+fn said(dir: &Path, args: &[&str]) -> String {
+    let ran = run(dir, args);
+    assert!(ran.status.success(), "{args:?}: {ran:?}");
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+#[test]
+fn what_moved_is_applied_to_a_copy_that_the_session_is_over_now() {
+    let base = [("lib/a/p", "1"), ("lib/a/q/r", "2"), ("lib/c", "3"), ("lib/d/e", "4")];
+    let moves = [
+        &["mv", "s.db", "lib/a", "lib/b"][..],
+        &["mv", "s.db", "lib/b/q/r", "lib/b/q/s"],
+        &["mv", "s.db", "lib/d", "lib/f"],
+    ];
+    let dir = moved_to_copy(&base, &moves);
+    let dir = dir.path();
+    assert_eq!(said(dir, &["check", "s.db"]), "s.db: sound\n");
+    said(dir, &["apply", "s.db", "--yes"]);
+    assert_eq!(said(dir, &["diff", "s.db"]), "");
+    assert_eq!(fs::read_to_string(dir.join("copy/lib/b/q/s")).unwrap(), "2");
+    assert!(!dir.join("copy/.acetate-apply").exists() && !dir.join("copy/lib/a").exists());
+    said(dir, &["apply", "s.db", "--undo", "--yes"]);
+    assert_eq!(fs::read_to_string(dir.join("copy/lib/a/q/r")).unwrap(), "2");
+}
+
+#[test]
+fn names_of_one_file_are_those_of_the_moved_base() {
+    let chmod = ["chmod", "s.db", "600", "one"];
+    let dir = moved_to_copy(&[("one", "1"), ("other", "o")], &[&chmod]);
+    let dir = dir.path();
+    // Both names of the copy lead to what was changed.
+    for name in ["one", "two"] {
+        let stat = said(dir, &["stat", "s.db", name]);
+        assert!(stat.contains("600"), "{stat}");
+    }
+    let numbers: Vec<u64> = {
+        let session = rusqlite::Connection::open(dir.join("s.db")).unwrap();
+        let mut all = session.prepare("SELECT base_ino FROM acetate_origin").unwrap();
+        let all = all.query_map([], |row| row.get::<_, i64>(0)).unwrap();
+        all.map(|number| number.unwrap() as u64).collect()
+    };
+    use std::os::unix::fs::MetadataExt;
+    assert_eq!(numbers, [fs::metadata(dir.join("copy/two")).unwrap().ino()]);
+    assert_eq!(said(dir, &["check", "s.db"]), "s.db: sound\n");
+    said(dir, &["apply", "s.db", "--yes"]);
+    assert_eq!(fs::metadata(dir.join("copy/two")).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(said(dir, &["diff", "s.db"]), "");
+}

@@ -334,3 +334,24 @@ fn what_others_add_to_a_session_of_ours_is_noted_until_it_is_served() {
     assert_eq!((rules(&sound), sound.is_foreign, sound.notes()), (vec!["S7"], true, 1));
     assert!(sound.is_sound());
 }
+
+#[test]
+fn a_moved_directory_of_which_the_base_has_nothing_any_more_is_noted() {
+    let mut world = World::new("dir/file \"f\"\nother/file \"o\"");
+    world.rename("dir", "moved").unwrap();
+    world.rename("other", "kept").unwrap();
+    world.close();
+    let base = world.change_base();
+    assert_eq!(all(&check(&world.session(), None, &OPTIONS).unwrap()), [""; 0]);
+    fs::rename(base.join("dir"), base.join("elsewhere")).unwrap();
+    let sound = check(&world.session(), None, &OPTIONS).unwrap();
+    assert_eq!((sound.findings(), sound.notes(), sound.is_odd()), (0, 1, false));
+    let [note] = &sound.broken[..] else { panic!("{sound:?}") };
+    assert_eq!(note.rule, "R1");
+    assert_eq!(note.first[0].path.as_deref(), Some(&b"/moved"[..]));
+    assert_eq!(note.first[0].what, "the base has no directory at /dir any more");
+    // An apply has it on its way.
+    fs::create_dir(base.join(".acetate-apply")).unwrap();
+    fs::write(base.join(".acetate-apply/journal"), "").unwrap();
+    assert_eq!(all(&check(&world.session(), None, &OPTIONS).unwrap()), [""; 0]);
+}

@@ -418,3 +418,20 @@ fn the_sessions_own_files_do_not_exist() {
     world.rm_rf("moved");
     assert_eq!(world.ls(""), ["other"]);
 }
+
+#[test]
+fn a_moved_directory_whose_base_is_gone_shows_what_the_session_has_in_it() {
+    let mut world = World::new(TREE);
+    world.rename("dir", "moved").unwrap();
+    world.rename("moved/sub", "sub").unwrap();
+    world.put("moved/born", "born");
+    fs::remove_dir_all(world.change_base().join("dir")).unwrap();
+    world.close();
+    // As of a session that is over another base than before.
+    world.sql().execute("DELETE FROM acetate_inode WHERE holes = 0", []).unwrap();
+    world.open_again();
+    assert_eq!(world.ls(""), ["keep", "moved", "one", "sub", "two"]);
+    assert_eq!(world.ls("sub"), [""; 0]);
+    assert_eq!(world.ls("moved"), ["born"]);
+    assert_eq!(world.getattr(&world.at("sub")).unwrap().nlink, 2);
+}

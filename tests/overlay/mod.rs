@@ -26,6 +26,7 @@ mod pending;
 mod permissions;
 mod quota;
 mod races;
+mod rebase;
 mod rename_base;
 mod rename_born;
 mod rename_rules;

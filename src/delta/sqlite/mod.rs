@@ -28,8 +28,10 @@ pub use tools::audit::{
     AuditFilter, AuditPage, AuditReader, ChangeSource, MentionedNames, OddRow, Order,
 };
 pub use tools::backup::SessionCopy;
-pub use tools::check::{Breach, Broken, CheckOptions, CheckReport, INTEGRITY, Pending, RULES};
-pub use tools::copied_up::{CopiedFileId, CopiedUp, Uncopied};
+pub use tools::check::{
+    Breach, Broken, CheckOptions, CheckReport, INTEGRITY, Pending, RULES, RedirectedDir,
+};
+pub use tools::copied_up::{CopiedFileId, CopiedUp};
 pub use tools::kv::{KvKey, KvRow};
 pub use tools::log_keep::LogKeep;
 pub use tools::migrate::{MigrateOptions, Migrated, MigrationStep};

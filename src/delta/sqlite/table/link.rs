@@ -47,3 +47,18 @@ pub fn count(conn: &Connection, base: FileId, hidden: u32) -> Result<()> {
     }
     Ok(())
 }
+
+/// Replaces all rows: the hidden names of each file, and when the last was hidden.
+pub fn replace_all(conn: &Connection, links: &[(FileId, (u32, Option<Time>))]) -> Result<()> {
+    conn.execute("DELETE FROM acetate_link", [])?;
+    let mut statement = conn.prepare(
+        "INSERT OR REPLACE INTO acetate_link (base_ino, hidden, ctime, ctime_nsec)
+         VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    for (base, (hidden, since)) in links {
+        if let Some(since) = since.filter(|_| *hidden > 0) {
+            statement.execute(params![base.0.cast_signed(), hidden, since.secs, since.nanos])?;
+        }
+    }
+    Ok(())
+}

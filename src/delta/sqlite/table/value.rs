@@ -68,7 +68,7 @@ pub fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 }
 
 /// Reads a 32-bit count; what does not fit is the nearest that does.
-pub(super) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
+pub fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
     Ok(u32::try_from(unsigned(row, column)?).unwrap_or(u32::MAX))
 }
 

@@ -1,48 +1,49 @@
 //! What tells another base from the one that a session was made over.
 
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use crate::base::BasePath;
 use crate::delta::Result;
-use crate::vfs::{FileKind, Time};
+use crate::vfs::{FileId, FileKind, Time};
 
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::inode::split_mode;
-use crate::delta::sqlite::table::value;
+use crate::delta::sqlite::table::{link, value};
 
 /// A base object as it was when it was copied up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopiedUp {
-    /// Its path in the base.
-    pub path: BasePath,
-    /// Its type.
-    pub kind: FileKind,
-    /// Bytes of a regular file.
-    pub size: u64,
-}
-
-/// A base file of which the session has not copied all content yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Uncopied {
     /// The inode of the copy.
     pub delta_ino: i64,
-    /// The path in the base.
+    /// Its path in the base.
     pub path: BasePath,
-    /// Bytes of the base file when its copy began.
+    /// The number that it was shown with.
+    pub fileid: FileId,
+    /// Its type.
+    pub kind: FileKind,
+    /// How many names it had.
+    pub nlink: u32,
+    /// Bytes of a regular file.
     pub size: u64,
-    /// Its last change of content then.
+    /// Its last change of content.
     pub mtime: Time,
+    /// Some of its content is not copied yet.
+    pub is_pending: bool,
 }
 
-/// What identifies the base file of a copy on its host.
+/// What a copied-up object is in another base than the one that it was copied up from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiedFileId {
+    /// The number that it is shown with.
+    pub fileid: FileId,
     /// Device number.
     pub dev: u64,
     /// Inode number.
     pub ino: u64,
-    /// Last change of content or attributes.
-    pub ctime: Time,
+    /// How many names it has; 1 if it had one when it was copied up.
+    pub nlink: u32,
+    /// Last change of content or attributes; `None` if it is not as it was when it was copied up.
+    pub ctime: Option<Time>,
 }
 
 impl Session {
@@ -63,58 +64,75 @@ impl Session {
     pub fn copied_up(&self, most: usize) -> Result<Vec<CopiedUp>> {
         let conn = open_read_only(&self.path)?;
         let mut statement = conn.prepare(
-            "SELECT o.base_path, i.mode, o.size FROM acetate_origin o
-             JOIN fs_inode i ON i.ino = o.delta_ino WHERE o.delta_ino <> 1
-             ORDER BY o.delta_ino LIMIT ?1",
+            "SELECT o.delta_ino, o.base_path, i.mode, o.base_ino, o.nlink, o.size, o.mtime,
+               o.mtime_nsec, c.next_byte < c.end_byte
+             FROM acetate_origin o JOIN fs_inode i ON i.ino = o.delta_ino
+             LEFT JOIN acetate_copy_up c ON c.delta_ino = o.delta_ino
+             WHERE o.delta_ino <> 1 ORDER BY o.delta_ino LIMIT ?1",
         )?;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let mut rows = statement.query([most])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let Some(path) = BasePath::from_bytes(value::bytes(row, 0)?) else { continue };
-            let (kind, _) = split_mode(value::int(row, 1)?);
-            found.push(CopiedUp { path, kind, size: value::unsigned(row, 2)? });
-        }
-        Ok(found)
-    }
-
-    /// The base files of which content is still to be copied.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    pub fn uncopied(&self) -> Result<Vec<Uncopied>> {
-        let conn = open_read_only(&self.path)?;
-        let mut statement = conn.prepare(
-            "SELECT o.delta_ino, o.base_path, o.size, o.mtime, o.mtime_nsec
-             FROM acetate_copy_up c JOIN acetate_origin o ON o.delta_ino = c.delta_ino
-             WHERE c.next_byte < c.end_byte ORDER BY o.delta_ino",
-        )?;
-        let mut rows = statement.query([])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
             let Some(path) = BasePath::from_bytes(value::bytes(row, 1)?) else { continue };
-            let (delta_ino, size) = (value::int(row, 0)?, value::unsigned(row, 2)?);
-            found.push(Uncopied { delta_ino, path, size, mtime: value::time(row, 3, 4)? });
+            let (kind, _) = split_mode(value::int(row, 2)?);
+            found.push(CopiedUp {
+                delta_ino: value::int(row, 0)?,
+                path,
+                fileid: FileId(value::unsigned(row, 3)?),
+                kind,
+                nlink: value::count(row, 4)?,
+                size: value::unsigned(row, 5)?,
+                mtime: value::time(row, 6, 7)?,
+                is_pending: row.get::<_, Option<bool>>(8)?.unwrap_or(false),
+            });
         }
         Ok(found)
     }
 
-    /// Says where the base files of these copies are now, by the inode of the copy; before the
-    /// writer is opened.
+    /// Says what these copies, by their inode, were copied up from in the base that the session is
+    /// over from now on; `None` where that has it no more. Before the writer is opened.
+    ///
+    /// The hidden names of files of which nothing is copied up are forgotten: the session does not
+    /// say which files of the other base they are of.
     ///
     /// # Errors
     /// As [`Session::record_base`].
-    pub fn record_moved(&mut self, moved: &[(i64, CopiedFileId)]) -> Result<()> {
+    pub fn record_moved(&mut self, moved: &[(&CopiedUp, Option<CopiedFileId>)]) -> Result<()> {
         self.before_writer(|conn| {
-            let mut statement = conn.prepare(
-                "UPDATE acetate_origin SET dev = ?2, ino = ?3, ctime = ?4, ctime_nsec = ?5
-                 WHERE delta_ino = ?1",
-            )?;
-            for (delta_ino, CopiedFileId { dev, ino, ctime }) in moved {
-                let (dev, ino) = (dev.cast_signed(), ino.cast_signed());
-                statement.execute(params![delta_ino, dev, ino, ctime.secs, ctime.nanos])?;
+            let mut links = Vec::new();
+            for (copy, found) in moved {
+                let is_linked = copy.nlink > 1 && copy.kind != FileKind::Directory;
+                let Some(found) = found else {
+                    if is_linked {
+                        // Its number may be another file's, whose names must not lead to it.
+                        let one = "UPDATE acetate_origin SET nlink = 1 WHERE delta_ino = ?1";
+                        conn.prepare_cached(one)?.execute([copy.delta_ino])?;
+                    }
+                    continue;
+                };
+                renumber(conn, copy.delta_ino, found)?;
+                if is_linked && found.nlink > 1 {
+                    links.push((found.fileid, link::hidden(conn, copy.fileid)?));
+                }
             }
-            Ok(())
+            link::replace_all(conn, &links)
         })
     }
+}
+
+fn renumber(conn: &Connection, delta_ino: i64, found: &CopiedFileId) -> Result<()> {
+    let CopiedFileId { fileid, dev, ino, nlink, ctime } = *found;
+    let (fileid, dev, ino) = (fileid.0.cast_signed(), dev.cast_signed(), ino.cast_signed());
+    let (secs, nanos) = (ctime.map(|ctime| ctime.secs), ctime.map(|ctime| ctime.nanos));
+    conn.prepare_cached(
+        "UPDATE acetate_origin SET base_ino = ?2, dev = ?3, ino = ?4, nlink = ?5,
+           ctime = ifnull(?6, ctime), ctime_nsec = ifnull(?7, ctime_nsec)
+         WHERE delta_ino = ?1",
+    )?
+    .execute(params![delta_ino, fileid, dev, ino, nlink, secs, nanos])?;
+    // A sealed session has no row there.
+    conn.prepare_cached("UPDATE fs_origin SET base_ino = ?2 WHERE delta_ino = ?1")?
+        .execute([delta_ino, fileid])?;
+    Ok(())
 }

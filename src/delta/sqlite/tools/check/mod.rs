@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
+use crate::base::BasePath;
 use crate::delta::{Ino, Origin, Result, StoreError};
 
 use crate::delta::sqlite::file::error::OpenError;
@@ -78,6 +79,17 @@ pub struct Pending {
     pub origin: Origin,
 }
 
+/// A directory through which the base shows at another path than its own (invariant R1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedirectedDir {
+    /// Its inode.
+    pub ino: i64,
+    /// Its path in the merged tree, where it can be told.
+    pub path: Option<Vec<u8>>,
+    /// The base directory that shows.
+    pub base: BasePath,
+}
+
 /// What checking a file came to.
 #[derive(Debug)]
 pub struct CheckReport {
@@ -87,6 +99,8 @@ pub struct CheckReport {
     pub is_foreign: bool,
     /// The files of which the base must be asked.
     pub pending: Vec<Pending>,
+    /// The directories of which the base must be asked.
+    pub redirected: Vec<RedirectedDir>,
     /// The base directory that the file records.
     pub base_path: Option<PathBuf>,
 }
@@ -150,7 +164,10 @@ pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<CheckRe
     }
     let broken = found.end(conn, is_foreign)?;
     let pending = pending(conn)?;
-    Ok(CheckReport { broken, is_foreign, pending, base_path: config::base_path(conn)? })
+    // What cannot be read of them is among the findings.
+    let redirected = redirects::all(conn).unwrap_or_default();
+    let base_path = config::base_path(conn)?;
+    Ok(CheckReport { broken, is_foreign, pending, redirected, base_path })
 }
 
 /// Gives what is asked empty tables for those that other implementations leave out.

@@ -7,8 +7,8 @@ use crate::delta::sqlite::table::{dentry, inode, opaque, redirect, value, whiteo
 use crate::delta::{Ino, MergedPath, Result};
 use crate::vfs::{FileKind, Name};
 
-use super::Subject;
 use super::found::{BreachSubject, InodePaths, RuleFindings};
+use super::{RedirectedDir, Subject};
 
 /// Finds what breaks this.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
@@ -28,6 +28,19 @@ pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<(
         }
     }
     Ok(())
+}
+
+/// The directories that have a redirect.
+pub(super) fn all(conn: &Connection) -> Result<Vec<RedirectedDir>> {
+    let paths = InodePaths::new(conn)?;
+    let mut found = Vec::new();
+    for ino in redirect::all(conn)? {
+        // One that is no path is a finding.
+        let Ok(Some(base)) = redirect::get(conn, ino) else { continue };
+        let ino = ino.0.cast_signed();
+        found.push(RedirectedDir { ino, path: paths.of(ino)?, base });
+    }
+    Ok(found)
 }
 
 /// Where a base directory shows that shows through a redirect too.

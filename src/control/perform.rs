@@ -8,8 +8,8 @@ use super::limits::{MAX_PATHS, TURN_MS};
 use super::request::{Answer, AppliedObject, Bound, PathText, Refusal, Request};
 use super::usage::UsageReport;
 use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
-use crate::overlay::{AppliedPart, CopyStep, Idle, Overlay, Undo};
-use crate::vfs::{Caller, FsError, Locator, Vfs};
+use crate::overlay::{AppliedPart, CopyStep, Idle, Overlay, UnchangedCopy, Undo};
+use crate::vfs::{Caller, FileId, FsError, Locator, Time, Vfs};
 
 /// Does what is asked for, but for [`Request::Status`] and [`Request::Exports`], which only a
 /// server has.
@@ -88,6 +88,7 @@ pub async fn perform(
             Ok(Answer::Done)
         }
         Request::Rebase { applied } => rebase(overlay, caller, &applied).await,
+        Request::DropUnchanged { copies } => drop_unchanged(overlay, caller, &copies).await,
     }
 }
 
@@ -106,6 +107,20 @@ async fn rebase(
     let applied = applied.iter().map(AppliedObject::let_go).collect::<Result<_, _>>()?;
     let kept = overlay.rebase(caller, applied).await.map_err(of_session)?;
     Ok(Answer::Rebased { kept: kept.iter().map(PathText::from).collect() })
+}
+
+async fn drop_unchanged(
+    overlay: &Overlay,
+    caller: &Caller,
+    copies: &[(PathText, (u64, i64, u32))],
+) -> Result<Answer, Refusal> {
+    at_most(copies.len())?;
+    let copy = |(path, (id, secs, nanos)): &(PathText, _)| {
+        let object = (FileId(*id), Time { secs: *secs, nanos: *nanos });
+        Ok(UnchangedCopy { path: path.merged()?, object })
+    };
+    let copies = copies.iter().map(copy).collect::<Result<_, Refusal>>()?;
+    overlay.drop_unchanged(caller, copies).await.map(|()| Answer::Done).map_err(of_session)
 }
 
 async fn rebase_part(

@@ -123,6 +123,11 @@ pub enum Request {
         /// The mode, owner and group that go with the content.
         attributes: [u32; 3],
     },
+    /// That the session removes copies in which it changed nothing.
+    DropUnchanged {
+        /// Their paths; number, and seconds and nanoseconds of the last change.
+        copies: Vec<(PathText, (u64, i64, u32))>,
+    },
     /// That a file gets other content, which follows, if nothing changed it.
     Rewrite {
         /// Where.

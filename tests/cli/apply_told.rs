@@ -62,3 +62,28 @@ fn attributes_and_removals_in_the_base_are_said_as_such() {
     let diff = String::from_utf8(diff.stdout).unwrap();
     assert!(diff.contains("M /gone (mode 0644 -> 0600, was removed in the base)\n"), "{diff}");
 }
+
+#[test]
+fn a_copy_in_which_nothing_changed_is_dropped_where_nothing_else_is_applied() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::create_dir_all(dir.join("base/sub")).unwrap();
+    fs::write(dir.join("base/sub/file"), "old").unwrap();
+    let done = |args: &[&str]| {
+        let ran = run(dir, args);
+        assert!(ran.status.success(), "{args:?}: {ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    done(&["init", "s.db", "--base", "base"]);
+    done(&["chmod", "s.db", "600", "sub/file"]);
+    done(&["chmod", "s.db", "644", "sub/file"]);
+    fs::write(dir.join("base/sub/file"), "person").unwrap();
+    let plan = "= /sub/file: the session changed nothing of it: what the base has shows again\n";
+    assert!(done(&["apply", "s.db", "-n"]).starts_with(plan));
+    assert_eq!(done(&["cat", "s.db", "sub/file"]), "old");
+    let json = done(&["apply", "s.db", "-n", "--json"]);
+    assert!(json.contains(r#""type":"unchanged""#) && json.contains(r#""/sub/file""#), "{json}");
+    assert!(done(&["apply", "s.db", "--yes"]).starts_with(plan));
+    assert_eq!(done(&["cat", "s.db", "sub/file"]), "person");
+    assert!(done(&["apply", "s.db", "--yes"]).starts_with("nothing to apply"));
+}

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use acetate::delta::MergedPath;
-use acetate::overlay::RebaseItem;
+use acetate::overlay::{RebaseItem, UnchangedCopy};
 
 use crate::support::applied::copy;
 use crate::support::world::World;
@@ -85,4 +85,67 @@ fn directories_of_a_copied_base_that_changed_places_are_followed_once() {
         assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM acetate_redirect"), 0);
         world.reopen();
     }
+}
+
+/// The copy at a path, as it is now.
+fn copy_at(world: &World, at: &str) -> UnchangedCopy {
+    let attr = world.stat(at);
+    UnchangedCopy { path: path(at), object: (attr.fileid, attr.ctime) }
+}
+
+fn drop_unchanged(world: &World, copies: Vec<UnchangedCopy>) {
+    world.wait(world.overlay.drop_unchanged(&world.caller, copies)).unwrap();
+}
+
+/// The names of the session's entries.
+fn entries(world: &World) -> Vec<String> {
+    world.sql_list("SELECT CAST(name AS TEXT) FROM fs_dentry ORDER BY 1")
+}
+
+#[test]
+fn a_copy_in_which_nothing_changed_lets_the_base_show_again() {
+    let mut world = World::new("dir/file \"f\"\ndir/gone \"g\"\ndir/late \"l\"");
+    for file in ["dir/file", "dir/gone", "dir/late"] {
+        world.chmod(file, 0o600).unwrap();
+        world.chmod(file, 0o644).unwrap();
+    }
+    let base = world.change_base();
+    fs::write(base.join("dir/file"), "person").unwrap();
+    fs::remove_file(base.join("dir/gone")).unwrap();
+    let copies: Vec<_> =
+        ["dir/file", "dir/gone", "dir/late"].iter().map(|at| copy_at(&world, at)).collect();
+    // A client changes one after it was looked at.
+    world.write("dir/late", 0, b"L").unwrap();
+    drop_unchanged(&world, copies.clone());
+    assert_eq!(world.ls("dir"), ["file", "late"]);
+    assert_eq!((world.cat("dir/file"), world.cat("dir/late")), ("person".into(), "L".into()));
+    assert_eq!(entries(&world), ["dir", "late"]);
+    let originals = "SELECT CAST(base_path AS TEXT) FROM acetate_original";
+    assert_eq!(world.sql_list(originals), ["dir/late"]);
+    drop_unchanged(&world, copies);
+    world.reopen();
+    assert_eq!(world.ls("dir"), ["file", "late"]);
+}
+
+#[test]
+fn a_copy_stays_where_another_name_of_it_does() {
+    let mut world = World::new("one \"1\"\ndir/file \"f\"");
+    world.link("one", "more").unwrap();
+    world.rename("dir", "moved").unwrap();
+    world.chmod("moved/file", 0o600).unwrap();
+    world.mkdir("dir").unwrap();
+    world.put("dir/file", "new");
+    let copies = ["one", "moved/file", "dir/file"].map(|at| copy_at(&world, at));
+    drop_unchanged(&world, copies.into());
+    // What is in the moved directory is at home there, and the base does not show in the new one.
+    assert_eq!(entries(&world), ["dir", "file", "more", "moved", "one"]);
+    assert_eq!(world.cat("dir/file"), "new");
+    assert_eq!(world.stat("moved/file").mode, world.base_mode("dir/file"));
+    assert_eq!(world.stat("one").fileid, world.stat("more").fileid);
+    world.remove("more").unwrap();
+    let copy = copy_at(&world, "one");
+    drop_unchanged(&world, vec![copy]);
+    assert_eq!(entries(&world), ["dir", "file", "moved"]);
+    world.reopen();
+    assert_eq!(world.cat("one"), "1");
 }

@@ -13,7 +13,8 @@ use std::time::Duration;
 use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{
-    AppliedChange, ApplyEvent, ApplyOptions, ApplyPlan, Bookkeeper, Consent, Report, apply, plan,
+    AppliedChange, ApplyEvent, ApplyOptions, ApplyPlan, Bookkeeper, Consent, DroppedCopy, Report,
+    apply, plan,
 };
 use acetate::inspect::opened::Opened;
 use acetate::inspect::walk::{Next, walk};
@@ -197,6 +198,11 @@ impl Bookkeeper for Book<'_> {
             self.0.wait(kept).unwrap();
         }
         Ok(kept)
+    }
+
+    fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
+        let copies = copies.iter().map(|dropped| dropped.copy.clone()).collect();
+        self.0.wait(self.0.overlay.drop_unchanged(&self.0.caller, copies)).unwrap();
     }
 }
 

@@ -5,7 +5,7 @@ use crate::cli::error::CliError;
 use crate::control::{self, Answer, Reading, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
-use crate::inspect::apply::{AppliedChange, Bookkeeper};
+use crate::inspect::apply::{AppliedChange, Bookkeeper, DroppedCopy};
 use crate::overlay::CopyStep;
 
 /// Lets the session, or the server that has it, forget what was applied.
@@ -51,6 +51,19 @@ impl Bookkeeper for Forgetting<'_> {
             hint: "run the same command again: it finishes that",
         })?;
         Ok(all_kept)
+    }
+
+    fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
+        for some in copies.chunks(limits::MAX_PATHS) {
+            let copies = some.iter().map(|dropped| {
+                let (id, time) = dropped.copy.object;
+                ((&dropped.copy.path).into(), (id.0, time.secs, time.nanos))
+            });
+            if let Err(error) = self.0.ask(Request::DropUnchanged { copies: copies.collect() }) {
+                tracing::warn!(%error, "copies in which nothing changed stay in the session");
+                return;
+            }
+        }
     }
 }
 

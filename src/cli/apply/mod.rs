@@ -108,8 +108,8 @@ pub(super) struct Args {
 
     /// Print JSON objects.
     ///
-    /// Types: difference, undo, drift, merged, special, left_out, loss, plan, undo_plan, kept,
-    /// skipped, applied.
+    /// Types: difference, undo, drift, merged, unchanged, special, left_out, loss, plan, undo_plan,
+    /// kept, skipped, applied.
     #[arg(long)]
     json: bool,
 }
@@ -156,6 +156,14 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         shown.print(&plan)?;
     }
     if plan.changes.is_empty() {
+        if args.yes && !plan.unchanged.is_empty() {
+            with_book(args, &opened, |book| {
+                if let Some(book) = book {
+                    book.drop_unchanged(&plan.unchanged);
+                }
+                Ok(())
+            })?;
+        }
         return Ok(ending_of(&plan));
     }
     if stops > 0 {

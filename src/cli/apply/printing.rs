@@ -208,6 +208,10 @@ fn print_notes(args: &Args, plan: &ApplyPlan, out: &mut Out) -> Result<(), CliEr
         };
         note("merged", '&', &merged.path, why)?;
     }
+    for dropped in plan.unchanged.iter().filter(|dropped| dropped.is_drifted) {
+        let why = "the session changed nothing of it: what the base has shows again";
+        note("unchanged", '=', &dropped.copy.path, why)?;
+    }
     for special in &plan.special {
         note("special", '*', &special.path, special.what)?;
     }

@@ -29,6 +29,7 @@ mod session_check;
 mod stage;
 mod steps;
 mod target_dir;
+mod unchanged;
 mod undo;
 mod undo_change;
 mod undo_plan;
@@ -61,6 +62,7 @@ pub use may_keep::check_not_taken_back;
 pub use plan::{ApplyOptions, ApplyPlan, AttributeCounts, Loss, Merged, Special};
 pub use stage::NotSet;
 pub use steps::AppliedChange;
+pub use unchanged::DroppedCopy;
 pub use undo::{plan_undo, undo};
 pub use undo_change::{DirContents, UndoChange, UndoDrift, UndoKind};
 pub use undo_plan::{UndoOptions, UndoPlan};
@@ -111,6 +113,9 @@ pub trait Bookkeeper {
     /// # Errors
     /// The session cannot be changed; it is asked again by the next [`resume`].
     fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>>;
+
+    /// Drops copies in which the session changed nothing. What cannot be dropped stays.
+    fn drop_unchanged(&mut self, copies: &[DroppedCopy]);
 }
 
 /// Something that was not done.
@@ -285,6 +290,7 @@ fn prepare(
         if let Some(staged) = &mut staged {
             let changed = plan.changed.drain(..).map(|skipped| (None, skipped));
             staged.skipped.extend(changed);
+            staged.unchanged = std::mem::take(&mut plan.unchanged);
         }
         Ok(staged.map(|staged| (plan, staged, leaves_kept)))
     })?;
@@ -441,6 +447,7 @@ fn finish(
         let kept = kept.into_iter().filter(|_| is_first);
         let why = "a client changed it during apply; the session keeps the change";
         report.skipped.extend(kept.map(|path| Skipped { path, why: why.to_owned() }));
+        session.drop_unchanged(&staged.unchanged);
     }
     target.remove(staging)?;
     if let Some(top) = &top {

@@ -10,6 +10,7 @@ use super::drift::Drifted;
 use super::last::LastApply;
 use super::merge::Merge;
 use super::steps::{AppliedChange, Steps};
+use super::unchanged::DroppedCopy;
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -57,6 +58,8 @@ pub struct ApplyPlan {
     pub drifted: Vec<Drifted>,
     /// Files that the session and the base changed, merged.
     pub merged: Vec<Merged>,
+    /// Copies that the session drops when the rest is applied, because it changed nothing of them.
+    pub unchanged: Vec<DroppedCopy>,
     /// What is left out, and why: the options or the paths do not ask for it.
     pub left_out: Vec<Skipped>,
     /// What is made set-user-ID or set-group-ID, or is a device node.

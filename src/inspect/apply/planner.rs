@@ -9,6 +9,7 @@ use super::history::{self, HiddenObject, RemovedDescendant};
 use super::plan::{ApplyOptions, ApplyPlan, ChangeSize, attrs, attrs_of, fingerprint, target_path};
 use super::steps::{AppliedChange, Set};
 use super::target_dir::ApplyTarget;
+use super::unchanged::is_as_it_began;
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -318,7 +319,20 @@ impl<'a> Planner<'a> {
         let print = fingerprint(&change);
         let dir = change.after.as_ref().filter(|after| after.attr().kind == FileKind::Directory);
         let dir = dir.map(|after| (target_path(after.path()), attrs(after)));
-        let difference = self.difference(change)?;
+        let copy = self.copy_of(&change);
+        let mut difference = self.difference(change)?;
+        if let Some(copy) = copy
+            && difference.as_ref().is_none_or(is_as_it_began)
+        {
+            self.plan.fingerprints.insert(print);
+            self.plan.unchanged.push(copy);
+            difference = None;
+        } else if let Some(time) = &difference
+            && self.is_time_of_nothing(time)?
+        {
+            self.plan.fingerprints.insert(print);
+            difference = None;
+        }
         let number = difference.as_ref().map(|_| self.plan.changes.len());
         if let Some(difference) = difference {
             self.plan.fingerprints.insert(print);

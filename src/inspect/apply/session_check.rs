@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use super::pending::bring_in;
 use super::steps::AppliedChange;
+use super::unchanged::DroppedCopy;
 use super::{ApplyWatch, Bookkeeper};
 use crate::delta::{MergedPath, PendingCopies};
 use crate::inspect::diff;
@@ -70,6 +71,13 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
         match self.bookkeeper.as_deref_mut() {
             Some(bookkeeper) => bookkeeper.forget(applied, is_first),
             None => Ok(Vec::new()),
+        }
+    }
+
+    /// Has the session drop copies in which it changed nothing.
+    pub fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
+        if let Some(bookkeeper) = self.bookkeeper.as_deref_mut().filter(|_| !copies.is_empty()) {
+            bookkeeper.drop_unchanged(copies);
         }
     }
 }

@@ -18,17 +18,20 @@ pub(super) fn run(seen: &mut Seen) {
     let dir = dir.path();
     let text = dir.join("base/text");
     fs::write(&text, lines(20)).unwrap();
+    fs::write(dir.join("base/touched"), "touched").unwrap();
     fs::write(dir.join("ours"), lines(20).replace("20", "twenty")).unwrap();
     for args in [
         &["write", "s.db", "/text", "--from", "ours"][..],
         &["write", "s.db", "/root", "--from", "ours"],
         &["chmod", "s.db", "4755", "/root"],
+        &["write", "s.db", "/touched", "--from", "base/touched"],
     ] {
         assert!(run_program(dir, args).status.success(), "{args:?}");
     }
     // The person's side.
     fs::write(&text, lines(20).replacen('1', "one", 1)).unwrap();
     fs::write(dir.join("base/drifted"), "by a person").unwrap();
+    fs::write(dir.join("base/touched"), "by a person").unwrap();
     let base = dir.join("base/typed");
     if setxattr(&base, "user.note", b"kept", XattrFlags::empty()).is_err() {
         seen.skip("loss", "this filesystem has no extended attributes");

@@ -16,6 +16,7 @@ mod resume;
 mod session_meanwhile;
 mod sizes;
 mod special;
+mod unchanged;
 mod undo;
 mod undo_random;
 mod unseen;
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 use acetate::delta::{Ino, MergedPath, PendingCopies};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{
-    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, Report, apply,
+    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, DroppedCopy, Report, apply,
 };
 use acetate::inspect::opened::Opened;
 use acetate::inspect::selection::Selection;
@@ -107,6 +108,8 @@ impl Bookkeeper for Noting {
         self.0.extend_from_slice(applied);
         Ok(Vec::new())
     }
+
+    fn drop_unchanged(&mut self, _: &[DroppedCopy]) {}
 }
 
 /// Applies to the world's base, and lets its server know.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{
-    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, apply, resume,
+    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, DroppedCopy, apply, resume,
 };
 use acetate::inspect::hunks::{ChosenHunks, DiffPieces, HunkId, Pick};
 use acetate::overlay::CopyStep;
@@ -213,6 +213,10 @@ fn an_apply_that_ended_in_the_middle_is_finished() {
             let kept = self.0.forget(applied, is_first)?;
             self.0.forget(applied, false)?;
             Ok(kept)
+        }
+
+        fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
+            self.0.drop_unchanged(copies);
         }
     }
     for at in 0.. {

@@ -8,7 +8,8 @@ use std::panic::AssertUnwindSafe;
 use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{
-    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, Report, apply, resume,
+    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, DroppedCopy, Report, apply,
+    resume,
 };
 use acetate::overlay::CopyStep;
 use acetate::vfs::{CreateHow, FileKind, FsError, Time};
@@ -149,6 +150,10 @@ impl<F: FnMut(Moment)> Bookkeeper for Late<'_, F> {
     fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>> {
         (self.at.borrow_mut())(Moment::LettingGo);
         self.book.forget(applied, is_first)
+    }
+
+    fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
+        self.book.drop_unchanged(copies);
     }
 }
 

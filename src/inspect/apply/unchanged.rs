@@ -1,0 +1,68 @@
+//! Copies in which the session changed nothing: they hide what the base has, or gets later.
+
+use super::planner::Planner;
+use crate::inspect::diff::{Difference, DifferenceKind, started_from};
+use crate::inspect::error::Result;
+use crate::overlay::{Change, UnchangedCopy};
+use crate::vfs::FileKind;
+
+/// A copy that the session drops, so that the base shows there again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DroppedCopy {
+    /// The copy.
+    pub copy: UnchangedCopy,
+    /// The base has something else than the copy, or nothing any more.
+    pub is_drifted: bool,
+}
+
+impl Planner<'_> {
+    /// The copy of a change that would be dropped if nothing differs: not where the session keeps
+    /// its changes, or what the session has is to be written whatever the base has.
+    pub(super) fn copy_of(&self, change: &Change) -> Option<DroppedCopy> {
+        let after = change.after.as_ref()?;
+        let is_named = self.sides.session.iter().any(|named| change.path.is_within(named));
+        if self.place.is_copy()
+            || self.is_forced
+            || is_named
+            || after.attr().kind == FileKind::Directory
+            || change.is_moved
+            || change.is_link
+            || change.replaced.is_some()
+        {
+            return None;
+        }
+        let object = (after.attr().fileid, after.attr().ctime);
+        let copy = UnchangedCopy { path: change.path.clone(), object };
+        Some(DroppedCopy { copy, is_drifted: change.is_drifted })
+    }
+
+    /// Whether a difference is a time alone, of what a copy of the base does not have.
+    pub(super) fn is_time_of_nothing(&self, difference: &Difference) -> Result<bool> {
+        let Some(old) = difference.old.as_ref().filter(|_| self.place.is_copy()) else {
+            return Ok(false);
+        };
+        let is_dir = old.attr.kind == FileKind::Directory;
+        let is_named = self.sides.session.iter().any(|n| difference.change.path.is_within(n));
+        if is_dir || is_named || self.is_forced || !is_time_alone(difference) {
+            return Ok(false);
+        }
+        Ok(self.place.stat(&old.path)?.is_none_or(|there| there.kind != old.attr.kind))
+    }
+}
+
+/// Whether an object that the base changed, or removed, differs from its original in nothing but
+/// the time.
+pub(super) fn is_as_it_began(difference: &Difference) -> bool {
+    is_time_alone(difference) && started_from(&difference.change).is_some()
+}
+
+/// Whether an object is at its own place, and differs in nothing but the time.
+fn is_time_alone(difference: &Difference) -> bool {
+    let (change, differs) = (&difference.change, difference.differs);
+    let is_at_its_place = match difference.kind {
+        DifferenceKind::Modified => true,
+        DifferenceKind::Renamed => change.is_carried,
+        DifferenceKind::Added | DifferenceKind::Deleted | DifferenceKind::Retyped => false,
+    };
+    is_at_its_place && !(differs.content || differs.mode || differs.owner)
+}

@@ -167,7 +167,7 @@ fn kept_line(session: &Session, kept: &KeptForUndo) -> String {
         text::bytes(kept.bytes),
         text::time_short(kept.apply.time),
         kept.apply.target.display(),
-        undo_command(session.path(), session.base_path(), &kept.apply.target)
+        undo_command(session.path(), kept.apply.copy(session.base_path()))
     )
 }
 

@@ -81,7 +81,7 @@ impl ContextError {
                 Some("`acetate ctx repair SESSION.db` completes it if all of it is there")
             }
             Self::NoNode { status: Some(NodeStatus::Broken), .. } => {
-                Some("put it anew, or remove it")
+                Some("put it again, or remove it")
             }
             Self::Document { .. } => Some("mend the file through a mount, or remove the node"),
             Self::Invalid { hint, .. } => *hint,

@@ -2,7 +2,7 @@
 //!
 //! One request is performed in one of two places, by the same function ([`perform`]): in the
 //! server that has the session, which is asked over a Unix socket beside the session file
-//! ([`Listener`], [`ControlConnection`]), or in this process, if nobody serves the session. So
+//! ([`Listener`], [`ControlConnection`]), or in this process, if no server has the session. So
 //! clients of a server see such a change as any other, and two writers never meet.
 //!
 //! The socket is for the session's owner alone (mode 0600, and both ends check the other's user);

@@ -222,7 +222,7 @@ impl Bound {
     }
 }
 
-/// Something that the base has by now: see [`RebaseItem`].
+/// An object that `apply` has written to the base: see [`RebaseItem`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedObject {
     /// Where it is in the merged tree.

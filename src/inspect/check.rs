@@ -44,9 +44,9 @@ impl Soundness {
     }
 }
 
-/// Checks the session `path`, whoever serves it meanwhile. The base, which is `base` or the one
-/// that the session names, is asked for the files only whose content is partly still there, and for
-/// directories that moved; where it cannot be, that is noted of the files.
+/// Checks the session `path`; a server may have it. The base is `base`, or the one that the session
+/// names. Only the files whose content is partly still there, and the directories that moved, are
+/// looked up in it; where the base cannot be read, the files get a note.
 ///
 /// # Errors
 /// It is no session, or cannot be read.

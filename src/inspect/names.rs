@@ -1,8 +1,8 @@
 //! Which rows of the audit log are about a path: what it was called before, and what was there.
 //!
 //! Paths in the log are as they were then, so [`PathHistory`] reads it backwards, from the path
-//! that is asked for: at each RENAME that brought what is there, or a directory above it, the name
-//! becomes the one before; at what made it, it ends. The asked path itself stays one of the names:
+//! that was given: at each RENAME that brought the object there, or a directory above it, the name
+//! becomes the one before; at what made it, it ends. The given path itself stays one of the names:
 //! what was there earlier is a part of its history too. Numbers of objects are never used again, so
 //! once an object is known to be one of those, its rows are known by its number, whichever of its
 //! names they give.
@@ -17,7 +17,7 @@ use crate::vfs::FileId;
 /// What is known to be at a path now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Now {
-    /// Nobody looked.
+    /// It was not looked up.
     Unknown,
     /// Nothing.
     Nothing,

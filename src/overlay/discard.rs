@@ -275,15 +275,15 @@ impl Edit<'_> {
     /// moved, or removed and has the original of: the base may get that again (another branch).
     fn drop_idle_whiteouts(&mut self, dir: &DirPlace) -> Result<()> {
         for name in self.txn.whiteouts_in(&dir.merged)? {
-            if !self.base_has(dir, &name)? && !self.is_known_of(dir, &name)? {
+            if !self.base_has(dir, &name)? && !self.may_come_back(dir, &name)? {
                 self.txn.remove_whiteout(&dir.merged.join(&name))?;
             }
         }
         Ok(())
     }
 
-    /// Whether the session has the original of a base name, or shows its directory elsewhere.
-    fn is_known_of(&self, dir: &DirPlace, name: &Name) -> Result<bool> {
+    /// Whether a name hides what the session removed and has the original of, or shows elsewhere.
+    fn may_come_back(&self, dir: &DirPlace, name: &Name) -> Result<bool> {
         let Some(path) = dir.base.as_ref().map(|base| base.join(name)) else { return Ok(false) };
         Ok(self.txn.redirected_to(&path)?.is_some() || self.txn.original(&path)?.is_some())
     }

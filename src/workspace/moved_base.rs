@@ -12,9 +12,9 @@ use crate::vfs::FileKind;
 /// Objects that were copied up and are compared with another base, at most.
 const MAX_COMPARED: usize = 1000;
 
-/// Finds in another base what the session copied up, and records the numbers that it has there: a
-/// copy of a tree has others. The content that is still to be copied comes from there where the
-/// file has the same size and time of the last change; files of which it is lost are said.
+/// Finds in another base the objects that the session copied up, and records their inode numbers
+/// there: a copy of a tree has others. Content that is still to be copied comes from there where
+/// the file has the same size and mtime; files whose content is lost are logged.
 pub(super) fn move_copies(session: &mut Session, base: &Path) -> Result<()> {
     let path = session.path().to_owned();
     let store = |source| Error::store(&path, source);
@@ -54,10 +54,10 @@ pub(super) fn move_copies(session: &mut Session, base: &Path) -> Result<()> {
             session = %path.display(),
             files = lost.len(),
             first = %MergedPath::of_base(first).display(),
-            hint = "serve it over its own base once, to finish the copies; else write these files \
-                    anew, or discard them",
-            "the given base has not the content that is still to be copied of these files: reading \
-             it fails"
+            hint = "serve the session over its own base once, to finish the copies; else write \
+                    these files again, or discard them",
+            "content of these files is still to be copied, and the given base does not have it: \
+             reading it fails"
         );
     }
     session.record_moved(&moved).map_err(store)

@@ -27,6 +27,14 @@ pub struct Attrs {
     pub mtime: Time,
 }
 
+impl Attrs {
+    /// Whether type, mode and owner are those of `other`.
+    pub fn has_rights_of(&self, other: &Self) -> bool {
+        let rights = |attrs: &Self| (attrs.kind, attrs.mode, attrs.uid, attrs.gid);
+        rights(self) == rights(other)
+    }
+}
+
 /// What we may not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unset {

@@ -31,7 +31,7 @@ pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Endi
     let shown = show(args, opened, report);
     let is_undone_whole = |applied: &AppliedChange| applied.part.is_none();
     if report.kept.is_some() && report.applied.iter().any(is_undone_whole) {
-        note_undo(args, opened, report);
+        note_undo(args, report);
     }
     // A closed stdout ends nothing that is still to be done.
     if let Some(error) = shown.err().filter(|error| !error.is_closed()) {
@@ -89,28 +89,22 @@ fn done(report: &Report) -> &'static str {
     }
 }
 
-/// The command that takes back the last apply of a session, which was to `target`; the session is
-/// over `base`.
-pub(in crate::cli) fn undo_command(session: &Path, base: Option<&Path>, target: &Path) -> String {
-    let session = quoted(&session.display().to_string());
-    let to = format!(" --to {}", quoted(&target.display().to_string()));
-    format!("acetate apply --undo {session}{}", if base == Some(target) { "" } else { &to })
+/// The command that takes back the last apply of a session, to a copy of its base or to the base.
+pub(in crate::cli) fn undo_command(session: &Path, copy: Option<&Path>) -> String {
+    let quoted = |path: &Path| quoted(&path.display().to_string());
+    let to = copy.map(|copy| format!(" --to {}", quoted(copy))).unwrap_or_default();
+    format!("acetate apply --undo {}{to}", quoted(session))
 }
 
 /// Says how to take it back.
-fn note_undo(args: &Args, opened: &Opened, report: &Report) {
-    let session = opened.session().path();
-    let session =
-        args.source.session.to_str().map_or_else(|| session.display().to_string(), quoted);
-    let to = args.to.as_ref().map(|to| format!(" --to {}", quoted(&to.display().to_string())));
-    let to = to.unwrap_or_default();
+fn note_undo(args: &Args, report: &Report) {
+    let command = undo_command(&args.source.session, args.to.as_deref());
     match report.is_undo && !report.is_redo {
-        false => output::line(format_args!(
-            "`acetate apply --undo {session}{to}` takes it back, until the next apply"
-        )),
+        false => {
+            output::line(format_args!("`{command}` takes it back, until the next apply"));
+        }
         true => output::line(format_args!(
-            "the session does not get the changes back: `acetate apply --undo {session}{to}` \
-             applies them again"
+            "the session does not get the changes back: `{command}` applies them again"
         )),
     }
 }

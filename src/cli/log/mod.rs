@@ -284,7 +284,7 @@ fn note_taken_back(session: &Path) -> Result<(), CliError> {
         let (dir, time) = (last.target.display(), text::time_short(last.time));
         output::line(format_args!(
             "the last apply, to {dir}, was taken back at {time}: `{}` applies it again",
-            undo_command(session, opened.base_path(), &last.target)
+            undo_command(session, last.copy(opened.base_path()))
         ));
     }
     Ok(())

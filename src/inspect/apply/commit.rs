@@ -212,8 +212,8 @@ impl<'a> StepRunner<'a> {
                 }
                 Ok(self.target.take(&take.from, take.stays, (self.staging, take.slot))?)
             }
-            Some(_) => Err(StepFailure::Skip("it changed meanwhile".to_owned())),
-            None => Err(StepFailure::Skip("it is gone meanwhile".to_owned())),
+            Some(_) => Err(StepFailure::Skip("it changed after the plan was made".to_owned())),
+            None => Err(StepFailure::Skip("it was removed after the plan was made".to_owned())),
         }
     }
 
@@ -248,7 +248,9 @@ impl<'a> StepRunner<'a> {
                     open.push(path);
                 }
                 if !is_ours && attr.ctime > self.journal.begun {
-                    return Err(StepFailure::Skip("something in it changed meanwhile".to_owned()));
+                    return Err(StepFailure::Skip(
+                        "something in it changed after the plan was made".to_owned(),
+                    ));
                 }
             }
         }
@@ -266,9 +268,13 @@ impl<'a> StepRunner<'a> {
             {
                 true
             }
-            (Some(_), Some(_)) => return Err(StepFailure::Skip("it changed meanwhile".to_owned())),
+            (Some(_), Some(_)) => {
+                return Err(StepFailure::Skip("it changed after the plan was made".to_owned()));
+            }
             (Some(_), None) => return Err(StepFailure::Skip("something came there".to_owned())),
-            (None, Some(_)) => return Err(StepFailure::Skip("it is gone meanwhile".to_owned())),
+            (None, Some(_)) => {
+                return Err(StepFailure::Skip("it was removed after the plan was made".to_owned()));
+            }
         };
         if replaces && self.journal.keeps {
             self.target.keep_replaced(&put.to, (self.staging, put.slot))?;
@@ -297,7 +303,9 @@ impl<'a> StepRunner<'a> {
             None => false,
         };
         if !is_it {
-            return Err(StepFailure::Skip("it is another object meanwhile".to_owned()));
+            return Err(StepFailure::Skip(
+                "another object took its place after the plan was made".to_owned(),
+            ));
         }
         self.not_set.add(self.target.set(&set.path, &set.attrs)?);
         Ok(())

@@ -1,4 +1,5 @@
-//! What is not any more as the session saw it: writing there would lose what somebody else did.
+//! Drift: base objects that are no longer as the session saw them. Writing over one would lose the
+//! change that it got since.
 
 use std::collections::HashSet;
 

@@ -38,6 +38,13 @@ pub struct KeptForUndo {
     pub bytes: u64,
 }
 
+impl LastApply {
+    /// The copy that was written to; `None` if it was `base` itself.
+    pub fn copy(&self, base: Option<&Path>) -> Option<&Path> {
+        Some(&*self.target).filter(|target| base != Some(target))
+    }
+}
+
 impl From<Record> for LastApply {
     fn from(record: Record) -> Self {
         Self { target: record.target, time: record.begun, is_taken_back: record.is_taken_back }
@@ -50,7 +57,7 @@ pub fn last_apply(session: &Session) -> Option<LastApply> {
     record(session).map(LastApply::from)
 }
 
-/// The same, with how much is kept of it.
+/// The last apply of a session, with how much is kept of it; as [`last_apply`].
 pub fn kept(session: &Session) -> Option<KeptForUndo> {
     let (dir, record) = (session.undo_dir(), record(session)?);
     let (objects, bytes) = match count(&dir.join(record.round())) {

@@ -12,7 +12,7 @@ use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
 use crate::vfs::FileKind;
-use crate::writeback::{Attrs, UndoDir};
+use crate::writeback::UndoDir;
 
 /// What to do where nothing can be kept.
 const NO_KEEP_HINT: &str = "--no-keep keeps nothing, and then there is no --undo";
@@ -27,9 +27,8 @@ fn sets_only_times(place: &ApplyTarget<'_>, steps: &Steps) -> Result<bool> {
         return Ok(false);
     }
     for set in &steps.sets {
-        let now = place.target.object(&set.path)?.map(|object| object.attrs);
-        let rights = |attrs: &Attrs| (attrs.kind, attrs.mode, attrs.uid, attrs.gid);
-        let is_same = now.is_some_and(|now| rights(&now) == rights(&set.attrs));
+        let now = place.target.object(&set.path)?;
+        let is_same = now.is_some_and(|now| now.attrs.has_rights_of(&set.attrs));
         if !is_same || set.attrs.kind != FileKind::Directory {
             return Ok(false);
         }

@@ -17,7 +17,7 @@ use crate::delta::Original;
 use crate::inspect::content::{MAX_TEXT_BYTES, content, read_base};
 use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
-use crate::inspect::patch::{MAX_LINES, has_nul};
+use crate::inspect::patch::{has_nul, has_too_many_lines};
 use crate::inspect::text_merge::{self, TextMerge};
 use crate::overlay::{BaseObject, BlobDigest, TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, FsError};
@@ -176,9 +176,7 @@ fn merge_text(
         Some(ours) => Cow::Borrowed(ours),
         None => Cow::Owned(content(view, after)?),
     };
-    let is_no_text = |text: &[u8]| {
-        has_nul(text) || text.iter().filter(|byte| **byte == b'\n').count() > MAX_LINES
-    };
+    let is_no_text = |text: &[u8]| has_nul(text) || has_too_many_lines(text);
     if [&start[..], &ours, theirs].into_iter().any(is_no_text) {
         return Ok(None);
     }
@@ -187,11 +185,11 @@ fn merge_text(
 
 /// Mode and owner of each side where only that changed it; the session's where both did.
 fn merged_attrs(original: &Original, base: &BaseAttr, ours: Attrs) -> Attrs {
-    let theirs = |changed: bool, ours: u32, theirs: u32| if changed { ours } else { theirs };
+    let merged = |original, base, ours| if ours == original { base } else { ours };
     Attrs {
-        mode: theirs(ours.mode != original.mode, ours.mode, base.mode),
-        uid: theirs(ours.uid != original.uid, ours.uid, base.uid),
-        gid: theirs(ours.gid != original.gid, ours.gid, base.gid),
+        mode: merged(original.mode, base.mode, ours.mode),
+        uid: merged(original.uid, base.uid, ours.uid),
+        gid: merged(original.gid, base.gid, ours.gid),
         ..ours
     }
 }

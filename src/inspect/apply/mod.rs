@@ -1,7 +1,7 @@
 //! Writing what a session made different to its base, or to a copy of it.
 //!
-//! A [`ApplyPlan`] says what is to be done, and what of it would overwrite what somebody else did
-//! meanwhile. Then everything that is written is made in a hidden directory at the top of the
+//! An [`ApplyPlan`] says what is to be done, and what of it would overwrite a change that the base
+//! got since. Then everything that is written is made in a hidden directory at the top of the
 //! target; then a journal says what is to be done; and only then does the tree change, by steps
 //! that are one rename each. A run that ends before the journal is there has changed nothing;
 //! what a later one left undone, [`resume`] does.

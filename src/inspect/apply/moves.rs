@@ -8,7 +8,7 @@ use super::merge::{Merge, StepContent};
 use super::plan::{ChangeSize, Make, attrs, target_path};
 use super::planner::{Planner, RemovedDir};
 use super::steps::{PutStep, Set, Take};
-use crate::base::BasePath;
+use crate::base::{BaseError, BasePath};
 use crate::inspect::InspectError;
 use crate::inspect::diff::{self, Difference, DifferenceKind};
 use crate::inspect::error::Result;
@@ -147,7 +147,11 @@ impl Planner<'_> {
         if let Some(known) = self.kept.get(&after.locator()).filter(|_| is_same) {
             return Ok(*known);
         }
-        let kept = !diff::content_differs(self.opened, self.view, base, after)?;
+        let kept = match diff::content_differs(self.opened, self.view, base, after) {
+            // A base file that cannot be read has drifted, and is noted.
+            Err(InspectError::Base { source: BaseError::Denied, .. }) => false,
+            differs => !differs?,
+        };
         self.kept.insert(after.locator(), kept);
         Ok(kept)
     }

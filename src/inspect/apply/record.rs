@@ -222,10 +222,9 @@ pub(super) fn round(begun: Time) -> String {
 impl Record {
     /// Whether nothing was done but to set times of directories, which follow what is in them.
     pub fn changes_nothing(&self) -> bool {
-        let rights = |attrs: &Attrs| (attrs.kind, attrs.mode, attrs.uid, attrs.gid);
         let is_time = |before: &Before| {
             before.attrs.kind == FileKind::Directory
-                && before.left.as_ref().is_some_and(|left| rights(left) == rights(&before.attrs))
+                && before.left.as_ref().is_some_and(|left| left.has_rights_of(&before.attrs))
         };
         self.placed.is_empty() && self.removed.is_empty() && self.before.iter().all(is_time)
     }

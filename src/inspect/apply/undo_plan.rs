@@ -436,8 +436,7 @@ impl<'a> UndoPlanner<'a> {
                 continue;
             };
             let is_dir = set.attrs.kind == FileKind::Directory;
-            let rights = |attrs: &Attrs| (attrs.mode, attrs.uid, attrs.gid);
-            if rights(attrs) != rights(left) || (!is_dir && attrs.mtime != left.mtime) {
+            if !attrs.has_rights_of(left) || (!is_dir && attrs.mtime != left.mtime) {
                 let kind = UndoKind::Changed;
                 let held = DirContents::default();
                 lines.insert(path.clone(), UndoChange { path, kind, is_dir, held });

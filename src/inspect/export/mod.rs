@@ -1,6 +1,6 @@
 //! The merged tree, or what the session makes different in it, as an archive or a directory.
 //!
-//! `walk` decides what is written; a [`ExportSink`] writes it: [`Tar`] or [`OutputDir`]. What is
+//! `walk` decides what is written; an [`ExportSink`] writes it: [`Tar`] or [`OutputDir`]. What is
 //! different is a layer of an OCI image (image-spec, layer.md): laid over the base, it makes the
 //! merged tree.
 

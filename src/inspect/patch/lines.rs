@@ -47,6 +47,11 @@ impl AsRef<[u8]> for Line<'_> {
     }
 }
 
+/// Whether a text has too many lines to be compared with another one line by line.
+pub fn has_too_many_lines(text: &[u8]) -> bool {
+    text.iter().filter(|&&byte| byte == b'\n').count() > MAX_LINES
+}
+
 /// Two texts in lines, and what differs.
 pub(in crate::inspect) struct LineDiff<'a> {
     input: InternedInput<Line<'a>>,
@@ -58,8 +63,7 @@ pub(in crate::inspect) struct LineDiff<'a> {
 impl<'a> LineDiff<'a> {
     /// Compares two texts; `None` where one has too many lines.
     pub fn of(old: &'a [u8], new: &'a [u8], ignores_space: bool) -> Option<Self> {
-        let count = |text: &[u8]| text.iter().filter(|&&byte| byte == b'\n').count();
-        if count(old).max(count(new)) > MAX_LINES {
+        if [old, new].into_iter().any(has_too_many_lines) {
             return None;
         }
         let mut input = InternedInput::default();

@@ -256,7 +256,7 @@ impl ChangeSearch<'_> {
         };
         let own = dir.base.as_ref().map(|base| base.join(name));
         let is_here = same || from.is_some() && own == from;
-        let replaced = own.filter(|_| here.is_none());
+        let gone = own.filter(|_| here.is_none());
         match from {
             _ if same => change.before = here,
             Some(from) => {
@@ -273,7 +273,7 @@ impl ChangeSearch<'_> {
         }
         change.is_carried = dir.is_moved && (same || origin.is_none() && is_here);
         if self.tree.knows_base {
-            self.compare_with_original(&mut change, replaced.as_ref())?;
+            self.compare_with_original(&mut change, gone.as_ref())?;
         }
         Ok(change)
     }
@@ -292,7 +292,7 @@ impl ChangeSearch<'_> {
         if let (None, None, Some(moved)) = (origin, before, &original)
             && !self.view().txn.copied_up(moved.fileid)?.is_empty()
         {
-            // It is that of a file which the session has at another name now.
+            // It is the original of a file that the session has at another name now.
             original = None;
         }
         // Of a directory that is gone, what is in it is compared too.
@@ -358,7 +358,10 @@ impl ChangeSearch<'_> {
                 let Some((place, name)) = self.view().shown_name(&path)? else { continue };
                 let node = Node::Delta(Box::new(row.clone()));
                 self.at = place.merged.join(&name);
-                let Some(before) = self.base_object(path)? else { continue };
+                // A file of the same number with one name is another one: clients see the base's.
+                let before = self.base_object(path)?;
+                let is_linked = |base: &BaseObject| is_linked(base.attr.kind, base.attr.nlink);
+                let Some(before) = before.filter(is_linked) else { continue };
                 let path = self.at.clone();
                 let after = Some(self.tree.object(node, path.clone())?);
                 let is_carried = before.path.as_bytes() != &path.as_bytes()[1..];

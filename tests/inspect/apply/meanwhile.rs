@@ -42,7 +42,7 @@ fn a_file_that_is_written_to() {
     let skipped = skipped(&world, &to, first(&world), || {
         fs::write(to.join("dir/file"), "theirs").unwrap();
     });
-    assert_eq!(skipped, ["/dir/file: it changed meanwhile"]);
+    assert_eq!(skipped, ["/dir/file: it changed after the plan was made"]);
     assert_eq!(fs::read(to.join("dir/file")).unwrap(), b"theirs");
     assert_eq!(fs::read(to.join("dir/other")).unwrap(), b"MINE!");
 }
@@ -55,7 +55,7 @@ fn a_file_that_was_to_be_removed() {
     let skipped = skipped(&world, &to, first(&world), || {
         fs::write(to.join("gone"), "theirs").unwrap();
     });
-    assert_eq!(skipped, ["/gone: it changed meanwhile"]);
+    assert_eq!(skipped, ["/gone: it changed after the plan was made"]);
     assert_eq!(fs::read(to.join("gone")).unwrap(), b"theirs");
 }
 
@@ -72,7 +72,7 @@ fn a_directory_that_was_to_be_removed() {
         std::thread::sleep(std::time::Duration::from_millis(20));
         fs::write(to.join("dir/new"), "theirs").unwrap();
     });
-    assert_eq!(skipped, ["/dir: something in it changed meanwhile"]);
+    assert_eq!(skipped, ["/dir: something in it changed after the plan was made"]);
     assert_eq!(fs::read(to.join("dir/new")).unwrap(), b"theirs");
     assert_eq!(fs::read(to.join("other")).unwrap(), b"other");
 }
@@ -92,7 +92,7 @@ fn a_directory_that_was_moved_into_one_to_be_removed() {
         std::thread::sleep(std::time::Duration::from_millis(20));
         fs::rename(&theirs, to.join("dir/theirs")).unwrap();
     });
-    assert_eq!(skipped, ["/dir: something in it changed meanwhile"]);
+    assert_eq!(skipped, ["/dir: something in it changed after the plan was made"]);
     assert_eq!(fs::read(to.join("dir/theirs/file")).unwrap(), b"theirs");
 }
 

@@ -1,7 +1,7 @@
 //! Files that the session changed, and the base too.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -249,4 +249,52 @@ proptest! {
             prop_assert!(git.as_ref() == Some(&theirs) || world.cat("dir/text") == session);
         }
     }
+}
+
+/// One name was saved by a rename, the file of the other two edited in place: two files now, each
+/// with the person's own change.
+#[test]
+fn names_of_one_file_that_are_two_files_in_the_base_are_merged_apart() {
+    let text = |lines: [(usize, &str); 2]| {
+        let line = |n| lines.iter().find(|(at, _)| *at == n).map(|(_, text)| (*text).to_owned());
+        (1..=30).map(|n| line(n).unwrap_or_else(|| n.to_string()) + "\n").collect::<String>()
+    };
+    let mut world = World::new(&format!("one {:?}\ntwo = one\nthree = one", text([(0, ""); 2])));
+    world.write("one", 4, b"A").unwrap();
+    let base = world.change_base();
+    fs::write(base.join("saved"), text([(12, "here"), (0, "")])).unwrap();
+    fs::rename(base.join("saved"), base.join("one")).unwrap();
+    fs::write(base.join("two"), text([(25, "there"), (0, "")])).unwrap();
+    assert_eq!(world.cat("three"), text([(3, "A"), (0, "")]));
+    assert_eq!(merged_paths(&world, &all()).len(), 3);
+    assert_eq!(applied(&open(&world), None, &all()).unwrap().skipped, []);
+    let read = |name: &str| fs::read_to_string(base.join(name)).unwrap();
+    assert_eq!(read("one"), text([(3, "A"), (12, "here")]));
+    assert_eq!(read("two"), text([(3, "A"), (25, "there")]));
+    let number = |name: &str| fs::metadata(base.join(name)).unwrap().ino();
+    assert_eq!(number("two"), number("three"));
+}
+
+/// Clients see it as the base's: so does everybody else.
+#[test]
+fn a_file_with_the_number_of_a_copied_one_and_one_name_is_no_change() {
+    let mut world = World::new("one \"1\\n2\\n\"\ntwo = one");
+    world.write("one", 0, b"A").unwrap();
+    let base = world.change_base();
+    fs::remove_file(base.join("one")).unwrap();
+    fs::write(base.join("two"), "person\n").unwrap();
+    assert_eq!(world.cat("two"), "person\n");
+    assert_eq!(drift(&world, &all()), [("/one".to_owned(), Why::Removed)]);
+}
+
+#[test]
+fn text_of_too_many_lines_is_not_merged() {
+    let lines = "\n".repeat(400_000);
+    let mut world = World::new(&format!("text {lines:?}"));
+    world.put("text", &format!("agent{lines}"));
+    let base = world.change_base();
+    fs::write(base.join("text"), format!("{lines}person")).unwrap();
+    assert_eq!(merged_paths(&world, &all()), [("/text".to_owned(), false)]);
+    fs::write(base.join("text"), format!("{lines}person\n")).unwrap();
+    assert_eq!(drift(&world, &all()), [("/text".to_owned(), Why::NotText)]);
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::ApplyOptions;
+use acetate::inspect::apply::{ApplyOptions, Why};
 
 use super::{copy, only, open};
 use crate::support::applied::{all, applied, assert_same, on_host, planned};
@@ -126,6 +126,34 @@ fn a_directory_that_takes_nothing() {
     });
     assert!(said.contains("dir: nothing can be made or removed in it"), "{said}");
     assert!(!to.join(".acetate-apply").exists());
+}
+
+/// A base file that may not be read has drifted; it does not stop the rest.
+#[test]
+fn a_base_file_that_cannot_be_read_stops_nothing_else() {
+    const NOBODY: u32 = 65534;
+    let mut world = World::new("file \"content\"\nother \"other\"");
+    world.put("file", "session");
+    world.put("other", "session");
+    let base = world.change_base();
+    fs::set_permissions(base.join("file"), PermissionsExt::from_mode(0o000)).unwrap();
+    for dir in [world.scratch(), &base] {
+        chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let opened = open(&world);
+    give_session(&world, NOBODY);
+    let plan = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| {
+            let nobody = rustix::thread::Uid::from_raw(NOBODY);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            planned(&opened, None, &all()).map_err(|error| error.to_string())
+        });
+        asked.join().unwrap()
+    });
+    let plan = plan.unwrap();
+    let drifted: Vec<_> = plan.drifted.iter().map(|drifted| (&drifted.path, drifted.why)).collect();
+    assert_eq!(drifted, [(&super::path("file"), Why::Changed)]);
+    assert_eq!(plan.changes.len(), 2);
 }
 
 #[test]

@@ -91,10 +91,10 @@ impl Session {
     }
 
     /// Says what these copies, by their inode, were copied up from in the base that the session is
-    /// over from now on; `None` where that has it no more. Before the writer is opened.
+    /// over from now on; `None` where that does not have it. Before the writer is opened.
     ///
-    /// The hidden names of files of which nothing is copied up are forgotten: the session does not
-    /// say which files of the other base they are of.
+    /// Counts of hidden names are kept only for files that were copied up: for others, the session
+    /// does not say which file of the new base has the names.
     ///
     /// # Errors
     /// As [`Session::record_base`].

@@ -97,9 +97,9 @@ pub struct CheckReport {
     pub broken: Vec<Broken>,
     /// Whether another implementation made the file, or wrote to it since it was last served.
     pub is_foreign: bool,
-    /// The files of which the base must be asked.
+    /// Files whose base file has to be compared.
     pub pending: Vec<Pending>,
-    /// The directories of which the base must be asked.
+    /// Directories whose base directory has to be looked up in the base.
     pub redirected: Vec<RedirectedDir>,
     /// The base directory that the file records.
     pub base_path: Option<PathBuf>,

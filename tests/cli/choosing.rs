@@ -132,7 +132,8 @@ fn content_that_is_not_copied_yet_comes_from_the_moved_base_if_that_has_it() {
         let session = world.session();
         let said = served(dir, &[session.to_str().unwrap(), "--base", "moved", "--moved"]);
         let said = said.join("\n");
-        let is_said = said.contains("has not the content") && said.contains("/dir/large");
+        let is_said =
+            said.contains("the given base does not have it") && said.contains("/dir/large");
         assert_eq!(is_said, !is_same, "{said}");
         let read = run(dir, &["cat", "session.db", "/dir/large"]);
         let content = format!("!{}", "a".repeat(20 * 512 - 1));

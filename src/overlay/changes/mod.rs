@@ -358,10 +358,8 @@ impl ChangeSearch<'_> {
                 let Some((place, name)) = self.view().shown_name(&path)? else { continue };
                 let node = Node::Delta(Box::new(row.clone()));
                 self.at = place.merged.join(&name);
-                // A file of the same number with one name is another one: clients see the base's.
-                let before = self.base_object(path)?;
-                let is_linked = |base: &BaseObject| is_linked(base.attr.kind, base.attr.nlink);
-                let Some(before) = before.filter(is_linked) else { continue };
+                let Some(before) = self.base_object(path)? else { continue };
+                let is_alone = !is_linked(before.attr.kind, before.attr.nlink);
                 let path = self.at.clone();
                 let after = Some(self.tree.object(node, path.clone())?);
                 let is_carried = before.path.as_bytes() != &path.as_bytes()[1..];
@@ -379,6 +377,11 @@ impl ChangeSearch<'_> {
                     is_replaced_drifted: false,
                 };
                 self.compare_with_original(&mut change, None)?;
+                // A file of one name and other content may be a new one that got the number of the
+                // old one; clients see the base's.
+                if is_alone && change.original.is_some() && change.is_drifted {
+                    continue;
+                }
                 if !(self.each)(change) {
                     return Ok(false);
                 }

@@ -275,9 +275,9 @@ fn names_of_one_file_that_are_two_files_in_the_base_are_merged_apart() {
     assert_eq!(number("two"), number("three"));
 }
 
-/// Clients see it as the base's: so does everybody else.
+/// It may be a new one that got the number; clients see the base's.
 #[test]
-fn a_file_with_the_number_of_a_copied_one_and_one_name_is_no_change() {
+fn a_file_of_one_name_with_the_number_of_a_copied_one_and_other_content_is_no_change() {
     let mut world = World::new("one \"1\\n2\\n\"\ntwo = one");
     world.write("one", 0, b"A").unwrap();
     let base = world.change_base();

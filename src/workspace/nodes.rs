@@ -16,7 +16,7 @@ impl Workspace {
     ///
     /// ```
     /// # use acetate::workspace::Workspace;
-    /// use acetate::context::Put;
+    /// use acetate::context::NodePut;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
@@ -24,7 +24,7 @@ impl Workspace {
     /// let uri = "ctx://acme/users/alice/memories/preferences/coffee".parse()?;
     /// let content = b"# Coffee\n\nBlack, no sugar.\n".to_vec();
     /// let mut nodes = work.nodes(Some("acme".parse()?));
-    /// nodes.put(&uri, &Put { content, ..Put::default() })?;
+    /// nodes.put(&uri, &NodePut { content, ..NodePut::default() })?;
     /// assert_eq!(nodes.get(&uri)?.abstract_text, "Coffee");
     /// assert_eq!(nodes.events(None, false)?.len(), 1);
     /// # Ok(())

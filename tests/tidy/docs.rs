@@ -125,6 +125,17 @@ fn every_dependency_is_explained() {
 }
 
 #[test]
+fn every_decision_is_in_the_index() {
+    let index = document("docs/decisions/README.md");
+    let decisions = files("docs/decisions", "md").into_iter().filter_map(|decision| {
+        let name = decision.path.strip_prefix("docs/decisions/")?.to_owned();
+        (name != "README.md").then_some(name)
+    });
+    let missing: Vec<_> = decisions.filter(|name| !index.contains(&format!("({name})"))).collect();
+    assert!(missing.is_empty(), "not in docs/decisions/README.md: {missing:?}");
+}
+
+#[test]
 fn a_dead_link_is_seen() {
     let text = "[a](there.md#part) [b](gone.md) `[c](code.md)` [d](https://e.org/x) [e](#here)\n\
         ```\n[f](fenced.md)\n```\n![g](<img.png> \"t\") [h](/etc/passwd)\n[r]: ref.md\n";

@@ -4,6 +4,7 @@
 //! bad sample, so that no rule can fall silent. An exception to a rule is one line in
 //! [`EXCEPTIONS`], with its reason.
 
+mod code_map;
 mod docs;
 mod layers;
 mod limits;

@@ -1,0 +1,77 @@
+//! The code map of docs/ARCHITECTURE.md names every file and folder directly in a module, and no
+//! file that does not exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::{files, root};
+
+/// The words in backticks of `text`.
+fn code_words(text: &str) -> BTreeSet<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+/// The section of the code map about the module `name`.
+fn section<'a>(map: &'a str, name: &str) -> &'a str {
+    let head = format!("\n### `{name}`\n");
+    let start = map.find(&head).unwrap_or_else(|| panic!("no section about {name}"));
+    let text = &map[start + head.len()..];
+    &text[..text.find("\n##").unwrap_or(text.len())]
+}
+
+/// The names of the files and folders directly in `folder`, but for `mod.rs`.
+fn entries(folder: &Path) -> BTreeSet<String> {
+    let list = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let names = list.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.map(|name| name.trim_end_matches(".rs").to_owned()).filter(|n| n != "mod").collect()
+}
+
+/// The names of all files and folders below `folder`.
+fn entries_below(folder: &str) -> BTreeSet<String> {
+    let sources = files(folder, "rs");
+    let paths = sources.iter().flat_map(|source| source.path.split('/').skip(2));
+    paths.map(|name| name.trim_end_matches(".rs").to_owned()).collect()
+}
+
+#[test]
+fn the_code_map_names_every_file_of_a_module() {
+    let map = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
+    let commands = fs::read_to_string(root().join("docs/cli.md")).unwrap();
+    let mut missing = Vec::new();
+    for module in entries(&root().join("src")) {
+        let folder = root().join("src").join(&module);
+        if !folder.is_dir() {
+            continue;
+        }
+        let named = code_words(section(&map, &module));
+        let is_command =
+            |name: &str| module == "cli" && commands.contains(&format!("\n## acetate {name}\n"));
+        let unnamed = entries(&folder).into_iter().filter(|name| !named.contains(name.as_str()));
+        missing.extend(unnamed.filter(|n| !is_command(n)).map(|n| format!("{module}/{n}")));
+    }
+    assert!(missing.is_empty(), "not in the code map of docs/ARCHITECTURE.md: {missing:?}");
+}
+
+#[test]
+fn the_code_map_names_no_file_that_does_not_exist() {
+    let map = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
+    let mut stale = Vec::new();
+    for module in entries(&root().join("src")) {
+        if !root().join("src").join(&module).is_dir() {
+            continue;
+        }
+        let there = entries_below(&format!("src/{module}"));
+        // The tables' columns of files; an apply's table has its steps in front of them.
+        let rows = section(&map, &module).lines().filter(|line| line.starts_with('|'));
+        let columns = rows.map(|row| row.split('|').nth(1 + usize::from(is_step(row))));
+        let named = columns.flatten().flat_map(code_words);
+        stale.extend(named.filter(|n| !there.contains(*n)).map(|n| format!("{module}/{n}")));
+    }
+    assert!(stale.is_empty(), "in the code map of docs/ARCHITECTURE.md, and no file: {stale:?}");
+}
+
+/// Whether a row of a table has the name of a step before the files.
+fn is_step(row: &str) -> bool {
+    row.split('|').count() == 5
+}

@@ -4,6 +4,7 @@
 # beside NAME COMMAND...  begins it, beside the steps that follow; one at a time
 # joined                  a step that waits for what `beside` began, and is called as that
 # advisories              a step: known faults of dependencies, where the list can be reached
+# skips NAME              which tests of that step were skipped, and why; as root, those that need root
 # suite COMMAND...        runs what prints its own cases and ends with `N passed, N failed`
 # tell                    prints how many passed and failed in all; its status says whether all did
 #
@@ -60,6 +61,20 @@ advisories() {
     else
         printf '%-28s left out: github.com cannot be reached\n' 'advisories'
     fi
+}
+
+skips() {
+    local log=$LOGS/${1// /-}.log skipped names binary
+    skipped=$(grep -o 'SKIPPED .*' "$log" | sort -u || true)
+    [ -n "$skipped" ] || return 0
+    if ((EUID != 0)) && sudo -n true 2>/dev/null; then
+        names=$(sed 's/^SKIPPED \([^ ]*\): .*/\1/' <<<"$skipped")
+        binary=$(sed -n 's/.*Running tests\/main\.rs (\(.*\))/\1/p' "$log" | head -n 1)
+        # shellcheck disable=SC2086  # names of tests
+        step "$1, as root" sudo -n "$binary" --exact $names
+        skipped=$(grep -o 'SKIPPED .*' "$LOGS/${1// /-},-as-root.log" | sort -u || true)
+    fi
+    sed 's/^/    /' <<<"$skipped"
 }
 
 suite() {

@@ -10,10 +10,10 @@ use acetate::vfs::Name;
 use rustix::fs::{XattrFlags, setxattr};
 
 use super::{both, path, tree};
+use crate::support::skip::skip;
 
 /// Gives a file the ACL `u::rw-,u:1234:NAMED,g::OWNING,m::rw-,o::r--`; whether its filesystem has
 /// ACLs.
-#[expect(clippy::print_stderr, reason = "says that a test is skipped")]
 fn set_acl(file: &Path, named: u8, owning: u8) -> bool {
     let mut acl = vec![2, 0, 0, 0];
     for (tag, permissions, id) in [
@@ -28,7 +28,7 @@ fn set_acl(file: &Path, named: u8, owning: u8) -> bool {
     }
     let set = setxattr(file, "system.posix_acl_access", &acl, XattrFlags::empty());
     if set.is_err() {
-        eprintln!("skipped: {} has no ACLs", file.display());
+        skip(&format!("{} has no ACLs", file.display()));
     }
     set.is_ok()
 }

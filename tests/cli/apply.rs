@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::program::{Serving, acetate, run};
 use crate::support::applied::{assert_same, copy, merged, on_host};
+use crate::support::skip::skip;
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -272,7 +273,7 @@ fn a_base_that_is_read_only_is_named_before_anything_is_made() {
         command.arg(option).output().unwrap()
     };
     if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no mount namespace without root");
+        skip("no mount namespace without root");
         return;
     }
     let (_, err) = said(&apply("--yes"), 2);
@@ -291,7 +292,7 @@ fn a_base_that_is_read_only_is_named_before_anything_is_made() {
 #[test]
 fn a_base_that_we_may_not_write_is_named_too() {
     if rustix::process::geteuid().is_root() {
-        eprintln!("skipped: root may write everywhere");
+        skip("root may write everywhere");
         return;
     }
     let world = changed();
@@ -368,7 +369,7 @@ fn a_program_of_somebody_else_is_not_made_set_user_id() {
     // The session says root.
     let output = match command.output() {
         Err(error) => {
-            eprintln!("skipped: cannot run the program as another user: {error}");
+            skip(&format!("cannot run the program as another user: {error}"));
             return;
         }
         output => output.unwrap(),

@@ -10,6 +10,7 @@ use crate::delta::Place;
 use crate::inspect::all_rows;
 use crate::inspect::half_empty;
 use crate::support::check::assert_consistent;
+use crate::support::skip::skip;
 
 #[test]
 fn it_says_how_large_the_session_was_and_is() {
@@ -94,7 +95,7 @@ fn killed_at_any_time_it_loses_nothing() {
 #[test]
 fn a_server_on_a_disk_that_is_full_is_said_how_much_it_needs() {
     if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no mount namespace without root");
+        skip("no mount namespace without root");
         return;
     }
     let place = Place::new();
@@ -118,7 +119,7 @@ fn a_server_on_a_disk_that_is_full_is_said_how_much_it_needs() {
 #[test]
 fn a_disk_that_is_nearly_full_leaves_the_session_as_it_was() {
     if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no mount namespace without root");
+        skip("no mount namespace without root");
         return;
     }
     let place = Place::new();

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use tempfile::{TempDir, tempdir};
 
 use super::program::{acetate, run};
+use crate::support::skip::skip;
 
 /// A session with what there is to complete.
 fn place() -> TempDir {
@@ -104,12 +105,11 @@ fn relative_paths_begin_where_the_command_takes_them_from() {
 }
 
 /// Whether there is such a shell; one that is not is named.
-#[allow(clippy::print_stderr)]
 fn is_there(shell: &str) -> bool {
     let found = Command::new(shell).args(["-c", "true"]).status();
     let is_there = found.is_ok_and(|status| status.success());
     if !is_there {
-        eprintln!("skipped: no {shell} here");
+        skip(&format!("no {shell} here"));
     }
     is_there
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use super::program::{acetate, run};
+use crate::support::skip::skip;
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -329,7 +330,7 @@ fn on_a_terminal(world: &World, args: &str, variables: &[(&str, &str)]) -> Strin
 #[test]
 fn the_pager_is_chosen_as_git_chooses_it() {
     if !Path::new("/usr/bin/script").exists() {
-        eprintln!("skipped: no script(1) here");
+        skip("no script(1) here");
         return;
     }
     let world = World::new(TREE);
@@ -350,7 +351,7 @@ fn the_pager_is_chosen_as_git_chooses_it() {
 #[test]
 fn a_pager_that_cannot_run_or_fails_loses_nothing() {
     if !Path::new("/usr/bin/script").exists() {
-        eprintln!("skipped: no script(1) here");
+        skip("no script(1) here");
         return;
     }
     let world = World::new(TREE);

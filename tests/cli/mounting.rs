@@ -13,6 +13,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::program::{Serving, acetate, run};
 use super::serve::mount_root;
+use crate::support::skip::skip;
 
 /// A place where mounting is a program of the test's own.
 pub struct Place {
@@ -29,6 +30,7 @@ impl Place {
         let whole = fs::read_to_string("/proc/self/uid_map").unwrap();
         let whole = whole.split_whitespace().eq(["0", "0", "4294967295"]);
         if !admin || !whole || !rustix::process::geteuid().is_root() {
+            skip("only root may mount");
             return None;
         }
         let place = Self { dir: tempdir().unwrap() };

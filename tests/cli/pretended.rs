@@ -11,6 +11,7 @@ use tempfile::tempdir;
 
 use super::mounting::Place;
 use super::program::{failure, run};
+use crate::support::skip::skip;
 
 /// A user that is neither root nor the session's owner.
 const OTHER: u32 = 65533;
@@ -63,7 +64,7 @@ fn is_root() -> bool {
 #[test]
 fn a_server_of_another_user_is_not_believed() {
     if !is_root() {
-        eprintln!("skipped: only root makes a process of another user");
+        skip("only root makes a process of another user");
         return;
     }
     let dir = tempdir().unwrap();
@@ -81,7 +82,7 @@ fn a_server_of_another_user_is_not_believed() {
 #[test]
 fn a_server_of_the_sessions_owner_is_believed() {
     if !is_root() {
-        eprintln!("skipped: only root makes a process of another user");
+        skip("only root makes a process of another user");
         return;
     }
     let dir = tempdir().unwrap();
@@ -104,7 +105,7 @@ fn mount_goes_to_no_other_machine_because_a_socket_says_so() {
 #[test]
 fn a_lock_file_of_another_user_is_not_written_to() {
     if !is_root() {
-        eprintln!("skipped: only root makes a file of another user");
+        skip("only root makes a file of another user");
         return;
     }
     let dir = tempdir().unwrap();

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::mounting::Place;
 use super::unmounting::write_note;
+use crate::support::skip::skip;
 
 /// A user that is not root.
 const USER: u32 = 65534;
@@ -53,10 +54,7 @@ impl Outside {
         fs::set_permissions(outside.dir.path(), Permissions::from_mode(0o755)).unwrap();
         let tried = outside.run(None, &[], "true");
         if said(&tried).contains("Landlock") {
-            #[allow(clippy::print_stderr)]
-            {
-                eprintln!("skipped: this kernel has no Landlock");
-            }
+            skip("this kernel has no Landlock");
             return None;
         }
         assert_eq!(tried.status.code(), Some(0), "{}", said(&tried));

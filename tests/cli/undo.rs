@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::program::{Serving, run};
 use crate::support::applied::{assert_same, merged, on_host};
+use crate::support::skip::skip;
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -369,7 +370,7 @@ fn an_undo_finds_a_base_that_was_moved() {
 fn many_small_files_are_kept_only_where_there_is_room() {
     let is_root = Command::new("unshare").args(["-m", "true"]).status();
     if !is_root.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no mount namespace without root");
+        skip("no mount namespace without root");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -14,6 +14,7 @@ use sha1::{Digest, Sha1};
 use super::exports::until_refused;
 use super::mounting::{Place, detached};
 use super::program::run;
+use crate::support::skip::skip;
 
 /// Larger than what is copied while a command or two start.
 const LARGE_BYTES: usize = 128 << 20;
@@ -268,6 +269,7 @@ pub fn feigned(args: &[&str]) -> Option<(Place, Command)> {
     let place = Place::new(FEIGN)?;
     let feigns = Command::new("unshare").args(["--mount", "true"]).output();
     if !feigns.is_ok_and(|output| output.status.success()) {
+        skip("no mount namespace here");
         return None;
     }
     let command = place.command_by(&["unshare", "--mount"], args);

@@ -18,6 +18,7 @@ pub mod patched;
 pub mod predicted;
 pub mod scripted_vfs;
 pub mod served;
+pub mod skip;
 pub mod spec_reader;
 pub mod spec_versions;
 pub mod tree;

@@ -16,6 +16,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 
 use super::program;
+use crate::support::skip::skip;
 
 /// The definitions of the schema, by name.
 fn definitions() -> BTreeMap<String, Value> {
@@ -51,9 +52,8 @@ impl Seen {
     }
 
     /// Leaves a type or command out, and says so.
-    #[allow(clippy::print_stderr)]
     fn skip(&mut self, name: &str, why: &str) {
-        eprintln!("skipped: {name}: {why}");
+        skip(&format!("{name}: {why}"));
         self.skipped.insert(name.to_owned());
     }
 

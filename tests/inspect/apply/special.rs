@@ -8,6 +8,7 @@ use acetate::vfs::{Device, NewNode, SetAttr};
 
 use super::{copy, open};
 use crate::support::applied::{all, applied, planned};
+use crate::support::skip::skip;
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -69,7 +70,7 @@ fn they_are_named_and_made_where_that_is_asked_for() {
     assert_eq!((named, plan.left_out), (wanted.map(str::to_owned).to_vec(), vec![]));
     let report = applied(&open(&world), Some(&to), &all()).unwrap();
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root makes devices");
+        skip("only root makes devices");
         assert_eq!(report.skipped.len(), 1, "{report:?}");
         return;
     }

@@ -8,6 +8,7 @@ use rustix::fs::{XattrFlags, getxattr, setxattr};
 
 use super::{copy, open};
 use crate::support::applied::{all, applied, planned};
+use crate::support::skip::skip;
 use crate::support::world::World;
 
 const ACCESS: &str = "system.posix_acl_access";
@@ -30,12 +31,11 @@ fn acl(group: u16) -> Vec<u8> {
     bytes
 }
 
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn set(path: &Path, name: &str, value: &[u8]) -> bool {
     match setxattr(path, name, value, XattrFlags::empty()) {
         Ok(()) => true,
         Err(error) => {
-            eprintln!("skipped: cannot set {name} here: {error}");
+            skip(&format!("cannot set {name} here: {error}"));
             false
         }
     }

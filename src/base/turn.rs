@@ -1,8 +1,10 @@
 //! A turn that one thread has at a time, and others wait for.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Mutex with a timeout, shared by bases and sessions: one large listing in memory at a time.
 #[derive(Default)]
@@ -21,15 +23,14 @@ impl ListingTurn {
         let mut is_taken = self.lock();
         while *is_taken {
             let left = deadline.checked_duration_since(Instant::now())?;
-            let waited = self.freed.wait_timeout(is_taken, left);
-            is_taken = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.freed.wait_for(&mut is_taken, left);
         }
         *is_taken = true;
         Some(TurnTaken(Arc::clone(self)))
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
-        self.is_taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.is_taken.lock()
     }
 }
 

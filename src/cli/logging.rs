@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::callsite::Identifier;
 use tracing::field::Field;
 use tracing::{Event, Level, Subscriber};
@@ -100,7 +100,7 @@ impl<S: Subscriber> Layer<S> for Sparing {
             return true;
         }
         let now = Instant::now();
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.kinds.lock();
         let kind = kinds.entry(event.metadata().callsite());
         let verdict = kind.or_insert(LineKind { since: now, lines: 0 }).count(now);
         drop(kinds);
@@ -128,7 +128,7 @@ mod tests {
 
     impl Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> std::io::Result<()> {
@@ -146,7 +146,7 @@ mod tests {
             let path = std::path::Path::new("/a\u{1b}[2J\u{9b}\u{202e}b\nWARN forged");
             tracing::warn!(path = %path.display(), count = 2, "cannot \u{2066}open");
         });
-        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
         assert_eq!(
             text,
             " WARN cannot \\u{2066}open path=/a\\u{1b}[2J\\u{9b}\\u{202e}b\\nWARN forged count=2\n"

@@ -1,9 +1,10 @@
 //! Changes by path, as a client would make them one by one; content is in `writing`.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::limits::REMOVE_PAGE;
 use super::request::{AttrChanges, Refusal};
@@ -203,7 +204,7 @@ impl CallerFiles<'_> {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let filled = Arc::clone(&taken);
         let take = move |entry: &Entry| {
-            let mut filled = filled.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut filled = filled.lock();
             let has_room = filled.len() < REMOVE_PAGE;
             if has_room && !matches!(&entry.name[..], b"." | b"..") {
                 filled.push(entry.clone());
@@ -211,7 +212,7 @@ impl CallerFiles<'_> {
             has_room
         };
         let page = self.vfs.readdir(self.caller, dir, cookie, true, take).await.result?;
-        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = taken.lock();
         let taken = std::mem::take(&mut *taken);
         let last = taken.last().map_or(cookie, |entry: &Entry| entry.cookie);
         Ok((taken, (!page.eof).then_some(last)))

@@ -22,9 +22,10 @@ mod validating_overlay;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::RwLock;
 
 pub use credentials::{Admission, Refused, Squash};
 pub use guarding::Guarding;
@@ -75,7 +76,7 @@ impl Exports {
             }
             table.by_path.insert(export.path().clone(), export);
         }
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        *self.table.write() = Arc::new(table);
     }
 
     /// The exports of this moment, in no particular order.
@@ -92,7 +93,7 @@ impl Exports {
     }
 
     fn table(&self) -> Arc<ExportTable> {
-        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.table.read())
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::listing::Lister;
 use super::tree::MountedObject;
@@ -427,5 +428,5 @@ impl Vfs for Exports {
 
 /// What a listing has taken is whole whatever a panic interrupted.
 fn locked<F>(lister: &Mutex<Lister<F>>) -> MutexGuard<'_, Lister<F>> {
-    lister.lock().unwrap_or_else(PoisonError::into_inner)
+    lister.lock()
 }

@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{CallError, HandleCodec, Handles, decode, encode, to_mount_status};
 use crate::vfs::{Caller, ExportRoot, Flavor, FsError, Vfs};
@@ -124,7 +125,7 @@ impl<V: Vfs, H: Handles<V::Object>> MountProgram<V, H> {
 
     fn mounts(&self) -> MutexGuard<'_, VecDeque<(IpAddr, Bytes)>> {
         // A list of addresses is whole whatever a panic interrupted.
-        self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.mounts.lock()
     }
 }
 

@@ -3,9 +3,10 @@
 //! The cookie verifier is always zero and never looked at: cookies stay valid while the directory
 //! changes, so that nothing can invalidate a listing.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::BytesMut;
+use parking_lot::Mutex;
 
 use super::{HandlerResult, Handles, Nfs, attr};
 use crate::vfs::{Caller, Cookie, Entry, Vfs};
@@ -126,7 +127,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
             let entry: E = E::new(entry, &handles, &mut memory);
             let fits = entry.fits(&mut budget);
             if fits {
-                page.lock().unwrap_or_else(PoisonError::into_inner).push(&entry);
+                page.lock().push(&entry);
             }
             fits
         };
@@ -136,7 +137,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
             Ok(page) => page,
             Err(error) => return Reply::Fail(super::to_status(error), dir_attributes),
         };
-        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = taken.lock();
         let entries = std::mem::take(&mut *taken);
         drop(taken);
         if !frame_fits || (entries.is_empty() && !page.eof) {

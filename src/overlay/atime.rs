@@ -4,7 +4,9 @@
 //! old. Nothing is written for a read alone, and nothing is lost that anyone was promised.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::delta::{Ino, InodeRow, WriteTxn};
 use crate::vfs::Time;
@@ -36,7 +38,7 @@ pub(super) struct PendingAtimes {
 
 /// A poisoned table of times is still one.
 fn lock(noted: &Mutex<Noted>) -> MutexGuard<'_, Noted> {
-    noted.lock().unwrap_or_else(PoisonError::into_inner)
+    noted.lock()
 }
 
 impl Noted {

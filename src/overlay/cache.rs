@@ -8,9 +8,10 @@
 //! snapshot says, and no answer mixes two states.
 //! The writer never uses these: it must see its batch's uncommitted rows (see `known`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::{BasePath, Listing};
 use crate::delta::Ino;
@@ -74,7 +75,7 @@ pub(super) struct Caches {
 
 /// A poisoned cache is still a cache: its entries are whole values.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl Caches {

@@ -6,8 +6,9 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::delta::{CopyUp, Ino, InodeRow, PendingCopies, UsageDelta, WriteTxn};
 use crate::vfs::FsError;
@@ -65,7 +66,7 @@ enum CopyOutcome {
 
 impl Copies {
     fn state(&self) -> MutexGuard<'_, FinishState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Says that there is more to copy; the background has to be woken.

@@ -8,10 +8,11 @@
 //! collect its own.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::{ListingTurn, TurnTaken};
 use crate::vfs::{FileId, Name};
@@ -76,7 +77,7 @@ pub(super) struct FoundListing {
 
 /// What a panic left is still whole: at worst a page counts for ever as being made.
 fn lock(parts: &Mutex<ListingParts>) -> MutexGuard<'_, ListingParts> {
-    parts.lock().unwrap_or_else(PoisonError::into_inner)
+    parts.lock()
 }
 
 impl LargeListings {
@@ -84,7 +85,7 @@ impl LargeListings {
     /// on any session's parts.
     fn replace(&self, parts: &Arc<Mutex<ListingParts>>, dir: FileId) {
         let mine = (Arc::downgrade(parts), dir);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let Some((other, other_dir)) = kept.replace(mine) else { return };
         let is_same = other.ptr_eq(&Arc::downgrade(parts)) && other_dir == dir;
         if let Some(other) = other.upgrade().filter(|_| !is_same) {

@@ -3,9 +3,10 @@
 //! A large buffer that is fresh costs as much as what is read into it: the system maps it page by
 //! page, filled with zeros.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::limits::{KEPT_BUFFERS, MAX_KEPT_BYTES, MIN_KEPT_BYTES};
 
@@ -25,7 +26,7 @@ impl ReadBufferPool {
     pub fn take(&self, bytes: usize) -> Buffer {
         let pool = Arc::clone(&self.0);
         let kept = match bytes {
-            MIN_KEPT_BYTES.. => pool.lock().unwrap_or_else(PoisonError::into_inner).pop(),
+            MIN_KEPT_BYTES.. => pool.lock().pop(),
             _ => None,
         };
         let mut data = kept.unwrap_or_default();
@@ -59,7 +60,7 @@ impl AsRef<[u8]> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if (MIN_KEPT_BYTES..=MAX_KEPT_BYTES).contains(&self.data.capacity()) {
-            let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pool = self.pool.lock();
             if pool.len() < KEPT_BUFFERS {
                 pool.push(std::mem::take(&mut self.data));
             }
@@ -86,12 +87,12 @@ mod tests {
         }
         let copy = replies[0].slice(1..);
         drop(replies);
-        assert_eq!(buffers.0.lock().unwrap().len(), KEPT_BUFFERS);
+        assert_eq!(buffers.0.lock().len(), KEPT_BUFFERS);
         assert_eq!(copy[0], 0, "still in use");
         let again = buffers.take(2 * MIN_KEPT_BYTES);
         assert_eq!(again.as_ref().len(), 2 * MIN_KEPT_BYTES);
-        assert_eq!(buffers.0.lock().unwrap().len(), KEPT_BUFFERS - 1);
+        assert_eq!(buffers.0.lock().len(), KEPT_BUFFERS - 1);
         drop(buffers.take(10));
-        assert_eq!(buffers.0.lock().unwrap().len(), KEPT_BUFFERS - 1, "a small one is not kept");
+        assert_eq!(buffers.0.lock().len(), KEPT_BUFFERS - 1, "a small one is not kept");
     }
 }

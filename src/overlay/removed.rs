@@ -6,8 +6,9 @@
 //! base changed first, the process was killed) is judged by its ctime.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Original, WriteTxn};
@@ -78,7 +79,7 @@ impl RemovedOriginals {
     }
 
     fn queue(&self) -> MutexGuard<'_, RemovedQueue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes the oldest: as many as one transaction is to store.

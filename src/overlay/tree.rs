@@ -2,9 +2,10 @@
 //! that there is, whatever the mode bits say.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::base::{Base, BasePath, Empty};
 use crate::delta::{InodeRow, MergedPath, Origin, Reader, Store, StoreError};
@@ -69,7 +70,7 @@ impl Tree {
         &self,
         f: impl FnOnce(&TreeView<'_>) -> std::result::Result<T, FsError>,
     ) -> std::result::Result<T, FsError> {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock();
         let mut f = Some(f);
         let mut value = Err(FsError::Io);
         // What a memory of an earlier moment says may be wrong by now.

@@ -7,9 +7,10 @@
 //!
 //! Nobody but the writer changes these rows, so nothing else makes it wrong.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::BasePath;
 use crate::delta::Ino;
@@ -97,7 +98,7 @@ impl WriterMemo {
 
     /// A poisoned memory is still one: its entries are whole values.
     fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -9,9 +9,10 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 
 /// The rest of a call.
@@ -78,7 +79,7 @@ impl InlineTask {
 
     fn state(&self) -> MutexGuard<'_, TaskState> {
         // No change of it is ever half done.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -35,10 +35,11 @@ mod server_budget;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -249,7 +250,7 @@ impl ServerShared {
     /// Logs, once per client, that it was refused for its port.
     fn warn_of_port(&self, peer: SocketAddr) {
         // A cache of what was logged stays right whatever happened while it was locked.
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.warned.lock();
         if warned.put(peer.ip(), ()).is_none() {
             tracing::warn!(
                 client = %peer,

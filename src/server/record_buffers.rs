@@ -4,9 +4,10 @@
 //! filled with zeros, and the allocator gives it back with each large request that is done. So a
 //! buffer that has become a record is remembered, and is there again when nobody has the record.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::BytesMut;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::limits::{MAX_SPARES, MIN_SPARE_BYTES, SPARE_AGE};
 
@@ -72,7 +73,7 @@ impl RecordBufferPool {
 
     fn kept(&self) -> MutexGuard<'_, KeptBuffer> {
         // No change to them is ever half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

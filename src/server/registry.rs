@@ -1,9 +1,9 @@
 //! What our own port mapper knows: itself, our programs, and what this machine registered.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::limits::MAX_REGISTRATIONS;
 use crate::wire::nlm4;
@@ -116,7 +116,7 @@ impl Registry {
 
     fn others(&self) -> MutexGuard<'_, Vec<Rpcb>> {
         // A list of registrations is whole whatever a panic interrupted.
-        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+        self.others.lock()
     }
 }
 

@@ -13,11 +13,12 @@
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::limits::{Limits, MAX_EQUAL_CALLS, REPLY_CACHE_AGE, STRONG_CHECKSUM_ARGS_BYTES};
@@ -273,7 +274,7 @@ impl ReplyCache {
 
     fn lock(&self) -> MutexGuard<'_, CacheState> {
         // Nothing in here panics between two changes that belong together.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

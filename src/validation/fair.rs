@@ -6,9 +6,10 @@
 //! one piece of it takes, times the number of such exports.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -75,7 +76,7 @@ impl FairSemaphore {
     }
 
     fn lock(&self) -> MutexGuard<'_, FairState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

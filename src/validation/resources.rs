@@ -1,9 +1,10 @@
 //! What the guards of all exports of a server share, and the part of each export: room for drafts,
 //! turns to check content, programs and validator processes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::child::{ValidatorCommand, ValidatorPool};
 use super::fair::FairSemaphore;
@@ -230,5 +231,5 @@ impl Drop for DraftRoom {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

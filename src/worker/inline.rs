@@ -1,7 +1,9 @@
 //! Reading on a caller's thread: connections that are lent for it, and never wait for a lock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::delta::{Reader, Store, StoreError};
 
@@ -106,11 +108,10 @@ impl InlineReaders {
         pool.closed = true;
         pool.connections.clear();
         let is_lent = |pool: &mut ReaderPool| pool.lent > 0;
-        let waited = self.returned.wait_timeout_while(pool, STUCK, is_lent);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.returned.wait_while_for(&mut pool, is_lent, STUCK);
     }
 
     fn lock(&self) -> MutexGuard<'_, ReaderPool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 }

@@ -4,9 +4,9 @@
 //! ordinary mutex and condition variable. It knows nothing of what it carries.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
 /// The queue takes nothing any more.
@@ -204,13 +204,10 @@ impl<T> JobQueue<T> {
                 wait => wait,
             };
             list.sleepers += 1;
-            list = match wait {
-                None => self.arrived.wait(list).unwrap_or_else(PoisonError::into_inner),
-                Some(wait) => {
-                    let woken = self.arrived.wait_timeout(list, wait);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            match wait {
+                None => self.arrived.wait(&mut list),
+                Some(wait) => drop(self.arrived.wait_for(&mut list, wait)),
+            }
             list.sleepers -= 1;
             list.woken = list.woken.saturating_sub(1);
         }
@@ -281,7 +278,7 @@ impl<T> JobQueue<T> {
     /// The list. Nothing that can panic runs under the lock but what callers hand in, which
     /// leaves the list whole.
     fn lock(&self) -> MutexGuard<'_, JobList<T>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock()
     }
 }
 

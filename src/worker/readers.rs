@@ -4,10 +4,12 @@
 //! A thread that is stuck in one operation, in a base that hangs for example, is replaced: so the
 //! others of the session go on. Once no more may be replaced and all are stuck, reads are refused.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::delta::{Reader, Store, StoreError};
 
@@ -164,13 +166,12 @@ impl ReaderThreads {
     pub fn wait(&self) {
         let mut state = self.lock();
         while state.running.iter().any(|thread| !thread.activity.is_stuck()) {
-            let waited = self.ended.wait_timeout(state, SLOW_LOOK);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.ended.wait_for(&mut state, SLOW_LOOK);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, ReadersState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

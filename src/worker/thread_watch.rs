@@ -9,10 +9,11 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 
 use super::limits::{HELD_UP, MAX_REPLACED_THREADS, QUICK_LOOK, QUIET_TIME, SLOW_LOOK};
@@ -185,7 +186,7 @@ impl ThreadWatch {
     }
 
     fn workers(&self) -> MutexGuard<'_, Vec<Weak<dyn WatchedWorker>>> {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workers.lock()
     }
 }
 

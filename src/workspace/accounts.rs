@@ -2,7 +2,9 @@
 //! what an exports file names while nobody serves it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
 
 use super::error::{Error, Result};
 use crate::config::{Config, ExportConfig, MountConfig, StoreConfig, real_path};
@@ -63,7 +65,7 @@ impl Accounts {
 
     /// Those of other exports from now on.
     pub(super) fn replace(&self, accounts: Vec<ExportAccount>) {
-        *self.of.write().unwrap_or_else(PoisonError::into_inner) = accounts.into();
+        *self.of.write() = accounts.into();
     }
 
     /// What each export takes now. Blocks: what nobody limits is counted for this.
@@ -71,13 +73,13 @@ impl Accounts {
     /// # Errors
     /// A session cannot be read.
     pub fn usage(&self) -> Result<ExportsUsage> {
-        let accounts = Arc::clone(&self.of.read().unwrap_or_else(PoisonError::into_inner));
+        let accounts = Arc::clone(&self.of.read());
         Ok(ExportsUsage { file: Some(self.file.clone()), exports: all(&accounts)? })
     }
 
     /// The paths of the exports that show a session which is served. They may be secrets.
     pub fn paths_of(&self, session: &Path) -> Vec<String> {
-        let accounts = Arc::clone(&self.of.read().unwrap_or_else(PoisonError::into_inner));
+        let accounts = Arc::clone(&self.of.read());
         let shows =
             |account: &&ExportAccount| account.parts.iter().any(|part| part.is_open_at(session));
         accounts.iter().filter(shows).filter_map(|account| account.path.clone()).collect()

@@ -11,9 +11,9 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::listings::is_settled;
@@ -84,7 +84,7 @@ impl Acls {
         if !self.any || attr.mode & SHARED_BITS == 0 || attr.kind == FileKind::Symlink {
             return attr;
         }
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         let kept = known.get(&attr.fileid).filter(|(ctime, _)| *ctime == attr.ctime);
         let kept = kept.map(|(_, kept)| *kept);
         drop(known);
@@ -100,7 +100,7 @@ impl Acls {
     }
 
     fn remember(&self, id: FileId, ctime: Time, kept: u32) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.len() >= MAX_CACHED_ACLS && !known.contains_key(&id) {
             known.clear();
         }
@@ -332,6 +332,6 @@ mod tests {
         for id in 0..2 * MAX_CACHED_ACLS as u64 {
             acls.remember(FileId(id), Time::default(), !0);
         }
-        assert!(acls.known.lock().unwrap().len() <= MAX_CACHED_ACLS);
+        assert!(acls.known.lock().len() <= MAX_CACHED_ACLS);
     }
 }

@@ -4,10 +4,11 @@
 //! stays right as long as its path leads to it: it is walked to anew after [`TRUSTED_FOR`].
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::file_fds::{TRUSTED_FOR, share_of_limit};
 use crate::base::{BaseAttr, BasePath};
@@ -72,7 +73,7 @@ impl Anchors {
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<BasePath, Arc<Anchor>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

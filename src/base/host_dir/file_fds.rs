@@ -7,10 +7,11 @@
 
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Resource, getrlimit};
 
 use crate::base::{BaseAttr, BasePath};
@@ -110,7 +111,7 @@ pub(super) fn capacity(limit: u64, divisor: u64, most: u64) -> NonZeroUsize {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]

@@ -8,10 +8,11 @@
 
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::Dir;
 use rustix::io::Errno;
 
@@ -108,7 +109,7 @@ impl NameFolding {
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<BasePath, (bool, Instant)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Paths that the export does not show: the session file and its companions.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::base::BasePath;
 
@@ -15,7 +15,7 @@ impl HiddenPaths {
 
     /// Hides these as well.
     pub(super) fn add(&self, paths: Vec<BasePath>) {
-        let mut hidden = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut hidden = self.0.write();
         hidden.extend(paths);
         hidden.sort_unstable();
         hidden.dedup();
@@ -23,7 +23,7 @@ impl HiddenPaths {
 
     /// A list of paths is whole whatever a panic interrupted.
     fn paths(&self) -> RwLockReadGuard<'_, Vec<BasePath>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.read()
     }
 
     /// Whether `path` is hidden, or below something hidden.

@@ -5,8 +5,9 @@
 //! names are read again, and checked, when an answer is needed.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::HostDir;
 use super::attr::{base_attr, path_error};
@@ -102,7 +103,7 @@ impl HostDir {
         id: FileId,
         wanted: LinkFilter<'_>,
     ) -> Result<Option<BasePath>, BaseError> {
-        let mut search = self.links.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut search = self.links.0.lock();
         let is_old = search.is_old();
         // What is refused once is not offered again by the second search: callers count names.
         let mut refused = HashSet::new();
@@ -304,7 +305,7 @@ mod tests {
         std::fs::rename(dir.path().join("x"), dir.path().join("y")).unwrap();
         for _ in 0..3 {
             let age = |search: &mut LinkSearch| search.rested -= REPEAT_AFTER / 3;
-            age(&mut base.links.0.lock().unwrap());
+            age(&mut base.links.0.lock());
             assert_eq!(base.search(nothing, &mut |_| true).unwrap(), None);
         }
         assert_eq!(base.search(id, &mut |_| true).unwrap(), after);
@@ -332,7 +333,7 @@ mod tests {
             names
         };
         assert_eq!(names(), [b"1/x", b"2/y"]);
-        base.links.0.lock().unwrap().rested -= REPEAT_AFTER;
+        base.links.0.lock().rested -= REPEAT_AFTER;
         std::fs::hard_link(at("1/x"), at("3/z")).unwrap();
         assert_eq!(names(), [b"1/x", b"2/y", b"3/z"], "by a second search");
         assert_eq!(names(), [b"1/x", b"2/y", b"3/z"]);

@@ -5,10 +5,11 @@
 //! the same tick of the filesystem's clock would not move the times.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use super::listing::ReadEntries;
 use crate::base::{BaseAttr, BasePath, ListedEntry, Listing};
@@ -132,8 +133,8 @@ impl HostListingCache {
         cached.large = None;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Cached> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Cached> {
+        self.0.lock()
     }
 }
 

@@ -7,8 +7,9 @@
 //! another answer.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::BaseAttr;
 use crate::vfs::FileId;
@@ -79,7 +80,7 @@ impl RecentAttrs {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<AttrTable>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
@@ -328,5 +329,5 @@ fn hides(config: &Config, path: &[u8], served: &ServedExports) -> String {
 
 /// A panic while the file was read leaves what was served before.
 fn locked(served: &Mutex<ServedExports>) -> MutexGuard<'_, ServedExports> {
-    served.lock().unwrap_or_else(PoisonError::into_inner)
+    served.lock()
 }

@@ -1,7 +1,6 @@
 //! How the worker gets its reader and its writer from a session.
 
 use std::cell::Cell;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use rusqlite::Connection;
@@ -33,7 +32,7 @@ impl Session {
 impl Store for Session {
     fn writer(&self) -> Result<Box<dyn Writer>> {
         let turn = WriterToken::take(&self.writing)?;
-        let waiting = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let waiting = self.first.lock().take();
         let conn = match (self.mode, waiting) {
             (OpenMode::Serve, Some(conn)) => conn,
             (OpenMode::Serve, None) => {

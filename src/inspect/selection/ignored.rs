@@ -6,10 +6,11 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use parking_lot::Mutex;
 
 use crate::delta::MergedPath;
 use crate::overlay::TreeView;
@@ -57,7 +58,7 @@ impl Ignored {
     }
 
     fn of_dir(&self, view: &TreeView<'_>, dir: &MergedPath) -> Rules {
-        let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dirs = self.dirs.lock();
         if let Some(known) = dirs.get(dir) {
             return Arc::clone(known);
         }

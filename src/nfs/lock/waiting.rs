@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::range::ByteRange;
 use super::table::{LockClient, LockOwner, LockRefusal, LockTable};
@@ -135,7 +136,7 @@ pub(super) struct SharedLocks(Arc<Mutex<Locks>>);
 impl SharedLocks {
     pub(super) fn locks(&self) -> MutexGuard<'_, Locks> {
         // Nothing in there panics between two changes that belong together.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes note of a LOCK that has arrived, before its file is looked for.

@@ -1,6 +1,6 @@
 //! Limits that several sessions share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::delta::{Limits, Usage, UsageDelta};
 
@@ -40,6 +40,6 @@ impl Group {
     /// Whoever waits for several takes them in the order of their addresses. Each step of a
     /// holder leaves whole figures.
     pub(super) fn account(&self) -> MutexGuard<'_, GroupQuota> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -1,7 +1,9 @@
 //! What one session takes, of its own limits and of its groups'.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::delta::{DEFAULT_FILE_BYTES, Limits, Usage, UsageDelta};
 use crate::vfs::{FsError, FsStat};
@@ -200,7 +202,7 @@ impl QuotaAccount {
 
     /// Each step of a holder leaves whole figures.
     fn state(&self) -> MutexGuard<'_, AccountState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

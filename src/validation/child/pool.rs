@@ -1,7 +1,7 @@
 //! The validator processes of a server. Each check holds a permit, so there are no more processes
 //! than permits; a process is started when a content finds none idle.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::process::{CheckVerdict, Process, ValidatorCommand};
 use crate::validation::limits::{ChildLimits, MAX_KEPT_CONTENT_BYTES};
@@ -62,6 +62,6 @@ impl ValidatorPool {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Process>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }

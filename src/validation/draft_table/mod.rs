@@ -14,11 +14,12 @@ mod write;
 use std::collections::HashMap;
 use std::hash::Hasher;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use siphasher::sip::SipHasher24;
 use tokio::sync::Mutex as Held;
 
@@ -299,5 +300,5 @@ async fn run<T: Send + 'static, C: Default + Send + 'static>(
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

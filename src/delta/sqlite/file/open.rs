@@ -1,9 +1,10 @@
 //! Opening a session.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, params};
 
 use crate::delta::{LateChange, Result, StoreError};

@@ -2,9 +2,10 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::delta::{LateChange, Result, StoreError};
@@ -166,7 +167,7 @@ impl Session {
         if self.mode != OpenMode::Serve {
             return Err(StoreError::ReadOnly("opened to be read".to_owned()));
         }
-        let first = self.first.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let first = self.first.get_mut();
         let conn = first
             .as_ref()
             .ok_or_else(|| StoreError::Busy("the session's writer is open".to_owned()))?;

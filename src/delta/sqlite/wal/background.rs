@@ -1,11 +1,12 @@
 //! Threads that work on the session's files beside the writer, one kind of task each.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
 use crate::delta::sqlite::file::connect::{self, Role};
@@ -82,10 +83,9 @@ impl<T: Task> BackgroundThread<T> {
 
     /// Returns once it is not busy.
     pub(super) fn wait(&self) {
-        let mut waiting = self.progress.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.progress.waiting.lock();
         while self.is_busy() {
-            let woken = self.progress.finished.wait(waiting);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner);
+            self.progress.finished.wait(&mut waiting);
         }
     }
 
@@ -147,7 +147,7 @@ impl TriggerCount {
     }
 
     fn finish(&self) {
-        let _waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _waiting = self.waiting.lock();
         self.is_done.store(true, Ordering::Release);
         self.is_busy.store(false, Ordering::Release);
         self.finished.notify_all();

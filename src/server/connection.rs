@@ -1,8 +1,8 @@
 //! One client connection: reads records, executes calls, writes replies.
 //!
 //! A single task reads. It polls each call once, so that a call answered from a cache needs no task
-//! switch. A suspended call continues in the thread that wakes it (`inline_task`). Calls outlive
-//! the connection: they run to their end, and the reply cache keeps their replies.
+//! switch. A suspended call continues on the thread that wakes it, or as a task (`inline_task`).
+//! Calls outlive the connection: they run to their end, and the reply cache keeps their replies.
 
 use std::future::Future;
 use std::io;

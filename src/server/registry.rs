@@ -65,9 +65,9 @@ impl Registry {
     /// Adds a registration; returns whether it is present afterwards. Fails if another address is
     /// registered for the same program, version and transport.
     ///
-    /// Only the lock manager may be registered besides ours. The kernel of an NFS client on this
-    /// machine must register its own lock manager before it can mount. [`Registry::find`] still
-    /// returns ours, because clients that look one up want to lock our files.
+    /// Only a lock manager may be registered in addition to ours. The kernel of an NFS client on
+    /// this machine must register its own lock manager before it can mount. [`Registry::find`]
+    /// still returns ours, because clients that look one up want to lock our files.
     pub(super) fn set(&self, entry: Rpcb) -> bool {
         let known = ["tcp", "udp", "tcp6", "udp6"].iter().any(|id| entry.netid == id.as_bytes());
         if !known || portmap::parse_universal_address(&entry.address).is_none() {

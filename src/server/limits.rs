@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::wire::record::{MAX_HEADER_BYTES, MAX_RECORD_BYTES};
 
-/// Open connections. For one more, the server evicts a connection of the address with the most, and
+/// Open connections; for one more, the server evicts a connection of the address with the most, and
 /// there of the tenant with the most.
 pub const MAX_CONNECTIONS: usize = 1024;
 /// Requests in flight on one connection; at the limit, the server stops reading from it.
@@ -55,17 +55,17 @@ pub const MIN_SPARE_BYTES: usize = 128 << 10;
 pub const SPARE_AGE: Duration = Duration::from_secs(1);
 /// Bytes by which a connection's read buffer grows.
 pub const READ_BUFFER_BYTES: usize = 16 << 10;
-/// Time of busy-polling for the next request after a reply. At most one connection polls at once.
+/// Time of busy-polling for the next request after a reply; at most one connection polls at once.
 pub const LOOKOUT: Duration = Duration::from_micros(60);
 /// A connection without a request for this time is closed (knfsd: 6 minutes).
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
-/// Time from a record's first byte to its last. Waiting for the server's own permits is extra.
+/// Time from a record's first byte to its last, without waiting for the server's own permits.
 pub const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time in which a client must read a reply.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Shorter deadline under pressure. While others wait for memory, a record with shared bytes must
-/// be complete and a reply read within this time. While others wait for a connection, a connection
-/// must have a valid call answered within this time.
+/// While others wait for memory, time in which a record with shared bytes must be complete and a
+/// reply read. While others wait for a connection, time in which a connection must have a valid
+/// call answered.
 pub const CROWDED_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time after requests of two addresses for the same pool in which each address may hold at most as
 /// much as is left free (dynamic thresholds, docs/decisions/0043).
@@ -90,15 +90,15 @@ pub const REPLY_CACHE_AGE: Duration = Duration::from_secs(120);
 pub const REPLY_CACHE_ENTRIES: usize = 8192;
 /// Bytes of replies in the reply cache.
 pub const REPLY_CACHE_BYTES: usize = 4 << 20;
-/// Bytes of a call's arguments that the reply cache hashes by SipHash. The rest, data of a WRITE or
+/// Bytes of a call's arguments that the reply cache hashes by SipHash; the rest, data of a WRITE or
 /// a link's target, is added by its CRC-32. The longest call without data is RENAME, with 656
 /// bytes.
 pub const STRONG_CHECKSUM_ARGS_BYTES: usize = 1 << 10;
-/// Equal calls over different connections of one address whose replies are cached separately.
-/// Further ones are executed without caching their replies.
+/// Equal calls over different connections of one address whose replies are cached separately;
+/// further ones are executed without caching their replies.
 pub const MAX_EQUAL_CALLS: u8 = 8;
-/// Time that a call waits if it equals one of another open connection of its address. If that
-/// connection closes, the call is a retransmission; otherwise it belongs to another program.
+/// Time that a call waits if it equals one of another open connection of its address: if that
+/// connection ends, the call is a retransmission. Otherwise the call belongs to another program.
 pub const EQUAL_CALL_WAIT: Duration = Duration::from_millis(500);
 /// Client addresses that the server remembers having warned.
 pub const WARNED_CLIENTS: usize = 256;
@@ -106,8 +106,8 @@ pub const WARNED_CLIENTS: usize = 256;
 pub const MAX_REGISTRATIONS: usize = 256;
 /// Bytes of a record or a datagram to the built-in port mapper.
 pub const MAX_DATAGRAM_BYTES: usize = 8 << 10;
-/// Bytes of a datagram that the built-in port mapper sends to another machine. Bounds UDP
-/// amplification: a spoofed query cannot trigger a reply much larger than itself.
+/// Bytes of a datagram that the built-in port mapper sends to another machine: bounds UDP
+/// amplification. A spoofed query triggers a reply of at most a few times its size.
 pub const MAX_DATAGRAM_REPLY_BYTES: usize = 256;
 
 /// Limits that the user of a [`Server`](super::Server) can set. [`Limits::default`] has the

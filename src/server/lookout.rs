@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::limits::LOOKOUT;
 
-/// Cap on the miss count. At the cap, a connection skips 2^6 - 1 polls after each miss.
+/// Cap on the miss count; at the cap, a connection skips 2^6 - 1 polls after each miss.
 const MAX_MISSES: u8 = 6;
 
 /// The permit to busy-poll. At most one thread polls, however many connections there are.

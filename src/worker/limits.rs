@@ -11,7 +11,7 @@ pub const WRITE_QUEUE_BYTES: u32 = 64 << 20;
 /// Operations in one commit.
 pub const BATCH_OPS: usize = 256;
 
-/// Bytes of operations in one commit. A single larger operation is committed alone.
+/// Bytes of operations in one commit; a single larger operation is committed alone.
 pub const BATCH_BYTES: u32 = 4 << 20;
 
 /// Initial jobs that an unsynced batch needs to admit further jobs while it runs.

@@ -20,8 +20,8 @@ use crate::wire::portmap::{VERSION_2, VERSION_4};
 /// Pause after recvfrom(2) fails.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Open connections. Callers send one query and leave, so few suffice; descriptors and memory
-/// remain for NFS.
+/// Open connections to the built-in port mapper. Callers send one query and leave, so few suffice;
+/// descriptors and memory remain for NFS.
 const MAX_BUILTIN_CONNECTIONS: usize = 16;
 /// A connection without a query for this time is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,22 +1,22 @@
-//! JSON texts as values: what `serde_json` reads, but for its mistake.
+//! Parses JSON, and works around a confusion in `serde_json`.
 //!
-//! To keep every digit of a number, `serde_json` hands numbers on as objects with one key of its
-//! own (`NUMBER`), and takes a text's object with that key for a number too. A schema then sees
-//! a number where every other reader sees an object; so no such text becomes a value.
+//! To keep every digit of a number, `serde_json` represents numbers as objects with one special key
+//! (`NUMBER`). It also parses a text's own object with that key as a number. A schema would then
+//! see a number where every other parser sees an object, so such texts are refused.
 
 use serde::de::Error as _;
 use serde_json::{Error, Value};
 
-/// The key with which `serde_json` marks a number.
+/// The key by which `serde_json` marks a number.
 const NUMBER: &str = "$serde_json::private::Number";
 
-/// The longest way to write a character of that key in JSON, `\u0024`, in bytes.
+/// The longest JSON encoding of a character of that key, `\u0024`, in bytes.
 const ESCAPE_BYTES: usize = 6;
 
-/// Reads one JSON value.
+/// Parses one JSON value.
 ///
 /// # Errors
-/// The text is none, or has the key in it that `serde_json` marks numbers with.
+/// The text is not valid JSON, or uses the special key of `serde_json`.
 pub fn value(text: &[u8]) -> Result<Value, Error> {
     match find_mark(text) {
         None => serde_json::from_slice(text),
@@ -25,16 +25,16 @@ pub fn value(text: &[u8]) -> Result<Value, Error> {
             let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
             let (line, column) =
                 (before.iter().filter(|byte| **byte == b'\n').count() + 1, at - start + 1);
-            // `serde_json` takes the place out of the message again.
+            // `serde_json` parses the position from the end of the message.
             let what = format_args!("`{NUMBER}` is not taken as a key");
             Err(Error::custom(format_args!("{what} at line {line} column {column}")))
         }
     }
 }
 
-/// Where the first object key begins that `serde_json` takes for a number's mark.
+/// The offset of the first object key that `serde_json` takes for a number's mark.
 ///
-/// In a text that is no JSON it may find none, or one that is no key.
+/// In invalid JSON it may miss a key or return a string that is no key.
 fn find_mark(text: &[u8]) -> Option<usize> {
     let mut behind = 0;
     while let Some(start) = text[behind..].iter().position(|byte| *byte == b'"') {
@@ -47,7 +47,7 @@ fn find_mark(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Where the string that begins at `start` is over: behind its closing quote.
+/// The offset after the closing quote of the string that begins at `start`.
 fn string_end(text: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
     loop {
@@ -59,7 +59,7 @@ fn string_end(text: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// Whether a string, in its quotes, stands for the mark, with escapes or without.
+/// Whether a quoted string is the mark, with or without escapes.
 fn is_mark(string: &[u8]) -> bool {
     let may_be = matches!(string, [_, b'$' | b'\\', ..])
         && (NUMBER.len() + 2..=NUMBER.len() * ESCAPE_BYTES + 2).contains(&string.len());

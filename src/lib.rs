@@ -1,9 +1,9 @@
 //! acetate: a copy-on-write directory for agents, served over NFSv3.
 //!
-//! A read-only host directory (the base) and a SQLite file (the delta: the session) are merged
-//! into one tree, which any NFSv3 client mounts. docs/ARCHITECTURE.md tells more.
+//! A read-only host directory (the base) and a SQLite file (the delta, also called the session) are
+//! merged into one tree, which any NFSv3 client can mount. docs/ARCHITECTURE.md has the details.
 //!
-//! Programs begin with [`workspace`], which has examples; tools that look at sessions are in
+//! Programs start with [`workspace`], which has examples. Tools that inspect sessions are in
 //! [`inspect`].
 //!
 //! # Layers
@@ -13,31 +13,31 @@
 //! ```text
 //!         cli                    parse, print, exit code
 //!          │
-//!       workspace                all of it put together: begin here
+//!       workspace                all of it combined: start here
 //!          │  \
 //!        server \                sockets, limits, RPC, reply cache
 //!          │   inspect           offline tools: return data, never print
 //!          │   control           changes by path, here or in the server
 //!          │   context           context nodes, over any tree of files
-//!          │   export            several trees of mounts, for whom; over config and guard
+//!          │   export            exports: trees of mounts; uses config and validation
 //!         nfs                    decode → one Vfs call → encode
 //!        /   \
 //!     wire   vfs ◄── overlay     bytes ↔ types │ the contract │ the merge rules
 //!                     │   \
-//!                  worker  base  the async/blocking seam │ the read-only lower layer
+//!                  worker  base  async callers to blocking threads │ the read-only lower layer
 //!                     │      \
-//!                   delta  target  the writable upper layer │ a host directory for `apply`
+//!                  delta  writeback  the writable upper layer │ a host directory for `apply`
 //! ```
 //!
-//! [`json`] stands apart, for all that read JSON.
+//! [`json`] belongs to no layer: any module may parse JSON with it.
 //!
 //! # Life of a WRITE
 //!
-//! [`server`] reads one bounded record and looks into the reply cache. [`nfs`] decodes it (the
-//! data stays a slice of the record) and checks the handle. [`overlay`] ships the change to the
-//! writer thread of [`worker`], which runs it in a transaction with as many others as wait, its
-//! batch: attributes before, copy-up if need be, chunks, inode, audit row, attributes after.
-//! One commit, caches forget, and only then the answers go back up to the socket.
+//! [`server`] reads one bounded record and checks the reply cache. [`nfs`] decodes it (the data
+//! stays a slice of the record) and checks the handle. [`overlay`] sends the change to the writer
+//! thread of [`worker`]. The writer runs it in a transaction with other waiting changes, its batch:
+//! attributes before, copy-up if needed, chunks, inode, audit row, attributes after. After the
+//! commit, caches are invalidated; only then the replies are sent.
 
 pub mod base;
 pub mod cli;

@@ -1,4 +1,4 @@
-//! Attributes and times of the filesystem ↔ those of the protocol.
+//! Conversion of attributes and times between the filesystem and the protocol.
 
 use crate::vfs::{Attr, FileKind, FsError, SetAttr, SetTime, Time, Wcc, WccAttr};
 use crate::wire::nfs3;
@@ -50,13 +50,13 @@ fn file_type(kind: FileKind) -> nfs3::FileType {
     }
 }
 
-/// Clamps to what the protocol can say: 1970 to 2106 (RFC 1813 §2.6 `nfstime3`).
+/// Clamps to the range of `nfstime3`: 1970 to 2106 (RFC 1813 §2.6).
 pub(super) fn nfs_time(time: Time) -> nfs3::NfsTime {
     let Time { secs, nanos } = time.as_clients_see_it();
     nfs3::NfsTime { seconds: u32::try_from(secs).unwrap_or(u32::MAX), nseconds: nanos }
 }
 
-/// Reads a client's time; a billion nanoseconds or more are [`FsError::Invalid`].
+/// Decodes a client's time; [`FsError::Invalid`] if the nanoseconds exceed 999,999,999.
 fn time(time: nfs3::NfsTime) -> Result<Time, FsError> {
     if time.nseconds >= NANOS_PER_SEC {
         return Err(FsError::Invalid);
@@ -64,12 +64,12 @@ fn time(time: nfs3::NfsTime) -> Result<Time, FsError> {
     Ok(Time { secs: i64::from(time.seconds), nanos: time.nseconds })
 }
 
-/// Reads SETATTR's guard, which is compared and never stored: any number will do.
+/// Decodes the guard of SETATTR. It is only compared and never stored, so no value is invalid.
 pub(super) fn guard_time(time: nfs3::NfsTime) -> Time {
     Time { secs: i64::from(time.seconds), nanos: time.nseconds }
 }
 
-/// Reads attributes to set; a malformed time is [`FsError::Invalid`].
+/// Decodes attributes to set; a malformed time is [`FsError::Invalid`].
 pub(super) fn set_attr(sattr: nfs3::Sattr) -> Result<SetAttr, FsError> {
     Ok(SetAttr {
         mode: sattr.mode.map(|mode| mode & PERMISSION_BITS),

@@ -40,12 +40,12 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         self.make(caller, args.place, new).await
     }
 
-    /// MKNOD (RFC 1813 §3.3.11); what other procedures make is `NFS3ERR_BADTYPE`.
+    /// MKNOD (RFC 1813 §3.3.11); a type that other procedures create is `NFS3ERR_BADTYPE`.
     pub(super) async fn mknod(&self, caller: &Caller, args: args::MknodArgs) -> CreateResult {
         self.make(caller, args.place, special_file(args.what)).await
     }
 
-    /// Makes `new`, or refuses with the directory's attributes where the arguments are wrong.
+    /// Creates `new`; on invalid arguments fails with the directory's attributes.
     async fn make(
         &self,
         caller: &Caller,

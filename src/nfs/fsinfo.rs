@@ -8,7 +8,7 @@ use crate::wire::nfs3::{
 };
 
 impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
-    /// FSSTAT (RFC 1813 §3.3.18); the figures may change at any moment.
+    /// FSSTAT (RFC 1813 §3.3.18); the values may change at any time.
     pub(super) async fn fsstat(
         &self,
         caller: &Caller,

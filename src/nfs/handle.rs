@@ -1,4 +1,4 @@
-//! File handles: a [`Locator`] in at most 64 bytes that nobody else can make.
+//! File handles: a [`Locator`] in at most 64 bytes, authenticated so that clients cannot forge one.
 //!
 //! | Bytes | Content |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | 0–40 | digest of the base path (layer base only) |
 //! | 8 | SipHash-2-4 of all the above, keyed with the session's secret |
 //!
-//! Numbers are big-endian. A handle is a pure function of the locator, the export and the key,
-//! so that it stays the same across copy-up, rename and restart.
+//! Numbers are big-endian. A handle is a pure function of locator, export and key, so it stays
+//! valid across copy-up, rename and restart.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -33,18 +33,18 @@ const LAYER_BASE_LINKED: u8 = 2;
 
 /// Version, layer, export and fileid, in bytes.
 const HEAD_BYTES: usize = 1 + 1 + 2 + 8;
-/// The authentication code at the end, in bytes.
+/// The message authentication code at the end, in bytes.
 const MAC_BYTES: usize = 8;
 
 const _: () = assert!(HEAD_BYTES + 2 + PathDigest::MAX_BYTES + MAC_BYTES <= FHSIZE);
 
-/// Turns what a filesystem's handles stand for into handles, and back.
+/// Encodes objects of a filesystem as handles, and decodes them.
 pub trait Handles<O>: Clone + Send + Sync + 'static {
-    /// The handle of an object, its bytes cut off `memory`, which many handles can share: equal
-    /// objects have byte-identical handles.
+    /// The handle of an object. Its bytes are split off `memory`, which many handles can share.
+    /// Equal objects have byte-identical handles.
     fn encode_in(&self, memory: &mut BytesMut, object: &O) -> FileHandle;
 
-    /// What a handle stands for; [`FsError::BadHandle`] if it is not one of these.
+    /// The object of a handle; [`FsError::BadHandle`] if this codec did not issue it.
     fn decode(&self, handle: &FileHandle) -> Result<O, FsError>;
 
     /// The handle of an object.
@@ -53,7 +53,7 @@ pub trait Handles<O>: Clone + Send + Sync + 'static {
     }
 }
 
-/// Turns locators into handles and back.
+/// Encodes locators as handles, and decodes them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HandleCodec {
     key: [u8; 16],
@@ -61,19 +61,20 @@ pub struct HandleCodec {
 }
 
 impl HandleCodec {
-    /// Makes handles of the export with this number, authenticated with the session's `key`.
+    /// A codec for the export with this number, which authenticates handles with the session's
+    /// `key`.
     pub fn new(key: [u8; 16], export: u16) -> Self {
         Self { key, export }
     }
 
-    /// The number in the handles that this makes.
+    /// The export number in a handle, without authentication.
     pub fn export_of(handle: &FileHandle) -> Option<u16> {
         handle.0.get(2..4)?.first_chunk().map(|tag| u16::from_be_bytes(*tag))
     }
 
     fn parse(&self, handle: &[u8]) -> Option<Locator> {
         let (body, mac) = handle.split_last_chunk::<MAC_BYTES>()?;
-        // Comparing two integers takes the same time wherever they differ.
+        // An integer comparison takes constant time.
         if self.mac(body) != u64::from_be_bytes(*mac) {
             return None;
         }
@@ -100,7 +101,7 @@ impl HandleCodec {
 
 impl Handles<Locator> for HandleCodec {
     fn encode_in(&self, memory: &mut BytesMut, locator: &Locator) -> FileHandle {
-        // Listings have a handle for each entry: made in place, and copied in one piece.
+        // Listings encode a handle per entry, so it is built on the stack and copied once.
         let mut handle = [0; FHSIZE];
         let mut rest = &mut handle[..FHSIZE - MAC_BYTES];
         rest.put_u8(VERSION);
@@ -128,7 +129,7 @@ impl Handles<Locator> for HandleCodec {
 }
 
 impl fmt::Debug for HandleCodec {
-    /// Keeps the key to itself.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HandleCodec").field("export", &self.export).finish_non_exhaustive()
     }

@@ -20,7 +20,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         }))
     }
 
-    /// ACCESS (RFC 1813 §3.3.4). Bits without meaning are not granted.
+    /// ACCESS (RFC 1813 §3.3.4). Undefined bits are not granted.
     pub(super) async fn access(
         &self,
         caller: &Caller,

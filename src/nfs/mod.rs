@@ -1,10 +1,10 @@
-//! The NFSv3, MOUNT and NLM procedures: decode, one call of [`Vfs`], encode.
+//! The NFSv3, MOUNT and NLM procedures: decode the arguments, call [`Vfs`] once, encode the result.
 //!
-//! One file per family of procedures. The filesystem decides everything that is about files
-//! (names, permissions, what exists); what is decided here is what only the protocol knows:
-//! handles, reply sizes, transfer limits, status codes.
+//! One file per family of procedures. The filesystem decides about files: names, permissions,
+//! existence. This module decides only what belongs to the protocol: handles, reply sizes, transfer
+//! limits, status codes.
 //!
-//! This module knows nothing of sockets, RPC headers or where files come from.
+//! This module does not know sockets, RPC headers or the origin of files.
 
 mod attr;
 mod create;
@@ -35,19 +35,18 @@ pub use lock::Nlm;
 pub use mount::{MAX_REMEMBERED_MOUNTS, MountProgram};
 pub use status::{to_lock_status, to_mount_status, to_status};
 
-/// Why a call has no result; both are answers of RPC (RFC 5531 §9, `accept_stat`).
+/// Why a call has no result; both are RPC errors (RFC 5531 §9, `accept_stat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The arguments cannot be decoded (`GARBAGE_ARGS`).
     #[error("arguments cannot be decoded: {0}")]
     GarbageArgs(#[from] XdrError),
-    /// There is no such procedure (`PROC_UNAVAIL`).
+    /// The procedure does not exist (`PROC_UNAVAIL`).
     #[error("no such procedure")]
     ProcedureUnavailable,
 }
 
-/// What a handler gives: a reply, or an error from before the filesystem was asked, of which no
-/// attributes are known.
+/// The result of a handler: a reply, or an error without attributes from before the `Vfs` call.
 type HandlerResult<T, F> = Result<Reply<T, F>, FsError>;
 
 /// The NFS program, version 3.
@@ -58,12 +57,12 @@ pub struct Nfs<V, H = HandleCodec> {
 }
 
 impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
-    /// Serves `vfs` with handles of `handles`.
+    /// Serves `vfs`; `handles` encodes its file handles.
     pub fn new(vfs: Arc<V>, handles: H) -> Self {
         Self { vfs, handles }
     }
 
-    /// Runs the procedure with this number on its encoded arguments; the reply is encoded too.
+    /// Executes a procedure; arguments and results are encoded.
     pub async fn call(
         &self,
         caller: &Caller,
@@ -97,26 +96,23 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         })
     }
 
-    /// Whether the object that a call with these arguments is about takes none without
-    /// credentials.
+    /// Whether the export of the object in these arguments refuses calls without credentials.
     pub fn refuses_anonymous(&self, args: &Bytes) -> bool {
         self.object_of(args).is_some_and(|object| !self.vfs.takes_anonymous(&object))
     }
 
-    /// The number of the export that a call with these arguments is about: see
-    /// [`Vfs::export_number`].
+    /// The [`Vfs::export_number`] of the object in these arguments.
     pub fn export_of(&self, args: &Bytes) -> Option<NonZeroU64> {
         self.object_of(args).map(|object| self.vfs.export_number(&object))
     }
 
-    /// The object whose handle these arguments begin with, as those of all procedures but NULL do.
+    /// The object whose handle begins the arguments, as in all procedures but NULL.
     fn object_of(&self, args: &Bytes) -> Option<V::Object> {
         let handle = FileHandle::decode(&mut Decoder::new(args.clone())).ok()?;
         self.handles.decode(&handle).ok()
     }
 
-    /// Refuses a change that makes no sense before anything is tried, with the attributes of the
-    /// object that it was about.
+    /// Fails a change with invalid arguments before it starts; returns the object's attributes.
     async fn refuse<T>(
         &self,
         caller: &Caller,
@@ -142,8 +138,8 @@ fn answer<T: Encode, F: Encode + Default>(answer: HandlerResult<T, F>) -> Encode
     encode(&answer.unwrap_or_else(|error| Reply::Fail(to_status(error), F::default())))
 }
 
-/// Turns what the filesystem gave into a reply: `context` encodes the attributes, which `value`
-/// puts into the success.
+/// Encodes an outcome of the filesystem: `context` converts the attributes, which `value` adds to a
+/// success.
 fn reply<T, C, R, F>(
     outcome: Outcome<T, C>,
     context: impl FnOnce(C) -> F,
@@ -156,7 +152,7 @@ fn reply<T, C, R, F>(
     }
 }
 
-/// [`reply`] where the context is an object's attributes.
+/// [`reply`] if the context is an object's attributes.
 fn reply_post_op<T, R>(
     outcome: Outcome<T, Option<Attr>>,
     value: impl FnOnce(T, PostOpAttr) -> R,
@@ -164,7 +160,7 @@ fn reply_post_op<T, R>(
     reply(outcome, attr::post_op, value)
 }
 
-/// [`reply`] where the context is the attributes around a change.
+/// [`reply`] if the context is wcc data.
 fn reply_wcc<T, R>(
     outcome: Outcome<T, Wcc>,
     value: impl FnOnce(T, WccData) -> R,

@@ -1,7 +1,7 @@
-//! The MOUNT program: exports by their paths.
+//! The MOUNT program: returns the root handle of an export by its path.
 //!
-//! Remembered mounts are a courtesy to `showmount`: nothing depends on them, and they are
-//! forgotten with the process.
+//! Remembered mounts exist only for `showmount`. Nothing depends on them, and they are not
+//! persistent.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -17,14 +17,13 @@ use crate::wire::mount3::{
 };
 use crate::wire::xdr::{Decode, Encoder};
 
-/// How many mounts DUMP knows at most; beyond that the oldest is forgotten.
+/// Upper bound of the mounts that DUMP lists; the oldest is forgotten first.
 pub const MAX_REMEMBERED_MOUNTS: usize = 1024;
 
-/// Bytes of an entry that DUMP lists, besides its path, at most: three words, and an address as
-/// text.
+/// Upper bound of an encoded DUMP entry without its path, in bytes: words, and an address as text.
 const ENTRY_BYTES: usize = 4 * 4 + 48;
 
-/// `AUTH_SYS` (RFC 5531 §8.2): what we prefer.
+/// `AUTH_SYS` (RFC 5531 §8.2).
 const AUTH_SYS: u32 = 1;
 /// `AUTH_NONE` (RFC 5531 §8.2).
 const AUTH_NONE: u32 = 0;
@@ -34,17 +33,17 @@ const AUTH_NONE: u32 = 0;
 pub struct MountProgram<V, H = HandleCodec> {
     vfs: Arc<V>,
     handles: H,
-    /// Who mounted what and did not unmount it, oldest first.
+    /// Clients and the paths that they have mounted, oldest first.
     mounts: Mutex<VecDeque<(IpAddr, Bytes)>>,
 }
 
 impl<V: Vfs, H: Handles<V::Object>> MountProgram<V, H> {
-    /// Gives out the roots of the exports of `vfs`, as handles of `handles`.
+    /// Serves the exports of `vfs`; `handles` encodes their roots.
     pub fn new(vfs: Arc<V>, handles: H) -> Self {
         Self { vfs, handles, mounts: Mutex::default() }
     }
 
-    /// Runs the procedure with this number on its encoded arguments; the reply is encoded too.
+    /// Executes a procedure; arguments and results are encoded.
     pub async fn call(
         &self,
         caller: &Caller,
@@ -66,7 +65,7 @@ impl<V: Vfs, H: Handles<V::Object>> MountProgram<V, H> {
         })
     }
 
-    /// The bytes that DUMP lists at the moment, at most.
+    /// Upper bound of the encoded result of DUMP now, in bytes.
     pub fn dump_bytes(&self) -> usize {
         self.mounts().iter().map(|(_, path)| path.len() + ENTRY_BYTES).sum()
     }
@@ -100,7 +99,7 @@ impl<V: Vfs, H: Handles<V::Object>> MountProgram<V, H> {
         self.mounts().retain(|(known, _)| *known != client);
     }
 
-    /// Names only the exports that the caller is told of anyway: a path can be a secret.
+    /// Lists only mounts of exports that the caller may list: a path can be secret.
     fn dump(&self, caller: &Caller) -> MountList {
         let told = self.vfs.exports(caller);
         let mounts = self.mounts();
@@ -124,7 +123,7 @@ impl<V: Vfs, H: Handles<V::Object>> MountProgram<V, H> {
     }
 
     fn mounts(&self) -> MutexGuard<'_, VecDeque<(IpAddr, Bytes)>> {
-        // A list of addresses is whole whatever a panic interrupted.
+        // A panic cannot leave the list inconsistent.
         self.mounts.lock()
     }
 }
@@ -133,11 +132,11 @@ fn client_of(caller: &Caller) -> IpAddr {
     caller.client.ip().to_canonical()
 }
 
-/// A path as exports have it: one slash between components, none at the end. What does not begin
-/// with one stays as it is, and names no export.
+/// Normalizes a path as exports do: one slash between components, none at the end. A relative path
+/// is not changed, and names no export.
 fn spelled(path: &DirPath) -> Bytes {
     if !path.0.starts_with(b"/") {
-        // A copy, so that the call's memory is not held on to.
+        // Copied, so that the path does not keep the call's record in memory.
         return Bytes::copy_from_slice(&path.0);
     }
     let mut spelled = Vec::with_capacity(path.0.len());

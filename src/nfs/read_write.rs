@@ -5,7 +5,7 @@ use crate::vfs::{Caller, FsError, Stability, Vfs};
 use crate::wire::nfs3::{MAX_TRANSFER_BYTES, PostOpAttr, StableHow, WccData, args, results};
 
 impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
-    /// READ (RFC 1813 §3.3.6); gives at most [`MAX_TRANSFER_BYTES`].
+    /// READ (RFC 1813 §3.3.6); returns at most [`MAX_TRANSFER_BYTES`].
     pub(super) async fn read(
         &self,
         caller: &Caller,
@@ -41,7 +41,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         }))
     }
 
-    /// COMMIT (RFC 1813 §3.3.21); always of the whole file, whatever the range.
+    /// COMMIT (RFC 1813 §3.3.21); always commits the whole file, whatever the range.
     pub(super) async fn commit(
         &self,
         caller: &Caller,

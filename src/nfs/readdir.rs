@@ -1,7 +1,7 @@
-//! READDIR, READDIRPLUS: pages that respect the client's limits to the byte.
+//! READDIR and READDIRPLUS, with pages that respect the client's limits to the byte.
 //!
-//! The cookie verifier is always zero and never looked at: cookies stay valid while the directory
-//! changes, so that nothing can invalidate a listing.
+//! The cookie verifier is always zero and never checked: cookies stay valid while the directory
+//! changes, so no listing becomes invalid.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::wire::nfs3::results::{DirEntry, DirEntryPlus, DirList, EncodedEntries
 use crate::wire::nfs3::{FHSIZE, MAX_TRANSFER_BYTES, PostOpAttr, Status, VERFSIZE, args};
 use crate::wire::xdr::Encode;
 
-/// Memory that is taken at a time for the handles of a page, in bytes.
+/// Bytes of each allocation for the handles of a page.
 const HANDLES_BYTES: usize = 4096;
 
-/// What is left of the limits that a client gave, in bytes.
+/// The remaining bytes of the client's limits.
 struct Budget {
-    /// Of the reply.
+    /// For the reply.
     reply: usize,
-    /// Of the entries' numbers, names and cookies.
+    /// For the entries' numbers, names and cookies.
     info: usize,
 }
 
 impl Budget {
-    /// Takes an entry of this size, if it fits.
+    /// Deducts an entry of this size if it fits.
     fn take(&mut self, reply: usize, info: usize) -> bool {
         match (self.reply.checked_sub(reply), self.info.checked_sub(info)) {
             (Some(reply), Some(info)) => {
@@ -38,15 +38,15 @@ impl Budget {
     }
 }
 
-/// An entry of either procedure.
+/// An entry of READDIR or READDIRPLUS.
 trait ReaddirEntry: Encode + Send + Sized + 'static {
-    /// Whether READDIRPLUS lists these.
+    /// Whether the entry has attributes and a handle.
     const WITH_ATTRS: bool;
 
-    /// Its handle lies in `memory`.
+    /// Encodes `entry`; the bytes of its handle are split off `memory`.
     fn new<O, H: Handles<O>>(entry: &Entry<O>, handles: &H, memory: &mut BytesMut) -> Self;
 
-    /// Counts the entry into what is left, if it fits.
+    /// Deducts the entry from `budget` if it fits.
     fn fits(&self, budget: &mut Budget) -> bool;
 }
 
@@ -100,8 +100,8 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         Ok(self.list(caller, &dir, args.cookie, args.maxcount, args.dircount as usize).await)
     }
 
-    /// Lists one page: `max_bytes` limits the whole success, `max_info_bytes` the entries'
-    /// numbers, names and cookies. `NFS3ERR_TOOSMALL` where not even one entry fits.
+    /// Lists one page: `max_bytes` limits the whole success, `max_info_bytes` the entries' numbers,
+    /// names and cookies. `NFS3ERR_TOOSMALL` if not even one entry fits.
     async fn list<E: ReaddirEntry>(
         &self,
         caller: &Caller,
@@ -117,7 +117,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
             info: max_info_bytes,
         };
         let handles = self.handles.clone();
-        // The entries come from another thread, one by one; this only ever holds one page.
+        // Entries come from another thread, one by one; only one page is in memory.
         let taken = Arc::new(Mutex::new(EncodedEntries::default()));
         let (page, mut memory) = (Arc::clone(&taken), BytesMut::new());
         let take = move |entry: &Entry<V::Object>| {

@@ -1,4 +1,4 @@
-//! REMOVE, RMDIR, RENAME, LINK: procedures that change names of what exists.
+//! REMOVE, RMDIR, RENAME, LINK: procedures that change names of existing objects.
 
 use super::{HandlerResult, Handles, Nfs, attr, reply, reply_wcc};
 use crate::vfs::{Caller, Vfs};

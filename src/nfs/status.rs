@@ -1,4 +1,4 @@
-//! The only place that turns a filesystem error into a status of the protocol.
+//! Maps filesystem errors to the status codes of the protocols. No other module does.
 
 use crate::vfs::FsError;
 use crate::wire::{mount3, nfs3, nlm4};
@@ -9,7 +9,7 @@ pub fn to_status(error: FsError) -> nfs3::Status {
     match error {
         FsError::NotPermitted => Status::Perm,
         FsError::NotFound => Status::NoEnt,
-        // The protocol has no status for a loop of directories.
+        // The protocol has no status for a directory loop.
         FsError::Io | FsError::Loop => Status::Io,
         FsError::Access => Status::Acces,
         FsError::Exists => Status::Exist,
@@ -34,7 +34,7 @@ pub fn to_status(error: FsError) -> nfs3::Status {
     }
 }
 
-/// The `mountstat3` of an error (RFC 1813 appendix I), which has fewer words.
+/// The `mountstat3` of an error (RFC 1813 appendix I), which has fewer values.
 pub fn to_mount_status(error: FsError) -> mount3::MountStatus {
     use mount3::MountStatus;
     match error {
@@ -61,7 +61,7 @@ pub fn to_mount_status(error: FsError) -> mount3::MountStatus {
     }
 }
 
-/// The `nlm4_stats` of an error about the file that is to be locked (RFC 1813 appendix II).
+/// The `nlm4_stats` of an error on the file to lock (RFC 1813 appendix II).
 pub fn to_lock_status(error: FsError) -> nlm4::NlmStatus {
     use nlm4::NlmStatus;
     match error {

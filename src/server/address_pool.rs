@@ -1,7 +1,7 @@
 //! A shared bound that is divided among client addresses.
 //!
-//! One address may hold all of it while no other address asks. While several ask, an address may
-//! hold at most as much as is left free, so one more address always gets some (dynamic
+//! While only one address makes requests, it may hold the whole bound. While several do, an address
+//! may hold at most as much as is left free, so one more address always gets some (dynamic
 //! thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Each address
 //! has one place in the queue, however many connections it has.
 
@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::limits::CONTENTION;
 
-/// What is divided.
+/// The resource that a pool divides.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PoolKind {
     Requests,
@@ -23,10 +23,10 @@ pub(super) enum PoolKind {
     UnprovenBytes,
 }
 
-/// The number of kinds.
+/// The number of [`PoolKind`]s.
 const KINDS: usize = 5;
 
-/// What one client address holds of all pools.
+/// What one client address holds of every pool.
 #[derive(Debug, Default)]
 pub(super) struct AddressUse {
     pools: [PoolUse; KINDS],
@@ -37,9 +37,9 @@ pub(super) struct AddressUse {
 #[derive(Debug, Default)]
 struct PoolUse {
     held: AtomicUsize,
-    /// Told when less is held.
+    /// Notified when the address releases some.
     returned: Notify,
-    /// Held by the connection of the address that is in the queue.
+    /// Held by the one waiter of the address that is in the queue.
     turn: Mutex<()>,
 }
 
@@ -50,23 +50,23 @@ pub(super) struct AddressPool {
     permits: Arc<Semaphore>,
     max: usize,
     since: Instant,
-    /// The address that asked last.
+    /// Identifies the address that requested last; 0 before the first request.
     last: AtomicUsize,
-    /// Until when several addresses ask, in milliseconds after `since`.
+    /// When contention between addresses ends, in milliseconds after `since`.
     contended_until: AtomicU64,
 }
 
-/// A part of a pool; given back when dropped.
+/// A part of a pool; released when dropped.
 #[derive(Debug)]
 pub(super) struct PoolPermit {
     kind: PoolKind,
-    /// Always there until the portion is dropped.
+    /// `None` only while the permit is dropped.
     permit: Option<OwnedSemaphorePermit>,
     address: Arc<AddressUse>,
 }
 
 impl AddressPool {
-    /// A pool of `max`.
+    /// A pool of `max` permits.
     pub(super) fn new(kind: PoolKind, max: usize) -> Self {
         Self {
             kind,
@@ -78,24 +78,24 @@ impl AddressPool {
         }
     }
 
-    /// Whether nothing is taken.
+    /// Whether no permit is taken.
     pub(super) fn is_whole(&self) -> bool {
         self.permits.available_permits() == self.max
     }
 
-    /// Waits until all is given back, and gives nothing out afterwards.
+    /// Waits until all permits are released; none can be taken afterwards.
     pub(super) async fn drain(&self) {
         if let Ok(permits) = self.permits.acquire_many(weight(self.max)).await {
             permits.forget();
         }
     }
 
-    /// Lets nothing wait any more.
+    /// Fails all waiters, present and future.
     pub(super) fn close(&self) {
         self.permits.close();
     }
 
-    /// Takes `amount`, if that is there and `address` may have it now.
+    /// Takes `amount` if it is free and `address` may hold it now.
     pub(super) fn try_take(&self, address: &Arc<AddressUse>, amount: usize) -> Option<PoolPermit> {
         self.note(address);
         if !self.may_have(address, amount) {
@@ -105,7 +105,7 @@ impl AddressPool {
         Some(self.portion(address, permit, amount))
     }
 
-    /// Waits for `amount`, and counts as `waiting` until then; `None` once the pool is closed.
+    /// Waits for `amount`, and counts in `waiting` until then. `None` once the pool is closed.
     pub(super) async fn take(
         &self,
         address: &Arc<AddressUse>,
@@ -119,7 +119,7 @@ impl AddressPool {
         let own = address.of(self.kind);
         let _turn = own.turn.lock().await;
         loop {
-            // Made before the look, so that nothing between the two is missed.
+            // Created before the check, so that a release in between is not missed.
             let returned = own.returned.notified();
             if self.permits.is_closed() || self.may_have(address, amount) {
                 break;
@@ -140,7 +140,7 @@ impl AddressPool {
         PoolPermit { kind: self.kind, permit: Some(permit), address: Arc::clone(address) }
     }
 
-    /// Notes that an address asks.
+    /// Records a request of an address; a change of the address starts contention.
     fn note(&self, address: &Arc<AddressUse>) {
         let address = Arc::as_ptr(address).addr();
         if self.last.load(Ordering::Relaxed) != address
@@ -151,14 +151,14 @@ impl AddressPool {
         }
     }
 
-    /// Whether an address may have `amount` more. One that has none always may: so whatever waits
-    /// here waits for what its own address gives back.
+    /// Whether an address may hold `amount` more. An address that holds nothing always may, so a
+    /// waiter always waits for a release of its own address.
     fn may_have(&self, address: &AddressUse, amount: usize) -> bool {
         let held = address.of(self.kind).held.load(Ordering::Relaxed);
         held == 0 || !self.is_contended() || held + amount <= self.permits.available_permits()
     }
 
-    /// Whether several addresses asked within [`CONTENTION`].
+    /// Whether different addresses made requests within [`CONTENTION`].
     fn is_contended(&self) -> bool {
         let until = self.contended_until.load(Ordering::Relaxed);
         until != 0 && millis(self.since.elapsed()) < until
@@ -179,7 +179,7 @@ impl AddressUse {
 }
 
 impl PoolPermit {
-    /// Gives back what is taken above `amount`.
+    /// Releases the permits above `amount`.
     pub(super) fn shrink(&mut self, amount: usize) {
         let Some(permit) = &mut self.permit else { return };
         let less = permit.num_permits().saturating_sub(amount);
@@ -194,7 +194,7 @@ impl Drop for PoolPermit {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
             let amount = permit.num_permits();
-            // Before the address is told: it looks at what is free.
+            // Before the address is notified: the waiter checks how much is free.
             drop(permit);
             self.address.of(self.kind).give_back(amount);
         }
@@ -208,7 +208,7 @@ impl PoolUse {
     }
 }
 
-/// Counted as waiting for as long as this is.
+/// Counts one waiter until dropped.
 struct WaitCounter<'a>(&'a AtomicUsize);
 
 impl<'a> WaitCounter<'a> {
@@ -224,12 +224,12 @@ impl Drop for WaitCounter<'_> {
     }
 }
 
-/// Takes `amount` permits, if they are there.
+/// Takes `amount` permits if they are free.
 pub(super) fn try_take(of: &Arc<Semaphore>, amount: usize) -> Option<OwnedSemaphorePermit> {
     of.clone().try_acquire_many_owned(weight(amount)).ok()
 }
 
-/// An amount as semaphores count it.
+/// Converts an amount to a semaphore's permit count, saturating.
 pub(super) fn weight(amount: usize) -> u32 {
     u32::try_from(amount).unwrap_or(u32::MAX)
 }
@@ -249,7 +249,7 @@ mod tests {
         let mut taken: Vec<_> = (0..8).filter_map(|_| pool.try_take(&greedy, 1)).collect();
         assert_eq!(taken.len(), 8);
         assert!(pool.try_take(&modest, 1).is_none(), "there is no more");
-        // What the greedy one gives back it does not get again, up to half of all.
+        // Released permits do not return to the greedy address until it holds less than half.
         for left in (4..8).rev() {
             taken.pop();
             assert!(pool.try_take(&greedy, 1).is_none(), "{left} left to it");
@@ -276,7 +276,7 @@ mod tests {
         let mut all = Vec::new();
         for (address, name) in [(&greedy, "g1"), (&greedy, "g2"), (&greedy, "g3"), (&modest, "m")] {
             all.push(ask(address, name));
-            // In this order.
+            // Queues the tasks in this order.
             tokio::task::yield_now().await;
         }
         drop(held);

@@ -1,8 +1,8 @@
-//! One client's connection: records in, replies out.
+//! One client connection: reads records, executes calls, writes replies.
 //!
-//! A single task reads. Each request becomes a future, is polled once on that task (what a
-//! cache knows is answered without a hop), and goes to a task of its own if it has to wait.
-//! Requests outlive the connection: what was begun is finished, and the reply kept.
+//! A single task reads. It polls each call once, so that a call answered from a cache needs no task
+//! switch. A suspended call continues on the thread that wakes it, or as a task (`inline_task`).
+//! Calls outlive the connection: they run to their end, and the reply cache keeps their replies.
 
 use std::future::Future;
 use std::io;
@@ -50,17 +50,17 @@ pub(super) enum ConnectionEnd {
     Io(#[from] io::Error),
 }
 
-/// What the requests of one connection share.
+/// State that the requests of one connection share.
 pub(super) struct ConnectionState {
     pub(super) shared: Arc<ServerShared>,
     origin: RecordOrigin,
     pub(super) share: ConnectionBudget,
-    /// How it has behaved, for all to see.
+    /// The connection's entry among the open connections.
     pub(super) peer: Arc<Peer>,
-    /// Replies go out whole, one after another; `None` once one did not: a client that reads on
-    /// would take the next reply for the rest of that one.
+    /// Writes one whole reply after another. `None` after a partial write: the client would read
+    /// the next reply as the rest of the partial one.
     writer: Mutex<Option<Outgoing>>,
-    /// A reply could not be sent whole: the stream is of no more use.
+    /// Notified when a reply was not sent whole and the stream is unusable.
     broken: Notify,
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn serve(
     match ending {
         ConnectionEnd::Crowded => connection.hang_up(&incoming),
         ConnectionEnd::ReplyFailed | ConnectionEnd::ShuttingDown => {}
-        // Until its last reply is sent it keeps its place, and can be asked for it.
+        // Keeps its connection permit until the last reply is sent, and can be evicted until then.
         _ => tokio::select! {
             () = connection.share.settled() => {}
             () = connection.broken.notified() => {}
@@ -114,7 +114,7 @@ pub(super) async fn serve(
     ending
 }
 
-/// A connection that is read from; dropped, it is not any more.
+/// Marks the connection as no longer read from when dropped.
 struct IsRead<'a>(&'a Presence);
 
 impl Drop for IsRead<'_> {
@@ -123,7 +123,7 @@ impl Drop for IsRead<'_> {
     }
 }
 
-/// Reads requests and begins their work, until the connection ends.
+/// Reads requests and starts their calls until the connection ends.
 async fn read_requests(
     incoming: &mut Incoming,
     connection: &Arc<ConnectionState>,
@@ -161,24 +161,24 @@ async fn read_requests(
 }
 
 impl ConnectionState {
-    /// Ends the connection both ways, and closes the socket: its place is another client's, while
-    /// what was begun is finished.
+    /// Shuts the connection down in both directions and closes the socket. Its permit goes to
+    /// another client while calls in flight run to their end.
     fn hang_up(&self, incoming: &Incoming) {
         incoming.hang_up();
-        // A reply that is being sent fails, and takes the writer with it.
+        // A reply that is being sent fails, and its writer is dropped with it.
         if let Ok(mut writer) = self.writer.try_lock() {
             *writer = None;
         }
     }
 
-    /// Pauses where too many calls made no sense: they cost more to answer than to send.
+    /// Pauses after too many invalid calls: answering them costs more than sending them.
     async fn rest(&self) {
         if self.peer.reputation.is_throttled() {
             sleep(self.shared.limits.refusal_pause).await;
         }
     }
 
-    /// Works on a call and sends its reply, inside the room that it takes.
+    /// Executes a call and sends its reply, while it holds the request's permits.
     async fn answer(self: Arc<Self>, mut prepared: DecodedCall, _room: [RequestPermit; 2]) {
         let overall = &self.shared.budget;
         let (bytes, least) = (prepared.reply_bytes(), prepared.least_reply_bytes());
@@ -198,7 +198,7 @@ impl ConnectionState {
         }
         let bytes = answered.reply.iter().map(Bytes::len).sum();
         if bytes > reply_room.bytes() {
-            // A list that is longer than was thought.
+            // The list became longer than `reply_bytes` estimated.
             drop(reply_room);
             reply_room = self.share.take_reply(overall, bytes, bytes, is_unproven).await;
         }
@@ -210,11 +210,11 @@ impl ConnectionState {
         self.send(reply, false).await;
     }
 
-    /// Sends a reply; `is_common` says whether it has some of the common room.
+    /// Sends a reply; `is_common` says whether its permit counts against the shared budget.
     async fn send(&self, reply: ReplySegments, is_common: bool) {
         let sending = async {
             let mut place = self.writer.lock().await;
-            // Put back when all is sent; dropped, and so closed, by an error or by the timeout.
+            // Put back after a complete write; an error or the timeout drops it, which closes it.
             let Some(mut writer) = place.take() else { return Ok(()) };
             let reputation = &self.peer.reputation;
             reputation.took(writer.send(&reply, reputation.is_unproven()).await?);
@@ -234,7 +234,7 @@ impl ConnectionState {
         }
     }
 
-    /// Waits for a reply to be sent: less long while others lack the room that it takes.
+    /// Waits until a reply is sent. Gives up early while others wait for the memory that it holds.
     async fn in_time<T>(&self, sending: impl Future<Output = T>, is_common: bool) -> Option<T> {
         let limits = &self.shared.limits;
         let mut sending = pin!(sending);

@@ -1,5 +1,5 @@
-//! Bounds what one connection has in flight: a reserve of its own, which no other connection can
-//! use, and its part of the shared budget.
+//! Bounds the requests and replies in flight on one connection: a reserve of its own, which no
+//! other connection can use, and its part of the shared budget.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use super::limits::{
 };
 use super::server_budget::{ServerBudget, SharedReplyPermit};
 
-/// Counts what is in flight on one connection.
+/// The requests and replies in flight on one connection.
 #[derive(Debug)]
 pub(super) struct ConnectionBudget {
-    /// What its address holds of the shared budget.
+    /// What the connection's address holds of the shared budget.
     address: Arc<AddressUse>,
     requests: Arc<Semaphore>,
     max_requests: usize,
-    /// Bytes of requests that count against the shared budget.
+    /// Bytes of requests beyond the reserve; they also count against the shared budget.
     request_bytes: Arc<Semaphore>,
     own_request_bytes: Arc<Semaphore>,
-    /// Held by the reply that takes its bytes: in order of arrival.
+    /// Serializes replies that take bytes, in order of arrival.
     turn: Mutex<()>,
     held: Arc<ReplyBytesInUse>,
 }
 
-/// A request, or bytes of one, that is counted; given back when dropped.
+/// A permit for a request or for bytes of one; released when dropped.
 #[derive(Debug, Default)]
 pub(super) struct RequestPermit {
     _own: Option<OwnedSemaphorePermit>,
@@ -37,29 +37,29 @@ pub(super) struct RequestPermit {
     common: Option<PoolPermit>,
 }
 
-/// Bytes of a reply that are counted; given back when dropped.
+/// A permit for bytes of a reply; released when dropped.
 #[derive(Debug, Default)]
 pub(super) struct ReplyPermit(Option<HeldReplyBytes>);
 
-/// The bytes of a connection's replies, made or being made.
+/// Bytes of the replies that a connection encodes or sends.
 #[derive(Debug, Default)]
 struct ReplyBytesInUse {
     own: AtomicUsize,
     common: AtomicUsize,
-    /// Told when either is less than before.
+    /// Notified when either count decreases.
     returned: Notify,
 }
 
 #[derive(Debug)]
 struct HeldReplyBytes {
     bytes: usize,
-    /// `None` for bytes of the connection's own reserve.
+    /// `None` for bytes of the connection's reserve.
     common: Option<SharedReplyPermit>,
     held: Arc<ReplyBytesInUse>,
 }
 
 impl ConnectionBudget {
-    /// A budget of so many requests for a connection from `address`.
+    /// A budget of `requests` requests for a connection from `address`.
     pub(super) fn new(requests: usize, address: Arc<AddressUse>) -> Self {
         Self {
             address,
@@ -77,7 +77,7 @@ impl ConnectionBudget {
         self.requests.available_permits() == self.max_requests
     }
 
-    /// Waits until no request is in flight, and keeps new ones away while it does.
+    /// Waits until no request is in flight; new requests wait until then.
     pub(super) async fn settled(&self) {
         drop(self.requests.acquire_many(weight(self.max_requests)).await);
     }
@@ -103,7 +103,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// Waits until this request, which has its permit here, is the only one.
+    /// Waits until this request, which already has a permit here, is the only one.
     async fn take_first_request(&self, overall: &ServerBudget) -> OwnedSemaphorePermit {
         drop(self.requests.acquire_many(weight(self.max_requests - 1)).await);
         match overall.try_first_request() {
@@ -115,9 +115,8 @@ impl ConnectionBudget {
     /// Waits for a permit for `bytes` bytes of a request, here and in `overall`; `has_valid_call`
     /// says whether a valid call of the connection was answered.
     ///
-    /// A small request takes none: the numbers of connections and requests bound what all small
-    /// ones take. A request that fits into the connection's reserve waits for no other
-    /// connection.
+    /// A small request needs none: the limits on connections and requests bound the memory of all
+    /// small ones. A request that fits into the connection's reserve waits for no other connection.
     pub(super) async fn take_request_bytes(
         &self,
         overall: &ServerBudget,
@@ -150,11 +149,11 @@ impl ConnectionBudget {
         }
     }
 
-    /// Takes `bytes` bytes for a reply, or where fewer are free, at least `least`; `is_unproven`
-    /// says whether the connection has yet to prove that it reads its replies.
+    /// Takes `bytes` bytes for a reply or, under pressure, `least`; `is_unproven` says whether the
+    /// connection has yet to prove that it reads its replies.
     ///
-    /// A small reply takes none, as with requests. Others wait for replies of their own
-    /// connection alone, unless `least` is more than [`OWN_REPLY_BYTES`].
+    /// A small reply needs none, as with requests. Others wait only for replies of their own
+    /// connection, unless `least` exceeds [`OWN_REPLY_BYTES`].
     pub(super) async fn take_reply(
         &self,
         overall: &ServerBudget,
@@ -167,7 +166,7 @@ impl ConnectionBudget {
         }
         let _turn = self.turn.lock().await;
         loop {
-            // Made before trying, so that nothing between the two is missed.
+            // Created before trying, so that a release in between is not missed.
             let returned = self.held.returned.notified();
             if let Some(room) = self.try_own(bytes) {
                 return room;
@@ -194,7 +193,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// Takes bytes of the connection's reserve, if so many are left. The caller holds `turn`.
+    /// Takes bytes of the connection's reserve if they are free. The caller holds `turn`.
     fn try_own(&self, bytes: usize) -> Option<ReplyPermit> {
         if self.held.own.load(Ordering::Acquire) + bytes > OWN_REPLY_BYTES {
             return None;
@@ -217,7 +216,7 @@ impl ConnectionBudget {
 }
 
 impl RequestPermit {
-    /// Whether it counts against the shared budget.
+    /// Whether the permit counts against the shared budget.
     pub(super) fn is_common(&self) -> bool {
         self.common.is_some()
     }
@@ -229,12 +228,12 @@ impl ReplyPermit {
         self.0.as_ref().map_or(SMALL_REPLY_BYTES, |taken| taken.bytes)
     }
 
-    /// Whether it counts against the shared budget.
+    /// Whether the permit counts against the shared budget.
     pub(super) fn is_common(&self) -> bool {
         self.0.as_ref().is_some_and(|taken| taken.common.is_some())
     }
 
-    /// Gives back the bytes above `bytes`; all of them for a small reply.
+    /// Releases the bytes above `bytes`; all of them for a small reply.
     pub(super) fn shrink(&mut self, bytes: usize) {
         if bytes <= SMALL_REPLY_BYTES {
             self.0 = None;
@@ -273,9 +272,9 @@ impl Drop for HeldReplyBytes {
     }
 }
 
-/// Waits for `amount` permits of the connection's reserve.
+/// Waits for `amount` permits of a semaphore of this connection.
 async fn take(of: &Arc<Semaphore>, amount: usize) -> Option<OwnedSemaphorePermit> {
-    // They are never closed, so there is always an answer.
+    // The semaphores are never closed.
     of.clone().acquire_many_owned(weight(amount)).await.ok()
 }
 
@@ -289,7 +288,7 @@ mod tests {
     use crate::server::limits::Limits;
     use crate::wire::record::MAX_RECORD_BYTES;
 
-    /// What is there without waiting.
+    /// The output of a future that is ready at the first poll.
     fn now<T>(future: impl Future<Output = T>) -> Option<T> {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(value) => Some(value),
@@ -297,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Bytes of replies on a connection: its own, and common ones.
+    /// Reply bytes of a connection: from its reserve, and shared ones.
     fn held(share: &ConnectionBudget) -> [usize; 2] {
         [&share.held.own, &share.held.common].map(|bytes| bytes.load(Ordering::Acquire))
     }
@@ -312,7 +311,7 @@ mod tests {
         for share in &shares {
             first.push(share.take_reply(&overall, MAX_RECORD_BYTES, OWN_REPLY_BYTES, false).await);
         }
-        // A sixth of 24 for each: none gets a short one for want of room.
+        // A sixth of 24 for each connection: no reply is shortened.
         let mut more = Vec::new();
         for share in &shares {
             for _ in 1..4 {
@@ -323,7 +322,7 @@ mod tests {
             assert!(now(reply).is_none(), "a fifth waits for one of the same connection");
         }
         assert!(more.iter().all(|room| room.bytes() == MAX_RECORD_BYTES));
-        // Alone, one has as much as a connection may have.
+        // A single connection gets as much as one may have.
         drop((first, more));
         let mut alone = Vec::new();
         for _ in 0..8 {

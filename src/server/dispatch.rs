@@ -1,4 +1,4 @@
-//! From a record to a reply: header, credentials, program, version, reply cache, procedure.
+//! Processes a record into a reply: header, credentials, program, version, reply cache, procedure.
 
 use std::any::Any;
 use std::future::Future;
@@ -21,89 +21,90 @@ use crate::nfs::CallError;
 use crate::vfs::{CallId, Caller, Flavor};
 use crate::wire::rpc::{AuthStatus, Call, CallRejection, Credential, PROC_NULL, RpcStatus};
 
-/// First bytes of NFS results that say "ask again later" (NFS3ERR_JUKEBOX, RFC 1813 §2.6):
-/// replaying them would keep the client from ever getting another answer.
+/// First bytes of NFS results with NFS3ERR_JUKEBOX (RFC 1813 §2.6), which makes the client retry. A
+/// cached reply would repeat the error for ever.
 const STATUS_JUKEBOX: [u8; 4] = 10_008_u32.to_be_bytes();
 
-/// The programs that are served, and the replies that were given.
+/// The programs to serve, and the reply cache.
 pub(super) struct Dispatcher {
     programs: Vec<Arc<dyn RpcProgram>>,
     cache: ReplyCache,
 }
 
-/// Where a record came from.
+/// The source of a record.
 #[derive(Debug)]
 pub(super) struct RecordOrigin {
     /// The client's address.
     pub(super) peer: SocketAddr,
     /// Whether the connection is still read from.
     pub(super) presence: Arc<Presence>,
-    /// Whether only NULL is answered, because the client's port is not privileged.
+    /// Whether only NULL is answered, because the client's port is unprivileged.
     pub(super) untrusted_port: bool,
     /// Whether root is squashed.
     pub(super) squashes_root: bool,
 }
 
 impl RecordOrigin {
-    /// That of a datagram, to which no reply is kept.
+    /// The origin of a datagram. Its replies are not cached.
     pub(super) fn of_datagram(peer: SocketAddr) -> Self {
         let presence = Arc::new(Presence::new(peer.port()));
         Self { peer, presence, untrusted_port: false, squashes_root: false }
     }
 }
 
-/// A call that found its program, ready to be carried out.
+/// A call with its program, ready to execute.
 pub(super) struct DecodedCall {
     call: Call,
     record: Bytes,
     program: Arc<dyn RpcProgram>,
 }
 
-/// What a call came to.
+/// The outcome of a call.
 pub(super) struct CallResult {
     pub(super) reply: ReplySegments,
-    /// Whether it made no sense: no such procedure, or arguments that are none.
+    /// Whether the call was invalid: unknown procedure, undecodable arguments or weak credentials.
     pub(super) is_refused: bool,
 }
 
-/// What is done with a record.
+/// What to do with a record.
 pub(super) enum Disposition {
-    /// Carry the call out.
+    /// Execute the call.
     Run(DecodedCall),
-    /// Answer this.
+    /// Send this reply.
     Reply(ReplySegments),
-    /// Nothing.
+    /// Drop the record.
     Ignore,
-    /// Close the connection: the stream makes no sense.
+    /// Close the connection: the stream is garbage.
     HangUp,
-    /// Answer this: the client's port is not privileged.
+    /// Send this refusal: the client's port is unprivileged.
     RefusePort(ReplySegments),
 }
 
 impl DecodedCall {
-    /// Whether it is the call that does nothing, for anybody.
+    /// Whether this is the NULL procedure, which every caller may use.
     pub(super) fn is_null(&self) -> bool {
         self.call.procedure == PROC_NULL
     }
 
-    /// Whom the call is for.
+    /// The tenant of the call, if its arguments identify it.
     pub(super) fn tenant(&self) -> Option<NonZeroU64> {
         self.program.tenant(self.call.procedure, &self.call.args)
     }
 
-    /// The bytes of memory that the reply may come to.
+    /// Upper bound of the reply's memory in bytes.
     pub(super) fn reply_bytes(&self) -> usize {
         self.program.reply_bytes(self.call.procedure, &self.call.args)
     }
 
-    /// The bytes of memory that the reply has to be given, where there is no room for more.
+    /// Reply bytes that the call needs even under pressure: less than the maximum if it may be
+    /// short.
     pub(super) fn least_reply_bytes(&self) -> usize {
         let bytes = self.reply_bytes();
         let may_be_short = bytes > OWN_REPLY_BYTES && self.may_be_short();
         if may_be_short { OWN_REPLY_BYTES } else { bytes }
     }
 
-    /// Makes the reply come to `bytes` bytes at most, which are not less than the least.
+    /// Limits the reply to `bytes` bytes, which are at least [`DecodedCall::least_reply_bytes`].
     pub(super) fn shorten_reply(&mut self, bytes: usize) {
         if self.may_be_short() {
             let args = std::mem::take(&mut self.call.args);
@@ -111,7 +112,8 @@ impl DecodedCall {
         }
     }
 
-    /// A call whose first transmission may have been answered has to get the same answer.
+    /// Whether the reply may be short. False for replayed procedures: a retransmission must get the
+    /// same reply.
     fn may_be_short(&self) -> bool {
         let procedure = self.call.procedure;
         self.program.may_be_short(procedure) && !self.program.is_replayed(procedure)
@@ -119,12 +121,12 @@ impl DecodedCall {
 }
 
 impl Dispatcher {
-    /// Serves `programs`; several versions of one program may be among them.
+    /// Serves `programs`, which may contain several versions of one program.
     pub(super) fn new(programs: Vec<Arc<dyn RpcProgram>>, cache: ReplyCache) -> Self {
         Self { programs, cache }
     }
 
-    /// Reads the header of `record` and finds the program that it calls.
+    /// Decodes the header of `record` and finds its program.
     pub(super) fn prepare(&self, origin: &RecordOrigin, record: Bytes) -> Disposition {
         let call = match Call::parse(record.clone()) {
             Ok(call) => call,
@@ -145,8 +147,8 @@ impl Dispatcher {
         Disposition::Run(DecodedCall { call, record, program })
     }
 
-    /// Carries a call out, or finds out what its first transmission got; `None` if there is
-    /// nothing to answer.
+    /// Executes a call, or returns the reply to its first transmission. `None` if there is no reply
+    /// to send.
     pub(super) async fn run(
         &self,
         origin: &RecordOrigin,
@@ -159,7 +161,7 @@ impl Dispatcher {
         }
         let args_at = record.len() - call.args.len();
         let key = CallKey::new(origin.peer.ip(), call.xid, call.procedure, &record, args_at);
-        // Only the arguments hold on to the record's memory from here on.
+        // From here on only the arguments keep the record's memory.
         drop(record);
         match self.enter(key, &origin.presence).await {
             Entered::Done(reply) => {
@@ -180,8 +182,9 @@ impl Dispatcher {
         }
     }
 
-    /// Looks a call up in the reply cache. Where an equal call came over another connection, waits
-    /// a little for that one's end: the end and the retransmission come over different sockets.
+    /// Looks a call up in the reply cache. If an equal call came over another open connection,
+    /// waits up to [`EQUAL_CALL_WAIT`] for its end: the close and the retransmission arrive on
+    /// different sockets, in any order.
     async fn enter(&self, key: CallKey, from: &Arc<Presence>) -> Entered<'_> {
         let mut until = None;
         loop {
@@ -215,7 +218,7 @@ impl Dispatcher {
     }
 }
 
-/// Carries a call out; a panic becomes SYSTEM_ERR.
+/// Executes a call; a panic becomes SYSTEM_ERR.
 async fn carry_out(
     program: &dyn RpcProgram,
     origin: &RecordOrigin,
@@ -246,7 +249,8 @@ async fn carry_out(
     CallResult { reply: refuse(xid, status), is_refused: status != RpcStatus::SystemError }
 }
 
-/// Who calls. AUTH_NONE is nobody, never root; nor is AUTH_SYS where root is squashed.
+/// The caller of a record. AUTH_NONE is the anonymous user; so is uid 0 of AUTH_SYS if root is
+/// squashed.
 fn caller(origin: &RecordOrigin, credential: Credential) -> Caller {
     let client = origin.peer;
     let caller = match credential {
@@ -279,21 +283,21 @@ fn refuse(xid: u32, status: RpcStatus) -> ReplySegments {
     status.encode_header(xid).into_segments()
 }
 
-/// Whether the results, behind the 24 bytes of an accepted reply's header, begin with JUKEBOX.
+/// Whether the results begin with JUKEBOX; they follow the 24-byte header of an accepted reply.
 fn says_jukebox(reply: &ReplySegments) -> bool {
     const RESULTS_AT: usize = 24;
     let status = reply.first().and_then(|head| head.get(RESULTS_AT..RESULTS_AT + 4));
     status == Some(&STATUS_JUKEBOX)
 }
 
-/// A future whose panics are caught.
+/// A future that turns a panic into an error.
 struct Contained<F>(F);
 
 impl<F: Future + Unpin> Future for Contained<F> {
     type Output = Result<F::Output, Box<dyn Any + Send>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // After a panic the future is never polled again: its caller returns.
+        // The caller never polls again after a panic.
         match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut self.0).poll(context))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),

@@ -1,10 +1,10 @@
-//! Which connection gives way where all places are taken and another client comes.
+//! Selects the connection to close when all are taken and another client connects.
 //!
-//! The address with most connections gives way first, busy or not, and of its connections the
-//! tenant with most. One that comes from an address with as many as any other displaces one of
-//! its own address: so no address takes places from one that has fewer, and one that has none
-//! always gets in. Clients behind one address (NAT, containers, loopback) are told apart by
-//! tenant: the number that a program gives for what their calls are about.
+//! The address with the most connections loses one, busy or not, and there the tenant with the
+//! most. A client whose address already has as many as any other displaces a connection of its own
+//! address. No address takes connections from one that has fewer, and an address without any always
+//! gets one. Clients behind one address (NAT, containers, loopback) are distinguished by tenant:
+//! the number that a program derives from their calls.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,26 +12,26 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// Bits of an IPv6 address that tell clients apart: a client has all addresses below these.
+/// Prefix length that identifies an IPv6 client: one client has all addresses of its /64.
 const IPV6_PREFIX_BITS: u32 = 64;
 
-/// What is known of an open connection.
+/// The properties of an open connection that decide about eviction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EvictionCandidate {
-    /// Its number: those opened later have higher ones.
+    /// Connections opened later have higher numbers.
     pub(super) number: u64,
-    /// What [`share_of`] makes of its address.
+    /// The address prefix, from [`share_of`].
     pub(super) share: IpAddr,
     pub(super) tenant: Option<NonZeroU64>,
     /// Whether a valid call was answered.
     pub(super) has_valid_call: bool,
-    /// The time since it was opened.
+    /// The time since the connection was opened.
     pub(super) age: Duration,
-    /// The time since its last call, or since it was opened.
+    /// The time since the last call, or since the connection was opened.
     pub(super) idle: Duration,
 }
 
-/// The part of an address that has a share of its own.
+/// The prefix of an address that counts as one client: all of IPv4, /64 of IPv6.
 pub(super) fn share_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -42,14 +42,14 @@ pub(super) fn share_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Selects the connection to close so that a client from address prefix `newcomer` can connect, by
-/// its number; `None` only where none is open. The choice is from:
+/// Selects the connection to close so that a client from address prefix `newcomer` can connect.
+/// Returns its number, or `None` if `open` is empty. The rules, in this order:
 ///
-/// 1. any that had no valid call answered for `grace`, the oldest one first
-/// 2. the address with most, if that has more than `newcomer` will have, or else the newcomer's
-///    own address, if that has any, or else all
-/// 3. among these, the tenant with most
-/// 4. those without a valid call, the oldest one first, or else the one that is idle for longest
+/// 1. the oldest connection without a valid call for `grace`
+/// 2. only connections of the address with the most, if that has more than `newcomer` will have;
+///    otherwise only those of `newcomer`, or all if it has none
+/// 3. of these, only connections of the tenant with the most
+/// 4. of these, the oldest one without a valid call, or else the one that is idle for longest
 pub(super) fn choose(open: &[EvictionCandidate], newcomer: IpAddr, grace: Duration) -> Option<u64> {
     let is_silent = |one: &&EvictionCandidate| !one.has_valid_call && one.age >= grace;
     if let Some(silent) = open.iter().filter(is_silent).min_by_key(|one| one.number) {
@@ -90,8 +90,7 @@ mod tests {
         share_of(text.parse().unwrap())
     }
 
-    /// Connections that had calls answered, in the order of opening: address, tenant, and the
-    /// seconds that each is idle.
+    /// Connections with valid calls, in the order of opening: address, tenant, seconds idle.
     fn known(of: &[(&str, u64, u64)]) -> Vec<EvictionCandidate> {
         let all = of.iter().zip(0..).map(|(&(address, tenant, idle), number)| EvictionCandidate {
             number,
@@ -112,7 +111,7 @@ mod tests {
     fn the_address_with_most_gives_way_however_busy_it_is() {
         let open = known(&[("10.0.0.1", 1, 90), ("10.0.0.2", 1, 1), ("10.0.0.2", 1, 2)]);
         assert_eq!(chosen(&open, "10.0.0.3"), Some(2));
-        // With as many as any other, a newcomer displaces its own.
+        // With as many as any other, a new client displaces a connection of its own address.
         assert_eq!(chosen(&open, "10.0.0.2"), Some(2));
         assert_eq!(chosen(&open, "10.0.0.1"), Some(0), "both would have two");
     }
@@ -145,8 +144,9 @@ mod tests {
         for one in &mut open[3..] {
             one.age = Duration::ZERO;
         }
-        // It has a moment to show what it is: here the address with as many as any displaces its
-        // own, and there the tenant with most, at the address with most, is the unknown one.
+        // Within the grace period the usual rules apply: an address with as many as any other
+        // displaces its own, and at the address with the most, the largest tenant is the unknown
+        // one.
         assert_eq!(chosen(&open, "10.0.0.2"), Some(2));
         assert_eq!(chosen(&open, "10.0.0.9"), Some(3));
     }

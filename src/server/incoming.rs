@@ -1,4 +1,4 @@
-//! The reading half of a connection: from what arrives to records, in the room that they take.
+//! The read half of a connection: turns received bytes into records, within the byte budgets.
 
 use std::io;
 use std::net::Shutdown;
@@ -20,21 +20,21 @@ use super::lookout::Lookout;
 use super::record_buffers::RecordBufferPool;
 use crate::wire::record::{self, RecordReader};
 
-/// Bytes that arrived, and the record that they are becoming.
+/// Received bytes, and the reader that splits them into records.
 pub(super) struct Incoming {
     stream: OwnedReadHalf,
     input: BytesMut,
-    /// Whether `input` was made for a large record.
+    /// Whether `input` was allocated for a large record.
     is_large: bool,
     records: RecordReader,
 }
 
-/// Until when a record has to be whole.
+/// Deadlines for the rest of a record.
 #[derive(Default)]
 struct Deadlines {
-    /// In any case.
+    /// Applies always.
     last: Option<Instant>,
-    /// If others lack the room that it takes.
+    /// Applies while other requests wait for memory.
     crowded: Option<Instant>,
 }
 
@@ -44,13 +44,14 @@ impl Incoming {
         Self { stream, input: BytesMut::new(), is_large: false, records }
     }
 
-    /// Ends the connection both ways: a reply that the client does not take fails at once.
+    /// Shuts the connection down in both directions, so that writes to a stalled client fail at
+    /// once.
     pub(super) fn hang_up(&self) {
-        // Where it is gone already, nothing waits for it.
+        // An error means that the connection is already closed.
         let _gone = SockRef::from(self.stream.as_ref()).shutdown(Shutdown::Both);
     }
 
-    /// Returns the next record, with the room that its bytes take.
+    /// Returns the next record with its byte permit.
     pub(super) async fn next(
         &mut self,
         connection: &ConnectionState,
@@ -67,7 +68,7 @@ impl Incoming {
                 let has_valid_call = connection.peer.reputation.has_valid_call();
                 let share = &connection.share;
                 let taken = share.take_request_bytes(overall, bytes, has_valid_call).await;
-                // The time that we made the client wait is not its own.
+                // The client's deadline does not run while it waits for our permit.
                 deadlines.last = deadlines.last.map(|at| at + begun.elapsed());
                 let at = || Instant::now() + limits.crowded_timeout;
                 deadlines.crowded = taken.is_common().then(at);
@@ -95,14 +96,14 @@ impl Incoming {
                 Err(_) if first == last || overall.lacks_request_bytes() => {
                     return Err(ConnectionEnd::RecordTimeout);
                 }
-                // Nobody lacks room: it may go on, to be looked at again.
+                // No request waits for memory: the deadline is extended and checked again.
                 Err(_) => deadlines.crowded = Some(Instant::now() + limits.crowded_timeout),
             }
         }
     }
 
-    /// The bytes of the room that is taken now, if so: for a whole record, and for one of which
-    /// more has come than is read without.
+    /// The bytes of the permit to take now: for a complete record, or for an incomplete one with at
+    /// least [`FIRST_RECORD_BYTES`] received.
     fn wanted_bytes(&self, record: Option<&Bytes>) -> Option<usize> {
         match record {
             Some(record) => Some(record.len()),
@@ -111,8 +112,8 @@ impl Incoming {
         }
     }
 
-    /// Lets go of the memory of a large record, which has no room any more once that is answered:
-    /// what is left of the buffer, be it nothing, would keep all of it.
+    /// Gives up the buffer of a large record, and offers it for reuse. Otherwise even an empty rest
+    /// of the buffer would keep the memory of the record, whose permit ends with its reply.
     fn let_go(&mut self, record_bytes: usize, record_buffers: &Arc<RecordBufferPool>) {
         if std::mem::take(&mut self.is_large) {
             let rest = BytesMut::from(&self.input[..]);
@@ -123,7 +124,7 @@ impl Incoming {
         }
     }
 
-    /// Makes room for the rest of a large record in memory that is there, if there is some.
+    /// Moves the start of a large record into a reused buffer, if the pool has one large enough.
     fn make_room(&mut self, record_buffers: &RecordBufferPool) {
         let missing = self.records.missing_bytes(&self.input);
         if self.input.capacity() - self.input.len() < missing
@@ -134,13 +135,13 @@ impl Incoming {
         }
     }
 
-    /// Waits for the first bytes of a record, as long as a connection may be idle.
+    /// Waits for the first bytes of a record, for at most the idle timeout.
     async fn read_first(
         &mut self,
         connection: &ConnectionState,
         lookout: &mut Lookout,
     ) -> Result<(), ConnectionEnd> {
-        // A client that has no answer yet is not about to send its next request.
+        // A client that waits for a reply is unlikely to send its next request now.
         if connection.share.is_idle() {
             let post = &connection.shared.lookout_post;
             let is_alone = || connection.shared.budget.is_idle();
@@ -158,8 +159,8 @@ impl Incoming {
         }
     }
 
-    /// Reads what has arrived, if anything has, without asking the runtime: it hears of what
-    /// arrives from the thread that waits for all sockets, which has to be woken for it.
+    /// Reads received bytes with a non-blocking recv(2). Bypasses the runtime, whose readiness
+    /// events need a wake-up of the thread that polls all sockets.
     fn glance(&mut self) -> Option<Result<(), ConnectionEnd>> {
         let socket: &TcpStream = self.stream.as_ref();
         let arrived = rustix::io::ioctl_fionread(socket).ok().filter(|&bytes| bytes > 0)?;
@@ -177,7 +178,8 @@ impl Incoming {
         outcome
     }
 
-    /// Reads what is there, into a buffer with room for the record at hand, if it `has_room`.
+    /// Reads available bytes; reserves space for the rest of the current record only if it
+    /// `has_room`.
     async fn read(&mut self, has_room: bool) -> Result<(), ConnectionEnd> {
         let missing = self.records.missing_bytes(&self.input);
         let wanted = if has_room { missing } else { missing.min(FIRST_RECORD_BYTES) };
@@ -185,8 +187,7 @@ impl Incoming {
             self.input.reserve(wanted.max(READ_BUFFER_BYTES));
             self.is_large |= wanted > READ_BUFFER_BYTES;
         }
-        // Memory that is used again may have room for more than the record: what comes behind it
-        // has no room of its own.
+        // A reused buffer may be larger than the record; bytes of later records have no permit yet.
         let most = wanted.max(READ_BUFFER_BYTES);
         match self.stream.read_buf(&mut (&mut self.input).limit(most)).await? {
             0 => Err(ConnectionEnd::Closed),
@@ -213,7 +214,7 @@ mod tests {
         let mut large = BytesMut::zeroed(MAX_RECORD_BYTES);
         drop(large.split_to(MAX_RECORD_BYTES));
         record_buffers.keep(large);
-        // Records that are much shorter, one behind the other, without waiting.
+        // Much shorter records, back to back.
         let record = [&record::mark(MIN_SPARE_BYTES)[..], &[2; MIN_SPARE_BYTES]].concat();
         let all = record.repeat(8);
         let sent = tokio::spawn(async move { client.write_all(&all).await.map(|()| client) });

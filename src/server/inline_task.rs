@@ -1,10 +1,10 @@
 //! Runs a suspended call on the thread that wakes it instead of queueing it again.
 //!
-//! A call that changes something waits for the writer thread. Waking a task of the runtime for
-//! the answer costs more than sending the reply, and the writer thread would only wait for the
-//! next calls: so a thread outside the runtime runs the rest of the call itself
-//! (docs/decisions/0037-who-answers-goes-on.md). The call never blocks that thread: where the
-//! client does not read, the call is suspended again, and continues as a task of the runtime.
+//! A call that changes something waits for the writer thread. Waking a task of the runtime for the
+//! answer costs more than sending the reply, and the writer thread is otherwise idle. So a thread
+//! outside the runtime runs the rest of the call itself
+//! (docs/decisions/0037-who-answers-goes-on.md). The call never blocks that thread: if the client
+//! does not read, the call is suspended again and continues as a task of the runtime.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,25 +18,25 @@ use tokio::runtime::Handle;
 /// The rest of a call.
 type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A suspended call. Whatever holds its waker must wake it or drop the waker.
+/// A suspended call. The owner of its waker must wake the call or drop the waker.
 struct InlineTask {
     state: Mutex<TaskState>,
     runtime: Handle,
 }
 
 enum TaskState {
-    /// A thread runs it.
+    /// A thread is polling the work.
     Running,
-    /// A thread runs it, and it was woken since that began.
+    /// A thread is polling the work, and it was woken since the poll began.
     Woken,
-    /// Suspended.
+    /// The work is suspended.
     Waiting(TaskFuture),
-    /// Done, or spawned as a task.
+    /// The work is finished, or was spawned as a task.
     Gone,
 }
 
-/// Runs `work` on this thread, which belongs to the runtime, until it is suspended. A thread that
-/// wakes it then runs it at once if it is outside the runtime; else it becomes a task.
+/// Polls `work` on this thread, which belongs to the runtime, until it is suspended. A thread
+/// outside the runtime that wakes it then runs it at once; otherwise the work becomes a task.
 pub(super) fn run_inline(work: impl Future<Output = ()> + Send + 'static) {
     let inline_task =
         InlineTask { state: Mutex::new(TaskState::Running), runtime: Handle::current() };
@@ -44,7 +44,7 @@ pub(super) fn run_inline(work: impl Future<Output = ()> + Send + 'static) {
 }
 
 impl InlineTask {
-    /// Polls the work in the context of the runtime.
+    /// Polls the work. The caller is in the context of the runtime.
     fn poll(self: Arc<Self>, mut work: TaskFuture) {
         let waker = Waker::from(Arc::clone(&self));
         if work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
@@ -61,7 +61,7 @@ impl InlineTask {
         }
     }
 
-    /// Takes the work if it is suspended; else notes that it was woken.
+    /// Takes the work if it is suspended; otherwise records the wake-up.
     fn wake_up(&self) -> Option<TaskFuture> {
         let mut state = self.state();
         match std::mem::replace(&mut *state, TaskState::Gone) {
@@ -78,7 +78,7 @@ impl InlineTask {
     }
 
     fn state(&self) -> MutexGuard<'_, TaskState> {
-        // No change of it is ever half done.
+        // A panic cannot leave the state inconsistent.
         self.state.lock()
     }
 }
@@ -86,15 +86,15 @@ impl InlineTask {
 impl Wake for InlineTask {
     fn wake(self: Arc<Self>) {
         let Some(work) = self.wake_up() else { return };
-        // What goes on here wakes others as a thread of the runtime does: it wakes tasks, and
-        // none of them inside another.
+        // The context marks runtime threads and threads that already run inline work (see below).
+        // Such a thread spawns a task, so that work never runs inside other work.
         if Handle::try_current().is_ok() {
             *self.state() = TaskState::Gone;
             self.runtime.spawn(work);
         } else {
             let runtime = self.runtime.clone();
             let _context = runtime.enter();
-            // As in a task, a panic is the work's own: the thread goes on with what it does.
+            // As in a spawned task, a panic ends only this work, not the thread.
             if catch_unwind(AssertUnwindSafe(|| self.poll(work))).is_err() {
                 tracing::error!("a call is not answered, because of a panic");
             }
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Work that waits for `first` and then for `second`, and says after each where it is.
+    /// Waits for `first`, then for `second`; reports its thread after each.
     async fn work(
         first: oneshot::Receiver<()>,
         second: oneshot::Receiver<()>,
@@ -135,7 +135,7 @@ mod tests {
         run_inline(work(first, second, places));
         let outside = thread::spawn(move || {
             wake_first.send(()).unwrap();
-            // Before anything else happens here.
+            // The rest of the work ran before `send` returned.
             let place = at.try_recv();
             wake_second.send(()).unwrap();
             (place, at.try_recv(), thread::current().id())
@@ -152,7 +152,7 @@ mod tests {
         wake_first.send(()).unwrap();
         let outside = tokio::task::spawn_blocking(move || {
             let task = next(&at);
-            // A task stays one, whoever wakes it.
+            // Once spawned, the work stays a task on any wake-up.
             let waker = thread::spawn(move || {
                 wake_second.send(()).unwrap();
                 thread::current().id()
@@ -196,7 +196,7 @@ mod tests {
             let (wake, woken) = oneshot::channel::<()>();
             let waker = thread::spawn(move || wake.send(()));
             run_inline(async move {
-                // Wakes itself while it runs.
+                // Wakes itself while it is polled.
                 tokio::task::yield_now().await;
                 let _sent = woken.await;
                 done.send(()).unwrap();

@@ -1,17 +1,17 @@
-//! Sockets that are bound, but not served from yet.
+//! Bound TCP sockets, before the server accepts from them.
 
 use std::io;
 use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 
-/// An address that cannot be listened at.
+/// An address could not be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen at {address}")]
 pub struct BindError {
     /// The address.
     pub address: SocketAddr,
-    /// Why.
+    /// The error of the system.
     pub source: io::Error,
 }
 
@@ -22,7 +22,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Listens at all `addresses`, or at none. Port 0 is one that the system chooses.
+    /// Binds all `addresses`, or fails and binds none. For port 0 the system chooses a port.
     pub async fn bind(addresses: &[SocketAddr]) -> Result<Self, BindError> {
         let mut sockets = Vec::with_capacity(addresses.len());
         for &address in addresses {
@@ -35,7 +35,7 @@ impl Listeners {
         Ok(Self { sockets })
     }
 
-    /// The addresses, with their real ports.
+    /// The bound addresses, with their real ports.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(|(address, _)| *address).collect()
     }

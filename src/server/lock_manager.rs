@@ -1,4 +1,4 @@
-//! Serves the lock manager: lets a LOCK wait for a while.
+//! Serves the lock manager, and lets a LOCK wait for a conflicting lock for a limited time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,12 +14,12 @@ use crate::vfs::{Caller, Vfs};
 use crate::wire::nlm4::{self, MAX_NETOBJ_BYTES, NlmProcedure};
 use crate::wire::xdr::Encoder;
 
-/// The lock manager, as a program.
+/// The network lock manager (NLM version 4) as an RPC program.
 pub struct LockManager<V, H = HandleCodec> {
     nlm: Nlm<V, H>,
-    /// Told after each call that gave up a lock.
+    /// Notified after each call that released a lock.
     changed: Notify,
-    /// [`Nlm::changes`] when that was told last.
+    /// [`Nlm::changes`] at the last notification.
     told: AtomicU64,
 }
 
@@ -36,7 +36,7 @@ impl<V: Vfs, H: Handles<V::Object>> LockManager<V, H> {
         args: Bytes,
     ) -> Result<Encoder, CallError> {
         let answer = self.nlm.call(caller, procedure, args).await?;
-        // A call that changes nothing must not wake all that wait.
+        // A call that changes nothing must not wake all waiters.
         let changes = self.nlm.changes();
         if self.told.swap(changes, Ordering::Relaxed) != changes {
             self.changed.notify_waiters();
@@ -50,7 +50,7 @@ impl<V: Vfs, H: Handles<V::Object>> LockManager<V, H> {
     async fn wait(&self, waiting: LockWait) -> Encoder {
         let granted = async {
             loop {
-                // Made before trying, so that nothing between the two is missed.
+                // Created before trying, so that a release in between is not missed.
                 let changed = self.changed.notified();
                 if let Some(reply) = waiting.retry() {
                     return reply;
@@ -87,7 +87,7 @@ impl<V: Vfs, H: Handles<V::Object>> RpcProgram for LockManager<V, H> {
     }
 
     fn reply_bytes(&self, _procedure: u32, _args: &Bytes) -> usize {
-        // A cookie, and the owner of the lock that is in the way.
+        // A cookie, and the owner of the conflicting lock.
         SMALL_REPLY_BYTES + 2 * MAX_NETOBJ_BYTES
     }
 }

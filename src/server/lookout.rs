@@ -1,8 +1,8 @@
-//! Looking out for a connection's next request for a moment, instead of going to sleep at once.
+//! Busy-polls a connection for its next request for a short time before its task sleeps.
 //!
-//! A client that waits for each answer sends its next request some microseconds after it has
-//! one. To wake a thread that went to sleep meanwhile, and its processor with it, takes longer
-//! than to answer most requests (docs/decisions/0017).
+//! A client that waits for each reply sends its next request some microseconds after a reply.
+//! Waking a sleeping thread and its processor takes longer than answering most requests
+//! (docs/decisions/0017).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,20 +10,19 @@ use std::time::Instant;
 
 use super::limits::LOOKOUT;
 
-/// Misses that count: after the last of them a connection goes to sleep at once 2^6 - 1 times.
+/// Cap on the miss count; at the cap, a connection skips 2^6 - 1 polls after each miss.
 const MAX_MISSES: u8 = 6;
 
-/// The one place to look out from: however many connections there are, this keeps one thread
-/// awake at most.
+/// The permit to busy-poll. At most one thread polls, however many connections there are.
 #[derive(Debug)]
 pub struct LookoutPost {
-    /// Where the only processor is kept from the client, there is nothing to be seen.
+    /// False on a single processor: polling would keep the client from running.
     is_open: bool,
     taken: AtomicBool,
 }
 
 impl LookoutPost {
-    /// A post on a machine with so many processors.
+    /// A post for a machine with `processors` processors.
     pub fn new(processors: usize) -> Self {
         Self { is_open: processors > 1, taken: AtomicBool::new(false) }
     }
@@ -42,21 +41,21 @@ impl Drop for PostGuard<'_> {
     }
 }
 
-/// Whether looking out has paid for a connection of late.
+/// How well busy-polling worked for one connection.
 #[derive(Debug, Default)]
 pub struct Lookout {
-    /// How often it did not, less how often it did since.
+    /// Polls without a request, less polls with one since.
     misses: u8,
-    /// Requests until it is tried again.
+    /// Requests to wait for without polling.
     rests: u8,
 }
 
 impl Lookout {
-    /// Glances again and again for as long as [`LOOKOUT`], while no other connection has anything
-    /// to do (`is_alone`); `None` if nothing came, or if it is not worth looking out.
+    /// Calls `glance` repeatedly for up to [`LOOKOUT`], as long as `is_alone` says that no request
+    /// is in flight anywhere. Returns `None` if nothing arrived or polling is not worthwhile.
     ///
-    /// The thread does nothing else meanwhile: to give way to the runtime's other tasks would
-    /// wake its other threads each time, for nothing.
+    /// The thread blocks its runtime worker: yielding to the runtime would wake another worker
+    /// thread each time for nothing.
     pub fn wait<T>(
         &mut self,
         post: &LookoutPost,
@@ -78,7 +77,7 @@ impl Lookout {
                 self.miss();
                 return None;
             }
-            // The client may wait for this processor.
+            // The client may need this processor.
             thread::yield_now();
         }
         None

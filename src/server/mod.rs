@@ -1,14 +1,13 @@
-//! The server at the door: sockets, limits, and the way of a record to its program and back.
+//! The RPC server: TCP sockets, limits, and the path of a record to its program and back.
 //!
-//! The only place, with `worker`, that knows tokio. It knows RPC and programs, but neither
-//! files nor sessions.
+//! The server knows RPC and the programs, but neither files nor sessions.
 //!
-//! - [`Listeners`]: bound sockets, before anything is served from them
+//! - [`Listeners`]: bound sockets that nothing serves yet
 //! - [`Server`]: accepts connections until it is told to stop
-//! - [`RpcProgram`]: what is served: [`Nfs`](crate::nfs::Nfs),
+//! - [`RpcProgram`]: a program to serve: [`Nfs`](crate::nfs::Nfs),
 //!   [`MountProgram`](crate::nfs::MountProgram), [`LockManager`], or the port mapper
 //! - [`limits`]: every limit with its unit
-//! - [`rpcbind`]: how clients find the port
+//! - [`rpcbind`]: registers the ports with rpcbind, or answers in place of rpcbind
 
 mod address_pool;
 mod connection;
@@ -60,21 +59,21 @@ pub use registry::{Registry, Service};
 pub use reply_cache::{CallKey, Entered, ReplyCache, ReplySegments, ReplySlot, Retransmission};
 pub use rpcbind::Portmapper;
 
-/// How long accepting pauses after it failed (for want of file descriptors, mostly).
+/// Pause after accept(2) fails, mostly for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a connection that was told to make room may take, before another one is told.
+/// Time that an evicted connection has to close before the next one is evicted.
 const ROOM_PAUSE: Duration = Duration::from_secs(1);
 
-/// How a [`Server`] is set up.
+/// Options of a [`Server`].
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
-    /// Clients may use any source port (exports(5) `insecure`). Without it, calls from
-    /// unprivileged ports are refused on Linux; elsewhere clients do not use privileged ones.
+    /// Clients may use any source port (exports(5) `insecure`). Otherwise Linux servers refuse
+    /// calls from unprivileged ports; on other systems clients do not use privileged ports.
     pub insecure: bool,
-    /// Root of clients is squashed (exports(5) `root_squash`).
+    /// Maps uid and gid 0 of callers to the anonymous user (exports(5) `root_squash`).
     pub squash_root: bool,
-    /// What clients can take at most.
+    /// Bounds on the resources that clients use.
     pub limits: Limits,
 }
 
@@ -84,7 +83,7 @@ pub struct Server {
     shared: Arc<ServerShared>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct ServerShared {
     dispatcher: Dispatcher,
     budget: ServerBudget,
@@ -97,19 +96,19 @@ struct ServerShared {
     warned: Mutex<LruCache<IpAddr, ()>>,
 }
 
-/// Turns true when the server stops.
+/// Becomes true when the server stops.
 #[derive(Clone)]
 struct StopSignal(watch::Receiver<bool>);
 
 impl StopSignal {
-    /// Returns when the server stops (or is gone).
+    /// Returns when the server stops or is dropped.
     async fn wait(mut self) {
         let _gone = self.0.wait_for(|stopped| *stopped).await;
     }
 }
 
 impl Server {
-    /// Sets up a server of `programs` at the sockets of `listeners`.
+    /// Creates a server that serves `programs` on the sockets of `listeners`.
     pub fn new(
         listeners: Listeners,
         programs: Vec<Arc<dyn RpcProgram>>,
@@ -133,18 +132,19 @@ impl Server {
         Self { listeners, shared: Arc::new(shared) }
     }
 
-    /// Who is connected, while it runs.
+    /// The open connections; the list changes while the server runs.
     pub fn peers(&self) -> Arc<Peers> {
         Arc::clone(&self.shared.peers)
     }
 
-    /// Serves until `stop` is ready; then accepts and reads nothing more, and returns when all
-    /// requests are answered, or after [`Limits::drain_timeout`].
+    /// Serves until `stop` is ready. Then the server accepts and reads nothing more, and returns
+    /// when all requests are answered, or after [`Limits::drain_timeout`].
     pub async fn run(self, stop: impl Future<Output = ()>) {
         self.run_until(stop, std::future::pending()).await;
     }
 
-    /// As [`Server::run`]; once it stops, it also gives requests up as soon as `give_up` is ready.
+    /// Like [`Server::run`], but the drain also ends, with requests in flight, once `give_up` is
+    /// ready.
     pub async fn run_until(
         self,
         stop: impl Future<Output = ()>,
@@ -161,7 +161,7 @@ impl Server {
         stop.await;
         sender.send_replace(true);
         for task in accepting {
-            // Joined, so that the sockets are closed; it ends at once.
+            // The task ends at once; the join makes sure that its socket is closed.
             let _ended = task.await;
         }
         let drained = self.shared.budget.drain();
@@ -210,7 +210,7 @@ async fn accept(
     }
 }
 
-/// Waits for a place for one more connection; where all are taken, another one gives way.
+/// Waits for a connection permit. While none is free, evicts a connection every [`ROOM_PAUSE`].
 async fn take_place(
     shared: &ServerShared,
     places: &Arc<Semaphore>,
@@ -242,14 +242,14 @@ async fn serve_connection(
 }
 
 impl ServerShared {
-    /// Whether calls from the port of `peer` are refused.
+    /// Whether the server refuses calls from the port of `peer`. Always false outside Linux.
     fn refuses_port(&self, peer: SocketAddr) -> bool {
         cfg!(target_os = "linux") && refuses_port(peer, self.insecure)
     }
 
-    /// Logs, once per client, that it was refused for its port.
+    /// Logs once for each client address that its port is refused.
     fn warn_of_port(&self, peer: SocketAddr) {
-        // A cache of what was logged stays right whatever happened while it was locked.
+        // A panic cannot leave the cache inconsistent.
         let mut warned = self.warned.lock();
         if warned.put(peer.ip(), ()).is_none() {
             tracing::warn!(
@@ -261,8 +261,8 @@ impl ServerShared {
     }
 }
 
-/// Whether calls from the port of `peer` are refused where ports mean anything (exports(5)
-/// `secure`).
+/// Whether the port of `peer` is refused because it is unprivileged (exports(5) `secure`). Does not
+/// check that clients of this system use privileged ports.
 pub fn refuses_port(peer: SocketAddr, insecure: bool) -> bool {
     !insecure && peer.port() >= Caller::FIRST_UNPRIVILEGED_PORT
 }

@@ -1,4 +1,4 @@
-//! The writing half of a connection: replies as records.
+//! The write half of a connection: writes replies as records.
 
 use std::io::{self, IoSlice};
 
@@ -10,10 +10,10 @@ use tokio::net::tcp::OwnedWriteHalf;
 use super::limits::UNSENT_BYTES;
 use crate::wire::record;
 
-/// Where replies are written.
+/// The socket for replies.
 pub(super) struct Outgoing {
     stream: OwnedWriteHalf,
-    /// Whether the system was told to take few bytes that it cannot send on at once.
+    /// Whether the kernel's buffer of unsent bytes is limited now.
     is_held_back: bool,
 }
 
@@ -22,10 +22,10 @@ impl Outgoing {
         Self { stream, is_held_back: false }
     }
 
-    /// Sends a record as one fragment, with as few writes as the socket takes; returns its bytes.
+    /// Sends a record as one fragment, with as few writes as the socket allows; returns its bytes.
     ///
-    /// What the system takes for a client that reads nothing is work for nothing, and memory that
-    /// nobody counts: so it takes little for one that [`is_unproven`](super::reputation).
+    /// Limits the kernel's buffer for an [unproven](super::reputation) connection: replies that a
+    /// client does not read waste work and use memory that no budget counts.
     pub(super) async fn send(
         &mut self,
         segments: &[Bytes],
@@ -53,15 +53,15 @@ impl Outgoing {
     }
 }
 
-/// Says how much the system takes that it cannot send on yet: little, or as much as it likes.
+/// Limits the unsent bytes that the kernel buffers to [`UNSENT_BYTES`], or removes the limit.
 #[cfg(target_os = "linux")]
 fn hold_back(stream: &TcpStream, is_unproven: bool) -> io::Result<()> {
-    // 0 is what the system does by itself.
+    // 0 restores the system's default.
     let bytes = if is_unproven { UNSENT_BYTES } else { 0 };
     socket2::SockRef::from(stream).set_tcp_notsent_lowat(bytes)
 }
 
-/// On macOS the system takes some hundreds of KiB, and cannot be told by safe code.
+/// macOS buffers some hundreds of KiB; safe code cannot change that.
 #[cfg(not(target_os = "linux"))]
 fn hold_back(_stream: &TcpStream, _is_newcomer: bool) -> io::Result<()> {
     let _linux_only = UNSENT_BYTES;

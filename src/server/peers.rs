@@ -1,4 +1,4 @@
-//! Who is connected, and who makes room where all connections are taken.
+//! The open connections, and the eviction of one when all connection permits are taken.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ use super::limits::TENANT_CALLS;
 use super::presence::Presence;
 use super::reputation::Reputation;
 
-/// The connections that are open: as many as the server takes at most.
+/// The open connections; their number is bounded by [`Limits::connections`](super::limits::Limits).
 #[derive(Debug, Default)]
 pub struct Peers {
     open: Mutex<OpenConnections>,
@@ -26,41 +26,41 @@ pub struct Peers {
 #[derive(Debug, Default)]
 struct OpenConnections {
     peers: BTreeMap<u64, Arc<Peer>>,
-    /// Addresses that are connected, by what [`share_of`] makes of them.
+    /// Connected addresses, keyed by [`share_of`].
     addresses: HashMap<IpAddr, ConnectedAddress>,
 }
 
-/// An address that is connected.
+/// A client address with open connections.
 #[derive(Debug, Default)]
 struct ConnectedAddress {
     connections: usize,
     usage: Arc<AddressUse>,
 }
 
-/// A connection.
+/// An open connection.
 #[derive(Debug)]
 pub struct Peer {
-    /// Where it comes from.
+    /// The client's address and port.
     pub address: SocketAddr,
-    /// When it was opened.
+    /// When the connection was opened.
     pub since: Instant,
     calls: AtomicU64,
-    /// When the last call came, in microseconds since it was opened.
+    /// Time of the last call, in microseconds since the connection was opened.
     last_call: AtomicU64,
-    /// The tenant that its calls are about; 0 if that is not known.
+    /// The tenant of its calls; 0 if unknown.
     tenant: AtomicU64,
-    /// What its address has of the room that all share.
+    /// The shared budget that its address uses.
     pub(super) usage: Arc<AddressUse>,
     /// Whether it is still read from.
     pub(super) presence: Arc<Presence>,
-    /// How it has behaved.
+    /// How the connection has behaved.
     pub(super) reputation: Reputation,
-    /// Told when others need its place.
+    /// Notified when the connection is evicted.
     pub(super) unwanted: Notify,
 }
 
 impl Peer {
-    /// Calls that it sent.
+    /// The number of calls received.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -70,8 +70,8 @@ impl Peer {
         self.last_call.store(self.age(), Ordering::Relaxed);
     }
 
-    /// Notes whom a call is for, as `tenant` says: of one call in so many, and of each until one
-    /// has said so.
+    /// Records the tenant that `tenant` returns. Evaluates it for every call until a tenant is
+    /// known, then for one call in [`TENANT_CALLS`].
     pub(super) fn note_tenant(&self, tenant: impl FnOnce() -> Option<NonZeroU64>) {
         let is_due =
             self.calls().is_multiple_of(TENANT_CALLS) || self.tenant.load(Ordering::Relaxed) == 0;
@@ -80,7 +80,7 @@ impl Peer {
         }
     }
 
-    /// What counts where one has to give way.
+    /// The properties that decide about eviction.
     fn as_candidate(&self, number: u64) -> EvictionCandidate {
         EvictionCandidate {
             number,
@@ -92,19 +92,19 @@ impl Peer {
         }
     }
 
-    /// The time since its last call, or since it was opened.
+    /// The time since the last call, or since the connection was opened.
     fn idle(&self) -> Duration {
         Duration::from_micros(self.age().saturating_sub(self.last_call.load(Ordering::Relaxed)))
     }
 
-    /// Microseconds since it was opened.
+    /// Microseconds since the connection was opened.
     fn age(&self) -> u64 {
         u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }
 
 impl Peers {
-    /// The connections that are open, the first one first.
+    /// The open connections, oldest first.
     pub fn open(&self) -> Vec<Arc<Peer>> {
         self.lock().peers.values().cloned().collect()
     }
@@ -130,14 +130,13 @@ impl Peers {
         PeerGuard { peers: Arc::clone(self), number, peer }
     }
 
-    /// Closes the connection that [`choose`] selects for a client from `newcomer`: one that had no
-    /// valid call answered for `grace`, or else one of the address that has most. A client whose
-    /// connection ends opens another for its next call.
+    /// Evicts the connection that [`choose`] selects for a client from `newcomer`. A client whose
+    /// connection is closed reconnects for its next call.
     pub(super) fn make_room(&self, newcomer: IpAddr, grace: Duration) {
         let mut open = self.lock();
         let all = open.peers.iter().map(|(&number, peer)| peer.as_candidate(number));
         let all: Vec<_> = all.collect();
-        // It counts no more, so that another one is told next time.
+        // Removed at once, so that the next eviction selects another connection.
         if let Some(number) = choose(&all, share_of(newcomer), grace)
             && let Some(peer) = open.leave(number)
         {
@@ -146,7 +145,7 @@ impl Peers {
     }
 
     fn lock(&self) -> MutexGuard<'_, OpenConnections> {
-        // Its entries are whole whatever a panic interrupted.
+        // A panic cannot leave the maps inconsistent.
         self.open.lock()
     }
 }
@@ -165,7 +164,7 @@ impl OpenConnections {
     }
 }
 
-/// A place among the open connections; it goes with this.
+/// An entry among the open connections; removed when dropped.
 pub(super) struct PeerGuard {
     peers: Arc<Peers>,
     number: u64,

@@ -1,11 +1,11 @@
-//! Whether a connection is still read from. The reply cache asks: a call that comes again over
-//! another connection is a retransmission only once the first connection has ended.
+//! Whether a connection is still read from. The reply cache needs this: an equal call over another
+//! connection is a retransmission only once the first connection has ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// A connection, for as long as replies to its calls are kept.
+/// A connection, kept alive as long as the reply cache has replies to its calls.
 #[derive(Debug)]
 pub struct Presence {
     /// The client's port.
@@ -15,12 +15,12 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// A connection from a client's port, which is open.
+    /// An open connection from the client's `port`.
     pub fn new(port: u16) -> Self {
         Self { port, has_ended: AtomicBool::new(false), end: Notify::new() }
     }
 
-    /// Notes that no further call is read from the connection.
+    /// Records that no further call is read from the connection.
     pub fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
         self.end.notify_waiters();
@@ -33,14 +33,14 @@ impl Presence {
 
     /// Returns once the connection has ended.
     pub(super) async fn ended(&self) {
-        // Made before the look, so that nothing between the two is missed.
+        // Created before the check, so that an end in between is not missed.
         let end = self.end.notified();
         if !self.has_ended() {
             end.await;
         }
     }
 
-    /// Whether this is the same connection, or a later one from the same port: two connections of
+    /// Whether this is the same connection or a later one from the same port: two connections of
     /// one address and port are never open at once.
     pub(super) fn is_at_port_of(&self, other: &Self) -> bool {
         self.port == other.port

@@ -1,4 +1,4 @@
-//! What the server asks of a program that it serves.
+//! The interface between the server and the RPC programs that it serves.
 
 use std::future::Future;
 use std::num::NonZeroU64;
@@ -14,7 +14,7 @@ use crate::wire::nfs3::{self, MAX_TARGET_BYTES, MAX_TRANSFER_BYTES, Procedure};
 use crate::wire::rpc::PROC_NULL;
 use crate::wire::xdr::Encoder;
 
-/// A call that is being worked on.
+/// A call in progress; resolves to the encoded results.
 pub type CallFuture<'a> = Pin<Box<dyn Future<Output = Result<Encoder, CallError>> + Send + 'a>>;
 
 /// One version of an RPC program.
@@ -25,38 +25,40 @@ pub trait RpcProgram: Send + Sync + 'static {
     /// Program version.
     fn version(&self) -> u32;
 
-    /// Whom a call is for: a number that means nothing here, such as that of the export that it is
-    /// about; `None` where the arguments do not show it. It must not be for the client to choose.
+    /// Identifies the tenant of a call, such as its export; the number has no meaning to the
+    /// server. `None` if the arguments do not identify it. A client must not be able to choose the
+    /// number.
     fn tenant(&self, _procedure: u32, _args: &Bytes) -> Option<NonZeroU64> {
         None
     }
 
-    /// Carries out `procedure` with the encoded `args`; returns the encoded results.
+    /// Executes `procedure` with the encoded `args`; returns the encoded results.
     fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a>;
 
-    /// Whether a retransmitted call must get the first one's reply instead of being carried out
-    /// again: true for procedures that change something.
+    /// Whether a retransmitted call must get the cached reply instead of a second execution: true
+    /// for non-idempotent procedures.
     fn is_replayed(&self, _procedure: u32) -> bool {
         false
     }
 
-    /// Whether a call needs better credentials than it has (`AUTH_TOOWEAK`, RFC 5531 §9).
+    /// Whether the credentials of a call are too weak (`AUTH_TOOWEAK`, RFC 5531 §9).
     fn is_too_weak(&self, _caller: &Caller, _procedure: u32, _args: &Bytes) -> bool {
         false
     }
 
-    /// The bytes of memory that the reply may come to, as far as the server has to wait for it.
+    /// Upper bound of the reply's memory in bytes. Replies of up to [`SMALL_REPLY_BYTES`] need no
+    /// permit.
     fn reply_bytes(&self, _procedure: u32, _args: &Bytes) -> usize {
         SMALL_REPLY_BYTES
     }
 
-    /// Whether a reply may bring less than was asked for, because the client asks for the rest.
+    /// Whether a reply may have less data than requested, because the client requests the rest.
     fn may_be_short(&self, _procedure: u32) -> bool {
         false
     }
 
-    /// The arguments that ask for so much less that [`RpcProgram::reply_bytes`] is `bytes` at most;
-    /// only of procedures that [may be short](RpcProgram::may_be_short).
+    /// Reduces the requested count in `args` so that [`RpcProgram::reply_bytes`] is at most
+    /// `bytes`. Called only for procedures that [may be short](RpcProgram::may_be_short).
     fn shorten(&self, _procedure: u32, args: Bytes, _bytes: usize) -> Bytes {
         args
     }
@@ -113,8 +115,8 @@ impl<V: Vfs, H: Handles<V::Object>> RpcProgram for Nfs<V, H> {
     }
 }
 
-/// Whether the arguments end with the bytes that are asked for. The reply may bring less, without
-/// being the end: of a file's content (RFC 1813 §3.3.6), or of a directory's entries.
+/// Whether the arguments end with the requested byte count. A reply with less is no end of file
+/// (RFC 1813 §3.3.6) or of directory.
 fn ends_with_count(procedure: Procedure) -> bool {
     matches!(procedure, Procedure::Read | Procedure::Readdir | Procedure::Readdirplus)
 }
@@ -135,7 +137,7 @@ impl<V: Vfs, H: Handles<V::Object>> RpcProgram for MountProgram<V, H> {
     fn reply_bytes(&self, procedure: u32, _args: &Bytes) -> usize {
         match mount3::MountProcedure::from_number(procedure) {
             Some(mount3::MountProcedure::Dump) => SMALL_REPLY_BYTES + self.dump_bytes(),
-            // Nobody knows before it is made; most lists are shorter.
+            // The size is unknown before the list is encoded; most lists are shorter.
             Some(mount3::MountProcedure::Export) => OWN_REPLY_BYTES,
             _ => SMALL_REPLY_BYTES,
         }

@@ -1,8 +1,8 @@
-//! Memory for large requests, used again once they are answered.
+//! A pool of buffers for large requests.
 //!
-//! Memory that is fresh costs as much as what arrives in it: the system maps it page by page,
-//! filled with zeros, and the allocator gives it back with each large request that is done. So a
-//! buffer that has become a record is remembered, and is there again when nobody has the record.
+//! Fresh memory costs as much as receiving the data: the kernel maps it page by page, zero-filled,
+//! and the allocator returns it after each large request. The pool keeps a handle to each buffer
+//! that became a record, and reuses the buffer once no record refers to it.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::limits::{MAX_SPARES, MIN_SPARE_BYTES, SPARE_AGE};
 
-/// Buffers of large requests, most of them in use.
+/// Buffers of large requests, most of them still in use.
 #[derive(Debug, Default)]
 pub(super) struct RecordBufferPool(Mutex<KeptBuffer>);
 
 #[derive(Debug, Default)]
 struct KeptBuffer {
-    /// Oldest first. Their memory is the records' that were in them.
+    /// Oldest first. Each shares its allocation with the record that was split off it.
     buffers: Vec<BytesMut>,
-    /// Whether one was taken or came since it was looked at last.
+    /// Whether a buffer was taken or added since the last check.
     is_used: bool,
-    /// Whether a task looks at them.
+    /// Whether the task that frees unused buffers runs.
     is_watched: bool,
 }
 
 impl RecordBufferPool {
-    /// An empty buffer with room for so many bytes, if there is one.
+    /// An empty buffer with capacity for `bytes`, if the pool has an unreferenced one.
     pub fn take(&self, bytes: usize) -> Option<BytesMut> {
         if bytes < MIN_SPARE_BYTES {
             return None;
@@ -37,8 +37,8 @@ impl RecordBufferPool {
         Some(kept.buffers.remove(at))
     }
 
-    /// Keeps what is left of a buffer of which a record was taken. Where there is no large request
-    /// from one look to the next ([`SPARE_AGE`]), all that are kept are let go of.
+    /// Adds the rest of a buffer whose record was split off. After [`SPARE_AGE`] without a large
+    /// request the pool frees all buffers.
     pub fn keep(self: &Arc<Self>, mut buffer: BytesMut) {
         buffer.clear();
         let mut kept = self.kept();
@@ -61,7 +61,7 @@ impl RecordBufferPool {
         }
     }
 
-    /// Keeps none any more, if nothing was done with them since the last look; whether it was so.
+    /// Frees all buffers unless one was used since the last check; returns whether it did.
     fn let_go_of_unused(&self) -> bool {
         let mut kept = self.kept();
         let is_used = std::mem::take(&mut kept.is_used);
@@ -72,7 +72,7 @@ impl RecordBufferPool {
     }
 
     fn kept(&self) -> MutexGuard<'_, KeptBuffer> {
-        // No change to them is ever half done.
+        // A panic cannot leave the pool inconsistent.
         self.0.lock()
     }
 }
@@ -81,7 +81,7 @@ impl RecordBufferPool {
 mod tests {
     use super::*;
 
-    /// A record in `buffer`, of which the rest is kept.
+    /// A record split off `buffer`; the pool keeps the rest.
     fn record(
         record_buffers: &Arc<RecordBufferPool>,
         mut buffer: BytesMut,
@@ -125,7 +125,7 @@ mod tests {
         assert!(!record_buffers.let_go_of_unused(), "it came back");
         assert!(record_buffers.let_go_of_unused());
         assert!(record_buffers.take(MIN_SPARE_BYTES).is_none());
-        // As from the beginning.
+        // The empty pool works as a new one.
         record(&record_buffers, BytesMut::new(), 0);
         assert!(record_buffers.take(MIN_SPARE_BYTES).is_some());
     }

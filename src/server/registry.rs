@@ -1,4 +1,4 @@
-//! What our own port mapper knows: itself, our programs, and what this machine registered.
+//! The registrations of the built-in port mapper: itself, our programs, and those of this machine.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,23 +9,23 @@ use super::limits::MAX_REGISTRATIONS;
 use crate::wire::nlm4;
 use crate::wire::portmap::{self, Rpcb, VERSION_2, VERSION_4};
 
-/// Owner of every registration: only root registers.
+/// Owner of every registration: only root may register.
 const OWNER: &[u8] = b"superuser";
 
-/// A program of ours at one address.
+/// One of our programs at one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Service {
     /// Program number.
     pub program: u32,
     /// Program version.
     pub version: u32,
-    /// Where it listens, over TCP.
+    /// TCP address that it listens on.
     pub address: SocketAddr,
 }
 
 impl Service {
-    /// The entries that announce it: one for each family that its socket takes. That at the
-    /// IPv6 wildcard takes both.
+    /// The rpcbind entries of the service, one for each address family of its socket. A socket at
+    /// the IPv6 wildcard accepts both families.
     pub(super) fn entries(&self) -> impl Iterator<Item = Rpcb> {
         let (ip, port) = (self.address.ip(), self.address.port());
         let both = ip.is_ipv6() && ip.is_unspecified();
@@ -38,14 +38,14 @@ impl Service {
     }
 }
 
-/// Registrations: ours, which stay, and those of others, which come and go.
+/// Registrations: our own, which are fixed, and those of other programs, which come and go.
 pub struct Registry {
     ours: Vec<Rpcb>,
     others: Mutex<Vec<Rpcb>>,
 }
 
 impl Registry {
-    /// Knows the port mapper itself and `services`.
+    /// A registry with the port mapper itself and `services`.
     pub fn new(services: &[Service]) -> Self {
         let itself = (VERSION_2..=VERSION_4).rev().flat_map(|version| {
             ["tcp", "udp", "tcp6", "udp6"].map(|netid| {
@@ -62,12 +62,12 @@ impl Registry {
         self.ours.iter().chain(self.others().iter()).cloned().collect()
     }
 
-    /// Adds a registration; whether it stands now. Another one for the same program, version and
-    /// transport has to go first.
+    /// Adds a registration; returns whether it is present afterwards. Fails if another address is
+    /// registered for the same program, version and transport.
     ///
-    /// The lock manager alone may be here twice. An NFS client on this machine has one in its
-    /// kernel, for being called back, and does not mount without registering it; but whoever asks
-    /// for one here wants to lock files of ours, and [`Registry::find`] gives ours.
+    /// Only a lock manager may be registered in addition to ours. The kernel of an NFS client on
+    /// this machine must register its own lock manager before it can mount. [`Registry::find`]
+    /// still returns ours, because clients that look one up want to lock our files.
     pub(super) fn set(&self, entry: Rpcb) -> bool {
         let known = ["tcp", "udp", "tcp6", "udp6"].iter().any(|id| entry.netid == id.as_bytes());
         if !known || portmap::parse_universal_address(&entry.address).is_none() {
@@ -81,7 +81,7 @@ impl Registry {
         }
         let room = others.len() < MAX_REGISTRATIONS;
         if room {
-            // Copied: what is stored must not hold on to the call that brought it.
+            // Copied: the stored entry must not keep the call's record in memory.
             let netid = Bytes::copy_from_slice(&entry.netid);
             let address = Bytes::copy_from_slice(&entry.address);
             others.push(Rpcb { netid, address, owner: Bytes::from_static(OWNER), ..entry });
@@ -89,7 +89,7 @@ impl Registry {
         room
     }
 
-    /// Removes registrations of others; whether there was one.
+    /// Removes registrations of other programs; returns whether any matched.
     pub(super) fn unset(&self, program: u32, version: u32, netids: &[&[u8]]) -> bool {
         let mut others = self.others();
         let before = others.len();
@@ -97,8 +97,8 @@ impl Registry {
         others.len() < before
     }
 
-    /// Where `program` is for a transport: in this version, or else (unless `exact`) in any,
-    /// since port mappers leave it to the program to refuse a version.
+    /// The address of `program` for a transport. Without an entry for `version`, any version
+    /// matches unless `exact`: port mappers leave it to the program to refuse a version.
     pub(super) fn find(
         &self,
         program: u32,
@@ -115,7 +115,7 @@ impl Registry {
     }
 
     fn others(&self) -> MutexGuard<'_, Vec<Rpcb>> {
-        // A list of registrations is whole whatever a panic interrupted.
+        // A panic cannot leave the list inconsistent.
         self.others.lock()
     }
 }

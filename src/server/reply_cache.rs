@@ -1,14 +1,14 @@
-//! The reply cache: a retransmitted call gets the reply of the first one, and is not carried
-//! out again (RFC 1813 §4.5).
+//! The reply cache (DRC): a retransmitted call gets the reply of its first transmission and is not
+//! executed again (RFC 1813 §4.5).
 //!
-//! A client retransmits when its connection broke before the reply came. Then the call comes
-//! from the same address over another connection, with the same xid: that is the key, with a
-//! checksum over the whole call.
+//! A client retransmits when its connection breaks before the reply arrives. The call then comes
+//! from the same address with the same xid, over another connection. The key is therefore address,
+//! xid, procedure, and a checksum over the whole call.
 //!
-//! While the first connection is open, an equal call over another one is that of another program
-//! at the same address, whose xids happen to be the same: it is carried out, and has a reply of
-//! its own. What tells the two apart is in [`Presence`], and not in the key: a client connects
-//! again from another port, and the digest in the audit log outlives the server.
+//! While the first connection is open, an equal call over another one belongs to another program at
+//! that address with equal xids: it is executed and gets a reply of its own. [`Presence`]
+//! distinguishes the two cases. The key does not: a client reconnects from another port, and the
+//! audit log stores the key's digest across restarts.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -25,10 +25,10 @@ use super::limits::{Limits, MAX_EQUAL_CALLS, REPLY_CACHE_AGE, STRONG_CHECKSUM_AR
 use super::presence::Presence;
 use crate::vfs::CallId;
 
-/// A reply as it goes out: the record's bytes in segments.
+/// An encoded reply: the record's bytes in segments.
 pub type ReplySegments = Vec<Bytes>;
 
-/// What makes two calls the same call.
+/// Identifies a call: two transmissions of one call have equal keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallKey {
     client: IpAddr,
@@ -40,8 +40,8 @@ pub struct CallKey {
 impl CallKey {
     /// The key of the call in `record`, whose arguments begin at byte `args_at`.
     ///
-    /// All of the record is in the checksum. The data of a large WRITE is in it by its CRC-32: to
-    /// hash a megabyte takes longer, and a change of these bytes alone is found all the same.
+    /// The checksum covers the whole record. It covers the data of a large WRITE by its CRC-32,
+    /// which is faster than hashing a megabyte and detects a difference in these bytes alone.
     pub fn new(client: IpAddr, xid: u32, procedure: u32, record: &[u8], args_at: usize) -> Self {
         let end = record.len().min(args_at.saturating_add(STRONG_CHECKSUM_ARGS_BYTES));
         let (head, rest) = record.split_at(end);
@@ -54,7 +54,7 @@ impl CallKey {
         Self { client: client.to_canonical(), xid, procedure, checksum: hasher.finish() }
     }
 
-    /// All of it in a number, which is the same in every server.
+    /// The key as one number, equal in every server process.
     pub fn digest(&self) -> CallId {
         let mut hasher = siphasher::sip::SipHasher13::new();
         (self.client, self.xid, self.procedure, self.checksum).hash(&mut hasher);
@@ -63,8 +63,8 @@ impl CallKey {
 }
 
 impl Hash for CallKey {
-    /// The checksum is over xid and procedure too, and a key is looked up several times. The client
-    /// has its part in it: else one record from many addresses is in one place of the table.
+    /// The checksum already covers xid and procedure; a key is looked up several times, so the rest
+    /// is left out. The client is included: otherwise equal records of many addresses collide.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.checksum);
         self.client.hash(state);
@@ -73,18 +73,18 @@ impl Hash for CallKey {
 
 /// What to do with a call.
 pub enum Entered<'a> {
-    /// Carry it out, and hand the reply in.
+    /// Execute it, and pass the reply to the slot.
     New(ReplySlot<'a>),
-    /// It is being carried out: wait for the same reply.
+    /// It is being executed: wait for that reply.
     InProgress(Retransmission),
-    /// It was carried out: this was the reply.
+    /// It was executed: send this reply.
     Done(ReplySegments),
-    /// An equal call came over this connection, which is open: wait for that connection to end,
-    /// then look the call up again.
+    /// An equal call came over this open connection. Wait for the connection to end, then look the
+    /// call up again.
     Doubtful(Arc<Presence>),
 }
 
-/// The place of a call among those with the same key, which came over different connections.
+/// One of several calls with equal keys, which came over different connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CallPlace {
     key: CallKey,
@@ -97,14 +97,14 @@ impl Hash for CallPlace {
     }
 }
 
-/// A call that is being carried out.
+/// A call that is being executed.
 struct InProgress {
     from: Arc<Presence>,
-    /// The way to retransmissions that wait for the reply, if there are any.
+    /// Sends the reply to waiting retransmissions, if there are any.
     waiting: Option<watch::Sender<Option<ReplySegments>>>,
 }
 
-/// A call that was carried out.
+/// A call that was executed.
 struct CompletedCall {
     from: Arc<Presence>,
     reply: ReplySegments,
@@ -118,8 +118,8 @@ impl CompletedCall {
     }
 }
 
-/// Recent replies, and calls that will have one. Bounded in replies, bytes and age; calls in
-/// progress are bounded by what may be in flight.
+/// Recent replies, and calls in progress. Bounds the replies by number, bytes and age; the limits
+/// on requests in flight bound the calls in progress.
 pub struct ReplyCache {
     inner: Mutex<CacheState>,
     max_entries: usize,
@@ -130,23 +130,23 @@ struct CacheState {
     in_progress: HashMap<CallPlace, InProgress>,
     done: LruCache<CallPlace, CompletedCall>,
     bytes: usize,
-    /// Places with a number above 0: without any, a key has one place to look at.
+    /// The number of places with a number above 0. While it is 0, a lookup checks one place only.
     higher: usize,
     max_age: Duration,
 }
 
-/// What is known of a call that comes.
+/// The result of a lookup.
 enum CacheMatch {
-    /// The call in this place is the same one.
+    /// The call in this place is the same call.
     Same(CallPlace),
-    /// The call of this open connection may be the same one; no other is.
+    /// The call of this open connection may be the same call; no other is.
     Doubtful(Arc<Presence>),
-    /// None is.
+    /// No call matches.
     None,
 }
 
 impl CacheState {
-    /// The connection of the call in a place; `None` if the place is free.
+    /// The connection of the call in `place`; `None` if the place is free.
     fn from(&mut self, place: &CallPlace, now: Instant) -> Option<&mut Arc<Presence>> {
         if let Some(call) = self.in_progress.get_mut(place) {
             return Some(&mut call.from);
@@ -155,14 +155,14 @@ impl CacheState {
         done.is_fresh(self.max_age, now).then_some(&mut done.from)
     }
 
-    /// The places of a key that may be taken.
+    /// The places of a key that may be occupied.
     fn places(&self, key: CallKey) -> impl Iterator<Item = CallPlace> + use<> {
         let count = if self.higher == 0 { 1 } else { MAX_EQUAL_CALLS };
         (0..count).map(move |number| CallPlace { key, number })
     }
 
-    /// Looks for a call of `key` that `from` sends again: one of its own port comes before one of
-    /// a connection that has ended.
+    /// Finds the call that `from` retransmits. A call from the port of `from` takes precedence over
+    /// one of a connection that has ended.
     fn find(&mut self, key: CallKey, from: &Presence, now: Instant) -> CacheMatch {
         let mut found = CacheMatch::None;
         for place in self.places(key) {
@@ -182,21 +182,21 @@ impl CacheState {
         found
     }
 
-    /// A free place of a key; `None` where all are taken.
+    /// A free place of a key; `None` if all are occupied.
     fn free(&mut self, key: CallKey, now: Instant) -> Option<CallPlace> {
         let places = (0..MAX_EQUAL_CALLS).map(|number| CallPlace { key, number });
         places.into_iter().find(|place| self.from(place, now).is_none())
     }
 
-    /// What a retransmission gets. The call is that of the new connection from here on: while
-    /// this is open, an equal call over a third one is another program's.
+    /// Answers a retransmission. The call now belongs to the new connection: while that is open, an
+    /// equal call over a third one belongs to another program.
     fn again<'a>(&mut self, place: CallPlace, from: &Arc<Presence>) -> Entered<'a> {
         if let Some(call) = self.in_progress.get_mut(&place) {
             call.from = Arc::clone(from);
             let sender = call.waiting.get_or_insert_with(|| watch::Sender::new(None));
             return Entered::InProgress(Retransmission(sender.subscribe()));
         }
-        // A peek: what counts for the order is when the reply was made, not when it was needed.
+        // Peeks: entries are evicted by age, not by use.
         let reply = self.done.peek_mut(&place).map(|done| {
             done.from = Arc::clone(from);
             done.reply.clone()
@@ -204,7 +204,7 @@ impl CacheState {
         Entered::Done(reply.unwrap_or_default())
     }
 
-    /// Counts a place that is free again.
+    /// Updates `higher` for a place that became free.
     fn count_free(&mut self, place: CallPlace) {
         self.higher -= usize::from(place.number > 0);
     }
@@ -222,12 +222,12 @@ impl ReplyCache {
         }
     }
 
-    /// Looks a call up, and notes it as in progress if it is new. `now` is the time.
+    /// Looks a call up, and records it as in progress if it is new.
     pub fn enter(&self, key: CallKey, from: &Arc<Presence>, now: Instant) -> Entered<'_> {
         self.enter_as(key, from, now, false)
     }
 
-    /// Does the same with a call that is new if it is only [`Entered::Doubtful`].
+    /// Like [`ReplyCache::enter`], but treats a call that is [`Entered::Doubtful`] as new.
     pub fn enter_beside(&self, key: CallKey, from: &Arc<Presence>, now: Instant) -> Entered<'_> {
         self.enter_as(key, from, now, true)
     }
@@ -254,7 +254,7 @@ impl ReplyCache {
         Entered::New(ReplySlot { cache: self, place })
     }
 
-    /// Keeps a reply, in place of the oldest ones.
+    /// Stores a reply, and evicts the oldest ones beyond the bounds.
     fn store(&self, inner: &mut CacheState, place: CallPlace, done: CompletedCall) {
         let now = done.made;
         inner.bytes += reply_bytes(&done.reply);
@@ -273,20 +273,20 @@ impl ReplyCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, CacheState> {
-        // Nothing in here panics between two changes that belong together.
+        // No code under this lock panics between two related changes.
         self.inner.lock()
     }
 }
 
-/// A call in progress. Dropped without a reply, the call counts as never seen.
+/// A call in progress. If dropped without a reply, the call is forgotten.
 pub struct ReplySlot<'a> {
     cache: &'a ReplyCache,
-    /// `None` once there is a reply, and where so many equal calls are kept that this one is not.
+    /// `None` once there is a reply, or if too many equal calls are cached already.
     place: Option<CallPlace>,
 }
 
 impl ReplySlot<'_> {
-    /// Hands the reply in, for retransmissions; with `keep` false only for those that wait.
+    /// Stores the reply for retransmissions; if `keep` is false, only for those that wait now.
     pub fn finish(mut self, reply: &ReplySegments, keep: bool, now: Instant) {
         let Some(place) = self.place.take() else { return };
         let waiting = {
@@ -320,7 +320,7 @@ impl Drop for ReplySlot<'_> {
             inner.count_free(place);
             inner.in_progress.remove(&place)
         };
-        // Retransmissions that wait are woken when nothing is locked any more.
+        // Wakes the waiting retransmissions after the lock is released.
         drop(call);
     }
 }
@@ -329,7 +329,7 @@ impl Drop for ReplySlot<'_> {
 pub struct Retransmission(watch::Receiver<Option<ReplySegments>>);
 
 impl Retransmission {
-    /// Waits for the reply; `None` if there won't be one.
+    /// Waits for the reply; `None` if the call ends without one.
     pub async fn reply(mut self) -> Option<ReplySegments> {
         let reply = self.0.wait_for(Option::is_some).await.ok()?;
         reply.clone()

@@ -1,5 +1,5 @@
-//! How a connection has behaved: whether a valid call of it was answered, whether it reads its
-//! replies, and how many of its recent calls were invalid.
+//! How a connection has behaved: whether it made a valid call, whether it reads its replies, and
+//! how many of its recent calls were invalid.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -8,41 +8,42 @@ use super::limits::{FREE_BAD_CALLS, PROVING_BYTES};
 /// Cap on the bad-call score; that many valid calls reset it.
 const MAX_BAD_CALL_SCORE: u32 = 2 * FREE_BAD_CALLS;
 
-/// How a connection has behaved so far.
+/// The behaviour of one connection so far.
 #[derive(Debug, Default)]
 pub struct Reputation {
     has_valid_call: AtomicBool,
     /// Invalid calls, less valid calls since.
     bad_call_score: AtomicU32,
-    /// Bytes of replies that it read since it last made one wait, up to [`PROVING_BYTES`].
+    /// Bytes of replies sent since one last had to wait; no longer counted from [`PROVING_BYTES`]
+    /// on.
     taken_bytes: AtomicUsize,
 }
 
 impl Reputation {
-    /// Notes a valid call, which was answered.
+    /// Records a valid call that was answered.
     pub fn answered(&self) {
         self.has_valid_call.store(true, Ordering::Relaxed);
         self.change(|bad_call_score| bad_call_score.saturating_sub(1));
     }
 
-    /// Notes an invalid call.
+    /// Records an invalid call.
     pub fn refused(&self) {
         self.change(|bad_call_score| MAX_BAD_CALL_SCORE.min(bad_call_score + 1));
     }
 
-    /// Notes that a reply of so many bytes was sent.
+    /// Records that a reply of `bytes` bytes was sent.
     pub fn took(&self, bytes: usize) {
         if self.is_unproven() {
             self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Notes that it made a reply wait: it has to prove again that it reads them.
+    /// Records that a reply had to wait: the connection must prove again that it reads replies.
     pub fn let_wait(&self) {
         self.taken_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Whether it has yet to prove that it reads its replies.
+    /// Whether the connection has not yet proved that it reads its replies.
     pub fn is_unproven(&self) -> bool {
         self.taken_bytes.load(Ordering::Relaxed) < PROVING_BYTES
     }
@@ -52,16 +53,16 @@ impl Reputation {
         self.has_valid_call.load(Ordering::Relaxed)
     }
 
-    /// Whether its requests are read more slowly.
+    /// Whether requests are read more slowly because of invalid calls.
     pub fn is_throttled(&self) -> bool {
         self.bad_call_score.load(Ordering::Relaxed) > FREE_BAD_CALLS
     }
 
     fn change(&self, change: impl Fn(u32) -> u32) {
-        // Most connections have nothing to make up for, and share no cache line over it.
+        // Most scores stay 0; without a store, no cache line moves between processors.
         let now = self.bad_call_score.load(Ordering::Relaxed);
         if change(now) != now {
-            // Two changes at once may count as one: it need not be exact.
+            // A lost update is harmless: the score need not be exact.
             self.bad_call_score.store(change(now), Ordering::Relaxed);
         }
     }

@@ -1,6 +1,6 @@
-//! Bounds what is in flight on all connections together, so that no client can exhaust the
-//! server's memory. Each bound is divided among client addresses (`address_pool`). What each
-//! connection has reserved for itself is in `connection_budget`.
+//! Bounds the requests and replies in flight on all connections together, so that no client can
+//! exhaust the server's memory. Each bound is divided among client addresses (`address_pool`). The
+//! reserve of each connection is in `connection_budget`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,11 +13,11 @@ use super::limits::{
     MAX_UNPROVEN_REPLY_BYTES, MAX_UNVALIDATED_REQUEST_BYTES,
 };
 
-/// Counts what is in flight on all connections together.
+/// The requests and replies in flight on all connections together.
 #[derive(Debug)]
 pub(super) struct ServerBudget {
     requests: AddressPool,
-    /// One permit for the first request of each connection, whatever others have in flight.
+    /// One permit for each connection's first request, however many others are in flight.
     first_requests: Arc<Semaphore>,
     max_first_requests: usize,
     request_bytes: AddressPool,
@@ -27,22 +27,22 @@ pub(super) struct ServerBudget {
     /// The part of `reply_bytes` for connections that have yet to prove that they read their
     /// replies.
     unproven_bytes: AddressPool,
-    /// Addresses that hold some of `reply_bytes`.
+    /// The number of addresses that hold some of `reply_bytes`.
     reply_addresses: Arc<AtomicUsize>,
-    /// Requests that wait for request bytes.
+    /// The number of requests that wait for request bytes.
     waiting_for_bytes: AtomicUsize,
-    /// Requests and replies that wait for anything else.
+    /// The number of requests and replies that wait for anything else.
     waiting: AtomicUsize,
-    /// How often a reply got fewer bytes than it asked for.
+    /// How often a reply got fewer bytes than it requested.
     reply_pressure: AtomicUsize,
 }
 
-/// How often replies had been cut short by a moment.
+/// The value of the counter of shortened replies at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReplyPressure(usize);
 
 impl ServerBudget {
-    /// The whole budget, by `limits` and its constants.
+    /// The full budget, as set by `limits` and the module's constants.
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
             requests: AddressPool::new(PoolKind::Requests, limits.requests),
@@ -62,18 +62,18 @@ impl ServerBudget {
         }
     }
 
-    /// How often replies have been cut short until now.
+    /// The counter of shortened replies, to pass to [`ServerBudget::is_under_pressure`].
     pub(super) fn reply_pressure(&self) -> ReplyPressure {
         ReplyPressure(self.reply_pressure.load(Ordering::Relaxed))
     }
 
-    /// Whether a request waits for request bytes: others must not hold theirs longer than needed.
+    /// Whether a request waits for request bytes; the holders of bytes then have less time.
     pub(super) fn lacks_request_bytes(&self) -> bool {
         self.waiting_for_bytes.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether anything waits for what a request and its reply hold, or, for a reply with a shared
-    /// permit, whether a reply was cut short after `since`.
+    /// Whether anything waits for memory that a request and its reply hold. With a shared permit,
+    /// also whether a reply was shortened after `since`.
     pub(super) fn is_under_pressure(&self, since: ReplyPressure, is_common: bool) -> bool {
         self.lacks_request_bytes()
             || self.waiting.load(Ordering::Relaxed) > 0
@@ -86,7 +86,7 @@ impl ServerBudget {
             && self.first_requests.available_permits() == self.max_first_requests
     }
 
-    /// Returns once no request is in flight, and lets none begin afterwards.
+    /// Returns once no request is in flight; none can start afterwards.
     pub(super) async fn drain(&self) {
         self.requests.drain().await;
         let first = self.first_requests.acquire_many(weight(self.max_first_requests));
@@ -95,8 +95,7 @@ impl ServerBudget {
         }
     }
 
-    /// Ends all waiting: otherwise the waiters would be woken one by one, each by the end of the
-    /// one before.
+    /// Ends all waiting at once; otherwise each waiter would wake only when the one before ends.
     pub(super) fn close(&self) {
         self.first_requests.close();
         let of_requests = [&self.requests, &self.request_bytes, &self.unvalidated_bytes];
@@ -104,8 +103,7 @@ impl ServerBudget {
         of_requests.into_iter().chain(of_replies).for_each(AddressPool::close);
     }
 
-    /// A permit for a connection's first request; `None` while closed connections still have
-    /// theirs in flight.
+    /// A permit for a connection's first request. `None` if closed connections still hold theirs.
     pub(super) fn try_first_request(&self) -> Option<OwnedSemaphorePermit> {
         self.first_requests.clone().try_acquire_owned().ok()
     }
@@ -140,8 +138,8 @@ impl ServerBudget {
         if has_valid_call { &self.request_bytes } else { &self.unvalidated_bytes }
     }
 
-    /// The most shared reply bytes for a connection that holds some: addresses that hold some get
-    /// equal parts, and so do the connections of an address.
+    /// Upper bound of the shared reply bytes of one connection. Addresses that hold some get equal
+    /// parts, and so do the connections of an address.
     pub(super) fn fair_reply_bytes(&self, address: &AddressUse) -> usize {
         let addresses = self.reply_addresses.load(Ordering::Relaxed).max(1);
         let holders = address.reply_holders.load(Ordering::Relaxed).max(1);
@@ -194,12 +192,12 @@ impl ServerBudget {
     }
 }
 
-/// Shared bytes for a reply; given back when dropped.
+/// A permit for shared bytes of a reply; released when dropped.
 #[derive(Debug)]
 pub(super) struct SharedReplyPermit {
     portions: [Option<PoolPermit>; 2],
     address: Arc<AddressUse>,
-    /// Addresses that hold some.
+    /// The number of addresses that hold shared reply bytes.
     addresses: Arc<AtomicUsize>,
 }
 
@@ -211,14 +209,14 @@ impl SharedReplyPermit {
         }
     }
 
-    /// Stops counting it.
+    /// Stops counting the connection as a holder.
     pub(super) fn end(&self) {
         if self.address.reply_holders.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.addresses.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Gives back what is taken above `bytes` bytes.
+    /// Releases the bytes above `bytes`.
     pub(super) fn shrink(&mut self, bytes: usize) {
         self.portions.iter_mut().flatten().for_each(|portion| portion.shrink(bytes));
     }

@@ -1,6 +1,6 @@
-//! What can go wrong in a filesystem operation, in POSIX terms.
+//! Errors of filesystem operations, in POSIX terms.
 
-/// A filesystem operation's failure; `nfs/status.rs` maps each to exactly one `nfsstat3`.
+/// The failure of a filesystem operation; `nfs/status.rs` maps each to exactly one `nfsstat3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FsError {
     /// The caller is not the owner, or not privileged (EPERM).
@@ -9,7 +9,7 @@ pub enum FsError {
     /// No such file or directory (ENOENT).
     #[error("no such file or directory")]
     NotFound,
-    /// An I/O error below us; details are in the log (EIO).
+    /// The session, the base or the disk failed; the log has the details (EIO).
     #[error("input/output error")]
     Io,
     /// The mode bits deny it (EACCES).
@@ -27,7 +27,7 @@ pub enum FsError {
     /// A directory was given where none may be (EISDIR).
     #[error("is a directory")]
     IsDirectory,
-    /// An argument makes no sense here (EINVAL).
+    /// An argument is invalid (EINVAL).
     #[error("invalid argument")]
     Invalid,
     /// The file would become larger than the filesystem allows (EFBIG).
@@ -48,7 +48,7 @@ pub enum FsError {
     /// The directory has entries (ENOTEMPTY).
     #[error("directory not empty")]
     NotEmpty,
-    /// A directory is among its own parents (ELOOP), by rows that another program wrote.
+    /// A directory is its own ancestor (ELOOP), by rows that another program wrote.
     #[error("a directory is among its own parents")]
     Loop,
     /// A quota is used up (EDQUOT).
@@ -57,7 +57,7 @@ pub enum FsError {
     /// The object is gone (ESTALE).
     #[error("stale file handle")]
     Stale,
-    /// Not a handle of ours.
+    /// The handle was not issued by this server.
     #[error("bad file handle")]
     BadHandle,
     /// The guard's ctime differs (NFS3ERR_NOT_SYNC).
@@ -69,14 +69,14 @@ pub enum FsError {
     /// The requested type cannot be made by this procedure (NFS3ERR_BADTYPE).
     #[error("bad type")]
     BadType,
-    /// Too busy: the client should ask again later (NFS3ERR_JUKEBOX).
+    /// Temporarily unavailable: the client should retry later (NFS3ERR_JUKEBOX).
     #[error("temporarily unavailable")]
     TryLater,
-    /// Content that only passes as a whole, after a check: the caller has to take it there.
-    /// No client gets to see this.
+    /// The file is guarded, so its content must be validated as a whole. The validation layer
+    /// handles this error; clients never see it.
     #[error("guarded content")]
     Guarded,
-    /// A defect of ours, contained (NFS3ERR_SERVERFAULT).
+    /// A contained defect of the server, such as a panic (NFS3ERR_SERVERFAULT).
     #[error("server fault")]
     Fault,
 }

@@ -1,26 +1,26 @@
-//! Guarded files, as those who guard them and those who store them speak of them. Paths are those
-//! of the tree that is asked: an export's, or the part of a session that a scope shows.
+//! Guarded files: the types that validation and storage share. Paths are relative to the tree of
+//! the call: an export, or the part of a session that a scope shows.
 
 use super::{Attr, Time};
 
-/// A guarded file as everybody sees it.
+/// A guarded file in its published state.
 #[derive(Debug, Clone)]
 pub struct GuardedFile {
-    /// Those of its paths that are guarded: several, if it has several names.
+    /// Its guarded paths; several for a hard-linked file.
     pub paths: Vec<Vec<u8>>,
     /// Its attributes.
     pub attr: Attr,
 }
 
-/// What has to hold in the transaction that publishes a content.
+/// Preconditions of publishing new content, checked in the same transaction.
 #[derive(Debug, Clone)]
 pub struct Expected {
-    /// The file's guarded paths, for which the content was validated; it is
-    /// [`FsError::Guarded`](super::FsError::Guarded) if it has others.
+    /// The guarded paths for which the content was validated. If the file has others, publishing
+    /// fails with [`FsError::Guarded`](super::FsError::Guarded).
     pub paths: Vec<Vec<u8>>,
-    /// The file's ctime, if it may not have changed since; it is
-    /// [`FsError::NotSync`](super::FsError::NotSync) if it has.
+    /// The ctime that the file must have, if any. Otherwise publishing fails with
+    /// [`FsError::NotSync`](super::FsError::NotSync).
     pub ctime: Option<Time>,
-    /// A time that the new ctime is later than: the last that its writer was shown.
+    /// A lower bound of the new ctime: the last time that the writer was shown.
     pub after: Time,
 }

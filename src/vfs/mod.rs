@@ -1,10 +1,10 @@
-//! The contract between the protocol and the filesystem.
+//! The interface between the protocol and the filesystem.
 //!
-//! [`Vfs`] has one method per NFSv3 procedure that touches the filesystem, in the protocol's
-//! terms (objects, attributes, wcc data) but without its encoding.
-//! `nfs` calls it, `overlay` implements it, tests implement it with a script.
+//! [`Vfs`] has one method per NFSv3 procedure that uses the filesystem, in the protocol's terms
+//! (objects, attributes, wcc data) but without its encoding. `nfs` calls it, `overlay` implements
+//! it, and tests implement it with a script.
 //!
-//! This module depends on no other module of the crate, and holds no I/O.
+//! This module depends on no other module of the crate, and does no I/O.
 
 mod error;
 mod guarded;
@@ -36,35 +36,35 @@ pub use types::{
 /// A filesystem as an NFSv3 server needs it.
 ///
 /// Each method is one transaction: the attributes that it returns before and after the change
-/// belong to exactly this change (RFC 1813 §2.6), on failure too.
-/// Permissions are checked here, with the mode bits, for the given [`Caller`].
+/// belong to exactly this change (RFC 1813 §2.6), also on failure. Each method checks the
+/// permissions of the given [`Caller`] by the mode bits.
 pub trait Vfs: Send + Sync + 'static {
-    /// What a file handle stands for.
+    /// The object that a file handle identifies.
     type Object: Clone + Debug + Send + Sync + 'static;
 
-    /// The root directory of the export with this path (RFC 1813 §5.2.1);
-    /// [`FsError::NotFound`] if there is none that this caller may mount.
+    /// The root directory of the export with this path (RFC 1813 §5.2.1). [`FsError::NotFound`] if
+    /// this caller may mount no such export.
     fn mount(
         &self,
         caller: &Caller,
         path: &[u8],
     ) -> impl Future<Output = Result<ExportRoot<Self::Object>, FsError>> + Send;
 
-    /// The paths of the exports that this caller is told of (RFC 1813 §5.2.5).
+    /// The paths of the exports that this caller may list (RFC 1813 §5.2.5).
     fn exports(&self, caller: &Caller) -> Vec<Bytes>;
 
-    /// Whether the object's export takes calls without credentials (AUTH_NONE).
+    /// Whether the object's export accepts calls without credentials (AUTH_NONE).
     fn takes_anonymous(&self, _object: &Self::Object) -> bool {
         true
     }
 
-    /// The number of the object's export: the same for all of its objects, and another one for
-    /// those of other exports. What clients share is divided by it.
+    /// Identifies the object's export: equal for all objects of an export, different for other
+    /// exports. Shared resources are divided among clients by this number.
     fn export_number(&self, _object: &Self::Object) -> NonZeroU64 {
         NonZeroU64::MIN
     }
 
-    /// What locks on this object are kept under: the same by whatever export it is reached.
+    /// The key of locks on this object, equal for every export that contains it.
     fn lock_key(&self, object: &Self::Object) -> LockKey;
 
     /// Returns an object's attributes (RFC 1813 §3.3.1).
@@ -74,8 +74,8 @@ pub trait Vfs: Send + Sync + 'static {
         object: &Self::Object,
     ) -> impl Future<Output = Result<Attr, FsError>> + Send;
 
-    /// Changes attributes; with `guard`, only if the object's ctime equals it, else
-    /// [`FsError::NotSync`] (RFC 1813 §3.3.2).
+    /// Changes attributes (RFC 1813 §3.3.2). With `guard`, fails with [`FsError::NotSync`] unless
+    /// the object's ctime equals it.
     fn setattr(
         &self,
         caller: &Caller,
@@ -84,8 +84,8 @@ pub trait Vfs: Send + Sync + 'static {
         guard: Option<Time>,
     ) -> impl Future<Output = Outcome<(), Wcc>> + Send;
 
-    /// Finds `name` in `dir`; `.` and `..` mean themselves (RFC 1813 §3.3.3).
-    /// The context is the directory's attributes.
+    /// Finds `name` in `dir`, including `.` and `..` (RFC 1813 §3.3.3). The context is the
+    /// directory's attributes.
     fn lookup(
         &self,
         caller: &Caller,
@@ -93,8 +93,8 @@ pub trait Vfs: Send + Sync + 'static {
         name: &[u8],
     ) -> impl Future<Output = Outcome<LookedUp<Self::Object>, Option<Attr>>> + Send;
 
-    /// Returns the subset of `want` that the caller may do (RFC 1813 §3.3.4).
-    /// The context is the object's attributes.
+    /// Returns the subset of `want` that the caller may do (RFC 1813 §3.3.4). The context is the
+    /// object's attributes.
     fn access(
         &self,
         caller: &Caller,
@@ -118,7 +118,7 @@ pub trait Vfs: Send + Sync + 'static {
         count: u32,
     ) -> impl Future<Output = Outcome<ReadData, Option<Attr>>> + Send;
 
-    /// Writes `data` at byte `offset`; says how stable it is (RFC 1813 §3.3.7).
+    /// Writes `data` at byte `offset`, at least as stable as requested (RFC 1813 §3.3.7).
     fn write(
         &self,
         caller: &Caller,
@@ -173,8 +173,8 @@ pub trait Vfs: Send + Sync + 'static {
         to: (&Self::Object, &[u8]),
     ) -> impl Future<Output = Outcome<(), (Wcc, Wcc)>> + Send;
 
-    /// Gives `object` another name (RFC 1813 §3.3.15).
-    /// The context is the object's attributes and the directory's wcc data.
+    /// Adds a hard link to `object` (RFC 1813 §3.3.15). The context is the object's attributes and
+    /// the directory's wcc data.
     fn link(
         &self,
         caller: &Caller,
@@ -183,12 +183,12 @@ pub trait Vfs: Send + Sync + 'static {
         name: &[u8],
     ) -> impl Future<Output = Outcome<(), (Option<Attr>, Wcc)>> + Send;
 
-    /// Lists the entries after `cookie` in ascending cookie order (READDIR and READDIRPLUS,
-    /// RFC 1813 §3.3.16 and §3.3.17).
+    /// Lists the entries after `cookie` in ascending cookie order (READDIR and READDIRPLUS, RFC
+    /// 1813 §3.3.16 and §3.3.17).
     ///
-    /// `take` is called for each entry in turn and says whether it still fits: at `false` the
-    /// entry is left out and the page ends. `with_attrs` fills in locator and attributes.
-    /// The context is the directory's attributes.
+    /// `take` receives each entry in turn and returns whether the entry fits; at `false` the entry
+    /// is left out and the page ends. `with_attrs` fills in locator and attributes. The context is
+    /// the directory's attributes.
     fn readdir(
         &self,
         caller: &Caller,
@@ -198,7 +198,7 @@ pub trait Vfs: Send + Sync + 'static {
         take: impl FnMut(&Entry<Self::Object>) -> bool + Send + 'static,
     ) -> impl Future<Output = Outcome<DirPage, Option<Attr>>> + Send;
 
-    /// Figures of the filesystem that holds the session (RFC 1813 §3.3.18).
+    /// Space and object counts of the session's filesystem (RFC 1813 §3.3.18).
     fn fsstat(
         &self,
         caller: &Caller,

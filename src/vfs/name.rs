@@ -8,9 +8,8 @@ use super::FsError;
 
 /// A valid entry name: 1 to 255 bytes, no `/`, no NUL, neither `.` nor `..`.
 ///
-/// Names are bytes; nothing is normalised or required to be UTF-8.
-/// A clone shares the memory that the name lies in, which may hold other names as well: what keeps
-/// a name for long keeps a [`Name::detached`] one.
+/// Names are bytes; nothing is normalised or required to be UTF-8. A clone shares memory that may
+/// also hold other data. To keep a name for long, keep a [`Name::detached`] one.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Bytes);
 
@@ -32,7 +31,7 @@ impl Name {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = 255;
 
-    /// Begins the name of a file whose content is not whole yet; 16 digits follow.
+    /// Prefix of files whose content is still being written; 16 hexadecimal digits follow.
     pub const STAGED: &str = ".acetate-write-";
 
     /// Checks and copies `bytes`.
@@ -41,13 +40,13 @@ impl Name {
         Ok(Self(Bytes::copy_from_slice(bytes)))
     }
 
-    /// Checks `bytes`, and keeps them where they are.
+    /// Checks `bytes` and shares their memory.
     pub fn shared(bytes: Bytes) -> Result<Self, NameError> {
         Self::check(&bytes)?;
         Ok(Self(bytes))
     }
 
-    /// Says whether `bytes` are a name.
+    /// Checks whether `bytes` are a valid name.
     pub fn check(bytes: &[u8]) -> Result<(), NameError> {
         if bytes.len() > Self::MAX_BYTES {
             return Err(NameError::TooLong);
@@ -61,7 +60,7 @@ impl Name {
         Ok(())
     }
 
-    /// The same name in memory of its own.
+    /// A copy of the name in its own memory.
     pub fn detached(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
     }

@@ -1,4 +1,4 @@
-//! What operations return: a result, and the attributes that RFC 1813 gives with it.
+//! Results of operations, with the attributes that RFC 1813 returns with them.
 
 use bytes::Bytes;
 
@@ -8,9 +8,9 @@ use super::{Attr, Cookie, FileId, Flavor, FsError, Locator, Name, Stability, Tim
 /// *and* failure: `C` is `Option<Attr>` (post_op_attr), [`Wcc`], or a pair of these.
 #[derive(Debug, Clone)]
 pub struct Outcome<T, C> {
-    /// What the operation gave.
+    /// The value, or the error.
     pub result: Result<T, FsError>,
-    /// Attributes of the objects named by the arguments, as far as they are known.
+    /// Attributes of the objects named by the arguments, as far as known.
     pub context: C,
 }
 
@@ -27,7 +27,7 @@ impl<T, C> Outcome<T, C> {
 }
 
 impl<T, C: Default> From<FsError> for Outcome<T, C> {
-    /// A failure of which no attributes are known.
+    /// A failure without known attributes.
     fn from(error: FsError) -> Self {
         Self::err(error, C::default())
     }
@@ -36,11 +36,11 @@ impl<T, C: Default> From<FsError> for Outcome<T, C> {
 /// An object's size and times before a change (`wcc_attr`, RFC 1813 §2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WccAttr {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Last change of content.
+    /// Time of the last change of content.
     pub mtime: Time,
-    /// Last change of content or attributes.
+    /// Time of the last change of content or attributes.
     pub ctime: Time,
 }
 
@@ -55,27 +55,27 @@ impl From<&Attr> for WccAttr {
 pub struct Wcc {
     /// Before the change.
     pub before: Option<WccAttr>,
-    /// After the change; after a failure equal to before.
+    /// After the change; after a failure equal to the attributes before.
     pub after: Option<Attr>,
 }
 
 impl Wcc {
-    /// What a failed operation returns: nothing changed.
+    /// The wcc data of a failed operation.
     pub fn unchanged(attr: Option<Attr>) -> Self {
         Self { before: attr.as_ref().map(WccAttr::from), after: attr }
     }
 }
 
-/// What MNT gives out.
+/// The result of MNT.
 #[derive(Debug, Clone)]
 pub struct ExportRoot<O = Locator> {
     /// The root directory.
     pub object: O,
-    /// The credentials that are taken, the best first.
+    /// The accepted credentials, preferred ones first.
     pub flavors: Vec<Flavor>,
 }
 
-/// What LOOKUP found.
+/// The result of LOOKUP.
 #[derive(Debug, Clone)]
 pub struct LookedUp<O = Locator> {
     /// The object.
@@ -84,7 +84,7 @@ pub struct LookedUp<O = Locator> {
     pub attr: Attr,
 }
 
-/// What CREATE, MKDIR, SYMLINK or MKNOD made.
+/// The result of CREATE, MKDIR, SYMLINK or MKNOD.
 #[derive(Debug, Clone)]
 pub struct Created<O = Locator> {
     /// The new object.
@@ -93,21 +93,21 @@ pub struct Created<O = Locator> {
     pub attr: Attr,
 }
 
-/// What READ gave.
+/// The result of READ.
 #[derive(Debug, Clone)]
 pub struct ReadData {
-    /// At most as many bytes as asked for.
+    /// The data, at most as many bytes as requested.
     pub data: Bytes,
-    /// Whether the last byte of the file is among them, or the offset lies behind it.
+    /// Whether the data reaches the end of the file, or the offset is past it.
     pub eof: bool,
 }
 
-/// What WRITE did.
+/// The result of WRITE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     /// Bytes written: all of them.
     pub count: u32,
-    /// How stable they are, at least what was asked for.
+    /// Stability of the data, at least as requested.
     pub committed: Stability,
     /// Changes when unsynced data may have been lost.
     pub verifier: WriteVerifier,
@@ -116,13 +116,13 @@ pub struct Written {
 /// One entry of a listing.
 #[derive(Debug, Clone)]
 pub struct Entry<O = Locator> {
-    /// The name; `.` and `..` are entries too, so these are plain bytes.
+    /// The name; includes `.` and `..`, so the type is not [`Name`].
     pub name: Bytes,
     /// The object's number.
     pub fileid: FileId,
-    /// Where a listing goes on after this entry.
+    /// The cookie with which the listing continues after this entry.
     pub cookie: Cookie,
-    /// The object and its attributes, where they were asked for and could be had.
+    /// The object and its attributes, if requested and available.
     pub object: Option<(O, Attr)>,
 }
 
@@ -133,16 +133,16 @@ impl<O> Entry<O> {
     }
 }
 
-/// How a page of a listing ended.
+/// The end of a page of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirPage {
-    /// Entries that were taken.
+    /// Number of entries accepted.
     pub taken: usize,
-    /// Whether the last entry of the directory was taken.
+    /// Whether the page includes the directory's last entry.
     pub eof: bool,
 }
 
-/// The answer of FSSTAT; bytes and objects of the disk that holds the session.
+/// The result of FSSTAT: the session's disk, or the tightest quota if that leaves less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FsStat {
     /// Size, in bytes.
@@ -151,28 +151,28 @@ pub struct FsStat {
     pub free_bytes: u64,
     /// Free to an unprivileged user, in bytes.
     pub available_bytes: u64,
-    /// Objects that fit.
+    /// Total number of objects.
     pub total_files: u64,
-    /// Objects that still fit.
+    /// Number of objects that can still be created.
     pub free_files: u64,
-    /// The same for an unprivileged user.
+    /// Number of objects that an unprivileged user can still create.
     pub available_files: u64,
 }
 
-/// The filesystem's part of the answer of FSINFO; transfer sizes are the protocol's.
+/// The filesystem's part of FSINFO; the protocol layer adds transfer sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FsInfo {
     /// The largest file, in bytes.
     pub max_file_bytes: u64,
-    /// The granularity of times.
+    /// The resolution of times.
     pub time_delta: Time,
 }
 
-/// The answer of PATHCONF.
+/// The result of PATHCONF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathConf {
-    /// Hard links of one object.
+    /// Upper bound of hard links to one object.
     pub max_links: u32,
-    /// Bytes of a name.
+    /// Upper bound of a name's bytes.
     pub max_name_bytes: u32,
 }

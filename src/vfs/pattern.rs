@@ -1,4 +1,4 @@
-//! Patterns of paths, as people write them: globs over names that are bytes.
+//! Globs over paths whose names are bytes.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,9 +9,8 @@ use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 
 /// A glob over the paths of a tree, relative to its root.
 ///
-/// `*` and `?` stop at a slash, `**` does not.
-/// Without a slash it is a pattern of names, in any directory; a leading slash stands for the
-/// root, and is implied where there is a slash further on.
+/// `*` and `?` do not match a slash; `**` does. A pattern without a slash matches names in any
+/// directory. A pattern with a slash is anchored at the root; a leading slash is optional then.
 #[derive(Clone)]
 pub struct Pattern {
     text: String,
@@ -19,28 +18,28 @@ pub struct Pattern {
     matcher: GlobMatcher,
 }
 
-/// Why a text is no [`Pattern`].
+/// Why a text is not a [`Pattern`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// Nothing is left of it.
+    /// The pattern is empty or `/`.
     #[error("an empty pattern matches nothing")]
     Empty,
-    /// It is over [`Pattern::MAX_BYTES`].
+    /// The pattern exceeds [`Pattern::MAX_BYTES`].
     #[error("a pattern may have {} bytes", Pattern::MAX_BYTES)]
     TooLong,
-    /// It is more than one line.
+    /// The pattern has several lines.
     #[error("a pattern is one line; '?' stands for any byte of a name")]
     Lines,
-    /// A component that no path has.
+    /// The pattern has a component that no path has.
     #[error("no path has an empty component, '.' or '..'")]
     Component,
-    /// It ends with a slash.
+    /// The pattern ends with a slash.
     #[error("a pattern does not end with '/': what is below a directory goes with it")]
     EndsWithSlash,
-    /// It begins as the exceptions of a `.gitignore` do.
+    /// The pattern begins with `!`, as exceptions in a `.gitignore` do.
     #[error("there are no exceptions with '!'; for a name that begins with it, write '\\!'")]
     Exception,
-    /// The glob makes no sense.
+    /// The glob syntax is invalid.
     #[error("{0}")]
     Glob(String),
 }
@@ -49,7 +48,7 @@ impl Pattern {
     /// The longest pattern, in bytes.
     pub const MAX_BYTES: usize = 1024;
 
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
     /// See [`PatternError`].
@@ -74,7 +73,7 @@ impl Pattern {
             return Err(PatternError::Component);
         }
         let anywhere = if text.contains('/') { "" } else { "**/" };
-        // Where the filesystem takes `.ENV` for `.env`, the pattern has to as well.
+        // On a case-insensitive filesystem `.ENV` opens `.env`, so the pattern must match both.
         let glob = GlobBuilder::new(&format!("{anywhere}{below_root}"))
             .literal_separator(true)
             .backslash_escape(true)
@@ -84,12 +83,12 @@ impl Pattern {
         Ok(Self { text: text.to_owned(), matcher: glob.compile_matcher(), glob })
     }
 
-    /// The pattern as it was written.
+    /// The text of the pattern.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it matches `path`: components joined by `/`, without one at the beginning.
+    /// Whether the pattern matches `path`: components joined by `/`, without a leading slash.
     pub fn matches(&self, path: &[u8]) -> bool {
         self.matcher.is_match(Path::new(OsStr::from_bytes(path)))
     }
@@ -109,7 +108,7 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// Several patterns, asked at once.
+/// Several patterns, matched together.
 #[derive(Clone, Default)]
 pub struct PatternSet {
     patterns: Vec<Pattern>,
@@ -117,10 +116,10 @@ pub struct PatternSet {
 }
 
 impl PatternSet {
-    /// Puts `patterns` together.
+    /// Compiles `patterns` into a set.
     ///
     /// # Errors
-    /// They come to more than can be compiled.
+    /// The compiled set is too large.
     pub fn new(patterns: Vec<Pattern>) -> Result<Self, PatternError> {
         let mut builder = GlobSetBuilder::new();
         for pattern in &patterns {
@@ -135,15 +134,15 @@ impl PatternSet {
         self.patterns.is_empty()
     }
 
-    /// The patterns, in the order in which they were given.
+    /// The patterns, in the given order.
     pub fn patterns(&self) -> &[Pattern] {
         &self.patterns
     }
 
-    /// These patterns and those of `other` that are not among them.
+    /// The union of both sets, without duplicates.
     ///
     /// # Errors
-    /// They come to more than can be compiled.
+    /// The compiled set is too large.
     pub fn union(&self, other: &Self) -> Result<Self, PatternError> {
         let mut all: Vec<Pattern> = Vec::new();
         for pattern in self.patterns.iter().chain(&other.patterns) {
@@ -154,17 +153,17 @@ impl PatternSet {
         Self::new(all)
     }
 
-    /// Whether it has all patterns of `other`.
+    /// Whether this set contains all patterns of `other`.
     pub fn has_all(&self, other: &Self) -> bool {
         other.patterns.iter().all(|pattern| self.patterns.contains(pattern))
     }
 
-    /// Whether one of them matches `path` itself.
+    /// Whether a pattern matches `path` itself.
     pub fn matches(&self, path: &[u8]) -> bool {
         self.set.is_match(Path::new(OsStr::from_bytes(path)))
     }
 
-    /// Whether one of them matches `path`, or a directory that it is in.
+    /// Whether a pattern matches `path` or one of its parent directories.
     pub fn covers(&self, path: &[u8]) -> bool {
         let parents = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         !path.is_empty()
@@ -173,7 +172,7 @@ impl PatternSet {
     }
 }
 
-/// The same patterns, in whatever order.
+/// Sets are equal if they have equal patterns in any order.
 impl PartialEq for PatternSet {
     fn eq(&self, other: &Self) -> bool {
         let sorted = |set: &Self| {

@@ -1,4 +1,4 @@
-//! Identities, attributes and arguments.
+//! Identities, attributes, and arguments of [`Vfs`](super::Vfs) methods.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,20 +12,20 @@ pub struct FileId(pub u64);
 impl FileId {
     /// The export's root directory.
     pub const ROOT: Self = Self(1);
-    /// Numbers are below this: JavaScript tools hold inode numbers as doubles.
+    /// Exclusive upper bound: JavaScript tools store inode numbers as doubles.
     pub const LIMIT: u64 = 1 << 53;
 }
 
-/// What a file handle says about where its object is, without saying that it is still there.
+/// The identity in a file handle, which locates the object if it still exists.
 ///
-/// A pure function of the object's identity: it does not change by copy-up, rename or restart.
+/// Never changes for an object: not on copy-up, rename or restart.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Locator {
-    /// Born in the delta: its number says all. The root is one of these.
+    /// Created in the delta; the number is sufficient. The root is one of these.
     Delta(FileId),
-    /// Came from the base: number, and a trail of bytes to find its base path again.
+    /// From the base: the number, and a digest from which its base path can be found.
     Base(FileId, PathDigest),
-    /// Came from the base and has several names there, so that no path is *the* path.
+    /// From the base, with several names there, so that no single path identifies it.
     BaseLinked(FileId),
 }
 
@@ -51,29 +51,29 @@ impl fmt::Debug for Locator {
     }
 }
 
-/// What locks on a file are kept under, for all exports of a server.
+/// The key of a file's locks, unique among all exports of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LockKey {
-    /// The session that the file belongs to: see [`Attr::fsid`].
+    /// The fsid of the session that holds the file. The [`Attr::fsid`] of an export may differ.
     pub fsid: u64,
-    /// The file.
+    /// The file's number in the session.
     pub fileid: FileId,
 }
 
-/// A digest of a base path: one byte per component, so that walking the base with it finds the
-/// path again in O(depth).
+/// A digest of a base path, with one byte per component. A walk of the base that follows matching
+/// components finds the path.
 ///
 /// Components past [`PathDigest::MAX_BYTES`] have no byte; `components` still counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PathDigest {
-    /// Components of the path.
+    /// The number of components of the path.
     pub components: u16,
     /// The digest bytes of the first components; the rest is zero.
     pub digest: [u8; Self::MAX_BYTES],
 }
 
 impl PathDigest {
-    /// Digest bytes that fit into a handle of 64 bytes.
+    /// The number of digest bytes, which fit into a handle of 64 bytes.
     pub const MAX_BYTES: usize = 40;
 
     /// The digest bytes in use.
@@ -82,10 +82,10 @@ impl PathDigest {
     }
 }
 
-/// A point in time, as nanoseconds after a second of the Unix epoch.
+/// A point in time.
 ///
-/// NFSv3 carries seconds as an unsigned 32-bit number (RFC 1813 §2.6 `nfstime3`); the encoder
-/// clamps, the filesystem keeps more.
+/// NFSv3 encodes seconds as an unsigned 32-bit number (RFC 1813 §2.6 `nfstime3`). The encoder
+/// clamps; the filesystem stores the whole range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time {
     /// Seconds since 1970-01-01 00:00:00 UTC.
@@ -95,7 +95,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// The next nanosecond.
+    /// The time one nanosecond later.
     pub fn next(self) -> Self {
         if self.nanos >= 999_999_999 {
             Self { secs: self.secs.saturating_add(1), nanos: 0 }
@@ -104,7 +104,7 @@ impl Time {
         }
     }
 
-    /// The closest time that the protocol can say: 1970 to 2106.
+    /// The closest time that the protocol can encode: 1970 to 2106.
     pub fn as_clients_see_it(self) -> Self {
         let last = Self { secs: i64::from(u32::MAX), nanos: 999_999_999 };
         self.clamp(Self::default(), last)
@@ -144,7 +144,7 @@ impl FileKind {
         }
     }
 
-    /// Reads the type bits of `st_mode`; `None` for a combination without meaning.
+    /// Decodes the type bits of `st_mode`; `None` for an unassigned combination.
     pub fn from_mode(mode: u32) -> Option<Self> {
         Some(match mode & 0o170_000 {
             0o010_000 => Self::Fifo,
@@ -175,15 +175,15 @@ pub struct Attr {
     pub kind: FileKind,
     /// Permission bits with setuid, setgid and sticky (12 bits).
     pub mode: u32,
-    /// Names of the object; of a directory 2 + visible subdirectories.
+    /// Number of names; for a directory 2 + visible subdirectories.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes that it takes on disk.
+    /// Allocated bytes.
     pub used: u64,
     /// Device number of a special file.
     pub rdev: Device,
@@ -191,23 +191,23 @@ pub struct Attr {
     pub fsid: u64,
     /// Identifies the object in the export.
     pub fileid: FileId,
-    /// Last read.
+    /// Time of the last read.
     pub atime: Time,
-    /// Last change of content.
+    /// Time of the last change of content.
     pub mtime: Time,
-    /// Last change of content or attributes.
+    /// Time of the last change of content or attributes.
     pub ctime: Time,
 }
 
 /// How SETATTR and the creating procedures set a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SetTime {
-    /// Leave it.
+    /// Leave the time unchanged.
     #[default]
     Keep,
-    /// The server's clock.
+    /// Set to the server's clock.
     ServerNow,
-    /// The client's value.
+    /// Set to the client's value.
     To(Time),
 }
 
@@ -220,15 +220,15 @@ pub struct SetAttr {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: Option<u64>,
-    /// Last read.
+    /// Access time.
     pub atime: SetTime,
-    /// Last change of content.
+    /// Modification time.
     pub mtime: SetTime,
 }
 
-/// What tells one exclusive CREATE from another (`createverf3`).
+/// Identifies one exclusive CREATE (`createverf3`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateVerifier(pub [u8; 8]);
 
@@ -236,22 +236,23 @@ pub struct CreateVerifier(pub [u8; 8]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteVerifier(pub [u8; 8]);
 
-/// Where a listing goes on: 0 at the beginning, below 2^63 (`cookie3`).
+/// A position in a listing, after which the next page starts: 0 at the beginning, below 2^63
+/// (`cookie3`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cookie(pub u64);
 
 /// How CREATE treats an existing file (`createhow3`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateHow {
-    /// An existing regular file is taken as it is, but for a size in the attributes.
+    /// An existing regular file is kept; only a size in the attributes is applied.
     Unchecked(SetAttr),
-    /// An existing name is [`super::FsError::Exists`].
+    /// Fails with [`super::FsError::Exists`] if the name exists.
     Guarded(SetAttr),
-    /// Exactly once per verifier, over restarts too.
+    /// Creates the file once per verifier; a retransmission succeeds, also after a restart.
     Exclusive(CreateVerifier),
 }
 
-/// What MKDIR, SYMLINK and MKNOD make.
+/// The objects that MKDIR, SYMLINK and MKNOD create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewNode {
     /// A directory.
@@ -271,7 +272,7 @@ pub enum NewNode {
 /// How stable written data has to be (`stable_how`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stability {
-    /// May be lost with the machine until COMMIT.
+    /// May be lost in a crash of the machine before COMMIT.
     Unstable,
     /// The data is synced.
     DataSync,
@@ -288,9 +289,9 @@ impl Access {
     pub const READ: u32 = 0x01;
     /// Look up a name in a directory.
     pub const LOOKUP: u32 = 0x02;
-    /// Change what is there.
+    /// Change existing data.
     pub const MODIFY: u32 = 0x04;
-    /// Add to what is there.
+    /// Append data, or add entries.
     pub const EXTEND: u32 = 0x08;
     /// Delete an entry of a directory.
     pub const DELETE: u32 = 0x10;
@@ -300,26 +301,26 @@ impl Access {
     pub const ALL: Self = Self(0x3f);
 }
 
-/// Tells a change that a client asks for from all others: a digest of the call, the same for its
-/// retransmissions, to whichever server of the session they come (RFC 1813 §4.5).
+/// Identifies a non-idempotent call: a digest that is equal for its retransmissions, at whichever
+/// server of the session they arrive (RFC 1813 §4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallId(pub u64);
 
-/// How a call says who asks (RFC 5531 §8.2).
+/// The kind of credentials of a call (RFC 5531 §8.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavor {
-    /// `AUTH_NONE`: it does not; nobody asks.
+    /// `AUTH_NONE`: the caller is anonymous.
     None,
-    /// `AUTH_SYS`: with the numbers of a user and of groups.
+    /// `AUTH_SYS`: uid and gids.
     Sys,
 }
 
-/// Who asks: the credentials of the call, and where it came from.
+/// The credentials of a call, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The client's address.
     pub client: SocketAddr,
-    /// How the call says who asks.
+    /// The kind of credentials.
     pub flavor: Flavor,
     /// User.
     pub uid: u32,
@@ -327,28 +328,28 @@ pub struct Caller {
     pub gid: u32,
     /// Further groups, at most 16 (RFC 5531 appendix A).
     pub gids: Vec<u32>,
-    /// Which call it is, if it asks for a change that must not be made twice.
+    /// Identifies the call, if it is non-idempotent.
     pub call: Option<CallId>,
-    /// A command of the session's owner on this machine, who could write the session file anyway:
-    /// no permission bit binds it.
+    /// A command of the session's owner on this machine. Mode bits do not restrict it, because the
+    /// owner can write the session file anyway.
     pub is_owner: bool,
 }
 
 impl Caller {
-    /// The address in the place of a client's for what comes from this machine's command line.
+    /// The client address of calls from this machine's command line.
     pub const COMMAND_LINE: SocketAddr =
         SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-    /// The number of nobody and nogroup: whoever sends AUTH_NONE.
+    /// The uid and gid of the anonymous user (nobody, nogroup).
     pub const NOBODY: u32 = 65534;
 
-    /// The owner of a session, at this machine's command line.
+    /// The session's owner at this machine's command line.
     pub fn owner(uid: u32, gid: u32) -> Self {
         let (client, gids) = (Self::COMMAND_LINE, Vec::new());
         Self { client, flavor: Flavor::Sys, uid, gid, gids, call: None, is_owner: true }
     }
 
-    /// Ports below this can only be used by the superuser.
+    /// Only the superuser can use ports below this.
     pub const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
     /// Whether the call comes from a port that only the superuser can use.
@@ -356,8 +357,7 @@ impl Caller {
         self.client.port() < Self::FIRST_UNPRIVILEGED_PORT
     }
 
-    /// Who the caller is where root is squashed (exports(5) `root_squash`): the numbers 0 and -1
-    /// of users and groups become nobody's.
+    /// Squashes root (exports(5) `root_squash`): maps uids and gids 0 and -1 to the anonymous user.
     #[must_use]
     pub fn root_squashed(mut self) -> Self {
         let ids = [&mut self.uid, &mut self.gid].into_iter().chain(&mut self.gids);
@@ -365,7 +365,7 @@ impl Caller {
         self
     }
 
-    /// Whether the caller may do all that the superuser may.
+    /// Whether the caller has the superuser's rights.
     pub fn is_root(&self) -> bool {
         self.uid == 0 || self.is_owner
     }

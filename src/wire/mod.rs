@@ -1,8 +1,7 @@
-//! Bytes on the wire ↔ plain data: XDR, and the protocols that are written in it.
+//! XDR, and the protocols that use it, as plain data.
 //!
-//! Everything here is a pure function of its input: no I/O, no async, no policy, and no
-//! knowledge of any other module of the crate.
-//! Nothing here allocates what a length field merely claims.
+//! All code here is a pure function of its input: no I/O, no async, no policy, and no dependency on
+//! other modules of the crate. It never allocates memory for a length that is only claimed.
 
 pub mod mount3;
 pub mod nfs3;

@@ -8,22 +8,22 @@ use super::xdr::{Decode, Decoder, Encode, Encoder, Result};
 /// RPC program number of MOUNT.
 pub const PROGRAM: u32 = 100_005;
 
-/// The version that goes with NFSv3.
+/// The MOUNT version for NFSv3.
 pub const VERSION: u32 = 3;
 
 /// The longest path that can be mounted, in bytes (`MNTPATHLEN`).
 pub const MAX_PATH_BYTES: usize = 1024;
 
-/// The longest path that is decoded at all, in bytes: one over [`MAX_PATH_BYTES`] is for the
-/// handler to refuse, in the protocol's own terms.
+/// The longest path that is decoded, in bytes. The handler refuses a path above [`MAX_PATH_BYTES`]
+/// with the protocol's own status.
 const MAX_DECODED_PATH_BYTES: usize = super::nfs3::MAX_STRING_BYTES;
 
-/// The procedures.
+/// The procedures of MOUNT version 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MountProcedure {
     /// Does nothing.
     Null,
-    /// Turns a path into a file handle.
+    /// Returns the file handle of a path.
     Mnt,
     /// Lists remembered mounts.
     Dump,
@@ -36,7 +36,7 @@ pub enum MountProcedure {
 }
 
 impl MountProcedure {
-    /// Reads a procedure number; `None` for one that does not exist.
+    /// Decodes a procedure number; `None` if it does not exist.
     pub fn from_number(number: u32) -> Option<Self> {
         Some(match number {
             0 => Self::Null,
@@ -74,7 +74,7 @@ pub enum MountStatus {
     ServerFault = 10_006,
 }
 
-/// A path as a client spells it (`dirpath`): the argument of MNT and UMNT.
+/// A path as the client sent it (`dirpath`): the argument of MNT and UMNT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirPath(pub Bytes);
 
@@ -91,10 +91,10 @@ pub enum MountReply {
     Ok {
         /// Its handle.
         handle: FileHandle,
-        /// RPC authentication flavors that the server takes, preferred ones first.
+        /// Accepted RPC authentication flavors, preferred ones first.
         flavors: Vec<u32>,
     },
-    /// No such export.
+    /// The export cannot be mounted.
     Fail(MountStatus),
 }
 
@@ -114,12 +114,12 @@ impl Encode for MountReply {
     }
 }
 
-/// An element of what DUMP lists (`mountbody`).
+/// An element of the list that DUMP returns (`mountbody`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountEntry {
     /// The client.
     pub host: Bytes,
-    /// What it has mounted.
+    /// The mounted path.
     pub path: Bytes,
 }
 
@@ -138,7 +138,7 @@ impl Encode for MountList {
     }
 }
 
-/// The result of EXPORT (`exports`): paths that everybody may mount (without groups).
+/// The result of EXPORT (`exports`): paths with empty group lists, so any client may try to mount.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExportList(pub Vec<Bytes>);
 
@@ -147,7 +147,7 @@ impl Encode for ExportList {
         for path in &self.0 {
             to.put_bool(true);
             to.put_opaque(path);
-            // The list of groups ends at once.
+            // An empty list of groups.
             to.put_bool(false);
         }
         to.put_bool(false);

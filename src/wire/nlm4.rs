@@ -1,8 +1,8 @@
-//! The network lock manager, version 4 (RFC 1813 appendix II; Open Group XNFS chapter 10), as
-//! plain data.
+//! The network lock manager, version 4 (RFC 1813 appendix II; Open Group XNFS chapter 10), as plain
+//! data.
 //!
-//! Only what a server of byte-range locks needs: the synchronous procedures. The asynchronous
-//! ones (`*_MSG` and `*_RES`) are not here.
+//! Contains the synchronous procedures that a server of byte-range locks needs, and not the
+//! asynchronous ones (`*_MSG` and `*_RES`).
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use super::xdr::{Decode, Decoder, Encode, Encoder, Result};
 /// RPC program number of the lock manager.
 pub const PROGRAM: u32 = 100_021;
 
-/// The version that goes with NFSv3.
+/// The NLM version for NFSv3.
 pub const VERSION: u32 = 4;
 
 /// The longest opaque, in bytes (`MAXNETOBJ_SZ`).
@@ -21,33 +21,33 @@ pub const MAX_NETOBJ_BYTES: usize = 1024;
 /// The longest name of a client, in bytes (`LM_MAXSTRLEN`).
 pub const MAX_NAME_BYTES: usize = 1024;
 
-/// The procedures.
+/// The synchronous procedures of NLM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NlmProcedure {
     /// Does nothing.
     Null,
-    /// Asks who is in the way of a lock.
+    /// Returns the holder of a conflicting lock.
     Test,
     /// Takes a lock.
     Lock,
-    /// Takes a waiting LOCK back.
+    /// Withdraws a waiting LOCK.
     Cancel,
-    /// Gives a lock up.
+    /// Releases a lock.
     Unlock,
-    /// Tells a client that its lock is granted; servers do not get this.
+    /// Tells a client that its lock is granted; not sent to servers.
     Granted,
-    /// Takes a share reservation, as DOS has them.
+    /// Takes a share reservation (DOS).
     Share,
-    /// Gives a share reservation up.
+    /// Releases a share reservation.
     Unshare,
-    /// LOCK by a client that is not monitored.
+    /// LOCK by an unmonitored client.
     NmLock,
-    /// Gives all locks of a client up.
+    /// Releases all locks of a client.
     FreeAll,
 }
 
 impl NlmProcedure {
-    /// Reads a procedure number; `None` for one that does not exist here.
+    /// Decodes a procedure number; `None` for an unsupported one.
     pub fn from_number(number: u32) -> Option<Self> {
         Some(match number {
             0 => Self::Null,
@@ -65,46 +65,46 @@ impl NlmProcedure {
     }
 }
 
-/// What became of a request (`nlm4_stats`).
+/// The outcome of a request (`nlm4_stats`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum NlmStatus {
-    /// Done.
+    /// Success.
     Granted = 0,
-    /// Somebody else's lock is in the way; or there is nothing to cancel.
+    /// Another owner's lock conflicts, or there is no LOCK to cancel.
     Denied = 1,
-    /// The server has no room for more locks.
+    /// The limit on locks is reached.
     DeniedNoLocks = 2,
     /// The server will call back.
     Blocked = 3,
-    /// Not now: ask again in a few seconds.
+    /// The client should retry in a few seconds.
     DeniedGracePeriod = 4,
-    /// The request would wait for itself.
+    /// The request would cause a deadlock.
     Deadlock = 5,
     /// The filesystem is read-only.
     ReadOnly = 6,
-    /// The file is gone, or the handle is no handle.
+    /// The file is gone, or the handle is invalid.
     StaleHandle = 7,
-    /// The range goes beyond what a file can have.
+    /// The range exceeds the highest offset of a file.
     TooLarge = 8,
-    /// Anything else.
+    /// Any other error.
     Failed = 9,
 }
 
-/// Which lock (`nlm4_lock`).
+/// Identifies a lock (`nlm4_lock`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lock {
     /// The client's name for itself.
     pub caller_name: Bytes,
     /// The file.
     pub handle: FileHandle,
-    /// Who on the client, opaque (`oh`).
+    /// The owner on the client, opaque (`oh`).
     pub owner: Bytes,
-    /// Which process on the client.
+    /// The process on the client.
     pub svid: i32,
     /// First byte.
     pub offset: u64,
-    /// Number of bytes; 0 is to the end of the file, wherever that goes.
+    /// Number of bytes; 0 means to the end of the file, however it grows.
     pub length: u64,
 }
 
@@ -124,9 +124,9 @@ impl Decode for Lock {
 /// Arguments of TEST and GRANTED (`nlm4_testargs`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestArgs {
-    /// Comes back in the reply.
+    /// Repeated in the reply.
     pub cookie: Bytes,
-    /// Whether nobody else may have a lock there.
+    /// Whether the lock excludes all locks of other owners.
     pub exclusive: bool,
     /// The lock.
     pub lock: Lock,
@@ -141,17 +141,17 @@ impl Decode for TestArgs {
 /// Arguments of LOCK and NM_LOCK (`nlm4_lockargs`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockArgs {
-    /// Comes back in the reply.
+    /// Repeated in the reply.
     pub cookie: Bytes,
-    /// Whether to wait for the lock.
+    /// Whether the client waits for the lock.
     pub block: bool,
-    /// Whether nobody else may have a lock there.
+    /// Whether the lock excludes all locks of other owners.
     pub exclusive: bool,
     /// The lock.
     pub lock: Lock,
-    /// Whether the client had this lock before the server restarted.
+    /// Whether the client reclaims a lock from before the server's restart.
     pub reclaim: bool,
-    /// How often the client has restarted, in a way: a new value means that it has.
+    /// The client's state number, which changes when the client restarts.
     pub state: i32,
 }
 
@@ -168,10 +168,10 @@ impl Decode for LockArgs {
     }
 }
 
-/// Arguments of CANCEL (`nlm4_cancargs`): those of the LOCK that is waiting.
+/// Arguments of CANCEL (`nlm4_cancargs`): those of the waiting LOCK.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CancelArgs {
-    /// Comes back in the reply.
+    /// Repeated in the reply.
     pub cookie: Bytes,
     /// As in the LOCK.
     pub block: bool,
@@ -195,9 +195,9 @@ impl Decode for CancelArgs {
 /// Arguments of UNLOCK (`nlm4_unlockargs`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnlockArgs {
-    /// Comes back in the reply.
+    /// Repeated in the reply.
     pub cookie: Bytes,
-    /// What to give up: any part of what is locked.
+    /// The range to release: any part of the locked bytes.
     pub lock: Lock,
 }
 
@@ -210,7 +210,7 @@ impl Decode for UnlockArgs {
 /// Arguments of SHARE and UNSHARE (`nlm4_shareargs`), without the reservation itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareArgs {
-    /// Comes back in the reply.
+    /// Repeated in the reply.
     pub cookie: Bytes,
 }
 
@@ -246,7 +246,7 @@ impl Decode for FreeAllArgs {
 pub struct NlmReply {
     /// From the arguments.
     pub cookie: Bytes,
-    /// What became of it.
+    /// The outcome.
     pub status: NlmStatus,
 }
 
@@ -257,32 +257,32 @@ impl Encode for NlmReply {
     }
 }
 
-/// A lock that is in the way (`nlm4_holder`).
+/// A conflicting lock (`nlm4_holder`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Whether nobody else may have a lock there.
+    /// Whether the lock excludes all locks of other owners.
     pub exclusive: bool,
-    /// Which process on its client.
+    /// The process on its client.
     pub svid: i32,
-    /// Who on its client.
+    /// The owner on its client, opaque.
     pub owner: Bytes,
     /// First byte.
     pub offset: u64,
-    /// Number of bytes; 0 is to the end of the file.
+    /// Number of bytes; 0 means to the end of the file.
     pub length: u64,
 }
 
 /// The result of TEST (`nlm4_testres`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TestReply {
-    /// Somebody's lock is in the way ([`NlmStatus::Denied`]).
+    /// Another owner's lock conflicts ([`NlmStatus::Denied`]).
     Denied {
         /// From the arguments.
         cookie: Bytes,
-        /// Whose.
+        /// The conflicting lock.
         holder: Holder,
     },
-    /// Anything else: granted, or why nobody can say.
+    /// Any other status: granted, or an error.
     Other(NlmReply),
 }
 
@@ -310,7 +310,7 @@ pub struct ShareReply(pub NlmReply);
 impl Encode for ShareReply {
     fn encode(&self, to: &mut Encoder) {
         self.0.encode(to);
-        // The sequence number has no meaning over a transport that keeps the order.
+        // The sequence number is unused over an ordered transport.
         to.put_i32(0);
     }
 }

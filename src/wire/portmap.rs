@@ -8,7 +8,7 @@ use super::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 
 /// Program number of the port mapper.
 pub const PROGRAM: u32 = 100_000;
-/// The port that it is at, over TCP and UDP.
+/// The TCP and UDP port of the port mapper.
 pub const PORT: u16 = 111;
 /// The version with numeric protocols and ports.
 pub const VERSION_2: u32 = 2;
@@ -17,30 +17,30 @@ pub const VERSION_3: u32 = 3;
 /// The last version.
 pub const VERSION_4: u32 = 4;
 
-/// Announces a mapping (all versions).
+/// Registers a mapping (all versions).
 pub const PROC_SET: u32 = 1;
-/// Takes a mapping back (all versions).
+/// Removes a mapping (all versions).
 pub const PROC_UNSET: u32 = 2;
-/// Asks for a port (version 2: GETPORT) or an address (3 and 4: GETADDR).
+/// Returns a port (version 2: GETPORT) or an address (3 and 4: GETADDR).
 pub const PROC_GET: u32 = 3;
-/// Asks for all mappings (all versions).
+/// Returns all mappings (all versions).
 pub const PROC_DUMP: u32 = 4;
-/// Asks for the time in seconds (versions 3 and 4).
+/// Returns the time in seconds (versions 3 and 4).
 pub const PROC_GETTIME: u32 = 6;
-/// Asks for the address of exactly this version (version 4).
+/// Returns the address of exactly the given version (version 4).
 pub const PROC_GETVERSADDR: u32 = 9;
 
-/// TCP in version 2.
+/// Protocol number of TCP in version 2.
 pub const IPPROTO_TCP: u32 = 6;
-/// UDP in version 2.
+/// Protocol number of UDP in version 2.
 pub const IPPROTO_UDP: u32 = 17;
 
-/// Bytes of a network identifier or owner.
+/// Upper bound of a network identifier or owner, in bytes.
 const MAX_NAME_BYTES: usize = 255;
-/// Bytes of a universal address: an IPv6 address in text with a port, and room for a scope.
+/// Upper bound of a universal address in bytes: an IPv6 address as text, a scope, and a port.
 const MAX_ADDRESS_BYTES: usize = 128;
 
-/// Where a program is, in version 2 (`mapping`).
+/// The location of a program in version 2 (`mapping`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping {
     /// Program number.
@@ -49,7 +49,7 @@ pub struct Mapping {
     pub version: u32,
     /// [`IPPROTO_TCP`] or [`IPPROTO_UDP`].
     pub protocol: u32,
-    /// Port; what a caller of GETPORT sends here means nothing.
+    /// Port; ignored in the arguments of GETPORT.
     pub port: u32,
 }
 
@@ -72,7 +72,7 @@ impl Encode for Mapping {
     }
 }
 
-/// Where a program is, in versions 3 and 4 (`rpcb`).
+/// The location of a program in versions 3 and 4 (`rpcb`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rpcb {
     /// Program number.
@@ -83,7 +83,7 @@ pub struct Rpcb {
     pub netid: Bytes,
     /// Universal address: see [`universal_address`].
     pub address: Bytes,
-    /// Who announced it.
+    /// The user that registered it.
     pub owner: Bytes,
 }
 
@@ -109,7 +109,7 @@ impl Encode for Rpcb {
     }
 }
 
-/// Writes a list as DUMP returns it: each entry behind a true, and a false at the end.
+/// Encodes a list as DUMP returns it: each entry after a true, and a false at the end.
 pub fn encode_list<T: Encode>(entries: &[T]) -> Encoder {
     let mut encoder = Encoder::new();
     for entry in entries {
@@ -126,7 +126,7 @@ pub fn universal_address(address: SocketAddr) -> String {
     format!("{}.{high}.{low}", address.ip())
 }
 
-/// Reads a universal address.
+/// Parses a universal address.
 pub fn parse_universal_address(text: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let (rest, low) = text.rsplit_once('.')?;

@@ -1,68 +1,68 @@
-//! Record marking: how RPC messages are told apart on a byte stream (RFC 5531 §11).
+//! Record marking: delimits RPC messages on a byte stream (RFC 5531 §11).
 //!
-//! [`RecordReader`] puts records together from whatever arrived; it does no I/O, and checks a
-//! fragment's claimed length before anybody takes memory for it.
+//! [`RecordReader`] assembles records from received bytes. It does no I/O, and checks a fragment's
+//! claimed length before any memory is allocated for it.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::nfs3::MAX_ARGS_BYTES;
 
-/// Bytes of an RPC header with credentials, at most, and then some.
+/// Upper bound of an RPC header with credentials in bytes, with some reserve.
 pub const MAX_HEADER_BYTES: usize = 4 << 10;
 
 /// Bytes of the largest legal request: a WRITE with all its data.
 pub const MAX_RECORD_BYTES: usize = MAX_HEADER_BYTES + MAX_ARGS_BYTES;
 
-/// Fragments of one record at most, empty ones included.
+/// Upper bound of the fragments of one record, empty ones included.
 pub const MAX_FRAGMENTS: usize = 8 << 10;
 
-/// Bytes of a fragment's header.
+/// Size of a fragment's header, in bytes.
 pub const MARK_BYTES: usize = 4;
 
-/// Bytes of a record in fragments that are gathered before there is space for all of it.
+/// Bytes of a record in several fragments that are buffered before the maximum is allocated.
 const GATHERED_BYTES: usize = 32 << 10;
 
-/// The bit of a fragment's header that says that the record ends with it.
+/// The bit of a fragment's header that marks the last fragment of a record.
 const LAST_FRAGMENT: u32 = 1 << 31;
 
-/// Why a stream cannot be read any further.
+/// Why a stream cannot be read further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// A record claims to be larger than any legal request.
     #[error("a record claims {claimed_bytes} bytes, more than the {limit_bytes} allowed")]
     TooLong {
-        /// What the fragment headers so far add up to.
+        /// The sum of the fragments' lengths so far.
         claimed_bytes: usize,
-        /// What is allowed.
+        /// The limit.
         limit_bytes: usize,
     },
-    /// A record comes in too many fragments.
+    /// A record has too many fragments.
     #[error("a record comes in more than {MAX_FRAGMENTS} fragments")]
     TooManyFragments,
 }
 
-/// Puts records together from fragments.
+/// Assembles records from fragments.
 #[derive(Debug)]
 pub struct RecordReader {
     limit_bytes: usize,
-    /// The fragment whose header was read: bytes still to come, and whether it is the last one.
+    /// The fragment whose header was read: remaining bytes, and whether it is the last one.
     fragment: Option<(usize, bool)>,
-    /// Fragments of the record so far.
+    /// Number of fragments of the record so far.
     fragments: usize,
-    /// What earlier fragments of the record brought.
+    /// The content of earlier fragments of the record.
     gathered: BytesMut,
 }
 
 impl RecordReader {
-    /// Begins at the start of a stream whose records have at most `limit_bytes` bytes.
+    /// A reader at the start of a stream whose records have at most `limit_bytes` bytes.
     pub fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, fragment: None, fragments: 0, gathered: BytesMut::new() }
     }
 
-    /// Takes what it can from the front of `input`; returns the next record once it is whole.
+    /// Consumes bytes from the front of `input`; returns the next record once it is complete.
     ///
-    /// A record of one fragment is a slice of `input`, without a copy. After an error the
-    /// stream is out of step: the connection has to be closed.
+    /// A record of one fragment is a slice of `input`, without a copy. After an error the position
+    /// in the stream is lost, so the connection must be closed.
     pub fn next_record(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, RecordError> {
         loop {
             let Some((left, last)) = self.fragment else {
@@ -96,8 +96,8 @@ impl RecordReader {
         }
     }
 
-    /// The bytes of memory that the record at hand may come to, once its first header was read:
-    /// its length if it has one fragment, else the limit.
+    /// Upper bound of the current record's bytes, once its first header was read: its length if it
+    /// has one fragment, otherwise the limit.
     pub fn reserved_bytes(&self) -> Option<usize> {
         match self.fragment {
             Some((left, true)) if self.fragments == 1 => Some(left),
@@ -106,37 +106,37 @@ impl RecordReader {
         }
     }
 
-    /// The bytes of the record at hand that are here, in `input` or inside.
+    /// The bytes of the current record received so far, in `input` and in this reader.
     pub fn arrived_bytes(&self, input: &BytesMut) -> usize {
         self.gathered.len() + if self.fragments > 0 { input.len() } else { 0 }
     }
 
-    /// The bytes that have to arrive behind `input` before the reader can go on.
+    /// The bytes that must arrive in addition to `input` before the reader can continue.
     pub fn missing_bytes(&self, input: &BytesMut) -> usize {
         let wanted = match self.fragment {
             None => MARK_BYTES,
             Some((left, last)) if self.is_slice(last) => left,
-            // Gathered as it comes: two buffers of a record's size would be one too many.
+            // Copied as it arrives, so that a record does not occupy two buffers.
             Some(_) => 1,
         };
         wanted.saturating_sub(input.len())
     }
 
-    /// Whether a part of a record is here, in `input` or inside.
+    /// Whether a part of a record was received, in `input` or in this reader.
     pub fn is_mid_record(&self, input: &BytesMut) -> bool {
         self.fragments > 0 || !input.is_empty()
     }
 
-    /// Whether a fragment becomes a record without a copy: it is the last one, and the first.
+    /// Whether the current fragment is the only one and becomes a record without a copy.
     fn is_slice(&self, last: bool) -> bool {
         last && self.gathered.is_empty()
     }
 
-    /// Makes space to gather so many bytes more.
+    /// Reserves space for `bytes` more bytes of content.
     fn make_space(&mut self, bytes: usize) {
         let wanted = self.gathered.len() + bytes;
         if wanted > self.gathered.capacity() {
-            // A little at first; then all at once, not doubled as it grows.
+            // Little at first, then the maximum at once: repeated doubling would copy more.
             let all = if wanted <= GATHERED_BYTES { GATHERED_BYTES } else { self.limit_bytes };
             self.gathered.reserve(all.max(wanted) - self.gathered.len());
         }
@@ -162,9 +162,9 @@ impl RecordReader {
     }
 }
 
-/// The header of a record that is sent as one fragment of `bytes` bytes.
+/// The header of a record that consists of one fragment of `bytes` bytes.
 pub fn mark(bytes: usize) -> [u8; MARK_BYTES] {
-    // What is sent is far below 2 GiB: see `MAX_RECORD_BYTES`.
+    // Sent records are far below 2 GiB: see `MAX_RECORD_BYTES`.
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     (bytes | LAST_FRAGMENT).to_be_bytes()
 }

@@ -6,14 +6,14 @@ use super::xdr::{Decoder, Encoder, XdrError};
 
 /// The version of the RPC protocol.
 pub const RPC_VERSION: u32 = 2;
-/// Bytes of the body of a credential or verifier (RFC 5531 §8.2).
+/// Upper bound of the body of a credential or verifier, in bytes (RFC 5531 §8.2).
 pub const MAX_AUTH_BYTES: usize = 400;
-/// Bytes of the machine name in AUTH_SYS (RFC 5531 appendix A).
+/// Upper bound of the machine name in AUTH_SYS, in bytes (RFC 5531 appendix A).
 pub const MAX_MACHINE_NAME_BYTES: usize = 255;
-/// Further groups in AUTH_SYS (RFC 5531 appendix A).
+/// Upper bound of the further groups in AUTH_SYS (RFC 5531 appendix A).
 pub const MAX_GIDS: usize = 16;
 
-/// The procedure of every program that does nothing, for anybody.
+/// The procedure of every program that does nothing and needs no credentials.
 pub const PROC_NULL: u32 = 0;
 
 const CALL: u32 = 0;
@@ -23,12 +23,12 @@ const MSG_DENIED: u32 = 1;
 const AUTH_NONE: u32 = 0;
 const AUTH_SYS: u32 = 1;
 
-/// Who calls, as the caller says.
+/// The credentials of a call, not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
-    /// Nobody in particular.
+    /// AUTH_NONE: anonymous.
     None,
-    /// A user of a machine.
+    /// AUTH_SYS: a user of a client machine.
     Sys(AuthSys),
 }
 
@@ -43,10 +43,10 @@ pub struct AuthSys {
     pub gids: Vec<u32>,
 }
 
-/// A call whose header is sound.
+/// A call with a valid header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// What the reply repeats.
+    /// Identifies the call; repeated in the reply.
     pub xid: u32,
     /// Program number.
     pub program: u32,
@@ -54,31 +54,31 @@ pub struct Call {
     pub version: u32,
     /// Procedure number.
     pub procedure: u32,
-    /// Who calls.
+    /// The caller's credentials.
     pub credential: Credential,
     /// The procedure's arguments.
     pub args: Bytes,
 }
 
-/// Why a record is not a call that can be worked on.
+/// Why a record is not a call to execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallRejection {
-    /// Not an RPC message: the stream makes no sense.
+    /// Not an RPC message: the stream is garbage.
     Garbage,
-    /// A reply, which nobody here waits for.
+    /// A reply, although this end makes no calls.
     NotACall,
-    /// A call that is answered without looking at its procedure.
+    /// A call that is answered without its procedure: the xid and the status.
     Answer(u32, RpcStatus),
 }
 
-/// How a call ended (RFC 5531 §9), except for the results themselves.
+/// The status of a call (RFC 5531 §9), without its results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RpcStatus {
     /// SUCCESS: the results follow.
     Success,
-    /// PROG_UNAVAIL: no such program here.
+    /// PROG_UNAVAIL: the program does not exist.
     ProgramUnavailable,
-    /// PROG_MISMATCH: the program is here in these versions only.
+    /// PROG_MISMATCH: the program exists only in other versions.
     ProgramMismatch {
         /// Lowest version.
         low: u32,
@@ -89,15 +89,15 @@ pub enum RpcStatus {
     ProcedureUnavailable,
     /// GARBAGE_ARGS: the arguments cannot be decoded.
     GarbageArgs,
-    /// SYSTEM_ERR: a defect of ours, contained.
+    /// SYSTEM_ERR: a contained defect of the server, such as a panic.
     SystemError,
-    /// RPC_MISMATCH: RPC version 2 only.
+    /// RPC_MISMATCH: the call is not RPC version 2.
     RpcMismatch,
     /// AUTH_ERROR.
     AuthError(AuthStatus),
 }
 
-/// Why credentials are refused (`auth_stat`).
+/// Why credentials are rejected (`auth_stat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum AuthStatus {
@@ -105,12 +105,12 @@ pub enum AuthStatus {
     BadCredential = 1,
     /// AUTH_BADVERF: the verifier is malformed.
     BadVerifier = 3,
-    /// AUTH_TOOWEAK: not this flavour, or not from this port.
+    /// AUTH_TOOWEAK: the flavor or the source port is not accepted.
     TooWeak = 5,
 }
 
 impl Call {
-    /// Reads the header of the call that `record` holds.
+    /// Decodes the header of the call in `record`.
     pub fn parse(record: Bytes) -> Result<Self, CallRejection> {
         let mut decoder = Decoder::new(record);
         let xid = decoder.u32().map_err(|_| CallRejection::Garbage)?;
@@ -141,7 +141,7 @@ impl Call {
             ),
             _ => return Err(RpcStatus::AuthError(AuthStatus::TooWeak)),
         };
-        // Both flavours go with an empty AUTH_NONE verifier (RFC 5531 §10.1, appendix A).
+        // Both flavors use an empty AUTH_NONE verifier (RFC 5531 §10.1, appendix A).
         let flavor = decoder.u32().map_err(truncated)?;
         let body = auth_body(&mut decoder, AuthStatus::BadVerifier)?;
         if flavor != AUTH_NONE || !body.is_empty() {
@@ -150,7 +150,7 @@ impl Call {
         Ok(Self { xid, program, version, procedure, credential, args: decoder.rest() })
     }
 
-    /// Writes the header of a call with AUTH_NONE; its arguments follow.
+    /// Encodes the header of a call with AUTH_NONE; its arguments follow.
     pub fn encode_header(xid: u32, program: u32, version: u32, procedure: u32) -> Encoder {
         let mut encoder = Encoder::new();
         for word in [xid, CALL, RPC_VERSION, program, version, procedure] {
@@ -182,7 +182,7 @@ impl AuthSys {
 }
 
 impl RpcStatus {
-    /// Writes the reply's header; after [`RpcStatus::Success`] the results follow.
+    /// Encodes the reply's header; after [`RpcStatus::Success`] the results follow.
     pub fn encode_header(self, xid: u32) -> Encoder {
         let mut encoder = Encoder::new();
         encoder.put_u32(xid);
@@ -224,7 +224,7 @@ impl RpcStatus {
     }
 }
 
-/// Returns the results in `record`, if it is a reply of success to the call `xid`.
+/// Returns the results in `record` if it is a successful reply to the call `xid`.
 pub fn parse_success(record: Bytes, xid: u32) -> Result<Bytes, XdrError> {
     let mut decoder = Decoder::new(record);
     for expected in [xid, REPLY, MSG_ACCEPTED] {
@@ -240,7 +240,7 @@ pub fn parse_success(record: Bytes, xid: u32) -> Result<Bytes, XdrError> {
     Ok(decoder.rest())
 }
 
-/// Reads the body of a credential or verifier; too long is `why`, too short GARBAGE_ARGS.
+/// Decodes the body of a credential or verifier. Too long is `why`; truncated is GARBAGE_ARGS.
 fn auth_body(decoder: &mut Decoder, why: AuthStatus) -> Result<Bytes, RpcStatus> {
     decoder.opaque(MAX_AUTH_BYTES).map_err(|error| match error {
         XdrError::TooLong { .. } => RpcStatus::AuthError(why),

@@ -1,17 +1,17 @@
-//! External data representation (RFC 4506), as far as ONC RPC, MOUNT and NFSv3 need it.
+//! External data representation (RFC 4506), as far as ONC RPC, MOUNT, NLM and NFSv3 need it.
 //!
-//! [`Decoder`] cuts slices out of one [`Bytes`], so that the data of a WRITE is never copied;
-//! [`Encoder`] keeps large opaques as segments of their own, so that the data of a READ isn't.
+//! [`Decoder`] returns slices of one [`Bytes`], so the data of a WRITE is not copied. [`Encoder`]
+//! keeps large opaques as segments, so the data of a READ is not copied.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// Every XDR item takes a multiple of this many bytes (RFC 4506 §3).
+/// The size of every XDR item is a multiple of this many bytes (RFC 4506 §3).
 pub const UNIT_BYTES: usize = 4;
 
-/// Opaques from this many bytes on become a segment of their own; below, a copy is cheaper.
+/// Opaques of at least this many bytes become segments; for smaller ones a copy is cheaper.
 pub const SHARED_MIN_BYTES: usize = 1024;
 
-/// Why bytes are not what was expected.
+/// Why bytes cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum XdrError {
     /// The input ends inside an item.
@@ -20,13 +20,13 @@ pub enum XdrError {
     /// A counted item is larger than the protocol allows.
     #[error("item longer than {limit} bytes or elements")]
     TooLong {
-        /// What is allowed, in bytes (opaques) or elements (arrays).
+        /// The limit, in bytes (opaques) or elements (arrays).
         limit: usize,
     },
-    /// A boolean, enumeration or discriminant has a value without meaning.
+    /// A boolean, enumeration or discriminant has an undefined value.
     #[error("value without meaning")]
     BadValue,
-    /// Bytes are left behind the last item.
+    /// Bytes remain after the last item.
     #[error("bytes left over")]
     Trailing,
 }
@@ -34,12 +34,12 @@ pub enum XdrError {
 /// The result of decoding.
 pub type Result<T> = std::result::Result<T, XdrError>;
 
-/// A type that is read from XDR.
+/// A type that can be decoded from XDR.
 pub trait Decode: Sized {
-    /// Reads one value and moves `from` behind it.
+    /// Decodes one value and advances `from` past it.
     fn decode(from: &mut Decoder) -> Result<Self>;
 
-    /// Reads a value that takes up all of `bytes`; [`XdrError::Trailing`] where it doesn't.
+    /// Decodes a value that fills `bytes` exactly; otherwise fails with [`XdrError::Trailing`].
     fn decode_all(bytes: Bytes) -> Result<Self> {
         let mut decoder = Decoder::new(bytes);
         let value = Self::decode(&mut decoder)?;
@@ -48,7 +48,7 @@ pub trait Decode: Sized {
     }
 }
 
-/// A type that is written as XDR.
+/// A type that can be encoded as XDR.
 pub trait Encode {
     /// Appends the value.
     fn encode(&self, to: &mut Encoder);
@@ -78,14 +78,14 @@ impl Encode for () {
     fn encode(&self, _: &mut Encoder) {}
 }
 
-/// Optional data (RFC 4506 §4.19): a boolean, and a value where it is true.
+/// Optional data (RFC 4506 §4.19): a boolean, and a value if it is true.
 impl<T: Decode> Decode for Option<T> {
     fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(if from.bool()? { Some(T::decode(from)?) } else { None })
     }
 }
 
-/// Optional data (RFC 4506 §4.19): a boolean, and a value where it is true.
+/// Optional data (RFC 4506 §4.19): a boolean, and a value if it is true.
 impl<T: Encode> Encode for Option<T> {
     fn encode(&self, to: &mut Encoder) {
         to.put_bool(self.is_some());
@@ -95,37 +95,37 @@ impl<T: Encode> Encode for Option<T> {
     }
 }
 
-/// Reads XDR items from the front of a buffer.
+/// Decodes XDR items from the front of a buffer.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     rest: Bytes,
 }
 
 impl Decoder {
-    /// Begins at the first byte of `bytes`.
+    /// Starts at the first byte of `bytes`.
     pub fn new(bytes: Bytes) -> Self {
         Self { rest: bytes }
     }
 
-    /// Reads an unsigned integer (RFC 4506 §4.2).
+    /// Decodes an unsigned integer (RFC 4506 §4.2).
     pub fn u32(&mut self) -> Result<u32> {
         self.need(4)?;
         Ok(self.rest.get_u32())
     }
 
-    /// Reads an integer (RFC 4506 §4.1).
+    /// Decodes an integer (RFC 4506 §4.1).
     pub fn i32(&mut self) -> Result<i32> {
         self.need(4)?;
         Ok(self.rest.get_i32())
     }
 
-    /// Reads an unsigned hyper integer (RFC 4506 §4.5).
+    /// Decodes an unsigned hyper integer (RFC 4506 §4.5).
     pub fn u64(&mut self) -> Result<u64> {
         self.need(8)?;
         Ok(self.rest.get_u64())
     }
 
-    /// Reads a boolean (RFC 4506 §4.4): anything but 0 and 1 is [`XdrError::BadValue`].
+    /// Decodes a boolean (RFC 4506 §4.4); values other than 0 and 1 are [`XdrError::BadValue`].
     pub fn bool(&mut self) -> Result<bool> {
         match self.u32()? {
             0 => Ok(false),
@@ -134,7 +134,7 @@ impl Decoder {
         }
     }
 
-    /// Reads a fixed-length opaque of `N` bytes and its padding (RFC 4506 §4.9).
+    /// Decodes a fixed-length opaque of `N` bytes and its padding (RFC 4506 §4.9).
     pub fn fixed<const N: usize>(&mut self) -> Result<[u8; N]> {
         self.need(N + padding(N))?;
         let mut bytes = [0; N];
@@ -143,17 +143,17 @@ impl Decoder {
         Ok(bytes)
     }
 
-    /// Reads a variable-length opaque or string of at most `max_bytes` bytes, and its padding
-    /// (RFC 4506 §4.10), as a slice of the input.
+    /// Decodes a variable-length opaque or string of at most `max_bytes` bytes and its padding (RFC
+    /// 4506 §4.10), as a slice of the input.
     ///
-    /// The claimed length is checked against `max_bytes` and against what is there before
-    /// anything else happens. The value of padding bytes is not looked at.
+    /// First checks the claimed length against `max_bytes` and the remaining input. Does not check
+    /// the value of padding bytes.
     pub fn opaque(&mut self, max_bytes: usize) -> Result<Bytes> {
         let claimed = self.u32()? as usize;
         if claimed > max_bytes {
             return Err(XdrError::TooLong { limit: max_bytes });
         }
-        // Two steps, because claimed + padding could overflow where usize has 32 bits.
+        // Two steps, because claimed + padding can overflow a 32-bit usize.
         self.need(claimed)?;
         if self.rest.len() - claimed < padding(claimed) {
             return Err(XdrError::Truncated);
@@ -163,17 +163,17 @@ impl Decoder {
         Ok(bytes)
     }
 
-    /// The number of bytes that are left.
+    /// The number of remaining bytes.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Everything that is left.
+    /// The remaining bytes.
     pub fn rest(self) -> Bytes {
         self.rest
     }
 
-    /// Checks that nothing is left: [`XdrError::Trailing`] otherwise.
+    /// Checks that no bytes remain: [`XdrError::Trailing`] otherwise.
     pub fn finish(self) -> Result<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(XdrError::Trailing) }
     }
@@ -183,17 +183,17 @@ impl Decoder {
     }
 }
 
-/// Memory that is taken at the beginning, in bytes: most replies fit.
+/// Initial capacity of an encoder, in bytes; most replies fit.
 const FIRST_BYTES: usize = 256;
 
-/// Writes XDR items one after another.
+/// Encodes XDR items one after another.
 #[derive(Debug)]
 pub struct Encoder {
-    /// What is complete.
+    /// Complete segments.
     segments: Vec<Bytes>,
     /// Bytes in `segments`.
     segment_bytes: usize,
-    /// What is still being appended to.
+    /// The segment that items are appended to.
     tail: BytesMut,
 }
 
@@ -204,7 +204,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Begins empty.
+    /// An empty encoder.
     pub fn new() -> Self {
         let tail = BytesMut::with_capacity(FIRST_BYTES);
         Self { segments: Vec::new(), segment_bytes: 0, tail }
@@ -242,8 +242,8 @@ impl Encoder {
         self.put_fixed(bytes);
     }
 
-    /// Appends a variable-length opaque like [`Encoder::put_opaque`], but from
-    /// [`SHARED_MIN_BYTES`] on without a copy: `bytes` becomes a segment of its own.
+    /// Appends a variable-length opaque like [`Encoder::put_opaque`]. From [`SHARED_MIN_BYTES`] on,
+    /// `bytes` becomes a segment without a copy.
     pub fn put_shared(&mut self, bytes: Bytes) {
         if bytes.len() < SHARED_MIN_BYTES {
             return self.put_opaque(&bytes);
@@ -255,7 +255,7 @@ impl Encoder {
         self.tail.put_bytes(0, pad);
     }
 
-    /// Appends everything that `other` holds, without copying its segments.
+    /// Appends the content of `other`, without copying its segments.
     pub fn append(&mut self, other: Self) {
         if other.segments.is_empty() {
             self.tail.extend_from_slice(&other.tail);
@@ -267,7 +267,7 @@ impl Encoder {
         self.tail = other.tail;
     }
 
-    /// Appends everything that this holds to another one.
+    /// Appends a copy of this content to `to`.
     pub fn copy_to(&self, to: &mut Self) {
         self.segments.iter().for_each(|segment| to.tail.extend_from_slice(segment));
         to.tail.extend_from_slice(&self.tail);
@@ -278,25 +278,25 @@ impl Encoder {
         self.segment_bytes + self.tail.len()
     }
 
-    /// Whether there is nothing so far.
+    /// Whether no bytes were encoded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes in order, in as few segments as sharing allows, for one vectored write.
+    /// The bytes in order, in as few segments as possible, for one vectored write.
     pub fn into_segments(mut self) -> Vec<Bytes> {
         self.close_tail();
         self.segments
     }
 
-    /// The bytes in one piece; copies where there are several segments.
+    /// The bytes as one buffer; copies if there are several segments.
     pub fn into_bytes(self) -> Bytes {
         let mut segments = self.into_segments();
         if segments.len() == 1 { segments.remove(0) } else { segments.concat().into() }
     }
 
     fn put_length(&mut self, bytes: usize) {
-        // Whatever is encoded came from, or goes into, a record that is far below 4 GiB.
+        // All encoded data fits into a record, which is far below 4 GiB.
         self.tail.put_u32(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
@@ -313,13 +313,12 @@ impl Encoder {
     }
 }
 
-/// The number of bytes that a variable-length opaque of `bytes` bytes takes: length, content
-/// and padding.
+/// The encoded size of a variable-length opaque of `bytes` bytes: length, content and padding.
 pub const fn opaque_len(bytes: usize) -> usize {
     UNIT_BYTES + bytes + padding(bytes)
 }
 
-/// The number of zero bytes behind `bytes` bytes of opaque content.
+/// The number of padding bytes after `bytes` bytes of opaque content.
 const fn padding(bytes: usize) -> usize {
     bytes.wrapping_neg() % UNIT_BYTES
 }

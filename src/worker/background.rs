@@ -1,48 +1,47 @@
-//! Work that nobody waits for, done piece by piece beside the operations.
+//! The schedule of background work, which runs in pieces between operations.
 
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// How long after it was woken the work begins: whoever woke it may be about to wait for a sync.
+/// Delay of the work after a wake-up: the waking caller may be about to wait for a sync.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// How long after a piece that failed the next is tried.
+/// Delay after a failed piece.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long after a piece that is not due yet the next is tried.
+/// Delay after a piece that was not due yet.
 const LATER_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a piece of background work came to.
+/// The outcome of a piece of background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackgroundPiece {
-    /// It is done, and there may be more.
+    /// Done; there may be more.
     More,
-    /// There is nothing to do.
+    /// There is no work.
     Idle,
-    /// There is something to do, but not yet.
+    /// There is work that is not due yet.
     Later,
-    /// It failed; later it may not.
+    /// The piece failed; a retry may succeed.
     Failed,
-    /// It will never be possible again.
+    /// No further piece can succeed.
     Over,
 }
 
-/// When the next piece of background work is to be done: at first, and whenever woken.
+/// The schedule of one kind of background work: it runs at the start and after each wake-up.
 ///
-/// A piece that is an operation of the [`Worker`](super::Worker) stands in the queue like any
-/// other: so the work ends however busy the writer is, and no operation waits for more than one
-/// piece.
+/// A piece that is an operation of the [`Worker`](super::Worker) is queued like any other. So the
+/// work completes however busy the writer is, and an operation waits for at most one piece.
 #[derive(Debug, Default)]
 pub struct Background(Notify);
 
 impl Background {
-    /// Says that there may be something to do.
+    /// Signals that there may be work.
     pub fn wake(&self) {
         self.0.notify_one();
     }
 
-    /// Waits, after a piece, until the next one is to be done; `false` if there is none.
+    /// Waits after `piece` until the next one is due; `false` if there is none.
     pub async fn next_after(&self, piece: BackgroundPiece) -> bool {
         match piece {
             BackgroundPiece::More => {}

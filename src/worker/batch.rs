@@ -1,26 +1,26 @@
-//! What one commit holds.
+//! The operations of one commit.
 
 use crate::delta::Compacted;
 use crate::vfs::WriteVerifier;
 
 use super::job::{Job, JobReply, QueuedWrite, UsageListener, WriteOperation};
 
-/// The operations of one commit.
+/// The operations of one commit, which may grow while it runs.
 pub(super) trait Batch {
-    /// How many there are by now.
+    /// The number of operations so far.
     fn len(&self) -> usize;
 
-    /// The one at this place, which is below [`Batch::len`].
+    /// The operation at index `at`, which must be below [`Batch::len`].
     fn operation(&mut self, at: usize) -> &mut dyn WriteOperation;
 
-    /// Whether any may join.
+    /// Whether operations may join.
     fn may_grow(&self) -> bool;
 
-    /// Adds those that came meanwhile and may join; whether there were any.
+    /// Adds operations that arrived and may join; returns whether there were any.
     fn grow(&mut self) -> bool;
 }
 
-/// One operation, which none joins.
+/// A batch of one operation that no other joins.
 pub(super) struct Alone<'a>(pub &'a mut dyn WriteOperation);
 
 impl Batch for Alone<'_> {
@@ -41,25 +41,25 @@ impl Batch for Alone<'_> {
     }
 }
 
-/// Adds the jobs that came meanwhile and may join.
+/// Adds jobs that arrived and may join.
 pub(super) type More<'a> = &'a mut dyn FnMut(&mut Vec<Job>);
 
-/// Jobs of the writer thread, by their kind.
+/// Jobs of the writer thread, by kind.
 pub(super) struct Jobs<'a> {
-    /// The operations.
+    /// The changes.
     pub writes: Vec<Box<dyn QueuedWrite>>,
-    /// Those who wait for a sync.
+    /// Callers that wait for a sync.
     pub syncs: Vec<JobReply<WriteVerifier>>,
-    /// Those who want space back.
+    /// Callers that wait for a compaction.
     pub compactions: Vec<JobReply<Compacted>>,
-    /// Those who want the session to be counted.
+    /// Callers that wait for the usage count.
     pub counts: Vec<(UsageListener, JobReply<()>)>,
-    /// `None` where none joins.
+    /// `None` if no job may join.
     more: Option<More<'a>>,
 }
 
 impl<'a> Jobs<'a> {
-    /// Takes all of `jobs`, and later what `more` adds, if anything may join.
+    /// Takes all of `jobs`; later jobs come from `more`.
     pub fn new(jobs: &mut Vec<Job>, more: Option<More<'a>>) -> Self {
         let mut taken = Self {
             writes: Vec::with_capacity(jobs.len()),

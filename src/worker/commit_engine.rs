@@ -1,12 +1,12 @@
-//! The commit engine: batches, commits, syncs, and which errors end writing.
+//! The commit engine: runs batches, commits and syncs, and decides which errors are fatal.
 //!
-//! The thread that holds it is the one writer: the writer thread, or for some short changes a
-//! caller's thread.
+//! The thread that holds the engine is the only writer: the writer thread, or a caller's thread for
+//! a short change.
 //!
-//! Which errors poison the session (`delta::Poison`) and so end its writing: damaged data anywhere,
-//! and an I/O error of a commit, abort or sync, because it leaves open what the file holds. The
-//! store may set the poison itself. Any other error is its batch's own: it answers all of that
-//! batch, and the next batch is tried.
+//! Two kinds of errors poison the session (`delta::Poison`) and end its writing. One is corruption,
+//! wherever it is found. The other is an I/O error of a commit, abort or sync, because the content
+//! of the file is then unknown. The store may also set the poison itself. Any other error fails
+//! only its batch: all operations of the batch get the error, and the next batch is tried.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,29 +19,28 @@ use super::job::{Job, UsageListener, WriteOperation, isolate};
 use super::limits::{GROWING_BATCH_OPS, WARY_BATCHES};
 use super::{Committed, Limits, WorkError, WorkerStatus};
 
-/// The state of writing.
+/// The single writer of a session, and what it has yet to sync.
 pub(super) struct CommitEngine {
-    /// `None` where the session was opened to be read, where its poison was set, and once it is
-    /// closed.
+    /// `None` if the session is read-only, poisoned, or closed.
     writer: Option<Box<dyn Writer>>,
     status: Arc<WorkerStatus>,
     limits: Limits,
     strict: bool,
-    /// Whether all that was ever committed is known to be synced; not at the start, because an
-    /// earlier process may have been killed before its sync.
+    /// Whether all commits are known to be synced. False at the start, because an earlier process
+    /// may have been killed before its sync.
     clean: bool,
-    /// When the oldest commit of this run that is not synced must be.
+    /// When the oldest unsynced commit of this process must be synced.
     sync_due: Option<Instant>,
-    /// When the writer thread looks here again, if nothing wakes it before.
+    /// When the writer thread next calls [`CommitEngine::run_due`] without being woken.
     looked_at_again: Option<Instant>,
-    /// Whether the next batch has begun already: [`CommitEngine::try_write`].
+    /// Whether [`CommitEngine::try_write`] already began the next transaction.
     has_begun: bool,
-    /// Batches whose operations get savepoints, because one had to be undone of late.
+    /// Upcoming batches that use savepoints, because a recent operation was rolled back.
     wary: u8,
 }
 
 impl CommitEngine {
-    /// The state before the first batch; without a writer everything answers ReadOnly.
+    /// The state before the first batch; without a writer all calls fail with ReadOnly.
     pub fn new(
         writer: Option<Box<dyn Writer>>,
         status: Arc<WorkerStatus>,
@@ -66,25 +65,24 @@ impl CommitEngine {
         self.writer.is_none()
     }
 
-    /// Whether the writer thread has to be woken for [`CommitEngine::run_due`]: at once, or earlier
-    /// than it is going to wake.
+    /// Whether the writer thread must wake for [`CommitEngine::run_due`] earlier than planned.
     pub fn wants_thread(&self) -> bool {
         self.due().is_some_and(|due| self.looked_at_again.is_none_or(|again| due < again))
     }
 
-    /// When something is due between batches.
+    /// When the next sync or maintenance is due.
     fn due(&self) -> Option<Instant> {
         let maintenance = self.writer.as_ref().and_then(|writer| writer.maintenance_at());
         self.sync_due.into_iter().chain(maintenance).min()
     }
 
-    /// Whether there is nothing to sync.
+    /// Whether all commits of this writer are synced.
     pub fn is_synced(&self) -> bool {
         self.writer.as_ref().is_some_and(|writer| writer.unsynced_bytes() == 0)
     }
 
-    /// As [`CommitEngine::write`], for one operation that is not durable; `None`, and the operation
-    /// has not run, if it would wait for a lock or a disk's sync.
+    /// Like [`CommitEngine::write`], for one operation without an fsync. Returns `None`, without
+    /// running it, if it would wait for a lock or an fsync.
     pub fn try_write(&mut self, alone: &mut Alone<'_>) -> Option<Result<Committed<()>, WorkError>> {
         match self.writer.as_mut()?.try_begin() {
             Ok(true) => {}
@@ -95,11 +93,11 @@ impl CommitEngine {
         Some(self.write(alone, false))
     }
 
-    /// Does what is due between batches: the timer's sync, the store's maintenance. Returns when to
-    /// call it again at the latest, if nothing else happens.
+    /// Runs what is due between batches: the timer's sync and the store's maintenance. Returns when
+    /// to call it again at the latest.
     pub fn run_due(&mut self) -> Option<Instant> {
         if self.sync_due.is_some_and(|due| due <= Instant::now()) {
-            // A failure is logged and remembered; whoever asks next hears of it.
+            // The failure is logged, and the next caller gets an error.
             let _ = self.sync();
         }
         if let Some(writer) = self.writer.as_mut().filter(|writer| writer.wants_maintenance()) {
@@ -109,8 +107,8 @@ impl CommitEngine {
         self.looked_at_again
     }
 
-    /// Runs one batch and answers all of it. `more` adds those jobs that came meanwhile and may
-    /// join: to a batch that is synced, or of several
+    /// Runs one batch and answers all its jobs. `more` adds jobs that arrive while it runs, but
+    /// only to a batch that is synced or starts with several jobs
     /// (docs/decisions/0038-a-batch-takes-in-what-comes.md).
     pub fn work(&mut self, jobs: &mut Vec<Job>, more: More<'_>) {
         let durable = self.strict || jobs.iter().any(Job::needs_sync);
@@ -125,7 +123,7 @@ impl CommitEngine {
             }
         }
         if !batch.syncs.is_empty() {
-            // A batch that failed for want of space says nothing about what stood before it.
+            // A batch that failed for lack of space says nothing about earlier commits.
             let outcome = if synced { Ok(()) } else { self.sync() };
             let answer = outcome.map(|()| self.status.verifier());
             for reply in batch.syncs {
@@ -142,22 +140,22 @@ impl CommitEngine {
         }
     }
 
-    /// Tells what the session takes, as of the last commit.
+    /// Reports the session's usage as of the last commit.
     fn count(&mut self, counted: UsageListener) -> Result<(), WorkError> {
         let sum = self.writer()?.count_usage();
         let sum = sum.map_err(|error| self.failed("count", error, false))?;
         isolate("what hears of the usage", || counted(sum)).ok_or(WorkError::Panicked)
     }
 
-    /// Gives space back; readers go on meanwhile, changes wait.
+    /// Returns free space to the filesystem. Reads continue; changes wait.
     fn compact(&mut self) -> Result<Compacted, WorkError> {
-        // Were a sync of its to fail, what was answered before would be lost with it.
+        // A failed sync in the compaction would lose earlier unsynced commits too.
         self.sync()?;
         let done = self.writer()?.compact();
         done.map_err(|error| self.failed("compact", error, false))
     }
 
-    /// Commits a batch and runs its hooks; the answer of all of it.
+    /// Commits a batch and runs its hooks; returns the outcome for all its operations.
     pub fn write(
         &mut self,
         batch: &mut dyn Batch,
@@ -171,7 +169,8 @@ impl CommitEngine {
                 Err(_) => isolate("dropping a hook", || operation.give_up()),
             };
         }
-        // Where nobody knows whether a commit stands, it never ends: no cache is believed any more.
+        // If the outcome of a commit is unknown, the writer is gone and the count stays odd, so
+        // that no cache entry is trusted any more.
         if self.status.commits.version().is_none() && self.writer.is_some() {
             self.status.commits.step();
         }
@@ -179,10 +178,10 @@ impl CommitEngine {
         outcome.map(|()| Committed { value: (), durable, verifier })
     }
 
-    /// Runs the operations between begin and commit. After an error nothing of them is kept.
+    /// Runs the operations in one transaction. After an error none of their changes is kept.
     fn commit(&mut self, batch: &mut dyn Batch, durable: bool) -> Result<(), WorkError> {
         if !self.run_batch(batch, durable)? {
-            // Nothing to keep, so nothing to write: the file stays as it is.
+            // No change to commit, so the file is not written.
             self.abort()?;
             return if durable { self.sync() } else { Ok(()) };
         }
@@ -199,12 +198,12 @@ impl CommitEngine {
         Ok(())
     }
 
-    /// Begins, and runs the operations; whether the changes of any are kept. After an error there
-    /// is no transaction.
+    /// Begins a transaction and runs the operations; returns whether any of them commits. After an
+    /// error there is no transaction.
     ///
-    /// Hardly ever has one to be undone: most find out whether they may before they change
-    /// anything. So they have no savepoints, which cost a small change a tenth; if one has to be
-    /// undone after all, all are, and run again with savepoints.
+    /// Most operations check their preconditions before they change anything, so rollbacks are
+    /// rare. Therefore operations run without savepoints, which would cost a small change a tenth
+    /// of its time. If an operation must be rolled back, the batch restarts with savepoints.
     fn run_batch(&mut self, batch: &mut dyn Batch, durable: bool) -> Result<bool, WorkError> {
         let is_alone = batch.len() == 1 && !batch.may_grow();
         if is_alone || self.wary == 0 {
@@ -212,7 +211,7 @@ impl CommitEngine {
             let ran = run_together(self.writer()?, batch);
             match ran.map_err(|error| self.gave_up(error))? {
                 Some(kept) => return Ok(kept),
-                // The batch is its savepoint.
+                // For a single operation, the transaction is the savepoint.
                 None if batch.len() == 1 => return Ok(false),
                 None => {}
             }
@@ -228,7 +227,7 @@ impl CommitEngine {
         ran.map_err(|error| self.gave_up(error))
     }
 
-    /// Notes that the batch cannot go on.
+    /// Records that the batch failed, and aborts its transaction.
     fn gave_up(&mut self, error: StoreError) -> WorkError {
         let error = self.failed("batch", error, false);
         self.abort().err().unwrap_or(error)
@@ -246,13 +245,13 @@ impl CommitEngine {
         begun.map_err(|error| self.failed("begin", error, false))
     }
 
-    /// Gives the transaction up, if there is a writer (still).
+    /// Aborts the transaction, if the writer still exists.
     fn abort(&mut self) -> Result<(), WorkError> {
         let Some(writer) = self.writer.as_mut() else { return Ok(()) };
         writer.abort().map_err(|error| self.failed("abort", error, true))
     }
 
-    /// Syncs everything that was committed before.
+    /// Syncs all earlier commits.
     pub fn sync(&mut self) -> Result<(), WorkError> {
         match self.writer()?.sync() {
             Ok(()) => {
@@ -261,7 +260,7 @@ impl CommitEngine {
                 Ok(())
             }
             Err(error) => {
-                // Where writing goes on, the timer tries again.
+                // If the error is not fatal, the timer retries.
                 let retry = Instant::now().checked_add(self.limits.sync_interval);
                 self.sync_due = self.sync_due.and(retry);
                 Err(self.failed("sync", error, true))
@@ -269,8 +268,8 @@ impl CommitEngine {
         }
     }
 
-    /// Notes a failure of the store; `in_doubt` says that an I/O error of this step leaves open
-    /// what the file holds. Returns the answer of all that it concerns.
+    /// Records a failure of the store; `in_doubt` says that an I/O error of this step leaves the
+    /// content of the file unknown. Returns the error for all affected callers.
     fn failed(&mut self, step: &'static str, error: StoreError, in_doubt: bool) -> WorkError {
         let fatal = match &error {
             StoreError::Corrupt(_) => true,
@@ -283,22 +282,22 @@ impl CommitEngine {
             tracing::error!(step, %error, "the session is read-only from now on");
             writer.poison().set(&error);
             if !self.clean {
-                // What was answered before and not synced may be gone.
+                // Answered commits may be lost: the new verifier makes clients write again.
                 self.status.epoch.store(writer.advance_epoch(), Ordering::Release);
             }
             self.sync_due = None;
             self.status.read_only.store(true, Ordering::Release);
-            // Dropped without close(): the session does not count as cleanly closed.
+            // Dropped without close(), so the session is not marked as cleanly closed.
         }
         WorkError::Store(error)
     }
 
-    /// Whether the store has found that committed data may be lost.
+    /// Whether the store found that committed data may be lost.
     fn is_poisoned(&self) -> bool {
         self.writer.as_ref().is_some_and(|writer| writer.poison().is_set())
     }
 
-    /// Syncs and closes the session; lets go of it whatever comes of that.
+    /// Syncs and closes the session; drops the writer even on an error.
     pub fn close(&mut self) -> Result<(), WorkError> {
         let synced = self.sync();
         let writer = self.writer.take();
@@ -309,9 +308,8 @@ impl CommitEngine {
     }
 }
 
-/// Runs the operations, and those that come meanwhile; whether the changes of any are kept.
-/// `None`, and the rest does not run, if one is not kept that has changed something, or with which
-/// the batch was lost.
+/// Runs the operations, and those that join; returns whether any of them commits. Returns `None`,
+/// without running the rest, if a rejected operation changed something or broke the batch.
 fn run_together(
     writer: &mut dyn Writer,
     batch: &mut dyn Batch,
@@ -330,8 +328,8 @@ fn run_together(
     Ok(Some(any_kept))
 }
 
-/// Runs the operations, and those that come meanwhile, each in a savepoint of its own; whether the
-/// changes of any are kept.
+/// Runs the operations, and those that join, each in its own savepoint; returns whether any
+/// commits.
 fn run_apart(writer: &mut dyn Writer, batch: &mut dyn Batch) -> Result<bool, StoreError> {
     let (mut any_kept, mut at) = (false, 0);
     while at < batch.len() || batch.grow() {
@@ -348,8 +346,8 @@ fn run_apart(writer: &mut dyn Writer, batch: &mut dyn Batch) -> Result<bool, Sto
     Ok(any_kept)
 }
 
-/// Runs one operation; whether its changes are kept. A panic counts as "not kept"; the operation
-/// without an answer answers Panicked.
+/// Runs one operation; returns whether it commits. A panic counts as a rejection; the operation
+/// then has no value and answers Panicked.
 fn run(operation: &mut dyn WriteOperation, writer: &mut dyn Writer) -> bool {
     isolate("a write operation", || operation.run(writer.txn())).unwrap_or(false)
 }

@@ -1,32 +1,32 @@
-//! The order of commits: which of them a snapshot holds.
+//! The order of commits: which of them a snapshot contains.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Tells whether a commit is under way, and counts them.
+/// A sequence counter of commits.
 ///
-/// The count moves before a commit and once more after its hooks: odd in between. So what was
-/// taken between two equal even counts holds exactly the commits that were answered, or are
-/// about to be, and whose hooks have run: no half of one.
+/// It increments before a commit and again after its hooks, so it is odd in between. A snapshot
+/// taken between two equal even values contains exactly the commits whose hooks have run, and no
+/// part of another.
 #[derive(Debug, Default)]
 pub struct Commits(AtomicU64);
 
-/// A moment between two commits.
+/// A point in time between two commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version(u64);
 
 impl Commits {
-    /// The moment now; `None` while a commit is under way.
+    /// The current version; `None` during a commit.
     pub fn version(&self) -> Option<Version> {
         let count = self.0.load(Ordering::SeqCst);
         count.is_multiple_of(2).then_some(Version(count))
     }
 
-    /// Whether no commit has begun since `version`.
+    /// Whether no commit began since `version`.
     pub fn is_at(&self, version: Version) -> bool {
         self.0.load(Ordering::SeqCst) == version.0
     }
 
-    /// Begins a commit, or ends it after its hooks.
+    /// Begins a commit, or ends one after its hooks.
     pub(super) fn step(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }

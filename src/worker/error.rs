@@ -1,20 +1,20 @@
-//! Why the worker could not run an operation or keep its changes.
+//! Errors of the worker: why an operation did not run or its changes were not kept.
 
 use crate::delta::StoreError;
 
-/// A failure outside of the operation itself.
+/// A failure outside the operation itself.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WorkError {
-    /// The store failed; nothing of the operation was kept.
+    /// The store failed; none of the operation's changes is kept.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An earlier I/O error or corruption made the session read-only until it is reopened.
+    /// The session has no writer: it was opened read-only, is closed, or had a fatal error.
     #[error("the session is read-only since an earlier error")]
     ReadOnly,
-    /// The operation panicked; it was rolled back.
+    /// The operation panicked and was rolled back.
     #[error("the operation panicked")]
     Panicked,
-    /// All threads that could do it are stuck.
+    /// All reader threads are stuck.
     #[error("all threads are stuck")]
     Stuck,
     /// The worker is shutting down.

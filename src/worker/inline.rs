@@ -1,4 +1,4 @@
-//! Reading on a caller's thread: connections that are lent for it, and never wait for a lock.
+//! Reading on a caller's thread, over pooled connections that never wait for a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,23 +10,23 @@ use crate::delta::{Reader, Store, StoreError};
 use super::job::{ReadOperation, isolate};
 use super::limits::STUCK;
 
-/// Connections for callers that read on their own thread; the worker's threads open them ahead.
+/// Connections for reads on callers' threads. The worker's threads open them in advance.
 pub(super) struct InlineReaders {
     pool: Mutex<ReaderPool>,
-    /// Connections that are to be opened.
+    /// The number of connections yet to open.
     missing: AtomicUsize,
     returned: Condvar,
 }
 
 struct ReaderPool {
     connections: Vec<Box<dyn Reader>>,
-    /// Those that callers have.
+    /// The number of connections in use.
     lent: usize,
     closed: bool,
 }
 
 impl InlineReaders {
-    /// `count` connections, which are to be opened.
+    /// A pool of `count` connections, none opened yet.
     pub fn new(count: usize) -> Self {
         Self {
             pool: Mutex::new(ReaderPool { connections: Vec::new(), lent: 0, closed: false }),
@@ -35,7 +35,7 @@ impl InlineReaders {
         }
     }
 
-    /// Opens what is missing, on a thread that may wait.
+    /// Opens the missing connections, on a thread that may block.
     pub fn fill(&self, store: &Arc<dyn Store>) {
         let less = |missing: usize| missing.checked_sub(1);
         while self.missing.load(Ordering::Relaxed) > 0
@@ -61,7 +61,7 @@ impl InlineReaders {
         }
     }
 
-    /// Runs the operation here and now; `false` if no connection is free, or it would wait.
+    /// Runs the operation now; `false` if no connection is free or the operation would wait.
     pub fn read(&self, operation: &mut dyn ReadOperation) -> bool {
         let mut connection = {
             let mut pool = self.lock();
@@ -69,7 +69,7 @@ impl InlineReaders {
             pool.lent += 1;
             connection
         };
-        // The closure's panic must not pass through the store, which holds a snapshot open.
+        // The closure's panic must not unwind through the store, which has a snapshot open.
         let mut run = |operation: &mut dyn ReadOperation| {
             connection.read(&mut |txn| {
                 isolate("a read operation", || operation.run(txn));
@@ -86,7 +86,7 @@ impl InlineReaders {
         false
     }
 
-    /// Takes a connection back, or notes that another one has to be opened.
+    /// Returns a connection to the pool, or counts it as missing.
     fn give_back(&self, connection: Option<Box<dyn Reader>>) {
         let mut pool = self.lock();
         pool.lent -= 1;
@@ -101,8 +101,7 @@ impl InlineReaders {
         }
     }
 
-    /// Closes the connections; returns once all of them are, but for those of callers that are
-    /// stuck.
+    /// Closes the connections. Waits up to [`STUCK`] for those in use.
     pub fn close(&self) {
         let mut pool = self.lock();
         pool.closed = true;

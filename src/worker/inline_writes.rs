@@ -1,6 +1,6 @@
-//! Writing on a caller's thread: a change at once, where changes come one by one. Where several
-//! come, one commit for all of them is cheaper, and the writer thread makes it: it takes the next
-//! ones while callers' threads still answer the last.
+//! Writing on a caller's thread, while changes arrive one at a time. For concurrent changes a
+//! shared commit of the writer thread is cheaper: it runs the next batch while callers' threads
+//! still send the last replies.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -12,34 +12,34 @@ use super::job::WriteOperation;
 use super::limits::SOLO_WRITES;
 use super::{Committed, WorkError, WorkerShared};
 
-/// Whether others' changes are about to come, as far as the last ones tell.
+/// Predicts from recent changes whether concurrent ones are likely.
 #[derive(Debug, Default)]
 pub(super) struct WriteContention {
-    /// Changes that have to come alone until none are expected.
+    /// Number of single changes until no concurrent ones are expected.
     solo_streak: AtomicU8,
 }
 
 impl WriteContention {
-    /// Whether several are likely to share a commit.
+    /// Whether several changes are likely to share a commit.
     fn is_expected(&self) -> bool {
         self.solo_streak.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes how many changes or syncs came together.
+    /// Records how many changes or syncs arrived together.
     pub fn note(&self, changes: usize) {
         let next = |solo_streak: u8| match changes {
             0 => None,
             1 => solo_streak.checked_sub(1),
             _ => Some(SOLO_WRITES),
         };
-        // Where nothing changes, it stays.
+        // An error means that the value stays.
         let _ = self.solo_streak.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 }
 
 impl WorkerShared {
-    /// Commits one change on the caller's thread, if it comes alone and waits neither for a lock
-    /// nor for a disk's sync.
+    /// Commits one change on the caller's thread. `None`, without running it, if other changes
+    /// wait, or if it would wait for a lock or an fsync.
     pub fn write_here(
         &self,
         write: &mut dyn WriteOperation,
@@ -51,12 +51,12 @@ impl WorkerShared {
         self.as_writer(|writing| writing.try_write(&mut Alone(write)))
     }
 
-    /// Answers who waits for a sync on the caller's thread, if there is nothing to sync.
+    /// Answers a sync on the caller's thread; `None` if there may be something to sync.
     pub fn sync_here(&self) -> Option<Result<WriteVerifier, WorkError>> {
         self.as_writer(|writing| writing.is_synced().then(|| Ok(self.status.verifier())))
     }
 
-    /// Does a caller's `work` on its own thread, if nobody else writes, waits to, or is about to.
+    /// Runs `work` on the caller's thread if no other thread writes, waits to write, or soon will.
     fn as_writer<T>(&self, work: impl FnOnce(&mut CommitEngine) -> Option<T>) -> Option<T> {
         if !self.callers_write
             || self.write_contention.is_expected()
@@ -65,13 +65,13 @@ impl WorkerShared {
             return None;
         }
         let permit = self.watch.begin_inline()?;
-        // Until its end, what comes meanwhile waits and wakes nobody.
+        // While it is held, new items wake no thread.
         let guard = self.writes.take_over()?;
-        // The thread may have been at work just now, and notes afterwards whether for several.
+        // The writer thread may have just noted that several changes arrived.
         if self.write_contention.is_expected() {
             return None;
         }
-        // If the store panicked under another holder, the writer thread finds out.
+        // A poisoned lock is reported by the writer thread.
         let mut writing = self.writing.try_lock().ok()?;
         self.writer_activity.begin(permit.began);
         let outcome = work(&mut writing);

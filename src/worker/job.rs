@@ -1,4 +1,4 @@
-//! What travels through the queues: a caller's closure together with the way back to it.
+//! The items of the queues: a caller's closure with its reply channel.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,82 +9,81 @@ use crate::vfs::WriteVerifier;
 
 use super::{Committed, OpResult, WorkError};
 
-/// The way back to a caller; a caller that gave up is no error.
+/// The reply channel of a caller. A caller that dropped its end is not an error.
 pub(super) type JobReply<T> = oneshot::Sender<Result<T, WorkError>>;
 
-/// Work for the writer thread.
+/// An item for the writer thread.
 pub(super) enum Job {
-    /// An operation.
+    /// A change.
     Write {
-        /// Whether it is answered only after a sync.
+        /// Whether it is answered only after an fsync.
         durable: bool,
-        /// The operation.
+        /// The closure.
         operation: Box<dyn QueuedWrite>,
     },
-    /// A caller that waits until everything committed before is synced.
+    /// Waits until all earlier commits are synced.
     Sync(JobReply<WriteVerifier>),
-    /// A caller that wants space back.
+    /// Returns free space to the filesystem.
     Compact(JobReply<Compacted>),
-    /// A caller that wants what the session takes to be counted, before any further change.
+    /// Counts the session's usage before any further change.
     Count(UsageListener, JobReply<()>),
 }
 
-/// Hears what the session takes, where the changes are made.
+/// Receives the session's usage on the writer's thread.
 pub(super) type UsageListener = Box<dyn FnOnce(UsageDelta) + Send>;
 
 impl Job {
-    /// Whether it is answered only after a sync.
+    /// Whether it is answered only after an fsync.
     pub fn needs_sync(&self) -> bool {
         matches!(self, Self::Sync(_) | Self::Compact(_) | Self::Write { durable: true, .. })
     }
 }
 
-/// A change, whatever its type of answer.
+/// A change, with its result type erased.
 pub(super) trait WriteOperation {
-    /// Runs it and keeps its answer; whether its changes are kept. May panic.
+    /// Runs the closure and keeps its value; returns whether to commit. May panic.
     ///
-    /// It runs once more where the batch has to begin anew, after [`WriteOperation::give_up`];
-    /// not if it panicked.
+    /// Runs again if the batch restarts, after [`WriteOperation::give_up`], unless it panicked.
     fn run(&mut self, txn: &mut dyn WriteTxn) -> bool;
 
-    /// Runs the hook of an operation whose changes are committed. May panic.
+    /// Runs the hook of a committed operation. May panic.
     fn after_commit(&mut self);
 
-    /// Drops that hook, because nothing is committed: before the next operation runs.
+    /// Drops the hook of an operation without a commit, before the next operation runs.
     fn give_up(&mut self);
 }
 
-/// A change that waits for the writer thread.
+/// A change with its reply channel.
 pub(super) trait QueuedWrite: Send {
-    /// Answers: with the error, or with the answer of the operation.
+    /// Replies with the operation's value, or with the error of its commit.
     fn answer(self: Box<Self>, commit: Result<Committed<()>, WorkError>);
 
-    /// It as the change that it is.
+    /// The change itself.
     fn operation(&mut self) -> &mut dyn WriteOperation;
 }
 
-/// A read, whatever its type of answer.
+/// A read, with its result type erased.
 pub(super) trait ReadOperation {
-    /// Runs it and keeps its answer. May panic.
+    /// Runs the closure and keeps its value. May panic.
     fn run(&mut self, txn: &dyn ReadTxn);
 
-    /// Whether it was run, be it in vain.
+    /// Whether the closure was started.
     fn has_run(&self) -> bool;
 
-    /// Drops the answer: it runs once more.
+    /// Drops the value, so that the closure can run again.
     fn give_up(&mut self);
 }
 
-/// A read that waits for a reader thread.
+/// A read with its reply channel.
 pub(super) trait QueuedRead: Send {
-    /// Answers: with the error, or with the answer of the operation.
+    /// Replies with the operation's value, or with the error.
     fn answer(self: Box<Self>, outcome: Result<(), WorkError>);
 
-    /// It as the read that it is.
+    /// The read itself.
     fn operation(&mut self) -> &mut dyn ReadOperation;
 }
 
-/// A closure that changes something.
+/// A closure that makes a change.
 pub(super) struct WriteJob<T, F> {
     closure: Option<F>,
     value: Option<T>,
@@ -92,12 +91,12 @@ pub(super) struct WriteJob<T, F> {
 }
 
 impl<T, F> WriteJob<T, F> {
-    /// A change by `closure`.
+    /// Wraps `closure`.
     pub fn new(closure: F) -> Self {
         Self { closure: Some(closure), value: None, hook: None }
     }
 
-    /// The answer, after a commit or in place of one.
+    /// The result for the caller, from the outcome of the commit.
     pub fn outcome(
         self,
         commit: Result<Committed<()>, WorkError>,
@@ -115,7 +114,7 @@ where
 {
     fn run(&mut self, txn: &mut dyn WriteTxn) -> bool {
         self.value = None;
-        // Gone for good if it panics.
+        // Stays `None` if the closure panics.
         let Some(mut closure) = self.closure.take() else { return false };
         let done = closure(txn);
         self.closure = Some(closure);
@@ -158,12 +157,12 @@ pub(super) struct ReadJob<T, F> {
 }
 
 impl<T, F> ReadJob<T, F> {
-    /// A read by `closure`.
+    /// Wraps `closure`.
     pub fn new(closure: F) -> Self {
         Self { closure, has_run: false, value: None }
     }
 
-    /// The answer, after the read was run.
+    /// The result for the caller.
     pub fn outcome(self, outcome: Result<(), WorkError>) -> Result<T, WorkError> {
         outcome?;
         self.value.ok_or(WorkError::Panicked)
@@ -196,8 +195,8 @@ impl<T: Send, F: FnMut(&dyn ReadTxn) -> T + Send> QueuedRead for (ReadJob<T, F>,
     }
 }
 
-/// Runs code that belongs to a caller, so that its panic does not end the thread; `None`, and a
-/// line in the log, if it panics.
+/// Runs a caller's code and catches its panic, so that the thread survives. Logs the panic and
+/// returns `None`.
 pub(super) fn isolate<T>(what: &'static str, f: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(value) => Some(value),

@@ -1,34 +1,33 @@
-//! The one seam between async and blocking code.
+//! Runs blocking work on a session for async callers.
 //!
-//! One writer thread with a queue bounded in operations and bytes, as many operations per commit
-//! as are waiting, and come meanwhile (group commit), each kept or undone by itself; reader
-//! threads with their own snapshot connections. Answers leave only after the commit that holds
-//! their change.
+//! One writer thread takes operations from a queue that is bounded in operations and bytes. It
+//! commits all waiting operations as one batch (group commit), and rolls back single ones if they
+//! ask for it. Reader threads have snapshot connections of their own. A reply leaves only after the
+//! commit that contains its change.
 //!
-//! To wake a thread and to be woken by it takes longer than most operations. So what is light
-//! runs on its caller's thread, as long as few of a server's threads do so at a time
-//! ([`ThreadWatch`]) and, for a change, while changes come one by one. It never waits there for
-//! a lock of SQLite or a disk's sync, but a base or a disk may hold it up all the same.
+//! Waking a thread and being woken by it takes longer than most operations. So an inline operation
+//! ([`Cost::Inline`]) runs on its caller's thread if [`ThreadWatch`] has a permit; a change also
+//! needs that no other change waits. It never waits there for a lock of SQLite or an fsync, but a
+//! slow base or disk may still block it.
 //!
-//! Whoever is answered is woken on the thread that answers, and may go on there as long as it
-//! does not block (docs/decisions/0037-who-answers-goes-on.md): the session and the base are asked
-//! elsewhere.
+//! A caller may continue on the thread that answers it, as long as it does not block
+//! (docs/decisions/0037-who-answers-goes-on.md). It must query the session and the base elsewhere.
 //!
-//! This module knows the store only as `delta`'s traits, and nothing of what operations mean.
+//! This module knows the store only as `delta`'s traits, and does not interpret operations.
 //!
-//! | File | What |
+//! | File | Purpose |
 //! |---|---|
-//! | `queue` | holds callers back asynchronously, hands items to blocking threads |
-//! | `job` | a caller's closure and the way back to it |
-//! | `batch` | what one commit holds |
-//! | `writing` | batches, commits, syncs, and what an error ends |
-//! | `writer` | the thread that does it |
-//! | `callers` | the same on callers' threads |
-//! | `readers` | threads that read, and their replacements where they are stuck |
+//! | `queue` | bounded queue from async callers to blocking threads |
+//! | `job` | a caller's closure and its reply channel |
+//! | `batch` | the operations of one commit |
+//! | `commit_engine` | batches, commits, syncs, and fatal errors |
+//! | `writer` | the writer thread |
+//! | `inline_writes` | writing on callers' threads |
+//! | `readers` | reader threads, and replacements for stuck ones |
 //! | `inline` | reading on callers' threads |
-//! | `thread_watch` | how many callers' threads may work, and which threads are held up or stuck |
-//! | `threads` | calls that go on on these threads, and what they leave to others |
-//! | `background` | when work that nobody waits for is due |
+//! | `thread_watch` | permits for inline work; detects held-up and stuck threads |
+//! | `threads` | marks the worker's threads, and moves blocking work off them |
+//! | `background` | schedule of background work |
 //! | `commits` | the order of commits, for caches |
 //! | `limits` | every bound |
 
@@ -74,73 +73,72 @@ use queue::{BatchSize, Closed, JobQueue};
 use readers::{Activity, ReaderThreads};
 use thread_watch::{Moment, WatchedWorker};
 
-/// How the worker is set up.
+/// Options of a [`Worker`].
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    /// Sync every batch before its answers leave (`--durability strict`).
+    /// Syncs every batch before it is answered (`--durability strict`).
     pub strict: bool,
-    /// Reader threads, each with a connection of its own: 1 to [`MAX_READERS`].
+    /// The number of reader threads, each with its own connection: 1 to [`MAX_READERS`].
     pub readers: usize,
-    /// Callers that may read on their own thread at a time, as far as [`ThreadWatch`] lets them; a
-    /// further one may write. With 0, everything runs on the worker's threads.
+    /// The number of callers that may read on their own threads at once, if [`ThreadWatch`]
+    /// permits; one more may write. With 0, all operations run on the worker's threads.
     pub callers: usize,
 }
 
-/// How long an operation keeps its thread.
+/// How long an operation occupies its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
-    /// Microseconds, where what it needs is in memory: it may run on its caller's thread.
+    /// Microseconds if its data is in memory: it may run on its caller's thread.
     Inline,
-    /// Longer, or nobody knows.
+    /// Longer, or unknown.
     Offload,
 }
 
-/// What a change gives back to the worker.
+/// The result of a change.
 pub struct OpResult<T> {
-    /// The answer.
+    /// The value for the caller.
     pub value: T,
-    /// Whether its changes are kept; if not, they are rolled back.
+    /// Whether to commit the changes; otherwise they are rolled back.
     pub commit: bool,
-    /// Runs where the change ran, after the commit that holds it and before the answer
-    /// leaves: this is where caches forget. Does not run if the commit fails, nor without
-    /// `keep`; it is dropped then before the next operation runs, but for those of its batch.
+    /// Invalidates caches. Runs on the thread that made the change, after the commit and before the
+    /// reply. Without a commit it is dropped before the next operation runs, except for operations
+    /// of its own batch.
     pub after_commit: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// An answer of the writer.
+/// A committed result.
 #[derive(Debug, Clone, Copy)]
 pub struct Committed<T> {
-    /// What the operation returned.
+    /// The operation's return value.
     pub value: T,
-    /// Whether the commit that holds it was synced.
+    /// Whether the commit was synced.
     pub durable: bool,
-    /// The verifier at that commit.
+    /// The write verifier at that commit.
     pub verifier: WriteVerifier,
 }
 
-/// Runs blocking work on the session; shared by all connections.
+/// Runs blocking work on a session; shared by all connections.
 ///
-/// Dropping it ends the threads as [`Worker::shut_down`] does, without waiting for them.
+/// Dropping it stops the threads like [`Worker::shut_down`], without waiting for them.
 pub struct Worker {
     shared: Arc<WorkerShared>,
-    /// Kept here and by reader threads that have not ended: the session's lock goes with the last
-    /// of these, before the process ends.
+    /// Running reader threads hold references too. The last reference releases the session's lock.
     _store: Arc<dyn Store>,
-    /// How the writer thread ended, once it has.
+    /// The result of the writer thread, once it has ended.
     ended: watch::Receiver<Option<Result<(), WorkError>>>,
 }
 
-/// What callers and threads share.
+/// State that callers and the worker's threads share.
 struct WorkerShared {
     writes: JobQueue<Job>,
     reads: JobQueue<Box<dyn QueuedRead>>,
     writing: Mutex<CommitEngine>,
-    /// The writer thread waits for `writing`: no caller takes it now.
+    /// Set while the writer thread waits for `writing`; callers then do not take it.
     thread_waits: AtomicBool,
     write_contention: WriteContention,
-    /// Whether callers may write.
+    /// Whether callers may write on their own threads.
     callers_write: bool,
-    /// Whether every change is synced.
+    /// Whether every commit is synced.
     strict: bool,
     store: Weak<dyn Store>,
     readers: ReaderThreads,
@@ -150,7 +148,7 @@ struct WorkerShared {
     status: Arc<WorkerStatus>,
 }
 
-/// What is known of the session without holding anything.
+/// The state of the session that is readable without a lock.
 struct WorkerStatus {
     epoch: AtomicU64,
     read_only: AtomicBool,
@@ -160,13 +158,13 @@ struct WorkerStatus {
 impl Worker {
     /// Opens the connections and starts the threads.
     ///
-    /// Where the store has no writer ([`StoreError::ReadOnly`]), reads work and anything else
-    /// answers [`WorkError::ReadOnly`].
+    /// If the store has no writer ([`StoreError::ReadOnly`]), reads work and all other calls fail
+    /// with [`WorkError::ReadOnly`].
     pub fn start(store: Arc<dyn Store>, options: WorkerOptions) -> Result<Self, StoreError> {
         Self::start_with(store, options, Limits::default())
     }
 
-    /// As [`Worker::start`], with other bounds than the usual ones.
+    /// Like [`Worker::start`], with the given bounds.
     pub fn start_with(
         store: Arc<dyn Store>,
         options: WorkerOptions,
@@ -176,7 +174,7 @@ impl Worker {
         Self::start_watched(store, options, limits, watch)
     }
 
-    /// As [`Worker::start_with`], for one of several sessions of a server.
+    /// Like [`Worker::start_with`], with a watch that several sessions of a server share.
     pub fn start_watched(
         store: Arc<dyn Store>,
         options: WorkerOptions,
@@ -218,7 +216,7 @@ impl Worker {
         let watched: Weak<WorkerShared> = Arc::downgrade(&shared);
         shared.watch.add(watched);
         let (ended_sender, ended) = watch::channel(None);
-        // From here on, a failure drops the worker, and that ends the threads there are.
+        // From here on an error drops the worker, which stops the threads started so far.
         let worker = Self { shared: Arc::clone(&shared), _store: store, ended };
         ReaderThreads::start(&shared, connections)?;
         thread::Builder::new()
@@ -228,11 +226,11 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Runs `f` on a snapshot taken when it starts: it sees every write that was answered before
-    /// the call.
+    /// Runs `f` on a snapshot taken when it starts. The snapshot contains every write that was
+    /// answered before the call.
     ///
-    /// What is light runs once more, on a reader thread, where it met a lock on this one.
-    /// If the future is dropped, `f` runs to its end or not at all.
+    /// With [`Cost::Inline`], `f` may run twice: again on a reader thread if the first run met a
+    /// lock. If the future is dropped, `f` runs to its end or not at all.
     pub async fn read<T: Send + 'static>(
         &self,
         cost: Cost,
@@ -253,12 +251,12 @@ impl Worker {
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
-    /// Runs `f` as a change, and returns once the batch that holds it is committed; with
-    /// `durable` (or in strict mode), once it is synced.
+    /// Runs `f` as a change, and returns once its batch is committed; with `durable` or in strict
+    /// mode, once the commit is synced.
     ///
-    /// `bytes` is what the operation holds in memory, for the bound of the queue.
-    /// `f` runs again where all of its batch has to, because a part of it is to be undone.
-    /// If the future is dropped, `f` runs and is committed, or does not run at all.
+    /// `bytes` is the operation's memory, which counts against the queue's bound. `f` may run
+    /// twice, if its batch restarts to roll back one of its operations. If the future is dropped,
+    /// `f` is run and committed, or does not run at all.
     pub async fn write<T: Send + 'static>(
         &self,
         cost: Cost,
@@ -281,9 +279,8 @@ impl Worker {
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
-    /// Returns once everything committed before is synced, with the verifier in force then.
-    ///
-    /// Callers that wait at the same time share a sync.
+    /// Returns the write verifier once all earlier commits are synced. Concurrent callers share one
+    /// sync.
     pub async fn sync(&self) -> Result<WriteVerifier, WorkError> {
         self.check_writable()?;
         threads::leave().await;
@@ -295,7 +292,7 @@ impl Worker {
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
-    /// Gives the space of what was deleted back to the disk, as one change between others.
+    /// Returns the space of deleted rows to the filesystem. Runs as one change among the others.
     pub async fn compact(&self) -> Result<Compacted, WorkError> {
         self.check_writable()?;
         let (reply, answer) = oneshot::channel();
@@ -303,8 +300,8 @@ impl Worker {
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
-    /// Counts what the session takes, and from then on how each change makes that more or less
-    /// ([`WriteTxn::growth`]). `counted` hears it before the next change runs.
+    /// Counts the session's usage, and from then on tracks how each change affects it
+    /// ([`WriteTxn::growth`]). `counted` receives the sum before the next change runs.
     pub async fn count_usage(
         &self,
         counted: impl FnOnce(UsageDelta) + Send + 'static,
@@ -315,29 +312,29 @@ impl Worker {
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
-    /// The order of commits, for whoever remembers what a snapshot said.
+    /// The order of commits, for caches of data read from snapshots.
     pub fn commits(&self) -> Arc<Commits> {
         Arc::clone(&self.shared.status.commits)
     }
 
-    /// The write verifier in force.
+    /// The current write verifier.
     pub fn verifier(&self) -> WriteVerifier {
         self.shared.status.verifier()
     }
 
-    /// Refuses new work, finishes what is queued, syncs, checkpoints and closes the session.
+    /// Refuses new work, finishes queued work, syncs, checkpoints the WAL and closes the session.
     ///
-    /// Returns once all connections are closed, how often ever it is called; with the error
-    /// that kept the session from being closed cleanly, if there was one.
+    /// Returns once all connections are closed; may be called repeatedly. The error says why the
+    /// session was not closed cleanly.
     pub async fn shut_down(&self) -> Result<(), WorkError> {
         self.shared.close();
         let mut ended = self.ended.clone();
         let outcome = ended.wait_for(Option::is_some).await;
-        // Without a word from it, the writer thread was ended by a panic of the store.
+        // A writer thread that ended without a result panicked in the store.
         outcome.ok().and_then(|ended| (*ended).clone()).unwrap_or(Err(WorkError::Panicked))
     }
 
-    /// Whether the writer has been in one operation for as long as [`STUCK`].
+    /// Whether the writer has spent at least [`STUCK`] in one operation.
     pub fn is_writer_stuck(&self) -> bool {
         self.shared.writer_activity.is_stuck()
     }
@@ -363,10 +360,10 @@ impl WorkerStatus {
 }
 
 impl WorkerShared {
-    /// The state of writing, for the writer thread.
+    /// Locks the commit engine, for the writer thread.
     ///
     /// # Errors
-    /// The store panicked while a caller wrote: nobody knows what state it is in.
+    /// The store panicked while a caller wrote, so its state is unknown.
     fn writing(&self) -> Result<MutexGuard<'_, CommitEngine>, WorkError> {
         self.thread_waits.store(true, Ordering::Relaxed);
         let writing = self.writing.lock();
@@ -374,12 +371,12 @@ impl WorkerShared {
         writing.map_err(|_| WorkError::Panicked)
     }
 
-    /// Reads on the caller's thread; `false`, and nothing was read, if that cannot be.
+    /// Runs a read on the caller's thread; `false` if that is impossible and nothing was read.
     fn read_here(&self, read: &mut dyn ReadOperation) -> bool {
         self.watch.begin_inline().is_some_and(|_permit| self.inline_readers.read(read))
     }
 
-    /// Notes that the writer ended its operation.
+    /// Records that the writer finished its operation.
     fn end_writing(&self) {
         if self.writer_activity.end() {
             self.writer_activity.recover();

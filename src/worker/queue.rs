@@ -1,7 +1,7 @@
 //! A bounded queue from async callers to blocking threads.
 //!
-//! Semaphores hold callers back without blocking their thread; the list behind them is an
-//! ordinary mutex and condition variable. It knows nothing of what it carries.
+//! Semaphores provide back-pressure without blocking the callers' threads. The list itself is
+//! protected by a mutex and a condition variable. The queue does not interpret its items.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -9,27 +9,27 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
-/// The queue takes nothing any more.
+/// The queue is closed.
 #[derive(Debug)]
 pub(super) struct Closed;
 
-/// What items occupy of a queue's bounds.
+/// The size of some items, in the units of a queue's bounds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BatchSize {
-    /// Items.
+    /// The number of items.
     pub ops: usize,
-    /// Bytes that they hold.
+    /// Bytes that the items hold.
     pub bytes: u32,
 }
 
-/// What came of waiting for items.
+/// The outcome of a wait for items.
 #[derive(Debug)]
 pub(super) enum TakeOutcome {
-    /// Items, whose cost goes back with [`JobQueue::release`] when they are done.
+    /// Items were taken. [`JobQueue::release`] must get their size once they are done.
     Items(BatchSize),
-    /// Nothing until the deadline, or until [`JobQueue::wake`].
+    /// No item came before the deadline or [`JobQueue::wake`].
     TimedOut,
-    /// Nothing, and nothing will come.
+    /// The queue is closed and empty.
     Closed,
 }
 
@@ -44,24 +44,24 @@ pub(super) struct JobQueue<T> {
 
 struct JobList<T> {
     items: VecDeque<(u32, T)>,
-    /// Items that somebody has taken and not released.
+    /// Items that were taken and not released.
     in_hand: usize,
-    /// Threads that wait for an item.
+    /// Threads that wait on the condition variable.
     sleepers: usize,
-    /// How many of them were already told to wake: telling costs a system call.
+    /// Sleepers that were notified already: each notification costs a system call.
     woken: usize,
-    /// Whoever waits looks up, though no item came.
+    /// Makes a waiting thread return though no item came.
     nudged: bool,
-    /// A caller does the threads' work: what comes meanwhile wakes none of them.
+    /// A caller does the threads' work; until it ends, new items wake no thread.
     guard: bool,
     closed: bool,
 }
 
-/// A caller's time in the threads' place.
+/// Held by a caller that does the threads' work.
 pub(super) struct InlineWriteGuard<'a, T>(&'a JobQueue<T>);
 
 impl<T> InlineWriteGuard<'_, T> {
-    /// Whether something came meanwhile, be it in the hand of a thread that was awake.
+    /// Whether items came since the guard was taken, including any that an awake thread took.
     pub fn is_waited_for(&self) -> bool {
         let list = self.0.lock();
         !list.items.is_empty() || list.in_hand > 0
@@ -69,7 +69,7 @@ impl<T> InlineWriteGuard<'_, T> {
 }
 
 impl<T> Drop for InlineWriteGuard<'_, T> {
-    /// Wakes a thread for what came meanwhile.
+    /// Wakes a thread if items came while the guard was held.
     fn drop(&mut self) {
         let wake = {
             let mut list = self.0.lock();
@@ -83,14 +83,14 @@ impl<T> Drop for InlineWriteGuard<'_, T> {
 }
 
 impl<T> JobList<T> {
-    /// Whether there is a thread to be woken for an item; counts it as woken.
+    /// Whether a sleeping thread must be notified for an item; counts it as woken.
     fn wakes_one(&mut self) -> bool {
         let wakes = self.sleepers > self.woken;
         self.woken += usize::from(wakes);
         wakes
     }
 
-    /// Moves the first item and those that fit beside it; see [`JobQueue::take`].
+    /// Moves the first item and those that may join it; see [`JobQueue::take`].
     fn take(
         &mut self,
         batch: &mut Vec<T>,
@@ -108,7 +108,7 @@ impl<T> JobList<T> {
         cost
     }
 
-    /// Moves those items that fit beside what `cost` says; see [`JobQueue::take_more`].
+    /// Moves the items that fit in addition to `cost`; see [`JobQueue::take_more`].
     fn take_more(
         &mut self,
         batch: &mut Vec<T>,
@@ -130,7 +130,7 @@ impl<T> JobList<T> {
 }
 
 impl<T> JobQueue<T> {
-    /// An empty queue with these bounds; items that are taken count until they are released.
+    /// An empty queue with these bounds. Items count until they are released.
     pub fn new(max: BatchSize) -> Self {
         Self {
             list: Mutex::new(JobList {
@@ -149,10 +149,10 @@ impl<T> JobQueue<T> {
         }
     }
 
-    /// Appends `item`, which holds `bytes` bytes, once there is room for it. An item larger than
-    /// the queue's bound occupies all of it.
+    /// Appends `item`, which holds `bytes` bytes, once it fits within the bounds. An item larger
+    /// than the byte bound occupies the whole bound.
     ///
-    /// If the returned future is dropped, the item is either not in the queue or stays in it.
+    /// If the returned future is dropped, the item either stays in the queue or never enters it.
     pub async fn push(&self, bytes: usize, item: T) -> Result<(), Closed> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.max_bytes);
         let op_permit = self.ops.acquire().await.map_err(|_| Closed)?;
@@ -178,9 +178,8 @@ impl<T> JobQueue<T> {
         Ok(())
     }
 
-    /// Moves waiting items to the end of `batch`: at least one, and not more than `max` allows
-    /// nor than fit together according to `joins(first, next)`. Waits for the first one, until
-    /// `deadline` if there is one.
+    /// Moves waiting items to the end of `batch`: at least one, at most `max`, and each only if
+    /// `joins(first, next)` permits. Waits for the first item until `deadline`, if there is one.
     pub fn take(
         &self,
         batch: &mut Vec<T>,
@@ -213,8 +212,8 @@ impl<T> JobQueue<T> {
         }
     }
 
-    /// Moves to the end of `batch` what waits already and fits beside what was taken before, to
-    /// whose `cost` it is added; does not wait. It is as if [`JobQueue::take`] had taken it.
+    /// Moves waiting items that fit in addition to `cost` to the end of `batch`, and adds them to
+    /// `cost`. Does not wait. The items must be released like those of [`JobQueue::take`].
     pub fn take_more(
         &self,
         batch: &mut Vec<T>,
@@ -225,7 +224,7 @@ impl<T> JobQueue<T> {
         self.lock().take_more(batch, cost, max, |_, next| joins(next));
     }
 
-    /// Moves all that waits to `items`. It is as if [`JobQueue::take`] had taken it.
+    /// Moves all waiting items. They must be released like those of [`JobQueue::take`].
     pub fn take_all(&self, items: &mut Vec<T>) -> BatchSize {
         let all = BatchSize { ops: usize::MAX, bytes: u32::MAX };
         let mut cost = BatchSize::default();
@@ -233,15 +232,15 @@ impl<T> JobQueue<T> {
         cost
     }
 
-    /// Ends the wait of one thread, now or the next time that it would wait.
+    /// Ends the wait of one thread, now or at its next wait.
     pub fn wake(&self) {
         self.lock().nudged = true;
         self.arrived.notify_one();
     }
 
-    /// Lets a caller do the threads' work, if nothing waits for it, and nothing that came before
-    /// is still to be done: a thread may have taken it and not begun. Nothing that comes wakes a
-    /// thread until what is returned here is dropped.
+    /// Lets a caller do the threads' work if no item waits and no taken item is unreleased (a
+    /// thread may have taken it and not begun). New items wake no thread until the guard is
+    /// dropped.
     pub fn take_over(&self) -> Option<InlineWriteGuard<'_, T>> {
         let mut list = self.lock();
         let is_left_alone = list.in_hand == 0 && !list.closed && !list.guard;
@@ -251,7 +250,7 @@ impl<T> JobQueue<T> {
         })
     }
 
-    /// Makes room: items of this cost are done.
+    /// Frees the queue space of finished items.
     pub fn release(&self, cost: BatchSize) {
         self.lock().in_hand -= cost.ops;
         self.ops.add_permits(cost.ops);
@@ -260,7 +259,7 @@ impl<T> JobQueue<T> {
         }
     }
 
-    /// Takes nothing any more; what is in the queue is still handed out.
+    /// Refuses new items; items in the queue are still handed out.
     pub fn close(&self) {
         self.lock().closed = true;
         self.ops.close();
@@ -268,15 +267,15 @@ impl<T> JobQueue<T> {
         self.arrived.notify_all();
     }
 
-    /// Closes, and drops what is in the queue: nobody is left to take it.
+    /// Closes the queue and drops its items, because no thread is left to take them.
     pub fn abandon(&self) {
         self.close();
         let items = std::mem::take(&mut self.lock().items);
         drop(items);
     }
 
-    /// The list. Nothing that can panic runs under the lock but what callers hand in, which
-    /// leaves the list whole.
+    /// Locks the list. Only callers' closures can panic under the lock, and they leave the list
+    /// consistent.
     fn lock(&self) -> MutexGuard<'_, JobList<T>> {
         self.list.lock()
     }
@@ -316,7 +315,7 @@ mod tests {
             let queue = &queue;
             let thread = scope.spawn(move || {
                 let taken = queue.take(&mut Vec::new(), room, Some(deadline), |_, _| true);
-                // At the deadline it would look by itself.
+                // At the deadline the thread would wake without a notification.
                 matches!(taken, TakeOutcome::Items(_)) && Instant::now() < deadline
             });
             while queue.lock().sleepers == 0 {

@@ -1,8 +1,9 @@
-//! Reader threads, which take operations from one shared queue, each with a connection of its
-//! own. None of them ever sees the writer's connection.
+//! Reader threads, which take operations from one shared queue. Each has its own connection; none
+//! uses the writer's.
 //!
-//! A thread that is stuck in one operation, in a base that hangs for example, is replaced: so the
-//! others of the session go on. Once no more may be replaced and all are stuck, reads are refused.
+//! A thread that is stuck in one operation, for example in a base that hangs, is replaced so that
+//! other reads continue. Once the replacements are used up and all threads are stuck, reads are
+//! refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,52 +20,53 @@ use super::queue::{BatchSize, TakeOutcome};
 use super::thread_watch::Moment;
 use super::{WorkError, WorkerShared, threads};
 
-/// A reader thread takes one operation at a time, so that the others can take the next.
+/// A reader thread takes one operation at a time and leaves the next to other threads.
 const ONE: BatchSize = BatchSize { ops: 1, bytes: 0 };
 
-/// What a thread of the worker is at, for those that watch it.
+/// The current operation of a thread, as the watching thread sees it.
 #[derive(Default)]
 pub(super) struct Activity {
-    /// When its operation began; 0 while it has none.
+    /// When the operation began; 0 if the thread is idle.
     began: AtomicU64,
-    /// When the operation that the last look saw began, and when that look was.
+    /// The `began` value that the last check saw, and the time of that check.
     seen: AtomicU64,
     looked: AtomicU64,
-    /// How long looks have seen that operation, in milliseconds.
+    /// How long checks have seen that operation, in milliseconds.
     age: AtomicU64,
     is_stuck: AtomicBool,
 }
 
 impl Activity {
-    /// Notes that an operation begins.
+    /// Records that an operation begins.
     pub fn begin(&self, now: Moment) {
         self.began.store(now, Ordering::SeqCst);
     }
 
-    /// Notes that the operation is over; whether the thread counted as stuck.
+    /// Records that the operation ended; returns whether the thread counted as stuck.
     pub fn end(&self) -> bool {
         self.began.store(0, Ordering::SeqCst);
         self.is_stuck.load(Ordering::SeqCst)
     }
 
-    /// Whether it is at an operation.
+    /// Whether an operation is in progress.
     pub fn is_busy(&self) -> bool {
         self.began.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether it counts as stuck.
+    /// Whether the thread counts as stuck.
     pub fn is_stuck(&self) -> bool {
         self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// Marks the thread stuck after [`STUCK`]; true once, when it becomes stuck. One thread looks.
+    /// Marks the thread as stuck after [`STUCK`]; returns true once, at that moment. Must not be
+    /// called concurrently.
     pub fn look(&self, now: Moment) -> bool {
         let began = self.began.load(Ordering::SeqCst);
         let is_long = began != 0 && self.seen_for(began, now) >= STUCK;
         if !is_long || self.is_stuck.swap(true, Ordering::SeqCst) {
             return false;
         }
-        // It may have come to an end in between.
+        // The operation may have ended since the first load.
         let is_stuck = self.began.load(Ordering::SeqCst) == began;
         if !is_stuck {
             self.is_stuck.store(false, Ordering::SeqCst);
@@ -72,8 +74,8 @@ impl Activity {
         is_stuck
     }
 
-    /// How long looks have seen the operation that `began` then. A gap between two looks counts
-    /// as [`MAX_LOOK_GAP`] at most: the whole process may have been stopped.
+    /// How long checks have seen the operation that began at `began`. A gap between two checks
+    /// counts at most [`MAX_LOOK_GAP`], because the whole process may have been stopped.
     fn seen_for(&self, began: Moment, now: Moment) -> Duration {
         let looked = self.looked.swap(now, Ordering::Relaxed);
         let age = if self.seen.swap(began, Ordering::Relaxed) == began {
@@ -87,7 +89,7 @@ impl Activity {
         age
     }
 
-    /// Counts as stuck no more.
+    /// Clears the stuck mark.
     pub fn recover(&self) {
         self.is_stuck.store(false, Ordering::SeqCst);
     }
@@ -98,7 +100,7 @@ impl Activity {
 pub(super) struct ReaderThreads {
     state: Mutex<ReadersState>,
     ended: Condvar,
-    /// Whether all of them are stuck, and no more may be started.
+    /// Whether all threads, including replacements, are stuck.
     are_stuck: AtomicBool,
 }
 
@@ -112,12 +114,12 @@ struct ReadersState {
 #[derive(Default)]
 struct ReaderThread {
     activity: Activity,
-    /// Another one was started in its place: it ends when its operation does.
+    /// Another thread was started in its place: this one ends after its operation.
     is_replaced: AtomicBool,
 }
 
 impl ReaderThreads {
-    /// Starts a thread for each connection.
+    /// Starts one thread per connection.
     pub fn start(
         shared: &Arc<WorkerShared>,
         connections: Vec<Box<dyn Reader>>,
@@ -131,7 +133,7 @@ impl ReaderThreads {
         self.are_stuck.load(Ordering::Relaxed)
     }
 
-    /// Looks for threads that are stuck, and replaces them; whether any is at work.
+    /// Replaces stuck threads; returns whether any thread is busy.
     pub fn look(&self, shared: &Arc<WorkerShared>, now: Moment) -> bool {
         let mut state = self.lock();
         let running = state.running.clone();
@@ -151,7 +153,7 @@ impl ReaderThreads {
             }
         }
         let are_stuck = state.running.iter().all(|thread| thread.activity.is_stuck());
-        // Where all have ended, the queue is closed.
+        // Without any thread the queue is closed.
         let are_stuck = are_stuck && !state.running.is_empty();
         self.are_stuck.store(are_stuck, Ordering::SeqCst);
         self.ended.notify_all();
@@ -162,7 +164,7 @@ impl ReaderThreads {
         running.iter().any(|thread| thread.activity.is_busy())
     }
 
-    /// Returns once the threads have ended, but for those that are stuck.
+    /// Waits until all threads have ended, except stuck ones.
     pub fn wait(&self) {
         let mut state = self.lock();
         while state.running.iter().any(|thread| !thread.activity.is_stuck()) {
@@ -176,7 +178,7 @@ impl ReaderThreads {
 }
 
 impl ReadersState {
-    /// Starts one more thread; without a connection it opens one itself.
+    /// Starts one more thread. Without a connection the thread opens its own.
     fn start(
         &mut self,
         shared: &Arc<WorkerShared>,
@@ -187,7 +189,7 @@ impl ReadersState {
         let closed = || StoreError::Io("the session is closed".to_owned());
         let place = ReaderSlot { store: shared.store.upgrade().ok_or_else(closed)?, connection };
         let name = format!("acetate-read-{}", self.started);
-        // The thread takes itself off the list, whose lock is held here.
+        // The thread removes itself from the list, which is locked until it is added.
         self.running.push(thread);
         self.started += 1;
         let started = thread::Builder::new().name(name).spawn(move || running.serve(place));
@@ -201,7 +203,7 @@ impl ReadersState {
     }
 }
 
-/// Answers the reads that no thread will take.
+/// Fails all queued reads, because no thread can take them.
 fn refuse_waiting(shared: &WorkerShared) {
     let mut reads = Vec::new();
     let cost = shared.reads.take_all(&mut reads);
@@ -211,14 +213,14 @@ fn refuse_waiting(shared: &WorkerShared) {
     shared.reads.release(cost);
 }
 
-/// A thread that runs.
+/// A running reader thread.
 struct RunningReader {
     shared: Arc<WorkerShared>,
     thread: Arc<ReaderThread>,
 }
 
 impl RunningReader {
-    /// Serves the queue until it is closed and empty, or another thread does so in its place.
+    /// Serves the queue until it is closed and empty, or until this thread was replaced.
     fn serve(self, mut place: ReaderSlot) {
         threads::join();
         let shared = &self.shared;
@@ -238,11 +240,11 @@ impl RunningReader {
             }
             shared.inline_readers.fill(&place.store);
         }
-        // Before it counts as ended: the session is closed then, and the process may end.
+        // Before the thread counts as ended: then the session is closed and the process may exit.
         drop(place);
     }
 
-    /// Counts as stuck no more; whether another thread has its place.
+    /// Clears the stuck mark; returns whether another thread replaced this one.
     fn was_replaced(&self) -> bool {
         let readers = &self.shared.readers;
         let mut state = readers.lock();
@@ -265,10 +267,10 @@ impl Drop for RunningReader {
     }
 }
 
-/// A place for a reading connection.
+/// The connection of one reader thread.
 struct ReaderSlot {
     store: Arc<dyn Store>,
-    /// `None` before the first operation, and after a failure, until the next one opens another.
+    /// `None` before the first operation and after a failure; the next operation opens one.
     connection: Option<Box<dyn Reader>>,
 }
 
@@ -282,12 +284,12 @@ impl ReaderSlot {
         })
     }
 
-    /// Runs it on a second connection if the first cannot take a snapshot.
+    /// Runs the operation; reconnects and retries once if no snapshot can be taken.
     fn retry(&mut self, operation: &mut dyn ReadOperation) -> Result<(), WorkError> {
         let Err(error) = self.attempt(operation) else { return Ok(()) };
         self.connection = None;
         if operation.has_run() {
-            // Its snapshot was good; only giving it back failed.
+            // The operation had a snapshot; only releasing it failed.
             tracing::warn!(%error, "a snapshot did not end as it should");
             return Ok(());
         }
@@ -300,7 +302,7 @@ impl ReaderSlot {
             Some(connection) => connection,
             none => none.insert(self.store.reader()?),
         };
-        // The closure's panic must not pass through the store, which holds a snapshot open.
+        // The closure's panic must not unwind through the store, which has a snapshot open.
         connection.read(&mut |txn| {
             isolate("a read operation", || operation.run(txn));
         })

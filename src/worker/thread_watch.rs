@@ -1,11 +1,12 @@
-//! The threads of one server: how many of the runtime's may run light work, and which are held up.
+//! Watches the threads of one server: bounds inline work on the runtime's threads, and detects
+//! held-up ones.
 //!
-//! Light work may block: a base may hang, a disk may stall. A thread of the runtime that blocks
-//! can be the one that polls the sockets, the timers and the signals, and then no other thread
-//! does: tokio wakes another one only where there is more than one task. So a thread of ours
-//! looks every few milliseconds while light work is under way, and gives the runtime an empty
-//! task when a thread is held up: the thread that wakes for the task polls from then on.
-//! Without work the watching thread sleeps (docs/decisions/0040-what-may-block-whom.md).
+//! Inline work may block on a base that hangs or a disk that stalls. The blocked thread may be the
+//! one that polls the sockets, timers and signals. No other thread then polls: tokio wakes another
+//! one only if there is more than one task. So a watching thread checks every few milliseconds
+//! while inline work runs, and spawns an empty task when a thread is held up. The thread that wakes
+//! for the task polls from then on. Without work the watching thread sleeps
+//! (docs/decisions/0040-what-may-block-whom.md).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,39 +21,39 @@ use super::limits::{HELD_UP, MAX_REPLACED_THREADS, QUICK_LOOK, QUIET_TIME, SLOW_
 use super::threads;
 
 thread_local! {
-    /// The slot that this thread had last: it is likely to be free, and in this core's cache.
+    /// The slot that this thread last used: it is probably free and in this core's cache.
     static LAST_SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A moment, in milliseconds since the watch began; never 0.
+/// A time in milliseconds since the watch was created, plus 1; never 0.
 pub(super) type Moment = u64;
 
-/// What all workers of one server share.
+/// The watch that all workers of one server share.
 pub struct ThreadWatch {
     began: Instant,
-    /// When the light work in each slot began; 0 where there is none.
+    /// When the inline work in each slot began; 0 for a free slot.
     slots: Box<[InlineSlot]>,
-    /// Whether light work began since the last look.
+    /// Whether inline work began since the last check.
     is_active: AtomicBool,
     workers: Mutex<Vec<Weak<dyn WatchedWorker>>>,
-    /// How many more stuck threads can be replaced.
+    /// The number of further stuck threads that may be replaced.
     replacements: AtomicUsize,
     is_asleep: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
-/// In a cache line of its own.
+/// Aligned to a cache line, against false sharing.
 #[repr(align(64))]
 #[derive(Default)]
 struct InlineSlot(AtomicU64);
 
 /// A worker whose threads are watched.
 pub(super) trait WatchedWorker: Send + Sync {
-    /// Looks at the worker's threads; whether any of them is at work.
+    /// Checks the worker's threads; returns whether any is busy.
     fn look(self: Arc<Self>, now: Moment) -> bool;
 }
 
-/// The right to run light work on a thread of the runtime.
+/// A permit for inline work on a thread of the runtime.
 pub(super) struct InlinePermit<'a> {
     slot: &'a InlineSlot,
     /// When the work began.
@@ -65,20 +66,20 @@ impl Drop for InlinePermit<'_> {
     }
 }
 
-/// When to look again.
+/// The interval until the next check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
-    /// Light work comes and goes.
+    /// Inline work starts and ends.
     Quick,
-    /// What is under way has been so for long.
+    /// Only long operations are in progress.
     Slow,
-    /// Nothing is under way.
+    /// Nothing is in progress.
     Quiet,
 }
 
 impl ThreadWatch {
-    /// Lets `inline` threads of `runtime` run light work at a time. Of the runtime's threads that
-    /// should leave two.
+    /// Permits up to `inline` threads of `runtime` to run inline work at once. `inline` should be
+    /// at least two below the number of the runtime's threads.
     pub fn new(inline: usize, runtime: Option<Handle>) -> Arc<Self> {
         let watch = Arc::new(Self {
             began: Instant::now(),
@@ -101,12 +102,12 @@ impl ThreadWatch {
         watch
     }
 
-    /// The moment now.
+    /// The current time.
     pub(super) fn now(&self) -> Moment {
         Moment::try_from(self.began.elapsed().as_millis()).unwrap_or(Moment::MAX).saturating_add(1)
     }
 
-    /// Lets the current thread run light work, unless enough threads do.
+    /// A permit for inline work on the current thread, unless all are taken.
     pub(super) fn begin_inline(&self) -> Option<InlinePermit<'_>> {
         let (began, last) = (self.now(), LAST_SLOT.get());
         for at in (0..self.slots.len()).map(|at| (last + at) % self.slots.len()) {
@@ -126,7 +127,7 @@ impl ThreadWatch {
         None
     }
 
-    /// Makes the watching thread look, if it sleeps: work has begun.
+    /// Wakes the watching thread if it sleeps, because work began.
     pub(super) fn wake(&self) {
         if self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
             self.unpark();
@@ -139,25 +140,25 @@ impl ThreadWatch {
         }
     }
 
-    /// Watches a worker's threads, too, as long as there is one.
+    /// Also watches the threads of `worker` while it exists.
     pub(super) fn add(&self, worker: Weak<dyn WatchedWorker>) {
         let mut workers = self.workers();
         workers.retain(|worker| worker.strong_count() > 0);
         workers.push(worker);
     }
 
-    /// Takes the right to replace a stuck thread, if there is one left.
+    /// Takes a permit to replace a stuck thread, if one is left.
     pub(super) fn take_replacement(&self) -> bool {
         let less = |left: usize| left.checked_sub(1);
         self.replacements.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
     }
 
-    /// Gives that right back.
+    /// Returns the permit to replace a thread.
     pub(super) fn give_replacement_back(&self) {
         self.replacements.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Looks at all that is under way.
+    /// Checks all work in progress; wakes another thread of the runtime if one is held up.
     fn look(&self, held_up_before: &mut usize, runtime: Option<&Handle>) -> Pace {
         let now = self.now();
         let mut pace = Pace::Quiet;
@@ -175,7 +176,7 @@ impl ThreadWatch {
         if self.is_active.swap(false, Ordering::Relaxed) {
             pace = Pace::Quick;
         }
-        // Each time while it is recent, as the thread that woke may be held up as well.
+        // Repeated while the work is recent, because the woken thread may be held up too.
         if held_up > *held_up_before || (held_up > 0 && pace == Pace::Quick) {
             runtime.map(|runtime| runtime.spawn(async {}));
         }
@@ -196,9 +197,9 @@ impl Drop for ThreadWatch {
     }
 }
 
-/// Looks again and again until the watch is gone.
+/// Checks periodically until the watch is dropped.
 fn keep_watch(watch: &Weak<ThreadWatch>, runtime: Option<&Handle>) {
-    // Calls that are answered from here do not block it.
+    // Marked like a worker thread, so that calls answered from here do not block it.
     threads::join();
     let (mut held_up, mut calm_since) = (0, None);
     while let Some(now) = watch.upgrade() {
@@ -210,7 +211,7 @@ fn keep_watch(watch: &Weak<ThreadWatch>, runtime: Option<&Handle>) {
         } else if since.elapsed() < QUIET_TIME {
             pace = Pace::Quick;
         } else {
-            // Work that begins from here on ends the wait; what began before is seen now.
+            // Work that begins from here on wakes this thread; this check sees earlier work.
             now.is_asleep.store(true, Ordering::SeqCst);
             pace = now.look(&mut held_up, runtime);
         }

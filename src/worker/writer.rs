@@ -1,5 +1,5 @@
-//! The writer thread: takes what is waiting, commits it as one batch, with what comes while it
-//! runs, then answers; and does what is due between batches.
+//! The writer thread: commits waiting jobs as one batch, including jobs that arrive while it runs,
+//! then replies. Between batches it runs due maintenance.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::job::Job;
 use super::queue::{BatchSize, TakeOutcome};
 use super::{Limits, WorkError, WorkerShared, threads};
 
-/// Serves the queue until it is closed and empty, then ends the readers and the session.
+/// Serves the queue until it is closed and empty, then stops the readers and closes the session.
 pub(super) fn run(
     shared: &Arc<WorkerShared>,
     limits: Limits,
@@ -17,7 +17,8 @@ pub(super) fn run(
     let _abandon = AbandonOnDrop(shared);
     let read_only_from_the_start = shared.writing()?.is_read_only();
     let max = BatchSize { ops: limits.batch_ops, bytes: limits.batch_bytes };
-    // What needs no sync does not wait for one that stands behind it in the queue.
+    // An unsynced batch never admits an operation that needs an fsync: earlier callers do not wait
+    // for it.
     let is_synced = |first: &Job| strict || first.needs_sync();
     let joins = |first: &Job, next: &Job| is_synced(first) || !next.needs_sync();
     let mut jobs = Vec::new();
@@ -43,14 +44,14 @@ pub(super) fn run(
             TakeOutcome::Closed => break,
         }
     }
-    // The last connection to close is ours: only then is the whole log folded in. What is stuck
-    // is not waited for.
+    // Only the last connection to close checkpoints the whole WAL, so this one closes last. Stuck
+    // readers are not waited for.
     shared.readers.wait();
     shared.inline_readers.close();
     if read_only_from_the_start { Ok(()) } else { shared.writing()?.close() }
 }
 
-/// However the writer thread ends, nobody waits for it in vain.
+/// Closes both queues and fails waiting writes, however the writer thread ends.
 struct AbandonOnDrop<'a>(&'a WorkerShared);
 
 impl Drop for AbandonOnDrop<'_> {

@@ -1,13 +1,12 @@
 //! The NLM program: file locks of clients (RFC 1813 appendix II).
 //!
-//! Locks are kept in memory and are advisory: READ and WRITE do not look at them. They belong to
-//! a file's number, so that they survive copy-up and rename.
+//! Locks are kept in memory and are advisory: READ and WRITE ignore them. A lock belongs to a
+//! file's number, so it survives copy-up and rename.
 //!
-//! There are no callbacks. A LOCK that has to wait is not answered for a while: whoever serves
-//! this tries [`LockWait::retry`] after [`Nlm::changes`] did, and in the end says
-//! [`LockWait::give_up`], upon which the client asks again after a pause. The asynchronous
-//! procedures are unavailable, and share reservations are refused: no client of NFSv3 that is
-//! alive uses them.
+//! There are no callbacks. The reply to a blocked LOCK is delayed: the server calls
+//! [`LockWait::retry`] whenever [`Nlm::changes`] changes, and after a timeout
+//! [`LockWait::give_up`], which makes the client retry after a pause. The asynchronous procedures
+//! are unavailable, and share reservations are refused: no current NFSv3 client uses them.
 
 mod program;
 mod range;

@@ -1,4 +1,4 @@
-//! The procedures.
+//! The NLM procedures.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::wire::nlm4::{
 };
 use crate::wire::xdr::{Decode, Encoder};
 
-/// What becomes of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub enum LockAnswer {
-    /// This is the encoded reply.
+    /// The encoded reply.
     Reply(Encoder),
-    /// Somebody else's lock is in the way, and the client wants to wait.
+    /// Another owner's lock conflicts, and the client wants to wait.
     Wait(LockWait),
 }
 
@@ -33,7 +33,7 @@ pub struct Nlm<V, H = HandleCodec> {
     shared: SharedLocks,
 }
 
-/// What a lock is about, in our terms.
+/// The decoded subject of a lock call.
 struct LockTarget<O> {
     object: O,
     export: NonZeroU64,
@@ -43,12 +43,12 @@ struct LockTarget<O> {
 }
 
 impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
-    /// Keeps locks for the files of `vfs`, known by the handles of `handles`.
+    /// Keeps locks for the files of `vfs`; `handles` decodes their handles.
     pub fn new(vfs: Arc<V>, handles: H) -> Self {
         Self { vfs, handles, shared: SharedLocks::default() }
     }
 
-    /// Runs the procedure with this number on its encoded arguments.
+    /// Executes a procedure with encoded arguments.
     pub async fn call(
         &self,
         caller: &Caller,
@@ -66,7 +66,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
             NlmProcedure::Unlock => encode(&self.unlock(caller, &decode(args)?)),
             NlmProcedure::Granted => {
                 let TestArgs { cookie, .. } = decode(args)?;
-                // We never wait for anybody's lock.
+                // GRANTED answers a LOCK of ours; this server sends none.
                 encode(&NlmReply { cookie, status: NlmStatus::Denied })
             }
             NlmProcedure::Share => encode(&share(decode(args)?, NlmStatus::DeniedNoLocks)),
@@ -75,7 +75,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
         }))
     }
 
-    /// Changes when a LOCK that waits may have an answer: a lock was given up, or it was cancelled.
+    /// Changes when a waiting LOCK may have a reply: a lock was released, or a LOCK was cancelled.
     pub fn changes(&self) -> u64 {
         self.shared.locks().changes()
     }
@@ -125,8 +125,8 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
         }
     }
 
-    /// Denies where nothing waits: the lock may have been granted in between, and a client that
-    /// is told so unlocks.
+    /// Denied if no LOCK waits: the lock may have been granted already, and after Denied the client
+    /// unlocks it.
     fn cancel(&self, caller: &Caller, args: &CancelArgs) -> NlmReply {
         let status = match self.target(caller, &args.lock) {
             Ok(LockTarget { file, owner, range, .. }) => {
@@ -140,7 +140,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
         NlmReply { cookie: args.cookie.clone(), status }
     }
 
-    /// Works for files that are gone, too: their locks must not stay.
+    /// Also works for a file that is gone, so that its locks do not remain.
     fn unlock(&self, caller: &Caller, args: &UnlockArgs) -> NlmReply {
         let status = match self.target(caller, &args.lock) {
             Ok(LockTarget { export, file, owner, range, .. }) => {
@@ -160,7 +160,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
         self.shared.locks().free(&client(caller, &args.caller_name));
     }
 
-    /// What a lock is about, on a file that may be gone.
+    /// Decodes the subject of a lock; the file may be gone.
     fn target(&self, caller: &Caller, lock: &Lock) -> Result<LockTarget<V::Object>, NlmStatus> {
         let object = self.handles.decode(&lock.handle).map_err(to_lock_status)?;
         let range = ByteRange::new(lock.offset, lock.length).ok_or(NlmStatus::TooLarge)?;
@@ -174,7 +174,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nlm<V, H> {
     }
 }
 
-/// The client that `caller` is; copied, so that the call's memory is not held on to.
+/// The client of a call; copied, so that a lock does not keep the call's record in memory.
 fn client(caller: &Caller, name: &[u8]) -> LockClient {
     LockClient {
         address: caller.client.ip().to_canonical(),

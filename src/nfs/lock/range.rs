@@ -1,9 +1,9 @@
-//! Ranges of bytes in a file.
+//! Byte ranges of a file.
 
-/// The last byte that a file can have: offsets are signed on the clients.
+/// The highest offset of a byte in a file: offsets are signed on clients.
 const LAST_BYTE: u64 = i64::MAX as u64;
 
-/// At least one byte; [`ByteRange::last`] is the greatest number where it goes on for ever.
+/// A range of at least one byte; [`ByteRange::last`] is `u64::MAX` if the range has no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteRange {
     /// The first byte.
@@ -13,8 +13,8 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// A range as NLM has it: length 0 goes on for ever. `None` if it goes beyond what a file can
-    /// have.
+    /// Converts a range of NLM, where length 0 means no end. `None` if the range exceeds the
+    /// highest offset.
     pub fn new(offset: u64, length: u64) -> Option<Self> {
         let last = match length {
             0 => u64::MAX,
@@ -23,17 +23,17 @@ impl ByteRange {
         (offset <= LAST_BYTE).then_some(Self { first: offset, last })
     }
 
-    /// The number of bytes as NLM has it: 0 where the range goes on for ever.
+    /// The number of bytes as in NLM: 0 if the range has no end.
     pub fn length(self) -> u64 {
         if self.last == u64::MAX { 0 } else { self.last - self.first + 1 }
     }
 
-    /// Whether there are bytes that both have.
+    /// Whether the ranges have bytes in common.
     pub fn overlaps(self, other: Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// What is left without `hole`: the part before it, and the part behind it.
+    /// The rest without `hole`: the part before, and the part after.
     pub(super) fn without(self, hole: Self) -> [Option<Self>; 2] {
         if !self.overlaps(hole) {
             return [Some(self), None];
@@ -43,7 +43,7 @@ impl ByteRange {
         [before, behind]
     }
 
-    /// Both as one range, if nothing is between them.
+    /// The union of two ranges without a gap between them.
     pub(super) fn joined(self, next: Self) -> Option<Self> {
         let touch = self.overlaps(next) || self.last.checked_add(1) == Some(next.first);
         touch.then(|| Self { first: self.first.min(next.first), last: self.last.max(next.last) })

@@ -1,8 +1,8 @@
-//! Who has which bytes of which file locked.
+//! The table of byte-range locks.
 //!
-//! A pure data structure: no clock, no I/O, nobody waits here. Locks are those of POSIX: an
-//! owner's own locks never stand in its way; a new one replaces the old ones where they overlap,
-//! and unlocking a part leaves the rest.
+//! A pure data structure without a clock or I/O; nothing waits here. Locks follow POSIX: an owner's
+//! own locks never conflict. A new lock replaces the owner's old ones where they overlap. Unlocking
+//! a part leaves the rest locked.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,72 +14,74 @@ use bytes::Bytes;
 use super::range::ByteRange;
 use crate::vfs::LockKey;
 
-/// Locks of all clients together. No export has more than its [share](EXPORT_SHARE), and no client
-/// address more than its own.
+/// Locks of all clients together. Each export may have at most its [share](EXPORT_SHARE), and each
+/// client address at most its own.
 pub const MAX_LOCKS: usize = 32_768;
 
-/// The part of what others leave that the locks of an export may be: a quarter, so that the first
-/// one has 8,192 at most, and the tenth still more than a hundred where all before it take theirs.
+/// Divisor of an export's share: its locks may be at most a quarter of those that others leave. The
+/// first export has at most 8,192; the tenth still has more than a hundred if all before it use up
+/// their shares.
 pub const EXPORT_SHARE: usize = 4;
 
-/// The part of what others leave to an export that the locks of a client address may be: a half.
+/// Divisor of a client address's share: its locks may be at most half of those that others leave to
+/// the export.
 pub const CLIENT_SHARE: usize = 2;
 
-/// A machine that locks: its address, and its name for itself (several may share an address).
+/// A client machine: its address and its name for itself (several may share an address).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LockClient {
-    /// The address that its calls come from.
+    /// The source address of its calls.
     pub address: IpAddr,
-    /// Its name for itself.
+    /// The name in its calls.
     pub name: Bytes,
-    /// Whether it calls from privileged ports, as its kernel does: any program of the machine may
-    /// call itself the same, but has no such port, and is another client.
+    /// Whether it calls from privileged ports, as a kernel does. A user program on the machine can
+    /// use any name but no such port, so it counts as another client.
     pub has_privileged_port: bool,
 }
 
-/// Who has a lock, or wants one.
+/// The owner of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LockOwner {
-    /// The machine.
+    /// The client machine.
     pub client: LockClient,
-    /// Which process there.
+    /// The process on the client.
     pub svid: i32,
-    /// Who there, opaque.
+    /// The owner on the client, opaque.
     pub handle: Bytes,
 }
 
 /// A lock that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLock {
-    /// By whom.
+    /// The owner.
     pub owner: Arc<LockOwner>,
-    /// Which bytes.
+    /// The locked bytes.
     pub range: ByteRange,
-    /// Whether nobody else may have a lock there.
+    /// Whether the lock excludes all locks of other owners.
     pub exclusive: bool,
-    /// The export whose share of the locks it counts in.
+    /// The export whose share the lock counts against.
     pub export: NonZeroU64,
 }
 
-/// Why there is no lock.
+/// Why a lock is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockRefusal {
-    /// Somebody else's lock is in the way.
+    /// Another owner's lock conflicts.
     Conflict(HeldLock),
-    /// The share of the export or of the client's address would be exceeded; nothing has changed.
+    /// The lock exceeds the share of the export or of the client's address; nothing has changed.
     Full,
 }
 
-/// What is known of a client that has locks.
+/// The state of a client that has locks.
 #[derive(Debug)]
 struct LockClientState {
-    /// How many.
+    /// The number of its locks.
     locks: usize,
-    /// Changes when the client restarts; none for one that is not monitored.
+    /// Changes when the client restarts; `None` for an unmonitored client.
     state: Option<i32>,
 }
 
-/// The locks of an export.
+/// Lock counts of an export.
 #[derive(Debug, Default)]
 struct OfExport {
     len: usize,
@@ -89,35 +91,35 @@ struct OfExport {
 /// All locks.
 #[derive(Debug, Default)]
 pub struct LockTable {
-    /// Of files that have any.
+    /// The locks of each file that has any.
     files: HashMap<LockKey, Vec<HeldLock>>,
-    /// Clients that have any.
+    /// The clients that have locks.
     clients: HashMap<LockClient, LockClientState>,
-    /// Locks of each export that has any, and in it of each address.
+    /// Lock counts of each export that has any, and there of each address.
     exports: HashMap<NonZeroU64, OfExport>,
-    /// The number of locks.
+    /// The total number of locks.
     len: usize,
-    /// How often locks were given up, or replaced by others.
+    /// How often locks were released or replaced.
     releases: u64,
 }
 
 impl LockTable {
-    /// The number of locks; adjacent ones of one owner and kind count as one.
+    /// The number of locks; adjacent ones of one owner, kind and export count as one.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nobody has a lock.
+    /// Whether there are no locks.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Changes when somebody gave up a lock, so that others may have theirs.
+    /// Changes when a lock is released, so that a waiting LOCK may succeed.
     pub fn releases(&self) -> u64 {
         self.releases
     }
 
-    /// The lock of somebody else that is in the way of this one.
+    /// The first lock of another owner that conflicts.
     pub fn conflict(
         &self,
         file: LockKey,
@@ -130,7 +132,7 @@ impl LockTable {
         })
     }
 
-    /// Locks `range` of a file in `export`, in place of what `owner` has locked there.
+    /// Locks `range` of a file in `export`, and replaces locks of `owner` there.
     pub fn lock(
         &mut self,
         export: NonZeroU64,
@@ -145,8 +147,8 @@ impl LockTable {
         self.replace(export, file, owner, range, Some(exclusive))
     }
 
-    /// Gives up what `owner` has locked in `range`. This too can be [`LockRefusal::Full`], where it
-    /// makes two locks of one.
+    /// Releases the locks of `owner` in `range`. Fails with [`LockRefusal::Full`] if it would split
+    /// a lock in two beyond the share.
     pub fn unlock(
         &mut self,
         export: NonZeroU64,
@@ -157,20 +159,20 @@ impl LockTable {
         self.replace(export, file, owner, range, None)
     }
 
-    /// Whether `client` had another state when it locked: then it has restarted since.
+    /// Whether `client` locked with another state, so that it has restarted since.
     pub fn has_restarted(&self, client: &LockClient, state: i32) -> bool {
         let known = self.clients.get(client).and_then(|known| known.state);
         known.is_some_and(|known| known != state)
     }
 
-    /// Remembers the state of a client that has locks.
+    /// Stores the state of a client that has locks.
     pub fn set_state(&mut self, client: &LockClient, state: i32) {
         if let Some(known) = self.clients.get_mut(client) {
             known.state = Some(state);
         }
     }
 
-    /// Gives up all locks of `client`.
+    /// Releases all locks of `client`.
     pub fn free(&mut self, client: &LockClient) {
         if self.clients.remove(client).is_none() {
             return;
@@ -202,7 +204,7 @@ impl LockTable {
         let before: Vec<NonZeroU64> = own.iter().map(|held| held.export).collect();
         if after.len() > before.len() {
             let more = after.len() - before.len();
-            // What is cut in two is counted where it was taken.
+            // A split lock counts against the export where it was taken.
             let export = before.first().copied().filter(|_| kind.is_none()).unwrap_or(export);
             if !self.has_room(export, &owner.client, more) {
                 return Err(LockRefusal::Full);
@@ -225,7 +227,7 @@ impl LockTable {
         Ok(())
     }
 
-    /// Whether `client` may have so many more in `export`.
+    /// Whether `client` may have `more` further locks in `export`.
     fn has_room(&self, export: NonZeroU64, client: &LockClient, more: usize) -> bool {
         let here = self.exports.get(&export);
         let of_export = here.map_or(0, |here| here.len);
@@ -263,8 +265,8 @@ impl LockTable {
     }
 }
 
-/// One owner's locks after `range` got this `kind` in an export, in order, neighbours of one kind
-/// and export as one.
+/// One owner's locks after `range` is set to `kind`, in order. Adjacent locks of one kind and
+/// export are merged.
 fn replaced(
     own: &[&HeldLock],
     owner: &Arc<LockOwner>,

@@ -1,8 +1,7 @@
-//! LOCKs that are not answered yet: their file is looked for, or they wait for somebody else's
-//! UNLOCK.
+//! LOCKs without a reply yet: their file is being looked up, or a lock conflicts.
 //!
-//! They are known from their arrival on: what takes one back may come while its file is looked
-//! for, and a lock that is granted then would stay for ever.
+//! A LOCK is registered on arrival, so that a CANCEL or UNLOCK can withdraw it during the file
+//! lookup. A lock granted after that would never be released.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -18,21 +17,21 @@ use crate::vfs::LockKey;
 use crate::wire::nlm4::{NlmReply, NlmStatus};
 use crate::wire::xdr::Encoder;
 
-/// LOCKs that wait at the same time; further ones are sent away at once, to ask again.
+/// LOCKs that wait at once; further ones are refused at once, and the client retries.
 pub const MAX_WAITING: usize = 128;
 
-/// The same for LOCKs of one export, and half of what other exports leave.
+/// Waiting LOCKs of one export; also at most half of the places that other exports leave.
 pub const MAX_EXPORT_WAITING: usize = 64;
 
-/// The same for LOCKs of one client address in an export, and half of what that may have.
+/// Waiting LOCKs of one client address in an export; also at most half of the export's share.
 ///
-/// Fewer than the requests that one connection may have in flight: an UNLOCK must get through.
+/// Fewer than one connection's requests in flight, so that an UNLOCK is not blocked.
 pub const MAX_CLIENT_WAITING: usize = 32;
 
-/// A lock that is asked for.
+/// A requested lock.
 #[derive(Debug, Clone)]
 pub(super) struct LockRequest {
-    /// The export whose share of the locks it counts in.
+    /// The export whose share the lock counts against.
     pub(super) export: NonZeroU64,
     pub(super) file: LockKey,
     pub(super) owner: Arc<LockOwner>,
@@ -42,27 +41,27 @@ pub(super) struct LockRequest {
     pub(super) state: Option<i32>,
 }
 
-/// A LOCK that is not answered yet.
+/// A LOCK without a reply yet.
 #[derive(Debug)]
 struct PendingLock {
     wanted: LockRequest,
-    /// Whether somebody else's lock is in the way.
+    /// Whether a lock of another owner conflicts and this one waits.
     waits: bool,
 }
 
-/// The locks, and who asks for one.
+/// The lock table, and the LOCKs without a reply.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     pub(super) table: LockTable,
-    /// As many as there are LOCKs in flight.
+    /// The LOCKs without a reply, by id; bounded by the requests in flight.
     asked: HashMap<u64, PendingLock>,
     last_id: u64,
-    /// How often somebody who asked was told not to.
+    /// How often LOCKs were withdrawn.
     cancelled: u64,
 }
 
 impl Locks {
-    /// Takes a lock; [`NlmStatus::Denied`] if another one is in the way.
+    /// Takes a lock; [`NlmStatus::Denied`] if another one conflicts.
     pub(super) fn take(&mut self, wanted: &LockRequest) -> NlmStatus {
         let LockRequest { export, file, owner, range, exclusive, state } = wanted;
         if let Some(state) = *state
@@ -83,12 +82,12 @@ impl Locks {
         }
     }
 
-    /// Changes when one that waits may have an answer.
+    /// Changes when a waiting LOCK may have a reply.
     pub(super) fn changes(&self) -> u64 {
         self.table.releases() + self.cancelled
     }
 
-    /// Takes back what `owner` is asking for in `range`; whether there was something.
+    /// Withdraws LOCKs of `owner` in `range`; returns whether there was any.
     pub(super) fn cancel(&mut self, file: LockKey, owner: &LockOwner, range: ByteRange) -> bool {
         let before = self.asked.len();
         self.asked.retain(|_, PendingLock { wanted, .. }| {
@@ -99,14 +98,15 @@ impl Locks {
         found
     }
 
-    /// Gives up all that `client` has, and takes back all that it is asking for.
+    /// Releases all locks of `client` and withdraws its LOCKs.
     pub(super) fn free(&mut self, client: &LockClient) {
         self.table.free(client);
         self.cancelled += 1;
         self.asked.retain(|_, asked| asked.wanted.owner.client != *client);
     }
 
-    /// Lets a LOCK wait, if there is room. One that was taken back meanwhile hears of it at once.
+    /// Lets a LOCK wait if there is a place. A LOCK withdrawn before gets its reply at the first
+    /// retry.
     fn may_wait(&mut self, id: u64, wanted: &LockRequest) -> bool {
         let (mut all, mut of_export, mut of_client) = (0, 0, 0);
         for other in self.asked.values().filter(|asked| asked.waits).map(|asked| &asked.wanted) {
@@ -116,7 +116,7 @@ impl Locks {
             of_export += usize::from(is_of_export);
             of_client += usize::from(is_of_export && is_of_client);
         }
-        // Half of what others leave: a few exports cannot take all places.
+        // Half of the places that others leave, so that a few exports cannot take all.
         let of_others = all - of_export;
         let share = MAX_EXPORT_WAITING.min((MAX_WAITING - of_others) / 2);
         if of_export >= share || of_client >= MAX_CLIENT_WAITING.min(share.div_ceil(2)) {
@@ -129,17 +129,17 @@ impl Locks {
     }
 }
 
-/// The [`Locks`], for all who need them.
+/// The shared [`Locks`].
 #[derive(Debug, Clone, Default)]
 pub(super) struct SharedLocks(Arc<Mutex<Locks>>);
 
 impl SharedLocks {
     pub(super) fn locks(&self) -> MutexGuard<'_, Locks> {
-        // Nothing in there panics between two changes that belong together.
+        // No code under this lock panics between two related changes.
         self.0.lock()
     }
 
-    /// Takes note of a LOCK that has arrived, before its file is looked for.
+    /// Registers a LOCK on arrival, before its file is looked up.
     pub(super) fn ask(&self, cookie: Bytes, wanted: LockRequest) -> LockWait {
         let mut locks = self.locks();
         locks.last_id += 1;
@@ -150,7 +150,7 @@ impl SharedLocks {
     }
 }
 
-/// A LOCK that has not been answered yet. Dropped, it is not asked for any more.
+/// A LOCK without a reply yet. Dropping it withdraws it.
 #[derive(Debug)]
 pub struct LockWait {
     shared: SharedLocks,
@@ -160,16 +160,16 @@ pub struct LockWait {
 }
 
 impl LockWait {
-    /// Whether it may wait: there is room.
+    /// Whether there is a place for the LOCK to wait.
     pub(super) fn may_wait(&self) -> bool {
         self.shared.locks().may_wait(self.id, &self.wanted)
     }
 
-    /// Tries to take the lock; the encoded reply, or `None` while somebody else's is in the way.
+    /// Tries to take the lock; returns the encoded reply, or `None` while another lock conflicts.
     pub fn retry(&self) -> Option<Encoder> {
         let mut locks = self.shared.locks();
         if !locks.asked.contains_key(&self.id) {
-            // The client does not want it any more: granted, it would stay for ever.
+            // Withdrawn by the client: a granted lock would never be released.
             return Some(self.reply(NlmStatus::Denied));
         }
         match locks.take(&self.wanted) {
@@ -181,9 +181,9 @@ impl LockWait {
         }
     }
 
-    /// The encoded reply that makes the client ask again after a pause.
+    /// The encoded reply that makes the client retry after a pause.
     ///
-    /// Linux waits 5 seconds after DENIED_GRACE_PERIOD, but 30 after BLOCKED, which promises a
+    /// Linux pauses 5 seconds after DENIED_GRACE_PERIOD, but 30 after BLOCKED, which promises a
     /// callback.
     pub fn give_up(self) -> Encoder {
         self.reply(NlmStatus::DeniedGracePeriod)

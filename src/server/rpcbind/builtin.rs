@@ -1,4 +1,4 @@
-//! Answering in the place of an rpcbind, over TCP and UDP.
+//! The built-in port mapper: answers in place of rpcbind, over TCP and UDP.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::server::{
 };
 use crate::wire::portmap::{VERSION_2, VERSION_4};
 
-/// Pause after a datagram could not be received.
+/// Pause after recvfrom(2) fails.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Connections at the same time: callers ask once, and go. The descriptors and the memory of more
-/// are NFS's.
+/// Open connections to the built-in port mapper. Callers send one query and leave, so few suffice;
+/// descriptors and memory remain for NFS.
 const MAX_BUILTIN_CONNECTIONS: usize = 16;
-/// A connection without a question for this long makes room.
+/// A connection without a query for this time is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Our own port mapper at work.
+/// The tasks of the running port mapper.
 pub(super) struct BuiltinRpcbind {
     stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
@@ -34,7 +34,7 @@ pub(super) struct BuiltinRpcbind {
 }
 
 impl BuiltinRpcbind {
-    /// Answers at `port` of every address that `services` listen at.
+    /// Answers at `port` of every address of `services`.
     pub(super) async fn begin(services: &[Service], port: u16) -> Result<Self, BindError> {
         let addresses = addresses(services, port);
         let listeners = Listeners::bind(&addresses).await?;
@@ -65,7 +65,7 @@ impl BuiltinRpcbind {
         Ok(Self { stop, server, datagrams })
     }
 
-    /// Closes the sockets.
+    /// Stops the tasks, which closes the sockets.
     pub(super) async fn end(self) {
         for task in self.datagrams {
             task.abort();
@@ -113,14 +113,14 @@ async fn answer_datagrams(socket: UdpSocket, dispatcher: Arc<Dispatcher>) {
         if let Some(reply) = reply.map(|reply| reply.concat())
             && may_send(&reply, peer)
         {
-            // Whoever asked over UDP asks again.
+            // Clients retransmit over UDP, so a failure is ignored.
             let _sent = socket.send_to(&reply, peer).await;
         }
     }
 }
 
-/// Whether a reply may go out as a datagram. Anybody can ask in another machine's name: a list of
-/// all registrations is for this machine, others get it over TCP.
+/// Whether a reply may be sent as a datagram. Source addresses over UDP can be spoofed, so only
+/// this machine gets long lists; other machines get them over TCP.
 fn may_send(reply: &[u8], to: SocketAddr) -> bool {
     reply.len() <= MAX_DATAGRAM_REPLY_BYTES || to.ip().to_canonical().is_loopback()
 }

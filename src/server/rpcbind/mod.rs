@@ -1,5 +1,5 @@
-//! How clients find the port: through the rpcbind of this machine, or through ourselves in its
-//! place where none runs.
+//! Announces the server's port to clients: through the rpcbind of this machine, or with a built-in
+//! port mapper if none runs.
 
 mod builtin;
 mod nlm_registration;
@@ -27,40 +27,40 @@ use crate::wire::portmap::{self, PROC_DUMP, PROC_SET, PROC_UNSET, Rpcb, VERSION_
 use crate::wire::rpc::PROC_NULL;
 use crate::wire::xdr::{Decode, Decoder, Encode, Encoder};
 
-/// Where rpcbind takes registrations from any local user; over TCP it asks for a privileged
-/// source port.
+/// Sockets on which rpcbind accepts registrations from any local user. Over TCP it requires a
+/// privileged source port.
 const LOCAL_SOCKETS: [&str; 3] =
     ["/run/rpcbind.sock", "/var/run/rpcbind.sock", "/var/run/portmap.socket"];
-/// Source ports that count as privileged, and that no service is expected at.
+/// Privileged source ports at which no service is expected.
 const PRIVILEGED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
-/// Time for connecting to a server on this machine.
+/// Timeout for connecting to a server on this machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Mappings of other programs that are looked at.
+/// Most registrations accepted from rpcbind; a longer list is an error.
 const MAX_MAPPINGS: usize = 4096;
 
-/// Why clients will not find us.
+/// Why clients cannot find the server.
 #[derive(Debug, thiserror::Error)]
 pub enum RpcbindError {
-    /// Neither an rpcbind runs, nor can we take its port.
+    /// No rpcbind runs, and its port cannot be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// Something is at the port that does not answer as rpcbind does.
+    /// The server at the rpcbind port does not answer as rpcbind does.
     #[error("cannot talk to the rpcbind at port {port}")]
     Talk {
         /// The port.
         port: u16,
-        /// Why.
+        /// The error of the connection.
         source: io::Error,
     },
-    /// Another server is registered, and it runs.
+    /// A running server is registered for the program already.
     #[error("program {program} is registered already, with the running server at {address}")]
     Taken {
         /// Program number.
         program: u32,
-        /// Address of the other server.
+        /// Address of that server.
         address: SocketAddr,
     },
-    /// The rpcbind does not let us register.
+    /// The rpcbind refused the registration.
     #[error("rpcbind does not let us register program {program}")]
     Refused {
         /// Program number.
@@ -68,23 +68,23 @@ pub enum RpcbindError {
     },
 }
 
-/// Makes services known as long as it is held; [`Registration::end`] takes them back.
+/// An announcement of services. [`Registration::end`] withdraws it.
 pub struct Registration(RegistrationKind);
 
 enum RegistrationKind {
-    /// With the rpcbind of this machine.
+    /// Registered with the rpcbind of this machine.
     Registered {
         entries: Vec<Rpcb>,
         port: u16,
         locks: Arc<NlmRegistration>,
         looking: JoinHandle<()>,
     },
-    /// In its place.
+    /// The built-in port mapper runs instead of rpcbind.
     BuiltinRpcbind(BuiltinRpcbind),
 }
 
 impl Registration {
-    /// Makes `services` known at the port mapper's port `port` ([`portmap::PORT`]).
+    /// Announces `services` at the port mapper's port `port` ([`portmap::PORT`]).
     pub async fn begin(services: &[Service], port: u16) -> Result<Self, RpcbindError> {
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let runs = timeout(CONNECT_TIMEOUT, TcpStream::connect(local)).await;
@@ -95,12 +95,12 @@ impl Registration {
         Ok(Self(inner))
     }
 
-    /// Whether no rpcbind runs on this machine, so that we answer in its place.
+    /// Whether the built-in port mapper answers, because no rpcbind runs on this machine.
     pub fn is_builtin(&self) -> bool {
         matches!(self.0, RegistrationKind::BuiltinRpcbind(_))
     }
 
-    /// The `program` as it has to be served while this is held.
+    /// Wraps `program` so that NFS mounts renew the registration of the lock manager.
     pub fn watch(&self, program: Arc<dyn RpcProgram>) -> Arc<dyn RpcProgram> {
         match &self.0 {
             RegistrationKind::Registered { locks, .. } => {
@@ -110,7 +110,7 @@ impl Registration {
         }
     }
 
-    /// Takes the services back. A failure is logged: there is nobody left to handle it.
+    /// Withdraws the announcement. Failures are only logged: the server is shutting down.
     pub async fn end(self) {
         match self.0 {
             RegistrationKind::Registered { entries, port, locks, looking } => {
@@ -136,7 +136,7 @@ async fn register(services: &[Service], port: u16) -> Result<RegistrationKind, R
     for (done, entry) in entries.iter().enumerate() {
         let Err(error) = announce(&mut client, entry, services, port).await else { continue };
         for entry in &entries[..done] {
-            // What counts is the first failure.
+            // Ignored: the first failure is reported.
             let _undone = change(&mut client, PROC_UNSET, entry).await;
         }
         return Err(error);
@@ -147,7 +147,7 @@ async fn register(services: &[Service], port: u16) -> Result<RegistrationKind, R
     Ok(RegistrationKind::Registered { entries, port, locks, looking })
 }
 
-/// Looks after the lock manager's registration for ever.
+/// Renews the lock manager's registration periodically; never returns.
 async fn look(locks: Arc<NlmRegistration>) {
     loop {
         sleep(LOOK_INTERVAL).await;
@@ -155,7 +155,7 @@ async fn look(locks: Arc<NlmRegistration>) {
     }
 }
 
-/// Sets one entry, in place of one that nobody serves any more.
+/// Registers one entry, and replaces an entry whose server does not run any more.
 async fn announce(
     client: &mut RpcClient,
     entry: &Rpcb,
@@ -165,8 +165,8 @@ async fn announce(
     let talk = |source| RpcbindError::Talk { port, source };
     let present = dump(client).await.map_err(talk)?;
     for other in present.iter().filter(|other| is_same_service(other, entry)) {
-        // Whoever was killed could not unregister; whoever runs must not be pushed away.
-        // At our own port it can only be an earlier run of ours.
+        // A killed server leaves its entry behind; a running server must not be displaced. An entry
+        // with one of our ports is from an earlier run of this server.
         let at = portmap::parse_universal_address(&other.address);
         let own = at.is_some_and(|at| services.iter().any(|s| s.address.port() == at.port()));
         if let Some(at) = at.filter(|_| !own)
@@ -190,7 +190,7 @@ async fn unregister(entries: &[Rpcb], port: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets or unsets; returns whether the rpcbind did it.
+/// Calls SET or UNSET; returns whether rpcbind did it.
 async fn change(client: &mut RpcClient, procedure: u32, entry: &Rpcb) -> io::Result<bool> {
     let mut args = Encoder::new();
     entry.encode(&mut args);
@@ -198,7 +198,7 @@ async fn change(client: &mut RpcClient, procedure: u32, entry: &Rpcb) -> io::Res
     Decoder::new(results).bool().map_err(io::Error::other)
 }
 
-/// Connects to the rpcbind in a way that it takes registrations from.
+/// Connects to rpcbind over a transport on which it accepts registrations.
 async fn connect(port: u16) -> io::Result<RpcClient> {
     if port == portmap::PORT {
         for path in LOCAL_SOCKETS {
@@ -238,12 +238,12 @@ fn is_same_service(a: &Rpcb, b: &Rpcb) -> bool {
     (a.program, a.version, &a.netid) == (b.program, b.version, &b.netid)
 }
 
-/// Whether anything accepts connections at an address of this machine.
+/// Whether a server accepts connections at an address of this machine.
 pub(super) async fn answers(at: SocketAddr) -> bool {
     matches!(timeout(CONNECT_TIMEOUT, TcpStream::connect(at)).await, Ok(Ok(_)))
 }
 
-/// All registrations.
+/// All registrations of rpcbind.
 async fn dump(client: &mut RpcClient) -> io::Result<Vec<Rpcb>> {
     decode_list(client.call(PROC_DUMP, Encoder::new()).await?)
 }

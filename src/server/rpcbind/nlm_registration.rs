@@ -1,10 +1,10 @@
-//! Keeps our lock manager registered with the rpcbind of a machine that mounts what it serves.
+//! Keeps the lock manager registered with rpcbind on a machine that mounts its own exports.
 //!
-//! The kernel of an NFS client runs a lock manager too, to be called back. It registers when the
-//! first export is mounted, in everybody else's place, and clients on the same machine would then
-//! send their locks to it, which never answers them. So we take the place again: before a mount
-//! ends, which is when the client asks for FSINFO, and from time to time. What the kernel loses
-//! are callbacks from other servers; it asks those again every 30 seconds.
+//! The kernel of an NFS client runs a lock manager too, for callbacks. It registers with the first
+//! mount and replaces any other registration. Clients on this machine would then send their locks
+//! to the kernel, which never answers. So the server registers again before each mount completes
+//! (the client sends FSINFO) and every [`LOOK_INTERVAL`]. The kernel loses only callbacks from
+//! other servers, and polls those every 30 seconds instead.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -21,27 +21,27 @@ use crate::vfs::Caller;
 use crate::wire::nfs3::{self, Procedure};
 use crate::wire::portmap::{self, PROC_SET, PROC_UNSET, Rpcb};
 
-/// Time between two looks at the registration.
+/// Interval of the check of the registration.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
-/// Time that a look may take.
+/// Timeout of one check.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The registration of our lock manager.
+/// The rpcbind registration of our lock manager.
 pub(super) struct NlmRegistration {
     ours: Vec<Rpcb>,
     port: u16,
-    /// Registrations of others that we took the place of.
+    /// Replaced registrations of other lock managers.
     displaced: Mutex<Vec<Rpcb>>,
 }
 
 impl NlmRegistration {
-    /// Registers nothing yet. `port` is that of the rpcbind.
+    /// Registers nothing yet. `port` is the port of rpcbind.
     pub(super) fn new(ours: Vec<Rpcb>, port: u16) -> Self {
         Self { ours, port, displaced: Mutex::default() }
     }
 
-    /// Makes sure that clients find our lock manager. A failure is logged: files are served all
-    /// the same.
+    /// Registers our lock manager if it is not registered. Failures are only logged: NFS works
+    /// without locks.
     pub(super) async fn claim(&self) {
         let claimed = timeout(LOOK_TIMEOUT, self.try_claim()).await;
         if let Err(error) = claimed.unwrap_or_else(|elapsed| Err(elapsed.into())) {
@@ -71,7 +71,7 @@ impl NlmRegistration {
         Ok(())
     }
 
-    /// Unregisters, and gives the place back to who had it, if that still runs.
+    /// Unregisters, and restores a replaced registration if its server still runs.
     pub(super) async fn give_back(&self) -> io::Result<()> {
         let mut displaced = self.displaced.lock().await;
         let mut client = connect(self.port).await?;
@@ -98,7 +98,7 @@ impl NlmRegistration {
     }
 }
 
-/// A program that, if it is NFS, looks after the registration when somebody mounts.
+/// A wrapper that renews the registration at each FSINFO if the program is NFS.
 pub(super) struct WatchedProgram {
     pub(super) program: Arc<dyn RpcProgram>,
     pub(super) locks: Arc<NlmRegistration>,
@@ -155,7 +155,7 @@ mod tests {
     use crate::server::limits::SMALL_REPLY_BYTES;
     use crate::wire::xdr::Encoder;
 
-    /// A program whose every answer is another than a program's usual one.
+    /// A program that overrides every default of the trait.
     struct Unusual;
 
     impl RpcProgram for Unusual {

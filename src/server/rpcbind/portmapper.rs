@@ -1,7 +1,7 @@
-//! Our own port mapper, for machines where none runs.
+//! The port mapper protocol, for machines without an rpcbind.
 //!
-//! It knows our programs, and takes registrations from this machine: an NFS client's status
-//! daemon and lock manager want a port mapper, and would not start without.
+//! The port mapper has our programs, and accepts registrations from this machine: the status daemon
+//! and lock manager of an NFS client do not start without a port mapper.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,21 +21,20 @@ use crate::wire::portmap::{
 use crate::wire::rpc::PROC_NULL;
 use crate::wire::xdr::{Decode, Encoder};
 
-/// Whoever changes registrations uses a source port below this: only root can.
+/// Only root can bind source ports below this, and only such callers may change registrations.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
-/// Bytes of an entry that DUMP lists, at most: numbers and lengths, a transport, an address, and
-/// the owner.
+/// Upper bound of an encoded DUMP entry in bytes: numbers and lengths, transport, address, owner.
 const ENTRY_BYTES: usize = 6 * 4 + 4 + 128 + 12;
 
-/// One version of the port mapper, as a program.
+/// One version of the port mapper, as an RPC program.
 pub struct Portmapper {
     version: u32,
     registry: Arc<Registry>,
 }
 
 impl Portmapper {
-    /// Makes `version` (2, 3 or 4) of a port mapper; all versions share the `registry`.
+    /// Creates `version` (2, 3 or 4) of the port mapper; all versions share `registry`.
     pub fn new(version: u32, registry: Arc<Registry>) -> Self {
         Self { version, registry }
     }
@@ -77,7 +76,7 @@ impl Portmapper {
         may_register(caller) && self.registry.unset(program, version, netids)
     }
 
-    /// GETPORT: the port, or 0.
+    /// GETPORT: returns the port, or 0.
     fn port(&self, asked: Mapping) -> u32 {
         let netid: &[u8] = match asked.protocol {
             IPPROTO_TCP => b"tcp",
@@ -88,12 +87,12 @@ impl Portmapper {
         found.map_or(0, |at| at.port().into())
     }
 
-    /// GETADDR and GETVERSADDR: the universal address, or an empty string.
+    /// GETADDR and GETVERSADDR: returns the universal address, or an empty string.
     fn address(&self, asked: &Rpcb, exact: bool) -> Encoder {
         let netid: &[u8] = if asked.netid.is_empty() { b"tcp" } else { &asked.netid };
         let found = self.registry.find(asked.program, asked.version, netid, exact);
         let text = found.map(|at| {
-            // A wildcard is of no use to the client; it says where it reached us.
+            // A wildcard is useless to the client; its query names the address that it reached.
             let reached = portmap::parse_universal_address(&asked.address);
             let ip = match reached {
                 Some(reached) if at.ip().is_unspecified() => reached.ip(),
@@ -106,13 +105,13 @@ impl Portmapper {
         encoder
     }
 
-    /// What version 2 can say of the registrations.
+    /// The registrations that version 2 can express: IPv4 only.
     fn mappings(&self) -> Vec<Mapping> {
         self.registry.entries().iter().filter_map(to_mapping).collect()
     }
 }
 
-/// Whether `caller` is root on this machine, as far as can be seen.
+/// Whether `caller` is root on this machine, judged by address and source port.
 fn may_register(caller: &Caller) -> bool {
     let client = caller.client;
     client.ip().to_canonical().is_loopback() && client.port() < FIRST_UNPRIVILEGED_PORT
@@ -174,7 +173,7 @@ fn number(value: u32) -> Encoder {
     encoder
 }
 
-/// Seconds since 1970, as far as 32 bits go.
+/// Seconds since 1970, saturating at 32 bits.
 fn seconds() -> u32 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u32::try_from(since.as_secs()).unwrap_or(u32::MAX)

@@ -1,4 +1,4 @@
-//! A small RPC client, for talking to the rpcbind of this machine.
+//! A small RPC client for calls to the rpcbind of this machine.
 
 use std::io;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::wire::record::{self, RecordReader};
 use crate::wire::rpc::{self, Call};
 use crate::wire::xdr::Encoder;
 
-/// Time that a call may take.
+/// Timeout of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of a reply: a list of some thousand programs.
+/// Bytes of the longest accepted reply: a list of some thousand programs.
 const MAX_REPLY_BYTES: usize = 1 << 20;
 
 /// A byte stream to a server.
@@ -20,7 +20,7 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Calls one version of one program, one call at a time.
+/// Calls one version of one program; one call at a time.
 pub(super) struct RpcClient {
     stream: Box<dyn Stream>,
     program: u32,
@@ -29,7 +29,7 @@ pub(super) struct RpcClient {
 }
 
 impl RpcClient {
-    /// Calls `version` of `program` over `stream`.
+    /// A client of `version` of `program` over `stream`.
     pub(super) fn new(stream: Box<dyn Stream>, program: u32, version: u32) -> Self {
         Self { stream, program, version, xid: std::process::id() }
     }

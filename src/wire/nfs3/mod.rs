@@ -1,6 +1,6 @@
 //! NFS version 3 (RFC 1813) as plain data: the arguments and results of all 22 procedures.
 //!
-//! [`args`] is decoded, [`results`] is encoded. What any of it means is decided in `nfs`.
+//! [`args`] is decoded and [`results`] is encoded. `nfs` interprets both.
 
 pub mod args;
 mod limits;

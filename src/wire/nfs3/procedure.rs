@@ -1,4 +1,4 @@
-//! Procedure numbers.
+//! The procedures and their numbers.
 
 /// The procedures of NFSv3 (RFC 1813 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -6,7 +6,7 @@
 pub enum Procedure {
     /// Does nothing (§3.3.0).
     Null = 0,
-    /// Attributes (§3.3.1).
+    /// Returns attributes (§3.3.1).
     Getattr = 1,
     /// Changes attributes (§3.3.2).
     Setattr = 2,
@@ -30,28 +30,28 @@ pub enum Procedure {
     Mknod = 11,
     /// Removes a file (§3.3.12).
     Remove = 12,
-    /// Removes a directory (§3.3.13).
+    /// Removes an object other than a directory (§3.3.12).
     Rmdir = 13,
-    /// Renames (§3.3.14).
+    /// Renames an object (§3.3.14).
     Rename = 14,
-    /// Makes a hard link (§3.3.15).
+    /// Creates a hard link (§3.3.15).
     Link = 15,
     /// Lists a directory (§3.3.16).
     Readdir = 16,
     /// Lists a directory with attributes and handles (§3.3.17).
     Readdirplus = 17,
-    /// Figures of the filesystem (§3.3.18).
+    /// Returns space and object counts (§3.3.18).
     Fsstat = 18,
-    /// Limits of the filesystem (§3.3.19).
+    /// Returns limits of the filesystem (§3.3.19).
     Fsinfo = 19,
-    /// Limits of names and links (§3.3.20).
+    /// Returns limits of names and links (§3.3.20).
     Pathconf = 20,
     /// Writes cached data to stable storage (§3.3.21).
     Commit = 21,
 }
 
 impl Procedure {
-    /// All of them, at the index that is their number.
+    /// All procedures, indexed by their number.
     pub const ALL: [Self; 22] = [
         Self::Null,
         Self::Getattr,
@@ -77,13 +77,13 @@ impl Procedure {
         Self::Commit,
     ];
 
-    /// Reads a procedure number; `None` for one that does not exist.
+    /// Decodes a procedure number; `None` if it does not exist.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// Whether doing it twice gives another answer, or changes more, than doing it once: a
-    /// retransmission must be answered with the stored reply (RFC 1813 §4.5).
+    /// Whether the procedure is not idempotent: a retransmission must get the cached reply (RFC
+    /// 1813 §4.5).
     pub fn needs_replay(self) -> bool {
         match self {
             Self::Setattr

@@ -1,4 +1,4 @@
-//! Status codes.
+//! The status codes of NFSv3.
 
 use crate::wire::xdr::{Encode, Encoder};
 
@@ -48,7 +48,7 @@ pub enum Status {
     Stale = 70,
     /// Too many levels of remote in path.
     Remote = 71,
-    /// The handle is not one of ours.
+    /// The handle is not valid.
     BadHandle = 10_001,
     /// The guard of SETATTR does not match.
     NotSync = 10_002,
@@ -56,13 +56,13 @@ pub enum Status {
     BadCookie = 10_003,
     /// Operation not supported.
     NotSupp = 10_004,
-    /// The reply does not fit into what the client allows.
+    /// The reply exceeds the size that the client allows.
     TooSmall = 10_005,
     /// A failure on the server.
     ServerFault = 10_006,
     /// The type cannot be created.
     BadType = 10_007,
-    /// Ask again later.
+    /// The client should retry later.
     Jukebox = 10_008,
 }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::limits::{FHSIZE, VERFSIZE};
 use crate::wire::xdr::{Decode, Decoder, Encode, Encoder, Result, UNIT_BYTES, XdrError};
 
-/// A file handle as it travels (`nfs_fh3`): at most [`FHSIZE`] opaque bytes.
+/// An encoded file handle (`nfs_fh3`): at most [`FHSIZE`] opaque bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHandle(pub Bytes);
 
@@ -29,7 +29,7 @@ pub type Verifier = [u8; VERFSIZE];
 pub struct NfsTime {
     /// Seconds since 1970-01-01 00:00:00 UTC.
     pub seconds: u32,
-    /// Nanoseconds after that; a client may send a billion or more.
+    /// Nanoseconds; the value from a client may exceed 999,999,999.
     pub nseconds: u32,
 }
 
@@ -109,21 +109,21 @@ pub struct Fattr {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes on disk.
+    /// Allocated bytes.
     pub used: u64,
     /// Device number of a special file.
     pub rdev: SpecData,
-    /// Filesystem.
+    /// Identifies the filesystem.
     pub fsid: u64,
-    /// Number in the filesystem.
+    /// Identifies the object in the filesystem.
     pub fileid: u64,
-    /// Last read.
+    /// Time of the last read.
     pub atime: NfsTime,
-    /// Last change of content.
+    /// Time of the last change of content.
     pub mtime: NfsTime,
-    /// Last change of content or attributes.
+    /// Time of the last change of content or attributes.
     pub ctime: NfsTime,
 }
 
@@ -163,22 +163,22 @@ impl Encode for Fattr {
     }
 }
 
-/// Attributes are in almost every answer: their words are written as one piece.
+/// The words as bytes, to write at once: almost every reply has attributes.
 fn in_words<const N: usize>(words: [u32; N]) -> [[u8; UNIT_BYTES]; N] {
     words.map(u32::to_be_bytes)
 }
 
-/// Attributes after an operation, where they are known (`post_op_attr`).
+/// Attributes after an operation, if known (`post_op_attr`).
 pub type PostOpAttr = Option<Fattr>;
 
-/// What tells whether an object changed (`wcc_attr`).
+/// Attributes by which a client detects changes (`wcc_attr`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WccAttr3 {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Last change of content.
+    /// Time of the last change of content.
     pub mtime: NfsTime,
-    /// Last change of content or attributes.
+    /// Time of the last change of content or attributes.
     pub ctime: NfsTime,
 }
 
@@ -197,7 +197,7 @@ impl Encode for WccAttr3 {
     }
 }
 
-/// Attributes around an operation (`wcc_data`).
+/// Attributes before and after an operation (`wcc_data`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WccData {
     /// Before (`pre_op_attr`).
@@ -245,11 +245,11 @@ pub struct Sattr {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: Option<u64>,
-    /// Last read.
+    /// Access time.
     pub atime: SetTime3,
-    /// Last change of content.
+    /// Modification time.
     pub mtime: SetTime3,
 }
 
@@ -266,13 +266,13 @@ impl Decode for Sattr {
     }
 }
 
-/// How stable written data has to be, or is (`stable_how`).
+/// Required or actual stability of written data (`stable_how`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum StableHow {
     /// May be lost until COMMIT.
     Unstable = 0,
-    /// The data is on stable storage, with what is needed to find it.
+    /// The data is on stable storage, with the metadata needed to retrieve it.
     DataSync = 1,
     /// Data and attributes are on stable storage.
     FileSync = 2,

@@ -1,4 +1,4 @@
-//! Arguments of the procedures that make something new (RFC 1813 §3.3.8 to §3.3.11).
+//! Arguments of the procedures that create an object (RFC 1813 §3.3.8 to §3.3.11).
 
 use bytes::Bytes;
 
@@ -10,11 +10,11 @@ use crate::wire::xdr::{Decode, Decoder, Result, XdrError};
 /// How CREATE treats an existing file (`createhow3`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateHow3 {
-    /// Takes it.
+    /// Uses the existing file.
     Unchecked(Sattr),
     /// Fails.
     Guarded(Sattr),
-    /// Takes it if the same verifier made it.
+    /// Succeeds only if the same verifier created the file.
     Exclusive(Verifier),
 }
 
@@ -32,9 +32,9 @@ impl Decode for CreateHow3 {
 /// CREATE (`CREATE3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateArgs {
-    /// Where.
+    /// The directory and the new name.
     pub place: DirOpArgs,
-    /// How.
+    /// How to treat an existing file.
     pub how: CreateHow3,
 }
 
@@ -47,9 +47,9 @@ impl Decode for CreateArgs {
 /// MKDIR (`MKDIR3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MkdirArgs {
-    /// Where.
+    /// The directory and the new name.
     pub place: DirOpArgs,
-    /// The attributes to begin with.
+    /// The initial attributes.
     pub attributes: Sattr,
 }
 
@@ -62,11 +62,11 @@ impl Decode for MkdirArgs {
 /// SYMLINK (`SYMLINK3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SymlinkArgs {
-    /// Where.
+    /// The directory and the new name.
     pub place: DirOpArgs,
-    /// The attributes to begin with.
+    /// The initial attributes.
     pub attributes: Sattr,
-    /// What the link says; may be empty or longer than any filesystem takes.
+    /// The target; may be empty, or longer than any filesystem accepts.
     pub target: Bytes,
 }
 
@@ -80,7 +80,7 @@ impl Decode for SymlinkArgs {
     }
 }
 
-/// What MKNOD makes (`mknoddata3`).
+/// The object that MKNOD creates (`mknoddata3`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MknodData {
     /// A character device.
@@ -91,7 +91,7 @@ pub enum MknodData {
     Socket(Sattr),
     /// A named pipe.
     Fifo(Sattr),
-    /// A type that other procedures make: no data follows.
+    /// A type that other procedures create; no data follows.
     Other(FileType),
 }
 
@@ -112,9 +112,9 @@ impl Decode for MknodData {
 /// MKNOD (`MKNOD3args`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MknodArgs {
-    /// Where.
+    /// The directory and the new name.
     pub place: DirOpArgs,
-    /// What.
+    /// The object to create.
     pub what: MknodData,
 }
 

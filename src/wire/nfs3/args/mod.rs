@@ -15,7 +15,8 @@ pub use create::{CreateArgs, CreateHow3, MkdirArgs, MknodArgs, MknodData, Symlin
 
 /// A name in a directory (`diropargs3`).
 ///
-/// The name may be longer than any filesystem takes ([`MAX_STRING_BYTES`]), and holds any bytes.
+/// The name may contain any bytes, and may be longer than any filesystem accepts
+/// ([`MAX_STRING_BYTES`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirOpArgs {
     /// The directory.
@@ -35,7 +36,7 @@ impl Decode for DirOpArgs {
 pub struct SetattrArgs {
     /// The object.
     pub object: FileHandle,
-    /// What to set.
+    /// The attributes to set.
     pub attributes: Sattr,
     /// The ctime that the object must have (`sattrguard3`).
     pub guard: Option<NfsTime>,
@@ -71,9 +72,9 @@ impl Decode for AccessArgs {
 pub struct ReadArgs {
     /// The file.
     pub file: FileHandle,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub count: u32,
 }
 
@@ -88,11 +89,11 @@ impl Decode for ReadArgs {
 pub struct WriteArgs {
     /// The file.
     pub file: FileHandle,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes, as claimed; the handler compares it with the data.
+    /// Number of bytes; the handler compares it with the data.
     pub count: u32,
-    /// How stable the data has to be.
+    /// Required stability.
     pub stable: StableHow,
     /// The data, as a slice of the record.
     pub data: Bytes,
@@ -115,7 +116,7 @@ impl Decode for WriteArgs {
 pub struct RenameArgs {
     /// The old name.
     pub from: DirOpArgs,
-    /// The new one.
+    /// The new name.
     pub to: DirOpArgs,
 }
 
@@ -145,11 +146,11 @@ impl Decode for LinkArgs {
 pub struct ReaddirArgs {
     /// The directory.
     pub dir: FileHandle,
-    /// Where to go on; 0 at the beginning.
+    /// The cookie of the last entry received; 0 at the beginning.
     pub cookie: u64,
-    /// What came with the cookie.
+    /// The verifier received with the cookie.
     pub cookie_verifier: Verifier,
-    /// The largest `READDIR3resok`, in bytes.
+    /// Upper bound of the `READDIR3resok`, in bytes.
     pub count: u32,
 }
 
@@ -169,13 +170,13 @@ impl Decode for ReaddirArgs {
 pub struct ReaddirplusArgs {
     /// The directory.
     pub dir: FileHandle,
-    /// Where to go on; 0 at the beginning.
+    /// The cookie of the last entry received; 0 at the beginning.
     pub cookie: u64,
-    /// What came with the cookie.
+    /// The verifier received with the cookie.
     pub cookie_verifier: Verifier,
-    /// The most fileids, names and cookies, in bytes.
+    /// Upper bound of the fileids, names and cookies, in bytes.
     pub dircount: u32,
-    /// The largest `READDIRPLUS3resok`, in bytes.
+    /// Upper bound of the `READDIRPLUS3resok`, in bytes.
     pub maxcount: u32,
 }
 
@@ -196,9 +197,9 @@ impl Decode for ReaddirplusArgs {
 pub struct CommitArgs {
     /// The file.
     pub file: FileHandle,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes; 0 for all.
+    /// Number of bytes; 0 for all.
     pub count: u32,
 }
 

@@ -14,13 +14,13 @@ pub struct FsstatOk {
     pub free_bytes: u64,
     /// Free to the caller, in bytes.
     pub available_bytes: u64,
-    /// Objects that fit.
+    /// Total number of objects.
     pub total_files: u64,
-    /// Objects that still fit.
+    /// Number of objects that can still be created.
     pub free_files: u64,
-    /// The same for the caller.
+    /// Number of objects that the caller can still create.
     pub available_files: u64,
-    /// For how many seconds this is not expected to change.
+    /// Seconds for which the values are not expected to change.
     pub invariant_secs: u32,
 }
 
@@ -43,7 +43,7 @@ pub mod properties {
     pub const LINK: u32 = 0x01;
     /// Symbolic links.
     pub const SYMLINK: u32 = 0x02;
-    /// PATHCONF says the same of every object.
+    /// PATHCONF returns the same for every object.
     pub const HOMOGENEOUS: u32 = 0x08;
     /// SETATTR can set times.
     pub const CANSETTIME: u32 = 0x10;
@@ -56,23 +56,23 @@ pub struct FsinfoOk {
     pub attributes: PostOpAttr,
     /// The largest READ, in bytes.
     pub read_max: u32,
-    /// The best READ, in bytes.
+    /// The preferred size of a READ, in bytes.
     pub read_preferred: u32,
-    /// A READ should be a multiple of this, in bytes.
+    /// Preferred multiple of a READ's size, in bytes.
     pub read_multiple: u32,
     /// The largest WRITE, in bytes.
     pub write_max: u32,
-    /// The best WRITE, in bytes.
+    /// The preferred size of a WRITE, in bytes.
     pub write_preferred: u32,
-    /// A WRITE should be a multiple of this, in bytes.
+    /// Preferred multiple of a WRITE's size, in bytes.
     pub write_multiple: u32,
-    /// The best READDIR, in bytes.
+    /// The preferred size of a READDIR, in bytes.
     pub dir_preferred: u32,
     /// The largest file, in bytes.
     pub max_file_bytes: u64,
-    /// The granularity of times.
+    /// The resolution of times.
     pub time_delta: NfsTime,
-    /// What the filesystem can do (see [`properties`]).
+    /// Capabilities of the filesystem: bits of [`properties`].
     pub properties: u32,
 }
 
@@ -97,17 +97,17 @@ impl Encode for FsinfoOk {
 pub struct PathconfOk {
     /// The object's attributes.
     pub attributes: PostOpAttr,
-    /// Hard links of one object.
+    /// Upper bound of hard links to one object.
     pub max_links: u32,
-    /// Bytes of a name.
+    /// Upper bound of a name's bytes.
     pub max_name_bytes: u32,
-    /// Whether a longer name is refused, not cut.
+    /// Whether a longer name is refused instead of truncated.
     pub no_trunc: bool,
-    /// Whether only the superuser changes an owner.
+    /// Whether only the superuser can change an owner.
     pub chown_restricted: bool,
-    /// Whether names that differ in case are the same.
+    /// Whether lookups ignore case.
     pub case_insensitive: bool,
-    /// Whether the case of a name is kept.
+    /// Whether names keep their case.
     pub case_preserving: bool,
 }
 

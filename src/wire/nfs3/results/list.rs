@@ -1,4 +1,4 @@
-//! Results of READDIR and READDIRPLUS, with the sizes that their arguments limit.
+//! Results of READDIR and READDIRPLUS, and the sizes that their arguments limit.
 
 use std::marker::PhantomData;
 
@@ -15,17 +15,17 @@ pub struct DirEntry {
     pub fileid: u64,
     /// The name.
     pub name: Bytes,
-    /// Where to go on after it.
+    /// The cookie with which the listing continues after this entry.
     pub cookie: u64,
 }
 
 impl DirEntry {
-    /// The size of number, name and cookie, in bytes: what READDIRPLUS's `dircount` counts.
+    /// The size of fileid, name and cookie, in bytes, which the `dircount` of READDIRPLUS limits.
     pub fn info_bytes(&self) -> usize {
         8 + opaque_len(self.name.len()) + 8
     }
 
-    /// The size in a list, in bytes: [`DirEntry::info_bytes`] and the mark that it follows.
+    /// The size in a list, in bytes: [`DirEntry::info_bytes`] and the boolean before it.
     pub fn encoded_bytes(&self) -> usize {
         UNIT_BYTES + self.info_bytes()
     }
@@ -42,11 +42,11 @@ impl Encode for DirEntry {
 /// An entry of READDIRPLUS (`entryplus3`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntryPlus {
-    /// What READDIR tells too.
+    /// The part that READDIR returns too.
     pub entry: DirEntry,
     /// The object's attributes.
     pub attributes: PostOpAttr,
-    /// The object.
+    /// The object's handle.
     pub handle: Option<FileHandle>,
 }
 
@@ -67,7 +67,7 @@ impl Encode for DirEntryPlus {
     }
 }
 
-/// The entries of a list, encoded as they come: a page may have thousands.
+/// The entries of a list, encoded as they arrive, because a page may have thousands.
 #[derive(Debug)]
 pub struct EncodedEntries<E>(Encoder, PhantomData<fn(E)>);
 
@@ -78,7 +78,7 @@ impl<E: Encode> EncodedEntries<E> {
         entry.encode(&mut self.0);
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -103,17 +103,17 @@ impl<'e, E: Encode + 'e> FromIterator<&'e E> for EncodedEntries<E> {
 pub struct DirList<E> {
     /// The directory's attributes.
     pub dir_attributes: PostOpAttr,
-    /// To be sent with the next cookie.
+    /// To be sent back with the next cookie.
     pub cookie_verifier: Verifier,
     /// The entries.
     pub entries: EncodedEntries<E>,
-    /// Whether the directory ends here.
+    /// Whether the list reaches the end of the directory.
     pub eof: bool,
 }
 
 impl<E> DirList<E> {
-    /// The size of everything but the entries, in bytes, with the directory's attributes: these,
-    /// the verifier, the mark that no entry follows, and the end of the directory.
+    /// The size of all but the entries, in bytes: the directory's attributes, the verifier, the
+    /// final boolean of the list, and `eof`.
     pub const FRAME_BYTES: usize =
         UNIT_BYTES + Fattr::ENCODED_BYTES + VERFSIZE + UNIT_BYTES + UNIT_BYTES;
 }

@@ -1,6 +1,6 @@
 //! Results of the procedures (RFC 1813 §3.3).
 //!
-//! Each is a [`Reply`] of what success carries and what failure carries:
+//! Each is a [`Reply`] with one type for success and one for failure:
 //!
 //! | Procedure | Success | Failure |
 //! |---|---|---|
@@ -27,12 +27,12 @@ use crate::wire::xdr::{Encode, Encoder};
 pub use fs::{FsinfoOk, FsstatOk, PathconfOk, properties};
 pub use list::{DirEntry, DirEntryPlus, DirList, EncodedEntries};
 
-/// A procedure's result: a union over its status.
+/// A procedure's result: a union discriminated by its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply<T, F> {
-    /// `NFS3_OK` and what comes with it.
+    /// `NFS3_OK` and its data.
     Ok(T),
-    /// Any other status, and what comes with that.
+    /// Another status and its data.
     Fail(Status, F),
 }
 
@@ -54,11 +54,11 @@ impl<T: Encode, F: Encode> Encode for Reply<T, F> {
 /// Success of LOOKUP (`LOOKUP3resok`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LookupOk {
-    /// What was found.
+    /// The object found.
     pub object: FileHandle,
     /// Its attributes.
     pub attributes: PostOpAttr,
-    /// The directory's.
+    /// The directory's attributes.
     pub dir_attributes: PostOpAttr,
 }
 
@@ -75,7 +75,7 @@ impl Encode for LookupOk {
 pub struct AccessOk {
     /// The object's attributes.
     pub attributes: PostOpAttr,
-    /// The bits that are allowed.
+    /// The granted bits.
     pub access: u32,
 }
 
@@ -91,7 +91,7 @@ impl Encode for AccessOk {
 pub struct ReadlinkOk {
     /// The link's attributes.
     pub attributes: PostOpAttr,
-    /// What it says.
+    /// The target.
     pub target: Bytes,
 }
 
@@ -107,7 +107,7 @@ impl Encode for ReadlinkOk {
 pub struct ReadOk {
     /// The file's attributes.
     pub attributes: PostOpAttr,
-    /// Whether the file ends with this data.
+    /// Whether the data reaches the end of the file.
     pub eof: bool,
     /// The data; encoded without a copy.
     pub data: Bytes,
@@ -125,11 +125,11 @@ impl Encode for ReadOk {
 /// Success of WRITE (`WRITE3resok`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteOk {
-    /// The file around the change.
+    /// The file's wcc data.
     pub wcc: WccData,
-    /// Bytes written.
+    /// Number of bytes written.
     pub count: u32,
-    /// How stable they are.
+    /// Actual stability.
     pub committed: StableHow,
     /// Changes when unsynced data may have been lost.
     pub verifier: Verifier,
@@ -147,7 +147,7 @@ impl Encode for WriteOk {
 /// Success of COMMIT (`COMMIT3resok`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitOk {
-    /// The file around it.
+    /// The file's wcc data.
     pub wcc: WccData,
     /// Changes when unsynced data may have been lost.
     pub verifier: Verifier,
@@ -160,14 +160,14 @@ impl Encode for CommitOk {
     }
 }
 
-/// Success of CREATE, MKDIR, SYMLINK and MKNOD (`CREATE3resok` and its equals).
+/// Success of CREATE, MKDIR, SYMLINK and MKNOD (`CREATE3resok` and its counterparts).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateOk {
-    /// What was made (`post_op_fh3`).
+    /// The new object (`post_op_fh3`).
     pub object: Option<FileHandle>,
     /// Its attributes.
     pub attributes: PostOpAttr,
-    /// The directory around the change.
+    /// The directory's wcc data.
     pub dir_wcc: WccData,
 }
 
@@ -200,7 +200,7 @@ impl Encode for RenameWcc {
 pub struct LinkAttrs {
     /// The object's attributes.
     pub attributes: PostOpAttr,
-    /// The new name's directory.
+    /// Wcc data of the new name's directory.
     pub dir_wcc: WccData,
 }
 

@@ -18,8 +18,8 @@
 //! | `fair` | a semaphore that is fair among exports |
 //! | `published` | the interface to the tree |
 //! | `draft_table` | drafts by file and client |
-//! | `draft_table/write`, `publish`, `expire`, `truncated_mark` | writing, publishing, timeouts,
-//! truncated files |
+//! | `draft_table/write`, `publish`, `expire` | writing, publishing, timeouts |
+//! | `draft_table/truncated_mark` | files truncated long before content arrives |
 //! | `limits` | every bound |
 //!
 //! This module knows neither the protocol nor how the tree is stored: it reaches the tree through

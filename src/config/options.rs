@@ -12,7 +12,7 @@ use crate::vfs::Caller;
 pub struct ExportOptions {
     /// `ro`: every change fails with ROFS.
     pub is_read_only: bool,
-    /// `secure`: Linux clients must use privileged ports.
+    /// `secure`: clients must use privileged ports; enforced on Linux only.
     pub is_secure: bool,
     /// Which callers are squashed.
     pub squash: SquashMode,

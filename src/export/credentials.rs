@@ -34,7 +34,7 @@ impl Admission {
     pub fn new(export: &ExportConfig) -> Self {
         Self {
             clients: export.clients.clone(),
-            // Clients of other systems do not use privileged ports.
+            // On other systems clients do not use privileged ports.
             needs_privileged_port: cfg!(target_os = "linux") && export.options.is_secure,
             takes_sys: export.options.takes_sys,
             takes_none: export.options.takes_none,

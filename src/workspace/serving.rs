@@ -36,8 +36,8 @@ impl Workspace {
     /// # }
     /// ```
     ///
-    /// Clients need no privileged port, so access is controlled only by the address that the server
-    /// listens on: see docs/SECURITY.md.
+    /// On systems where clients use no privileged port, the address is the only access control: see
+    /// docs/SECURITY.md.
     ///
     /// # Errors
     /// Binding the address fails.

@@ -10,7 +10,7 @@ use crate::vfs::Caller;
 /// An export's options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// `ro`: every change fails with ROFS.
+    /// `ro`: every change fails with NFS3ERR_ROFS.
     pub is_read_only: bool,
     /// `secure`: clients must use privileged ports; enforced on Linux only.
     pub is_secure: bool,

@@ -49,7 +49,7 @@ pub struct MountParts {
     pub overlay: Overlay,
     /// The session's directory that is the root of the mount: `/`, or `/a/b`.
     pub subtree: String,
-    /// Refuse every change with ROFS.
+    /// Refuse every change with NFS3ERR_ROFS.
     pub read_only: bool,
     /// Largest size of a file, in bytes; `None` if only the session's limit applies.
     pub file_bytes: Option<u64>,

@@ -1,7 +1,7 @@
 //! Ancestors of the current directory of a walk: detects directory cycles.
 //!
-//! The server's own changes keep directories a tree. Rows of another program need not (invariant
-//! S8), and a walk of such rows would never end.
+//! The server's own changes keep directories a tree. Rows of another program may contain cycles
+//! (invariant S8), and a walk of these would never end.
 
 use std::sync::Arc;
 

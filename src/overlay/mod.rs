@@ -127,7 +127,7 @@ pub struct OverlayParts {
     /// Key of the hash that makes listing cookies: clients cannot choose names whose cookies
     /// collide.
     pub cookie_key: u64,
-    /// Refuse every change with EROFS.
+    /// Refuse every change with NFS3ERR_ROFS.
     pub read_only: bool,
     /// Limits of copy-up.
     pub copy_up: CopyLimits,

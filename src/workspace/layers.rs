@@ -36,7 +36,7 @@ pub struct LayerOptions<'a> {
     pub base: Option<&'a Path>,
     /// Chunk size of a new session, in bytes.
     pub chunk_size: Option<u64>,
-    /// Refuse every change with ROFS.
+    /// Refuse every change with NFS3ERR_ROFS.
     pub read_only: bool,
     /// Sync every change before its reply.
     pub strict: bool,

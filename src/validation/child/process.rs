@@ -85,7 +85,7 @@ impl Process {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
-                // Signals of a terminal are for the server.
+                // Keeps signals of the terminal, such as Ctrl-C, from the process.
                 .process_group(0)
                 .kill_on_drop(true)
                 .spawn()

@@ -114,8 +114,8 @@ pub enum Request {
         /// The applied objects.
         applied: Vec<AppliedObject>,
     },
-    /// Removes applied parts of a file's changes from the session. The file's original content, and
-    /// the content with only the applied parts, follow.
+    /// Makes the applied parts of a file's changes its original. The original content with only
+    /// these parts applied follows.
     RebasePart {
         /// The file.
         applied: AppliedObject,

@@ -108,7 +108,7 @@ impl ListingCache {
     }
 
     /// Applies a change to the cached listing, if that listing has the state before the change.
-    /// Otherwise the listing stays one of an earlier state.
+    /// Otherwise the listing keeps its own state.
     pub fn apply(&self, dir: FileId, change: &DirChange) {
         if let Some(kept) = lock(&self.parts).kept.peek_mut(&dir)
             && kept.snapshot.precedes(change)

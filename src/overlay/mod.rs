@@ -114,7 +114,7 @@ pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
 
 /// The layers and options of an overlay.
 pub struct OverlayParts {
-    /// The upper layer's state outside transactions: limits, and calls recorded before a crash.
+    /// The upper layer outside transactions: disk usage, limits, and calls recorded before a crash.
     pub store: Arc<dyn Store>,
     /// Runs transactions on the session.
     pub worker: Arc<Worker>,

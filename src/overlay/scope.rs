@@ -37,7 +37,7 @@ pub struct Scope {
     pub read_only: bool,
     /// Largest size of a file, in bytes; `None` if only the session's limit applies.
     pub file_bytes: Option<u64>,
-    /// Directories that cannot be renamed or removed: they are mount points or ancestors of one.
+    /// Directories that cannot be renamed or removed: the ancestors of mount points.
     pub pinned: HashSet<FileId>,
     /// Which files are guarded.
     pub guarded: Option<Arc<dyn GuardedPaths>>,
@@ -135,8 +135,8 @@ impl View<'_> {
 }
 
 impl Edit<'_> {
-    /// [`FsError::Access`] for mount points and their ancestors. NFSv3 has no status for EBUSY;
-    /// knfsd also returns ACCES.
+    /// [`FsError::Access`] for ancestors of mount points. NFSv3 has no status for EBUSY; knfsd
+    /// also returns ACCES.
     pub(super) fn check_unpinned(&self, node: &Node) -> Result<()> {
         if self.scope.pinned.contains(&node.fileid()) {
             return Err(FsError::Access.into());

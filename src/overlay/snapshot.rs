@@ -12,7 +12,7 @@ use crate::vfs::{Cookie, FileId, Name, Time};
 
 use super::ordered::Ordered;
 
-/// Lowest cookie of a name; lower cookies are `.`, `..` and unused.
+/// Lowest cookie of a name; lower ones are `.`, `..` and, in an export, mount points.
 pub const FIRST_NAME_COOKIE: u64 = 1 << 8;
 
 /// Number of cookies for names with the same 55-bit hash.

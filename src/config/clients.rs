@@ -1,4 +1,4 @@
-//! Which clients may come: addresses and networks.
+//! Which clients may mount: addresses and networks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,28 +9,28 @@ use super::error::Result;
 use super::limits::MAX_CLIENTS;
 use super::written::SourceText;
 
-/// The first bits of 127.0.0.0/8.
+/// Prefix length of 127.0.0.0/8.
 const LOOPBACK_BITS: u8 = 8;
 
-/// Networks; a single address is a network of its own.
+/// Networks; a single address is a network of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientNetworks(Vec<IpNet>);
 
 impl ClientNetworks {
-    /// This machine alone: what is meant where nothing is said.
+    /// Loopback only: the default.
     pub fn loopback() -> Self {
         let v4 = Ipv4Net::new(Ipv4Addr::LOCALHOST, LOOPBACK_BITS).map(|net| net.trunc().into());
         let v6 = IpNet::from(IpAddr::V6(Ipv6Addr::LOCALHOST));
         Self(v4.into_iter().chain([v6]).collect())
     }
 
-    /// Whether `address` is among them. An IPv4 address in IPv6's form is an IPv4 address.
+    /// Whether `address` is in a network. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contain(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|net| net.contains(&address))
     }
 
-    /// Whether other machines are among them.
+    /// Whether other hosts are included.
     pub fn are_beyond_loopback(&self) -> bool {
         self.0.iter().any(|net| match net {
             IpNet::V4(net) => net.prefix_len() < LOOPBACK_BITS || !net.addr().is_loopback(),
@@ -38,18 +38,18 @@ impl ClientNetworks {
         })
     }
 
-    /// Whether these are all addresses of IPv4, or of IPv6.
+    /// Whether all IPv4 or all IPv6 addresses are included.
     pub fn are_all(&self) -> bool {
         self.0.iter().any(|net| net.prefix_len() == 0)
     }
 
-    /// The networks, each with its first address.
+    /// The networks.
     pub fn networks(&self) -> impl Iterator<Item = &IpNet> {
         self.0.iter()
     }
 }
 
-/// Reads `clients`.
+/// Checks `clients`.
 pub(super) fn check(
     source: &SourceText<'_>,
     written: &Spanned<Vec<Spanned<String>>>,
@@ -73,7 +73,7 @@ pub(super) fn check(
     Ok(ClientNetworks(networks))
 }
 
-/// What one word stands for.
+/// Parses one element; `*` means all IPv4 and IPv6 addresses.
 fn parse(text: &str) -> Option<Vec<IpNet>> {
     if text == "*" {
         return Some(vec![Ipv4Net::default().into(), Ipv6Net::default().into()]);
@@ -82,7 +82,7 @@ fn parse(text: &str) -> Option<Vec<IpNet>> {
         Ok(net) => net,
         Err(_) => text.parse::<IpAddr>().ok()?.into(),
     };
-    // Clients that come as IPv4 in IPv6's form are compared as IPv4.
+    // IPv4-mapped networks are stored as IPv4, as addresses are compared.
     if let IpNet::V6(v6) = net
         && let Some(v4) = v6.addr().to_ipv4_mapped()
     {

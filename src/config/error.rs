@@ -1,19 +1,19 @@
-//! What is wrong with an exports file, where, and what to do about it.
+//! Errors in an exports file: message, position and hint.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A place in a file.
+/// A position in a text file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Counted from 1.
+    /// Line, from 1.
     pub line: usize,
-    /// Characters, counted from 1.
+    /// Column in characters, from 1.
     pub column: usize,
 }
 
 impl Position {
-    /// The place of byte `at` in `text`.
+    /// The position of byte `at` in `text`.
     pub(super) fn of(text: &str, at: usize) -> Self {
         let before = text.get(..at).unwrap_or(text);
         let line_at = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -30,7 +30,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// A fault of an exports file, or of the file of tokens beside it.
+/// An error in an exports file, or in its token file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     file: PathBuf,
@@ -40,34 +40,34 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// A fault of the whole file.
+    /// An error without a position.
     pub(super) fn of_file(file: &Path, what: impl fmt::Display) -> Self {
         Self { file: file.to_owned(), position: None, what: what.to_string(), hint: None }
     }
 
-    /// Says where it is.
+    /// Sets the position.
     pub(super) fn at(mut self, position: Position) -> Self {
         self.position = Some(position);
         self
     }
 
-    /// Says what to do.
+    /// Sets the hint.
     pub(super) fn with_hint(mut self, hint: impl fmt::Display) -> Self {
         self.hint = Some(hint.to_string());
         self
     }
 
-    /// What is wrong, without the place.
+    /// The message, without the position.
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// Where it is; `None` where it is no place in the file.
+    /// The position; `None` if the error concerns the whole file.
     pub fn position(&self) -> Option<Position> {
         self.position
     }
 
-    /// What to do about it.
+    /// How to fix the error.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -85,5 +85,5 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// A result of this module.
+/// Result type of this module.
 pub type Result<T> = std::result::Result<T, ConfigError>;

@@ -1,4 +1,4 @@
-//! `[[export]]`: from what is written to what is meant.
+//! `[[export]]`: checks the values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::written::{ExportToml, FileToml, SourceText};
 use super::{guards, ids, mounts, quota, shared};
 use crate::vfs::{Pattern, PatternSet};
 
-/// Checks all exports; those with a token have no path yet.
+/// Checks all exports. Exports with a token have no path yet.
 pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<ExportConfig>> {
     source.at_most("exports", &file.export, MAX_EXPORTS)?;
     if file.export.is_empty() {
@@ -59,7 +59,7 @@ fn check_one(source: &SourceText<'_>, export: &Spanned<ExportToml>) -> Result<Ex
     })
 }
 
-/// The export's name and path; one with a token gets its path later.
+/// Name and path of an export; an export with a token gets its path later.
 fn place(
     source: &SourceText<'_>,
     export: &Spanned<ExportToml>,
@@ -117,7 +117,7 @@ fn hide(source: &SourceText<'_>, patterns: &[Spanned<String>]) -> Result<Pattern
         .map_err(|error| ConfigError::of_file(source.file, format_args!("`hide`: {error}")))
 }
 
-/// Refuses two exports that have something in common that tells them apart.
+/// Rejects two exports with an equal value of `of`.
 pub(super) fn unique(
     source: &SourceText<'_>,
     exports: &[ExportConfig],
@@ -135,7 +135,7 @@ pub(super) fn unique(
     Ok(())
 }
 
-/// Gives the exports their tokens, and the paths that they have by them.
+/// Sets the tokens of exports, and the paths that contain them.
 pub(super) fn put_tokens(exports: &mut [ExportConfig], tokens: &Tokens) {
     for export in exports.iter_mut().filter(|export| export.is_secret) {
         export.token = tokens.get(&export.name).cloned();

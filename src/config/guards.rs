@@ -1,4 +1,4 @@
-//! `[[export.guard]]`: which files take only some content, and what that is.
+//! `[[export.guard]]`: which files are validated, and how.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::model::{GuardConfig, GuardRule};
 use super::written::{self, SourceText};
 use crate::vfs::Pattern;
 
-/// What to write in a guard.
+/// The rules that a guard can have, for hints.
 const RULES: &str = "jsonl = true, jsonl_schema = \"FILE\", json = true, json_schema = \"FILE\", \
     or program = [\"PROGRAM\", \"ARGUMENT\"]";
 
-/// Reads an export's guards.
+/// Checks an export's guards.
 pub(super) fn check(
     source: &SourceText<'_>,
     guards: &[Spanned<written::Guard>],
@@ -49,7 +49,7 @@ fn check_one(source: &SourceText<'_>, guard: &Spanned<written::Guard>) -> Result
     Ok(GuardConfig { path, rule, position: source.position(&span) })
 }
 
-/// A switch that may only be on.
+/// A flag that may only be `true`.
 fn flag(source: &SourceText<'_>, written: Option<&Spanned<bool>>) -> Result<bool> {
     match written {
         Some(flag) if !*flag.get_ref() => {
@@ -86,7 +86,7 @@ fn program(source: &SourceText<'_>, guard: &written::Guard) -> Result<Option<Gua
         None => DEFAULT_GUARD_TIME,
     };
     let mut argv = words.clone();
-    // A name is looked for in `PATH`; a path is one of this machine, as all others in the file.
+    // A bare name is searched in `PATH`; a path is relative to the exports file's folder.
     if let Some(first) = argv.first_mut().filter(|first| first.contains('/')) {
         let path = source.host_path(&Spanned::new(program.span(), first.clone()))?;
         *first = path.into_os_string().into_string().map_err(|_| wrong("this is no UTF-8 path"))?;
@@ -94,7 +94,7 @@ fn program(source: &SourceText<'_>, guard: &written::Guard) -> Result<Option<Gua
     Ok(Some(GuardRule::Program { argv, timeout }))
 }
 
-/// A whole number of seconds, or a duration as people write it.
+/// A number of seconds, or a duration with a unit.
 fn timeout(source: &SourceText<'_>, written: &Spanned<Value>) -> Result<Duration> {
     let wrong = |what: String| -> ConfigError { source.wrong(&written.span(), what) };
     let time = match written.get_ref() {

@@ -1,4 +1,4 @@
-//! Maps of users and groups: what a client calls them, and what the server does.
+//! Maps between the uids and gids of clients and those of the server.
 
 use toml::Spanned;
 
@@ -6,47 +6,47 @@ use super::error::Result;
 use super::limits::MAX_ID_RANGES;
 use super::written::{self, SourceText};
 
-/// Ranges of ids, as those of a user namespace: an id is in one at most, on either side.
+/// Ranges of ids, as in a user namespace. They do not overlap, on either side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdMap(Vec<IdRange>);
 
-/// So many ids, from one on, on either side.
+/// A range of `count` ids on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdRange {
-    /// What a client calls the first.
+    /// First id on the client.
     pub client: u32,
-    /// What the server calls it.
+    /// First id on the server.
     pub server: u32,
-    /// How many there are: at least one.
+    /// Number of ids, at least one.
     pub count: u32,
 }
 
 impl IdMap {
-    /// Its ranges, in the file's order.
+    /// The ranges, in the file's order.
     pub fn ranges(&self) -> &[IdRange] {
         &self.0
     }
 
-    /// What the server calls the client's `id`; `None` where the map does not have it.
+    /// Maps a client's id to the server's; `None` if it is in no range.
     pub fn to_server(&self, id: u32) -> Option<u32> {
         self.0.iter().find_map(|range| moved(id, range.client, range.server, range.count))
     }
 
-    /// What a client is to call the server's `id`; `None` where the map does not have it.
+    /// Maps a server's id to the client's; `None` if it is in no range.
     pub fn to_client(&self, id: u32) -> Option<u32> {
         self.0.iter().find_map(|range| moved(id, range.server, range.client, range.count))
     }
 }
 
-/// `id` in the range of `count` from `from` on, as one of the range from `to` on.
+/// Translates `id` from the range at `from` to the range at `to`.
 fn moved(id: u32, from: u32, to: u32, count: u32) -> Option<u32> {
     let nth = id.checked_sub(from).filter(|nth| *nth < count)?;
     to.checked_add(nth)
 }
 
-/// Reads `map_uids` or `map_gids`; without ranges there is no map.
+/// Checks `map_uids` or `map_gids`; `None` without ranges.
 ///
-/// `is_root_squashed` refuses a range that would make a client's id the server's 0.
+/// With `is_root_squashed`, rejects ranges that map a client's id to the server's 0.
 pub(super) fn check(
     source: &SourceText<'_>,
     ranges: &[Spanned<written::IdRangeToml>],
@@ -60,7 +60,7 @@ pub(super) fn check(
         if count == 0 {
             return Err(wrong("a range of no ids").with_hint("leave it out, or `count` for one id"));
         }
-        // The last number is -1, which is no id but "leave it" of chown(2).
+        // 4294967295 is -1, which means "no change" in chown(2).
         if client.checked_add(count).is_none() || server.checked_add(count).is_none() {
             return Err(wrong("ids end at 4294967294"));
         }

@@ -1,10 +1,7 @@
-//! The exports file of `acetate serve --config`: TOML, read and checked, as plain data.
+//! Reads and checks the exports file of `acetate serve --config`, a TOML file, into plain data.
 //!
-//! [`read`] says all that is wrong with a file from its text and the folder it is in, with the
-//! place and what to do; it opens no session and no base. docs/EXPORTS.md is the reference of the
-//! file.
-//!
-//! Nothing here serves: no session, no protocol.
+//! [`read`] reports the first fault with its position and a hint. It opens no session and no base,
+//! and serves nothing. docs/EXPORTS.md is the reference of the file format.
 
 mod clients;
 mod error;
@@ -41,19 +38,19 @@ pub use tokens::{Token, tokens_file};
 use limits::MAX_FILE_BYTES;
 use written::SourceText;
 
-/// What happens to exports whose token is not made yet.
+/// How [`read`] treats exports whose token does not exist yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// They have no path: nothing is written.
+    /// They have no path; nothing is written.
     Leave,
-    /// Their tokens are made, and kept beside the exports file: to serve.
+    /// Creates and stores their tokens, for serving.
     Make,
 }
 
 /// Reads and checks the exports file `file`.
 ///
 /// # Errors
-/// It cannot be read, or something in it is wrong: the first fault that is found.
+/// The file cannot be read, or has a fault: the first one is reported.
 pub fn read(file: &Path, missing: Missing) -> Result<Config> {
     let text = read_text(file)?;
     let absolute = std::path::absolute(file).map_err(|error| ConfigError::of_file(file, error))?;
@@ -73,7 +70,7 @@ pub fn read(file: &Path, missing: Missing) -> Result<Config> {
     Ok(Config { exports: all })
 }
 
-/// The text of the file, which is of a size that people write.
+/// The text of the file, at most [`MAX_FILE_BYTES`].
 fn read_text(file: &Path) -> Result<String> {
     let failed = |error: std::io::Error| ConfigError::of_file(file, error);
     let opened = File::open(file).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! What an exports file says, checked: plain data.
+//! The checked contents of an exports file, as plain data.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,80 +15,80 @@ use crate::vfs::{Pattern, PatternSet};
 /// An exports file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The exports, in the file's order: at least one.
+    /// The exports, in the file's order; at least one.
     pub exports: Vec<ExportConfig>,
 }
 
 /// One `[[export]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportConfig {
-    /// What the audit calls it; unique in the file.
+    /// Name in the audit log; unique in the file.
     pub name: String,
-    /// What a client mounts; unique in the file. `None` where the export's token is not made yet.
+    /// The path that clients mount; unique in the file. `None` if the export's token does not exist
+    /// yet.
     pub path: Option<TreePath>,
-    /// The secret part of the path, if it has one: such an export is not to be listed.
+    /// The secret part of the path; an export with a token is not listed.
     pub token: Option<Token>,
-    /// Whether the path has, or is to have, a secret part.
+    /// Whether the path contains a token, once that exists.
     pub is_secret: bool,
-    /// The words of exports(5).
+    /// Options of exports(5).
     pub options: ExportOptions,
-    /// Who may come.
+    /// Which clients may mount.
     pub clients: ClientNetworks,
-    /// Users; `None` leaves them as they are.
+    /// Map of uids; `None` leaves them unchanged.
     pub uids: Option<IdMap>,
-    /// Groups; `None` leaves them as they are.
+    /// Map of gids; `None` leaves them unchanged.
     pub gids: Option<IdMap>,
-    /// What all mounts may hold together.
+    /// Limits of all mounts together.
     pub quota: QuotaConfig,
-    /// The largest size of a file, in bytes; `None` for that of the session.
+    /// Largest size of a file, in bytes; `None` if only the session's limit applies.
     pub max_file_bytes: Option<u64>,
-    /// Paths of every base that are never served.
+    /// Base paths that are never served.
     pub hide: Arc<PatternSet>,
-    /// What it is composed of, in the file's order; exactly one is at `/`.
+    /// The mounts, in the file's order; exactly one is at `/`.
     pub mounts: Vec<MountConfig>,
-    /// Files that take only some content, in the file's order.
+    /// The guards, in the file's order.
     pub guards: Vec<GuardConfig>,
-    /// Where it is in the file.
+    /// Position in the file.
     pub position: Position,
 }
 
 /// One `[[export.mount]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountConfig {
-    /// Where it shows in the export; unique in the export.
+    /// Mount point; unique in the export.
     pub at: TreePath,
-    /// Where changes go.
+    /// Where changes are stored.
     pub store: StoreConfig,
-    /// The directory that shows through, absolute. All mounts of a session have the same, whichever
-    /// of them names it; `None` is the one that the session names, or none.
+    /// The base directory, absolute; equal for all mounts of a session, even if only one names it.
+    /// `None` means the base recorded in the session, or none.
     pub base: Option<PathBuf>,
-    /// Paths of the base that are never served: what all exports that have this session hide.
+    /// Base paths that are never served: the union of all exports of this session.
     pub hide: Arc<PatternSet>,
-    /// The largest base file whose original is kept, in bytes; `None` for the usual size. All
-    /// mounts of a session have the same.
+    /// Largest base file whose original is kept, in bytes; `None` for the default. Equal for all
+    /// mounts of a session.
     pub keep_originals: Option<u64>,
-    /// What stays of the audit log; `None` for what the session says. All mounts of a session have
-    /// the same.
+    /// Bound of the audit log; `None` for the session's own. Equal for all mounts of a session.
     pub keep_log: Option<KeepLogConfig>,
     /// The directory of the merged tree that is the mount's root.
     pub subtree: TreePath,
-    /// Whether every change is refused, by the mount's own options or the export's.
+    /// Whether the mount or its export is read-only.
     pub is_read_only: bool,
-    /// Where it is in the file.
+    /// Position in the file.
     pub position: Position,
 }
 
-/// Where the changes of a mount go.
+/// Where the changes of a mount are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreConfig {
-    /// Into a session.
+    /// In a session file.
     Session {
-        /// The file, absolute; it is made where there is none.
+        /// The file, absolute; created if it does not exist.
         file: PathBuf,
-        /// Bytes per chunk of a new session. All mounts of a session have the same.
+        /// Chunk size of a new session, in bytes. Equal for all mounts of a session.
         chunk_size: Option<u64>,
     },
-    /// Into memory; they go with the export.
+    /// In memory, until the export is removed or the server ends.
     Memory,
 }
 
@@ -102,12 +102,12 @@ impl MountConfig {
     }
 }
 
-/// `keep_log`: where both are given, what either of them keeps.
+/// `keep_log`: with both values, changes that either of them covers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepLogConfig {
-    /// The newest changes.
+    /// Number of newest changes.
     pub changes: Option<u64>,
-    /// Changes of the last days.
+    /// Age of changes, in days.
     pub days: Option<u64>,
 }
 
@@ -116,39 +116,39 @@ pub struct KeepLogConfig {
 pub struct QuotaConfig {
     /// Bytes of content; `None` for no limit.
     pub bytes: Option<u64>,
-    /// Objects; `None` for no limit.
+    /// Number of files; `None` for no limit.
     pub files: Option<u64>,
 }
 
 /// One `[[export.guard]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuardConfig {
-    /// Which files of the export, by their paths in it.
+    /// Which files, by their paths in the export.
     pub path: Pattern,
-    /// What they have to pass.
+    /// How they are validated.
     pub rule: GuardRule,
-    /// Where it is in the file.
+    /// Position in the file.
     pub position: Position,
 }
 
-/// What a guarded file has to pass.
+/// How a guarded file is validated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardRule {
-    /// It is a JSON text, and fits the JSON Schema in this file, if there is one.
+    /// One JSON text, which matches the JSON Schema in this file, if given.
     Json(Option<PathBuf>),
-    /// Each line is a JSON text, and fits the JSON Schema in this file, if there is one.
+    /// JSON Lines that each match the JSON Schema in this file, if given.
     JsonLines(Option<PathBuf>),
-    /// A program takes it.
+    /// A program accepts the content.
     Program {
-        /// Program and arguments: at least the program.
+        /// Program and arguments; not empty.
         argv: Vec<String>,
-        /// How long it may take.
+        /// Wall-clock limit.
         timeout: Duration,
     },
 }
 
 impl GuardRule {
-    /// The file with the JSON Schema, absolute.
+    /// The JSON Schema file, absolute.
     pub fn schema(&self) -> Option<&PathBuf> {
         match self {
             Self::Json(schema) | Self::JsonLines(schema) => schema.as_ref(),

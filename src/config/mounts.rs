@@ -1,4 +1,4 @@
-//! `[[export.mount]]`: what an export is composed of.
+//! `[[export.mount]]`: the mounts of an export.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::path::TreePath;
 use super::quota;
 use super::written::{self, ExportToml, SourceText};
 
-/// Reads the mounts of `export`, all of them for reading alone where it `is_read_only`.
+/// Checks the mounts of `export`; with `is_read_only`, all are read-only.
 pub(super) fn check(
     source: &SourceText<'_>,
     export: &Spanned<ExportToml>,
@@ -84,7 +84,7 @@ fn check_one(
         None => TreePath::root(),
     };
     let is_read_only = options::check_mount(source, &mount.options)? || is_read_only;
-    // The exports that share the session say it together.
+    // Set later, for all exports that share the session.
     let hide = Arc::default();
     Ok(MountConfig {
         at,
@@ -113,17 +113,17 @@ fn keep_log(
     Ok(Some(KeepLogConfig { changes, days }))
 }
 
-/// What the store takes for the chunks of a new session.
+/// Whether the session format allows this chunk size.
 fn is_chunk_size(bytes: u64) -> bool {
     bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes)
 }
 
-/// A path in an export or a session.
+/// Parses a path in an export or a session.
 pub(super) fn tree_path(source: &SourceText<'_>, written: &Spanned<String>) -> Result<TreePath> {
     TreePath::new(written.get_ref()).map_err(|error| source.wrong(&written.span(), error))
 }
 
-/// No two mounts of an export are at one place, or show the same directory of a session.
+/// Rejects two mounts at one mount point, or of one directory of a session.
 fn apart(source: &SourceText<'_>, mounts: &[MountConfig]) -> Result<()> {
     let (mut places, mut shown) = (BTreeMap::new(), BTreeMap::new());
     let wrong = |mount: &MountConfig, what: String| -> ConfigError {

@@ -1,4 +1,4 @@
-//! The words of exports(5) that mean something here.
+//! Options of exports(5).
 
 use toml::Spanned;
 
@@ -10,34 +10,34 @@ use crate::vfs::Caller;
 /// An export's options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// `ro`: every change is refused.
+    /// `ro`: every change fails with NFS3ERR_ROFS.
     pub is_read_only: bool,
-    /// `secure`: clients come from privileged ports, where those mean anything.
+    /// `secure`: clients must use privileged ports; enforced on Linux only.
     pub is_secure: bool,
-    /// Who becomes nobody.
+    /// Which callers are squashed.
     pub squash: SquashMode,
-    /// `anonuid`: the user that nobody is.
+    /// `anonuid`: uid of squashed callers.
     pub anon_uid: u32,
-    /// `anongid`: the group that nobody has.
+    /// `anongid`: gid of squashed callers.
     pub anon_gid: u32,
-    /// `sec=sys`: calls with AUTH_SYS are taken.
+    /// `sec=sys`: AUTH_SYS is accepted.
     pub takes_sys: bool,
-    /// `sec=none`: calls with AUTH_NONE are taken.
+    /// `sec=none`: AUTH_NONE is accepted.
     pub takes_none: bool,
 }
 
-/// Which callers become nobody.
+/// Which callers are squashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SquashMode {
-    /// `no_root_squash`: only those who say nothing of themselves.
+    /// `no_root_squash`: only callers with AUTH_NONE.
     Nobody,
-    /// `root_squash`: root, and whoever is in its group in that.
+    /// `root_squash`: also uid 0 and gid 0.
     Root,
-    /// `all_squash`: everybody.
+    /// `all_squash`: all callers.
     All,
 }
 
-/// Those of exports(5), but for `rw`: an export has a session to take changes.
+/// The defaults of exports(5), except `rw`: changes go to a session.
 impl Default for ExportOptions {
     fn default() -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Default for ExportOptions {
     }
 }
 
-/// Words of exports(5) that would change nothing here, and why.
+/// Options of exports(5) that have no effect here, with the reason.
 const MEANINGLESS: &[(&str, &str)] = &[
     ("sync", "what a reply promises is said by `--durability` of `acetate serve`"),
     ("async", "what a reply promises is said by `--durability` of `acetate serve`"),
@@ -73,7 +73,7 @@ const MEANINGLESS: &[(&str, &str)] = &[
     ("no_acl", "there are no access control lists"),
 ];
 
-/// The words that were given; the same one twice is no matter.
+/// The options given so far; repeating one is allowed.
 #[derive(Default)]
 struct Given {
     read_only: Option<bool>,
@@ -84,7 +84,7 @@ struct Given {
     security: Option<(bool, bool)>,
 }
 
-/// Reads an export's `options`.
+/// Checks an export's `options`.
 pub(super) fn check(source: &SourceText<'_>, words: &[Spanned<String>]) -> Result<ExportOptions> {
     source.at_most("options", words, MAX_OPTIONS)?;
     let mut given = Given::default();
@@ -123,7 +123,7 @@ pub(super) fn check(source: &SourceText<'_>, words: &[Spanned<String>]) -> Resul
     Ok(given.options())
 }
 
-/// Reads a mount's `options`: whether it refuses changes.
+/// Checks a mount's `options`; returns whether it is read-only.
 pub(super) fn check_mount(source: &SourceText<'_>, words: &[Spanned<String>]) -> Result<bool> {
     source.at_most("options", words, MAX_OPTIONS)?;
     let mut read_only = None;
@@ -160,12 +160,12 @@ impl Given {
     }
 }
 
-/// Notes `value`; `false` where another one was given.
+/// Sets a value; `false` if a different one was set before.
 fn put<T: PartialEq + Copy>(slot: &mut Option<T>, value: T) -> bool {
     slot.replace(value).is_none_or(|before| before == value)
 }
 
-/// Whether AUTH_SYS and AUTH_NONE are among `flavors`; `None` if anything else is.
+/// Whether `flavors` contains AUTH_SYS and AUTH_NONE; `None` for any other flavor.
 fn security(flavors: &str) -> Option<(bool, bool)> {
     let (mut sys, mut none) = (false, false);
     for flavor in flavors.split(':') {
@@ -178,7 +178,7 @@ fn security(flavors: &str) -> Option<(bool, bool)> {
     Some((sys, none))
 }
 
-/// A word that means nothing here.
+/// The error for an unknown option.
 fn unknown(source: &SourceText<'_>, word: &Spanned<String>) -> super::ConfigError {
     let text = word.get_ref();
     let key = text.split('=').next().unwrap_or_default();

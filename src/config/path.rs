@@ -1,30 +1,30 @@
-//! A path in an export: what a client mounts, a mount point, a directory in a session.
+//! Paths in an export: of the export itself, of mount points, of subtrees.
 
 use std::fmt;
 
 use super::limits::MAX_PATH_BYTES;
 use crate::vfs::{Name, NameError};
 
-/// An absolute path, normalised: `/`, or components that each begin with a slash.
+/// A normalized absolute path: `/`, or components that each start with a slash.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TreePath(String);
 
-/// Why a text is no [`TreePath`].
+/// Why a text is not a [`TreePath`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// It does not begin at the root.
+    /// It does not start with `/`.
     #[error("a path begins with '/'")]
     Relative,
-    /// It ends with a slash, or has two in a row.
+    /// It ends with `/`, or contains `//`.
     #[error("a path has a name between two slashes, and none at its end")]
     Empty,
-    /// It has `.` or `..`.
+    /// It contains `.` or `..`.
     #[error("a path is written without '.' and '..'")]
     Dots,
     /// It is too long.
     #[error("a path may have {MAX_PATH_BYTES} bytes, and each name in it {}", Name::MAX_BYTES)]
     TooLong,
-    /// It would mean nothing to people.
+    /// It contains control characters.
     #[error("a path has no control characters")]
     Control,
 }
@@ -69,7 +69,7 @@ impl TreePath {
         self.0 == "/"
     }
 
-    /// The names from the root down.
+    /// The components, from the root down.
     pub fn components(&self) -> impl Iterator<Item = &str> {
         self.0.split('/').filter(|name| !name.is_empty())
     }

@@ -1,4 +1,4 @@
-//! `quota`: numbers of bytes as people write them, and numbers of files.
+//! `quota`: byte counts with units, and file counts.
 
 use toml::{Spanned, Value};
 
@@ -6,7 +6,7 @@ use super::error::Result;
 use super::model::QuotaConfig;
 use super::written::{self, SourceText};
 
-/// Units of bytes, those of two letters by thousands (SI), the others by 1024 (IEC).
+/// Units of bytes: powers of 1000 (SI) and of 1024 (IEC).
 const UNITS: &[(&str, u64)] = &[
     ("", 1),
     ("B", 1),
@@ -21,10 +21,10 @@ const UNITS: &[(&str, u64)] = &[
     ("TiB", 1 << 40),
 ];
 
-/// The most that is counted: SQLite's numbers are signed.
+/// SQLite's integers are signed.
 const MAX_COUNT: u64 = i64::MAX as u64;
 
-/// Reads `quota`.
+/// Checks `quota`.
 pub(super) fn check(
     source: &SourceText<'_>,
     written: Option<&Spanned<written::QuotaToml>>,
@@ -48,7 +48,7 @@ pub(super) fn check(
     Ok(limits)
 }
 
-/// Reads a number of bytes.
+/// Checks a number of bytes.
 pub(super) fn check_bytes(
     source: &SourceText<'_>,
     written: Option<&Spanned<Value>>,
@@ -61,7 +61,7 @@ pub(super) fn check_bytes(
     Ok(Some(bytes))
 }
 
-/// The bytes in a value.
+/// The number of bytes in a TOML value.
 fn bytes_of(value: &Value) -> Option<u64> {
     let bytes = match value {
         Value::Integer(bytes) => u64::try_from(*bytes).ok(),
@@ -71,7 +71,7 @@ fn bytes_of(value: &Value) -> Option<u64> {
     bytes.filter(|bytes| *bytes <= MAX_COUNT)
 }
 
-/// Reads a whole number with a unit: `2GiB`, `500 MB`, `4096`.
+/// Parses a whole number with a unit: `2GiB`, `500 MB`, `4096`.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Sessions that several mounts have: they are one session, so they agree on what it is over.
+//! Sessions with several mounts: the mounts must agree on the session's settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use super::error::{ConfigError, Position, Result};
 use super::model::{ExportConfig, KeepLogConfig, MountConfig, StoreConfig};
 use crate::vfs::PatternSet;
 
-/// What the mounts of one session say of it, and which of them said so.
+/// Settings of one session, each with the position that set it first.
 #[derive(Default)]
 struct SharedSettings {
     base: Option<(PathBuf, Position)>,
@@ -18,8 +18,8 @@ struct SharedSettings {
     keep_log: Option<(KeepLogConfig, Position)>,
 }
 
-/// The file that `path` leads to, where that can be told: links are followed, of a file that is
-/// not there those of its folder.
+/// The real path of a file. If the file does not exist, only the symbolic links in its folder are
+/// resolved.
 pub fn real_path(path: &Path) -> PathBuf {
     if let Ok(real) = fs::canonicalize(path) {
         return real;
@@ -30,9 +30,8 @@ pub fn real_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Gives all mounts of a session what one of them says.
-///
-/// Fails where two of them contradict each other.
+/// Applies the settings of each session to all its mounts; an error if two mounts contradict each
+/// other.
 pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
     let mut sessions: BTreeMap<PathBuf, SharedSettings> = BTreeMap::new();
     let mounts = exports.iter().flat_map(|export| &export.mounts);
@@ -76,8 +75,8 @@ pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
     hide_together(file, exports)
 }
 
-/// Gives each mount what all exports that have its session hide: it is one tree, with one memory of
-/// what it has seen.
+/// Gives each mount the union of the `hide` patterns of all exports of its session, because the
+/// session has a single merged tree.
 fn hide_together(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
     let mut sessions: BTreeMap<PathBuf, Arc<PatternSet>> = BTreeMap::new();
     for export in &*exports {

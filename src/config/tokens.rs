@@ -1,7 +1,7 @@
-//! Secret parts of paths: made once, and kept in a file beside the exports file.
+//! Tokens: secret parts of export paths, generated once and stored beside the exports file.
 //!
-//! The file is `EXPORTS.toml.tokens`: a line `"NAME" = "TOKEN"` for each export with
-//! `token = true` that there ever was. Who removes a line gets another token at the next start.
+//! The file is `EXPORTS.toml.tokens`, with a line `"NAME" = "TOKEN"` for each export that ever had
+//! `token = true`. After a line is removed, the next start generates a new token.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,40 +14,40 @@ use std::path::{Path, PathBuf};
 use super::error::{ConfigError, Position, Result};
 use super::limits::MAX_TOKENS_BYTES;
 
-/// Random bytes of a token.
+/// Size of a token, in bytes.
 const TOKEN_BYTES: usize = 16;
 
-/// Ends the name of the file of tokens.
+/// Suffix of the token file.
 const SUFFIX: &str = ".tokens";
 
-/// Ends the name of the file that takes its place.
+/// Suffix of the token file's replacement, before its rename.
 const NEW_SUFFIX: &str = ".tokens.new";
 
-/// The secret part of an export's path: 128 random bits, as 32 hexadecimal digits.
+/// The secret part of an export's path: 128 random bits as 32 hexadecimal digits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// Makes one.
+    /// Generates a token.
     fn random() -> std::io::Result<Self> {
         let mut bytes = [0; TOKEN_BYTES];
         getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// Reads one.
+    /// Parses a token.
     fn parse(text: &str) -> Option<Self> {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let is_token = text.len() == 2 * TOKEN_BYTES && text.bytes().all(is_digit);
         is_token.then(|| Self(text.to_owned()))
     }
 
-    /// The token itself: who knows it can mount.
+    /// The token itself: a capability to mount.
     pub fn secret(&self) -> &str {
         &self.0
     }
 
-    /// Eight digits that tell it from others, and do not give it away: for the audit.
+    /// Eight hex digits of a hash: identifies the token in the audit log without revealing it.
     pub fn mark(&self) -> String {
         let mut hasher = siphasher::sip::SipHasher24::new();
         hasher.write(b"token mark");
@@ -56,17 +56,17 @@ impl Token {
     }
 }
 
-/// Its mark alone: what is debugged ends up in logs.
+/// Prints the mark only, because debug output ends up in logs.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Token({})", self.mark())
     }
 }
 
-/// The tokens beside an exports file, by the exports' names.
+/// Tokens by the names of their exports.
 pub(super) type Tokens = BTreeMap<String, Token>;
 
-/// The file of tokens of the exports file `file`.
+/// The token file of the exports file `file`.
 pub fn tokens_file(file: &Path) -> PathBuf {
     beside(file, SUFFIX)
 }
@@ -77,7 +77,7 @@ fn beside(file: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Reads the tokens beside `file`; none where there is no such file.
+/// Reads the tokens of `file`; empty if there is no token file.
 pub(super) fn read(file: &Path) -> Result<Tokens> {
     let path = tokens_file(file);
     let failed = |error: &std::io::Error| ConfigError::of_file(&path, error);
@@ -122,15 +122,15 @@ fn parse(path: &Path, text: &str) -> Result<Tokens> {
     lines.into_iter().map(token).collect()
 }
 
-/// The tokens beside `file`, with one for each of `names`: what is missing is made, and is on the
-/// disk before this returns.
+/// Reads the tokens of `file`; generates those missing in `names`, and syncs them to disk.
 pub(super) fn make(file: &Path, names: &[&str]) -> Result<Tokens> {
     let is_complete = |tokens: &Tokens| names.iter().all(|name| tokens.contains_key(*name));
     let tokens = read(file)?;
     if is_complete(&tokens) {
         return Ok(tokens);
     }
-    // Whoever makes tokens has the exports file locked: two servers that start agree on them.
+    // The exports file is locked during generation, so that two starting servers get the same
+    // tokens.
     let failed = |error: &std::io::Error| ConfigError::of_file(&tokens_file(file), error);
     let lock = File::open(file).map_err(|error| failed(&error))?;
     lock.try_lock().map_err(|_| {
@@ -150,7 +150,7 @@ pub(super) fn make(file: &Path, names: &[&str]) -> Result<Tokens> {
     Ok(tokens)
 }
 
-/// Writes the file anew, beside it first.
+/// Replaces the token file atomically.
 fn replace(file: &Path, tokens: &Tokens) -> std::io::Result<()> {
     let (path, new) = (tokens_file(file), beside(file, NEW_SUFFIX));
     match fs::remove_file(&new) {

@@ -1,4 +1,4 @@
-//! An exports file as it is written: TOML of the right shape, nothing of it checked.
+//! The structure of an exports file in TOML, before its values are checked.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use toml::{Spanned, Value};
 
 use super::error::{ConfigError, Position, Result};
 
-/// The file.
+/// The whole file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileToml {
@@ -99,18 +99,18 @@ fn one() -> u32 {
     1
 }
 
-/// Where the file is, and its text: to say where something is wrong.
+/// The file and its text, to report positions.
 pub(super) struct SourceText<'a> {
-    /// The file, as it was named.
+    /// The file, as the user named it.
     pub file: &'a Path,
-    /// Its folder, absolute: what relative paths in it begin at.
+    /// Its folder, absolute: relative paths start here.
     pub folder: PathBuf,
-    /// Its text.
+    /// The text of the file.
     pub text: &'a str,
 }
 
 impl SourceText<'_> {
-    /// Reads the TOML.
+    /// Parses the TOML.
     pub fn parse(&self) -> Result<FileToml> {
         toml::from_str(self.text).map_err(|error| {
             let fault = ConfigError::of_file(self.file, error.message().trim());
@@ -121,7 +121,7 @@ impl SourceText<'_> {
         })
     }
 
-    /// Where `span` begins.
+    /// The start of `span`.
     pub fn position(&self, span: &Range<usize>) -> Position {
         Position::of(self.text, span.start)
     }
@@ -131,7 +131,7 @@ impl SourceText<'_> {
         ConfigError::of_file(self.file, what).at(self.position(span))
     }
 
-    /// A path of this machine, absolute.
+    /// An absolute path on the host.
     pub fn host_path(&self, written: &Spanned<String>) -> Result<PathBuf> {
         let text = written.get_ref();
         let wrong = |what: &str| self.wrong(&written.span(), what);
@@ -142,11 +142,11 @@ impl SourceText<'_> {
             let hint = "write the directory itself; relative paths begin at the exports file's";
             return Err(wrong("'~' does not stand for a home directory here").with_hint(hint));
         }
-        // Without `.` components, which collecting them leaves out.
+        // `components` drops `.`.
         Ok(self.folder.join(text).components().collect())
     }
 
-    /// Refuses more than `most` of something.
+    /// Rejects more than `most` elements.
     pub fn at_most<T>(&self, what: &str, all: &[Spanned<T>], most: usize) -> Result<()> {
         match all.get(most) {
             Some(first) => {

@@ -1,18 +1,17 @@
-//! Changing a node so that it is the old one or the new one, whenever the process or the machine
-//! ends.
+//! Atomic changes of a node: a crash at any time leaves the old node or the new one.
 //!
-//! A change is first *staged*: what is to be placed lies beside its place under names of its own
-//! (`.content.md.new`), and last of all the event that will tell of it (`.event.json.new`).
-//! With the staged event the change is decided: from there on it can only be finished. Then each
-//! file is renamed into place, in the specification's order and each synced before the next;
-//! the rename of `.meta.json` with ACTIVE commits the node. Last, the staged event is renamed
-//! into the outbox, so that it is registered once and never twice.
+//! A change is first *staged*: the new files are written to the node's directory under temporary
+//! names (`.content.md.new`), and last the event that reports the change (`.event.json.new`). The
+//! staged event is the commit record: from then on the change can only be completed. Then each file
+//! is renamed into place in the specification's order, with a sync after each. The rename of
+//! `.meta.json` with ACTIVE makes the node visible. Finally the staged event is renamed into the
+//! outbox, so that it is reported exactly once.
 //!
-//! Where a visible node is changed, the first that is placed is its `.meta.json` with PENDING: so
-//! nobody who keeps to the specification reads a mix of two versions.
+//! A change of a visible node first places a `.meta.json` with PENDING. Readers that follow the
+//! specification therefore never see a mix of two versions.
 //!
-//! Whoever finds a staged event while nobody else changes nodes ([`settle`]) finishes what was
-//! broken off; staged files without one were not decided, and go.
+//! [`settle`] recovers after a crash; its caller must be the only one that changes nodes. It
+//! completes a change with a staged event, and removes staged files without one.
 
 use std::collections::BTreeSet;
 
@@ -24,10 +23,10 @@ use super::meta::NodeMeta;
 use super::node::{ABSTRACT, CONTENT, META, OUTBOX, OVERVIEW, RELATIONS};
 use super::uri::Uri;
 
-/// The staged event, with which a change is decided.
+/// The staged event: the commit record of a change.
 const EVENT: &str = ".event.json.new";
 
-/// What can be staged, in the order in which it is placed.
+/// Files that can be staged, in the order in which they are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StagedPart {
     /// `.meta.json` with PENDING.
@@ -48,7 +47,7 @@ impl StagedPart {
     const ALL: [Self; 6] =
         [Self::Pending, Self::Content, Self::Relations, Self::Abstract, Self::Overview, Self::Meta];
 
-    /// Its name while it is staged.
+    /// Its name while staged.
     fn staged(self) -> &'static str {
         match self {
             Self::Pending => ".pending.json.new",
@@ -60,7 +59,7 @@ impl StagedPart {
         }
     }
 
-    /// Its name in its place.
+    /// Its final name.
     fn placed(self) -> &'static str {
         match self {
             Self::Pending | Self::Meta => META,
@@ -72,29 +71,29 @@ impl StagedPart {
     }
 }
 
-/// The files of a node in the order in which they are removed.
+/// The files of a node, in the order of their removal.
 const REMOVED: [&str; 5] = [CONTENT, RELATIONS, ABSTRACT, OVERVIEW, META];
 
 /// A change of a node.
 pub(super) struct NodeChange {
-    /// What is placed, in the order of [`StagedPart::ALL`].
+    /// The files to place, in the order of [`StagedPart::ALL`].
     pub parts: Vec<(StagedPart, Vec<u8>)>,
-    /// What tells of it.
+    /// The event that reports the change.
     pub event: Event,
 }
 
-/// What became of a change that was found.
+/// Result of completing or rolling back a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settled {
-    /// There was none.
+    /// Nothing was staged.
     Nothing,
-    /// It was decided, and is done now.
+    /// The change had its commit record and is complete now.
     Finished(EventType),
-    /// It was not decided, and is gone; or its place was taken meanwhile.
+    /// The change was rolled back: it had no commit record, or the target of its move was taken.
     GivenUp,
 }
 
-/// Makes a change of the node `uri`, in which none is broken off.
+/// Makes a change of the node `uri`. Call [`settle`] before.
 pub(super) fn carry_out(files: &mut impl Files, uri: &Uri, change: &NodeChange) -> Result<Settled> {
     let dir = uri.path();
     check_places(files, uri)?;
@@ -107,8 +106,8 @@ pub(super) fn carry_out(files: &mut impl Files, uri: &Uri, change: &NodeChange) 
     finish(files, uri, &change.event)
 }
 
-/// Refuses a change that could be decided and never finished: a file cannot replace a directory,
-/// nor be one.
+/// Refuses a change that could be committed but not completed, because a directory is in place of a
+/// file or vice versa.
 fn check_places(files: &mut impl Files, uri: &Uri) -> Result<()> {
     let is_file = |name: &str| {
         name == EVENT || StagedPart::ALL.iter().any(|p| [p.staged(), p.placed()].contains(&name))
@@ -124,24 +123,24 @@ fn check_places(files: &mut impl Files, uri: &Uri) -> Result<()> {
     Ok(())
 }
 
-/// Replaces `.meta.json` alone, and tells nobody.
+/// Replaces only `.meta.json`, without an event.
 pub(super) fn mark(files: &mut impl Files, uri: &Uri, meta: &NodeMeta) -> Result<()> {
     let dir = uri.path();
     files.write(&format!("{dir}/{}", StagedPart::Meta.staged()), &meta.to_bytes())?;
     place(files, &dir, &[StagedPart::Meta])
 }
 
-/// Whether something is staged in a node's directory: the change is under way, or was broken off.
+/// Whether anything is staged: a change is in progress or was interrupted.
 pub(super) fn is_changing(files: &mut impl Reads, uri: &Uri) -> Result<bool> {
     Ok(!staged(files, &uri.path())?.is_empty())
 }
 
-/// The event of a change that was decided.
+/// The commit record of an interrupted change, if there is a valid one.
 pub(super) fn decided(files: &mut impl Reads, uri: &Uri) -> Result<Option<Event>> {
     let Some(text) = files.read(&format!("{}/{EVENT}", uri.path()), EVENT_BYTES)? else {
         return Ok(None);
     };
-    // One that was not written to its end is no JSON; one of another node was copied here.
+    // A partial write is not valid JSON; a record of another node was copied here.
     let event = Event::parse(&text).ok();
     Ok(event.filter(|event| {
         let is_here = event.uri() == uri.as_str();
@@ -152,7 +151,7 @@ pub(super) fn decided(files: &mut impl Reads, uri: &Uri) -> Result<Option<Event>
     }))
 }
 
-/// Finishes a change that was broken off, or removes what is left of it.
+/// Completes or rolls back an interrupted change.
 pub(super) fn settle(files: &mut impl Files, uri: &Uri) -> Result<Settled> {
     if staged(files, &uri.path())?.is_empty() {
         return Ok(Settled::Nothing);
@@ -163,7 +162,7 @@ pub(super) fn settle(files: &mut impl Files, uri: &Uri) -> Result<Settled> {
     }
 }
 
-/// Does what is left of a decided change; each step may have been done before.
+/// Performs the remaining steps of a committed change. Every step is idempotent.
 fn finish(files: &mut impl Files, uri: &Uri, event: &Event) -> Result<Settled> {
     let mut dir = uri.path();
     place(files, &dir, &[StagedPart::Pending])?;
@@ -171,7 +170,7 @@ fn finish(files: &mut impl Files, uri: &Uri, event: &Event) -> Result<Settled> {
         (EventType::MoveContext, Some(to)) => {
             let target = to.path();
             if target != dir {
-                // Its place was free when the move was decided.
+                // The target was free when the move was committed.
                 if files.list(&target)?.is_some_and(|entries| !entries.is_empty()) {
                     return give_up(files, &dir);
                 }
@@ -199,7 +198,7 @@ fn finish(files: &mut impl Files, uri: &Uri, event: &Event) -> Result<Settled> {
     Ok(Settled::Finished(event.event_type()))
 }
 
-/// The steps ① to ④.
+/// Steps ① to ④.
 fn steps(files: &mut impl Files, dir: &str) -> Result<()> {
     place(files, dir, &[StagedPart::Content])?;
     place(files, dir, &[StagedPart::Relations])?;
@@ -207,7 +206,7 @@ fn steps(files: &mut impl Files, dir: &str) -> Result<()> {
     place(files, dir, &[StagedPart::Meta])
 }
 
-/// Places those of `parts` that are staged, and waits until they are on the disk.
+/// Renames the staged ones of `parts` into place, and syncs.
 fn place(files: &mut impl Files, dir: &str, parts: &[StagedPart]) -> Result<()> {
     let there = staged(files, dir)?;
     let parts: Vec<_> = parts.iter().filter(|part| there.contains(part.staged())).collect();
@@ -220,7 +219,7 @@ fn place(files: &mut impl Files, dir: &str, parts: &[StagedPart]) -> Result<()> 
     Ok(())
 }
 
-/// Removes what is staged, the event first: then nothing is decided any more.
+/// Removes all staged files, the commit record first.
 fn give_up(files: &mut impl Files, dir: &str) -> Result<Settled> {
     let there = staged(files, dir)?;
     let parts = StagedPart::ALL.into_iter().map(StagedPart::staged);
@@ -228,7 +227,7 @@ fn give_up(files: &mut impl Files, dir: &str) -> Result<Settled> {
         files.remove(&format!("{dir}/{name}"))?;
     }
     files.sync()?;
-    // A node that there never was leaves nothing.
+    // Removes the directory of a node that never existed.
     if files.list(dir)?.is_some_and(|entries| entries.is_empty()) {
         files.remove_dir(dir)?;
         files.sync()?;
@@ -236,7 +235,7 @@ fn give_up(files: &mut impl Files, dir: &str) -> Result<Settled> {
     Ok(Settled::GivenUp)
 }
 
-/// The names of what is staged in a directory.
+/// Names of the staged files in a directory.
 fn staged(files: &mut impl Reads, dir: &str) -> Result<BTreeSet<String>> {
     let mut there = names(files, dir)?;
     there.retain(|name| name == EVENT || StagedPart::ALL.iter().any(|part| part.staged() == name));

@@ -1,67 +1,67 @@
-//! Why something was not done to a context node.
+//! Errors of operations on context nodes.
 
 use super::files::FileError;
 use super::meta::NodeStatus;
 use super::uri::{Uri, UriError};
 
-/// A failure of an operation on context nodes.
+/// An error of an operation on context nodes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContextError {
-    /// A text is no URI.
+    /// A text is not a URI.
     #[error(transparent)]
     Uri(#[from] UriError),
-    /// Another account's.
+    /// The URI belongs to another account.
     #[error("{uri}: not of the account {account}")]
     Account {
-        /// What was asked for.
+        /// The requested URI.
         uri: String,
         /// The caller's account.
         account: String,
     },
-    /// No node is visible there.
+    /// No node is visible at the URI.
     #[error("{uri}: no such node{}", .status.map(|s| format!(" (it is {s})")).unwrap_or_default())]
     NoNode {
-        /// Where.
+        /// The URI.
         uri: Uri,
-        /// The status of what is there all the same.
+        /// Status of a node that exists but is not visible.
         status: Option<NodeStatus>,
-        /// Whether somebody is changing it, or ended while doing so.
+        /// Whether a change is in progress or was interrupted.
         is_changing: bool,
     },
-    /// Something is in the way.
+    /// Another object or node is in the way.
     #[error("{uri}: {what}")]
     InTheWay {
-        /// Where.
+        /// The URI.
         uri: Uri,
-        /// What.
+        /// What is in the way.
         what: &'static str,
     },
-    /// A document of a node is not valid.
+    /// A document of a node is invalid.
     #[error("{path}: {what}")]
     Document {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         what: String,
     },
-    /// What was given is not valid.
+    /// The input is invalid.
     #[error("{what}")]
     Invalid {
-        /// What is not.
+        /// The error.
         what: String,
-        /// What to do about it.
+        /// How to resolve it.
         hint: Option<&'static str>,
     },
-    /// The files below fail.
+    /// An operation of the file tree failed.
     #[error(transparent)]
     Files(#[from] FileError),
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     #[error("cannot get random bytes: {0}")]
     Random(std::io::Error),
 }
 
-/// The result of an operation on context nodes.
+/// Result type of this module.
 pub type Result<T> = std::result::Result<T, ContextError>;
 
 impl ContextError {
@@ -69,7 +69,7 @@ impl ContextError {
         Self::Invalid { what: what.into(), hint: None }
     }
 
-    /// What to do about it.
+    /// How to resolve the error.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Account { .. } => Some("the account in a URI must be the caller's"),

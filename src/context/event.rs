@@ -1,4 +1,4 @@
-//! Events: what an index outside is to be told of a change of a node.
+//! Events: changes of a node, to be reported to an external index.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -11,20 +11,20 @@ use super::schema::DocumentKind;
 use super::summary::{SummaryTexts, beginning};
 use super::uri::Uri;
 
-/// A moment, and randomness: what an event's id is made of.
+/// A time and random bytes, for the id of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct EventStamp {
-    /// The time now.
+    /// The current time.
     pub now: Timestamp,
     /// Random bytes.
     pub random: [u8; 8],
 }
 
 impl EventStamp {
-    /// Asks the system.
+    /// The system's clock and random bytes.
     ///
     /// # Errors
-    /// It gives no random bytes.
+    /// The system provides no random bytes.
     pub fn current() -> Result<Self> {
         let mut random = [0; 8];
         let filled = getrandom::fill(&mut random).map_err(std::io::Error::other);
@@ -32,13 +32,13 @@ impl EventStamp {
         Ok(Self { now: Timestamp::now(), random })
     }
 
-    /// The moment as documents have it: RFC 3339 in UTC, to the second.
+    /// The time in documents: RFC 3339 in UTC, to the second.
     pub(super) fn time(&self) -> String {
         self.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
 
-    /// A UUID of version 7 (RFC 9562 §5.7) with 12 more bits of the time (§6.2, method 3): ids
-    /// sort in the order of their events.
+    /// A UUID of version 7 (RFC 9562 §5.7) with 12 more bits of the time (§6.2, method 3): ids sort
+    /// by time.
     fn id(&self) -> String {
         let nanos = u128::try_from(self.now.as_nanosecond()).unwrap_or(0);
         let (millis, rest) = (nanos / 1_000_000, nanos % 1_000_000);
@@ -50,16 +50,16 @@ impl EventStamp {
     }
 }
 
-/// What an event is about.
+/// Type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventType {
-    /// A node was written.
+    /// A node was created or replaced.
     UpsertContext,
     /// A node was removed.
     DeleteContext,
     /// A node was moved.
     MoveContext,
-    /// An edge was added, or replaced.
+    /// An edge was added or replaced.
     UpsertRelation,
 }
 
@@ -67,7 +67,7 @@ impl EventType {
     const ALL: [Self; 4] =
         [Self::UpsertContext, Self::DeleteContext, Self::MoveContext, Self::UpsertRelation];
 
-    /// As it is written.
+    /// The word in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UpsertContext => "UPSERT_CONTEXT",
@@ -78,12 +78,12 @@ impl EventType {
     }
 }
 
-/// A valid event. Fields that the specification does not have are kept.
+/// A valid event. Unknown fields are kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event(Map<String, Value>);
 
 impl Event {
-    /// That a node was written, with the layers that an index keeps of it.
+    /// A node was created or replaced; includes the layers that an index stores.
     pub(super) fn upsert(
         stamp: &EventStamp,
         uri: &Uri,
@@ -94,17 +94,17 @@ impl Event {
         Self::new(stamp, EventType::UpsertContext, uri, payload)
     }
 
-    /// That a node was removed.
+    /// A node was removed.
     pub(super) fn delete(stamp: &EventStamp, uri: &Uri) -> Self {
         Self::new(stamp, EventType::DeleteContext, uri, json!({}))
     }
 
-    /// That a node was moved.
+    /// A node was moved.
     pub(super) fn moved(stamp: &EventStamp, uri: &Uri, to: &Uri) -> Self {
         Self::new(stamp, EventType::MoveContext, uri, json!({ "new_uri": to.as_str() }))
     }
 
-    /// That an edge was added or replaced.
+    /// An edge was added or replaced.
     pub(super) fn related(stamp: &EventStamp, uri: &Uri, edge: Value) -> Self {
         Self::new(stamp, EventType::UpsertRelation, uri, json!({ "edges": [edge] }))
     }
@@ -121,7 +121,7 @@ impl Event {
         Self(map)
     }
 
-    /// What a text says; else what is wrong with it.
+    /// Parses a document; the error says what is wrong.
     pub(super) fn parse(text: &[u8]) -> std::result::Result<Self, String> {
         match DocumentKind::Event.parse(text)? {
             Value::Object(map) => Ok(Self(map)),
@@ -139,24 +139,24 @@ impl Event {
         &self.0
     }
 
-    /// Its id, a UUID.
+    /// Id of the event, a UUID.
     pub fn id(&self) -> &str {
         self.text("event_id")
     }
 
-    /// What it is about.
+    /// Type of the event.
     pub fn event_type(&self) -> EventType {
         let word = self.text("event_type");
         let known = EventType::ALL.into_iter().find(|known| known.as_str() == word);
         known.unwrap_or(EventType::UpsertContext)
     }
 
-    /// The URI of its node, before a move.
+    /// URI of the node, before a move.
     pub fn uri(&self) -> &str {
         self.text("uri")
     }
 
-    /// Where a move leads.
+    /// Target of a move.
     pub(super) fn new_uri(&self) -> Option<Uri> {
         self.0.get("payload")?.get("new_uri")?.as_str()?.parse().ok()
     }
@@ -166,12 +166,12 @@ impl Event {
         self.text("status")
     }
 
-    /// How often it failed.
+    /// Number of failed deliveries.
     pub fn retry_count(&self) -> u64 {
         self.0.get("retry_count").and_then(Value::as_u64).unwrap_or(0)
     }
 
-    /// When it was made, as RFC 3339 has it.
+    /// Creation time, in RFC 3339 format.
     pub fn created_at(&self) -> &str {
         self.text("created_at")
     }
@@ -186,8 +186,8 @@ impl Event {
     }
 }
 
-/// What an index keeps: a record for each layer. The same layer of the same node has the same
-/// id, whatever its version.
+/// The records that an index stores, one per layer. The id of a record depends on node and layer,
+/// not on the version.
 fn records(uri: &Uri, meta: &NodeMeta, layers: &SummaryTexts<'_>) -> Vec<Value> {
     let text = beginning(layers.content, RECORD_TEXT_BYTES);
     let texts = [layers.abstract_text, layers.overview, text];

@@ -1,89 +1,88 @@
-//! What context nodes need of a tree of files: a small interface, so that the rules are the same
-//! in a session that is served, in one that nobody serves, and in a test that fails at each step.
+//! The interface of a file tree that stores context nodes. It is small, so that the rules are the
+//! same for a served session, for one that is not served, and for tests that fail at each step.
 //!
-//! Paths are absolute and normalized (`/a/b`). No symbolic link is followed.
+//! Paths are absolute and normalized (`/a/b`). Symbolic links are not followed.
 
-/// Reads a tree.
+/// Read access to a tree.
 pub trait Reads {
-    /// The content of a regular file; `None` where nothing is.
+    /// Reads a regular file; `None` if the path does not exist.
     ///
     /// # Errors
-    /// It is no regular file, longer than `most` bytes, or cannot be read.
+    /// It is not a regular file, has more than `most` bytes, or cannot be read.
     fn read(&mut self, path: &str, most: u64) -> Result<Option<Vec<u8>>>;
 
-    /// The entries of a directory, without `.` and `..`; `None` where nothing is.
+    /// The entries of a directory, without `.` and `..`; `None` if the path does not exist.
     ///
     /// # Errors
-    /// It is no directory, or cannot be read.
+    /// It is not a directory, or cannot be read.
     fn list(&mut self, path: &str) -> Result<Option<Vec<NodeDirEntry>>>;
 }
 
-/// Changes a tree. Nobody else changes context nodes in it meanwhile.
+/// Write access to a tree. The caller is the only one that changes context nodes.
 ///
-/// What is changed becomes durable in the order in which it is done, and by [`Files::sync`].
-/// An [`Files::write`] that is broken off may leave a part of the content; the others are whole
-/// or not done.
+/// Changes become durable in order, at the latest with [`Files::sync`]. A crash may leave part of a
+/// [`Files::write`]; the other operations are atomic.
 pub trait Files: Reads {
-    /// Makes a directory and those above it; one that is there will do.
+    /// Creates a directory and its ancestors; existing ones are no error.
     ///
     /// # Errors
-    /// Something else is in the way, or it cannot be made.
+    /// Another object is in the way, or the directory cannot be created.
     fn make_dir(&mut self, path: &str) -> Result<()>;
 
-    /// Writes a file, new or not.
+    /// Creates or overwrites a file.
     ///
     /// # Errors
-    /// It cannot be written; a part may be.
+    /// The file cannot be written; part of the content may be.
     fn write(&mut self, path: &str, content: &[u8]) -> Result<()>;
 
-    /// Renames a file or a directory. A file that is there is replaced, and so is a directory
-    /// without entries by a directory.
+    /// Renames a file or a directory. Replaces an existing file; a directory replaces an empty
+    /// directory.
     ///
     /// # Errors
-    /// There is nothing to rename, or something else is in the way; nothing was changed.
+    /// The source does not exist, or the target cannot be replaced; nothing was changed.
     fn rename(&mut self, from: &str, to: &str) -> Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// There is none, or it cannot be removed.
+    /// The file does not exist or cannot be removed.
     fn remove(&mut self, path: &str) -> Result<()>;
 
-    /// Removes a directory that has no entries.
+    /// Removes an empty directory.
     ///
     /// # Errors
-    /// It has some, or cannot be removed.
+    /// The directory is not empty or cannot be removed.
     fn remove_dir(&mut self, path: &str) -> Result<()>;
 
-    /// Returns once all that was done before is on the disk.
+    /// Syncs all earlier changes to disk.
     ///
     /// # Errors
-    /// It could not be synced.
+    /// The sync failed.
     fn sync(&mut self) -> Result<()>;
 }
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeDirEntry {
-    /// Its name; what is no text in it is replaced, so that it is none of a node's.
+    /// The name. Invalid UTF-8 is replaced, so it never matches a name that a node uses.
     pub name: String,
     /// Whether it is a directory.
     pub is_dir: bool,
 }
 
-/// Why a tree did not do something.
+/// Why an operation of a tree failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct FileError {
-    /// What is wrong, and with which path.
+    /// The error, with the path.
     pub what: String,
-    /// What to do about it.
+    /// How to resolve it.
     pub hint: Option<String>,
-    /// Whether what is there is not what was expected: of another kind, or too long.
+    /// Whether the object has another type than expected, or is too long.
     pub is_unfit: bool,
 }
 
-/// The result of a step in a tree.
+/// Result of an operation of a tree.
 pub type Result<T> = std::result::Result<T, FileError>;
 
 impl<R: Reads + ?Sized> Reads for &mut R {

@@ -1,4 +1,4 @@
-//! What a context node may take.
+//! Limits of context nodes.
 
 /// Length of a URI, in bytes.
 pub const URI_BYTES: usize = 1024;
@@ -9,41 +9,41 @@ pub const PART_BYTES: usize = 128;
 /// Length of the content, in bytes.
 pub const CONTENT_BYTES: u64 = 16 << 20;
 
-/// Length of the abstract (L0), in characters, as the specification says.
+/// Length of the abstract (L0), in characters, set by the specification.
 pub const ABSTRACT_CHARS: usize = 100;
 
 /// Length of the overview (L1), in bytes.
 pub const OVERVIEW_BYTES: u64 = 64 << 10;
 
-/// Lines of an overview that is made from headings.
+/// Lines of an overview that is derived from headings.
 pub const OVERVIEW_HEADINGS: usize = 100;
 
-/// Lines of an overview that is made from content without headings.
+/// Lines of an overview that is derived from content without headings.
 pub const OVERVIEW_LINES: usize = 10;
 
 /// Length of `.meta.json`, in bytes.
 pub const META_BYTES: u64 = 64 << 10;
 
-/// Tags of a node.
+/// Tags per node.
 pub const TAGS: usize = 64;
 
-/// Length of a tag, in characters; `meta.schema.json` says the same.
+/// Length of a tag, in characters; equal to the limit in `meta.schema.json`.
 pub const TAG_CHARS: usize = 128;
 
 /// Length of `.relations.json`, in bytes.
 pub const RELATIONS_BYTES: u64 = 4 << 20;
 
-/// Edges of a node; `relations.schema.json` says the same.
+/// Edges per node; equal to the limit in `relations.schema.json`.
 pub const EDGES: usize = 1024;
 
-/// Length of an event, in bytes: an UPSERT_CONTEXT has the three layers in it.
+/// Length of an event, in bytes: an UPSERT_CONTEXT contains the three layers.
 pub const EVENT_BYTES: u64 = 1 << 20;
 
-/// Text of the content in an event's record, in bytes; a longer one is cut there.
+/// Length of the content in an event's record, in bytes; longer content is truncated.
 pub const RECORD_TEXT_BYTES: usize = 64 << 10;
 
-/// Times that an event may fail; with the last it goes to the dead letters.
+/// Failed deliveries after which an event goes to the dead letters.
 pub const MAX_RETRY: u64 = 3;
 
-/// Nodes, or events, in one listing.
+/// Nodes or events per listing.
 pub const LISTED: usize = 100_000;

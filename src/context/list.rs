@@ -1,4 +1,4 @@
-//! Going through nodes, and listing them.
+//! Walks and lists nodes.
 
 use super::Nodes;
 use super::error::{ContextError, Result};
@@ -11,23 +11,22 @@ use super::uri::{Uri, UriPrefix};
 /// A node in a listing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedNode {
-    /// Its URI.
+    /// URI of the node.
     pub uri: Uri,
-    /// Its status; that of one whose `.meta.json` is not valid is BROKEN.
+    /// Status; BROKEN if `.meta.json` is invalid.
     pub status: NodeStatus,
-    /// What is known of it; `None` where `.meta.json` is not valid.
+    /// The metadata; `None` if `.meta.json` is invalid.
     pub meta: Option<NodeMeta>,
-    /// L0, of a visible one.
+    /// L0, if the node is visible.
     pub abstract_text: Option<String>,
 }
 
 impl<R: Reads> Nodes<R> {
-    /// The visible nodes below a prefix, or `all` that have a status, in the order of their
-    /// paths.
+    /// The visible nodes below a prefix, ordered by path. With `all`, all nodes that have a status.
     ///
     /// # Errors
-    /// The prefix is not in the caller's account, there are more than [`LISTED`], or they cannot
-    /// be read.
+    /// The prefix is not in the caller's account, there are more than [`LISTED`] nodes, or they
+    /// cannot be read.
     pub fn list(&mut self, prefix: &UriPrefix, all: bool) -> Result<Vec<ListedNode>> {
         self.check_prefix(prefix)?;
         let mut listed = Vec::new();
@@ -52,7 +51,7 @@ impl<R: Reads> Nodes<R> {
     }
 }
 
-/// Refuses a listing that became too long.
+/// Refuses a listing of more than [`LISTED`] entries.
 pub(super) fn at_most(listed: usize, prefix: &UriPrefix) -> Result<()> {
     match listed {
         ..=LISTED => Ok(()),
@@ -63,7 +62,7 @@ pub(super) fn at_most(listed: usize, prefix: &UriPrefix) -> Result<()> {
     }
 }
 
-/// What is done for a node.
+/// A visitor of [`walk`].
 type Visit<'a, R> = &'a mut dyn FnMut(&mut R, &Uri) -> Result<()>;
 
 /// Calls `visit` for each directory below a prefix that can be a node's.
@@ -71,7 +70,7 @@ pub(super) fn walk<R: Reads>(files: &mut R, at: &UriPrefix, visit: Visit<'_, R>)
     if let Some(uri) = at.node() {
         visit(files, &uri)?;
     }
-    // A node has nothing below it, but for `profile`.
+    // Only `profile` can have nodes below it.
     if at.node().is_some() && at.join("_").is_none() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! `.meta.json`: what is known of a node, and its status, which says whether it is visible.
+//! `.meta.json`: metadata and status of a node.
 
 use std::fmt;
 
@@ -7,22 +7,23 @@ use serde_json::{Map, Value, json};
 use super::schema::DocumentKind;
 use super::uri::Uri;
 
-/// The highest version: what every JSON reader takes for a whole number; the schema says the same.
+/// Highest version: the largest integer that every JSON parser represents exactly. Equal to the
+/// maximum in `meta.schema.json`.
 const MAX_VERSION: u64 = (1 << 53) - 1;
 
-/// Whether a node is whole.
+/// Status of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeStatus {
-    /// It is being written, and not visible.
+    /// Being written; not visible.
     Pending,
-    /// It is whole, and visible.
+    /// Complete and visible.
     Active,
-    /// It cannot be completed: somebody has to look at it. Not visible.
+    /// Cannot be completed; a person must fix it. Not visible.
     Broken,
 }
 
 impl NodeStatus {
-    /// As it is written.
+    /// The word in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
@@ -38,12 +39,12 @@ impl fmt::Display for NodeStatus {
     }
 }
 
-/// A valid `.meta.json`. Fields that the specification does not have are kept.
+/// A valid `.meta.json`. Unknown fields are kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeMeta(Map<String, Value>);
 
 impl NodeMeta {
-    /// Of a new node.
+    /// Metadata of a new node.
     pub(super) fn new(uri: &Uri, now: &str, level: u64, tags: &[String]) -> Self {
         let mut meta = Self(Map::new());
         meta.set("created_at", now.into());
@@ -56,7 +57,7 @@ impl NodeMeta {
         meta
     }
 
-    /// That of the node `uri`; else what is wrong with it.
+    /// Parses the metadata of the node `uri`; the error says what is wrong.
     pub(super) fn parse(uri: &Uri, text: &[u8]) -> Result<Self, String> {
         let Value::Object(map) = DocumentKind::Meta.parse(text)? else {
             return Err("not an object".to_owned());
@@ -85,23 +86,23 @@ impl NodeMeta {
         known.into_iter().find(|known| known.as_str() == status).unwrap_or(NodeStatus::Broken)
     }
 
-    /// How often the node was written.
+    /// Number of times that the node was written.
     pub fn version(&self) -> u64 {
         self.0.get("version").and_then(Value::as_u64).unwrap_or(1)
     }
 
-    /// When it was written last, as RFC 3339 has it.
+    /// Last update, in RFC 3339 format.
     pub fn updated_at(&self) -> &str {
         self.text("updated_at")
     }
 
-    /// The same with another status.
+    /// Sets the status.
     pub(super) fn with_status(mut self, status: NodeStatus) -> Self {
         self.set_status(status);
         self
     }
 
-    /// The next version: written now, and visible.
+    /// The next version: updated now, and visible.
     pub(super) fn next(mut self, now: &str) -> Self {
         let version = self.version().saturating_add(1).min(MAX_VERSION);
         self.set("version", version.into());
@@ -109,7 +110,7 @@ impl NodeMeta {
         self.with_status(NodeStatus::Active)
     }
 
-    /// The same version, visible now; its making begins now where nobody knows.
+    /// Marks this version ACTIVE and sets `created_at` if it is missing.
     pub(super) fn activated(mut self, now: &str) -> Self {
         if self.text("created_at").is_empty() {
             self.set("created_at", now.into());
@@ -126,7 +127,7 @@ impl NodeMeta {
         self.set("level", level.into());
     }
 
-    /// Sets the URI, and what follows from it.
+    /// Sets the URI and all fields that depend on it.
     pub(super) fn set_uri(&mut self, uri: &Uri) {
         self.set("uri", uri.as_str().into());
         self.set("context_type", uri.context_type().into());
@@ -146,14 +147,14 @@ impl NodeMeta {
         self.0.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What an index may want to know of the node.
+    /// The fields that an index stores of a node.
     pub(super) fn index_metadata(&self) -> Value {
         let field = |key: &str| self.0.get(key).cloned().unwrap_or(Value::Null);
         json!({ "category": field("category"), "context_type": field("context_type") })
     }
 }
 
-/// A document as it is written: for people too, and with a line's end.
+/// Formats a document with indentation and a final newline.
 pub(super) fn pretty(value: &Value) -> Vec<u8> {
     format!("{value:#}\n").into_bytes()
 }

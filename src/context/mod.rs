@@ -1,12 +1,11 @@
-//! Context nodes: what agents keep about users and themselves, each a directory under
-//! `/accounts` with its content, summaries, edges and metadata, and an outbox for whoever keeps an
-//! index of them. docs/CONTEXT.md has the layout.
+//! Context nodes: knowledge that agents keep about users and themselves. Each node is a directory
+//! under `/accounts` with content, summaries, edges, metadata, and an outbox of events for an
+//! external index. docs/CONTEXT.md has the layout.
 //!
-//! [`Nodes`] has an operation for each verb, over any tree of files ([`Files`]): it returns data
-//! and never prints, and knows nothing of sessions.
+//! [`Nodes`] has one operation per verb, over any tree of files ([`Files`]). It returns data, never
+//! prints, and does not know sessions.
 //!
-//! Every change is whole or not there, whenever the process or the machine ends: `change` says
-//! how.
+//! Every change is atomic, even if the process or the machine crashes: see `change`.
 
 mod change;
 mod error;
@@ -41,13 +40,13 @@ pub use uri::{AccountName, Uri, UriError, UriPrefix};
 
 use files::FileError as Refused;
 
-/// Where moments and randomness come from.
+/// Source of times and randomness.
 type Stamps = Box<dyn FnMut() -> Result<EventStamp>>;
 
 /// The nodes in a tree, for a caller.
 ///
-/// Where the caller has an account, every other account is refused. Where he has none, he acts
-/// as whichever account a URI names: he owns the tree.
+/// A caller with an account is refused any other account. A caller without one owns the tree, and
+/// acts as the account that a URI names.
 pub struct Nodes<F> {
     files: F,
     account: Option<AccountName>,
@@ -55,22 +54,22 @@ pub struct Nodes<F> {
 }
 
 impl<F> Nodes<F> {
-    /// Those in `files`, for this account.
+    /// The nodes in `files`, for an account.
     pub fn new(files: F, account: Option<AccountName>) -> Self {
         Self::with_stamps(files, account, Box::new(EventStamp::current))
     }
 
-    /// The same with another clock.
+    /// As [`Self::new`], with another source of times and randomness.
     pub fn with_stamps(files: F, account: Option<AccountName>, stamps: Stamps) -> Self {
         Self { files, account, stamps }
     }
 
-    /// Refuses the URI of another account.
+    /// Refuses a URI of another account.
     fn check(&self, uri: &Uri) -> Result<()> {
         self.check_account(Some(uri.account()), uri.as_str())
     }
 
-    /// The same for what is below a prefix.
+    /// Refuses a prefix of another account.
     fn check_prefix(&self, prefix: &UriPrefix) -> Result<()> {
         self.check_account(prefix.account(), &prefix.to_string())
     }
@@ -84,7 +83,7 @@ impl<F> Nodes<F> {
         }
     }
 
-    /// All that the caller may see.
+    /// The prefix of all URIs that the caller may see.
     fn scope(&self) -> UriPrefix {
         self.account.as_ref().map_or_else(UriPrefix::all, UriPrefix::of)
     }
@@ -94,7 +93,7 @@ impl<F> Nodes<F> {
     }
 }
 
-/// Whether a failure says of a document that it is not what it should be.
+/// Whether an error means that a document is malformed.
 fn is_unfit(error: &ContextError) -> bool {
     match error {
         ContextError::Document { .. } => true,

@@ -1,4 +1,4 @@
-//! A node's directory, and reading what is in it.
+//! The files of a node, and how they are read.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use super::relation::Relations;
 use super::summary::is_abstract;
 use super::uri::Uri;
 
-/// The content.
+/// The content (L2).
 pub(super) const CONTENT: &str = "content.md";
 
 /// The edges to other nodes.
@@ -24,23 +24,23 @@ pub(super) const ABSTRACT: &str = ".abstract.md";
 /// L1.
 pub(super) const OVERVIEW: &str = ".overview.md";
 
-/// What is known of the node, and its status.
+/// Metadata and status.
 pub(super) const META: &str = ".meta.json";
 
-/// Events that nobody took yet.
+/// Directory of events that are not acknowledged.
 pub(super) const OUTBOX: &str = ".outbox";
 
-/// In the outbox: events that failed too often.
+/// Subdirectory of the outbox for events that failed too often.
 pub(super) const DEAD: &str = "dlq";
 
-/// What `.meta.json` says.
+/// The state of `.meta.json`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum MetaState {
-    /// There is none.
+    /// The file does not exist.
     Nothing,
-    /// Nobody can tell.
+    /// The file is invalid, for this reason.
     Invalid(String),
-    /// This.
+    /// Valid metadata.
     Meta(NodeMeta),
 }
 
@@ -64,7 +64,7 @@ impl MetaState {
 /// A visible node with all its layers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContextNode {
-    /// Its URI.
+    /// URI of the node.
     pub uri: Uri,
     /// `.meta.json`.
     pub meta: NodeMeta,
@@ -86,10 +86,10 @@ impl ContextNode {
 }
 
 impl<R: Reads> Nodes<R> {
-    /// A node, if it is visible.
+    /// Reads a visible node.
     ///
     /// # Errors
-    /// It is not, or what it consists of cannot be read.
+    /// The node is not visible, or its files cannot be read.
     pub fn get(&mut self, uri: &Uri) -> Result<ContextNode> {
         self.check(uri)?;
         let meta = visible(&mut self.files, uri)?;
@@ -108,7 +108,7 @@ impl<R: Reads> Nodes<R> {
     }
 }
 
-/// The files of a node, but for `.meta.json`; those that are there.
+/// The files of a node except `.meta.json`; `None` for missing ones.
 pub(super) struct Stored {
     pub content: Option<String>,
     pub relations: Option<Relations>,
@@ -117,7 +117,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// The first file that is not there.
+    /// The first missing file.
     pub(super) fn missing(&self) -> Option<&'static str> {
         let there = [
             (CONTENT, self.content.is_some()),
@@ -128,10 +128,10 @@ impl Stored {
         there.into_iter().find(|(_, is_there)| !is_there).map(|(file, _)| file)
     }
 
-    /// Reads them.
+    /// Reads the files.
     ///
     /// # Errors
-    /// One is there and not valid.
+    /// A file is invalid.
     pub(super) fn read(files: &mut impl Reads, uri: &Uri) -> Result<Self> {
         let dir = uri.path();
         let content = text(files, &dir, CONTENT, CONTENT_BYTES)?;
@@ -145,7 +145,7 @@ impl Stored {
     }
 }
 
-/// What `.meta.json` of a node says.
+/// Reads the `.meta.json` of a node.
 pub(super) fn known(files: &mut impl Reads, uri: &Uri) -> Result<MetaState> {
     match files.read(&format!("{}/{META}", uri.path()), META_BYTES) {
         Ok(None) => Ok(MetaState::Nothing),
@@ -157,7 +157,7 @@ pub(super) fn known(files: &mut impl Reads, uri: &Uri) -> Result<MetaState> {
     }
 }
 
-/// What `.meta.json` of a visible node says.
+/// The metadata of a visible node.
 ///
 /// # Errors
 /// The node is not visible.
@@ -172,7 +172,7 @@ pub(super) fn visible(files: &mut impl Reads, uri: &Uri) -> Result<NodeMeta> {
     }
 }
 
-/// A node's edges; `None` where the file is not there.
+/// The edges of a node; `None` if the file does not exist.
 pub(super) fn relations(files: &mut impl Reads, uri: &Uri) -> Result<Option<Relations>> {
     let dir = uri.path();
     let Some(text) = files.read(&format!("{dir}/{RELATIONS}"), RELATIONS_BYTES)? else {
@@ -182,7 +182,7 @@ pub(super) fn relations(files: &mut impl Reads, uri: &Uri) -> Result<Option<Rela
     parsed.map(Some).map_err(|what| invalid(&dir, RELATIONS, &what))
 }
 
-/// The text of a node's file; `None` where it is not there.
+/// Reads a text file of a node; `None` if it does not exist.
 pub(super) fn text(
     files: &mut impl Reads,
     dir: &str,

@@ -1,8 +1,8 @@
-//! The outboxes: events wait there until whoever keeps an index has taken them, and those that
-//! fail too often go to the dead letters.
+//! Outboxes: events wait there until an index acknowledges them. Events that fail too often go to
+//! the dead letters.
 //!
-//! An event changes its place by one rename, and its status by another before it: whatever is
-//! broken off, [`mend`] sees by the status where it belongs, and it is never in two places.
+//! An event is moved by one rename, after another rename has updated its status. If this is
+//! interrupted, [`mend`] finds the right place by the status, and the event is never in two places.
 
 use super::Nodes;
 use super::error::{ContextError, Result};
@@ -13,22 +13,22 @@ use super::list::{at_most, walk};
 use super::node::{CONTENT, DEAD, META, OUTBOX};
 use super::uri::{Uri, UriPrefix};
 
-/// The status of an event that failed too often.
+/// Status of an event that failed too often.
 const FAILED: &str = "FAILED";
 
-/// The status of an event that is to be taken.
+/// Status of an event that waits for its index.
 const WAITING: &str = "PENDING";
 
 /// An event in an outbox.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WaitingEvent {
-    /// The node in whose directory it is; after a move, that is not the one that it names.
+    /// The node that has the event; after a move, the event names the old URI.
     pub node: Uri,
-    /// Its id, as its file is named.
+    /// Id of the event: the name of its file.
     pub id: String,
-    /// Whether it is among the dead letters.
+    /// Whether it is in the dead letters.
     pub is_dead: bool,
-    /// When it was made; none where it is not valid.
+    /// Creation time; empty if the event is invalid.
     created_at: String,
 }
 
@@ -43,21 +43,22 @@ impl WaitingEvent {
     }
 }
 
-/// What became of an event that failed.
+/// The result of a failed delivery.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventFailure {
-    /// The event as it is now.
+    /// The updated event.
     pub event: Event,
-    /// Whether it went to the dead letters.
+    /// Whether the event went to the dead letters.
     pub is_dead: bool,
 }
 
 impl<R: Reads> Nodes<R> {
-    /// The events below a prefix that wait, or those among the dead letters, the oldest first.
-    /// Without a prefix, all that the caller may see.
+    /// The events below a prefix that wait, or those in the dead letters, oldest first. Without a
+    /// prefix, all that the caller may see.
     ///
     /// # Errors
-    /// The prefix is not in the caller's account, there are too many, or they cannot be read.
+    /// The prefix is not in the caller's account, there are too many events, or they cannot be
+    /// read.
     pub fn events(&mut self, prefix: Option<&UriPrefix>, dead: bool) -> Result<Vec<WaitingEvent>> {
         let prefix = prefix.cloned().unwrap_or_else(|| self.scope());
         self.check_prefix(&prefix)?;
@@ -75,16 +76,16 @@ impl<R: Reads> Nodes<R> {
         Ok(waiting)
     }
 
-    /// What an event says; `None` where it was taken meanwhile.
+    /// Reads an event; `None` if it was acknowledged since it was listed.
     ///
     /// # Errors
-    /// It is not valid, or cannot be read.
+    /// The event is invalid or cannot be read.
     pub fn event(&mut self, waiting: &WaitingEvent) -> Result<Option<Event>> {
         self.check(&waiting.node)?;
         read(&mut self.files, waiting)
     }
 
-    /// Where events are, among all that the caller may see.
+    /// Finds events by id, among all that the caller may see.
     fn find(&mut self, ids: &[String]) -> Result<Vec<Option<WaitingEvent>>> {
         let is_id = |id: &String| id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
         if let Some(id) = ids.iter().find(|id| id.is_empty() || !is_id(id)) {
@@ -108,11 +109,11 @@ impl<R: Reads> Nodes<R> {
 }
 
 impl<F: Files> Nodes<F> {
-    /// Removes events that were taken, from the outbox or the dead letters; with the last one of
-    /// a removed node, its directory goes. Says of each whether it was there.
+    /// Removes acknowledged events from the outbox or the dead letters. Removes the directory of a
+    /// removed node with its last event. Returns for each id whether the event existed.
     ///
     /// # Errors
-    /// The files fail; those before it are removed.
+    /// The files fail; events before the failure are removed.
     pub fn acknowledge(&mut self, ids: &[String]) -> Result<Vec<bool>> {
         let found = self.find(ids)?;
         for waiting in found.iter().flatten() {
@@ -123,11 +124,11 @@ impl<F: Files> Nodes<F> {
         Ok(found.iter().map(Option::is_some).collect())
     }
 
-    /// Counts that events failed; with the [`MAX_RETRY`]th time one goes to the dead letters.
-    /// `None` where no such event waits.
+    /// Counts a failed delivery of each event; the [`MAX_RETRY`]th failure moves it to the dead
+    /// letters. `None` if the event is not waiting.
     ///
     /// # Errors
-    /// One is not valid, or the files fail; those before it are counted.
+    /// An event is invalid, or the files fail; events before the failure are counted.
     pub fn fail(&mut self, ids: &[String]) -> Result<Vec<Option<EventFailure>>> {
         let found = self.find(ids)?;
         found.into_iter().map(|found| self.fail_one(found)).collect()
@@ -146,11 +147,11 @@ impl<F: Files> Nodes<F> {
         Ok(Some(EventFailure { event, is_dead }))
     }
 
-    /// Brings events back from the dead letters, as if they had never failed. `None` where no
-    /// such event is there.
+    /// Moves events from the dead letters back to the outbox, with a retry count of 0. `None` if
+    /// the event is not in the dead letters.
     ///
     /// # Errors
-    /// One is not valid, or the files fail; those before it are back.
+    /// An event is invalid, or the files fail; events before the failure are moved.
     pub fn retry(&mut self, ids: &[String]) -> Result<Vec<Option<Event>>> {
         let found = self.find(ids)?;
         found.into_iter().map(|found| self.retry_one(found)).collect()
@@ -166,14 +167,14 @@ impl<F: Files> Nodes<F> {
     }
 }
 
-/// What is to be put in order in an outbox.
+/// Interrupted operations in an outbox.
 #[derive(Debug, Default)]
 pub(super) struct Disorder {
-    /// Written beside an event, and never put in its place.
+    /// Temporary files of interrupted updates.
     leftovers: Vec<String>,
-    /// Events whose status says that they belong to the other place.
+    /// Events that are not where their status requires.
     misplaced: Vec<WaitingEvent>,
-    /// Nothing but empty directories is left of a removed node.
+    /// Only empty directories of a removed node are left.
     is_empty: bool,
 }
 
@@ -183,7 +184,7 @@ impl Disorder {
     }
 }
 
-/// What was broken off in a node's outbox.
+/// Finds interrupted operations in a node's outbox.
 pub(super) fn disorder(files: &mut impl Reads, uri: &Uri) -> Result<Disorder> {
     let mut disorder = Disorder::default();
     let outbox = format!("{}/{OUTBOX}", uri.path());
@@ -194,7 +195,7 @@ pub(super) fn disorder(files: &mut impl Reads, uri: &Uri) -> Result<Disorder> {
             }
         }
         for waiting in in_outbox(files, uri, dead)? {
-            // One that is not valid stays where it is: a listing says so.
+            // An invalid event stays where it is; a listing shows it.
             let event = read(files, &waiting).unwrap_or_default();
             if event.is_some_and(|event| (event.status() == FAILED) != dead) {
                 disorder.misplaced.push(waiting);
@@ -206,7 +207,7 @@ pub(super) fn disorder(files: &mut impl Reads, uri: &Uri) -> Result<Disorder> {
     Ok(disorder)
 }
 
-/// Puts an outbox in order.
+/// Completes interrupted operations in an outbox.
 pub(super) fn mend(files: &mut impl Files, uri: &Uri, disorder: &Disorder) -> Result<()> {
     for leftover in &disorder.leftovers {
         files.remove(leftover)?;
@@ -218,7 +219,7 @@ pub(super) fn mend(files: &mut impl Files, uri: &Uri, disorder: &Disorder) -> Re
     clear(files, uri)
 }
 
-/// Removes what is left of a removed node, if all its events were taken.
+/// Removes the directories of a removed node without events.
 pub(super) fn clear(files: &mut impl Files, uri: &Uri) -> Result<()> {
     if !is_over(files, uri)? {
         return Ok(());
@@ -243,7 +244,7 @@ fn is_over(files: &mut impl Reads, uri: &Uri) -> Result<bool> {
     Ok(!is_node && dead.is_empty() && outbox.iter().all(|entry| entry.name == DEAD))
 }
 
-/// The events in an outbox, or among its dead letters.
+/// The events in an outbox or in its dead letters.
 fn in_outbox(files: &mut impl Reads, uri: &Uri, is_dead: bool) -> Result<Vec<WaitingEvent>> {
     let mut waiting =
         WaitingEvent { node: uri.clone(), id: String::new(), is_dead, created_at: String::new() };
@@ -265,7 +266,7 @@ fn read(files: &mut impl Reads, waiting: &WaitingEvent) -> Result<Option<Event>>
     Event::parse(&text).map(Some).map_err(|what| ContextError::Document { path, what })
 }
 
-/// Replaces an event where it is.
+/// Updates an event in place.
 fn write(files: &mut impl Files, waiting: &WaitingEvent, event: &Event) -> Result<()> {
     let beside = format!("{}/.{}.json.new", waiting.dir(), waiting.id);
     files.write(&beside, &event.to_bytes())?;

@@ -1,4 +1,4 @@
-//! Writing a node, new or not.
+//! Creates or replaces a node.
 
 use super::Nodes;
 use super::change::{NodeChange, StagedPart, carry_out, settle};
@@ -13,45 +13,45 @@ use super::summary::{
 };
 use super::uri::Uri;
 
-/// The level of a node that nobody gave one: so many layers it has.
+/// Default level: the number of layers.
 pub(super) const LEVEL: u64 = 3;
 
-/// The highest level; `meta.schema.json` says the same.
+/// Highest level; equal to the maximum in `meta.schema.json`.
 const MAX_LEVEL: u64 = 9;
 
-/// What a node becomes.
+/// The new state of a node.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodePut {
-    /// The content: UTF-8 text.
+    /// UTF-8 text.
     pub content: Vec<u8>,
-    /// L0; made from the content where none is given.
+    /// L0; derived from the content if `None`.
     pub abstract_text: Option<String>,
-    /// L1; made from the content where none is given.
+    /// L1; derived from the content if `None`.
     pub overview: Option<String>,
-    /// Tags; those that it has stay where none are given.
+    /// Tags; `None` keeps the current ones.
     pub tags: Option<Vec<String>>,
-    /// The level, up to 9; where none is given, that which it has.
+    /// Level, up to 9; `None` keeps the current one.
     pub level: Option<u64>,
 }
 
-/// What became of a node.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PutOutcome {
-    /// Its URI.
+    /// URI of the node.
     pub uri: Uri,
-    /// Its version by now; `None` where it is gone.
+    /// New version; `None` after a removal.
     pub version: Option<u64>,
-    /// The event that tells of it.
+    /// The event that reports the change.
     pub event: Event,
 }
 
 impl<F: Files> Nodes<F> {
-    /// Writes a node. A new one gets version 1; one that is there keeps its edges, the time of
-    /// its making, and gets the next version.
+    /// Creates or replaces a node. A new node gets version 1. An existing one keeps its edges and
+    /// its creation time, and gets the next version.
     ///
     /// # Errors
-    /// What was given is not valid, or the files fail: then the node is the old one or the new
-    /// one as soon as [`Nodes::repair`] has run.
+    /// The input is invalid; or the files fail, and [`Nodes::repair`] then restores the old node or
+    /// completes the new one.
     pub fn put(&mut self, uri: &Uri, put: &NodePut) -> Result<PutOutcome> {
         self.check(uri)?;
         let checked = CheckedPut::new(put)?;
@@ -93,12 +93,12 @@ impl<F: Files> Nodes<F> {
     }
 }
 
-/// `.meta.json` of a visible node while it is changed.
+/// The `.meta.json` of a visible node during a change.
 pub(super) fn pending_bytes(meta: NodeMeta) -> Vec<u8> {
     meta.with_status(NodeStatus::Pending).to_bytes()
 }
 
-/// What was given, and what follows from it.
+/// Checked input, with derived layers.
 struct CheckedPut<'a> {
     content: &'a str,
     abstract_text: String,

@@ -1,4 +1,4 @@
-//! Adding an edge to a node.
+//! Adds an edge to a node.
 
 use super::Nodes;
 use super::change::{NodeChange, StagedPart, carry_out, settle};
@@ -11,12 +11,11 @@ use super::relation::Relation;
 use super::uri::Uri;
 
 impl<F: Files> Nodes<F> {
-    /// Adds an edge from one visible node to another of the same account, in the place of one of
-    /// the same type. The node gets the next version.
+    /// Adds an edge from a visible node to another one of the same account. Replaces an edge of the
+    /// same type to the same node. The node gets the next version.
     ///
     /// # Errors
-    /// One of them is not visible, or of another account; the edge is not valid; or the files
-    /// fail.
+    /// A node is not visible or belongs to another account, the edge is invalid, or the files fail.
     pub fn relate(&mut self, from: &Uri, relation: &Relation) -> Result<PutOutcome> {
         self.check(from)?;
         self.check_same(from, &relation.to)?;

@@ -1,4 +1,4 @@
-//! `.relations.json`: the edges that lead from a node to others.
+//! `.relations.json`: edges from a node to others.
 
 use serde_json::{Map, Value, json};
 
@@ -8,16 +8,16 @@ use super::meta::pretty;
 use super::schema::DocumentKind;
 use super::uri::Uri;
 
-/// An edge from a node.
+/// An edge of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Relation {
-    /// Where it leads; a node of the same account.
+    /// Target: a node of the same account.
     pub to: Uri,
-    /// What it says: a letter, and up to 63 letters, digits, `_` and `-` more.
+    /// Type: a letter, followed by up to 63 letters, digits, `_` and `-`.
     pub relation_type: String,
-    /// How strong it is, from 0 to 1.
+    /// Strength, from 0 to 1.
     pub weight: f64,
-    /// Why there is one, in up to 1,000 characters.
+    /// Reason, up to 1,000 characters.
     pub reason: String,
 }
 
@@ -33,12 +33,12 @@ impl Relation {
     }
 }
 
-/// A valid `.relations.json`. Fields that the specification does not have are kept.
+/// A valid `.relations.json`. Unknown fields are kept.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Relations(Vec<Value>);
 
 impl Relations {
-    /// What a text says; else what is wrong with it.
+    /// Parses a document; the error says what is wrong.
     pub(super) fn parse(text: &[u8]) -> std::result::Result<Self, String> {
         match DocumentKind::Relations.parse(text)? {
             Value::Array(edges) => Ok(Self(edges)),
@@ -56,8 +56,8 @@ impl Relations {
         &self.0
     }
 
-    /// Adds an edge, in the place of one of the same type that leads to the same node. Returns
-    /// it as it is written.
+    /// Adds an edge; replaces one of the same type to the same node. Returns the edge as it is
+    /// stored.
     pub(super) fn add(&mut self, from: &Uri, relation: &Relation) -> Result<Value> {
         let edge = relation.edge(from);
         let is_same = |other: &Value| {
@@ -76,7 +76,7 @@ impl Relations {
         Ok(edge)
     }
 
-    /// Lets the edges begin at another node.
+    /// Sets the source of all edges.
     pub(super) fn set_from(&mut self, from: &Uri) {
         for edge in self.0.iter_mut().filter_map(Value::as_object_mut) {
             let _before: Option<Value> =

@@ -1,4 +1,4 @@
-//! Removing a node.
+//! Removes a node.
 
 use super::Nodes;
 use super::change::{NodeChange, StagedPart, carry_out, settle};
@@ -12,11 +12,11 @@ use super::put::{PutOutcome, pending_bytes};
 use super::uri::Uri;
 
 impl<F: Files> Nodes<F> {
-    /// Removes a node, in whatever status it is. Its directory stays with the outbox until its
-    /// events are acknowledged; what is in it besides stays too.
+    /// Removes a node in any status. The directory stays until its events are acknowledged. Other
+    /// files in it stay, too.
     ///
     /// # Errors
-    /// There is none, or the files fail.
+    /// The node does not exist, or the files fail.
     pub fn remove(&mut self, uri: &Uri) -> Result<PutOutcome> {
         self.check(uri)?;
         settle(&mut self.files, uri)?;

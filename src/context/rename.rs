@@ -1,4 +1,4 @@
-//! Moving a node to another URI of its account.
+//! Moves a node to another URI of its account.
 
 use super::Nodes;
 use super::change::{NodeChange, Settled, StagedPart, carry_out, settle};
@@ -11,13 +11,11 @@ use super::put::{PutOutcome, pending_bytes};
 use super::uri::Uri;
 
 impl<F: Files> Nodes<F> {
-    /// Moves a visible node with its outbox, in which the event that tells of it comes after the
-    /// earlier ones. The node gets the next version; edges of others that lead to it stay as they
-    /// are.
+    /// Moves a visible node with its outbox, which gets the event of the move last. The node gets
+    /// the next version. Edges of other nodes that point to the old URI stay unchanged.
     ///
     /// # Errors
-    /// It is not visible, something is at its new place, that is of another account, or the
-    /// files fail.
+    /// The node is not visible, the target exists or belongs to another account, or the files fail.
     pub fn rename(&mut self, from: &Uri, to: &Uri) -> Result<PutOutcome> {
         self.check(from)?;
         self.check_same(from, to)?;
@@ -42,14 +40,14 @@ impl<F: Files> Nodes<F> {
             event: Event::moved(&stamp, from, to),
         };
         if carry_out(&mut self.files, from, &change)? == Settled::GivenUp {
-            // Somebody made something there through a mount, just now.
+            // A client created something at the target in between.
             self.repair_node(from)?;
             return Err(in_the_way(to, "is taken"));
         }
         Ok(PutOutcome { uri: to.clone(), version: Some(meta.version()), event: change.event })
     }
 
-    /// Refuses two URIs that are not of one account.
+    /// Refuses two URIs of different accounts.
     pub(super) fn check_same(&self, from: &Uri, to: &Uri) -> Result<()> {
         match from.account() == to.account() {
             true => Ok(()),
@@ -60,7 +58,7 @@ impl<F: Files> Nodes<F> {
         }
     }
 
-    /// Refuses to move what cannot move as a directory, or where something is.
+    /// Refuses a node with directories below it, and a target that is taken.
     fn check_free(&mut self, from: &Uri, to: &Uri) -> Result<()> {
         let (source, target) = (from.path(), to.path());
         if target.starts_with(&format!("{source}/")) {

@@ -1,8 +1,8 @@
-//! Repair: what was broken off is finished or taken back.
+//! Repair: completes or rolls back interrupted changes.
 //!
-//! What this program broke off has a staged event (see `change`). What others broke off, who
-//! write the files of a node one after the other through a mount, is told by the
-//! specification's branches: content without metadata, and PENDING with or without all files.
+//! Changes of this program have a staged event (see `change`). Other programs write a node's files
+//! one by one through a mount; their interrupted changes are recognized by the rules of the
+//! specification: content without metadata, and PENDING with all files or with some missing.
 
 use std::fmt;
 
@@ -23,34 +23,34 @@ use super::summary::{SummaryTexts, make_abstract, make_overview};
 use super::uri::Uri;
 use super::{Nodes, Stamps, is_unfit};
 
-/// What is wrong with a node.
+/// A fault of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeFault {
-    /// A change was broken off after it was decided.
+    /// A change was interrupted after its commit record.
     Unfinished(EventType),
-    /// A change was broken off before it was decided.
+    /// A change was interrupted before its commit record.
     Undecided,
-    /// A change was broken off after it was decided, and cannot be finished.
+    /// A change was interrupted after its commit record, and cannot be completed.
     Stuck(String),
-    /// There is content and no `.meta.json`.
+    /// Content without `.meta.json`.
     NoMeta,
-    /// It is PENDING, and all of it is there.
+    /// PENDING with all files.
     Whole,
-    /// It is PENDING, and not all of it is there.
+    /// PENDING with missing or invalid files.
     Partial(String),
-    /// What is there is not valid: it stays as it is, for somebody to look at.
+    /// Invalid files: left for a person to fix.
     Invalid(String),
-    /// An event is not where its status says, or was broken off.
+    /// An event is not where its status requires, or its update was interrupted.
     Outbox,
 }
 
 impl NodeFault {
-    /// Whether somebody has to look at the node: it was marked BROKEN, or is as good as that.
+    /// Whether a person must fix the node, which is BROKEN or equivalent.
     pub fn needs_hands(&self) -> bool {
         matches!(self, Self::Stuck(_) | Self::Partial(_) | Self::Invalid(_))
     }
 
-    /// What becomes of the node by that, as the end of a sentence.
+    /// What repair does, to complete a sentence.
     pub fn cure(&self) -> &'static str {
         match self {
             Self::Unfinished(_) => "finished",
@@ -63,7 +63,7 @@ impl NodeFault {
         }
     }
 
-    /// In one word, for programs.
+    /// A keyword, for programs.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Unfinished(_) => "unfinished",
@@ -95,32 +95,31 @@ impl fmt::Display for NodeFault {
     }
 }
 
-/// Something that repair found, and has mended unless that needs hands.
+/// A fault that repair found, and has fixed unless [`NodeFault::needs_hands`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepairFinding {
-    /// The node.
+    /// URI of the node.
     pub uri: Uri,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: NodeFault,
 }
 
-/// What repair found in all.
+/// Result of a repair.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NodesReport {
-    /// What was wrong, node by node.
+    /// Faults, node by node.
     pub findings: Vec<RepairFinding>,
-    /// Nodes that are visible now.
+    /// Nodes that are visible afterwards.
     pub active: u64,
-    /// Nodes that were marked BROKEN before, and were passed over.
+    /// Nodes that were BROKEN before and were skipped.
     pub broken: u64,
 }
 
 impl<F: Files> Nodes<F> {
-    /// Goes through all nodes that the caller may see, and mends what was broken off; a
-    /// `dry_run` only says what that would be.
+    /// Repairs all nodes that the caller may see. With `dry_run`, only reports the faults.
     ///
     /// # Errors
-    /// The files fail; what was mended until then stays.
+    /// The files fail; earlier repairs stay.
     pub fn repair(&mut self, dry_run: bool) -> Result<NodesReport> {
         let mut repaired = NodesReport::default();
         let scope = self.scope();
@@ -138,13 +137,13 @@ impl<F: Files> Nodes<F> {
         Ok(repaired)
     }
 
-    /// The same for one node.
+    /// Repairs one node.
     pub(super) fn repair_node(&mut self, uri: &Uri) -> Result<()> {
         node(&mut self.files, &mut self.stamps, uri, false).map(drop)
     }
 }
 
-/// Mends a node, or only says what is wrong.
+/// Repairs a node, or only reports its faults.
 fn node(
     files: &mut impl Files,
     stamps: &mut Stamps,
@@ -161,7 +160,7 @@ fn node(
                 Ok(Settled::Finished(event)) => faults.push(NodeFault::Unfinished(event)),
                 Ok(Settled::GivenUp) => faults.push(NodeFault::Undecided),
                 Ok(Settled::Nothing) => {}
-                // The other nodes need not wait for this one.
+                // A failure of one node must not stop the repair of others.
                 Err(error) => return Ok(vec![NodeFault::Stuck(error.to_string())]),
             },
         }
@@ -187,15 +186,15 @@ fn node(
     Ok(faults)
 }
 
-/// What makes a node whole, or marks it.
+/// A repair of a node.
 enum Cure {
-    /// It becomes visible, with what is missing made.
+    /// Make the node visible; derive missing files.
     Activate(Box<(NodeMeta, Stored)>),
-    /// It is marked BROKEN.
+    /// Set the status BROKEN.
     Mark(NodeMeta),
 }
 
-/// The branches of the specification.
+/// Diagnoses a node by the rules of the specification.
 fn diagnose(files: &mut impl Files, uri: &Uri) -> Result<Option<(NodeFault, Option<Cure>)>> {
     match known(files, uri)? {
         MetaState::Nothing => match Stored::read(files, uri) {

@@ -1,5 +1,5 @@
-//! The JSON schemas of a node's documents: the files in `schemas/`, as the specification has them
-//! in examples and words.
+//! The JSON Schemas of a node's documents: the files in `schemas/`, which formalize the
+//! specification's examples and prose.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::json;
 
-/// A kind of document.
+/// Kind of a document.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum DocumentKind {
     /// `.meta.json`.
@@ -34,14 +34,14 @@ fn compile(text: &str) -> CompiledDocument {
 }
 
 impl DocumentKind {
-    /// The document that a text is; else what is wrong with it.
+    /// Parses and checks a document; the error says what is wrong.
     pub(super) fn parse(self, text: &[u8]) -> Result<Value, String> {
         let value = json::value(text).map_err(|error| format!("not JSON: {error}"))?;
         self.check(&value)?;
         Ok(value)
     }
 
-    /// Says what is wrong with a document.
+    /// Checks a document; the error says what is wrong.
     pub(super) fn check(self, value: &Value) -> Result<(), String> {
         let compiled: &CompiledDocument = match self {
             Self::Meta => &META,

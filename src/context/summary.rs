@@ -1,19 +1,19 @@
-//! The layers above the content: the abstract (L0) and the overview (L1), given or made.
+//! The summaries of the content: abstract (L0) and overview (L1), given or derived.
 
 use super::error::{ContextError, Result};
 use super::limits::{ABSTRACT_CHARS, OVERVIEW_BYTES, OVERVIEW_HEADINGS, OVERVIEW_LINES};
 
-/// The texts of a node.
+/// The layers of a node.
 pub(super) struct SummaryTexts<'a> {
     /// L0.
     pub abstract_text: &'a str,
     /// L1.
     pub overview: &'a str,
-    /// All of it.
+    /// L2, the whole content.
     pub content: &'a str,
 }
 
-/// An abstract that was given, without the white space around it.
+/// Checks a given abstract; trims white space.
 pub(super) fn checked_abstract(text: &str) -> Result<String> {
     let text = text.trim();
     let chars = text.chars().count();
@@ -27,7 +27,7 @@ pub(super) fn checked_abstract(text: &str) -> Result<String> {
     }
 }
 
-/// An overview that was given, without white space at its end.
+/// Checks a given overview; trims white space at its end.
 pub(super) fn checked_overview(text: &str) -> Result<String> {
     let text = text.trim_end();
     if text.len() as u64 > OVERVIEW_BYTES {
@@ -38,12 +38,12 @@ pub(super) fn checked_overview(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Whether a stored text may be an abstract.
+/// Whether a stored text is short enough for an abstract.
 pub(super) fn is_abstract(text: &str) -> bool {
     text.trim_end().chars().count() <= ABSTRACT_CHARS
 }
 
-/// The beginning of the first line that says something, without the marks of a heading.
+/// The beginning of the first line with a letter or digit, without heading marks.
 pub(super) fn make_abstract(content: &str) -> String {
     let says = |line: &&str| line.chars().any(char::is_alphanumeric);
     let line = content.lines().find(says).unwrap_or_default();
@@ -51,7 +51,7 @@ pub(super) fn make_abstract(content: &str) -> String {
     line.chars().take(ABSTRACT_CHARS).collect::<String>().trim_end().to_owned()
 }
 
-/// The headings; where there are none, the first lines that are not empty.
+/// The headings; if there are none, the first non-blank lines.
 pub(super) fn make_overview(content: &str) -> String {
     let headings = headings(content);
     let lines: Vec<&str> = match headings.is_empty() {
@@ -65,7 +65,7 @@ pub(super) fn make_overview(content: &str) -> String {
     beginning(&lines.join("\n"), most).to_owned()
 }
 
-/// As many whole characters from the beginning as fit into so many bytes.
+/// The longest prefix of whole characters that fits into `most` bytes.
 pub(super) fn beginning(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
@@ -74,7 +74,7 @@ pub(super) fn beginning(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
-/// The headings of a Markdown text, without what is fenced.
+/// The headings of a Markdown text, without fenced blocks.
 fn headings(content: &str) -> Vec<&str> {
     let mut is_fenced = false;
     let is_heading = |line: &&str| {

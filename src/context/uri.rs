@@ -1,5 +1,4 @@
-//! `ctx://` URIs, and the directories that they stand for: `ctx://ACCOUNT/…` is
-//! `/accounts/ACCOUNT/…`.
+//! `ctx://` URIs and their directories: `ctx://ACCOUNT/…` is `/accounts/ACCOUNT/…`.
 //!
 //! A node's URI has one of three forms:
 //!
@@ -9,9 +8,9 @@
 //! ctx://{account}/agents/{agent}/skills/{skill_name}
 //! ```
 //!
-//! The category `profile` may go without a slug.
-//! Parts are of the letters that RFC 3986 §2.3 calls unreserved, and begin with none of `.-~`:
-//! no part needs to be escaped in a URI, is `..`, or names one of a node's own files.
+//! The category `profile` may have no slug. Parts consist of unreserved characters (RFC 3986 §2.3)
+//! and do not begin with `.`, `-` or `~`. So no part needs escaping in a URI, is `..`, or equals
+//! the name of a node's own file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,24 +18,24 @@ use std::str::FromStr;
 use super::limits::{PART_BYTES, URI_BYTES};
 use super::node::CONTENT;
 
-/// What a URI begins with.
+/// The scheme of a URI.
 const SCHEME: &str = "ctx://";
 
-/// Where the accounts are in the tree.
+/// The directory of all accounts.
 pub(super) const ACCOUNTS: &str = "/accounts";
 
-/// The categories of memories.
+/// Categories of memories.
 const CATEGORIES: [&str; 7] =
     ["profile", "preferences", "entities", "events", "cases", "patterns", "skills"];
 
-/// The category that may go without a slug.
+/// The category that may have no slug.
 const ALONE: &str = "profile";
 
 /// The URI of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uri(String);
 
-/// The beginning of URIs, up to the end of a part.
+/// A prefix of URIs that ends at a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriPrefix(Vec<String>);
 
@@ -44,7 +43,7 @@ pub struct UriPrefix(Vec<String>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountName(String);
 
-/// Why a text is no URI of a node, or none of their beginnings.
+/// Why a text is not the URI of a node, or not a prefix of one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {what}", .text.escape_debug())]
 pub struct UriError {
@@ -52,10 +51,10 @@ pub struct UriError {
     what: String,
 }
 
-/// What parts of a URI name.
+/// What a sequence of parts identifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// Something above nodes.
+    /// A level above nodes.
     Above,
     /// A node.
     Node,
@@ -67,17 +66,17 @@ impl Uri {
         &self.0
     }
 
-    /// The directory of the node.
+    /// The node's directory.
     pub fn path(&self) -> String {
         format!("{ACCOUNTS}/{}", self.parts().collect::<Vec<_>>().join("/"))
     }
 
-    /// The account that it belongs to.
+    /// The account of the node.
     pub fn account(&self) -> &str {
         self.parts().next().unwrap_or_default()
     }
 
-    /// The category: that of a memory, or `skills`.
+    /// The category of a memory, or `skills`.
     pub fn category(&self) -> &str {
         let mut parts = self.parts().skip(3);
         match parts.next() {
@@ -94,7 +93,7 @@ impl Uri {
         }
     }
 
-    /// Whose it is: `user:NAME` or `agent:NAME`.
+    /// The owner: `user:NAME` or `agent:NAME`.
     pub fn owner_space(&self) -> String {
         let mut parts = self.parts().skip(1);
         let kind = if parts.next() == Some("users") { "user" } else { "agent" };
@@ -130,22 +129,22 @@ impl fmt::Display for Uri {
 }
 
 impl UriPrefix {
-    /// What all URIs begin with.
+    /// The prefix of all URIs.
     pub fn all() -> Self {
         Self(Vec::new())
     }
 
-    /// What all URIs of an account begin with.
+    /// The prefix of all URIs of an account.
     pub fn of(account: &AccountName) -> Self {
         Self(vec![account.0.clone()])
     }
 
-    /// The account that it is in; `None` where it is above all.
+    /// The account; `None` for the prefix of all URIs.
     pub fn account(&self) -> Option<&str> {
         self.0.first().map(String::as_str)
     }
 
-    /// The directory.
+    /// The directory of the prefix.
     pub(super) fn path(&self) -> String {
         [ACCOUNTS]
             .into_iter()
@@ -154,13 +153,13 @@ impl UriPrefix {
             .join("/")
     }
 
-    /// The node at this place, if one can be.
+    /// The node with exactly these parts, if they form a node's URI.
     pub(super) fn node(&self) -> Option<Uri> {
         let parts: Vec<&str> = self.0.iter().map(String::as_str).collect();
         (reach(&parts) == Ok(Reach::Node)).then(|| Uri(self.to_string()))
     }
 
-    /// One part more; `None` where it cannot be.
+    /// Appends a part; `None` if no URI has such a prefix.
     pub(super) fn join(&self, part: &str) -> Option<Self> {
         let parts: Vec<&str> = self.0.iter().map(String::as_str).chain([part]).collect();
         reach(&parts).ok()?;
@@ -173,7 +172,7 @@ impl FromStr for UriPrefix {
 
     fn from_str(text: &str) -> Result<Self, UriError> {
         let mut parts = parts(text)?;
-        // `ctx://` alone, and a slash at the end.
+        // Allows `ctx://` alone, and a trailing slash.
         if parts.last() == Some(&"") {
             parts.pop();
         }
@@ -210,11 +209,11 @@ impl fmt::Display for AccountName {
     }
 }
 
-/// What is behind the scheme, cut at its slashes.
+/// The parts after the scheme.
 fn parts(text: &str) -> Result<Vec<&str>, UriError> {
     let refused = |what: String| UriError { text: text.to_owned(), what };
     if text.len() > URI_BYTES {
-        // Nobody wants to read all of it.
+        // The error shows only the beginning.
         let text = text.chars().take(PART_BYTES).chain(['…']).collect();
         return Err(UriError { text, what: format!("longer than {URI_BYTES} bytes") });
     }
@@ -223,7 +222,7 @@ fn parts(text: &str) -> Result<Vec<&str>, UriError> {
     Ok(rest.split('/').collect())
 }
 
-/// What parts name, or why no URI of a node begins with them.
+/// What the parts identify, or why no node's URI begins with them.
 fn reach(parts: &[&str]) -> Result<Reach, String> {
     let is_agent = parts.get(1) == Some(&"agents");
     let is_skill = is_agent && parts.get(3) == Some(&"skills");
@@ -249,7 +248,7 @@ fn reach(parts: &[&str]) -> Result<Reach, String> {
     Ok(if is_node { Reach::Node } else { Reach::Above })
 }
 
-/// Checks a part that must be one of these.
+/// Checks a part with fixed values.
 fn word(part: &str, words: &[&str]) -> Result<(), String> {
     match words.contains(&part) {
         true => Ok(()),
@@ -257,7 +256,7 @@ fn word(part: &str, words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Checks a part that people choose.
+/// Checks a freely chosen part.
 fn free(what: &str, part: &str) -> Result<(), String> {
     let is_first = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_unreserved = |c: char| is_first(c) || matches!(c, '-' | '.' | '~');
@@ -269,7 +268,7 @@ fn free(what: &str, part: &str) -> Result<(), String> {
             "{what} must be of A-Z a-z 0-9 - . _ ~ and begin with a letter, a digit or _"
         ));
     }
-    // Else a node below `profile` would be where `profile` has its content.
+    // Otherwise a node below `profile` would collide with the content of `profile`.
     if part == CONTENT {
         return Err(format!("{what} cannot be {CONTENT}: a node has a file of that name"));
     }

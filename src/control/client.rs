@@ -1,4 +1,4 @@
-//! The other end of the socket: asking the server that has a session.
+//! The client's end of the control socket.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -10,13 +10,13 @@ use super::peer;
 use super::request::{Answer, Refusal, Request};
 use super::socket;
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// It was not done.
+    /// The server refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The server ended, or what is there is none.
+    /// The connection broke, or the process there is not an acetate server.
     #[error("the session's server: {0}")]
     Broken(#[from] io::Error),
 }
@@ -28,11 +28,11 @@ pub struct ControlConnection {
 }
 
 impl ControlConnection {
-    /// Connects to the server of a session; `None` where there is none.
+    /// Connects to the server of a session; `None` if there is none.
     ///
     /// # Errors
-    /// The socket cannot be used: above all, it is another user's; or a process listens there that
-    /// is none of root's, the session's owner's or our own user's.
+    /// The socket cannot be used, for example because it belongs to another user; or the listening
+    /// process belongs neither to root, nor to the session's owner, nor to this user.
     pub fn open(session: &Path) -> io::Result<Option<Self>> {
         let path = socket::path(session);
         match socket::with_address(&path, |path| UnixStream::connect(path)) {
@@ -49,19 +49,19 @@ impl ControlConnection {
         }
     }
 
-    /// Asks for something without content.
+    /// Sends a request without content.
     ///
     /// # Errors
-    /// It was not done, or nobody knows.
+    /// The request failed, or the connection broke and its outcome is unknown.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
         self.send(request)?;
         self.answer()
     }
 
-    /// Asks for something, with the content that follows.
+    /// Sends a request with content.
     ///
     /// # Errors
-    /// It was not done, or nobody knows.
+    /// The request failed, or the connection broke and its outcome is unknown.
     pub fn ask_with(
         &mut self,
         request: &Request,
@@ -81,7 +81,7 @@ impl ControlConnection {
                         }
                     };
                     if let Err(error) = sent {
-                        // A server that takes no more may have said why.
+                        // A server that stops reading may have sent the reason.
                         return self.answer().map_err(|none| match none {
                             ControlError::Refused(why) => ControlError::Refused(why),
                             ControlError::Broken(_) => ControlError::Broken(error),

@@ -1,4 +1,4 @@
-//! Content on its way to a file.
+//! Sources of a file's content.
 
 use std::fs::File;
 use std::future::{Future, ready};
@@ -11,30 +11,30 @@ use rustix::io::Errno;
 
 use super::limits::PIECE_BYTES;
 
-/// A part of a content.
+/// A part of the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContentPart {
-    /// Bytes, of [`PIECE_BYTES`] at most; none at the end.
+    /// Data, at most [`PIECE_BYTES`]; empty at the end.
     Data(Bytes),
-    /// A hole of so many bytes.
+    /// A hole of this many bytes.
     Hole(u64),
 }
 
 impl ContentPart {
-    /// What is behind the last part.
+    /// Marks the end of the content.
     pub const END: Self = Self::Data(Bytes::new());
 }
 
-/// The next part.
+/// The future of the next part.
 pub type NextPart<'a> = Pin<Box<dyn Future<Output = io::Result<ContentPart>> + Send + 'a>>;
 
-/// Where content comes from, part by part.
+/// A source of content, part by part.
 pub trait ContentSource: Send {
     /// The next part; [`ContentPart::END`] at the end.
     fn next(&mut self) -> NextPart<'_>;
 }
 
-/// No content.
+/// Empty content.
 #[derive(Debug)]
 pub struct Nothing;
 
@@ -44,7 +44,7 @@ impl ContentSource for Nothing {
     }
 }
 
-/// Content that this process reads. It blocks: for a runtime that has nothing else to do.
+/// Content that is read with blocking calls: only for a runtime without other work.
 pub struct Reading<'a>(ReadingSource<'a>);
 
 enum ReadingSource<'a> {
@@ -53,12 +53,12 @@ enum ReadingSource<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// What a reader gives. It has no holes.
+    /// Content of a reader, without holes.
     pub fn stream(reader: impl Read + Send + 'a) -> Self {
         Self(ReadingSource::Stream(Box::new(reader)))
     }
 
-    /// A file of the host, from where its descriptor is. A regular file's holes are parts.
+    /// Content of a host file, from its current offset. Holes of a regular file are kept.
     ///
     /// # Errors
     /// Those of fstat(2).
@@ -70,7 +70,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// The next part, a full piece where so much data is left; [`ContentPart::END`] at the end.
+    /// The next part: a full piece, if that much data is left; [`ContentPart::END`] at the end.
     ///
     /// # Errors
     /// Those of the reader.
@@ -91,9 +91,9 @@ impl ContentSource for Reading<'_> {
 /// A regular file of the host.
 struct HostFile {
     file: File,
-    /// Where the next part begins; the descriptor's offset is there too.
+    /// Offset of the next part, equal to the descriptor's offset.
     at: u64,
-    /// Data reaches to here at least. No hole is looked for before.
+    /// End of the current data range; there is no hole before it.
     data_end: u64,
 }
 
@@ -113,13 +113,14 @@ impl HostFile {
         Ok(part)
     }
 
-    /// Finds the next data; returns the bytes of the hole before it.
+    /// Finds the next data range; returns the length of the hole before it.
     fn find_data(&mut self) -> io::Result<u64> {
         let start = match rustix::fs::seek(&self.file, SeekFrom::Data(self.at)) {
             Ok(start) => start,
-            // No data is left. Behind the end, reading tells more: a file of proc(5) has no size.
+            // No more data. Continues at the end of the file: files of proc(5) have size 0 but
+            // content.
             Err(Errno::NXIO) => self.file.metadata()?.len().max(self.at),
-            // The filesystem does not tell of holes.
+            // The filesystem does not support SEEK_DATA.
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY) => self.at,
             Err(error) => return Err(error.into()),
         };
@@ -132,7 +133,7 @@ impl HostFile {
     }
 }
 
-/// So many bytes, or all that is left.
+/// Reads `bytes` bytes, or up to the end.
 fn piece(reader: &mut impl Read, bytes: u64) -> io::Result<ContentPart> {
     let mut piece = Vec::new();
     reader.take(bytes).read_to_end(&mut piece)?;

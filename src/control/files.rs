@@ -1,4 +1,4 @@
-//! Changes by path, as a client would make them one by one; content is in `writing`.
+//! Changes by path, as a client makes them, one at a time. `writing` handles content.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::vfs::{
     Attr, Caller, Cookie, Entry, FileKind, FsError, Locator, Name, NewNode, SetAttr, Vfs,
 };
 
-/// Permission bits of a directory that nobody gave any.
+/// Default mode of a new directory.
 pub(super) const DIR_MODE: u32 = 0o755;
 
-/// The same of a file.
+/// Default mode of a new file.
 pub(super) const FILE_MODE: u32 = 0o644;
 
-/// A tree, and who changes it.
+/// A tree and the caller that changes it.
 pub(super) struct CallerFiles<'a> {
     pub vfs: &'a Overlay,
     pub caller: &'a Caller,
@@ -29,7 +29,7 @@ pub(super) struct CallerFiles<'a> {
 pub(super) type Result<T> = std::result::Result<T, Refusal>;
 
 impl CallerFiles<'_> {
-    /// What is at a path; `None` where nothing is.
+    /// The object at a path, or `None`.
     pub(super) async fn look(&self, path: &MergedPath) -> Result<Option<(Locator, Attr)>> {
         let at = |error| Refusal::at(path, error);
         let root = Locator::ROOT;
@@ -51,7 +51,7 @@ impl CallerFiles<'_> {
         found.ok_or_else(|| Refusal::at(path, FsError::NotFound))
     }
 
-    /// The directory that a path is in, and its name there.
+    /// The parent directory of a path, and the last component.
     pub(super) async fn place(&self, path: &MergedPath) -> Result<(Locator, Name)> {
         let name = path.name().ok_or_else(|| Refusal::new("/: is the root of the tree"))?;
         let parent = path.parent();
@@ -62,7 +62,7 @@ impl CallerFiles<'_> {
         }
     }
 
-    /// Makes a directory, and with `parents` those above it; how many.
+    /// Creates a directory, and with `parents` its missing ancestors; returns the number created.
     pub async fn make_dir(
         &self,
         path: &MergedPath,
@@ -102,7 +102,7 @@ impl CallerFiles<'_> {
         made.result.map(drop).map_err(|error| Refusal::at(path, error))
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     pub async fn make_link(
         &self,
         path: &MergedPath,
@@ -123,7 +123,7 @@ impl CallerFiles<'_> {
         set.result.map_err(|error| Refusal::at(path, error))
     }
 
-    /// Removes something that is no directory.
+    /// Removes an object that is not a directory.
     pub async fn remove(&self, path: &MergedPath) -> Result<()> {
         let (dir, name) = self.place(path).await?;
         let at = |error| Refusal::at(path, error);
@@ -131,12 +131,12 @@ impl CallerFiles<'_> {
         removed.result.map_err(at)
     }
 
-    /// Removes a directory with all that is in it; how many objects.
+    /// Removes a directory with everything in it; returns the number of removed objects.
     pub(super) async fn remove_one_by_one(&self, path: &MergedPath) -> Result<u64> {
         let (dir, name) = self.place(path).await?;
         let (object, _) = self.find(path).await?;
         let at = |error| Refusal::at(path, error);
-        // Rows of another program may put a directory into itself (invariant S8).
+        // Rows of another program may make a directory its own ancestor (invariant S8).
         let mut entered = HashSet::from([object.clone()]);
         let mut open = vec![(dir, name.as_bytes().to_vec(), object)];
         let mut removed = 0;
@@ -173,7 +173,7 @@ impl CallerFiles<'_> {
         removed.result.map_err(|error| Refusal::at(path, error))
     }
 
-    /// Renames something; what is at the new path goes, where rename(2) would replace it.
+    /// Renames an object; the target is replaced as by rename(2).
     pub async fn rename(&self, from: &MergedPath, to: &MergedPath) -> Result<()> {
         self.find(from).await?;
         let (source, old) = self.place(from).await?;
@@ -183,7 +183,7 @@ impl CallerFiles<'_> {
         renamed.result.map_err(|error| Refusal::at(to, error))
     }
 
-    /// Gives something that is no directory another name.
+    /// Creates a hard link to an object that is not a directory.
     pub async fn link(&self, from: &MergedPath, to: &MergedPath) -> Result<()> {
         let (object, attr) = self.find(from).await?;
         if attr.kind == FileKind::Directory {
@@ -194,8 +194,8 @@ impl CallerFiles<'_> {
         linked.result.map_err(|error| Refusal::at(to, error))
     }
 
-    /// The entries of a directory from `cookie` on, without itself and its parent, and the cookie
-    /// to go on with if there are more.
+    /// Entries of a directory after `cookie`, without `.` and `..`, and the cookie to continue with
+    /// if there are more.
     pub(super) async fn list(
         &self,
         dir: &Locator,

@@ -1,5 +1,4 @@
-//! Messages on the socket: a length of four bytes (big-endian), a byte for the kind, and so many
-//! bytes more.
+//! Frames of the control socket: length (4 bytes, big-endian), kind (1 byte), payload.
 
 use std::io::{self, Read, Write};
 
@@ -12,16 +11,16 @@ use super::limits::MAX_MESSAGE_BYTES;
 
 const HEADER_BYTES: usize = 5;
 
-/// What a message holds.
+/// Kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameKind {
-    /// A request or an answer, in JSON.
+    /// A request or an answer in JSON.
     Json,
-    /// A piece of content; an empty one is the end.
+    /// A piece of content; empty at the end.
     Data,
-    /// A hole of the content: its length in bytes, 8 bytes big-endian.
+    /// A hole in the content: its length in bytes, 8 bytes big-endian.
     Hole,
-    /// The content ends here, because it cannot be read any further: why.
+    /// The content ends early; the payload is the reason.
     Broken,
 }
 
@@ -94,12 +93,12 @@ fn header(kind: FrameKind, length: usize) -> io::Result<[u8; HEADER_BYTES]> {
     Ok([a, b, c, d, kind.byte()])
 }
 
-/// A value as JSON.
+/// Serializes a value to JSON.
 pub(super) fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(io::Error::from)
 }
 
-/// The value of a JSON text.
+/// Parses the JSON of a frame.
 pub(super) fn parse_json<T: DeserializeOwned>(kind: FrameKind, payload: &[u8]) -> io::Result<T> {
     match kind {
         FrameKind::Json => serde_json::from_slice(payload).map_err(io::Error::from),

@@ -1,4 +1,4 @@
-//! The server's end of the socket.
+//! The server's end of the control socket.
 
 use std::fs;
 use std::future::Future;
@@ -22,37 +22,38 @@ use super::usage::ExportsUsage;
 use crate::overlay::Overlay;
 use crate::vfs::Caller;
 
-/// What a server tells of itself.
+/// What the server reports about itself.
 pub struct About {
-    /// Where it listens for clients.
+    /// Addresses on which it listens for clients.
     pub addresses: Vec<std::net::SocketAddr>,
     /// The base directory.
     pub base: Option<PathBuf>,
-    /// When it began to serve.
+    /// Start of the server.
     pub since: Instant,
-    /// Who is connected.
+    /// Returns the clients' connections.
     pub peers: Box<dyn Fn() -> Vec<ControlPeer> + Send + Sync>,
-    /// The paths of the exports that show the session, if they are those of an exports file.
+    /// Returns the paths of the exports that show the session; `None` without an exports file.
     pub paths: Box<dyn Fn() -> Option<Vec<String>> + Send + Sync>,
-    /// What its exports take; this may block.
+    /// Returns the usage of its exports; may block.
     pub exports: Box<dyn Fn() -> Result<ExportsUsage, Refusal> + Send + Sync>,
 }
 
-/// A socket beside a session file; it goes with this.
+/// The socket beside a session file; removed on drop.
 pub struct Listener {
     socket: UnixListener,
     path: PathBuf,
-    /// The socket's device and inode: another server may have taken its place.
+    /// Device and inode of the socket: another server may have replaced it.
     file: (u64, u64),
-    /// Who may use it, besides the superuser.
+    /// The only uid besides root that may connect.
     owner: u32,
 }
 
 impl Listener {
-    /// Listens for the session, which nobody else serves: a socket that is there is a leftover.
+    /// Binds the socket. The caller must have the session locked: an existing socket is stale and
+    /// is removed.
     ///
     /// # Errors
-    /// There is no place for it.
+    /// The socket cannot be created.
     pub fn bind(session: &Path) -> io::Result<Self> {
         let path = socket::path(session);
         match fs::symlink_metadata(&path) {
@@ -62,13 +63,13 @@ impl Listener {
         }
         let socket = UnixListener::from_std(socket::listen(&path)?)?;
         let made = fs::symlink_metadata(&path)?;
-        // By the path, it might be the owner of a file that another user has put there.
+        // Not the owner of the socket's path: another user may have put a file there.
         let owner = rustix::process::geteuid().as_raw();
         Ok(Self { socket, path, file: (made.dev(), made.ino()), owner })
     }
 
-    /// Answers until it is to stop: then what is being done is broken off between two changes, and
-    /// what is being written is taken back where it is not whole.
+    /// Serves connections until it is stopped. A stop interrupts requests between two changes, and
+    /// removes files that are not written completely.
     pub async fn serve(self, overlay: Arc<Overlay>, about: About, stop: StopListener) {
         let about = Arc::new(about);
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -89,9 +90,9 @@ impl Listener {
         while open.join_next().await.is_some() {}
     }
 
-    /// The next connection, with the place that it takes.
+    /// The next connection, with its permit.
     async fn next(&self, places: &Arc<Semaphore>) -> (Option<OwnedSemaphorePermit>, UnixStream) {
-        // Nobody closes the places.
+        // The semaphore is never closed.
         let place = Arc::clone(places).acquire_owned().await.ok();
         loop {
             match self.socket.accept().await {
@@ -105,12 +106,12 @@ impl Listener {
     }
 }
 
-/// Hears when a [`Listener`] is to stop.
+/// The signal that stops a [`Listener`].
 #[derive(Clone)]
 pub struct StopListener(watch::Receiver<()>);
 
 impl StopListener {
-    /// One that stops once the sender is gone.
+    /// A signal that is raised when the sender is dropped.
     pub fn new() -> (watch::Sender<()>, Self) {
         let (sender, receiver) = watch::channel(());
         (sender, Self(receiver))
@@ -120,7 +121,7 @@ impl StopListener {
         while self.0.changed().await.is_ok() {}
     }
 
-    /// What `work` comes to, unless it is to stop before.
+    /// The result of `work`, or `None` if stopped first.
     async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),
@@ -128,7 +129,7 @@ impl StopListener {
         }
     }
 
-    /// The same, with [`LAST_WORD_SECS`] more.
+    /// As [`Self::unless_stopped`], with a grace period of [`LAST_WORD_SECS`].
     async fn unless_long_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let late = async {
             self.stopped().await;
@@ -150,7 +151,7 @@ impl Drop for Listener {
     }
 }
 
-/// Answers the requests of one connection.
+/// Serves one connection.
 async fn converse(
     mut stream: UnixStream,
     overlay: &Overlay,
@@ -164,7 +165,7 @@ async fn converse(
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     let caller = Caller::owner(peer.uid(), peer.gid());
-    // Ends with the connection, however that ends.
+    // Released when the connection ends.
     let mut held = None;
     loop {
         let (kind, payload) = match stop.unless_stopped(frame::read(&mut stream)).await {
@@ -195,7 +196,7 @@ async fn converse(
     }
 }
 
-/// The answer to a request that brings no content.
+/// Executes a request without content.
 async fn reply(
     request: Request,
     overlay: &Overlay,
@@ -212,7 +213,7 @@ async fn reply(
     }
 }
 
-/// What the server's exports take.
+/// Usage of the server's exports.
 async fn exports(about: &Arc<About>) -> Result<Answer, Refusal> {
     let about = Arc::clone(about);
     let counted = tokio::task::spawn_blocking(move || (about.exports)()).await;
@@ -220,7 +221,7 @@ async fn exports(about: &Arc<About>) -> Result<Answer, Refusal> {
     counted.map_err(failed)?.map(Answer::Exports)
 }
 
-/// Lets a connection be the only one that is alone.
+/// Waits until no other connection holds the exclusive lock.
 async fn hold(
     alone: &Arc<Mutex<()>>,
     held: &mut Option<OwnedMutexGuard<()>>,
@@ -259,11 +260,11 @@ impl About {
     }
 }
 
-/// Content that arrives after a request.
+/// Content that follows a request.
 struct Arriving<'a> {
     stream: &'a mut UnixStream,
     stop: StopListener,
-    /// Nothing more comes, or is taken.
+    /// Whether the end was reached, or reading failed.
     is_over: bool,
 }
 
@@ -298,7 +299,7 @@ impl Arriving<'_> {
         }
     }
 
-    /// Takes what is left, which nobody wants: the answer comes after it.
+    /// Discards the rest of the content: the client reads the answer only after sending all.
     async fn drain(&mut self) -> io::Result<()> {
         while !self.is_over {
             match self.part().await {

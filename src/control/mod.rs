@@ -1,12 +1,12 @@
-//! What people ask of a session besides NFS: changes by path, and who is connected.
+//! Requests to a session besides NFS: changes by path, and the state of its server.
 //!
-//! One request is performed in one of two places, by the same function ([`perform`]): in the
-//! server that has the session, which is asked over a Unix socket beside the session file
-//! ([`Listener`], [`ControlConnection`]), or in this process, if no server has the session. So
-//! clients of a server see such a change as any other, and two writers never meet.
+//! One function, [`perform`], executes a request in one of two places: in the server that has the
+//! session, which is reached over a Unix socket beside the session file ([`Listener`],
+//! [`ControlConnection`]), or in this process if no server has it. So NFS clients see such a change
+//! like any other, and a session never has two writers.
 //!
-//! The socket is for the session's owner alone (mode 0600, and both ends check the other's user);
-//! its messages are JSON between programs of one version, and no interface for others.
+//! The socket is restricted to the session's owner: mode 0600, and both ends check the other's uid.
+//! Its messages are JSON between programs of one version, not a public interface.
 
 mod bulk;
 mod client;

@@ -1,6 +1,7 @@
-//! Who listens at a session's socket.
+//! Checks which user listens at a session's socket.
 //!
-//! In a directory that others may write, anybody can put a socket there before the server does.
+//! In a directory that others may write to, another user can create the socket before the server
+//! does.
 
 use std::fs;
 use std::io;
@@ -10,11 +11,11 @@ use std::path::Path;
 
 use rustix::process::geteuid;
 
-/// Checks that a process listens which could change the session anyway: one of its owner's, of
-/// root's or of our own user's.
+/// Checks that the listening process could change the session anyway: it belongs to root, to the
+/// session's owner or to this user.
 ///
 /// # Errors
-/// It is another user's.
+/// It belongs to another user.
 pub(super) fn check(stream: &UnixStream, socket: &Path, session: &Path) -> io::Result<()> {
     let listens = user_of(stream, socket)?;
     let owner = fs::metadata(session).ok().map(|found| found.uid());
@@ -27,13 +28,12 @@ pub(super) fn check(stream: &UnixStream, socket: &Path, session: &Path) -> io::R
     )))
 }
 
-/// Whose process listens (SO_PEERCRED, unix(7): as it was when it began to listen).
+/// The uid of the listening process (SO_PEERCRED, unix(7): as of its listen(2)).
 #[cfg(target_os = "linux")]
 fn user_of(stream: &UnixStream, _socket: &Path) -> io::Result<u32> {
     match rustix::net::sockopt::socket_peercred(stream) {
         Ok(found) => Ok(found.uid.as_raw()),
-        // A process in another process namespace has the number 0 here, which rustix has no place
-        // for.
+        // A process in another PID namespace has pid 0 here, which rustix cannot represent.
         Err(errno) if errno.raw_os_error() == 0 => user_of_unnumbered(stream),
         Err(errno) => Err(errno.into()),
     }
@@ -43,14 +43,14 @@ fn user_of(stream: &UnixStream, _socket: &Path) -> io::Result<u32> {
 fn user_of_unnumbered(stream: &UnixStream) -> io::Result<u32> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
-    // The copy shares this with the stream.
+    // The duplicate shares this flag with the stream.
     stream.set_nonblocking(true)?;
     let found = tokio::net::UnixStream::from_std(stream.try_clone()?)?.peer_cred();
     stream.set_nonblocking(false)?;
     Ok(found?.uid())
 }
 
-/// Who made the socket.
+/// The owner of the socket file.
 #[cfg(not(target_os = "linux"))]
 fn user_of(_stream: &UnixStream, socket: &Path) -> io::Result<u32> {
     Ok(fs::symlink_metadata(socket)?.uid())

@@ -1,4 +1,4 @@
-//! Doing what is asked for.
+//! Executes requests.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
 use crate::overlay::{AppliedPart, CopyStep, Idle, Overlay, UnchangedCopy, Undo};
 use crate::vfs::{Caller, FileId, FsError, Locator, Time, Vfs};
 
-/// Does what is asked for, but for [`Request::Status`] and [`Request::Exports`], which only a
-/// server has.
+/// Executes a request, except [`Request::Status`] and [`Request::Exports`], which only a server can
+/// answer.
 ///
 /// # Errors
-/// It cannot be done; what was done until then stays.
+/// The request failed; changes made before that stay.
 pub async fn perform(
     overlay: &Overlay,
     caller: &Caller,
@@ -59,7 +59,7 @@ pub async fn perform(
             files.rename(&from.merged()?, &to.merged()?).await?;
             Ok(Answer::Done)
         }
-        // Who has the session to himself is alone.
+        // A process that has the session to itself is always alone.
         Request::Alone => Ok(Answer::Done),
         Request::Sync => {
             let synced = overlay.commit(caller, &Locator::ROOT).await;

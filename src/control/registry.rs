@@ -1,9 +1,9 @@
-//! Which sessions this user's servers have, on this machine.
+//! Registry of the sessions that this user's servers have on this machine.
 //!
-//! A file for each session in a directory that is the user's own. A server that was killed leaves
-//! its file behind; the session's next one takes it over, or whoever reads the directory finds out
-//! and removes it. The directory is opened once for each look, and files are named in it: what
-//! another user puts in its place is not read, written or removed.
+//! Each session has a file in a directory of the user. A killed server leaves its file behind: the
+//! next server of the session reuses it, or a reader detects and removes it. The directory is
+//! opened once per operation and files are opened relative to it, so that another user cannot
+//! redirect the operation.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File};
@@ -17,17 +17,17 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, unlinkat};
 use siphasher::sip::SipHasher24;
 
-/// Servers that are listed at most.
+/// Entries that are listed.
 const MAX_ENTRIES: usize = 4096;
 
-/// A longer file is none of ours: it has a path.
+/// Upper bound of a registry file, in bytes: it contains one path.
 const MAX_FILE_BYTES: u64 = 16 << 10;
 
-/// A server's own file; it goes with this.
+/// The registry file of this server; removed on drop.
 #[derive(Debug)]
 pub struct Registered(OsString);
 
-/// A server that was registered, and may be gone.
+/// A registered server, which may have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryEntry {
     /// The session file.
@@ -36,10 +36,10 @@ pub struct RegistryEntry {
 }
 
 impl Registered {
-    /// Says that this process serves the session, which it has to itself.
+    /// Registers this process as the server of a session, which it must have locked.
     ///
     /// # Errors
-    /// There is no place for it.
+    /// The file cannot be written.
     pub fn enter(session: &Path) -> io::Result<Self> {
         let mut hasher = SipHasher24::new();
         hasher.write(session.as_os_str().as_bytes());
@@ -58,16 +58,16 @@ impl Drop for Registered {
 }
 
 impl RegistryEntry {
-    /// Removes the file of a server that is gone.
+    /// Removes the registry file of a server that has ended.
     pub fn forget(&self) {
         remove(&self.file);
     }
 }
 
-/// The servers that were registered by this user.
+/// The servers that this user registered.
 ///
 /// # Errors
-/// The directory cannot be read, or is another user's.
+/// The directory cannot be read, or belongs to another user.
 pub fn entries() -> io::Result<Vec<RegistryEntry>> {
     let directory = directory()?;
     let mut found = Vec::new();
@@ -80,7 +80,7 @@ pub fn entries() -> io::Result<Vec<RegistryEntry>> {
     Ok(found)
 }
 
-/// How files are opened: no link is followed, and nothing waits.
+/// Flags of every open: no symbolic links, no blocking.
 const HOW: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 
 fn read(directory: &OwnedFd, name: &OsStr) -> io::Result<Vec<u8>> {
@@ -99,10 +99,10 @@ fn remove(name: &OsStr) {
     }
 }
 
-/// The directory, made if need be. It must be this user's, and writable for no other.
+/// The directory, created if missing. It must belong to this user and be writable by no other.
 fn directory() -> io::Result<OwnedFd> {
     let user = rustix::process::geteuid().as_raw();
-    // After `sudo` with its environment kept, it is another user's, who may rename what is in it.
+    // After `sudo -E`, XDG_RUNTIME_DIR belongs to another user, who could rename its entries.
     let is_ours = |run: &Path| run.metadata().is_ok_and(|run| run.is_dir() && run.uid() == user);
     let dir = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
         Some(run) if is_ours(&run) => run.join("acetate"),

@@ -1,4 +1,4 @@
-//! Requests and answers.
+//! Requests and answers of the control socket.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,203 +11,202 @@ use crate::delta::{Limits, MergedPath};
 use crate::overlay::RebaseItem;
 use crate::vfs::{FileId, FsError, SetAttr, SetTime, Time};
 
-/// What is asked for.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// How the server stands.
+    /// Returns the state of the server.
     Status,
-    /// What the server's exports take of their quotas.
+    /// Returns the quota usage of the server's exports.
     Exports,
-    /// A directory; with `parents` also those above it, and one that is there already will do.
+    /// Creates a directory. With `parents`, also its ancestors, and an existing directory is no
+    /// error.
     MakeDir {
-        /// Where.
+        /// The new directory.
         path: PathText,
-        /// Its attributes.
+        /// Attributes to set.
         meta: AttrChanges,
-        /// Whether directories above it are made.
+        /// Whether to create missing ancestors.
         parents: bool,
     },
-    /// A regular file; its content follows.
+    /// Writes a regular file. Its content follows.
     Write {
-        /// Where.
+        /// The file.
         path: PathText,
-        /// What becomes of a file that is there.
+        /// How to treat an existing file.
         how: WriteHow,
-        /// Its attributes.
+        /// Attributes to set.
         meta: AttrChanges,
     },
-    /// A symbolic link.
+    /// Creates a symbolic link.
     MakeLink {
-        /// Where.
+        /// The new link.
         path: PathText,
-        /// Where it leads.
+        /// The target.
         target: PathText,
-        /// Its attributes.
+        /// Attributes to set.
         meta: AttrChanges,
     },
-    /// Attributes of what is there.
+    /// Sets attributes of an object.
     SetMeta {
-        /// Where.
+        /// The object.
         path: PathText,
-        /// The attributes.
+        /// Attributes to set.
         meta: AttrChanges,
     },
-    /// Another name for what is there and is no directory.
+    /// Creates a hard link to an object that is not a directory.
     Link {
-        /// What.
+        /// The existing object.
         from: PathText,
-        /// Its new name.
+        /// The new name.
         to: PathText,
     },
-    /// That something goes; with `recursive` a directory with all that is in it.
+    /// Removes an object; with `recursive`, a directory with everything in it.
     Remove {
-        /// What.
+        /// The object.
         path: PathText,
         /// Whether a directory may have entries.
         recursive: bool,
-        /// Whether the answer comes after about [`TURN_MS`], with a part done.
+        /// Whether to answer after about [`TURN_MS`], even if entries are left.
         ///
         /// [`TURN_MS`]: super::limits::TURN_MS
         by_turns: bool,
     },
-    /// Many small objects, in their order; the contents of the files follow, one behind the other.
-    /// What is behind one that cannot be made is not made.
+    /// Creates many small objects, in order, up to the first failure. The contents of the files
+    /// follow, concatenated.
     Make {
-        /// At most [`BULK_ITEMS`], of at most [`PIECE_BYTES`] together.
+        /// At most [`BULK_ITEMS`], with at most [`PIECE_BYTES`] of content in total.
         ///
         /// [`BULK_ITEMS`]: super::limits::BULK_ITEMS
         /// [`PIECE_BYTES`]: super::limits::PIECE_BYTES
         items: Vec<MakeItem>,
     },
-    /// That an empty directory goes.
+    /// Removes an empty directory.
     RemoveDir {
-        /// Which.
+        /// The directory.
         path: PathText,
     },
-    /// That something gets another path; a file there is replaced, and so is an empty directory
-    /// by a directory.
+    /// Renames an object. Replaces an existing file; a directory replaces an empty directory.
     Rename {
-        /// What.
+        /// The object.
         from: PathText,
-        /// Its new path, in a directory that is there.
+        /// Its new path; the parent must exist.
         to: PathText,
     },
-    /// To be the only one who asked for this, until the connection ends: for several changes
-    /// that belong together.
+    /// Excludes other connections that send this request, until the connection ends: for several
+    /// changes that belong together.
     Alone,
-    /// That everything before is synced.
+    /// Syncs all earlier changes.
     Sync,
-    /// That paths show the base again.
+    /// Discards the session's changes at paths.
     Discard {
-        /// Which.
+        /// The paths.
         paths: Vec<PathText>,
     },
-    /// That what copy-up left in the base is copied, for about [`TURN_MS`], from this inode
-    /// on.
+    /// Copies pending content for about [`TURN_MS`], from this inode on.
     ///
     /// [`TURN_MS`]: super::limits::TURN_MS
     Copy {
-        /// Its number; 0 to begin with.
+        /// The inode; 0 to start a round.
         from: u64,
     },
-    /// That the session lets go of what the base has by now.
+    /// Removes changes from the session that were applied to the base.
     Rebase {
-        /// What.
+        /// The applied objects.
         applied: Vec<AppliedObject>,
     },
-    /// That the session lets go of a part of a file, which the base has by now; the content with
-    /// which the file began, and that part of what it became, follows.
+    /// Makes the applied parts of a file's changes its original. The original content with only
+    /// these parts applied follows.
     RebasePart {
         /// The file.
         applied: AppliedObject,
-        /// The mode, owner and group that go with the content.
+        /// Mode, uid and gid that belong to the content.
         attributes: [u32; 3],
     },
-    /// That the session removes copies in which it changed nothing.
+    /// Removes copied-up objects that the session did not change.
     DropUnchanged {
-        /// Their paths; number, and seconds and nanoseconds of the last change.
+        /// Path, file number, and seconds and nanoseconds of the ctime of each.
         copies: Vec<(PathText, (u64, i64, u32))>,
     },
-    /// That a file gets other content, which follows, if nothing changed it.
+    /// Replaces the content of a file if the file is unchanged. The new content follows.
     Rewrite {
-        /// Where.
+        /// The file.
         path: PathText,
-        /// The file: its number, and seconds and nanoseconds of its last change.
+        /// Expected file number, and seconds and nanoseconds of the ctime.
         object: (u64, i64, u32),
-        /// Its attributes.
+        /// Attributes to set.
         meta: AttrChanges,
     },
-    /// That the space of what was deleted goes back to the disk.
+    /// Returns free space of the session file to the disk.
     Compact,
-    /// That rows of the audit log up to this one go, the oldest first and a bounded number of them;
-    /// the answer is how many went.
+    /// Deletes audit rows up to a row, oldest first, a limited number at a time. The answer is the
+    /// number of deleted rows.
     PruneLog {
-        /// The last row that may go.
+        /// The last row to delete.
         upto: i64,
     },
-    /// That the session gets limits of its own.
+    /// Changes the session's own limits.
     SetQuota {
-        /// Of the bytes that contents take.
+        /// Bytes of content.
         bytes: Bound,
-        /// Of the objects.
+        /// Number of objects.
         files: Bound,
-        /// Of the size of each file.
+        /// Size of each file, in bytes.
         #[serde(default)]
         file_bytes: Bound,
     },
 }
 
-/// An object that [`Request::Make`] makes.
+/// An object that [`Request::Make`] creates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MakeItem {
-    /// Where.
+    /// Its path.
     pub path: PathText,
-    /// What.
+    /// Its type.
     pub kind: ItemKind,
-    /// Its attributes.
+    /// Attributes to set.
     pub meta: AttrChanges,
 }
 
-/// What an [`MakeItem`] is.
+/// Type of a [`MakeItem`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ItemKind {
-    /// A directory; one that is there stays as it is.
+    /// A directory; an existing one stays unchanged.
     Directory,
-    /// A regular file; one that is there gets the content.
+    /// A regular file; an existing one gets the new content.
     File {
-        /// Bytes of its content.
+        /// Length of its content, in bytes.
         bytes: u64,
     },
-    /// A symbolic link; one that is there is replaced.
+    /// A symbolic link; an existing one is replaced.
     Link {
-        /// Where it leads.
+        /// The target.
         target: PathText,
     },
-    /// Only the attributes of what is there.
+    /// An existing object, of which only attributes are set.
     Any,
 }
 
 impl MakeItem {
-    /// Bytes of its content.
+    /// Length of its content, in bytes.
     pub fn bytes(&self) -> u64 {
         if let ItemKind::File { bytes } = self.kind { bytes } else { 0 }
     }
 }
 
-/// What becomes of a limit.
+/// Change of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Bound {
-    /// It stays.
+    /// Keep the limit.
     #[default]
     Keep,
-    /// There is none any more.
+    /// Remove the limit.
     None,
-    /// It is this.
+    /// Set the limit.
     AtMost(u64),
 }
 
 impl Bound {
-    /// The limits that come of others, by what becomes of bytes, files and the size of each file.
+    /// Applies changes of the limits of bytes, files and file size, in this order.
     pub fn apply(limits: Limits, [bytes, files, file_bytes]: [Self; 3]) -> Limits {
         let become_of = |limit: Option<u64>, bound| match bound {
             Self::Keep => limit,
@@ -222,25 +221,25 @@ impl Bound {
     }
 }
 
-/// An object that `apply` has written to the base: see [`RebaseItem`].
+/// An object that `apply` wrote to the base: see [`RebaseItem`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedObject {
-    /// Where it is in the merged tree.
+    /// Its merged path.
     pub path: PathText,
-    /// Where the base had it before.
+    /// Its previous path in the base.
     pub from: Option<PathText>,
-    /// What the session has there: its number, and seconds and nanoseconds of its last change.
+    /// The session's object there: file number, and seconds and nanoseconds of its ctime.
     pub object: Option<(u64, i64, u32)>,
-    /// The session had an entry there.
+    /// Whether the session had a dentry there.
     #[serde(default)]
     pub was_entry: bool,
-    /// The ctime with which the base was left there, in seconds and nanoseconds.
+    /// The ctime that apply left in the base, in seconds and nanoseconds.
     #[serde(default)]
     pub base_ctime: Option<(i64, u32)>,
 }
 
 impl AppliedObject {
-    /// As the overlay takes it.
+    /// Converts it for the overlay.
     pub(super) fn let_go(&self) -> Result<RebaseItem, Refusal> {
         let object = |(id, secs, nanos)| (FileId(id), Time { secs, nanos });
         Ok(RebaseItem {
@@ -254,7 +253,7 @@ impl AppliedObject {
 }
 
 impl Request {
-    /// Whether content follows.
+    /// Whether content follows the request.
     pub(super) fn has_content(&self) -> bool {
         matches!(
             self,
@@ -263,35 +262,35 @@ impl Request {
     }
 }
 
-/// What becomes of a file that is there when it is written.
+/// How to treat an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteHow {
-    /// It gets the new content.
+    /// Replace its content.
     Replace,
-    /// The content is added at its end.
+    /// Append to it.
     Append,
-    /// It is in the way.
+    /// Fail if it exists.
     New,
 }
 
-/// Attributes to set; what is not named stays, or is as usual for something new.
+/// Attributes to set. `None` keeps a value, or uses the default for a new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AttrChanges {
-    /// Permission bits.
+    /// Mode bits.
     pub mode: Option<u32>,
     /// Owner.
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Last change of content: seconds and nanoseconds.
+    /// mtime, in seconds and nanoseconds.
     pub mtime: Option<(i64, u32)>,
-    /// Last read: seconds and nanoseconds.
+    /// atime, in seconds and nanoseconds.
     #[serde(default)]
     pub atime: Option<(i64, u32)>,
 }
 
 impl AttrChanges {
-    /// As SETATTR takes it.
+    /// Converts them for SETATTR.
     pub fn set_attr(&self) -> SetAttr {
         let time = |(secs, nanos)| SetTime::To(Time { secs, nanos });
         SetAttr {
@@ -305,13 +304,13 @@ impl AttrChanges {
     }
 }
 
-/// A path, or anything of bytes that are mostly text.
+/// A path, or other bytes that are usually UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PathText {
-    /// It is text.
+    /// Valid UTF-8.
     Text(String),
-    /// It is none.
+    /// Not valid UTF-8.
     Bytes(Vec<u8>),
 }
 
@@ -324,10 +323,10 @@ impl PathText {
         }
     }
 
-    /// The path in the merged tree.
+    /// The path as a merged path.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not an absolute, normalized path.
     pub fn merged(&self) -> Result<MergedPath, Refusal> {
         let none = || Refusal::new(format!("{}: not a path", self.as_bytes().escape_ascii()));
         MergedPath::from_bytes(self.as_bytes()).ok_or_else(none)
@@ -349,49 +348,49 @@ impl From<&MergedPath> for PathText {
     }
 }
 
-/// What comes back.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// To [`Request::Status`].
     Status(ServerStatus),
-    /// It is done.
+    /// Success.
     Done,
-    /// It is done to so many objects.
+    /// Number of processed objects.
     Objects(u64),
-    /// It is done to so many objects, and there are more: to [`Request::Remove`] by turns.
+    /// Number of processed objects, with more left: to [`Request::Remove`] with `by_turns`.
     SomeObjects(u64),
     /// To [`Request::Make`].
     Made {
-        /// How many are made, the first ones.
+        /// Number of created items, from the first on.
         items: u64,
-        /// Why the next one is not.
+        /// Why the next item was not created.
         refusal: Option<Refusal>,
     },
-    /// So many bytes were written.
+    /// Number of bytes written.
     Bytes(u64),
     /// To [`Request::Compact`].
     Compacted {
-        /// Bytes of the session file and its log before.
+        /// Size of the session file and its WAL before, in bytes.
         before_bytes: u64,
-        /// And after.
+        /// Size afterwards, in bytes.
         after_bytes: u64,
-        /// Whether readers keep the space for now.
+        /// Whether readers still hold the freed space.
         is_delayed: bool,
     },
     /// To [`Request::Copy`].
     Copied {
-        /// The inode to go on with, if there are more.
+        /// The inode to continue with; `None` at the end of a round.
         next: Option<u64>,
-        /// Whether there was anything that could be copied.
+        /// Whether any content was copied.
         has_copied: bool,
-        /// Files of which something is left in the base.
+        /// Files with pending content.
         files: u64,
-        /// How much that is at most.
+        /// Upper bound of pending content, in bytes.
         bytes: u64,
     },
     /// To [`Request::Rebase`].
     Rebased {
-        /// The paths where something changed since, which stays.
+        /// Paths that changed since and were not removed from the session.
         kept: Vec<PathText>,
     },
     /// To [`Request::SetQuota`].
@@ -400,70 +399,71 @@ pub enum Answer {
     Exports(ExportsUsage),
     /// To [`Request::Discard`].
     Undone {
-        /// The paths that show the base again.
+        /// Paths that show the base again.
         paths: Vec<PathText>,
-        /// Objects that were in the session, or gone from the base.
+        /// Number of discarded changes.
         changes: u64,
-        /// Where nothing was given up: the path, and one above it that would have to be.
+        /// Paths without anything to discard, each with the ancestor that must be discarded
+        /// instead, if any.
         idle: Vec<(PathText, Option<PathText>)>,
     },
 }
 
-/// How a server stands.
+/// State of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerStatus {
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// Its version.
+    /// Version of the program.
     pub version: String,
-    /// Where it listens for clients.
+    /// Addresses on which the server listens for clients.
     pub addresses: Vec<SocketAddr>,
     /// The base directory.
     pub base: Option<PathBuf>,
-    /// The paths of the exports that show the session; `None` where it is served alone. They may
-    /// be secrets.
+    /// Paths of the exports that show the session; `None` without an exports file. They may be
+    /// secrets.
     pub exports: Option<Vec<String>>,
-    /// Seconds since it began to serve.
+    /// Seconds since the start of the server.
     pub uptime: u64,
-    /// Who is connected, the longest first.
+    /// Connections of clients, oldest first.
     pub peers: Vec<ControlPeer>,
 }
 
-/// A connection to a server.
+/// A connection of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlPeer {
-    /// Where it comes from.
+    /// Address of the client.
     pub address: SocketAddr,
-    /// Seconds since it was opened.
+    /// Seconds since the connection was opened.
     pub connected: u64,
-    /// Calls that it sent.
+    /// Number of calls received.
     pub calls: u64,
 }
 
-/// Why something was not done.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// What is wrong.
+    /// The error.
     pub what: String,
-    /// What to do about it.
+    /// How to resolve it.
     pub hint: Option<String>,
-    /// The disk has too little room.
+    /// Whether the disk is full.
     #[serde(default)]
     pub is_full: bool,
 }
 
 impl Refusal {
-    /// With nothing to do about it.
+    /// A refusal without a hint.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), hint: None, is_full: false }
     }
 
-    /// The same with nothing to do about it.
+    /// Removes the hint.
     pub(super) fn without_hint(self) -> Self {
         Self { hint: None, ..self }
     }
 
-    /// What the filesystem says of a path.
+    /// The refusal for an error of the filesystem at a path.
     pub fn at(path: &MergedPath, error: FsError) -> Self {
         let hint = match error {
             FsError::IsDirectory => Some("a directory goes with -r"),

@@ -1,4 +1,4 @@
-//! Where the socket of a session is.
+//! Path and creation of a session's control socket.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,18 +8,17 @@ use std::path::{Path, PathBuf};
 
 use crate::delta::sqlite::CONTROL_SUFFIX;
 
-/// The longest path that a socket's address takes everywhere, in bytes (`sun_path` of macOS,
-/// without its NUL).
+/// Portable length of a socket path, in bytes (`sun_path` of macOS without its NUL).
 const MAX_ADDRESS_BYTES: usize = 103;
 
-/// The socket beside the session file.
+/// The path of the socket of a session.
 pub(super) fn path(session: &Path) -> PathBuf {
     let mut name: OsString = session.as_os_str().to_owned();
     name.push(CONTROL_SUFFIX);
     name.into()
 }
 
-/// Calls `f` with a path that is short enough for an address and leads to `socket`.
+/// Calls `f` with a path to `socket` that is short enough for a socket address.
 pub(super) fn with_address<T>(
     socket: &Path,
     f: impl FnOnce(&Path) -> io::Result<T>,
@@ -41,26 +40,26 @@ pub(super) fn with_address<T>(
     f(&short)
 }
 
-/// Listens at `socket`, where nothing is, for its user alone (mode 0600).
+/// Listens at `socket`, which must not exist, with mode 0600.
 #[cfg(target_os = "linux")]
 pub(super) fn listen(socket: &Path) -> io::Result<UnixListener> {
     use rustix::fs::{Mode, fchmod};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let open = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // Linux makes the file with the mode of the open socket. By its path, chmod(2) would follow
-    // what another user of the directory has put there.
+    // On Linux, bind(2) gives the file the mode of the socket. A chmod(2) by path could follow a
+    // symbolic link of another user.
     fchmod(&open, Mode::RUSR | Mode::WUSR)?;
     with_address(socket, |path| Ok(rustix::net::bind(&open, &SocketAddrUnix::new(path)?)?))?;
     rustix::net::listen(&open, BACKLOG)?;
     Ok(open.into())
 }
 
-/// Connections that the system holds until they are taken.
+/// Backlog of listen(2).
 #[cfg(target_os = "linux")]
 const BACKLOG: i32 = 128;
 
-/// Listens at `socket`, where nothing is, for its user alone (mode 0600).
+/// Listens at `socket`, which must not exist, with mode 0600.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn listen(socket: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What exports and their sessions take of their quotas.
+//! Quota usage of exports and sessions, as messages.
 
 use std::path::PathBuf;
 
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::delta::{Limits, Usage};
 
-/// What a session or an export takes, and may take.
+/// Usage and limits of a session or an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct UsageReport {
-    /// Bytes that contents take.
+    /// Bytes of content.
     pub used_bytes: u64,
-    /// Objects.
+    /// Number of objects.
     pub used_files: u64,
-    /// Bytes that contents may take.
+    /// Limit of bytes.
     pub max_bytes: Option<u64>,
-    /// Objects that there may be.
+    /// Limit of objects.
     pub max_files: Option<u64>,
-    /// Bytes that each file may have, where that is limited otherwise than usual.
+    /// Limit of the size of each file, in bytes, if it is not the default.
     #[serde(default)]
     pub max_file_bytes: Option<u64>,
 }
 
 impl UsageReport {
-    /// Of a usage and its limits.
+    /// From usage and limits.
     pub fn new(usage: Usage, limits: Limits) -> Self {
         Self {
             used_bytes: usage.bytes,
@@ -34,46 +34,46 @@ impl UsageReport {
         }
     }
 
-    /// What is taken.
+    /// The usage.
     pub fn usage(&self) -> Usage {
         Usage { bytes: self.used_bytes, files: self.used_files }
     }
 
-    /// What may be.
+    /// The limits.
     pub fn limits(&self) -> Limits {
         Limits { bytes: self.max_bytes, files: self.max_files, file_bytes: self.max_file_bytes }
     }
 }
 
-/// The exports of an exports file.
+/// Usage of the exports of an exports file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ExportsUsage {
-    /// The file, absolute; `None` of a server that has none.
+    /// The file, absolute; `None` if the server has none.
     pub file: Option<PathBuf>,
-    /// Its exports, in the order of the file.
+    /// The exports, in the order of the file.
     pub exports: Vec<ExportUsage>,
 }
 
-/// What an export takes.
+/// Usage of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportUsage {
-    /// Its name, as the audit log has it.
+    /// Name, as in the audit log.
     pub name: String,
-    /// What its sessions take together, and the export's limits.
+    /// Total usage of its sessions, and the export's limits.
     pub taken: UsageReport,
     /// Its sessions, in the order of its mounts.
     pub sessions: Vec<SessionUsage>,
 }
 
-/// What a session of an export takes: all of it, also where the export shows a part.
+/// Usage of a session of an export: of the whole session, even if the export shows a part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionUsage {
-    /// The file; `None` where changes are in memory.
+    /// The session file; `None` for a session in memory.
     pub session: Option<PathBuf>,
-    /// Where it is mounted in the export.
+    /// Its mount points in the export.
     pub at: Vec<String>,
-    /// Whether the export's usage has it: not where the export only reads it.
+    /// Whether it counts towards the export's usage: not if the export mounts it read-only.
     pub is_counted: bool,
-    /// What it takes, and its own limits.
+    /// Usage and own limits.
     pub taken: UsageReport,
 }

@@ -1,10 +1,10 @@
-//! Writing a file's content so that it is there as a whole, or not at all.
+//! Writes the content of a file as a whole or not at all.
 //!
-//! A file that is there keeps its number, its names and whoever has it open: content of up to
-//! [`WHOLE_BYTES`] replaces the old one in one transaction. Larger content cannot be held, and a
-//! new file's holes are not to become zeros: this goes to a file of its own, which takes the
-//! name at the end. Only a large file with several names is written over in pieces, as another
-//! file would lose it the other names.
+//! An existing file keeps its file number, hard links and open handles: content of up to
+//! [`WHOLE_BYTES`] replaces the old content in one transaction. Larger content does not fit into
+//! memory, and holes of a new file must not become zeros. Such content is written to a staged file,
+//! which is renamed at the end. Only a large file with several hard links is overwritten in pieces,
+//! because a rename would break its links.
 
 use bytes::{Bytes, BytesMut};
 
@@ -17,16 +17,16 @@ use crate::vfs::{
     Attr, CreateHow, FileId, FileKind, FsError, Locator, Name, SetAttr, Stability, Time, Vfs,
 };
 
-/// Why a file is written over in pieces.
+/// Hint for a failed overwrite in pieces.
 const KEEPS_NAMES: &str = "a large file with several names keeps them, and not its old content";
 
-/// A file that is written in pieces.
+/// A file that is being written in pieces.
 struct WriteInProgress<'a> {
     path: &'a MergedPath,
     file: Locator,
-    /// Where its next byte goes.
+    /// Offset of the next byte.
     end: u64,
-    /// How long it is: shorter while it ends in a hole.
+    /// Current size; below `end` while the content ends in a hole.
     size: u64,
 }
 
@@ -36,12 +36,12 @@ impl<'a> WriteInProgress<'a> {
     }
 }
 
-/// How a content begins.
+/// The beginning of some content.
 struct Begin {
     data: Bytes,
-    /// A hole behind the data, in bytes.
+    /// A hole after the data, in bytes.
     hole: u64,
-    /// There is nothing behind these.
+    /// Whether this is all of the content.
     is_whole: bool,
 }
 
@@ -50,7 +50,7 @@ impl Begin {
 }
 
 impl CallerFiles<'_> {
-    /// Writes a file; how many bytes.
+    /// Writes a file; returns the number of bytes.
     pub async fn write(
         &self,
         path: &MergedPath,
@@ -78,7 +78,7 @@ impl CallerFiles<'_> {
         }
     }
 
-    /// Makes a file, and removes it again if it does not get all of its content.
+    /// Creates a file; removes it again if its content cannot be written completely.
     async fn make_file(
         &self,
         path: &MergedPath,
@@ -109,7 +109,7 @@ impl CallerFiles<'_> {
         made.map(|()| writing.end)
     }
 
-    /// Adds to a file, and cuts it again if not all of the content can be added.
+    /// Appends to a file; truncates it again if the content cannot be written completely.
     async fn append(
         &self,
         mut writing: WriteInProgress<'_>,
@@ -119,7 +119,7 @@ impl CallerFiles<'_> {
         let start = writing.end;
         if let Err(refusal) = self.fill(&mut writing, Begin::NOTHING, content).await {
             let now = self.vfs.getattr(self.caller, &writing.file).await;
-            // What somebody else has added since then is not cut off.
+            // Data that a client appended in between must not be cut off.
             if writing.size > start && now.is_ok_and(|now| now.size == writing.size) {
                 let set = SetAttr { size: Some(start), ..SetAttr::default() };
                 let cut = self.vfs.setattr(self.caller, &writing.file, set, None).await;
@@ -133,7 +133,7 @@ impl CallerFiles<'_> {
         Ok(writing.end - start)
     }
 
-    /// Gives a file that is there other content.
+    /// Replaces the content of an existing file.
     async fn replace(
         &self,
         path: &MergedPath,
@@ -163,8 +163,8 @@ impl CallerFiles<'_> {
         Ok(writing.end)
     }
 
-    /// Gives a file other content if it is what was seen: its number, and the seconds and
-    /// nanoseconds of its ctime.
+    /// Replaces the content of a file if its file number and ctime (seconds, nanoseconds) are as
+    /// given.
     pub async fn rewrite(
         &self,
         path: &MergedPath,
@@ -191,7 +191,7 @@ impl CallerFiles<'_> {
         })
     }
 
-    /// A content that has to be in memory.
+    /// Content that must fit into memory.
     pub async fn whole(&self, path: &MergedPath, content: &mut dyn ContentSource) -> Result<Bytes> {
         let begin = gather(path, content, 0).await?;
         match begin.is_whole {
@@ -200,8 +200,8 @@ impl CallerFiles<'_> {
         }
     }
 
-    /// Writes a file beside the path, and gives it the name when it is whole: in place of the `old`
-    /// one, or where still nothing is.
+    /// Writes a file under a temporary name, then renames it: over the `old` file, or to a name
+    /// that must still be free.
     async fn stage(
         &self,
         path: &MergedPath,
@@ -232,7 +232,8 @@ impl CallerFiles<'_> {
                 let (from, to) = ((dir, staged.as_bytes()), (dir, name.as_bytes()));
                 return self.vfs.rename(self.caller, from, to).await.result.map_err(at);
             }
-            // A rename would replace an object that a client has made there since.
+            // LINK instead of RENAME: it does not replace an object that a client has created there
+            // since.
             let linked = self.vfs.link(self.caller, &writing.file, dir, name.as_bytes()).await;
             linked.result.map_err(at)
         };
@@ -255,7 +256,7 @@ impl CallerFiles<'_> {
         made.result.map(|made| made.object).map_err(|error| Refusal::at(path, error))
     }
 
-    /// Removes a file that was made here, unless something else has its name by now.
+    /// Removes a file that was created here, unless another object has its name now.
     async fn take_back(&self, dir: &Locator, name: &Name, id: FileId) {
         let found = self.vfs.lookup(self.caller, dir, name.as_bytes()).await.result;
         if found.is_ok_and(|found| found.attr.fileid == id) {
@@ -266,7 +267,7 @@ impl CallerFiles<'_> {
         }
     }
 
-    /// Writes `begin`, and all of `content` behind it.
+    /// Writes `begin` and the rest of `content`.
     async fn fill(
         &self,
         writing: &mut WriteInProgress<'_>,
@@ -305,7 +306,7 @@ impl CallerFiles<'_> {
         Ok(())
     }
 
-    /// Sets what writing would change.
+    /// Sets the attributes that the writes would have changed.
     async fn set_late(&self, writing: &WriteInProgress<'_>, meta: &AttrChanges) -> Result<()> {
         let late = AttrChanges { mode: None, ..*meta }.set_attr();
         if late == SetAttr::default() {
@@ -316,7 +317,8 @@ impl CallerFiles<'_> {
     }
 }
 
-/// Takes a content up to [`WHOLE_BYTES`], or to a hole that ends behind the first `zeros` bytes.
+/// Reads content up to [`WHOLE_BYTES`], or up to a hole. A hole that ends within the first `zeros`
+/// bytes is read as zeros.
 async fn gather(path: &MergedPath, content: &mut dyn ContentSource, zeros: usize) -> Result<Begin> {
     let mut begin = BytesMut::new();
     while begin.len() <= WHOLE_BYTES {
@@ -344,7 +346,7 @@ async fn next(path: &MergedPath, content: &mut dyn ContentSource) -> Result<Cont
     })
 }
 
-/// Where old and new content do not fit beside each other.
+/// Adds a hint if there is no space for the old and the new content at once.
 fn keeping(refusal: Refusal) -> Refusal {
     let kept = "the old content is kept until all of the new one is there; removing it first takes \
                 less room";

@@ -1,12 +1,12 @@
-//! Who may come, and who they are here: exports(5)'s `clients`, `secure`, `sec`, the squashing
-//! of root and of everybody, and maps of ids. Pure functions of a caller and the export's options.
+//! Access checks and id mapping of an export: `clients`, `secure`, `sec`, squashing, and id maps,
+//! as in exports(5). Pure functions of a caller and the export's options.
 
 use std::borrow::Cow;
 
 use crate::config::{ClientNetworks, ExportConfig, IdMap, SquashMode};
 use crate::vfs::{Attr, Caller, Flavor, FsError, SetAttr};
 
-/// Which callers an export answers.
+/// Which callers an export accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
     clients: ClientNetworks,
@@ -15,33 +15,33 @@ pub struct Admission {
     takes_none: bool,
 }
 
-/// Why a caller is not answered.
+/// Why a caller is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Its address is none of `clients`.
+    /// Its address is not in `clients`.
     #[error("the client's address is not among those of the export")]
     Address,
-    /// Its port is one that everybody can use, and the export is `secure`.
+    /// The export is `secure`, and the client's port is unprivileged.
     #[error("the client uses an unprivileged port (1024 or above), and the export is `secure`")]
     Port,
-    /// The export does not take its kind of credentials (`sec`).
+    /// The export does not accept this flavor (`sec`).
     #[error("the export does not take this kind of credentials")]
     Flavor,
 }
 
 impl Admission {
-    /// That of an export.
+    /// The rules of an export.
     pub fn new(export: &ExportConfig) -> Self {
         Self {
             clients: export.clients.clone(),
-            // Clients elsewhere do not use privileged ports.
+            // On other systems clients do not use privileged ports.
             needs_privileged_port: cfg!(target_os = "linux") && export.options.is_secure,
             takes_sys: export.options.takes_sys,
             takes_none: export.options.takes_none,
         }
     }
 
-    /// Whether calls with such credentials are taken.
+    /// Whether the export accepts this flavor.
     pub fn takes(&self, flavor: Flavor) -> bool {
         match flavor {
             Flavor::Sys => self.takes_sys,
@@ -49,15 +49,15 @@ impl Admission {
         }
     }
 
-    /// The credentials that are taken, the best first.
+    /// The accepted flavors, in order of preference.
     pub fn flavors(&self) -> Vec<Flavor> {
         [Flavor::Sys, Flavor::None].into_iter().filter(|flavor| self.takes(*flavor)).collect()
     }
 
-    /// Whether `caller` may come. A command of the session's owner always may.
+    /// Checks a caller. Commands of the session's owner are always admitted.
     ///
     /// # Errors
-    /// Why it may not: its address first, so that strangers learn nothing else.
+    /// The first failed check. The address comes first, so that other hosts learn nothing else.
     pub fn admit(&self, caller: &Caller) -> Result<(), Refused> {
         if caller.is_owner {
             return Ok(());
@@ -72,10 +72,10 @@ impl Admission {
     }
 }
 
-/// Who callers are here, and who owners are there.
+/// Maps and squashes the ids of callers, and maps owners back.
 ///
-/// Ids are mapped first, then squashed: root_squash is about the server's 0, so a client's 0 that
-/// the map makes an ordinary user is that user.
+/// Ids are mapped before they are squashed. root_squash applies to the server's uid 0, so a
+/// client's uid 0 that maps to an ordinary user is that user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Squash {
     mode: SquashMode,
@@ -86,7 +86,7 @@ pub struct Squash {
 }
 
 impl Squash {
-    /// That of an export.
+    /// The rules of an export.
     pub fn new(export: &ExportConfig) -> Self {
         let options = export.options;
         Self {
@@ -98,7 +98,7 @@ impl Squash {
         }
     }
 
-    /// Who `caller` is here. A command of the session's owner stays who it is.
+    /// Maps and squashes a caller. Commands of the session's owner keep their ids.
     pub fn apply<'a>(&self, caller: &'a Caller) -> Cow<'a, Caller> {
         if caller.is_owner {
             return Cow::Borrowed(caller);
@@ -117,25 +117,25 @@ impl Squash {
         Cow::Owned(Caller { uid, gid, gids, ..caller.clone() })
     }
 
-    /// The attributes that a client sets, with the server's ids.
+    /// Maps the ids of a SETATTR to server ids.
     ///
     /// # Errors
-    /// [`FsError::Invalid`]: an id that the map does not have, as in a user namespace.
+    /// [`FsError::Invalid`]: an id is not in the map, as in a user namespace.
     pub fn set(&self, set: SetAttr) -> Result<SetAttr, FsError> {
         let uid = to_server(self.uids.as_ref(), set.uid)?;
         let gid = to_server(self.gids.as_ref(), set.gid)?;
         Ok(SetAttr { uid, gid, ..set })
     }
 
-    /// The attributes that a client gives what it makes: an id that the map does not have is left
-    /// out, for some clients send an owner and a group with each object.
+    /// Maps the ids of a new object to server ids. Unmapped ids are dropped, because some clients
+    /// send owner and group with every new object.
     pub fn set_new(&self, set: SetAttr) -> SetAttr {
         let uid = to_server(self.uids.as_ref(), set.uid).unwrap_or(None);
         let gid = to_server(self.gids.as_ref(), set.gid).unwrap_or(None);
         SetAttr { uid, gid, ..set }
     }
 
-    /// Attributes as a client is to see them: owners that the map does not have are nobody.
+    /// Maps owners to client ids; unmapped owners become nobody.
     pub fn show(&self, attr: Attr) -> Attr {
         let shown = |map: &Option<IdMap>, id| match map {
             Some(map) => map.to_client(id).unwrap_or(Caller::NOBODY),
@@ -152,11 +152,11 @@ impl Squash {
         self.one(self.gids.as_ref(), id, self.anon_gid)
     }
 
-    /// An id of a caller who is somebody.
+    /// Maps and squashes one id of an AUTH_SYS caller.
     fn one(&self, map: Option<&IdMap>, id: u32, anon: u32) -> u32 {
         let mapped = match map {
             Some(map) => map.to_server(id),
-            // -1 is nobody's number, and "leave it" where owners are set.
+            // An id of -1 means "no change" in a chown, so it cannot be an owner.
             None => Some(id).filter(|id| *id != u32::MAX),
         };
         mapped.filter(|id| *id != 0 || self.mode != SquashMode::Root).unwrap_or(anon)

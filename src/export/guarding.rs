@@ -1,5 +1,5 @@
-//! The guards of an export as each of its mounts has them: what its scope has to know, and the tree
-//! that drafts are over. Guards know paths of the export, a mount its own.
+//! The guards of an export, translated for each mount: guards match paths of the export, a mount
+//! knows its own paths.
 
 use std::sync::Arc;
 
@@ -12,43 +12,43 @@ use crate::validation::{
 };
 use crate::vfs::{Caller, Expected, FsError, GuardedFile, Locator, Outcome, Wcc, WriteVerifier};
 
-/// The guards of an export, and its part of what all guards of the server share.
+/// The guards of an export, and its part of the server's shared resources.
 #[derive(Clone)]
 pub struct Guarding {
-    /// Which files, and by what.
+    /// Path patterns with their validators.
     pub guards: Guards,
-    /// The export's part of what the guards of the server share.
+    /// The export's part of the shared resources.
     pub resources: Arc<ExportResources>,
-    /// A random number of this process, which it takes for these guards alone.
+    /// A random number of this process, used for nothing else.
     pub boot: u64,
-    /// When what happens to a draft that nobody changes.
+    /// Timeouts of idle drafts.
     pub periods: Periods,
 }
 
-/// Where a mount is in its export: nothing for `/`, else `/a/b`.
+/// A mount point as a path prefix: empty for `/`, otherwise `/a/b`.
 #[derive(Debug, Clone)]
 pub(super) struct MountPrefix(Bytes);
 
-/// The guards of an export as a mount's scope sees them.
+/// The export's guards, for paths of one mount.
 struct InMount {
     guards: Guards,
     at: MountPrefix,
 }
 
-/// A mount as what is guarded.
+/// A mount, as the tree below a draft table.
 pub(super) struct GuardedMount {
     overlay: Overlay,
     at: MountPrefix,
 }
 
 impl Guarding {
-    /// What the scope of the mount at `at` has to know of the guards; nothing if there are none.
+    /// The guards for the scope of the mount at `at`; `None` if the export has none.
     pub(super) fn paths(&self, at: &str) -> Option<Arc<dyn GuardedPaths>> {
         let (guards, at) = (self.guards.clone(), MountPrefix::new(at));
         (!guards.is_empty()).then(|| Arc::new(InMount { guards, at }) as Arc<dyn GuardedPaths>)
     }
 
-    /// The overlay of the mount at `at`, behind the guards.
+    /// The overlay of the mount at `at`, with drafts if the export has guards.
     pub(super) fn before(&self, overlay: Overlay, at: &str) -> ValidatingOverlay {
         let at = MountPrefix::new(at);
         let desk = (!self.guards.is_empty()).then(|| {
@@ -70,7 +70,7 @@ impl MountPrefix {
         Self(Bytes::copy_from_slice(at.trim_end_matches('/').as_bytes()))
     }
 
-    /// A path in the mount as one in the export.
+    /// A path of the mount as a path of the export.
     pub(super) fn join(&self, path: &[u8]) -> Vec<u8> {
         [&self.0, path].concat()
     }
@@ -91,7 +91,7 @@ impl GuardedPaths for InMount {
 }
 
 impl GuardedMount {
-    /// A file of the mount as the export has it.
+    /// Translates a file's guarded paths into paths of the export.
     fn in_export(&self, file: GuardedFile) -> GuardedFile {
         let paths = file.paths.iter().map(|path| self.at.join(path)).collect();
         GuardedFile { paths, ..file }

@@ -1,4 +1,4 @@
-//! Handles of several exports: each mount of each export makes its own.
+//! File handles of several exports: each mount of each export has its own key.
 
 use std::hash::Hasher;
 
@@ -14,8 +14,8 @@ impl Handles<MountedObject> for Exports {
         object.mount().codec().encode_in(memory, &object.at)
     }
 
-    /// [`FsError::Stale`] for a handle of no export that there is, or that there is no more;
-    /// [`FsError::TryLater`] while it may be of one that cannot be served.
+    /// [`FsError::Stale`] for a handle of an unknown tag, [`FsError::BadHandle`] for a wrong MAC;
+    /// [`FsError::TryLater`] instead while any export cannot be served: the handle may be its.
     fn decode(&self, handle: &FileHandle) -> Result<MountedObject, FsError> {
         let tag = HandleCodec::export_of(handle).ok_or(FsError::BadHandle)?;
         let table = self.table();
@@ -35,8 +35,8 @@ impl Handles<MountedObject> for Exports {
     }
 }
 
-/// What handles of one mount are made with: the same as long as export, place, subtree and
-/// session are.
+/// Tag and key of a mount's handles. They depend on the session, the export's path, the mount point
+/// and the subtree.
 pub(super) fn codec(
     session_key: [u8; 16],
     export: &[u8],
@@ -56,7 +56,7 @@ pub(super) fn codec(
     let (high, low) = key.split_at_mut(8);
     high.copy_from_slice(&digest(1).to_be_bytes());
     low.copy_from_slice(&digest(2).to_be_bytes());
-    // The tag only says where to try: which of those it is, the key says.
+    // The tag only narrows the search; the key decides.
     let tag = (digest(3) & 0xffff) as u16;
     (tag, HandleCodec::new(key, tag))
 }

@@ -1,7 +1,7 @@
-//! Listings of directories that something is mounted in, or that are mounted themselves.
+//! Listings of directories that contain mount points or are the root of a mount.
 //!
-//! What is mounted has the cookies behind those of `.` and `..`, before all others: the overlay
-//! leaves them free ([`FIRST_NAME_COOKIE`](crate::overlay::FIRST_NAME_COOKIE)).
+//! Mount points have cookies after `..` and before all names: the overlay leaves these free
+//! ([`FIRST_NAME_COOKIE`](crate::overlay::FIRST_NAME_COOKIE)).
 
 use bytes::Bytes;
 
@@ -12,20 +12,20 @@ use crate::vfs::{Attr, Caller, Cookie, Entry, Locator, Vfs};
 /// The cookie of `..`.
 const DOT_DOT: u64 = 2;
 
-/// Turns the entries of a mount's directory into those of the export.
+/// Translates the entries of a mount's directory into entries of the export.
 pub(super) struct Lister<F> {
     dir: MountedObject,
-    /// What `..` is, where the mount does not know.
+    /// The `..` entry of a mount's root.
     above: Option<(MountedObject, Attr)>,
-    /// What is mounted here and not listed yet, the last one first.
+    /// Mount points that are not listed yet, in reverse order.
     mounted: Vec<Entry<MountedObject>>,
-    /// The names of all that is mounted here.
+    /// Names of all mount points in this directory.
     covered: Vec<Bytes>,
     take: F,
 }
 
 impl<F: FnMut(&Entry<MountedObject>) -> bool> Lister<F> {
-    /// Begins a page behind `cookie`.
+    /// Begins a page after `cookie`.
     pub(super) async fn begin(
         caller: &Caller,
         dir: &MountedObject,
@@ -62,7 +62,7 @@ impl<F: FnMut(&Entry<MountedObject>) -> bool> Lister<F> {
         Self { dir: dir.clone(), above, mounted, covered, take }
     }
 
-    /// Takes an entry of the mount's; `false` if it does not fit.
+    /// Passes on an entry of the mount; `false` if it does not fit into the page.
     pub(super) fn take(&mut self, entry: &Entry) -> bool {
         if entry.cookie.0 >= FIRST_NAME_COOKIE {
             if !self.take_mounted() {
@@ -85,7 +85,7 @@ impl<F: FnMut(&Entry<MountedObject>) -> bool> Lister<F> {
         (self.take)(&shown)
     }
 
-    /// Lists what is mounted here and was not listed yet; `false` if it does not fit.
+    /// Lists the remaining mount points; `false` if one does not fit into the page.
     pub(super) fn take_mounted(&mut self) -> bool {
         while let Some(entry) = self.mounted.last() {
             if !(self.take)(entry) {

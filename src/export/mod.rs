@@ -1,15 +1,14 @@
-//! Exports: several trees on one port, each put together of mounts, for those who may come.
+//! Exports: several trees on one port, each assembled from mounts, with its own access rules.
 //!
-//! [`Exports`] is a [`Vfs`](crate::vfs::Vfs) over the overlays of all sessions that are served.
-//! What it adds to each call, in this order:
-//! - `credentials`: whether the caller may come at all, and who it is here
-//! - `tree`: which mount the object is in, where one mount ends and another begins
-//! - the call itself, on the mount's overlay, which shows its [`Scope`](crate::overlay::Scope)
-//! - `guarded`: drafts, where the content of a file is guarded
-//! - `numbers` and owners as this export shows them
+//! [`Exports`] is a [`Vfs`](crate::vfs::Vfs) over the overlays of all served sessions. Each call
+//! passes through, in this order:
+//! - `credentials`: checks the caller's address, port and flavor, and squashes its ids
+//! - `tree`: finds the object's mount, and crosses mount points
+//! - `validating_overlay`: drafts, if the file is guarded
+//! - the mount's overlay, restricted to its [`Scope`](crate::overlay::Scope)
+//! - `numbers` and `credentials`: file numbers and owners as this export shows them
 //!
-//! A handle is a capability: it carries a code that is bound to the export and the mount it was
-//! given out by, and works nowhere else.
+//! A handle is a capability: its MAC is bound to one export and mount, and no other accepts it.
 
 mod credentials;
 mod guarding;
@@ -31,41 +30,41 @@ pub use credentials::{Admission, Refused, Squash};
 pub use guarding::Guarding;
 pub use tree::{Export, ExportParts, MountError, MountParts, MountedObject};
 
-/// All exports of a server. A copy is the same exports.
+/// All exports of a server. Clones share the table.
 #[derive(Clone, Default)]
 pub struct Exports {
     table: Arc<RwLock<Arc<ExportTable>>>,
 }
 
-/// The exports of one moment.
+/// A snapshot of the exports.
 #[derive(Default)]
 struct ExportTable {
     by_path: HashMap<Bytes, Arc<Export>>,
-    /// Where handles with this tag may be from: export and number of the mount in it.
+    /// Candidates for a handle's tag: the export, and the index of the mount in it.
     by_tag: HashMap<u16, Vec<(Arc<Export>, usize)>>,
     unavailable: HashMap<Bytes, Unavailable>,
 }
 
-/// An export that cannot be served at the moment.
+/// A configured export that cannot be served now.
 #[derive(Debug, Clone)]
 pub struct Unavailable {
-    /// What clients mount.
+    /// The path that clients mount.
     pub path: Bytes,
-    /// Not to be listed: its path is a secret.
+    /// The path is a secret and is not listed.
     pub is_secret: bool,
-    /// Who may come.
+    /// Which callers it accepts.
     pub admission: Admission,
 }
 
 impl Exports {
-    /// Serves `exports` from now on, and no others. What clients have of exports that stay goes
-    /// on working; handles of those that go are stale.
+    /// Replaces all exports. Handles of exports that stay remain valid; handles of removed exports
+    /// become stale.
     pub fn replace(&self, exports: Vec<Arc<Export>>) {
         self.replace_with(exports, Vec::new());
     }
 
-    /// The same, where some cannot be served: mounting these fails as the server's fault, and a
-    /// handle that no export knows may be of one of them, so that it is to be tried again.
+    /// As [`Self::replace`], with exports that cannot be served. Mounting one of these fails with a
+    /// server fault. An unknown handle may belong to one of them, so the client is told to retry.
     pub fn replace_with(&self, exports: Vec<Arc<Export>>, unavailable: Vec<Unavailable>) {
         let unavailable = unavailable.into_iter().map(|it| (it.path.clone(), it)).collect();
         let mut table = ExportTable { unavailable, ..ExportTable::default() };
@@ -79,13 +78,13 @@ impl Exports {
         *self.table.write() = Arc::new(table);
     }
 
-    /// The exports of this moment, in no particular order.
+    /// The current exports, unordered.
     pub fn all(&self) -> Vec<Arc<Export>> {
         self.table().by_path.values().cloned().collect()
     }
 
-    /// Publishes what the drafts of guarded files hold, where that is valid and whole, and gives
-    /// up the rest: clients will send it again.
+    /// Publishes truncated or extended drafts with valid content, and discards all other drafts:
+    /// clients send their pieces again.
     pub async fn settle(exports: &[Arc<Export>]) {
         for mount in exports.iter().flat_map(|export| export.mounts()) {
             mount.overlay.close().await;
@@ -98,7 +97,7 @@ impl Exports {
 }
 
 impl fmt::Debug for Exports {
-    /// Paths can be secrets.
+    /// Omits paths: they can be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exports").field("count", &self.table().by_path.len()).finish()
     }

@@ -1,8 +1,8 @@
-//! Numbers of objects: unique in an export, though each of its mounts has its own.
+//! File numbers that are unique in an export, across its mounts.
 //!
-//! The mount at `/` keeps its numbers as far as they are small, as nearly all are; those of every
-//! other are moved into a range of its own, of the same kind ([`FOLDED_IDS`], [`DELTA_IDS`]).
-//! What does not fit is folded by a hash, as [`base::fold_fileid`](crate::base::fold_fileid) does.
+//! The mount at `/` keeps its numbers below [`RANGE`]: nearly all. The numbers of every other mount
+//! are shifted into a range of their own, of the same kind ([`FOLDED_IDS`], [`DELTA_IDS`]). Larger
+//! numbers are hashed, as [`base::fold_fileid`](crate::base::fold_fileid) does.
 
 use std::hash::Hasher;
 
@@ -11,10 +11,10 @@ use siphasher::sip::SipHasher24;
 use crate::base::{DELTA_IDS, FOLDED_IDS};
 use crate::vfs::FileId;
 
-/// Numbers that a mount has of each kind before they are folded.
+/// Size of a mount's range, for base numbers and for delta numbers each.
 const RANGE: u64 = 1 << 40;
 
-/// Ranges in an export: the first is that of the mount at `/`.
+/// Ranges in an export; the first is that of the mount at `/`.
 pub(super) const RANGES: u16 = 1 << 11;
 
 const _: () = assert!(RANGE * RANGES as u64 == FOLDED_IDS);
@@ -24,11 +24,11 @@ const _: () = assert!(RANGE * RANGES as u64 == FOLDED_IDS);
 pub(super) struct MountNumbers(u16);
 
 impl MountNumbers {
-    /// Those of the mount at `/`.
+    /// The range of the mount at `/`.
     pub(super) const ROOT: Self = Self(0);
 
-    /// Chooses the range of a mount by its place, so that it stays the same when other mounts
-    /// come and go; among `taken`, where two places want the same, by the order of mounts.
+    /// Chooses a mount's range by its mount point, so that it does not depend on other mounts. On a
+    /// collision with `taken`, later mounts get the next free range.
     pub(super) fn choose(at: &str, taken: &[Self]) -> Self {
         let mut hasher = SipHasher24::new();
         hasher.write(at.as_bytes());
@@ -40,7 +40,7 @@ impl MountNumbers {
         Self(range)
     }
 
-    /// The number that the export shows for a mount's.
+    /// The file number that the export shows.
     pub(super) fn show(self, id: FileId) -> FileId {
         let (kind, below) =
             if id.0 >= DELTA_IDS { (DELTA_IDS, id.0 - DELTA_IDS) } else { (0, id.0) };
@@ -56,8 +56,8 @@ impl MountNumbers {
     }
 }
 
-/// The fsid of an export, from that of the session at its `/`. Exports that share this session
-/// have others: numbers are told apart within an export alone.
+/// The fsid of an export, derived from the fsid of the session at `/`. Exports that share a session
+/// differ, because numbers are unique within one export only.
 pub(super) fn fsid(session: u64, path: &[u8]) -> u64 {
     let mut hasher = SipHasher24::new_with_keys(session, 2);
     hasher.write(path);

@@ -1,5 +1,5 @@
-//! The exports as a [`Vfs`]: who calls, which mount it is about, the overlay's answer, and how
-//! this export shows it.
+//! The exports as a [`Vfs`]: checks the caller, finds the mount, calls its overlay, and translates
+//! the result into the export's view.
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;
@@ -19,7 +19,7 @@ use crate::vfs::{
 };
 
 impl MountedObject {
-    /// Who the caller is here, and the tree that the object is in.
+    /// Admits and squashes the caller; returns it with the overlay of the object's mount.
     fn enter<'a>(
         &'a self,
         caller: &'a Caller,
@@ -31,7 +31,7 @@ impl MountedObject {
         Ok((self.export().squash.apply(caller), &self.mount().overlay))
     }
 
-    /// The failure of a change in this directory, which changed nothing.
+    /// The result of a rejected change in this directory.
     async fn refused<T>(&self, caller: &Caller, error: FsError) -> Outcome<T, Wcc> {
         Outcome::err(error, self.unchanged(caller).await)
     }
@@ -59,8 +59,8 @@ impl MountedObject {
         Outcome { result: result.map(shown), context }
     }
 
-    /// What is mounted at a name of this directory, or the directory that it is mounted in: what
-    /// the mount itself knows nothing of.
+    /// LOOKUP across a mount point: of a mounted name, or of `..` at the root of a mount. `None`
+    /// for any other name.
     async fn cross(
         &self,
         caller: &Caller,
@@ -70,7 +70,7 @@ impl MountedObject {
             b".." => self.above_mount()?,
             _ => self.mounted_at(name)?,
         };
-        // Whoever may not search the directory does not cross it.
+        // Crossing requires search permission, as for any other name.
         let here = self.mount().overlay.lookup(caller, &self.at, b".").await;
         let context = here.context.map(|attr| self.show(attr));
         let result = match here.result {
@@ -98,8 +98,8 @@ impl Vfs for Exports {
                 Err(_) => Err(FsError::NotFound),
             };
         };
-        // Any flavor may ask: the answer says which ones are taken. Otherwise what is forbidden
-        // is as if it were not there.
+        // Any flavor may mount: the reply lists the accepted flavors. Any other refusal looks like
+        // a missing export.
         match export.admission.admit(caller) {
             Ok(()) | Err(Refused::Flavor) => {}
             Err(refused) => {
@@ -369,7 +369,7 @@ impl Vfs for Exports {
             Err(error) => return error.into(),
         };
         let lister = Lister::begin(&caller, dir, cookie, with_attrs, take).await;
-        // The entries come from another thread; this one only comes back when they are over.
+        // `take` runs on a worker thread. This task uses the lister again only after the listing.
         let lister = Arc::new(Mutex::new(lister));
         let taking = Arc::clone(&lister);
         let take = move |entry: &Entry| locked(&taking).take(entry);
@@ -426,7 +426,7 @@ impl Vfs for Exports {
     }
 }
 
-/// What a listing has taken is whole whatever a panic interrupted.
+/// Ignores poisoning: the state of a listing is consistent after a panic.
 fn locked<F>(lister: &Mutex<Lister<F>>) -> MutexGuard<'_, Lister<F>> {
     lister.lock()
 }

@@ -1,4 +1,4 @@
-//! One export: mounts put together into one tree.
+//! One export: several mounts assembled into one tree.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,64 +18,64 @@ use crate::vfs::{
     Attr, Caller, FileId, FileKind, FsError, Locator, Name, NewNode, SetAttr, Vfs, Wcc,
 };
 
-/// The mode of the directories that are made for what is mounted below them.
+/// Mode of directories that are created for mount points.
 const MADE_MODE: u32 = 0o755;
 
-/// What an export is made of.
+/// The configuration of an export.
 pub struct ExportParts {
-    /// What clients mount.
+    /// The path that clients mount.
     pub path: Bytes,
-    /// What the audit log calls it.
+    /// Name in the audit log.
     pub name: Arc<str>,
-    /// Not to be listed: its path is a secret.
+    /// The path is a secret and is not listed.
     pub is_secret: bool,
-    /// Who may come.
+    /// Which callers it accepts.
     pub admission: Admission,
-    /// Who they are.
+    /// How ids are mapped and squashed.
     pub squash: Squash,
-    /// What is mounted; exactly one at `/`.
+    /// The mounts; exactly one is at `/`.
     pub mounts: Vec<MountParts>,
-    /// Files that take only some content.
+    /// The guards of the export.
     pub guarding: Guarding,
-    /// Who makes the directories that are missing.
+    /// Owner of directories that are created for mount points.
     pub owner: Caller,
 }
 
-/// What a mount is made of.
+/// The configuration of a mount.
 pub struct MountParts {
-    /// Where it is in the export: `/`, or `/a/b`.
+    /// Mount point in the export: `/`, or `/a/b`.
     pub at: String,
-    /// The whole tree of the session.
+    /// The session, unrestricted.
     pub overlay: Overlay,
-    /// The directory of that tree which is the mount's root: `/`, or `/a/b`.
+    /// The session's directory that is the root of the mount: `/`, or `/a/b`.
     pub subtree: String,
-    /// Refuse every change.
+    /// Refuse every change with NFS3ERR_ROFS.
     pub read_only: bool,
-    /// The largest size of a file, in bytes; `None` for the session's limit alone.
+    /// Largest size of a file, in bytes; `None` if only the session's limit applies.
     pub file_bytes: Option<u64>,
-    /// The session's secret, for handles.
+    /// The session's secret key, for handles.
     pub handle_key: [u8; 16],
 }
 
-/// Says why an export cannot be put together.
+/// Why an export cannot be assembled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountError {
-    /// Nothing is mounted at `/`.
+    /// No mount is at `/`.
     #[error("nothing is mounted at /")]
     NoRoot,
-    /// A directory cannot be had.
+    /// A directory cannot be found or created.
     #[error("{what} {path}: {source}")]
     Directory {
-        /// Which one.
+        /// Its role.
         what: &'static str,
-        /// Its path in the export, or in the session.
+        /// Its path in the export or in the session.
         path: String,
-        /// Why.
+        /// The error.
         source: FsError,
     },
 }
 
-/// A tree that clients mount.
+/// An export: the tree that clients mount.
 pub struct Export {
     path: Bytes,
     is_secret: bool,
@@ -86,41 +86,41 @@ pub struct Export {
     root: usize,
 }
 
-/// A session's tree, or a part of it, at its place in an export.
+/// A session's tree, or a subtree of it, at its mount point.
 pub(super) struct Mount {
     pub(super) overlay: ValidatingOverlay,
     root: Locator,
     tag: u16,
     codec: HandleCodec,
     numbers: MountNumbers,
-    /// The directory that it is mounted in: number of the mount, and which directory of that.
+    /// The directory that contains the mount point: index of its mount, and the directory.
     above: Option<(usize, Locator)>,
-    /// What is mounted in this one, by directory.
+    /// Mount points in this mount, by directory.
     points: HashMap<FileId, Vec<Point>>,
 }
 
-/// A name of a directory at which something is mounted.
+/// A mount point: a name in a directory.
 #[derive(Debug, Clone)]
 pub(super) struct Point {
     pub(super) name: Name,
-    /// The number of the mount.
+    /// Index of the mounted mount.
     pub(super) mount: usize,
-    /// Whether there is a directory below it, which counts already.
+    /// Whether the mount point covers a directory, which `nlink` already counts.
     covers_dir: bool,
 }
 
-/// An object of an export.
+/// An object of an export, with its mount.
 #[derive(Clone)]
 pub struct MountedObject {
     export: Arc<Export>,
     mount: usize,
-    /// The object in the mount.
+    /// The object in the mount's overlay.
     pub(super) at: Locator,
 }
 
 impl Export {
-    /// Puts an export together: makes sure of subtrees and of the directories that mounts are in
-    /// (those that are missing are made), and finds out where mounts meet.
+    /// Assembles an export: finds subtrees and the parents of mount points, creates missing
+    /// directories, and connects the mounts.
     ///
     /// # Errors
     /// See [`MountError`].
@@ -165,17 +165,17 @@ impl Export {
         Ok(Self { path, is_secret, admission, squash, fsid, mounts, root })
     }
 
-    /// What clients mount.
+    /// The path that clients mount.
     pub fn path(&self) -> &Bytes {
         &self.path
     }
 
-    /// Whether its path is not to be told.
+    /// Whether the path is a secret.
     pub fn is_secret(&self) -> bool {
         self.is_secret
     }
 
-    /// What tells it from other exports; the same over restarts.
+    /// Identifies the export; stable across restarts.
     pub(super) fn number(&self) -> NonZeroU64 {
         NonZeroU64::new(self.fsid).unwrap_or(NonZeroU64::MIN)
     }
@@ -184,7 +184,7 @@ impl Export {
         &self.mounts
     }
 
-    /// The root directory.
+    /// The export's root directory.
     pub(super) fn root(self: &Arc<Self>) -> MountedObject {
         self.root_of(self.root)
     }
@@ -195,7 +195,7 @@ impl Export {
     }
 }
 
-/// The directory that is a mount's root; `None` for the whole tree.
+/// The root directory of a mount; `None` for the whole session.
 async fn subtree(part: &MountParts, owner: &Caller) -> Result<Option<Locator>, MountError> {
     if part.subtree == "/" {
         return Ok(None);
@@ -211,7 +211,7 @@ async fn subtree(part: &MountParts, owner: &Caller) -> Result<Option<Locator>, M
     Ok(path.into_iter().next_back())
 }
 
-/// Finds the mount that another one is mounted in, and where in that.
+/// Finds the enclosing mount of a mount, and the directory that contains the mount point.
 async fn attach(
     given: &[MountParts],
     mounts: &mut [Mount],
@@ -244,7 +244,7 @@ async fn attach(
     Ok(())
 }
 
-/// The directories on the way down from the root; with `makes`, those that are missing are made.
+/// The directories along a path from the root. With `makes`, missing ones are created.
 async fn descend(
     overlay: &Overlay,
     names: &[&str],
@@ -275,7 +275,7 @@ async fn descend(
 }
 
 impl Mount {
-    /// The number in its handles.
+    /// The tag in the mount's handles.
     pub(super) fn tag(&self) -> u16 {
         self.tag
     }
@@ -284,7 +284,7 @@ impl Mount {
         &self.codec
     }
 
-    /// What is mounted in a directory.
+    /// The mount points in a directory.
     pub(super) fn points_in(&self, dir: &Locator) -> &[Point] {
         self.points.get(&dir.fileid()).map_or(&[], Vec::as_slice)
     }
@@ -303,32 +303,32 @@ impl MountedObject {
         &self.export.mounts[self.mount]
     }
 
-    /// Another object of the same mount.
+    /// Another object of this mount.
     pub(super) fn beside(&self, at: Locator) -> Self {
         Self { export: Arc::clone(&self.export), mount: self.mount, at }
     }
 
-    /// Whether the two are in the same mount of the same export: also where the exports were read
-    /// anew in between.
+    /// Whether both objects are in the same mount of the same export. Also true if the exports were
+    /// reloaded in between.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         self.export.path == other.export.path && self.mount().codec == other.mount().codec
     }
 
-    /// The root of what is mounted at a name of this directory.
+    /// The root of the mount at a name of this directory.
     pub(super) fn mounted_at(&self, name: &[u8]) -> Option<Self> {
         let mut points = self.mount().points_in(&self.at).iter();
         let point = points.find(|point| point.name.as_bytes() == name)?;
         Some(self.export.root_of(point.mount))
     }
 
-    /// The directory above, of the root of a mount; `None` for all else.
+    /// The parent of a mount's root; `None` for any other object.
     pub(super) fn above_mount(&self) -> Option<Self> {
         let mount = self.mount();
         let (outer, dir) = mount.above.as_ref().filter(|_| self.at == mount.root)?;
         Some(Self::new(&self.export, *outer, dir.clone()))
     }
 
-    /// An object's attributes in the mount as the export shows them.
+    /// Attributes as the export shows them: owners, file number, fsid, and mount points in `nlink`.
     pub(super) fn show(&self, attr: Attr) -> Attr {
         let mount = self.mount();
         let mut attr = self.export.squash.show(attr);
@@ -340,12 +340,12 @@ impl MountedObject {
         Attr { fsid: self.export.fsid, fileid: self.show_id(attr.fileid), ..attr }
     }
 
-    /// The same of a number alone.
+    /// The file number that the export shows.
     pub(super) fn show_id(&self, id: FileId) -> FileId {
         self.mount().numbers.show(id)
     }
 
-    /// The same of the attributes around a change.
+    /// As [`Self::show`], for wcc data.
     pub(super) fn show_wcc(&self, wcc: Wcc) -> Wcc {
         Wcc { before: wcc.before, after: wcc.after.map(|attr| self.show(attr)) }
     }

@@ -1,7 +1,7 @@
-//! A mount's overlay with the guards of its export before it: what would change guarded content in
-//! pieces goes to drafts, and comes to the overlay as a whole.
+//! A mount's overlay with drafts: changes of guarded content go to drafts, which are published to
+//! the overlay as a whole.
 //!
-//! Where nothing is guarded, every call is the overlay's.
+//! Without guards, every call goes straight to the overlay.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Deref for ValidatingOverlay {
 }
 
 impl ValidatingOverlay {
-    /// Publishes what can be, and gives up the other drafts.
+    /// Publishes truncated or extended drafts with valid content, and discards the others.
     pub(super) async fn close(&self) {
         if let Some(desk) = &self.desk {
             desk.close().await;
@@ -62,7 +62,7 @@ impl ValidatingOverlay {
         Outcome { context, ..outcome }
     }
 
-    /// SETATTR of a guarded file with a size: the draft's, if the rest may be set.
+    /// SETATTR with a size of a guarded file: sets the other attributes, then the draft's size.
     async fn set_draft_size(
         &self,
         desk: &Arc<DraftTable<GuardedMount>>,
@@ -86,7 +86,7 @@ impl ValidatingOverlay {
         }
     }
 
-    /// CREATE where it would give a guarded file a size: the draft's.
+    /// CREATE with a size at a guarded path: creates the file, then sets the draft's size.
     async fn create_draft(
         &self,
         desk: &Arc<DraftTable<GuardedMount>>,
@@ -111,7 +111,7 @@ impl ValidatingOverlay {
         created
     }
 
-    /// Validates what a RENAME would bring to guarded paths.
+    /// Validates the files that a RENAME would move to guarded paths.
     async fn validate(
         &self,
         desk: &Arc<DraftTable<GuardedMount>>,
@@ -130,7 +130,7 @@ impl ValidatingOverlay {
                 let reason = format!("as {}: {}", path.escape_ascii(), violation.reason);
                 let violation = Violation { reason, ..violation };
                 desk.refuse(caller, &arrival.file, &violation).await;
-                // Programs take INVAL for a directory that would move into itself.
+                // EPERM: programs take EINVAL for a rename of a directory into itself.
                 return Err(FsError::NotPermitted);
             }
             if start.elapsed() > MAX_ARRIVAL_CHECK_TIME {
@@ -178,7 +178,7 @@ impl Vfs for ValidatingOverlay {
             && let Ok(attr) = self.overlay.getattr(caller, object).await
             && self.show(caller, attr.clone()).ctime == ctime
         {
-            // The ctime that this client was shown may be its draft's.
+            // The client may compare with its draft's ctime, which it was shown.
             guard = Some(attr.ctime);
         }
         let mut outcome = self.overlay.setattr(caller, object, set, guard).await;
@@ -320,7 +320,8 @@ impl Vfs for ValidatingOverlay {
                 Ok(arrivals) => arrivals,
                 Err(error) => return Outcome { result: Err(error), ..outcome },
             };
-            // The ctimes are of before the contents were read: the RENAME sees any change since.
+            // The ctimes are older than the contents read below, so the RENAME detects later
+            // changes.
             if let Err(error) = self.validate(desk, caller, &arrivals).await {
                 return Outcome { result: Err(error), ..outcome };
             }
@@ -392,11 +393,11 @@ impl Vfs for ValidatingOverlay {
 }
 
 impl ValidatingOverlay {
-    /// What a change shows of a file that its caller has a draft of.
+    /// Wcc data as the client of a draft sees it.
     fn show_wcc(&self, caller: &Caller, wcc: Wcc) -> Wcc {
         let Some(attr) = wcc.after else { return wcc };
         let shown = self.show(caller, attr.clone());
-        // What the client knew before was the draft's.
+        // The client's cached attributes are those of its draft.
         let before = if shown == attr { wcc.before } else { None };
         Wcc { before, after: Some(shown) }
     }

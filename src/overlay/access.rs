@@ -1,4 +1,4 @@
-//! Who may do what: mode bits, as a Linux NFS server checks them.
+//! Permission checks by mode bits, as a Linux NFS server makes them.
 
 use crate::vfs::{Access, Attr, Caller, FileKind, FsError, Locator, Outcome};
 
@@ -19,8 +19,8 @@ impl Want {
     /// Change a directory's entries.
     pub const CHANGE_ENTRIES: Self = Self(0o3);
 
-    /// Whether the mode bits grant all of it. The superuser is refused only to execute a file
-    /// that nobody may execute.
+    /// Whether the mode bits grant all of these permissions. Root is refused only execution of a
+    /// file without any x bit.
     pub fn granted(self, caller: &Caller, attr: &Attr) -> bool {
         if caller.is_root() {
             let runs = attr.kind == FileKind::Directory || attr.mode & 0o111 != 0;
@@ -41,14 +41,14 @@ impl Want {
         if self.granted(caller, attr) { Ok(()) } else { Err(FsError::Access.into()) }
     }
 
-    /// The same, but the owner always passes: a client checks at open, and the owner may go on
-    /// with a file that was made unreadable or unwritable since (RFC 1813 §4.4).
+    /// As [`Self::check`], but the owner always passes. Clients check at open, and the owner may
+    /// keep using an open file whose mode changed since (RFC 1813 §4.4).
     pub fn check_unless_owner(self, caller: &Caller, attr: &Attr) -> Result<()> {
         if caller.uid == attr.uid { Ok(()) } else { self.check(caller, attr) }
     }
 }
 
-/// Whether the caller may remove or rename an entry of a sticky directory.
+/// [`FsError::NotPermitted`] unless the caller may remove or rename an entry of a sticky directory.
 pub(super) fn check_sticky(caller: &Caller, dir: &Attr, entry: &Attr) -> Result<()> {
     let sticky = dir.mode & 0o1000 != 0;
     let owner = caller.uid == dir.uid || caller.uid == entry.uid;
@@ -58,7 +58,7 @@ pub(super) fn check_sticky(caller: &Caller, dir: &Attr, entry: &Attr) -> Result<
     Ok(())
 }
 
-/// What each ACCESS bit needs (RFC 1813 §3.3.4): of a directory, of anything else.
+/// Permission for each ACCESS bit (RFC 1813 §3.3.4): for a directory, and for other objects.
 const BITS: [(u32, Option<Want>, Option<Want>); 6] = [
     (Access::READ, Some(Want::READ), Some(Want::READ)),
     (Access::LOOKUP, Some(Want::SEARCH), None),
@@ -68,7 +68,7 @@ const BITS: [(u32, Option<Want>, Option<Want>); 6] = [
     (Access::EXECUTE, None, Some(Want::SEARCH)),
 ];
 
-/// Bits that a read-only export never grants.
+/// ACCESS bits that a read-only export never grants.
 const CHANGES: u32 = Access::MODIFY | Access::EXTEND | Access::DELETE;
 
 impl View<'_> {

@@ -1,7 +1,8 @@
-//! Access times of delta objects: noted by readers, written with the next change.
+//! Access times of delta objects: readers record them, the next change writes them.
 //!
-//! As `relatime` does: a read moves atime only if it was not after the last change, or is a day
-//! old. Nothing is written for a read alone, and nothing is lost that anyone was promised.
+//! The rule is that of `relatime`: a read updates atime only if atime is not later than mtime and
+//! ctime, or is a day old. A read alone never writes to the session. A crash may lose recorded
+//! atimes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,26 +18,26 @@ use super::limits::MAX_PENDING_ATIMES;
 /// The age at which `relatime` moves an atime without a change, in seconds.
 const STALE_AFTER_SECS: i64 = 24 * 60 * 60;
 
-/// Access times that are not written yet.
+/// Access times that are not in the session yet.
 #[derive(Default)]
 pub(super) struct Atimes(Arc<Mutex<Noted>>);
 
 #[derive(Default)]
 struct Noted {
-    /// Waiting for a change.
+    /// Wait for the next change.
     pending: HashMap<Ino, Time>,
-    /// Part of a change that is not committed yet.
+    /// Written by a change that is not committed yet.
     writing: HashMap<Ino, Time>,
 }
 
-/// Access times that are part of a change. Dropped before [`PendingAtimes::committed`], it gives
-/// them back: they wait for the next change.
+/// Access times that a change writes. A drop before [`PendingAtimes::committed`] returns them to
+/// the pending ones.
 pub(super) struct PendingAtimes {
     noted: Arc<Mutex<Noted>>,
     rows: Vec<(Ino, Time)>,
 }
 
-/// A poisoned table of times is still one.
+/// Ignores poisoning: entries are whole values.
 fn lock(noted: &Mutex<Noted>) -> MutexGuard<'_, Noted> {
     noted.lock()
 }
@@ -49,7 +50,7 @@ impl Noted {
 }
 
 impl Atimes {
-    /// Notes that an object was read.
+    /// Records a read at `now`, if `relatime` would update the atime.
     pub fn note(&self, row: &InodeRow, now: Time) {
         let mut noted = lock(&self.0);
         let atime = noted.latest(row);
@@ -66,14 +67,14 @@ impl Atimes {
         lock(&self.0).latest(row)
     }
 
-    /// Forgets what was noted of an object whose atime is set explicitly.
+    /// Drops the recorded atime of an object whose atime is set explicitly.
     pub fn forget(&self, ino: Ino) {
         let mut noted = lock(&self.0);
         noted.pending.remove(&ino);
         noted.writing.remove(&ino);
     }
 
-    /// Writes what is pending, as part of a change.
+    /// Writes all pending atimes as part of a change.
     pub fn write(&self, txn: &mut dyn WriteTxn) -> Result<PendingAtimes> {
         let rows = {
             let mut noted = lock(&self.0);
@@ -95,7 +96,7 @@ impl Atimes {
 }
 
 impl PendingAtimes {
-    /// The change is committed: the rows say it all from now on.
+    /// The change is committed: the rows have these times.
     pub fn committed(mut self) {
         let mut noted = lock(&self.noted);
         for (ino, atime) in self.rows.drain(..) {

@@ -1,4 +1,4 @@
-//! Attributes as the export shows them.
+//! Attributes as clients see them.
 
 use crate::base::{BaseAttr, BaseError};
 use crate::delta::{InodeRow, content_bytes};
@@ -8,34 +8,34 @@ use super::error::Result;
 use super::node::{DirPlace, Node, is_linked};
 use super::resolve::View;
 
-/// What the size of a directory born in the delta is shown as, in bytes: one block, as of a small
-/// directory on a local disk.
+/// Size shown for a directory created in the delta, in bytes: one block, as on a local disk.
 const DIR_BYTES: u64 = 4096;
 
-/// The unit in which space on disk is shown, in bytes (`st_blocks`).
+/// Unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// How far the time that a filesystem stamps may be behind the clock, in ns: since the last tick.
+/// Granularity of filesystem timestamps, in ns: a stamp may lag the clock by one kernel tick.
 const TICK_NANOS: u32 = 10_000_000;
 
 impl View<'_> {
-    /// The attributes of a visible object, as clients see them.
+    /// The attributes of a visible object.
     ///
-    /// A directory that is in both layers shows that the base's half changed after the session's:
-    /// else clients would go by what they know of its entries.
+    /// A directory in both layers shows the later change of the two. Otherwise clients would keep
+    /// stale entries cached after a change in the base.
     pub fn attr(&self, node: &Node) -> Result<Attr> {
         let attr = self.own_attr(node)?;
         let Some(half) = self.base_half(node).filter(|half| is_later(half, &attr)) else {
             return Ok(attr);
         };
-        // A moment later than the base's own: if the session gives its half up, that shows too.
+        // One step later than the base's ctime, so that a discard of the session's half shows as a
+        // change.
         let ctime = half.ctime.max(attr.ctime).next();
         let mtime = if half.mtime > attr.mtime { half.mtime.next() } else { attr.mtime };
         Ok(Attr { mtime, ctime, ..attr })
     }
 
-    /// What the base has of a directory of the session, unless that is as it was; where it is gone,
-    /// of the directory that lost it.
+    /// The base attributes behind a session directory, unless unchanged since copy-up. If the base
+    /// directory is gone, those of its closest existing ancestor, whose change removed it.
     fn base_half(&self, node: &Node) -> Option<BaseAttr> {
         let row = node.row().filter(|row| row.kind == FileKind::Directory)?;
         let place = self.place(node).ok()?;
@@ -52,8 +52,7 @@ impl View<'_> {
         }
     }
 
-    /// The same, but a directory in the session has the times that the session gave it: those say
-    /// what became of it there.
+    /// As [`Self::attr`], but a session directory shows only the times of its own row.
     pub fn own_attr(&self, node: &Node) -> Result<Attr> {
         match node {
             Node::Delta(row) => self.delta_attr(row),
@@ -66,12 +65,12 @@ impl View<'_> {
         self.attr(&self.node(object)?)
     }
 
-    /// The attributes of a delta object, with the times of its row: what a change has just made of
-    /// a directory, without what the base did meanwhile.
+    /// The attributes of a delta object, with the times of its row. After a change they describe
+    /// that change alone, not concurrent changes of the base.
     pub fn delta_attr(&self, row: &InodeRow) -> Result<Attr> {
         let (size, used) = match row.kind {
             FileKind::Directory => {
-                // As it was before copy-up: a size that jumps would look like a change.
+                // The size from before copy-up: a jump in size would look like a change.
                 let bytes = row.origin.as_ref().map_or(DIR_BYTES, |origin| origin.size);
                 (bytes, bytes)
             }
@@ -98,7 +97,7 @@ impl View<'_> {
         })
     }
 
-    /// Names of a file in both layers; 2 + visible subdirectories of a directory.
+    /// A file: its names in both layers. A directory: 2 + visible subdirectories.
     fn delta_nlink(&self, row: &InodeRow) -> Result<u32> {
         match (row.kind, row.subdirs) {
             (FileKind::Directory, Some(subdirs)) => Ok(subdirs.saturating_add(2)),
@@ -110,7 +109,7 @@ impl View<'_> {
         }
     }
 
-    /// Names that a copied-up file still has in the base alone.
+    /// Number of visible names that a copied-up file has only in the base.
     pub fn base_links_left(&self, row: &InodeRow) -> Result<u32> {
         let Some(origin) = &row.origin else { return Ok(0) };
         if !is_linked(row.kind, origin.nlink) {
@@ -127,13 +126,13 @@ impl View<'_> {
             nlink = nlink.saturating_sub(hidden).max(1);
             ctime = ctime.max(since.unwrap_or(ctime));
         } else if attr.kind == FileKind::Directory && nlink < 2 {
-            // Filesystems that do not count subdirectories say 1.
+            // Filesystems that do not count subdirectories report 1.
             nlink = self.count_subdirs(&*self.place(node)?)?.saturating_add(2);
         }
         Ok(Attr { nlink, ctime, ..self.as_in_base(node.fileid(), attr) })
     }
 
-    /// The attributes of a base object as the base has them.
+    /// Attributes of a base object, without the session's effects on link count and ctime.
     pub fn as_in_base(&self, fileid: FileId, attr: &BaseAttr) -> Attr {
         Attr {
             kind: attr.kind,
@@ -152,8 +151,8 @@ impl View<'_> {
         }
     }
 
-    /// Counts the visible subdirectories of a directory of which nobody keeps the count:
-    /// O(entries), unless it shows just what the base has and the base's filesystem counts.
+    /// Counts the visible subdirectories. O(entries), unless the directory shows the base's entries
+    /// unchanged and the base's filesystem counts subdirectories.
     pub fn count_subdirs(&self, place: &DirPlace) -> Result<u32> {
         let changed = match place.ino {
             Some(ino) => self.txn.has_dentries(ino)?,
@@ -177,22 +176,22 @@ impl View<'_> {
     }
 }
 
-/// Whether a base directory is as it was when it was copied up.
+/// Whether a base directory is unchanged since copy-up.
 fn is_as_copied(row: &InodeRow, attr: &BaseAttr) -> bool {
     row.origin.as_ref().is_some_and(|origin| {
         (origin.fileid, origin.mtime, origin.ctime) == (attr.fileid, attr.mtime, attr.ctime)
     })
 }
 
-/// Whether the base's half of a directory may have changed after its row says that it changed.
+/// Whether the base directory may have changed after the ctime of its session row.
 fn is_later(half: &BaseAttr, own: &Attr) -> bool {
     half.ctime != own.ctime && tick_after(half.ctime) > own.ctime
 }
 
-/// When at the latest something happened that the base's filesystem says was at `stamp`.
+/// The latest time at which an event with the filesystem timestamp `stamp` can have happened.
 pub(super) fn tick_after(stamp: Time) -> Time {
     if stamp.nanos == 0 {
-        // One that counts in seconds, or in two.
+        // The filesystem may count in units of one or two seconds.
         return Time { secs: stamp.secs.saturating_add(2), nanos: 0 };
     }
     let nanos = stamp.nanos.saturating_add(TICK_NANOS);

@@ -1,4 +1,4 @@
-//! The names that base files have by now, and those of them that are hidden.
+//! Hard links of base files: which names exist, and how many the session hides.
 
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{InodeRow, MergedPath};
@@ -9,10 +9,10 @@ use super::error::Result;
 use super::node::is_linked;
 
 impl Edit<'_> {
-    /// Lets a copied-up file that had one name in the base know that it has more by now, which
-    /// lead to it too, and counts those that are hidden; whether it did.
+    /// Updates a copied-up file whose base file had one name at copy-up and has several now:
+    /// records the new link count and counts the hidden names. Returns whether it did.
     ///
-    /// Not where several copies say that they are of the same file (invariant O2).
+    /// Does nothing if several copies claim the same base file (invariant O2).
     pub fn see_links(&mut self, row: &mut InodeRow) -> Result<bool> {
         let kind = row.kind;
         let Some(origin) = row.origin.as_mut().filter(|o| !is_linked(kind, o.nlink)) else {
@@ -33,7 +33,8 @@ impl Edit<'_> {
         Ok(true)
     }
 
-    /// Lets a file know the base's by the ctime that it has since it got a name there.
+    /// Updates the origin's ctime after the base file got another name, if its content is
+    /// unchanged.
     pub fn know_link(&self, row: &mut InodeRow, attr: &BaseAttr) {
         if let Some(origin) = row.origin.as_mut()
             && (origin.size, origin.mtime) == (attr.size, attr.mtime)
@@ -42,7 +43,7 @@ impl Edit<'_> {
         }
     }
 
-    /// The names that a base object has by now: those of a file with several are searched for.
+    /// The current names of a base object. A file with several names needs a search of the base.
     pub fn names_in_base(&self, id: FileId, nlink: u32, path: &BasePath) -> Result<Vec<BasePath>> {
         if nlink <= 1 {
             let there = self.view().base_attr_at(path)?.filter(|attr| attr.fileid == id);
@@ -56,13 +57,13 @@ impl Edit<'_> {
         Ok(names)
     }
 
-    /// Where a name of the base shows that the session says nothing about.
+    /// The merged path at which a base name shows, if the session does not cover it.
     pub fn shown_at(&self, path: &BasePath) -> Result<Option<MergedPath>> {
         let shown = self.view().shown_name(path)?;
         Ok(shown.map(|(place, name)| place.merged.join(&name)))
     }
 
-    /// Counts anew which names of base files are hidden (invariant L1).
+    /// Recounts the hidden names of all base files (invariant L1).
     pub fn count_hidden_links(&mut self) -> Result<()> {
         for base in self.txn.hidden_files()? {
             self.count_hidden_links_of(base)?;
@@ -70,7 +71,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// The same of one file, of which some are known to be.
+    /// Recounts the hidden names of one base file.
     fn count_hidden_links_of(&mut self, base: FileId) -> Result<()> {
         let mut hidden = 0;
         for path in self.names_in_base(base, u32::MAX, &BasePath::root())? {

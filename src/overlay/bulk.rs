@@ -1,4 +1,4 @@
-//! Many objects made or removed in one transaction.
+//! Creation and removal of many objects in one transaction, for commands.
 
 use bytes::Bytes;
 
@@ -12,49 +12,49 @@ use super::error::Result;
 use super::limits::BULK_BYTES;
 use super::tree::TreeView;
 
-/// What is to be at a path.
+/// The object to create at a path.
 #[derive(Debug, Clone)]
 pub enum BulkContent {
-    /// A directory; one that is there stays as it is.
+    /// A directory; an existing one is kept, with its attributes.
     Directory,
-    /// A regular file with this content; one that is there gets it.
+    /// A regular file with this content, which replaces that of an existing file.
     File(Bytes),
-    /// A symbolic link with this target; one that is there is replaced.
+    /// A symbolic link with this target; an existing link is replaced.
     Link(Bytes),
-    /// What is there, whatever it is.
+    /// The existing object, of any type: only its attributes are set.
     Any,
 }
 
-/// An object to be made.
+/// An object to create.
 #[derive(Debug, Clone)]
 pub struct BulkItem {
-    /// Where.
+    /// Merged path.
     pub path: MergedPath,
-    /// What.
+    /// Type and content.
     pub content: BulkContent,
-    /// Its attributes.
+    /// Attributes to set.
     pub set: SetAttr,
 }
 
-/// A name to be removed.
+/// A name to remove.
 #[derive(Debug, Clone)]
 pub struct Removal {
-    /// The directory that it is in.
+    /// The parent directory.
     pub dir: Locator,
     /// The name.
     pub name: Bytes,
-    /// Whether it is the name of an empty directory.
+    /// Whether the name is that of an empty directory.
     pub is_dir: bool,
-    /// Bytes that the session stores of the object, at most.
+    /// Upper bound of the bytes that the session stores for the object.
     pub bytes: u64,
 }
 
 impl Overlay {
-    /// Makes `items` in their order, in one transaction: all of them, or so many that other changes
-    /// need not wait long; returns how many, at least one.
+    /// Creates `items` in order, in one transaction: all, or as many as fit into its limit of
+    /// bytes. Returns their number, at least one.
     ///
     /// # Errors
-    /// One of them cannot be made, or there is no room: none is made.
+    /// An item cannot be created, or the session is full: none is created.
     pub async fn make_all(
         &self,
         caller: &Caller,
@@ -68,11 +68,11 @@ impl Overlay {
         made.await?.value.result
     }
 
-    /// Removes names in their order, in one transaction: all of them, or so many that other changes
-    /// need not wait long; returns how many, at least one.
+    /// Removes names in order, in one transaction: all, or as many as fit into its limit of
+    /// bytes. Returns their number, at least one.
     ///
     /// # Errors
-    /// One of them cannot be removed: none is.
+    /// A name cannot be removed: none is removed.
     pub async fn remove_all(
         &self,
         caller: &Caller,
@@ -89,7 +89,7 @@ impl Overlay {
 }
 
 impl BulkItem {
-    /// Bytes of its content.
+    /// Bytes of the item's content.
     fn bytes(&self) -> usize {
         match &self.content {
             BulkContent::File(content) | BulkContent::Link(content) => content.len(),
@@ -105,7 +105,7 @@ impl Edit<'_> {
             if bytes > BULK_BYTES {
                 return Ok(at);
             }
-            // The attributes of a directory may be an item themselves.
+            // An item may set the attributes of a directory, so cached rows are outdated.
             self.dirs.clear();
             bytes += item.bytes() as u64 + self.make(item, &mut dir)?;
         }
@@ -128,8 +128,8 @@ impl Edit<'_> {
         Ok(removals.len())
     }
 
-    /// Makes one; `last` is the directory of the one before. Returns how many bytes of the base it
-    /// may have read.
+    /// Creates one item; `last` is the parent of the previous item. Returns an upper bound of the
+    /// bytes read from the base.
     fn make(&mut self, item: &BulkItem, last: &mut Option<(MergedPath, Locator)>) -> Result<u64> {
         let (Some(name), false) = (item.path.name(), matches!(item.content, BulkContent::Any))
         else {
@@ -171,7 +171,7 @@ impl Edit<'_> {
         Ok(0)
     }
 
-    /// A new file with content; the audit log has it as a CREATE, a WRITE and a SETATTR.
+    /// Creates a file with content. The audit log records a CREATE, a WRITE and a SETATTR.
     fn make_file(
         &mut self,
         parent: &Parent,
@@ -188,7 +188,7 @@ impl Edit<'_> {
         Ok(self.setattr(&file, &rest, None).result?)
     }
 
-    /// What a path leads to.
+    /// The locator of the object at a path.
     fn locator_at(&self, path: &MergedPath) -> Result<Locator> {
         let tree = TreeView { view: self.view(), knows_base: true };
         Ok(tree.find(path)?.ok_or(FsError::NotFound)?.locator())

@@ -1,12 +1,11 @@
-//! What readers remember between transactions.
+//! Readers' caches, kept across transactions.
 //!
-//! Two kinds of facts. *Locations* (which base path has a number) never become wrong by a change
-//! in the session, only by one in the base, and whoever uses them looks again.
-//! *Places* and *children* come from the session's rows: a writer forgets them right after the
-//! commit that changes them, and a reader uses and adds them only while no commit has begun
-//! since before its snapshot was taken ([`Commits`]). So what the caches hold is what such a
-//! snapshot says, and no answer mixes two states.
-//! The writer never uses these: it must see its batch's uncommitted rows (see `known`).
+//! *Locations* map file numbers to base paths. Changes in the session never invalidate a location;
+//! a change in the base can, so every user verifies it with a `stat`. *Places* and *children* come
+//! from session rows. A writer invalidates them right after the commit that changes them. A reader
+//! uses and fills them only while no commit has begun since before its snapshot ([`Commits`]).
+//! Therefore the caches always match that snapshot, and no reply mixes two states. The writer never
+//! uses these caches: it must see its batch's uncommitted rows (see `writer_memo`).
 
 use std::sync::Arc;
 
@@ -28,40 +27,40 @@ use super::snapshot::DirChange;
 use super::trail::Searched;
 use super::weighed::Weighed;
 
-/// What the delta says about a name; the base is asked each time.
+/// What the delta records for a name. The base is not cached here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeltaChild {
-    /// An entry.
+    /// A dentry.
     Entry(Ino),
-    /// A whiteout: nothing, whatever the base has.
+    /// A whiteout: the name does not exist, whatever the base has.
     WhitedOut,
-    /// Neither: what the base has shows through.
+    /// Neither: the base entry shows through.
     Through,
 }
 
-/// What a commit makes wrong.
+/// A fact that a commit invalidates.
 #[derive(Debug, Clone)]
 pub(super) enum Invalidation {
-    /// What a name in a directory leads to.
+    /// The object that a name in a directory refers to.
     Child(DirId, Name),
-    /// Where a directory is: its inode, if it has one, and the base directory that shows.
+    /// The place of a directory: by inode, if it has one, and by the base directory that shows.
     Place(Option<Ino>, Option<BasePath>),
-    /// Where directories are: one of them moved, with all below it.
+    /// The places of all directories: a directory was renamed, with everything below it.
     AllPlaces,
-    /// Everything: much was given up.
+    /// Everything, after a large discard.
     All,
-    /// A directory's entries.
+    /// The entries of a directory.
     Entries(FileId, DirChange),
 }
 
-/// Where a base object is.
+/// The path of a base object.
 struct Location {
     path: BasePath,
-    /// When the delta said nothing of the object but that it shows: it held in this version.
+    /// The version in which no session row affected the object, and it was visible.
     shows: Option<Version>,
 }
 
-/// The readers' memory; each part is bounded.
+/// The readers' caches. Each is bounded.
 pub(super) struct Caches {
     commits: Arc<Commits>,
     children: Mutex<LruCache<(DirId, Name), DeltaChild>>,
@@ -73,7 +72,7 @@ pub(super) struct Caches {
     listings: ListingCache,
 }
 
-/// A poisoned cache is still a cache: its entries are whole values.
+/// Ignores poisoning: entries are replaced as whole values.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
@@ -92,17 +91,18 @@ impl Caches {
         }
     }
 
-    /// The moment for a snapshot that is about to be taken.
+    /// The version for a snapshot that is about to be taken; `None` while a commit runs.
     pub fn version(&self) -> Option<Version> {
         self.commits.version()
     }
 
-    /// Whether a snapshot taken since `version` holds just what the caches do.
+    /// Whether the caches match a snapshot taken at `version`.
     pub fn is_at(&self, version: Version) -> bool {
         self.commits.is_at(version)
     }
 
-    /// Forgets what a commit changed. Called after it, before its answers leave.
+    /// Removes what a commit invalidated. Must run after the commit and before its replies are
+    /// sent.
     pub fn forget(&self, touched: &[Invalidation]) {
         for touch in touched {
             match touch {
@@ -158,7 +158,7 @@ impl Caches {
         }
     }
 
-    /// The same by the base directory that shows through.
+    /// As [`Self::place`], by the base directory that shows through.
     pub fn base_place(&self, at: Version, base: &BasePath) -> Option<Arc<DirPlace>> {
         let mut places = lock(&self.base_places);
         places.get(base).filter(|_| self.is_at(at)).cloned()
@@ -183,14 +183,14 @@ impl Caches {
         }
     }
 
-    /// Where a base object is of which the rows say nothing but that it shows.
+    /// The path of a base object that is visible and that no session row affects.
     pub fn showing(&self, at: Version, id: FileId) -> Option<BasePath> {
         let mut locations = lock(&self.locations);
         let known = locations.get(&id).filter(|known| known.shows == Some(at))?;
         Some(known.path.clone())
     }
 
-    /// Notes that the base object at its known location shows.
+    /// Records that the base object at its cached location is visible and that no row affects it.
     pub fn add_showing(&self, at: Version, id: FileId, path: &BasePath) {
         let mut locations = lock(&self.locations);
         if let Some(known) = locations.get_mut(&id)
@@ -205,7 +205,7 @@ impl Caches {
         lock(&self.locations).pop(&id);
     }
 
-    /// Remembers where all entries of a directory are, if that leaves room for others.
+    /// Caches the locations of all entries of a directory, unless they would evict most others.
     pub fn add_locations(&self, dir: &BasePath, listing: &Listing) {
         if listing.entries.len() > MAX_LOCATIONS.get() / 4 {
             return;
@@ -218,8 +218,8 @@ impl Caches {
         }
     }
 
-    /// The base directories with this trail that were listed with attributes: whose entries'
-    /// handles clients have without having looked any of them up.
+    /// Base directories with this path digest that READDIRPLUS listed: clients have handles of
+    /// their entries without any LOOKUP.
     pub fn listed(&self, trail: &PathDigest) -> Vec<BasePath> {
         lock(&self.listed).get(trail).cloned().unwrap_or_default()
     }
@@ -242,7 +242,7 @@ impl Caches {
         lock(&self.absent).get(&(id, *trail)).cloned()
     }
 
-    /// Remembers, or forgets, that a base object was not found.
+    /// Adds or removes the negative entry of a base object.
     pub fn put_absent(&self, id: FileId, trail: &PathDigest, searched: Option<Searched>) {
         let mut absent = lock(&self.absent);
         match searched {
@@ -254,7 +254,7 @@ impl Caches {
         }
     }
 
-    /// Begins a page of a directory's listing; before its snapshot is taken.
+    /// Begins a page of a listing. Must be called before the snapshot is taken.
     pub fn begin_page(&self, dir: FileId) -> Page {
         self.listings.begin(dir)
     }

@@ -1,10 +1,10 @@
-//! Copy-up: a base object becomes a delta object with the same number, handle, owner, mode,
+//! Copy-up: makes a base object a delta object with the same file number, handle, owner, mode,
 //! times and content, right before its first change.
 //!
-//! Content is streamed in pieces and keeps its holes. If the base file changes meanwhile, the
-//! operation is undone and the client asked to try again: no mixture of two states gets into the
-//! session. Of a large file only the rest of the change is made; its content stays
-//! [pending](super::pending).
+//! Content is copied in pieces; holes stay holes. If the base file changes during the copy, the
+//! operation rolls back and the client gets JUKEBOX, so the session never mixes two states of a
+//! file. The content of a large file stays [pending](super::copy_up_pending): the background copies
+//! it after the change.
 
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{CopyUp, Ino, InodeRow, MergedPath, Origin};
@@ -15,12 +15,12 @@ use super::edit::Edit;
 use super::error::Result;
 use super::node::{DirId, DirPlace, Node, is_linked};
 
-/// What a file's content is to be.
+/// The content of the new delta file.
 #[derive(Clone, Copy)]
 enum CopiedContent<'d> {
-    /// As many bytes of the base's.
+    /// The first bytes of the base file, up to this number.
     Head(u64),
-    /// All of the base's, with these bytes at this offset.
+    /// The whole base file, with these bytes written at this offset.
     Written(u64, &'d [u8]),
 }
 
@@ -30,17 +30,18 @@ fn is_dense(attr: &BaseAttr) -> bool {
 }
 
 impl Edit<'_> {
-    /// The object's delta inode, copied up if need be; the caller stores the row, changed or not.
+    /// Copies an object up unless it is in the delta, and returns its row. The caller must store
+    /// the row, changed or not.
     pub fn copy_up(&mut self, node: Node) -> Result<Box<InodeRow>> {
         self.copy_up_as(node, CopiedContent::Head(u64::MAX))
     }
 
-    /// The same, but of a file only the first `keep` bytes: the rest is about to be cut off.
+    /// As [`Self::copy_up`], but copies only the first `keep` bytes: the caller truncates the file.
     pub fn copy_up_head(&mut self, node: Node, keep: u64) -> Result<Box<InodeRow>> {
         self.copy_up_as(node, CopiedContent::Head(keep))
     }
 
-    /// The same of a file, with `data` written at byte `offset`.
+    /// As [`Self::copy_up`] of a file, with `data` written at byte `offset`.
     pub fn copy_up_written(
         &mut self,
         node: Node,
@@ -90,14 +91,14 @@ impl Edit<'_> {
         Ok(Box::new(row))
     }
 
-    /// The delta inode of a visible directory; copies it and its parents up where they are
-    /// missing, the uppermost first.
+    /// The delta inode of a visible directory. Copies the directory and its missing ancestors up,
+    /// the topmost first.
     pub fn ensure_dir(&mut self, place: &DirPlace) -> Result<Ino> {
         if let Some(ino) = place.ino {
             return Ok(ino);
         }
-        // Looks again at the directory itself: it may have come up since its place was taken, as
-        // the parent of another one that the same operation changes.
+        // `place` may be outdated: the operation may already have copied this directory up, as an
+        // ancestor of another directory that it changes.
         let mut missing = Vec::new();
         let mut path = place.base.clone().ok_or(FsError::Stale)?;
         let mut ino = loop {
@@ -122,7 +123,7 @@ impl Edit<'_> {
         Ok(ino)
     }
 
-    /// Stores an inode for a base directory, not yet with an entry that points to it.
+    /// Stores an inode for a base directory. The caller adds the dentry.
     pub fn dir_from_base(&mut self, path: &BasePath) -> Result<InodeRow> {
         let attr = self.core.base.stat(path)?;
         if attr.kind != FileKind::Directory {
@@ -142,7 +143,7 @@ impl Edit<'_> {
         Ok(row)
     }
 
-    /// A fresh inode with a base object's attributes and origin.
+    /// A new inode with the attributes and the origin of a base object.
     fn row_from_base(&mut self, path: &BasePath, attr: &BaseAttr) -> Result<InodeRow> {
         let (_, hidden_since) = match is_linked(attr.kind, attr.nlink) {
             true => self.txn.hidden_links(attr.fileid)?,
@@ -168,7 +169,7 @@ impl Edit<'_> {
         })
     }
 
-    /// Brings a base file's content into `row`.
+    /// Copies the content of a base file into `row`.
     fn copy_content(
         &mut self,
         path: &BasePath,
@@ -178,7 +179,7 @@ impl Edit<'_> {
     ) -> Result<()> {
         let is_cut = matches!(content, CopiedContent::Head(keep) if keep < attr.size);
         let whole = match is_cut || !self.keeps_original_of(attr.size) {
-            // What is cut off need not be readable.
+            // The part that is cut off need not be readable.
             true => self.read_original(path, attr)?,
             false => {
                 let mut whole = vec![0; attr.size as usize];
@@ -194,7 +195,7 @@ impl Edit<'_> {
                 let end = attr.size.min(keep) as usize;
                 Ok(self.txn.write_data(row, 0, &whole[..end])?)
             }
-            // Both at once: a chunk that is stored twice costs twice.
+            // Copy and write in one step: no chunk is stored twice.
             (CopiedContent::Written(offset, data), Some(mut whole)) if offset <= attr.size => {
                 let from = offset as usize;
                 whole.resize(whole.len().max(from + data.len()), 0);
@@ -205,7 +206,7 @@ impl Edit<'_> {
         }
     }
 
-    /// The same piece by piece.
+    /// As [`Self::copy_content`], in pieces or in the background.
     fn copy_pieces(
         &mut self,
         path: &BasePath,
@@ -222,7 +223,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Streams the first `end` bytes of a base file's content into `row`.
+    /// Copies the first `end` bytes of a base file into `row`.
     fn copy_head(
         &mut self,
         path: &BasePath,
@@ -252,7 +253,7 @@ impl Edit<'_> {
         Ok(self.txn.truncate(row, end)?)
     }
 
-    /// Leaves the first `end` bytes of a base file's content to the background.
+    /// Marks the first `end` bytes of a base file as pending.
     fn begin_copy(
         &mut self,
         path: &BasePath,
@@ -260,14 +261,15 @@ impl Edit<'_> {
         row: &mut InodeRow,
         end: u64,
     ) -> Result<()> {
-        // What we may not read must not seem to be there.
+        // Fails now if the server may not read the file, instead of in the background.
         self.read_unchanged(path, attr, end - 1, &mut [0])?;
         self.txn.truncate(row, end)?;
         row.holes = 0;
         self.set_pending(row, CopyUp { next: 0, end })
     }
 
-    /// Fills `buffer` from byte `offset` of a base file, if it still is what `attr` says.
+    /// Reads a base file from byte `offset` into `buffer`; [`FsError::TryLater`] if the file
+    /// changed since `attr` was read.
     fn read_unchanged(
         &self,
         path: &BasePath,
@@ -283,15 +285,15 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Lets nothing of the base show through a directory, whatever is at its place there.
+    /// Marks a directory opaque: nothing of the base shows through it.
     pub fn make_opaque(&mut self, dir: &InodeRow) -> Result<()> {
         self.txn.put_opaque(dir.ino, self.now)?;
         self.touch_place(Some(dir.ino), None);
         Ok(())
     }
 
-    /// Says the same with whiteouts as the mark of an opaque directory does, and takes the mark
-    /// away: O(names that the base has there).
+    /// Replaces the opaque mark of a directory by whiteouts with the same effect: O(names in the
+    /// base directory).
     pub fn replace_mark(&mut self, dir: &InodeRow) -> Result<()> {
         let Some(secs) = self.txn.opaque_since(dir.ino)? else { return Ok(()) };
         self.txn.remove_opaque(dir.ino)?;
@@ -301,9 +303,9 @@ impl Edit<'_> {
         self.mask(dir, &place.merged, base, Time { secs, nanos: 0 })
     }
 
-    /// Hides all base entries of `base` below the delta directory `dir` at `merged`, so that it
-    /// shows nothing but its own entries, to readers that know only the specification's tables
-    /// too. They are gone `since` then.
+    /// Adds a whiteout for every base entry of `base` that shows below the delta directory `dir` at
+    /// `merged`. Programs that know only the specification's tables then see an opaque directory,
+    /// too. `since` is the time of the whiteouts.
     pub fn mask(
         &mut self,
         dir: &InodeRow,
@@ -320,7 +322,8 @@ impl Edit<'_> {
                 match self.txn.dentry(ino, &entry.name)? {
                     None => {
                         self.txn.add_whiteout(&path, since)?;
-                        // A directory that moved here was remembered to have nothing to hide.
+                        // The cache may hold "no whiteout" for this name, from before a rename to
+                        // here.
                         self.touch_child(dir, &entry.name);
                     }
                     Some(below) => {
@@ -335,8 +338,8 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// The base directory that the delta inode `ino`, `name` below `base`, shows for no other
-    /// reason than its place.
+    /// The base directory that shows through the delta inode `ino`, `name` below `base`, because of
+    /// its path: without redirect or opaque mark.
     pub fn implied_base(&self, ino: Ino, base: &BasePath, name: &Name) -> Result<Option<BasePath>> {
         let view = self.view();
         if view.inode(ino)?.kind != FileKind::Directory
@@ -349,7 +352,7 @@ impl Edit<'_> {
     }
 }
 
-/// What an object of the base is by now.
+/// The origin row for a base object in its current state.
 pub(super) fn origin_of(path: BasePath, attr: &BaseAttr) -> Origin {
     Origin {
         fileid: attr.fileid,

@@ -1,8 +1,7 @@
-//! Finishes copy-ups in the background: piece by piece, between the changes that clients make.
+//! Copies pending content in the background, one piece per transaction, between client changes.
 //!
-//! A piece is an operation of the writer like any other, but without a row in the audit log: the
-//! change that began the copy-up has one. What is pending is in the session, so that whatever
-//! ends the process, the next one goes on.
+//! A piece is a writer operation without an audit row: the change that began the copy-up has one.
+//! Pending content is recorded in the session, so the next process continues after a crash.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,46 +20,46 @@ use super::quota::QuotaReservation;
 use super::resolve::View;
 use super::{Core, Overlay};
 
-/// What a piece weighs in the writer's queue besides its data, in bytes.
+/// Size of a piece in the writer's queue, besides its data, in bytes.
 const PIECE_OVERHEAD_BYTES: usize = 512;
 
-/// The background's memory between pieces.
+/// State of the background copy between pieces.
 #[derive(Default)]
 pub(super) struct Copies {
     pub background: Background,
-    /// Whether there may be nothing to copy: then the writer is left alone.
+    /// Set when no content is pending: the background then queues no writer operation.
     is_idle: AtomicBool,
     state: Mutex<FinishState>,
 }
 
 #[derive(Default)]
 struct FinishState {
-    /// The first inode that this round has not done with yet.
+    /// Inode at which the next piece starts; 0 starts a new round.
     at: u64,
-    /// Bytes since the last piece that was synced, at most.
+    /// Upper bound of bytes copied since the last synced piece.
     unsynced_bytes: u64,
-    /// Files whose rest is lost and in the log; further ones are logged each time.
+    /// Files whose lost content is already logged. Bounded: beyond that, each failure is logged.
     lost: HashSet<Ino>,
 }
 
-/// How far a while of copying came.
+/// Progress of [`Overlay::copy_turn`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyStep {
-    /// The inode to go on with; none where the round is over.
+    /// The inode to continue with; `None` at the end of a round.
     pub next: Option<Ino>,
-    /// Whether there was anything that could be copied.
+    /// Whether any piece was copied.
     pub has_copied: bool,
-    /// What is still the base's.
+    /// Content that is still pending.
     pub left: PendingCopies,
 }
 
-/// What a step came to.
+/// Result of copying one piece.
 enum CopyOutcome {
-    /// A piece is copied; the round goes on with this inode.
+    /// A piece is copied; the round continues at this inode.
     Copied(Ino),
-    /// A file was passed over; the same.
+    /// A file whose content is lost is skipped; the round continues at this inode.
     Skipped(Ino),
-    /// The round is over.
+    /// The round is complete.
     Over,
 }
 
@@ -69,18 +68,19 @@ impl Copies {
         self.state.lock()
     }
 
-    /// Says that there is more to copy; the background has to be woken.
+    /// Records that content became pending. The caller must wake the background.
     pub fn begin(&self) {
         self.is_idle.store(false, Ordering::Relaxed);
     }
 
-    /// Whether nobody was told yet that the rest of this file is lost.
+    /// Whether the loss of this file's content was not logged before.
     pub fn is_news(&self, ino: Ino) -> bool {
         let mut state = self.state();
         if state.lost.len() < MAX_LOST_NOTED { state.lost.insert(ino) } else { true }
     }
 
-    /// Whether the next piece, of at most `bytes`, is to be synced: so no COMMIT waits for more.
+    /// Whether the next piece, of at most `bytes`, must be synced. Bounds the data that a COMMIT
+    /// waits for.
     fn is_sync_due(&self, bytes: u64) -> bool {
         let mut state = self.state();
         state.unsynced_bytes += bytes;
@@ -93,8 +93,8 @@ impl Copies {
 }
 
 impl Overlay {
-    /// Copies what is pending, and keeps the originals of what was removed, whenever there is
-    /// anything; never returns but when the session takes no more changes.
+    /// Copies pending content and stores originals of removed objects. Returns only when the
+    /// session accepts no more changes.
     pub async fn copy_in_background(&self) {
         loop {
             let kept = self.keep_removed_if_due().await;
@@ -117,10 +117,10 @@ impl Overlay {
         }
     }
 
-    /// Copies one piece; `false` where nothing is left that can be copied.
+    /// Copies one piece; `false` if nothing is left that can be copied.
     ///
     /// # Errors
-    /// The session does not take it; it is in the log.
+    /// The session rejects the change. The error is already logged.
     pub async fn copy_piece(&self) -> std::result::Result<bool, FsError> {
         let from = Ino(self.core.copies.state().at);
         let step = self.copy_next(from).await;
@@ -131,10 +131,10 @@ impl Overlay {
         step.map(|step| !matches!(step, CopyOutcome::Over))
     }
 
-    /// Copies the next piece of the first file from the inode `from` on.
+    /// Copies the next piece of the first file at or after the inode `from`.
     async fn copy_next(&self, from: Ino) -> std::result::Result<CopyOutcome, FsError> {
         if self.is_base_stuck() {
-            // Otherwise the writer would block next.
+            // A piece would block the writer until the base responds.
             return Err(FsError::TryLater);
         }
         let core = self.core.clone();
@@ -144,7 +144,7 @@ impl Overlay {
             let done = unless_refused(|| step(&core, txn, from));
             let value = done.unwrap_or(Err(FsError::TryLater.into()));
             let keep = matches!(value, Ok(CopyOutcome::Copied(_)));
-            // All of it was charged when the copy began: it can only turn out to be less.
+            // The full size was charged when the copy-up began; a piece can only lower it.
             let growth = if keep { txn.growth() } else { UsageDelta::default() };
             let charge = core.ledger.charge(growth, None).unwrap_or_default();
             OpResult {
@@ -159,12 +159,12 @@ impl Overlay {
         step.value.map_err(OpError::into_fs)
     }
 
-    /// Copies for about as long as `most`, from the inode `from` on. It has its own place in the
-    /// round, which the background, at work meanwhile, does not move. Where the round is over,
-    /// all that was copied is synced: the base may change then.
+    /// Copies pieces from the inode `from` on, for about `most`. The position is the caller's,
+    /// independent of the background's. At the end of a round all copied content is synced, so that
+    /// the caller may then change the base.
     ///
     /// # Errors
-    /// The session does not take it; it is in the log.
+    /// The session rejects the change. The error is already logged.
     pub async fn copy_turn(
         &self,
         from: Ino,
@@ -191,7 +191,7 @@ impl Overlay {
         Ok(CopyStep { next, has_copied, left: self.pending_copies().await? })
     }
 
-    /// How much content is still the base's.
+    /// Content of large files that is not copied yet.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -200,11 +200,11 @@ impl Overlay {
         looked.map_err(|error| from_work(&error))?.map_err(|error| from_store(&error))
     }
 
-    /// Copies all that is pending, saying now and then how much is left; returns what cannot be
-    /// copied because the base changed.
+    /// Copies all pending content and reports progress. Returns what cannot be copied because the
+    /// base changed.
     ///
     /// # Errors
-    /// The session does not take it; it is in the log.
+    /// The session rejects the change. The error is already logged.
     pub async fn finish_copies(
         &self,
         mut progress: impl FnMut(PendingCopies),
@@ -218,12 +218,12 @@ impl Overlay {
     }
 }
 
-/// Copies the next piece of the first file from the inode `from` on.
+/// Copies the next piece of the first file at or after the inode `from`.
 fn step(core: &Core, txn: &mut dyn WriteTxn, from: Ino) -> Result<CopyOutcome> {
     let Some(ino) = txn.pending_copy(from)? else { return Ok(CopyOutcome::Over) };
     let outcome = match txn.inode(ino)? {
         Some(row) => copy_piece(core, txn, row),
-        // Another program took the file away.
+        // Another program deleted the file.
         None => txn.put_copy_up(ino, None).map(|()| true).map_err(OpError::from),
     };
     match outcome {
@@ -233,7 +233,7 @@ fn step(core: &Core, txn: &mut dyn WriteTxn, from: Ino) -> Result<CopyOutcome> {
     }
 }
 
-/// Copies the next piece of a file; whether that was the last.
+/// Copies the next piece of a file; returns whether that was the last one.
 pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow) -> Result<bool> {
     let Some(pending) = row.copy_up else { return Ok(true) };
     let before = row.clone();
@@ -247,10 +247,10 @@ pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow)
         for run in missing {
             next = next.max(copy_run(core, txn, &mut row, run, pending.end)?);
         }
-        // Behind a last hole nothing is missing any more, however far it reaches.
+        // A hole at the end may reach beyond the pending range.
         next = next.min(all.end);
         let view = View { txn, core, version: None, known: None, scope: &core.whole };
-        // What is left out was a hole in the base, if the base is still the same.
+        // Skipped chunks are holes, if the base file is unchanged.
         view.check_origin(&row)?;
         row.holes += view.count_missing(row.ino, &(piece.start..next))?;
     }
@@ -263,8 +263,8 @@ pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow)
     Ok(done)
 }
 
-/// Copies what the base has in a run of missing chunks, up to the byte `end`; returns the first
-/// chunk that may hold more, which lies behind the run if a hole reaches beyond it.
+/// Copies the base's data in a run of missing chunks, up to byte `end`. Returns the next chunk that
+/// may have data: beyond the run, if a hole extends past it.
 fn copy_run(
     core: &Core,
     txn: &mut dyn WriteTxn,
@@ -286,7 +286,7 @@ fn copy_run(
         let bytes = data.start * chunk..data.end.saturating_mul(chunk).min(end);
         let mut buffer = vec![0; (bytes.end - bytes.start) as usize];
         view.read_origin(row, bytes.start, &mut buffer)?;
-        // The store takes every missing chunk that it fills for a hole.
+        // `write_data` counts every missing chunk that it fills as a former hole.
         row.holes += data.end - data.start;
         txn.write_data(row, bytes.start, &buffer)?;
         at = data.end;

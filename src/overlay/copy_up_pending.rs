@@ -1,10 +1,10 @@
-//! Files whose copy-up is not finished: what of their content is still the base's, and how it is
-//! read, overwritten and cut meanwhile.
+//! Files with an unfinished copy-up: reads, writes and truncation of content that is still in the
+//! base.
 //!
-//! A chunk is either the session's or the base's, never a mixture of two states: a part of it is
-//! changed only after the rest was fetched from the base file as it was at the first change.
-//! Once that file is another one, what was not fetched is lost, and says so
-//! ([`OpError::Lost`]).
+//! A chunk belongs to the session or to the base, and never mixes two states. Before a part of a
+//! pending chunk is written, the rest of the chunk is copied from the base file as it was at
+//! copy-up. If the base file changed since, the content that was not copied is lost:
+//! [`OpError::Lost`].
 
 use std::ops::Range;
 
@@ -17,8 +17,8 @@ use super::error::{OpError, Result};
 use super::resolve::View;
 
 impl View<'_> {
-    /// Fills `buffer` with the content of a delta file from byte `offset`, whichever layer it is
-    /// in. The range must lie within the file's size.
+    /// Reads a delta file from byte `offset` into `buffer`, from both layers. The range must lie
+    /// within the file's size.
     pub fn read_content(&self, row: &InodeRow, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.txn.read_data(row, offset, buffer)?;
         let Some(pending) = row.copy_up else { return Ok(()) };
@@ -51,13 +51,13 @@ impl View<'_> {
         Ok(runs)
     }
 
-    /// How many chunks in `range` are not stored.
+    /// Number of chunks in `range` that are not stored.
     pub fn count_missing(&self, ino: Ino, range: &Range<u64>) -> Result<u64> {
         let all = range.end.saturating_sub(range.start);
         Ok(all.saturating_sub(self.txn.count_stored_chunks(ino, range)?))
     }
 
-    /// Fills `buffer` from byte `offset` of the base file that `row` is the copy of.
+    /// Reads the base file that `row` was copied from, at byte `offset`.
     pub fn read_origin(&self, row: &InodeRow, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let origin = self.origin_of(row)?;
         let read = self
@@ -70,8 +70,8 @@ impl View<'_> {
         }
     }
 
-    /// The next range with data at or after byte `offset` of that base file; `None` if there is
-    /// none before `end`.
+    /// The next data range of that base file at or after byte `offset`; `None` if it has none
+    /// before `end`.
     pub fn next_origin_data(
         &self,
         row: &InodeRow,
@@ -88,7 +88,7 @@ impl View<'_> {
         }
     }
 
-    /// Fails unless the base file is still the one that `row` was copied from.
+    /// [`OpError::Lost`] unless that base file is unchanged since copy-up.
     pub fn check_origin(&self, row: &InodeRow) -> Result<()> {
         let origin = self.origin_of(row)?;
         match self.core.base.stat(&origin.path) {
@@ -98,8 +98,8 @@ impl View<'_> {
         }
     }
 
-    /// The number that the base has for that file: another one than the session shows where the
-    /// base was moved.
+    /// The current file number of that base file. It differs from the origin's after the base was
+    /// moved.
     fn origin_id(&self, origin: &Origin) -> std::result::Result<FileId, BaseError> {
         Ok(self.core.base.stat(&origin.path)?.fileid)
     }
@@ -108,7 +108,7 @@ impl View<'_> {
         row.origin.as_ref().ok_or_else(|| self.lost(row, "the session does not say which it is"))
     }
 
-    /// Notes, once in the log, that the rest of a file cannot be had.
+    /// Logs the loss, once per file.
     fn lost(&self, row: &InodeRow, why: &str) -> OpError {
         if self.core.copies.is_news(row.ino) {
             let path = row.origin.as_ref().map(|origin| &origin.path);
@@ -124,7 +124,7 @@ impl View<'_> {
     }
 }
 
-/// Whether a base object is still what an origin says that it was.
+/// Whether a base file is unchanged since its origin row was written.
 pub fn is_as_it_was(origin: &Origin, now: &BaseAttr) -> bool {
     now.kind == FileKind::Regular
         && (now.ino, now.size, now.mtime, now.ctime)
@@ -132,8 +132,8 @@ pub fn is_as_it_was(origin: &Origin, now: &BaseAttr) -> bool {
 }
 
 impl Edit<'_> {
-    /// Writes `data` at byte `offset` of a delta file, and sets the row's size, holes and pending
-    /// content accordingly; the caller stores it.
+    /// Writes `data` at byte `offset` of a delta file and updates size, holes and pending range of
+    /// the row. The caller stores the row.
     pub fn write_content(&mut self, row: &mut InodeRow, offset: u64, data: &[u8]) -> Result<()> {
         if let Some(pending) = row.copy_up {
             self.make_way(row, pending, offset, data.len() as u64)?;
@@ -141,7 +141,7 @@ impl Edit<'_> {
         Ok(self.txn.write_data(row, offset, data)?)
     }
 
-    /// Changes the size of a delta file; the caller stores the row.
+    /// Changes the size of a delta file. The caller stores the row.
     pub fn resize_content(&mut self, row: &mut InodeRow, size: u64) -> Result<()> {
         if let Some(pending) = row.copy_up
             && size < pending.end
@@ -149,7 +149,7 @@ impl Edit<'_> {
             let chunk = self.txn.chunk_bytes();
             let pending_chunks = pending.chunks(chunk);
             let cut = size.div_ceil(chunk).max(pending_chunks.start)..pending_chunks.end;
-            // The store takes every missing chunk that it cuts off for a hole.
+            // `truncate` counts every missing chunk that it cuts off as a former hole.
             row.holes += self.view().count_missing(row.ino, &cut)?;
             let left = CopyUp { end: size, ..pending };
             self.set_pending(row, left)?;
@@ -157,8 +157,8 @@ impl Edit<'_> {
         Ok(self.txn.truncate(row, size)?)
     }
 
-    /// Lets `length` bytes at `offset` be written: fetches what else is in the chunks that are
-    /// covered in part, and notes those that will be the session's from now on.
+    /// Prepares a write of `length` bytes at `offset`: copies the chunks that it covers in part,
+    /// and shrinks the pending range.
     fn make_way(
         &mut self,
         row: &mut InodeRow,
@@ -174,7 +174,7 @@ impl Edit<'_> {
             return Ok(());
         }
         for run in self.view().missing(row.ino, written.clone())? {
-            // The store takes every missing chunk that it fills for a hole.
+            // `write_data` counts every missing chunk that it fills as a former hole.
             row.holes += run.end - run.start;
             let last = run.end - 1;
             let edges = [run.start, last];
@@ -194,14 +194,14 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Makes a missing chunk, of which the base has these bytes, the session's.
+    /// Copies these bytes, one missing chunk, from the base.
     fn fetch(&mut self, row: &mut InodeRow, bytes: Range<u64>) -> Result<()> {
         let mut buffer = vec![0; (bytes.end - bytes.start) as usize];
         self.view().read_origin(row, bytes.start, &mut buffer)?;
         Ok(self.txn.write_data(row, bytes.start, &buffer)?)
     }
 
-    /// Notes what is still the base's, if there is anything left.
+    /// Stores the pending range, or removes it if it is empty.
     pub fn set_pending(&mut self, row: &mut InodeRow, pending: CopyUp) -> Result<()> {
         row.copy_up = (pending.next < pending.end).then_some(pending);
         self.txn.put_copy_up(row.ino, row.copy_up)?;

@@ -1,4 +1,4 @@
-//! CREATE, MKDIR, SYMLINK and MKNOD: objects born in the delta.
+//! CREATE, MKDIR, SYMLINK and MKNOD: new objects in the delta.
 
 use bytes::Bytes;
 
@@ -14,14 +14,14 @@ use super::limits::{MAX_TARGET_BYTES, check_path};
 use super::node::Node;
 use super::setattr::{allowed_mode, chosen};
 
-/// The setgid bit: on a directory, what is made in it gets its group.
+/// The setgid bit: new entries of a setgid directory inherit its group.
 const SETGID: u32 = 0o2000;
 
-/// What a new object is, whatever its name.
+/// Type-specific properties of a new object.
 struct Birth {
     kind: FileKind,
     rdev: Device,
-    /// The mode where the caller gives none.
+    /// Mode if the caller sets none.
     default_mode: u32,
     procedure: AuditProcedure,
     verifier: Option<[u8; 8]>,
@@ -61,7 +61,7 @@ impl Edit<'_> {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => set,
             CreateHow::Exclusive(verifier) => {
                 birth.verifier = Some(verifier.0);
-                // Nobody else gets at the file before its owner has set its attributes.
+                // No other user can open the file before its owner has set its attributes.
                 SetAttr { mode: Some(0o600), ..SetAttr::default() }
             }
         };
@@ -83,7 +83,7 @@ impl Edit<'_> {
         }
     }
 
-    /// CREATE of a file that is there: only a size is taken from the attributes.
+    /// UNCHECKED CREATE of an existing file: of the attributes, only the size is applied.
     fn take_existing(&mut self, node: Node, set: &SetAttr) -> Result<Created> {
         if node.kind() != FileKind::Regular {
             return Err(FsError::Exists.into());
@@ -137,7 +137,7 @@ impl Edit<'_> {
         self.be_born(parent, name, &birth, set, target)
     }
 
-    /// Makes a new object and its entry.
+    /// Creates a new object and its dentry.
     fn be_born(
         &mut self,
         parent: &Parent,
@@ -167,8 +167,8 @@ impl Edit<'_> {
         self.created(&Node::Delta(Box::new(row)))
     }
 
-    /// Gives a new object its entry; nothing of what the base has at its path shows through a new
-    /// directory.
+    /// Adds the dentry of a new object. A new directory becomes opaque if the base has a directory
+    /// at its path.
     fn place_at(
         &mut self,
         parent: &Parent,
@@ -190,8 +190,8 @@ impl Edit<'_> {
     fn new_row(&mut self, parent: &Parent, birth: &Birth, set: &SetAttr) -> Result<InodeRow> {
         let inherits = parent.attr.mode & SETGID != 0;
         let own_gid = if inherits { parent.attr.gid } else { self.caller.gid };
-        // macOS names an owner and a group, its directory's, for all that it makes, and takes what
-        // comes of it: what is not the caller's to choose is left out, as by Linux's server.
+        // macOS clients send uid and gid (the directory's) with every new object and accept other
+        // values in the reply. As in the Linux server, ids that the caller may not set are ignored.
         let is_root = self.caller.is_root();
         let uid = set.uid.filter(|_| is_root).unwrap_or(self.caller.uid);
         let may_give = |gid: &u32| is_root || self.caller.in_group(*gid);

@@ -1,5 +1,5 @@
-//! The data of a regular file without its holes, for tools: their work follows what a file
-//! stores, and not its size, which one SETATTR sets to 2^62 bytes.
+//! The data of a regular file without its holes, for tools. Their cost follows the stored data, not
+//! the size, which a single SETATTR can set to 2^62 bytes.
 
 use std::ops::Range;
 
@@ -8,13 +8,13 @@ use crate::vfs::FsError;
 use super::limits::DATA_PIECE_BYTES;
 use super::tree::{TreeObject, TreeView};
 
-/// Reads the data of a regular file, in order and in pieces of at most 256 KiB.
+/// Reads the data ranges of a regular file in ascending order, in pieces of at most 256 KiB.
 ///
-/// All bytes of the file that no piece covers are zeros; what a piece covers may be zero too.
+/// Bytes outside all pieces are zero. Bytes inside a piece may be zero, too.
 pub struct DataReader<'a> {
     view: &'a TreeView<'a>,
     file: &'a TreeObject,
-    /// What is left of the extent at hand. The next extent is searched from its end.
+    /// The unread part of the current data range; its end is where the next search starts.
     extent: Range<u64>,
     buffer: Vec<u8>,
 }
@@ -22,20 +22,20 @@ pub struct DataReader<'a> {
 /// A piece of a file's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataPiece<'a> {
-    /// Where it begins in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Its content; never empty.
+    /// The data; never empty.
     pub bytes: &'a [u8],
 }
 
 impl<'a> TreeView<'a> {
-    /// Begins to read the data of `file`.
+    /// Starts to read the data of `file`.
     pub fn data_reader(&'a self, file: &'a TreeObject) -> DataReader<'a> {
         DataReader { view: self, file, extent: 0..0, buffer: Vec::new() }
     }
 
-    /// How many bytes of a regular file are data, in the units of chunks and of the host's
-    /// blocks: at most its size.
+    /// Total length of a regular file's data ranges, in bytes: at most its size. Granularity is the
+    /// session's chunk size or the host's block size.
     ///
     /// # Errors
     /// The session or the base cannot be read.
@@ -50,10 +50,10 @@ impl<'a> TreeView<'a> {
 }
 
 impl DataReader<'_> {
-    /// The next piece; `None` where only zeros follow.
+    /// The next piece; `None` if only zeros follow.
     ///
     /// # Errors
-    /// The session or the base cannot be read; Stale, where a base file was cut or replaced.
+    /// The session or the base cannot be read; `Stale` if a base file was truncated or replaced.
     pub fn next_piece(&mut self) -> Result<Option<DataPiece<'_>>, FsError> {
         if self.extent.is_empty() {
             match self.view.next_data(self.file, self.extent.end)? {

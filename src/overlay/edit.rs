@@ -1,4 +1,5 @@
-//! A change in progress: one operation in the writer's batch.
+//! One operation of a write batch: its transaction, its caller, and the rules that all changes
+//! share.
 
 use std::sync::Arc;
 
@@ -17,44 +18,43 @@ use super::resolve::View;
 use super::scope::Scope;
 use super::snapshot::{DirChange, Renamed};
 
-/// A change in progress, for one caller at one moment.
+/// A change in progress, for one caller and one time.
 pub(super) struct Edit<'a> {
     pub txn: &'a mut dyn WriteTxn,
     pub core: &'a Core,
     pub scope: &'a Scope,
     pub caller: &'a Caller,
-    /// When the change happens. Times of an object may be later: see [`moved_on`].
+    /// Timestamp of the change. An object's new times may be later: see [`moved_on`].
     pub now: Time,
-    /// What readers must forget once this is committed.
+    /// Cached facts that readers must forget after the commit.
     pub touched: Vec<Invalidation>,
-    /// Names that changed since their directory's ctime moved, with what they lead to now.
+    /// Changed names whose directory's ctime has not been updated yet.
     pub renamed: Vec<(FileId, Renamed)>,
-    /// Directories whose entries it changes, as they are now.
+    /// Current rows of the directories whose entries change.
     pub dirs: Vec<InodeRow>,
-    /// A file that it copied up, and where that is in the merged tree.
+    /// The inode and merged path of the file that this change copied up.
     pub copied: Option<(Ino, MergedPath)>,
-    /// Whether it is made whatever it takes of a quota.
+    /// Whether the change ignores quotas.
     pub is_unlimited: bool,
-    /// Whether there is more for the background to copy, or it may get further than before.
+    /// Whether to wake the background copy: content became pending, or a pending copy can proceed.
     pub wakes_copies: bool,
-    /// What it removed of the base.
+    /// Originals of the base objects that this change removed.
     pub removed: Vec<Original>,
 }
 
-/// The directory that an operation changes, as it was when the operation began.
+/// The directory that an operation changes, with its attributes before the operation.
 pub(super) struct Parent {
     pub place: Arc<DirPlace>,
     pub attr: Attr,
 }
 
-/// The time of a change of an object that last changed at `before`: now, but always later, so
-/// that no client takes the object for unchanged.
+/// The new ctime of an object that last changed at `before`: now, but strictly later, so that no
+/// client takes the object for unchanged.
 pub(super) fn moved_on(before: Time, now: Time) -> Time {
     now.max(before.next())
 }
 
 impl<'a> Edit<'a> {
-    /// Begins a change.
     pub fn new(
         txn: &'a mut dyn WriteTxn,
         core: &'a Core,
@@ -78,13 +78,13 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// The tree as this change has left it so far.
+    /// The merged tree including this change so far.
     pub fn view(&self) -> View<'_> {
         let known = Some(&*self.core.known);
         View { txn: &*self.txn, core: self.core, version: None, known, scope: self.scope }
     }
 
-    /// Runs `change` on the directory `dir` and adds the directory's wcc data.
+    /// Runs `change` on the directory `dir`, and adds the directory's wcc data.
     pub fn in_dir<T>(
         &mut self,
         dir: &Locator,
@@ -99,8 +99,8 @@ impl<'a> Edit<'a> {
         Outcome { result, context }
     }
 
-    /// Runs `change` on an object, as it was before, and adds the object's wcc data; `change`
-    /// returns what it became, if that is anything else.
+    /// Runs `change` on an object with its attributes before, and adds the object's wcc data.
+    /// `change` returns the new row, or `None` if nothing changed.
     pub fn on_object(
         &mut self,
         object: &Locator,
@@ -118,7 +118,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// A directory with its attributes.
+    /// The directory to change, with its attributes before the change.
     pub fn parent(&mut self, dir: &Locator) -> Result<Parent> {
         let view = self.view();
         let (node, place) = view.dir(dir)?;
@@ -126,7 +126,7 @@ impl<'a> Edit<'a> {
         if let Node::Delta(mut row) = node
             && self.dirs.iter().all(|known| known.ino != row.ino)
         {
-            // The change comes after what was shown, also of the base's half.
+            // The new times must also be later than the base directory's times that clients saw.
             (row.mtime, row.ctime) = (attr.mtime, attr.ctime);
             self.dirs.push(*row);
         }
@@ -146,32 +146,31 @@ impl<'a> Edit<'a> {
         Wcc { before: Some((&before).into()), after }
     }
 
-    /// The same of a file that was changed to `row`, if it was.
+    /// As [`Self::wcc`], for an object that the change gave the row `row`.
     pub fn wcc_of(&self, row: Option<&InodeRow>, before: Attr) -> Wcc {
         let Some(row) = row else { return Wcc::unchanged(Some(before)) };
         Wcc { before: Some((&before).into()), after: self.view().delta_attr(row).ok() }
     }
 
-    /// The wcc data of an object that was not changed: one that was named as a directory and is
-    /// none has attributes too.
+    /// The wcc data of an unchanged object. Also for an object of another type than expected.
     pub fn unchanged(&self, object: &Locator) -> Wcc {
         Wcc::unchanged(self.view().attr_of(object).ok())
     }
 
-    /// The object of the change that this very call made before the last server was killed, if
-    /// it did. The client did not hear of it, asks again, and is told that it is done.
+    /// The object of this very call, if the previous server committed the call and was killed
+    /// before its reply was sent. The retransmission succeeds without changing anything.
     pub fn made_before(&self) -> Option<FileId> {
         self.core.late_changes.get(&self.caller.call?).copied()
     }
 
-    /// Refuses changes of a read-only export.
+    /// [`FsError::ReadOnly`] if the session or the scope is read-only.
     pub fn check_writable(&self) -> Result<()> {
         let is_read_only = self.core.is_read_only() || self.scope.read_only;
         if is_read_only { Err(FsError::ReadOnly.into()) } else { Ok(()) }
     }
 
-    /// Moves a directory's mtime and ctime on after a change of its entries, and its count of
-    /// subdirectories by `subdirs`. The directory must be in the delta.
+    /// Updates a delta directory after a change of its entries: mtime, ctime, and the count of
+    /// subdirectories by `subdirs`.
     pub fn entries_changed(&mut self, ino: Ino, subdirs: i32) -> Result<()> {
         let known = self.dirs.iter().position(|row| row.ino == ino);
         let mut row = match known {
@@ -191,7 +190,7 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Lets the readers' listing of a directory follow the change of its entries.
+    /// Applies the change of entries to the cached listing of a directory, after the commit.
     fn touch_entries(&mut self, dir: FileId, before: Time, after: Time) {
         let (here, elsewhere) =
             std::mem::take(&mut self.renamed).into_iter().partition(|r| r.0 == dir);
@@ -201,8 +200,8 @@ impl<'a> Edit<'a> {
         self.touch(Invalidation::Entries(dir, DirChange { before, after, names }));
     }
 
-    /// Notes how many subdirectories a directory has before it gets its first entry, for then each
-    /// look at it would count them: the base's own count is not asked any more.
+    /// Stores the subdirectory count of a directory before its first dentry. Afterwards the base's
+    /// own count is not used any more, so every GETATTR would count again.
     pub fn count_once(&mut self, ino: Ino) -> Result<()> {
         let mut row = self.view().inode(ino)?;
         if row.subdirs.is_none() {
@@ -212,9 +211,10 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Counts the subdirectories of a directory that nobody counted yet: the root, or one of
-    /// another implementation. The latter may be a copy of a base directory without saying so;
-    /// a redirect to the place where it is notes that before it can move away.
+    /// Counts the subdirectories of a directory without a stored count: the root, or a directory
+    /// that another implementation wrote. Such a directory may be an undeclared copy of the base
+    /// directory at its path. A redirect records that base directory before the directory can be
+    /// renamed.
     fn first_count(&mut self, row: &InodeRow) -> Result<u32> {
         let place = self.view().place_of_inode(row.ino, row.fileid())?;
         if row.ino != Ino::ROOT
@@ -227,15 +227,14 @@ impl<'a> Edit<'a> {
         self.view().count_subdirs(&place)
     }
 
-    /// Whether a base directory shows through the delta directory `ino`, and not elsewhere: it
-    /// may have moved before another implementation made a directory at its old place.
+    /// Whether a base directory shows through the delta directory `ino`. It may show elsewhere: the
+    /// session may have renamed it before another implementation made a directory at its old path.
     pub fn shows(&self, ino: Ino, base: &BasePath) -> Result<bool> {
         let place = self.view().place_of_base(base)?;
         Ok(place.is_some_and(|place| place.ino == Some(ino)))
     }
 
-    /// Adds an entry, and takes away the whiteout of its path (specification 0.4, overlay
-    /// rule 1).
+    /// Adds a dentry and removes the whiteout of its path (specification 0.4, overlay rule 1).
     pub fn add_entry(
         &mut self,
         dir: &DirPlace,
@@ -247,7 +246,7 @@ impl<'a> Edit<'a> {
         self.show_name(dir, name, row)
     }
 
-    /// The same for a name that has its entry already.
+    /// As [`Self::add_entry`], for a name that already has its dentry.
     fn show_name(&mut self, dir: &DirPlace, name: &Name, row: &InodeRow) -> Result<()> {
         if let Some(since) = self.txn.remove_whiteout(&dir.merged.join(name))? {
             self.keep_hidden_original(dir, name, since)?;
@@ -257,8 +256,8 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Takes a name away: its delta entry, if it has one in the delta directory `dentry_in`; and
-    /// hides what the base has at its path (overlay rule 2).
+    /// Removes a name: deletes its dentry in the delta directory `dentry_in`, if it has one, and
+    /// adds a whiteout if the base has an object at its path (overlay rule 2).
     pub fn drop_entry(
         &mut self,
         dir: &DirPlace,
@@ -271,11 +270,11 @@ impl<'a> Edit<'a> {
         self.hide_name(dir, name)
     }
 
-    /// The same for a name that has no entry any more.
+    /// As [`Self::drop_entry`], for a name without a dentry.
     fn hide_name(&mut self, dir: &DirPlace, name: &Name) -> Result<()> {
         if self.base_has(dir, name)? {
             let path = dir.merged.join(name);
-            // A base path is as long as the host made it; moves must not lengthen it without end.
+            // A base path may exceed the limit, but renames must not lengthen it further.
             let base_bytes = dir.base.as_ref().map_or(0, |base| base.as_bytes().len());
             if dir.merged.as_bytes().len() > base_bytes + 1 {
                 check_path(&path)?;
@@ -287,7 +286,7 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Gives an object's entry another name, in the same or another directory of the delta.
+    /// Renames an object's dentry, within a delta directory or to another one.
     pub fn move_entry(
         &mut self,
         (source, source_ino, old): (&DirPlace, Ino, &Name),
@@ -299,13 +298,13 @@ impl<'a> Edit<'a> {
         self.show_name(target, new, row)
     }
 
-    /// Whether the base has an object under this name, hidden or not.
+    /// Whether the base has an object under this name, visible or not.
     pub fn base_has(&self, dir: &DirPlace, name: &Name) -> Result<bool> {
         let Some(base) = &dir.base else { return Ok(false) };
         Ok(self.view().base_attr_at(&base.join(name))?.is_some())
     }
 
-    /// Writes the audit row of this change.
+    /// Writes the audit row of a change to one or two paths, with an optional byte range.
     pub fn record(
         &mut self,
         procedure: AuditProcedure,
@@ -319,7 +318,7 @@ impl<'a> Edit<'a> {
         Ok(self.txn.record(&row)?)
     }
 
-    /// Writes the audit row of a change that set attributes, and a file's `size` if that is given.
+    /// Writes the audit row of a change that set attributes; `size` is a file's new size.
     pub fn record_set(
         &mut self,
         procedure: AuditProcedure,
@@ -332,7 +331,7 @@ impl<'a> Edit<'a> {
         Ok(self.txn.record(&AuditRow { offset: size, set, ..row })?)
     }
 
-    /// Writes the audit row of a change with a note.
+    /// Writes the audit row of a change, with a note.
     pub fn record_note(
         &mut self,
         procedure: AuditProcedure,
@@ -344,7 +343,7 @@ impl<'a> Edit<'a> {
         Ok(self.txn.record(&AuditRow { note: Some(note), ..row })?)
     }
 
-    /// The audit row of a change of one path, of which nothing more is said.
+    /// An audit row with the caller, the time and one path.
     fn audit_row(&self, procedure: AuditProcedure, fileid: FileId, path: MergedPath) -> AuditRow {
         AuditRow {
             time: self.now,
@@ -357,7 +356,7 @@ impl<'a> Edit<'a> {
             fileid,
             offset: None,
             length: None,
-            // A WRITE may be made twice.
+            // A repeated WRITE is idempotent, so its call id is not stored.
             call: self.caller.call.filter(|_| procedure != AuditProcedure::Write),
             export: self.scope.export.clone(),
             note: None,
@@ -365,7 +364,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// A merged path of an object: the audit's name for it.
+    /// A merged path of an object, for the audit log.
     pub fn path_of(&self, row: &InodeRow) -> Result<MergedPath> {
         let view = self.view();
         if row.ino == Ino::ROOT {
@@ -381,18 +380,18 @@ impl<'a> Edit<'a> {
         Ok(view.place_of_inode(parent, parent_id)?.merged.join(&name))
     }
 
-    /// Lets readers forget something once this is committed, and the writer at once.
+    /// Invalidates a fact: for the writer at once, for readers after the commit.
     pub fn touch(&mut self, touch: Invalidation) {
         self.core.known.forget(&touch);
         self.touched.push(touch);
     }
 
-    /// Lets readers forget what a name leads to.
+    /// Invalidates the cached object of a name.
     pub fn touch_child(&mut self, dir: DirId, name: &Name) {
         self.touch(Invalidation::Child(dir, name.clone()));
     }
 
-    /// Lets readers forget where a directory is.
+    /// Invalidates the cached place of a directory.
     pub fn touch_place(&mut self, ino: Option<Ino>, base: Option<BasePath>) {
         self.touch(Invalidation::Place(ino, base));
     }

@@ -1,4 +1,4 @@
-//! Failures of the layers below, as the caller sees them.
+//! Errors of overlay operations, and their mapping to [`FsError`].
 
 use crate::base::BaseError;
 use crate::delta::StoreError;
@@ -8,10 +8,11 @@ use crate::worker::WorkError;
 /// Why an operation of the overlay failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpError {
-    /// An answer of the filesystem: the caller's business, not a fault.
+    /// An ordinary result such as "not found", not a fault.
     #[error(transparent)]
     Fs(#[from] FsError),
-    /// What an unfinished copy-up has left in the base cannot be had; it is in the log.
+    /// Content that an unfinished copy-up still reads from the base has changed or is missing
+    /// there. Logged where it is found.
     #[error("the base file of an unfinished copy-up is not what it was")]
     Lost,
     /// The lower layer failed.
@@ -26,7 +27,7 @@ pub(super) enum OpError {
 pub(super) type Result<T> = std::result::Result<T, OpError>;
 
 impl OpError {
-    /// What the caller is told; what only the operator can mend goes to the log, once, here.
+    /// The error for the caller. Faults that need the operator are logged here, once.
     pub fn into_fs(self) -> FsError {
         match self {
             Self::Fs(error) => error,
@@ -43,7 +44,7 @@ impl From<crate::vfs::NameError> for OpError {
     }
 }
 
-/// An object that was just found is gone or replaced: its handle is stale.
+/// NotFound and Changed become Stale: the object vanished between lookup and use.
 fn from_base(error: &BaseError) -> FsError {
     match error {
         BaseError::NotFound | BaseError::Changed => FsError::Stale,
@@ -75,7 +76,7 @@ pub(super) fn from_store(error: &StoreError) -> FsError {
     }
 }
 
-/// What a caller is told when the worker could not do, or not keep, its operation.
+/// The error for the caller when the worker did not run, or did not commit, its operation.
 pub(super) fn from_work(error: &WorkError) -> FsError {
     match error {
         WorkError::Store(error) => from_store(error),

@@ -1,7 +1,9 @@
-//! Guarded content: what is refused because it would come in pieces, and what replaces it whole.
+//! Guarded files: their content is never changed in pieces, only replaced as a whole after
+//! validation.
 //!
-//! Where an operation answers [`FsError::Guarded`], whoever serves the export validates the
-//! content and comes back with what it has seen; the change is made if that is still so.
+//! An operation that would change it fails with [`FsError::Guarded`]. The export then validates the
+//! content and retries with the state that it validated. The retry succeeds only if that state is
+//! still current.
 
 use std::cell::RefCell;
 
@@ -23,31 +25,31 @@ use super::resolve::View;
 use super::scope::GuardedPaths;
 use super::setattr::without_privileges;
 
-/// A file that a RENAME brings to a guarded path.
+/// A file that a RENAME moves to a guarded path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
     /// The file.
     pub file: Locator,
-    /// Its path below the scope's root, once it is there.
+    /// The file's path after the RENAME, relative to the scope's root.
     pub path: Vec<u8>,
-    /// The file's ctime, which moves with its content.
+    /// The file's ctime, which changes with its content.
     pub ctime: Time,
 }
 
 impl View<'_> {
-    /// A path of the session's tree as one below the scope's root; `None` if it is not there.
+    /// A merged path relative to the scope's root; `None` if it is outside.
     fn below_scope(&self, path: &MergedPath) -> Result<Option<Vec<u8>>> {
         Ok(below(self.scope_root()?.as_ref(), path))
     }
 
-    /// Where the scope's root is, if that is not the tree's.
+    /// The merged path of the scope's root; `None` if the scope is the whole tree.
     fn scope_root(&self) -> Result<Option<MergedPath>> {
         let Some(root) = &self.scope.root else { return Ok(None) };
         let root = self.found(root)?.ok_or(FsError::Stale)?;
         Ok(Some(self.place(&root)?.merged.clone()))
     }
 
-    /// The guarded paths among those of an object.
+    /// The guarded paths of a file.
     fn guarded_paths(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
         let Some(guarded) = &self.scope.guarded else { return Ok(Vec::new()) };
         if node.kind() != FileKind::Regular {
@@ -66,11 +68,11 @@ impl View<'_> {
         Ok(found)
     }
 
-    /// The files that come to guarded paths when `node` comes to `to`.
+    /// The files that would be at guarded paths if `node` were at `to`.
     ///
     /// # Errors
-    /// [`FsError::NotPermitted`] if something else would come where only files may be, and
-    /// [`FsError::Access`] if there are too many objects to look at.
+    /// [`FsError::NotPermitted`] if a special file would be where only regular files may be;
+    /// [`FsError::Access`] if there are more than [`MAX_GUARD_WALK`] objects.
     fn arrivals(&self, node: &Node, to: &MergedPath) -> Result<Vec<Arrival>> {
         let Some(guarded) = &self.scope.guarded else { return Ok(Vec::new()) };
         let Some(to) = self.below_scope(to)? else { return Ok(Vec::new()) };
@@ -99,7 +101,7 @@ impl View<'_> {
         Ok(found)
     }
 
-    /// The entries of a directory.
+    /// The entries of a directory, with their objects.
     fn all_in(&self, dir: &Node) -> Result<Vec<(Name, Child)>> {
         let place = self.place(dir)?;
         let mut names = Vec::new();
@@ -113,7 +115,7 @@ impl View<'_> {
         Ok(all)
     }
 
-    /// The whole content of a file of at most `most` bytes.
+    /// The content of a file of at most `most` bytes.
     fn content(&self, node: &Node, size: u64, most: u64) -> Result<Vec<u8>> {
         if node.kind() != FileKind::Regular {
             return Err(FsError::Invalid.into());
@@ -137,13 +139,14 @@ impl View<'_> {
 }
 
 impl Edit<'_> {
-    /// Refuses to change the content of a guarded file in pieces.
+    /// [`FsError::Guarded`] for a guarded file.
     pub(super) fn check_unguarded(&self, node: &Node) -> Result<()> {
         let is_free = self.view().guarded_paths(node)?.is_empty();
         if is_free { Ok(()) } else { Err(FsError::Guarded.into()) }
     }
 
-    /// Refuses to make at a path what may not be there, or what has content from the beginning.
+    /// Checks a new object: no special file where only regular files may be, and no guarded file
+    /// with an initial size.
     pub(super) fn check_birth(
         &self,
         kind: FileKind,
@@ -162,7 +165,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Refuses another name for what is guarded, or one that is.
+    /// [`FsError::NotPermitted`] for a LINK of a guarded file, or to a guarded path.
     pub(super) fn check_link(&self, node: &Node, path: &MergedPath) -> Result<()> {
         let Some(guarded) = &self.scope.guarded else { return Ok(()) };
         let view = self.view();
@@ -176,7 +179,8 @@ impl Edit<'_> {
         if is_free { Ok(()) } else { Err(FsError::NotPermitted.into()) }
     }
 
-    /// Refuses a RENAME that brings files to guarded paths, but just those that were validated.
+    /// [`FsError::Guarded`] if a RENAME moves files to guarded paths, unless exactly these were
+    /// validated.
     pub(super) fn check_arrivals(
         &self,
         node: &Node,
@@ -190,7 +194,7 @@ impl Edit<'_> {
         Err(FsError::Guarded.into())
     }
 
-    /// Replaces a file's content.
+    /// Replaces the content of a guarded file.
     fn publish(&mut self, file: &Locator, content: &[u8], expected: &Expected) -> Outcome<(), Wcc> {
         self.on_object(file, |edit, node, before| {
             Ok(Some(edit.publish_node(node, before, content, expected)?))
@@ -233,7 +237,7 @@ impl Edit<'_> {
         Ok(row)
     }
 
-    /// Writes to the audit log that content for a file was refused.
+    /// Records in the audit log that a file's new content was rejected.
     fn note_refusal(&mut self, file: &Locator, why: &str) -> Result<()> {
         let view = self.view();
         let node = view.node(file)?;
@@ -249,10 +253,10 @@ impl Edit<'_> {
 }
 
 impl Overlay {
-    /// A file's guarded paths, below the scope's root, and its attributes.
+    /// The guarded paths of a file, relative to the scope's root, and its attributes.
     ///
     /// # Errors
-    /// It cannot be had.
+    /// The file cannot be read.
     pub async fn guarded_file(&self, file: &Locator) -> std::result::Result<GuardedFile, FsError> {
         let file = file.clone();
         let seen = self.look(Cost::Offload, move |view| {
@@ -262,10 +266,10 @@ impl Overlay {
         seen.await?.map_err(|error: super::error::OpError| error.into_fs())
     }
 
-    /// The same with its content of at most `most` bytes.
+    /// As [`Self::guarded_file`], with the file's content.
     ///
     /// # Errors
-    /// It cannot be had; [`FsError::TooLarge`] if it is larger.
+    /// The file cannot be read; [`FsError::TooLarge`] if it has more than `most` bytes.
     pub async fn guarded_content(
         &self,
         file: &Locator,
@@ -283,7 +287,7 @@ impl Overlay {
         read.await.result
     }
 
-    /// Replaces a file's content as a whole and syncs that, if `expected` holds.
+    /// Replaces a file's content and syncs it, if `expected` still holds.
     pub async fn publish(
         &self,
         caller: &Caller,
@@ -303,11 +307,11 @@ impl Overlay {
         }
     }
 
-    /// The files that a RENAME would bring to guarded paths.
+    /// The files that a RENAME would move to guarded paths.
     ///
     /// # Errors
-    /// They cannot be had; or something would come where only files may be, or there is too much
-    /// to look at.
+    /// The tree cannot be read, a special file would be where only regular files may be, or there
+    /// are too many objects to check.
     pub async fn arrivals(
         &self,
         from: (&Locator, &[u8]),
@@ -331,7 +335,7 @@ impl Overlay {
         found.await.result
     }
 
-    /// RENAME that may bring just these files to guarded paths, if they are as they were.
+    /// RENAME that may move exactly the `validated` files to guarded paths, if they are unchanged.
     pub async fn rename_validated(
         &self,
         caller: &Caller,
@@ -341,7 +345,7 @@ impl Overlay {
     ) -> Outcome<(), (Wcc, Wcc)> {
         let old = (from.0.clone(), from.1.to_vec());
         let new = (to.0.clone(), to.1.to_vec());
-        // Where files are guarded, a directory is walked.
+        // With guards, a renamed directory is walked.
         let cost = if self.scope.guarded.is_some() { Cost::Offload } else { Cost::Inline };
         let renamed = self.alter(caller, cost, move |edit| {
             edit.rename((&old.0, &old.1), (&new.0, &new.1), &validated)
@@ -354,10 +358,10 @@ impl Overlay {
         }
     }
 
-    /// Writes to the audit log that content for a file was refused, and why.
+    /// Records in the audit log that a file's new content was rejected, and why.
     ///
     /// # Errors
-    /// That cannot be written.
+    /// The audit row cannot be written.
     pub async fn note_refusal(
         &self,
         caller: &Caller,
@@ -377,7 +381,7 @@ impl Overlay {
         self.core.clock.clone()
     }
 
-    /// The write verifier in force.
+    /// The current write verifier.
     pub fn verifier(&self) -> WriteVerifier {
         self.worker.verifier()
     }

@@ -1,4 +1,4 @@
-//! A base that hangs: what goes to the worker's threads for its sake, and what is refused.
+//! What changes while the base hangs: which operations go to the worker's threads, and which fail.
 
 use crate::base::WatchedBase;
 use crate::vfs::{FsError, Locator};
@@ -33,8 +33,8 @@ impl Overlay {
     }
 }
 
-/// Runs `f`; `None` if the base refused a call on this thread, because `f` may have read the
-/// refusal as absence.
+/// Runs `f`; `None` if the base refused a call on this thread, because `f` may have taken the
+/// refusal for absence.
 pub(super) fn unless_refused<T>(f: impl FnOnce() -> T) -> Option<T> {
     WatchedBase::take_refused();
     let value = f();

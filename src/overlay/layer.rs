@@ -1,5 +1,4 @@
-//! The merged tree as a layer over the base: where a directory shows what the base has at the same
-//! path, and where the session says something of what it has no directory for.
+//! Where the merged tree differs from the base: the queries that image layers and diffs need.
 
 use crate::base::{BaseError, BasePath};
 use crate::delta::{Ino, MergedPath};
@@ -10,11 +9,11 @@ use super::node::{Node, is_same_path};
 use super::tree::{TreeObject, TreeView};
 
 impl TreeView<'_> {
-    /// Whether a directory shows what the base has at the same path, as far as the session does
-    /// not say otherwise: it neither moved there nor was made anew.
+    /// Whether a directory shows the base directory at its own path: the session did not rename it
+    /// there or create it.
     ///
     /// # Errors
-    /// The session or the base cannot be read; so with all methods here.
+    /// All methods here fail if the session or the base cannot be read.
     pub fn is_in_place(&self, dir: &TreeObject) -> std::result::Result<bool, FsError> {
         self.shows_same(dir).map_err(|error| error.into_fs())
     }
@@ -30,8 +29,7 @@ impl TreeView<'_> {
         Ok(place.base.as_ref().is_some_and(|base| is_same_path(base, dir.path())))
     }
 
-    /// The directories of the session through which another base directory shows than the one at
-    /// their own path, because of a redirect.
+    /// Directories of the session whose redirect shows a base directory at another path.
     pub fn moved_dirs(&self) -> std::result::Result<Vec<TreeObject>, FsError> {
         self.redirected().map_err(|error| error.into_fs())
     }
@@ -40,7 +38,7 @@ impl TreeView<'_> {
         let mut dirs = Vec::new();
         for ino in self.view.txn.redirects()? {
             let node = Node::Delta(Box::new(self.view.inode(ino)?));
-            // One that lies nowhere shows nothing.
+            // A directory without a path is not visible.
             let Ok(place) = self.view.place(&node) else { continue };
             let dir = self.object(node, place.merged.clone())?;
             if !self.shows_same(&dir)? {
@@ -50,13 +48,13 @@ impl TreeView<'_> {
         Ok(dirs)
     }
 
-    /// How many directories of the session are opaque by a mark.
+    /// Number of directories that a row of `acetate_opaque` marks.
     pub fn opaque_dirs(&self) -> std::result::Result<u64, FsError> {
         let dirs = self.view.txn.opaque_dirs();
         dirs.map(|dirs| dirs.len() as u64).map_err(|error| super::error::from_store(&error))
     }
 
-    /// The names in the base's directory at this path; `None` where it has none there.
+    /// The names in the base directory at this path; `None` if the base has no directory there.
     pub fn base_names(&self, path: &MergedPath) -> std::result::Result<Option<Vec<Name>>, FsError> {
         self.names_at(path).map_err(|error| error.into_fs())
     }
@@ -74,8 +72,8 @@ impl TreeView<'_> {
         }
     }
 
-    /// Whether something may differ below a directory that is not in the session: further names
-    /// of a base file that was copied up, and whiteouts of another implementation.
+    /// Whether anything may differ below a directory that has no inode in the session: hard links
+    /// of a copied-up base file, and whiteouts that another implementation wrote.
     pub fn has_strays(&self) -> std::result::Result<bool, FsError> {
         self.finds_strays().map_err(|error| error.into_fs())
     }
@@ -89,7 +87,7 @@ impl TreeView<'_> {
             }
         }
         for parent in self.view.txn.whiteout_parents()? {
-            // What cannot be looked up is nothing that shows.
+            // A parent that cannot be looked up is not visible.
             let found = self.find(&parent).ok().flatten();
             if found.is_some_and(|found| found.base_path().is_some()) {
                 return Ok(true);
@@ -100,7 +98,7 @@ impl TreeView<'_> {
 }
 
 impl TreeObject {
-    /// Whether it is not just what the base has at the same path.
+    /// Whether the object is anything else than the base object at the same path.
     pub fn differs_from_base(&self) -> bool {
         self.base_path().is_none_or(|base| !is_same_path(base, self.path()))
     }

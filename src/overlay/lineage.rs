@@ -1,7 +1,7 @@
 //! Ancestors of the current directory of a walk: detects directory cycles.
 //!
-//! The server's own changes keep directories a tree. Rows of another program need not (invariant
-//! S8), and a walk of such rows would never end.
+//! The server's own changes keep directories a tree. Rows of another program may contain cycles
+//! (invariant S8), and a walk of these would never end.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::vfs::FsError;
 
 use super::error::Result;
 
-/// The session's directories above one, the closest first; directories of the base alone cannot
-/// form a cycle. A clone shares them.
+/// Inodes of a directory's ancestors, the closest first. Directories without an inode are left out:
+/// they cannot form a cycle. Clones share their links.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lineage(Option<Arc<LineageLink>>);
 
@@ -22,10 +22,10 @@ struct LineageLink {
 }
 
 impl Lineage {
-    /// These directories and `dir` below them: O(depth).
+    /// Adds `dir` as the closest ancestor, in O(depth).
     ///
     /// # Errors
-    /// [`FsError::Loop`]: `dir` is among them.
+    /// [`FsError::Loop`] if `dir` is already an ancestor.
     pub fn enter(&self, dir: Ino) -> Result<Self> {
         let mut at = self;
         while let Some(link) = &at.0 {

@@ -1,4 +1,4 @@
-//! LINK: one more name for a file.
+//! LINK: adds a hard link.
 
 use crate::delta::AuditProcedure;
 use crate::vfs::{Attr, FsError, Locator, Name, Outcome, Wcc};

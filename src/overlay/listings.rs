@@ -1,11 +1,11 @@
-//! The listings that readers share: of each directory the last one, for its later pages and for
-//! other listings.
+//! Cache of directory listings that readers share: the last listing of each directory, for its
+//! later pages and for other listings.
 //!
-//! A listing holds all that was answered before it was begun. Its later pages come from what is
-//! kept by then, and must hold that as well. But listings are made at the same time, and who
-//! begins first may end last: so nothing takes the place of what is known to be complete as of a
-//! later moment, also if that was let go of meanwhile. Whoever may keep nothing has each page
-//! collect its own.
+//! A listing must include every change that was acknowledged before the listing began. Its later
+//! pages come from the cached listing, so that one must include these changes too. Several threads
+//! build listings of one directory concurrently, and the first to begin may finish last. Therefore
+//! a listing never replaces one that is complete as of a later moment, even if that one was evicted
+//! in between. A listing that may not be cached is rebuilt for each page.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -22,15 +22,15 @@ use super::limits::{
 };
 use super::snapshot::{DirChange, DirSnapshot, DirState};
 
-/// What sessions share of their large listings: one is made at a time, and one is kept.
+/// Limits that sessions share: one large listing is built at a time, and one is cached.
 #[derive(Default)]
 pub struct LargeListings {
     turn: Arc<ListingTurn>,
-    /// The session and the directory of a kept listing.
+    /// The session and the directory of the cached large listing.
     kept: Mutex<Option<(Weak<Mutex<ListingParts>>, FileId)>>,
 }
 
-/// The last listing of each directory; bounded.
+/// The last listing of each directory, bounded in number and bytes.
 pub(super) struct ListingCache {
     parts: Arc<Mutex<ListingParts>>,
     large: Arc<LargeListings>,
@@ -38,27 +38,26 @@ pub(super) struct ListingCache {
 
 struct ListingParts {
     kept: LruCache<FileId, KeptListing>,
-    /// Directories of which a page is being made.
+    /// Directories with pages under construction.
     begun: HashMap<FileId, UnfinishedListing>,
 }
 
-/// A listing that is kept.
+/// A cached listing.
 struct KeptListing {
-    /// It holds all that was answered before this moment.
+    /// The listing includes every change that was acknowledged before this moment.
     as_of: Instant,
     snapshot: Arc<DirSnapshot>,
 }
 
-/// Pages that are being made of one directory.
+/// Pages of one directory that are under construction.
 #[derive(Default)]
 struct UnfinishedListing {
     pages: usize,
-    /// The latest moment as of which a listing was complete that was let go of since the first
-    /// of them was begun.
+    /// The latest `as_of` of a listing that was evicted since the first of these pages began.
     lost: Option<Instant>,
 }
 
-/// A page of a listing, from before its snapshot is taken until it is made.
+/// A page of a listing, from before its snapshot is taken until the page is complete.
 pub(super) struct Page {
     listings: Arc<Mutex<ListingParts>>,
     large: Arc<LargeListings>,
@@ -66,23 +65,24 @@ pub(super) struct Page {
     since: Instant,
 }
 
-/// What is kept of a directory.
+/// A cached listing of a directory.
 pub(super) struct FoundListing {
     pub snapshot: Arc<DirSnapshot>,
-    /// Whether the directory is still as it was then, as far as its state tells.
+    /// Whether the directory's state is unchanged since the listing was built.
     pub is_current: bool,
-    /// For how long it may not have been.
+    /// Upper bound on the time since the listing was last known to be current.
     pub age: Duration,
 }
 
-/// What a panic left is still whole: at worst a page counts for ever as being made.
+/// Ignores poisoning: after a panic the parts are consistent, except that a page may count as under
+/// construction forever.
 fn lock(parts: &Mutex<ListingParts>) -> MutexGuard<'_, ListingParts> {
     parts.lock()
 }
 
 impl LargeListings {
-    /// Lets this be the one large listing that is kept: another one goes. Called without a lock
-    /// on any session's parts.
+    /// Makes this the one cached large listing and evicts the previous one. Must not be called with
+    /// any session's parts locked.
     fn replace(&self, parts: &Arc<Mutex<ListingParts>>, dir: FileId) {
         let mine = (Arc::downgrade(parts), dir);
         let mut kept = self.kept.lock();
@@ -101,15 +101,15 @@ impl ListingCache {
         Self { parts, large }
     }
 
-    /// Begins a page of a directory. Called before the snapshot is taken that it is made from.
+    /// Begins a page. Must be called before the read transaction of the page starts.
     pub fn begin(&self, dir: FileId) -> Page {
         lock(&self.parts).begun.entry(dir).or_default().pages += 1;
         let (listings, large) = (Arc::clone(&self.parts), Arc::clone(&self.large));
         Page { listings, large, dir, since: Instant::now() }
     }
 
-    /// Moves on what is kept of a directory, if it is of the moment before the change; else it
-    /// stays a listing of a moment of its own.
+    /// Applies a change to the cached listing, if that listing has the state before the change.
+    /// Otherwise the listing keeps its own state.
     pub fn apply(&self, dir: FileId, change: &DirChange) {
         if let Some(kept) = lock(&self.parts).kept.peek_mut(&dir)
             && kept.snapshot.precedes(change)
@@ -118,7 +118,7 @@ impl ListingCache {
         }
     }
 
-    /// Notes that the object of a name may be elsewhere now.
+    /// Marks the source of an entry as unknown.
     pub fn doubt(&self, dir: FileId, name: &Name) {
         if let Some(kept) = lock(&self.parts).kept.peek_mut(&dir)
             && kept.snapshot.knows(name)
@@ -127,7 +127,7 @@ impl ListingCache {
         }
     }
 
-    /// Lets go of everything, also of what is being made.
+    /// Evicts all listings; pages under construction may not be cached either.
     pub fn clear(&self) {
         let mut parts = lock(&self.parts);
         parts.kept.clear();
@@ -137,7 +137,7 @@ impl ListingCache {
 }
 
 impl Page {
-    /// What is kept of the directory, which is in `state`.
+    /// The cached listing of the directory, which is in `state`.
     pub fn find(&self, state: &DirState) -> Option<FoundListing> {
         let mut parts = lock(&self.listings);
         let kept = parts.kept.get_mut(&self.dir)?;
@@ -149,16 +149,16 @@ impl Page {
         Some(FoundListing { snapshot, is_current, age: kept.as_of.elapsed() })
     }
 
-    /// Waits until no other large listing is being made; `None` where that takes too long.
+    /// Waits for the permit to build a large listing; `None` after [`LARGE_LISTING_WAIT`].
     pub fn take_turn(&self) -> Option<TurnTaken> {
         self.large.turn.take(LARGE_LISTING_WAIT)
     }
 
-    /// Keeps the listing that was made for this page, unless a later one is known or was.
-    /// `is_settled` says whether no commit has passed it by.
+    /// Caches the listing that was built for this page, unless a later one is or was cached.
+    /// `is_settled` returns whether no commit has happened since the snapshot.
     pub fn keep(&self, snapshot: &mut Arc<DirSnapshot>, is_settled: impl FnOnce() -> bool) {
         let mut parts = lock(&self.listings);
-        // Asked here, because a commit that is not seen yet will tell what is kept by then.
+        // Evaluated under the lock: a commit after this point updates the cached listing.
         Arc::make_mut(snapshot).is_settled = is_settled();
         let kept = parts.kept.peek(&self.dir).map(|kept| kept.as_of);
         let lost = parts.begun.get(&self.dir).and_then(|begun| begun.lost);
@@ -193,16 +193,15 @@ impl Drop for Page {
 }
 
 impl ListingParts {
-    /// Remembers as of when a listing was complete of which there is nothing else any more, for
-    /// those pages that were begun before.
+    /// Records the `as_of` of an evicted listing for the pages that began before the eviction.
     fn lose(&mut self, dir: FileId, as_of: Instant) {
         if let Some(begun) = self.begun.get_mut(&dir) {
             begun.lost = begun.lost.max(Some(as_of));
         }
     }
 
-    /// Evicts least recently used listings until the rest fits [`MAX_SNAPSHOT_BYTES`]. A larger
-    /// one does not count: [`LargeListings`] bounds it.
+    /// Evicts least recently used listings until the rest fits [`MAX_SNAPSHOT_BYTES`]. Large
+    /// listings are not counted: [`LargeListings`] bounds them.
     fn make_room(&mut self) {
         let small = |kept: &KeptListing| {
             Some(kept.snapshot.bytes()).filter(|bytes| *bytes <= MAX_SNAPSHOT_BYTES).unwrap_or(0)
@@ -218,7 +217,7 @@ impl ListingParts {
         }
     }
 
-    /// Evicts a directory's listing, if it is a large one.
+    /// Evicts the listing of a directory, if it is large.
     fn drop_large(&mut self, dir: FileId) {
         let is_large = |kept: &KeptListing| kept.snapshot.bytes() > MAX_SNAPSHOT_BYTES;
         if self.kept.peek(&dir).is_some_and(is_large)
@@ -249,7 +248,7 @@ mod tests {
         ListingCache::new(Arc::default())
     }
 
-    /// A listing with one entry, of the moment `delta`.
+    /// A listing with one entry, in the state `delta`.
     fn listing(delta: u32, name: &str) -> Arc<DirSnapshot> {
         let name = Name::new(name.as_bytes()).unwrap();
         let entry = SnapshotEntry { name, fileid: FileId(8), source: EntrySource::Base };
@@ -260,7 +259,7 @@ mod tests {
         page.keep(&mut listing(delta, name), || true);
     }
 
-    /// The entry of what is kept.
+    /// The name of the entry in the cached listing.
     fn kept(listings: &ListingCache) -> Option<String> {
         let found = listings.begin(DIR).find(&state(0))?;
         let (_, entry) = found.snapshot.after(Cookie(0)).next()?;
@@ -278,7 +277,7 @@ mod tests {
 
     #[test]
     fn who_lists_slowly_does_not_replace_what_was_begun_later() {
-        // Also where both find the directory in the same state.
+        // Also if both listings see the same directory state.
         for delta in [4, 5] {
             let listings = new();
             let (slow, quick) = (listings.begin(DIR), listings.begin(DIR));
@@ -315,7 +314,7 @@ mod tests {
         assert_eq!(kept(&listings), None);
         keep(&slow, 4, "slow");
         assert_eq!(kept(&listings), None);
-        // What all was given up for is newer than any of them.
+        // `clear` counts as later than every page under construction.
         let late = listings.begin(DIR);
         listings.clear();
         keep(&late, 6, "late");
@@ -326,7 +325,7 @@ mod tests {
         assert!(lock(&listings.parts).begun.is_empty());
     }
 
-    /// Keeps a listing of so many entries.
+    /// Caches a listing with this many entries.
     fn keep_many(listings: &ListingCache, dir: FileId, entries: usize) {
         let name = |number: usize| Name::new(format!("{number:0200}").as_bytes()).unwrap();
         let entry = |number| SnapshotEntry {
@@ -342,7 +341,7 @@ mod tests {
         listings.begin(dir).find(&state(1)).is_some()
     }
 
-    /// Entries of more than half of what may be kept.
+    /// Number of entries that takes more than half of [`MAX_SNAPSHOT_BYTES`].
     const HALF: usize = MAX_SNAPSHOT_BYTES / 264 / 2 + 1000;
 
     #[test]

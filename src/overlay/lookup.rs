@@ -1,5 +1,5 @@
-//! From a name in a directory to the object: delta entry, whiteout, base, in this order
-//! (specification 0.4, "Overlay Lookup Semantics").
+//! Name lookup: delta entry, then whiteout, then base (specification 0.4, "Overlay Lookup
+//! Semantics").
 
 use crate::base::BaseError;
 use crate::delta::{InodeRow, Origin};
@@ -12,7 +12,7 @@ use super::node::{Child, DirPlace, Node, is_linked};
 use super::resolve::View;
 
 impl View<'_> {
-    /// What `name` in `dir` leads to.
+    /// The object that `name` in `dir` refers to.
     pub fn child(&self, dir: &DirPlace, name: &Name) -> Result<Option<Child>> {
         match self.delta_child(dir, name)? {
             DeltaChild::Entry(ino) => {
@@ -24,7 +24,7 @@ impl View<'_> {
         }
     }
 
-    /// What the base has at a name that the delta says nothing about.
+    /// The base object at a name without dentry or whiteout.
     fn base_child(&self, dir: &DirPlace, name: &Name) -> Result<Option<Child>> {
         let Some(base) = &dir.base else { return Ok(None) };
         let path = base.join(name);
@@ -44,9 +44,9 @@ impl View<'_> {
         Ok(Some(Child { node, has_dentry: false }))
     }
 
-    /// Whether another name of a base file that has several leads to what it was copied up to. Of a
-    /// file that had one name then, its number alone does not say: it is the same file, with a name
-    /// more, if it still is where it was.
+    /// Whether the hard-linked base file is the one that `row` was copied up from. If the file had
+    /// a single name at copy-up, its number is not proof: the host may have reused it. Then the
+    /// file is the same only if its origin path still has this number.
     fn is_it(&self, row: &InodeRow, origin: &Origin) -> bool {
         is_linked(row.kind, origin.nlink)
             || self.core.base.stat(&origin.path).is_ok_and(|attr| attr.fileid == origin.fileid)

@@ -1,23 +1,23 @@
-//! The merged tree: the base below, the delta above, one filesystem for the caller.
+//! The merged tree: a copy-on-write union of the base (lower layer) and the delta (upper layer).
 //!
-//! The merge rules are plain synchronous functions over a transaction and the base, grouped by
-//! what they do, in overlayfs's words: `resolve` and `lookup` find objects, `attr` and `access`
-//! describe and guard them, `read` and `readdir` show them, `copy_up` brings them into the
-//! delta, and `write`, `setattr`, `create`, `link`, `remove`, `rename` change them; `discard`
-//! gives changes up (`undo` says what that takes), `rebase` those that were applied.
-//! What a change takes is counted and limited by `quota`.
-//! Content of large files is `pending` until the background has copied it (`finish`).
-//! A [`Scope`] says which part of it is whose.
-//! `service` ships these functions to the worker and so implements [`Vfs`](crate::vfs::Vfs);
-//! [`Tree`] shows the same tree to tools, by paths and without a server.
+//! The merge rules are synchronous functions of a transaction and the base, one file per operation:
+//! `resolve` and `lookup` find objects, `attr` and `access` read attributes and check permissions,
+//! `read` and `readdir` read content and listings. `copy_up` copies a base object into the delta
+//! before its first change; `write`, `setattr`, `create`, `link`, `remove` and `rename` change
+//! objects. `discard` reverts changes (`undo` reports what that affects); `rebase` removes changes
+//! that were applied to the base. `quota` counts the space that changes use and limits it.
+//! `copy_up_pending` tracks content of large files that `copy_up_background` has not copied yet. A
+//! [`Scope`] restricts what an export shows of the tree and may change. `service` implements
+//! [`Vfs`](crate::vfs::Vfs): it runs these functions on the worker. [`Tree`] gives tools the tree
+//! by paths, without a server.
 //!
-//! Nothing here knows SQL, the wire or sockets.
+//! No file here knows SQL, the wire format or sockets.
 //!
-//! The rules, in short (docs/SEMANTICS.md has them in full):
-//! - A delta entry wins over a base entry of the same name.
-//! - A whiteout hides the base object at exactly its merged path; a live entry never has one.
-//! - A delta directory shows the base directory at its own place, or the one of its redirect.
-//! - An object copied up keeps its number and its handle: its origin says what they were.
+//! Merge rules (docs/SEMANTICS.md has the full list):
+//! - A delta entry hides a base entry of the same name.
+//! - A whiteout hides the base object at exactly its merged path; no live entry has a whiteout.
+//! - A delta directory shows the base directory at its own path, or the target of its redirect.
+//! - A copied-up object keeps its file number and its handle: its origin row stores both.
 
 mod access;
 mod atime;
@@ -109,14 +109,14 @@ pub use snapshot::FIRST_NAME_COOKIE;
 pub use tree::{Tree, TreeObject, TreeView};
 pub use undo::{Idle, Undo};
 
-/// Where the time comes from.
+/// The clock that an overlay reads; tests inject their own.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
 
-/// What an overlay is made of.
+/// The layers and options of an overlay.
 pub struct OverlayParts {
-    /// The upper layer: the session's figures that no transaction holds.
+    /// The upper layer outside transactions: disk usage, limits, and calls recorded before a crash.
     pub store: Arc<dyn Store>,
-    /// Runs transactions on it.
+    /// Runs transactions on the session.
     pub worker: Arc<Worker>,
     /// The lower layer.
     pub base: Arc<dyn Base>,
@@ -124,34 +124,35 @@ pub struct OverlayParts {
     pub clock: Clock,
     /// Identifies the export in attributes (`fsid`).
     pub fsid: u64,
-    /// Keys the cookies of listings, so that nobody can choose names whose cookies collide.
+    /// Key of the hash that makes listing cookies: clients cannot choose names whose cookies
+    /// collide.
     pub cookie_key: u64,
-    /// Refuse every change.
+    /// Refuse every change with NFS3ERR_ROFS.
     pub read_only: bool,
-    /// How files are copied up.
+    /// Limits of copy-up.
     pub copy_up: CopyLimits,
 }
 
-/// A copy-on-write tree of a base and a session, or what a [`Scope`] shows of it.
+/// The merged tree of a base and a session, restricted to a [`Scope`].
 #[derive(Clone)]
 pub struct Overlay {
     store: Arc<dyn Store>,
     worker: Arc<Worker>,
     core: Arc<Core>,
     scope: Arc<Scope>,
-    /// The groups of sessions whose limits bind changes that come this way.
+    /// Groups whose quotas apply to changes through this scope.
     asked: Arc<[Arc<Membership>]>,
 }
 
-/// What the merge rules need besides a transaction.
+/// State that the merge rules share across transactions.
 struct Core {
     base: Arc<dyn Base>,
-    /// The same, with what is known of its calls.
+    /// `base` again, with its type: it also reports calls that hang.
     watched: Arc<WatchedBase>,
     clock: Clock,
     fsid: u64,
     cookie_key: u64,
-    /// Set once, and never cleared.
+    /// Set once; never cleared.
     read_only: AtomicBool,
     copy_up: CopyLimits,
     copies: Copies,
@@ -161,11 +162,12 @@ struct Core {
     known: Arc<WriterMemo>,
     atimes: Atimes,
     buffers: ReadBufferPool,
-    /// What the session takes.
+    /// Usage of the session against its quota.
     ledger: Arc<QuotaAccount>,
-    /// What calls changed before the last server was killed: see [`edit::Edit::made_before`].
+    /// Operations of the previous server that were committed before it was killed, by call id: see
+    /// [`edit::Edit::made_before`].
     late_changes: HashMap<CallId, FileId>,
-    /// For what is not done on a client's behalf.
+    /// The unrestricted scope, for work that no client requested.
     whole: Arc<Scope>,
 }
 
@@ -175,7 +177,7 @@ impl Core {
         self.read_only.load(Ordering::Acquire)
     }
 
-    /// What there is without a server.
+    /// State for tools: read-only, with empty caches.
     fn offline(base: Arc<dyn Base>, clock: Clock, copy_up: CopyLimits) -> Self {
         let watched = Arc::new(WatchedBase::new(base));
         Self {
@@ -201,12 +203,12 @@ impl Core {
 }
 
 impl Overlay {
-    /// Joins the layers; all is shown.
+    /// Joins the layers; the scope is the whole tree.
     pub fn new(parts: OverlayParts) -> Self {
         Self::with_listings(parts, Arc::default())
     }
 
-    /// The same, with large listings by turns with all that share `listings`.
+    /// As [`Self::new`], with limits on large listings that overlays share through `listings`.
     pub fn with_listings(parts: OverlayParts, listings: Arc<LargeListings>) -> Self {
         let late = parts.store.late_changes().iter();
         let watched = Arc::new(WatchedBase::new(parts.base));
@@ -234,8 +236,7 @@ impl Overlay {
         Self { store: parts.store, worker: parts.worker, core: Arc::new(core), scope, asked }
     }
 
-    /// The same tree, as a scope shows it: one session and one set of caches, however many there
-    /// are.
+    /// Returns the tree restricted to `scope`. All scopes share one session and one set of caches.
     pub fn within(&self, scope: Scope) -> Self {
         Self { scope: Arc::new(scope), ..self.clone() }
     }
@@ -250,7 +251,6 @@ impl Overlay {
         self.scope.root.clone().unwrap_or(Locator::ROOT)
     }
 
-    /// Identifies the session in attributes (`fsid`).
     pub fn fsid(&self) -> u64 {
         self.core.fsid
     }

@@ -1,5 +1,5 @@
-//! What the rows alone say of a name. It does not depend on the base, so a tool that changes the
-//! base can tell by it whether a client changed something since.
+//! What the session's rows record for a path, independent of the base. A tool that changes the base
+//! compares this before and after, to detect changes that clients made.
 
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::vfs::{FileId, FileKind, FsError, Time};
@@ -7,21 +7,21 @@ use crate::vfs::{FileId, FileKind, FsError, Time};
 use super::error::Result;
 use super::tree::TreeView;
 
-/// What the rows say of a name.
+/// The rows of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NameState {
-    /// The object that has an entry there: its number, and when it last changed. A directory's
-    /// time is left out, because it follows the entries.
+    /// File number and ctime of the object with a dentry there. A directory has no ctime here,
+    /// because changes of its entries move it.
     pub entry: Option<(FileId, Option<Time>)>,
     /// Whether exactly this path is whited out.
     pub is_whited_out: bool,
 }
 
 impl TreeView<'_> {
-    /// What the rows say of a path.
+    /// The rows of a path.
     ///
     /// # Errors
-    /// The session cannot be read; so with all methods here.
+    /// All methods here fail if the session cannot be read.
     pub fn name_state(&self, path: &MergedPath) -> std::result::Result<NameState, FsError> {
         self.rows_at(path).map_err(|error| error.into_fs())
     }
@@ -44,14 +44,14 @@ impl TreeView<'_> {
         Ok(NameState { entry, is_whited_out: txn.is_whited_out(path)? })
     }
 
-    /// Whether the session holds the copied-up base file `id` with ctime `changed`: a name that
-    /// only the base has leads to it.
+    /// Whether the session has a copy of the base file `id` with ctime `changed`. A hard link
+    /// that only the base has leads to that copy too.
     pub fn has_copy(&self, id: FileId, changed: Time) -> std::result::Result<bool, FsError> {
         let found = self.view.copy_of(id, |row, _| row.ctime == changed);
         Ok(found.map_err(|error| error.into_fs())?.is_some())
     }
 
-    /// How much content of large files is still the base's.
+    /// Content of large files that is not copied yet.
     pub fn pending_copies(&self) -> std::result::Result<PendingCopies, FsError> {
         let pending = self.view.txn.pending_copies();
         pending.map_err(|error| super::error::from_store(&error))

@@ -1,4 +1,4 @@
-//! What a name or a handle leads to.
+//! Objects and directory places of the merged tree.
 
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath};
@@ -9,19 +9,19 @@ use super::trail::trail_of;
 /// An object of the merged tree.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
-    /// It is in the delta.
+    /// The object is in the delta.
     Delta(Box<InodeRow>),
-    /// It is in the base, untouched.
+    /// The object is in the base and was not copied up.
     Base {
-        /// Where.
+        /// Path in the base.
         path: BasePath,
-        /// What it is.
+        /// Attributes in the base.
         attr: Box<BaseAttr>,
     },
 }
 
 impl Node {
-    /// The object's type.
+    /// The file type.
     pub fn kind(&self) -> FileKind {
         match self {
             Self::Delta(row) => row.kind,
@@ -29,7 +29,7 @@ impl Node {
         }
     }
 
-    /// Its row, if it is in the session.
+    /// The inode row; `None` for a base object.
     pub fn row(&self) -> Option<&InodeRow> {
         match self {
             Self::Delta(row) => Some(row),
@@ -37,12 +37,12 @@ impl Node {
         }
     }
 
-    /// Whether it is a directory.
+    /// Whether the object is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind() == FileKind::Directory
     }
 
-    /// The number that the export shows.
+    /// The file number that the export shows.
     pub fn fileid(&self) -> FileId {
         match self {
             Self::Delta(row) => row.fileid(),
@@ -51,7 +51,7 @@ impl Node {
         }
     }
 
-    /// What the object's handle says: the same before and after copy-up.
+    /// The object's identity in a handle; equal before and after copy-up.
     pub fn locator(&self) -> Locator {
         match self {
             Self::Delta(row) => match &row.origin {
@@ -70,70 +70,70 @@ impl Node {
     }
 }
 
-/// Whether a base object of this kind and link count has names besides the one at hand.
+/// Whether a base object of this kind and link count has several names.
 pub(super) fn is_linked(kind: FileKind, nlink: u32) -> bool {
     kind != FileKind::Directory && nlink > 1
 }
 
-/// What caches know a directory by. Its number alone is not enough: once the host has removed a
-/// directory that was copied up, it may give the same number to another one.
+/// Cache key of a directory. The file number alone is not unique: after the host removes a
+/// directory that was copied up, it may give that directory's number to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct DirId {
-    /// The number that the export shows.
+    /// The file number that the export shows.
     pub fileid: FileId,
-    /// Its inode in the delta.
+    /// The inode in the delta.
     pub ino: Option<Ino>,
 }
 
-/// Where a visible directory is in each of the trees.
+/// The paths of a visible directory in the delta, the merged tree and the base.
 #[derive(Debug, Clone)]
 pub(super) struct DirPlace {
-    /// The number that the export shows.
+    /// The file number that the export shows.
     pub fileid: FileId,
-    /// Its inode in the delta, once it has one.
+    /// The inode in the delta; `None` before copy-up.
     pub ino: Option<Ino>,
-    /// Its path in the merged tree: the key of whiteouts below it.
+    /// The path in the merged tree: the key of whiteouts below the directory.
     pub merged: MergedPath,
-    /// The base directory whose entries show through it.
+    /// The base directory whose entries show through.
     pub base: Option<BasePath>,
-    /// The rows say nothing of any of its entries: all of them are the base's. Not known
-    /// where caches are not used.
+    /// No row mentions any entry of the directory: all entries come from the base. Set only with
+    /// caches, and only for directories without an inode in the delta.
     pub is_plain: bool,
-    /// It was copied up, and the base has no directory there by now. One may come back: what
-    /// follows from its absence is not remembered.
+    /// The directory was copied up, and the base directory is missing. The base directory may
+    /// return, so results that depend on its absence are not cached.
     pub is_lost: bool,
 }
 
 impl DirPlace {
-    /// What caches know it by.
+    /// The cache key.
     pub fn id(&self) -> DirId {
         DirId { fileid: self.fileid, ino: self.ino }
     }
 
-    /// Whether renames in the base change what it shows: its base directory is at another path, or
-    /// missing.
+    /// Whether an apply that renames base directories changes the entries that this directory
+    /// shows: its base directory is at another path, or missing.
     pub fn is_affected_by_apply(&self) -> bool {
         self.is_lost || self.base.as_ref().is_some_and(|base| !is_same_path(base, &self.merged))
     }
 
-    /// What remembering it takes: the length of its paths, in bytes.
+    /// Bytes of the paths, for the size bound of a cache.
     pub fn path_bytes(&self) -> usize {
         let base = self.base.as_ref().map_or(0, |base| base.as_bytes().len());
         self.merged.as_bytes().len() + base
     }
 }
 
-/// What a name in a directory leads to.
+/// The object that a name in a directory refers to.
 #[derive(Debug, Clone)]
 pub(super) struct Child {
     /// The object.
     pub node: Node,
-    /// Whether the name is an entry of the delta; if not, it is one of the base, though the
-    /// object may be in the delta: a base file copied up by another of its names.
+    /// Whether the name has a dentry in the delta. Without one, the name is the base's; the object
+    /// may still be in the delta, copied up through another hard link.
     pub has_dentry: bool,
 }
 
-/// Whether a path in the base is the same as one in the merged tree.
+/// Whether a base path and a merged path have the same components.
 pub(super) fn is_same_path(base: &BasePath, merged: &MergedPath) -> bool {
     *base.as_bytes() == merged.as_bytes()[1..]
 }

@@ -1,7 +1,7 @@
-//! Entries in the order of their cookies, in pieces.
+//! A sorted map from cookies to entries, in pieces that clones share.
 //!
-//! Copies share the pieces that they have in common: a listing that is read while its directory
-//! changes costs a piece for each change, not all of it.
+//! A change copies one piece, not the map. A listing that is read while its directory changes
+//! therefore stays cheap.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::vfs::Cookie;
 
 use super::snapshot::SnapshotEntry;
 
-/// Entries of a piece, before it is split at twice as many.
+/// Number of entries in a piece; a piece is split at twice this number.
 const PIECE_ENTRIES: usize = 256;
 
 type EntryPiece = Vec<(Cookie, SnapshotEntry)>;
 
-/// Entries by cookie.
+/// Entries sorted by cookie.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ordered {
-    /// None is empty; each is behind the one before.
+    /// Invariant: no piece is empty, and cookies ascend across pieces.
     pieces: Vec<Arc<EntryPiece>>,
     len: usize,
     name_bytes: usize,
 }
 
 impl Ordered {
-    /// Entries that are in order already, with no cookie twice.
+    /// Takes entries that are sorted by cookie, without duplicates.
     pub fn of(entries: Vec<(Cookie, SnapshotEntry)>) -> Self {
         let len = entries.len();
         let name_bytes = entries.iter().map(|(_, entry)| entry.name.as_bytes().len()).sum();
@@ -39,12 +39,12 @@ impl Ordered {
         }
     }
 
-    /// What they take, in bytes.
+    /// Memory size in bytes.
     pub fn bytes(&self) -> usize {
         self.len * size_of::<(Cookie, SnapshotEntry)>() + self.name_bytes
     }
 
-    /// The number of the first piece that may hold this cookie or a later one.
+    /// Index of the first piece that may contain cookie `at` or a later one.
     fn piece_of(&self, at: Cookie) -> usize {
         self.pieces.partition_point(|piece| piece.last().is_none_or(|(last, _)| *last < at))
     }
@@ -56,7 +56,7 @@ impl Ordered {
         Some(&piece[found].1)
     }
 
-    /// Mutable entry at a cookie; its name stays.
+    /// The entry at a cookie, to modify it; its name must not change.
     pub fn get_mut(&mut self, at: Cookie) -> Option<&mut SnapshotEntry> {
         let number = self.piece_of(at);
         let piece = self.pieces.get_mut(number)?;
@@ -71,7 +71,7 @@ impl Ordered {
         entries.skip_while(move |(cookie, _)| *cookie <= at)
     }
 
-    /// Adds an entry at a cookie that is free.
+    /// Adds an entry; the cookie must be free.
     pub fn insert(&mut self, at: Cookie, entry: SnapshotEntry) {
         self.len += 1;
         self.name_bytes += entry.name.as_bytes().len();
@@ -89,7 +89,7 @@ impl Ordered {
         }
     }
 
-    /// Takes the entry at a cookie away.
+    /// Removes the entry at a cookie, if there is one.
     pub fn remove(&mut self, at: Cookie) {
         let number = self.piece_of(at);
         let Some(piece) = self.pieces.get_mut(number) else { return };

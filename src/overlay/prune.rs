@@ -1,4 +1,4 @@
-//! Takes the oldest rows out of the audit log while the session may be served.
+//! Deletes the oldest audit rows, also while the session is served.
 
 use crate::delta::WriteTxn;
 use crate::vfs::FsError;
@@ -7,16 +7,16 @@ use crate::worker::{Cost, OpResult};
 use super::Overlay;
 use super::error::{from_store, from_work};
 
-/// Rows that one transaction deletes, at most: clients' changes wait for it.
+/// Rows deleted per transaction: bounds how long clients' changes wait.
 const PRUNE_ROWS: u32 = 1000;
 
-/// What the operation weighs in the writer's queue, in bytes.
+/// Size of the operation in the writer's queue, in bytes.
 const PRUNE_BYTES: usize = 512;
 
 impl Overlay {
-    /// Deletes rows of the audit log up to the row `upto`, oldest first, 1,000 at most;
-    /// how many they were: 0 once there are none that may go. What a kill right now must find
-    /// stays, and so does the last row.
+    /// Deletes up to 1,000 audit rows, oldest first, up to the row `upto`. Returns the number of
+    /// deleted rows: 0 when none is left to delete. Keeps the last row, and rows that a restart
+    /// after a crash needs.
     ///
     /// # Errors
     /// The session cannot be written.

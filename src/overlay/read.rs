@@ -1,4 +1,4 @@
-//! READ and READLINK: from whichever layer the object is in, without changing either.
+//! READ and READLINK, from either layer, without changing it.
 
 use bytes::Bytes;
 
@@ -56,7 +56,7 @@ impl View<'_> {
         if attr.kind != FileKind::Regular {
             return Err(FsError::Invalid.into());
         }
-        // Who may execute a file has to be able to read it over NFS (RFC 1813 §4.4).
+        // Execute permission implies READ: a client reads a program to run it (RFC 1813 §4.4).
         if !Want::SEARCH.granted(caller, attr) {
             Want::READ.check_unless_owner(caller, attr)?;
         }
@@ -98,7 +98,7 @@ impl View<'_> {
     }
 }
 
-/// How many of `count` bytes at byte `offset` a file of `size` bytes has.
+/// Number of bytes that a READ of `count` bytes at `offset` returns from a file of `size` bytes.
 fn span(size: u64, offset: u64, count: u32) -> usize {
     size.saturating_sub(offset).min(u64::from(count)) as usize
 }

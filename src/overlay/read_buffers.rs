@@ -1,7 +1,7 @@
-//! Memory for what READ gives, used again once the reply has left.
+//! Pool of READ buffers, reused after their reply was sent.
 //!
-//! A large buffer that is fresh costs as much as what is read into it: the system maps it page by
-//! page, filled with zeros.
+//! A fresh large buffer costs as much as the read itself: the kernel maps and zeroes it page by
+//! page.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use parking_lot::Mutex;
 
 use super::limits::{KEPT_BUFFERS, MAX_KEPT_BYTES, MIN_KEPT_BYTES};
 
-/// Buffers that nobody uses.
+/// Free buffers.
 #[derive(Default)]
 pub(super) struct ReadBufferPool(Arc<Mutex<Vec<Vec<u8>>>>);
 
-/// A buffer that goes back when it is dropped.
+/// A buffer that returns to its pool on drop.
 pub(super) struct Buffer {
-    /// What it holds is whatever was read last, until it is filled.
+    /// Holds the previous reply's data until it is filled.
     data: Vec<u8>,
     pool: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl ReadBufferPool {
-    /// A buffer of so many bytes, with anything in it.
+    /// A buffer of `bytes` bytes with arbitrary content.
     pub fn take(&self, bytes: usize) -> Buffer {
         let pool = Arc::clone(&self.0);
         let kept = match bytes {
@@ -36,12 +36,12 @@ impl ReadBufferPool {
 }
 
 impl Buffer {
-    /// All of it, to be filled.
+    /// The whole buffer, to be filled.
     pub fn as_mut(&mut self) -> &mut [u8] {
         &mut self.data
     }
 
-    /// The first `bytes` bytes, for a reply.
+    /// The first `bytes` bytes, as reply data.
     pub fn into_bytes(mut self, bytes: usize) -> Bytes {
         self.data.truncate(bytes);
         if self.data.capacity() < MIN_KEPT_BYTES {

@@ -1,8 +1,9 @@
-//! READDIR and READDIRPLUS: both layers merged, in the order of cookies made from names.
+//! READDIR and READDIRPLUS: both layers merged, ordered by cookies that are hashes of names.
 //!
-//! A cookie is a keyed hash of the name, so it stays right while entries come and go, after its
-//! own entry is gone, and over restarts. The pages of one listing share a sorted [`DirSnapshot`],
-//! so that n entries cost O(n log n) together; a new listing always begins with a fresh one.
+//! A cookie is a keyed hash of the name. It stays valid while entries are added and removed, after
+//! its own entry is removed, and across restarts. The pages of a listing share a sorted
+//! [`DirSnapshot`], so n entries cost O(n log n) in total. A new listing never starts from an
+//! outdated snapshot.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,13 +31,13 @@ use super::trail::{trail_below, trail_of};
 const DOT: Cookie = Cookie(1);
 const DOT_DOT: Cookie = Cookie(2);
 
-/// An entry of a directory as the layers tell it without a closer look.
+/// A directory entry before its attributes are read.
 pub(super) struct RawEntry {
     pub name: Name,
     pub fileid: FileId,
-    /// The type, where it came with the entry.
+    /// The type, if the layer returns it with the entry.
     pub kind: Option<FileKind>,
-    /// The inode, of an entry of the delta.
+    /// The inode of a delta entry.
     pub ino: Option<Ino>,
 }
 
@@ -69,7 +70,7 @@ impl View<'_> {
         Outcome { result: page.map_err(|error| error.into_fs()), context: Some(attr) }
     }
 
-    /// The snapshot that a page is cut from.
+    /// The snapshot for a page.
     fn snapshot(
         &self,
         place: &DirPlace,
@@ -80,9 +81,9 @@ impl View<'_> {
         let state = self.dir_state(place, node);
         let is_settled = || self.version.is_some_and(|version| self.core.caches.is_at(version));
         if let Some(FoundListing { snapshot, is_current, age }) = listing.find(&state) {
-            // From the beginning, a listing shows the directory as it is.
+            // The first page of a listing must show the current entries.
             if is_current && (cookie.0 != 0 || snapshot.is_certain) {
-                // Nothing gets into the delta without its directory.
+                // A directory without an inode in the delta has no delta entries.
                 let is_known = place.ino.is_none() || (snapshot.is_settled && is_settled());
                 return Ok((snapshot, if is_known { Age::Known } else { Age::Fresh }));
             }
@@ -90,7 +91,7 @@ impl View<'_> {
                 return Ok((snapshot, Age::Old));
             }
         }
-        // The base may change once more within the tick of its times.
+        // A later change of the base within one timestamp tick would not change the times.
         let (now, last) =
             ((self.core.clock)(), state.base.map(|(_, mtime, ctime)| mtime.max(ctime)));
         let is_certain = last.is_none_or(|last| tick_after(last) <= now);
@@ -109,7 +110,7 @@ impl View<'_> {
         Ok((snapshot, Age::Known))
     }
 
-    /// The entries of a directory; of a large one only while no other large one is collected.
+    /// Collects the entries of a directory. Only one large directory is collected at a time.
     fn collect(&self, place: &DirPlace, state: &DirState, listing: &Page) -> Result<Collected> {
         let current = || listing.find(state).filter(|f| f.is_current && f.snapshot.is_certain);
         let (mut entries, mut turn, mut found) = (Vec::new(), None, None);
@@ -139,7 +140,7 @@ impl View<'_> {
         }
     }
 
-    /// Whether a directory's listing is a large one by what the base says of it.
+    /// Whether the size of the base directory makes its listing a large one.
     fn is_large(&self, place: &DirPlace) -> bool {
         let attr = place.base.as_ref().and_then(|base| self.core.base.stat(base).ok());
         attr.is_some_and(|attr| attr.size >= LARGE_DIR_BYTES)
@@ -154,7 +155,7 @@ impl View<'_> {
         DirState { delta, base: base.map(|attr| (attr.fileid, attr.mtime, attr.ctime)) }
     }
 
-    /// Hands the entries after `cookie` to `take` until it has enough.
+    /// Passes the entries after `cookie` to `take` until it returns `false`.
     fn page(
         &self,
         place: &DirPlace,
@@ -188,7 +189,7 @@ impl View<'_> {
             match found {
                 Ok(true) => {}
                 Ok(false) => continue,
-                // One object that cannot be read does not spoil the listing.
+                // An object that cannot be read does not fail the whole listing.
                 Err(error) => tracing::debug!(?name, %error, "listed without attributes"),
             }
             if !take(&entry) {
@@ -199,7 +200,7 @@ impl View<'_> {
         Ok(DirPage { taken, eof: true })
     }
 
-    /// Fills in what there is to say of `name` by looking it up; whether it is there.
+    /// Looks `name` up and fills in `entry`; returns whether the name exists.
     fn look_at_child(
         &self,
         place: &DirPlace,
@@ -215,7 +216,7 @@ impl View<'_> {
         Ok(true)
     }
 
-    /// The same of an entry that is known to be this inode of the delta.
+    /// As [`Self::look_at_child`], for an entry that is known to be the delta inode `ino`.
     fn look_at_inode(
         &self,
         place: &DirPlace,
@@ -232,8 +233,8 @@ impl View<'_> {
         Ok(true)
     }
 
-    /// The same of an entry that is known to be the base's: what has no other name there is as
-    /// the base has it, and no row says anything of it.
+    /// As [`Self::look_at_child`], for an entry that is known to be the base's. No row affects an
+    /// object with a single name, so its base attributes are correct.
     fn look_in_base(
         &self,
         place: &DirPlace,
@@ -256,7 +257,7 @@ impl View<'_> {
         Ok(true)
     }
 
-    /// The base directory that shows through, open for looking at its entries.
+    /// Opens the base directory that shows through, to stat its entries.
     fn shown_base(&self, place: &DirPlace) -> Result<Option<ShownBase<'_>>> {
         let Some(base) = &place.base else { return Ok(None) };
         let trail = trail_of(base);
@@ -283,7 +284,7 @@ impl View<'_> {
         Ok(Entry { name: Bytes::from_static(name), fileid: node.fileid(), cookie, object })
     }
 
-    /// Calls `each` for every visible entry of a directory, in no particular order.
+    /// Calls `each` for every visible entry, in no particular order.
     pub fn each_entry(&self, place: &DirPlace, each: &mut dyn FnMut(RawEntry)) -> Result<()> {
         let mut hidden: HashSet<Name> = HashSet::new();
         if let Some(ino) = place.ino {
@@ -298,7 +299,7 @@ impl View<'_> {
         let Some(base) = &place.base else { return Ok(()) };
         let listing = match self.core.base.list(base) {
             Ok(listing) => listing,
-            // What the session has in it needs no base.
+            // The base directory was removed: only delta entries are left.
             Err(BaseError::NotFound | BaseError::WrongKind) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
@@ -313,7 +314,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Whether a directory has a visible entry.
+    /// Whether a directory has any visible entry.
     pub fn has_entries(&self, place: &DirPlace) -> Result<bool> {
         self.refuse_during_apply(place)?;
         if let Some(ino) = place.ino
@@ -327,7 +328,7 @@ impl View<'_> {
             Err(BaseError::NotFound | BaseError::WrongKind) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        // A whiteout hides one name: where there are fewer, some name shows.
+        // A whiteout hides at most one name: fewer whiteouts than names leave a name visible.
         let names = listing.entries.len();
         if self.txn.count_whiteouts(&place.merged, names)? < names {
             return Ok(true);
@@ -337,40 +338,40 @@ impl View<'_> {
     }
 }
 
-/// What collecting a directory's entries gave.
+/// Result of collecting a directory's entries.
 enum Collected {
-    /// The entries, and the turn that they took.
+    /// The entries, and the permit to collect a large listing.
     Made(Vec<SnapshotEntry>, Option<TurnTaken>),
-    /// A listing that was cached while this thread waited.
+    /// Another thread cached the same listing while this one waited for its permit.
     Found(Arc<DirSnapshot>),
 }
 
-/// A base directory while it is listed.
+/// A base directory whose entries are being looked at.
 struct ShownBase<'a> {
     entries: Box<dyn Entries + 'a>,
     trail: PathDigest,
 }
 
-/// What is known of a snapshot.
+/// How current a snapshot is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Age {
-    /// It is of an earlier moment.
+    /// Of an earlier state of the directory.
     Old,
-    /// It has the names that there are now.
+    /// The names are current.
     Fresh,
-    /// And it knows where their objects are.
+    /// The names and the sources of the entries are current.
     Known,
 }
 
-/// What a listing has to look up for each entry.
+/// What a listing looks up for each entry.
 enum EntryLookup<'a> {
     /// Nothing.
     No,
-    /// Whether it is still there.
+    /// Whether the name still exists.
     Existence,
-    /// Its handle and attributes.
+    /// Handle and attributes.
     Attributes,
-    /// The same, where it is known to be.
+    /// Handle and attributes, by the source that the snapshot recorded.
     Sources(Option<ShownBase<'a>>),
 }
 

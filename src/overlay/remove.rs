@@ -1,4 +1,4 @@
-//! REMOVE and RMDIR: entries go, whiteouts hide what the base has.
+//! REMOVE and RMDIR: delete dentries; whiteouts hide base objects.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Edit<'_> {
         })
     }
 
-    /// The entry `name`, which the caller may take out of its directory.
+    /// The entry `name`, if the caller may remove it.
     pub fn removable(&self, parent: &Parent, name: &Name) -> Result<Child> {
         self.check_writable()?;
         Want::SEARCH.check(self.caller, &parent.attr)?;
@@ -64,14 +64,14 @@ impl Edit<'_> {
         Ok(child)
     }
 
-    /// Takes away one name of anything but a directory, and the object with its last name.
+    /// Removes one name of a non-directory, and the object with its last name.
     pub fn unlink(&mut self, dir: &DirPlace, name: &Name, child: Child) -> Result<()> {
         let dentry_in = dir.ino.filter(|_| child.has_dentry);
         self.drop_entry(dir, dentry_in, name)?;
         match child.node {
             Node::Base { path, attr } if is_linked(attr.kind, attr.nlink) => {
                 self.note_removed(&path, &attr);
-                // Its ctime is the later of the base's and that of its last name that went.
+                // The ctime of the remaining names: the later of the base's ctime and this removal.
                 let (_, since) = self.txn.hidden_links(attr.fileid)?;
                 let since = moved_on(attr.ctime.max(since.unwrap_or(attr.ctime)), self.now);
                 Ok(self.txn.hide_link(attr.fileid, since)?)
@@ -84,7 +84,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Takes one name from a delta file: an entry of the delta, or a name that only the base has.
+    /// Removes one name of a delta file: a dentry, or a hard link that only the base has.
     fn drop_link(&mut self, mut row: InodeRow, had_dentry: bool) -> Result<()> {
         let is_counted = self.see_links(&mut row)?;
         if had_dentry {
@@ -100,12 +100,11 @@ impl Edit<'_> {
         Ok(self.txn.put_inode(&row)?)
     }
 
-    /// Gives a copied-up file without an entry one at a name that it still has in the base, if
-    /// that `is_fit`:
-    /// every inode has an entry (specification 0.4, filesystem rule 8).
+    /// Gives a copied-up file without dentries a dentry at a name that the base still shows and
+    /// that `is_fit` accepts: every inode needs a dentry (specification 0.4, filesystem rule 8).
     ///
-    /// Looks for the name in the whole base, once: only for a file that had several names in the
-    /// base, was changed, and lost the name by which it was changed.
+    /// Searches the whole base. Happens only for a hard-linked base file that was changed through
+    /// one name and then lost that name.
     pub fn adopt_base_name(
         &mut self,
         row: &mut InodeRow,
@@ -132,7 +131,7 @@ impl Edit<'_> {
         Ok(true)
     }
 
-    /// The directory of a base path, if the path still shows the file `id` and has no entry.
+    /// The directory of a base path, if the path still shows the file `id` without a dentry.
     fn base_name_at(
         &self,
         path: &BasePath,
@@ -150,7 +149,8 @@ impl Edit<'_> {
         Ok(ours.then_some(place))
     }
 
-    /// Takes away an empty directory, and the whiteouts below it: one at its own path hides all.
+    /// Removes an empty directory and the whiteouts below it: the whiteout at its own path
+    /// suffices.
     pub fn unlink_dir(&mut self, dir: &DirPlace, name: &Name, child: &Child) -> Result<()> {
         debug_assert_eq!(child.node.kind(), FileKind::Directory);
         let place = self.view().place(&child.node)?;

@@ -1,9 +1,9 @@
-//! What clients removed of the base: its original is kept in the background.
+//! Originals of base objects that clients removed, stored in the background.
 //!
-//! A removal only notes the attributes, in memory: reading the content and storing a row in the
+//! A removal only queues the attributes in memory. Reading the content and storing a row in the
 //! same transaction would make a REMOVE a third slower. The base still has the object, so the
-//! background reads it soon after, if it is unchanged. What is not kept (the queue is full, the
-//! base changed first, the process was killed) is judged by its ctime.
+//! background reads it soon after. Without an original (queue full, base changed first, process
+//! killed), drift is judged by ctime.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -26,7 +26,7 @@ use super::original::{BlobDigest, original_of};
 use super::resolve::View;
 use super::{Core, Overlay};
 
-/// What an entry weighs in the writer's queue, in bytes.
+/// Size of an original in the writer's queue, in bytes.
 const ENTRY_BYTES: usize = 256;
 
 /// Removed base objects whose originals are not stored yet.
@@ -36,15 +36,15 @@ pub(super) struct RemovedOriginals(Mutex<RemovedQueue>);
 #[derive(Default)]
 struct RemovedQueue {
     entries: VecDeque<Original>,
-    /// Length of their paths together.
+    /// Total length of the paths, in bytes.
     path_bytes: usize,
     is_full_logged: bool,
-    /// When the last was added.
+    /// When the last entry was added.
     last: Option<Instant>,
 }
 
 impl RemovedOriginals {
-    /// Adds what a change removed, as far as there is room.
+    /// Queues the objects that a change removed, within the limits.
     pub fn add(&self, removed: Vec<Original>) {
         if removed.is_empty() {
             return;
@@ -67,13 +67,13 @@ impl RemovedOriginals {
         }
     }
 
-    /// Whether it should be emptied before more is removed.
+    /// Whether the queue should be drained before more is removed.
     pub fn is_half_full(&self) -> bool {
         let queue = self.queue();
         queue.entries.len() > MAX_REMOVED / 2 || queue.path_bytes > MAX_REMOVED_PATH_BYTES / 2
     }
 
-    /// Whether nothing was added for a while.
+    /// Whether nothing was added for [`REMOVED_QUIET`].
     fn is_quiet(&self) -> bool {
         self.queue().last.is_none_or(|last| last.elapsed() >= REMOVED_QUIET)
     }
@@ -82,7 +82,7 @@ impl RemovedOriginals {
         self.0.lock()
     }
 
-    /// Takes the oldest: as many as one transaction is to store.
+    /// Takes the oldest entries, enough for one transaction.
     fn take(&self, largest: u64) -> Vec<Original> {
         let mut queue = self.queue();
         let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -99,8 +99,7 @@ impl RemovedOriginals {
 }
 
 impl Edit<'_> {
-    /// Notes a base object that a client removed. The base shows it there, or did before the
-    /// session changed a directory.
+    /// Records the removal of a base object; `path` is its path in the base.
     pub fn note_removed(&mut self, path: &BasePath, attr: &BaseAttr) {
         let has_content =
             matches!(attr.kind, FileKind::Regular | FileKind::Symlink | FileKind::Directory);
@@ -111,8 +110,8 @@ impl Edit<'_> {
 }
 
 impl Overlay {
-    /// Keeps the originals of some of what was removed; whether there was any. What cannot be read
-    /// or stored is dropped.
+    /// Stores the originals of one batch of removed objects; returns whether the queue had any.
+    /// Originals that cannot be read or stored are dropped.
     pub async fn keep_removed(&self) -> bool {
         if self.is_base_stuck() {
             return false;
@@ -127,8 +126,8 @@ impl Overlay {
         true
     }
 
-    /// The same once clients remove no more for a while, or much waits: a removal beside it would
-    /// take longer.
+    /// As [`Self::keep_removed`], once clients pause their removals or the queue is half full:
+    /// concurrent removals would slow down.
     pub(super) async fn keep_removed_if_due(&self) -> BackgroundPiece {
         let removed = &self.core.removed;
         if removed.is_quiet() || removed.is_half_full() {
@@ -141,13 +140,13 @@ impl Overlay {
         BackgroundPiece::Later
     }
 
-    /// Keeps all of them, unless that takes long.
+    /// Drains the queue, for at most 5 s.
     pub async fn keep_all_removed(&self) {
         let begun = Instant::now();
         while begun.elapsed() < REMOVED_END_WAIT && self.keep_removed().await {}
     }
 
-    /// Whether so much was removed that some of it should be kept first.
+    /// Whether the queue should be drained before more is removed.
     pub(super) fn is_much_removed(&self) -> bool {
         self.core.removed.is_half_full()
     }
@@ -173,8 +172,8 @@ impl Overlay {
 }
 
 impl View<'_> {
-    /// The original of a removed base object with its digest, up to the size of which contents are
-    /// kept; `None` if it changed since the removal, or cannot be read.
+    /// The original of a removed base object, with a digest if the content is small enough to keep.
+    /// `None` if the object changed since the removal or cannot be read.
     fn read_removed(&self, removed: &Original) -> Option<Original> {
         let path = &removed.path;
         let now = self.core.base.stat(path).ok()?;
@@ -191,7 +190,7 @@ impl View<'_> {
         Some(Original { digest, ..removed.clone() })
     }
 
-    /// Whether the base shows at a path, in the merged tree.
+    /// Whether the base object at a path shows in the merged tree.
     fn shows(&self, original: &Original) -> Result<bool> {
         match original.kind {
             FileKind::Directory => Ok(self.place_of_base(&original.path)?.is_some()),
@@ -200,20 +199,20 @@ impl View<'_> {
     }
 }
 
-/// Stores the originals of what is still removed.
+/// Stores the originals of objects that are still removed.
 fn store(core: &Core, txn: &mut dyn WriteTxn, kept: &[Original]) -> Result<()> {
     for original in kept {
         let view = View { txn, core, version: None, known: None, scope: &core.whole };
-        // Given up since: the next change of it keeps its own.
+        // Discarded since: the next change stores an original of its own.
         if view.shows(original)? {
             continue;
         }
         let times = |of: &Original| (of.fileid, of.size, of.mtime, of.ctime);
         match txn.original(&original.path)? {
             Some(known) if times(&known) == times(original) => continue,
-            // Removing its row would remove the rows below it too.
+            // Removing a directory's original would also remove those below it.
             Some(known) if known.kind == FileKind::Directory => continue,
-            // The client removed what the base had later.
+            // The base object was replaced, and the client removed the new one.
             Some(_) => core.originals.forget(txn.remove_originals(&original.path)?),
             None => {}
         }

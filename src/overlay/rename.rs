@@ -1,8 +1,8 @@
-//! RENAME: files move as delta entries, directories with all that shows through them.
+//! RENAME: a file moves with its dentry, a directory with everything that shows through it.
 //!
-//! A base directory moves at once and whole: its new delta inode gets a redirect to the base
-//! directory, and the old path a whiteout. Whiteouts are keyed by merged path, so those below
-//! the directory move with it.
+//! A base directory moves in O(1): its new delta inode gets a redirect to the base directory, and
+//! the old path a whiteout. Whiteouts are keyed by merged path, so whiteouts below the directory
+//! are rewritten.
 
 use crate::base::BasePath;
 use crate::delta::{AuditProcedure, Ino, InodeRow, MAX_PATH_BYTES, MergedPath};
@@ -17,7 +17,7 @@ use super::limits::{MAX_MOVED_WHITEOUT_BYTES, MAX_MOVED_WHITEOUTS, check_moved_p
 use super::node::{Child, DirPlace, Node};
 
 impl Edit<'_> {
-    /// RENAME; `validated` are files that may come to guarded paths.
+    /// RENAME; `validated` lists files whose content guards have accepted for their new paths.
     pub fn rename(
         &mut self,
         from: (&Locator, &[u8]),
@@ -61,7 +61,8 @@ impl Edit<'_> {
         if let Some(replaced) = &replaced
             && replaced.node.locator() == child.node.locator()
         {
-            // Two names of one file: POSIX has nothing happen. Their numbers alone do not tell.
+            // Hard links of one file: POSIX requires no effect. Compares locators, because file
+            // numbers alone are ambiguous.
             return Ok(());
         }
         self.check_move(source, target, &child, replaced.as_ref())?;
@@ -95,7 +96,7 @@ impl Edit<'_> {
         self.record(AuditProcedure::Rename, row.fileid(), old_path, Some(new_path), (None, None))
     }
 
-    /// Whether the entry may move there, replacing what is there (rename(2)).
+    /// Checks whether the entry may move and replace the existing target (rename(2)).
     fn check_move(
         &self,
         source: &Parent,
@@ -106,7 +107,7 @@ impl Edit<'_> {
         let view = self.view();
         self.check_unpinned(&child.node)?;
         if child.node.is_dir() && source.place.id() != target.place.id() {
-            // Its `..` changes.
+            // Its `..` entry changes.
             Want::WRITE.check(self.caller, &view.attr(&child.node)?)?;
             let moved = view.place(&child.node)?.merged.clone();
             if target.place.merged.is_within(&moved) {
@@ -141,7 +142,7 @@ impl Edit<'_> {
         let mut row = *self.copy_up(child.node)?;
         row.ctime = moved_on(row.ctime, self.now);
         if in_base || child.has_dentry {
-            // Copy-up gave a base file an entry at its base name, which is the old one.
+            // Copy-up gave the base file a dentry at its base name, which is `old`.
             let (from, to) = (&*source.place, &*target.place);
             self.move_entry((from, source_ino, old), (to, target_ino, new), &row)?;
         } else {
@@ -174,8 +175,8 @@ impl Edit<'_> {
         };
         let old_path = source.place.merged.join(old);
         let new_path = target.place.merged.join(new);
-        // Whiteouts in a directory born in the delta hide what the base has at its old path, and
-        // stay behind: `acetate` made some in its place of a mark before it had marks.
+        // Whiteouts inside a directory created in the delta refer to the base at the old path, so
+        // they do not move. Earlier versions wrote them where opaque marks are used now.
         if self.is_born(&row)? {
             for name in self.txn.whiteouts_in(&old_path)? {
                 self.txn.remove_whiteout(&old_path.join(&name))?;
@@ -196,14 +197,14 @@ impl Edit<'_> {
         Ok(row)
     }
 
-    /// Moves the whiteouts below a directory with it, if there are not too many.
+    /// Moves the whiteouts below a directory; [`FsError::CrossDevice`] if there are too many.
     fn move_whiteouts(&mut self, from: &MergedPath, to: &MergedPath) -> Result<()> {
         let below = self.txn.whiteouts_below(from, MAX_MOVED_WHITEOUTS + 1)?;
         if below.rows == 0 {
             return Ok(());
         }
         if below.rows > MAX_MOVED_WHITEOUTS.into() || below.bytes > MAX_MOVED_WHITEOUT_BYTES {
-            // The client moves what is in it one by one.
+            // The client then moves the entries one by one.
             return Err(FsError::CrossDevice.into());
         }
         let (from_bytes, to_bytes) = (from.as_bytes().len(), to.as_bytes().len());
@@ -216,8 +217,8 @@ impl Edit<'_> {
         Ok(self.txn.move_whiteouts_below(from, to)?)
     }
 
-    /// The base directory that a delta directory takes along when it moves. One that another
-    /// implementation made, and that takes none, counts as born in the delta from now on.
+    /// The base directory that a delta directory shows after the move. A directory of another
+    /// implementation that shows none counts as created in the delta from now on.
     fn shown_by(&mut self, row: &mut InodeRow) -> Result<Option<BasePath>> {
         if self.is_born(row)? {
             self.keep_shown(row.ino)?;
@@ -236,9 +237,9 @@ impl Edit<'_> {
         Ok(None)
     }
 
-    /// Lets a directory born in the delta take along what shows through it, or through others in
-    /// it, for no other reason than its place: what was given up, applied, or came into the base
-    /// since. Each gets a redirect to there.
+    /// Before a directory created in the delta moves: adds redirects to it, or to directories
+    /// below, where a base directory shows only because of their path. Such base directories are
+    /// left by discard or apply, or appeared in the base later.
     fn keep_shown(&mut self, dir: Ino) -> Result<()> {
         let mut open = vec![dir];
         while let Some(ino) = open.pop() {
@@ -257,14 +258,14 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Whether an entry of the base shows through a directory.
+    /// Whether any base entry shows through a directory.
     fn shows_entries(&self, dir: &DirPlace) -> Result<bool> {
         let mut shows = false;
         self.view().each_entry(dir, &mut |entry| shows |= entry.ino.is_none())?;
         Ok(shows)
     }
 
-    /// Makes exactly `shown` show through a directory at its new place.
+    /// Makes exactly `shown` show through a directory at its new path.
     fn show_through(
         &mut self,
         row: &InodeRow,
@@ -277,8 +278,8 @@ impl Edit<'_> {
             None => None,
         };
         match (shown, implied) {
-            // A place implies nothing for a directory that does not say where it comes from, nor
-            // in one born in the delta, once that moves on.
+            // The path alone implies no base directory for an inode without an origin, nor below a
+            // directory created in the delta, which may move again.
             (Some(shown), Some(implied))
                 if *shown == implied
                     && row.origin.is_some()
@@ -295,9 +296,9 @@ impl Edit<'_> {
         }
     }
 
-    /// Whether a directory was born in the delta and has not moved with base entries: it shows
-    /// none but at the place where it is. (One that another implementation made may show some,
-    /// until its first change tells.)
+    /// Whether a directory was created in the delta and never moved with base entries: only the
+    /// base directory at its current path can show through. (Directories of another implementation
+    /// may show base entries until their first change.)
     fn is_born(&self, row: &InodeRow) -> Result<bool> {
         let ours = row.ino != Ino::ROOT && row.origin.is_none() && row.subdirs.is_some();
         Ok(ours && self.txn.redirect(row.ino)?.is_none())

@@ -1,5 +1,5 @@
-//! Replacing a file's content as a whole: nobody sees a part of it, and what does not fit leaves
-//! the old content.
+//! Atomic replacement of a file's content, for commands: readers see the old content or the new
+//! one. On an error, such as a full session, the old content stays.
 
 use bytes::Bytes;
 
@@ -14,8 +14,8 @@ use super::node::Node;
 use super::setattr::{check, stored};
 
 impl Edit<'_> {
-    /// Gives a file this content, and the attributes to `set`; where `guard` names a ctime, only
-    /// if the file has it.
+    /// Replaces the content of a file and sets attributes. With `guard`, only if the file has that
+    /// ctime; otherwise [`FsError::NotSync`].
     fn replace(
         &mut self,
         file: &Locator,
@@ -39,7 +39,7 @@ impl Edit<'_> {
         set: &SetAttr,
     ) -> Result<Box<InodeRow>> {
         self.check_writable()?;
-        // Cut and written, at one moment.
+        // Truncate and write in one transaction.
         let set = SetAttr { size: Some(0), ..*set };
         check(self.caller, before, &set)?;
         self.check_file_size(before.size, content.len() as u64)?;
@@ -65,8 +65,8 @@ impl Edit<'_> {
 }
 
 impl Overlay {
-    /// Gives a file other content, and sets attributes with it, in one transaction: the audit log
-    /// has it as a SETATTR of the size and a WRITE.
+    /// Replaces a file's content and sets attributes, in one transaction. The audit log records a
+    /// SETATTR of the size and a WRITE.
     pub async fn replace(
         &self,
         caller: &Caller,
@@ -77,7 +77,7 @@ impl Overlay {
         self.replace_if(caller, file, content, set, None).await
     }
 
-    /// The same if the file has the ctime `guard`; else [`FsError::NotSync`].
+    /// As [`Self::replace`], if the file has the ctime `guard`; otherwise [`FsError::NotSync`].
     pub async fn replace_if(
         &self,
         caller: &Caller,

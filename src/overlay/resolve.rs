@@ -1,7 +1,7 @@
-//! From a handle to the object, and from a directory to its places in the three trees.
+//! Resolves handles to objects, and directories to their paths in delta, merged tree and base.
 //!
-//! The cost is O(depth) with empty caches, never O(tree): a handle of an untouched base object
-//! is found by its trail, one of a delta object by its number.
+//! With empty caches the cost is O(depth), never O(tree): the path digest in a handle locates a
+//! base object that was not copied up; the file number locates a delta object.
 
 use std::sync::Arc;
 
@@ -21,22 +21,22 @@ use super::writer_memo::WriterMemo;
 
 /// The merged tree in one transaction.
 pub(super) struct View<'a> {
-    /// The rows.
+    /// The transaction.
     pub txn: &'a dyn ReadTxn,
-    /// Everything else.
+    /// Shared state of the overlay.
     pub core: &'a Core,
-    /// The caches may be used for what the rows say, as of this moment. `None` on the writer's
-    /// thread, and where a commit came between.
+    /// The version of the readers' caches that matches this snapshot. `None` disables those caches:
+    /// on the writer's thread, and after a commit since the snapshot.
     pub version: Option<Version>,
-    /// The writer's memory, on its thread.
+    /// The writer's memo, on the writer's thread.
     pub known: Option<&'a WriterMemo>,
-    /// What is shown of the tree.
+    /// The part of the tree that the caller may see.
     pub scope: &'a Scope,
 }
 
 impl View<'_> {
-    /// The object that a handle names; [`FsError::Stale`] if it is not visible any more, or not
-    /// in this scope, and [`FsError::TryLater`] if apply may have it on its way.
+    /// The object that a handle names. [`FsError::Stale`] if the object is not visible or outside
+    /// the scope; [`FsError::TryLater`] if an unfinished apply may be moving it.
     pub fn node(&self, locator: &Locator) -> Result<Node> {
         let Some(node) = self.found(locator)? else {
             let may_come_back =
@@ -46,7 +46,7 @@ impl View<'_> {
         if self.is_in_scope(&node)? { Ok(node) } else { Err(FsError::Stale.into()) }
     }
 
-    /// The object that a handle names, in the whole tree.
+    /// The object that a handle names, ignoring the scope.
     pub fn found(&self, locator: &Locator) -> Result<Option<Node>> {
         match locator {
             Locator::Delta(id) => self.delta_node(*id),
@@ -66,8 +66,8 @@ impl View<'_> {
         Ok((node, place))
     }
 
-    /// [`FsError::TryLater`] if the base has the journal of an apply, and the directory shows a
-    /// base directory that may be at neither path.
+    /// [`FsError::TryLater`] if the base has the journal of an unfinished apply, and the base
+    /// directory that shows through may be in transit between two paths.
     pub fn refuse_during_apply(&self, place: &DirPlace) -> Result<()> {
         match place.is_affected_by_apply() && self.core.base.has_unfinished_apply()? {
             true => Err(FsError::TryLater.into()),
@@ -75,12 +75,12 @@ impl View<'_> {
         }
     }
 
-    /// Whether the base has the journal of an apply, and the session has redirects.
+    /// Whether an apply is unfinished and the session has redirects.
     fn may_have_moving_dirs(&self) -> Result<bool> {
         Ok(self.core.base.has_unfinished_apply()? && !self.txn.redirects()?.is_empty())
     }
 
-    /// Where a directory is.
+    /// The paths of a directory.
     pub fn place(&self, dir: &Node) -> Result<Arc<DirPlace>> {
         match dir {
             Node::Delta(row) => self.place_of_inode(row.ino, row.fileid()),
@@ -89,7 +89,7 @@ impl View<'_> {
                 if place.ino.is_some() || place.fileid == dir.fileid() {
                     return Ok(place);
                 }
-                // The host has put another directory there since its place was remembered.
+                // The host replaced the directory after its place was cached.
                 let touch = Invalidation::Place(None, Some(path.clone()));
                 if let Some(known) = self.known {
                     known.forget(&touch);
@@ -110,7 +110,7 @@ impl View<'_> {
         Ok(Node::Base { path, attr })
     }
 
-    /// The directory that holds this one; the root that is shown holds itself.
+    /// The parent directory; the root of the scope is its own parent.
     pub fn parent_of(&self, place: &DirPlace) -> Result<Node> {
         if place.fileid == self.scope.root_id() {
             return self.node_at(place);
@@ -124,13 +124,13 @@ impl View<'_> {
         self.node_at(&parent)
     }
 
-    /// A row that another row says is there.
+    /// An inode row that must exist because another row refers to it.
     pub fn inode(&self, ino: Ino) -> Result<InodeRow> {
         let row = self.txn.inode(ino)?;
         Ok(row.ok_or_else(|| StoreError::Corrupt(format!("no row for inode {}", ino.0)))?)
     }
 
-    /// The number that an inode is shown with.
+    /// The file number that the export shows for an inode.
     pub fn shown(&self, ino: Ino) -> Result<FileId> {
         if let Some(id) = self.known.and_then(|known| known.shown(ino)) {
             return Ok(id);
@@ -143,7 +143,7 @@ impl View<'_> {
     }
 
     fn delta_node(&self, id: FileId) -> Result<Option<Node>> {
-        // Numbers of another implementation are shown moved up: see `Ino::fileid`.
+        // Inode numbers of another implementation are shown shifted: see `Ino::fileid`.
         let moved_up = id.0.checked_sub(DELTA_IDS).map(Ino);
         for ino in [Some(Ino(id.0)), moved_up].into_iter().flatten() {
             if let Some(row) = self.txn.inode(ino)?
@@ -174,8 +174,8 @@ impl View<'_> {
         Ok(found)
     }
 
-    /// What a base object with this number was copied up to, where it `is` the one that is meant:
-    /// the host may have given the number to another one since.
+    /// The delta copy of the base object `id` whose origin satisfies `is`. Several copies may have
+    /// this number: the host may reuse the number of a removed object.
     pub fn copy_of(
         &self,
         id: FileId,
@@ -190,7 +190,7 @@ impl View<'_> {
         Ok(None)
     }
 
-    /// A base object that was not copied up.
+    /// Finds a base object that was not copied up.
     fn untouched_node(&self, id: FileId, trail: &PathDigest) -> Result<Option<Node>> {
         let remembered = self.core.caches.location(id).filter(|path| trail_of(path) == *trail);
         if let Some(path) = remembered {
@@ -223,8 +223,8 @@ impl View<'_> {
         self.visible_at(&path, id)
     }
 
-    /// Where a base object is that was listed, and never looked up; others of its directory are
-    /// likely to be asked for next, and remembered too.
+    /// Searches directories listed by READDIRPLUS for an object that was never looked up. Caches
+    /// the locations of all its siblings: clients usually use their handles next.
     fn in_listed(&self, id: FileId, trail: &PathDigest) -> Option<BasePath> {
         let dirs = self.core.caches.listed(&trail_above(trail)?);
         dirs.iter().find_map(|dir| {
@@ -236,7 +236,7 @@ impl View<'_> {
         })
     }
 
-    /// A base file with several names, through any one that is still visible.
+    /// A hard-linked base file, through any of its names that is still visible.
     fn linked_node(&self, id: FileId) -> Result<Option<Node>> {
         if let Some(row) = self.copy_of(id, |row, origin| is_linked(row.kind, origin.nlink))? {
             return Ok(Some(Node::Delta(Box::new(row))));
@@ -257,7 +257,7 @@ impl View<'_> {
         found
     }
 
-    /// What the base has at a path.
+    /// Attributes of the base object at a path; `None` if the path is missing.
     pub fn base_attr_at(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
         match self.core.base.stat(path) {
             Ok(attr) => Ok(Some(attr)),
@@ -271,7 +271,7 @@ impl View<'_> {
         Ok(self.base_attr_at(path)?.filter(|attr| attr.fileid == id))
     }
 
-    /// Where a name of the base shows that the rows say nothing about.
+    /// The place and name at which a base path shows; `None` if a dentry or a whiteout covers it.
     pub fn shown_name(&self, path: &BasePath) -> Result<Option<(Arc<DirPlace>, Name)>> {
         let Some((parent, name)) = path.split() else { return Ok(None) };
         let Some(place) = self.place_of_base(&parent)? else { return Ok(None) };
@@ -295,7 +295,7 @@ impl View<'_> {
         Ok(visible.then(|| Node::Base { path, attr: Box::new(attr) }))
     }
 
-    /// What the delta alone says about a name.
+    /// What the delta alone records for a name.
     pub fn delta_child(&self, dir: &DirPlace, name: &Name) -> Result<DeltaChild> {
         if dir.is_plain {
             return Ok(DeltaChild::Through);
@@ -323,7 +323,7 @@ impl View<'_> {
         Ok(child)
     }
 
-    /// Where the delta directory `ino` is: climbs to the root, then comes down with the paths.
+    /// The place of the delta directory `ino`: climbs to the root, then builds the paths downwards.
     pub fn place_of_inode(&self, ino: Ino, fileid: FileId) -> Result<Arc<DirPlace>> {
         let mut below: Vec<(Ino, FileId, Name)> = Vec::new();
         let (mut at, mut at_id) = (ino, fileid);
@@ -342,7 +342,7 @@ impl View<'_> {
                 });
             }
             if below.len() >= MAX_DEPTH {
-                // Rows of another program may put a directory into itself (invariant S8).
+                // Rows of another program may make a directory its own ancestor (invariant S8).
                 let is_loop = below.iter().any(|(ino, ..)| *ino == at);
                 return Err(if is_loop { FsError::Loop } else { FsError::NameTooLong }.into());
             }
@@ -388,7 +388,7 @@ impl View<'_> {
         }
     }
 
-    /// Whether nothing of the base shows through the delta directory `ino`.
+    /// Whether the delta directory `ino` is marked opaque.
     pub fn is_opaque(&self, ino: Ino) -> Result<bool> {
         Ok(self.txn.opaque_since(ino)?.is_some())
     }
@@ -402,7 +402,7 @@ impl View<'_> {
         }
     }
 
-    /// Where a base directory shows; `None` if it does not.
+    /// The place at which a base directory shows; `None` if it is hidden.
     pub fn place_of_base(&self, path: &BasePath) -> Result<Option<Arc<DirPlace>>> {
         if let Some(at) = self.version
             && let Some(known) = self.core.caches.base_place(at, path)
@@ -426,8 +426,8 @@ impl View<'_> {
         Ok(Some(place))
     }
 
-    /// Goes down from the closest directory above that moved: whatever happened to those above
-    /// it, it shows all the same.
+    /// Starts at the closest ancestor with a redirect, because a redirected directory shows
+    /// whatever hides its ancestors.
     fn find_base_place(&self, path: &BasePath) -> Result<Option<Arc<DirPlace>>> {
         let mut prefix = path.clone();
         let mut below = Vec::new();

@@ -1,4 +1,4 @@
-//! Which part of the tree is shown to whom: what tells one export of a session from another.
+//! The part of a session that one export shows, and what it allows there.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,40 +13,40 @@ use super::error::Result;
 use super::node::{Node, is_linked};
 use super::resolve::View;
 
-/// Which paths of a scope have guarded content. All paths are those below the scope's root, which
-/// is `/`.
+/// Which paths of a scope have guarded content. Paths are relative to the scope's root, which is
+/// `/`.
 pub trait GuardedPaths: Send + Sync {
-    /// Whether the content of a file at this path is only to be replaced as a whole, once it
-    /// passed its validators.
+    /// Whether a file at this path is guarded: its content changes only as a whole, after
+    /// validation.
     fn is_guarded(&self, path: &[u8]) -> bool;
 
-    /// Whether that may be so of a path below this directory.
+    /// Whether a path below this directory may be guarded.
     fn may_guard_below(&self, dir: &[u8]) -> bool;
 
-    /// Whether only a directory or a regular file may be made at this path, or moved there.
+    /// Whether only directories and regular files may be created at, or renamed to, this path.
     fn bars_links(&self, path: &[u8]) -> bool;
 }
 
-/// What an [`Overlay`](super::Overlay) shows of its session, and on whose account.
+/// What an [`Overlay`](super::Overlay) shows of its session, and for which export.
 #[derive(Clone, Default)]
 pub struct Scope {
-    /// The directory that is shown as the root, and above which nothing is; `None` for the whole
-    /// tree. It is meant itself, whatever its path becomes.
+    /// The directory that clients see as the root; `None` for the whole tree. Identified by its
+    /// handle, so a rename of the directory does not change the scope.
     pub root: Option<Locator>,
     /// Refuse every change.
     pub read_only: bool,
-    /// The largest size of a file, in bytes; `None` for the session's limit alone.
+    /// Largest size of a file, in bytes; `None` if only the session's limit applies.
     pub file_bytes: Option<u64>,
-    /// Directories that stay where they are: something is mounted on them or below.
+    /// Directories that cannot be renamed or removed: the ancestors of mount points.
     pub pinned: HashSet<FileId>,
-    /// Files with guarded content.
+    /// Which files are guarded.
     pub guarded: Option<Arc<dyn GuardedPaths>>,
-    /// The export, as the audit log names it.
+    /// Name of the export in the audit log.
     pub export: Option<Arc<str>>,
 }
 
 impl Scope {
-    /// The number of the root that is shown.
+    /// File number of the scope's root.
     pub(super) fn root_id(&self) -> FileId {
         self.root.as_ref().map_or(FileId::ROOT, Locator::fileid)
     }
@@ -64,7 +64,7 @@ impl fmt::Debug for Scope {
 }
 
 impl View<'_> {
-    /// Whether an object is shown to this scope: by any of its names.
+    /// Whether an object is visible in this scope by any of its names.
     pub(super) fn is_in_scope(&self, node: &Node) -> Result<bool> {
         let Some(root) = &self.scope.root else { return Ok(true) };
         if node.fileid() == root.fileid() {
@@ -75,9 +75,9 @@ impl View<'_> {
         self.has_path(node, &|path| path.is_within(&root.merged))
     }
 
-    /// Whether one of the paths by which an object shows is of this kind.
+    /// Whether any visible path of an object satisfies `is_such`.
     ///
-    /// Searches the whole base where no such path is known of a base file with several names.
+    /// For a hard-linked base file this may search the whole base.
     pub(super) fn has_path(
         &self,
         node: &Node,
@@ -112,7 +112,7 @@ impl View<'_> {
         }
     }
 
-    /// The same of a base file with several names.
+    /// As [`Self::has_path`], for a base file with several names.
     fn has_base_path(&self, id: FileId, is_such: &dyn Fn(&MergedPath) -> bool) -> Result<bool> {
         if let Some(path) = self.core.caches.location(id)
             && self.base_attr_at(&path)?.is_some_and(|attr| attr.fileid == id)
@@ -135,8 +135,8 @@ impl View<'_> {
 }
 
 impl Edit<'_> {
-    /// Refuses to move or remove a directory that something is mounted on or below
-    /// (knfsd answers so too: there is no NFSv3 status for EBUSY).
+    /// [`FsError::Access`] for ancestors of mount points. NFSv3 has no status for EBUSY; knfsd
+    /// also returns ACCES.
     pub(super) fn check_unpinned(&self, node: &Node) -> Result<()> {
         if self.scope.pinned.contains(&node.fileid()) {
             return Err(FsError::Access.into());

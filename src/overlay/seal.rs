@@ -1,12 +1,12 @@
-//! Sealing: whatever only our own tables say of the merged tree, the specification's say too.
+//! Sealing: rewrites a session so that the specification's tables alone describe the merged tree.
 //!
-//! Redirects are folded away ([`fold`](self::fold)), the marks of opaque directories become
-//! whiteouts ([`marks`](self::marks)), further names of copied-up base files get
-//! entries, pending content is fetched, and holes are filled with zeros. The tree stays what it
-//! is, to the numbers and times that it shows.
+//! Redirects are folded ([`fold`](self::fold)), opaque marks become whiteouts
+//! ([`marks`](self::marks)), hard links that only the base has get dentries, pending content is
+//! copied, and holes are filled with zeros. The merged tree stays the same, including file numbers
+//! and times.
 //!
-//! It goes in steps, each in a transaction of its own that leaves a valid session: whoever is
-//! interrupted begins anew and finds less to do.
+//! Each step is one transaction that leaves a valid session. An interrupted seal starts over and
+//! finds less to do.
 
 mod fold;
 mod marks;
@@ -27,87 +27,87 @@ use super::{Clock, Core, copy_up_background};
 use fold::Fold;
 use marks::Mark;
 
-/// Objects that a step makes at most.
+/// Objects that one step creates.
 const STEP_OBJECTS: u64 = 256;
 
-/// Bytes that a step writes at most, but for its last object.
+/// Bytes that one step writes; its last object may exceed this.
 const STEP_BYTES: u64 = 8 << 20;
 
-/// Chunks that are looked at together for missing ones.
+/// Chunks that one query scans for missing ones.
 const WINDOW_CHUNKS: u64 = 1024;
 
-/// Files named of those that cannot be finished.
+/// Number of unfinished files that are listed by name.
 const MAX_UNFINISHED_NAMED: usize = 100;
 
-/// What sealing did.
+/// Totals of a seal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sealed {
     /// Directories that had a redirect.
     pub redirects: u64,
-    /// Directories that were opaque by a mark.
+    /// Directories with an opaque mark.
     pub opaque: u64,
-    /// Objects copied up because a directory above them had moved.
+    /// Objects copied up because an ancestor was renamed.
     pub copied: u64,
-    /// Further names of base files that got an entry.
+    /// Hard links of base files that got a dentry.
     pub names: u64,
-    /// Files whose content is whole now.
+    /// Files whose copy-up was finished.
     pub finished: u64,
-    /// Bytes fetched from the base.
+    /// Bytes copied from the base.
     pub copied_bytes: u64,
-    /// Bytes of zeros in place of holes.
+    /// Bytes of zeros stored for holes.
     pub zero_bytes: u64,
-    /// Files whose content is partly lost, because the base changed.
+    /// Files that lost pending content because the base changed.
     pub unfinished: u64,
-    /// The first of these.
+    /// The first of these, by path.
     pub first_unfinished: Vec<MergedPath>,
 }
 
-/// Sealing stopped at an object.
+/// Why sealing stopped, and at which object.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", .path.display())]
 pub struct SealError {
-    /// Where.
+    /// The object's path.
     pub path: MergedPath,
-    /// What is wrong with it.
+    /// The error.
     pub source: FsError,
 }
 
-/// What to do with the transaction of a step.
+/// What the caller must do with the transaction of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealStep {
-    /// Commit it, and go on.
+    /// Commit and continue.
     Made,
-    /// Roll it back, and go on.
+    /// Roll back and continue.
     Skipped,
-    /// Roll it back: all is done.
+    /// Roll back: sealing is complete.
     Over,
 }
 
-/// A session that is being sealed. What it remembers is right as long as each step is committed
-/// that says so, and nobody else changes the tree.
+/// A seal in progress. Its state is valid only if the caller commits each step that says so and
+/// nothing else changes the session.
 pub struct Sealing {
     core: Core,
     caller: Caller,
     stage: SealStage,
     done: Sealed,
-    /// What the step at hand may still do.
+    /// Budget left in the current step.
     objects_left: u64,
     bytes_left: u64,
 }
 
 enum SealStage {
     Begin,
-    /// Directories with a redirect, the deepest last to come.
+    /// Directories with a redirect; the deepest is last and is folded first.
     Folds {
         left: Vec<Ino>,
         fold: Option<Fold>,
     },
-    /// Opaque directories, the outermost last.
+    /// Opaque directories; the outermost is last and is replaced first.
     Marks {
         left: Vec<Ino>,
         mark: Option<Mark>,
     },
-    /// Copied-up files with several names, and names to look at of one.
+    /// Copied-up hard-linked files; base names to check of one of them.
     Links {
         left: Vec<Ino>,
         paths: Vec<BasePath>,
@@ -120,9 +120,9 @@ enum SealStage {
 }
 
 impl Sealing {
-    /// Begins on a session over `base`.
+    /// Starts a seal of a session over `base`.
     pub fn new(base: Arc<dyn Base>, clock: Clock) -> Self {
-        // A piece is a step.
+        // One background piece is one step.
         let limits = CopyLimits { piece_bytes: STEP_BYTES, ..CopyLimits::default() };
         Self {
             core: Core::offline(base, clock, limits),
@@ -134,16 +134,16 @@ impl Sealing {
         }
     }
 
-    /// What is done so far.
+    /// Totals so far.
     pub fn done(&self) -> &Sealed {
         &self.done
     }
 
-    /// Does some more, in a transaction.
+    /// Runs the next step in `txn`.
     ///
     /// # Errors
-    /// The session or the base cannot be read, or the session takes no more. The transaction must
-    /// not be committed, and this not be used further.
+    /// The session or the base cannot be read, or the session is full. The transaction must not be
+    /// committed, and this object must not be used further.
     pub fn step(&mut self, txn: &mut dyn WriteTxn) -> std::result::Result<SealStep, SealError> {
         (self.objects_left, self.bytes_left) = (STEP_OBJECTS, STEP_BYTES);
         let mut at = MergedPath::root();
@@ -186,8 +186,7 @@ impl Sealing {
         Edit::new(txn, &self.core, &self.core.whole, &self.caller, (self.core.clock)())
     }
 
-    /// Gives a visible name of a directory an entry of its own, if it has none; what it leads to,
-    /// if that is a directory.
+    /// Gives a visible name a dentry, if it has none. Returns the row if the object is a directory.
     fn settle(
         &mut self,
         txn: &mut dyn WriteTxn,
@@ -212,7 +211,7 @@ impl Sealing {
                 if !is_dir {
                     edit.txn.put_inode(&row)?;
                 }
-                // What is pending is counted when it comes.
+                // Pending content is counted when it is copied.
                 let is_copied = row.kind == FileKind::Regular && row.copy_up.is_none();
                 self.done.copied += 1;
                 self.spend(if is_copied { row.size } else { 0 });
@@ -221,8 +220,8 @@ impl Sealing {
         }
     }
 
-    /// Gives entries to the names that copied-up files have in the base alone: a reader that
-    /// knows only the specification sees the base's file there.
+    /// Gives dentries to names that copied-up files have only in the base. Programs that know only
+    /// the specification's tables would show the base file there.
     fn link(
         &mut self,
         txn: &mut dyn WriteTxn,
@@ -250,7 +249,7 @@ impl Sealing {
         Ok(())
     }
 
-    /// The names that a copied-up file has in the base, if one may be visible.
+    /// The base names of a copied-up file, if any of them may be visible.
     fn names_in_base(&self, txn: &dyn WriteTxn, ino: Ino) -> Result<Vec<BasePath>> {
         let mut paths = Vec::new();
         let Some(row) = txn.inode(ino)? else { return Ok(paths) };
@@ -265,7 +264,7 @@ impl Sealing {
         Ok(paths)
     }
 
-    /// Fetches a piece of what is still the base's.
+    /// Copies one piece of pending content.
     fn copy(&mut self, txn: &mut dyn WriteTxn, from: Ino, at: &mut MergedPath) -> Result<SealStep> {
         let Some(ino) = txn.pending_copy(from)? else {
             self.stage = SealStage::Holes(Ino(0), 0);
@@ -313,7 +312,7 @@ impl Sealing {
         }
         let mut row = self.edit(txn).view().inode(ino)?;
         self.stage = SealStage::Holes(Ino(ino.0 + 1), 0);
-        // What is missing of such a file is not known to be zeros.
+        // Missing chunks of such a file may have data in the base.
         if row.copy_up.is_some() {
             return Ok(());
         }
@@ -343,7 +342,7 @@ impl Sealing {
     }
 }
 
-/// Gives a file one more entry, for a name that only the base had: nothing that it shows changes.
+/// Adds a dentry for a name that only the base had. The merged tree does not change.
 fn add_name(edit: &mut Edit<'_>, place: &DirPlace, name: &Name, mut row: InodeRow) -> Result<()> {
     let parent = edit.ensure_dir(place)?;
     edit.txn.insert_dentry(parent, name, row.ino)?;

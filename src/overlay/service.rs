@@ -1,8 +1,8 @@
-//! The overlay as a [`Vfs`]: every method hands one function of the merge rules to the worker,
-//! and says whether that is light enough for the thread that asks.
+//! The overlay as a [`Vfs`]: each method runs one function of the merge rules on the worker, with
+//! its cost: inline on the calling thread, or on a worker thread.
 //!
-//! What only reads runs on a snapshot, what changes runs as the one writer, and the answer comes
-//! back after the commit that holds the change.
+//! Reads run on a snapshot, changes run on the single writer. A change's result is returned after
+//! the commit that contains it.
 
 use bytes::Bytes;
 
@@ -22,17 +22,17 @@ use super::limits::{LIGHT_READ_BYTES, MAX_LINKS};
 use super::quota::QuotaReservation;
 use super::resolve::View;
 
-/// The path of the one export of a session that is served alone.
+/// The path of the only export, if a session is served without an exports file.
 const EXPORT_PATH: &[u8] = b"/";
 
-/// What a change weighs in the writer's queue besides its data, in bytes.
+/// Size of a change in the writer's queue, besides its data, in bytes.
 const CHANGE_BYTES: usize = 512;
 
 impl Overlay {
-    /// Runs `f` on one state of the tree; what the caches hold of it needs no snapshot.
+    /// Runs `f` on one state of the tree. If the caches suffice, no snapshot is taken.
     ///
-    /// Where a commit began meanwhile, the caches may have said one thing and the snapshot
-    /// another: then `f` runs once more, on the snapshot alone.
+    /// If a commit began in between, caches and snapshot may disagree: then `f` runs again, on the
+    /// snapshot alone.
     pub(super) async fn look<T: Send + 'static>(
         &self,
         cost: Cost,
@@ -55,7 +55,7 @@ impl Overlay {
         work.await.map_err(|error| from_work(&error))?
     }
 
-    /// Runs `f` on a snapshot, once: for what takes long, or cannot be taken back.
+    /// Runs `f` on a snapshot exactly once: for long operations, and those with side effects.
     pub(super) async fn look_once<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         f: impl FnOnce(&View<'_>) -> Outcome<T, C> + Send + 'static,
@@ -75,7 +75,7 @@ impl Overlay {
         work.await.unwrap_or_else(|error| from_work(&error).into())
     }
 
-    /// [`Overlay::look`] for an operation with an outcome.
+    /// As [`Overlay::look`], for an operation with an outcome.
     async fn show<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         cost: Cost,
@@ -84,7 +84,8 @@ impl Overlay {
         self.look(cost, f).await.unwrap_or_else(Outcome::from)
     }
 
-    /// Runs `f` as one change; says whether it was synced, and the verifier at its commit.
+    /// Runs `f` as one change. The result says whether it was synced, and has the verifier of its
+    /// commit.
     pub(super) async fn change<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         caller: &Caller,
@@ -105,7 +106,7 @@ impl Overlay {
             let mut edit = Edit::new(txn, &core, &scope, &caller, now);
             let done = unless_refused(|| f(&mut edit));
             let mut outcome = done.unwrap_or(FsError::TryLater.into());
-            // With what is kept alone: what is refused must have changed nothing.
+            // Only with successful changes: a failed one must not change anything.
             let mut atimes = None;
             if outcome.result.is_ok() {
                 match core.atimes.write(edit.txn) {
@@ -151,16 +152,16 @@ impl Overlay {
         Ok(Committed { value: value?, durable, verifier })
     }
 
-    /// Gives the space of what was deleted back to the disk; reads go on meanwhile, changes wait.
+    /// Returns free space of the session file to the disk. Reads continue; changes wait.
     ///
     /// # Errors
-    /// There is no room for a copy of what is in use, twice; another program keeps writing; or
-    /// the session takes no changes. It is as it was.
+    /// The disk lacks space for two copies of the content in use, another program keeps writing, or
+    /// the session accepts no changes. The session is unchanged.
     pub async fn compact(&self) -> Result<Compacted, FsError> {
         self.worker.compact().await.map_err(|error| from_work(&error))
     }
 
-    /// [`Overlay::change`] for procedures whose answer does not speak of stability.
+    /// As [`Overlay::change`], for procedures without a stability in their reply.
     pub(super) async fn alter<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         caller: &Caller,
@@ -170,7 +171,7 @@ impl Overlay {
         self.change(caller, cost, 0, false, f).await.map(|committed| committed.value)
     }
 
-    /// [`Overlay::alter`] for procedures that answer with the wcc data of one object.
+    /// As [`Overlay::alter`], for procedures that return the wcc data of one object.
     async fn alter_at<T: Send + 'static>(
         &self,
         caller: &Caller,
@@ -184,8 +185,8 @@ impl Overlay {
         }
     }
 
-    /// The wcc data of an object whose change could not be kept: a full disk, say, shows only
-    /// when the change is committed.
+    /// The wcc data of an object whose change was not committed, for example because the disk is
+    /// full.
     pub(super) async fn unchanged(&self, object: &Locator) -> Wcc {
         if self.is_base_stuck() {
             return Wcc::unchanged(None);
@@ -231,7 +232,7 @@ impl Vfs for Overlay {
         guard: Option<Time>,
     ) -> Outcome<(), Wcc> {
         let at = object.clone();
-        // A change of the size may copy, or cut off, much.
+        // A change of size may copy or delete much content.
         let cost = if set.size.is_some() { Cost::Offload } else { self.weight_of(object) };
         self.alter_at(caller, cost, object, move |edit| edit.setattr(&at, &set, guard)).await
     }
@@ -422,7 +423,7 @@ impl Vfs for Overlay {
             Err(error) => return error.into(),
         };
         let synced = self.worker.sync().await.map_err(|error| from_work(&error));
-        // Nothing changes by a COMMIT, but something else may have meanwhile: no "before" then.
+        // COMMIT changes nothing, but concurrent changes may: then "before" is omitted.
         let is_as_it_was = matches!(object, Locator::Delta(_))
             && version.is_some_and(|version| self.core.caches.is_at(version));
         let after =

@@ -1,8 +1,7 @@
-//! A directory's entries at one moment, in the order of their cookies.
+//! The entries of a directory at one moment, ordered by cookie.
 //!
-//! The snapshot that readers share is moved on by each change of the directory, entry by entry,
-//! so that a directory that is listed and changed at the same time is not collected anew for
-//! each listing.
+//! Each change of the directory is applied to the cached snapshot. A directory that is listed while
+//! it changes is therefore not collected again for each listing.
 
 use std::hash::Hasher;
 
@@ -13,15 +12,15 @@ use crate::vfs::{Cookie, FileId, Name, Time};
 
 use super::ordered::Ordered;
 
-/// The least cookie of a name; smaller ones are those of `.` and `..`, and free.
+/// Lowest cookie of a name; lower ones are `.`, `..` and, in an export, mount points.
 pub const FIRST_NAME_COOKIE: u64 = 1 << 8;
 
-/// Cookies that names with the same 55-bit hash share between them.
+/// Number of cookies for names with the same 55-bit hash.
 const COOKIE_STEP: u64 = 1 << 8;
 
-/// What tells whether a directory's entries changed: its ctime in the delta (which every change
-/// moves), and number, mtime and ctime of the base directory that shows through. (The number that
-/// is shown does not tell: the host may have given it to another directory too.)
+/// Changes whenever the directory's entries change: the ctime in the delta, and number, mtime and
+/// ctime of the base directory that shows through. The number that the export shows is not enough:
+/// the host may reuse it for another directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DirState {
     pub delta: Option<Time>,
@@ -29,7 +28,7 @@ pub(super) struct DirState {
 }
 
 impl DirState {
-    /// Whether the directory's ctime is `ctime`: in the delta, or in the base before copy-up.
+    /// Whether `ctime` is the directory's ctime: in the delta, or in the base before copy-up.
     fn is_at(&self, ctime: Time) -> bool {
         match (self.delta, self.base) {
             (Some(delta), _) => delta == ctime,
@@ -38,32 +37,32 @@ impl DirState {
     }
 }
 
-/// A change of a directory's entries by one operation.
+/// A change of one directory's entries by one operation.
 #[derive(Debug, Clone)]
 pub(super) struct DirChange {
     /// The directory's ctime before.
     pub before: Time,
     /// The directory's ctime after.
     pub after: Time,
-    /// Names in order of their change: the delta entry that each is now, or that it is gone.
+    /// The changed names, in order.
     pub names: Vec<Renamed>,
 }
 
-/// A name, and the delta entry that it is now; `None` if it is gone.
+/// A name and the delta entry that it has now; `None` if the name was removed.
 pub(super) type Renamed = (Name, Option<(FileId, Ino)>);
 
-/// Where an entry's object is.
+/// The layer in which an entry's object is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntrySource {
-    /// In the base, in the directory that shows through.
+    /// The base directory that shows through.
     Base,
-    /// It is this inode of the delta.
+    /// This inode of the delta.
     Delta(Ino),
-    /// It has to be looked up.
+    /// A lookup by name is needed.
     Unknown,
 }
 
-/// An entry.
+/// A name with its file number and source.
 #[derive(Debug, Clone)]
 pub(super) struct SnapshotEntry {
     pub name: Name,
@@ -71,22 +70,22 @@ pub(super) struct SnapshotEntry {
     pub source: EntrySource,
 }
 
-/// The entries of a directory.
+/// The entries of a directory, sorted by cookie.
 #[derive(Debug, Clone)]
 pub(super) struct DirSnapshot {
     state: DirState,
-    /// Keys the cookies.
+    /// Key of the cookies' hash.
     key: u64,
     entries: Ordered,
-    /// Whether the entries' sources are what the delta's rows say, as of the directory's state
-    /// and the version that whoever asks the caches is at.
+    /// Whether the sources match the delta's rows, as of this directory state and the current
+    /// version of the caches.
     pub is_settled: bool,
-    /// Whether the base's directory would show another time if it had changed since.
+    /// Whether any later change of the base directory would show in its times.
     pub is_certain: bool,
 }
 
 impl DirSnapshot {
-    /// A directory with these entries.
+    /// Sorts the entries of a directory. Equal hashes get consecutive cookies.
     pub fn new(state: DirState, key: u64, entries: Vec<SnapshotEntry>) -> Self {
         let none = Ordered::default();
         let mut snapshot = Self { state, key, entries: none, is_settled: true, is_certain: true };
@@ -102,12 +101,12 @@ impl DirSnapshot {
         snapshot
     }
 
-    /// The state of the directory that the entries belong to.
+    /// The directory state that the entries belong to.
     pub fn state(&self) -> DirState {
         self.state
     }
 
-    /// What it takes in memory, in bytes.
+    /// Memory size in bytes.
     pub fn bytes(&self) -> usize {
         self.entries.bytes()
     }
@@ -117,7 +116,7 @@ impl DirSnapshot {
         self.entries.after(cookie)
     }
 
-    /// Adds an entry that is not there yet.
+    /// Adds an entry whose name is not present.
     fn insert(&mut self, entry: SnapshotEntry) {
         let mut at = self.hash(&entry.name);
         while self.entries.get(at).is_some() {
@@ -126,25 +125,25 @@ impl DirSnapshot {
         self.entries.insert(at, entry);
     }
 
-    /// Whether it is known where the object of `name` is.
+    /// Whether the source of `name` is known.
     pub fn knows(&self, name: &Name) -> bool {
         let found = self.find(name).and_then(|at| self.entries.get(at));
         found.is_some_and(|entry| entry.source != EntrySource::Unknown)
     }
 
-    /// Notes that the object of `name` may be elsewhere now.
+    /// Marks the source of `name` as unknown.
     pub fn doubt(&mut self, name: &Name) {
         if let Some(entry) = self.find(name).and_then(|at| self.entries.get_mut(at)) {
             entry.source = EntrySource::Unknown;
         }
     }
 
-    /// Whether it is of the moment before a change.
+    /// Whether this is the state right before the change.
     pub fn precedes(&self, change: &DirChange) -> bool {
         self.state.is_at(change.before)
     }
 
-    /// Moves the snapshot on by a change that it precedes.
+    /// Applies a change that this snapshot precedes.
     pub fn apply(&mut self, change: &DirChange) {
         for (name, leads_to) in &change.names {
             if let Some(at) = self.find(name) {
@@ -169,7 +168,7 @@ impl DirSnapshot {
         Some(at)
     }
 
-    /// The cookie of a name, before names with the same hash are told apart.
+    /// The hash of a name as a cookie, before collisions are resolved.
     fn hash(&self, name: &Name) -> Cookie {
         let mut hasher = SipHasher13::new_with_keys(self.key, 0);
         hasher.write(name.as_bytes());

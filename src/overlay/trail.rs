@@ -1,4 +1,5 @@
-//! The trail of a base path: a byte per component, to find the path again without a table.
+//! Path digests: one byte per component of a base path, enough to find the path again from a handle
+//! without a table.
 
 use std::hash::Hasher;
 
@@ -10,11 +11,11 @@ use crate::vfs::{FileId, FileKind, PathDigest, Time};
 use super::attr::tick_after;
 use super::limits::{MAX_ABSENT_DIRS, MAX_VISITED_DIRS};
 
-/// The directories in which a search looked, each as it was before.
+/// The directories that a search listed, with the state of each before the search.
 #[derive(Debug, Default)]
 pub(super) struct Searched {
     dirs: Vec<(BasePath, DirTimes)>,
-    /// They are not all known.
+    /// Some directories are not recorded.
     is_partial: bool,
 }
 
@@ -26,7 +27,7 @@ fn state_of(attr: &BaseAttr) -> DirTimes {
 }
 
 impl Searched {
-    /// Notes a directory that is about to be looked into.
+    /// Records a directory before it is listed.
     fn note(&mut self, base: &dyn Base, dir: &BasePath) {
         match base.stat(dir) {
             Ok(attr) if self.dirs.len() < MAX_ABSENT_DIRS => {
@@ -36,21 +37,21 @@ impl Searched {
         }
     }
 
-    /// Whether a later change of any of the directories shows in its times, if the search began
-    /// at `began`.
+    /// Whether every later change of a directory is visible in its times, if the search began at
+    /// `began`.
     pub fn is_certain(&self, began: Time) -> bool {
         let last = self.dirs.iter().map(|(_, (_, mtime, ctime))| *mtime.max(ctime)).max();
         !self.is_partial && last.is_some_and(|last| tick_after(last) <= began)
     }
 
-    /// Whether none of the directories has changed since: the search would find the same.
+    /// Whether no directory has changed since: the search would give the same result.
     pub fn is_as_it_was(&self, base: &dyn Base) -> bool {
         self.dirs
             .iter()
             .all(|(dir, state)| base.stat(dir).is_ok_and(|attr| state_of(&attr) == *state))
     }
 
-    /// Length of the paths, in bytes.
+    /// Bytes of the paths, for the size bound of the cache.
     pub fn path_bytes(&self) -> usize {
         self.dirs.iter().map(|(dir, _)| dir.as_bytes().len()).sum()
     }
@@ -63,7 +64,7 @@ fn digest(component: &[u8]) -> u8 {
     hasher.finish() as u8
 }
 
-/// The trail of a base path.
+/// The digest of a base path.
 pub(super) fn trail_of(path: &BasePath) -> PathDigest {
     let mut trail = PathDigest { components: 0, digest: [0; PathDigest::MAX_BYTES] };
     for component in path.components() {
@@ -72,7 +73,7 @@ pub(super) fn trail_of(path: &BasePath) -> PathDigest {
     trail
 }
 
-/// The trail of the entry `name` of a directory with the trail `dir`.
+/// The digest of the entry `name` in a directory with the digest `dir`.
 pub(super) fn trail_below(dir: &PathDigest, name: &[u8]) -> PathDigest {
     let mut trail = *dir;
     if let Some(byte) = trail.digest.get_mut(usize::from(trail.components)) {
@@ -82,8 +83,7 @@ pub(super) fn trail_below(dir: &PathDigest, name: &[u8]) -> PathDigest {
     trail
 }
 
-/// The trail of the directory that holds an object with the trail `trail`, where that says it
-/// whole.
+/// The digest of the parent directory; `None` at the root, and for paths longer than a digest.
 pub(super) fn trail_above(trail: &PathDigest) -> Option<PathDigest> {
     let mut above = *trail;
     above.components = trail.components.checked_sub(1)?;
@@ -91,11 +91,11 @@ pub(super) fn trail_above(trail: &PathDigest) -> Option<PathDigest> {
     Some(above)
 }
 
-/// Walks the base along `trail` to the object with number `id`.
+/// Finds the base object with number `id` at a path with this digest.
 ///
-/// Depth first over the directories whose digests fit: with a byte per component one wrong
-/// directory in 256 is tried per level, and a wrong path survives another level as rarely.
-/// `searched` gets the directories that were listed.
+/// Depth-first search of the directories whose names match. With one byte per component, one in 256
+/// wrong directories matches per level, so wrong branches end early. `searched` gets the
+/// directories that were listed.
 pub(super) fn follow(
     base: &dyn Base,
     id: FileId,
@@ -115,7 +115,7 @@ pub(super) fn follow(
             Err(_) => continue,
         };
         for entry in &listing.entries {
-            // The number tells more than a digest, and for less.
+            // The file number is the cheaper and the stricter test.
             if level == last && entry.fileid != id {
                 continue;
             }

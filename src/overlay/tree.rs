@@ -1,5 +1,4 @@
-//! The merged tree as of one moment, by paths and without a server: for tools, which see all
-//! that there is, whatever the mode bits say.
+//! The merged tree in one snapshot, by paths, for tools. No mode bits are checked.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,30 +18,30 @@ use super::node::Node;
 use super::resolve::View;
 use super::writer_memo::WriterMemo;
 
-/// Stored chunks that are looked at together for where data ends.
+/// Number of chunks that one query scans for the end of a data range.
 const DATA_CHUNKS: u64 = 1024;
 
-/// A session and its base, to be looked at.
+/// A session and its base, for reading.
 pub struct Tree {
     core: Core,
     reader: Mutex<Box<dyn Reader>>,
     knows_base: bool,
 }
 
-/// The tree at one moment: nothing that is committed meanwhile shows.
+/// The tree in one read snapshot: later commits do not show.
 pub struct TreeView<'a> {
     pub(super) view: View<'a>,
-    /// Whether it is known what the base has.
+    /// Whether the base is present; `false` after [`Tree::without_base`].
     pub(super) knows_base: bool,
 }
 
-/// An object of the merged tree, and where it was found.
+/// An object of the merged tree, and the path at which it was found.
 #[derive(Debug, Clone)]
 pub struct TreeObject {
     pub(super) node: Node,
     path: MergedPath,
     attr: Attr,
-    /// The directories that led here.
+    /// The ancestors, to detect cycles.
     above: Lineage,
 }
 
@@ -52,17 +51,17 @@ impl Tree {
     /// # Errors
     /// The session cannot be read.
     pub fn new(store: &dyn Store, base: Arc<dyn Base>) -> std::result::Result<Self, StoreError> {
-        // Nothing is changed here, so nothing is stamped.
+        // A reader never stamps times, so the clock is not used.
         let core = Core::offline(base, Arc::new(Time::default), CopyLimits::default());
         Ok(Self { core, reader: Mutex::new(store.reader()?), knows_base: true })
     }
 
-    /// The tree of a session whose base is not there: all that it holds is its own.
+    /// The tree of a session whose base is missing: it shows the session's own objects only.
     pub fn without_base(store: &dyn Store) -> std::result::Result<Self, StoreError> {
         Ok(Self { knows_base: false, ..Self::new(store, Arc::new(Empty))? })
     }
 
-    /// Runs `f` on the tree as it is now.
+    /// Runs `f` in a new read snapshot.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -73,7 +72,7 @@ impl Tree {
         let mut reader = self.reader.lock();
         let mut f = Some(f);
         let mut value = Err(FsError::Io);
-        // What a memory of an earlier moment says may be wrong by now.
+        // A memo must not outlive its snapshot.
         let known = WriterMemo::new();
         let read = reader.read(&mut |txn| {
             if let Err(error) = txn.hold() {
@@ -97,13 +96,13 @@ impl TreeView<'_> {
     /// The root directory.
     ///
     /// # Errors
-    /// The session or the base cannot be read; so with all methods here.
+    /// All methods here fail if the session or the base cannot be read.
     pub fn root(&self) -> std::result::Result<TreeObject, FsError> {
         let root = self.view.node(&crate::vfs::Locator::ROOT);
         root.and_then(|node| self.object(node, MergedPath::root())).map_err(|e| e.into_fs())
     }
 
-    /// What a path leads to, without following symbolic links; `None` where nothing is.
+    /// The object at a path, or `None`. Symbolic links are not followed.
     pub fn find(&self, path: &MergedPath) -> std::result::Result<Option<TreeObject>, FsError> {
         let mut found = self.root()?;
         for name in path.names() {
@@ -118,7 +117,7 @@ impl TreeView<'_> {
         Ok(Some(found))
     }
 
-    /// What a name in a directory leads to.
+    /// The object that a name in a directory refers to.
     pub fn child(
         &self,
         dir: &TreeObject,
@@ -143,9 +142,9 @@ impl TreeView<'_> {
         Ok(Some(TreeObject { above, ..self.object(child.node, dir.path.join(name))? }))
     }
 
-    /// The entries of a directory, in the order of their names' bytes.
+    /// The entries of a directory, ordered by the bytes of their names.
     ///
-    /// [`FsError::Loop`] for a directory that is among those that led to it.
+    /// [`FsError::Loop`] if the directory is among its own ancestors.
     pub fn children(
         &self,
         dir: &TreeObject,
@@ -153,8 +152,8 @@ impl TreeView<'_> {
         self.children_of(dir, b"", usize::MAX).map_err(|error| error.into_fs())
     }
 
-    /// The first `most` of the entries whose names begin with `prefix`, in the same order; the
-    /// others are not looked at.
+    /// The first `most` entries whose names begin with `prefix`, in the same order. The attributes
+    /// of other entries are not read.
     ///
     /// # Errors
     /// As [`Self::children`].
@@ -188,7 +187,7 @@ impl TreeView<'_> {
         names.truncate(most);
         let mut children = Vec::with_capacity(names.len());
         for name in names {
-            // What went from the base since it was listed is left out.
+            // Skip a base entry that was removed after it was listed.
             if let Some(child) = self.child_in(dir, &within, &name)? {
                 children.push((name, child));
             }
@@ -196,8 +195,7 @@ impl TreeView<'_> {
         Ok(children)
     }
 
-    /// Fills `buffer` with a regular file's content from byte `offset`; returns how many bytes
-    /// there were.
+    /// Reads a regular file from byte `offset` into `buffer`; returns the number of bytes read.
     pub fn read(
         &self,
         file: &TreeObject,
@@ -224,8 +222,8 @@ impl TreeView<'_> {
         }
     }
 
-    /// The next range of a regular file's bytes, at or after byte `offset`, that is not a hole;
-    /// `None` where only zeros follow. Several ranges may follow each other without a gap.
+    /// The next range of a regular file, at or after byte `offset`, that is not a hole; `None` if
+    /// only zeros follow. Consecutive ranges may be adjacent.
     pub fn next_data(
         &self,
         file: &TreeObject,
@@ -248,7 +246,7 @@ impl TreeView<'_> {
         Ok(within.filter(|data| !data.is_empty()))
     }
 
-    /// What is stored, or still the base's, whichever comes first.
+    /// The next range of stored chunks or of pending base content, whichever starts first.
     fn delta_data(&self, row: &InodeRow, offset: u64) -> Result<Option<Range<u64>>> {
         let (txn, chunk) = (self.view.txn, self.view.txn.chunk_bytes());
         let mut found = None;
@@ -280,7 +278,7 @@ impl TreeView<'_> {
 }
 
 impl TreeObject {
-    /// The directories that lead to what is in this one.
+    /// The ancestors of this directory's entries.
     fn within(&self) -> Result<Lineage> {
         match &self.node {
             Node::Delta(row) => self.above.enter(row.ino),
@@ -288,34 +286,34 @@ impl TreeObject {
         }
     }
 
-    /// Where it was found.
+    /// The path at which the object was found.
     pub fn path(&self) -> &MergedPath {
         &self.path
     }
 
-    /// Its attributes, as the export shows them; a directory that changed in the base since has
-    /// the times that the session gave it.
+    /// The attributes, as the export shows them. A directory keeps the times of its session row,
+    /// even if the base directory changed later.
     pub fn attr(&self) -> &Attr {
         &self.attr
     }
 
-    /// What tells it apart from every other object; the number alone may be of two, where the host
-    /// gave that of a removed object to another one.
+    /// Identifies the object uniquely. The file number alone does not: the host may reuse the
+    /// number of a removed object.
     pub fn locator(&self) -> Locator {
         self.node.locator()
     }
 
-    /// Its row, if it is in the session.
+    /// The inode row, if the object is in the session.
     pub fn row(&self) -> Option<&InodeRow> {
         self.node.row()
     }
 
-    /// What it was in the base, if it was copied up.
+    /// The origin, if the object was copied up.
     pub fn origin(&self) -> Option<&Origin> {
         self.row()?.origin.as_ref()
     }
 
-    /// Where it is in the base, if nothing of it is in the session.
+    /// The path in the base, if the object is not in the session.
     pub fn base_path(&self) -> Option<&BasePath> {
         match &self.node {
             Node::Delta(_) => None,

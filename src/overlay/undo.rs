@@ -1,7 +1,7 @@
-//! What has to be given up so that paths show the base again.
+//! What a discard must include so that paths show the base again.
 //!
-//! A change has two ends where something moved: giving up one alone would show an object twice,
-//! or not at all. So both are given up, and with an end all that is in it, and so on.
+//! A rename changes two paths. Reverting one of them would show an object twice or not at all, so
+//! both are reverted, with everything below each, and so on transitively.
 
 use std::collections::HashSet;
 
@@ -12,38 +12,39 @@ use crate::vfs::{FileKind, FsError};
 use super::changes::Change;
 use super::tree::{TreeObject, TreeView};
 
-/// What giving up changes at some paths takes.
+/// Extent of a discard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Undo {
-    /// The paths that show the base again, none within another.
+    /// Paths that will show the base again; none is below another.
     pub paths: Vec<MergedPath>,
-    /// Objects that are in the session, or gone from the base, at and below these.
+    /// Changed objects at and below these paths.
     pub changes: u64,
-    /// What was asked for, and is as in the base already or cannot be.
+    /// Requested paths without anything to discard, or that cannot be discarded alone.
     pub idle: Vec<Idle>,
 }
 
-/// A path at which there is nothing to give up.
+/// A requested path that the discard leaves out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idle {
-    /// The path.
+    /// The requested path.
     pub path: MergedPath,
-    /// The path above it that shows no directory of the base any more: that has to be given up.
+    /// The ancestor that no longer shows its base directory and must be discarded instead.
     pub gone_with: Option<MergedPath>,
 }
 
-/// What has to go back together.
+/// Paths of one change, which must be discarded together.
 struct UndoGroup {
-    /// Where the object is, and where the base would show it: there may be another one by now,
-    /// and it is given up too.
+    /// The object's path, and the path at which the base object would show. Another object may be
+    /// there now; it is discarded too.
     paths: Vec<MergedPath>,
-    /// Where the base would show a directory that was above it and shows nowhere. What is there
-    /// instead has nothing to do with it, but when that goes back, the object does too.
+    /// The path at which a former base ancestor would show, if that ancestor shows nowhere. The
+    /// object there is unrelated, but discarding it brings the ancestor back, and this object with
+    /// it.
     gone_at: Option<MergedPath>,
 }
 
 impl TreeView<'_> {
-    /// What it takes that `asked` show the base again.
+    /// The extent of a discard of the paths `asked`.
     ///
     /// # Errors
     /// The session or the base cannot be read.
@@ -90,7 +91,7 @@ impl TreeView<'_> {
         Ok(Undo { paths, changes, idle })
     }
 
-    /// Whether the top has another mode or owner than in the base.
+    /// Whether the root's mode or owner differs from the base's.
     fn has_other_top(&self) -> Result<bool, FsError> {
         let root = self.root()?;
         let (attr, base) = (root.attr(), self.view.base_attr_at(&BasePath::root()));
@@ -104,7 +105,7 @@ impl TreeView<'_> {
         let Some(before) = change.before.filter(|_| !change.is_link) else { return Ok(ends) };
         let (mut base, mut is_gone) = (before.path, false);
         while let Some((parent, name)) = base.split() {
-            // Not its path in the base: where a directory moved, that may lead to anything else.
+            // Not the base path: if an ancestor was renamed, another object may be there.
             if let Some(place) = self.view.place_of_base(&parent)? {
                 let path = place.merged.join(&name);
                 if is_gone {
@@ -126,7 +127,7 @@ impl TreeView<'_> {
             let found = found.filter(|found| found.attr().kind == FileKind::Directory);
             if match &found {
                 Some(dir) => self.is_folded(dir).map_err(|error| error.into_fs())?,
-                // Where the base has nothing either, nothing would come back.
+                // If the base has nothing there either, a discard restores nothing.
                 None => self.base_has(&above).map_err(|error| error.into_fs())?,
             } {
                 gone_with = Some(above);
@@ -135,14 +136,14 @@ impl TreeView<'_> {
         Ok(Idle { path: path.clone(), gone_with })
     }
 
-    /// Whether the base has something at a path, were nothing moved.
+    /// Whether the base has an object at this path, ignoring renames.
     fn base_has(&self, path: &MergedPath) -> super::error::Result<bool> {
         let path = path.as_bytes().strip_prefix(b"/").and_then(BasePath::from_bytes);
         Ok(path.map(|path| self.view.base_attr_at(&path)).transpose()?.flatten().is_some())
     }
 
-    /// Whether nothing of the base shows through a directory that was moved with all below it
-    /// copied up (`acetate seal`).
+    /// Whether a directory was renamed and `acetate seal` copied up everything below it, so that
+    /// nothing of the base shows through.
     fn is_folded(&self, dir: &TreeObject) -> super::error::Result<bool> {
         let Some(origin) = dir.origin() else { return Ok(false) };
         let place = self.view.place(&dir.node)?;
@@ -156,7 +157,7 @@ impl UndoGroup {
     }
 }
 
-/// Adds the other ends of what is chosen; whether there were any.
+/// Adds the other paths of the chosen changes; returns whether any was added.
 fn grow(chosen: &mut HashSet<MergedPath>, all: &[UndoGroup]) -> bool {
     let before = chosen.len();
     for change in all {
@@ -169,11 +170,11 @@ fn grow(chosen: &mut HashSet<MergedPath>, all: &[UndoGroup]) -> bool {
     chosen.len() > before
 }
 
-/// The paths at or below which there is any change.
+/// All paths at or below which something changed.
 fn touched(all: &[UndoGroup]) -> HashSet<MergedPath> {
     let mut touched = HashSet::new();
     for end in all.iter().flat_map(|change| change.paths.iter().chain(&change.gone_at)) {
-        // With a path, those above it were put in too.
+        // Once a path is in the set, so are its ancestors.
         if touched.insert(end.clone()) {
             for above in end.above() {
                 if !touched.insert(above) {
@@ -185,7 +186,7 @@ fn touched(all: &[UndoGroup]) -> HashSet<MergedPath> {
     touched
 }
 
-/// Whether a path, or one above it, is among these.
+/// Whether a path or one of its ancestors is in `paths`.
 pub(super) fn is_in(path: &MergedPath, paths: &HashSet<MergedPath>) -> bool {
     paths.contains(path) || path.above().any(|above| paths.contains(&above))
 }

@@ -1,11 +1,11 @@
-//! A cache bounded in entries and in what they weigh together.
+//! An LRU cache bounded by entries and by total weight.
 
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 
 use lru::LruCache;
 
-/// Forgets what was not asked for the longest, until what is left fits.
+/// Evicts least recently used entries until the rest fits both bounds.
 pub(super) struct Weighed<K: Hash + Eq, V> {
     entries: LruCache<K, (V, usize)>,
     cost: usize,
@@ -13,7 +13,7 @@ pub(super) struct Weighed<K: Hash + Eq, V> {
 }
 
 impl<K: Hash + Eq, V> Weighed<K, V> {
-    /// A cache of so many entries, and so much weight in all.
+    /// A cache of at most `max_entries` entries with a total weight of at most `max_weight`.
     pub fn new(max_entries: NonZeroUsize, max_weight: usize) -> Self {
         Self { entries: LruCache::new(max_entries), cost: 0, max_weight }
     }
@@ -22,12 +22,12 @@ impl<K: Hash + Eq, V> Weighed<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
-    /// The value, to be changed without changing its weight.
+    /// The value, to modify it; its weight must not change.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.entries.get_mut(key).map(|(value, _)| value)
     }
 
-    /// Adds or replaces an entry. One that is too heavy by itself is not kept.
+    /// Adds or replaces an entry. An entry above the maximum weight is not kept.
     pub fn put(&mut self, key: K, value: V, cost: usize) {
         self.cost += cost;
         if let Some((_, (_, replaced))) = self.entries.push(key, (value, cost)) {

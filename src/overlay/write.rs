@@ -15,7 +15,7 @@ impl Edit<'_> {
         self.on_object(object, |edit, node, before| edit.write_node(node, before, offset, data))
     }
 
-    /// Returns what the file became, if that is anything else than before.
+    /// Returns the new row, or `None` if nothing changed.
     fn write_node(
         &mut self,
         node: Node,

@@ -1,11 +1,11 @@
-//! What the writer remembers of where directories are.
+//! The writer's own cache of directory places.
 //!
-//! The readers' caches hold what is committed; a change must see what its batch did before it.
-//! So the writer has a memory of its own: what a change learns is true for the next one, and
-//! what it makes wrong it forgets at once. A change that is not kept, or whose batch is not, may
-//! have learned what never came to be: then all is forgotten ([`MemoTransaction`]).
+//! The readers' caches hold committed facts only; a change must see the uncommitted changes of its
+//! batch. So the writer caches places separately and invalidates them as soon as a change affects
+//! them. A change that is rolled back, alone or with its batch, may have cached facts that never
+//! became true: then the whole memo is cleared ([`MemoTransaction`]).
 //!
-//! Nobody but the writer changes these rows, so nothing else makes it wrong.
+//! Only the writer changes these rows, so nothing else invalidates the memo.
 
 use std::sync::Arc;
 
@@ -21,20 +21,20 @@ use super::limits::{MAX_CHILDREN, MAX_PLACE_BYTES, MAX_PLACES};
 use super::node::DirPlace;
 use super::weighed::Weighed;
 
-/// The writer's memory; each part is bounded.
+/// The writer's cache. Each part is bounded.
 pub(super) struct WriterMemo(Mutex<Facts>);
 
 struct Facts {
     places: Weighed<Ino, Arc<DirPlace>>,
     base_places: Weighed<BasePath, Arc<DirPlace>>,
-    /// The numbers that inodes are shown with: those change only where things are given up.
+    /// File numbers of inodes: only a discard changes them.
     shown: LruCache<Ino, FileId>,
 }
 
-/// A change in progress: dropped before it is committed, it lets the memory go.
+/// A change in progress. A drop before commit clears the memo.
 pub(super) struct MemoTransaction {
     known: Arc<WriterMemo>,
-    /// Whether it may have changed what is remembered.
+    /// Whether the change may have modified cached facts.
     changed: bool,
 }
 
@@ -60,7 +60,7 @@ impl WriterMemo {
         self.facts().places.put(ino, place.clone(), place.path_bytes());
     }
 
-    /// The same by the base directory that shows through.
+    /// As [`Self::place`], by the base directory that shows through.
     pub fn base_place(&self, base: &BasePath) -> Option<Arc<DirPlace>> {
         self.facts().base_places.get(base).cloned()
     }
@@ -69,7 +69,7 @@ impl WriterMemo {
         self.facts().base_places.put(base.clone(), place.clone(), place.path_bytes());
     }
 
-    /// The number that an inode is shown with.
+    /// The file number that the export shows for an inode.
     pub fn shown(&self, ino: Ino) -> Option<FileId> {
         self.facts().shown.get(&ino).copied()
     }
@@ -78,7 +78,7 @@ impl WriterMemo {
         self.facts().shown.put(ino, id);
     }
 
-    /// Forgets what a change makes wrong.
+    /// Removes what a change invalidates.
     pub fn forget(&self, touch: &Invalidation) {
         let mut facts = self.facts();
         match touch {
@@ -96,7 +96,7 @@ impl WriterMemo {
         }
     }
 
-    /// A poisoned memory is still one: its entries are whole values.
+    /// Ignores poisoning: entries are whole values.
     fn facts(&self) -> MutexGuard<'_, Facts> {
         self.0.lock()
     }
@@ -115,12 +115,12 @@ impl Facts {
 }
 
 impl MemoTransaction {
-    /// The change is made; `changed` says whether anything that is remembered.
+    /// The change is made; `changed` says whether it invalidated any cached fact.
     pub fn made(&mut self, changed: bool) {
         self.changed = changed;
     }
 
-    /// The change is committed.
+    /// The change is committed: the memo stays.
     pub fn committed(mut self) {
         self.changed = false;
     }

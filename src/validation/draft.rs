@@ -1,4 +1,4 @@
-//! Content that is being written: pieces in any order, over what was there before or over nothing.
+//! Content being written: pieces in any order, over the old content or over nothing.
 
 use std::ops::Range;
 
@@ -8,20 +8,19 @@ use super::limits::{MAX_DRAFT_BYTES, MAX_RUNS};
 use super::lines;
 use super::violation::Violation;
 
-/// Content that is being written.
+/// Content being written.
 ///
-/// A line is checked as soon as all of it has arrived. What was there before counts as arrived
-/// only in that a new line may begin behind its end: what is written over it may have more to
-/// come.
+/// A line is checked as soon as all its bytes have arrived. Old content does not count as arrived,
+/// because more of it may be overwritten. But its end counts as the start of a line, if it ends a
+/// line.
 #[derive(Debug, Default)]
 pub struct Draft {
     content: Vec<u8>,
-    /// The bytes that were written: runs that do not touch, in order. `None` once there were too
-    /// many of them.
+    /// The written bytes, as sorted disjoint runs. `None` once there were more than [`MAX_RUNS`].
     runs: Option<Vec<Range<usize>>>,
-    /// Where the old content ends.
+    /// Length of the old content.
     old_end: usize,
-    /// Whether a line ends there.
+    /// Whether the old content ends with a complete line.
     ends_line: bool,
 }
 
@@ -38,7 +37,7 @@ impl<'a> ArrivedLines<'a> {
         &self.content[self.range.clone()]
     }
 
-    /// A fault that was found in these lines by themselves, placed in the draft.
+    /// Translates the line of a violation in these lines into a line of the draft.
     pub fn placed(&self, fault: Violation) -> Violation {
         let before = || lines::number_of(self.content, self.range.start) - 1;
         let line = fault.line.filter(|_| self.has_number).map(|line| before() + line);
@@ -54,34 +53,34 @@ impl Draft {
         draft
     }
 
-    /// The content as far as it has arrived; zeros where nothing has.
+    /// The content so far; bytes that have not arrived are zero.
     pub fn content(&self) -> &[u8] {
         &self.content
     }
 
-    /// Takes the content out, to be published.
+    /// Takes the content out for publishing.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.content)
     }
 
-    /// Puts it back.
+    /// Returns the content after a failed publish.
     pub(super) fn put_back(&mut self, content: Vec<u8>) {
         self.content = content;
     }
 
-    /// The size that it has after a write of `length` bytes at `offset`, in bytes.
+    /// Size after a write of `length` bytes at `offset`, in bytes.
     ///
     /// # Errors
-    /// That is more than a guarded file may have.
+    /// [`FsError::TooLarge`]: the size exceeds [`MAX_DRAFT_BYTES`].
     pub fn size_after(&self, offset: u64, length: usize) -> Result<u64, FsError> {
         let end = offset.checked_add(length as u64).filter(|end| *end <= MAX_DRAFT_BYTES);
         end.map(|end| end.max(self.content.len() as u64)).ok_or(FsError::TooLarge)
     }
 
-    /// Writes a piece, and returns where it is.
+    /// Writes a piece and returns its range.
     ///
     /// # Errors
-    /// [`Draft::size_after`].
+    /// As [`Draft::size_after`].
     pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<Range<usize>, FsError> {
         let size = self.size_after(offset, data.len())? as usize;
         let start = offset as usize;
@@ -92,10 +91,10 @@ impl Draft {
         Ok(piece)
     }
 
-    /// Cuts or grows the content.
+    /// Truncates or extends the content.
     ///
     /// # Errors
-    /// That is more than a guarded file may have.
+    /// [`FsError::TooLarge`]: the size exceeds [`MAX_DRAFT_BYTES`].
     pub fn set_size(&mut self, size: u64) -> Result<(), FsError> {
         if size > MAX_DRAFT_BYTES {
             return Err(FsError::TooLarge);
@@ -117,13 +116,13 @@ impl Draft {
         Ok(())
     }
 
-    /// The whole lines that `piece` made complete, or changed; `None` if there are none.
+    /// The whole lines that `piece` completed or changed; `None` if there are none.
     pub fn arrived_lines(&self, piece: &Range<usize>) -> Option<ArrivedLines<'_>> {
         let runs = self.runs.iter().flatten();
         let run = runs.clone().find(|run| run.start <= piece.start && piece.end <= run.end)?;
         let starts_line = run.start == 0 || (self.ends_line && self.old_end == run.start);
         let range = lines::arrived(&self.content, run, piece, starts_line);
-        // The number of lines in the gap before a later run is not known.
+        // The number of lines in a gap is unknown.
         let has_number = run.start <= self.old_end;
         (!range.is_empty()).then_some(ArrivedLines { content: &self.content, range, has_number })
     }
@@ -133,7 +132,7 @@ impl Draft {
         self.old_end = self.content.len();
     }
 
-    /// Adds a piece to the runs.
+    /// Adds a piece to the runs and merges neighbors.
     fn arrive(&mut self, piece: Range<usize>) {
         let Some(runs) = &mut self.runs else { return };
         let first = runs.partition_point(|run| run.end < piece.start);

@@ -1,9 +1,8 @@
-//! A semaphore that is fair among exports: permits for work that exports share.
+//! A semaphore that is fair among exports.
 //!
 //! A free permit goes to the waiting export that holds the fewest, and among these to the caller
-//! that has waited longest. Where there are several exports, the last free permit only goes to one
-//! that holds none. So an export that holds no permit waits for the work of others only as long as
-//! one piece of it takes, times the number of such exports.
+//! that has waited longest. With several exports, the last free permit goes only to an export that
+//! holds none. So an export without permits waits for at most one task of each other such export.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// A number of permits that exports share.
+/// Permits that exports share.
 #[derive(Debug)]
 pub(super) struct FairSemaphore {
     state: Mutex<FairState>,
@@ -22,7 +21,7 @@ pub(super) struct FairSemaphore {
 #[derive(Debug)]
 struct FairState {
     free: usize,
-    /// How many permits an export holds; exports without any are absent.
+    /// Permits held by each export; exports without any are absent.
     held: HashMap<u64, usize>,
     /// Waiting callers, in order of arrival.
     waiting: VecDeque<FairWaiter>,
@@ -31,12 +30,12 @@ struct FairState {
 #[derive(Debug)]
 struct FairWaiter {
     export: u64,
-    /// Whether there is no other export that the last permit is for.
+    /// Whether no other export needs the last permit.
     is_alone: bool,
     sender: oneshot::Sender<Permit>,
 }
 
-/// One permit, given back when it is dropped.
+/// One permit, released on drop.
 #[derive(Debug)]
 pub(super) struct Permit {
     semaphore: Arc<FairSemaphore>,
@@ -44,14 +43,13 @@ pub(super) struct Permit {
 }
 
 impl FairSemaphore {
-    /// A semaphore with this many permits, at least one.
+    /// A semaphore with `permits` permits, at least one.
     pub(super) fn new(permits: usize) -> Arc<Self> {
         let (held, waiting) = (HashMap::new(), VecDeque::new());
         Arc::new(Self { state: Mutex::new(FairState { free: permits.max(1), held, waiting }) })
     }
 
-    /// Waits for a permit for an export; `None` if there is none within `wait`. An export that is
-    /// alone may have all of them.
+    /// Waits for a permit; `None` after `wait`. With `is_alone`, the export may hold all permits.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         export: u64,
@@ -64,13 +62,13 @@ impl FairSemaphore {
         timeout(wait, receiver).await.ok()?.ok()
     }
 
-    /// Gives free permits to waiting callers.
+    /// Hands free permits to waiting callers.
     fn hand_out(self: &Arc<Self>) {
         let chosen = self.lock().choose();
-        // Without the lock: a call that is woken may go on at once, and give its permit back.
+        // Unlocked: a woken caller may run at once and release its permit.
         for FairWaiter { export, sender, .. } in chosen {
             let unused = sender.send(Permit { semaphore: Arc::clone(self), export });
-            // The caller has gone away.
+            // The caller has been cancelled.
             drop(unused);
         }
     }
@@ -81,7 +79,7 @@ impl FairSemaphore {
 }
 
 impl FairState {
-    /// Takes the callers out of the queue that get the free permits.
+    /// Removes the callers from the queue that get free permits.
     fn choose(&mut self) -> Vec<FairWaiter> {
         self.waiting.retain(|caller| !caller.sender.is_closed());
         let mut chosen = Vec::new();
@@ -92,7 +90,7 @@ impl FairState {
         chosen
     }
 
-    /// The place in the queue of the caller that gets the next free permit.
+    /// Index of the caller that gets the next free permit.
     fn next(&self) -> Option<usize> {
         if self.free == 0 {
             return None;

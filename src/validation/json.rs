@@ -1,4 +1,4 @@
-//! JSON, read strictly: valid UTF-8, one value, at most 128 levels deep.
+//! Strict JSON: valid UTF-8, one value, at most 128 levels deep.
 
 use std::fmt;
 
@@ -8,26 +8,26 @@ use serde_json::Value;
 use super::violation::Violation;
 use crate::json;
 
-/// Reads one JSON value, and says why it is none.
+/// Parses one JSON value.
 pub(super) fn value(text: &[u8]) -> Result<Value, Violation> {
     json::value(text).map_err(|error| violation(&error))
 }
 
-/// Checks that a text is one JSON value, without keeping it in memory.
+/// Checks that a text is one JSON value, without building it.
 pub(super) fn check(text: &[u8]) -> Result<(), Violation> {
     serde_json::from_slice::<Sound>(text).map(|_| ()).map_err(|error| violation(&error))
 }
 
 fn violation(error: &serde_json::Error) -> Violation {
     let text = error.to_string();
-    // The line has a place of its own.
+    // The line number is a field of its own.
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
     let reason = format!("not JSON: {what}, at column {}", error.column());
     Violation::at(error.line().max(1) as u64, reason)
 }
 
-/// Any value, of which nothing is kept. Strings and nesting are checked, which
-/// [`serde::de::IgnoredAny`] passes over.
+/// Parses any value and keeps nothing. Unlike [`serde::de::IgnoredAny`], it checks strings and
+/// nesting.
 struct Sound;
 
 impl<'de> Deserialize<'de> for Sound {

@@ -1,94 +1,92 @@
-//! What guards take at most: every bound with its unit.
+//! Limits of guards.
 
 use std::num::NonZero;
 use std::thread;
 use std::time::Duration;
 
-/// The content of a guarded file, in bytes: it is in memory as a whole while it is changed.
+/// Size of a guarded file, in bytes: a draft is kept in memory as a whole.
 pub const MAX_DRAFT_BYTES: u64 = 4 << 20;
 
-/// A line of JSON Lines, in bytes.
+/// Length of a line of JSON Lines, in bytes.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// A JSON Schema, in bytes.
+/// Size of a JSON Schema, in bytes.
 pub(super) const MAX_SCHEMA_BYTES: u64 = 1 << 20;
 
-/// Runs of bytes that arrived in a draft and do not touch; with more, its lines are checked at
-/// the end only.
+/// Disjoint runs of written bytes in a draft. Beyond that, its lines are checked only when it is
+/// published.
 pub(super) const MAX_RUNS: usize = 256;
 
-/// Characters of the reason for which content is refused.
+/// Length of a violation's reason, in characters.
 pub(super) const MAX_REASON_CHARS: usize = 300;
 
-/// The same in a frame, in bytes: control characters are escaped.
+/// Length of a reason in a frame, in bytes: control characters are escaped.
 pub(super) const MAX_REASON_BYTES: usize = 16 * MAX_REASON_CHARS;
 
-/// Characters of the place of a fault in a reason: of a longer one, the middle is left out.
+/// Length of a fault's location in a reason, in characters; the middle of a longer one is cut out.
 pub(super) const MAX_PLACE_CHARS: usize = 80;
 
-/// Characters of what a schema says of a value, in a reason.
+/// Length of a schema's message about a value, in characters.
 pub(super) const MAX_FAULT_CHARS: usize = 100;
 
-/// Bytes of the value at fault in a reason.
+/// Length of the faulty value in a reason, in bytes.
 pub(super) const MAX_SHOWN_VALUE_BYTES: usize = 60;
 
-/// How long the rest of a program's output is waited for once it has ended: a child of it may
-/// keep the pipe open.
+/// Time to wait for the rest of a program's output after its exit: a child of the program may keep
+/// the pipe open.
 pub(super) const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
-/// How much of a program's output is kept for the reason, in bytes of each stream.
+/// Output of a program that is kept for the reason, in bytes per stream.
 pub(super) const KEPT_OUTPUT_BYTES: usize = 4 << 10;
 
-/// How often a draft is validated anew because the file moved or changed meanwhile.
+/// Validations of a draft, if its file is renamed or changed in between.
 pub(super) const MAX_ATTEMPTS: usize = 5;
 
-/// Drafts of all exports together, beyond those that each has for itself.
+/// Drafts of all exports, in addition to their reserved ones.
 pub const MAX_DRAFTS: usize = 256;
 
-/// Drafts of one client address, in one export.
+/// Drafts of one client address in one export.
 pub const MAX_CLIENT_DRAFTS: usize = 64;
 
-/// Content of the drafts of all exports together, beyond what each has for itself, in bytes.
+/// Content of the drafts of all exports, in addition to their reserved bytes.
 pub const MAX_DRAFTS_BYTES: u64 = 64 << 20;
 
-/// Drafts that an export with guards can always have, whatever others do; where there are several
-/// exports with guards, one takes at most half of what all share beyond this.
+/// Drafts reserved for each export with guards. With several such exports, one gets at most half of
+/// the shared drafts.
 pub const OWN_DRAFTS: usize = 8;
 
-/// Content of drafts that an export with guards can always have, in bytes; else as for drafts.
+/// Content of drafts reserved for each export with guards, in bytes. The rest is shared as above.
 pub const OWN_DRAFTS_BYTES: u64 = MAX_DRAFT_BYTES;
 
-/// Programs of guards that run at a time, in one server; the last turn is for an export that has
-/// none, where there are several.
+/// Concurrent programs per server. With several exports, the last permit is reserved for an export
+/// that holds none.
 pub const MAX_PROGRAMS: usize = 4;
 
-/// Memory of each process of a guard's program, in bytes (RLIMIT_DATA; Linux only).
+/// Memory of each process of a program, in bytes (RLIMIT_DATA; Linux only).
 pub(super) const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 
-/// Contents that are checked at a time in one server, and so validator processes: as many as there
-/// are processors, but at most this many; the last turn is as for programs.
+/// Upper bound of concurrent checks per server, and so of validator processes: the number of CPUs,
+/// up to this limit. The last permit is reserved as above.
 pub const MAX_CHECKS: usize = 8;
 
-/// Wall-clock time to check a content against a schema; a content that takes longer is refused.
+/// Wall-clock time to check content against a schema; slower content is rejected.
 pub const MAX_CHECK_TIME: Duration = Duration::from_secs(5);
 
-/// Wall-clock time to find the reason, once a content is refused; without it, the refusal names
-/// the line only.
+/// Wall-clock time to find the reason of a rejection; without it, only the line is reported.
 pub const MAX_REASON_TIME: Duration = Duration::from_millis(500);
 
-/// Wall-clock time to check all files of a directory that a RENAME brings to guarded paths; past
-/// it, nothing is moved.
+/// Wall-clock time to check all files that a RENAME of a directory moves to guarded paths; beyond
+/// that, the RENAME fails.
 pub const MAX_ARRIVAL_CHECK_TIME: Duration = Duration::from_secs(60);
 
-/// Address space of a validator process, in bytes (RLIMIT_AS); a content that takes more is
-/// refused.
+/// Address space of a validator process, in bytes (RLIMIT_AS); content that needs more is rejected.
 pub const MAX_CHILD_BYTES: u64 = 512 << 20;
 
-/// A validator process that has checked a larger content, in bytes, is not used again: its memory
-/// stays at a hundred times the content.
+/// Largest content, in bytes, after which a validator process is reused: its allocator keeps about
+/// a hundred times the content's size.
 pub(super) const MAX_KEPT_CONTENT_BYTES: usize = 512 << 10;
 
-/// Schemas that a validator process keeps compiled, in bytes of their texts.
+/// Schemas that a validator process caches, in bytes of their text.
 pub(super) const KEPT_SCHEMA_BYTES: usize = MAX_SCHEMA_BYTES as usize;
 
 /// Nice increment of a validator process.
@@ -97,38 +95,38 @@ pub(super) const CHILD_NICE: i32 = 5;
 /// Wait for a killed validator process to exit.
 pub(super) const KILL_TIME: Duration = Duration::from_secs(1);
 
-/// How long a content waits for its turn to be checked; past it, JUKEBOX.
+/// Wait for a permit to check content; beyond that, the reply is JUKEBOX.
 pub const MAX_TURN_WAIT: Duration = Duration::from_secs(10);
 
-/// What the guards of all exports of a server may take.
+/// Limits of the guards of all exports.
 #[derive(Debug, Clone, Copy)]
 pub struct GuardLimits {
-    /// Drafts of all exports, beyond those that each has for itself.
+    /// Drafts of all exports, in addition to their reserved ones.
     pub drafts: usize,
-    /// Those of one client address, in one export.
+    /// Drafts of one client address in one export.
     pub client_drafts: usize,
-    /// Content of drafts, beyond what each export has for itself, in bytes.
+    /// Content of drafts, in addition to the reserved bytes, in bytes.
     pub bytes: u64,
-    /// Drafts that each export has for itself.
+    /// Drafts reserved for each export.
     pub own_drafts: usize,
-    /// Content of drafts that each export has for itself, in bytes.
+    /// Content of drafts reserved for each export, in bytes.
     pub own_bytes: u64,
-    /// Contents that are checked at a time.
+    /// Concurrent checks.
     pub checks: usize,
-    /// Programs that run at a time.
+    /// Concurrent programs.
     pub programs: usize,
-    /// How long a content waits for its turn.
+    /// Wait for a permit to check content.
     pub wait: Duration,
-    /// What a validator process may take.
+    /// Limits of a validator process.
     pub child: ChildLimits,
 }
 
-/// What a validator process may take for each content.
+/// Limits of a validator process, for each content.
 #[derive(Debug, Clone, Copy)]
 pub struct ChildLimits {
-    /// Wall-clock time, and processor time, to check it.
+    /// Wall-clock time, and CPU time, of a check.
     pub check_time: Duration,
-    /// Wall-clock time to find the reason of a refusal.
+    /// Wall-clock time to find the reason of a rejection.
     pub reason_time: Duration,
     /// Address space of the process, in bytes.
     pub memory_bytes: u64,
@@ -160,18 +158,18 @@ impl Default for ChildLimits {
     }
 }
 
-/// When what happens to a draft that nobody changes.
+/// Timeouts of drafts that no client changes.
 #[derive(Debug, Clone, Copy)]
 pub struct Periods {
-    /// A file that was only cut or grown is published, if it is valid.
+    /// After this, a draft that was only truncated or extended is published, if valid.
     pub quiet: Duration,
-    /// After a refusal, further pieces of the same content are expected no more.
+    /// Time after a rejection in which further pieces of the same content are rejected, too.
     pub refused: Duration,
-    /// A draft is given up, or, of a file that was cut to nothing, kept as no more than that.
+    /// After this, a draft is discarded; if it only truncated the file, a mark of that remains.
     pub idle: Duration,
-    /// That it was cut to nothing is forgotten.
+    /// After this, the mark of a truncated file is discarded.
     pub cut: Duration,
-    /// How often that is looked at.
+    /// Interval at which these timeouts are checked.
     pub tick: Duration,
 }
 

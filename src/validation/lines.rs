@@ -1,31 +1,31 @@
-//! The JSON texts of a content: the whole document, or one text a line (JSON Lines).
+//! Splits content into JSON texts: the whole document, or one text per line (JSON Lines).
 //!
-//! Lines end with LF or CRLF; the last line may lack its end; blank lines are skipped.
+//! Lines end with LF or CRLF; the last line end is optional; blank lines are skipped.
 
 use std::ops::Range;
 
 use super::limits::MAX_LINE_BYTES;
 use super::violation::Violation;
 
-/// How a content holds JSON.
+/// How content contains JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// The content is one JSON text.
     Document,
-    /// Each line that is not blank is one JSON text.
+    /// Each non-blank line is one JSON text.
     Lines,
 }
 
-/// One JSON text of a content.
+/// One JSON text of the content.
 pub(super) struct Text<'a> {
-    /// The number of its line, from 1 on; `None` for a document.
+    /// Line number, from 1; `None` for a document.
     pub(super) line: Option<u64>,
-    /// Its bytes, or why it cannot be one.
+    /// The text, or the violation if it cannot be JSON.
     pub(super) bytes: Result<&'a [u8], Violation>,
 }
 
 impl Form {
-    /// The JSON texts of a content, in order.
+    /// The JSON texts of the content, in order.
     pub(super) fn texts(self, content: &[u8]) -> impl Iterator<Item = Text<'_>> {
         let document = (self == Self::Document).then(|| Text::document(content));
         let lines = (self == Self::Lines).then(|| content.split(|&byte| byte == b'\n'));
@@ -34,10 +34,10 @@ impl Form {
         document.into_iter().chain(lines.map(|(line, number)| Text::line(line, number)))
     }
 
-    /// Checks all texts of a content; a fault is placed in its line.
+    /// Checks all texts of the content.
     ///
     /// # Errors
-    /// The first fault.
+    /// The first violation, with its line.
     pub(super) fn check_all(
         self,
         content: &[u8],
@@ -67,9 +67,9 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The lines that `written` made complete, or changed, in the run of bytes `run` that has arrived:
-/// a range of whole lines, which may be empty. `starts_line` says that the run begins where a line
-/// does.
+/// The lines that the write `written` completed or changed, within the run `run` of bytes that have
+/// arrived: a range of whole lines, possibly empty. `starts_line`: whether the run begins at the
+/// start of a line.
 pub(super) fn arrived(
     content: &[u8],
     run: &Range<usize>,
@@ -80,14 +80,14 @@ pub(super) fn arrived(
     let first = match before {
         Some(at) => run.start + at + 1,
         None if starts_line => run.start,
-        // The line that the run begins in has a part that may yet change.
+        // The first line of the run also has bytes that have not arrived.
         None => match line_end(&content[..run.end], run.start) {
             Some(end) => end + 1,
             None => return run.start..run.start,
         },
     };
     let mut end = first;
-    // A line that begins right behind what was written may not have begun there before.
+    // `<=`: the write may have turned the byte after it into the start of a line.
     while end <= written.end && end < run.end {
         end = match line_end(&content[..run.end], end) {
             Some(lf) => lf + 1,
@@ -102,12 +102,12 @@ fn is_blank(line: &[u8]) -> bool {
     line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
 }
 
-/// Where the line that begins at `start` has its LF.
+/// Position of the LF of the line that begins at `start`.
 fn line_end(content: &[u8], start: usize) -> Option<usize> {
     content[start..].iter().position(|&b| b == b'\n').map(|at| start + at)
 }
 
-/// The number of the line that begins at `start`, from 1 on.
+/// Number of the line that begins at `start`, from 1.
 pub(super) fn number_of(content: &[u8], start: usize) -> u64 {
     content[..start].iter().filter(|&&b| b == b'\n').count() as u64 + 1
 }

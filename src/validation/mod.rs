@@ -1,39 +1,41 @@
-//! Guards: files that accept only content which passes their validators.
+//! Guards: files that accept only content that passes their validators.
 //!
-//! An export has [`Guards`]: patterns of paths, each with a [`Validator`]. What a client writes to
-//! a guarded file goes to a draft in the server's memory ([`Draft`]); readers see the published
-//! content all the time. [`DraftTable`] has the drafts of an export, and publishes one as a whole,
-//! in one change of the tree, once it is valid.
+//! An export has [`Guards`]: path patterns, each with a [`Validator`]. Writes to a guarded file go
+//! to a draft in the server's memory ([`Draft`]), while readers see the published content.
+//! [`DraftTable`] has the drafts of an export. It publishes a draft as a whole, in one change of
+//! the tree, once the content is valid.
 //!
 //! | File | What |
 //! |---|---|
-//! | `rules` | which path is guarded by what |
-//! | `validator` | JSON Lines, JSON, with or without a schema, or a program |
-//! | `schema`, `json`, `lines`, `program` | these, one by one |
-//! | `child` | the processes in which content is checked against a schema |
-//! | `recursion` | schemas for which a small content may take long |
-//! | `violation` | why content is refused |
-//! | `draft` | content that is being written, and which of its lines have arrived |
-//! | `resources` | what the guards of all exports share, and the part of each |
-//! | `fair` | turns that exports take |
-//! | `published` | what is needed of the tree |
-//! | `desk` | drafts by file and client |
-//! | `desk/write`, `desk/settle`, `desk/tend` | writing, publishing, what time ends |
+//! | `rules` | path patterns and their validators |
+//! | `validator` | the kinds of validators |
+//! | `schema`, `json`, `lines`, `program` | JSON Schema, JSON, JSON Lines, external programs |
+//! | `child` | processes that check content against a schema |
+//! | `recursion` | detects schemas that can take exponential time |
+//! | `violation` | why content is rejected |
+//! | `draft` | content being written, and which of its lines are complete |
+//! | `resources` | limits that all exports share, and the part of each |
+//! | `fair` | a semaphore that is fair among exports |
+//! | `published` | the interface to the tree |
+//! | `draft_table` | drafts by file and client |
+//! | `draft_table/write`, `publish`, `expire` | writing, publishing, timeouts |
+//! | `draft_table/truncated_mark` | files truncated long before content arrives |
 //! | `limits` | every bound |
 //!
-//! Nothing here knows how the tree is stored, nor the protocol: [`Published`] is the way to the
-//! tree. Who calls what, for a file that [`crate::vfs::FsError::Guarded`] says is guarded:
+//! This module knows neither the protocol nor how the tree is stored: it reaches the tree through
+//! [`Published`]. What callers do for a file for which the tree returns
+//! [`crate::vfs::FsError::Guarded`]:
 //!
-//! - WRITE: [`DraftTable::write`]; SETATTR and CREATE with a size: [`DraftTable::set_size`], once
-//!   the other attributes are set; COMMIT: [`DraftTable::commit`], and the tree's own where that
-//!   gives nothing.
-//! - A WRITE that the tree took: [`DraftTable::abandon`], for the file may have been guarded
-//!   before.
-//! - RENAME onto a guarded path: [`DraftTable::validate`] the content, then rename on the condition
-//!   that it is still the same.
-//! - Attributes that leave, of whichever procedure: [`DraftTable::show`]; write verifiers of *all*
-//!   files of the export: [`DraftTable::verifier`].
-//! - At the end: [`DraftTable::close`].
+//! - WRITE: [`DraftTable::write`]. SETATTR and CREATE with a size: [`DraftTable::set_size`], after
+//!   the other attributes were set. COMMIT: [`DraftTable::commit`], then the tree's COMMIT if that
+//!   returns `None`.
+//! - A WRITE that the tree accepted: [`DraftTable::abandon`], because the file may have been
+//!   guarded before.
+//! - RENAME to a guarded path: [`DraftTable::validate`] the content, then rename if it is
+//!   unchanged.
+//! - Attributes in any reply: [`DraftTable::show`]. Write verifiers of *all* files of the export:
+//!   [`DraftTable::verifier`].
+//! - At shutdown: [`DraftTable::close`].
 
 mod child;
 mod draft;

@@ -1,4 +1,4 @@
-//! A program that decides whether content is accepted.
+//! External programs as validators.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -16,19 +16,19 @@ use super::limits::MAX_PROGRAM_BYTES;
 use super::limits::{KEPT_OUTPUT_BYTES, OUTPUT_GRACE};
 use super::violation::Violation;
 
-/// The environment variable that names the file, by its path in the export.
+/// Environment variable with the path of the file in the export.
 const PATH_VARIABLE: &str = "ACETATE_GUARDED_PATH";
 
-/// A program that gets the content on its standard input, and accepts it by exiting with 0.
+/// A program that reads the content on stdin and accepts it by exit status 0.
 #[derive(Debug, Clone)]
 pub struct ValidatorProgram {
-    /// The program, then its arguments; no shell reads them.
+    /// Program and arguments, without a shell.
     argv: Vec<OsString>,
-    /// How long it may take.
+    /// Wall-clock limit.
     timeout: Duration,
 }
 
-/// The beginnings of what a program said.
+/// The first bytes of a program's output.
 #[derive(Default)]
 struct ProgramOutput {
     stdout: Vec<u8>,
@@ -36,18 +36,18 @@ struct ProgramOutput {
 }
 
 impl ValidatorProgram {
-    /// A program with its arguments; `None` where no program is named.
+    /// `None` if the program's name is missing or empty.
     pub fn new(argv: Vec<OsString>, timeout: Duration) -> Option<Self> {
         let is_named = argv.first().is_some_and(|program| !program.is_empty());
         is_named.then_some(Self { argv, timeout })
     }
 
-    /// Asks the program whether it accepts `content` for the file at `path`.
+    /// Runs the program on `content` for the file at `path`.
     ///
     /// # Errors
-    /// It does not, cannot be run, or takes too long.
+    /// The program rejects the content, cannot be run, or exceeds its timeout.
     pub async fn check(&self, path: &[u8], content: &[u8]) -> Result<(), Violation> {
-        // To start a process takes long: nobody who has answered something else does it.
+        // Yields first: spawning a process takes long, and this thread may have a reply to send.
         tokio::task::yield_now().await;
         let name = self.argv[0].to_string_lossy();
         let mut child = self.start(path).map_err(|error| {
@@ -68,7 +68,7 @@ impl ValidatorProgram {
         }
     }
 
-    /// Starts it as the leader of a process group of its own, and bounds its memory.
+    /// Starts the program in a process group of its own, with a memory limit.
     fn start(&self, path: &[u8]) -> std::io::Result<Child> {
         let child = Command::new(&self.argv[0])
             .args(&self.argv[1..])
@@ -84,8 +84,8 @@ impl ValidatorProgram {
     }
 }
 
-/// Bounds the memory of a program that was just started, and of what it starts from now on, each.
-/// Address space is not bounded: runtimes reserve more than they use.
+/// Limits the memory of a program that was just started, and of each process that it starts later.
+/// Does not limit the address space: runtimes reserve more than they use.
 #[cfg(target_os = "linux")]
 fn limit_memory(child: &Child) {
     use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
@@ -95,7 +95,7 @@ fn limit_memory(child: &Child) {
         .maximum
         .map_or(MAX_PROGRAM_BYTES, |maximum| maximum.min(MAX_PROGRAM_BYTES));
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
-    // Fails where the program has ended, or runs as another user by itself.
+    // Fails if the program has exited or has changed its user.
     if let Some(pid) = pid
         && let Err(error) = prlimit(Some(pid), Resource::Data, limit)
     {
@@ -103,11 +103,11 @@ fn limit_memory(child: &Child) {
     }
 }
 
-/// macOS does not bound the memory of a process.
+/// macOS cannot limit the memory of another process.
 #[cfg(not(target_os = "linux"))]
 fn limit_memory(_: &Child) {}
 
-/// Gives the program its input and hears its output until it ends.
+/// Feeds stdin and collects the output until the program exits.
 async fn talk(
     child: &mut Child,
     content: &[u8],
@@ -116,7 +116,7 @@ async fn talk(
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let feed = async {
         if let Some(mut stdin) = stdin {
-            // One that knows enough need not read it all.
+            // A program may exit without reading all input.
             let _ = stdin.write_all(content).await;
         }
     };
@@ -133,7 +133,7 @@ async fn talk(
     }
 }
 
-/// Keeps the beginning of an output, and takes the rest, lest the program waits.
+/// Keeps the beginning of a stream and discards the rest, so that the program does not block.
 async fn hear(output: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
     let Some(mut output) = output else { return };
     let mut buffer = vec![0; KEPT_OUTPUT_BYTES];
@@ -143,9 +143,9 @@ async fn hear(output: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
     }
 }
 
-/// Kills the program with what it started, and takes its end.
+/// Kills the program's process group and reaps the program.
 async fn end(child: &mut Child) {
-    // As long as nobody has taken its end, its number is nobody else's.
+    // The pid cannot be reused before the process is reaped.
     let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     if let Some(pid) = pid
         && let Err(error) = kill_process_group(pid, Signal::KILL)
@@ -156,7 +156,7 @@ async fn end(child: &mut Child) {
 }
 
 impl ProgramOutput {
-    /// Why it refused: the first line that it said, or how it ended.
+    /// The reason of a rejection: the first line of output, or the exit status.
     fn refusal(&self, name: &str, status: ExitStatus) -> Violation {
         if let Some(line) = first_line(&self.stderr).or_else(|| first_line(&self.stdout)) {
             return Violation::new(line);
@@ -171,7 +171,7 @@ impl ProgramOutput {
     }
 }
 
-/// The first line with anything in it.
+/// The first non-blank line.
 fn first_line(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)

@@ -1,4 +1,4 @@
-//! What guards need of the tree that they guard.
+//! The tree of guarded files, as this module needs it.
 
 use bytes::Bytes;
 
@@ -6,19 +6,18 @@ use crate::vfs::{Caller, Expected, FsError, GuardedFile, Locator, Outcome, Wcc, 
 
 use super::violation::Violation;
 
-/// The tree whose files are guarded. All of it is one transaction each.
+/// The tree whose files are guarded. Each method is one transaction.
 pub trait Published: Send + Sync + 'static {
-    /// A file's guarded paths and its attributes.
+    /// Guarded paths and attributes of a file.
     fn look(&self, file: &Locator) -> impl Future<Output = Result<GuardedFile, FsError>> + Send;
 
-    /// The same with its content; [`FsError::TooLarge`] if that is over
-    /// [`super::MAX_DRAFT_BYTES`].
+    /// As [`Self::look`], with the content; [`FsError::TooLarge`] above [`super::MAX_DRAFT_BYTES`].
     fn read(
         &self,
         file: &Locator,
     ) -> impl Future<Output = Result<(GuardedFile, Vec<u8>), FsError>> + Send;
 
-    /// Replaces a file's content as a whole, and syncs that.
+    /// Replaces a file's content as a whole and syncs it.
     fn publish(
         &self,
         caller: &Caller,
@@ -27,10 +26,10 @@ pub trait Published: Send + Sync + 'static {
         expected: Expected,
     ) -> impl Future<Output = Outcome<WriteVerifier, Wcc>> + Send;
 
-    /// The write verifier in force.
+    /// The current write verifier.
     fn verifier(&self) -> WriteVerifier;
 
-    /// Writes to the audit log that content for a file was refused.
+    /// Records in the audit log that a file's new content was rejected.
     fn note_refusal(
         &self,
         caller: &Caller,

@@ -1,15 +1,15 @@
-//! Finds where a JSON Schema recurses through `anyOf` or `oneOf`.
+//! Detects JSON Schemas that recurse through `anyOf` or `oneOf`.
 //!
-//! There a content that is nested n deep may be checked 2^n times, and more where the choice is
-//! wider: each branch goes down to the end before the next is tried. The bounds of a check hold all
-//! the same; this is to warn of content that is refused because of them. A choice whose branches a
-//! required property tells apart is none: the value of that property leads to one branch.
+//! A validator checks each branch to the end before it tries the next. Content that is nested n
+//! deep may therefore be checked 2^n times, or more with more branches. The limits of a check still
+//! hold; this detection only warns that content may be rejected because of them. A choice does not
+//! count if a required property selects the branch (jsonschema's `discriminator`).
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-/// Keywords whose value is a schema, or a list of schemas.
+/// Keywords whose value is a schema or a list of schemas.
 const SCHEMAS: &[&str] = &[
     "additionalItems",
     "additionalProperties",
@@ -27,17 +27,17 @@ const SCHEMAS: &[&str] = &[
     "unevaluatedProperties",
 ];
 
-/// Keywords whose value has a schema for each name.
+/// Keywords whose value maps names to schemas.
 const MAPS: &[&str] = &["dependencies", "dependentSchemas", "patternProperties", "properties"];
 
 /// Keywords that choose among schemas.
 const CHOICES: &[&str] = &["anyOf", "oneOf"];
 
-/// From so many branches on, the validator looks for a property that tells them apart.
+/// Number of branches from which jsonschema looks for a discriminator.
 const MIN_TOLD_APART: usize = 3;
 
-/// What a branch that is told apart may not have: it would apply to arrays, which have no
-/// properties, or apply other schemas to the same value.
+/// Keywords that rule out a discriminator: they apply to arrays, or apply other schemas to the same
+/// value.
 const BARRED: &[&str] = &[
     "$dynamicRef",
     "$recursiveRef",
@@ -59,34 +59,34 @@ const BARRED: &[&str] = &[
     "unevaluatedProperties",
 ];
 
-/// References that a branch may be behind.
+/// Length of a chain of references to a branch.
 const MAX_REFERENCES: usize = 8;
 
-/// Keywords that name another schema.
+/// Keywords that refer to another schema.
 const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// The schemas that the root leads to, and which of them each applies.
+/// The schemas reachable from the root, with their applications as edges.
 #[derive(Default)]
 struct Graph<'a> {
     nodes: Vec<SchemaNode<'a>>,
     /// Nodes by the address of their value.
     found: HashMap<*const Value, usize>,
-    /// Schemas by `$id`, and by anchor.
+    /// Schemas by `$id` and by anchor.
     ids: HashMap<&'a str, &'a Value>,
     anchors: HashMap<&'a str, Vec<&'a Value>>,
 }
 
 struct SchemaNode<'a> {
     schema: &'a Value,
-    /// The schema with an `$id` that it is a part of, or the whole document.
+    /// The enclosing schema with an `$id`, or the whole document.
     resource: &'a Value,
-    /// What it applies, and by which choice, if that is one.
+    /// Target nodes; with the choice keyword, if the edge belongs to a choice.
     edges: Vec<(usize, Option<&'static str>)>,
-    /// Where it is, for a person.
+    /// Location, for messages.
     place: String,
 }
 
-/// The first place, in words, where a schema recurses through a choice.
+/// The first location at which a schema recurses through a choice.
 pub(super) fn find_recursion(root: &Value) -> Option<String> {
     let mut graph = Graph::default();
     graph.index(root);
@@ -99,7 +99,7 @@ pub(super) fn find_recursion(root: &Value) -> Option<String> {
     let component = graph.components();
     graph.nodes.iter().enumerate().find_map(|(from, node)| {
         let mut edges = node.edges.iter();
-        // An edge within a component is on a cycle.
+        // An edge within a component is part of a cycle.
         let choice =
             edges.find_map(|(to, choice)| choice.filter(|_| component[from] == component[*to]))?;
         Some(format!("through `{choice}` at {}", node.place))
@@ -107,7 +107,7 @@ pub(super) fn find_recursion(root: &Value) -> Option<String> {
 }
 
 impl<'a> Graph<'a> {
-    /// Notes the `$id`s and anchors of a document.
+    /// Collects the `$id`s and anchors of a document.
     fn index(&mut self, value: &'a Value) {
         match value {
             Value::Object(object) => {
@@ -128,7 +128,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The node of a schema.
+    /// The node of a schema; adds it if it is new.
     fn add(&mut self, schema: &'a Value, resource: &'a Value, place: String) -> usize {
         let next = self.nodes.len();
         let node = *self.found.entry(schema).or_insert(next);
@@ -140,7 +140,7 @@ impl<'a> Graph<'a> {
         node
     }
 
-    /// Finds what a node applies.
+    /// Adds the edges of a node.
     fn follow(&mut self, at: usize, root: &'a Value) {
         let (schema, resource) = (self.nodes[at].schema, self.nodes[at].resource);
         let Value::Object(object) = schema else { return };
@@ -179,7 +179,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The schemas that a reference may lead to, and where they are.
+    /// The schemas that a reference may resolve to, with their locations.
     fn targets(
         &self,
         reference: &'a Value,
@@ -204,8 +204,8 @@ impl<'a> Graph<'a> {
         found.into_iter().map(|schema| (schema, reference.clone())).collect()
     }
 
-    /// The strongly connected component of each node (Tarjan's algorithm, without recursion); of a
-    /// node that does not lead to itself, one of its own.
+    /// The strongly connected component of each node, by an iterative version of Tarjan's
+    /// algorithm. A node without a cycle has a component of its own.
     fn components(&self) -> Vec<usize> {
         const NONE: usize = usize::MAX;
         let count = self.nodes.len();
@@ -248,12 +248,12 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Whether the one choice of a schema has branches that a required property tells apart, each by a
-/// text of its own, so that the validator tries one of them (jsonschema's `discriminator`).
+/// Whether a required property with a distinct constant in each branch selects the branch of the
+/// schema's only choice, so that the validator tries one branch only.
 fn is_told_apart(object: &Map<String, Value>, resource: &Value, root: &Value) -> bool {
-    // What is evaluated once more for these goes through the choice again.
+    // `unevaluated*` evaluates the choice a second time.
     let is_checked_twice = object.keys().any(|keyword| keyword.starts_with("unevaluated"));
-    // Draft 4 has no `const`; in a schema with an address of its own, references lead elsewhere.
+    // Draft 4 has no `const`. In a schema with its own `$id`, references resolve elsewhere.
     let is_plain = std::ptr::eq(resource, root)
         && root.get("$schema").and_then(Value::as_str).is_none_or(|it| !it.contains("draft-04"));
     let mut choices = CHOICES.iter().filter_map(|choice| object.get(*choice));
@@ -272,12 +272,12 @@ fn is_told_apart(object: &Map<String, Value>, resource: &Value, root: &Value) ->
     })
 }
 
-/// The required properties of a branch that are one text each; `None` where it may be for more than
-/// objects.
+/// The required properties of a branch that have a constant string; `None` if the branch may apply
+/// to other values than objects.
 fn constants<'a>(mut branch: &'a Value, root: &'a Value) -> Option<HashMap<&'a str, &'a str>> {
     for _ in 0..MAX_REFERENCES {
         let Some(reference) = branch.get("$ref") else { break };
-        // Other keywords beside it are not looked at.
+        // jsonschema ignores keywords beside `$ref` here.
         (branch.as_object()?.len() == 1).then_some(())?;
         branch = root.pointer(&decoded(reference.as_str()?.strip_prefix('#')?))?;
     }
@@ -294,7 +294,7 @@ fn constants<'a>(mut branch: &'a Value, root: &'a Value) -> Option<HashMap<&'a s
     Some(required.filter_map(constant).collect())
 }
 
-/// Whether a reference's address is that of a schema's `$id`: either may be relative.
+/// Whether a reference's URI matches a schema's `$id`; either may be relative.
 fn is_same(id: &str, base: &str) -> bool {
     let ends = |long: &str, short: &str| {
         long.strip_suffix(short.trim_start_matches('/')).is_some_and(|rest| rest.ends_with('/'))
@@ -302,7 +302,7 @@ fn is_same(id: &str, base: &str) -> bool {
     id == base || ends(id, base) || ends(base, id)
 }
 
-/// A fragment of an address without percent encoding.
+/// Decodes the percent encoding of a URI fragment.
 fn decoded(fragment: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = fragment.as_bytes();

@@ -1,5 +1,5 @@
-//! What the guards of all exports of a server share, and the part of each export: room for drafts,
-//! turns to check content, programs and validator processes.
+//! Resources that the guards of all exports share, and the part of each export: memory for drafts,
+//! permits for checks and programs, validator processes.
 
 use std::sync::{Arc, Weak};
 
@@ -13,31 +13,31 @@ use super::rules::Guards;
 use super::validator::{Validator, ValidatorKind};
 use super::violation::Violation;
 
-/// What the guards of all exports of a server share.
+/// Resources that the guards of all exports of a server share.
 #[derive(Debug)]
 pub struct GuardResources {
     pub(super) limits: GuardLimits,
-    /// How validator processes are started; without it, no export may have a schema.
+    /// Starts validator processes; without it, no export may have a schema.
     command: Option<ValidatorCommand>,
     used: Mutex<Used>,
     checks: Arc<FairSemaphore>,
     programs: Arc<FairSemaphore>,
-    /// The validator processes, as long as an export with a schema is served.
+    /// The validator processes, while an export with a schema is served.
     pool: Mutex<Weak<ValidatorPool>>,
 }
 
-/// What is used of the room for drafts that no export has for itself.
+/// Use of the shared drafts and bytes.
 #[derive(Debug, Default)]
 struct Used {
     drafts: usize,
     bytes: u64,
-    /// Exports with guards.
+    /// Number of exports with guards.
     exports: usize,
-    /// The number of the last export.
+    /// Number given to the last export.
     last: u64,
 }
 
-/// The part of an export.
+/// The part of one export.
 #[derive(Debug)]
 pub struct ExportResources {
     pub(super) all: Arc<GuardResources>,
@@ -47,21 +47,21 @@ pub struct ExportResources {
     pool: Option<Arc<ValidatorPool>>,
 }
 
-/// What the drafts of an export take.
+/// Drafts and bytes that an export holds.
 #[derive(Debug, Default, Clone, Copy)]
 struct DraftUsage {
     drafts: usize,
     bytes: u64,
 }
 
-/// The room of one draft, given back when it is dropped.
+/// Reservation of one draft, released on drop.
 #[derive(Debug)]
 pub(super) struct DraftRoom {
     export: Arc<ExportResources>,
     bytes: u64,
 }
 
-/// A schema is to be checked, and no program was named that does it.
+/// A guard has a schema, but no command starts validator processes.
 #[derive(Debug, thiserror::Error)]
 #[error("exports with a JSON Schema need the path of an `acetate` program (ServedExports::new)")]
 pub struct NoValidatorCommand;
@@ -69,9 +69,9 @@ pub struct NoValidatorCommand;
 /// Why content is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotAccepted {
-    /// The content is not valid, or cannot be checked within the bounds.
+    /// The content is invalid, or cannot be checked within the limits.
     Refused(Violation),
-    /// Too much else is being checked: the caller may try again.
+    /// No permit was free in time: the caller may retry.
     Busy,
 }
 
@@ -82,7 +82,7 @@ impl From<Violation> for NotAccepted {
 }
 
 impl GuardResources {
-    /// Resources within these limits. `command` starts validator processes.
+    /// Resources with these limits. `command` starts validator processes.
     pub fn new(limits: GuardLimits, command: Option<ValidatorCommand>) -> Arc<Self> {
         Arc::new(Self {
             limits,
@@ -94,10 +94,10 @@ impl GuardResources {
         })
     }
 
-    /// The part of an export that has these guards.
+    /// The part of an export with these guards.
     ///
     /// # Errors
-    /// The guards have a schema, and there is no command that starts validator processes.
+    /// A guard has a schema, but no command starts validator processes.
     pub fn export(
         self: &Arc<Self>,
         guards: &Guards,
@@ -122,10 +122,10 @@ impl GuardResources {
         Ok(made)
     }
 
-    /// Changes what an export holds; whether that is possible.
+    /// Changes what an export holds; returns whether the limits allow it.
     ///
-    /// Each export has `own_drafts` and `own_bytes` for itself. What it holds beyond that is taken
-    /// of what all exports share; where there are several, one has at most half of it.
+    /// Each export has `own_drafts` and `own_bytes` reserved. Beyond that it uses the shared
+    /// limits; with several exports, at most half of them.
     fn change(&self, held: &mut DraftUsage, wanted: DraftUsage) -> bool {
         let limits = &self.limits;
         let beyond = |held: DraftUsage| DraftUsage {
@@ -152,7 +152,7 @@ impl GuardResources {
 }
 
 impl ExportResources {
-    /// Room for one more draft of `bytes`; `None` where there is none.
+    /// Reserves a draft of `bytes`; `None` if the limits do not allow it.
     pub(super) fn draft(self: &Arc<Self>, bytes: u64) -> Option<DraftRoom> {
         let mut held = lock(&self.held);
         let wanted = DraftUsage { drafts: held.drafts + 1, bytes: held.bytes + bytes };
@@ -160,16 +160,16 @@ impl ExportResources {
         fits.then(|| DraftRoom { export: Arc::clone(self), bytes })
     }
 
-    /// How many drafts the export may have at most, while no other needs the room.
+    /// Upper bound of drafts in the export.
     pub(super) fn most_drafts(&self) -> usize {
         self.all.limits.drafts + self.all.limits.own_drafts
     }
 
-    /// Checks a content, or whole lines of one, for the file at `path`.
+    /// Checks content, or whole lines of it, for the file at `path`.
     ///
     /// # Errors
-    /// The content is not valid, or cannot be checked within the bounds; or it was not this
-    /// content's turn for too long.
+    /// The content is invalid or cannot be checked within the limits, or no permit was free in
+    /// time.
     pub async fn check(
         &self,
         validator: &Validator,
@@ -191,7 +191,7 @@ impl ExportResources {
                 pool.check(schema, *form, content).await?;
             }
             ValidatorKind::Json(form, None) => {
-                // In this process: see `json::check`, which is linear in time and memory.
+                // In this process: `json::check` is linear in time and memory.
                 let (form, content) = (*form, content.clone());
                 let checked = tokio::task::spawn_blocking(move || {
                     form.check_all(&content, super::json::check)
@@ -210,7 +210,7 @@ impl Drop for ExportResources {
 }
 
 impl DraftRoom {
-    /// Takes as much as a draft of `bytes` needs; whether there is that much.
+    /// Resizes the reservation to `bytes`; returns whether the limits allow it.
     pub(super) fn resize(&mut self, bytes: u64) -> bool {
         let mut held = lock(&self.export.held);
         let wanted = DraftUsage { bytes: held.bytes - self.bytes + bytes, ..*held };

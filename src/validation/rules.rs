@@ -1,4 +1,4 @@
-//! Which paths of an export are guarded, and by what.
+//! Which paths of an export are guarded, and by which validators.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::vfs::{Pattern, PatternError, PatternSet};
 
 use super::validator::Validator;
 
-/// The guards of an export, in their order. Paths here are absolute, in the export's tree.
+/// The guards of an export, in order. Paths are absolute paths of the export.
 #[derive(Clone, Default)]
 pub struct Guards {
     patterns: PatternSet,
@@ -17,18 +17,18 @@ pub struct Guards {
 struct Rule {
     pattern: Pattern,
     validator: Arc<Validator>,
-    /// The names that every path it guards begins with.
+    /// The literal names with which every matching path begins.
     stem: Vec<Vec<u8>>,
 }
 
-/// What makes a name of a pattern more than a name.
+/// Characters that make a component of a pattern a glob.
 const SPECIAL: &[char] = &['*', '?', '[', '{', '\\'];
 
 impl Guards {
-    /// Puts guards together: which files, and what they have to be.
+    /// Compiles path patterns with their validators.
     ///
     /// # Errors
-    /// They come to more than can be compiled.
+    /// The patterns exceed the limits of the glob compiler.
     pub fn new(
         rules: impl IntoIterator<Item = (Pattern, Validator)>,
     ) -> Result<Self, PatternError> {
@@ -37,17 +37,17 @@ impl Guards {
         Ok(Self { patterns: PatternSet::new(patterns)?, rules })
     }
 
-    /// Whether nothing is guarded.
+    /// Whether there are no guards.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether content is checked against a schema anywhere.
+    /// Whether any guard has a schema.
     pub fn has_schema(&self) -> bool {
         self.rules.iter().any(|rule| rule.validator.schema().is_some())
     }
 
-    /// The validators of the file at a path: all of them have to accept it.
+    /// The validators of the file at a path: all must accept it.
     pub fn of(&self, path: &[u8]) -> Vec<Arc<Validator>> {
         let path = below_root(path);
         let found = self.rules.iter().filter(|rule| rule.pattern.matches(path));
@@ -67,8 +67,8 @@ impl Guards {
         })
     }
 
-    /// Whether only a directory, or a regular file, may stand at this path: who follows a symbolic
-    /// link there would not come to what is guarded.
+    /// Whether only a directory or a regular file may be at this path. A symbolic link there would
+    /// redirect clients away from guarded files.
     pub fn bars_links(&self, path: &[u8]) -> bool {
         let is_above = |rule: &Rule| {
             let mut stem = rule.stem.iter();

@@ -1,5 +1,5 @@
-//! A JSON Schema, read from a file of the operator's. It is checked here that it is one; content is
-//! checked against it in validator processes only.
+//! A JSON Schema from a file of the operator. This process checks only that the schema is valid;
+//! validator processes check content against it.
 
 use std::fs::File;
 use std::io::Read;
@@ -25,26 +25,26 @@ pub struct SchemaError {
     pub what: String,
 }
 
-/// The text of a JSON Schema.
+/// The text of a valid JSON Schema.
 #[derive(Debug)]
 pub(super) struct JsonSchema {
-    /// Tells it from all other schemas of this process.
+    /// Unique in this process.
     id: u64,
     text: Arc<[u8]>,
     recursion: Option<String>,
 }
 
-/// A schema that texts can be checked against.
+/// A compiled schema.
 pub(super) struct CompiledSchema(jsonschema::Validator);
 
 impl JsonSchema {
-    /// Reads a schema. Nothing else is read: a `$ref` leads to the schema itself, or to one of the
-    /// drafts' own.
+    /// Reads and checks a schema. Never reads other files: a `$ref` resolves within the schema or
+    /// to a built-in meta-schema.
     pub(super) fn load(path: &Path) -> Result<Self, SchemaError> {
         let failed = |what: String| SchemaError { path: path.to_owned(), what };
         let cannot_read = |error: std::io::Error| failed(format!("cannot be read: {error}"));
         let mut text = Vec::new();
-        // A pipe would be waited for.
+        // Opening a FIFO would block.
         if !std::fs::metadata(path).map_err(cannot_read)?.is_file() {
             return Err(failed("is no file".to_owned()));
         }
@@ -77,7 +77,7 @@ impl CompiledSchema {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// Where it is none, and why: to be put behind "is none".
+    /// The location and cause, formatted to follow the words "is none".
     pub(super) fn new(schema: &Value) -> Result<Self, Violation> {
         let compiled = jsonschema::options().offline().build(schema);
         compiled.map(Self).map_err(|error| {
@@ -86,13 +86,13 @@ impl CompiledSchema {
         })
     }
 
-    /// Whether a value fits. Makes no errors, which can take exponentially more than the answer.
+    /// Whether a value matches. Builds no error details, which can take exponentially longer.
     pub(super) fn is_valid(&self, value: &Value) -> bool {
         self.0.is_valid(value)
     }
 
-    /// The first fault of a value: the keyword, the place, what is wrong, and the value there, each
-    /// bounded, so that none takes the room of the others.
+    /// The first fault of a value: keyword, location, message and value. Each part has its own
+    /// length limit.
     pub(super) fn fault(&self, value: &Value) -> Option<Violation> {
         let error = self.0.validate(value).err()?;
         let error = meant(&error);
@@ -106,8 +106,8 @@ impl CompiledSchema {
 
 type SchemaFault<'a> = jsonschema::ValidationError<'a>;
 
-/// The fault itself, where a value fits no branch of a choice: that in the one branch that is meant
-/// for such a value, if there is one.
+/// The most specific fault. If a value matches no branch of a choice, descends into the branch that
+/// is meant for such a value, if exactly one is.
 fn meant<'e, 'v>(mut error: &'e SchemaFault<'v>) -> &'e SchemaFault<'v> {
     while let ValidationErrorKind::AnyOf { context }
     | ValidationErrorKind::OneOfNotValid { context } = error.kind()
@@ -121,8 +121,8 @@ fn meant<'e, 'v>(mut error: &'e SchemaFault<'v>) -> &'e SchemaFault<'v> {
     error
 }
 
-/// Whether a branch with these faults is for values like that at `place`: its type is right, and so
-/// are the properties whose values the schema names.
+/// Whether a branch with these faults is meant for the value at `place`: its type matches, and so
+/// do its `const` and `enum` properties.
 fn is_meant(faults: &[SchemaFault<'_>], place: &str) -> bool {
     faults.iter().all(|fault| {
         let at = fault.instance_path().as_str();
@@ -135,7 +135,7 @@ fn is_meant(faults: &[SchemaFault<'_>], place: &str) -> bool {
     })
 }
 
-/// A place of bounded length: the middle of a longer one is left out.
+/// A location of bounded length; its middle is cut out.
 fn shortened(place: String) -> String {
     let length = place.chars().count();
     if length <= MAX_PLACE_CHARS {
@@ -147,7 +147,7 @@ fn shortened(place: String) -> String {
     format!("{first}…{last}")
 }
 
-/// Where in a document; nothing for the document itself.
+/// The location in a document; empty for the root.
 fn at(pointer: &str) -> String {
     if pointer.is_empty() { String::new() } else { format!(" at {pointer}") }
 }

@@ -1,4 +1,4 @@
-//! What the content of a guarded file has to be.
+//! Validators: the conditions that the content of a guarded file must meet.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use super::program::ValidatorProgram;
 use super::schema::{JsonSchema, SchemaError};
 use super::violation::Violation;
 
-/// What the content of a guarded file has to be.
+/// A condition that the content of a guarded file must meet.
 #[derive(Debug)]
 pub struct Validator(ValidatorKind);
 
 #[derive(Debug)]
 pub(super) enum ValidatorKind {
-    /// The content, or each line of it, is JSON, which fits the schema if there is one.
+    /// The content, or each line, is JSON, and matches the schema if there is one.
     Json(Form, Option<JsonSchema>),
-    /// A program accepts it.
+    /// An external program accepts the content.
     Program(ValidatorProgram),
 }
 
@@ -26,7 +26,7 @@ impl Validator {
         Self(ValidatorKind::Json(Form::Lines, None))
     }
 
-    /// JSON Lines of which each fits the schema in a file.
+    /// JSON Lines that each match the schema in a file.
     ///
     /// # Errors
     /// The file cannot be read, or is no JSON Schema.
@@ -39,7 +39,7 @@ impl Validator {
         Self(ValidatorKind::Json(Form::Document, None))
     }
 
-    /// A JSON document that fits the schema in a file.
+    /// A JSON document that matches the schema in a file.
     ///
     /// # Errors
     /// The file cannot be read, or is no JSON Schema.
@@ -47,13 +47,13 @@ impl Validator {
         Ok(Self(ValidatorKind::Json(Form::Document, Some(JsonSchema::load(file)?))))
     }
 
-    /// Whatever a program accepts.
+    /// Content that an external program accepts.
     pub fn program(program: ValidatorProgram) -> Self {
         Self(ValidatorKind::Program(program))
     }
 
-    /// Where the schema recurses through `anyOf` or `oneOf`, so that a small content may take long
-    /// to check.
+    /// Where the schema recurses through `anyOf` or `oneOf`: small content may then take long to
+    /// check.
     pub fn recursion(&self) -> Option<&str> {
         self.schema().and_then(JsonSchema::recursion)
     }
@@ -70,15 +70,15 @@ impl Validator {
         }
     }
 
-    /// Whether lines can be checked one by one.
+    /// Whether lines can be checked independently.
     pub(super) fn is_by_line(&self) -> bool {
         matches!(self.0, ValidatorKind::Json(Form::Lines, _))
     }
 
-    /// Checks that a content is JSON, where it has to be: the part that needs no other process.
+    /// Checks JSON syntax only, in this process.
     ///
     /// # Errors
-    /// The first fault.
+    /// The first violation.
     pub fn check_syntax(&self, content: &[u8]) -> Result<(), Violation> {
         match &self.0 {
             ValidatorKind::Json(form, _) => form.check_all(content, json::check),

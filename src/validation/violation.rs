@@ -1,20 +1,20 @@
-//! Why content is refused.
+//! Why content is rejected.
 
 use std::fmt::{self, Write};
 
 use super::limits::MAX_REASON_CHARS;
 
-/// Why content is refused, in words for a person.
+/// Why content is rejected, for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The line at fault, from 1 on, where there is one.
+    /// Line number, from 1; `None` if unknown.
     pub line: Option<u64>,
-    /// What is wrong there: one line, without control characters.
+    /// The reason: one line, without control characters.
     pub reason: String,
 }
 
 impl Violation {
-    /// A violation of the whole content, or one whose line is not known.
+    /// A violation without a line.
     pub fn new(reason: impl fmt::Display) -> Self {
         Self { line: None, reason: cleaned(reason) }
     }
@@ -24,7 +24,7 @@ impl Violation {
         Self { line: Some(line), reason: cleaned(reason) }
     }
 
-    /// The same fault, in a line of the content where one is given.
+    /// Sets the line, if one is given.
     pub(super) fn in_line(self, line: Option<u64>) -> Self {
         Self { line: line.or(self.line), ..self }
     }
@@ -43,11 +43,11 @@ fn cleaned(reason: impl fmt::Display) -> String {
     cut(reason, MAX_REASON_CHARS, |_| 1)
 }
 
-/// A bounded text in which control characters are escaped; what is behind the bound is not even
-/// formatted. `weight` is what a character counts towards `most`.
+/// Formats at most `most` units of a text and escapes control characters. The rest is not even
+/// formatted. `weight` is the number of units of a character.
 pub(super) fn cut(text: impl fmt::Display, most: usize, weight: fn(char) -> usize) -> String {
     let mut bounded = Bounded { text: String::new(), left: most, weight };
-    // Fails where the text is full.
+    // The formatting stops with an error when the limit is reached.
     if write!(bounded, "{text}").is_err() {
         bounded.text.push('…');
     }

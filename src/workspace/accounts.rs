@@ -1,5 +1,5 @@
-//! What exports and their sessions take of their quotas: of what is served at each moment, or of
-//! what an exports file names while nobody serves it.
+//! Quota usage of exports and their sessions: of a running server, or of an exports file that is
+//! not served.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use crate::delta::{Limits, Usage, UsageDelta};
 use crate::inspect::quota::{QuotaReport, quota};
 use crate::overlay::{Group, Overlay};
 
-/// What the exports of a server take. A copy is of the same exports.
+/// Usage of a server's exports. Clones share the accounts.
 #[derive(Clone)]
 pub struct Accounts {
     file: PathBuf,
@@ -23,52 +23,52 @@ pub struct Accounts {
 /// The account of one export.
 pub(super) struct ExportAccount {
     name: String,
-    /// What clients mount; `None` where it has no token yet.
+    /// The path that clients mount; `None` without a token.
     path: Option<String>,
     limits: Limits,
-    /// Counts for the limits, where there are any and the export is served.
+    /// Counts usage against the limits, if the export is served and has limits.
     group: Option<Arc<Group>>,
     parts: Vec<AccountPart>,
 }
 
 /// A session of an export.
 struct AccountPart {
-    /// The file; `None` in memory.
+    /// The session file; `None` in memory.
     session: Option<PathBuf>,
     at: Vec<String>,
     is_counted: bool,
     source: UsageSource,
 }
 
-/// Who knows what a session takes.
+/// Where a session's usage is read.
 pub(super) enum UsageSource {
-    /// The server that has it, unless nobody has asked for it yet: then the file does.
+    /// From the server, if it counts usage; otherwise from the file.
     Open {
-        /// Not kept open for the sake of its account.
+        /// Weak: the account does not keep the session open.
         overlay: Weak<Overlay>,
         /// The session file.
         file: PathBuf,
-        /// Limits that the server gave it.
+        /// The limits of a session in memory.
         memory: Option<Arc<Group>>,
     },
-    /// Its file, if there is one by now.
+    /// From the file, if it exists.
     File(PathBuf),
-    /// Nothing is there before it is served.
+    /// Not served and in memory: no usage.
     Memory,
 }
 
 impl Accounts {
-    /// Of no exports yet.
+    /// Accounts without exports.
     pub(super) fn new(file: &Path) -> Self {
         Self { file: real_path(file), of: Arc::default() }
     }
 
-    /// Those of other exports from now on.
+    /// Replaces the accounts.
     pub(super) fn replace(&self, accounts: Vec<ExportAccount>) {
         *self.of.write() = accounts.into();
     }
 
-    /// What each export takes now. Blocks: what nobody limits is counted for this.
+    /// Current usage of each export. Blocks while it counts sessions without limits.
     ///
     /// # Errors
     /// A session cannot be read.
@@ -77,7 +77,7 @@ impl Accounts {
         Ok(ExportsUsage { file: Some(self.file.clone()), exports: all(&accounts)? })
     }
 
-    /// The paths of the exports that show a session which is served. They may be secrets.
+    /// Paths of the exports that serve a session. They may be secrets.
     pub fn paths_of(&self, session: &Path) -> Vec<String> {
         let accounts = Arc::clone(&self.of.read());
         let shows =
@@ -86,8 +86,8 @@ impl Accounts {
     }
 }
 
-/// What the exports of a file take while nobody serves them: sessions that are not made yet, and
-/// those in memory, take nothing.
+/// Usage of the exports of a file that is not served. Missing sessions, and sessions in memory,
+/// count as empty.
 ///
 /// # Errors
 /// A session cannot be read.
@@ -112,14 +112,14 @@ fn all(accounts: &[ExportAccount]) -> Result<Vec<ExportUsage>> {
 }
 
 impl ExportAccount {
-    /// That of an export without sessions.
+    /// An account without sessions.
     pub(super) fn new(export: &ExportConfig, group: Option<Arc<Group>>) -> Self {
         let limits = super::exports::limits(export);
         let path = export.path.as_ref().map(ToString::to_string);
         Self { name: export.name.clone(), path, limits, group, parts: Vec::new() }
     }
 
-    /// Adds a mount's session; one that the export has already gets another place.
+    /// Adds a mount's session; a session that is already there gets a further mount point.
     pub(super) fn add(&mut self, mount: &MountConfig, source: UsageSource) {
         let session = mount.session().map(|file| real_path(file));
         let is_there = |part: &&mut AccountPart| session.is_some() && part.session == session;

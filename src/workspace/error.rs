@@ -1,4 +1,4 @@
-//! Why a workspace could not do what it was asked for.
+//! Errors of a workspace.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::server::BindError;
 use crate::vfs::{FsError, PatternError};
 use crate::worker::WorkError;
 
-/// A failure of a workspace.
+/// An error of a workspace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -26,27 +26,27 @@ pub enum Error {
     Base {
         /// The directory.
         path: PathBuf,
-        /// Whether the session names it, and nobody gave another.
+        /// Whether the path is the one that the session records.
         is_recorded: bool,
-        /// What is wrong with it.
+        /// The error.
         source: BaseError,
     },
-    /// Patterns of what is hidden come to more than can be compiled.
+    /// The `hide` patterns exceed the limits of the glob compiler.
     #[error("the patterns of what is hidden: {0}")]
     Hidden(PatternError),
-    /// The session has chunks of another size than was asked for.
+    /// The session has another chunk size than requested.
     #[error(
         "{}: the session has chunks of {stored} bytes, not {wanted}", .session.display()
     )]
     ChunkSize {
         /// The session file.
         session: PathBuf,
-        /// Bytes of its chunks.
+        /// Its chunk size, in bytes.
         stored: u64,
-        /// Bytes that were asked for.
+        /// The requested chunk size, in bytes.
         wanted: u64,
     },
-    /// A session with changes is to be over another base than the one that it was made over.
+    /// A session with changes was opened over another base than its own.
     #[error(
         "{}: its changes are over the base {}, not over {}",
         .session.display(), .recorded.display(), .given.display()
@@ -54,12 +54,12 @@ pub enum Error {
     OtherBase {
         /// The session file.
         session: PathBuf,
-        /// The base that it names.
+        /// The recorded base.
         recorded: PathBuf,
-        /// The one that was given.
+        /// The given base.
         given: PathBuf,
     },
-    /// A base that was said to be another place of the same tree is another tree.
+    /// The given base is not the tree of the recorded base at another path.
     #[error(
         "{}: {} is not the tree that its changes are over: {differ} of {compared} objects that \
          were copied up are not there, or have another type or size (such as {first})",
@@ -68,13 +68,13 @@ pub enum Error {
     NotMoved {
         /// The session file.
         session: PathBuf,
-        /// The base that was given.
+        /// The given base.
         given: PathBuf,
-        /// Objects that differ.
+        /// Number of objects that differ.
         differ: usize,
-        /// Objects that were compared.
+        /// Number of objects that were compared.
         compared: usize,
-        /// The first that differs, as a path of the tree.
+        /// The first object that differs, as a merged path.
         first: String,
     },
     /// The session cannot be read or written.
@@ -82,29 +82,29 @@ pub enum Error {
     Store {
         /// The session file.
         session: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: StoreError,
     },
-    /// The session could not be closed, so that what was not synced may be lost.
+    /// The session was not closed cleanly: unsynced changes may be lost.
     #[error("{}: {source}", .session.display())]
     Close {
         /// The session file.
         session: PathBuf,
-        /// Why.
+        /// The error.
         source: WorkError,
     },
-    /// There is no place for sessions in memory.
+    /// The directory for sessions in memory cannot be created.
     #[error("cannot make a directory for sessions in memory: {0}")]
     Memory(io::Error),
-    /// It cannot be counted what a session takes.
+    /// The session's usage cannot be counted.
     #[error("{}: cannot count what the session takes: {source}", .session.display())]
     Quota {
         /// The session file.
         session: PathBuf,
-        /// Why.
+        /// The error.
         source: FsError,
     },
-    /// An exports file wants a session that is open otherwise.
+    /// A session is open with another setting than the exports file requires.
     #[error(
         "export {export}, mount {at}: the session {} is open with another `{key}`",
         .session.display()
@@ -114,17 +114,17 @@ pub enum Error {
         session: PathBuf,
         /// The export's name.
         export: String,
-        /// Where the mount is in it.
+        /// The mount point.
         at: String,
-        /// What is different: a key of the exports file.
+        /// The setting, as a key of the exports file.
         key: &'static str,
     },
-    /// An export cannot be put together.
+    /// An export cannot be assembled.
     #[error("export {export}: {source}")]
     Export {
-        /// Its name.
+        /// Name of the export.
         export: String,
-        /// Why.
+        /// The error.
         source: MountError,
     },
     /// A guard of an export cannot be used.
@@ -132,33 +132,33 @@ pub enum Error {
     Guard {
         /// The export's name.
         export: String,
-        /// Why.
+        /// The error.
         source: GuardError,
     },
-    /// There are no random numbers.
+    /// The system provides no random numbers.
     #[error("no random numbers: {0}")]
     Random(io::Error),
-    /// An export is not complete: a defect.
+    /// An export without a path, or a mount without a session: a bug.
     #[error("an export has no path, or a mount no session")]
     NoExport,
-    /// The session could not be closed, so that what was not synced may be lost.
+    /// The session was not closed cleanly: unsynced changes may be lost.
     #[error(transparent)]
     Work(#[from] WorkError),
-    /// A change was not made.
+    /// A change was refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The tree cannot be read.
     #[error(transparent)]
     Inspect(#[from] InspectError),
-    /// An address cannot be listened at.
+    /// Binding an address failed.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The system has no threads to give.
+    /// Threads cannot be started.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
 }
 
-/// The result of a workspace's step.
+/// Result type of this module.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

@@ -1,5 +1,5 @@
-//! What an exports file asks for, being served: sessions opened, exports put together, and both
-//! exchanged when the file changes.
+//! Serves an exports file: opens its sessions, assembles its exports, and replaces both when the
+//! file changes.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -28,17 +28,16 @@ use crate::server::RpcProgram;
 use crate::validation::{GuardLimits, GuardResources, Periods, ValidatorCommand};
 use crate::worker::ThreadWatch;
 
-/// What the files of a session in memory may take where the export has no quota of bytes, in
-/// bytes.
+/// Limit on the files of a session in memory, if its export has no byte quota, in bytes.
 pub const MAX_MEMORY_BYTES: u64 = 256 << 20;
 
-/// What they may take besides a quota of bytes and a quarter of it, in bytes: names, whiteouts
-/// and the write-ahead log.
+/// Addition to that limit with a byte quota, besides the quota and a quarter of it, in bytes: for
+/// names, whiteouts and the WAL.
 const MAX_MEMORY_BESIDE_BYTES: u64 = 128 << 20;
-/// Time for drafts to be settled where a base hangs.
+/// Time to publish drafts while a base hangs.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Everything that is served for an exports file.
+/// All sessions and exports of an exports file.
 pub struct ServedExports {
     file: PathBuf,
     strict: bool,
@@ -47,20 +46,20 @@ pub struct ServedExports {
     exports: Exports,
     sessions: HashMap<SessionKey, RunningSession>,
     memory: Option<MemoryDir>,
-    /// What the guards of all exports share.
+    /// Resources that the guards of all exports share.
     resources: Arc<GuardResources>,
     accounts: Accounts,
-    /// What their large listings share.
+    /// Limits on large listings that all sessions share.
     listings: Arc<ListingMemory>,
-    /// An export that cannot be opened leaves the others served.
+    /// Whether exports that cannot be opened are skipped.
     is_lenient: bool,
-    /// The exports that cannot be served.
+    /// Exports that cannot be served.
     pub(super) failed: Vec<FailedExport>,
 }
 
 impl ServedExports {
-    /// Serves nothing yet. `validators` starts the processes in which content is checked against
-    /// the schemas of guards; without it, exports with schemas are refused.
+    /// Serves nothing until [`ServedExports::load`]. `validators` starts validator processes;
+    /// without it, exports with schemas are rejected.
     pub fn new(
         file: &Path,
         strict: bool,
@@ -87,19 +86,19 @@ impl ServedExports {
         }
     }
 
-    /// Serves the other exports where a session or base of one cannot be opened: that one is
-    /// answered as unavailable, until [`ServedExports::retry`] finds it.
+    /// Skips exports whose session or base cannot be opened. Clients see them as unavailable until
+    /// [`ServedExports::retry`] succeeds.
     #[must_use]
     pub fn lenient(self) -> Self {
         Self { is_lenient: true, ..self }
     }
 
-    /// NFS, MOUNT and NLM: for what is served at each moment.
+    /// NFS, MOUNT and NLM for the current exports.
     pub fn programs(&self) -> Vec<Arc<dyn RpcProgram>> {
         layers::programs(Arc::new(self.exports.clone()), self.exports.clone())
     }
 
-    /// The sessions that are open.
+    /// The open sessions.
     pub fn sessions(&self) -> impl Iterator<Item = &SessionLayers> {
         self.sessions.values().map(|running| &running.layers)
     }
@@ -109,22 +108,22 @@ impl ServedExports {
         &self.exports
     }
 
-    /// What the exports take of their quotas.
+    /// Quota usage of the exports.
     pub fn accounts(&self) -> Accounts {
         self.accounts.clone()
     }
 
-    /// Serves what `config` says from now on. What clients have mounted and stays goes on.
+    /// Serves the exports of `config` from now on. Handles of exports that stay remain valid.
     ///
-    /// Returns the sessions that are served no more, still open: they are for
-    /// [`ServedExports::close`] once nobody else asks them for anything.
+    /// Returns the sessions that are not served any more, still open. Close them with
+    /// [`ServedExports::close`] once no request uses them.
     ///
-    /// Blocks: not for a thread of the runtime.
+    /// Blocks; must not run on a runtime thread.
     ///
     /// # Errors
-    /// A session or a base cannot be opened, or an export cannot be put together: all goes on as
-    /// it was. With [`ServedExports::lenient`] only where that is so of all exports, or where the
-    /// file asks for what cannot be.
+    /// A session or a base cannot be opened, or an export cannot be assembled: nothing changes.
+    /// With [`ServedExports::lenient`], only if no export can be served, or if the file asks for
+    /// something impossible.
     pub fn load(&mut self, config: &Config) -> Result<DroppedSessions> {
         let wanted = self.keys(config)?;
         let files = self.files_to_hide(&wanted);
@@ -150,27 +149,27 @@ impl ServedExports {
         Ok(DroppedSessions(self.sessions.extract_if(|key, _| !kept.contains(key)).collect()))
     }
 
-    /// Stops serving, and closes all sessions. Blocks.
+    /// Stops serving and closes all sessions. Blocks.
     ///
     /// # Errors
-    /// A session was not closed cleanly; the others were tried.
+    /// A session was not closed cleanly; the others were still closed.
     pub fn end(&mut self) -> Result<()> {
         let before = self.exports.all();
         self.exports.replace(Vec::new());
         self.accounts.replace(Vec::new());
         self.settle(&before);
         let sessions = std::mem::take(&mut self.sessions);
-        // One whose base hangs keeps no other waiting.
+        // Closes all concurrently: a base that hangs delays no other session.
         let ending: Vec<_> =
             sessions.into_values().map(|running| self.begin_end(running)).collect();
         let ended = ending.into_iter().map(|ending| self.wait_end(ending));
-        // All are ended before the first failure is told.
+        // Waits for all before returning the first error.
         let ended = ended.collect::<Vec<_>>().into_iter().collect();
         self.memory = None;
         ended
     }
 
-    /// Settles what drafts hold, unless the base of a session hangs for all that time.
+    /// Publishes or discards drafts; stops waiting if a base still hangs after [`SETTLE_TIMEOUT`].
     fn settle(&self, before: &[Arc<Export>]) {
         let overlays: Vec<_> = self.sessions().map(|layers| Arc::clone(&layers.overlay)).collect();
         let given_up = async {
@@ -185,7 +184,7 @@ impl ServedExports {
         });
     }
 
-    /// Which session each mount is over, by the export's name and the mount's place.
+    /// The session of each mount, by export name and mount point.
     pub(super) fn keys(
         &mut self,
         config: &Config,
@@ -198,12 +197,13 @@ impl ServedExports {
                 keys.insert((export.name.clone(), mount.at.to_string()), key);
             }
         }
-        // A session that is changed through one mount is opened once, to be changed.
+        // A session with any writable mount is opened once, read-write.
         let changed: HashSet<PathBuf> =
             keys.values().filter(|key| !key.read_only).map(|key| key.file.clone()).collect();
         for key in keys.values_mut() {
             key.read_only &= !changed.contains(&key.file);
-            // One that is open to be changed stays so; its mounts refuse that by themselves.
+            // A session that is open read-write stays so; read-only mounts refuse changes
+            // themselves.
             let open = SessionKey { read_only: false, ..key.clone() };
             key.read_only &= !self.sessions.contains_key(&open);
         }
@@ -225,7 +225,7 @@ impl ServedExports {
         }
     }
 
-    /// What no base may show: every session, and the exports file with its tokens.
+    /// Files that no base may show: all sessions, the exports file and its tokens.
     pub(super) fn files_to_hide(
         &self,
         wanted: &HashMap<(String, String), SessionKey>,
@@ -237,8 +237,8 @@ impl ServedExports {
         files
     }
 
-    /// Opens the sessions that are not open yet, and puts the exports together; returns those that
-    /// cannot be served besides.
+    /// Opens missing sessions and assembles the exports; also returns the exports that cannot be
+    /// served.
     fn open_all(
         &self,
         config: &Config,
@@ -294,7 +294,8 @@ impl ServedExports {
                 hide: Arc::clone(&mount.hide),
                 keep_originals: mount.keep_originals,
                 keep_log: mount.keep_log.map(log_bound::of_config),
-                // The file names the base on purpose; it is checked whether it can be.
+                // The exports file names the base explicitly; whether it is the same tree is
+                // checked.
                 moved: true,
                 memory_bytes: (mount.store == StoreConfig::Memory)
                     .then(|| memory_bytes(limits(export))),
@@ -302,7 +303,7 @@ impl ServedExports {
                 ..LayerOptions::new(&key.file, mount.base.as_deref())
             };
             let opening = layers::open(&wanted, &self.watch);
-            // What failed may have made the file.
+            // A failed open may have created the file.
             let layers = opening.inspect_err(|_| self.forget(&key.file))?;
             layers.hide(files);
             opened.insert(key.clone(), RunningSession::begin(layers, &self.runtime));
@@ -360,7 +361,7 @@ impl ServedExports {
         Ok((Arc::new(made.map_err(failed)?), account))
     }
 
-    /// A mount of an export with this quota, and who counts what its session takes.
+    /// The parts of a mount, and the source of its session's usage.
     fn mount_parts(
         &self,
         mount: &MountConfig,
@@ -403,7 +404,7 @@ impl ServedExports {
         }
     }
 
-    /// Removes a session in memory, which nobody has open any more.
+    /// Removes a closed session that is in memory.
     fn forget(&self, session: &Path) {
         if let Some(memory) = &self.memory {
             memory.forget(session);
@@ -431,29 +432,28 @@ impl ServedExports {
     }
 }
 
-/// Looks whether all bases that `config` names can be opened; blocks for as long as one hangs.
+/// Opens all bases of `config` as a test; blocks as long as one hangs.
 ///
 /// # Errors
-/// One cannot be opened.
+/// A base cannot be opened.
 pub fn probe(config: &Config) -> Result<()> {
-    // All of them, whichever fails: what hangs, hangs here.
+    // Probes all, even after a failure, so that any hang happens here.
     let probed: Vec<_> = bases(config).map(|base| layers::probe(&base)).collect();
     probed.into_iter().collect()
 }
 
-/// The bases that `config` names.
+/// The bases of `config`.
 pub fn bases(config: &Config) -> impl Iterator<Item = PathBuf> + '_ {
     let mounts = config.exports.iter().flat_map(|export| &export.mounts);
     mounts.filter_map(|mount| mount.base.clone())
 }
 
-/// Returns once the base of one of them is stuck.
+/// Waits until the base of any overlay is stuck.
 pub async fn until_any_stuck(overlays: &[Arc<Overlay>]) {
     until(|| overlays.iter().any(|overlay| overlay.is_base_stuck())).await;
 }
 
-/// A session is opened once, over one base that hides the same of it from all: what another
-/// export, or the file as it is now, says must be what it was opened with.
+/// Checks that a mount's settings match those that its session was opened with.
 fn fits(layers: &SessionLayers, export: &ExportConfig, mount: &MountConfig) -> Result<()> {
     let base = mount.base.as_deref().map(real_path);
     let is_memory = mount.store == StoreConfig::Memory;
@@ -473,7 +473,7 @@ fn differs(session: &Path, export: &ExportConfig, mount: &MountConfig, key: &'st
     Error::Differs { session, export: export.name.clone(), at, key }
 }
 
-/// What the files of a session in memory may take, in bytes, under these limits of its export.
+/// Limit on the files of a session in memory, in bytes, under its export's limits.
 fn memory_bytes(limits: Limits) -> u64 {
     let with_pages = |bytes: u64| bytes.saturating_add(bytes / 4);
     limits

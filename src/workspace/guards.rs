@@ -1,4 +1,4 @@
-//! The guards of an export, from what the exports file says: schemas are read and compiled.
+//! Builds the guards of an export from the exports file: reads and checks schemas.
 
 use std::ffi::OsString;
 
@@ -12,36 +12,36 @@ use crate::vfs::{Pattern, PatternError};
 /// Why a guard cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
-    /// Its schema cannot.
+    /// Its schema cannot be used.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// The paths of all of them come to too much.
+    /// The path patterns exceed the limits of the glob compiler.
     #[error("the paths of the guards: {0}")]
     Pattern(#[from] PatternError),
-    /// No program is named.
+    /// The program's name is missing.
     #[error("there is no program to run")]
     NoProgram,
-    /// Nothing checks content against a schema.
+    /// No command starts validator processes.
     #[error(transparent)]
     NoValidator(#[from] NoValidatorCommand),
 }
 
-/// Prepares the guards of an export.
+/// Builds the guards of an export.
 ///
 /// # Errors
-/// A schema cannot be read, or is none.
+/// A schema cannot be read, or is invalid.
 pub fn guards(export: &ExportConfig) -> Result<Guards> {
     let failed = |source| Error::Guard { export: export.name.clone(), source };
     let rules: std::result::Result<Vec<_>, _> = export.guards.iter().map(prepared).collect();
     Guards::new(rules.map_err(failed)?).map_err(|error| failed(error.into()))
 }
 
-/// Why a guard cannot be used, if it cannot.
+/// The error of a guard, if it cannot be used.
 pub fn fault(guard: &GuardConfig) -> Option<GuardError> {
     prepared(guard).err()
 }
 
-/// What may make a guard refuse content that is valid, if anything does.
+/// A warning, if the guard may reject valid content.
 pub fn warning(guard: &GuardConfig) -> Option<String> {
     let (GuardRule::Json(file) | GuardRule::JsonLines(file)) = &guard.rule else { return None };
     let (file, (_, validator)) = (file.as_ref()?, prepared(guard).ok()?);

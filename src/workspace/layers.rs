@@ -1,4 +1,4 @@
-//! Puts the layers together: session, base, worker, overlay, and the programs on top.
+//! Assembles the layers: session, base, worker, overlay, and the RPC programs on top.
 
 use std::fmt;
 use std::fs;
@@ -21,45 +21,46 @@ use crate::server::{LockManager, RpcProgram};
 use crate::vfs::{PatternSet, Time, Vfs};
 use crate::worker::{Limits as WorkerLimits, ThreadWatch, Worker, WorkerOptions};
 
-/// Threads that read the session, at least and at most.
+/// Number of reader threads.
 const READERS: std::ops::RangeInclusive<usize> = 2..=4;
 
-/// Number of the one export in file handles.
+/// Tag in file handles of a session that is served alone.
 const EXPORT: u16 = 0;
 
-/// What is asked for.
+/// How to open a session.
 #[derive(Debug)]
 pub struct LayerOptions<'a> {
     /// The session file.
     pub session: &'a Path,
-    /// The base directory; `None` for the one that the session names, or none.
+    /// The base directory; `None` for the recorded one, or none.
     pub base: Option<&'a Path>,
-    /// Bytes per chunk of a new session.
+    /// Chunk size of a new session, in bytes.
     pub chunk_size: Option<u64>,
-    /// Refuse every change.
+    /// Refuse every change with NFS3ERR_ROFS.
     pub read_only: bool,
-    /// Sync every change before it is answered.
+    /// Sync every change before its reply.
     pub strict: bool,
-    /// Paths of the base that are not shown, besides those that the session remembers.
+    /// Base paths to hide, in addition to those that the session records.
     pub hide: Arc<PatternSet>,
-    /// Whether the session is to remember them.
+    /// Whether to record these patterns in the session.
     pub remember_hidden: bool,
-    /// The largest base file whose original is kept when it is first changed, in bytes; `None` for
-    /// the usual size.
+    /// Largest base file whose original is kept at its first change, in bytes; `None` for the
+    /// default.
     pub keep_originals: Option<u64>,
-    /// What stays of the audit log; `None` for what the session says.
+    /// Bound of the audit log; `None` for the session's own.
     pub keep_log: Option<LogKeep>,
-    /// Refuse to create the session.
+    /// Fail if the session does not exist.
     pub existing: bool,
-    /// `base` is the tree that the session was made over, at another place.
+    /// `base` is the tree of the session's recorded base, at another path.
     pub moved: bool,
-    /// How much its files may take, in bytes, where the session is in memory.
+    /// Limit on the session's files if they are in memory, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Bounds the memory of large listings, together with all that share it.
+    /// Memory for large listings, shared with other sessions.
     pub listings: Arc<ListingMemory>,
 }
 
-/// Large listings of several sessions and their bases: one of each at a time.
+/// Limits on large listings, shared by sessions: one listing of a base and one merged listing are
+/// built at a time.
 #[derive(Default)]
 pub struct ListingMemory {
     base: Arc<ListingTurn>,
@@ -73,7 +74,7 @@ impl fmt::Debug for ListingMemory {
 }
 
 impl<'a> LayerOptions<'a> {
-    /// A session over a base, as it usually is.
+    /// The default options.
     pub fn new(session: &'a Path, base: Option<&'a Path>) -> Self {
         Self {
             session,
@@ -93,44 +94,44 @@ impl<'a> LayerOptions<'a> {
     }
 }
 
-/// A session that is ready to be served.
+/// An open session with all its layers.
 pub struct SessionLayers {
     /// The session file.
     pub session: PathBuf,
-    /// Whether the session was created for this.
+    /// Whether the session was created by this call.
     pub is_new: bool,
     /// The base directory, if there is one.
     pub base: Option<PathBuf>,
-    /// The session's secret, for handles.
+    /// The session's secret key, for handles.
     pub handle_key: [u8; 16],
-    /// The tree; its copies are to be finished at the end.
+    /// The merged tree. The owner must finish its copies before closing.
     pub overlay: Arc<Overlay>,
-    /// Runs the session; to be shut down at the end.
+    /// Runs the transactions. The owner must shut it down.
     pub worker: Arc<Worker>,
     /// Whether every change is refused.
     pub read_only: bool,
-    /// Paths of the base that are not shown.
+    /// Base paths that are hidden.
     pub hidden: Arc<PatternSet>,
-    /// Those that were asked for when it was opened.
+    /// The hidden paths that the caller asked for.
     pub asked_hidden: Arc<PatternSet>,
     /// [`LayerOptions::keep_originals`]
     pub keep_originals: Option<u64>,
     /// [`LayerOptions::keep_log`]
     pub keep_log: Option<LogKeep>,
-    /// How much its files may take, where the session is in memory.
+    /// Limit on the session's files, if they are in memory.
     pub memory: Option<MemoryBound>,
-    /// The base, where it is a directory.
+    /// The base, if it is a directory.
     host_dir: Option<Arc<HostDir>>,
 }
 
 impl SessionLayers {
-    /// NFS, MOUNT and NLM for this session alone, which is exported at `/`.
+    /// NFS, MOUNT and NLM for this session, exported at `/`.
     pub fn programs(&self) -> Vec<Arc<dyn RpcProgram>> {
         let handles = HandleCodec::new(self.handle_key, EXPORT);
         programs(Arc::clone(&self.overlay), handles)
     }
 
-    /// Hides files of this machine, should they be in the base.
+    /// Hides these host files, as far as they are in the base.
     pub fn hide(&self, files: &[PathBuf]) {
         if let (Some(host_dir), Some(base)) = (&self.host_dir, &self.base) {
             host_dir.hide(below(files, base));
@@ -150,8 +151,7 @@ pub fn programs<V: Vfs, H: Handles<V::Object>>(
     ]
 }
 
-/// Opens, or creates, the session, and sets up all that serves it, on threads that `watch`
-/// watches.
+/// Opens or creates a session, and starts its worker. `watch` watches the threads.
 pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<SessionLayers> {
     let OpenedSession { mut session, base: base_path, is_new } = open_session(wanted)?;
     let memory = wanted.memory_bytes.map(MemoryBound::new);
@@ -211,8 +211,8 @@ pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<Sessi
     })
 }
 
-/// Warns of files of the session that others may read or write: a file that another program made
-/// has the mode that its umask gave it.
+/// Warns of session files with permissions for group or others, as other programs may have created
+/// them.
 fn warn_of_exposed(session: &Session) {
     let exposed = session.exposed_files();
     if !exposed.is_empty() {
@@ -242,7 +242,7 @@ pub fn close(session: &Session) -> Result<()> {
     closed.map_err(|source| Error::store(session.path(), source))
 }
 
-/// The absolute path, without symbolic links, of the directory `path`.
+/// The real path of the base directory.
 pub(super) fn real_base(path: &Path) -> Result<PathBuf> {
     let real = fs::canonicalize(path).map_err(|error| Error::base(path, error.into()))?;
     if real.is_dir() {
@@ -252,7 +252,7 @@ pub(super) fn real_base(path: &Path) -> Result<PathBuf> {
     Err(Error::base(path, error.into()))
 }
 
-/// The attributes that the export's root begins with: those of the base.
+/// Initial attributes of the export's root: those of the base's root.
 fn root_attr(base: &Path) -> Result<RootAttr> {
     let attr = HostDir::open(base, HostDirOptions::default())
         .and_then(|dir| dir.stat(&BasePath::root()))
@@ -271,24 +271,24 @@ fn readers() -> usize {
     cores().clamp(*READERS.start(), *READERS.end())
 }
 
-/// Threads of the runtime that never run what may block, however much of it there is.
+/// Runtime threads that never run operations that may block.
 const FREE_NETWORK_THREADS: usize = 2;
 
-/// Threads for the connections: where the bases of two sessions hold up a write and as many reads
-/// as may run on them, some are left.
+/// Number of runtime threads. If the bases of two sessions hang, each blocks one inline write and
+/// all inline reads that may run at once; some threads are left.
 pub fn network_threads() -> usize {
     cores().max(FREE_NETWORK_THREADS + 2 * (readers() + 1))
 }
 
-/// Watches the threads of a server whose runtime has [`network_threads`].
+/// Watches the threads of a runtime with [`network_threads`] threads.
 pub fn watch(runtime: &Handle) -> Arc<ThreadWatch> {
     ThreadWatch::new(network_threads() - FREE_NETWORK_THREADS, Some(runtime.clone()))
 }
 
-/// Looks whether a base can be opened, and leaves nothing open: what hangs, hangs here.
+/// Opens and closes a base, to detect one that hangs: only this call blocks then.
 ///
 /// # Errors
-/// It cannot.
+/// The base cannot be opened.
 pub fn probe(base: &Path) -> Result<()> {
     let opened = HostDir::open(&real_base(base)?, HostDirOptions::default());
     opened.map(drop).map_err(|source| Error::base(base, source))
@@ -303,7 +303,7 @@ fn now() -> Time {
     Time { secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
 }
 
-/// A number made of a session's secret or id, for one purpose.
+/// A hash of a session's secret or id, for one purpose.
 pub(super) fn digest(purpose: &[u8], of: &[u8]) -> u64 {
     use std::hash::Hasher;
     let mut hasher = siphasher::sip::SipHasher24::new();

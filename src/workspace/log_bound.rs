@@ -1,5 +1,4 @@
-//! Deletes the oldest changes of the audit log of a session that is served, where the session has
-//! a bound for it.
+//! Prunes the audit log of a served session to its bound.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,23 +13,23 @@ use crate::inspect::opened::{host, open_session};
 use crate::overlay::Overlay;
 use crate::vfs::Time;
 
-/// Time between two looks at the log.
+/// Interval of checks of the log.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Time between two transactions, each of which deletes 1,000 rows at most: clients' changes come
-/// first.
+/// Pause between two transactions, of at most 1,000 rows each, so that clients' changes get in
+/// between.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What an exports file says, as the session would keep it.
+/// The bound that an exports file sets.
 pub(super) fn of_config(keep: KeepLogConfig) -> LogKeep {
     let KeepLogConfig { changes, days } = keep;
     LogKeep { rows: changes, secs: days.map(|days| days.saturating_mul(24 * 60 * 60)) }
 }
 
-/// Looks at the log again and again; keeps what `keep` says, or else the session.
+/// Prunes the log periodically, to the bound `keep` or the session's own.
 ///
-/// Returns once `stop` is notified, and then has the session file closed: the last connection that
-/// is closed is to be the writer's, which removes the WAL.
+/// Returns after `stop` is notified, with its connection closed: the writer's connection must be
+/// the last to close, because that one removes the WAL.
 pub(super) async fn keep(
     session: PathBuf,
     overlay: Arc<Overlay>,
@@ -60,8 +59,8 @@ pub(super) async fn keep(
     }
 }
 
-/// The last row that is to be deleted; `None` where none is. What `apply` and the reply cache need
-/// stays.
+/// The last row to delete; `None` if there is none. Rows that `apply` and the reply cache need are
+/// kept.
 fn last_to_go(session: &Path, keep: Option<LogKeep>) -> Option<i64> {
     let session = open_session(session).ok()?;
     let keep = keep.or_else(|| session.log_keep().ok());

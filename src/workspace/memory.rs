@@ -1,5 +1,5 @@
-//! Sessions that are gone with the process: files in memory, where the system has a place for
-//! them, and otherwise among its temporary files.
+//! Sessions in memory: files in /dev/shm, or among the temporary files if that does not exist. They
+//! are removed when the process ends.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -8,17 +8,16 @@ use std::path::{Path, PathBuf};
 
 use crate::delta::sqlite::session_files;
 
-/// A filesystem in memory that every Linux has.
+/// The tmpfs of every Linux system.
 const IN_MEMORY: &str = "/dev/shm";
 
-/// Begins the names of our directories; the user's number and the process's follow.
+/// Prefix of the directories' names, followed by uid and pid.
 const PREFIX: &str = "acetate";
 
-/// Held as long as the directory is in use.
+/// File that is locked while the directory is in use.
 const LOCK: &str = "lock";
 
-/// A directory for sessions that goes with this value, and at the next start where the process
-/// was killed.
+/// A directory for sessions, removed on drop. After a crash, the next start removes it.
 #[derive(Debug)]
 pub struct MemoryDir {
     path: PathBuf,
@@ -26,10 +25,10 @@ pub struct MemoryDir {
 }
 
 impl MemoryDir {
-    /// Makes one, and removes what killed processes of this user left.
+    /// Creates a directory, and removes those that crashed processes of this user left.
     ///
     /// # Errors
-    /// There is no place for it.
+    /// The directory cannot be created.
     pub fn make() -> io::Result<Self> {
         let place = Path::new(IN_MEMORY);
         let place = if place.is_dir() { place.to_owned() } else { std::env::temp_dir() };
@@ -40,7 +39,8 @@ impl MemoryDir {
         let mut attempt = 0_u32;
         let path = loop {
             let path = place.join(format!("{ours}{pid}-{attempt}"));
-            // Made by us, or not at all: nobody can have put a link there.
+            // mkdir(2) fails on an existing symbolic link, so another user cannot redirect the
+            // path.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => break path,
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 1000 => {
@@ -49,7 +49,7 @@ impl MemoryDir {
                 Err(error) => return Err(error),
             }
         };
-        // It has its name once it is locked, so that nobody takes the directory for left over.
+        // Renamed after it is locked, so that no other process sees an unlocked lock file.
         let new = path.join("lock.new");
         let lock = File::create(&new)?;
         lock.lock()?;
@@ -62,8 +62,8 @@ impl MemoryDir {
         &self.path
     }
 
-    /// Removes a session that is open no more, if it is in here: an export may come that has the
-    /// same name, and begins anew.
+    /// Removes a closed session, if it is in this directory: a later export of this name starts
+    /// empty.
     pub fn forget(&self, session: &Path) {
         if session.parent() != Some(&self.path) {
             return;
@@ -87,7 +87,7 @@ impl Drop for MemoryDir {
     }
 }
 
-/// Removes what processes left that are no more.
+/// Removes directories of processes that have ended.
 fn sweep(place: &Path, prefix: &str, uid: u32) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for entry in entries.flatten() {
@@ -95,7 +95,7 @@ fn sweep(place: &Path, prefix: &str, uid: u32) {
         let path = entry.path();
         let is_ours = path.symlink_metadata().is_ok_and(|at| at.is_dir() && at.uid() == uid);
         if is_named && is_ours && is_left_over(&path) {
-            // What cannot be removed now can be at the next start.
+            // If removal fails, the next start tries again.
             let _left = fs::remove_dir_all(&path);
         }
     }

@@ -1,9 +1,8 @@
-//! A session over a base, in a program of one's own: the library's front door.
+//! A session and its base, opened in the calling program: the entry point of the library.
 //!
-//! A [`Workspace`] has a session to itself, as a server does: it reads and changes the merged
-//! tree by path, and can serve it to NFS clients meanwhile. What it does is in the audit log, and
-//! the base is never written.
-//!
+//! A [`Workspace`] locks its session, as a server does. It reads and changes the merged tree by
+//! path, and can serve the tree to NFS clients at the same time. All changes are recorded in the
+//! audit log, and the base is never written.
 //! ```
 //! use acetate::workspace::Workspace;
 //!
@@ -31,9 +30,9 @@
 //! # }
 //! ```
 //!
-//! What the agent keeps, and the calls that it made, are in the same file, and need no workspace:
-//! see [`Workspace::keys`] and [`Workspace::tool_calls`].
-//! Tools that only look, while another process serves the session, are in [`crate::inspect`].
+//! The agent's keys and tool calls are in the same file and need no workspace: see
+//! [`Workspace::keys`] and [`Workspace::tool_calls`]. Tools that only read, also while another
+//! process serves the session, are in [`crate::inspect`].
 
 pub mod accounts;
 mod error;
@@ -77,13 +76,13 @@ pub use serving::Serving;
 
 use layers::{LayerOptions, SessionLayers};
 
-/// The largest file that [`Workspace::read`] gives, in bytes: all of it is in memory.
+/// Largest file that [`Workspace::read`] reads into memory, in bytes.
 const MAX_READ_BYTES: u64 = 4 << 30;
 
-/// A session that this process has to itself, with its base.
+/// A session, locked by this process, with its base.
 ///
-/// Dropped without [`Workspace::close`], it is like a server that was killed: nothing is lost
-/// that [`Workspace::sync`] was called after.
+/// A drop without [`Workspace::close`] has the effect of a killed server: changes before the last
+/// [`Workspace::sync`] are safe.
 pub struct Workspace {
     opened: Opened,
     layers: SessionLayers,
@@ -95,18 +94,19 @@ impl Workspace {
     /// Creates a session over `base`, or without one.
     ///
     /// # Errors
-    /// There is a file, or the base cannot be used.
+    /// The file exists, or the base cannot be used.
     pub fn create(session: &Path, base: Option<&Path>) -> Result<Self> {
         layers::close(&layers::create(session, base, None, &PatternSet::default())?)?;
         Self::open(session, None)
     }
 
-    /// Opens a session over `base`, or over the one that it names.
+    /// Opens a session over `base`, or over the base that the session records.
     ///
     /// # Errors
-    /// It is no session, another process has it ([`Error::Open`]), or the base cannot be used.
+    /// The file is not a session, another process has it open ([`Error::Open`]), or the base cannot
+    /// be used.
     pub fn open(session: &Path, base: Option<&Path>) -> Result<Self> {
-        // What is no session is not made one.
+        // Fails if the file is not a session, instead of creating one.
         drop(crate::inspect::opened::open_session(session)?);
         let wanted = LayerOptions::new(session, base);
         let runtime = runtime::Builder::new_multi_thread()
@@ -120,10 +120,10 @@ impl Workspace {
         Ok(Self { opened, layers, runtime, caller: this_user() })
     }
 
-    /// The content of a file of at most 4 GiB.
+    /// Reads a file of at most 4 GiB.
     ///
     /// # Errors
-    /// There is none, it cannot be read, or it is larger.
+    /// The file does not exist, cannot be read, or is larger.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let path = tree_path(path.as_ref())?;
         Ok(self.opened.look(|view| {
@@ -138,10 +138,10 @@ impl Workspace {
         })?)
     }
 
-    /// The names in a directory, in the order of their bytes.
+    /// The names in a directory, ordered by their bytes.
     ///
     /// # Errors
-    /// It is none, or cannot be read.
+    /// The path is not a directory, or cannot be read.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         let path = tree_path(path.as_ref())?;
         Ok(self.opened.look(|view| {
@@ -153,10 +153,10 @@ impl Workspace {
         })?)
     }
 
-    /// The attributes of what is at a path, as clients see them; `None` where nothing is.
+    /// The attributes of an object, as clients see them; `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The tree cannot be read.
     pub fn stat(&self, path: impl AsRef<Path>) -> Result<Option<Attr>> {
         let path = tree_path(path.as_ref())?;
         Ok(self.opened.look(|view| {
@@ -165,11 +165,11 @@ impl Workspace {
         })?)
     }
 
-    /// Writes a file: a new one, or new content for the one that is there. Returns its bytes.
+    /// Creates a file or replaces its content; returns the number of bytes.
     ///
     /// # Errors
-    /// The path leads to something else, the content cannot be read, or there is no room for it:
-    /// the file is as it was, but for one with several names and more than 8 MiB.
+    /// The path is not a regular file, `content` cannot be read, or the session is full. The old
+    /// content then stays, except for a hard-linked file of more than 8 MiB.
     pub fn write(&mut self, path: impl AsRef<Path>, content: impl Read + Send) -> Result<u64> {
         let path = (&tree_path(path.as_ref())?).into();
         let request = Request::Write { path, how: WriteHow::Replace, meta: AttrChanges::default() };
@@ -179,30 +179,29 @@ impl Workspace {
         }
     }
 
-    /// Makes a directory, with those above it; one that is there will do.
+    /// Creates a directory with its ancestors; it may exist already.
     ///
     /// # Errors
-    /// Something else is in the way.
+    /// The path, or an ancestor, is not a directory.
     pub fn make_dir(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = (&tree_path(path.as_ref())?).into();
         let meta = AttrChanges::default();
         self.perform(Request::MakeDir { path, meta, parents: true }).map(drop)
     }
 
-    /// Removes what is at a path, a directory with all that is in it.
+    /// Removes an object; a directory with everything in it.
     ///
     /// # Errors
-    /// There is nothing.
+    /// The path does not exist.
     pub fn remove(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = (&tree_path(path.as_ref())?).into();
         self.perform(Request::Remove { path, recursive: true, by_turns: false }).map(drop)
     }
 
-    /// Gives what is at a path another one; a file there is replaced, and so is an empty
-    /// directory by a directory.
+    /// Renames an object. Replaces an existing file; a directory replaces an empty directory.
     ///
     /// # Errors
-    /// There is nothing, the new path is in no directory, or something else is there.
+    /// The source or the new parent does not exist, or the target cannot be replaced.
     pub fn rename(&mut self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         let from = (&tree_path(from.as_ref())?).into();
         let to = (&tree_path(to.as_ref())?).into();
@@ -212,13 +211,13 @@ impl Workspace {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// There is none, or it has entries.
+    /// The path is not a directory, or is not empty.
     pub fn remove_dir(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = (&tree_path(path.as_ref())?).into();
         self.perform(Request::RemoveDir { path }).map(drop)
     }
 
-    /// Makes paths show the base again; what the session has there is given up.
+    /// Discards the session's changes at paths, so that the base shows there again.
     ///
     /// # Errors
     /// The session or the base cannot be read; nothing was changed.
@@ -228,7 +227,7 @@ impl Workspace {
         self.perform(Request::Discard { paths }).map(drop)
     }
 
-    /// What the session changed against the base: see [`crate::inspect::diff`].
+    /// The differences between the session and the base: see [`crate::inspect::diff`].
     ///
     /// # Errors
     /// The session or the base cannot be read.
@@ -241,7 +240,7 @@ impl Workspace {
         Ok(all)
     }
 
-    /// What the agent keeps under keys, in this or any other session.
+    /// The agent's key-value store in this session.
     ///
     /// ```
     /// # use acetate::workspace::Workspace;
@@ -257,31 +256,31 @@ impl Workspace {
     /// ```
     ///
     /// # Errors
-    /// The session cannot be opened once more.
+    /// The session cannot be opened a second time.
     pub fn keys(&self) -> Result<KeyValues> {
         Ok(KeyValues::open(&self.layers.session, AgentAccess::Write)?)
     }
 
-    /// The calls that the agent made.
+    /// The recorded tool calls of the agent.
     ///
     /// # Errors
-    /// The session cannot be opened once more.
+    /// The session cannot be opened a second time.
     pub fn tool_calls(&self) -> Result<ToolCalls> {
         Ok(ToolCalls::open(&self.layers.session, AgentAccess::Write)?)
     }
 
-    /// Returns once all that was changed before is on the disk.
+    /// Syncs all changes to disk.
     ///
     /// # Errors
-    /// It could not be synced.
+    /// The sync failed.
     pub fn sync(&mut self) -> Result<()> {
         self.perform(Request::Sync).map(drop)
     }
 
-    /// Finishes what copy-up left for later, syncs, and closes the session.
+    /// Copies pending content, syncs, and closes the session.
     ///
     /// # Errors
-    /// It was not closed cleanly.
+    /// The session was not closed cleanly.
     pub fn close(self) -> Result<()> {
         let Self { opened, layers, runtime, .. } = self;
         drop(opened);
@@ -294,14 +293,14 @@ impl Workspace {
         }
     }
 
-    /// Does what is asked for.
+    /// Performs a request without content.
     pub(crate) fn perform(&mut self, request: Request) -> Result<Answer> {
         let mut content = Nothing;
         let work = perform(&self.layers.overlay, &self.caller, request, &mut content);
         Ok(self.runtime.block_on(work)?)
     }
 
-    /// The same with content.
+    /// Performs a request with content.
     pub(crate) fn perform_with(
         &mut self,
         request: Request,
@@ -312,7 +311,7 @@ impl Workspace {
     }
 }
 
-/// A command or a program of the session's owner.
+/// The user of this process, as the session's owner.
 fn this_user() -> Caller {
     Caller::owner(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }

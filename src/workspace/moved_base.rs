@@ -1,4 +1,4 @@
-//! A base that is at another place: whether it is the same tree, and what its objects are there.
+//! A base at another path: whether it is the same tree, and the identities of its objects there.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,12 +9,12 @@ use crate::delta::MergedPath;
 use crate::delta::sqlite::{CopiedFileId, CopiedUp, Session};
 use crate::vfs::FileKind;
 
-/// Objects that were copied up and are compared with another base, at most.
+/// Number of copied-up objects that are compared with the new base.
 const MAX_COMPARED: usize = 1000;
 
-/// Finds in another base the objects that the session copied up, and records their inode numbers
-/// there: a copy of a tree has others. Content that is still to be copied comes from there where
-/// the file has the same size and mtime; files whose content is lost are logged.
+/// Updates the origin of each copied-up object to the inode numbers in another base: a copy of a
+/// tree has new ones. Pending content is copied from there if the file has the same size and mtime;
+/// files whose content is lost are logged.
 pub(super) fn move_copies(session: &mut Session, base: &Path) -> Result<()> {
     let path = session.path().to_owned();
     let store = |source| Error::store(&path, source);
@@ -28,8 +28,8 @@ pub(super) fn move_copies(session: &mut Session, base: &Path) -> Result<()> {
         tree.stat(&copy.path).ok().filter(|attr: &BaseAttr| attr.kind == copy.kind)
     };
     let mut found: Vec<_> = copied.iter().map(|copy| (copy, there(copy))).collect();
-    // Of several copies of one path, which the base had one after the other, the last one is of
-    // what the base has, unless the numbers say which (invariant O2).
+    // Several copies may have one base path, because the host replaced the object. The newest copy
+    // belongs to the current base object, unless file numbers say otherwise (invariant O2).
     let has_number = |copy: &CopiedUp, attr: &BaseAttr| attr.fileid == copy.fileid;
     found.sort_by_key(|(copy, attr)| {
         let is_same = attr.as_ref().is_some_and(|attr| has_number(copy, attr));
@@ -63,7 +63,7 @@ pub(super) fn move_copies(session: &mut Session, base: &Path) -> Result<()> {
     session.record_moved(&moved).map_err(store)
 }
 
-/// What a copied-up object is in another base.
+/// The identity of a copied-up object in another base.
 fn identity(copy: &CopiedUp, attr: &BaseAttr) -> CopiedFileId {
     let is_file = copy.kind == FileKind::Regular;
     let is_same = attr.mtime == copy.mtime && (!is_file || attr.size == copy.size);
@@ -78,8 +78,8 @@ fn identity(copy: &CopiedUp, attr: &BaseAttr) -> CopiedFileId {
 }
 
 /// Checks that `base` is the tree that objects were copied up from: at least half of the files and
-/// links have to be there, with their types and sizes. Where none were copied up, directories
-/// count.
+/// links must exist with the same type and size. If only directories were copied up, those are
+/// compared.
 pub(super) fn check_moved(session: &Session, base: &Path) -> Result<()> {
     let copied = session.copied_up(MAX_COMPARED);
     let copied = copied.map_err(|source| Error::store(session.path(), source))?;

@@ -1,4 +1,4 @@
-//! Context nodes in a workspace, and in a session that is only looked at.
+//! Context nodes in a workspace, or in a read-only view of a session.
 
 use crate::context::{AccountName, FileError, Files, NodeDirEntry, Nodes, Reads};
 use crate::control::{PathText, Reading, Request, WriteHow};
@@ -12,7 +12,7 @@ use super::{AttrChanges, Workspace};
 type Result<T> = std::result::Result<T, FileError>;
 
 impl Workspace {
-    /// The context nodes, for an account, or for the owner of the session, who may see all.
+    /// Context nodes as an account sees them; `None` is the session's owner, who sees all.
     ///
     /// ```
     /// # use acetate::workspace::Workspace;
@@ -35,7 +35,7 @@ impl Workspace {
     }
 }
 
-/// The merged tree at one moment, for context nodes to be read from.
+/// A snapshot of the merged tree, to read context nodes from.
 pub struct Looking<'a, 'b>(pub &'a TreeView<'b>);
 
 impl Looking<'_, '_> {

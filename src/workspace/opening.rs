@@ -1,4 +1,4 @@
-//! Opens the session that is wanted, or creates it, and checks what base it is over.
+//! Opens or creates the session, and checks its base.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +12,13 @@ use crate::vfs::PatternSet;
 /// An open session.
 pub(super) struct OpenedSession {
     pub session: Session,
-    /// Its base, as an absolute path.
+    /// The base, as an absolute path.
     pub base: Option<PathBuf>,
-    /// Whether it was created.
+    /// Whether the session was created now.
     pub is_new: bool,
 }
 
-/// The session, and its base as an absolute path.
+/// Opens the session, or creates it if allowed.
 pub(super) fn open_session(wanted: &LayerOptions<'_>) -> Result<OpenedSession> {
     let is_new = wanted.session.symlink_metadata().is_err();
     if is_new {
@@ -32,7 +32,7 @@ pub(super) fn open_session(wanted: &LayerOptions<'_>) -> Result<OpenedSession> {
         if !wanted.read_only {
             return Ok(OpenedSession { session, base, is_new });
         }
-        // An empty session to be read: the base as it is. It is opened again below.
+        // Read-only use of a missing session: creates an empty one, which is reopened below.
         close(&session)?;
     }
     let given = wanted.base.map(real_base).transpose()?;
@@ -57,15 +57,15 @@ pub(super) fn open_session(wanted: &LayerOptions<'_>) -> Result<OpenedSession> {
     Ok(OpenedSession { session, base, is_new })
 }
 
-/// The patterns of both.
+/// The union of both sets of patterns.
 pub(super) fn union(remembered: &PatternSet, asked: &PatternSet) -> Result<PatternSet> {
     remembered.union(asked).map_err(Error::Hidden)
 }
 
-/// Replaces the patterns of paths of the base that a session never shows; before it is served.
+/// Replaces the session's `hide` patterns. Must be called before the session is served.
 ///
 /// # Errors
-/// There are too many, or the session cannot be written.
+/// There are too many patterns, or the session cannot be written.
 pub fn remember_hidden(session: &mut Session, hidden: PatternSet) -> Result<()> {
     let path = session.path().to_owned();
     session.record_hidden(hidden).map_err(|source| Error::store(&path, source))
@@ -81,7 +81,7 @@ fn check_chunk_size(session: &Session, wanted: Option<u64>) -> Result<()> {
     }
 }
 
-/// [`real_base`] of the path that the session names.
+/// [`real_base`] of the path that the session records.
 fn recorded_base(path: &Path) -> Result<PathBuf> {
     real_base(path).map_err(|error| match error {
         Error::Base { path, source, .. } => Error::Base { path, is_recorded: true, source },
@@ -89,8 +89,8 @@ fn recorded_base(path: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Puts a session over another base than the one that it names. One with changes is refused,
-/// unless the new base is said to be the same tree, and what was copied up agrees with that.
+/// Moves a session to another base. A session with changes is moved only if the caller says that
+/// the new base is the same tree, and the copied-up objects confirm that.
 fn change_base(
     session: &mut Session,
     recorded: Option<&Path>,
@@ -115,7 +115,7 @@ fn change_base(
         let what = "the session was made over another base; it is over the given one from now on";
         let (path, recorded, new) = (path.display(), recorded.display(), given.display());
         match wanted.moved {
-            // That is what was asked for.
+            // The caller asked for the move.
             true => tracing::info!(session = %path, %recorded, given = %new, "{what}"),
             false => tracing::warn!(session = %path, %recorded, given = %new, "{what}"),
         }

@@ -1,11 +1,11 @@
-//! What the session of a workspace takes, and how much it may.
+//! Quota of a workspace's session.
 
 use super::{Limits, QuotaReport, Result, Workspace};
 use crate::control::{Answer, Bound, Request};
 use crate::inspect::quota::quota;
 
 impl Workspace {
-    /// What the session takes, and its limits.
+    /// Usage and limits of the session.
     ///
     /// ```
     /// # use acetate::workspace::{Usage, Workspace};
@@ -25,8 +25,8 @@ impl Workspace {
         Ok(quota(&self.layers.session)?)
     }
 
-    /// Gives the session limits of its own, in the place of those that it has: whoever serves it
-    /// later keeps to them too. What it has beyond them stays; what would become more is refused.
+    /// Replaces the session's own limits. They are stored in the session, so later servers enforce
+    /// them. Content above the limits stays, but cannot grow.
     ///
     /// ```
     /// # use acetate::workspace::{Limits, Workspace};
@@ -45,7 +45,7 @@ impl Workspace {
     /// ```
     ///
     /// # Errors
-    /// The session takes no changes: its limits are as they were.
+    /// The session accepts no changes; its limits are unchanged.
     pub fn set_limits(&mut self, limits: Limits) -> Result<QuotaReport> {
         let bound = |limit: Option<u64>| limit.map_or(Bound::None, Bound::AtMost);
         let (bytes, files) = (bound(limits.bytes), bound(limits.files));

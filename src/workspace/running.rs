@@ -1,4 +1,4 @@
-//! A session that is open, with what goes on in the background: until it is ended, whole.
+//! An open session with its background tasks, until it is closed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,44 +17,44 @@ use crate::overlay::Overlay;
 use crate::vfs::FsError;
 use crate::worker::WorkError;
 
-/// Time between two looks at whether a base hangs.
+/// Interval of checks whether a base hangs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time that a look at the audit log may take when the session is ended.
+/// Time to wait at the end for a running check of the audit log.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
-/// What tells open sessions apart.
+/// Identifies an open session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct SessionKey {
     pub file: PathBuf,
-    /// It is only read here, so that others may serve it too.
+    /// Opened read-only here, so that other processes may serve it.
     pub read_only: bool,
 }
 
-/// Sessions that are open, and in no export any more.
+/// Open sessions that no export uses any more.
 #[must_use]
 pub struct DroppedSessions(pub(super) HashMap<SessionKey, RunningSession>);
 
 impl DroppedSessions {
-    /// These sessions.
+    /// Wraps these sessions.
     pub(super) fn of(sessions: HashMap<SessionKey, RunningSession>) -> Self {
         Self(sessions)
     }
 }
 
-/// A session at work.
+/// An open session with its background tasks.
 pub struct RunningSession {
     /// The session.
     pub layers: SessionLayers,
     copying: Option<JoinHandle<()>>,
-    /// Looks whether the session file is still there, where changes are made.
+    /// Detects that the session file was removed or replaced.
     watching: Option<JoinHandle<()>>,
-    /// Deletes the oldest changes of the audit log, where it has a bound; and what ends that.
+    /// Prunes the audit log, with the signal to stop.
     pruning: Option<(JoinHandle<()>, Arc<Notify>)>,
 }
 
 impl RunningSession {
-    /// Begins to finish, in the background, what copy-up leaves; not where nothing is changed.
+    /// Starts the background tasks, unless the session is read-only.
     pub fn begin(layers: SessionLayers, runtime: &Handle) -> Self {
         let copying = (!layers.read_only).then(|| {
             let overlay = Arc::clone(&layers.overlay);
@@ -73,10 +73,10 @@ impl RunningSession {
         Self { layers, copying, watching, pruning }
     }
 
-    /// Finishes what copy-up has left, as a session at rest is whole, and closes the session.
-    /// `progress` hears now and then how much is left.
+    /// Copies pending content and closes the session. `progress` is called at intervals with the
+    /// rest.
     ///
-    /// Returns what could not be finished, or why nothing more could.
+    /// Returns the content that could not be copied, or the error that ended copying.
     ///
     /// # Errors
     /// The session was not closed cleanly.
@@ -99,13 +99,13 @@ impl RunningSession {
             copying.abort();
             left = tokio::select! {
                 left = finish(&overlay, progress) => left,
-                // The next server goes on with it.
+                // The next server continues.
                 () = until(|| overlay.is_base_stuck()) => Err(FsError::TryLater),
             };
         }
         let closed = tokio::select! {
             closed = worker.shut_down() => closed,
-            // Its thread cannot be waited for: the session is as after a server that was killed.
+            // The writer's thread cannot be joined: the session is left as after a crash.
             () = until(|| overlay.is_writer_stuck()) => Err(WorkError::Stuck),
         };
         closed.map_err(|source| Error::Close { session, source })?;
@@ -113,7 +113,7 @@ impl RunningSession {
     }
 }
 
-/// Finishes what copy-up and removals have left; returns what could not be finished.
+/// Stores originals and copies pending content; returns what could not be copied.
 async fn finish(
     overlay: &Overlay,
     progress: impl FnMut(PendingCopies),
@@ -125,7 +125,7 @@ async fn finish(
     }
 }
 
-/// Returns once `condition` holds.
+/// Waits until `condition` holds.
 pub(super) async fn until(condition: impl Fn() -> bool) {
     while !condition() {
         tokio::time::sleep(LOOK_INTERVAL).await;

@@ -9,7 +9,7 @@ use super::Workspace;
 use super::error::Result;
 use crate::server::{Listeners, Server, ServerOptions};
 
-/// A workspace that is being served; dropped, it stops.
+/// A workspace that is being served; dropping this stops the server.
 pub struct Serving {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -18,8 +18,8 @@ pub struct Serving {
 }
 
 impl Workspace {
-    /// Serves the merged tree at an address; port 0 takes a free one. The workspace goes on
-    /// meanwhile: clients see what it changes.
+    /// Serves the merged tree at an address; port 0 selects a free port. The workspace stays
+    /// usable, and clients see its changes.
     ///
     /// ```
     /// # use acetate::workspace::Workspace;
@@ -36,19 +36,19 @@ impl Workspace {
     /// # }
     /// ```
     ///
-    /// Where clients need no privileged port, only what listens at the address keeps others
-    /// out: see docs/SECURITY.md.
+    /// On systems where clients use no privileged port, the address is the only access control: see
+    /// docs/SECURITY.md.
     ///
     /// # Errors
-    /// The address cannot be listened at.
+    /// Binding the address fails.
     pub fn serve(&self, address: SocketAddr) -> Result<Serving> {
         self.serve_with(address, ServerOptions::default())
     }
 
-    /// [`Workspace::serve`] with limits of one's own, or for clients at any port.
+    /// As [`Workspace::serve`], with other limits, or for clients at any port.
     ///
     /// # Errors
-    /// The address cannot be listened at.
+    /// Binding the address fails.
     pub fn serve_with(&self, address: SocketAddr, options: ServerOptions) -> Result<Serving> {
         let listeners = self.runtime.block_on(Listeners::bind(&[address]))?;
         let address = listeners.addresses().first().copied().unwrap_or(address);
@@ -56,7 +56,7 @@ impl Workspace {
         let server = Server::new(listeners, programs, options);
         let (stop, stopped) = oneshot::channel();
         let running = self.runtime.spawn(server.run(async {
-            // Dropped without a word, it stops as well.
+            // A dropped sender stops the server, too.
             let _said = stopped.await;
         }));
         let runtime = self.runtime.handle().clone();
@@ -65,12 +65,12 @@ impl Workspace {
 }
 
 impl Serving {
-    /// Where it listens.
+    /// The address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops; returns when all requests are answered.
+    /// Stops the server, after replies to all current requests.
     pub fn stop(mut self) {
         self.end();
     }

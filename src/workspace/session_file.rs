@@ -1,5 +1,5 @@
-//! Notices that the file of a session that is served was removed or replaced: what is changed from
-//! then on is in a file that has no name, and goes with the server.
+//! Detects that the file of a served session was removed or replaced. Later changes would go to an
+//! unlinked file, and be lost when the server ends.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use crate::overlay::Overlay;
 
-/// Time between two looks, each one `stat`.
+/// Interval of the checks; each is one `stat`.
 const FILE_LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Device and inode number.
 type FileIdentity = (u64, u64);
 
-/// Looks at the file again and again; once another one is there, or none, says so and lets the
-/// overlay refuse every change.
+/// Checks the file periodically. Once it is missing or another file, logs an error and makes the
+/// overlay read-only.
 pub(super) async fn watch(session: PathBuf, overlay: Arc<Overlay>) {
     let Ok(Some(opened)) = identity(&session) else { return };
     loop {
@@ -26,7 +26,7 @@ pub(super) async fn watch(session: PathBuf, overlay: Arc<Overlay>) {
             Ok(Some(found)) if found == opened => continue,
             Ok(Some(_)) => "replaced by another file",
             Ok(None) => "removed",
-            // It is not known whether it is there.
+            // The state of the file is unknown.
             Err(_) => continue,
         };
         overlay.turn_read_only();
@@ -40,7 +40,7 @@ pub(super) async fn watch(session: PathBuf, overlay: Arc<Overlay>) {
     }
 }
 
-/// What is at a path; `None` where nothing is.
+/// Identity of the file at a path; `None` if there is none.
 fn identity(path: &Path) -> std::io::Result<Option<FileIdentity>> {
     match fs::metadata(path) {
         Ok(found) => Ok(Some((found.dev(), found.ino()))),

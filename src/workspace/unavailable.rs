@@ -1,4 +1,4 @@
-//! Exports of a file that cannot be served at the moment: their sessions or bases cannot be opened.
+//! Exports that cannot be served now, because a session or a base cannot be opened.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use super::running::DroppedSessions;
 use crate::config::{Config, ExportConfig};
 use crate::export::{Admission, Export, Unavailable};
 
-/// The first wait before they are tried again; it doubles each time.
+/// Delay before the first retry; doubles with each retry.
 pub const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-/// The longest wait before they are tried again.
+/// Longest delay between retries.
 pub const MAX_RETRY: Duration = Duration::from_secs(60);
 
-/// An export that is put together, and its account.
+/// An assembled export and its account.
 pub(super) type ReadyExport = (Arc<Export>, ExportAccount);
 
 /// An export that cannot be served.
 pub(super) struct FailedExport {
-    /// Its name.
+    /// Name of the export.
     pub name: String,
     /// The error, until it is reported.
     pub error: Option<Error>,
-    /// How its clients are answered.
+    /// Access rules, for replies to its clients.
     pub shown: Unavailable,
 }
 
 impl FailedExport {
-    /// Of an export whose path is known.
+    /// Wraps the error of an export.
     pub fn new(export: &ExportConfig, error: Error) -> Result<Self> {
         let path = export.path.as_ref().ok_or(Error::NoExport)?;
         let shown = Unavailable {
@@ -44,8 +44,8 @@ impl FailedExport {
 }
 
 impl Error {
-    /// Whether it is about one session or base, which may be there later; not about what an
-    /// exports file asks for.
+    /// Whether the error concerns a session or base that may become available, not a fault of the
+    /// exports file.
     pub(super) fn is_of_one_export(&self) -> bool {
         matches!(
             self,
@@ -64,21 +64,21 @@ impl Error {
 }
 
 impl ServedExports {
-    /// The exports that cannot be served, and why, of those that were not told yet.
+    /// The exports that cannot be served, with errors that were not reported yet.
     pub fn take_failures(&mut self) -> Vec<(String, Error)> {
         let taken = self.failed.iter_mut().map(|f| (f.name.clone(), f.error.take()));
         taken.filter_map(|(name, error)| Some((name, error?))).collect()
     }
 
-    /// How many exports cannot be served.
+    /// Number of exports that cannot be served.
     pub fn unavailable(&self) -> usize {
         self.failed.len()
     }
 
-    /// Tries once more to open what could not be opened. Where something can, all of `config` is
-    /// loaded again; returns the names that are served since, and what is to be closed.
+    /// Tries to open the failed exports again. If any succeeds, loads all of `config`; returns the
+    /// names of exports that are served again, and sessions to close.
     ///
-    /// Blocks: not for a thread of the runtime.
+    /// Blocks; must not run on a runtime thread.
     ///
     /// # Errors
     /// As [`ServedExports::load`].
@@ -93,7 +93,7 @@ impl ServedExports {
             let tried = tried.and_then(|()| self.put_together(export, &wanted, &opened));
             is_any |= tried.is_ok();
         }
-        // They are opened again by `load`, in the right order.
+        // `load` opens them again, in the order of the file.
         self.close(DroppedSessions::of(opened));
         if !is_any {
             return Ok(None);

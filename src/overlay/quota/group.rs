@@ -4,15 +4,15 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::delta::{Limits, Usage, UsageDelta};
 
-/// Limits that several sessions share: those of an export, say.
+/// A group of sessions with common limits, for example those of an export.
 #[derive(Debug)]
 pub struct Group(Mutex<GroupQuota>);
 
-/// What a group has and may have.
+/// Limits and usage of a group.
 #[derive(Debug, Default)]
 pub(super) struct GroupQuota {
     pub limits: Limits,
-    /// The sum of what its sessions take.
+    /// Total usage of its sessions.
     pub used: UsageDelta,
 }
 
@@ -22,23 +22,23 @@ impl Group {
         Self(Mutex::new(GroupQuota { limits, used: UsageDelta::default() }))
     }
 
-    /// What its sessions take in all.
+    /// Total usage of its sessions.
     pub fn usage(&self) -> Usage {
         self.account().used.usage()
     }
 
-    /// How much they may take.
+    /// The group's limits.
     pub fn limits(&self) -> Limits {
         self.account().limits
     }
 
-    /// Gives it other limits; sessions that take more keep what they have.
+    /// Changes the limits. Existing content above the new limits stays.
     pub fn set_limits(&self, limits: Limits) {
         self.account().limits = limits;
     }
 
-    /// Whoever waits for several takes them in the order of their addresses. Each step of a
-    /// holder leaves whole figures.
+    /// Locks the group. Callers that lock several groups must do so in ascending order of address.
+    /// Ignores poisoning: every update of the figures is complete.
     pub(super) fn account(&self) -> MutexGuard<'_, GroupQuota> {
         self.0.lock()
     }

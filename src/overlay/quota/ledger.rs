@@ -1,4 +1,4 @@
-//! What one session takes, of its own limits and of its groups'.
+//! Usage of one session, against its own limits and those of its groups.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use crate::vfs::{FsError, FsStat};
 use super::super::limits::MAX_FILE_BYTES;
 use super::group::{Group, GroupQuota};
 
-/// What a session takes.
+/// The account of a session.
 pub(in super::super) struct QuotaAccount {
-    /// Whether changes must wait until it is counted.
+    /// Whether there are limits but usage is not counted yet: changes must wait.
     wants_count: AtomicBool,
-    /// The session's own limit on the size of each file; `u64::MAX` where it has none.
+    /// The session's own limit on file size, in bytes; `u64::MAX` for none.
     file_bytes: AtomicU64,
     state: Mutex<AccountState>,
 }
@@ -23,28 +23,27 @@ pub(in super::super) struct QuotaAccount {
 #[derive(Default)]
 struct AccountState {
     limits: Limits,
-    /// `None` where nobody has counted yet. What is charged and not committed yet is in it, what
-    /// is given back and not committed is not.
+    /// `None` before counting. Includes reservations that are not committed; excludes released
+    /// space that is not committed.
     used: Option<UsageDelta>,
-    /// In the order of their addresses.
+    /// Sorted by address.
     groups: Vec<Joined>,
 }
 
-/// A group that the session is in.
+/// A group that the session belongs to.
 struct Joined {
     group: Arc<Group>,
-    /// How often it was joined.
+    /// Number of memberships.
     times: usize,
 }
 
-/// That a session is in a group; it leaves with the last of these.
+/// Keeps a session in a group; the session leaves with the last membership.
 pub(in super::super) struct Membership {
     ledger: Arc<QuotaAccount>,
     group: Arc<Group>,
 }
 
-/// What a change takes, from when it is made until it is committed; dropped before, all is as if
-/// it had not been made.
+/// The charge of a change until its commit. A drop before that reverts the charge.
 pub(in super::super) struct QuotaReservation {
     ledger: Arc<QuotaAccount>,
     more: UsageDelta,
@@ -53,7 +52,7 @@ pub(in super::super) struct QuotaReservation {
 }
 
 impl QuotaAccount {
-    /// That of a session with these limits of its own.
+    /// The account of a session with these limits.
     pub fn new(limits: Limits) -> Self {
         let state = AccountState { limits, ..AccountState::default() };
         Self {
@@ -63,35 +62,35 @@ impl QuotaAccount {
         }
     }
 
-    /// Whether there are limits, and it is not counted yet what the session takes.
+    /// Whether there are limits but usage is not counted yet.
     pub fn wants_count(&self) -> bool {
         self.wants_count.load(Ordering::Acquire)
     }
 
-    /// Whether it is counted what the session takes.
+    /// Whether usage is counted.
     pub fn is_counted(&self) -> bool {
         self.state().used.is_some()
     }
 
-    /// Whether the session, or a group that is `asked`, has a limit of bytes or files.
+    /// Whether the session or one of the `asked` groups has a limit of bytes or files.
     pub fn is_limited(&self, asked: &[Arc<Membership>]) -> bool {
         self.state().limits.is_some() || asked.iter().any(|of| of.group.limits().is_some())
     }
 
-    /// Begins with what the session takes, in the place of the writer: no change is in between.
+    /// Sets the initial usage. Runs on the writer's thread, so no change is missed.
     pub fn begin(&self, used: UsageDelta) {
         self.state().used.get_or_insert(used);
         self.wants_count.store(false, Ordering::Release);
     }
 
-    /// Gives the session other limits of its own, after it was counted.
+    /// Sets the session's own limits, after its usage was counted.
     pub fn set(&self, limits: Limits) {
         self.file_bytes.store(limits.file_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
         self.state().limits = limits;
     }
 
-    /// The largest size of a file, in bytes: the lower one of the session's limit and `shared`,
-    /// another one, or the usual where there is neither.
+    /// Largest size of a file, in bytes: the lower of the session's limit and `shared`; the default
+    /// if there is neither.
     pub fn file_bytes(&self, shared: Option<u64>) -> u64 {
         match self.file_bytes.load(Ordering::Relaxed).min(shared.unwrap_or(u64::MAX)) {
             u64::MAX => DEFAULT_FILE_BYTES,
@@ -99,19 +98,19 @@ impl QuotaAccount {
         }
     }
 
-    /// What the session takes, if it is counted, and its own limits.
+    /// Usage, if counted, and the session's own limits.
     pub fn counted(&self) -> (Option<Usage>, Limits) {
         let state = self.state();
         (state.used.map(UsageDelta::usage), state.limits)
     }
 
-    /// What the session takes and its own limits.
+    /// Usage and the session's own limits.
     pub fn quota(&self) -> (Usage, Limits) {
         let state = self.state();
         (state.used.unwrap_or_default().usage(), state.limits)
     }
 
-    /// Joins a group, unless it is not counted yet what the session takes.
+    /// Joins a group; `None` if usage is not counted yet.
     pub fn join(self: &Arc<Self>, group: &Arc<Group>) -> Option<Membership> {
         let mut state = self.state();
         let used = state.used?;
@@ -126,17 +125,17 @@ impl QuotaAccount {
         Some(Membership { ledger: Arc::clone(self), group: Arc::clone(group) })
     }
 
-    /// Charges a change of what the session takes, if the session's limits and those of the
-    /// groups that are `asked` allow it; with `None`, whatever the limits are.
+    /// Charges a change, if the limits of the session and of the `asked` groups allow it. With
+    /// `None`, limits are not checked.
     ///
     /// # Errors
-    /// They do not ([`FsError::Quota`]): nothing is charged.
+    /// [`FsError::Quota`]: a limit would be exceeded, and nothing is charged.
     pub fn charge(
         self: &Arc<Self>,
         growth: UsageDelta,
         asked: Option<&[Arc<Membership>]>,
     ) -> Result<Option<QuotaReservation>, FsError> {
-        // Nothing either where nobody counts.
+        // Growth is also zero if usage is not counted.
         if growth.is_zero() {
             return Ok(None);
         }
@@ -146,7 +145,7 @@ impl QuotaAccount {
         let is_asked = |group: &Arc<Group>| {
             asked.is_some_and(|asked| asked.iter().any(|m| Arc::ptr_eq(&m.group, group)))
         };
-        // Nobody else charges one of the groups before this has.
+        // Holds the locks of all groups from the check to the charge.
         let is_charged = (asked.is_none() || state.limits.allow(used, growth))
             && state.with_accounts(more, |group, account| {
                 !is_asked(group) || account.limits.allow(account.used, growth)
@@ -160,7 +159,7 @@ impl QuotaAccount {
         Ok(Some(QuotaReservation { ledger: Arc::clone(self), more, less, is_committed: false }))
     }
 
-    /// Adds to what the session takes.
+    /// Adds to the session's usage.
     fn add(&self, growth: UsageDelta) {
         if growth.is_zero() {
             return;
@@ -172,7 +171,7 @@ impl QuotaAccount {
         state.with_accounts(growth, |_, _| true);
     }
 
-    /// Figures of the disk, or of the tightest limit where that leaves less.
+    /// FSSTAT's figures: those of the disk, or of the tightest limit if that is lower.
     pub fn shown(&self, disk: FsStat, asked: &[Arc<Membership>]) -> FsStat {
         let state = self.state();
         let own = state.used.map(|used| (state.limits, used));
@@ -200,14 +199,14 @@ impl QuotaAccount {
         shown
     }
 
-    /// Each step of a holder leaves whole figures.
+    /// Locks the state. Ignores poisoning: every update of the figures is complete.
     fn state(&self) -> MutexGuard<'_, AccountState> {
         self.state.lock()
     }
 }
 
 impl AccountState {
-    /// Adds to what all groups have, if `is_fit` says so of each; whether it does.
+    /// Adds to the usage of all groups, if `is_fit` accepts each of them; returns whether it did.
     fn with_accounts(
         &self,
         growth: UsageDelta,
@@ -224,7 +223,7 @@ impl AccountState {
 }
 
 impl QuotaReservation {
-    /// The change is committed.
+    /// Keeps the charge: the change is committed.
     pub fn commit(charge: Option<Self>) {
         if let Some(mut charge) = charge {
             charge.is_committed = true;

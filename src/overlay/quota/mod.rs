@@ -1,12 +1,12 @@
-//! Quotas: what sessions may take, and who keeps count.
+//! Quotas of sessions and of groups of sessions.
 //!
-//! A session has one [`QuotaAccount`], which every change of it goes through after it was made and
-//! before it is kept: what it takes more is charged at once, what it takes less only once that is
-//! committed, so that nobody uses room that comes back. The same is counted in each [`Group`] of
-//! sessions that it is in, while only the groups that the change came through are asked.
+//! A session has one [`QuotaAccount`]. Each change is charged after it was made and before it is
+//! committed. Growth is charged at once; released space is credited only after the commit, so that
+//! it cannot be used before. Each [`Group`] of the session counts the same. Only the limits of
+//! groups through which the change came are enforced.
 //!
-//! Counting begins when somebody sets a limit ([`Overlay::join`], [`Overlay::set_limits`], or one
-//! that the session has); without any it costs nothing.
+//! Counting starts with the first limit: [`Overlay::join`], [`Overlay::set_limits`], or a limit
+//! stored in the session. Without limits it costs nothing.
 
 mod group;
 mod ledger;
@@ -23,16 +23,16 @@ use super::error::{from_store, from_work};
 pub use group::Group;
 pub(super) use ledger::{Membership, QuotaAccount, QuotaReservation};
 
-/// What a change of the limits weighs in the writer's queue, in bytes.
+/// Size of a change of limits in the writer's queue, in bytes.
 const LIMITS_BYTES: usize = 512;
 
 impl Overlay {
-    /// Lets the session share the group's limits: all that it takes is counted there, and changes
-    /// through this overlay and its copies are refused where they would go past them. It leaves
-    /// the group with the last of these.
+    /// Adds the session to a group: its usage counts there, and changes through this overlay and
+    /// its clones fail where they exceed the group's limits. The session leaves the group when the
+    /// last of these overlays is dropped.
     ///
     /// # Errors
-    /// The session cannot be read, or takes no changes.
+    /// The session cannot be read or accepts no changes.
     pub async fn join(&mut self, group: &Arc<Group>) -> Result<(), FsError> {
         self.count_usage().await?;
         let membership = Arc::new(self.core.ledger.join(group).ok_or(FsError::Fault)?);
@@ -40,25 +40,24 @@ impl Overlay {
         Ok(())
     }
 
-    /// What the session takes, and its own limits.
+    /// Usage of the session, and its own limits.
     ///
     /// # Errors
-    /// The session cannot be read, or takes no changes.
+    /// The session cannot be read or accepts no changes.
     pub async fn quota(&self) -> Result<(Usage, Limits), FsError> {
         self.count_usage().await?;
         Ok(self.core.ledger.quota())
     }
 
-    /// The same where it is counted already; this costs nothing and changes nothing.
+    /// As [`Self::quota`], but only if the usage is already counted.
     pub fn counted(&self) -> (Option<Usage>, Limits) {
         self.core.ledger.counted()
     }
 
-    /// Gives the session limits of its own, `change`d from those that it has; they are on the
-    /// disk before this returns. What it takes and those limits then.
+    /// Applies `change` to the session's own limits and syncs them. Returns usage and new limits.
     ///
     /// # Errors
-    /// The session takes no changes: the limits are as they were.
+    /// The session accepts no changes: the limits are unchanged.
     pub async fn set_limits(
         &self,
         change: impl Fn(Limits) -> Limits + Send + 'static,
@@ -81,7 +80,7 @@ impl Overlay {
         Ok(self.core.ledger.quota())
     }
 
-    /// Sees to it that what the session takes is counted.
+    /// Counts the session's usage, unless that was done.
     async fn count_usage(&self) -> Result<(), FsError> {
         if self.core.ledger.is_counted() {
             return Ok(());
@@ -91,16 +90,16 @@ impl Overlay {
         counted.map_err(|error| from_work(&error))
     }
 
-    /// The same where the session has a limit of bytes or files.
+    /// As [`Self::count_usage`], if the session has a limit of bytes or files.
     pub(super) async fn count_if_limited(&self) -> Result<(), FsError> {
         if self.core.ledger.wants_count() { self.count_usage().await } else { Ok(()) }
     }
 
-    /// Figures of the disk as the limits let clients see them.
+    /// Reduces FSSTAT's figures of the disk to what the limits leave.
     pub(super) async fn limited(&self, disk: FsStat) -> FsStat {
         match self.count_if_limited().await {
             Ok(()) => self.core.ledger.shown(disk, &self.asked),
-            // Nothing can be written anyway.
+            // The session is not writable in this case.
             Err(_) => disk,
         }
     }

@@ -1,9 +1,9 @@
-//! Folding a redirect away: all that shows through it gets entries of its own, whatever is below;
-//! then nothing of the base directory shows any more, and the redirect can go.
+//! Folding of redirects: everything that shows through a redirect gets dentries, recursively; then
+//! the redirect is deleted.
 //!
-//! The innermost first. Until the redirect goes, the directory shows the same through it; after
-//! that, the whiteouts below it hide what the base has at its path, if anything, and no longer
-//! what the other base directory has.
+//! The innermost redirect comes first. While the redirect exists, the directory shows its target as
+//! before. Afterwards the whiteouts below it refer to the base directory at its own path, so they
+//! are replaced by whiteouts for the entries there, if any.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::overlay::node::DirPlace;
 use crate::overlay::resolve::View;
 use crate::vfs::{FsError, Name};
 
-/// A redirect that is being folded away.
+/// A redirect that is being folded.
 pub(super) struct Fold {
     dir: Ino,
-    /// The directories that lead to where it is, with the names that it has not seen to.
+    /// The path of directories to the current position, each with its unprocessed names.
     levels: Vec<(Arc<DirPlace>, Vec<Name>)>,
 }
 
-/// The directories whose redirect has to go, the innermost last.
+/// The directories whose redirects must be folded, the innermost last.
 ///
-/// One that leads to the directory's own path says what readers see anyhow; it goes only where
-/// one above it does, whose whiteouts it could not tell from its own.
+/// A redirect to the directory's own path is redundant. It is folded only below another redirect,
+/// because the whiteouts of the two cannot be told apart.
 pub(super) fn redirected(view: &View<'_>) -> Result<Vec<Ino>> {
     let mut all = Vec::new();
     for ino in view.txn.redirects()? {
-        // One that lies nowhere shows nothing.
+        // A directory without a path is not visible.
         if let Ok(place) = view.place_of_inode(ino, view.shown(ino)?) {
             let base = view.txn.redirect(ino)?;
             let is_own = base.is_some_and(|b| *b.as_bytes() == place.merged.as_bytes()[1..]);
@@ -59,7 +59,7 @@ fn is_below(path: &MergedPath, dirs: &BTreeSet<MergedPath>) -> bool {
 }
 
 impl Sealing {
-    /// Folds on.
+    /// Continues folding.
     pub(super) fn fold(
         &mut self,
         txn: &mut dyn WriteTxn,
@@ -95,7 +95,7 @@ impl Sealing {
             *at = place.merged.join(&name);
             let place = Arc::clone(place);
             if let Some(row) = self.settle(txn, &place, &name)? {
-                // Rows of another program may put a directory into itself (invariant S8).
+                // Rows of another program may make a directory its own ancestor (invariant S8).
                 if fold.levels.iter().any(|(above, _)| above.ino == Some(row.ino)) {
                     return Err(FsError::Loop.into());
                 }
@@ -106,7 +106,7 @@ impl Sealing {
         Ok(())
     }
 
-    /// A directory of the delta and the names in it.
+    /// The place of a delta directory, and its visible names.
     fn level(&self, txn: &mut dyn WriteTxn, row: &InodeRow) -> Result<(Arc<DirPlace>, Vec<Name>)> {
         let edit = self.edit(txn);
         let place = edit.view().place_of_inode(row.ino, row.fileid())?;
@@ -115,7 +115,7 @@ impl Sealing {
         Ok((place, names))
     }
 
-    /// Takes a redirect away through which nothing shows any more.
+    /// Deletes a redirect through which nothing shows any more.
     fn unredirect(&mut self, txn: &mut dyn WriteTxn, dir: Ino, at: &mut MergedPath) -> Result<()> {
         let mut edit = self.edit(txn);
         let row = edit.view().inode(dir)?;

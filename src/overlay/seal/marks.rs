@@ -1,7 +1,8 @@
-//! Replacing the marks of opaque directories by whiteouts, for what the base has at their places.
+//! Replacement of opaque marks by whiteouts of the base entries at their paths.
 //!
-//! The outermost first: what is in an opaque directory has no place in the base until its mark is
-//! gone. A mark goes last: until then the whiteouts below it hide nothing that shows.
+//! The outermost mark comes first: an object in an opaque directory has no base path until the mark
+//! is deleted. A mark is deleted after its whiteouts were added: until then they hide nothing
+//! visible.
 
 use super::{SealStage, Sealing};
 use crate::base::BasePath;
@@ -11,15 +12,15 @@ use crate::overlay::error::Result;
 use crate::overlay::resolve::View;
 use crate::vfs::{Name, Time};
 
-/// A mark that is being replaced.
+/// An opaque mark that is being replaced.
 pub(super) struct Mark {
     dir: Ino,
     since: Time,
-    /// The directories that lead to where it is.
+    /// The path of directories to the current position.
     levels: Vec<SealLevel>,
 }
 
-/// A directory of the delta, and the base names at its place that are not whited out yet.
+/// A delta directory, and the names in the base directory at its path that have no whiteout yet.
 struct SealLevel {
     dir: Ino,
     merged: MergedPath,
@@ -31,7 +32,7 @@ struct SealLevel {
 pub(super) fn opaque(view: &View<'_>) -> Result<Vec<Ino>> {
     let mut all = Vec::new();
     for ino in view.txn.opaque_dirs()? {
-        // One that lies nowhere shows nothing.
+        // A directory without a path is not visible.
         let place = view.place_of_inode(ino, view.shown(ino)?).ok();
         all.push((place.map_or(0, |place| place.merged.names().count()), ino));
     }
@@ -92,7 +93,7 @@ impl Sealing {
         Ok(())
     }
 
-    /// What the base has at the place of an opaque directory, if that is a directory.
+    /// The base directory at the path of an opaque directory, if there is one.
     fn below_mark(&self, txn: &mut dyn WriteTxn, dir: Ino) -> Result<Option<SealLevel>> {
         let Some((parent, name)) = txn.name_of(dir)? else { return Ok(None) };
         let edit = self.edit(txn);

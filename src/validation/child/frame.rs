@@ -1,9 +1,9 @@
 //! Frames between the server and a validator process.
 //!
-//! A request is a tag (1 byte), the id of a schema (8), the length of what follows (4), and that.
-//! A reply is a tag (1), a line number or 0 (8), a length (2), and as much text. Numbers are
-//! big-endian. The process answers a check with `Accepted`, with `Refused` and a `Reason`, or with
-//! `WantsSchema`, to which the server sends that schema.
+//! A request is a tag (1 byte), a schema id (8), a length (4), and the data. A reply is a tag (1),
+//! a line number or 0 (8), a length (2), and the text. Numbers are big-endian. The process replies
+//! to a check with `Accepted`, with `Refused` and then `Reason`, or with `WantsSchema`; the server
+//! then sends that schema.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -25,27 +25,27 @@ const REASON: u8 = 4;
 const REQUEST_BYTES: usize = 13;
 const REPLY_BYTES: usize = 11;
 
-/// What the server sends.
+/// A request of the server.
 #[derive(Debug)]
 pub(super) enum ValidatorRequest {
-    /// Check a content against the schema of this id.
+    /// Check content against the schema with this id.
     Check(u64, Form, Vec<u8>),
-    /// The schema that was wanted.
+    /// The text of the schema that the process wants.
     Schema(Vec<u8>),
 }
 
-/// What a validator process answers.
+/// A reply of a validator process.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ValidatorReply {
     Accepted,
     WantsSchema,
-    /// The content is refused, in this line if there is one. The reason follows.
+    /// The content is rejected, in this line if known. `Reason` follows.
     Refused(Option<u64>),
-    /// Why.
+    /// The reason of the rejection.
     Reason(Violation),
 }
 
-/// Sends a content to be checked.
+/// Sends content to check.
 pub(super) async fn send_check(
     to: &mut (impl AsyncWrite + Unpin),
     schema: u64,
@@ -79,7 +79,7 @@ async fn send(to: &mut (impl AsyncWrite + Unpin), tag: u8, id: u64, data: &[u8])
     to.flush().await
 }
 
-/// Reads a request; `None` where the server has closed its end.
+/// Reads a request; `None` if the server has closed its end.
 pub(super) fn read_request(from: &mut impl Read) -> io::Result<Option<ValidatorRequest>> {
     let mut head = [0; REQUEST_BYTES];
     match from.read_exact(&mut head) {

@@ -1,12 +1,12 @@
-//! Checks content against schemas in child processes, because a check's time and memory are not
-//! bounded by the content's size. A process can be bounded and killed.
+//! Validator processes: check content against schemas. Time and memory of a check are not bounded
+//! by the content's size, but a process can be limited and killed.
 //!
 //! | File | What |
 //! |---|---|
-//! | `frame` | what the server and a validator process say to each other |
-//! | `pool` | the processes of a server |
-//! | `process` | one of them, as the server sees it |
-//! | `serve` | what runs in it |
+//! | `frame` | the protocol between server and validator process |
+//! | `pool` | the validator processes of a server |
+//! | `process` | one validator process, as the server sees it |
+//! | `serve` | the main loop of a validator process |
 
 mod frame;
 mod pool;

@@ -1,5 +1,5 @@
-//! The validator processes of a server. Each check holds a permit, so there are no more processes
-//! than permits; a process is started when a content finds none idle.
+//! The pool of validator processes. Each check holds a permit, so there are at most as many
+//! processes as permits. A process is started if none is idle.
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -9,7 +9,7 @@ use crate::validation::lines::Form;
 use crate::validation::schema::JsonSchema;
 use crate::validation::violation::Violation;
 
-/// The validator processes of a server; they end when it is dropped.
+/// The validator processes of a server; dropping it kills them.
 #[derive(Debug)]
 pub(in crate::validation) struct ValidatorPool {
     command: ValidatorCommand,
@@ -18,15 +18,16 @@ pub(in crate::validation) struct ValidatorPool {
 }
 
 impl ValidatorPool {
-    /// No process yet.
+    /// An empty pool.
     pub(in crate::validation) fn new(command: ValidatorCommand, limits: ChildLimits) -> Self {
         Self { command, limits, idle: Mutex::default() }
     }
 
-    /// Checks a content against a schema.
+    /// Checks content against a schema.
     ///
     /// # Errors
-    /// The content does not fit; or that cannot be told within the limits, or not at all.
+    /// The content does not match, or cannot be checked within the limits, or no process can be
+    /// started.
     pub(in crate::validation) async fn check(
         &self,
         schema: &JsonSchema,
@@ -41,11 +42,11 @@ impl ValidatorPool {
             };
             let is_new = !process.has_answered;
             let (checked, process) = process.check(schema, form, content).await;
-            // What a large content took stays with a process: the allocator keeps it.
+            // After large content, the process's allocator keeps much memory.
             self.idle().extend(process.filter(|_| content.len() <= MAX_KEPT_CONTENT_BYTES));
             if let CheckVerdict::Ended(status) = checked {
                 tracing::warn!(%status, "a validator process ended");
-                // It may have been ended for something else, or before the content came.
+                // A reused process may have ended for another reason, or before it got the content.
                 if !is_new {
                     continue;
                 }

@@ -17,48 +17,48 @@ use crate::validation::lines::Form;
 use crate::validation::schema::JsonSchema;
 use crate::validation::violation::Violation;
 
-/// The command of this program that serves a validator process.
+/// The subcommand of `acetate` that runs a validator process.
 const SUBCOMMAND: &str = "validator-child";
 
-/// How validator processes are started.
+/// How to start validator processes.
 #[derive(Debug, Clone)]
 pub struct ValidatorCommand {
     program: PathBuf,
 }
 
-/// A validator process, which is killed when it is dropped.
+/// A validator process; dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     limits: ChildLimits,
-    /// Whether it has answered before.
+    /// Whether the process has completed a check.
     pub(super) has_answered: bool,
 }
 
-/// What came of a check.
+/// The result of a check.
 pub(super) enum CheckVerdict {
     Accepted,
     Refused(Violation),
-    /// The process ended; whether and why the content is refused.
+    /// The process ended; the exit status decides the violation.
     Ended(ExitStatus),
-    /// Time was over, and the process was killed.
+    /// The check exceeded its time, and the process was killed.
     TooSlow,
 }
 
 impl ValidatorCommand {
-    /// Processes of the `acetate` program at this path.
+    /// Starts the `acetate` program at this path.
     pub fn new(acetate: impl Into<PathBuf>) -> Self {
         Self { program: acetate.into() }
     }
 
-    /// Processes of the program that runs, if that is `acetate`.
+    /// Starts the running program, which must be `acetate`.
     ///
     /// # Errors
-    /// It is not known where the program is.
+    /// The path of the running program is unknown.
     pub fn this_program() -> io::Result<Self> {
-        // Leads to what runs, also where another version has replaced the file.
+        // Refers to the running program even if its file was replaced.
         let running = Path::new("/proc/self/exe");
         match running.exists() {
             true => Ok(Self::new(running)),
@@ -68,7 +68,7 @@ impl ValidatorCommand {
 }
 
 impl Process {
-    /// Starts a process, which takes milliseconds.
+    /// Starts a process; takes milliseconds.
     pub(super) async fn start(command: &ValidatorCommand, limits: ChildLimits) -> io::Result<Self> {
         let program = command.program.clone();
         let args = [
@@ -85,7 +85,7 @@ impl Process {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
-                // Signals of a terminal are for the server.
+                // Keeps signals of the terminal, such as Ctrl-C, from the process.
                 .process_group(0)
                 .kill_on_drop(true)
                 .spawn()
@@ -99,7 +99,7 @@ impl Process {
         Ok(Self { child, stdin, stdout, limits, has_answered: false })
     }
 
-    /// Checks a content, and gives the process back where it may check another.
+    /// Checks content. Returns the process if it can be reused.
     pub(super) async fn check(
         mut self,
         schema: &JsonSchema,
@@ -124,7 +124,7 @@ impl Process {
                 self.has_answered = true;
                 (CheckVerdict::Refused(violation), Some(self))
             }
-            // That takes longer, or more memory, than the answer did.
+            // Finding the reason exceeded its time or the memory limit.
             _ => {
                 self.kill().await;
                 let reason = Violation::new("does not fit the schema");
@@ -133,7 +133,7 @@ impl Process {
         }
     }
 
-    /// The first answer to a content.
+    /// The first reply to a check.
     async fn answer(
         &mut self,
         schema: &JsonSchema,
@@ -149,9 +149,9 @@ impl Process {
         read_reply(&mut self.stdout).await
     }
 
-    /// Ends the process, and says how it has ended: not by this where it had ended before.
+    /// Kills the process and returns its exit status: the original one, if it had ended before.
     async fn kill(&mut self) -> ExitStatus {
-        // Fails only where it has ended.
+        // Fails only if the process has ended.
         let _ = self.child.start_kill();
         let ended = timeout(KILL_TIME, self.child.wait()).await;
         let status = ended.ok().and_then(Result::ok);
@@ -160,7 +160,7 @@ impl Process {
 }
 
 impl CheckVerdict {
-    /// Maps the outcome to a `Violation`.
+    /// Maps the outcome to a [`Violation`].
     pub(super) fn into_result(self, limits: &ChildLimits) -> Result<(), Violation> {
         let time = limits.check_time;
         match self {

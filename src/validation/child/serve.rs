@@ -1,5 +1,5 @@
-//! What runs in a validator process: it limits itself, then checks one content after another until
-//! the server closes its end.
+//! The main loop of a validator process: sets its own limits, then checks content until the server
+//! closes its end.
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, ErrorKind, Read, Write};
@@ -15,14 +15,14 @@ use crate::validation::lines::{Form, Text};
 use crate::validation::schema::CompiledSchema;
 use crate::validation::violation::Violation;
 
-/// Checks what comes on `input`, and answers on `output`, until `input` ends.
+/// Reads requests from `input` and writes replies to `output`, until `input` ends.
 ///
-/// `memory` bounds the address space of this process, in bytes; `time` the processor time of each
-/// content. Past either, the process ends, by SIGABRT, SIGSEGV or SIGXCPU: the last also where the
-/// server that would have killed it is gone.
+/// `memory` limits the address space of this process, in bytes; `time` limits the CPU time of each
+/// check. Beyond either, the process dies by SIGABRT, SIGSEGV or SIGXCPU. SIGXCPU also ends it if
+/// the server that should have killed it has died.
 ///
 /// # Errors
-/// A limit cannot be set, or what comes is no request.
+/// A limit cannot be set, or a request is malformed.
 pub fn serve_validator(
     memory: u64,
     time: Duration,
@@ -49,8 +49,8 @@ pub fn serve_validator(
     Ok(())
 }
 
-/// Checks a content and answers. That it is refused is said first: to find the reason may take
-/// longer than there is time.
+/// Checks content and replies. The rejection is sent first: finding its reason may exceed the time
+/// limit.
 fn check(
     schema: &CompiledSchema,
     form: Form,
@@ -74,19 +74,19 @@ fn check(
     write_reply(output, &ValidatorReply::Accepted)
 }
 
-/// Compiled schemas, the last one used behind.
+/// LRU cache of compiled schemas; the last one was used most recently.
 #[derive(Default)]
 struct Schemas(VecDeque<KeptSchema>);
 
 struct KeptSchema {
     id: u64,
-    /// The length of its text.
+    /// Length of the schema's text, in bytes.
     bytes: usize,
     compiled: CompiledSchema,
 }
 
 impl Schemas {
-    /// Whether a schema is here; if so, it is the last one used.
+    /// Whether a schema is cached; marks it as most recently used.
     fn has(&mut self, id: u64) -> bool {
         let Some(at) = self.0.iter().position(|kept| kept.id == id) else { return false };
         if let Some(kept) = self.0.remove(at) {
@@ -95,7 +95,8 @@ impl Schemas {
         true
     }
 
-    /// Compiles and keeps a schema; forgets the least recently used where they are too many bytes.
+    /// Compiles and caches a schema; evicts the least recently used ones beyond
+    /// [`KEPT_SCHEMA_BYTES`].
     fn add(&mut self, id: u64, text: &[u8]) -> io::Result<()> {
         while self.0.iter().map(|kept| kept.bytes).sum::<usize>() + text.len() > KEPT_SCHEMA_BYTES
             && self.0.pop_front().is_some()
@@ -113,22 +114,21 @@ impl Schemas {
     }
 }
 
-/// Bounds what this process may take, for good.
+/// Sets the permanent limits of this process.
 fn limit(memory: u64) -> io::Result<()> {
-    // No core file with the content of clients in it.
+    // No core dumps: they would contain clients' data.
     set(Resource::Core, 0)?;
-    // macOS has this limit and does not keep to it: there the wall clock and the processor time
-    // bound what a content takes.
+    // macOS accepts this limit without enforcing it; there, wall-clock and CPU time bound a check.
     match set(Resource::As, memory) {
         Err(error) if cfg!(target_os = "linux") => return Err(error),
         _ => {}
     }
-    // The threads that answer clients come first.
+    // The threads of the server have priority.
     nice(CHILD_NICE)?;
     Ok(())
 }
 
-/// Gives this process so much more processor time, rounded up to seconds.
+/// Grants this process `time` more CPU time, rounded up to seconds.
 fn limit_time(time: Duration) -> io::Result<()> {
     let used = u64::try_from(clock_gettime(ClockId::ProcessCPUTime).tv_sec).unwrap_or(0);
     let secs = used.saturating_add(1).saturating_add(time.as_secs_f64().ceil() as u64);
@@ -137,7 +137,7 @@ fn limit_time(time: Duration) -> io::Result<()> {
     Ok(setrlimit(Resource::Cpu, Rlimit { current, maximum })?)
 }
 
-/// Sets a limit, or keeps a lower one.
+/// Sets a limit, unless the current one is lower.
 fn set(resource: Resource, most: u64) -> io::Result<()> {
     let maximum = getrlimit(resource).maximum.map_or(most, |maximum| maximum.min(most));
     Ok(setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })?)

@@ -1,4 +1,4 @@
-//! What time ends: files that were only cut are published, what nobody goes on with is given up.
+//! Timeouts: publishes files that were only truncated or extended, discards idle drafts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use super::truncated_mark::TruncatedMark;
 use super::{DraftEntry, DraftState, DraftTable, OpenDraft, Published, forget_nothing, lock};
 
 impl<P: Published> DraftTable<P> {
-    /// Looks after the drafts from now on, until there is none.
+    /// Starts the task that handles timeouts, unless it runs. The task ends with the last draft.
     pub(super) fn tend(self: &Arc<Self>) {
         if self.is_tended.swap(true, Ordering::AcqRel) {
             return;
@@ -34,11 +34,11 @@ impl<P: Published> DraftTable<P> {
         });
     }
 
-    /// Does what is due; whether there is nothing left.
+    /// Handles due timeouts; returns whether no entry is left.
     async fn look_after(&self) -> bool {
         let entries: Vec<_> = lock(&self.entries).values().cloned().collect();
         for entry in entries {
-            // Where something is done, nothing is due.
+            // An entry that is in use has no due timeout.
             if let Ok(mut state) = entry.state.try_lock() {
                 self.do_what_is_due(&entry, &mut state).await;
             }
@@ -86,7 +86,8 @@ impl<P: Published> DraftTable<P> {
         }
     }
 
-    /// Publishes a draft that was only cut or grown, if that is valid; if not, content may follow.
+    /// Publishes a draft that was only truncated or extended, if valid. Otherwise more content may
+    /// follow.
     async fn try_to_publish(
         &self,
         entry: &DraftEntry,
@@ -103,8 +104,8 @@ impl<P: Published> DraftTable<P> {
         }
     }
 
-    /// Publishes at the end what was only cut or grown, if it is valid, and gives up the rest:
-    /// clients send it to the next server, as the verifier will be another.
+    /// Publishes drafts that were only truncated or extended, if valid, and discards the others.
+    /// The next server has another write verifier, so clients send their pieces again.
     pub async fn close(&self) {
         let entries: Vec<_> = lock(&self.entries).values().cloned().collect();
         for entry in entries {

@@ -1,10 +1,9 @@
 //! The drafts of an export, by file and client.
 //!
-//! A client address has one draft of a file, whoever writes there; those of several clients are
-//! apart, and who publishes last has the file, as a whole.
+//! A client address has one draft per file, shared by all its users. Drafts of different clients
+//! are separate; the last one that is published replaces the file as a whole.
 //!
-//! Each operation is a task of its own: a client that goes away in the middle leaves none half
-//! done.
+//! Each operation runs in its own task, so that a disconnecting client cannot cancel it halfway.
 
 mod expire;
 mod publish;
@@ -37,19 +36,19 @@ use super::validator::Validator;
 
 use truncated_mark::TruncatedMark;
 
-/// What a [`DraftTable`] is made of.
+/// The parts of a [`DraftTable`].
 pub struct DeskParts<P> {
     /// The tree whose files are guarded.
     pub tree: P,
-    /// Which files, and by what.
+    /// Path patterns with their validators.
     pub guards: Guards,
-    /// The export's part of what the guards of the server share.
+    /// The export's part of the shared resources.
     pub resources: Arc<ExportResources>,
-    /// The clock that stamps what a draft's writer is shown.
+    /// The clock for the times that a draft's writer sees.
     pub clock: Arc<dyn Fn() -> Time + Send + Sync>,
-    /// A random number of this process: drafts do not outlive it.
+    /// A random number of this process: drafts do not survive it.
     pub boot: u64,
-    /// When what happens to a draft that nobody changes.
+    /// Timeouts of idle drafts.
     pub periods: Periods,
 }
 
@@ -57,13 +56,13 @@ pub struct DeskParts<P> {
 pub struct DraftTable<P> {
     parts: DeskParts<P>,
     entries: Mutex<HashMap<DraftKey, Arc<DraftEntry>>>,
-    /// How often pieces that were taken may have been lost.
+    /// Number of events that may have lost acknowledged pieces.
     losses: AtomicU64,
-    /// Whether somebody looks after drafts that nobody changes.
+    /// Whether the task that expires drafts is running.
     is_tended: AtomicBool,
 }
 
-/// Whose draft of which file.
+/// Client address and file of a draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct DraftKey {
     client: IpAddr,
@@ -72,10 +71,9 @@ struct DraftKey {
 
 #[derive(Default)]
 struct DraftEntry {
-    /// Held as long as something is done to the draft, a program's verdict included.
+    /// Locked for the whole operation on the draft, including validation.
     state: Held<DraftState>,
-    /// What the writer's client is shown by every call: see [`OpenDraft::shown_by_all`]. Never held
-    /// for long.
+    /// What all calls of the client show: see [`OpenDraft::shown_by_all`]. Locked only briefly.
     shown: Mutex<Option<DraftView>>,
 }
 
@@ -84,38 +82,38 @@ enum DraftState {
     #[default]
     Nothing,
     Open(Box<OpenDraft>),
-    /// It was given up, and what comes begins from nothing.
+    /// The draft was discarded; the next write starts with empty content.
     Cut(Box<TruncatedMark>),
-    /// It was refused, but for pieces that are on their way: these belong to it, and would make a
-    /// mixture with the old content.
+    /// The content was rejected. Pieces still in flight belong to it, and must not start a new
+    /// draft over the old content.
     Refused {
         error: FsError,
         at: Instant,
     },
 }
 
-/// A draft.
+/// A draft in progress.
 struct OpenDraft {
     draft: Draft,
     room: DraftRoom,
-    /// Who changed it last.
+    /// The caller that changed the draft last.
     caller: Caller,
     file: Locator,
-    /// What the file was guarded by when the draft began.
+    /// The validators at the start of the draft.
     validators: Vec<Arc<Validator>>,
     shown: DraftView,
     changed: Instant,
-    /// Whether there are pieces in it that were not asked to be stable, so that a COMMIT follows.
+    /// Whether the draft has UNSTABLE writes, so that a COMMIT will follow.
     has_pieces: bool,
-    /// Whether it was tried to publish it, as nothing followed.
+    /// Whether a publish was attempted since the last change.
     is_tried: bool,
 }
 
-/// What the writer of a draft sees of the file.
+/// Size and times that the draft's writer sees.
 #[derive(Debug, Clone, Copy)]
 struct DraftView {
     size: u64,
-    /// Of mtime and ctime.
+    /// Shown as mtime and ctime.
     time: Time,
 }
 
@@ -133,25 +131,25 @@ impl DraftView {
 }
 
 impl OpenDraft {
-    /// What calls other than those that change the draft show of it to the client: that the file
-    /// is empty, where that is valid content and nothing else has come.
+    /// What calls other than those on the draft show to the client: an empty file, if empty content
+    /// is valid and nothing was written since.
     ///
-    /// Otherwise an append that follows a truncation would go behind the old content. More would
-    /// be wrong: other readers have the same address, and what they read is what is published.
-    /// A Linux client with pieces that it has not committed keeps to its own idea of the size.
+    /// Without this, an append after a truncation would go to the end of the old content. Nothing
+    /// else is shown, because readers at the same address must see the published size. A Linux
+    /// client with uncommitted pieces uses its own idea of the size.
     fn shown_by_all(&self) -> Option<DraftView> {
         let is_valid = self.validators.iter().all(|validator| validator.is_by_line());
         (self.is_emptied() && is_valid).then_some(self.shown)
     }
 
-    /// Whether the file was cut to nothing, and nothing has come since.
+    /// Whether the file was truncated to zero and nothing was written since.
     fn is_emptied(&self) -> bool {
         self.draft.content().is_empty() && !self.has_pieces
     }
 }
 
 impl<P: Published> DraftTable<P> {
-    /// Drafts over `parts.tree`.
+    /// A table of drafts over `parts.tree`.
     pub fn new(parts: DeskParts<P>) -> Arc<Self> {
         Arc::new(Self {
             parts,
@@ -161,7 +159,8 @@ impl<P: Published> DraftTable<P> {
         })
     }
 
-    /// WRITE of a guarded file whose published attributes are `attr`, by a caller who may.
+    /// WRITE to a guarded file with the published attributes `attr`; the caller has write
+    /// permission.
     pub async fn write(
         self: &Arc<Self>,
         caller: &Caller,
@@ -175,7 +174,7 @@ impl<P: Published> DraftTable<P> {
             .await
     }
 
-    /// SETATTR of a guarded file's size, by a caller who may.
+    /// SETATTR of a guarded file's size; the caller has write permission.
     pub async fn set_size(
         self: &Arc<Self>,
         caller: &Caller,
@@ -187,7 +186,7 @@ impl<P: Published> DraftTable<P> {
         run(async move { desk.set_size_now((&caller, &file), attr, size).await }).await
     }
 
-    /// COMMIT of what the caller's client has drafted; `None` if that is nothing.
+    /// COMMIT of the client's draft; `None` if the client has none.
     pub async fn commit(
         self: &Arc<Self>,
         caller: &Caller,
@@ -199,8 +198,8 @@ impl<P: Published> DraftTable<P> {
         committed.await.unwrap_or_else(|_| Some(FsError::Fault.into()))
     }
 
-    /// Gives up the client's draft of a file that was just written without one, as it is not
-    /// guarded any more: the client is told to send its pieces again.
+    /// Discards the client's draft of a file that is no longer guarded, after a direct write. The
+    /// write verifier changes, so the client sends its pieces again.
     pub async fn abandon(&self, caller: &Caller, file: &Locator) {
         let Some(entry) = self.find(key(caller, file)) else { return };
         let mut state = entry.state.lock().await;
@@ -211,7 +210,7 @@ impl<P: Published> DraftTable<P> {
         }
     }
 
-    /// Shows a client that it has emptied a file, if it did nothing else since.
+    /// Shows an emptied file to the client that emptied it, until the client writes.
     pub fn show(&self, caller: &Caller, attr: &mut Attr) {
         let entry = self.find(DraftKey { client: caller.client.ip(), file: attr.fileid });
         if let Some(shown) = entry.and_then(|entry| *lock(&entry.shown)) {
@@ -219,8 +218,8 @@ impl<P: Published> DraftTable<P> {
         }
     }
 
-    /// The write verifier that clients get instead of the tree's, for every file of the export:
-    /// it changes too when drafts were lost, by a restart or otherwise.
+    /// The write verifier for every file of the export, instead of the tree's. It also changes when
+    /// drafts were lost, by a restart or otherwise.
     pub fn verifier(&self, of_tree: WriteVerifier) -> WriteVerifier {
         let losses = self.losses.load(Ordering::Acquire);
         let mut hasher = SipHasher24::new_with_keys(self.parts.boot, losses);
@@ -228,12 +227,12 @@ impl<P: Published> DraftTable<P> {
         WriteVerifier(hasher.finish().to_be_bytes())
     }
 
-    /// Whether nobody has a draft.
+    /// Whether there are no drafts.
     pub fn is_idle(&self) -> bool {
         lock(&self.entries).is_empty()
     }
 
-    /// What a file with these paths is guarded by.
+    /// The validators of a file with these paths.
     fn validators_of(&self, paths: &[Vec<u8>]) -> Vec<Arc<Validator>> {
         paths.iter().flat_map(|path| self.parts.guards.of(path)).collect()
     }
@@ -242,7 +241,7 @@ impl<P: Published> DraftTable<P> {
         lock(&self.entries).get(&key).cloned()
     }
 
-    /// The entry of a key, or a new one; `None` if there are too many.
+    /// The entry of a key, added if missing; `None` if there are too many.
     fn entry(self: &Arc<Self>, key: DraftKey) -> Option<Arc<DraftEntry>> {
         let mut entries = lock(&self.entries);
         if let Some(entry) = entries.get(&key) {
@@ -265,13 +264,13 @@ impl<P: Published> DraftTable<P> {
         entries.len() >= self.parts.resources.most_drafts() || self.has_many(entries, client)
     }
 
-    /// Whether a client has as many entries as it may.
+    /// Whether a client has reached its limit of entries.
     fn has_many(&self, entries: &HashMap<DraftKey, Arc<DraftEntry>>, client: IpAddr) -> bool {
         let of_client = entries.keys().filter(|key| key.client == client).count();
         of_client >= self.parts.resources.all.limits.client_drafts
     }
 
-    /// Drops a draft whose client does not know it yet: the verifier tells.
+    /// Discards a draft whose client cannot know: the write verifier changes.
     fn lose(&self, entry: &DraftEntry, state: &mut DraftState) {
         *state = DraftState::Nothing;
         *lock(&entry.shown) = None;
@@ -279,7 +278,7 @@ impl<P: Published> DraftTable<P> {
     }
 }
 
-/// Forgets entries that nobody uses and that hold nothing.
+/// Removes unused entries without a draft.
 fn forget_nothing(entries: &mut HashMap<DraftKey, Arc<DraftEntry>>) {
     entries.retain(|_, entry| {
         let is_nothing =
@@ -292,7 +291,7 @@ fn key(caller: &Caller, file: &Locator) -> DraftKey {
     DraftKey { client: caller.client.ip(), file: file.fileid() }
 }
 
-/// Runs an operation to its end, whoever waits for it.
+/// Runs an operation to completion, even if its caller is cancelled.
 async fn run<T: Send + 'static, C: Default + Send + 'static>(
     operation: impl Future<Output = Outcome<T, C>> + Send + 'static,
 ) -> Outcome<T, C> {

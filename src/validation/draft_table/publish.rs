@@ -1,4 +1,4 @@
-//! From a draft to the published content, or to a refusal.
+//! Publishing of drafts, and rejection of invalid ones.
 
 use std::time::Instant;
 
@@ -11,13 +11,13 @@ use crate::vfs::{Attr, Caller, Expected, FsError, Locator, Time, WriteVerifier};
 
 use super::{DraftEntry, DraftState, DraftTable, OpenDraft, Published, lock};
 
-/// Why a draft was not published, or not taken.
+/// Why a draft or a piece was not accepted.
 pub(super) enum DraftFailure {
-    /// Its content is not valid.
+    /// The content is invalid.
     Refused(Violation),
-    /// The file changed since the draft began, and might not.
+    /// The file changed since the draft began, which the caller did not allow.
     Changed,
-    /// Anything else.
+    /// Any other error.
     Because(FsError),
 }
 
@@ -31,10 +31,10 @@ impl From<NotAccepted> for DraftFailure {
 }
 
 impl<P: Published> DraftTable<P> {
-    /// Checks a whole content for the file at `path`, as every guard of that path wants it.
+    /// Checks whole content against every guard of `path`.
     ///
     /// # Errors
-    /// The first fault, or that it was not this content's turn for too long.
+    /// The first violation, or no permit was free in time.
     pub async fn validate(&self, path: &[u8], content: &Bytes) -> Result<(), NotAccepted> {
         for validator in self.parts.guards.of(path) {
             self.parts.resources.check(&validator, path, content).await?;
@@ -42,7 +42,7 @@ impl<P: Published> DraftTable<P> {
         Ok(())
     }
 
-    /// Says in the log and the audit log that content for a file was refused.
+    /// Logs a rejection, also in the audit log.
     pub async fn refuse(&self, caller: &Caller, file: &Locator, violation: &Violation) {
         let seen = self.parts.tree.look(file).await;
         let path = seen.ok().and_then(|seen| seen.paths.into_iter().next()).unwrap_or_default();
@@ -56,7 +56,7 @@ impl<P: Published> DraftTable<P> {
         self.parts.tree.note_refusal(caller, file, violation).await;
     }
 
-    /// Validates a draft and publishes it; with `ctime`, only if that is still the file's.
+    /// Validates and publishes a draft; with `ctime`, only if the file still has that ctime.
     pub(super) async fn settle(
         &self,
         open: &mut OpenDraft,
@@ -86,7 +86,7 @@ impl<P: Published> DraftTable<P> {
             let outcome = tree.publish(&open.caller, file, content.clone(), expected).await;
             match outcome.result {
                 Ok(verifier) => return Ok((self.verifier(verifier), outcome.context.after)),
-                // It moved, perhaps to where other guards hold.
+                // The file was renamed, and other guards may apply now.
                 Err(FsError::Guarded) => {}
                 Err(FsError::NotSync) => return Err(DraftFailure::Changed),
                 Err(error) => return Err(DraftFailure::Because(error)),
@@ -95,7 +95,7 @@ impl<P: Published> DraftTable<P> {
         Err(DraftFailure::Because(FsError::TryLater))
     }
 
-    /// What becomes of a draft that failed, and what its writer is told.
+    /// Sets the state after a failed operation; returns the error for the client.
     pub(super) async fn put_away(
         &self,
         entry: &DraftEntry,

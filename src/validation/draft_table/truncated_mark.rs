@@ -1,9 +1,9 @@
-//! Files that were cut to nothing, long before content comes: a shell cuts what it redirects to,
-//! and the program may take its time.
+//! Marks of files that were truncated to zero long before any content arrives. A shell truncates
+//! the target of a redirection, and the program may write much later.
 //!
-//! Where nothing is no valid content, the old content stays until then. What comes must not be
-//! mixed with it, so it is kept that the file was cut, after its draft was given up. That takes no
-//! room of drafts, and goes before a draft is refused.
+//! If empty content is invalid, the old content stays visible until then. New content must not be
+//! mixed with it, so the mark remains when the draft is discarded. A mark does not count as a
+//! draft, and is evicted before a new draft is refused.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,18 +15,19 @@ use crate::vfs::{Caller, Locator};
 
 use super::{DraftEntry, DraftKey, DraftState, DraftTable, OpenDraft, Published};
 
-/// That a file was cut to nothing.
+/// The mark of a file that was truncated to zero.
 pub(super) struct TruncatedMark {
-    /// Who did that.
+    /// The caller that truncated the file.
     caller: Caller,
     file: Locator,
     pub(super) since: Instant,
 }
 
 impl TruncatedMark {
-    /// What is left of a draft when it is given up, if it is no more than a file that was cut.
+    /// The mark that replaces an idle draft, if the draft only truncated the file to zero.
     pub(super) fn of(open: &OpenDraft) -> Option<Self> {
-        // What its client is shown as empty could have been published, and was not.
+        // If the client is shown an empty file, the empty content was valid, so publishing failed
+        // otherwise.
         let is_cut = open.is_emptied() && open.shown_by_all().is_none();
         let (caller, file) = (open.caller.clone(), open.file.clone());
         is_cut.then_some(Self { caller, file, since: open.changed })
@@ -34,14 +35,14 @@ impl TruncatedMark {
 }
 
 impl<P: Published> DraftTable<P> {
-    /// Says that what was cut stays as it was.
+    /// Logs that the truncation was dropped and the old content stays.
     pub(super) async fn give_up(&self, cut: &TruncatedMark) {
         let what = Violation::new("given up: cut to nothing, and no content came");
         self.refuse(&cut.caller, &cut.file, &what).await;
     }
 
-    /// Makes room for one more entry of a client where there is none: by the file that was cut
-    /// first. Returns whether there is room now.
+    /// Evicts the oldest mark to make space for an entry of a client; returns whether there was
+    /// one.
     pub(super) fn make_room(
         self: &Arc<Self>,
         entries: &mut HashMap<DraftKey, Arc<DraftEntry>>,
@@ -63,7 +64,7 @@ impl<P: Published> DraftTable<P> {
     }
 }
 
-/// Since when there is no more in an entry than that its file was cut; not where somebody has it.
+/// When the file was truncated, if the entry is only a mark and is not in use.
 fn cut_since(entry: &Arc<DraftEntry>) -> Option<Instant> {
     let state = entry.state.try_lock().ok()?;
     match &*state {

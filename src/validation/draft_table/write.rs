@@ -1,4 +1,4 @@
-//! What changes a draft: WRITE and a new size; and COMMIT.
+//! Operations on drafts: WRITE, SETATTR of the size, COMMIT.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl<P: Published> DraftTable<P> {
                     let written = Written { count, committed: Stability::FileSync, verifier };
                     return Outcome::ok(written, Wcc { before: Some(before), after });
                 }
-                // Another one was published a moment ago: the piece goes over that.
+                // Another draft was just published: the piece is applied to its content.
                 Err(DraftFailure::Changed) => {}
                 Err(failed) => {
                     let error = self.put_away(&entry, &mut state, open, failed, false).await;
@@ -139,9 +139,9 @@ impl<P: Published> DraftTable<P> {
         Some(Outcome::err(error, Wcc { before: None, after: seen.map(|seen| seen.attr) }))
     }
 
-    /// The draft, taken out of the state, or a new one over what is published; with what its
-    /// writer saw before, and whether it is new, and not of a file that was cut before. One that
-    /// begins with nothing needs not read what is there.
+    /// Takes the draft out of `state`, or starts one over the published content. Returns also the
+    /// attributes that the writer saw before, and whether the draft is new and not marked as
+    /// truncated. A draft that starts empty does not read the old content.
     async fn opened(
         &self,
         state: &mut DraftState,
@@ -150,7 +150,7 @@ impl<P: Published> DraftTable<P> {
         size: Option<u64>,
     ) -> Result<(Box<OpenDraft>, WccAttr, bool), FsError> {
         let is_cut = matches!(state, DraftState::Cut(_));
-        // Where this fails, a file that was cut stays so.
+        // On an error, the mark of a truncated file must stay.
         if !is_cut && let DraftState::Open(open) = std::mem::take(state) {
             let before = open.shown.before();
             return Ok((open, before, false));
@@ -177,7 +177,7 @@ impl<P: Published> DraftTable<P> {
         Ok((Box::new(open), (&seen.attr).into(), !is_cut))
     }
 
-    /// Puts a piece into a draft, and checks the lines that it completes.
+    /// Writes a piece to a draft and checks the lines that it completes.
     async fn put(
         &self,
         open: &mut OpenDraft,
@@ -198,7 +198,7 @@ impl<P: Published> DraftTable<P> {
         Ok(())
     }
 
-    /// Checks the lines that `piece` made complete, or changed.
+    /// Checks the lines that `piece` completed or changed.
     async fn check_lines(
         &self,
         open: &OpenDraft,
@@ -217,7 +217,7 @@ impl<P: Published> DraftTable<P> {
         Ok(())
     }
 
-    /// Notes that a draft was changed.
+    /// Updates the times and the last caller of a draft after a change.
     fn stamp(&self, open: &mut OpenDraft, caller: &Caller) {
         let time = (self.parts.clock)().max(open.shown.time.next());
         open.shown = DraftView { size: open.draft.content().len() as u64, time };
@@ -226,7 +226,7 @@ impl<P: Published> DraftTable<P> {
         open.is_tried = false;
     }
 
-    /// Puts a draft back, and says what its writer sees of a file with the attributes `attr`.
+    /// Returns a draft to `state`. Returns `attr` as the draft's writer sees the file.
     fn keep(
         &self,
         entry: &DraftEntry,

@@ -59,7 +59,7 @@ impl Runner {
         Ok(Self { orphans: Some(ended.map_err(failed)?), ..runner })
     }
 
-    /// Whether to pass on the terminal's signals as well: for a command outside its process group.
+    /// Whether to pass on the terminal's signals as well: for a command in another session.
     #[cfg(target_os = "linux")]
     pub(super) fn pass_on_all(&mut self, all: bool) {
         self.passes_all = all;

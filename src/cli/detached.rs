@@ -28,7 +28,7 @@ pub(super) struct LogFile {
 
 /// Leaves the terminal's session: its signals no longer reach this process.
 pub(super) fn leave_terminal() {
-    // Fails for a process group leader; the terminal does not signal such a process.
+    // Fails for a process group leader; `mount` and `run` do not start this process as one.
     let _leads = setsid();
 }
 

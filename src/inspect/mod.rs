@@ -1,6 +1,6 @@
 //! Tools for sessions, whether a server has them open or not. They return data and never print.
 //!
-//! Each tool has a file; the subcommand of the same name does the output. Every tool starts from
+//! Each tool has a file; the subcommand of the same name prints its result. Most tools start from
 //! [`opened`]: a session with its base, and a snapshot of the merged tree.
 
 pub mod apply;

@@ -5,7 +5,6 @@
 //! one. At the row that created the object, its history ends. The given path stays one of the
 //! names, because earlier objects at it belong to its history. Numbers of objects are never reused:
 //! rows of an object found at one of the names are also recognized by its number.
-//! names they give.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;

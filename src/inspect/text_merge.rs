@@ -5,7 +5,6 @@
 //! it, if the other side changed none of these lines and none next to them. Otherwise both sides
 //! must have made the same change, or they conflict. Lines of a conflict that both sides have are
 //! put outside the markers.
-//! outside the markers.
 
 use std::ops::Range;
 

@@ -101,7 +101,7 @@ pub(super) fn open_base(dir: &Path) -> Result<Arc<dyn Base>, String> {
     Ok(Arc::new(opened.map_err(|error| failed(&error))?))
 }
 
-/// Whether `path` exists, without following a link: serving opens the session in the same way.
+/// Whether `path` exists, without following a link; serving makes the same check.
 pub(super) fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }

@@ -71,7 +71,7 @@ pub(super) struct Copying<'a> {
     source: usize,
     bulk: Bulk,
     ahead: CopyReadAhead,
-    /// Sources of which an object could not be created, with errors that are not reported yet.
+    /// Sources with an object that could not be created, and the errors not reported yet.
     failed: Vec<(usize, CliError)>,
     /// Sources that were not copied completely.
     lost: HashSet<usize>,

@@ -163,7 +163,7 @@ impl Copying<'_> {
         copied.map_err(|error| CopyOut::Said(error.into()))?
     }
 
-    /// Truncates an existing host file, unless it is the source of the copy.
+    /// Truncates an existing host file; refuses the source of the copy, and files of the session.
     fn empty(&self, target: &File, path: &Path, source: &CopyPath) -> Result<(), CliError> {
         let meta = target.metadata().map_err(|error| failed(path, &error))?;
         if !meta.is_file() {

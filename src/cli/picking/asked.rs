@@ -202,7 +202,7 @@ impl Choices for AskedHunks {
 
     fn show(&self, at: usize, screen: &Screen) {
         match &self.pieces[at] {
-            // The header above the hunks shows the change of attributes.
+            // Printed on a line of its own, without a hunk header.
             AskedPiece::Attributes(_) => screen.line(&self.line(at)),
             AskedPiece::Lines(range) => {
                 let mut lines = Vec::new();

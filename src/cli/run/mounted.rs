@@ -95,7 +95,8 @@ impl RunMount {
     fn private(base: Option<&Path>, session: &Path, user: Option<&User>) -> Result<Self, CliError> {
         let name = base.and_then(Path::file_name).or(session.file_stem());
         let private = super::private_dir(name.unwrap_or(OsStr::new("session")), user)?;
-        // The base may contain the temporary directory. The owner is not checked: it is ours.
+        // The base may contain the temporary directory. The owner of a new directory needs no
+        // check.
         match place::check(private.point(), base, session, None) {
             Ok(_empty) => Ok(Self::Private(private)),
             Err(error) => {

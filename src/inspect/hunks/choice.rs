@@ -23,7 +23,7 @@ pub enum Pick {
 /// The choice for each change, by its path. Choosing a directory does not choose its entries.
 pub type ChosenHunks = BTreeMap<MergedPath, Pick>;
 
-/// The result for a file of which only some pieces are chosen.
+/// The result for a file if only some of its pieces are chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChosenPart {
     /// The earlier content with the chosen hunks.

@@ -61,7 +61,7 @@ impl<'a> Blob<'a> {
         self.mode == "120000"
     }
 
-    /// Reads the content into memory, if it has at most [`MAX_TEXT_BYTES`].
+    /// Reads the content into memory, if it has at most 16 MiB.
     pub fn load(&mut self) -> Result<()> {
         if let BlobContent::Read(read) = &self.content
             && self.size <= MAX_TEXT_BYTES
@@ -130,7 +130,7 @@ impl<'a> Blob<'a> {
     }
 }
 
-/// Whether git treats content as binary: it has a NUL in its first [`PROBE_BYTES`].
+/// Whether git treats content as binary: it has a NUL in its first 8000 bytes.
 pub fn has_nul(content: &[u8]) -> bool {
     content[..content.len().min(PROBE_BYTES)].contains(&0)
 }

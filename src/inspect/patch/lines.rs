@@ -47,7 +47,7 @@ impl AsRef<[u8]> for Line<'_> {
     }
 }
 
-/// Whether a text has more than [`MAX_LINES`] lines, and is thus not compared by lines.
+/// Whether a text has more than 400,000 lines, and is thus not compared by lines.
 pub fn has_too_many_lines(text: &[u8]) -> bool {
     text.iter().filter(|&&byte| byte == b'\n').count() > MAX_LINES
 }

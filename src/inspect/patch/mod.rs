@@ -41,7 +41,7 @@ pub struct LeftOut {
     pub differences: u64,
     /// The number of special files, which the format cannot represent.
     pub special: u64,
-    /// Files that drifted and of which the original content was not kept.
+    /// Files that drifted and whose original content was not kept.
     pub unknown: Vec<MergedPath>,
     /// Files larger than [`MAX_FILE_BYTES`], before or after the change.
     pub too_large: Vec<MergedPath>,
